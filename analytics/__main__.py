@@ -59,11 +59,7 @@ def _do(options: argparse.Namespace) -> int:
     # Only now is it known that PySpark is there.
     from analytics.cli.options import WrongOptions  # noqa: PLC0415
     from analytics.cli.session import NoJava  # noqa: PLC0415
-    from analytics.spark.failures import (  # noqa: PLC0415
-        FAILURES,
-        SomeFailed,
-        sentence,
-    )
+    from analytics.spark.failures import FAILURES, SomeFailed, sentence  # noqa: PLC0415
 
     task: Task = options.task
     try:

@@ -66,11 +66,11 @@ class ControllerConfig(ServerConfig):
 
     # ControllerConfig
 
-    #: Read by storage/opening.py.
+    #: Read by app/service.py.
     controller_store_path: Annotated[
         str, Option("controllerStorePath", FilePath(may_be_blank=False), "Folder of the embedded store.", NAMES_A_FILE)
     ] = "~/controller/store"
-    #: Read by elector.py.
+    #: Read by election_runner.py.
     enable_elect_unclean_master: Annotated[
         bool,
         Option(
@@ -82,7 +82,7 @@ class ControllerConfig(ServerConfig):
             at_once=True,
         ),
     ] = False
-    #: Read by elector.py.
+    #: Read by election_runner.py.
     notify_broker_role_changed: Annotated[
         bool,
         Option(
@@ -195,7 +195,7 @@ class ControllerConfig(ServerConfig):
             at_once=True,
         ),
     ] = 3000
-    #: Read by control.py.
+    #: Read by requests.py.
     adopt_unknown_brokers: Annotated[
         bool,
         Option(
@@ -235,7 +235,7 @@ class ControllerConfig(ServerConfig):
     controller_id: Annotated[
         str, Option("controllerId", _TEXT, "Name of this controller; blank for its address.", _STORE)
     ] = ""
-    #: Read by storage/opening.py, as all that follow.
+    #: Read by app/service.py, as all that follow.
     controller_store: Annotated[
         StoreKind,
         Option(

@@ -180,7 +180,7 @@ class StaleSyncStateSetEpoch(RequestRefused):
 
 
 class ReplicasInvalid(RequestRefused):
-    """A SyncStateSet with strangers."""
+    """A SyncStateSet with non-members."""
 
     code = ResponseCode.CONTROLLER_INVALID_REPLICAS
     ext_fields = NO_NEW_EPOCH

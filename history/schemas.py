@@ -218,10 +218,7 @@ ROUTE_SNAPSHOT: Final = RowFamily(
         Column("rows", Type.LONG, "in `finished`: how many rows the snapshot has; before version 2: topics"),
     ),
     MappingProxyType(
-        {
-            "queues": "topics that are alike on sets that are alike",
-            "finished": "the snapshot of scope all is complete",
-        }
+        {"queues": "topics that are alike on sets that are alike", "finished": "the snapshot of scope all is complete"}
     ),
 )
 
@@ -241,12 +238,7 @@ CONTROLLER: Final = RowFamily(
         Column("silent_ms", Type.LONG, "ms since then"),
         Column("duration_ms", Type.LONG, "ms that the phase took"),
         Column("bytes_at_stake", Type.LONG, "bytes of messages that the elected master may lack"),
-        Column(
-            "timeout_ms",
-            Type.LONG,
-            "ms without a heartbeat after which a broker counts as failed",
-            since=2,
-        ),
+        Column("timeout_ms", Type.LONG, "ms without a heartbeat after which a broker counts as failed", since=2),
     ),
     MappingProxyType(
         {

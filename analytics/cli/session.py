@@ -43,10 +43,7 @@ _DRIVER_JAVA: Final = "spark.driver.extraJavaOptions"
 
 #: Options of Java on which the results depend too; a site may add others to them.
 _JAVA_OPTIONS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        _DRIVER_JAVA: "-Duser.timezone=UTC",
-        "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
-    }
+    {_DRIVER_JAVA: "-Duser.timezone=UTC", "spark.executor.extraJavaOptions": "-Duser.timezone=UTC"}
 )
 
 #: Good for one machine; a cluster is told better ones by `--conf`.

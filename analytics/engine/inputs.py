@@ -69,7 +69,7 @@ def rows_at_most(stored: Stored, job: Job, span: Span) -> int:
 
 
 def is_known(stored: Stored, job: Job, span: Span) -> bool:
-    """Tell whether the rows of a span are all there still."""
+    """Return whether the rows of a span are all there still."""
     return all(all_there(stored.days[name], with_look_back(name, span)) for name in job.inputs)
 
 

@@ -56,7 +56,7 @@ def keep_parts(stored: Stored, job: Job, days: Iterable[Span], kept: Mapping[str
 
 
 def is_due(stored: Stored, job: Job, day: Span, before: DayParts | None) -> bool:
-    """Tell whether a day's parts have to be made: its rows are there, and they are not what they were made of."""
+    """Return whether a day's parts have to be made: its rows are there, and they are not what they were made of."""
     if not rows_at_most(stored, job, day) or not is_known(stored, job, day):
         return False
     return before is None or before.recipe != recipe(stored, job, day)

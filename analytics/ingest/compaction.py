@@ -69,7 +69,7 @@ def _compact_family(places: Places, family: RowFamily, now_us: int, failures: Fa
 
 
 def is_due(date: str, day: Day, now_us: int) -> bool:
-    """Tell whether a day is over and consists of more than one piece."""
+    """Return whether a day is over and consists of more than one piece."""
     return date < date_at(now_us - OVER_FOR_US) and bool(day.stored) and set(day.stored) != {WHOLE_DAY}
 
 

@@ -67,7 +67,7 @@ def _hours(span: Span) -> Iterator[str]:
 
 
 def all_there(days: Days, span: Span) -> bool:
-    """Tell whether retention has deleted none of the days that a span needs."""
+    """Return whether retention has deleted none of the days that a span needs."""
     first = span.start_us - _SPILL_US
     dates = {date_at(at_us) for at_us in (*range(first, span.end_us, DAY_US), span.end_us - 1)}
     return not any(days[date].deleted for date in dates if date in days)

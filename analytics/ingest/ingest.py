@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from analytics.ingest import manifest
 from analytics.ingest.curated import facts_of, rows_of, write_hours
 from analytics.ingest.landing import (
     HourWork,
@@ -28,19 +29,6 @@ from analytics.ingest.landing import (
     work_to_do,
 )
 from analytics.ingest.lines import events, is_unreadable, not_in, once, unreadable
-from analytics.ingest.manifest import (
-    CORRUPT_LINES_KEPT,
-    WHOLE_DAY,
-    CorruptLine,
-    Day,
-    Days,
-    Hour,
-    family_folder,
-    load_days,
-    prepare_manifests,
-    save_day,
-    strays,
-)
 from analytics.spark.failures import SPARK_FAILURES, Failures, SomeFailed
 from analytics.spark.progress import Progress
 from analytics.spark.schemas import CORRUPT, line_schema
@@ -132,7 +120,7 @@ def newer_rows(family: RowFamily, version: int) -> str:
 
 def ingest_family(places: Places, family: RowFamily) -> Ingested:
     """Read what has landed of one family; raises one of FAILURES."""
-    days = load_days(places.stored, family.name)
+    days = manifest.load_days(places.stored, family.name)
     sweep(places.stored, family, days)
     total = Ingested()
     for batch in batches(work_to_do(_landed(places, family), days)):
@@ -154,7 +142,7 @@ def ingest_batch(places: Places, family: RowFamily, batch: Sequence[HourWork]) -
         if present.issuperset(_files(batch)):
             raise
     # A server whose disk is full deletes its oldest files, whoever is about to read them.
-    days = load_days(places.stored, family.name)
+    days = manifest.load_days(places.stored, family.name)
     sweep(places.stored, family, days)
     hours = {(each.date, each.hour) for each in batch}
     total = Ingested()
@@ -163,12 +151,12 @@ def ingest_batch(places: Places, family: RowFamily, batch: Sequence[HourWork]) -
     return total
 
 
-def sweep(stored: Storage, family: RowFamily, days: Days) -> None:
+def sweep(stored: Storage, family: RowFamily, days: manifest.Days) -> None:
     """Delete what interrupted runs have left; raises ManifestMissing where nothing says what else there is."""
-    prepare_manifests(stored, family.name)
-    folder = family_folder(family.name)
+    manifest.prepare_manifests(stored, family.name)
+    folder = manifest.family_folder(family.name)
     stored.delete(f"{folder}/_temporary")
-    for path in strays(stored.files(folder), days):
+    for path in manifest.strays(stored.files(folder), days):
         stored.delete(path)
 
 
@@ -224,7 +212,7 @@ def absorb(
 
     A file that is cut off stands for one more line that cannot be read.
     """
-    days = load_days(places.stored, family.name)
+    days = manifest.load_days(places.stored, family.name)
     observation = Observation()
     rows = events(lines.observe(observation, *_counts()), family)
     if work[0].how is How.ADD:
@@ -234,7 +222,7 @@ def absorb(
     read = _read_of(places, family, paths, _with_cut_off(corrupt, cut_off))
     for date in sorted({hour.date for hour in work}):
         of_date = [hour for hour in work if hour.date == date]
-        _make_count(places.stored, family, days.get(date, Day()), of_date, read)
+        _make_count(places.stored, family, days.get(date, manifest.Day()), of_date, read)
     return Ingested(
         hours=len(work),
         files=len(_files(work)),
@@ -254,7 +242,7 @@ def _counts() -> list[Column]:
 
 
 #: `<date>/<hour>` -> how many lines of it cannot be read, and some of them.
-_Corrupt = Mapping[str, tuple[int, list[CorruptLine]]]
+_Corrupt = Mapping[str, tuple[int, list[manifest.CorruptLine]]]
 
 
 def _seen(observation: Observation, lines: DataFrame, family: RowFamily) -> tuple[dict[str, Any], _Corrupt]:
@@ -284,24 +272,24 @@ class _Read(NamedTuple):
     rows: int
     digest: int
     corrupt_lines: int
-    corrupt: tuple[CorruptLine, ...]
+    corrupt: tuple[manifest.CorruptLine, ...]
 
 
 _NOTHING: Final = _Read([], 0, 0, 0, ())
 
 
-def _known_ids(places: Places, family: RowFamily, days: Days, work: Iterable[HourWork]) -> DataFrame:
+def _known_ids(places: Places, family: RowFamily, days: manifest.Days, work: Iterable[HourWork]) -> DataFrame:
     """Return the ids of the events that the hours in question have already; of a compacted day, those of all of it."""
-    units = {(each.date, unit) for each in work for unit in (each.hour, WHOLE_DAY)}
+    units = {(each.date, unit) for each in work for unit in (each.hour, manifest.WHOLE_DAY)}
     paths = [path for date, unit in sorted(units) if date in days for path in days[date].stored.get(unit, ())]
     return rows_of(places.spark, places.stored, family, paths).select("event_id")
 
 
 def _corrupt(lines: DataFrame, family: RowFamily) -> _Corrupt:
-    found: dict[str, tuple[int, list[CorruptLine]]] = {}
-    for row in unreadable(lines, family, CORRUPT_LINES_KEPT).collect():
+    found: dict[str, tuple[int, list[manifest.CorruptLine]]] = {}
+    for row in unreadable(lines, family, manifest.CORRUPT_LINES_KEPT).collect():
         _, kept = found.setdefault(f"{row.date}/{row.hour}", (row["count"], []))
-        kept.append(CorruptLine(row.file, row.line))
+        kept.append(manifest.CorruptLine(row.file, row.line))
     return found
 
 
@@ -309,7 +297,7 @@ def _with_cut_off(corrupt: _Corrupt, files: Iterable[_File]) -> _Corrupt:
     found = dict(corrupt)
     for date, hour, name in files:
         count, kept = found.get(f"{date}/{hour}", (0, []))
-        found[f"{date}/{hour}"] = (count + 1, [*kept, CorruptLine(name, CUT_OFF)])
+        found[f"{date}/{hour}"] = (count + 1, [*kept, manifest.CorruptLine(name, CUT_OFF)])
     return found
 
 
@@ -325,10 +313,10 @@ def _read_of(places: Places, family: RowFamily, paths: Mapping[str, list[str]], 
 
 
 def _make_count(
-    stored: Storage, family: RowFamily, day: Day, work: Iterable[HourWork], read: Mapping[str, _Read]
+    stored: Storage, family: RowFamily, day: manifest.Day, work: Iterable[HourWork], read: Mapping[str, _Read]
 ) -> None:
     """Let what was written for hours of one day count, and delete what it stands for."""
-    hours: dict[str, Hour] = {}
+    hours: dict[str, manifest.Hour] = {}
     paths: dict[str, list[str]] = {}
     replaced: list[str] = []
     date = ""
@@ -337,21 +325,23 @@ def _make_count(
         came = read.get(f"{date}/{each.hour}", _NOTHING)
         before = day.stored.get(each.hour, ())
         adding = each.how is How.ADD
-        hours[each.hour] = _hour_after(day.hours.get(each.hour, Hour()) if adding else Hour(), each, came)
+        hours[each.hour] = _hour_after(
+            day.hours.get(each.hour, manifest.Hour()) if adding else manifest.Hour(), each, came
+        )
         paths[each.hour] = [*before, *came.paths] if adding else came.paths
         replaced += [] if adding else before
-    save_day(stored, family.name, date, day.with_hours(hours, paths))
+    manifest.save_day(stored, family.name, date, day.with_hours(hours, paths))
     for path in replaced:
         stored.delete(path)
 
 
-def _hour_after(before: Hour, work: HourWork, came: _Read) -> Hour:
+def _hour_after(before: manifest.Hour, work: HourWork, came: _Read) -> manifest.Hour:
     read = {file.name for file in work.files}
     kept = [line for line in before.corrupt if line.file not in read]
-    return Hour(
+    return manifest.Hour(
         files=tuple(sorted((*(file for file in before.files if file.name not in read), *work.files))),
         rows=before.rows + came.rows,
         digest=before.digest ^ came.digest,
         corrupt_lines=before.corrupt_lines - (len(before.corrupt) - len(kept)) + came.corrupt_lines,
-        corrupt=(*kept, *came.corrupt)[:CORRUPT_LINES_KEPT],
+        corrupt=(*kept, *came.corrupt)[: manifest.CORRUPT_LINES_KEPT],
     )

@@ -116,7 +116,7 @@ def batches(work: Iterable[HourWork], bytes_max: int = BATCH_BYTES_MAX) -> Itera
 
 
 def unpacks(content: bytes) -> bool:
-    """Tell whether a compressed file is whole."""
+    """Return whether a compressed file is whole."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
             while file.read(_UNPACKED_AT_ONCE):

@@ -14,18 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from analytics.ingest.ingest import (
-    LINE_OPTIONS,
-    STORED_HISTORY,
-    FamiliesFailed,
-    Ingested,
-    Places,
-    absorb,
-    file_schema,
-    ingest_batch,
-    newer_rows,
-    sweep,
-)
+from analytics.ingest import ingest
 from analytics.ingest.landing import BATCH_BYTES_MAX, PATH_GLOB, HourWork, How, family_landing
 from analytics.ingest.manifest import Day, LandedFile, load_days
 from analytics.spark.failures import Failures
@@ -41,16 +30,16 @@ FILE_AGE_MAX: Final = "30d"
 _HOUR_OF_PATH: Final = r"/date=(\d{4}-\d\d-\d\d)/hour=(\d\d)/[^/]*$"
 
 
-def take_what_is_there(places: Places, families: Iterable[RowFamily], show: Progress) -> None:
+def take_what_is_there(places: ingest.Places, families: Iterable[RowFamily], show: Progress) -> None:
     """Read all files that the checkpoints do not know yet, and return; raises FamiliesFailed at the end."""
     failures = Failures(show)
     for family in families:
         with failures.collecting(family.name, message=f"{family.name}: failed"):
             _wait(_writer(places, family, show).trigger(availableNow=True).start())
-    failures.raise_if_any(FamiliesFailed)
+    failures.raise_if_any(ingest.FamiliesFailed)
 
 
-def follow(places: Places, families: Iterable[RowFamily], every_seconds: float, show: Progress) -> None:
+def follow(places: ingest.Places, families: Iterable[RowFamily], every_seconds: float, show: Progress) -> None:
     """Read files as they come, until a query fails or the process is told to stop."""
     with ExitStack() as running:
         for family in families:
@@ -71,13 +60,13 @@ def _wait(query: StreamingQuery) -> None:
         query.stop()
 
 
-def _writer(places: Places, family: RowFamily, show: Progress) -> DataStreamWriter:
+def _writer(places: ingest.Places, family: RowFamily, show: Progress) -> DataStreamWriter:
     landing = family_landing(family.name)
     # A query on a folder that is not there fails; the servers make it with their first file.
     places.landing.make_folder(landing)
     lines = (
-        places.spark.readStream.schema(file_schema(family))
-        .options(**LINE_OPTIONS)
+        places.spark.readStream.schema(ingest.file_schema(family))
+        .options(**ingest.LINE_OPTIONS)
         .options(**_passed_over(family))
         .option("pathGlobFilter", PATH_GLOB)
         .option("maxBytesPerTrigger", BATCH_BYTES_MAX)
@@ -113,7 +102,7 @@ def _with_origin(lines: DataFrame) -> DataFrame:
     )
 
 
-def _batch(places: Places, family: RowFamily, show: Progress) -> Callable[[DataFrame, int], None]:
+def _batch(places: ingest.Places, family: RowFamily, show: Progress) -> Callable[[DataFrame, int], None]:
     """Return what is done with each micro-batch."""
     newest = SCHEMA_VERSION
 
@@ -123,7 +112,7 @@ def _batch(places: Places, family: RowFamily, show: Progress) -> Callable[[DataF
         own = places._replace(spark=lines.sparkSession)
         lines.persist()
         try:
-            with places.stored.writing(STORED_HISTORY):
+            with places.stored.writing(ingest.STORED_HISTORY):
                 done = _take(own, family, lines)
         finally:
             lines.unpersist()
@@ -131,14 +120,14 @@ def _batch(places: Places, family: RowFamily, show: Progress) -> Callable[[DataF
             show(f"{family.name}: {done}")
         if done.schema_version > newest:
             newest = done.schema_version
-            show(newer_rows(family, newest))
+            show(ingest.newer_rows(family, newest))
 
     return take
 
 
-def _take(places: Places, family: RowFamily, lines: DataFrame) -> Ingested:
+def _take(places: ingest.Places, family: RowFamily, lines: DataFrame) -> ingest.Ingested:
     days = load_days(places.stored, family.name)
-    sweep(places.stored, family, days)
+    ingest.sweep(places.stored, family, days)
     files = lines.select("date", "hour", "file", "_size", "_modified_ms").distinct().collect()
     came: dict[tuple[str, str], set[LandedFile]] = {}
     passed_over = set()
@@ -151,12 +140,12 @@ def _take(places: Places, family: RowFamily, lines: DataFrame) -> Ingested:
         else:
             passed_over.add((row.date, row.hour, row.file))
     if not came:
-        return Ingested()
+        return ingest.Ingested()
     work = [HourWork(date, hour, How.ADD, tuple(sorted(new))) for (date, hour), new in sorted(came.items())]
     if family.name in COMPRESSED:
         # What the query has read ends in silence where a file is cut off.
-        return ingest_batch(places, family, work)
-    return absorb(places, family, lines.where(~_is_one_of(passed_over)) if passed_over else lines, work)
+        return ingest.ingest_batch(places, family, work)
+    return ingest.absorb(places, family, lines.where(~_is_one_of(passed_over)) if passed_over else lines, work)
 
 
 def _is_one_of(named: set[tuple[str, str, str]]) -> Column:

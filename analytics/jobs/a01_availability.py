@@ -29,11 +29,7 @@ COLUMNS: Final = (
     Column("planned_s", Type.DOUBLE, "seconds down after it unregistered"),
     Column("unplanned_s", Type.DOUBLE, "seconds down otherwise, at most: from the last heartbeat on"),
     Column("unplanned_least_s", Type.DOUBLE, "the same, at least: from when silent brokers were given up"),
-    Column(
-        "failures",
-        Type.LONG,
-        "unplanned times down that began in the window, and in which it was surely down at some moment",
-    ),
+    Column("failures", Type.LONG, "unplanned times down that began in the window, and were sure at some moment"),
     Column("mtbf_s", Type.DOUBLE, "mean seconds up between failures; null without failures: see mtbf_lower_s"),
     Column("mttr_s", Type.DOUBLE, "mean seconds of an unplanned time down, at most; null without failures"),
     Column("availability", Type.DOUBLE, "up / (up + down), 0 to 1"),

@@ -44,9 +44,7 @@ COLUMNS: Final = (
         "ms between heartbeats as `rmq-analytics run --period` says, or the default of their kind, 30 s, "
         "or 1 s if no registrations, or the length of most longer intervals; null: too little history",
     ),
-    Column(
-        "mean_ms", Type.DOUBLE, "mean ms between heartbeats; a late one without a summary of its minute is left out"
-    ),
+    Column("mean_ms", Type.DOUBLE, "mean ms between heartbeats, without late ones whose minute has no summary"),
     Column("p50_ms", Type.LONG, "half of the intervals are not longer; four digits, as the other quantiles"),
     Column("p95_ms", Type.LONG, "95 % are not longer"),
     Column("p99_ms", Type.LONG, "99 % are not longer"),
@@ -60,11 +58,7 @@ COLUMNS: Final = (
         "0.75 s, in which they are only late; null where the period is not known",
     ),
     Column("miss_ratio", Type.DOUBLE, "missed / (missed + n), 0 to 1; null where the period is not known"),
-    Column(
-        "confidence",
-        Type.STRING,
-        "high: 100 heartbeats were due, or more; low: too little history for shares, or to know the period",
-    ),
+    Column("confidence", Type.STRING, "high: 100 or more heartbeats were due; low: fewer, or the period is not known"),
 )
 
 _SHARES: Final = {"p95_ms": 0.95, "p99_ms": 0.99, "p999_ms": 0.999}

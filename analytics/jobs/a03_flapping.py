@@ -10,7 +10,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from analytics.shared.broker_states import AVAILABILITY_INPUTS, STATE_PARTS, availability_parts
+from analytics.shared.broker_states import AVAILABILITY_INPUTS, BROKER, STATE_PARTS, availability_parts
 from analytics.shared.job import Job, Span
 from analytics.shared.uptime_intervals import runs
 from analytics.spark.schemas import in_columns
@@ -23,8 +23,6 @@ CLEAR_BELOW: Final = 1.5
 
 #: What is older adds less than 1/20,000.
 _REMEMBERED_US: Final = 10 * TAU_US
-
-_BROKER: Final = ("cluster", "broker_name", "broker_id")
 
 COLUMNS: Final = (
     Column("broker_name", Type.STRING, "broker set"),
@@ -41,7 +39,7 @@ def flapping(parts: DataFrame, span: Span) -> DataFrame:
     """Return one row for each broker that went down in the span; the score is 0 at its beginning."""
     spells = _spells(_scored(runs(parts, span).filter("is_change AND NOT up AND sure_us > 0")), span)
     flagged_us = F.coalesce(F.col("to_us") - F.col("from_us"), F.lit(0))
-    by_broker = spells.groupBy(*_BROKER).agg(
+    by_broker = spells.groupBy(*BROKER).agg(
         F.sum("downs").alias("transitions"),
         F.max("highest.score").alias("peak"),
         F.timestamp_micros(F.max_by("highest.start_us", F.struct("highest.score", -F.col("spell")))).alias("peak_time"),
@@ -53,7 +51,7 @@ def flapping(parts: DataFrame, span: Span) -> DataFrame:
 
 def _scored(downs: DataFrame) -> DataFrame:
     """Add the score right after each time that a broker went down."""
-    recent = Window.partitionBy(*_BROKER).orderBy("start_us").rangeBetween(-_REMEMBERED_US, 0)
+    recent = Window.partitionBy(*BROKER).orderBy("start_us").rangeBetween(-_REMEMBERED_US, 0)
     so_far = downs.withColumn("recent_us", F.collect_list("start_us").over(recent))
     return so_far.withColumn("score", F.aggregate("recent_us", F.lit(0.0), _add_faded)).drop("recent_us")
 
@@ -68,7 +66,7 @@ def _spells(scored: DataFrame, span: Span) -> DataFrame:
     Each spell has `downs`, its highest score, and `from_us` and `to_us`: from its first score above FLAG_ABOVE, if
     there is one, until it has faded.
     """
-    in_order = Window.partitionBy(*_BROKER).orderBy("start_us")
+    in_order = Window.partitionBy(*BROKER).orderBy("start_us")
     up_to_now = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     # Right after a broker went down the score may be below the threshold still: 1 is the least.
     fades_us = F.greatest(F.log(F.col("score") / CLEAR_BELOW), F.lit(0.0)) * TAU_US
@@ -77,7 +75,7 @@ def _spells(scored: DataFrame, span: Span) -> DataFrame:
     numbered = timed.withColumn("begins", begins).withColumn(
         "spell", F.coalesce(F.sum("begins").over(up_to_now), F.lit(0))
     )
-    return numbered.groupBy(*_BROKER, "spell").agg(
+    return numbered.groupBy(*BROKER, "spell").agg(
         F.count_if(F.lit(True)).alias("downs"),
         F.max_by(F.struct("score", "start_us"), F.struct("score", -F.col("start_us"))).alias("highest"),
         F.min(F.when(F.col("score") > FLAG_ABOVE, F.col("start_us"))).alias("from_us"),

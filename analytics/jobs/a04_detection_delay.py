@@ -10,7 +10,6 @@ ends later, or for its silence alone: the server closes it as idle after 120 s. 
 long as its timeout, or for these 120 s, was given up for silence: `idle`.
 """
 
-from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column as SparkColumn
@@ -36,7 +35,7 @@ PARTS: Final = (
     Column(
         "delay_ms",
         Type.LONG,
-        "ms from the last heartbeat to the removal, by the server's monotonic clock; 0 where the connection ended",
+        "ms from the last heartbeat to the removal, monotonic clock; 0 where the connection ended",
     ),
 )
 
@@ -50,9 +49,7 @@ COLUMNS: Final = (
     Column("max_ms", Type.LONG, "the longest"),
     Column("mean_ms", Type.DOUBLE, "their mean"),
     Column(
-        "expected_ms",
-        Type.DOUBLE,
-        "the mean to expect: the timeout, of idle connections 120 s at most; null if no silence was timed",
+        "expected_ms", Type.DOUBLE, "mean to expect: the timeout, if idle 120 s at most; null: no silence was timed"
     ),
 )
 
@@ -95,12 +92,11 @@ def removals(inputs: Inputs, span: Span) -> DataFrame:
             .alias("delay_ms"),
         )
     )
-    both = reduce(lambda one, other: one.unionByName(other), [by_name_servers, by_controllers])
-    return both.select(*in_columns(PARTS))
+    return by_name_servers.unionByName(by_controllers).select(*in_columns(PARTS))
 
 
 def _is_closed(reason: SparkColumn) -> SparkColumn:
-    """Tell whether the end of a connection was the last sign."""
+    """Return whether the end of a connection was the last sign."""
     return (reason == _CLOSED) & ~ended_by_timeout()
 
 

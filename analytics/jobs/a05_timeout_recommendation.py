@@ -19,6 +19,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from analytics.shared.broker_states import BROKER
 from analytics.shared.heartbeats.gap_histogram import GAP_KEYS, added_up, period_of_most
 from analytics.shared.heartbeats.periods import Periods
 from analytics.shared.heartbeats.timeout_evidence import (
@@ -57,8 +58,6 @@ EVIDENCE_DAYS_MIN: Final = 7.0
 
 _DAY_MS: Final = 86_400_000
 
-_BROKER: Final = ("cluster", "broker_name", "broker_id")
-
 #: So many thresholds an interval may have reached.
 _ALARMS: Final = range(1, len(PHI_THRESHOLDS) + 1)
 
@@ -76,18 +75,14 @@ COLUMNS: Final = (
         "alive, as NameServers tell when they registered again and not when they send heartbeats again",
     ),
     Column("fp_day", Type.DOUBLE, "times a day that it would be given up alive"),
-    Column(
-        "fp_day_upper", Type.DOUBLE, "that number is below it with 95 %; what all NameServers see at once counts once"
-    ),
+    Column("fp_day_upper", Type.DOUBLE, "fp_day is below it with 95 %; what all NameServers see at once counts once"),
     Column("delay_s", Type.DOUBLE, "mean seconds from a failure until it expires"),
     Column("phi_threshold", Type.LONG, "recommended threshold of phi-accrual; null where it could judge nothing"),
     Column("phi_fp_day", Type.DOUBLE, "times a day that phi-accrual would give it up alive"),
     Column("phi_delay_s", Type.DOUBLE, "mean seconds from a failure until phi-accrual gives it up"),
     Column("failures", Type.LONG, "removals of the broker that were not false alarms, at all NameServers"),
     Column("evidence_days", Type.DOUBLE, "days that it was watched, by how many NameServers ever"),
-    Column(
-        "confidence", Type.STRING, "high: sure with 95 %; medium: enough evidence to compare costs; low: too little"
-    ),
+    Column("confidence", Type.STRING, "high: sure with 95 %; medium: enough evidence to compare costs; low: less"),
 )
 
 
@@ -95,7 +90,7 @@ def timeout_recommendation(parts: DataFrame, _span: Span, periods: Periods = Map
     """Return one row for each broker with at least two heartbeats; `periods` tell how brokers are configured."""
     brokers = (
         _watched(parts.filter(F.col("what") == GAP), periods)
-        .join(_separation(parts), list(_BROKER), "left")
+        .join(_separation(parts), list(BROKER), "left")
         .crossJoin(F.broadcast(_servers(parts)))
         .withColumns(
             {
@@ -106,7 +101,7 @@ def timeout_recommendation(parts: DataFrame, _span: Span, periods: Periods = Map
     )
     choices = brokers.withColumns({"fixed": _fixed_choices(), "phi": _phi_choices()})
     chosen = choices.withColumns({name: _best(F.col(name)) for name in ("fixed", "phi")})
-    return chosen.select(*_BROKER, *_recommended()).select("cluster", *in_columns(COLUMNS))
+    return chosen.select(*BROKER, *_recommended()).select("cluster", *in_columns(COLUMNS))
 
 
 def _recommended() -> list[SparkColumn]:
@@ -150,13 +145,7 @@ def _watched(gaps: DataFrame, periods: Periods) -> DataFrame:
             period_of_most().alias("period_ms"),
         )
     )
-    return sums.select(
-        *_BROKER,
-        "false_alarms",
-        "gaps",
-        "period_ms",
-        (F.col("sum_ms") / _DAY_MS).alias("days"),
-    )
+    return sums.select(*BROKER, "false_alarms", "gaps", "period_ms", (F.col("sum_ms") / _DAY_MS).alias("days"))
 
 
 def _separation(parts: DataFrame) -> DataFrame:
@@ -167,7 +156,7 @@ def _separation(parts: DataFrame) -> DataFrame:
     told_us = F.when((F.col("what") == GAP) & F.col("timeout_ms").isNotNull(), F.col("last_us"))
     phi_n = F.when(F.col("what") == PHI, F.col("n"))
     reached = (F.sum(F.when(F.col("alarms") >= count, phi_n).otherwise(0)) for count in _ALARMS)
-    return parts.groupBy(*_BROKER).agg(
+    return parts.groupBy(*BROKER).agg(
         (F.max_by("timeout_ms", told_us) / 1000).alias("current_timeout_s"),
         F.sum(F.when(F.col("what") == FAILURE, F.col("n"))).alias("failures"),
         F.array(*reached).alias("phi_alarms"),

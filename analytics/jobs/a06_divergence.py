@@ -13,7 +13,14 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from analytics.shared.broker_states import STATE_INPUTS, STATE_PARTS, of_name_servers, reported_states, state_parts
+from analytics.shared.broker_states import (
+    BROKER,
+    STATE_INPUTS,
+    STATE_PARTS,
+    of_name_servers,
+    reported_states,
+    state_parts,
+)
 from analytics.shared.cold_starts import COLD_PARTS, cold_parts, cold_spells, lacking_contact, watched
 from analytics.shared.intervals import joined, levels
 from analytics.shared.job import Inputs, Job, Span
@@ -59,9 +66,7 @@ COLUMNS: Final = (
     Column("end_time", Type.TIMESTAMP, "when they agreed again, or one of them was no longer watching"),
     Column("seconds", Type.DOUBLE, "how long that was"),
     Column(
-        "states",
-        Type.STRINGS,
-        "`<NameServer>=<its answer>` two seconds later, in the order of their names; compared: their names",
+        "states", Type.STRINGS, "`<NameServer>=<its answer>` two seconds later, ordered by name; compared: their names"
     ),
     Column("ns_id", Type.STRING, "cold: which NameServer"),
     Column("lacked", Type.STRINGS, "cold: the brokers that it lacked for more than two seconds, `<set>:<broker id>`"),
@@ -81,11 +86,10 @@ COLUMNS: Final = (
     Column("compared_s", Type.DOUBLE, "compared: how long at least two of them were watching at the same time"),
 )
 
-_BROKER: Final = ("cluster", "broker_name", "broker_id")
-_VIEW: Final = ("ns_id", *_BROKER)
+_VIEW: Final = ("ns_id", *BROKER)
 
 #: What answers are about.
-_SUBJECT: Final = ("kind", *_BROKER)
+_SUBJECT: Final = ("kind", *BROKER)
 
 #: Columns of an answer that a NameServer gave for some time.
 GIVEN: Final = (*_SUBJECT, "ns_id", "start_us", "end_us", "value")
@@ -113,7 +117,7 @@ def divergence(parts: DataFrame, span: Span) -> DataFrame:
         ],
     )
     periods = _fills_most(parts.filter(F.col("kind") == PERIOD))
-    differences = _differences(given).join(F.broadcast(periods), list(_BROKER), "left")
+    differences = _differences(given).join(F.broadcast(periods), list(BROKER), "left")
     findings = _findings(differences.filter(_is_long()), given)
     cold = _timed(cold_spells(without_contact.filter("is_cold"), reported, parts, PRESENCE_US)).withColumn(
         "kind", F.lit(COLD)
@@ -124,7 +128,7 @@ def divergence(parts: DataFrame, span: Span) -> DataFrame:
 
 
 def _is_long() -> SparkColumn:
-    """Tell whether a difference is more than what one NameServer hears later than another."""
+    """Return whether a difference is more than what one NameServer hears later than another."""
     period_ms = F.when(F.col("period_ms") >= PERIOD_MS_MIN, F.col("period_ms")).otherwise(PERIOD_MS_DEFAULT)
     version_us = period_ms * F.lit(VERSION_PERIODS * 1000)
     return F.col("end_us") - F.col("start_us") > F.when(F.col("kind") == VERSION, version_us).otherwise(PRESENCE_US)
@@ -210,10 +214,7 @@ def _versions(inputs: Inputs, span: Span) -> DataFrame:
     findings = rows.filter(F.col("dv_counter").isNotNull() & (F.unix_micros("event_time") < span.end_us))
     known = findings.groupBy(
         *_VIEW, "dv_state_version", "dv_timestamp", "dv_counter", is_before.alias("is_before")
-    ).agg(
-        F.unix_micros(F.min("event_time")).alias("first_us"),
-        F.unix_micros(F.max("event_time")).alias("last_us"),
-    )
+    ).agg(F.unix_micros(F.min("event_time")).alias("first_us"), F.unix_micros(F.max("event_time")).alias("last_us"))
     latest = F.max(F.when(F.col("is_before"), F.col("last_us"))).over(Window.partitionBy(*_VIEW))
     start_us = F.lit(span.start_us).cast("bigint")
     at_us = F.when(F.col("is_before"), start_us).otherwise(F.col("first_us"))
@@ -266,15 +267,15 @@ def _periods(inputs: Inputs, span: Span) -> DataFrame:
     is_registration = (F.col("event_type") == "heartbeat") & (F.col("period_ms") >= PERIOD_MS_MIN)
     own = inputs["heartbeat"].filter(within & is_registration & F.col("interval_ms").isNotNull())
     whole_ms = (F.round(F.col("interval_ms") / 1000) * 1000).cast("bigint")
-    lengths = own.select(*_BROKER, whole_ms.alias("period_ms"), F.col("interval_ms").alias("filled_ms"))
+    lengths = own.select(*BROKER, whole_ms.alias("period_ms"), F.col("interval_ms").alias("filled_ms"))
     return _fills_most(lengths).withColumn("kind", F.lit(PERIOD))
 
 
 def _fills_most(lengths: DataFrame) -> DataFrame:
     """Return of each broker the period whose intervals fill most time, and how much."""
-    each = lengths.groupBy(*_BROKER, "period_ms").agg(F.sum("filled_ms").alias("filled_ms"))
+    each = lengths.groupBy(*BROKER, "period_ms").agg(F.sum("filled_ms").alias("filled_ms"))
     most = F.max(F.struct("filled_ms", "period_ms"))
-    return each.groupBy(*_BROKER).agg(most.alias("most")).select(*_BROKER, "most.*")
+    return each.groupBy(*BROKER).agg(most.alias("most")).select(*BROKER, "most.*")
 
 
 JOB: Final = Job(

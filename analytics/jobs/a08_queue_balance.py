@@ -37,11 +37,7 @@ PART_COLUMNS: Final = (
 )
 
 COLUMNS: Final = (
-    Column(
-        "kind",
-        Type.STRING,
-        "broker: how full a set is that may be written; topic: how uneven a topic; proposal: what to change",
-    ),
+    Column("kind", Type.STRING, "broker: how full a writable set is; topic: how uneven; proposal: what to change"),
     Column("queues", Type.LONG, "broker, topic: queues that may be written, of all topics but those of the system"),
     Column("share", Type.DOUBLE, "broker: its part of the cluster's queues, 0 to 1"),
     Column("tps", Type.DOUBLE, "broker, topic: messages a second, where topics are sampled"),

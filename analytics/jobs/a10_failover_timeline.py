@@ -84,9 +84,7 @@ _MOMENTS: Final = (
 COLUMNS: Final = (
     Column("kind", Type.STRING, "failover: one of them; phase: what one phase takes over all of them"),
     Column("broker_name", Type.STRING, "failover: the broker set"),
-    Column(
-        "failover_id", Type.STRING, "failover: <cluster>/<broker set>/<master epoch>; .../none if nobody was elected"
-    ),
+    Column("failover_id", Type.STRING, "failover: <cluster>/<broker set>/<master epoch>; .../none without new master"),
     Column("old_master", Type.LONG, "failover: the master before"),
     Column("new_master", Type.LONG, "failover: the elected; null if nobody was"),
     Column("cause", Type.STRING, "failover: what began it"),
@@ -102,11 +100,7 @@ COLUMNS: Final = (
     ),
     Column("visible_ms", Type.LONGS, "failover: ms from the election until they did"),
     Column("slowest_namesrv", Type.STRING, "failover: the last of them"),
-    Column(
-        "missing",
-        Type.STRINGS,
-        "failover: moments that nobody recorded; `visible on X` for a NameServer that was there",
-    ),
+    Column("missing", Type.STRINGS, "failover: moments not recorded; `visible on X` for a NameServer that was there"),
     Column("phase", Type.STRING, "phase: its name"),
     Column("n", Type.LONG, "phase: failovers that have it"),
     Column("p50_s", Type.DOUBLE, "phase: half of them took no more, s"),

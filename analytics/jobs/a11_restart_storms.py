@@ -183,7 +183,7 @@ def _judged(registrations: DataFrame, seen: DataFrame) -> DataFrame:
 
 
 def _had_all_along(piece: Expression) -> Expression:
-    """Tell whether another NameServer had the process that registered, where it was known, for more than a minute."""
+    """Return whether another NameServer had the process that registered, where it was known, for more than a minute."""
     at_us = F.col("at_us")
     is_other = piece["ns_id"] != F.col("ns_id")
     is_same = F.coalesce(piece["address"] == F.col("address"), F.lit(True))
@@ -208,10 +208,7 @@ def storms_of(registrations: DataFrame, known: DataFrame) -> DataFrame:
     daily = known.groupBy("cluster", "day").agg(F.count_distinct("broker_name", "broker_id").alias("known"))
     sizes = daily.groupBy("cluster").agg(F.max("known").alias("known"))
     measured = runs.join(F.broadcast(sizes), "cluster", "left").withColumns(
-        {
-            "share": F.try_divide("brokers", "known"),
-            "seconds": (F.col("end_us") - F.col("start_us")) / 1e6,
-        }
+        {"share": F.try_divide("brokers", "known"), "seconds": (F.col("end_us") - F.col("start_us")) / 1e6}
     )
     threshold = F.greatest(F.lit(BROKERS_MIN), SHARE_MIN * F.coalesce("known", F.lit(0)))
     return measured.where(F.col("brokers") >= threshold)

@@ -13,6 +13,7 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from analytics.shared.broker_states import BROKER
 from analytics.shared.job import Inputs, Job, Span
 from analytics.shared.rows import CLUSTER, DAY_US, HOUR_US, MINUTE_US, of_span, shaped
 from history.schemas import Column, Type
@@ -39,8 +40,6 @@ FLOORS: Final[Mapping[str, float]] = MappingProxyType(
 FLOOR_SHARE: Final = 0.005
 
 JUDGED: Final = "judged"
-
-_WHO: Final = ("cluster", "broker_name", "broker_id")
 
 #: What is told of one window -> the column of parts that has it of all windows of an hour.
 OF_HOUR: Final[Mapping[str, str]] = MappingProxyType(
@@ -82,7 +81,7 @@ COLUMNS: Final = (
 def parts(inputs: Inputs, span: Span) -> DataFrame:
     """Return what each broker was like in each ten minutes."""
     window_us = (F.floor(F.col("at_us") / WINDOW_US) * WINDOW_US).alias("window_us")
-    key = [*map(F.col, _WHO), window_us, F.col("ns_id")]
+    key = [*map(F.col, BROKER), window_us, F.col("ns_id")]
     heard = (
         _heartbeats(inputs, span)
         .groupBy(*key)
@@ -96,8 +95,8 @@ def parts(inputs: Inputs, span: Span) -> DataFrame:
     # What comes with a broker's first word is not a change of its own.
     changed = of_span(inputs["broker_state"], span).where("event_type = 'changed'")
     changes = changed.groupBy(*key).agg(F.sum(counts[0] + counts[1] + counts[2]).alias("changes"))
-    each = heard.join(changes, [*_WHO, "window_us", "ns_id"], "left")
-    of_window = each.groupBy(*_WHO, "window_us").agg(
+    each = heard.join(changes, [*BROKER, "window_us", "ns_id"], "left")
+    of_window = each.groupBy(*BROKER, "window_us").agg(
         F.avg("mean_ms").alias("interval_mean_ms"),
         F.avg("max_ms").alias("interval_max_ms"),
         F.avg("missed").alias("missed"),
@@ -105,8 +104,8 @@ def parts(inputs: Inputs, span: Span) -> DataFrame:
     )
     # An hour is looked at as a whole: a month has a sixth as many rows to sort then.
     hour_us = (F.floor(F.col("window_us") / HOUR_US) * HOUR_US).alias("hour_us")
-    of_hour = of_window.groupBy(*_WHO, hour_us).agg(F.collect_list(F.struct(*OF_HOUR)).alias("windows"))
-    told = of_hour.select(*_WHO, "hour_us", *(F.col("windows")[one].alias(all_) for one, all_ in OF_HOUR.items()))
+    of_hour = of_window.groupBy(*BROKER, hour_us).agg(F.collect_list(F.struct(*OF_HOUR)).alias("windows"))
+    told = of_hour.select(*BROKER, "hour_us", *(F.col("windows")[one].alias(all_) for one, all_ in OF_HOUR.items()))
     return shaped(told, PART_COLUMNS)
 
 
@@ -116,7 +115,7 @@ def _heartbeats(inputs: Inputs, span: Span) -> DataFrame:
     missed = F.greatest(F.round(F.try_divide(interval, period)) - 1, F.lit(0.0))
     heartbeats = of_span(inputs["heartbeat"], span).where("event_type = 'heartbeat' AND interval_ms IS NOT NULL")
     single = heartbeats.where(_of_namesrv()).select(
-        *_WHO,
+        *BROKER,
         "at_us",
         "ns_id",
         F.lit(1).alias("n"),
@@ -127,7 +126,7 @@ def _heartbeats(inputs: Inputs, span: Span) -> DataFrame:
     summaries = of_span(inputs["heartbeat_summary"], span).where("n > 0").where(_of_namesrv())
     return single.unionByName(
         summaries.select(
-            *_WHO,
+            *BROKER,
             # A minute's summary is written after it: by its own time it belongs to the day whose rows have it.
             "at_us",
             "ns_id",
@@ -152,10 +151,10 @@ def result(parts: DataFrame, span: Span) -> DataFrame:
 
 def _judged(hours: DataFrame) -> DataFrame:
     """Return how many brokers of each cluster have a slot: see `_slots`."""
-    by_hour = hours.groupBy(*_WHO, _hour()).agg(F.sum(F.size("windows_us")).alias("n"))
+    by_hour = hours.groupBy(*BROKER, _hour()).agg(F.sum(F.size("windows_us")).alias("n"))
     known = F.coalesce(F.max("n"), F.lit(0)) >= WINDOWS_MIN
     sparse = F.coalesce(F.sum(F.when(F.col("n") < WINDOWS_MIN, F.col("n"))), F.lit(0)) >= USUAL_WINDOWS_MIN
-    by_broker = by_hour.groupBy(*_WHO).agg((known | sparse).alias("is_judged"))
+    by_broker = by_hour.groupBy(*BROKER).agg((known | sparse).alias("is_judged"))
     judged = by_broker.groupBy("cluster").agg(F.count_if("is_judged").alias("brokers"))
     return judged.withColumn("metric", F.lit(JUDGED))
 
@@ -164,15 +163,15 @@ def far_off(hours: DataFrame) -> DataFrame:
     """Return the windows that are far from what is usual, one row per metric, with `value`, `baseline` and `z`."""
     told = F.flatten(F.array_compact(F.array(*(_far_in(metric) for metric in FLOORS))))
     usual = _baselines(_slots(hours))
-    return usual.select(*_WHO, F.explode(told).alias("far")).select(*_WHO, "far.*")
+    return usual.select(*BROKER, F.explode(told).alias("far")).select(*BROKER, "far.*")
 
 
 def _slots(hours: DataFrame) -> DataFrame:
     """Return, by broker and hour of the week, an array of its windows; hours with too few are taken together."""
     zipped = F.arrays_zip(*(F.col(all_).alias(one) for one, all_ in OF_HOUR.items()))
-    hourly = hours.groupBy(*_WHO, _hour()).agg(F.flatten(F.collect_list(zipped)).alias("windows"))
+    hourly = hours.groupBy(*BROKER, _hour()).agg(F.flatten(F.collect_list(zipped)).alias("windows"))
     known = F.size("windows") >= WINDOWS_MIN
-    sparse = hourly.where(~known).groupBy(*_WHO).agg(F.flatten(F.collect_list("windows")).alias("windows"))
+    sparse = hourly.where(~known).groupBy(*BROKER).agg(F.flatten(F.collect_list("windows")).alias("windows"))
     return hourly.where(known).drop("hour").unionByName(sparse.where(F.size("windows") >= USUAL_WINDOWS_MIN))
 
 
@@ -239,12 +238,12 @@ def _far_in(metric: str) -> Expression:
 
 def _runs(windows: DataFrame) -> DataFrame:
     """Return windows that are far off as runs without a pause, the short ones left out."""
-    broker = Window.partitionBy(*_WHO, "metric").orderBy("window_us")
+    broker = Window.partitionBy(*BROKER, "metric").orderBy("window_us")
     # Neighbours have the same difference between their place in time and their number.
     far = windows.withColumn("run", F.floor(F.col("window_us") / WINDOW_US) - F.row_number().over(broker))
     # Of two that are as far the later one, so that the order of rows does not matter.
     farthest = F.struct(F.abs("z"), "window_us")
-    runs = far.groupBy(*_WHO, "metric", "run").agg(
+    runs = far.groupBy(*BROKER, "metric", "run").agg(
         F.min("window_us").alias("start_us"),
         F.max("window_us").alias("last_us"),
         F.count(F.lit(1)).alias("windows"),

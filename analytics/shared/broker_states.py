@@ -34,11 +34,7 @@ AVAILABILITY_INPUTS: Final = (*STATE_INPUTS, "heartbeat_summary", "controller")
 STATE_PARTS: Final = (
     Column("cluster", Type.STRING, "cluster of the broker"),
     Column("ns_id", Type.STRING, "the NameServer"),
-    Column(
-        "kind",
-        Type.STRING,
-        "up, down, moved (to another broker id), absent, reset (the server knows no brokers), watched or blind",
-    ),
+    Column("kind", Type.STRING, "up, down, moved (has another id), absent, reset (no broker known), watched, blind"),
     Column("broker_name", Type.STRING, "broker set; null where all brokers are meant"),
     Column("broker_id", Type.LONG, "broker id in its set"),
     Column("at_us", Type.LONG, "when it was known, Unix us; the end of observed time"),

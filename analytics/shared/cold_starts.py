@@ -12,7 +12,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from analytics.shared.broker_states import GRACE_US
+from analytics.shared.broker_states import BROKER, GRACE_US
 from analytics.shared.intervals import joined, levels, overlaps
 from analytics.shared.job import Inputs, Span
 from analytics.shared.observation import BLIND, WATCHED, lost_states, observed_times
@@ -28,13 +28,12 @@ COLD_PARTS: Final = (
     Column(
         "answers_us",
         Type.LONG,
-        "kind started: from then on it answered questions about routes; resumed: then it told all sets; Unix us",
+        "started: since then it answered route queries; resumed: when it told all sets; Unix us",
     ),
     Column("not_found", Type.LONG, "kind asked: answers of `no such topic` since the start at since_us, up to at_us"),
 )
 
-_BROKER: Final = ("cluster", "broker_name", "broker_id")
-_VIEW: Final = ("ns_id", *_BROKER)
+_VIEW: Final = ("ns_id", *BROKER)
 #: The start of a NameServer.
 _START: Final = ("ns_id", "started_us")
 
@@ -153,7 +152,7 @@ def cold_spells(cold: DataFrame, reported: DataFrame, parts: DataFrame, grace_us
     watched whether they were there. `not_found_min` and `not_found_max` are how many requests it had answered with
     `no such topic` by then; null where that was not recorded.
     """
-    one = [*_START, *_BROKER]
+    one = [*_START, *BROKER]
     pieces = _lacked(cold, reported).localCheckpoint()
     seen = pieces.filter("there > 0").select(*one).distinct().withColumn("seen", F.lit(True))
     lacked = joined(pieces, one).filter(F.col("end_us") - F.col("start_us") > grace_us).join(seen, one, "left")
@@ -179,11 +178,11 @@ def cold_spells(cold: DataFrame, reported: DataFrame, parts: DataFrame, grace_us
 
 def _lacked(cold: DataFrame, reported: DataFrame) -> DataFrame:
     """Return when NameServers had not heard of brokers that were there."""
-    spell = [*_START, *_BROKER, "had"]
+    spell = [*_START, *BROKER, "had"]
     mine = cold.select(*spell, "start_us", "end_us", _one("mine"), _none("known"), _none("there"))
     times = cold.select(*spell, F.col("start_us").alias("cold_us"), F.col("end_us").alias("warm_us"))
-    others = reported.select(*_BROKER, F.col("ns_id").alias("other"), "start_us", "end_us", "state")
-    overlapping = others.join(F.broadcast(times), list(_BROKER), "inner").filter(
+    others = reported.select(*BROKER, F.col("ns_id").alias("other"), "start_us", "end_us", "state")
+    overlapping = others.join(F.broadcast(times), list(BROKER), "inner").filter(
         "other != ns_id AND start_us < warm_us AND cold_us < end_us"
     )
     theirs = overlapping.select(
@@ -218,4 +217,4 @@ def _starts_of_window(parts: DataFrame, span: Span) -> DataFrame:
 def _views(reported: DataFrame) -> DataFrame:
     """Return each broker with each NameServer that ever told of its cluster."""
     servers = reported.select("ns_id", "cluster").distinct()
-    return servers.join(reported.select(*_BROKER).distinct(), "cluster", "inner").select(*_VIEW)
+    return servers.join(reported.select(*BROKER).distinct(), "cluster", "inner").select(*_VIEW)

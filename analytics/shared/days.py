@@ -67,7 +67,7 @@ def joined(spans: Iterable[Span]) -> list[Span]:
 
 
 def is_whole_day(span: Span) -> bool:
-    """Tell whether a span is one day from midnight to midnight."""
+    """Return whether a span is one day from midnight to midnight."""
     return span.start_us % DAY_US == 0 and span.end_us - span.start_us == DAY_US
 
 

@@ -43,10 +43,7 @@ def levels(intervals: DataFrame, keys: Sequence[str], counters: Sequence[str]) -
 def clipped(intervals: DataFrame, start_us: int, end_us: int) -> DataFrame:
     """Return the intervals as far as they lie in a window."""
     within = intervals.withColumns(
-        {
-            "start_us": F.greatest("start_us", F.lit(start_us)),
-            "end_us": F.least("end_us", F.lit(end_us)),
-        }
+        {"start_us": F.greatest("start_us", F.lit(start_us)), "end_us": F.least("end_us", F.lit(end_us))}
     )
     return within.filter("start_us < end_us")
 

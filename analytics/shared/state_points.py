@@ -110,7 +110,7 @@ def _last_heartbeat_us(at_us: SparkColumn | None = None) -> SparkColumn:
 
 
 def _is_member() -> SparkColumn:
-    """Tell whether the row's own broker had its broker id; who is merely turned away has not been silent."""
+    """Return whether the row's own broker had its broker id; who is merely turned away has not been silent."""
     event = F.col("event_type")
     left = event.isin(*_LEFT) & ((event != "conflict") | F.col("silent_ms").isNotNull())
     return F.col("broker_id").isNotNull() & (event.isin(*_KNOWN) | left)
@@ -135,7 +135,7 @@ def _members() -> SparkColumn:
 
 
 def _present_members() -> SparkColumn:
-    """Say that all members of the set are up."""
+    """Return a point for each member of the set: it is up."""
     up = F.transform(
         "members", lambda each: _point(F.lit(UP), each["id"], cluster=each["cluster"], address=each["addr"])
     )
@@ -143,7 +143,7 @@ def _present_members() -> SparkColumn:
 
 
 def _missing_members() -> SparkColumn:
-    """Say of members that are no longer there what became of them, as far as no row of their own says it."""
+    """Return a point for each former member that is missing, unless a row of its own tells why."""
     event = F.col("event_type")
 
     def is_missing(former: SparkColumn) -> SparkColumn:
@@ -164,7 +164,7 @@ def _missing_members() -> SparkColumn:
 
 
 def _left_broker() -> SparkColumn:
-    """Say that the row's own broker left. One whose id another holds is not missed."""
+    """Return the point at which the row's own broker left; none while another one has its id."""
     event = F.col("event_type")
     still_there = F.coalesce(F.array_contains("set_ids", F.col("broker_id")), F.lit(False))
     was_silent = (event == "expired") | ((event == "channel_closed") & ended_by_timeout())
@@ -179,7 +179,7 @@ def _left_broker() -> SparkColumn:
 
 
 def _moved_address() -> SparkColumn:
-    """Say that an address that registers is no longer who it was, also if it was not there meanwhile."""
+    """Return the point at which the broker of an address lost its former id, also after an absence."""
     former = F.col("former")
     elsewhere = (former["id"] == F.col("broker_id")) & ~former["cluster"].eqNullSafe(F.col("cluster"))
     held = (former["id"] == F.col("broker_id")) | F.coalesce(F.array_contains("set_ids", former["id"]), F.lit(False))
@@ -189,7 +189,7 @@ def _moved_address() -> SparkColumn:
 
 
 def _up_without_set() -> SparkColumn:
-    """Say that the row's own broker is up, where the release that wrote it does not tell how sets stand."""
+    """Return that the row's own broker is up, where the release that wrote the row records no sets."""
     known = F.col("set_ids").isNull() & F.col("event_type").isin(*_KNOWN) & F.col("broker_id").isNotNull()
     up = F.array(_point(F.lit(UP), F.col("broker_id"), address=F.col("broker_addr")))
     return F.when(known, up).otherwise(_nothing())

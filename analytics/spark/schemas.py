@@ -5,55 +5,44 @@ from types import MappingProxyType
 from typing import Final
 
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, types
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    BooleanType,
-    DataType,
-    DoubleType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
 
 from history.schemas import Column, RowFamily, Type
 
 #: In rows read from JSON: the whole line, where it could not be read; null otherwise.
 CORRUPT: Final = "_corrupt"
 
-SPARK_TYPES: Final[Mapping[Type, DataType]] = MappingProxyType(
+SPARK_TYPES: Final[Mapping[Type, types.DataType]] = MappingProxyType(
     {
-        Type.STRING: StringType(),
-        Type.LONG: LongType(),
-        Type.DOUBLE: DoubleType(),
-        Type.BOOLEAN: BooleanType(),
-        Type.TIMESTAMP: TimestampType(),
-        Type.LONGS: ArrayType(LongType()),
-        Type.DOUBLES: ArrayType(DoubleType()),
-        Type.STRINGS: ArrayType(StringType()),
+        Type.STRING: types.StringType(),
+        Type.LONG: types.LongType(),
+        Type.DOUBLE: types.DoubleType(),
+        Type.BOOLEAN: types.BooleanType(),
+        Type.TIMESTAMP: types.TimestampType(),
+        Type.LONGS: types.ArrayType(types.LongType()),
+        Type.DOUBLES: types.ArrayType(types.DoubleType()),
+        Type.STRINGS: types.ArrayType(types.StringType()),
     }
 )
 
 
-def struct_of(columns: Iterable[Column]) -> StructType:
+def struct_of(columns: Iterable[Column]) -> types.StructType:
     """Return the Spark schema of columns, in their order; each may be null."""
-    return StructType([StructField(column.name, SPARK_TYPES[column.type]) for column in columns])
+    return types.StructType([types.StructField(column.name, SPARK_TYPES[column.type]) for column in columns])
 
 
-def row_schema(family: RowFamily) -> StructType:
+def row_schema(family: RowFamily) -> types.StructType:
     """Return the schema of a family's rows as they are stored and as analyses get them."""
     return struct_of(family.all_columns)
 
 
-def line_schema(family: RowFamily) -> StructType:
+def line_schema(family: RowFamily) -> types.StructType:
     """Return the schema to read a family's lines of JSON with: its rows, and the line where it cannot be read."""
-    return row_schema(family).add(CORRUPT, StringType())
+    return row_schema(family).add(CORRUPT, types.StringType())
 
 
-def no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
+def no_rows(spark: SparkSession, schema: types.StructType) -> DataFrame:
     """Return an empty table that Spark knows to be empty, so that nothing is planned or run for it."""
     return spark.range(1).where("false").select([F.lit(None).cast(each.dataType).alias(each.name) for each in schema])
 

@@ -66,7 +66,7 @@ class Storage(Protocol):
         """
 
     def exists(self, path: str) -> bool:
-        """Tell whether there is a file or a folder, by whatever name."""
+        """Return whether there is a file or a folder, by whatever name."""
 
     def read(self, path: str) -> bytes | None:
         """Return the content of a small file, None if it is not there."""
@@ -123,7 +123,7 @@ class LocalStorage:
         return sorted(_walk(self._root / folder, folder.rstrip("/") + "/" if folder else ""))
 
     def exists(self, path: str) -> bool:
-        """Tell whether something is there."""
+        """Return whether something is there."""
         return (self._root / path).exists()
 
     def read(self, path: str) -> bytes | None:
@@ -233,7 +233,7 @@ class HadoopStorage:
         return sorted(StoredFile(row.path[len(self._start) :], row.length, row.modified_ms) for row in listed)
 
     def exists(self, path: str) -> bool:
-        """Tell whether something is there."""
+        """Return whether something is there."""
         return bool(self._fs.exists(self._path(path)))
 
     def read(self, path: str) -> bytes | None:

@@ -46,10 +46,10 @@ class ControllerObserver(FailoverObserver, RoleNotificationObserver, ProbeObserv
     """Who is told what a controller does."""
 
     def leadership_gained(self, group: str, duration_ms: int, broker_sets: int) -> None:
-        """Learn that this controller answers for the sets."""
+        """Report that this controller answers for the sets."""
 
     def leadership_lost(self, group: str, leader: ControllerMember | None) -> None:
-        """Learn that this controller does not any more."""
+        """Report that this controller does not any more."""
 
 
 class Edge(NamedTuple):
@@ -181,7 +181,7 @@ class ControllerCore:
             self._observer.store_failed("", error)
 
     async def close(self) -> None:
-        """Tell brokers nothing more."""
+        """Send no more notifications."""
         await self._notifier.close()
 
     def elected(self) -> None:
@@ -240,7 +240,7 @@ class ControllerCore:
     # What happens by itself
 
     async def look_at_brokers(self) -> None:
-        """Ask the suspect, and act on the dead, for ever."""
+        """Ask the suspect, and act on failed brokers, for ever."""
         while True:
             await asyncio.sleep(LOOK_MS / 1000)
             self.control.monitor.look_at_brokers()

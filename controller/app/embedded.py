@@ -53,7 +53,7 @@ class EmbeddedController(NamedTuple):
 
     @staticmethod
     def knows(key: str) -> bool:
-        """Tell whether a property of the common file is the controller's."""
+        """Return whether a property of the common file is the controller's."""
         return key in CONTROLLER.field_of_key
 
 
@@ -67,10 +67,7 @@ def embedded_controller(
     environment = {"HOME": str(Path("~").expanduser()), **os.environ}
     file = load_properties(config_file) if config_file else PropertiesFile()
     own = tuple(each for each in file.properties if EmbeddedController.knows(each.key) and each.key not in _COMMON_KEYS)
-    options = {
-        "listenPort": str(listen_port),
-        "httpPort": str(http_port),
-    }
+    options = {"listenPort": str(listen_port), "httpPort": str(http_port)}
     sources = Sources(options=options, environment=environment, file=PropertiesFile(file.path, own))
     config = from_sources(CONTROLLER, sources)
     shared = {name: getattr(other, name) for name in _SHARED_FIELDS}

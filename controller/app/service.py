@@ -17,11 +17,12 @@ from controller.observability.event_log import BROKER_CODES, ControllerEventLog
 from controller.observability.results_reader import ResultsReader
 from controller.recording.set_recorder import SetRecorder
 from controller.recording.store_size import StoreSize
-from controller.storage.opening import open_store
-from controller.storage.store import SetStore, StoreBackend, StoreError
+from controller.storage.embedded import EmbeddedStore
+from controller.storage.store import SetStore, StoreBackend, StoreError, StoreObserver
 from controller.wire.handlers import BODY_LIMITS
 from controller.wire.replica_info_cache import ReplicaInfoCache
 from remoting.background_tasks import BackgroundTasks
+from remoting.clock import Clock
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.shapes.controller import BrokerHeartbeatHeader
 from remoting.server.limits import ServerOptions
@@ -164,7 +165,26 @@ class Controller:
             self._core.connection_lost(connection_id)
 
 
-class _StoreCalls:
+def open_store(config: ControllerConfig, clock: Clock, observer: StoreObserver) -> StoreBackend:
+    """Return the configured store; raises StoreError if it cannot be opened."""
+    if config.controller_store == "embedded":
+        return EmbeddedStore(Path(config.controller_store_path), observer)
+    # It loads gRPC, which takes a while and which nobody else needs.
+    from controller.storage.etcd.etcd_store import EtcdOptions, EtcdStore  # noqa: PLC0415
+
+    options = EtcdOptions(
+        endpoints=tuple(config.etcd_endpoints.split(";")),
+        group=config.controller_group,
+        user=config.etcd_user,
+        password=config.etcd_password,
+        ca_file=config.etcd_ca_path,
+        cert_file=config.etcd_cert_path,
+        key_file=config.etcd_key_path,
+    )
+    return EtcdStore(options, clock, observer)
+
+
+class _StoreCalls(StoreObserver):
     """Brings what the threads of a store tell to the event loop."""
 
     def __init__(self, event_log: ControllerEventLog, tasks: BackgroundTasks) -> None:

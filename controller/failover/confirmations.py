@@ -1,4 +1,4 @@
-"""On how many replicas the master of each set confirms a message: asked ahead of time, as a dead one tells nothing.
+"""On how many replicas the master of each set confirms a message: asked ahead of time, as a failed one tells nothing.
 
 Answers to no class of Java's: its controller takes every set for one with allAckInSyncStateSet=true.
 """

@@ -17,7 +17,7 @@ class Recipient(NamedTuple):
 
 
 class NotifyRoleChanged(msgspec.Struct, frozen=True, kw_only=True):
-    """Tell living brokers who leads their set; a later one for the same broker takes its place."""
+    """Notify living brokers of their master; a later one for the same broker takes its place."""
 
     broker_name: str
     #: The number of the election in the log of elections.

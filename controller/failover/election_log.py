@@ -51,7 +51,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     #: The broker that asked, or was asked for.
     broker_id: int | None = None
-    #: When the master was heard last, suspected, and judged to be dead; monotonic ms, None where that is not the cause.
+    #: When the master was last in contact, suspected, judged failed; monotonic ms, None where that is not the cause.
     last_contact_ms: int | None = None
     suspected_ms: int | None = None
     judged_ms: int | None = None
@@ -75,7 +75,7 @@ class CandidateReport(msgspec.Struct, frozen=True, kw_only=True):
 class Phases(msgspec.Struct, frozen=True, kw_only=True):
     """How long each part took, in ms; None for what there was not."""
 
-    #: From the last sign of life until something spoke against the master, and from then until it was judged dead.
+    #: From the last sign of life until the suspicion of the master, and from then until it was judged failed.
     suspect_ms: int | None = None
     judge_ms: int | None = None
     #: From the judgement, or the request, until the result was stored.
@@ -139,7 +139,7 @@ class HeldElection(NamedTuple):
     after: BrokerSet
     cause: Cause
     election: Election
-    #: The last that was heard of each broker, dead ones too.
+    #: The last that was heard of each broker, failed ones too.
     last: dict[int, LastHeartbeat]
     commit_ms: int
 
@@ -242,7 +242,7 @@ def _report_of(broker_set: BrokerSet, candidate: Candidate, held: HeldElection) 
 
 
 def _best_outsider(reports: Sequence[CandidateReport]) -> CandidateReport | None:
-    """Return the living broker with the longest log, where all that are in sync are dead."""
+    """Return the living broker with the longest log, where all that are in sync have failed."""
     if any(each.in_sync and each.verdict is not Verdict.NOT_ALIVE for each in reports):
         return None
     living = [each for each in reports if each.verdict is Verdict.OUT_OF_SYNC]
@@ -289,12 +289,12 @@ def _reason(held: HeldElection, reports: tuple[CandidateReport, ...]) -> str:
 
 
 def _is_without_effect(cause: Cause, result: ElectionResult, master: int | None) -> bool:
-    """Tell whether somebody has asked for a master where nobody but the present one could be it: it goes on."""
+    """Return whether somebody has asked for a master where nobody but the present one could be it: it goes on."""
     return cause.trigger in REQUESTED and result is ElectionResult.NOBODY and master is not None
 
 
 def _is_same(one: ElectionRecord, other: ElectionRecord) -> bool:
-    """Tell whether two elections in vain ended alike. Brokers of a stuck set ask in turn, an operator means one."""
+    """Return whether two elections in vain ended alike. Brokers of a stuck set ask in turn, an operator means one."""
 
     def outcome(record: ElectionRecord) -> object:
         verdicts = tuple((each.broker_id, each.verdict) for each in record.reports)

@@ -11,14 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from controller.decisions.cluster_view import ClusterView
-from controller.decisions.election import (
-    Election,
-    ElectionRequest,
-    ElectionResult,
-    Verdict,
-    decide_election,
-    elect,
-)
+from controller.decisions.election import Election, ElectionRequest, ElectionResult, Verdict, decide_election, elect
 from controller.failover.confirmations import Confirmations
 from controller.failover.effects import NotifyRoleChanged, Recipient
 from controller.failover.election_log import REQUESTED, Cause, ElectionLog, ElectionRecord, HeldElection
@@ -50,7 +43,7 @@ class _Attempt(NamedTuple):
     began_ms: int
 
     def is_of(self, broker_set: BrokerSet) -> bool:
-        """Tell whether this is how a set came to be as it is stored now."""
+        """Return whether this is how a set came to be as it is stored now."""
         after = self.decision.after(StoredSet(broker_set=self.before)).broker_set
         assert after is not None, "an election is held in a set"
         return (after.master, after.master_epoch) == (broker_set.master, broker_set.master_epoch)
@@ -252,11 +245,11 @@ class ElectionRunner:
         )
 
     def is_running(self, broker_name: str) -> bool:
-        """Tell whether an election of a set is being decided and stored."""
+        """Return whether an election of a set is being decided and stored."""
         return broker_name in self._under_way
 
     def resend_unconfirmed_role(self, broker_set: BrokerSet) -> None:
-        """Tell who leads a set if nobody may have been told; to be called now and then for each set.
+        """Notify who leads a set if nobody may have been told; to be called now and then for each set.
 
         An election can be stored after its outcome was given up, which is explained then, or by a controller that ended
         before it told anybody. A master that was told has begun the epoch in its log, and says so in its heartbeats,
@@ -323,7 +316,7 @@ class ElectionRunner:
         return record
 
     def _may_go_on(self, key: BrokerKey) -> bool:
-        """Tell whether a dead broker may only stand still.
+        """Return whether a failed broker may only stand still.
 
         A master of 5.5.0 that goes on acknowledges alone until it knows that another leads, so that is to lie at its
         port by then.
@@ -332,7 +325,7 @@ class ElectionRunner:
         return failed is not None and failed.outcome is ProbeOutcome.NO_ANSWER
 
     def notify_returned(self, broker_set: BrokerSet, broker_id: int) -> None:
-        """Tell a broker that was thought to be dead, and beats again, who leads now; to be called by who leads.
+        """Notify a broker that had failed, and sends heartbeats again, who leads now; to be called by who leads.
 
         A master that only stood still leads on. One that has started anew would lead in its epoch again, from another
         beginning: it is to register first.
@@ -373,7 +366,7 @@ class ElectionRunner:
 
 
 def _sends_heartbeats(heartbeat: LastHeartbeat, now_ms: int) -> bool:
-    """Tell whether the process that was heard last may be there: a heartbeat came, and not only answers of its port."""
+    """Return whether the last known process may be there: a heartbeat came, and not only answers of its port."""
     silent_ms = now_ms - heartbeat.last_heartbeat_ms
     return not heartbeat.is_starting and silent_ms <= max(HEARTBEAT_OVERDUE_MS, heartbeat.period_ms * 3 // 2)
 

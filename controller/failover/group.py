@@ -68,7 +68,7 @@ class Group:
     # What a backend tells
 
     def leads(self, until_ms: int | None) -> None:
-        """Learn that this controller leads until then."""
+        """Report that this controller leads until then."""
         self._until_ms = until_ms
         if self._leads:
             return
@@ -78,7 +78,7 @@ class Group:
         self._listener.elected()
 
     def follows(self, leader: ControllerMember | None) -> None:
-        """Learn that this controller does not lead."""
+        """Report that this controller does not lead."""
         led, self._leads, self._is_ready = self._leads, False, False
         self._led_by(leader)
         if led:
@@ -93,7 +93,7 @@ class Group:
         self._store.entry_changed(broker_name, kept)
 
     def put_back(self) -> None:
-        """Learn that the store was put back to an older state; every entry is told anew."""
+        """Report that the store was put back to an older state; every entry is told anew."""
         self._store.put_back()
 
     def _led_by(self, leader: ControllerMember | None) -> None:

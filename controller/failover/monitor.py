@@ -1,6 +1,6 @@
 """What a controller does unasked: it suspects and asks brokers, and finds masters for sets that have lost theirs.
 
-Answers to `BrokerHeartbeatManager`'s scan and to the scan for inactive masters. Who is dead is decided in
+Answers to `BrokerHeartbeatManager`'s scan and to the scan for inactive masters. Who has failed is decided in
 `detector.py`; every controller looks at brokers, only the leader at sets.
 """
 
@@ -29,7 +29,7 @@ _PAUSE_MS: Final = 700
 #: More standstills within this time are borne: who always doubts itself never finds anybody dead.
 _PAUSES_MAX: Final = 5
 _PAUSES_WITHIN_MS: Final = 30_000
-#: How many brokers are greeted between two looks.
+#: How many brokers are probed for their reachability between two looks.
 REACHABILITY_CHECKS_MAX: Final = 10
 #: How often it is told that brokers cannot be reached.
 _UNREACHED_REPORTED_MS: Final = 60_000
@@ -84,7 +84,7 @@ class Monitor:
         return len(self._disputed)
 
     def clear_sets(self) -> None:
-        """Learn that another controller leads, and looks at sets."""
+        """Report that another controller leads, and looks at sets."""
         self._disputed.clear()
         self._retries.clear_waits()
         self._idle_since_ms.clear()
@@ -118,7 +118,7 @@ class Monitor:
         self.senders.connection_lost(connection_id)
         suspects = self._detector.connection_lost(connection_id, now_ms)
         for key in suspects:
-            # Strangers can be thousands over one connection, and a line for each holds everybody up.
+            # Non-members can be thousands over one connection, and a line for each holds everybody up.
             if self._store.address_of(key) is not None:
                 self._observer.broker_suspected(key, self._store.get(key.broker_name))
         # Thousands of connections can close at once: each time only these are looked at.
@@ -136,7 +136,7 @@ class Monitor:
                 self._detector.expect(key, now_ms)
 
     def look_at_brokers(self) -> None:
-        """Ask the suspect, and act on the dead; to be called each LOOK_MS."""
+        """Ask the suspect, and act on failed brokers; to be called each LOOK_MS."""
         now_ms = self._clock.now_ms()
         self.check_process_pause(now_ms)
         self._looked_ms = now_ms
@@ -162,7 +162,7 @@ class Monitor:
         self._handle_failed(self._detector.probed(key, outcome, now_ms))
 
     def is_somebody_else(self, key: BrokerKey, address: str, source: Source) -> bool:
-        """Tell whether what comes from there is no sign of life of a member; a dead one is asked whether it is back."""
+        """Return whether what comes from there is no sign of life of a member; probe a failed one."""
         now_ms = self._clock.now_ms()
         if self._live.get(key) is not None:
             return self.senders.is_from_elsewhere(key, address, source, now_ms)
@@ -187,7 +187,7 @@ class Monitor:
             self._elections.notify_returned(broker_set, key.broker_id)
         if self._reach.has_found(key, address):
             return
-        # Who took a notice at the name of its host is greeted all the same: only so it is known where that is.
+        # A broker that took a notice at the name of its host is probed all the same: only so its address is known.
         now_ms = self._clock.now_ms()
         if self._reachability_checks >= REACHABILITY_CHECKS_MAX:
             self._reach.record_contact(key, now_ms)
@@ -248,7 +248,7 @@ class Monitor:
                 self._retries.end_wait(broker_set.broker_name)
 
     def _report_disputed(self, broker_set: BrokerSet, now_ms: int) -> None:
-        """Tell once of brokers that claim to know more than the store, where that proves nothing."""
+        """Report once which brokers claim to know more than the store, where that proves nothing."""
         name, claims = broker_set.broker_name, self._recovery.disputed(broker_set, now_ms)
         if not claims:
             self._disputed.pop(name, None)
@@ -257,7 +257,7 @@ class Monitor:
             self._observer.master_epoch_disputed(broker_set, claims)
 
     def _is_well(self, broker_set: BrokerSet) -> bool:
-        """Tell at a glance that a set needs nothing, as nearly all do: its master was heard, and no epoch above it."""
+        """Return whether a set needs nothing: its master sends heartbeats, and nobody claims a higher epoch."""
         heartbeats = self._live.of_set(broker_set.broker_name)
         if broker_set.master not in heartbeats or broker_set.is_rebuilding:
             return False
@@ -266,7 +266,7 @@ class Monitor:
         return all(each.epoch <= broker_set.master_epoch for each in heartbeats.values())
 
     def _is_idle(self, broker_set: BrokerSet, now_ms: int) -> bool:
-        """Tell whether a set waits for its first broker; of very many those that wait for long are forgotten."""
+        """Return whether a set waits for its first broker; of very many those that wait for long are forgotten."""
         name = broker_set.broker_name
         if self._live.of_set(name) or not never_led(self._store.entry(name)):
             self._idle_since_ms.pop(name, None)
@@ -297,7 +297,7 @@ class Monitor:
             self._observer.set_expired(changed.before)
 
     def _is_proof(self, key: BrokerKey, address: str, now_ms: int) -> bool:
-        """Tell whether a refusal comes from the broker's host: not from a firewall, or a host of another network.
+        """Return whether a refusal comes from the broker's host: not from a firewall, or a host of another network.
 
         Of one that was not heard since the start it counts once brokers had the time to find this controller.
         """

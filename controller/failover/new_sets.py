@@ -32,7 +32,7 @@ class NewSets:
         return len(self._budgets)
 
     def take(self, host: str, now_ms: int) -> bool:
-        """Tell whether another set may begin from a host, and count it."""
+        """Return whether another set may begin from a host, and count it."""
         budget = self._budgets.pop(host, None) or _Budget(BURST, now_ms)
         refilled = (now_ms - budget.at_ms) // REFILL_MS
         sets = min(BURST, budget.sets + refilled)

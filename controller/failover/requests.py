@@ -87,7 +87,7 @@ class BrokerRequests:
         broker_set = self.store.get(key.broker_name)
         if broker_set is not None and cluster and cluster != broker_set.cluster:
             return
-        # Members always have a place; who claims to be another broker of a known set is a stranger as well.
+        # Members always have a place; one that claims to be another broker of a known set is a non-member.
         replica = broker_set.replicas.get(key.broker_id) if broker_set is not None else None
         if broker_set is not None and replica is not None and _has_id_conflict(broker_set, replica, heartbeat):
             key, replica = BrokerKey(key.broker_name, -1 - key.broker_id), None
@@ -106,7 +106,7 @@ class BrokerRequests:
                 waiting.set()
 
     def _has_place(self, key: BrokerKey, replica: Replica | None, heartbeat: LastHeartbeat) -> bool:
-        """Tell whether to take a heartbeat: of a member if it is not somebody else's, and of so many others."""
+        """Return whether to take a heartbeat: of a member if it is not somebody else's, and of so many others."""
         before = self.live.get(key)
         if replica is None:
             return before is not None or self.live.brokers < self.store.members + NON_MEMBERS_MAX
@@ -185,7 +185,7 @@ class BrokerRequests:
             raise BrokerIdInUse(key.broker_name, key.broker_id, heartbeat.address)
 
     def registration_requested(self, broker_name: str, connection_id: int) -> None:
-        """Learn that a broker of a known set is answered that it is not known."""
+        """Report that a broker of a known set is answered that it is not known."""
         requested = self._registrations_requested
         requested.pop((broker_name, connection_id), None)
         while len(requested) >= _REQUESTED_MAX:
@@ -193,7 +193,7 @@ class BrokerRequests:
         requested[broker_name, connection_id] = self._clock.now_ms()
 
     def _is_same_process(self, key: BrokerKey, connection_id: int) -> bool:
-        """Tell whether a broker registers because it was told to, and has not started anew.
+        """Return whether a broker registers because it was told to, and has not started anew.
 
         It does so once, at once, and over the connection over which it beats. The connection alone does not prove it:
         brokers of one container share theirs.
@@ -270,17 +270,17 @@ class BrokerRequests:
     # What is known of sets and brokers
 
     def deposed(self) -> None:
-        """Learn that this controller leads no longer."""
+        """Report that this controller leads no longer."""
         self._recovery.clear()
         self._elections.deposed()
         self.monitor.clear_sets()
 
     def is_of_member(self, connection_id: int) -> bool:
-        """Tell whether a member of a stored set was heard over a connection last, or is itself at its other end."""
+        """Return whether a member of a stored set was heard over a connection last, or is itself at its other end."""
         return any(self.store.address_of(key) is not None for key in self.live.connected_over(connection_id))
 
     def awaits_non_members(self, broker_set: BrokerSet) -> bool:
-        """Tell whether brokers that are no members yet are to be taken in before anybody leads: they have messages."""
+        """Return whether brokers that are no members yet, and have messages, are to join before anybody leads."""
         if broker_set.is_elected or not self._config().adopt_unknown_brokers:
             return False
         heartbeat = self.live.of_set(broker_set.broker_name)
@@ -289,7 +289,7 @@ class BrokerRequests:
         return ClusterView(heartbeats=adoptable).has_non_member_logs(broker_set)
 
     def may_live(self, key: BrokerKey) -> bool:
-        """Tell whether a broker is alive, as far as this controller knows; one not heard since the start may be."""
+        """Return whether a broker is alive, as far as this controller knows; one not heard since the start may be."""
         now_ms = self._clock.now_ms()
         alive = self.live.alive(key.broker_name, now_ms)
         return key.broker_id in alive or not self.detector.is_lost(key, now_ms)
@@ -328,7 +328,7 @@ class BrokerRequests:
         address = self.store.address_of(key)
         if address is not None and not self.monitor.is_somebody_else(key, address, source):
             now_ms = self._clock.now_ms()
-            # One that was thought to be dead may report or ask before it beats.
+            # One that was counted as failed may report or ask before it beats.
             self.monitor.check_reachability(key, address)
             self.monitor.check_process_pause(now_ms)
             self.detector.contact(
@@ -372,8 +372,8 @@ class BrokerRequests:
 
 
 def _has_id_conflict(broker_set: BrokerSet, replica: Replica, heartbeat: LastHeartbeat) -> bool:
-    """Tell whether a new broker has taken the id of the one that beats, which is older than the store.
+    """Return whether a new broker has taken the id of the one that beats, which is older than the store.
 
-    It is heard as a stranger, under an id that nobody has, so that the new one is not elected over it.
+    Its heartbeats count as those of a non-member, under an id that nobody has, so that the new one is not elected.
     """
     return not broker_set.is_elected and heartbeat.epoch > 0 and heartbeat.address != replica.address

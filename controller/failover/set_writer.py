@@ -22,7 +22,7 @@ from remoting.protocol.errors import RequestRefused
 
 #: After that long for one change, brokers may only seem silent.
 _SLOW_STORE_MS: Final = 1_000
-#: A store that stays slow must not keep the dead from being judged for ever.
+#: A store that stays slow must not keep failed brokers from being judged for ever.
 _SUSPEND_AGAIN_MS: Final = 10_000
 
 
@@ -30,46 +30,46 @@ class FailoverObserver(Protocol):
     """Who is told what happened to sets and brokers; logs and counts are made there."""
 
     def id_applied(self, applicant: Applicant, changed: Changed[None]) -> None:
-        """Learn that a broker has an id."""
+        """Report that a broker has an id."""
 
     def broker_started(self, registrant: Registrant, changed: Changed[None]) -> None:
-        """Learn that a broker started, and what that changed."""
+        """Report that a broker started, and what that changed."""
 
     def sync_state_set_altered(self, wanted: WantedSyncStateSet, changed: Changed[None]) -> None:
-        """Learn that a master reported another SyncStateSet."""
+        """Report that a master reported another SyncStateSet."""
 
     def set_expired(self, broker_set: BrokerSet) -> None:
-        """Learn that a set was forgotten that never had a master."""
+        """Report that a set was forgotten that never had a master."""
 
     def cleaned(self, wanted: Cleaning, changed: Changed[None]) -> None:
-        """Learn that an operator removed brokers, or a set."""
+        """Report that an operator removed brokers, or a set."""
 
     def election_held(self, record: ElectionRecord, *, is_new: bool, seconds: float) -> None:
         """Learn how an election ended; not news if it only ended as the one before."""
 
     def master_epoch_disputed(self, broker_set: BrokerSet, claims: Mapping[int, int]) -> None:
-        """Learn that brokers claim higher master epochs than the stored one, by broker id, and are not followed."""
+        """Report that brokers claim higher master epochs than the stored one, by broker id, and are not followed."""
 
     def role_notification_resent(self, broker_set: BrokerSet) -> None:
-        """Learn that a set is told once more who leads it."""
+        """Report that a set is told once more who leads it."""
 
     def broker_failed(self, failure: BrokerFailure, broker_set: BrokerSet | None) -> None:
-        """Learn that a broker is dead; None: of no set that is known here."""
+        """Report that a broker has failed; None: of no set that is known here."""
 
     def broker_suspected(self, key: BrokerKey, broker_set: BrokerSet | None) -> None:
-        """Learn that the connection of a broker closed."""
+        """Report that the connection of a broker closed."""
 
     def store_failed(self, broker_name: str, error: StoreError) -> None:
-        """Learn that a change could not be stored."""
+        """Report that a change could not be stored."""
 
     def failure_detection_suspended(self, held_ms: int) -> None:
-        """Learn that this process stood still, or its store did."""
+        """Report that this process stood still, or its store did."""
 
     def hosts_changed(self, news: HostsChange) -> None:
-        """Learn that most hosts of brokers are silent, or no longer."""
+        """Report that most hosts of brokers are silent, or no longer."""
 
     def brokers_unreachable(self, key: BrokerKey, broker_set: BrokerSet | None, brokers: int) -> None:
-        """Learn that so many brokers are heard and cannot be reached, this one among them."""
+        """Report that so many brokers are heard and cannot be reached, this one among them."""
 
 
 class ClusterState(NamedTuple):

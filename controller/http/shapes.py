@@ -92,7 +92,7 @@ class PhasesView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     #: From the last sign of life of the master until something spoke against it.
     suspect_ms: int | None
-    #: From then until it was judged dead.
+    #: From then until it was judged to have failed.
     judge_ms: int | None
     #: From then, or from the request, until the result was stored.
     commit_ms: int

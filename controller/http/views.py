@@ -8,18 +8,7 @@ from controller.config import CONTROLLER, ControllerConfig
 from controller.failover.election_log import ElectionRecord
 from controller.failover.requests import BrokerRequests
 from controller.failure_detection.heartbeats import UNKNOWN, BrokerKey
-from controller.http.shapes import (
-    BrokerSetListing,
-    CandidateView,
-    ControllerListing,
-    ElectionListing,
-    ElectionView,
-    MemberView,
-    NotifiedView,
-    PhasesView,
-    ReplicaView,
-    StoredSetView,
-)
+from controller.http import shapes
 from controller.sets.broker_set import BrokerSet
 from controller.sets.health import health_of
 from remoting.clock import Clock
@@ -50,12 +39,12 @@ class ControllerViews(ServerViews[ControllerConfig]):
         if self._control.group.known_leader is None:
             raise Unavailable("No controller leads at present.")
 
-    def controllers(self, _: ViewRequest) -> ControllerListing:
+    def controllers(self, _: ViewRequest) -> shapes.ControllerListing:
         """Return the group."""
         group = self._control.group
         leader = group.known_leader
         pause_ms = self._control.detector.pause_ends_ms - self._clock.now_ms()
-        return ControllerListing(
+        return shapes.ControllerListing(
             group=group.name,
             role=group.role.name.lower(),
             leader_id=leader.id if leader else None,
@@ -64,24 +53,26 @@ class ControllerViews(ServerViews[ControllerConfig]):
             store=self._settings.config.controller_store,
             pause_ms=max(0, pause_ms),
             members=[
-                MemberView(id=each.id, address=each.address, is_leader=each == leader, is_self=each.id == group.me.id)
+                shapes.MemberView(
+                    id=each.id, address=each.address, is_leader=each == leader, is_self=each.id == group.me.id
+                )
                 for each in group.members
             ],
         )
 
-    def broker_sets(self, request: ViewRequest) -> BrokerSetListing:
+    def broker_sets(self, request: ViewRequest) -> shapes.BrokerSetListing:
         """Return a page of sets."""
         names = with_prefix(sorted(each.broker_name for each in self._control.store.sets()), request.prefix)
         page = requested_page(names, request, str)
         found = (self._control.store.get(name) for name in page.keys)
         suspects = self._control.detector.suspects
-        return BrokerSetListing(
+        return shapes.BrokerSetListing(
             broker_sets=[self._broker_set(each, suspects) for each in found if each is not None],
             total=page.total,
             next_cursor=page.next_cursor,
         )
 
-    def broker_set(self, request: ViewRequest) -> StoredSetView:
+    def broker_set(self, request: ViewRequest) -> shapes.StoredSetView:
         """Return one set."""
         name = request.path["name"]
         broker_set = self._control.store.get(name)
@@ -89,16 +80,16 @@ class ControllerViews(ServerViews[ControllerConfig]):
             raise NotFound(f"There is no broker set {name}.")
         return self._broker_set(broker_set, self._control.detector.suspects)
 
-    def elections(self, request: ViewRequest) -> ElectionListing:
+    def elections(self, request: ViewRequest) -> shapes.ElectionListing:
         """Return the last elections."""
         records = (each for each in reversed(self._control.elections) if each.broker_name.startswith(request.prefix))
-        return ElectionListing(elections=[_election(each) for each in islice(records, request.page.limit)])
+        return shapes.ElectionListing(elections=[_election(each) for each in islice(records, request.page.limit)])
 
-    def _broker_set(self, broker_set: BrokerSet, suspects: AbstractSet[BrokerKey]) -> StoredSetView:
+    def _broker_set(self, broker_set: BrokerSet, suspects: AbstractSet[BrokerKey]) -> shapes.StoredSetView:
         name = broker_set.broker_name
         replicas = list(self._replicas(broker_set, suspects))
         last = self._control.elections.of_set(name)
-        return StoredSetView(
+        return shapes.StoredSetView(
             broker_name=name,
             cluster=broker_set.cluster,
             state=health_of(broker_set, {each.broker_id for each in replicas if each.alive}).value,
@@ -112,7 +103,7 @@ class ControllerViews(ServerViews[ControllerConfig]):
             last_election=last.number if last else None,
         )
 
-    def _replicas(self, broker_set: BrokerSet, suspects: AbstractSet[BrokerKey]) -> Iterator[ReplicaView]:
+    def _replicas(self, broker_set: BrokerSet, suspects: AbstractSet[BrokerKey]) -> Iterator[shapes.ReplicaView]:
         name, now_ms = broker_set.broker_name, self._clock.now_ms()
         to_unix_ms = self._clock.unix_ms() - now_ms
         alive = self._control.live.alive(name, now_ms)
@@ -120,7 +111,7 @@ class ControllerViews(ServerViews[ControllerConfig]):
         for broker_id, replica in sorted(broker_set.replicas.items()):
             said = heard.get(broker_id)
             knows = said is not None and said.max_offset != UNKNOWN
-            yield ReplicaView(
+            yield shapes.ReplicaView(
                 broker_id=broker_id,
                 address=replica.address,
                 is_master=broker_id == broker_set.master,
@@ -135,8 +126,8 @@ class ControllerViews(ServerViews[ControllerConfig]):
             )
 
 
-def _election(record: ElectionRecord) -> ElectionView:
-    return ElectionView(
+def _election(record: ElectionRecord) -> shapes.ElectionView:
+    return shapes.ElectionView(
         number=record.number,
         broker_name=record.broker_name,
         cluster=record.cluster,
@@ -146,7 +137,7 @@ def _election(record: ElectionRecord) -> ElectionView:
         result=record.reported_result.value,
         reason=record.reason,
         candidates=[
-            CandidateView(
+            shapes.CandidateView(
                 broker_id=each.broker_id,
                 address=each.address,
                 in_sync=each.in_sync,
@@ -164,13 +155,11 @@ def _election(record: ElectionRecord) -> ElectionView:
         unclean=record.is_unclean,
         bytes_at_stake=record.bytes_at_stake,
         force=record.force,
-        phases=PhasesView(
-            suspect_ms=record.phases.suspect_ms,
-            judge_ms=record.phases.judge_ms,
-            commit_ms=record.phases.commit_ms,
+        phases=shapes.PhasesView(
+            suspect_ms=record.phases.suspect_ms, judge_ms=record.phases.judge_ms, commit_ms=record.phases.commit_ms
         ),
         notified=[
-            NotifiedView(broker_id=broker_id, result=each.result, after_ms=each.after_ms, tries=each.tries)
+            shapes.NotifiedView(broker_id=broker_id, result=each.result, after_ms=each.after_ms, tries=each.tries)
             for broker_id, each in sorted(record.notified.items())
         ],
         times=record.times,

@@ -245,11 +245,8 @@ class ControllerEventLog(ServerEventLog[ControllerConfig]):
                 (record.cluster, record.cause.evidence or record.cause.trigger.value, _outcome(record))
             )
         phases = record.phases
-        for phase, lasted_ms in (
-            ("detect", phases.suspect_ms),
-            ("judge", phases.judge_ms),
-            ("commit", phases.commit_ms),
-        ):
+        lasted = {"detect": phases.suspect_ms, "judge": phases.judge_ms, "commit": phases.commit_ms}
+        for phase, lasted_ms in lasted.items():
             if lasted_ms is not None:
                 counters.failover_phases.observe((phase,), lasted_ms / 1000)
         self._logs.write(_event_of(record), **_election_keys(record))
@@ -322,10 +319,7 @@ def _who(key: BrokerKey, broker_set: BrokerSet | None) -> dict[str, object]:
 
 
 def _epochs(broker_set: BrokerSet) -> dict[str, object]:
-    return {
-        "master_epoch": broker_set.master_epoch,
-        "sync_state_set_epoch": broker_set.sync_state_set_epoch,
-    }
+    return {"master_epoch": broker_set.master_epoch, "sync_state_set_epoch": broker_set.sync_state_set_epoch}
 
 
 def _outcome(record: ElectionRecord) -> str:

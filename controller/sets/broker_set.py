@@ -10,18 +10,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from controller.sets.events import (
-    BrokerAddressChanged,
-    BrokerIdApplied,
-    Event,
-    MasterElected,
-    MasterEpochRaised,
-    MasterLost,
-    RebuildingBegun,
-    ReplicaAdopted,
-    ReplicasRemoved,
-    SyncStateSetAltered,
-)
+from controller.sets import events
 
 #: The first broker id that a controller hands out; 0 is what a master calls itself elsewhere.
 FIRST_BROKER_ID: Final = 1
@@ -44,7 +33,7 @@ class Replica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def is_adopted(self) -> bool:
-        """Tell whether another controller, or one whose store was lost, gave its id."""
+        """Return whether another controller, or one whose store was lost, gave its id."""
         return not self.check_code
 
 
@@ -85,33 +74,33 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         """Below what the set must not begin again."""
         return Floor(master_epoch=self.master_epoch, next_broker_id=self.next_broker_id)
 
-    def apply(self, event: Event) -> "BrokerSet":  # noqa: C901, PLR0911  # one case for each event
+    def apply(self, event: events.Event) -> "BrokerSet":  # noqa: C901, PLR0911  # one case for each event
         """Return the set after an event that was decided on it."""
         match event:
-            case BrokerIdApplied(broker_id, address, check_code):
+            case events.BrokerIdApplied(broker_id, address, check_code):
                 return replace(
                     self.with_replica(broker_id, Replica(address, check_code)),
                     next_broker_id=max(self.next_broker_id, broker_id + 1),
                 )
-            case ReplicaAdopted(broker_id, address):
+            case events.ReplicaAdopted(broker_id, address):
                 adopted = self.with_replica(broker_id, Replica(address, ""))
                 adopted = replace(adopted, next_broker_id=max(self.next_broker_id, broker_id + 1))
                 members = {*self.sync_state_set, broker_id}
                 return adopted.with_sync_state_set(members) if self.is_rebuilding else adopted
-            case RebuildingBegun():
+            case events.RebuildingBegun():
                 return self.as_rebuilding().with_sync_state_set(self.replicas)
-            case BrokerAddressChanged(broker_id, address):
+            case events.BrokerAddressChanged(broker_id, address):
                 return self.with_replica(broker_id, replace(self.replicas[broker_id], address=address))
-            case MasterElected(broker_id):
+            case events.MasterElected(broker_id):
                 led = self.with_master(broker_id).with_sync_state_set({broker_id})
                 return replace(led, is_elected=True, is_rebuilding=False)
-            case MasterLost():
+            case events.MasterLost():
                 return self.with_master(None)
-            case SyncStateSetAltered(members):
+            case events.SyncStateSetAltered(members):
                 return self.with_sync_state_set(members)
-            case ReplicasRemoved(broker_ids):
+            case events.ReplicasRemoved(broker_ids):
                 return self.without(broker_ids)
-            case MasterEpochRaised(master_epoch):
+            case events.MasterEpochRaised(master_epoch):
                 return replace(self, master_epoch=max(self.master_epoch, master_epoch))
 
     def as_rebuilding(self) -> "BrokerSet":

@@ -12,7 +12,7 @@ class SetHealth(StrEnum):
     #: A living master, and every broker of the set in sync.
     HEALTHY = "healthy"
     UNDER_REPLICATED = "under_replicated"
-    #: No master, or a dead one.
+    #: No master, or a failed one.
     NO_MASTER = "no_master"
 
 

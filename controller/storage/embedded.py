@@ -19,13 +19,13 @@ import msgspec
 
 from controller.sets.stored_set import NewerFormat, StoredSet, decode_stored_set
 from controller.storage.high_water import DamagedMark, FileWatch, FolderLock, HighWater, Unseen
-from controller.storage.observer import NoObserver, StoreObserver
 from controller.storage.store import (
     ControllerMember,
     EntryMoved,
     LeadershipListener,
     OutcomeUnknown,
     StoreError,
+    StoreObserver,
     VersionedEntry,
 )
 from remoting.background_tasks import BackgroundTasks
@@ -101,7 +101,7 @@ class EmbeddedStore:
     def __init__(self, folder: Path, observer: StoreObserver | None = None) -> None:
         """Open or make the file in `folder`; raises StoreInUse, or StoreError if what is in it cannot be read."""
         self._path = folder / FILE_NAME
-        self._observer = observer or NoObserver()
+        self._observer = observer or StoreObserver()
         self._clock = SystemClock()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedded-store")
         #: The mark has a thread of its own, and a while: no commit waits for a second write to the disk.

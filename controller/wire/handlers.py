@@ -24,14 +24,7 @@ from controller.failure_detection.heartbeats import (
     LastHeartbeat,
     Source,
 )
-from controller.refusals import (
-    BrokerIdInUse,
-    BrokerUnknown,
-    MetadataUnknown,
-    NotStoredNow,
-    RequestInvalid,
-    SetUnknown,
-)
+from controller.refusals import BrokerIdInUse, BrokerUnknown, MetadataUnknown, NotStoredNow, RequestInvalid, SetUnknown
 from controller.sets.broker_set import BrokerSet
 from controller.storage.store import StoreError
 from controller.wire.replica_info_cache import ReplicaInfoCache, encoded_sync_state_set
@@ -51,24 +44,7 @@ from remoting.protocol.codes import RequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, CodeNotSupported
 from remoting.protocol.fastjson import Dialect, encode
-from remoting.protocol.shapes.controller import (
-    AlterSyncStateSetHeader,
-    AlterSyncStateSetResponseHeader,
-    BrokerHeartbeatHeader,
-    BrokerIdHeader,
-    CleanBrokerDataHeader,
-    ElectMasterBody,
-    ElectMasterHeader,
-    InSyncReplica,
-    MasterHeader,
-    MemberGroup,
-    MetadataResponseHeader,
-    RegisterBrokerToControllerHeader,
-    ReplicaInfoHeader,
-    ReplicasInfo,
-    SyncStateData,
-    SyncStateSet,
-)
+from remoting.protocol.shapes import controller as shapes
 from remoting.server.limits import BodyLimits
 from remoting.server.observer import Peer
 from remoting.server.response_cache import PreparedResponse
@@ -136,10 +112,10 @@ class Handlers:
     # What any controller answers
 
     def _heartbeat(self, request: RemotingCommand, connection: Peer) -> Answer:
-        self.take_heartbeat(decode_fields(BrokerHeartbeatHeader, request.ext_fields), connection)
+        self.take_heartbeat(decode_fields(shapes.BrokerHeartbeatHeader, request.ext_fields), connection)
         return request.reply()
 
-    def take_heartbeat(self, header: BrokerHeartbeatHeader, connection: Peer) -> None:
+    def take_heartbeat(self, header: shapes.BrokerHeartbeatHeader, connection: Peer) -> None:
         """Take a heartbeat; raises RequestInvalid, and has changed nothing then."""
         key = heartbeat_key(header.broker_name, header.broker_addr, header.broker_id)
         assert header.broker_addr is not None, "a heartbeat without one is refused"
@@ -162,7 +138,7 @@ class Handlers:
 
     def _metadata(self, request: RemotingCommand, _: Peer) -> Answer:
         group, leader = self._group, self._group.known_leader
-        header = MetadataResponseHeader(
+        header = shapes.MetadataResponseHeader(
             group=group.name,
             controller_leader_id=leader.id if leader else None,
             controller_leader_address=leader.address if leader else None,
@@ -183,7 +159,9 @@ class Handlers:
 
     def _replica_info(self, request: RemotingCommand, connection: Peer) -> Answer:
         self._group.check_leads()
-        name = given(request.code, "brokerName", decode_fields(ReplicaInfoHeader, request.ext_fields).broker_name)
+        name = given(
+            request.code, "brokerName", decode_fields(shapes.ReplicaInfoHeader, request.ext_fields).broker_name
+        )
         self._check_readable(name)
         broker_set = self._control.store.get(name)
         if broker_set is None or broker_set.is_rebuilding or self._control.awaits_non_members(broker_set):
@@ -207,7 +185,7 @@ class Handlers:
             raise BodyError('the body must be a list of broker names, ["broker-a"]')
         if len(names) > NAMES_MAX:
             raise RequestInvalid(f"{len(names)} broker names; at most {NAMES_MAX} are taken at a time")
-        table: dict[str, ReplicasInfo] = {}
+        table: dict[str, shapes.ReplicasInfo] = {}
         work = 0
         for name in dict.fromkeys(names):
             self._check_readable(name)
@@ -219,14 +197,14 @@ class Handlers:
                 work = 0
                 await asyncio.sleep(0)
         self._group.check_leads()
-        return request.reply(body=encode(SyncStateData(replicas_info_table=table), Dialect.STANDARD))
+        return request.reply(body=encode(shapes.SyncStateData(replicas_info_table=table), Dialect.STANDARD))
 
-    def _replicas_info(self, broker_set: BrokerSet) -> ReplicasInfo:
+    def _replicas_info(self, broker_set: BrokerSet) -> shapes.ReplicasInfo:
         alive = self._control.live.alive(broker_set.broker_name, self._clock.now_ms())
 
-        def shown(broker_ids: Iterable[int]) -> list[InSyncReplica]:
+        def shown(broker_ids: Iterable[int]) -> list[shapes.InSyncReplica]:
             return [
-                InSyncReplica(
+                shapes.InSyncReplica(
                     broker_name=broker_set.broker_name,
                     broker_id=i,
                     broker_address=broker_set.replicas[i].address,
@@ -236,7 +214,7 @@ class Handlers:
             ]
 
         master = broker_set.master
-        return ReplicasInfo(
+        return shapes.ReplicasInfo(
             master_broker_id=msgspec.UNSET if master is None else master,
             master_address=broker_set.master_address or msgspec.UNSET,
             master_epoch=broker_set.master_epoch,
@@ -247,12 +225,12 @@ class Handlers:
 
     def _next_id(self, request: RemotingCommand, _: Peer) -> Answer:
         self._group.check_leads()
-        header = decode_fields(BrokerIdHeader, request.ext_fields)
+        header = decode_fields(shapes.BrokerIdHeader, request.ext_fields)
         name = given(request.code, "brokerName", header.broker_name)
         self._check_readable(name)
         entry = self._control.store.entry(name)
         counted = entry.broker_set or entry.floor
-        answer = BrokerIdHeader(
+        answer = shapes.BrokerIdHeader(
             cluster_name=header.cluster_name, broker_name=name, next_broker_id=counted.next_broker_id
         )
         return request.reply(ext_fields=encode_fields(answer))
@@ -267,7 +245,7 @@ class Handlers:
     # What the leader changes
 
     async def _apply_id(self, request: RemotingCommand, connection: Peer) -> RemotingCommand:
-        header = decode_fields(BrokerIdHeader, request.ext_fields)
+        header = decode_fields(shapes.BrokerIdHeader, request.ext_fields)
         check_code = given(request.code, "registerCheckCode", header.register_check_code)
         applicant = Applicant(
             cluster=given(request.code, "clusterName", header.cluster_name),
@@ -277,11 +255,11 @@ class Handlers:
             check_code=check_code,
         )
         await self._control.apply_id(applicant, connection.peer)
-        answer = BrokerIdHeader(cluster_name=applicant.cluster, broker_name=applicant.broker_name)
+        answer = shapes.BrokerIdHeader(cluster_name=applicant.cluster, broker_name=applicant.broker_name)
         return request.reply(ext_fields=encode_fields(answer))
 
     async def _register_broker(self, request: RemotingCommand, connection: Peer) -> RemotingCommand:
-        header = decode_fields(RegisterBrokerToControllerHeader, request.ext_fields)
+        header = decode_fields(shapes.RegisterBrokerToControllerHeader, request.ext_fields)
         address = given(request.code, "brokerAddress", header.broker_address)
         registrant = Registrant(
             cluster=given(request.code, "clusterName", header.cluster_name),
@@ -289,7 +267,7 @@ class Handlers:
             broker_id=broker_id_field(request.code, "brokerId", header.broker_id),
             address=address_field(request.code, "brokerAddress", address),
         )
-        answer = MasterHeader(cluster_name=registrant.cluster, broker_name=registrant.broker_name)
+        answer = shapes.MasterHeader(cluster_name=registrant.cluster, broker_name=registrant.broker_name)
         try:
             broker_set = await self._control.register(registrant, _source(connection), connection.peer)
         except (SetUnknown, BrokerUnknown, BrokerIdInUse) as refused:
@@ -307,7 +285,7 @@ class Handlers:
         return request.reply(ext_fields=encode_fields(answer), body=encoded_sync_state_set(broker_set))
 
     async def _elect_master(self, request: RemotingCommand, connection: Peer) -> RemotingCommand:
-        header = decode_fields(ElectMasterHeader, request.ext_fields)
+        header = decode_fields(shapes.ElectMasterHeader, request.ext_fields)
         name = given(request.code, "brokerName", header.broker_name)
         cluster, broker_id = header.cluster_name or "", header.broker_id
         if broker_id == UNKNOWN or header.designate_elect:
@@ -322,10 +300,10 @@ class Handlers:
         return request.reply(code, remark=elected.reason)
 
     async def _alter_sync_state_set(self, request: RemotingCommand, connection: Peer) -> RemotingCommand:
-        header = decode_fields(AlterSyncStateSetHeader, request.ext_fields)
+        header = decode_fields(shapes.AlterSyncStateSetHeader, request.ext_fields)
         if not request.body:
             raise BodyError("the body must be the wanted SyncStateSet and the epoch that it was made from")
-        body = decode_body(SyncStateSet, request.body)
+        body = decode_body(shapes.SyncStateSet, request.body)
         if len(body.sync_state_set) > IDS_MAX:
             raise RequestInvalid(f"a SyncStateSet of {len(body.sync_state_set)} brokers; at most {IDS_MAX} are taken")
         wanted = WantedSyncStateSet(
@@ -336,11 +314,11 @@ class Handlers:
             sync_state_set_epoch=body.sync_state_set_epoch,
         )
         broker_set = await self._control.alter_sync_state_set(wanted, _source(connection))
-        answer = AlterSyncStateSetResponseHeader(new_sync_state_set_epoch=broker_set.sync_state_set_epoch)
+        answer = shapes.AlterSyncStateSetResponseHeader(new_sync_state_set_epoch=broker_set.sync_state_set_epoch)
         return request.reply(ext_fields=encode_fields(answer), body=encoded_sync_state_set(broker_set))
 
     async def _clean(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
-        header = decode_fields(CleanBrokerDataHeader, request.ext_fields)
+        header = decode_fields(shapes.CleanBrokerDataHeader, request.ext_fields)
         name = given(request.code, "brokerName", header.broker_name)
         listed = (header.broker_controller_ids_to_clean or "").strip()
         wanted = Cleaning(
@@ -355,7 +333,7 @@ class Handlers:
 
 def _elected(request: RemotingCommand, elected: ElectionOutcome) -> RemotingCommand:
     broker_set = elected.broker_set
-    header = MasterHeader(
+    header = shapes.MasterHeader(
         master_broker_id=broker_set.master,
         master_address=broker_set.master_address,
         master_epoch=broker_set.master_epoch,
@@ -363,15 +341,15 @@ def _elected(request: RemotingCommand, elected: ElectionOutcome) -> RemotingComm
     )
     members = sorted(broker_set.sync_state_set)
     if elected.result is ElectionResult.KEPT:
-        body = ElectMasterBody(sync_state_set=members)
+        body = shapes.ElectMasterBody(sync_state_set=members)
         code = ResponseCode.CONTROLLER_MASTER_STILL_EXIST
         return request.reply(
             code, remark=elected.reason, ext_fields=encode_fields(header), body=encode(body, Dialect.STANDARD)
         )
     addresses = {i: replica.address for i, replica in sorted(broker_set.replicas.items())}
     name, cluster = broker_set.broker_name, broker_set.cluster
-    body = ElectMasterBody(
-        broker_member_group=MemberGroup(broker_addrs=addresses, broker_name=name, cluster=cluster),
+    body = shapes.ElectMasterBody(
+        broker_member_group=shapes.MemberGroup(broker_addrs=addresses, broker_name=name, cluster=cluster),
         broker_addrs=addresses,
         broker_name=name,
         cluster=cluster,

@@ -127,7 +127,5 @@ def _notification(effect: NotifyRoleChanged) -> RemotingCommand:
     )
     body = SyncStateSet(sync_state_set=list(effect.sync_state_set), sync_state_set_epoch=effect.sync_state_set_epoch)
     return RemotingCommand(
-        RequestCode.NOTIFY_BROKER_ROLE_CHANGED,
-        ext_fields=encode_fields(header),
-        body=encode(body, Dialect.STANDARD),
+        RequestCode.NOTIFY_BROKER_ROLE_CHANGED, ext_fields=encode_fields(header), body=encode(body, Dialect.STANDARD)
     )

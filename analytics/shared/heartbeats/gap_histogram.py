@@ -6,7 +6,6 @@ are rounded up to four digits: for each timeout of no more digits, an interval i
 when it is rounded.
 """
 
-from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column as SparkColumn
@@ -64,8 +63,7 @@ _MIDDLES: Final = tuple(
 
 def gap_histogram(inputs: Inputs, span: Span) -> DataFrame:
     """Return the intervals that ended in the span: GAP_COLUMNS."""
-    tables = [_of_heartbeats(intervals(inputs, span)), _of_summaries(_summaries(inputs, span))]
-    return reduce(lambda one, other: one.unionByName(other), tables)
+    return _of_heartbeats(intervals(inputs, span)).unionByName(_of_summaries(_summaries(inputs, span)))
 
 
 def intervals(inputs: Inputs, span: Span) -> DataFrame:
@@ -157,7 +155,7 @@ def period_of_most() -> SparkColumn:
 
 
 def ended_in(span: Span) -> SparkColumn:
-    """Tell whether a row is one of the span."""
+    """Return whether a row is one of the span."""
     return F.col("event_time").between(
         F.timestamp_micros(F.lit(span.start_us)), F.timestamp_micros(F.lit(span.end_us - 1))
     )

@@ -66,29 +66,29 @@ def _map(numbers: Mapping[str, int]) -> SparkColumn:
 
 
 def is_configured(periods: Periods) -> SparkColumn:
-    """Tell whether an operator said how often a broker sends heartbeats of the `kind` of a row."""
+    """Return whether an operator said how often a broker sends heartbeats of the `kind` of a row."""
     of_all = [F.col("kind") == kind for name, kind in periods if name is None]
     of_set = [(F.col("kind") == kind) & (F.col("broker_name") == name) for name, kind in periods if name is not None]
     return reduce(lambda one, other: one | other, [*of_all, *of_set], F.lit(False))
 
 
 def is_longer(gap_ms: SparkColumn, period_ms: SparkColumn) -> SparkColumn:
-    """Tell whether an interval is longer than a heartbeat in time would leave it."""
+    """Return whether an interval is longer than a heartbeat in time would leave it."""
     return gap_ms > period_ms * (1 + LATE_PERIODS)
 
 
 def is_at(gap_ms: SparkColumn, length_ms: SparkColumn) -> SparkColumn:
-    """Tell whether an interval is of that length."""
+    """Return whether an interval is of that length."""
     return F.abs(gap_ms - length_ms) <= length_ms * _PEAK_WIDTH
 
 
 def has_promised(peaks: Peaks) -> SparkColumn:
-    """Tell whether intervals agree with the promised period: none is longer, or many have its length."""
+    """Return whether intervals agree with the promised period: none is longer, or many have its length."""
     return (peaks.longer_n == 0) | (peaks.promised_n >= peaks.longer_n * _PROMISED_LEAST)
 
 
 def has_longer(peaks: Peaks) -> SparkColumn:
-    """Tell whether the median of the longer intervals is a period: most of them have its length.
+    """Return whether the median of the longer intervals is a period: most of them have its length.
 
     Lost heartbeats leave more intervals of one period than of two: where half of that length is more usual, it is none.
     """

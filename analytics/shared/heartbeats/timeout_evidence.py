@@ -121,10 +121,7 @@ def _judged(running: DataFrame, view: WindowSpec) -> DataFrame:
     """Add mean and deviation of the intervals before each one, and how many thresholds it reached."""
     long_ago = PHI_INTERVALS + 1
     lagged = running.withColumns(
-        {
-            "first_sum": F.lag("sum", long_ago, 0).over(view),
-            "first_squares": F.lag("squares", long_ago, 0).over(view),
-        }
+        {"first_sum": F.lag("sum", long_ago, 0).over(view), "first_squares": F.lag("squares", long_ago, 0).over(view)}
     )
     # All but the present one.
     before = F.least(F.col("count") - 1, F.lit(PHI_INTERVALS))

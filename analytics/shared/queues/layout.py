@@ -59,9 +59,7 @@ def sets_now(routes: DataFrame) -> DataFrame:
     """Return the sets of `routes_now`: their queues that may be written, and `writable`, those of the system too."""
     scalable = F.when(is_scalable(F.col("topic")), F.col("written")).otherwise(0)
     return routes.groupBy("cluster", "broker_name").agg(
-        F.first("broker_addr").alias("broker_addr"),
-        F.sum(scalable).alias("queues"),
-        F.sum("written").alias("writable"),
+        F.first("broker_addr").alias("broker_addr"), F.sum(scalable).alias("queues"), F.sum("written").alias("writable")
     )
 
 

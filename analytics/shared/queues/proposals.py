@@ -30,9 +30,7 @@ PROPOSAL_COLUMNS: Final = (
     Column("reason", Type.STRING, "why, in a sentence"),
     Column("confidence", Type.DOUBLE, "0 to 1: the share of the evidence that speaks for it"),
     Column("position", Type.LONG, "in which order proposals for a cluster are applied, from 1"),
-    Column(
-        "steps", Type.STRINGS, "in order: `expect`, then `update` or `create`, each with read=R write=W, or `drain`"
-    ),
+    Column("steps", Type.STRINGS, "in order: `expect`, `update` or `create`, each with read=R write=W, or `drain`"),
     Column(
         "commands",
         Type.STRINGS,

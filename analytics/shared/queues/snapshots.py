@@ -90,10 +90,7 @@ def queue_parts(inputs: Inputs, span: Span) -> dict[str, DataFrame]:
         "began": _beginnings(of_span(inputs["ns_lifecycle"], span)),
         "load": counted.withColumn("broker_name", F.explode("broker_names"))
         .groupBy("ns_id", "snapshot_id", "at_us", "broker_name")
-        .agg(
-            F.sum(F.col("scalable") * written).alias("queues"),
-            F.sum(F.size("topics") * written).alias("writable"),
-        ),
+        .agg(F.sum(F.col("scalable") * written).alias("queues"), F.sum(F.size("topics") * written).alias("writable")),
         "set": _sets_of_days(_around(inputs["broker_state"], span)),
         "fixed": _fixed_of_days(_around(inputs["route_change"], span)),
     }

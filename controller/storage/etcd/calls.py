@@ -37,7 +37,7 @@ class OwnLeaderKey(NamedTuple):
     token: int
 
     def is_of(self, holder: Holder | None) -> bool:
-        """Tell whether it is this key that somebody was seen to hold."""
+        """Return whether it is this key that somebody was seen to hold."""
         return holder is not None and (holder.token, holder.run) == (self.token, self.run)
 
 

@@ -192,11 +192,7 @@ class EtcdClient:
         self._token = ""
 
     def request(
-        self,
-        call: Callable[[EtcdConnection, float, Metadata], Answer],
-        *,
-        deadline_ms: int,
-        is_repeatable: bool = True,
+        self, call: Callable[[EtcdConnection, float, Metadata], Answer], *, deadline_ms: int, is_repeatable: bool = True
     ) -> Answer:
         """Return the answer of some endpoint; `call` gets a connection, the seconds it may take, and metadata.
 

@@ -22,7 +22,6 @@ from controller.storage.etcd.registration import Membership
 from controller.storage.etcd.revisions import KnownRevisions
 from controller.storage.etcd.threads import CallThreads
 from controller.storage.etcd.watch import TASK, Change, EntryChanged, KeySnapshot, MemberChanged, UnreadableKey, Watch
-from controller.storage.observer import NoObserver, StoreObserver
 from controller.storage.store import (
     ControllerMember,
     Deposed,
@@ -30,6 +29,7 @@ from controller.storage.store import (
     LeadershipListener,
     OutcomeUnknown,
     StoreError,
+    StoreObserver,
     VersionedEntry,
 )
 from remoting.background_tasks import BackgroundTasks
@@ -66,21 +66,17 @@ class EtcdStore:
     """The entries of one group of controllers."""
 
     def __init__(
-        self,
-        options: EtcdOptions,
-        clock: Clock,
-        observer: StoreObserver | None = None,
-        system: System | None = None,
+        self, options: EtcdOptions, clock: Clock, observer: StoreObserver | None = None, system: System | None = None
     ) -> None:
         """Ask nobody yet; raises StoreError if the options cannot be followed."""
         self._client = EtcdClient(options, clock, system)
         self._clock = clock
         self._keys = Keys(options.group)
-        told = observer or NoObserver()
+        told = observer or StoreObserver()
         self._calls = CallThreads(CALLS_MAX, clock, told)
         self._renewals = CallThreads(RENEWALS_MAX, clock, told)
         # Nobody is told of it: it says nothing about whether etcd serves.
-        self._sizes = CallThreads(SIZES_MAX, clock, NoObserver())
+        self._sizes = CallThreads(SIZES_MAX, clock, StoreObserver())
         self._known = KnownRevisions()
         self._members: dict[str, ControllerMember] = {}
         self._listener: LeadershipListener | None = None
@@ -165,8 +161,7 @@ class EtcdStore:
         self._known.commit_begins(broker_name)
         try:
             stored = await self._calls.run(
-                "commit",
-                partial(self._commit, self._keys.broker_set(broker_name), value, revision, own_key),
+                "commit", partial(self._commit, self._keys.broker_set(broker_name), value, revision, own_key)
             )
             self._known.revision_known(broker_name, stored)
             election.revision_seen(stored)
@@ -182,9 +177,7 @@ class EtcdStore:
         """Return how large the database of the endpoint is that is asked now; raises StoreError."""
         call = calls.database_bytes()
         return await self._sizes.run(
-            "size",
-            lambda deadline_ms: self._client.request_once(call, deadline_ms=deadline_ms),
-            within_ms=SIZE_MS,
+            "size", lambda deadline_ms: self._client.request_once(call, deadline_ms=deadline_ms), within_ms=SIZE_MS
         )
 
     async def close(self) -> None:

@@ -52,11 +52,7 @@ _KNOWN_ERRORS: Final = (
         "; the user needs a role that may read and write the keys of the controllers",
     ),
     ("authentication failed", FailureKind.REFUSED, "; the user or the password is wrong"),
-    (
-        "database space exceeded",
-        FailureKind.REFUSED,
-        _FULL,
-    ),
+    ("database space exceeded", FailureKind.REFUSED, _FULL),
     ("has been compacted", FailureKind.COMPACTED, ""),
     ("requested lease not found", FailureKind.REFUSED, ""),
     ("request is too large", FailureKind.REFUSED, "; raise its --max-request-bytes"),

@@ -4,25 +4,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from controller.storage.etcd import calls
+from controller.storage.etcd import calls, lease_state_machine
 from controller.storage.etcd.calls import LeaderKeyState, OwnLeaderKey
 from controller.storage.etcd.client import CALL_MS, EtcdClient, EtcdConnection, Metadata
 from controller.storage.etcd.keys import Keys
-from controller.storage.etcd.lease_state_machine import (
-    LEASE_TTL_S,
-    Campaign,
-    Follows,
-    GrantLease,
-    Leadership,
-    LeadershipRole,
-    Leads,
-    Leave,
-    Look,
-    Release,
-    Renew,
-    Step,
-    Wait,
-)
 from controller.storage.etcd.threads import CallThreads
 from controller.storage.store import LeadershipListener, StoreError
 from remoting.background_tasks import BackgroundTasks
@@ -52,14 +37,14 @@ class LeaderElection:
         self._on_rollback = went_back
 
     def start(
-        self, leadership: Leadership, listener: LeadershipListener, tasks: BackgroundTasks
+        self, leadership: lease_state_machine.Leadership, listener: LeadershipListener, tasks: BackgroundTasks
     ) -> "asyncio.Task[bool]":
         """Stand for election from now on, in a task that ends when leadership is given up."""
         self._tasks = tasks
         self._has_left = False
         self._state = leadership
         self._listener = listener
-        self._reported: LeadershipRole | None = None
+        self._reported: lease_state_machine.LeadershipRole | None = None
         self._woken = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._take(leadership)
@@ -104,7 +89,7 @@ class LeaderElection:
         self._task.cancel()
         self._take(self._state.leaving().left())
 
-    def _take(self, state: Leadership) -> None:
+    def _take(self, state: lease_state_machine.Leadership) -> None:
         self._state = state
         if state.role == self._reported:
             return
@@ -112,17 +97,17 @@ class LeaderElection:
         if self._timer is not None:
             self._timer.cancel()
         match state.role:
-            case Leads(until_ms):
+            case lease_state_machine.Leads(until_ms):
                 # A step under way may take longer than the lead lasts.
                 seconds = (until_ms - self._clock.now_ms()) / 1000
                 self._timer = asyncio.get_running_loop().call_later(seconds, self._expire)
                 self._listener.leads(until_ms)
-            case Follows(leader):
+            case lease_state_machine.Follows(leader):
                 self._listener.follows(leader)
 
     def _expire(self) -> None:
         self._take(self._state.at(self._clock.now_ms()))
-        if isinstance(self._state.role, Leads):
+        if isinstance(self._state.role, lease_state_machine.Leads):
             self._timer = asyncio.get_running_loop().call_later(0.01, self._expire)  # the two clocks differ a little
 
     async def _run(self) -> None:
@@ -138,9 +123,9 @@ class LeaderElection:
             self._take(self._state.at(now_ms))
             self._woken.clear()
             match self._state.next_step(now_ms):
-                case Wait(until_ms):
+                case lease_state_machine.Wait(until_ms):
                     await self._wait((until_ms - now_ms) / 1000)
-                case Leave(token, lease_id):
+                case lease_state_machine.Leave(token, lease_id):
                     self._has_left = True
                     await self._leave(token, lease_id)
                     return
@@ -154,7 +139,7 @@ class LeaderElection:
         except TimeoutError:
             pass
 
-    async def _attempt_step(self, step: Step) -> None:
+    async def _attempt_step(self, step: lease_state_machine.Step) -> None:
         sent_ms = self._clock.now_ms()
         try:
             state = await self._perform(step, sent_ms)
@@ -165,31 +150,31 @@ class LeaderElection:
             state = self._state.failed(self._clock.now_ms())
         self._take(state)
 
-    async def _perform(self, step: Step, sent_ms: int) -> Leadership:
+    async def _perform(self, step: lease_state_machine.Step, sent_ms: int) -> lease_state_machine.Leadership:
         """Return what is known afterwards; what was heard while etcd was asked is in it."""
         match step:
-            case Look():
+            case lease_state_machine.Look():
                 known_before = self._state.known_revision
                 return self._after_look(await self._request("look", calls.read_leader(self._keys)), known_before)
-            case GrantLease():
-                lease_id, ttl_s = await self._request("grant", calls.grant_lease(LEASE_TTL_S))
+            case lease_state_machine.GrantLease():
+                lease_id, ttl_s = await self._request("grant", calls.grant_lease(lease_state_machine.LEASE_TTL_S))
                 return self._state.granted(lease_id, ttl_s=ttl_s, sent_ms=sent_ms)
-            case Campaign(lease_id):
+            case lease_state_machine.Campaign(lease_id):
                 me, run = self._state.me, self._state.run
                 leader_key = await self._request(
                     "campaign", calls.campaign(self._keys, me, run, lease_id), is_repeatable=False
                 )
                 return self._state.observed(*leader_key)
-            case Renew(lease_id):
+            case lease_state_machine.Renew(lease_id):
                 ttl_s = await self._request("renew", calls.renew_lease(lease_id))
                 return self._state.renewed(lease_id, ttl_s=ttl_s, sent_ms=sent_ms)
-            case Release(holder):
+            case lease_state_machine.Release(holder):
                 own_key = calls.OwnLeaderKey(holder.member, holder.run, holder.token)
                 await self._request("release", calls.release(self._keys, own_key))
                 return self._state.released()
         raise AssertionError(f"{step} is not performed here")
 
-    def _after_look(self, leader_key: LeaderKeyState, known_before: int) -> Leadership:
+    def _after_look(self, leader_key: LeaderKeyState, known_before: int) -> lease_state_machine.Leadership:
         if leader_key.revision < known_before:
             self._on_rollback()
         return self._state.looked(*leader_key, self._clock.now_ms(), known_before=known_before)

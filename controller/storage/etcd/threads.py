@@ -6,8 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from controller.storage.etcd.client import CALL_MS
-from controller.storage.observer import StoreObserver
-from controller.storage.store import Deposed, EntryMoved, OutcomeUnknown, StoreError
+from controller.storage.store import Deposed, EntryMoved, OutcomeUnknown, StoreError, StoreObserver
 from remoting.clock import Clock
 
 _RESULTS: Final = ((EntryMoved, "moved"), (Deposed, "deposed"), (OutcomeUnknown, "unknown"))

@@ -125,8 +125,7 @@ class Watch:
         ended = self._threads.Event()
         try:
             self._call = call = self._client.open_stream(
-                calls.watch(self._keys, self._next_revision, ended.wait),
-                deadline_ms=self._clock.now_ms() + CALL_MS,
+                calls.watch(self._keys, self._next_revision, ended.wait), deadline_ms=self._clock.now_ms() + CALL_MS
             )
             if self._stopped.is_set() or self._is_lost.is_set():
                 call.cancel()  # it was not there yet when it was to be cancelled

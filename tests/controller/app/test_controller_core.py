@@ -9,10 +9,9 @@ from fakes.leadership_listener import eventually
 from fakes.lines import Lines
 
 from controller.app import controller_core
-from controller.app.service import Controller
+from controller.app.service import Controller, open_store
 from controller.config import ControllerConfig
 from controller.sets.stored_set import StoredSet
-from controller.storage.opening import open_store
 from controller.storage.store import ControllerMember, StoreError, VersionedEntry
 from remoting.clock import SystemClock
 from serving.logging.logs import Logs, json_line

@@ -15,8 +15,7 @@ from controller.storage.etcd.lease_state_machine import Leadership
 from controller.storage.etcd.registration import Membership
 from controller.storage.etcd.threads import CallThreads
 from controller.storage.etcd.watch import Watch
-from controller.storage.observer import NoObserver
-from controller.storage.store import ControllerMember, OutcomeUnknown
+from controller.storage.store import ControllerMember, OutcomeUnknown, StoreObserver
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import SystemClock
 
@@ -42,7 +41,7 @@ class Faltering(CallThreads):
     """Fails at once in each call, as nobody thought of."""
 
     def __init__(self):
-        super().__init__(1, SystemClock(), NoObserver())
+        super().__init__(1, SystemClock(), StoreObserver())
         self.calls = 0
 
     async def run(self, kind, work, **more):

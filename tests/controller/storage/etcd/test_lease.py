@@ -12,8 +12,7 @@ from controller.storage.etcd.keys import Keys
 from controller.storage.etcd.lease import LeaderElection
 from controller.storage.etcd.lease_state_machine import LEASE_TTL_S, MARGIN_MS, RENEW_EVERY_MS, Holder, Leadership
 from controller.storage.etcd.threads import CallThreads
-from controller.storage.observer import NoObserver
-from controller.storage.store import ControllerMember
+from controller.storage.store import ControllerMember, StoreObserver
 from remoting.background_tasks import BackgroundTasks
 
 ME, OTHER = ControllerMember(id="n0", address="10.0.0.1:9878"), ControllerMember(id="n1", address="10.0.0.2:9878")
@@ -26,7 +25,7 @@ class Etcd(CallThreads):
     """An etcd of a few lines: who holds the key, and how long answers about the lease take."""
 
     def __init__(self, clock):
-        super().__init__(1, clock, NoObserver())
+        super().__init__(1, clock, StoreObserver())
         self._clock = clock
         self.leader_key = LeaderKeyState(None, 10)
         self.takes_ms = 0
