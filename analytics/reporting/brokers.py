@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from analytics.reporting.figures import SHOWN, Axis, Bar, bars, duration_axis, nothing
+from analytics.reporting.figures import Axis, Bar, bars, duration_axis, nothing
 from analytics.reporting.page import Columns, Section, Table
-from analytics.reporting.results import JobResult
+from analytics.reporting.results import SHOWN, JobResult
 from analytics.reporting.wording import (
     NOTHING,
     TOO_LITTLE,

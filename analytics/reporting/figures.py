@@ -6,15 +6,11 @@ Colours come from classes, so that one drawing serves light and dark pages. Lege
 import html
 import math
 import textwrap
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from analytics.reporting.wording import NOTHING, brief, duration
-
-#: So many things are in a plot.
-SHOWN: Final = 12
 
 WIDE: Final = 760
 NARROW: Final = 340
@@ -161,14 +157,6 @@ def lanes(title: str, legend: tuple[str, ...], rows: Sequence[Lane], window: tup
     description = "; ".join(f"{row.label}: {', '.join(mark.words for mark in row.marks[:5])}" for row in rows[:20])
     shown = _eventful(rows, window)
     return Figure(title, description, legend, lambda width: _lanes(width, rows, shown))
-
-
-def lanes_of(marks: Iterable[tuple[str, Mark]]) -> list[Lane]:
-    """Return the lanes of the first labels, each with all of its marks."""
-    by_label: defaultdict[str, list[Mark]] = defaultdict(list)
-    for label, mark in marks:
-        by_label[label].append(mark)
-    return [Lane(label, tuple(each)) for label, each in list(by_label.items())[:SHOWN]]
 
 
 #: So much quiet is shown before and after what happened: of its length, and at least, s.

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from analytics.reporting.figures import SHOWN, Axis, Bar, Mark, bars, duration_axis, lanes, lanes_of, nothing, stacks
+from analytics.reporting.figures import Axis, Bar, Mark, bars, duration_axis, lanes, nothing, stacks
 from analytics.reporting.page import Columns, Section, Table
-from analytics.reporting.results import JobResult
+from analytics.reporting.results import SHOWN, JobResult, lanes_of
 from analytics.reporting.wording import (
     TOO_LITTLE,
     Row,

@@ -1,11 +1,15 @@
 """Published results as the report reads them."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 
-from analytics.reporting.figures import Figure
+from analytics.reporting.figures import Figure, Lane, Mark
 from analytics.reporting.page import Section, Table
 from analytics.reporting.wording import Row, counted, time_text, unix_s
+
+#: So many things are in a plot.
+SHOWN: Final = 12
 
 
 class JobResult(NamedTuple):
@@ -50,3 +54,11 @@ class JobResult(NamedTuple):
     def section(self, title: str, answer: str, figures: Sequence[Figure], *tables: Table) -> Section:
         """Return its section of the report."""
         return Section(self.job_id, title, self.question, answer, tuple(figures), tables, self.source())
+
+
+def lanes_of(marks: Iterable[tuple[str, Mark]]) -> list[Lane]:
+    """Return the lanes of the first labels, each with all of its marks."""
+    by_label: defaultdict[str, list[Mark]] = defaultdict(list)
+    for label, mark in marks:
+        by_label[label].append(mark)
+    return [Lane(label, tuple(each)) for label, each in list(by_label.items())[:SHOWN]]

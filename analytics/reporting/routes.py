@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from analytics.reporting.figures import SHOWN, Axis, Bar, Figure, Mark, bars, lanes, lanes_of, nothing
+from analytics.reporting.figures import Axis, Bar, Figure, Mark, bars, lanes, nothing
 from analytics.reporting.page import Columns, Section, Table
-from analytics.reporting.results import JobResult
+from analytics.reporting.results import SHOWN, JobResult, lanes_of
 from analytics.reporting.wording import (
     Row,
     between,
