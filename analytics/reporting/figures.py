@@ -175,10 +175,8 @@ def _eventful(rows: Sequence[Lane], window: tuple[float, float]) -> tuple[float,
 
 def lines(title: str, legend: tuple[str, ...], rows: Sequence[Line], axis: Axis) -> Figure:
     """Return values over time."""
-    last = (f"{legend[row.series]}: {axis.format(row.points[-1][1])}" for row in rows if row.points)
-    return Figure(
-        title, f"{axis.title}, the newest: {'; '.join(last)}", legend, lambda width: _lines(width, rows, axis)
-    )
+    last = "; ".join(f"{legend[row.series]}: {axis.format(row.points[-1][1])}" for row in rows if row.points)
+    return Figure(title, f"{axis.title}, the newest: {last}", legend, lambda width: _lines(width, rows, axis))
 
 
 def _described(rows: Sequence[Bar], legend: tuple[str, ...], axis: Axis) -> str:
