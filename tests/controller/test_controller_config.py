@@ -91,12 +91,12 @@ def another_value(key):
 OF_THE_FILE = {"unknown", "stored", "others_keys"}
 
 
-def test_every_field_but_what_the_file_holds_is_an_option():
+def test_every_field_except_those_of_the_file_is_an_option():
     assert {each.name for each in dataclasses.fields(ControllerConfig)} == {*CONTROLLER.options, *OF_THE_FILE}
 
 
 @pytest.mark.parametrize("name", CONTROLLER.options)
-def test_a_default_is_a_value_that_its_kind_allows(name):
+def test_default_is_valid_for_its_kind(name):
     default = getattr(ControllerConfig(), name)
     assert CONTROLLER.options[name].kind.value_of(text_of(default)) == default
 
@@ -114,7 +114,7 @@ def test_every_explanation_is_one_sentence():
         assert "%" not in option.explanation, "argparse would take it for a format"
 
 
-def test_no_request_may_change_a_file_a_secret_or_where_sets_are_kept():
+def test_files_secrets_and_the_store_cannot_be_changed_by_request():
     for name, option in CONTROLLER.options.items():
         if isinstance(option.kind, FilePath | Secret) or name.startswith(("etcd_", "tls_")):
             assert isinstance(option.by_request, Fixed), option.key
@@ -122,12 +122,12 @@ def test_no_request_may_change_a_file_a_secret_or_where_sets_are_kept():
         assert isinstance(CONTROLLER.options[name].by_request, Fixed), name
 
 
-def test_no_request_may_change_where_it_listens():
+def test_listen_addresses_and_ports_cannot_be_changed_by_request():
     for key in ("bindAddress", "listenPort", "httpBindAddress", "httpPort"):
         assert isinstance(CONTROLLER.options[CONTROLLER.field_of_key[key]].by_request, Fixed), key
 
 
-def test_a_change_by_request_counts_at_once_where_the_present_configuration_is_read():
+def test_options_that_take_effect_at_once():
     assert {option.key for option in CONTROLLER.options.values() if option.at_once} == {
         "adoptUnknownBrokers",
         "enableElectUncleanMaster",
@@ -140,14 +140,14 @@ def test_a_change_by_request_counts_at_once_where_the_present_configuration_is_r
     }
 
 
-def test_a_configuration_does_not_show_its_secrets():
+def test_representation_of_a_configuration_has_no_secrets():
     assert "hunter2" not in repr(ControllerConfig(etcd_user="root", etcd_password="hunter2"))
 
 
 # Where values come from
 
 
-def test_without_any_source_one_controller_keeps_its_sets_in_the_home_folder():
+def test_defaults_are_one_controller_with_an_embedded_store_in_the_home_folder():
     config = configured()
     assert config == ControllerConfig(
         config_store_path="/home/rmq/controller/controller.properties",
@@ -178,7 +178,7 @@ def test_each_option_has_a_variable_and_the_command_line_wins():
     assert config.suspect_timeout_ms == 1500
 
 
-def test_the_variables_of_the_nameserver_mean_nothing_here():
+def test_variables_of_the_nameserver_are_ignored():
     assert configured(environment={"RMQ_NAMESRV_LISTEN_PORT": "1"}).listen_port == 9878
 
 
@@ -194,7 +194,7 @@ def test_the_variables_of_the_nameserver_mean_nothing_here():
         ("controllerStorePath=", "blank"),
     ],
 )
-def test_a_value_that_cannot_be_is_told_with_its_line(line, sentence):
+def test_invalid_value_is_reported_with_its_line(line, sentence):
     (complaint,) = complaints("# a comment", line)
     key = line.partition("=")[0]
     assert complaint.startswith(f"line 2 of {PATH}: {key} must be ")
@@ -210,7 +210,7 @@ def test_every_property_of_java_is_known(key):
 
 
 @pytest.mark.parametrize("key", JAVA_ONLY)
-def test_what_only_means_something_to_java_is_kept_and_told_by_its_name(key):
+def test_property_without_effect_here_is_kept_and_reported_by_name(key):
     given = sources(f"{key}={another_value(key)}")
     (ignored,) = ignored_keys(CONTROLLER, given)
     assert (ignored.key, ignored.why) == (key, WhyIgnored.NO_EFFECT)
@@ -219,7 +219,7 @@ def test_what_only_means_something_to_java_is_kept_and_told_by_its_name(key):
     assert text_of(getattr(from_sources(CONTROLLER, given), name)) == another_value(key)
 
 
-def test_a_listing_of_javas_defaults_is_no_attempt_to_tune():
+def test_defaults_of_java_in_a_file_are_not_reported():
     listing = [f"{key}={text_of(getattr(CONTROLLER.defaults, CONTROLLER.field_of_key[key]))}" for key in JAVA_ONLY]
     assert ignored_keys(CONTROLLER, sources(*listing)) == ()
 
@@ -243,7 +243,7 @@ def test_defaults_are_those_of_java(key, default):
     assert text_of(getattr(CONTROLLER.defaults, CONTROLLER.field_of_key[key])) == default
 
 
-def test_a_property_that_nobody_knows_is_kept_and_told_with_what_was_probably_meant():
+def test_unknown_property_is_kept_and_reported_with_a_suggestion():
     given = sources("enableElectUncleanMasters=true")
     (ignored,) = ignored_keys(CONTROLLER, given)
     assert (ignored.why, ignored.instead) == (WhyIgnored.UNKNOWN, "enableElectUncleanMaster")
@@ -294,13 +294,13 @@ def test_a_property_that_nobody_knows_is_kept_and_told_with_what_was_probably_me
         ),
     ],
 )
-def test_what_does_not_go_together_ends_the_start_with_a_sentence(lines, complaint):
+def test_contradicting_options_abort_the_start_with_a_sentence(lines, complaint):
     found = complaints(*lines)
     assert found == [complaint]
     assert "hunter2" not in found[0]
 
 
-def test_everything_that_does_not_go_together_is_told_at_once():
+def test_all_contradictions_are_reported_together():
     found = complaints("controllerStore=etcd", "etcdKeyPath=/k.pem", "advertisedAddress=a:1;b:2")
     assert len(found) == 3
 
@@ -313,11 +313,11 @@ def test_everything_that_does_not_go_together_is_told_at_once():
         ["controllerType=jRaft", "jRaftInitConf=localhost:9880", "controllerDLegerPeers=n0-a:1;n1-b:1"],
     ],
 )
-def test_a_java_file_of_one_controller_is_taken_and_one_of_several_with_their_etcd(lines):
+def test_java_file_of_one_controller_is_accepted_and_of_several_with_etcd(lines):
     assert configured(*lines).controller_dleger_peers
 
 
-def test_what_goes_together_is_taken():
+def test_consistent_options_are_accepted():
     config = configured(
         "controllerStore=etcd",
         "etcdEndpoints=e1:2379 ; e2:2379;",

@@ -16,6 +16,6 @@ from remoting.protocol.errors import CodeNotSupported
         (MetadataUnknown("broker-a"), 2008, "there is no set broker-a"),
     ],
 )
-def test_a_refusal_tells_what_was_sent_and_what_is_current(refusal, code, said):
+def test_refusal_names_sent_and_current_values(refusal, code, said):
     assert refusal.code == code
     assert said in str(refusal)

@@ -29,7 +29,7 @@ def file(tmp_path, monkeypatch):
     return written
 
 
-def test_without_a_file_a_controller_beside_has_its_defaults_and_the_ports_it_is_given(file, tmp_path):
+def test_embedded_controller_without_a_file_has_defaults_and_the_given_ports(file, tmp_path):
     config = embedded_controller("", NameServerConfig(), *PORTS, ()).config
     assert (config.listen_port, config.http_port) == PORTS
     assert config.controller_store_path == f"{tmp_path}/controller/store"
@@ -37,14 +37,14 @@ def test_without_a_file_a_controller_beside_has_its_defaults_and_the_ports_it_is
     assert (config.controller_store, config.suspect_timeout_ms) == ("embedded", 3000)
 
 
-def test_what_is_a_controllers_own_comes_from_the_file_of_both(file):
+def test_options_of_the_controller_come_from_the_shared_file(file):
     path = file("enableElectUncleanMaster=true", "controllerStorePath=/data/sets", "suspectTimeoutMs=1500")
     config = embedded_controller(path, NameServerConfig(), *PORTS, ()).config
     assert config.enable_elect_unclean_master is True
     assert (config.controller_store_path, config.suspect_timeout_ms) == ("/data/sets", 1500)
 
 
-def test_what_any_server_has_is_as_the_other_server_has_it(file):
+def test_common_options_are_those_of_the_nameserver(file):
     other = NameServerConfig(
         bind_address="10.1.2.3",
         http_bind_address="10.1.2.4",
@@ -62,13 +62,13 @@ def test_what_any_server_has_is_as_the_other_server_has_it(file):
             assert getattr(config, name) == getattr(other, name), name
 
 
-def test_the_ports_of_the_other_server_are_not_those_of_the_controller(file):
+def test_ports_of_the_nameserver_are_not_those_of_the_controller(file):
     other = NameServerConfig(listen_port=9876, http_port=9880)
     config = embedded_controller(file("listenPort=9876", "httpPort=9880"), other, *PORTS, ()).config
     assert (config.listen_port, config.http_port) == PORTS
 
 
-def test_changes_of_the_controllers_configuration_go_into_the_file_that_it_came_from(file):
+def test_changed_controller_options_are_stored_in_the_shared_file(file):
     path = file("configStorePath=/data/namesrv.properties", "enableElectUncleanMaster=true")
     config = embedded_controller(path, NameServerConfig(config_store_path=path), *PORTS, NAMESRV.field_of_key).config
     assert config.config_store_path == path
@@ -76,14 +76,14 @@ def test_changes_of_the_controllers_configuration_go_into_the_file_that_it_came_
     assert {"scanNotActiveBrokerInterval", "logLevel", "useTLS"} <= config.others_keys
 
 
-def test_what_is_the_nameservers_own_is_neither_kept_nor_reported_by_the_controller(file):
+def test_options_of_the_nameserver_are_neither_kept_nor_reported_by_the_controller(file):
     path = file("kvConfigPath=/data/kv.json", "orderMessageEnable=true", "nobodyKnows=1", "logLevel=error")
     beside = embedded_controller(path, NameServerConfig(), *PORTS, ())
     assert beside.config.unknown == ()
     assert beside.ignored == ()
 
 
-def test_what_only_means_something_to_a_java_controller_is_reported_with_its_line(file):
+def test_option_of_the_java_controller_only_is_reported_with_its_line(file):
     path = file("controllerStorePath=/data/sets", "controllerDLegerPeers=n0-127.0.0.1:1")
     (ignored,) = embedded_controller(path, NameServerConfig(), *PORTS, ()).ignored
     assert (ignored.path, ignored.line, ignored.key, ignored.why) == (
@@ -94,19 +94,19 @@ def test_what_only_means_something_to_a_java_controller_is_reported_with_its_lin
     )
 
 
-def test_what_the_other_server_has_reported_already_is_not_reported_again(file):
+def test_option_that_the_nameserver_reported_is_not_reported_again(file):
     # Threads of the Java servers, both of which have them.
     assert embedded_controller(file("serverWorkerThreads=99"), NameServerConfig(), *PORTS, ()).ignored == ()
 
 
-def test_the_nameserver_can_ask_which_lines_are_the_controllers():
+def test_embedded_controller_knows_its_own_options():
     assert EmbeddedController.knows("enableElectUncleanMaster")
     assert EmbeddedController.knows("isProcessReadEvent")
     assert not EmbeddedController.knows("orderMessageEnable")
     assert not EmbeddedController.knows("nobodyKnows")
 
 
-def test_the_environment_of_the_controller_counts_for_what_is_its_own(file, monkeypatch):
+def test_environment_of_the_controller_sets_only_its_own_options(file, monkeypatch):
     monkeypatch.setenv("RMQ_CONTROLLER_SUSPECT_TIMEOUT_MS", "2500")
     monkeypatch.setenv("RMQ_CONTROLLER_LISTEN_PORT", "1")
     monkeypatch.setenv("RMQ_CONTROLLER_BIND_ADDRESS", "9.9.9.9")
@@ -117,7 +117,7 @@ def test_the_environment_of_the_controller_counts_for_what_is_its_own(file, monk
     assert (config.bind_address, config.listen_port) == ("10.1.2.3", PORTS[0])
 
 
-def test_a_controller_that_cannot_be_ends_the_start(file):
+def test_invalid_controller_options_abort_the_start(file):
     path = file("listenPort=9876", "controllerStore=etcd")
     with pytest.raises(ConfigError, match="etcdEndpoints must be set as well"):
         embedded_controller(path, NameServerConfig(), *PORTS, ())

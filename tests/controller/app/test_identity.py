@@ -45,14 +45,14 @@ async def made(config):
 
 
 @pytest.mark.usefixtures("_cut_off")
-async def test_alone_a_controller_without_an_address_of_its_own_serves_and_warns(tmp_path):
+async def test_single_controller_without_an_own_address_starts_and_warns(tmp_path):
     assert member_of(a_config(), 9878).address == "127.0.0.1:9878"
     (line,) = await made(a_config(tmp_path))
     assert line["addr"] == "127.0.0.1"
 
 
 @pytest.mark.usefixtures("_cut_off")
-async def test_with_etcd_it_is_refused_and_told_what_to_set():
+async def test_controller_with_etcd_without_an_own_address_is_refused_with_the_option_to_set():
     config = a_config(controller_id="c0", **ETCD)
     with pytest.raises(StartFailed) as refused:
         await made(config)
@@ -61,7 +61,7 @@ async def test_with_etcd_it_is_refused_and_told_what_to_set():
 
 
 @pytest.mark.usefixtures("_cut_off")
-async def test_with_an_address_that_it_is_given_it_starts_anywhere_without_a_warning(tmp_path):
+async def test_configured_address_starts_without_a_warning(tmp_path):
     told = {"advertised_address": "c0.example:9878"}
     assert member_of(a_config(**ETCD, **told), 9878) == ControllerMember(
         id="c0.example:9878", address="c0.example:9878"
@@ -79,11 +79,11 @@ async def test_with_an_address_that_it_is_given_it_starts_anywhere_without_a_war
         ({"bind_address": "10.1.2.3", "advertised_address": "c0:1", "controller_id": "c0"}, "c0"),
     ],
 )
-def test_log_lines_name_a_controller_as_the_group_does(options, known):
+def test_log_lines_have_the_controller_id_of_the_group(options, known):
     config = a_config(**options)
     assert logged_id(config, "host") == member_of(config, 9878).id == known
 
 
 @pytest.mark.usefixtures("_cut_off")
-def test_without_an_address_log_lines_have_the_name_of_the_host():
+def test_log_lines_without_an_address_have_the_host_name():
     assert logged_id(a_config(), "host-7") == "host-7:9878"

@@ -31,7 +31,7 @@ def new_set(**values):
     return a_set(**(young | values))
 
 
-def test_the_first_that_asks_leads_a_set_that_never_had_a_master():
+def test_first_requester_becomes_master_of_a_set_that_never_had_one():
     election = elect(new_set(), view({1: EMPTY, 2: EMPTY}), ElectionRequest(broker_id=1))
     assert (election.result, election.event) == (ElectionResult.NEW_MASTER, MasterElected(1))
     assert verdicts(election) == {1: Verdict.ELECTED, 2: Verdict.NOT_FIRST, 3: Verdict.NOT_ALIVE}
@@ -46,7 +46,7 @@ def test_the_first_that_asks_leads_a_set_that_never_had_a_master():
         ElectionRequest(broker_id=9, is_designated=True),
     ],
 )
-def test_nobody_else_than_a_living_member_does(call):
+def test_only_a_living_member_becomes_master_of_a_new_set(call):
     election = elect(new_set(), view({1: EMPTY, 9: EMPTY}), call)
     assert (election.result, election.event) == (ElectionResult.NOBODY, None)
 
@@ -57,30 +57,30 @@ STRANGER = {1: EMPTY, 8: heard(epoch=7, max_offset=900)}
 
 
 @pytest.mark.parametrize("call", [LOST, ElectionRequest(broker_id=1)])
-def test_nobody_leads_a_new_set_while_a_broker_that_it_does_not_know_has_messages(call):
+def test_new_set_has_no_election_while_a_non_member_has_messages(call):
     election = elect(new_set(), view(STRANGER), call)
     assert (election.result, election.event) == (ElectionResult.NOBODY, None)
     assert verdicts(election)[1] is Verdict.NOT_BEFORE_NON_MEMBER
 
 
-def test_a_new_broker_leads_beside_such_a_stranger_if_an_operator_wants_it():
+def test_operator_can_elect_a_new_broker_although_a_non_member_has_messages():
     election = elect(new_set(), view(STRANGER), ElectionRequest(broker_id=1, is_designated=True))
     assert election.event == MasterElected(1)
 
 
-def test_a_stranger_without_messages_is_in_nobodys_way():
+def test_non_member_without_messages_does_not_block_the_election():
     election = elect(new_set(), view({1: EMPTY, 8: EMPTY}), ElectionRequest(broker_id=1))
     assert election.event == MasterElected(1)
 
 
-def test_where_members_of_a_new_set_have_messages_the_longest_log_leads_and_not_who_asks_first():
+def test_longest_log_wins_over_the_first_requester_where_members_of_a_new_set_have_messages():
     cleaned = new_set(master_epoch=7)
     logs = {1: EMPTY, 2: heard(epoch=7, max_offset=900)}
     assert ClusterView(heartbeats=logs).is_ahead_of(cleaned)
     assert elect(cleaned, view(logs), ElectionRequest(broker_id=1)).event == MasterElected(2)
 
 
-def test_such_a_set_is_led_clear_of_all_that_its_late_brokers_may_have_seen():
+def test_epoch_of_a_new_set_with_messages_is_raised_by_the_recovery_margin():
     logs = {2: heard(epoch=7, max_offset=900)}
     decision = decide_election(
         SET, StoredSet(broker_set=new_set(master_epoch=7)), view(logs), ElectionRequest(broker_id=2)
@@ -92,7 +92,7 @@ def test_such_a_set_is_led_clear_of_all_that_its_late_brokers_may_have_seen():
 
 
 @pytest.mark.parametrize("asks", [1, 2, 3])
-def test_of_members_without_an_epoch_the_one_with_the_most_messages_leads_first_whoever_asks(asks):
+def test_first_master_of_members_without_epoch_has_the_longest_log_whoever_requests(asks):
     logs = {1: EMPTY, 2: heard(epoch=-1, max_offset=900), 3: heard(epoch=-1, max_offset=800)}
     assert ClusterView(heartbeats=logs).is_ahead_of(new_set())
     election = elect(new_set(), view(logs), ElectionRequest(broker_id=asks))
@@ -101,7 +101,7 @@ def test_of_members_without_an_epoch_the_one_with_the_most_messages_leads_first_
     assert not election.is_unclean
 
 
-def test_of_equal_logs_without_an_epoch_the_smaller_id_leads_first():
+def test_first_master_of_equal_logs_without_epoch_has_the_smaller_id():
     logs = {i: heard(epoch=-1, max_offset=900) for i in (3, 2)}
     assert elect(new_set(), view(logs), ElectionRequest(broker_id=3)).event == MasterElected(2)
 
@@ -113,27 +113,27 @@ def test_of_equal_logs_without_an_epoch_the_smaller_id_leads_first():
 OLD_BACKUP = {2: heard(epoch=7, max_offset=60), 3: heard(epoch=7, max_offset=50)}
 
 
-def test_the_longest_log_leads_where_the_store_knows_less_than_the_logs_clear_of_all_that_late_brokers_may_know():
+def test_longest_log_is_elected_with_a_recovery_margin_where_the_store_is_behind_the_logs():
     decision = decide_election(SET, StoredSet(broker_set=a_set()), view(OLD_BACKUP), LOST)
     assert decision.events == (MasterEpochRaised(7 + RECOVERY_MARGIN), MasterElected(2))
     assert verdicts(decision.reply) == {1: Verdict.NOT_ALIVE, 2: Verdict.ELECTED, 3: Verdict.BEHIND}
     assert not decision.reply.is_unclean
 
 
-def test_whoever_is_not_in_sync_by_an_old_store_and_has_the_longest_log_leads_and_the_record_says_unclean():
+def test_election_of_a_broker_out_of_sync_by_an_old_store_is_recorded_as_unclean():
     logs = {2: heard(epoch=6, max_offset=60), 3: heard(epoch=7, max_offset=50)}
     decision = decide_election(SET, StoredSet(broker_set=a_set()), view(logs), LOST)
     assert decision.events == (MasterEpochRaised(7 + RECOVERY_MARGIN), MasterElected(3))
     assert decision.reply.is_unclean
 
 
-def test_a_master_with_the_longest_log_gets_an_epoch_that_brokers_heed():
+def test_recorded_master_with_the_longest_log_gets_an_epoch_above_all_logs():
     logs = {1: heard(epoch=7, max_offset=70), 2: heard(epoch=7, max_offset=60)}
     decision = decide_election(SET, StoredSet(broker_set=a_set()), view(logs), ElectionRequest(broker_id=2))
     assert decision.events == (MasterEpochRaised(7 + RECOVERY_MARGIN), MasterElected(1))
 
 
-def test_who_has_started_and_not_said_how_far_its_log_is_is_waited_for_whoever_asks():
+def test_election_on_an_old_store_waits_for_the_log_end_of_a_started_broker():
     logs = OLD_BACKUP | {3: heard(epoch=-1, max_offset=-1, awaits_heartbeat=True)}
     election = elect(a_set(), view(logs), ElectionRequest(broker_id=2))
     assert (election.result, election.event) == (ElectionResult.NOBODY, None)
@@ -141,12 +141,12 @@ def test_who_has_started_and_not_said_how_far_its_log_is_is_waited_for_whoever_a
     assert election.event == MasterElected(3)
 
 
-def test_so_it_does_in_a_set_that_the_store_has_never_seen_with_a_master():
+def test_longest_log_is_elected_with_a_recovery_margin_where_the_store_has_no_master():
     decision = decide_election(SET, StoredSet(broker_set=new_set()), view(OLD_BACKUP), ElectionRequest(broker_id=1))
     assert decision.events == (MasterEpochRaised(7 + RECOVERY_MARGIN), MasterElected(2))
 
 
-def test_a_master_that_knows_more_than_the_store_is_elected_above_what_it_knows():
+def test_new_master_has_an_epoch_above_one_that_a_master_reported():
     knows = ClusterView(
         trusted={2: heard(max_offset=9), 3: heard()}, heartbeats={2: heard(), 3: heard()}, reported={2: 5}
     )
@@ -163,7 +163,7 @@ def test_a_master_that_knows_more_than_the_store_is_elected_above_what_it_knows(
 LIAR = heard(epoch=6, max_offset=5)
 
 
-def test_who_is_out_of_sync_does_not_lead_by_a_higher_epoch_but_one_in_sync_does_above_it():
+def test_higher_epoch_of_a_broker_out_of_sync_raises_the_epoch_and_does_not_elect_it():
     alive = {2: heard(), 3: LIAR}
     assert ClusterView(heartbeats=alive).disputes(a_set()) == {3: 6}
     decision = decide_election(SET, StoredSet(broker_set=a_set()), view(alive), LOST)
@@ -176,7 +176,7 @@ def test_who_is_out_of_sync_does_not_lead_by_a_higher_epoch_but_one_in_sync_does
 
 
 @pytest.mark.parametrize("claims", [{3: LIAR}, {2: heard(epoch=6)}, {2: heard(epoch=6), 3: LIAR}])
-def test_nobody_leads_by_a_higher_epoch_over_a_master_of_the_stored_one_that_is_heard(claims):
+def test_higher_epoch_does_not_replace_a_living_master_of_the_stored_epoch(claims):
     alive = {1: heard(), 2: heard()} | claims
     assert not ClusterView(heartbeats=alive).is_ahead_of(a_set())
     assert ClusterView(heartbeats=alive).disputes(a_set()).keys() == claims.keys()
@@ -184,7 +184,7 @@ def test_nobody_leads_by_a_higher_epoch_over_a_master_of_the_stored_one_that_is_
     assert (election.result, election.event) == (ElectionResult.KEPT, None)
 
 
-def test_where_nobody_in_sync_may_live_and_an_operator_allows_it_one_with_a_higher_epoch_leads_and_the_record_says_so():
+def test_operator_can_elect_a_broker_out_of_sync_with_a_higher_epoch_and_the_election_is_unclean():
     call = ElectionRequest(broker_id=3, is_designated=True, allows_unclean=True)
     far = heard(epoch=5_000_000, max_offset=5)
     decision = decide_election(SET, StoredSet(broker_set=a_set()), view({1: heard(), 3: far}), call)
@@ -195,14 +195,14 @@ def test_where_nobody_in_sync_may_live_and_an_operator_allows_it_one_with_a_high
 @pytest.mark.parametrize(
     ("claim", "raised"), [(5 + 1_000, 5 + 1_000), (5 + 1_001, None), (RAISED_EPOCH_MAX, None), (2**31 - 1, None)]
 )
-def test_claims_of_who_is_out_of_sync_do_not_use_up_the_epochs(claim, raised):
+def test_epoch_of_a_broker_out_of_sync_raises_the_master_epoch_by_1000_at_most(claim, raised):
     decision = decide_election(
         SET, StoredSet(broker_set=a_set()), view({2: heard(), 3: heard(epoch=claim, max_offset=5)}), LOST
     )
     assert decision.events == ((MasterEpochRaised(raised), MasterElected(2)) if raised else (MasterElected(2),))
 
 
-def test_a_set_without_claims_disputes_nothing():
+def test_members_without_disputed_epochs_dispute_nothing():
     assert ClusterView(heartbeats={1: heard(), 2: heard(), 9: heard(epoch=9)}).disputes(a_set()) == {}
     assert ClusterView(heartbeats=OLD_BACKUP).disputes(a_set()) == {}
     assert ClusterView(heartbeats=OLD_BACKUP).disputes(a_set(is_rebuilding=True)) == {}
@@ -210,7 +210,7 @@ def test_a_set_without_claims_disputes_nothing():
 
 
 @pytest.mark.parametrize("master_epoch", [MASTER_EPOCH_MAX - 1, MASTER_EPOCH_MAX])
-def test_nobody_is_elected_at_an_epoch_that_brokers_cannot_read(master_epoch):
+def test_election_beyond_the_largest_master_epoch_is_refused(master_epoch):
     entry = StoredSet(broker_set=a_set(master_epoch=master_epoch))
     if master_epoch == MASTER_EPOCH_MAX:
         with pytest.raises(EpochsUsedUp, match="another name"):
@@ -221,12 +221,12 @@ def test_nobody_is_elected_at_an_epoch_that_brokers_cannot_read(master_epoch):
         assert after.with_master(None).master_epoch == MASTER_EPOCH_MAX
 
 
-def test_nobody_leads_while_only_suspects_have_such_logs():
+def test_no_election_while_only_suspects_have_newer_logs():
     suspects = ClusterView(heartbeats=OLD_BACKUP)
     assert decide_election(SET, StoredSet(broker_set=a_set()), suspects, LOST).events == ()
 
 
-def test_an_operator_decides_by_what_is_stored():
+def test_election_by_an_operator_on_an_old_store_raises_the_epoch_too():
     call = ElectionRequest(broker_id=2, is_designated=True)
     decision = decide_election(SET, StoredSet(broker_set=a_set()), view(OLD_BACKUP), call)
     assert decision.events == (MasterEpochRaised(7 + RECOVERY_MARGIN), MasterElected(2))
@@ -246,12 +246,12 @@ def test_an_operator_decides_by_what_is_stored():
     ],
     ids=["epoch before offset", "longer log", "priority", "priorities far apart", "smaller id"],
 )
-def test_the_longest_log_leads_then_the_preferred_then_the_smaller_id(alive, chosen):
+def test_epoch_then_log_then_priority_then_smaller_id_decide_the_election(alive, chosen):
     election = elect(a_set(**THREE_IN_SYNC), view(alive), LOST)
     assert election.event == MasterElected(chosen)
 
 
-def test_each_broker_that_was_not_elected_is_told_why():
+def test_each_candidate_that_was_not_elected_has_a_verdict():
     five = a_set(replicas=replicas(1, 2, 3, 4, 5), sync_state_set=frozenset({1, 2, 3, 4}), master=None)
     alive = {2: heard(), 3: heard(max_offset=10), 4: heard(priority=2**31 - 1), 5: heard(max_offset=99999)}
     election = elect(five, view(alive), LOST)
@@ -265,13 +265,13 @@ def test_each_broker_that_was_not_elected_is_told_why():
     assert not election.is_unclean
 
 
-def test_a_living_master_keeps_its_place():
+def test_living_master_stays_master():
     election = elect(a_set(), view({1: heard(), 2: heard(max_offset=9999)}), ElectionRequest(broker_id=2))
     assert (election.result, election.event) == (ElectionResult.KEPT, None)
     assert verdicts(election)[1] is Verdict.KEPT
 
 
-def test_who_is_out_of_sync_never_leads_unless_that_is_allowed():
+def test_broker_out_of_sync_is_elected_only_if_unclean_elections_are_allowed():
     election = elect(a_set(), view({3: heard(max_offset=9999)}), LOST)
     assert (election.result, election.event) == (ElectionResult.NOBODY, MasterLost())
     assert verdicts(election)[3] is Verdict.OUT_OF_SYNC
@@ -279,7 +279,7 @@ def test_who_is_out_of_sync_never_leads_unless_that_is_allowed():
     assert (allowed.event, allowed.is_unclean) == (MasterElected(3), True)
 
 
-def test_who_is_in_sync_is_preferred_also_where_unclean_elections_are_allowed():
+def test_broker_in_sync_is_preferred_although_unclean_elections_are_allowed():
     election = elect(
         a_set(), view({2: heard(max_offset=1), 3: heard(max_offset=9999)}), ElectionRequest(allows_unclean=True)
     )
@@ -294,7 +294,7 @@ def test_who_is_in_sync_is_preferred_also_where_unclean_elections_are_allowed():
     ],
     ids=["suspect", "not heard yet"],
 )
-def test_who_is_out_of_sync_does_not_lead_while_one_in_sync_may_live_whatever_is_allowed(known, verdict):
+def test_broker_out_of_sync_is_not_elected_while_one_in_sync_may_live(known, verdict):
     call = ElectionRequest(broker_id=3, allows_unclean=True)
     election = elect(a_set(master=None), known, call)
     assert (election.result, election.event) == (ElectionResult.NOBODY, None)
@@ -302,39 +302,39 @@ def test_who_is_out_of_sync_does_not_lead_while_one_in_sync_may_live_whatever_is
     assert elect(a_set(master=None), view({3: heard()}), call).event == MasterElected(3)
 
 
-def test_an_operator_who_is_allowed_to_moves_the_master_to_a_broker_out_of_sync():
+def test_operator_can_elect_a_broker_out_of_sync_if_unclean_elections_are_allowed():
     call = ElectionRequest(broker_id=3, is_designated=True, allows_unclean=True)
     election = elect(a_set(), view({1: heard(), 2: heard(), 3: heard()}), call)
     assert (election.event, election.is_unclean) == (MasterElected(3), True)
 
 
-def test_a_lost_master_is_told_once():
+def test_loss_of_a_master_is_one_event():
     assert elect(a_set(), view({}), LOST).event == MasterLost()
     assert elect(a_set(master=None), view({}), LOST).event is None
 
 
-def test_who_asks_for_himself_in_vain_changes_nothing():
+def test_election_request_of_a_broker_that_cannot_lead_changes_nothing():
     assert elect(a_set(), view({3: heard()}), ElectionRequest(broker_id=3)).event is None
 
 
 # Designated elections
 
 
-def test_an_operator_can_move_the_master():
+def test_operator_can_replace_a_living_master():
     election = elect(a_set(), view({1: heard(), 2: heard()}), ElectionRequest(broker_id=2, is_designated=True))
     assert (election.result, election.event) == (ElectionResult.NEW_MASTER, MasterElected(2))
     assert verdicts(election)[1] is Verdict.NOT_WANTED
 
 
 @pytest.mark.parametrize("broker_id", [3, 9])
-def test_nobody_is_elected_instead_of_a_designated_broker_that_cannot_lead(broker_id):
+def test_no_election_where_the_designated_broker_cannot_lead(broker_id):
     election = elect(
         a_set(), view({1: heard(), 2: heard(), 3: heard()}), ElectionRequest(broker_id=broker_id, is_designated=True)
     )
     assert (election.result, election.event) == (ElectionResult.NOBODY, None)
 
 
-def test_the_present_master_can_be_designated_to_no_effect():
+def test_designating_the_present_master_changes_nothing():
     election = elect(a_set(), view({1: heard(), 2: heard()}), ElectionRequest(broker_id=1, is_designated=True))
     assert (election.result, election.event) == (ElectionResult.KEPT, None)
 
@@ -342,14 +342,14 @@ def test_the_present_master_can_be_designated_to_no_effect():
 # Who may be dead
 
 
-def test_a_suspect_does_not_stand_for_election():
+def test_suspect_is_not_elected():
     known = ClusterView(trusted={3: heard()}, heartbeats={2: heard(max_offset=9999), 3: heard()})
     election = elect(a_set(**THREE_IN_SYNC), known, LOST)
     assert election.event == MasterElected(3)
     assert verdicts(election) == {1: Verdict.NOT_ALIVE, 2: Verdict.SUSPECT, 3: Verdict.ELECTED}
 
 
-def test_who_missed_a_beat_is_waited_for_if_its_log_may_be_longer():
+def test_election_waits_for_an_overdue_heartbeat_if_that_log_may_be_longer():
     alive = {2: heard(last_contact_ms=7_999, max_offset=9999), 3: heard(last_contact_ms=8_000)}
     election = elect(a_set(**THREE_IN_SYNC), view(alive), ElectionRequest(fresh_from_ms=8_000))
     # The master stays recorded: it is over in a moment.
@@ -357,14 +357,14 @@ def test_who_missed_a_beat_is_waited_for_if_its_log_may_be_longer():
     assert verdicts(election)[3] is Verdict.AWAITS_LONGER
 
 
-def test_who_missed_a_beat_is_passed_over_where_its_log_is_no_longer_than_that_of_others():
+def test_overdue_broker_is_not_elected_where_another_has_an_equal_log():
     alive = {2: heard(last_contact_ms=7_999), 3: heard(last_contact_ms=8_000)}
     election = elect(a_set(**THREE_IN_SYNC), view(alive), ElectionRequest(fresh_from_ms=8_000))
     assert election.event == MasterElected(3)
     assert verdicts(election)[2] is Verdict.OVERDUE
 
 
-def test_who_missed_a_beat_leads_where_nobody_else_can():
+def test_longest_log_among_overdue_brokers_is_elected():
     alive = {2: heard(last_contact_ms=7_000, max_offset=10), 3: heard(last_contact_ms=7_900)}
     election = elect(a_set(**THREE_IN_SYNC), view(alive), ElectionRequest(fresh_from_ms=8_000))
     assert election.event == MasterElected(3)
@@ -380,22 +380,22 @@ def test_who_missed_a_beat_leads_where_nobody_else_can():
     ],
     ids=["suspect", "not heard yet"],
 )
-def test_nobody_takes_the_place_of_a_master_that_may_live(call, known):
+def test_master_that_may_live_is_not_replaced(call, known):
     election = elect(a_set(), known, call)
     assert (election.result, election.event) == (ElectionResult.NOBODY, None)
 
 
-def test_an_operator_may_replace_a_master_that_may_live():
+def test_operator_can_replace_a_master_that_may_live():
     known = ClusterView(trusted={2: heard()}, heartbeats={1: heard(), 2: heard()})
     assert elect(a_set(), known, ElectionRequest(broker_id=2, is_designated=True)).event == MasterElected(2)
 
 
-def test_of_equal_logs_the_preferred_broker_is_elected_and_the_other_is_told_why():
+def test_verdict_lower_priority_where_logs_are_equal():
     election = elect(a_set(**THREE_IN_SYNC), view({2: heard(priority=2), 3: heard(priority=1)}), LOST)
     assert verdicts(election)[2] is Verdict.LOWER_PRIORITY
 
 
-def test_nobody_else_is_elected_where_unclean_elections_are_allowed_and_the_designated_is_dead():
+def test_no_other_broker_is_elected_for_a_failed_designated_one_in_an_unclean_election():
     call = ElectionRequest(broker_id=2, is_designated=True, allows_unclean=True)
     election = elect(a_set(), view({1: heard(), 3: heard()}), call)
     assert (election.result, election.event) == (ElectionResult.NOBODY, None)
@@ -408,7 +408,7 @@ def test_nobody_else_is_elected_where_unclean_elections_are_allowed_and_the_desi
 @pytest.mark.parametrize(
     ("epoch", "master_epoch"), [(9, 10 + RECOVERY_MARGIN), (6, 7 + RECOVERY_MARGIN), (5, 6), (-1, 6)]
 )
-def test_a_new_master_is_above_every_epoch_that_a_log_has_seen(epoch, master_epoch):
+def test_new_master_has_an_epoch_above_every_log(epoch, master_epoch):
     entry = StoredSet(broker_set=a_set())
     decision = decide_election("broker-a", entry, view({2: heard(epoch=epoch)}), LOST)
     assert decision.reply.event == MasterElected(2)
@@ -417,7 +417,7 @@ def test_a_new_master_is_above_every_epoch_that_a_log_has_seen(epoch, master_epo
     assert (after.master, after.master_epoch) == (2, master_epoch)
 
 
-def test_the_loss_of_a_master_hides_no_claim():
+def test_disputed_epoch_stays_disputed_after_the_master_is_lost():
     entry = StoredSet(broker_set=a_set(sync_state_set=frozenset({1})))
     claims = ClusterView(heartbeats={2: heard(epoch=9)})
     after = decide_election("broker-a", entry, claims, LOST).after(entry).broker_set
@@ -426,14 +426,14 @@ def test_the_loss_of_a_master_hides_no_claim():
 
 
 @pytest.mark.parametrize("claim", [5 + 1_000_001, RAISED_EPOCH_MAX, 2**31 - 1])
-def test_no_epoch_that_one_in_sync_claims_uses_up_the_room_for_elections(claim):
+def test_out_of_range_epoch_of_a_broker_in_sync_does_not_raise_the_master_epoch(claim):
     claims = view({2: heard(epoch=claim), 3: heard()})
     assert claims.disputes(a_set()) == {2: claim}
     decision = decide_election(SET, StoredSet(broker_set=a_set()), claims, LOST)
     assert decision.events == (MasterElected(2),)
 
 
-def test_where_many_stores_were_lost_no_epoch_is_raised_into_the_last_room():
+def test_epoch_is_raised_by_the_recovery_margin_only_below_the_limit():
     last = RAISED_EPOCH_MAX - RECOVERY_MARGIN
     entry = StoredSet(broker_set=a_set(master_epoch=last - 1))
     assert MasterEpochRaised(RAISED_EPOCH_MAX) in decide_election(SET, entry, view({2: heard(epoch=last)}), LOST).events
@@ -444,7 +444,7 @@ def test_where_many_stores_were_lost_no_epoch_is_raised_into_the_last_room():
     )
 
 
-def test_no_epoch_moves_where_nothing_else_changes():
+def test_election_without_another_master_moves_no_epoch():
     non_members = {9: heard(epoch=9)}
     knows = ClusterView(trusted={1: heard()}, heartbeats={1: heard(), **non_members})
     kept = decide_election("broker-a", StoredSet(broker_set=a_set()), knows, LOST)
@@ -454,12 +454,12 @@ def test_no_epoch_moves_where_nothing_else_changes():
     assert (in_vain.reply.result, in_vain.events) == (ElectionResult.NOBODY, ())
 
 
-def test_a_set_that_nobody_is_heard_of_has_no_epoch_to_be_above_of():
+def test_election_in_a_set_without_heartbeats_has_no_events():
     entry = StoredSet(broker_set=BrokerSet(broker_name="broker-a", cluster="C"))
     assert decide_election("broker-a", entry, ClusterView(), LOST).events == ()
 
 
-def test_a_set_that_is_not_known_has_no_election():
+def test_election_in_an_unknown_set_is_refused_with_2010():
     with pytest.raises(SetUnknown, match="there is no set broker-a") as refused:
         decide_election("broker-a", StoredSet(), ClusterView(), LOST)
     assert refused.value.code == 2010
@@ -476,7 +476,7 @@ HEARD = st.builds(heard, epoch=st.integers(-1, 3), max_offset=st.integers(0, 3),
     st.dictionaries(IDS, HEARD),
     st.builds(ElectionRequest, broker_id=st.none() | IDS, is_designated=st.booleans(), allows_unclean=st.booleans()),
 )
-def test_whoever_is_elected_was_alive_and_known_and_in_sync_unless_that_was_waived(
+def test_elected_broker_is_a_living_member_and_in_sync_unless_the_election_is_unclean(
     sync_state_set, master, is_elected, alive, call
 ):
     before = a_set(
@@ -499,7 +499,7 @@ def test_whoever_is_elected_was_alive_and_known_and_in_sync_unless_that_was_waiv
         assert election.result is not ElectionResult.NOBODY
 
 
-def test_the_others_are_not_needed_where_the_master_lives_unless_an_operator_wants_another():
+def test_verdicts_of_other_brokers_beside_a_living_master():
     alive = {1: heard(), 2: heard()}
     assert verdicts(elect(a_set(), view(alive), LOST))[2] is Verdict.NOT_NEEDED
     assert (

@@ -34,7 +34,7 @@ def answered(ends, confirmed_on=None, master_of=()):
     ],
     ids=["all others", "one of two may hold it alone", "all three hold it", "whoever is in sync holds it"],
 )
-def test_nobody_leads_before_one_who_has_answered_holds_all_that_was_confirmed(ends, confirmed_on, is_enough):
+def test_no_election_before_a_queried_log_is_certain_to_hold_all_confirmed_messages(ends, confirmed_on, is_enough):
     election = elect(a_set(**THREE_IN_SYNC), answered(ends, confirmed_on), LOST)
     if is_enough:
         assert election.event == MasterElected(2)
@@ -44,7 +44,7 @@ def test_nobody_leads_before_one_who_has_answered_holds_all_that_was_confirmed(e
 
 
 @pytest.mark.parametrize(("beaten_ms", "is_enough"), [(0, True), (-1, False)])
-def test_one_that_starts_counts_only_if_it_has_tried_again_since_the_master_was_lost(beaten_ms, is_enough):
+def test_starting_broker_counts_only_with_a_heartbeat_after_the_loss_of_the_master(beaten_ms, is_enough):
     """Before that it may have found the master and followed it."""
     known = answered({2: (5, 10)}, confirmed_on=2)
     starting = heard(last_contact_ms=beaten_ms, max_offset=4, is_starting=True)
@@ -53,7 +53,7 @@ def test_one_that_starts_counts_only_if_it_has_tried_again_since_the_master_was_
     assert election.event == (MasterElected(2) if is_enough else MasterLost())
 
 
-def test_an_operator_does_not_wait_for_answers_nor_does_who_allows_unclean_elections():
+def test_elections_by_an_operator_and_unclean_elections_do_not_wait_for_log_ends():
     known = answered({2: (5, 10)}, confirmed_on=2)
     for call in (ElectionRequest(broker_id=2, is_designated=True), ElectionRequest(broker_id=2, allows_unclean=True)):
         assert elect(a_set(**THREE_IN_SYNC), known, call).event == MasterElected(2)
@@ -74,33 +74,33 @@ def test_an_operator_does_not_wait_for_answers_nor_does_who_allows_unclean_elect
         "an older history",
     ],
 )
-def test_one_out_of_sync_leads_only_where_it_may_be_the_only_holder(ends, confirmed_on, chosen):
+def test_broker_out_of_sync_is_elected_only_if_it_may_be_the_only_holder_of_messages(ends, confirmed_on, chosen):
     election = elect(a_set(master_epoch=6), answered(ends, confirmed_on), LOST)
     assert (election.event, election.is_unclean) == (MasterElected(chosen), False)
 
 
-def test_nobody_leads_while_one_out_of_sync_has_seen_a_later_epoch_and_may_be_the_only_holder():
+def test_no_election_while_a_later_epoch_out_of_sync_may_be_the_only_holder_of_messages():
     election = elect(a_set(master_epoch=6), answered({2: (5, 10), 3: (6, 11)}, 2), LOST)
     assert (election.result, election.event) == (ElectionResult.NOBODY, MasterLost())
     assert verdicts(election)[2] is Verdict.OUTSIDER_AHEAD
 
 
-def test_a_set_without_answers_is_elected_for_as_before():
+def test_election_without_log_ends_compares_heartbeats():
     election = elect(a_set(**THREE_IN_SYNC), view({2: heard(), 3: heard(max_offset=2000)}), LOST)
     assert election.event == MasterElected(3)
 
 
-def test_where_the_store_knows_less_the_broker_that_serves_leads_though_a_later_answer_is_longer():
+def test_on_an_old_store_the_serving_master_is_elected_over_a_longer_log():
     known = answered({1: (7, 105_840), 2: (7, 107_760)}, master_of={1})
     assert elect(a_set(), known, LOST).event == MasterElected(1)
 
 
-def test_one_that_still_serves_at_an_older_epoch_does_not():
+def test_on_an_old_store_a_serving_master_of_an_older_epoch_is_not_elected():
     known = answered({1: (6, 105_840), 2: (7, 107_760)}, master_of={1})
     assert elect(a_set(), known, LOST).event == MasterElected(2)
 
 
-def test_where_the_store_knows_less_answers_are_not_compared_with_old_heartbeats():
+def test_on_an_old_store_log_ends_are_not_compared_with_longer_past_heartbeats():
     ends = answered({2: (7, 107_760)})
     alive = {1: heard(epoch=7, max_offset=105_840), **ends.trusted}
     known = ClusterView(trusted=alive, heartbeats=alive, log_ends=ends.log_ends)
@@ -108,7 +108,7 @@ def test_where_the_store_knows_less_answers_are_not_compared_with_old_heartbeats
 
 
 @pytest.mark.parametrize("beaten", [107_760, 107_761])
-def test_one_that_cannot_be_asked_leads_where_its_last_heartbeat_is_no_shorter_than_any_answer(beaten):
+def test_broker_without_a_log_end_is_elected_where_its_heartbeat_is_no_shorter_than_any(beaten):
     """Its log can only be longer by now; nobody would ever lead if its answer were waited for."""
     ends = answered({2: (7, 107_760)})
     alive = {1: heard(epoch=7, max_offset=beaten), **ends.trusted}
@@ -116,14 +116,14 @@ def test_one_that_cannot_be_asked_leads_where_its_last_heartbeat_is_no_shorter_t
     assert elect(a_set(), known, LOST).event == MasterElected(1)
 
 
-def test_where_all_who_have_answered_are_dead_by_now_the_last_heartbeats_decide():
+def test_heartbeats_decide_where_all_brokers_with_a_log_end_have_failed():
     alive = {1: heard(epoch=7, max_offset=5), 2: heard(epoch=7, max_offset=6)}
     known = ClusterView(trusted=alive, heartbeats=alive, log_ends=answered({3: (7, 10)}).log_ends)
     assert elect(a_set(), known, LOST).event == MasterElected(2)
 
 
 @pytest.mark.parametrize("awaits_heartbeat", [False, True])
-def test_who_starts_and_has_beaten_counts_as_who_has_answered(awaits_heartbeat):
+def test_heartbeat_of_a_starting_broker_counts_as_its_log_end(awaits_heartbeat):
     """It answers nothing before it has a role, and nothing is added to its log meanwhile."""
     known = answered({2: (5, 10)}, confirmed_on=2)
     starting = heard(max_offset=9, is_starting=True, awaits_heartbeat=awaits_heartbeat)
@@ -135,12 +135,12 @@ def test_who_starts_and_has_beaten_counts_as_who_has_answered(awaits_heartbeat):
 # What is believed
 
 
-def test_an_epoch_that_nobody_was_elected_for_is_not_believed():
+def test_log_end_above_the_master_epoch_is_ignored():
     ends = LogEnds(by_id={2: LogEnd(6, 10), 3: LogEnd(5, 10)})
     assert ends.believed(5, None).by_id.keys() == {3}
 
 
-def test_nor_is_a_log_that_ends_far_behind_that_of_its_master():
+def test_log_end_far_beyond_that_of_the_master_is_ignored():
     ends = LogEnds(by_id={2: LogEnd(5, 1001 + GROWTH_BYTES_MAX), 3: LogEnd(5, 2000)})
     assert ends.believed(5, heard(max_offset=1000)).by_id.keys() == {3}
     # Nobody knows where its log ended.
@@ -158,5 +158,5 @@ def test_nor_is_a_log_that_ends_far_behind_that_of_its_master():
     ],
     ids=["all, and one in sync is longest", "one is missing", "one out of sync is longer", "nobody in sync"],
 )
-def test_on_how_many_a_message_is_matters_only_where_somebody_may_hold_it_alone(ends, leaves_doubt):
+def test_log_ends_are_inconclusive_where_a_broker_may_be_the_only_holder_of_messages(ends, leaves_doubt):
     assert LogEnds(by_id=ends).are_inconclusive({1, 2}, others=2) is leaves_doubt

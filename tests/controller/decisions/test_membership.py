@@ -45,27 +45,27 @@ from controller.sets.stored_set import StoredSet
 APPLICANT = Applicant(cluster=CLUSTER, broker_name=SET, broker_id=4, address="10.0.0.4:1", check_code="10.0.0.4:1;9")
 
 
-def test_the_next_id_can_be_applied():
+def test_next_broker_id_can_be_applied_for():
     assert apply_id(a_set(), APPLICANT) == BrokerIdApplied(4, "10.0.0.4:1", "10.0.0.4:1;9")
 
 
-def test_who_did_not_hear_the_answer_asks_again_and_has_the_id():
+def test_repeated_application_for_an_applied_id_changes_nothing():
     after = a_set().apply(apply_id(a_set(), APPLICANT))
     assert apply_id(after, APPLICANT) is None
 
 
 @pytest.mark.parametrize("broker_id", [1, 3, 5, 1_000_000, 0, -1])
-def test_any_other_id_is_refused_with_the_next(broker_id):
+def test_application_for_another_id_is_refused_with_the_next_one(broker_id):
     with pytest.raises(BrokerIdInvalid, match="the next is 4"):
         apply_id(a_set(), replace(APPLICANT, broker_id=broker_id))
 
 
-def test_a_name_that_another_cluster_has_is_refused():
+def test_application_with_another_cluster_is_refused():
     with pytest.raises(ClusterDiffers, match="of the cluster DefaultCluster, the request says Other"):
         apply_id(a_set(), replace(APPLICANT, cluster="Other"))
 
 
-def test_a_set_that_was_cleaned_begins_above_what_it_had():
+def test_cleaned_set_begins_at_its_last_epoch_and_next_broker_id():
     again = new_set(SET, CLUSTER, Floor(master_epoch=9, next_broker_id=4))
     assert apply_id(again, APPLICANT)
     with pytest.raises(BrokerIdInvalid):
@@ -73,20 +73,20 @@ def test_a_set_that_was_cleaned_begins_above_what_it_had():
     assert (again.master_epoch, again.is_elected) == (9, False)
 
 
-def test_a_broker_that_starts_where_it_was_changes_nothing():
+def test_registration_from_the_same_address_changes_nothing():
     assert register(a_set(), 2, an_address(2)) == []
 
 
-def test_a_broker_that_starts_elsewhere_has_a_new_address():
+def test_registration_from_another_address_changes_the_address():
     assert register(a_set(), 2, "10.0.0.9:1") == [BrokerAddressChanged(2, "10.0.0.9:1")]
 
 
-def test_a_recorded_master_that_starts_is_no_longer_the_one_that_was_elected():
+def test_registration_of_the_recorded_master_ends_its_mastership():
     assert register(a_set(), 1, an_address(1)) == [MasterLost()]
     assert register(a_set(), 1, "10.0.0.9:1") == [BrokerAddressChanged(1, "10.0.0.9:1"), MasterLost()]
 
 
-def test_a_broker_without_an_id_has_to_apply_for_one():
+def test_registration_with_an_unknown_broker_id_is_refused():
     with pytest.raises(BrokerUnknown, match="no broker 9") as refused:
         register(a_set(), 9, an_address(9))
     assert refused.value.code == 2010
@@ -97,7 +97,7 @@ def full_set(**values):
     return a_set(replicas=members, next_broker_id=REPLICAS_MAX + 1, **values)
 
 
-def test_a_set_has_a_largest_size():
+def test_application_to_a_full_set_is_refused():
     entry = StoredSet(broker_set=full_set())
     with pytest.raises(LimitReached, match="broker-a has 1000 brokers, 1000 are allowed; clean those that are gone"):
         decide_id(entry, replace(APPLICANT, broker_id=REPLICAS_MAX + 1))
@@ -106,7 +106,7 @@ def test_a_set_has_a_largest_size():
     assert refused.value.code == 2005
 
 
-def test_a_full_set_still_answers_its_members():
+def test_members_of_a_full_set_can_still_apply_and_register():
     entry = StoredSet(broker_set=full_set())
     again = replace(APPLICANT, broker_id=3, address="10.0.0.1:3", check_code="10.0.0.1:3;1")
     assert decide_id(entry, again).events == ()
@@ -118,19 +118,19 @@ def cleaned(*broker_ids, alive=(1, 2), even_living=False, broker_set=None):
     return clean(broker_set or a_set(), Cleaning(broker_name=SET, broker_ids=ids, even_living=even_living), alive)
 
 
-def test_who_may_live_although_it_was_not_heard_yet_is_not_cleaned():
+def test_broker_that_may_live_without_a_heartbeat_yet_is_not_cleaned():
     wanted = Cleaning(broker_name=SET, broker_ids=frozenset({3}), even_living=False)
     with pytest.raises(CleaningRefused, match=r"the brokers \[3\] may be alive: this controller has run too short"):
         clean(a_set(), wanted, (1, 2), awaited=(3,))
     assert clean(a_set(), replace(wanted, even_living=True), (1, 2), awaited=(3,))
 
 
-def test_dead_brokers_can_be_taken_out():
+def test_failed_brokers_can_be_cleaned():
     assert cleaned(3) == ReplicasRemoved(frozenset({3}))
     assert cleaned(2, 3, alive=(1,)) == ReplicasRemoved(frozenset({2, 3}))
 
 
-def test_ids_are_honoured_also_when_living_brokers_may_be_cleaned():
+def test_cleaning_of_living_brokers_removes_only_the_listed_ids():
     assert cleaned(2, even_living=True) == ReplicasRemoved(frozenset({2}))
 
 
@@ -143,20 +143,20 @@ def test_ids_are_honoured_also_when_living_brokers_may_be_cleaned():
         ((1, 2), (), "only [1, 2] have all messages"),
     ],
 )
-def test_what_would_hurt_is_refused_with_the_reason(broker_ids, alive, said):
+def test_cleaning_that_loses_a_living_broker_or_messages_is_refused_with_the_reason(broker_ids, alive, said):
     with pytest.raises(CleaningRefused) as refused:
         cleaned(*broker_ids, alive=alive)
     assert said in str(refused.value)
     assert refused.value.code == 2009
 
 
-def test_a_set_without_master_can_go_as_a_whole():
+def test_whole_set_without_master_can_be_cleaned():
     assert cleaned(broker_set=a_set(master=None)) is None
     assert cleaned(even_living=True) is None
     assert cleaned(1, 2, 3, even_living=True) is None
 
 
-def test_a_set_that_was_never_elected_has_nothing_to_lose():
+def test_broker_of_a_set_that_never_had_a_master_can_be_cleaned():
     young = a_set(replicas=replicas(1, 2), master=None, is_elected=False, sync_state_set=frozenset())
     assert cleaned(1, alive=(), broker_set=young) == ReplicasRemoved(frozenset({1}))
 
@@ -172,31 +172,31 @@ def after(entry, decision):
     return decision.after(entry).broker_set
 
 
-def test_the_first_id_begins_a_set_without_master():
+def test_application_for_the_first_id_creates_a_set_without_master():
     first = replace(APPLICANT, broker_id=1)
     began = after(StoredSet(), decide_id(StoredSet(), first))
     assert (began.cluster, set(began.replicas), began.next_broker_id) == (CLUSTER, {1}, 2)
     assert (began.master, began.master_epoch, began.sync_state_set, began.is_elected) == (None, 0, frozenset(), False)
 
 
-def test_no_other_id_begins_a_set():
+def test_application_for_another_id_creates_no_set():
     with pytest.raises(BrokerIdInvalid, match="id 4 is not free, the next is 1") as refused:
         decide_id(StoredSet(), APPLICANT)
     assert refused.value.code == 2014
 
 
-def test_an_id_that_is_asked_for_again_changes_nothing():
+def test_repeated_application_stores_nothing_new():
     entry = StoredSet(broker_set=a_set().apply(apply_id(a_set(), APPLICANT)))
     assert decide_id(entry, APPLICANT).after(entry) == entry
 
 
-def test_a_set_that_was_cleaned_is_begun_above_its_floor():
+def test_cleaned_set_is_created_again_above_its_floor():
     entry = StoredSet(floor=Floor(master_epoch=9, next_broker_id=4))
     began = after(entry, decide_id(entry, APPLICANT))
     assert (began.master_epoch, began.next_broker_id) == (9, 5)
 
 
-def test_a_recorded_master_that_starts_leaves_its_set_without_master_in_a_new_epoch():
+def test_registration_of_the_recorded_master_moves_the_master_epoch():
     entry = StoredSet(broker_set=a_set())
     told = after(entry, decide_registration(entry, registrant(1)))
     assert (told.master, told.master_epoch, told.sync_state_set) == (None, 6, {1, 2})
@@ -214,13 +214,13 @@ def test_a_recorded_master_that_starts_leaves_its_set_without_master_in_a_new_ep
         (StoredSet(broker_set=a_set()), registrant(9), "no broker 9"),
     ],
 )
-def test_a_broker_that_is_not_known_has_to_apply_for_an_id_first(entry, who, said):
+def test_registration_of_an_unknown_broker_or_set_is_refused_with_2010(entry, who, said):
     with pytest.raises((SetUnknown, BrokerUnknown), match=said) as refused:
         decide_registration(entry, who)
     assert refused.value.code == 2010
 
 
-def test_a_blank_cluster_means_any():
+def test_blank_cluster_matches_any_cluster():
     entry = StoredSet(broker_set=a_set())
     assert decide_registration(entry, registrant(2, "")).events == ()
 
@@ -228,7 +228,7 @@ def test_a_blank_cluster_means_any():
 # Adoption
 
 
-def test_after_a_lost_store_brokers_keep_their_ids_and_get_a_master_above_every_epoch():
+def test_adopted_brokers_keep_their_ids_and_get_a_master_above_every_epoch():
     entry = StoredSet()
     for broker_id in (2, 1, 3):
         entry = decide_adoption(entry, registrant(broker_id), epoch=5).after(entry)
@@ -240,7 +240,7 @@ def test_after_a_lost_store_brokers_keep_their_ids_and_get_a_master_above_every_
     assert (led.master, led.master_epoch, led.sync_state_set) == (2, 7 + RECOVERY_MARGIN, {2})
 
 
-def test_a_broker_with_a_higher_epoch_raises_that_of_a_set_that_is_put_together_again():
+def test_adopted_broker_with_a_higher_epoch_raises_that_of_its_rebuilding_set():
     entry = StoredSet()
     entry = decide_adoption(entry, registrant(1), epoch=5).after(entry)
     higher = 7 + RECOVERY_MARGIN
@@ -250,7 +250,7 @@ def test_a_broker_with_a_higher_epoch_raises_that_of_a_set_that_is_put_together_
     assert after(entry, decision).master_epoch == higher + RECOVERY_MARGIN + 1
 
 
-def test_a_master_of_a_set_that_was_lost_never_shares_its_epoch_with_a_log_that_comes_later():
+def test_master_of_a_rebuilt_set_has_an_epoch_above_a_log_adopted_later():
     # 1 led at epoch 5, 2 at epoch 6 from 1000 on; 1 comes first, and is master again from 1000 on.
     entry = decide_adoption(StoredSet(), registrant(1), epoch=5).after(StoredSet())
     entry = decide_election(SET, entry, view({1: heard(max_offset=1000)}), ElectionRequest()).after(entry)
@@ -259,7 +259,7 @@ def test_a_master_of_a_set_that_was_lost_never_shares_its_epoch_with_a_log_that_
     assert decision.events == (ReplicaAdopted(2, an_address(2)),)
 
 
-def test_a_broker_that_comes_after_new_ones_of_a_set_that_was_lost_is_waited_for_as_they_are():
+def test_adoption_into_a_new_set_makes_it_a_rebuilding_set():
     entry = StoredSet()
     entry = decide_id(entry, replace(APPLICANT, broker_id=1)).after(entry)
     decision = decide_adoption(entry, registrant(2), epoch=7)
@@ -275,7 +275,7 @@ def test_a_broker_that_comes_after_new_ones_of_a_set_that_was_lost_is_waited_for
     assert (led.master, led.master_epoch) == (2, 9 + RECOVERY_MARGIN)
 
 
-def test_no_epoch_that_an_adopted_broker_claims_uses_up_the_room_for_elections():
+def test_adoption_at_an_epoch_near_the_largest_is_refused():
     last = after(StoredSet(), decide_adoption(StoredSet(), registrant(1), epoch=ADOPTED_EPOCH_MAX))
     assert last.master_epoch == RAISED_EPOCH_MAX + 1
     for claim in (ADOPTED_EPOCH_MAX + 1, 2**31 - 1):
@@ -283,31 +283,31 @@ def test_no_epoch_that_an_adopted_broker_claims_uses_up_the_room_for_elections()
             decide_adoption(StoredSet(), registrant(1), epoch=claim)
 
 
-def test_a_set_is_put_together_again_above_its_floor():
+def test_rebuilt_set_begins_above_its_floor():
     entry = StoredSet(floor=Floor(master_epoch=20, next_broker_id=4))
     rebuilt = after(entry, decide_adoption(entry, registrant(1), epoch=5))
     assert (rebuilt.master_epoch, rebuilt.next_broker_id) == (20, 4)
 
 
-def test_a_broker_that_is_adopted_into_a_known_set_is_not_in_sync():
+def test_broker_adopted_into_a_known_set_is_out_of_sync():
     entry = StoredSet(broker_set=a_set())
     decision = decide_adoption(entry, registrant(9), epoch=99)
     assert decision.events == (ReplicaAdopted(9, an_address(9)),)
     assert after(entry, decision).sync_state_set == {1, 2}
 
 
-def test_a_known_broker_is_not_adopted_again():
+def test_adoption_of_a_known_broker_is_a_registration():
     entry = StoredSet(broker_set=a_set())
     assert decide_adoption(entry, registrant(1), epoch=5) == decide_registration(entry, registrant(1))
 
 
 @pytest.mark.parametrize("broker_id", [0, -1, 2**31, 2**63 - 1])
-def test_an_id_that_no_controller_has_handed_out_is_not_adopted(broker_id):
+def test_broker_with_an_impossible_id_is_not_adopted(broker_id):
     with pytest.raises(BrokerUnknown):
         decide_adoption(StoredSet(), registrant(broker_id), epoch=5)
 
 
-def test_a_broker_of_another_cluster_is_not_adopted():
+def test_broker_of_another_cluster_is_not_adopted():
     with pytest.raises(SetUnknown, match="the request says Other"):
         decide_adoption(StoredSet(broker_set=a_set()), registrant(9, "Other"), epoch=5)
 
@@ -327,26 +327,26 @@ def cleaning(*broker_ids, cluster="", even_living=False):
         (StoredSet(broker_set=a_set()), cleaning(3, cluster="Other"), "DefaultCluster, the request says Other"),
     ],
 )
-def test_nothing_is_cleaned_that_is_not_there(entry, wish, said):
+def test_cleaning_of_an_unknown_set_or_cluster_is_refused(entry, wish, said):
     with pytest.raises(CleaningRefused, match=said) as refused:
         decide_cleaning(entry, wish, ())
     assert refused.value.code == 2009
 
 
-def test_a_list_of_no_ids_is_not_the_whole_set():
+def test_cleaning_with_an_empty_list_of_ids_is_refused():
     nobody = Cleaning(broker_name=SET, broker_ids=frozenset(), even_living=True)
     with pytest.raises(CleaningRefused, match="no ids are named"):
         decide_cleaning(StoredSet(broker_set=a_set()), nobody, ())
 
 
-def test_the_next_set_of_a_cleaned_name_begins_above_it():
+def test_cleaned_set_leaves_its_epoch_and_next_broker_id_as_floor():
     entry = StoredSet(broker_set=a_set(master=None))
     assert decide_cleaning(entry, cleaning(cluster=CLUSTER), ()).after(entry) == StoredSet(
         floor=Floor(master_epoch=5, next_broker_id=4)
     )
 
 
-def test_a_cleaned_master_leads_no_longer_and_is_out_of_sync():
+def test_cleaned_master_loses_its_role_and_leaves_the_sync_state_set():
     entry = StoredSet(broker_set=a_set())
     cleaned_set = after(entry, decide_cleaning(entry, cleaning(1, even_living=True), {1, 2, 3}))
     assert (cleaned_set.master, cleaned_set.master_epoch) == (None, 6)
@@ -367,5 +367,5 @@ def test_a_cleaned_master_leads_no_longer_and_is_out_of_sync():
         (None, Floor(), False),
     ],
 )
-def test_only_a_set_that_never_had_a_master_nor_one_of_its_name_before_never_led(broker_set, floor, is_one):
+def test_set_never_led_only_if_neither_it_nor_a_cleaned_one_had_a_master_or_an_epoch(broker_set, floor, is_one):
     assert never_led(StoredSet(broker_set=broker_set, floor=floor)) is is_one

@@ -36,12 +36,12 @@ def report(*, master=1, master_epoch=5, sync_state_set_epoch=7):
 NEWER = report(sync_state_set_epoch=9)
 
 
-def test_a_set_whose_brokers_know_what_is_stored_waits_for_nobody(recovery):
+def test_set_that_agrees_with_its_brokers_does_not_wait(recovery):
     assert not recovery.is_behind(a_set())
     assert not recovery.waits(a_set(), 0)
 
 
-def test_a_log_at_a_higher_epoch_tells_that_the_store_is_old(recovery, live):
+def test_log_at_a_higher_epoch_without_a_living_master_shows_that_the_store_is_behind(recovery, live):
     live.record_heartbeat(BrokerKey(SET, 2), heard(epoch=6, connection_id=OWN))
     assert not recovery.is_behind(a_set())
     live.remove(BrokerKey(SET, 1))
@@ -51,18 +51,18 @@ def test_a_log_at_a_higher_epoch_tells_that_the_store_is_old(recovery, live):
     assert not recovery.waits(a_set(), 8_000)
 
 
-def test_a_set_that_is_put_together_again_waits_for_its_brokers(recovery):
+def test_rebuilding_set_waits_for_its_brokers(recovery):
     assert recovery.waits(a_set(is_rebuilding=True), 1_000)
     assert not recovery.waits(a_set(is_rebuilding=True), 9_000)
 
 
-def test_a_set_that_loses_its_state_again_waits_again(recovery):
+def test_set_that_is_rebuilt_once_more_waits_again(recovery):
     assert recovery.waits(a_set(is_rebuilding=True), 0)
     assert not recovery.waits(a_set(), 5_000)
     assert recovery.waits(a_set(is_rebuilding=True), 60_000)
 
 
-def test_a_set_that_is_well_waits_anew_when_it_loses_its_state_again(recovery):
+def test_recovered_set_waits_again_when_it_is_rebuilt_once_more(recovery):
     assert recovery.waits(a_set(is_rebuilding=True), 0)
     assert not recovery.waits(a_set(is_rebuilding=True), 8_000)
     recovery.is_well(SET)
@@ -70,7 +70,7 @@ def test_a_set_that_is_well_waits_anew_when_it_loses_its_state_again(recovery):
 
 
 @pytest.mark.parametrize("forgets", ["a set", "all"])
-def test_what_was_waited_for_and_reported_ends_with_the_set_and_with_the_lead(recovery, forgets):
+def test_waits_and_reports_are_dropped_with_the_set_and_with_leadership(recovery, forgets):
     assert recovery.waits(a_set(is_rebuilding=True), 0)
     for now_ms in (0, 5_000):
         recovery.reported(a_set(), NEWER, Source(OWN), now_ms)
@@ -80,7 +80,7 @@ def test_what_was_waited_for_and_reported_ends_with_the_set_and_with_the_lead(re
 
 
 @pytest.mark.parametrize("newer", [NEWER, report(master_epoch=6), report(master_epoch=6, sync_state_set_epoch=1)])
-def test_a_master_that_reports_newer_epochs_twice_tells_it_too(recovery, newer):
+def test_two_reports_of_newer_epochs_by_a_master_show_that_the_store_is_behind(recovery, newer):
     recovery.reported(a_set(), newer, Source(OWN), 0)
     assert not recovery.is_behind(a_set())
     recovery.reported(a_set(), newer, Source(OWN), 5_000)
@@ -91,16 +91,14 @@ def test_a_master_that_reports_newer_epochs_twice_tells_it_too(recovery, newer):
 
 
 @pytest.mark.parametrize("old", [report(), report(sync_state_set_epoch=6), report(master_epoch=4)])
-def test_old_reports_tell_nothing_and_end_a_suspicion(recovery, old):
+def test_report_of_old_epochs_cancels_a_report_of_newer_ones(recovery, old):
     recovery.reported(a_set(), NEWER, Source(OWN), 0)
     recovery.reported(a_set(), old, Source(OWN), 5_000)
     recovery.reported(a_set(), NEWER, Source(OWN), 6_000)
     assert not recovery.is_behind(a_set())
 
 
-def test_a_member_that_leads_by_its_own_account_is_believed_where_the_master_that_the_store_names_is_gone(
-    recovery, live
-):
+def test_reports_of_another_member_as_master_count_once_the_stored_master_is_removed(recovery, live):
     newer = report(master=2, master_epoch=9)
     recovery.reported(a_set(), newer, Source(OWN), 0)
     recovery.reported(a_set(), report(), Source(OWN), 2_000)
@@ -111,7 +109,7 @@ def test_a_member_that_leads_by_its_own_account_is_believed_where_the_master_tha
     assert recovery.is_behind(a_set())
 
 
-def test_each_member_reports_for_itself(recovery):
+def test_reported_epochs_are_kept_for_each_member(recovery):
     for now_ms in (0, 5_000):
         recovery.reported(a_set(), report(master_epoch=8), Source(OWN), now_ms)
         recovery.reported(a_set(), report(master=2, master_epoch=9), Source(OWN), now_ms)
@@ -122,7 +120,7 @@ def test_each_member_reports_for_itself(recovery):
 # Claims that prove nothing
 
 
-def test_a_claim_that_proves_nothing_is_told_once_it_has_lasted(recovery, live):
+def test_disputed_epoch_is_reported_after_eight_seconds(recovery, live):
     live.record_heartbeat(BrokerKey(SET, 3), heard(epoch=6))
     assert recovery.disputed(a_set(), 0) == {}
     assert recovery.disputed(a_set(), 7_999) == {}
@@ -131,7 +129,7 @@ def test_a_claim_that_proves_nothing_is_told_once_it_has_lasted(recovery, live):
 
 
 @pytest.mark.parametrize("ends", ["another epoch", "forget", "clear"])
-def test_a_claim_that_ended_has_to_last_again(recovery, live, ends):
+def test_disputed_epoch_that_ended_is_reported_after_its_time_anew(recovery, live, ends):
     live.record_heartbeat(BrokerKey(SET, 3), heard(epoch=6))
     assert recovery.disputed(a_set(), 0) == {}
     if ends == "another epoch":
@@ -143,14 +141,14 @@ def test_a_claim_that_ended_has_to_last_again(recovery, live, ends):
 
 
 @pytest.mark.parametrize(("wanted", "connection"), [(NEWER, OTHER), (report(master=9, master_epoch=9), OWN)])
-def test_nobody_else_than_a_member_over_its_own_connection_is_believed(recovery, live, wanted, connection):
+def test_reports_of_non_members_or_over_other_connections_are_ignored(recovery, live, wanted, connection):
     live.record_heartbeat(BrokerKey(SET, 9), heard(connection_id=OWN))
     for now_ms in (0, 5_000, 10_000):
         recovery.reported(a_set(), wanted, Source(connection), now_ms)
     assert not recovery.is_behind(a_set())
 
 
-def test_a_master_that_was_not_heard_is_not_believed():
+def test_reports_of_a_master_without_heartbeat_are_ignored():
     recovery = Recovery(HeartbeatTable())
     for now_ms in (0, 5_000):
         recovery.reported(a_set(), NEWER, Source(OWN), now_ms)

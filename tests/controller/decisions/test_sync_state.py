@@ -26,7 +26,7 @@ def wanted(**values):
     return replace(WANTED, **values)
 
 
-def test_what_the_master_reports_becomes_the_sync_state_set():
+def test_report_of_the_master_becomes_the_sync_state_set():
     assert alter(a_set(), WANTED, ALIVE) == SyncStateSetAltered(frozenset({1, 2, 3}))
 
 
@@ -52,20 +52,20 @@ def test_what_the_master_reports_becomes_the_sync_state_set():
         (a_set(), wanted(members=frozenset({2, 3})), ALIVE, SyncStateSetRefused, 2013, "lacks its master"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_what_was_sent_and_what_is(broker_set, sent, alive, refusal, code, said):
+def test_refused_report_names_sent_and_current_values(broker_set, sent, alive, refusal, code, said):
     with pytest.raises(refusal) as refused:
         alter(broker_set, sent, alive)
     assert refused.value.code == code
     assert said in str(refused.value)
 
 
-def test_the_first_check_that_fails_is_told():
+def test_refusal_names_the_first_check_that_fails():
     everything_wrong = wanted(master=2, master_epoch=1, sync_state_set_epoch=1, members=frozenset({9}))
     with pytest.raises(NotTheMaster):
         alter(a_set(), everything_wrong, set())
 
 
-def test_what_is_wrong_is_told_in_the_order_of_the_original():
+def test_checks_of_a_report_have_the_order_of_java():
     # Each wish has one fault less than the one before: the first that is left is told.
     wishes = [
         (wanted(members=frozenset({1, 2}), master=2), SyncStateSetRefused),
@@ -82,19 +82,19 @@ def test_what_is_wrong_is_told_in_the_order_of_the_original():
         alter(a_set(), wanted(members=frozenset({3})), ALIVE)
 
 
-def test_each_refusal_tells_the_broker_that_there_is_no_new_epoch():
+def test_refused_report_is_answered_with_sync_state_set_epoch_0():
     with pytest.raises(StaleMasterEpoch) as refused:
         alter(a_set(), wanted(master_epoch=4), ALIVE)
     assert refused.value.ext_fields == {"newSyncStateSetEpoch": "0"}
 
 
-def test_a_report_is_stored_with_the_next_epoch():
+def test_sync_state_set_is_stored_with_the_next_epoch():
     entry = StoredSet(broker_set=a_set())
     after = decide_alteration(entry, WANTED, ALIVE).after(entry).broker_set
     assert (after.sync_state_set, after.sync_state_set_epoch, after.master_epoch) == ({1, 2, 3}, 8, 5)
 
 
-def test_a_set_that_is_not_known_has_no_sync_state_set_to_change():
+def test_report_for_an_unknown_set_is_refused():
     with pytest.raises(SyncStateSetRefused, match="there is no set broker-a") as refused:
         decide_alteration(StoredSet(), WANTED, ALIVE)
     assert refused.value.code == 2013

@@ -42,7 +42,7 @@ def record(held_election):
 # One election
 
 
-def test_an_election_tells_who_stood_and_who_leads_now():
+def test_election_record_has_the_candidates_and_the_new_master():
     told = record(held(alive={2: heard(max_offset=990, priority=4), 3: heard()}, gone={1: heard()}))
     assert (told.number, told.broker_name, told.cluster, told.unix_ms, told.last_unix_ms) == (
         1,
@@ -66,36 +66,36 @@ def test_an_election_tells_who_stood_and_who_leads_now():
     assert (told.is_unclean, told.bytes_at_stake, told.force) == (False, 0, "")
 
 
-def test_a_broker_that_never_said_how_far_its_log_is_stands_without_figures():
+def test_candidate_without_a_log_end_has_no_figures():
     told = record(held(alive={2: heard(epoch=-1, max_offset=-1)}))
     assert [(each.epoch, each.max_offset, each.priority) for each in told.reports] == [(None, None, None)] * 3
 
 
-def test_an_election_tells_how_long_each_part_took():
+def test_election_record_has_the_duration_of_each_phase():
     assert record(held(alive={2: heard()})).phases == Phases(suspect_ms=400, judge_ms=2, commit_ms=12)
     assert record(held(a_set(master=None), alive={2: heard()}, cause=NO_MASTER)).phases == Phases(commit_ms=12)
 
 
-def test_a_master_that_is_kept_is_told_as_such():
+def test_record_of_a_kept_master_names_it_as_old_and_new_master():
     told = record(held(alive={1: heard(), 2: heard()}, cause=NO_MASTER))
     assert told.reason.startswith("1 leads already: 2 ")
     assert (told.old_master, told.new_master) == (1, 1)
 
 
-def test_a_set_without_any_living_broker_has_nobody_to_force():
+def test_record_without_living_brokers_has_no_command_to_force_a_master():
     told = record(held())
     assert told.reason == ("nobody of the SyncStateSet [1, 2] can lead: 1 not alive; 2 not alive; 3 not alive")
     assert (told.new_master, told.bytes_at_stake, told.force) == (None, None, "")
 
 
-def test_a_set_that_never_had_a_master_has_nobody_who_may_lead():
+def test_record_of_a_set_that_never_had_a_master_has_no_command_to_force_one():
     young = a_set(master=None, is_elected=False, sync_state_set=frozenset())
     told = record(held(young, alive={1: heard(epoch=-1, max_offset=0)}))
     assert told.reason == "nobody may lead yet: 1 another asked first; 2 not alive; 3 not alive"
     assert told.force == ""
 
 
-def test_the_only_broker_of_a_set_is_elected_without_more_words():
+def test_election_of_the_only_broker_has_a_short_reason():
     one = a_set(replicas=replicas(1), master=None, is_elected=False, sync_state_set=frozenset())
     assert record(held(one, alive={1: heard()}, call=ElectionRequest(broker_id=1))).reason == "1 was elected"
 
@@ -103,7 +103,7 @@ def test_the_only_broker_of_a_set_is_elected_without_more_words():
 # What is at stake, and what forces a master
 
 
-def test_where_nobody_in_sync_lives_it_is_told_what_is_at_stake_and_what_forces_a_master():
+def test_record_without_living_broker_in_sync_has_bytes_at_stake_and_the_forcing_command():
     four = a_set(replicas=replicas(1, 2, 3, 4))
     told = record(
         held(
@@ -120,7 +120,7 @@ def test_where_nobody_in_sync_lives_it_is_told_what_is_at_stake_and_what_forces_
     )
 
 
-def test_an_unclean_election_tells_how_many_bytes_were_lost():
+def test_record_of_an_unclean_election_has_the_lost_bytes():
     told = record(held(alive={3: heard(max_offset=700)}, gone={1: heard()}, call=ElectionRequest(allows_unclean=True)))
     assert (told.is_unclean, told.bytes_at_stake, told.force) == (True, 300, "")
     assert told.reason.startswith("3 was elected although it is not in the SyncStateSet: ")
@@ -138,17 +138,17 @@ def test_an_unclean_election_tells_how_many_bytes_were_lost():
     ],
     ids=["nobody heard", "older epoch", "newer epoch", "own end unknown", "other end unknown", "epochs unknown"],
 )
-def test_nobody_knows_what_is_at_stake_where_logs_cannot_be_compared(outsider, in_sync):
+def test_bytes_at_stake_are_unknown_where_logs_cannot_be_compared(outsider, in_sync):
     told = record(held(alive={3: outsider}, gone={1: in_sync} if in_sync else {}))
     assert told.bytes_at_stake is None
     assert "-b 3 " in told.force
 
 
-def test_a_longer_log_of_the_same_epoch_loses_nothing():
+def test_longer_log_of_the_same_epoch_has_no_bytes_at_stake():
     assert record(held(alive={3: heard(max_offset=1_001)}, gone={1: heard()})).bytes_at_stake == 0
 
 
-def test_nobody_is_told_to_force_a_master_while_one_that_is_in_sync_may_live():
+def test_record_has_no_command_to_force_a_master_while_one_in_sync_may_live():
     alive = {1: heard(), 2: heard(), 3: heard()}
     told = record(held(alive=alive, call=ElectionRequest(broker_id=3, is_designated=True), cause=OPERATOR))
     assert (told.result, told.new_master, told.force, told.bytes_at_stake) == (ElectionResult.NOBODY, 1, "", 0)
@@ -157,7 +157,7 @@ def test_nobody_is_told_to_force_a_master_while_one_that_is_in_sync_may_live():
 # The log of elections
 
 
-def test_an_election_that_ends_as_the_one_before_is_counted_there(elections):
+def test_repeated_election_with_the_same_result_is_counted_in_one_record(elections):
     stuck = a_set(master=None)
     first, is_new = elections.add(held(stuck, alive={3: heard()}, cause=NO_MASTER), 1_000)
     assert is_new
@@ -169,7 +169,7 @@ def test_an_election_that_ends_as_the_one_before_is_counted_there(elections):
     assert list(elections) == [first]
 
 
-def test_an_election_in_vain_tells_what_is_at_stake_now(elections):
+def test_repeated_failed_election_updates_the_bytes_at_stake(elections):
     """Who copies the command must get the broker that has the longest log by then."""
     stuck = a_set(master=None, replicas=replicas(1, 2, 3, 4), sync_state_set=frozenset({1}))
     gone = {1: heard(max_offset=1_000)}
@@ -183,14 +183,14 @@ def test_an_election_in_vain_tells_what_is_at_stake_now(elections):
     assert (first.times, first.bytes_at_stake, " -b 4 " in first.force) == (2, 100, True)
 
 
-def test_names_in_a_command_are_names_whatever_they_contain(elections):
+def test_names_in_the_forcing_command_are_quoted(elections):
     """Anybody can register a set of any name, and operators copy the command."""
     odd = a_set(master=None, broker_name="a; reboot #", cluster="$(id)", sync_state_set=frozenset({1}))
     told, _ = elections.add(held(odd, alive={3: heard()}, gone={1: heard()}, cause=NO_MASTER), 1_000)
     assert "-bn 'a; reboot #' -c '$(id)' #" in told.force
 
 
-def test_an_election_that_ends_in_another_way_is_another(elections):
+def test_election_with_another_result_is_a_record_of_its_own(elections):
     stuck = a_set(master=None)
     elections.add(held(stuck, alive={3: heard()}, cause=NO_MASTER), 1_000)
     _, is_new = elections.add(held(stuck, cause=NO_MASTER), 2_000)
@@ -201,7 +201,7 @@ def test_an_election_that_ends_in_another_way_is_another(elections):
     assert [each.number for each in reversed(elections)] == [3, 2, 1]
 
 
-def test_brokers_of_a_stuck_set_that_ask_in_turn_make_one_election(elections):
+def test_alternating_requests_of_brokers_without_master_make_one_record(elections):
     stuck = a_set(master=None, sync_state_set=frozenset({1}))
     for number in range(40):
         asker = 2 + number % 2
@@ -213,7 +213,7 @@ def test_brokers_of_a_stuck_set_that_ask_in_turn_make_one_election(elections):
     assert (only.times, only.last_unix_ms) == (40, 39)
 
 
-def test_what_an_operator_wanted_is_told_each_time_he_wants_another(elections):
+def test_each_broker_designated_by_an_operator_makes_a_record(elections):
     for broker_id in (8, 9):
         cause = Cause(trigger=Trigger.OPERATOR, why=f"an operator wants broker {broker_id}", broker_id=broker_id)
         call = ElectionRequest(broker_id=broker_id, is_designated=True)
@@ -221,13 +221,13 @@ def test_what_an_operator_wanted_is_told_each_time_he_wants_another(elections):
         assert is_new
 
 
-def test_each_new_master_is_an_election_of_its_own(elections):
+def test_each_new_master_makes_a_record(elections):
     for number in (1, 2):
         told, is_new = elections.add(held(alive={2: heard()}), 1_000)
         assert (told.number, is_new) == (number, True)
 
 
-def test_sets_are_told_apart(elections):
+def test_records_are_kept_for_each_set(elections):
     first, _ = elections.add(held(a_set(master=None), cause=NO_MASTER), 1_000)
     other, is_new = elections.add(held(a_set(master=None, broker_name="broker-b"), cause=NO_MASTER), 1_000)
     assert is_new
@@ -254,13 +254,13 @@ def test_only_the_last_elections_are_kept(elections, monkeypatch):
         (Trigger.STORE_BEHIND, ElectionResult.NOBODY),
     ],
 )
-def test_who_asks_in_vain_leaves_a_master_where_one_was_but_a_store_that_is_behind_does_not_know_of_one(trigger, told):
+def test_failed_election_keeps_the_recorded_master_unless_the_store_is_behind(trigger, told):
     cause = Cause(trigger=trigger, why="a test wants it")
     in_vain = record(held(alive={}, call=ElectionRequest(broker_id=3, is_designated=True), cause=cause))
     assert (in_vain.result, in_vain.reported_result, in_vain.new_master) == (ElectionResult.NOBODY, told, 1)
 
 
-def test_the_log_of_elections_tells_who_was_notified_of_the_last_one(elections):
+def test_results_of_role_notifications_are_kept_for_the_last_election(elections):
     old, _ = elections.add(held(alive={2: heard()}), 1_000)
     last, _ = elections.add(held(alive={2: heard()}), 2_000)
     assert elections.notified(SET, old.number, 2, NotificationResult("ok", 5, 1)) is None

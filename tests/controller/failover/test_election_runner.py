@@ -57,7 +57,7 @@ async def a_newcomer_beside_a_stranger(room):
     await room.beat(2, epoch=7, maxOffset=900)
 
 
-async def test_an_empty_newcomer_is_not_elected_over_a_living_broker_that_has_everything(room):
+async def test_empty_member_is_not_elected_while_a_non_member_has_messages(room):
     await a_newcomer_beside_a_stranger(room)
     answer = await room.elect(1)
     assert answer.code == FAILED
@@ -66,7 +66,7 @@ async def test_an_empty_newcomer_is_not_elected_over_a_living_broker_that_has_ev
     assert (await room.elect(1, designate=True)).code == 0
 
 
-async def test_such_a_broker_is_taken_in_where_that_is_allowed_and_leads(room):
+async def test_non_member_with_messages_is_adopted_and_elected_if_adoption_is_allowed(room):
     await a_newcomer_beside_a_stranger(room)
     assert (await room.info()).code == 0
     await configure(room, "adoptUnknownBrokers=true")
@@ -82,7 +82,7 @@ async def test_such_a_broker_is_taken_in_where_that_is_allowed_and_leads(room):
     assert room.stored().master_epoch > 7
 
 
-async def test_a_newcomer_that_has_taken_the_id_of_such_a_broker_is_not_elected_over_it_either(room):
+async def test_empty_member_is_not_elected_while_another_broker_with_its_id_has_messages(room):
     await configure(room, "adoptUnknownBrokers=true")
     await room.apply(1)
     await room.register(1)
@@ -99,7 +99,7 @@ async def test_a_newcomer_that_has_taken_the_id_of_such_a_broker_is_not_elected_
     assert (await room.elect(1)).code == 0
 
 
-async def test_who_registers_with_an_id_that_another_one_had_reserved_does_not_stand_in_its_own_way(room):
+async def test_broker_registered_with_an_id_applied_for_by_another_is_elected(room):
     await configure(room, "adoptUnknownBrokers=true")
     await room.apply(1, address=at(2))
     # Until it registers it is heard as somebody whose id another one has.
@@ -111,7 +111,7 @@ async def test_who_registers_with_an_id_that_another_one_had_reserved_does_not_s
     assert room.stored().master == 1
 
 
-async def test_a_broker_that_begins_anew_on_an_empty_disk_is_not_held_up_by_what_it_was_before(room):
+async def test_past_heartbeat_of_the_same_address_under_another_id_does_not_block_the_election(room):
     await room.beat(7, epoch=7, maxOffset=900, brokerAddr=at(1))
     await room.apply(1)
     await room.register(1)
@@ -119,7 +119,7 @@ async def test_a_broker_that_begins_anew_on_an_empty_disk_is_not_held_up_by_what
     assert (await room.elect(1)).code == 0
 
 
-async def test_a_set_that_waits_for_its_brokers_answers_an_operator_who_names_none_as_the_table_says(room):
+async def test_election_refused_during_a_wait_has_one_code_for_brokers_and_one_for_operators(room):
     await room.a_set(1, 2)
     await room.beat(1, 2, epoch=9)
     assert (await room.elect(2)).code == FAILED
@@ -127,7 +127,7 @@ async def test_a_set_that_waits_for_its_brokers_answers_an_operator_who_names_no
     assert (answer.code, "waits some seconds" in answer.remark) == (NOT_AVAILABLE, True)
 
 
-async def test_unasked_nobody_is_elected_who_has_started_and_not_said_how_far_its_log_is(room):
+async def test_registered_slave_is_elected_only_after_its_first_heartbeat(room):
     await room.a_set(1, 2)
     await room.register(2)
     await room.lose(1)
@@ -138,7 +138,7 @@ async def test_unasked_nobody_is_elected_who_has_started_and_not_said_how_far_it
     assert room.stored().master == 2
 
 
-async def test_a_set_that_looks_well_by_its_heartbeats_is_not_where_its_master_reports_what_the_store_never_had(room):
+async def test_newer_epoch_in_reports_of_the_master_raises_the_master_epoch(room):
     await room.a_set(1, 2)
     for _ in range(2):
         await room.report([1, 2], master=1, master_epoch=5, epoch=9)
@@ -147,7 +147,7 @@ async def test_a_set_that_looks_well_by_its_heartbeats_is_not_where_its_master_r
     assert room.stored().master_epoch == 6 + RECOVERY_MARGIN
 
 
-async def test_behind_an_old_backup_nobody_leads_before_one_that_has_started_says_how_far_its_log_is(room):
+async def test_no_election_on_an_old_backup_before_the_first_heartbeat_of_a_restarted_broker(room):
     await room.a_set(1, 2, 3)
     for second in range(12):
         await room.beat(1, 2, epoch=9, maxOffset=500)
@@ -163,7 +163,7 @@ async def test_behind_an_old_backup_nobody_leads_before_one_that_has_started_say
     assert (room.stored().master, room.stored().master_epoch) == (3, 10 + RECOVERY_MARGIN)
 
 
-async def test_a_backup_that_is_restored_once_more_is_waited_for_once_more(room):
+async def test_second_restore_of_a_backup_is_waited_for_like_the_first(room):
     backup = await room.a_set(1, 2)
     await room.pass_ms(9_000)
 
@@ -181,7 +181,7 @@ async def test_a_backup_that_is_restored_once_more_is_waited_for_once_more(room)
     assert await behind(6 + RECOVERY_MARGIN, 3) == 7 + 2 * RECOVERY_MARGIN
 
 
-async def test_a_controller_that_leads_anew_waits_anew(room):
+async def test_deposed_controller_waits_for_brokers_anew(room):
     await room.a_set(1, 2)
     await room.beat(1, 2, epoch=9)
     assert (await room.elect(2)).code == FAILED
@@ -191,7 +191,7 @@ async def test_a_controller_that_leads_anew_waits_anew(room):
     assert (await room.elect(2)).code == FAILED
 
 
-async def test_a_set_that_was_cleaned_while_it_waited_waits_anew(room):
+async def test_cleaned_set_waits_for_its_brokers_anew(room):
     await room.a_set(1, 2)
     await room.beat(1, 2, epoch=9)
     assert (await room.elect(2)).code == FAILED
@@ -204,7 +204,7 @@ async def test_a_set_that_was_cleaned_while_it_waited_waits_anew(room):
     assert (await room.elect(3)).code == FAILED
 
 
-async def test_no_claim_of_a_broker_that_lasts_uses_up_epochs(room):
+async def test_lasting_report_of_the_largest_epoch_does_not_raise_the_master_epoch(room):
     await room.a_set(1, 2)
     for _ in range(10):
         await room.beat(1)
@@ -215,7 +215,7 @@ async def test_no_claim_of_a_broker_that_lasts_uses_up_epochs(room):
     assert room.stored().master_epoch == RAISED_EPOCH_MAX + 1
 
 
-async def test_what_a_stranger_claims_for_the_master_ends_where_the_master_answers(room):
+async def test_heartbeats_of_a_non_member_for_the_master_have_no_effect_while_the_master_responds(room):
     """A machine of another set is in the place of 3, with a higher epoch. The master is cut off for a while."""
     await room.a_set(1, 2, 3, in_sync=(1, 2))
     await room.beat(3, epoch=403, maxOffset=5)
@@ -234,7 +234,7 @@ async def test_what_a_stranger_claims_for_the_master_ends_where_the_master_answe
 # Who is not in sync
 
 
-async def test_nobody_out_of_sync_leads_while_one_in_sync_is_only_suspect(room):
+async def test_no_unclean_election_while_the_broker_in_sync_is_only_suspect(room):
     await configure(room, "enableElectUncleanMaster=true")
     await room.a_set(1, 2, in_sync=[1])
     await room.register(1)
@@ -244,7 +244,7 @@ async def test_nobody_out_of_sync_leads_while_one_in_sync_is_only_suspect(room):
     assert room.stored().master is None
 
 
-async def test_a_set_without_a_candidate_is_not_given_up_because_another_is_forced(room):
+async def test_forced_election_of_one_set_leaves_the_other_set_without_master_alone(room):
     for name in (SET, "broker-b"):
         await room.a_set(1, 2, name=name, in_sync=[1])
         await room.pass_ms(500)
@@ -260,7 +260,7 @@ async def test_a_set_without_a_candidate_is_not_given_up_because_another_is_forc
     assert [room.stored(name).master for name in (SET, "broker-b")] == [2, None]
 
 
-async def test_a_broker_out_of_sync_that_asks_leads_where_that_is_allowed(room):
+async def test_election_request_of_a_broker_out_of_sync_succeeds_if_unclean_elections_are_allowed(room):
     await room.a_set(1, 2, in_sync=[1])
     await room.pass_ms(500)
     await dies(room, 1)
@@ -272,7 +272,7 @@ async def test_a_broker_out_of_sync_that_asks_leads_where_that_is_allowed(room):
 # Stored, and not told
 
 
-async def test_an_election_that_is_stored_after_it_was_given_up_is_told_with_its_reason(room, monkeypatch):
+async def test_election_stored_after_its_timeout_is_notified_and_logged_with_its_reason(room, monkeypatch):
     await room.a_set(1, 2, 3)
     await room.pass_ms(500)
     room.effects.clear()
@@ -297,7 +297,7 @@ async def test_an_election_that_is_stored_after_it_was_given_up_is_told_with_its
     assert (elected["trigger"], elected["candidates"][0]["verdict"]) == ("master_dead", "not alive")
 
 
-async def test_what_another_controller_has_stored_and_not_told_is_told_once(room):
+async def test_role_notification_for_an_election_of_another_controller_is_resent_once(room):
     await room.a_set(1, 2)
     room.effects.clear()
     await other_controller_stores(room, lambda known: known.apply(MasterElected(2)))
@@ -310,7 +310,7 @@ async def test_what_another_controller_has_stored_and_not_told_is_told_once(room
     assert (told["broker"], told["master"], told["master_epoch"]) == (SET, 2, 2)
 
 
-async def test_a_set_in_which_nothing_was_written_between_elections_had_no_election_when_a_controller_starts(tmp_path):
+async def test_role_notification_after_a_restart_counts_as_resent_and_not_as_election(tmp_path):
     """Its logs know nothing of the epoch, as if nobody had been told."""
     async with ControlRoom(tmp_path) as before:
         await before.a_set(1, 2)
@@ -324,7 +324,7 @@ async def test_a_set_in_which_nothing_was_written_between_elections_had_no_elect
         assert len(room.events("role_notification_resent")) == 1
 
 
-async def test_a_master_that_knows_its_epoch_is_not_told_again(room):
+async def test_master_that_reports_its_epoch_gets_no_role_notification(room):
     await room.a_set(1, 2)
     room.effects.clear()
     await room.beat(1, 2, epoch=2)
@@ -335,7 +335,7 @@ async def test_a_master_that_knows_its_epoch_is_not_told_again(room):
     assert room.notices() == []
 
 
-async def test_a_master_that_has_not_said_how_far_its_log_is_is_not_told_yet(room):
+async def test_master_gets_its_role_notification_after_its_first_heartbeat(room):
     await room.a_set(1, 2)
     room.effects.clear()
     await other_controller_stores(room, lambda known: known.apply(MasterElected(3 - known.master)))
@@ -351,7 +351,7 @@ async def test_a_master_that_has_not_said_how_far_its_log_is_is_not_told_yet(roo
 # Cleaning, and limits
 
 
-async def test_a_broker_that_was_not_heard_since_the_start_is_not_cleaned_before_it_had_its_time(tmp_path):
+async def test_broker_without_heartbeat_since_the_start_is_cleaned_only_after_its_timeout(tmp_path):
     async with ControlRoom(tmp_path) as before:
         await before.a_set(1, 2)
     async with ControlRoom(tmp_path) as room:
@@ -362,7 +362,7 @@ async def test_a_broker_that_was_not_heard_since_the_start_is_not_cleaned_before
         assert (await room.clean("2")).code == 0
 
 
-async def test_there_is_a_largest_number_of_sets(room, monkeypatch):
+async def test_application_and_adoption_beyond_the_limit_of_sets_are_refused(room, monkeypatch):
     await room.a_set(1)
     monkeypatch.setattr(control_module, "SETS_MAX", 1)
     refused = await room.apply(1, name="one-too-many")

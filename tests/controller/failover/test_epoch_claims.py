@@ -38,7 +38,7 @@ async def refused_at_its_port(room, broker_id):
     await room.done()
 
 
-async def test_one_broker_out_of_sync_with_a_higher_epoch_takes_no_lead_from_a_living_master(room):
+async def test_higher_epoch_of_a_broker_out_of_sync_does_not_replace_a_living_master(room):
     await a_healthy_set(room)
     for _ in range(20):
         await room.beat(1, 2)
@@ -47,7 +47,7 @@ async def test_one_broker_out_of_sync_with_a_higher_epoch_takes_no_lead_from_a_l
     assert (room.stored().master, room.stored().master_epoch) == (1, 1)
 
 
-async def test_nor_does_it_lead_when_the_master_dies_but_one_in_sync_does_above_its_epoch(room):
+async def test_after_a_failed_master_a_broker_in_sync_is_elected_above_a_disputed_epoch(room):
     await a_healthy_set(room)
     await room.beat(3, epoch=2, maxOffset=5)
     await refused_at_its_port(room, 1)
@@ -55,7 +55,7 @@ async def test_nor_does_it_lead_when_the_master_dies_but_one_in_sync_does_above_
     assert room.stored().master_epoch > 2
 
 
-async def test_nor_where_nobody_in_sync_lives(room):
+async def test_broker_out_of_sync_with_a_higher_epoch_is_not_elected_where_all_in_sync_failed(room):
     await a_healthy_set(room)
     for broker_id in (2, 1):
         await refused_at_its_port(room, broker_id)
@@ -67,7 +67,7 @@ async def test_nor_where_nobody_in_sync_lives(room):
     assert room.stored().sync_state_set == {1, 2}
 
 
-async def test_a_heartbeat_over_another_connection_raises_nothing_while_the_member_beats_over_its_own(room):
+async def test_heartbeats_over_another_connection_are_ignored_while_the_member_sends_over_its_own(room):
     await a_healthy_set(room)
     for _ in range(20):
         await room.beat(1, 2)
@@ -78,7 +78,7 @@ async def test_a_heartbeat_over_another_connection_raises_nothing_while_the_memb
     assert (room.stored().master, room.stored().master_epoch) == (1, 1)
 
 
-async def test_what_one_heartbeat_over_another_connection_claims_ends_with_the_members_next_connection(room):
+async def test_heartbeat_over_another_connection_is_superseded_by_the_next_one_of_the_member(room):
     await a_healthy_set(room)
     room.control.monitor.connection_lost(2)
     await room.beat(2, over=66, epoch=50, maxOffset=2**40)
@@ -86,7 +86,7 @@ async def test_what_one_heartbeat_over_another_connection_claims_ends_with_the_m
     assert room.live.get(BrokerKey(SET, 2)).progress == (1, 100)
 
 
-async def test_operators_are_told_once_of_a_claim_that_lasts_and_see_it_until_it_ends(room):
+async def test_disputed_epoch_is_logged_once_and_counted_until_it_ends(room):
     await a_healthy_set(room)
     for _ in range(20):
         await room.beat(1, 2)
@@ -105,7 +105,7 @@ async def test_operators_are_told_once_of_a_claim_that_lasts_and_see_it_until_it
 
 
 @pytest.mark.parametrize("how", ["deposed", "cleaned"])
-async def test_a_controller_that_leads_no_longer_and_a_set_that_is_gone_dispute_nothing(room, how):
+async def test_disputed_sets_end_with_leadership_and_with_cleaning(room, how):
     await a_healthy_set(room)
     for _ in range(10):
         await room.beat(1, 2)
@@ -128,7 +128,7 @@ async def joins(room, *broker_ids):
         assert (await room.register(broker_id)).code == 0
 
 
-async def test_an_empty_member_is_not_the_first_master_over_one_with_messages(room):
+async def test_empty_member_is_not_elected_first_over_a_member_with_messages(room):
     await joins(room, 1, 2)
     for _ in range(10):
         await room.beat(1, epoch=-1, maxOffset=0)
@@ -139,7 +139,7 @@ async def test_an_empty_member_is_not_the_first_master_over_one_with_messages(ro
     assert room.stored().master == 2
 
 
-async def test_nor_when_that_one_has_not_said_yet_how_far_its_log_is(room):
+async def test_first_election_waits_for_the_heartbeat_of_another_registered_member(room):
     await joins(room, 1, 2)
     await room.beat(1, epoch=-1, maxOffset=0)
     asked = asyncio.ensure_future(room.elect(1))
@@ -149,7 +149,7 @@ async def test_nor_when_that_one_has_not_said_yet_how_far_its_log_is(room):
     assert room.stored().master is None
 
 
-async def test_a_member_that_says_nothing_holds_up_the_first_master_for_a_moment_only(room, monkeypatch):
+async def test_first_election_waits_for_a_silent_member_only_for_a_limited_time(room, monkeypatch):
     monkeypatch.setattr(control_module, "HEARTBEAT_AWAITED_S", 0.01)
     await joins(room, 1, 2)
     await room.beat(1, epoch=-1, maxOffset=0)
@@ -160,7 +160,7 @@ async def test_a_member_that_says_nothing_holds_up_the_first_master_for_a_moment
 # Adoption
 
 
-async def test_what_a_stranger_claims_does_not_raise_the_epoch_of_an_adopted_set_and_holds_up_nobody(room):
+async def test_epoch_of_a_non_member_or_another_connection_does_not_raise_that_of_an_adopted_set(room):
     await room.settings.update_config(b"adoptUnknownBrokers=true")
     await room.beat(9, epoch=2**31 - 1)
     await room.beat(1, epoch=7)
@@ -171,7 +171,7 @@ async def test_what_a_stranger_claims_does_not_raise_the_epoch_of_an_adopted_set
     assert room.stored().master_epoch < 2 * RECOVERY_MARGIN
 
 
-async def test_a_set_that_was_lost_again_and_again_is_refused_long_before_its_epochs_end(room):
+async def test_adoption_is_refused_before_the_epochs_of_a_set_are_used_up(room):
     entry = StoredSet(broker_set=None, floor=Floor(master_epoch=ADOPTED_EPOCH_MAX + 2, next_broker_id=3))
     broker_set = decide_adoption(entry, Registrant(cluster="C", broker_name=SET, broker_id=1, address="a:1"), 5)
     assert broker_set.after(entry).broker_set.master_epoch == ADOPTED_EPOCH_MAX + 2

@@ -50,19 +50,19 @@ def refusal(group):
 # Roles
 
 
-def test_a_controller_that_knows_of_no_leader_is_a_candidate_and_names_nobody(group):
+def test_controller_without_a_known_leader_is_candidate(group):
     assert (group.role, group.is_leader, group.known_leader) == (ControllerRole.CANDIDATE, False, None)
     assert refusal(group) == "no controller leads at present"
     assert group.members == (ME,)
 
 
-def test_a_controller_that_follows_names_the_leader(group):
+def test_follower_names_the_leader(group):
     group.follows(OTHER)
     assert (group.role, group.is_leader, group.known_leader) == (ControllerRole.FOLLOWER, False, OTHER)
     assert refusal(group) == "the leader is n1 at 10.0.0.2:9878"
 
 
-def test_a_controller_leads_only_once_it_knows_all_that_is_stored(group):
+def test_controller_leads_only_after_it_has_loaded_the_store(group):
     group.lease()
     assert (group.role, group.is_leader) == (ControllerRole.CANDIDATE, False)
     # Brokers are sent here all the same: nobody else will answer them.
@@ -73,7 +73,7 @@ def test_a_controller_leads_only_once_it_knows_all_that_is_stored(group):
     group.check_leads()
 
 
-def test_the_numbers_of_the_roles_are_those_of_javas_metric():
+def test_role_numbers_are_those_of_the_java_metric():
     assert [(each.name, each.value) for each in ControllerRole] == [
         ("UNKNOWN", 0),
         ("CANDIDATE", 1),
@@ -82,14 +82,14 @@ def test_the_numbers_of_the_roles_are_those_of_javas_metric():
     ]
 
 
-def test_who_was_deposed_while_it_was_loading_does_not_lead_when_it_has_loaded(group):
+def test_controller_deposed_while_loading_does_not_lead_afterwards(group):
     group.lease()
     group.follows(OTHER)
     group.ready(group.term)
     assert (group.role, group.is_leader) == (ControllerRole.FOLLOWER, False)
 
 
-def test_who_leads_again_has_to_load_again(group):
+def test_new_term_requires_loading_again(group):
     group.lease()
     group.ready(group.term)
     group.follows(OTHER)
@@ -99,7 +99,7 @@ def test_who_leads_again_has_to_load_again(group):
     assert group.is_leader
 
 
-def test_what_was_known_of_an_earlier_term_makes_nobody_ready_for_the_present_one(group):
+def test_load_of_an_earlier_term_does_not_make_the_present_one_ready(group):
     group.lease()
     first = group.term
     assert group.leads_in(first)
@@ -118,7 +118,7 @@ def test_what_was_known_of_an_earlier_term_makes_nobody_ready_for_the_present_on
 # The lease
 
 
-def test_a_lease_counts_until_its_end_and_not_a_moment_longer(group):
+def test_leadership_ends_with_the_lease(group):
     group.lease()
     group.ready(group.term)
     group.clock.pass_ms(LEASE_MS)
@@ -130,7 +130,7 @@ def test_a_lease_counts_until_its_end_and_not_a_moment_longer(group):
     assert group.happened == ["elected"]
 
 
-def test_a_lease_that_is_renewed_goes_on_without_loading_again(group):
+def test_renewed_lease_continues_leadership_without_loading_again(group):
     group.lease()
     group.ready(group.term)
     for _ in range(3):
@@ -141,7 +141,7 @@ def test_a_lease_that_is_renewed_goes_on_without_loading_again(group):
     assert group.leader_changes == 1
 
 
-def test_who_is_alone_with_its_store_leads_for_ever(group):
+def test_controller_of_an_embedded_store_leads_without_a_deadline(group):
     group.leads(None)
     group.ready(group.term)
     group.clock.pass_ms(10**9)
@@ -151,7 +151,7 @@ def test_who_is_alone_with_its_store_leads_for_ever(group):
 # What is handed on
 
 
-def test_the_beginning_and_the_end_of_leading_are_told_once(group):
+def test_beginning_and_end_of_leadership_are_reported_once(group):
     group.lease()
     group.lease()
     group.follows(OTHER)
@@ -159,13 +159,13 @@ def test_the_beginning_and_the_end_of_leading_are_told_once(group):
     assert group.happened == ["elected", "deposed"]
 
 
-def test_a_follower_that_learns_of_another_leader_was_not_deposed(group):
+def test_change_of_the_leader_does_not_depose_a_follower(group):
     group.follows(OTHER)
     group.follows(None)
     assert group.happened == []
 
 
-def test_each_change_of_the_leader_is_counted_and_news_that_are_none_are_not(group):
+def test_each_change_of_the_leader_is_counted_once(group):
     counted = []
     for leader in (OTHER, OTHER, None, OTHER):
         group.follows(leader)
@@ -175,14 +175,14 @@ def test_each_change_of_the_leader_is_counted_and_news_that_are_none_are_not(gro
     assert counted == [1, 1, 2, 3, 4]
 
 
-def test_a_leader_that_has_moved_is_named_at_its_new_address(group):
+def test_leader_with_a_new_address_is_named_with_it(group):
     group.follows(OTHER)
     moved = ControllerMember(id="n1", address="10.0.0.9:9878")
     group.follows(moved)
     assert group.known_leader == moved
 
 
-def test_members_and_what_others_have_stored_are_taken_over(group):
+def test_members_and_entries_of_other_controllers_are_applied(group):
     group.members_changed((ME, OTHER))
     group.entry_changed("broker-a", VersionedEntry(revision=7))
     assert group.members == (ME, OTHER)

@@ -22,7 +22,7 @@ async def register(room, broker_id, over=COPY):
 
 
 @pytest.mark.parametrize("broker_id", [1, 2])
-async def test_another_broker_with_the_id_of_a_living_one_does_not_take_its_place(room, broker_id):
+async def test_registration_with_the_id_of_a_living_broker_is_refused(room, broker_id):
     before = room.stored()
     answer = await register(room, broker_id)
     assert answer.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
@@ -31,16 +31,16 @@ async def test_another_broker_with_the_id_of_a_living_one_does_not_take_its_plac
     assert room.live.of_set(SET)[broker_id].awaits_heartbeat is False
 
 
-async def test_the_same_broker_at_another_address_is_taken_once_its_connection_is_closed(room):
+async def test_registration_from_another_address_succeeds_after_the_connection_closed(room):
     room.control.monitor.connection_lost(1)
     assert (await register(room, 1)).code == 0
     assert room.stored().replicas[1].address == at(COPY)
 
 
-async def test_or_once_it_was_silent_for_longer_than_a_heartbeat_takes(room):
+async def test_registration_from_another_address_succeeds_after_a_missed_heartbeat(room):
     await room.pass_ms(2_500, beating=(2,))
     assert (await register(room, 1)).code == 0
 
 
-async def test_or_over_its_own_connection(room):
+async def test_registration_from_another_address_succeeds_over_the_own_connection(room):
     assert (await register(room, 1, over=1)).code == 0

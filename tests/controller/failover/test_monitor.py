@@ -61,7 +61,7 @@ NOBODY_MOVED = {SET: (1, 1), OTHER: (1, 1)}
 # Cut off
 
 
-async def test_a_controller_cut_off_from_all_brokers_moves_no_master_then_or_later(room):
+async def test_controller_cut_off_from_all_brokers_moves_no_master_then_or_later(room):
     await two_sets(room)
     await pass_ms(room, 10_000, ProbeOutcome.NO_ANSWER)
     assert masters(room) == NOBODY_MOVED
@@ -73,7 +73,7 @@ async def test_a_controller_cut_off_from_all_brokers_moves_no_master_then_or_lat
     assert [line["gap_ms"] > 9_000 for line in room.events("heartbeats_resumed")] == [True]
 
 
-async def test_after_it_was_cut_off_a_master_that_stays_away_is_replaced_when_the_pause_ends(room):
+async def test_master_that_stays_silent_after_a_cut_is_replaced_when_the_pause_ends(room):
     await two_sets(room)
     await pass_ms(room, 10_000, ProbeOutcome.NO_ANSWER)
     beats = [beat for beat in BOTH if beat[:2] != (1, SET)]
@@ -83,7 +83,7 @@ async def test_after_it_was_cut_off_a_master_that_stays_away_is_replaced_when_th
     assert masters(room) == {SET: (2, 2), OTHER: (1, 1)}
 
 
-async def test_a_master_whose_port_refused_is_replaced_after_the_cut_without_a_pause(room):
+async def test_master_whose_port_refused_is_replaced_without_a_pause_after_the_cut(room):
     await two_sets(room)
     await pass_ms(room, 4_000, ProbeOutcome.REFUSED)
     assert masters(room) == NOBODY_MOVED
@@ -91,7 +91,7 @@ async def test_a_master_whose_port_refused_is_replaced_after_the_cut_without_a_p
     assert masters(room)[SET] == (2, 2)
 
 
-async def test_a_standstill_of_this_process_is_not_taken_for_a_cut(room):
+async def test_process_pause_is_not_recorded_as_a_heartbeat_gap(room):
     await two_sets(room)
     room.clock.pass_ms(10_000)
     await pass_ms(room, 5_000, ProbeOutcome.ANSWERED, *BOTH)
@@ -128,7 +128,7 @@ STILL = {"x": (1, 1), "y": (1, 1), "z": (1, 1)}
 
 
 @pytest.mark.parametrize("non_members", [False, True])
-async def test_a_cut_off_controller_that_hears_the_broker_beside_it_moves_no_master_then_or_later(room, non_members):
+async def test_cut_off_controller_with_heartbeats_of_its_own_host_moves_no_master_then_or_later(room, non_members):
     everybody = await four_hosts(room)
     heard = [(2, "x", 4)] + [(1_000, "made-up", 5), (77, "y", 6)] * non_members
     await pass_ms(room, 120_000, ProbeOutcome.NO_ANSWER, *heard)
@@ -142,14 +142,14 @@ async def test_a_cut_off_controller_that_hears_the_broker_beside_it_moves_no_mas
     assert (line["silent_hosts"], line["other_hosts"]) == (3, 3)
 
 
-async def test_an_operator_can_move_a_master_whose_host_is_silent_with_most_others(room):
+async def test_operator_can_move_a_master_while_most_hosts_are_silent(room):
     await four_hosts(room)
     await pass_ms(room, 10_000, ProbeOutcome.NO_ANSWER, (2, "x", 4))
     assert (await room.elect(2, name="x", designate=True)).code == 0
     assert masters(room) == STILL | {"x": (2, 2)}
 
 
-async def test_masters_of_most_hosts_are_replaced_after_a_minute_if_another_host_is_heard(room):
+async def test_masters_of_most_hosts_are_replaced_after_a_minute_if_another_host_sends_heartbeats(room):
     await four_hosts(room)
     heard = [(2, "x", 4), (2, "y", 5), (1, "z", 6)]
     await pass_ms(room, 60_000, ProbeOutcome.NO_ANSWER, *heard)
@@ -159,14 +159,14 @@ async def test_masters_of_most_hosts_are_replaced_after_a_minute_if_another_host
     assert len(room.events("silent_hosts_given_up")) == 1
 
 
-async def test_a_master_whose_port_refuses_is_replaced_at_once_even_if_most_hosts_are_silent(room):
+async def test_master_whose_port_refuses_is_replaced_while_most_hosts_are_silent(room):
     await four_hosts(room)
     await pass_ms(room, 5_000, ProbeOutcome.NO_ANSWER, (2, "x", 4))
     await pass_ms(room, 2_500, ProbeOutcome.REFUSED, (2, "x", 4))
     assert masters(room)["x"] == (2, 2)
 
 
-async def test_one_host_of_several_that_falls_silent_is_judged_as_soon_as_ever(room):
+async def test_masters_of_one_silent_host_of_several_are_replaced_without_delay(room):
     everybody = await four_hosts(room)
     await pass_ms(
         room, 4_500, ProbeOutcome.NO_ANSWER, *(each for each in everybody if each[:2] not in [(1, "x"), (2, "z")])
@@ -175,14 +175,14 @@ async def test_one_host_of_several_that_falls_silent_is_judged_as_soon_as_ever(r
     assert room.events("hosts_silent") == []
 
 
-async def test_of_two_hosts_the_other_is_judged_as_soon_as_ever(room):
+async def test_master_on_the_other_of_two_hosts_is_replaced_without_delay(room):
     await a_pair(room, "x", 21, 1)
     await pass_ms(room, 15_000, ProbeOutcome.ANSWERED, (1, "x", 1), (2, "x", 2))
     await pass_ms(room, 4_500, ProbeOutcome.NO_ANSWER, (2, "x", 2))
     assert masters(room) == {"x": (2, 2)}
 
 
-async def test_hosts_that_die_one_after_the_other_are_judged_each_for_itself(room):
+async def test_hosts_that_fail_one_after_the_other_lose_their_masters_without_delay(room):
     everybody = await four_hosts(room)
     on_22 = [(1, "y")]
     await pass_ms(room, 30_000, ProbeOutcome.NO_ANSWER, *(each for each in everybody if each[:2] not in on_22))
@@ -192,7 +192,7 @@ async def test_hosts_that_die_one_after_the_other_are_judged_each_for_itself(roo
     assert masters(room) == {"x": (2, 2), "y": (2, 2), "z": (1, 1)}
 
 
-async def test_a_controller_that_starts_cut_off_moves_no_master_of_the_other_hosts(room):
+async def test_controller_that_starts_cut_off_moves_no_master_of_other_hosts(room):
     await four_hosts(room)
     room.start_again()
     await pass_ms(room, 100_000, ProbeOutcome.NO_ANSWER, (2, "x", 4))
@@ -213,13 +213,13 @@ async def a_follower_that_found_the_master_dead(room):
     room.control.monitor.take_over()
 
 
-async def test_a_new_leader_asks_again_before_it_believes_what_it_found_as_a_follower(room):
+async def test_new_leader_probes_again_a_master_that_failed_while_it_was_follower(room):
     await a_follower_that_found_the_master_dead(room)
     await pass_ms(room, 2_000, ProbeOutcome.ANSWERED, (2, SET, 2))
     assert room.stored().master == 1
 
 
-async def test_a_master_that_is_dead_still_is_replaced_by_a_new_leader_within_a_second(room):
+async def test_new_leader_replaces_a_failed_master_within_a_second(room):
     await a_follower_that_found_the_master_dead(room)
     await pass_ms(room, 1_000, ProbeOutcome.NO_ANSWER, (2, SET, 2))
     assert room.stored().master == 2
@@ -228,7 +228,7 @@ async def test_a_master_that_is_dead_still_is_replaced_by_a_new_leader_within_a_
 # Refusals
 
 
-async def test_a_refusal_where_no_broker_was_ever_reached_is_no_death(room):
+async def test_refused_port_is_no_failure_where_no_broker_was_ever_reached(room):
     room.reaches = False
     await room.a_set(1, 2)
     room.control.monitor.connection_lost(1)
@@ -240,7 +240,7 @@ async def test_a_refusal_where_no_broker_was_ever_reached_is_no_death(room):
     assert room.events("broker_failed") == []
 
 
-async def test_another_broker_at_an_address_where_the_broker_was_never_reached_is_no_death(room):
+async def test_another_broker_at_a_never_reached_address_is_no_failure(room):
     """Two networks may have the same addresses."""
     room.reaches = False
     await room.a_set(1, 2)
@@ -251,7 +251,7 @@ async def test_another_broker_at_an_address_where_the_broker_was_never_reached_i
     assert room.events("broker_failed") == []
 
 
-async def test_a_master_that_cannot_be_reached_is_replaced_once_its_beat_is_overdue(room):
+async def test_unreachable_master_is_replaced_once_its_heartbeat_is_overdue(room):
     room.reaches = False
     await room.a_set(1, 2)
     await pass_ms(room, 1_000, ProbeOutcome.REFUSED, (1, SET, 0), (2, SET, 0))
@@ -262,7 +262,7 @@ async def test_a_master_that_cannot_be_reached_is_replaced_once_its_beat_is_over
     assert room.stored().master == 2
 
 
-async def test_a_refusal_at_an_address_where_the_broker_was_not_reached_yet_is_no_death(room):
+async def test_refused_port_at_a_new_address_is_no_failure_before_the_broker_was_reached_there(room):
     await room.a_set(1, 2)
     room.reaches = False
     await room.register(2, address="10.0.0.99:1")
@@ -272,7 +272,7 @@ async def test_a_refusal_at_an_address_where_the_broker_was_not_reached_yet_is_n
     assert room.events("broker_failed") == []
 
 
-async def test_a_broker_that_beats_after_it_refused_was_not_refusing_itself(room):
+async def test_refused_port_is_no_failure_after_a_heartbeat_followed_an_earlier_refusal(room):
     await room.a_set(1, 2)
     room.control.monitor.connection_lost(2)
     tell(room, ProbeOutcome.REFUSED)
@@ -284,7 +284,7 @@ async def test_a_broker_that_beats_after_it_refused_was_not_refusing_itself(room
     assert len(room.events("broker_failed")) == 1
 
 
-async def test_a_broker_that_confirmed_its_role_was_reached(room):
+async def test_refused_port_is_a_failure_of_a_broker_that_was_reached(room):
     room.reaches = False
     await room.a_set(1, 2)
     room.reachability.reached(TWO, at(2))
@@ -303,7 +303,7 @@ async def unheard(room):
     room.control.monitor.take_over()
 
 
-async def test_an_unheard_master_that_refuses_is_dead_only_if_some_broker_was_reached(room):
+async def test_refused_port_of_a_master_without_heartbeat_is_a_failure_only_if_a_broker_was_reached(room):
     room.reaches = False
     await unheard(room)
     await pass_ms(room, 6_000, ProbeOutcome.REFUSED, (2, SET, 0))
@@ -314,7 +314,7 @@ async def test_an_unheard_master_that_refuses_is_dead_only_if_some_broker_was_re
 
 
 @pytest.mark.parametrize("interval_s", [1, 5])
-async def test_a_living_master_that_cannot_be_reached_is_not_moved_because_the_controller_has_started(room, interval_s):
+async def test_start_of_a_controller_does_not_move_a_living_unreachable_master(room, interval_s):
     """A firewall refuses; brokers look for controllers each 3 s, and this master finds it last."""
     await unheard(room)
     for step in range(300):
@@ -328,7 +328,7 @@ async def test_a_living_master_that_cannot_be_reached_is_not_moved_because_the_c
     assert (room.stored().master, room.stored().master_epoch) == (1, 1)
 
 
-async def test_a_master_that_died_while_no_controller_ran_is_replaced_once_it_would_have_come(room):
+async def test_master_that_failed_while_no_controller_ran_is_replaced_after_its_heartbeat_was_due(room):
     await unheard(room)
     await pass_ms(room, 4_900, ProbeOutcome.REFUSED, (2, SET, 0))
     assert room.stored().master == 1
@@ -336,7 +336,7 @@ async def test_a_master_that_died_while_no_controller_ran_is_replaced_once_it_wo
     assert room.stored().master == 2
 
 
-async def test_another_broker_at_the_port_of_a_dead_one_does_not_keep_it_alive(room):
+async def test_another_broker_at_the_port_of_a_failed_master_does_not_keep_it_alive(room):
     await unheard(room)
     await pass_ms(room, 4_900, ProbeOutcome.ANOTHER, (2, SET, 0))
     assert room.stored().master == 1
@@ -346,7 +346,7 @@ async def test_another_broker_at_the_port_of_a_dead_one_does_not_keep_it_alive(r
     assert "another broker answers at its port" in died["reason"]
 
 
-async def test_a_broker_is_asked_where_the_store_has_it_and_not_where_a_namesake_says(room):
+async def test_probe_goes_to_the_stored_address_and_not_to_one_in_a_heartbeat(room):
     await room.a_set(1, 2)
     await room.beat(1, brokerAddr="10.9.9.9:1", over=50)
     room.control.monitor.connection_lost(50)
@@ -356,14 +356,14 @@ async def test_a_broker_is_asked_where_the_store_has_it_and_not_where_a_namesake
 # Greetings
 
 
-async def test_each_member_is_greeted_once_and_no_stranger(room):
+async def test_reachability_of_each_member_is_checked_once_and_of_no_non_member(room):
     await room.a_set(1, 2)
     await pass_ms(room, 3_000, ProbeOutcome.ANSWERED, (1, SET, 0), (2, SET, 0))
     await room.beat(9)
     assert sorted(room.greeted) == [ONE, TWO]
 
 
-async def test_who_was_not_reached_is_greeted_again_and_somebody_is_told_in_the_end(room):
+async def test_unreachable_brokers_are_checked_again_and_logged_once(room):
     room.reaches = False
     await room.a_set(1, 2)
     await pass_ms(room, 40_000, ProbeOutcome.ANSWERED, (1, SET, 0), (2, SET, 0))
@@ -372,7 +372,7 @@ async def test_who_was_not_reached_is_greeted_again_and_somebody_is_told_in_the_
     assert (line["broker"], line["brokers"]) == (SET, 1)
 
 
-async def test_only_some_are_greeted_between_two_looks(room):
+async def test_reachability_checks_between_two_rounds_are_limited(room):
     room.reaches = False
     ids = range(1, REACHABILITY_CHECKS_MAX + 3)
     for broker_id in ids:
@@ -397,7 +397,7 @@ async def many(room, brokers):
     room.asked()
 
 
-async def test_never_more_than_so_many_questions_at_a_time_and_masters_first(room, monkeypatch):
+async def test_probes_in_flight_are_limited_and_masters_come_first(room, monkeypatch):
     monkeypatch.setattr(probes, "PROBES_MAX", 20)
     monkeypatch.setattr(probes, "NEW_PROBES_MAX", 6)
     await many(room, 30)
@@ -416,7 +416,7 @@ async def test_never_more_than_so_many_questions_at_a_time_and_masters_first(roo
     assert len(room.asked()) == 1
 
 
-async def test_the_end_of_one_connection_looks_only_at_its_own_brokers(room):
+async def test_closed_connection_probes_only_its_own_brokers(room):
     await room.a_set(1, 2)
     room.control.monitor.connection_lost(1)
     tell(room, ProbeOutcome.ANSWERED)
@@ -428,7 +428,7 @@ async def test_the_end_of_one_connection_looks_only_at_its_own_brokers(room):
     assert [probe.key for probe in room.asked()] == [ONE]
 
 
-async def test_who_always_stands_still_finds_the_dead_all_the_same(room):
+async def test_controller_with_a_process_pause_each_second_still_replaces_a_failed_master(room):
     await room.a_set(1, 2)
     await room.pass_ms(1_000, beating=(1, 2))
     for _ in range(12):
@@ -449,12 +449,12 @@ async def silent_until_dead(room):
     assert room.stored().master == 2
 
 
-async def test_a_master_that_stands_still_finds_at_its_port_that_another_leads(room):
+async def test_role_notification_is_sent_to_a_silent_replaced_master_too(room):
     await silent_until_dead(room)
     assert {each.broker_id for each in room.notices()[-1].recipients} == {1, 2}
 
 
-async def test_a_broker_that_beats_again_is_told_at_once_who_leads_now(room):
+async def test_replaced_master_is_notified_of_its_role_with_its_first_heartbeat(room):
     await silent_until_dead(room)
     room.effects.clear()
     await room.beat(1)
@@ -464,7 +464,7 @@ async def test_a_broker_that_beats_again_is_told_at_once_who_leads_now(room):
     assert len(room.notices()) == 1
 
 
-async def test_a_master_that_returns_with_a_report_of_its_slave_is_told_at_once_too(room):
+async def test_replaced_master_is_notified_of_its_role_with_its_first_report(room):
     """Its slave has left it, so that it may report that before it beats."""
     await silent_until_dead(room)
     room.effects.clear()
@@ -475,7 +475,7 @@ async def test_a_master_that_returns_with_a_report_of_its_slave_is_told_at_once_
     assert len(room.notices()) == 1
 
 
-async def test_a_store_that_is_slower_than_two_looks_is_given_one_election(room, monkeypatch):
+async def test_slow_store_gets_one_election_however_many_rounds_pass(room, monkeypatch):
     await room.a_set(1, 2)
     room.reachability.reached(ONE, room.stored().replicas[1].address)
     stored, real = asyncio.Event(), room.backend.commit
@@ -498,7 +498,7 @@ async def test_a_store_that_is_slower_than_two_looks_is_given_one_election(room,
     assert [each.result for each in room.elections][1:] == [ElectionResult.NEW_MASTER]
 
 
-async def test_a_dead_master_is_told_nothing(room):
+async def test_failed_master_gets_no_role_notification(room):
     await room.a_set(1, 2)
     room.reachability.reached(ONE, room.stored().replicas[1].address)
     room.control.monitor.connection_lost(1)

@@ -37,7 +37,7 @@ async def look_for(room, ms, beating=()):
 # So many from one host
 
 
-async def test_one_host_begins_so_many_sets_and_others_go_on(room, monkeypatch):
+async def test_new_sets_of_one_host_are_limited_and_those_of_other_hosts_are_not(room, monkeypatch):
     monkeypatch.setattr(new_sets, "BURST", 3)
     room.peer_host = "10.9.9.9"
     assert await begin(room, "a", "b", "c", "d") == [0, 0, 0, INVALID]
@@ -51,14 +51,14 @@ async def test_one_host_begins_so_many_sets_and_others_go_on(room, monkeypatch):
     assert await begin(room, "e", "f") == [0, INVALID]
 
 
-async def test_adopted_sets_count_as_well(room, monkeypatch):
+async def test_adopted_sets_count_towards_the_limit_of_their_host(room, monkeypatch):
     monkeypatch.setattr(new_sets, "BURST", 1)
     room.peer_host = "10.9.9.9"
     await room.settings.update_config(b"adoptUnknownBrokers=true")
     assert [(await room.register(1, name=name)).code for name in ("a", "b")] == [0, INVALID]
 
 
-def test_hosts_that_began_nothing_lately_are_forgotten(monkeypatch):
+def test_only_a_limited_number_of_hosts_with_new_sets_is_kept(monkeypatch):
     monkeypatch.setattr(new_sets, "HOSTS_MAX", 2)
     begun = new_sets.NewSets()
     for number in range(10):
@@ -69,7 +69,7 @@ def test_hosts_that_began_nothing_lately_are_forgotten(monkeypatch):
 # Sets that never had a master
 
 
-async def test_a_broker_that_comes_days_after_it_got_its_id_gets_in(room):
+async def test_broker_that_registers_days_after_its_application_becomes_master(room):
     await begin(room, "late")
     room.start_again()
     await look_for(room, 72 * HOURS_MS)
@@ -80,7 +80,7 @@ async def test_a_broker_that_comes_days_after_it_got_its_id_gets_in(room):
     assert room.stored("late").master == 1
 
 
-async def test_a_set_that_never_had_a_master_expires_where_there_are_many_and_leaves_nothing_behind(room, monkeypatch):
+async def test_silent_set_that_never_had_a_master_expires_where_there_are_many(room, monkeypatch):
     monkeypatch.setattr(monitor, "SETS_NEVER_EXPIRED", 2)
     await room.a_set(1, 2)
     await begin(room, "made-up", "served")
@@ -97,7 +97,7 @@ async def test_a_set_that_never_had_a_master_expires_where_there_are_many_and_le
     assert room.stored("made-up").next_broker_id == 2
 
 
-async def test_however_many_such_sets_there_are_all_of_them_expire(room, monkeypatch):
+async def test_all_silent_sets_that_never_had_a_master_expire(room, monkeypatch):
     monkeypatch.setattr(monitor, "SETS_NEVER_EXPIRED", 0)
     monkeypatch.setattr(monitor, "_EXPIRIES_AT_ONCE", 1)
     await begin(room, "one", "two", "three")
@@ -105,7 +105,7 @@ async def test_however_many_such_sets_there_are_all_of_them_expire(room, monkeyp
     assert len(room.store) == 0
 
 
-async def test_a_set_that_was_cleaned_keeps_its_epoch_and_its_next_id(room, monkeypatch):
+async def test_cleaned_set_does_not_expire_and_keeps_its_floor(room, monkeypatch):
     monkeypatch.setattr(monitor, "SETS_NEVER_EXPIRED", 0)
     await room.a_set(1, 2)
     await room.clean(living=True)
@@ -126,7 +126,7 @@ def fill(room, sets):
         room.store.entry_changed(name, VersionedEntry(StoredSet(broker_set=broker_set), 1))
 
 
-async def test_a_look_goes_over_so_many_sets_however_many_there_are(room, monkeypatch):
+async def test_sets_checked_in_one_round_are_limited(room, monkeypatch):
     fill(room, 30_000)
     looked = []
     monkeypatch.setattr(room.control.monitor, "_look_at_set", lambda broker_set, _now_ms: looked.append(broker_set))
@@ -137,7 +137,7 @@ async def test_a_look_goes_over_so_many_sets_however_many_there_are(room, monkey
     assert most <= 2_000
 
 
-async def test_sets_without_a_master_or_a_living_broker_wait_for_their_turn(room):
+async def test_sets_without_a_master_or_a_living_broker_do_not_pile_up_for_the_next_round(room):
     fill(room, 10_000)
     for _ in range(60):
         room.control.monitor.look_at_sets()

@@ -38,7 +38,7 @@ async def a_lost_set(room):
     return room.stored().master_epoch
 
 
-async def test_a_master_that_was_told_to_register_just_before_it_was_elected_leads_on(room):
+async def test_master_whose_registration_was_requested_before_its_election_stays_master(room):
     epoch = await a_lost_set(room)
     answer = await register(room, 1, over=1)
     assert (answer.code, answer.ext_fields["masterBrokerId"], answer.ext_fields["masterEpoch"]) == (0, "1", str(epoch))
@@ -46,7 +46,7 @@ async def test_a_master_that_was_told_to_register_just_before_it_was_elected_lea
     assert (room.stored().master, room.stored().master_epoch) == (1, epoch)
 
 
-async def test_once(room):
+async def test_second_registration_of_that_master_ends_its_mastership(room):
     epoch = await a_lost_set(room)
     await register(room, 1, over=1)
     await register(room, 1, over=1)
@@ -54,21 +54,21 @@ async def test_once(room):
 
 
 @pytest.mark.parametrize(("over", "later_ms"), [(5, 0), (1, 4_000)])
-async def test_over_another_connection_or_later_it_has_started_anew(room, over, later_ms):
+async def test_registration_over_another_connection_or_later_ends_its_mastership(room, over, later_ms):
     epoch = await a_lost_set(room)
     await room.pass_ms(later_ms, beating=(1, 2))
     await register(room, 1, over=over)
     assert room.stored().master_epoch > epoch
 
 
-async def test_so_it_has_where_it_does_not_beat_over_that_connection(room):
+async def test_registration_over_a_connection_without_its_heartbeats_ends_its_mastership(room):
     epoch = await a_lost_set(room)
     await room.beat(1, over=5, epoch=7, maxOffset=900)
     await register(room, 1, over=1)
     assert room.stored().master_epoch > epoch
 
 
-async def test_of_many_that_were_told_to_register_the_last_are_remembered(room, monkeypatch):
+async def test_only_the_last_requested_registrations_are_kept(room, monkeypatch):
     epoch = await a_lost_set(room)
     monkeypatch.setattr(requests, "_REQUESTED_MAX", 2)
     for over in (20, 21, 1, 22):
@@ -78,7 +78,7 @@ async def test_of_many_that_were_told_to_register_the_last_are_remembered(room, 
     assert room.stored().master_epoch == epoch
 
 
-async def test_a_connection_is_that_of_a_member_once_one_was_heard_over_it(room):
+async def test_connection_belongs_to_a_member_after_its_first_heartbeat(room):
     await room.a_set(1)
     await room.beat(7, name="strange")
     assert [room.control.is_of_member(number) for number in (1, 7, 8)] == [True, False, False]

@@ -17,7 +17,7 @@ async def room(tmp_path):
         yield room
 
 
-async def test_a_silent_master_that_does_not_answer_is_replaced_with_a_reason(room):
+async def test_silent_master_that_answers_no_probe_is_replaced_and_the_reason_is_logged(room):
     await room.a_set(1, 2)
     # One beat more: it has started, and serves.
     await room.pass_ms(1_000, beating=(1, 2))
@@ -33,7 +33,7 @@ async def test_a_silent_master_that_does_not_answer_is_replaced_with_a_reason(ro
     assert elected["candidates"][0]["verdict"] == "not alive"
 
 
-async def test_a_refused_connection_is_a_death_at_once(room):
+async def test_master_whose_port_refuses_connections_is_replaced_at_once(room):
     await room.a_set(1, 2)
     await room.pass_ms(500)
     room.control.monitor.connection_lost(1)
@@ -44,7 +44,7 @@ async def test_a_refused_connection_is_a_death_at_once(room):
     assert room.stored().master == 2
 
 
-async def test_the_end_of_an_old_connection_says_nothing(room):
+async def test_close_of_a_replaced_connection_causes_no_probe(room):
     await room.a_set(1, 2)
     await room.beat(1, over=77)
     room.control.monitor.connection_lost(1)
@@ -53,7 +53,7 @@ async def test_the_end_of_an_old_connection_says_nothing(room):
     assert room.stored().master == 1
 
 
-async def test_a_standstill_is_no_death(room):
+async def test_process_pause_of_the_controller_fails_no_broker(room):
     await room.a_set(1, 2)
     await room.pass_ms(500, beating=(1, 2))
     room.clock.pass_ms(30_000)
@@ -63,7 +63,7 @@ async def test_a_standstill_is_no_death(room):
     assert room.stored().master == 1
 
 
-async def test_strangers_are_bounded_also_with_ids_of_a_known_set(room):
+async def test_non_members_in_the_heartbeat_table_are_limited(room):
     await room.a_set(1, 2)
     now_ms = room.clock.now_ms()
     for number in range(NON_MEMBERS_MAX):
@@ -75,7 +75,7 @@ async def test_strangers_are_bounded_also_with_ids_of_a_known_set(room):
     assert room.live.alive(SET, now_ms).keys() >= {1, 2}
 
 
-async def test_only_heartbeats_of_members_are_told_to_who_records_them(room):
+async def test_only_heartbeats_of_members_are_recorded(room):
     """Anybody can send some, with any names in them."""
     told = []
     room.record_heartbeat = lambda cluster, key, heard, before: told.append((cluster, key))
@@ -86,7 +86,7 @@ async def test_only_heartbeats_of_members_are_told_to_who_records_them(room):
     assert set(told) == {(CLUSTER, BrokerKey(SET, 1))}
 
 
-async def test_a_heartbeat_with_an_endless_name_of_a_cluster_is_refused(room):
+async def test_heartbeat_with_a_cluster_name_beyond_255_characters_is_refused(room):
     await room.a_set(1)
     fields = {"clusterName": "c" * 256, "brokerName": SET, "brokerId": 1, "brokerAddr": "10.0.0.1:10911"}
     refused = await room.ask(RequestCode.BROKER_HEARTBEAT, fields)
@@ -94,7 +94,7 @@ async def test_a_heartbeat_with_an_endless_name_of_a_cluster_is_refused(room):
     assert "clusterName has 256 characters, 255 are allowed" in refused.remark
 
 
-async def test_strangers_come_and_go_without_a_line_or_a_question(room):
+async def test_expired_non_members_cause_no_probe_and_no_log_line(room):
     await room.a_set(1, 2)
     for number in range(100):
         key = BrokerKey(SET if number % 2 else "made-up", 1_000 + number)
@@ -107,7 +107,7 @@ async def test_strangers_come_and_go_without_a_line_or_a_question(room):
     assert room.stored().master == 1
 
 
-async def test_a_broker_that_asks_twice_gets_both_answers_with_its_first_heartbeat(room):
+async def test_second_election_request_is_answered_although_the_first_was_cancelled(room):
     await room.a_set(1, 2)
     await room.register(1)
     first, second = (asyncio.ensure_future(room.elect(1)) for _ in range(2))
@@ -121,7 +121,7 @@ async def test_a_broker_that_asks_twice_gets_both_answers_with_its_first_heartbe
     assert not room.control._awaiting
 
 
-async def test_each_heartbeat_of_a_member_is_told_with_what_was_heard_before(room):
+async def test_heartbeat_of_a_member_is_recorded_with_the_previous_one(room):
     await room.a_set(1)
     told = []
     room.record_heartbeat = lambda cluster, key, heard, before: told.append((key.broker_id, before is not None))

@@ -36,14 +36,14 @@ async def waits_for_answers(room):
     assert room.stored().master is None
 
 
-async def test_who_is_waited_for_leads_soon_after_its_next_heartbeat(room):
+async def test_awaited_broker_is_elected_soon_after_its_next_heartbeat(room):
     await waits_for_a_beat(room)
     await room.beat(2, maxOffset=1000)
     await room.pass_ms(400)
     assert room.stored().master == 2
 
 
-async def test_an_answer_that_is_waited_for_is_asked_for_again_soon_and_then_each_second(room):
+async def test_missing_log_end_is_queried_again_soon_and_later_each_second(room):
     await waits_for_answers(room)
     room.queried.clear()
     await room.pass_ms(3_000, beating=(2,))
@@ -54,7 +54,7 @@ async def test_an_answer_that_is_waited_for_is_asked_for_again_soon_and_then_eac
     assert 50 <= len(room.queried) <= 61
 
 
-async def test_who_stood_still_when_it_was_asked_is_asked_again_at_once(room):
+async def test_broker_that_paused_during_a_log_end_query_is_queried_again_at_once(room):
     """3 alone has what was confirmed last, and stands still for half a second, as in a collection of garbage."""
     room.confirmed_on = 2
     await room.a_set(1, 2, 3)
@@ -67,7 +67,7 @@ async def test_who_stood_still_when_it_was_asked_is_asked_again_at_once(room):
     assert room.clock.now_ms() - lost_ms == 500
 
 
-async def test_who_stands_still_for_long_is_asked_again_and_again_for_some_seconds_and_then_each_second(room):
+async def test_log_end_queries_to_a_paused_broker_drop_to_one_a_second(room):
     await waits_for_answers(room)
     await room.beat(2, 3, maxOffset=1000)
     room.stands_still_ms = {3: room.clock.now_ms() + 60_000}
@@ -79,7 +79,7 @@ async def test_who_stands_still_for_long_is_asked_again_and_again_for_some_secon
     assert len(room.queried) <= 21
 
 
-async def test_brokers_that_ask_for_a_master_again_and_again_do_not_have_the_others_asked_each_time(room):
+async def test_repeated_election_requests_do_not_repeat_log_end_queries(room):
     await waits_for_answers(room)
     await room.pass_ms(10_000, beating=(2,))
     room.queried.clear()
@@ -93,7 +93,7 @@ async def test_brokers_that_ask_for_a_master_again_and_again_do_not_have_the_oth
     assert room.stored().master == 3
 
 
-async def test_a_master_that_dies_while_an_election_waits_for_the_store_is_not_replaced_unasked(room, monkeypatch):
+async def test_master_that_fails_while_an_election_waits_for_the_store_is_replaced_by_log_ends(room, monkeypatch):
     """3 alone has what was confirmed last; 2 asks while the master may still live, and is decided about after that."""
     room.confirmed_on, room.masters_tell = 2, True
     await room.a_set(1, 2, 3)
@@ -122,7 +122,7 @@ async def test_a_master_that_dies_while_an_election_waits_for_the_store_is_not_r
     assert room.stored().master == 3
 
 
-async def test_what_the_lost_master_has_told_counts_where_the_others_have_another_configuration(room):
+async def test_confirmations_that_the_failed_master_reported_count_over_those_of_other_brokers(room):
     room.confirmed_on, room.masters_tell = 2, True
     await room.a_set(1, 2, 3)
     await room.pass_ms(1_000, beating=(1, 2, 3))
@@ -132,7 +132,7 @@ async def test_what_the_lost_master_has_told_counts_where_the_others_have_anothe
     assert "have not answered only" in room.events("election_failed")[-1]["reason"]
 
 
-async def test_a_set_that_never_had_a_master_is_waited_for_anew_by_who_leads_anew(room, monkeypatch):
+async def test_expiry_of_a_set_that_never_had_a_master_begins_anew_with_each_leadership(room, monkeypatch):
     monkeypatch.setattr(monitor, "SETS_NEVER_EXPIRED", 0)
     await room.apply(1)
     await room.register(1)
@@ -145,7 +145,7 @@ async def test_a_set_that_never_had_a_master_is_waited_for_anew_by_who_leads_ane
     assert room.stored() is not None
 
 
-async def test_a_broker_out_of_sync_that_may_lead_is_chosen_by_what_all_answer_too(room):
+async def test_unclean_election_compares_the_log_ends_of_all_brokers(room):
     await room.settings.update_config(b"enableElectUncleanMaster=true")
     await room.a_set(1, 2, 3, 4, in_sync=[1, 2])
     await room.beat(1, 2, 3, maxOffset=1000)

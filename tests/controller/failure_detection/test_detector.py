@@ -109,7 +109,7 @@ def asked(probes):
 # A connection that closes
 
 
-def test_a_closed_connection_and_a_refused_port_are_the_end_of_a_broker_at_once(story):
+def test_broker_with_a_closed_connection_and_a_refused_port_fails_at_once(story):
     story.beat(10_000, ONE)
     assert story.closes(10_400) == [ONE]
     assert story.trusted(10_400) == set()
@@ -124,7 +124,7 @@ def test_a_closed_connection_and_a_refused_port_are_the_end_of_a_broker_at_once(
     assert story.detector.failed_broker(ONE).last == dead.last
 
 
-def test_a_broker_that_lives_and_comes_back_over_another_connection_was_never_dead(story):
+def test_broker_that_reconnects_after_answering_a_probe_did_not_fail(story):
     story.beat(10_000, ONE)
     story.closes(10_400)
     story.look(10_400)
@@ -138,7 +138,7 @@ def test_a_broker_that_lives_and_comes_back_over_another_connection_was_never_de
     assert story.dead == []
 
 
-def test_a_closed_connection_and_silence_are_the_end_when_the_next_beat_is_overdue_and_not_before(story):
+def test_broker_with_a_closed_connection_fails_once_its_next_heartbeat_is_overdue(story):
     story.beat(10_000, ONE)
     story.closes(10_400)
     asked_ms = []
@@ -153,7 +153,7 @@ def test_a_closed_connection_and_silence_are_the_end_when_the_next_beat_is_overd
     assert story.dead[0].reason.startswith("its connection closed and it does not answer")
 
 
-def test_a_broker_whose_beat_was_due_anyway_still_has_a_second_to_come_back(story):
+def test_broker_whose_connection_closes_late_has_a_second_to_reconnect(story):
     story.beat(10_000, ONE)
     story.closes(11_900)
     story.look(11_900)
@@ -166,7 +166,7 @@ def test_a_broker_whose_beat_was_due_anyway_still_has_a_second_to_come_back(stor
     assert story.who_died == [(ONE, SuspicionReason.CLOSED, 12_952)]
 
 
-def test_a_broker_that_still_answers_when_its_beat_is_overdue_lives(story):
+def test_broker_that_answers_a_probe_when_its_heartbeat_is_overdue_is_alive(story):
     story.beat(10_000, ONE)
     story.closes(10_400)
     for now_ms in range(10_400, 12_001, 50):
@@ -178,7 +178,7 @@ def test_a_broker_that_still_answers_when_its_beat_is_overdue_lives(story):
     assert story.live.get(ONE).last_contact_ms == 12_000
 
 
-def test_a_broker_that_leaves_answers_once_more_and_then_refuses(story):
+def test_broker_that_answers_one_probe_and_refuses_the_next_fails(story):
     story.beat(10_000, ONE)
     story.closes(10_400)
     story.look(10_400)
@@ -189,7 +189,7 @@ def test_a_broker_that_leaves_answers_once_more_and_then_refuses(story):
     assert story.who_died == [(ONE, SuspicionReason.CLOSED, 10_452)]
 
 
-def test_the_late_close_of_a_connection_that_was_replaced_means_nothing(story):
+def test_late_close_of_a_replaced_connection_suspects_nobody(story):
     story.beat(10_000, ONE, connection_id=OLD)
     story.beat(11_000, ONE, connection_id=NEW)
     assert story.closes(11_100, OLD) == []
@@ -197,7 +197,7 @@ def test_the_late_close_of_a_connection_that_was_replaced_means_nothing(story):
     assert story.closes(11_200, NEW) == [ONE]
 
 
-def test_brokers_that_share_a_connection_are_suspect_together_and_judged_apart(story):
+def test_brokers_that_share_a_connection_are_suspected_together_and_fail_separately(story):
     story.beat(10_000, ONE, TWO)
     story.beat(10_000, THREE, connection_id=NEW)
     assert story.closes(10_400) == [ONE, TWO]
@@ -208,7 +208,7 @@ def test_brokers_that_share_a_connection_are_suspect_together_and_judged_apart(s
     assert story.trusted(10_900) == {2, 3}
 
 
-def test_who_is_suspect_already_does_not_begin_anew_when_its_connection_closes(story):
+def test_close_of_the_connection_of_a_suspect_starts_no_second_suspicion(story):
     story.beat(10_000, ONE)
     story.look(13_001)
     assert story.closes(13_100) == []
@@ -219,7 +219,7 @@ def test_who_is_suspect_already_does_not_begin_anew_when_its_connection_closes(s
 # Silence
 
 
-def test_a_silent_broker_is_asked_and_trusted_again_when_it_answers(story):
+def test_silent_broker_is_probed_and_trusted_again_when_it_answers(story):
     story.beat(10_000, ONE)
     assert story.look(13_000) == []
     assert story.look(13_001) == [Probe(ONE, ANSWER_MS)]
@@ -230,7 +230,7 @@ def test_a_silent_broker_is_asked_and_trusted_again_when_it_answers(story):
     assert asked(story.look(16_201)) == [ONE]
 
 
-def test_a_silent_broker_that_does_not_answer_in_time_is_dead(story):
+def test_silent_broker_that_does_not_answer_its_probe_in_time_fails(story):
     story.beat(10_000, ONE)
     story.look(13_001)
     story.look(14_000)
@@ -241,7 +241,7 @@ def test_a_silent_broker_that_does_not_answer_in_time_is_dead(story):
     assert story.dead[0].reason == "its heartbeats stopped and it does not answer; last heard 4001 ms before"
 
 
-def test_a_broker_that_cannot_be_reached_has_its_full_time_all_the_same(story):
+def test_unreachable_silent_broker_fails_only_after_its_full_time(story):
     story.beat(10_000, ONE)
     ends_ms = 13_001 + ANSWER_MS
     for now_ms in range(13_001, ends_ms, 100):
@@ -252,13 +252,13 @@ def test_a_broker_that_cannot_be_reached_has_its_full_time_all_the_same(story):
     assert story.who_died == [(ONE, SuspicionReason.SILENT, ends_ms)]
 
 
-def test_a_broker_with_a_shorter_heartbeat_timeout_is_suspect_by_its_own(story):
+def test_shorter_heartbeat_timeout_of_a_broker_counts_for_it(story):
     story.beat(10_000, ONE, timeout_ms=1_500)
     assert story.look(11_500) == []
     assert asked(story.look(11_501)) == [ONE]
 
 
-def test_a_broker_that_stood_still_for_two_seconds_is_never_suspect(story):
+def test_broker_that_pauses_for_two_seconds_is_never_suspect(story):
     for now_ms in (*range(10_000, 12_001, 1_000), *range(14_000, 17_001, 1_000)):
         assert story.look(now_ms) == []
         story.beat(now_ms, ONE)
@@ -266,7 +266,7 @@ def test_a_broker_that_stood_still_for_two_seconds_is_never_suspect(story):
     assert story.dead == []
 
 
-def test_a_broker_that_is_heard_at_all_is_no_suspect_any_more(story):
+def test_any_contact_ends_a_suspicion(story):
     story.beat(10_000, ONE, TWO)
     story.look(13_001)
     assert story.detector.suspects == {ONE, TWO}
@@ -280,7 +280,7 @@ def test_a_broker_that_is_heard_at_all_is_no_suspect_any_more(story):
     assert story.dead == []
 
 
-def test_a_broker_that_tries_to_start_may_be_silent_between_its_tries(story):
+def test_starting_broker_may_send_heartbeats_five_seconds_apart(story):
     # It beats once for each try, 5 s apart, and serves nobody yet.
     story.detector.restart(ONE, 10_000, OLD, A_HOST)
     for heartbeat_ms in (10_050, 15_050, 20_050):
@@ -290,7 +290,7 @@ def test_a_broker_that_tries_to_start_may_be_silent_between_its_tries(story):
     assert asked(story.look(30_051)) == [ONE]
 
 
-def test_a_broker_that_has_started_and_beats_each_second_is_silent_as_soon_as_any_other(story):
+def test_started_broker_with_a_heartbeat_each_second_is_probed_after_three_seconds(story):
     story.detector.restart(ONE, 10_000, OLD, A_HOST)
     for heartbeat_ms in (10_050, 11_050, 12_050):
         story.beat(heartbeat_ms, ONE)
@@ -308,14 +308,14 @@ def probed_without_an_answer(story, from_ms, to_ms):
     return found
 
 
-def test_a_broker_that_beats_each_five_seconds_and_cannot_be_reached_is_not_dead_between_its_beats(story):
+def test_unreachable_broker_does_not_fail_between_heartbeats_five_seconds_apart(story):
     for heartbeat_ms in range(10_000, 60_000, 5_000):
         story.detector.heartbeat(ONE, heard(last_contact_ms=heartbeat_ms, connection_id=OLD), A_HOST)
         assert probed_without_an_answer(story, heartbeat_ms, heartbeat_ms + 5_000) == []
     assert story.dead == []
 
 
-def test_a_broker_that_beats_each_five_seconds_is_asked_two_seconds_after_the_beat_that_did_not_come(story):
+def test_broker_with_a_heartbeat_each_five_seconds_is_probed_two_seconds_after_a_missed_one(story):
     for heartbeat_ms in (10_000, 15_000, 20_000):
         story.detector.heartbeat(ONE, heard(last_contact_ms=heartbeat_ms, connection_id=OLD), A_HOST)
     assert probed_without_an_answer(story, 20_000, 27_001) == []
@@ -323,7 +323,7 @@ def test_a_broker_that_beats_each_five_seconds_is_asked_two_seconds_after_the_be
     assert story.who_died == [(ONE, SuspicionReason.SILENT, 27_301)]
 
 
-def test_a_broker_that_beats_each_five_seconds_and_lost_its_connection_has_until_its_next_beat_is_overdue(story):
+def test_broker_with_a_heartbeat_each_five_seconds_fails_after_a_close_once_the_next_is_overdue(story):
     for heartbeat_ms in (10_000, 15_000, 20_000):
         story.detector.heartbeat(ONE, heard(last_contact_ms=heartbeat_ms, connection_id=OLD), A_HOST)
     story.closes(20_500)
@@ -345,7 +345,7 @@ def told_of_hosts(story):
     return [(news.event, news.silent_ms) for news in story.detector.take_changes()]
 
 
-def test_nobody_dies_for_want_of_an_answer_while_nobody_is_heard_nor_soon_after(alone):
+def test_no_broker_fails_by_silence_during_a_gap_of_all_heartbeats_or_soon_after(alone):
     hears_one_and_two(alone)
     assert set(probed_without_an_answer(alone, 20_000, 59_950)) == {ONE, TWO}
     assert alone.dead == []
@@ -362,7 +362,7 @@ def test_nobody_dies_for_want_of_an_answer_while_nobody_is_heard_nor_soon_after(
     assert [key for key, *_ in alone.who_died] == [ONE]
 
 
-def test_who_refused_while_nobody_was_heard_stays_dead_as_do_those_that_died_before(alone):
+def test_brokers_whose_port_refused_before_or_during_a_gap_stay_failed(alone):
     hears_one_and_two(alone)
     alone.beat(20_000, THREE, connection_id=NEW)
     alone.closes(20_000, NEW)
@@ -376,7 +376,7 @@ def test_who_refused_while_nobody_was_heard_stays_dead_as_do_those_that_died_bef
     assert alone.detector.is_lost(THREE, 60_000)
 
 
-def test_the_first_sign_of_life_after_a_gap_begins_a_round_of_beats(alone):
+def test_first_heartbeat_after_a_gap_gives_all_brokers_time_for_theirs(alone):
     hears_one_and_two(alone)
     alone.look(23_001)
     alone.told(23_100, ProbeOutcome.NO_ANSWER, ONE)
@@ -387,7 +387,7 @@ def test_the_first_sign_of_life_after_a_gap_begins_a_round_of_beats(alone):
     assert alone.dead == []
 
 
-def test_nobody_dies_for_want_of_an_answer_before_it_is_known_whether_anybody_is_heard(alone):
+def test_no_broker_fails_by_silence_before_a_gap_of_all_heartbeats_is_ruled_out(alone):
     # Cut off at 20,100, and the connections end.
     hears_one_and_two(alone)
     assert alone.closes(20_100, 20_000) == [ONE, TWO]
@@ -400,7 +400,7 @@ def test_nobody_dies_for_want_of_an_answer_before_it_is_known_whether_anybody_is
     assert alone.detector.has_no_contact(22_050)
 
 
-def test_a_standstill_of_the_controller_is_no_gap(alone):
+def test_process_pause_of_the_controller_is_no_gap(alone):
     hears_one_and_two(alone)
     alone.detector.after_pause(60_000)
     alone.beat(60_000, TWO)
@@ -409,7 +409,7 @@ def test_a_standstill_of_the_controller_is_no_gap(alone):
     assert alone.detector.pause_ends_ms == 13_000
 
 
-def test_a_follower_that_heard_nobody_since_its_start_waits_from_its_first_sign_of_life_on(alone):
+def test_controller_without_contact_since_its_start_waits_from_its_first_heartbeat_on(alone):
     for now_ms in (60_000, 71_500):
         alone.beat(now_ms, TWO)
     # It was heard at 59,000 first.
@@ -417,7 +417,7 @@ def test_a_follower_that_heard_nobody_since_its_start_waits_from_its_first_sign_
     assert alone.detector.is_lost(ONE, 72_000)
 
 
-def test_brokers_that_come_soon_after_the_start_do_not_lengthen_the_pause(alone):
+def test_heartbeat_soon_after_the_start_does_not_lengthen_the_pause(alone):
     alone.beat(4_500, TWO)
     assert alone.detector.pause_ends_ms == 13_000
     alone.look(4_500)
@@ -427,7 +427,7 @@ def test_brokers_that_come_soon_after_the_start_do_not_lengthen_the_pause(alone)
 # Questions
 
 
-def test_a_question_that_could_not_be_sent_says_nothing_and_is_asked_again(story):
+def test_probe_that_could_not_be_sent_is_repeated_and_fails_nobody(story):
     story.beat(10_000, ONE)
     now_ms = 13_001
     while now_ms < 20_000:
@@ -441,7 +441,7 @@ def test_a_question_that_could_not_be_sent_says_nothing_and_is_asked_again(story
     assert story.who_died == [(ONE, SuspicionReason.SILENT, now_ms + 1_100)]
 
 
-def test_a_question_that_waited_for_its_turn_has_its_full_time(story, monkeypatch):
+def test_delayed_probe_has_its_full_time(story, monkeypatch):
     monkeypatch.setattr(probes, "PROBES_MAX", 1)
     story.beat(10_000, ONE, TWO)
     assert story.look(13_001) == [Probe(ONE, ANSWER_MS)]
@@ -451,7 +451,7 @@ def test_a_question_that_waited_for_its_turn_has_its_full_time(story, monkeypatc
     assert story.who_died == [(ONE, SuspicionReason.SILENT, 13_701)]
 
 
-def test_masters_are_asked_before_all_others(story, monkeypatch):
+def test_masters_are_probed_first(story, monkeypatch):
     monkeypatch.setattr(probes, "NEW_PROBES_MAX", 2)
     story.masters = {THREE}
     story.beat(10_000, ONE, TWO, THREE)
@@ -459,7 +459,7 @@ def test_masters_are_asked_before_all_others(story, monkeypatch):
     assert asked(story.look(13_051)) == [TWO]
 
 
-def test_after_a_lost_connection_only_its_brokers_are_asked_at_once(story):
+def test_closed_connection_probes_only_its_brokers_at_once(story):
     story.beat(10_000, ONE)
     story.beat(10_000, TWO, connection_id=NEW)
     story.closes(10_100)
@@ -471,7 +471,7 @@ def test_after_a_lost_connection_only_its_brokers_are_asked_at_once(story):
     assert story.detector.probes_for(suspects, 10_300) == []
 
 
-def test_another_broker_at_its_port_is_the_end_of_a_broker(story):
+def test_another_broker_at_the_port_of_a_suspect_is_its_failure(story):
     story.beat(10_000, ONE)
     story.look(13_001)
     story.told(13_002, ProbeOutcome.ANOTHER)
@@ -479,13 +479,13 @@ def test_another_broker_at_its_port_is_the_end_of_a_broker(story):
     assert "another broker answers at its port" in story.dead[0].reason
 
 
-def test_nobody_is_asked_twice_at_a_time(story):
+def test_broker_has_one_probe_at_a_time(story):
     story.beat(10_000, ONE)
     assert asked(story.look(13_001)) == [ONE]
     assert [story.look(now_ms) for now_ms in range(13_002, 14_900, 100)] == [[]] * 19
 
 
-def test_a_question_that_nobody_reports_of_was_not_answered(story):
+def test_probe_without_a_result_counts_as_unanswered(story):
     story.beat(10_000, ONE)
     story.look(13_001)
     given_up_ms = 13_001 + ANSWER_MS + 1_000
@@ -496,7 +496,7 @@ def test_a_question_that_nobody_reports_of_was_not_answered(story):
     assert story.dead[0].outcome is ProbeOutcome.NO_ANSWER
 
 
-def test_a_question_that_nobody_reports_of_is_repeated_while_there_is_time(story):
+def test_probe_without_a_result_is_repeated_while_there_is_time(story):
     story.beat(10_000, ONE)
     story.closes(10_000)
     story.look(10_000)
@@ -507,7 +507,7 @@ def test_a_question_that_nobody_reports_of_is_repeated_while_there_is_time(story
     assert asked(story.look(given_up_ms)) == [ONE]
 
 
-def test_an_answer_from_before_a_broker_was_heard_does_not_speak_against_it_later(story):
+def test_result_of_a_probe_from_before_a_heartbeat_does_not_count_later(story):
     story.beat(10_000, ONE)
     story.closes(10_100)
     story.look(10_100)
@@ -521,7 +521,7 @@ def test_an_answer_from_before_a_broker_was_heard_does_not_speak_against_it_late
     assert story.who_died == [(ONE, SuspicionReason.CLOSED, 10_401)]
 
 
-def test_what_nobody_has_asked_means_nothing(story):
+def test_result_without_a_probe_is_ignored(story):
     story.beat(10_000, ONE)
     story.closes(10_100)
     story.told(10_100, ProbeOutcome.REFUSED, ONE)
@@ -532,7 +532,7 @@ def test_what_nobody_has_asked_means_nothing(story):
 # A controller that stood still
 
 
-def test_after_a_standstill_of_the_controller_brokers_have_a_round_of_beats_to_be_heard(story):
+def test_brokers_have_time_for_a_heartbeat_after_a_process_pause_of_the_controller(story):
     story.beat(10_000, ONE, TWO)
     story.closes(10_100)
     story.look(10_100)
@@ -547,7 +547,7 @@ def test_after_a_standstill_of_the_controller_brokers_have_a_round_of_beats_to_b
     assert story.trusted(31_500) == {1, 2}
 
 
-def test_who_is_not_heard_after_a_standstill_either_is_asked_before_it_is_dead(story):
+def test_broker_silent_after_a_process_pause_is_probed_before_it_fails(story):
     story.beat(10_000, ONE)
     story.look(13_001)
     story.told(13_900, ProbeOutcome.NO_ANSWER)
@@ -560,7 +560,7 @@ def test_who_is_not_heard_after_a_standstill_either_is_asked_before_it_is_dead(s
     assert story.who_died == [(ONE, SuspicionReason.SILENT, 32_500)]
 
 
-def test_a_question_that_ran_out_while_the_controller_stood_still_proves_nothing(story):
+def test_probe_that_timed_out_during_a_process_pause_fails_nobody(story):
     # What was due meanwhile is told in any order, the timeout of a question before the standstill is noticed.
     story.beat(10_000, ONE)
     story.look(13_001)
@@ -572,7 +572,7 @@ def test_a_question_that_ran_out_while_the_controller_stood_still_proves_nothing
     assert story.trusted(31_500) == {1}
 
 
-def test_no_heartbeat_is_too_old_because_the_controller_stood_still(story):
+def test_heartbeats_do_not_expire_through_a_process_pause(story):
     story.beat(10_000, ONE, TWO)
     story.closes(10_000, NEW)
     assert story.trusted(30_000) == set()
@@ -582,7 +582,7 @@ def test_no_heartbeat_is_too_old_because_the_controller_stood_still(story):
     assert story.trusted(31_500) == {2}
 
 
-def test_a_second_standstill_begins_another_round(story):
+def test_second_process_pause_gives_brokers_their_time_again(story):
     story.beat(10_000, ONE)
     story.detector.suspend(20_000)
     story.detector.suspend(21_000)
@@ -593,31 +593,31 @@ def test_a_second_standstill_begins_another_round(story):
 # Who was never heard, who has gone
 
 
-def test_a_broker_that_was_never_heard_is_lost_only_after_the_pause(story):
+def test_broker_without_heartbeat_is_lost_only_after_the_pause(story):
     assert story.detector.pause_ends_ms == 13_000
     assert not story.detector.is_lost(ONE, 12_999)
     assert story.detector.is_lost(ONE, 13_000)
 
 
-def test_the_pause_lasts_as_long_as_the_longest_heartbeat_timeout_that_was_heard(story):
+def test_pause_lasts_as_long_as_the_longest_reported_heartbeat_timeout(story):
     story.beat(1_000, TWO, timeout_ms=20_000)
     story.beat(1_000, THREE, timeout_ms=5_000)
     assert story.detector.pause_ends_ms == 23_000
     assert not story.detector.is_lost(ONE, 22_999)
 
 
-def test_one_broker_with_an_endless_timeout_does_not_make_the_pause_endless(story):
+def test_largest_heartbeat_timeout_lengthens_the_pause_to_a_minute_at_most(story):
     story.beat(1_000, TWO, timeout_ms=2**62)
     assert story.detector.pause_ends_ms == 63_000
 
 
-def test_a_standstill_lengthens_the_pause(story):
+def test_process_pause_lengthens_the_pause_after_a_start(story):
     story.detector.suspend(50_000)
     assert not story.detector.is_lost(ONE, 51_499)
     assert story.detector.is_lost(ONE, 51_500)
 
 
-def test_a_broker_that_was_seen_dying_is_lost_without_the_pause_until_it_is_heard_again(story):
+def test_failed_broker_is_lost_without_the_pause_until_it_restarts(story):
     story.beat(1_000, ONE)
     assert not story.detector.is_lost(ONE, 1_000)
     story.closes(1_100)
@@ -636,7 +636,7 @@ def test_a_suspect_is_not_lost(story):
     assert not story.detector.is_lost(ONE, 60_000)
 
 
-def test_only_the_last_brokers_that_have_gone_are_remembered(story, monkeypatch):
+def test_only_the_last_failed_brokers_are_kept(story, monkeypatch):
     monkeypatch.setattr(failed_brokers, "_FAILED_MAX", 2)
     story.beat(10_000, ONE, TWO, THREE)
     story.closes(10_100)
@@ -648,7 +648,7 @@ def test_only_the_last_brokers_that_have_gone_are_remembered(story, monkeypatch)
     assert story.detector.failed_broker(THREE)
 
 
-def test_a_broker_that_belongs_to_no_set_any_more_leaves_nothing_behind(story):
+def test_removed_broker_leaves_nothing_behind(story):
     empty = [len(each) for each in vars(story.detector).values() if isinstance(each, dict)]
     story.beat(10_000, ONE)
     story.closes(10_100)
@@ -660,7 +660,7 @@ def test_a_broker_that_belongs_to_no_set_any_more_leaves_nothing_behind(story):
     assert story.dead == []
 
 
-def test_who_left_the_table_meanwhile_is_not_dead_once_more(story):
+def test_suspect_that_left_the_heartbeat_table_does_not_fail(story):
     story.beat(10_000, ONE)
     story.closes(10_100)
     story.look(10_100)
@@ -673,7 +673,7 @@ def test_who_left_the_table_meanwhile_is_not_dead_once_more(story):
 # Masters that a new leader has not heard
 
 
-def test_an_unheard_master_whose_port_refuses_is_dead_without_the_pause(story):
+def test_master_without_heartbeat_whose_port_refuses_fails_without_the_pause(story):
     story.detector.expect(ONE, 500)
     assert story.look(500) == [Probe(ONE, ANSWER_MS)]
     story.told(502, ProbeOutcome.REFUSED)
@@ -682,7 +682,7 @@ def test_an_unheard_master_whose_port_refuses_is_dead_without_the_pause(story):
     assert story.detector.is_lost(ONE, 502)
 
 
-def test_an_unheard_master_that_does_not_answer_has_until_the_pause_ends(story):
+def test_master_without_heartbeat_that_does_not_answer_is_lost_when_the_pause_ends(story):
     story.detector.expect(ONE, 500)
     for now_ms in range(500, 14_000, 50):
         for _ in story.look(now_ms):
@@ -693,7 +693,7 @@ def test_an_unheard_master_that_does_not_answer_has_until_the_pause_ends(story):
     assert story.detector.suspects == set()
 
 
-def test_an_unheard_master_that_answers_lives_and_is_asked_again_when_its_beats_stay_away(story):
+def test_master_without_heartbeat_that_answers_its_probe_is_alive_and_probed_again_later(story):
     story.detector.expect(ONE, 500)
     story.look(500)
     story.told(502, ProbeOutcome.ANSWERED)
@@ -702,7 +702,7 @@ def test_an_unheard_master_that_answers_lives_and_is_asked_again_when_its_beats_
     assert story.look(3_503) == [Probe(ONE, ANSWER_MS)]
 
 
-def test_who_was_heard_or_has_gone_is_not_expected(story):
+def test_brokers_with_a_heartbeat_or_a_failure_are_not_expected(story):
     story.beat(10_000, ONE, TWO)
     story.closes(10_000)
     story.look(10_000)
@@ -743,7 +743,7 @@ def happens(story, now_ms, step):
 
 
 @given(STEPS)
-def test_every_suspicion_ends_and_nobody_dies_who_was_heard_after_it_began(steps):
+def test_every_suspicion_ends_and_no_broker_fails_that_sent_a_heartbeat_during_it(steps):
     story, now_ms, beats = Story(), 0, []
     for step in steps:
         now_ms = happens(story, now_ms, step)
@@ -767,7 +767,7 @@ def test_every_suspicion_ends_and_nobody_dies_who_was_heard_after_it_began(steps
 
 
 @pytest.mark.parametrize(("outcome", "hosts"), [(ProbeOutcome.REFUSED, 1), (ProbeOutcome.NO_ANSWER, 3)])
-def test_who_refused_is_dead_alone_and_who_only_did_not_answer_counts_among_silent_hosts(outcome, hosts):
+def test_refused_ports_are_failures_and_unanswered_probes_make_hosts_silent(outcome, hosts):
     detector = FailureDetector(HeartbeatTable(), HostLiveness(nobody), nobody, 0)
     for last_contact_ms in (9_000, 10_000, 11_000, 12_000, 13_000, 14_000):
         for key in (ONE, TWO, THREE) if last_contact_ms < 11_000 else (THREE,):
@@ -786,7 +786,7 @@ def test_who_refused_is_dead_alone_and_who_only_did_not_answer_counts_among_sile
     assert detector.hosts.look(15_000).hosts == hosts
 
 
-def test_who_is_expected_too_late_counts_for_no_host(story):
+def test_broker_expected_after_the_pause_counts_for_no_host(story):
     story.beat(1_000, ONE)
     ends_ms = story.detector.pause_ends_ms
     before = story.detector.hosts.look(1_001).hosts
@@ -796,7 +796,7 @@ def test_who_is_expected_too_late_counts_for_no_host(story):
     assert story.detector.hosts.look(1_003).hosts == before + 1
 
 
-def test_a_death_by_silence_tells_how_long_was_waited(story):
+def test_failure_by_silence_has_the_timeout_that_passed(story):
     story.beat(10_000, ONE)
     for now_ms in range(13_000, 14_000, 50):
         for probe in story.look(now_ms):

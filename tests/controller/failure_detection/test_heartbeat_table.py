@@ -18,7 +18,7 @@ def beats_each_second(table, key, until_ms, **values):
         table.record_heartbeat(key, heard(last_contact_ms=last_contact_ms, **values))
 
 
-def test_a_broker_is_alive_until_its_own_timeout_has_passed(table):
+def test_broker_is_alive_until_its_own_timeout(table):
     table.record_heartbeat(ONE, heard(timeout_ms=3_000))
     assert set(table.alive(SET, 3_000)) == {1}
     assert table.alive(SET, 3_001) == {}
@@ -27,13 +27,13 @@ def test_a_broker_is_alive_until_its_own_timeout_has_passed(table):
 @pytest.mark.parametrize(
     ("epoch", "max_offset", "kept"), [(5, 999, (5, 1000)), (4, 9999, (5, 1000)), (6, 1, (6, 1)), (5, 1001, (5, 1001))]
 )
-def test_a_heartbeat_that_comes_late_does_not_shorten_a_log(table, epoch, max_offset, kept):
+def test_late_heartbeat_does_not_shorten_a_log(table, epoch, max_offset, kept):
     table.record_heartbeat(ONE, heard())
     table.record_heartbeat(ONE, heard(epoch=epoch, max_offset=max_offset))
     assert table.of_set(SET)[1].progress == kept
 
 
-def test_a_restarted_broker_may_have_recovered_less(table):
+def test_restarted_broker_may_have_a_shorter_log(table):
     table.record_heartbeat(ONE, heard())
     table.record_restart(ONE, now_ms=9, connection_id=3)
     assert table.of_set(SET)[1].progress == (UNKNOWN, UNKNOWN)
@@ -41,19 +41,19 @@ def test_a_restarted_broker_may_have_recovered_less(table):
     assert table.of_set(SET)[1].progress == (5, 500)
 
 
-def test_any_request_is_a_sign_of_life_and_keeps_what_heartbeats_said(table):
+def test_any_request_counts_as_contact_and_keeps_the_values_of_heartbeats(table):
     table.record_heartbeat(ONE, heard(timeout_ms=3_000, connection_id=7))
     table.record_contact(ONE, now_ms=5_000, connection_id=8)
     row = table.of_set(SET)[1]
     assert (row.last_contact_ms, row.connection_id, row.progress, row.timeout_ms) == (5_000, 8, (5, 1000), 3_000)
 
 
-def test_a_broker_that_was_never_heard_is_by_its_first_request(table):
+def test_first_request_of_a_broker_makes_it_alive_without_a_log(table):
     table.record_contact(ONE, now_ms=5, connection_id=8)
     assert table.alive(SET, 6)[1].progress == (UNKNOWN, UNKNOWN)
 
 
-def test_a_set_goes_with_its_last_broker(table):
+def test_set_leaves_the_table_with_its_last_broker(table):
     table.record_heartbeat(ONE, heard())
     table.remove(TWO)
     table.remove(ONE)
@@ -62,7 +62,7 @@ def test_a_set_goes_with_its_last_broker(table):
     assert vars(table) == vars(HeartbeatTable())
 
 
-def test_each_connection_has_the_brokers_that_were_heard_over_it_last(table):
+def test_connection_has_the_brokers_whose_last_heartbeat_came_over_it(table):
     table.record_heartbeat(TWO, heard(connection_id=7))
     table.record_heartbeat(ONE, heard(connection_id=7))
     assert table.over(7) == (ONE, TWO)
@@ -70,7 +70,7 @@ def test_each_connection_has_the_brokers_that_were_heard_over_it_last(table):
     assert (table.over(7), table.over(8), table.over(9)) == ((TWO,), (ONE,), ())
 
 
-def test_one_member_of_a_set_can_go_alone(table):
+def test_one_member_of_a_set_can_be_removed(table):
     table.record_heartbeat(ONE, heard(connection_id=7))
     table.record_heartbeat(TWO, heard(connection_id=7))
     assert table.brokers == 2
@@ -82,7 +82,7 @@ def test_one_member_of_a_set_can_go_alone(table):
     )
 
 
-def test_a_broker_that_has_started_is_awaited_until_it_says_how_far_its_log_is(table):
+def test_started_broker_awaits_its_heartbeat(table):
     table.record_restart(ONE, now_ms=5, connection_id=8)
     assert table.get(ONE).awaits_heartbeat
     table.record_contact(ONE, now_ms=6, connection_id=8)
@@ -91,7 +91,7 @@ def test_a_broker_that_has_started_is_awaited_until_it_says_how_far_its_log_is(t
     assert not table.get(ONE).awaits_heartbeat
 
 
-def test_to_start_is_a_sign_of_life(table):
+def test_registration_counts_as_contact(table):
     table.record_heartbeat(ONE, heard(last_contact_ms=0, timeout_ms=10_000))
     table.record_restart(ONE, now_ms=9_000, connection_id=8)
     assert table.get(ONE).is_alive(19_000)
@@ -99,7 +99,7 @@ def test_to_start_is_a_sign_of_life(table):
     assert table.silent(19_001, 10_000) == [ONE]
 
 
-def test_a_broker_that_tries_to_start_beats_only_once_for_each_try(table):
+def test_starting_broker_is_silent_only_after_its_own_timeout(table):
     table.record_restart(ONE, now_ms=0, connection_id=3)
     table.record_heartbeat(ONE, heard(last_contact_ms=10, timeout_ms=10_000))
     assert table.silent(now_ms=5_000, silence_ms=3_000) == []
@@ -108,14 +108,14 @@ def test_a_broker_that_tries_to_start_beats_only_once_for_each_try(table):
     assert table.silent(now_ms=15_011, silence_ms=3_000) == [ONE]
 
 
-def test_a_broker_that_beats_each_second_has_started(table):
+def test_broker_with_a_heartbeat_each_second_has_started(table):
     table.record_restart(ONE, now_ms=0, connection_id=3)
     for last_contact_ms in (10, 1_010):
         table.record_heartbeat(ONE, heard(last_contact_ms=last_contact_ms, timeout_ms=10_000))
     assert table.silent(now_ms=4_011, silence_ms=3_000) == [ONE]
 
 
-def test_who_was_heard_longest_ago_is_silent_first_and_whoever_was_heard_since_is_not(table):
+def test_brokers_become_silent_in_the_order_of_their_last_contact(table):
     for last_contact_ms, key in ((0, ONE), (100, TWO)):
         beats_each_second(table, key, last_contact_ms)
     assert table.silent(now_ms=3_050, silence_ms=3_000) == [ONE]
@@ -125,7 +125,7 @@ def test_who_was_heard_longest_ago_is_silent_first_and_whoever_was_heard_since_i
     assert table.silent(now_ms=3_101, silence_ms=3_000) == []
 
 
-def test_a_broker_with_a_shorter_timeout_of_its_own_is_silent_earlier_whenever_it_says_so(table):
+def test_broker_with_a_shorter_timeout_is_silent_earlier_also_after_a_change(table):
     beats_each_second(table, ONE, 0, timeout_ms=1_000)
     beats_each_second(table, TWO, 0, timeout_ms=10_000)
     assert table.silent(now_ms=1_001, silence_ms=3_000) == [ONE]
@@ -148,47 +148,47 @@ def periods(table, *beats_ms):
     return found
 
 
-def test_the_interval_is_known_from_the_second_heartbeat_on(table):
+def test_heartbeat_period_is_known_from_the_second_heartbeat_on(table):
     assert periods(table, 1_000, 2_010, 3_005) == [0, 1_000, 1_000]
 
 
-def test_a_longer_interval_is_remembered_and_one_early_heartbeat_does_not_end_it(table):
+def test_longer_heartbeat_period_survives_one_early_heartbeat(table):
     assert periods(table, 1_000, 6_000, 11_000, 11_100, 16_000) == [0, 5_000, 5_000, 3_750, 4_900]
 
 
-def test_a_first_gap_that_was_too_long_by_chance_is_forgotten(table):
+def test_first_period_that_was_too_long_is_corrected_by_the_next_one(table):
     assert periods(table, 1_000, 4_000, 5_000, 6_000) == [0, 3_000, 1_000, 1_000]
 
 
-def test_who_beats_each_second_and_is_late_once_is_silent_as_soon_as_before(table):
+def test_one_late_heartbeat_does_not_change_the_period(table):
     assert periods(table, 1_000, 2_000, 6_000) == [0, 1_000, 1_000]
 
 
-def test_a_report_between_two_heartbeats_is_none(table):
+def test_report_between_two_heartbeats_does_not_change_the_period(table):
     table.record_heartbeat(ONE, heard(last_contact_ms=1_000))
     table.record_contact(ONE, now_ms=5_500, connection_id=1)
     assert periods(table, 6_000) == [5_000]
 
 
-def test_who_was_heard_by_a_report_first_has_its_own_timeout_until_two_heartbeats_have_come(table):
+def test_broker_with_a_report_first_has_its_own_timeout_until_two_heartbeats(table):
     table.record_contact(ONE, now_ms=500, connection_id=1)
     assert table.silent(now_ms=10_000, silence_ms=3_000) == []
     assert periods(table, 1_000, 6_000) == [0, 5_000]
 
 
-def test_a_broker_that_has_started_again_may_beat_at_another_interval(table):
+def test_restarted_broker_may_have_another_heartbeat_period(table):
     periods(table, 1_000, 2_000)
     table.record_restart(ONE, now_ms=2_500, connection_id=1)
     assert periods(table, 3_000, 8_000, 9_000) == [0, 0, 1_000]
 
 
-def test_nobody_may_be_silent_for_longer_than_its_own_timeout(table):
+def test_allowed_silence_is_the_own_timeout_at_most(table):
     for last_contact_ms in (0, 9_000, 18_000):
         table.record_heartbeat(ONE, heard(last_contact_ms=last_contact_ms))
     assert table.get(ONE).silence_allowed_ms(3_000) == 10_000
 
 
-def test_one_heartbeat_with_an_endless_timeout_keeps_nobody_alive_for_longer_than_a_minute(table):
+def test_largest_timeout_keeps_a_broker_alive_for_a_minute_at_most(table):
     table.record_heartbeat(ONE, heard(last_contact_ms=0, timeout_ms=86_400_000))
     assert table.get(ONE).due_ms < TIMEOUT_BELIEVED_MS_MAX
     assert table.silent(TIMEOUT_BELIEVED_MS_MAX, silence_ms=3_000) == []
@@ -211,7 +211,7 @@ def claim(last_contact_ms, connection_id=OTHER):
     return heard(last_contact_ms=last_contact_ms, connection_id=connection_id, epoch=50, max_offset=9999)
 
 
-def test_what_is_claimed_over_another_connection_does_not_count_beside_its_own(heard_at_home):
+def test_log_reported_over_another_connection_is_ignored_beside_the_own_one(heard_at_home):
     for last_contact_ms in (100, 200, 1_500):
         heard_at_home.record_heartbeat(ONE, claim(last_contact_ms))
         assert heard_at_home.get(ONE).progress == (5, 1000)
@@ -219,7 +219,7 @@ def test_what_is_claimed_over_another_connection_does_not_count_beside_its_own(h
     assert heard_at_home.get(ONE).own.connection_id == OWN
 
 
-def test_it_counts_once_nothing_came_over_its_own_and_ends_with_the_next_that_does(heard_at_home):
+def test_log_reported_over_another_connection_counts_while_the_own_one_is_silent(heard_at_home):
     heard_at_home.record_heartbeat(ONE, claim(1_501))
     assert (heard_at_home.get(ONE).progress, heard_at_home.get(ONE).own.connection_id) == ((50, 9999), OTHER)
     heard_at_home.record_heartbeat(ONE, heard(last_contact_ms=3_002, connection_id=OWN))
@@ -227,27 +227,27 @@ def test_it_counts_once_nothing_came_over_its_own_and_ends_with_the_next_that_do
 
 
 @pytest.mark.parametrize(("said", "kept"), [(1_100, (5, 1_100)), (900, (5, 1_000))])
-def test_a_broker_that_goes_on_over_its_own_connection_moves_forward_as_ever(heard_at_home, said, kept):
+def test_log_reported_over_the_own_connection_moves_forward(heard_at_home, said, kept):
     heard_at_home.record_heartbeat(ONE, claim(500))
     heard_at_home.record_heartbeat(ONE, heard(last_contact_ms=1_000, connection_id=OWN, max_offset=said))
     assert (heard_at_home.get(ONE).progress, heard_at_home.get(ONE).owner) == (kept, None)
 
 
-def test_a_request_over_another_connection_brings_no_claims_with_it(heard_at_home):
+def test_request_over_another_connection_does_not_make_it_the_own_one(heard_at_home):
     heard_at_home.record_contact(ONE, now_ms=500, connection_id=OTHER)
     heard_at_home.record_contact(ONE, now_ms=600, connection_id=OTHER)
     heard_at_home.record_heartbeat(ONE, claim(700))
     assert (heard_at_home.get(ONE).progress, heard_at_home.get(ONE).own.connection_id) == ((5, 1000), OWN)
 
 
-def test_who_has_started_says_how_far_its_log_is_over_any_connection(heard_at_home):
+def test_first_heartbeat_after_a_restart_counts_over_any_connection(heard_at_home):
     heard_at_home.record_restart(ONE, now_ms=100, connection_id=OTHER)
     heard_at_home.record_heartbeat(ONE, heard(last_contact_ms=200, connection_id=OWN, max_offset=900))
     assert heard_at_home.get(ONE).progress == (5, 900)
 
 
 @pytest.mark.parametrize(("last_contact_ms", "counts"), [(12_500, (5, 1000)), (12_501, (50, 9999))])
-def test_the_own_connection_of_a_broker_that_beats_seldom_counts_for_longer(table, last_contact_ms, counts):
+def test_own_connection_counts_for_longer_with_a_longer_heartbeat_period(table, last_contact_ms, counts):
     for heartbeat_ms in (0, 5_000):
         table.record_heartbeat(ONE, heard(last_contact_ms=heartbeat_ms, connection_id=OWN))
     table.record_heartbeat(ONE, claim(last_contact_ms))
@@ -262,11 +262,11 @@ def test_the_own_connection_of_a_broker_that_beats_seldom_counts_for_longer(tabl
         ({"epoch": -1, "max_offset": 0}, False),
     ],
 )
-def test_an_epoch_or_an_offset_is_a_log(said, has):
+def test_epoch_or_offset_means_messages(said, has):
     assert heard(**said).has_messages is has
 
 
-def test_the_own_connection_of_a_broker_stays_known_while_others_claim_to_be_it(table):
+def test_own_connection_stays_known_while_others_send_heartbeats_for_the_broker(table):
     def of_one():
         return [number for number in (7, 8, 9) if ONE in table.connected_over(number)]
 

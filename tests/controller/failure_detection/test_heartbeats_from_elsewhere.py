@@ -31,7 +31,7 @@ async def pass_s(room, seconds):
     await room.done()
 
 
-async def test_a_stranger_that_beats_on_while_a_broker_pauses_is_not_believed(room):
+async def test_heartbeats_of_a_non_member_are_ignored_while_the_broker_pauses(room):
     await a_set_at_home(room)
     await pass_s(room, 1.6)
     for _ in range(4):
@@ -41,7 +41,7 @@ async def test_a_stranger_that_beats_on_while_a_broker_pauses_is_not_believed(ro
     assert (heard.progress, heard.priority) == ((1, 100), 2**31 - 1)
 
 
-async def test_a_broker_that_comes_back_is_believed_at_once_whoever_beats_for_it(room):
+async def test_heartbeat_of_a_failed_broker_counts_at_once_and_those_of_a_non_member_do_not(room):
     await a_set_at_home(room)
     for _ in range(12):
         await room.beat(1, over=STRANGER, **CLAIM)
@@ -56,7 +56,7 @@ async def test_a_broker_that_comes_back_is_believed_at_once_whoever_beats_for_it
         await pass_s(room, 1)
 
 
-async def test_a_broker_that_comes_over_another_connection_from_its_host_is_believed_as_ever(room):
+async def test_heartbeat_over_another_connection_from_the_host_of_the_broker_counts(room):
     await a_set_at_home(room)
     room.peer_host = "10.0.0.11"
     await pass_s(room, 1.6)
@@ -64,7 +64,7 @@ async def test_a_broker_that_comes_over_another_connection_from_its_host_is_beli
     assert room.live.get(ONE).progress == (1, 90)
 
 
-async def test_who_was_first_does_not_speak_for_a_broker_that_beats_from_its_host(room):
+async def test_heartbeat_from_the_host_of_the_broker_counts_over_earlier_ones_of_a_non_member(room):
     await room.a_set(1, 2)
     for _ in range(3):
         await pass_s(room, 1)

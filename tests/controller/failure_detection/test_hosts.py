@@ -47,7 +47,7 @@ def test_most_hosts_are_more_than_half_of_the_others(hosts, all_hosts, heard_on,
     assert hosts.look(2_500).is_most == is_most
 
 
-def test_a_host_is_awaited_for_a_second_before_it_is_silent(hosts):
+def test_host_is_awaited_for_a_second_before_it_is_silent(hosts):
     heard(hosts, 0, 2, 3, 4)
     seen = [hosts.look(now_ms) for now_ms in (1_000, 1_001, 2_000, 2_001)]
     assert [(each.awaited, each.silent, each.may_be_most, each.is_most) for each in seen] == [
@@ -58,20 +58,20 @@ def test_a_host_is_awaited_for_a_second_before_it_is_silent(hosts):
     ]
 
 
-def test_a_broker_that_moves_takes_its_old_host_along(hosts):
+def test_broker_that_moves_counts_at_its_new_host_only(hosts):
     heard(hosts, 0, 2)
     hosts.record_contact(key(2), "10.0.0.3:30911", 1_000)
     assert hosts.look(0).hosts == 1
 
 
-def test_a_host_whose_brokers_refused_or_were_cleaned_is_not_silent(hosts):
+def test_host_of_removed_brokers_is_not_silent(hosts):
     heard(hosts, 0, 2, 3)
     hosts.remove(key(2))
     hosts.remove(key(9))
     assert hosts.look(5_000).hosts == 1
 
 
-def test_a_host_that_was_given_up_counts_for_ten_seconds(hosts):
+def test_given_up_host_counts_for_ten_seconds(hosts):
     heard(hosts, 0, 2, 3, 4)
     hosts.give_up(key(2), 3_000)
     heard(hosts, 3_000, 3, 4)
@@ -80,21 +80,21 @@ def test_a_host_that_was_given_up_counts_for_ten_seconds(hosts):
     assert (hosts.look(3_001 + WINDOW_MS).hosts, hosts.look(3_001 + WINDOW_MS).silent) == (2, 0)
 
 
-def test_a_host_with_another_broker_that_is_waited_for_is_not_given_up(hosts):
+def test_host_with_another_awaited_broker_is_not_given_up(hosts):
     heard(hosts, 0, 2, 3)
     hosts.record_contact(key(7), "10.0.0.2:30921", 1_000)
     hosts.give_up(key(2), 3_000)
     assert hosts.look(60_000).hosts == 2
 
 
-def test_an_answer_at_a_port_is_a_sign_of_its_host(hosts):
+def test_response_of_a_port_counts_as_contact_of_its_host(hosts):
     heard(hosts, 0, 2)
     hosts.record_response(key(2), 5_000)
     hosts.record_response(key(9), 5_000)
     assert not hosts.look(5_000).is_most
 
 
-def test_who_is_expected_is_silent_when_its_time_is_over(hosts):
+def test_expected_host_is_silent_when_its_time_is_over(hosts):
     heard(hosts, 0, 2)
     hosts.expect(key(2), "10.0.0.2:30911", 99_000)
     hosts.expect(key(3), "10.0.0.3:30911", 12_000)
@@ -102,13 +102,13 @@ def test_who_is_expected_is_silent_when_its_time_is_over(hosts):
     assert (hosts.look(13_001).hosts, hosts.look(13_001).silent) == (2, 1)
 
 
-def test_nobody_is_silent_because_this_process_stood_still(hosts):
+def test_process_pause_makes_no_host_silent(hosts):
     heard(hosts, 0, 2, 3)
     hosts.after_pause(60_000)
     assert hosts.look(61_000).awaited == 0
 
 
-def test_most_hosts_are_given_up_after_a_minute_in_which_another_was_heard(hosts):
+def test_most_hosts_are_given_up_after_a_minute_with_contact_of_another(hosts):
     heard(hosts, 0, 2, 3, 4)
     assert hosts.look(5_000).is_most
     hosts.silent_from_ms = 5_000
@@ -130,21 +130,21 @@ def proven(hosts, now_ms, *numbers):
         hosts.record_contact(key(number), f"10.0.0.{number}:30911", now_ms + 1_000, broker_host)
 
 
-def test_only_hosts_that_are_proven_count_where_any_is(hosts):
+def test_only_proven_hosts_count_where_there_are_any(hosts):
     proven(hosts, 0, 2, 3, 4)
     heard(hosts, 0, *range(60, 80))
     proven(hosts, 2_500, 2, 3)
     assert (hosts.look(2_500).hosts, hosts.look(2_500).silent) == (3, 1)
 
 
-def test_two_hosts_are_two_whatever_others_are_made_up(hosts):
+def test_unproven_hosts_do_not_count_beside_two_proven_ones(hosts):
     proven(hosts, 0, 1, 2)
     heard(hosts, 0, *range(60, 80))
     proven(hosts, 2_500, 1)
     assert hosts.look(2_500).are_two
 
 
-def test_one_host_under_many_names_counts_once_and_is_heard_if_any_of_them_is(hosts):
+def test_host_with_many_names_counts_once_and_is_silent_only_if_all_are(hosts):
     proven(hosts, 0, 2, 3)
     for number in range(60, 80):
         hosts.record_contact(key(number), f"name-{number}:30911", number * 100, BrokerHost("10.0.0.66", is_proven=True))
@@ -152,20 +152,20 @@ def test_one_host_under_many_names_counts_once_and_is_heard_if_any_of_them_is(ho
     assert hosts.look(8_901).silent == 3
 
 
-def test_a_name_of_the_host_of_the_controller_is_its_own_host(hosts):
+def test_name_of_the_controller_host_is_its_own_host(hosts):
     proven(hosts, 0, 2, 3)
     hosts.record_contact(key(9), "me:30911", 1_000, BrokerHost(OWN, is_proven=True))
     assert hosts.look(0).hosts == 2
 
 
-def test_a_proven_host_is_not_heard_by_what_comes_from_elsewhere(hosts):
+def test_contact_from_an_unproven_host_does_not_count_for_a_proven_one(hosts):
     proven(hosts, 0, 2, 3)
     hosts.record_contact(key(66), "10.0.0.2:1", 5_000, BrokerHost("10.0.0.2", is_proven=False))
     proven(hosts, 2_500, 3)
     assert hosts.look(2_500).silent == 1
 
 
-def test_hosts_that_are_expected_after_a_start_count_until_they_are_heard(hosts):
+def test_expected_hosts_count_until_their_first_contact(hosts):
     proven(hosts, 0, 2)
     hosts.expect(key(3), "10.0.0.3:30911", 12_000)
     hosts.expect(key(4), "10.0.0.4:30911", 12_000)
@@ -176,7 +176,7 @@ def test_hosts_that_are_expected_after_a_start_count_until_they_are_heard(hosts)
 
 
 @pytest.mark.parametrize(("number", "is_given_up"), [(60, True), (1, False)], ids=["another", "its own"])
-def test_silent_hosts_are_given_up_if_any_other_is_heard_be_it_not_proven(hosts, number, is_given_up):
+def test_silent_hosts_are_given_up_after_contact_of_another_host_proven_or_not(hosts, number, is_given_up):
     proven(hosts, 0, 2)
     hosts.silent_from_ms = 2_500
     for now_ms in range(2_500, 2_500 + SILENCE_MS_MAX + 1_500, 500):

@@ -19,7 +19,7 @@ def elected(room):
     return room.events("master_elected")[-1]
 
 
-async def test_the_log_that_is_longest_now_leads_and_not_the_one_of_the_last_heartbeats(room):
+async def test_longest_log_at_the_election_wins_and_not_that_of_the_last_heartbeats(room):
     await room.a_set(1, 2, 3)
     # 3 beats later, and is told of as longer; what came since was confirmed by 2 alone.
     await room.beat(1, 2, maxOffset=900)
@@ -33,7 +33,7 @@ async def test_the_log_that_is_longest_now_leads_and_not_the_one_of_the_last_hea
     assert (offsets[2], offsets[3]) == (1500, 1000)
 
 
-async def test_being_overdue_does_not_outrank_a_longer_log(room):
+async def test_longer_log_wins_although_its_heartbeat_is_overdue(room):
     await room.a_set(1, 2, 3)
     await room.beat(2, maxOffset=1500)
     await room.pass_ms(2_500, beating=(1, 3))
@@ -42,7 +42,7 @@ async def test_being_overdue_does_not_outrank_a_longer_log(room):
     assert room.stored().master == 2
 
 
-async def test_of_equal_logs_that_of_a_broker_whose_beat_is_overdue_is_passed_over(room):
+async def test_broker_with_an_overdue_heartbeat_loses_where_logs_are_equal(room):
     await room.a_set(1, 2, 3)
     await room.beat(2)
     # Nobody can be asked, and 2 may be dying: the next election would cost as much again.
@@ -53,7 +53,7 @@ async def test_of_equal_logs_that_of_a_broker_whose_beat_is_overdue_is_passed_ov
     assert verdicts[2] == "it has not told how far its log is now"
 
 
-async def test_one_that_does_not_answer_and_may_have_more_is_waited_for_until_it_beats_or_is_dead(room):
+async def test_election_waits_for_a_possibly_longer_log_until_its_heartbeat(room):
     await room.a_set(1, 2, 3)
     await room.beat(1, 2, 3, maxOffset=1000)
     room.log_ends = {3: LogEnd(1, 900)}
@@ -65,7 +65,7 @@ async def test_one_that_does_not_answer_and_may_have_more_is_waited_for_until_it
     assert room.stored().master == 2
 
 
-async def test_so_it_is_until_it_is_dead(room):
+async def test_election_waits_for_a_possibly_longer_log_until_its_broker_fails(room):
     await room.a_set(1, 2, 3)
     await room.beat(1, 2, 3, maxOffset=1000)
     room.log_ends = {3: LogEnd(1, 900)}
@@ -74,21 +74,21 @@ async def test_so_it_is_until_it_is_dead(room):
     assert room.stored().master == 3
 
 
-async def test_a_pair_is_elected_for_without_a_question(room):
+async def test_election_in_a_pair_queries_no_log_ends(room):
     await room.a_set(1, 2)
     await room.beat(1, 2)
     await room.lose(1)
     assert (room.stored().master, room.queried) == (2, [])
 
 
-async def test_neither_is_anybody_asked_for_the_first_master_nor_for_one_that_an_operator_wants(room):
+async def test_first_election_and_designated_election_query_no_log_ends(room):
     await room.a_set(1, 2, 3)
     await room.beat(1, 2, 3)
     assert (await room.elect(3, designate=True)).code == 0
     assert room.queried == []
 
 
-async def test_where_nobody_answers_the_last_heartbeats_decide_as_before(room):
+async def test_heartbeats_decide_where_no_broker_answers_the_log_end_query(room):
     await room.a_set(1, 2, 3)
     await room.beat(1, 2)
     await room.beat(3, maxOffset=1000)
@@ -96,7 +96,7 @@ async def test_where_nobody_answers_the_last_heartbeats_decide_as_before(room):
     assert (room.stored().master, room.queried) == (3, [[2, 3]])
 
 
-async def test_a_fixed_number_of_confirmations_waits_for_all_others_and_says_so(room):
+async def test_with_a_fixed_number_of_confirmations_the_election_waits_and_logs_the_reason(room):
     await room.a_set(1, 2, 3)
     await room.beat(1, 2, 3, maxOffset=1000)
     room.log_ends, room.confirmed_on = {2: LogEnd(1, 1000)}, 2
@@ -111,7 +111,7 @@ async def test_a_fixed_number_of_confirmations_waits_for_all_others_and_says_so(
     assert room.stored().master == 3
 
 
-async def test_what_a_master_has_told_counts_where_nobody_answers_after_its_death(room):
+async def test_number_of_confirmations_that_the_master_reported_counts_after_its_failure(room):
     room.confirmed_on, room.masters_tell = 2, True
     await room.a_set(1, 2, 3)
     await room.pass_ms(1_000, beating=(1, 2, 3))
@@ -125,7 +125,7 @@ async def test_what_a_master_has_told_counts_where_nobody_answers_after_its_deat
     assert room.stored().master == 3
 
 
-async def test_masters_are_asked_again_now_and_then_and_sooner_if_they_do_not_tell(room):
+async def test_masters_are_queried_periodically_and_sooner_while_they_do_not_answer(room):
     await room.a_set(1, 2, 3)
 
     async def asked_within(ms):
@@ -145,7 +145,7 @@ async def test_masters_are_asked_again_now_and_then_and_sooner_if_they_do_not_te
     assert await asked_within(QUERY_AGAIN_MS) == 1
 
 
-async def test_masters_of_pairs_are_not_asked_and_never_many_at_a_time(room):
+async def test_masters_of_pairs_are_not_queried_and_queries_in_flight_are_limited(room):
     await room.a_set(1, 2)
     room.control.monitor.look_at_sets()
     assert room.queried_masters == []
@@ -165,7 +165,7 @@ async def test_masters_of_pairs_are_not_asked_and_never_many_at_a_time(room):
     await room.done()
 
 
-async def test_a_broker_out_of_sync_that_alone_confirmed_the_last_messages_leads(room):
+async def test_broker_out_of_sync_with_the_only_copy_of_confirmed_messages_is_elected(room):
     await room.a_set(1, 2, 3, in_sync=(1, 2))
     await room.beat(1, 2, 3)
     room.log_ends, room.confirmed_on = {2: LogEnd(1, 1000), 3: LogEnd(1, 1200)}, 2
@@ -174,7 +174,7 @@ async def test_a_broker_out_of_sync_that_alone_confirmed_the_last_messages_leads
     assert room.events("unclean_master_elected") == []
 
 
-async def test_an_answer_that_cannot_be_is_none(room):
+async def test_implausible_log_end_is_ignored(room):
     await room.a_set(1, 2, 3)
     await room.beat(1, 2, 3, maxOffset=1000)
     room.log_ends = {2: LogEnd(1, 1000), 3: LogEnd(1, 2000 + GROWTH_BYTES_MAX)}
@@ -185,7 +185,7 @@ async def test_an_answer_that_cannot_be_is_none(room):
 # Brokers that were moved here while they serve
 
 
-async def test_who_serves_keeps_its_lead_though_a_slave_beat_later_with_a_longer_log(room):
+async def test_serving_master_is_elected_although_its_slave_reports_a_longer_log_later(room):
     await room.settings.update_config(b"adoptUnknownBrokers=true")
     for broker_id in (1, 2):
         assert (await room.register(broker_id)).code == 0
@@ -200,7 +200,7 @@ async def test_who_serves_keeps_its_lead_though_a_slave_beat_later_with_a_longer
     assert room.stored().master_epoch > 7
 
 
-async def test_a_broker_that_was_adopted_stays_so_in_the_log_and_registers_again_without_a_line(room):
+async def test_adopted_broker_is_logged_as_adopted_once_and_repeats_its_registration_silently(room):
     await room.settings.update_config(b"adoptUnknownBrokers=true")
     for _ in range(2):
         assert (await room.register(1)).code == 0

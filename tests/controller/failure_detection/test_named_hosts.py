@@ -36,18 +36,18 @@ def broker_host(room):
     return room.control.monitor.senders.broker_host(ONE, ADDRESS)
 
 
-async def test_a_host_is_proven_also_if_the_broker_took_a_notice_before_it_was_greeted(room):
+async def test_host_is_proven_also_by_reaching_the_broker_before_the_reachability_check(room):
     room.reachability.reached(ONE, ADDRESS)
     await beat(room)
     assert broker_host(room) == BrokerHost("10.0.0.21", is_proven=True)
 
 
-async def test_a_broker_whose_number_is_known_is_greeted_no_more(room):
+async def test_broker_with_a_known_ip_address_is_checked_once(room):
     await beat_for(room, 3)
     assert room.greeted == [ONE]
 
 
-async def test_a_broker_that_did_not_answer_and_comes_back_is_looked_for_where_its_name_leads_by_then(room):
+async def test_host_name_is_resolved_again_after_an_unanswered_probe(room):
     await beat_for(room, 3)
     room.control.monitor.connection_lost(1)
     (probe,) = room.asked()
@@ -58,7 +58,7 @@ async def test_a_broker_that_did_not_answer_and_comes_back_is_looked_for_where_i
     assert broker_host(room) == BrokerHost("10.0.0.22", is_proven=True)
 
 
-async def test_an_answer_to_a_question_tells_where_the_broker_is_by_now(room):
+async def test_answered_probe_updates_the_ip_address_of_the_broker(room):
     await beat_for(room, 3)
     room.control.monitor.connection_lost(1)
     (probe,) = room.asked()

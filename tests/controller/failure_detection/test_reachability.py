@@ -10,7 +10,7 @@ from controller.failure_detection.reachability import Reachability
 ONE, TWO = BrokerKey(SET, 1), BrokerKey(SET, 2)
 
 
-def test_a_broker_is_reached_at_one_address_and_not_at_the_next():
+def test_reachability_counts_for_one_address():
     reach = Reachability()
     assert not reach.has_reached(ONE, an_address(1))
     assert not reach.has_reached_any
@@ -21,21 +21,21 @@ def test_a_broker_is_reached_at_one_address_and_not_at_the_next():
     assert not reach.has_reached(TWO, an_address(1))
 
 
-def test_a_broker_that_is_not_reached_is_greeted_ever_more_rarely():
+def test_reachability_checks_of_an_unreached_broker_become_rarer():
     reach = Reachability()
     greeted_ms = [now_ms for now_ms in range(0, 1_000_001, 500) if reach.begin(ONE, an_address(1), now_ms)]
     assert greeted_ms[:5] == [0, 1_000, 3_000, 7_000, 15_000]
     assert greeted_ms[-1] - greeted_ms[-2] == 300_000
 
 
-def test_who_moves_is_greeted_at_once():
+def test_new_address_is_checked_at_once():
     reach = Reachability()
     assert reach.begin(ONE, an_address(1), 0)
     assert not reach.begin(ONE, an_address(1), 10)
     assert reach.begin(ONE, an_address(2), 10)
 
 
-def test_who_was_greeted_in_vain_for_half_a_minute_is_unreached_until_it_is_reached():
+def test_broker_is_unreached_after_half_a_minute_of_failed_checks():
     reach = Reachability()
     for now_ms in range(0, 31_001, 1_000):
         reach.begin(ONE, an_address(1), now_ms)
@@ -44,7 +44,7 @@ def test_who_was_greeted_in_vain_for_half_a_minute_is_unreached_until_it_is_reac
     assert reach.unreached == []
 
 
-def test_a_broker_that_is_not_heard_any_more_is_not_among_the_unreached_and_begins_anew_when_it_returns():
+def test_silent_broker_is_not_unreached_and_begins_anew_when_it_returns():
     reach = Reachability()
     for now_ms in range(0, 40_001, 1_000):
         reach.begin(ONE, an_address(1), now_ms)
@@ -57,7 +57,7 @@ def test_a_broker_that_is_not_heard_any_more_is_not_among_the_unreached_and_begi
     assert reach.unreached == [TWO]
 
 
-def test_who_beats_and_is_not_greeted_for_want_of_time_is_not_thought_to_be_new():
+def test_contact_without_a_check_keeps_the_earlier_checks():
     """Of thousands of brokers behind a firewall only some are greeted in each look."""
     reach = Reachability()
     tries = 0
@@ -70,7 +70,7 @@ def test_who_beats_and_is_not_greeted_for_want_of_time_is_not_thought_to_be_new(
     assert reach.unreached == [ONE]
 
 
-def test_what_was_forgotten_leaves_nothing_behind():
+def test_removed_broker_leaves_no_reachability_behind():
     reach = Reachability()
     reach.begin(ONE, an_address(1), 0)
     reach.reached(TWO, an_address(2))
@@ -80,7 +80,7 @@ def test_what_was_forgotten_leaves_nothing_behind():
     assert reach.begin(ONE, an_address(1), 0)
 
 
-def test_only_the_last_brokers_are_remembered(monkeypatch):
+def test_only_the_last_reached_brokers_are_kept(monkeypatch):
     monkeypatch.setattr(module, "_REMEMBERED_MAX", 2)
     reach = Reachability()
     for number in range(1, 4):
@@ -102,21 +102,21 @@ def test_only_the_last_brokers_are_remembered(monkeypatch):
         ("broker-1:30911", "", ""),
     ],
 )
-def test_where_a_broker_was_reached_is_known_by_its_number(address, peer, host):
+def test_reached_broker_has_the_ip_address_of_its_peer(address, peer, host):
     reach = Reachability()
     reach.reached(ONE, address, peer)
     assert reach.host_of(ONE, address) == host
     assert reach.host_of(ONE, "10.0.0.9:1") == reach.host_of(TWO, address) == ""
 
 
-def test_a_name_whose_number_is_known_keeps_it_when_the_broker_answers_again():
+def test_known_ip_address_of_a_name_survives_a_response_without_one():
     reach = Reachability()
     reach.reached(ONE, "broker-1:30911", "10.0.0.1:30911")
     reach.reached(ONE, "broker-1:30911")
     assert reach.host_of(ONE, "broker-1:30911") == "10.0.0.1"
 
 
-def test_where_a_name_leads_is_to_be_found_out_again_once_nobody_answered_there():
+def test_ip_address_of_a_name_is_looked_up_again_after_a_missing_response():
     reach = Reachability()
     reach.reached(ONE, "broker-1:30911")
     assert not reach.has_found(ONE, "broker-1:30911")

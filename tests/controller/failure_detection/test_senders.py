@@ -95,7 +95,7 @@ async def beat_for_one(room, **fields):
 
 @pytest.mark.parametrize("address", [ELSEWHERE, None], ids=["elsewhere", "its own address"])
 @pytest.mark.parametrize("beats_first", [False, True])
-async def test_nobody_registers_under_the_id_of_a_master_that_lives(room, address, beats_first):
+async def test_registration_with_the_id_of_a_living_master_from_another_host_is_refused(room, address, beats_first):
     before = await a_set(room)
     if beats_first:
         await beat_for_one(room, brokerAddr=address or at(1))
@@ -103,7 +103,7 @@ async def test_nobody_registers_under_the_id_of_a_master_that_lives(room, addres
     assert room.stored() == before
 
 
-async def test_nobody_reports_the_sync_state_set_for_a_master_that_lives(room):
+async def test_sync_state_set_report_of_another_host_for_a_living_master_is_refused(room):
     before = await a_set(room, in_sync=(1, 2))
     await beat_for_one(room)
     for members in ([1, 2, 3], [1, 3], [1]):
@@ -115,7 +115,7 @@ async def test_nobody_reports_the_sync_state_set_for_a_master_that_lives(room):
     assert room.stored() == before
 
 
-async def test_a_heartbeat_of_a_stranger_that_leaves_makes_nobody_suspect(room):
+async def test_close_of_the_connection_of_a_non_member_suspects_nobody(room):
     before = await a_set(room)
     await beat_for_one(room)
     room.control.monitor.connection_lost(STRANGER)
@@ -124,7 +124,7 @@ async def test_a_heartbeat_of_a_stranger_that_leaves_makes_nobody_suspect(room):
     assert room.stored() == before
 
 
-async def test_a_stranger_lengthens_no_pause_after_a_start(room):
+async def test_heartbeat_timeout_of_a_non_member_does_not_lengthen_the_pause_after_a_start(room):
     await a_set(room)
     room.start_again()
     await room.beat(77, over=STRANGER, heartbeatTimeoutMills=60_000)
@@ -136,7 +136,7 @@ async def test_a_stranger_lengthens_no_pause_after_a_start(room):
 
 
 @pytest.mark.parametrize("host", ["10.0.0.11", "10.0.0.1"], ids=["its address", "another of this machine"])
-async def test_a_master_reports_over_another_connection_than_that_of_its_heartbeats(room, host):
+async def test_report_of_a_master_over_another_connection_from_its_host_is_accepted(room, host):
     """Heartbeats go to the listed addresses of controllers, all else to the one that the leader tells."""
     own = {"10.0.0.11", "10.0.0.1"}
     room.detector.hosts.is_own = lambda each: each in own
@@ -146,7 +146,7 @@ async def test_a_master_reports_over_another_connection_than_that_of_its_heartbe
     assert room.stored().sync_state_set == {1, 2, 3}
 
 
-async def test_a_master_whose_requests_never_came_from_its_host_reports_from_wherever_it_does(room):
+async def test_report_from_another_host_is_accepted_of_a_master_that_never_sent_from_its_own(room):
     await room.a_set(1, 2, 3, in_sync=(1, 2))
     for _ in range(3):
         await room.pass_ms(1_000)
@@ -156,7 +156,7 @@ async def test_a_master_whose_requests_never_came_from_its_host_reports_from_whe
         assert (await report(room, [1, 2, 3])).code == 0
 
 
-async def test_a_master_that_has_just_connected_anew_reports_at_once(room):
+async def test_report_of_a_master_over_a_new_connection_from_its_host_is_accepted_at_once(room):
     await a_set(room, in_sync=(1, 2))
     room.control.monitor.connection_lost(HOMES[1])
     with sent_from(room, "10.0.0.11"):
@@ -173,7 +173,7 @@ async def natted(room):
             await room.beat(1, 2, 3)
 
 
-async def test_a_broker_behind_a_gateway_that_starts_again_is_elected_in_its_first_try(room):
+async def test_restarted_broker_behind_a_gateway_is_elected_with_its_first_request(room):
     """Its port refuses until it has a role."""
     await natted(room)
     for broker_id in (1, 2, 3):
@@ -187,7 +187,7 @@ async def test_a_broker_behind_a_gateway_that_starts_again_is_elected_in_its_fir
         assert (await room.elect(1)).code == 0
 
 
-async def test_a_broker_behind_a_gateway_whose_port_refuses_from_now_on_is_heard_again(room):
+async def test_heartbeat_of_a_failed_broker_behind_a_gateway_brings_it_back(room):
     await natted(room)
     room.control.monitor.connection_lost(1)
     answer(room, refusing=(1,))
@@ -197,7 +197,7 @@ async def test_a_broker_behind_a_gateway_whose_port_refuses_from_now_on_is_heard
     assert room.live.get(ONE) is not None
 
 
-async def test_a_master_that_asks_over_a_new_connection_by_another_way_reports_at_once(room):
+async def test_report_from_another_host_is_accepted_after_the_request_connection_of_the_master_closed(room):
     """Its heartbeats go on over their own connection."""
     await a_set(room, in_sync=(1, 2))
     asking = 111
@@ -209,7 +209,7 @@ async def test_a_master_that_asks_over_a_new_connection_by_another_way_reports_a
         assert (await report(room, [1, 2, 3])).code == 0
 
 
-async def test_a_broker_that_starts_again_and_comes_another_way_is_elected_in_its_first_try(room):
+async def test_broker_that_restarts_behind_another_host_is_elected_with_its_first_request(room):
     """Its port refuses until it has a role; heartbeats and requests have connections of their own."""
     await a_set(room, in_sync=(1,))
     room.control.monitor.connection_lost(HOMES[1])
@@ -221,7 +221,7 @@ async def test_a_broker_that_starts_again_and_comes_another_way_is_elected_in_it
         assert (await room.elect(1)).code == 0
 
 
-async def test_heartbeats_of_others_do_not_keep_one_that_comes_another_way_from_being_heard(room):
+async def test_heartbeats_of_a_non_member_do_not_block_a_failed_broker_behind_another_host(room):
     await a_set(room)
     room.control.monitor.connection_lost(HOMES[1])
     await pass_s(room, 1, refusing=(1,))
@@ -234,7 +234,7 @@ async def test_heartbeats_of_others_do_not_keep_one_that_comes_another_way_from_
     assert room.live.get(ONE) is not None
 
 
-async def test_two_heartbeats_of_a_stranger_bring_nobody_back(room):
+async def test_two_heartbeats_of_a_non_member_do_not_bring_a_failed_broker_back(room):
     await a_set(room)
     room.control.monitor.connection_lost(HOMES[1])
     await pass_s(room, 1, refusing=(1,))
@@ -244,7 +244,7 @@ async def test_two_heartbeats_of_a_stranger_bring_nobody_back(room):
     assert room.live.get(ONE) is None
 
 
-async def test_a_broker_of_another_address_of_its_machine_is_heard_after_some_seconds(room):
+async def test_failed_broker_that_sends_from_another_host_is_back_after_some_seconds(room):
     await a_set(room)
     room.control.monitor.connection_lost(HOMES[1])
     await pass_s(room, 1, refusing=(1,))
@@ -255,7 +255,7 @@ async def test_a_broker_of_another_address_of_its_machine_is_heard_after_some_se
     assert room.live.get(ONE).connection_id == 99
 
 
-async def test_a_broker_that_starts_at_another_address_is_waited_for_until_it_tells_how_far_its_log_is(room):
+async def test_broker_that_restarts_at_another_address_awaits_its_first_heartbeat(room):
     await a_set(room)
     room.control.monitor.connection_lost(HOMES[1])
     await pass_s(room, 2, refusing=(1,))
@@ -264,7 +264,7 @@ async def test_a_broker_that_starts_at_another_address_is_waited_for_until_it_te
     assert room.live.get(ONE).awaits_heartbeat
 
 
-async def test_a_heartbeat_of_a_stranger_changes_neither_the_address_nor_the_timeout_of_a_broker(room):
+async def test_heartbeat_of_a_non_member_changes_neither_address_nor_timeout_of_a_broker(room):
     await a_set(room)
     before = room.live.get(ONE)
     await beat_for_one(room, brokerAddr=ELSEWHERE, heartbeatTimeoutMills=86_400_000)
@@ -276,7 +276,7 @@ async def test_a_heartbeat_of_a_stranger_changes_neither_the_address_nor_the_tim
 
 
 @pytest.mark.parametrize("each_look", [True, False], ids=["ten times a second", "once"])
-async def test_a_killed_master_for_which_a_stranger_beats_is_replaced(room, each_look):
+async def test_killed_master_is_replaced_although_a_non_member_sends_its_heartbeats(room, each_look):
     await a_set(room)
     await beat_for_one(room, heartbeatTimeoutMills=86_400_000)
     room.control.monitor.connection_lost(HOMES[1])
@@ -287,13 +287,13 @@ async def test_a_killed_master_for_which_a_stranger_beats_is_replaced(room, each
 
 
 @pytest.mark.parametrize("forge", [beat_for_one, ask_for_one])
-async def test_a_frozen_master_for_which_a_stranger_beats_or_asks_is_replaced(room, forge):
+async def test_frozen_master_is_replaced_although_a_non_member_sends_its_requests(room, forge):
     await a_set(room)
     await pass_s(room, 5, silent=(1,), forging=lambda: forge(room))
     assert room.stored().master == 2
 
 
-async def test_a_stranger_that_comes_and_goes_in_the_names_of_those_in_sync_holds_up_no_failover(room):
+async def test_short_connections_of_a_non_member_for_brokers_in_sync_do_not_delay_a_failover(room):
     await a_set(room)
     numbers = itertools.count(1000)
 
@@ -310,7 +310,7 @@ async def test_a_stranger_that_comes_and_goes_in_the_names_of_those_in_sync_hold
     assert room.stored().master == 2
 
 
-async def test_a_proxy_header_that_names_the_host_of_a_dead_master_does_not_bring_it_back(room):
+async def test_proxy_header_with_the_host_of_a_failed_master_does_not_bring_it_back(room):
     await a_set(room)
     room.control.monitor.connection_lost(HOMES[1])
     answer(room, refusing=(1,))
@@ -319,14 +319,14 @@ async def test_a_proxy_header_that_names_the_host_of_a_dead_master_does_not_brin
     assert room.live.get(ONE) is None
 
 
-async def test_a_master_for_which_a_stranger_reports_after_its_end_is_replaced(room):
+async def test_failed_master_is_replaced_although_a_non_member_sends_its_reports(room):
     await a_set(room)
     room.control.monitor.connection_lost(HOMES[1])
     await pass_s(room, 3, refusing=(1,), forging=lambda: report(room, [1]))
     assert room.stored().master == 2
 
 
-async def test_brokers_in_sync_in_whose_name_a_stranger_registers_can_be_elected(room):
+async def test_brokers_in_sync_can_be_elected_although_a_non_member_registers_for_them(room):
     await a_set(room)
     room.control.monitor.connection_lost(HOMES[1])
 
@@ -339,7 +339,7 @@ async def test_brokers_in_sync_in_whose_name_a_stranger_registers_can_be_elected
     assert room.stored().master == 2
 
 
-async def test_a_dead_broker_for_which_a_stranger_beats_is_asked_and_is_back_once_it_answers(room):
+async def test_failed_broker_with_a_heartbeat_of_a_non_member_is_probed_and_back_once_it_answers(room):
     await a_set(room)
     room.control.monitor.connection_lost(HOMES[1])
     await pass_s(room, 2, refusing=(1,))
@@ -353,7 +353,7 @@ async def test_a_dead_broker_for_which_a_stranger_beats_is_asked_and_is_back_onc
     assert room.detector.failed_broker(ONE) is None
 
 
-async def test_a_broker_that_is_heard_from_its_host_again_is_back_at_once(room):
+async def test_heartbeat_from_its_host_brings_a_failed_broker_back_at_once(room):
     await a_set(room)
     room.control.monitor.connection_lost(HOMES[1])
     await pass_s(room, 2, refusing=(1,))
@@ -365,7 +365,7 @@ async def test_a_broker_that_is_heard_from_its_host_again_is_back_at_once(room):
 # What brokers are said to know
 
 
-async def test_reports_in_the_name_of_a_silent_master_prove_nothing_once_it_answers(room):
+async def test_reports_of_a_non_member_for_a_silent_master_have_no_effect_once_it_answers(room):
     await room.a_set(1, 2, 3, in_sync=(1, 2))
     await room.beat(3, epoch=403, maxOffset=5)
     await room.beat(1, 2, maxOffset=1000)
@@ -380,7 +380,7 @@ async def test_reports_in_the_name_of_a_silent_master_prove_nothing_once_it_answ
     assert room.stored().master == 1
 
 
-async def test_a_report_counts_no_longer_once_its_broker_is_heard_without_another(room):
+async def test_report_of_a_non_member_is_dropped_once_the_broker_sends_heartbeats_again(room):
     await a_set(room, in_sync=(1, 2), maxOffset=1000)
     # Nobody can be asked: what is heard decides.
     await room.pass_ms(2_000)
@@ -398,7 +398,7 @@ async def test_a_report_counts_no_longer_once_its_broker_is_heard_without_anothe
     assert room.stored().master == 2
 
 
-async def test_an_outsider_that_serves_at_a_higher_epoch_does_not_lead_while_the_master_may_yet_answer(room):
+async def test_serving_broker_out_of_sync_is_not_elected_while_the_master_may_yet_answer(room):
     await room.a_set(1, 2, 3, in_sync=(1, 2))
     await room.beat(3, epoch=403, maxOffset=5)
     await room.beat(1, 2, maxOffset=1000)
@@ -416,7 +416,7 @@ async def test_an_outsider_that_serves_at_a_higher_epoch_does_not_lead_while_the
 # A store that was put back
 
 
-async def test_no_epoch_is_given_out_twice_by_a_controller_that_saw_it_before_the_store_was_put_back(room):
+async def test_no_master_epoch_is_used_twice_after_a_restore_of_the_store(room):
     """The new master of an idle set stands still, so nobody but this controller knows of its epoch."""
     backup = StoredSet(broker_set=await a_set(room))
     room.control.monitor.connection_lost(HOMES[1])

@@ -43,7 +43,7 @@ async def pass_s(room, seconds, *beating):
             await room.done()
 
 
-async def test_invented_hosts_that_fall_silent_do_not_keep_a_frozen_master_in_its_lead(room):
+async def test_silent_invented_hosts_do_not_prevent_the_failover_of_a_frozen_master(room):
     await room.a_set(1, 2, 3)
     await pass_s(room, 15, 1, 2, 3)
     room.reaches = False
@@ -54,7 +54,7 @@ async def test_invented_hosts_that_fall_silent_do_not_keep_a_frozen_master_in_it
     assert room.events("hosts_silent") == []
 
 
-async def test_the_host_of_a_stranger_is_one_host_however_its_address_is_spelled(room):
+async def test_spellings_of_one_address_are_one_host(room):
     await room.a_set(1, 2, 3)
     await pass_s(room, 15, 1, 2, 3)
     await invent(
@@ -75,7 +75,7 @@ async def test_names_of_one_host_are_one_host(room):
     assert room.stored().master == 2
 
 
-async def test_a_controller_that_is_cut_off_judges_nobody_whatever_a_stranger_beside_it_beats_for(room):
+async def test_cut_off_controller_moves_no_master_whatever_heartbeats_a_non_member_sends(room):
     """The stranger names the hosts of real brokers as those of its own, and is heard."""
     await room.a_set(1, 2, 3)
     await pass_s(room, 15, 1, 2, 3)
@@ -90,7 +90,7 @@ async def test_a_controller_that_is_cut_off_judges_nobody_whatever_a_stranger_be
     assert len(room.events("hosts_silent")) == 1
 
 
-async def test_a_controller_that_starts_cut_off_judges_nobody_on_hosts_that_it_has_never_reached(room):
+async def test_controller_that_starts_cut_off_moves_no_master_of_never_reached_hosts(room):
     await room.a_set(1, 2, 3)
     for number in range(2, 5):
         await room.a_set(1, name=f"broker-{number}")
@@ -100,7 +100,7 @@ async def test_a_controller_that_starts_cut_off_judges_nobody_on_hosts_that_it_h
     assert len(room.events("hosts_silent")) == 1
 
 
-async def test_the_master_on_the_only_host_that_is_proven_is_replaced_while_others_are_heard(room):
+async def test_silent_master_on_the_only_proven_host_is_replaced_after_a_minute(room):
     """The others come by way of a proxy, and this controller does not reach them."""
     room.reaches = False
     await room.a_set(1, 2, 3)

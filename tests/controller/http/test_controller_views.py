@@ -56,14 +56,14 @@ async def refusal(room, path):
 # Probes
 
 
-async def test_a_controller_that_starts_lives_and_is_not_ready(room):
+async def test_starting_controller_is_live_and_not_ready(room):
     room.health.serving = Serving.STARTING
     assert await room.get("/healthz") == (200, {"status": "ok"})
     assert await room.get("/livez") == (200, {"status": "ok"})
     assert await refusal(room, "/readyz") == (503, "unavailable", "This controller is starting.")
 
 
-async def test_a_follower_is_ready_because_it_sends_brokers_on_to_the_leader(room):
+async def test_follower_is_ready(room):
     room.group.follows(OTHER)
     assert await room.get("/readyz") == (200, {"status": "ready"})
 
@@ -75,14 +75,14 @@ async def test_without_a_leader_no_controller_is_ready(room):
     assert (await room.get("/livez"))[0] == 200
 
 
-async def test_a_leader_whose_lease_has_ended_is_not_ready(room):
+async def test_leader_with_an_expired_lease_is_not_ready(room):
     room.group.leads(room.clock.now_ms() + 5_000)
     assert (await room.get("/readyz"))[0] == 200
     room.clock.pass_ms(5_001)
     assert (await refusal(room, "/readyz"))[0] == 503
 
 
-async def test_a_controller_that_drains_is_not_ready(room):
+async def test_draining_controller_is_not_ready(room):
     room.health.serving = Serving.DRAINING
     assert await refusal(room, "/readyz?verbose") == (503, "unavailable", "This controller is draining.")
 
@@ -96,7 +96,7 @@ async def test_metrics_are_text(room):
 # The group
 
 
-async def test_the_group_is_told_as_the_asked_one_knows_it(room):
+async def test_controllers_path_shows_the_group_as_this_controller_knows_it(room):
     room.group.members_changed((ME, OTHER))
     me = {"id": ME.id, "address": ME.address}
     other = {"id": OTHER.id, "address": OTHER.address}
@@ -125,7 +125,7 @@ async def test_the_pause_after_the_start_runs_down_to_0(room):
 # Sets
 
 
-async def test_a_set_is_told_with_each_broker_and_what_it_said_last(room):
+async def test_set_is_shown_with_each_broker_and_its_last_heartbeat(room):
     await room.a_set(1, 2)
     await room.beat(1, epoch=1, maxOffset=500, confirmOffset=480, electionPriority=3)
     last_contact_ms = room.clock.unix_ms()
@@ -168,7 +168,7 @@ async def test_a_set_is_told_with_each_broker_and_what_it_said_last(room):
     )
 
 
-async def test_a_broker_that_was_not_heard_here_is_told_without_figures(room):
+async def test_broker_without_a_heartbeat_is_shown_without_figures(room):
     stored(room, "broker-b")
     _, body = await room.get("/v1/broker-sets/broker-b")
     assert (body["state"], body["masterBrokerId"], body["lastElection"]) == ("no_master", 1, None)
@@ -177,7 +177,7 @@ async def test_a_broker_that_was_not_heard_here_is_told_without_figures(room):
         assert {replica[key] for key in ("epoch", "maxOffset", "confirmOffset", "electionPriority")} == {None}
 
 
-async def test_a_broker_that_has_started_has_not_said_how_far_its_log_is(room):
+async def test_registered_broker_is_shown_without_a_log_end_before_its_heartbeat(room):
     await room.a_set(1, 2)
     await room.register(2)
     _, body = await room.get(f"/v1/broker-sets/{SET}")
@@ -186,7 +186,7 @@ async def test_a_broker_that_has_started_has_not_said_how_far_its_log_is(room):
     assert (replica["epoch"], replica["maxOffset"]) == (None, None)
 
 
-async def test_how_a_set_is_follows_its_brokers(room):
+async def test_state_of_a_set_follows_its_brokers(room):
     seen = []
 
     async def look():
@@ -211,7 +211,7 @@ async def test_how_a_set_is_follows_its_brokers(room):
     assert seen == ["no_master", "healthy", "under_replicated", "healthy", "under_replicated", "no_master"]
 
 
-async def test_sets_are_paged_in_the_order_of_their_names_and_found_by_prefix(room):
+async def test_sets_are_paged_by_name_and_filtered_by_prefix(room):
     stored(room, "b-2", "a-1", "b-10", "b-1")
     seen, query = [], "?prefix=b-&limit=2"
     cursor = ""
@@ -227,7 +227,7 @@ async def test_sets_are_paged_in_the_order_of_their_names_and_found_by_prefix(ro
     assert [each["brokerName"] for each in body["brokerSets"]] == ["a-1", "b-1", "b-10", "b-2"]
 
 
-async def test_a_page_goes_on_where_it_was_left_off_although_that_set_is_gone(room):
+async def test_next_page_continues_after_a_removed_set(room):
     stored(room, "a", "b", "c")
     _, body = await room.get("/v1/broker-sets?limit=2")
     room.store.entry_changed("b", VersionedEntry(StoredSet(), 2))
@@ -236,17 +236,17 @@ async def test_a_page_goes_on_where_it_was_left_off_although_that_set_is_gone(ro
     assert rest["total"] == 2
 
 
-async def test_without_sets_the_list_is_empty(room):
+async def test_list_without_sets_is_empty(room):
     assert await room.get("/v1/broker-sets") == (200, {"brokerSets": [], "total": 0, "nextCursor": None})
 
 
-async def test_a_name_with_odd_characters_is_found(room):
+async def test_set_with_special_characters_in_its_name_is_found(room):
     stored(room, "broker ü%")
     status, body = await room.get("/v1/broker-sets/broker%20%C3%BC%25")
     assert (status, body["brokerName"]) == (200, "broker ü%")
 
 
-async def test_a_follower_tells_the_sets_that_it_has_read(room):
+async def test_follower_shows_the_sets_that_it_has_read(room):
     room.group.follows(OTHER)
     stored(room, "broker-b")
     assert (await room.get("/v1/broker-sets/broker-b"))[0] == 200
@@ -255,7 +255,7 @@ async def test_a_follower_tells_the_sets_that_it_has_read(room):
 # Elections
 
 
-async def test_an_election_is_told_with_its_candidates_and_its_reason(room):
+async def test_election_is_shown_with_candidates_and_reason(room):
     await room.a_set(1, 2, 3, in_sync=[1, 2])
     await room.beat(1, 2, maxOffset=500)
     await room.beat(3, maxOffset=400)
@@ -305,7 +305,7 @@ async def test_an_election_is_told_with_its_candidates_and_its_reason(room):
     assert (first["phases"]["suspectMs"], first["phases"]["judgeMs"]) == (None, None)
 
 
-async def test_where_nobody_could_be_elected_it_is_told_what_forces_a_master_and_what_that_costs(room):
+async def test_failed_election_is_shown_with_the_command_to_force_a_master_and_the_bytes_at_stake(room):
     await room.a_set(1, 2, in_sync=[1])
     await room.beat(1, maxOffset=1_000)
     await room.beat(2, maxOffset=700)
@@ -319,7 +319,7 @@ async def test_where_nobody_could_be_elected_it_is_told_what_forces_a_master_and
     assert "# while controllers run with enableElectUncleanMaster=true" in last["force"]
 
 
-async def test_elections_that_end_as_the_one_before_are_one_with_a_count(room):
+async def test_repeated_elections_with_the_same_result_are_shown_once_with_a_count(room):
     await room.a_set(1, 2, in_sync=[1])
     await room.pass_ms(300)
     await master_dies(room)
@@ -331,7 +331,7 @@ async def test_elections_that_end_as_the_one_before_are_one_with_a_count(room):
     assert last["lastUnixMs"] == last["unixMs"] + 2_000
 
 
-async def test_an_operators_election_tells_who_wanted_it_and_an_unclean_one_that_it_was(room):
+async def test_election_shows_its_operator_and_whether_it_was_unclean(room):
     await room.a_set(1, 2, 3)
     await room.pass_ms(100)
     assert (await room.elect(2, designate=True)).code == 0
@@ -346,7 +346,7 @@ async def test_an_operators_election_tells_who_wanted_it_and_an_unclean_one_that
     assert (last["result"], last["trigger"], last["unclean"]) == ("new_master_elected", "broker", True)
 
 
-async def test_who_was_told_stands_beside_the_election(room):
+async def test_election_is_shown_with_its_role_notifications(room):
     await room.a_set(1, 2)
     room.elections.notified(SET, 1, 2, NotificationResult("failed", 3_010, 3))
     room.elections.notified(SET, 1, 1, NotificationResult("ok", 7, 1))
@@ -357,7 +357,7 @@ async def test_who_was_told_stands_beside_the_election(room):
     ]
 
 
-async def test_the_newest_elections_come_first_and_as_many_as_are_asked_for(room):
+async def test_newest_elections_come_first_up_to_the_limit(room):
     for name in ("b-1", "a-1", "b-2", "b-3"):
         await room.a_set(1, name=name)
     assert [each["number"] for each in await elections(room)] == [4, 3, 2, 1]
@@ -368,7 +368,7 @@ async def test_the_newest_elections_come_first_and_as_many_as_are_asked_for(room
 # The configuration
 
 
-async def test_the_configuration_is_shown_without_its_secrets(tmp_path):
+async def test_configuration_is_shown_without_secrets(tmp_path):
     async with ControlRoom(tmp_path, etcd_user="root", etcd_password="hunter2", suspect_timeout_ms=1_500) as room:
         await room.serve_http()
         status, body = await room.get("/v1/config")
@@ -376,7 +376,7 @@ async def test_the_configuration_is_shown_without_its_secrets(tmp_path):
     assert body["properties"]["suspectTimeoutMs"] == "1500"
 
 
-async def test_a_change_of_the_configuration_shows(room):
+async def test_changed_configuration_is_shown(room):
     await room.settings.update_config(b"enableElectUncleanMaster=true")
     assert (await room.get("/v1/config"))[1]["properties"]["enableElectUncleanMaster"] == "true"
 
@@ -420,18 +420,18 @@ async def test_a_change_of_the_configuration_shows(room):
         ),
     ],
 )
-async def test_an_error_is_json_with_a_sentence(room, path, status, code, sentence):
+async def test_error_is_json_with_a_sentence(room, path, status, code, sentence):
     assert await refusal(room, path) == (status, code, sentence)
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
 @pytest.mark.parametrize("path", ["/v1/broker-sets", "/v1/elections", "/v1/config"])
-async def test_nothing_can_be_changed(room, method, path):
+async def test_paths_are_read_only(room, method, path):
     status, body = await room.get(path, method)
     assert (status, body["error"]["code"]) == (405, "method_not_allowed")
 
 
-async def test_a_fault_of_ours_is_logged_and_tells_the_peer_nothing(room, monkeypatch):
+async def test_internal_error_is_logged_and_not_shown_to_the_peer(room, monkeypatch):
     def fail(*_):
         raise KeyError("inner detail")
 
@@ -443,14 +443,14 @@ async def test_a_fault_of_ours_is_logged_and_tells_the_peer_nothing(room, monkey
     assert (line["method"], line["path"]) == ("GET", f"/v1/broker-sets/{SET}")
 
 
-async def test_answers_name_the_controller_and_forbid_to_be_kept(room):
+async def test_responses_name_the_controller_and_forbid_caching(room):
     async with room.session.get(f"http://127.0.0.1:{room.server.port}/v1/controllers") as answer:
         assert answer.headers["Server"] == "rmq-controller"
         assert answer.headers["Cache-Control"] == "no-store"
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
-async def test_no_request_leaves_a_line(room):
+async def test_requests_are_not_logged(room):
     before = len(room.lines)
     for path in PATHS:
         await room.get(path.replace("{name}", "nope"))
@@ -460,7 +460,7 @@ async def test_no_request_leaves_a_line(room):
 # The description
 
 
-async def test_every_path_is_described_and_no_other(room):
+async def test_openapi_describes_exactly_the_paths(room):
     status, described = await room.get(openapi.PATH)
     assert status == 200
     assert set(described["paths"]) == {*PATHS, openapi.PATH}
@@ -470,7 +470,7 @@ async def test_every_path_is_described_and_no_other(room):
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.path)
-async def test_an_answer_has_the_described_shape(room, endpoint):
+async def test_response_has_the_shape_of_openapi(room, endpoint):
     await room.a_set(1, 2)
     status, body = await room.get(endpoint.path.replace("{name}", SET))
     assert status == 200
@@ -483,7 +483,7 @@ async def test_an_answer_has_the_described_shape(room, endpoint):
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.path)
-async def test_every_refusal_that_is_described_happens_and_no_other(room, endpoint):
+async def test_openapi_describes_exactly_the_refusals_that_occur(room, endpoint):
     _, described = await room.get(openapi.PATH)
     room.group.follows(None)
     seen = set()
@@ -496,7 +496,7 @@ async def test_every_refusal_that_is_described_happens_and_no_other(room, endpoi
     assert seen == set(described["paths"][endpoint.path]["get"]["responses"]) - {"200", "500"}
 
 
-async def test_a_set_without_brokers_is_told_as_one_without_a_master(room):
+async def test_set_without_brokers_is_shown_without_master(room):
     room.store.entry_changed(
         "empty", VersionedEntry(StoredSet(broker_set=BrokerSet(broker_name="empty", cluster=CLUSTER)), 1)
     )

@@ -26,7 +26,7 @@ async def room(tmp_path):
         yield await room.serve_http()
 
 
-async def test_suspects_are_looked_for_once_for_all_sets_of_a_page(room):
+async def test_suspects_are_determined_once_for_a_page_of_sets(room):
     room.detector.__class__ = Counting
     _, body = await room.get("/v1/broker-sets")
     assert [each["suspect"] for one in body["brokerSets"] for each in one["replicas"]] == [False, True] * 3

@@ -23,7 +23,7 @@ def of_broker(broker_id, **values):
     return {"cluster": "C", "broker_name": "broker-a", "broker_id": broker_id, **values}
 
 
-def test_each_result_tells_when_it_was_made_of_how_much_and_how_fast():
+def test_each_result_has_its_time_input_rows_and_duration():
     found = shown(a_result("restart_storms"))
     assert found == {
         ("last_success_timestamp_seconds", ("restart_storms",)): 1_795_291_200,
@@ -41,13 +41,13 @@ def test_each_result_tells_when_it_was_made_of_how_much_and_how_fast():
         ("heartbeat_gaps", "miss_ratio", "missed_heartbeat_ratio", 0.75),
     ],
 )
-def test_a_set_is_shown_by_its_worst_broker(name, column, metric, value):
+def test_set_has_the_value_of_its_worst_broker(name, column, metric, value):
     rows = [of_broker(0, **{column: 0.75}), of_broker(1, **{column: 0.25}), of_broker(2, **{column: None})]
     assert shown(a_result(name, *rows))[metric, ("C", "broker-a")] == value
 
 
 @pytest.mark.parametrize("name", ["timeout_recommendation", "heartbeat_gaps"])
-def test_what_has_too_little_history_is_not_shown(name):
+def test_rows_with_too_little_history_have_no_series(name):
     column = {"timeout_recommendation": "recommended_timeout_s", "heartbeat_gaps": "miss_ratio"}[name]
     few = of_broker(0, confidence="low", **{column: 3.0})
     enough = {**of_broker(1, confidence="high", **{column: 0.5}), "broker_name": "broker-b"}
@@ -59,7 +59,7 @@ def a_move(now, proposed):
     return {"kind": "proposal", "write_now": now, "write_proposed": proposed}
 
 
-def test_sums_shortest_times_and_counts_of_proposals():
+def test_divergence_is_summed_days_left_are_the_minimum_and_proposals_are_counted():
     found = shown(
         a_result("divergence", {"seconds": 2.5}, {"seconds": 1}, {"seconds": None}),
         a_result("capacity", *({"resource": "topics", "days_left": days} for days in (90, 30, None))),
@@ -72,7 +72,7 @@ def test_sums_shortest_times_and_counts_of_proposals():
     assert kinds == {"move": 4, "grow": 1, "shrink": 0}
 
 
-def test_what_a_cut_result_proposes_is_not_counted():
+def test_proposals_of_a_truncated_result_are_not_counted():
     found = shown(
         a_result("queue_balance", a_move(1, 2), row_count=10_001),
         a_result("queue_scaling", {"kind": "topic", "verdict": "grow"}, row_count=10_001),
@@ -82,7 +82,7 @@ def test_what_a_cut_result_proposes_is_not_counted():
     assert found["divergence_seconds", ()] == 2.5
 
 
-def test_a_folder_is_read_anew_where_a_file_changed_and_a_broken_file_says_what_it_said(tmp_path):
+def test_changed_file_is_read_again_and_a_broken_one_keeps_its_last_values(tmp_path):
     reader = ResultsReader(tmp_path)
     assert reader.read() == ()
     place = tmp_path / "results/latest"
@@ -97,7 +97,7 @@ def test_a_folder_is_read_anew_where_a_file_changed_and_a_broken_file_says_what_
     assert {each.value for each in reader.read() if each.labels == ("C", "broker-a")} == {5.0}
 
 
-def test_what_is_gone_says_nothing_but_a_folder_that_is_away_has_not_lost_its_results(tmp_path):
+def test_deleted_file_has_no_series_and_a_missing_folder_keeps_its_results(tmp_path):
     reader = ResultsReader(tmp_path)
     place = tmp_path / "results/latest"
     place.mkdir(parents=True)

@@ -67,7 +67,7 @@ def check_against_catalogue(line):
 # The group and its store
 
 
-async def test_leading_and_not_leading_any_more_are_one_line_each(desk):
+async def test_gain_and_loss_of_leadership_are_one_line_each(desk):
     desk.journal.leadership_gained("g", 12, 3)
     desk.journal.leadership_lost("g", OTHER)
     desk.journal.leadership_lost("g", None)
@@ -78,7 +78,7 @@ async def test_leading_and_not_leading_any_more_are_one_line_each(desk):
     ]
 
 
-async def test_a_store_that_fails_is_told_for_the_set_and_for_the_kind_of_call(desk):
+async def test_store_failure_is_logged_for_the_set_and_for_the_operation(desk):
     desk.journal.store_failed(SET, OutcomeUnknown("the disk is full"))
     desk.journal.store_calls_failing("campaign", "no endpoint answers")
     desk.journal.store_calls_answered("campaign", 4_000)
@@ -89,7 +89,7 @@ async def test_a_store_that_fails_is_told_for_the_set_and_for_the_kind_of_call(d
     ]
 
 
-async def test_calls_to_the_store_are_only_counted(desk):
+async def test_store_calls_are_only_counted(desk):
     desk.journal.store_call("commit", "ok", 0.003)
     desk.journal.store_call("commit", "unknown", 2.0)
     assert desk.taken() == []
@@ -98,7 +98,7 @@ async def test_calls_to_the_store_are_only_counted(desk):
     assert desk.observed(desk.counters.store_durations)["commit"] == 2
 
 
-async def test_a_standstill_is_told_and_counted(desk):
+async def test_suspended_failure_detection_is_logged_and_counted(desk):
     desk.journal.failure_detection_suspended(1_300)
     assert desk.taken() == [{"event": "failure_detection_suspended", "held_ms": 1_300}]
     assert desk.counters.failure_detection_suspensions == 1
@@ -107,7 +107,7 @@ async def test_a_standstill_is_told_and_counted(desk):
 # Brokers
 
 
-async def test_an_id_is_told_once_and_the_first_of_a_set_as_such(desk):
+async def test_applied_broker_id_is_logged_once_with_whether_it_added_the_set(desk):
     for broker_id in (1, 2, 1):
         await desk.apply(broker_id)
     line = {"event": "broker_id_applied", "cluster": CLUSTER, "broker": SET}
@@ -117,7 +117,7 @@ async def test_an_id_is_told_once_and_the_first_of_a_set_as_such(desk):
     ]
 
 
-async def test_a_start_is_one_line_with_the_old_address_if_the_broker_has_moved(desk):
+async def test_registration_is_one_line_with_the_old_address_if_it_changed(desk):
     await desk.apply(1)
     desk.taken()
     await desk.register(1)
@@ -129,7 +129,7 @@ async def test_a_start_is_one_line_with_the_old_address_if_the_broker_has_moved(
     ]
 
 
-async def test_a_start_of_the_recorded_master_is_told_beside_because_it_leads_no_longer(desk):
+async def test_registration_of_the_recorded_master_has_a_line_of_its_own(desk):
     await desk.a_set(1, 2)
     desk.taken()
     await desk.register(1)
@@ -148,7 +148,7 @@ async def test_a_start_of_the_recorded_master_is_told_beside_because_it_leads_no
     }
 
 
-async def test_a_broker_that_is_taken_in_with_its_id_is_told_as_adopted_and_not_as_a_lost_master(tmp_path):
+async def test_adopted_broker_is_logged_as_adopted_and_not_as_a_restarted_master(tmp_path):
     async with Desk(tmp_path, adopt_unknown_brokers=True) as desk:
         await desk.beat(7, epoch=4)
         await desk.register(7)
@@ -156,7 +156,7 @@ async def test_a_broker_that_is_taken_in_with_its_id_is_told_as_adopted_and_not_
         assert (line["event"], line["broker_id"], line["adopted"]) == ("broker_started", 7, True)
 
 
-async def test_a_closed_connection_is_told_for_brokers_of_sets_and_for_nobody_else(desk):
+async def test_closed_connection_is_logged_for_members_only(desk):
     await desk.a_set(1, 2)
     desk.control.heartbeat(CLUSTER, BrokerKey(SET, 99), LastHeartbeat(desk.clock.now_ms(), connection_id=50))
     desk.taken()
@@ -166,7 +166,7 @@ async def test_a_closed_connection_is_told_for_brokers_of_sets_and_for_nobody_el
     assert desk.taken() == [line | {"broker_id": 1, "addr": at(1), "was_master": True}]
 
 
-async def test_a_death_is_told_with_its_reason_its_evidence_and_its_times(desk):
+async def test_failed_broker_is_logged_with_reason_evidence_and_times(desk):
     await desk.a_set(1, 2)
     await desk.pass_ms(300)
     desk.taken()
@@ -190,7 +190,7 @@ async def test_a_death_is_told_with_its_reason_its_evidence_and_its_times(desk):
     assert desk.counted(desk.counters.failovers) == {}
 
 
-async def test_a_death_of_a_broker_whose_set_is_gone_is_told_all_the_same(desk):
+async def test_failed_broker_of_a_removed_set_is_logged(desk):
     dead = BrokerFailure(
         BrokerKey("gone", 1), SuspicionReason.SILENT, ProbeOutcome.NO_ANSWER, LastHeartbeat(1_000), 4_000, 5_000
     )
@@ -202,13 +202,13 @@ async def test_a_death_of_a_broker_whose_set_is_gone_is_told_all_the_same(desk):
 
 
 @pytest.mark.parametrize("outcome", ProbeOutcome)
-async def test_questions_to_brokers_are_only_counted(desk, outcome):
+async def test_probes_are_only_counted(desk, outcome):
     desk.journal.broker_probed(outcome)
     assert desk.taken() == []
     assert desk.counted(desk.counters.probes) == {(outcome.value,): 1}
 
 
-async def test_heartbeats_and_polls_leave_no_line(desk):
+async def test_heartbeats_and_polls_are_not_logged(desk):
     await desk.a_set(1, 2)
     desk.taken()
     await desk.pass_ms(5_000, beating=(1, 2))
@@ -216,7 +216,7 @@ async def test_heartbeats_and_polls_leave_no_line(desk):
     assert desk.taken() == []
 
 
-async def test_another_sync_state_set_is_told_with_the_one_before(desk):
+async def test_changed_sync_state_set_is_logged_with_the_previous_one(desk):
     await desk.a_set(1, 2)
     desk.taken()
     await desk.report([1], epoch=2)
@@ -234,14 +234,14 @@ async def test_another_sync_state_set_is_told_with_the_one_before(desk):
     ]
 
 
-async def test_a_refused_report_leaves_no_line(desk):
+async def test_refused_report_is_not_logged(desk):
     await desk.a_set(1, 2)
     desk.taken()
     assert (await desk.report([1], epoch=1)).code != 0
     assert desk.taken() == []
 
 
-async def test_what_an_operator_cleaned_is_an_audit_line_with_who_asked(desk):
+async def test_cleaning_is_an_audit_line_with_the_peer(desk):
     await desk.a_set(1, 2, in_sync=[1])
     desk.taken()
     fields = {
@@ -272,7 +272,7 @@ async def test_what_an_operator_cleaned_is_an_audit_line_with_who_asked(desk):
     assert (line["broker_ids"], line["set_removed"], line["was_master"]) == ([1], True, True)
 
 
-def test_operators_tools_are_told_apart_from_brokers():
+def test_requests_of_operators_are_distinguished_from_those_of_brokers():
     assert RequestCode.CONTROLLER_REGISTER_BROKER in BROKER_CODES
     # mqadmin sends these too.
     assert BROKER_CODES.isdisjoint({RequestCode.CONTROLLER_ELECT_MASTER, RequestCode.CONTROLLER_GET_METADATA_INFO})
@@ -281,7 +281,7 @@ def test_operators_tools_are_told_apart_from_brokers():
 # Elections
 
 
-async def test_a_first_master_is_one_line_and_no_failover(desk):
+async def test_first_election_is_one_line_and_no_failover(desk):
     await desk.apply(1)
     await desk.register(1)
     await desk.beat(1, epoch=-1, maxOffset=0)
@@ -311,7 +311,7 @@ async def test_a_first_master_is_one_line_and_no_failover(desk):
     assert desk.counted(desk.counters.failovers) == {}
 
 
-async def test_a_failover_is_told_counted_by_its_evidence_and_measured_by_phase(desk):
+async def test_failover_is_logged_counted_by_evidence_and_measured_by_phase(desk):
     await desk.a_set(1, 2)
     await desk.pass_ms(400)
     desk.taken()
@@ -332,7 +332,7 @@ async def test_a_failover_is_told_counted_by_its_evidence_and_measured_by_phase(
     assert {phase: after[phase] - before.get(phase, 0) for phase in after} == {"detect": 1, "judge": 1, "commit": 1}
 
 
-async def test_a_set_that_nobody_can_lead_is_one_error_with_what_forces_a_master_however_often_it_is_tried(desk):
+async def test_failed_elections_of_a_set_are_one_error_with_the_command_to_force_a_master(desk):
     await desk.a_set(1, 2, in_sync=[1])
     await desk.beat(1, maxOffset=1_000)
     await desk.beat(2, maxOffset=700)
@@ -353,7 +353,7 @@ async def test_a_set_that_nobody_can_lead_is_one_error_with_what_forces_a_master
     assert desk.counted(desk.counters.failovers) == {(CLUSTER, "channel_closed", "no_master_elected"): 1}
 
 
-async def test_a_master_that_returns_is_a_failover_for_want_of_a_master(desk):
+async def test_returned_master_is_a_failover_with_trigger_no_master(desk):
     await desk.a_set(1, 2, in_sync=[1])
     await desk.pass_ms(300)
     await desk.dies(1)
@@ -365,7 +365,7 @@ async def test_a_master_that_returns_is_a_failover_for_want_of_a_master(desk):
     assert desk.counted(desk.counters.failovers)[CLUSTER, "no_master", "failed_over"] == 1
 
 
-async def test_an_election_that_keeps_the_master_is_told_as_such(desk):
+async def test_election_that_keeps_the_master_is_logged_as_kept(desk):
     await desk.a_set(1, 2)
     desk.taken()
     await desk.elect(2)
@@ -375,7 +375,7 @@ async def test_an_election_that_keeps_the_master_is_told_as_such(desk):
     assert desk.counted(desk.counters.elections)[CLUSTER, SET, ElectionResult.KEPT.value] == 2
 
 
-async def test_an_operator_who_wants_a_dead_broker_is_no_alarm_while_the_master_lives(desk):
+async def test_designating_a_failed_broker_is_logged_as_kept_while_the_master_lives(desk):
     await desk.a_set(1, 2)
     await desk.pass_ms(300)
     await desk.dies(2)
@@ -387,7 +387,7 @@ async def test_an_operator_who_wants_a_dead_broker_is_no_alarm_while_the_master_
     assert (CLUSTER, SET, ElectionResult.NOBODY.value) not in desk.counted(desk.counters.elections)
 
 
-async def test_an_unclean_election_is_an_error_with_what_it_cost(tmp_path):
+async def test_unclean_election_is_logged_as_an_error_with_the_lost_bytes(tmp_path):
     async with Desk(tmp_path, enable_elect_unclean_master=True) as desk:
         await desk.a_set(1, 2, in_sync=[1])
         await desk.beat(1, maxOffset=1_000)
@@ -420,7 +420,7 @@ def a_notice(desk):
     )
 
 
-async def test_a_broker_that_does_not_confirm_is_one_line_with_the_last_reason(desk):
+async def test_unconfirmed_role_notification_is_one_line_with_the_last_reason(desk):
     desk.journal.role_notification_failed(a_notice(desk), Recipient(3, at(3)), 3, "it answers 1: still starting")
     assert desk.taken() == [
         {
@@ -436,7 +436,7 @@ async def test_a_broker_that_does_not_confirm_is_one_line_with_the_last_reason(d
     ]
 
 
-async def test_confirmations_are_only_counted_and_a_failover_ends_with_that_of_the_new_master(desk):
+async def test_confirmations_are_only_counted_and_that_of_the_new_master_ends_the_failover(desk):
     await desk.a_set(1, 2)
     await desk.pass_ms(400)
     await desk.dies(1)
@@ -457,7 +457,7 @@ async def test_confirmations_are_only_counted_and_a_failover_ends_with_that_of_t
     assert desk.taken() == []
 
 
-async def test_a_master_that_nobody_lost_has_no_total(desk):
+async def test_election_without_a_lost_master_has_no_total_duration(desk):
     await desk.a_set(1, 2)
     await desk.elect(2, designate=True)
     record = desk.elections.of_set(SET)

@@ -71,7 +71,7 @@ def stored(room, broker_set):
 # The text
 
 
-async def test_a_scrape_of_a_controller_that_just_started_can_be_read_and_rates_begin_at_zero(room):
+async def test_first_scrape_has_all_families_and_counters_at_zero(room):
     found = families(room)
     for family in FAMILIES:
         assert parsed_name(family) in found, family.name
@@ -86,7 +86,7 @@ async def test_a_scrape_of_a_controller_that_just_started_can_be_read_and_rates_
         assert value(samples, "election_duration_seconds_count", election_result=result) == 0
 
 
-async def test_every_family_has_values_once_a_master_was_lost(room):
+async def test_every_family_has_values_after_a_failover(room):
     await room.a_set(1, 2)
     await room.elect(2, designate=True)
     await room.pass_ms(500, beating=(1, 2))
@@ -109,7 +109,7 @@ async def test_every_family_has_values_once_a_master_was_lost(room):
     }
 
 
-async def test_a_name_that_would_break_the_text_is_escaped(room):
+async def test_special_characters_in_names_are_escaped(room):
     odd = 'b"\\\n'
     stored(room, a_set(broker_name=odd, cluster="{}"))
     (family,) = (each for each in families(room).values() if each.name == "rocketmq_controller_replicas")
@@ -119,14 +119,14 @@ async def test_a_name_that_would_break_the_text_is_escaped(room):
 # The server and its group
 
 
-async def test_the_state_of_the_server_is_told(room):
+async def test_ready_and_draining_follow_the_state_of_the_server(room):
     assert value(scrape(room), "ready") == 1
     room.health.serving = Serving.DRAINING
     samples = scrape(room)
     assert (value(samples, "ready"), value(samples, "draining")) == (0, 1)
 
 
-async def test_requests_are_told_by_the_names_of_their_codes(room):
+async def test_requests_are_counted_by_the_names_of_their_codes(room):
     room.statistics.count_finished(1004, 0)
     room.statistics.count_finished(105, 3)
     samples = scrape(room)
@@ -140,7 +140,7 @@ async def test_requests_are_told_by_the_names_of_their_codes(room):
     assert requests("unknown", "request_code_not_supported") == 1
 
 
-async def test_roles_are_told_in_the_numbers_of_java_and_changes_are_counted(room):
+async def test_role_has_the_numbers_of_java_and_leader_changes_are_counted(room):
     samples = scrape(room)
     assert (value(samples, "role"), value(samples, "leader_changes_total")) == (3, 1)
     room.group.follows(OTHER_CONTROLLER)
@@ -153,7 +153,7 @@ async def test_roles_are_told_in_the_numbers_of_java_and_changes_are_counted(roo
 # Sets and brokers
 
 
-async def test_a_set_is_told_with_its_brokers_its_sync_state_set_and_its_epoch(room):
+async def test_set_has_series_for_brokers_sync_state_set_and_master_epoch(room):
     await room.a_set(1, 2)
     await room.a_set(1, 2, 3, name="broker-b", in_sync=[1])
     samples = scrape(room)
@@ -167,7 +167,7 @@ async def test_a_set_is_told_with_its_brokers_its_sync_state_set_and_its_epoch(r
     assert states(samples) == [1, 1, 0]
 
 
-async def test_the_last_sign_of_life_of_each_broker_is_a_moment_in_unix_seconds(room):
+async def test_last_heartbeat_of_each_broker_is_in_unix_seconds(room):
     await room.a_set(1, 2)
     room.clock.pass_ms(1_500)
     await room.beat(1)
@@ -180,7 +180,7 @@ async def test_the_last_sign_of_life_of_each_broker_is_a_moment_in_unix_seconds(
     assert value(samples, name, **which, broker_id="2") == heard_s - 1.5
 
 
-async def test_a_set_follows_what_becomes_of_its_brokers(room):
+async def test_state_of_a_set_follows_its_brokers(room):
     await room.a_set(1, 2)
     assert states(scrape(room)) == [1, 0, 0]
     await room.pass_ms(500, beating=(1, 2))
@@ -206,7 +206,7 @@ async def test_a_set_follows_what_becomes_of_its_brokers(room):
         assert value(samples, "failover_phase_duration_seconds_count", phase=phase) == 1
 
 
-async def test_a_set_whose_master_died_alone_has_none(room):
+async def test_set_whose_only_broker_failed_has_no_master(room):
     await room.a_set(1)
     await room.pass_ms(500, beating=(1,))
     room.control.monitor.connection_lost(1)
@@ -220,7 +220,7 @@ async def test_a_set_whose_master_died_alone_has_none(room):
     assert value(samples, "failovers_total", **lost) == 1
 
 
-async def test_a_set_that_is_cleaned_is_not_told_any_more(room):
+async def test_cleaned_set_has_no_series(room):
     await room.a_set(1)
     await room.clean(living=True)
     samples = scrape(room)
@@ -228,7 +228,7 @@ async def test_a_set_that_is_cleaned_is_not_told_any_more(room):
     assert value(samples, "replicas", cluster=CLUSTER, broker=SET) is None
 
 
-async def test_strangers_are_neither_brokers_of_a_set_nor_asked(room):
+async def test_non_members_are_in_no_series(room):
     await room.a_set(1)
     for key in (BrokerKey(SET, 99), BrokerKey("made-up", 1)):
         room.control.heartbeat(CLUSTER, key, LastHeartbeat(room.clock.now_ms(), connection_id=50, address="10.9.9.9:1"))
@@ -241,7 +241,7 @@ async def test_strangers_are_neither_brokers_of_a_set_nor_asked(room):
     assert value(samples, "suspect_brokers") == 0
 
 
-async def test_a_follower_tells_no_sets_so_that_a_sum_counts_each_once(room):
+async def test_follower_has_no_series_of_sets(room):
     await room.a_set(1, 2)
     room.group.follows(OTHER_CONTROLLER)
     names = {name.removeprefix("rocketmq_controller_") for name, _ in scrape(room)}
@@ -249,7 +249,7 @@ async def test_a_follower_tells_no_sets_so_that_a_sum_counts_each_once(room):
     assert "role" in names
 
 
-async def test_a_leader_whose_lease_has_ended_tells_no_sets_either(room):
+async def test_leader_with_an_expired_lease_has_no_series_of_sets(room):
     await room.a_set(1, 2)
     room.group.leads(room.clock.now_ms())
     assert states(scrape(room)) == [1, 0, 0]
@@ -271,7 +271,7 @@ async def test_sets_beyond_the_limit_share_series(room):
     assert states(samples) == [0, 0, BROKERS_MAX + 3]
 
 
-async def test_of_brokers_beyond_the_limit_the_longest_silence_is_told(room):
+async def test_shared_series_beyond_the_limit_has_the_longest_silence(room):
     now_ms = room.clock.now_ms()
     for number in range(BROKERS_MAX + 3):
         name = f"broker-{number}"
@@ -284,7 +284,7 @@ async def test_of_brokers_beyond_the_limit_the_longest_silence_is_told(room):
     assert last == room.clock.unix_ms() / 1000 - 7
 
 
-async def test_sets_of_clusters_that_have_series_are_told_there_however_many_clusters_there_are(room):
+async def test_clusters_beyond_the_limit_do_not_move_sets_of_clusters_with_series(room):
     for number in range(5 * (CLUSTERS_MAX + 2)):
         cluster = f"cluster-{number % (CLUSTERS_MAX + 2)}"
         stored(room, a_set(broker_name=f"broker-{number}", cluster=cluster))
@@ -310,7 +310,7 @@ async def test_elections_of_sets_beyond_the_limit_share_series(room):
         assert value(samples, "label_overflow_total", metric=f"rocketmq_controller_{family}") > 0, family
 
 
-async def test_addresses_stand_in_no_label(room):
+async def test_addresses_are_in_no_label(room):
     await room.a_set(1, 2)
     shown = " ".join(value for _, labels in scrape(room) for _, value in labels)
     assert at(1).partition(":")[0] not in shown

@@ -32,7 +32,7 @@ class Telling:
     [((4096, 8192), 8192), ((4096, None), None), ((None, 8192), 8192)],
     ids=["the newest counts", "an old one is not told again", "the next answer is"],
 )
-async def test_the_newest_answer_is_told_or_that_there_is_none(monkeypatch, sizes, told):
+async def test_store_size_is_the_latest_answer_or_unknown(monkeypatch, sizes, told):
     monkeypatch.setattr(store_size, "_ASK_S", 0)
     store = Telling(*sizes)
     size = StoreSize(store)

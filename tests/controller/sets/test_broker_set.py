@@ -41,7 +41,7 @@ def test_each_event_moves_its_own_epochs(event, master, master_epoch, sync_state
     assert (after.sync_state_set, after.sync_state_set_epoch) == (sync_state_set, sync_state_set_epoch)
 
 
-def test_an_applied_id_brings_the_broker_and_the_next_id():
+def test_applied_id_adds_the_broker_and_moves_the_next_id():
     after = BrokerSet(broker_name=SET, cluster=CLUSTER).apply(BrokerIdApplied(1, "10.0.0.1:1", "10.0.0.1:1;5"))
     assert (after.replicas[1].address, after.replicas[1].check_code, after.next_broker_id) == (
         "10.0.0.1:1",
@@ -57,13 +57,13 @@ def test_a_new_address_keeps_the_check_code():
     assert after.replicas[1].check_code == a_set().replicas[1].check_code
 
 
-def test_ids_of_brokers_that_were_taken_out_are_not_handed_out_again():
+def test_ids_of_removed_brokers_are_not_used_again():
     after = a_set().apply(ReplicasRemoved(frozenset({3})))
     assert after.next_broker_id == 4
     assert set(after.replicas) == {1, 2}
 
 
-def test_a_set_remembers_below_what_it_must_not_begin_again():
+def test_floor_of_a_set_has_its_epoch_and_next_broker_id():
     assert a_set().floor == Floor(master_epoch=5, next_broker_id=4)
 
 
@@ -71,13 +71,13 @@ def test_a_master_has_the_address_of_its_replica():
     assert a_set().master_address == an_address(1)
 
 
-def test_an_adopted_broker_keeps_its_id_and_no_other_gets_it():
+def test_adopted_broker_keeps_its_id_and_moves_the_next_one():
     after = a_set().apply(ReplicaAdopted(9, "10.0.0.9:1"))
     assert (after.replicas[9].address, after.next_broker_id) == ("10.0.0.9:1", 10)
     assert a_set().apply(ReplicaAdopted(2, an_address(2))).next_broker_id == 4
 
 
-def test_all_brokers_that_a_lost_set_is_put_together_from_count_as_in_sync_until_the_first_is_elected():
+def test_adopted_brokers_of_a_rebuilding_set_are_in_sync_until_the_first_election():
     lost = BrokerSet(broker_name=SET, cluster=CLUSTER).as_rebuilding()
     both = lost.apply(ReplicaAdopted(2, an_address(2))).apply(ReplicaAdopted(1, an_address(1)))
     assert (both.sync_state_set, both.is_elected, both.master) == ({1, 2}, True, None)
@@ -86,7 +86,7 @@ def test_all_brokers_that_a_lost_set_is_put_together_from_count_as_in_sync_until
     assert led.apply(ReplicaAdopted(3, an_address(3))).sync_state_set == {1}
 
 
-def test_all_brokers_of_a_set_that_turns_out_to_be_a_lost_one_count_as_in_sync():
+def test_brokers_of_a_new_set_that_becomes_a_rebuilding_one_are_in_sync():
     new = BrokerSet(broker_name=SET, cluster=CLUSTER).apply(BrokerIdApplied(1, an_address(1), "x"))
     lost = new.apply(RebuildingBegun()).apply(ReplicaAdopted(2, an_address(2)))
     assert (lost.is_rebuilding, lost.sync_state_set, lost.master, lost.next_broker_id) == (True, {1, 2}, None, 3)
@@ -103,7 +103,7 @@ EVENTS = st.one_of(
 
 
 @given(st.lists(EVENTS))
-def test_epochs_never_go_back_and_move_whenever_what_they_number_changes(events):
+def test_epochs_never_decrease_and_grow_with_each_change_of_master_or_sync_state_set(events):
     state = a_set()
     for event in events:
         after = state.apply(event)

@@ -29,5 +29,5 @@ ALL = frozenset({1, 2, 3})
         "nobody lives",
     ],
 )
-def test_a_set_is_as_its_brokers_are(values, alive, state):
+def test_health_of_a_set_follows_its_brokers(values, alive, state):
     assert health_of(a_set(**values), alive) is state

@@ -10,26 +10,26 @@ from controller.sets.stored_set import SetDecision, StoredSet
 FLOOR = Floor(master_epoch=3, next_broker_id=2)
 
 
-def test_a_decision_without_events_stores_what_was_stored():
+def test_decision_without_events_leaves_the_stored_set_unchanged():
     entry = StoredSet(broker_set=a_set(), floor=FLOOR)
     assert SetDecision(reply=None).after(entry) == entry
     assert SetDecision(reply=None).after(StoredSet()) == StoredSet()
 
 
-def test_events_happen_in_their_order():
+def test_events_apply_in_their_order():
     decision = SetDecision(reply=None, events=(MasterEpochRaised(9), MasterElected(2)))
     after = decision.after(StoredSet(broker_set=a_set(), floor=FLOOR))
     assert (after.broker_set.master, after.broker_set.master_epoch) == (2, 10)
     assert after.floor == FLOOR
 
 
-def test_the_first_event_of_a_set_happens_to_the_set_that_begins():
+def test_first_event_applies_to_the_new_set():
     begins = BrokerSet(broker_name=SET, cluster=CLUSTER)
     decision = SetDecision(reply=None, events=(BrokerIdApplied(1, an_address(1), "x"),), begins=begins)
     assert set(decision.after(StoredSet(floor=FLOOR)).broker_set.replicas) == {1}
 
 
-def test_a_set_that_is_known_does_not_begin_again():
+def test_known_set_is_not_replaced_by_a_new_one():
     decision = SetDecision(
         reply=None,
         events=(BrokerIdApplied(4, an_address(4), "x"),),
@@ -38,15 +38,15 @@ def test_a_set_that_is_known_does_not_begin_again():
     assert set(decision.after(StoredSet(broker_set=a_set())).broker_set.replicas) == {1, 2, 3, 4}
 
 
-def test_a_set_that_ends_leaves_its_epoch_and_its_next_id():
+def test_removed_set_leaves_its_epoch_and_next_broker_id():
     after = SetDecision(reply=None, ends=True).after(StoredSet(broker_set=a_set(), floor=FLOOR))
     assert after == StoredSet(broker_set=None, floor=Floor(master_epoch=5, next_broker_id=4))
 
 
-def test_where_there_is_no_set_its_end_changes_nothing():
+def test_removal_without_a_set_changes_nothing():
     assert SetDecision(reply=None, ends=True).after(StoredSet(floor=FLOOR)) == StoredSet(floor=FLOOR)
 
 
-def test_nothing_happens_to_a_set_that_is_not_there():
+def test_event_without_a_set_is_an_assertion_error():
     with pytest.raises(AssertionError, match="events happen to a set"):
         SetDecision(reply=None, events=(MasterElected(2),)).after(StoredSet())

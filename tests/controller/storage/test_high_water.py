@@ -25,7 +25,7 @@ def written(path, *numbers):
 
 
 @pytest.mark.parametrize("numbers", [(1, 2, 3), (2, 4, 6, 8), (1, 3, 5), (500, 1000)])
-def test_a_write_that_was_cut_short_leaves_the_number_before(tmp_path, numbers):
+def test_interrupted_write_leaves_one_of_the_last_two_numbers(tmp_path, numbers):
     path = tmp_path / "mark"
     before, after = written(path, *numbers)
     changed = [at for at in range(len(after)) if at >= len(before) or before[at] != after[at]]
@@ -36,7 +36,7 @@ def test_a_write_that_was_cut_short_leaves_the_number_before(tmp_path, numbers):
 
 
 @pytest.mark.parametrize("numbers", [(1, 2, 3), (2, 4, 6, 8)])
-def test_a_block_of_the_disk_that_was_being_written_takes_only_one_number_with_it(tmp_path, numbers):
+def test_lost_disk_block_loses_only_one_number(tmp_path, numbers):
     path = tmp_path / "mark"
     before, after = written(path, *numbers)
     changed = next(at for at in range(len(after)) if at >= len(before) or before[at] != after[at])
@@ -45,7 +45,7 @@ def test_a_block_of_the_disk_that_was_being_written_takes_only_one_number_with_i
     assert reread(path) == numbers[-2]
 
 
-def test_the_place_that_was_cut_short_is_the_next_to_be_written(tmp_path):
+def test_interrupted_slot_is_written_next(tmp_path):
     path = tmp_path / "mark"
     before, after = written(path, 5, 6)
     torn = bytearray(after)
@@ -57,7 +57,7 @@ def test_the_place_that_was_cut_short_is_the_next_to_be_written(tmp_path):
 
 
 @pytest.mark.parametrize("numbers", [(8, 7), (6, 7), (0, 0)])
-def test_the_short_file_of_an_earlier_release_is_read_and_goes_on(tmp_path, numbers):
+def test_short_file_of_an_earlier_release_is_read_and_continued(tmp_path, numbers):
     path = tmp_path / "mark"
     slots = [b"%020d %08x  \n" % (number, zlib.crc32(b"%020d" % number)) for number in numbers]
     path.write_bytes(b"".join(slots))
@@ -67,7 +67,7 @@ def test_the_short_file_of_an_earlier_release_is_read_and_goes_on(tmp_path, numb
         assert reread(path) == number
 
 
-def test_a_file_without_any_number_is_damaged(tmp_path):
+def test_file_without_a_number_is_damaged(tmp_path):
     (tmp_path / "mark").write_bytes(b"\0" * 9000)
     with pytest.raises(DamagedMark):
         HighWater(tmp_path / "mark")

@@ -101,7 +101,7 @@ async def test_unreadable_entry_is_refused_until_readable_and_hides_no_other(bac
     assert store.problems() == {}
 
 
-async def test_no_commit_begins_once_the_time_for_it_is_over(backend, store):
+async def test_no_commit_begins_after_its_deadline(backend, store):
     # The first one takes most of the time, and reading what has become of the set the rest.
     backend.commit_s, backend.read_s = 0.75 * WITHIN_S, 0.75 * WITHIN_S
     # On a busy machine already the reading may come too late.
@@ -110,7 +110,7 @@ async def test_no_commit_begins_once_the_time_for_it_is_over(backend, store):
     assert backend.commits == 1
 
 
-async def test_the_brokers_of_all_sets_are_counted_whatever_becomes_of_the_sets(store):
+async def test_number_of_members_follows_every_change_of_sets(store):
     assert store.members == 3
     store.entry_changed("broker-b", VersionedEntry(StoredSet(broker_set=a_set(broker_name="broker-b")), 7))
     assert store.members == 6

@@ -65,7 +65,7 @@ async def edge():
 
 
 @pytest.mark.parametrize("code", [0, 1, 3])
-async def test_a_broker_that_answers_lives_whatever_it_answers(edge, code):
+async def test_probe_is_answered_by_any_response_code(edge, code):
     async with listening(code) as broker:
         assert await edge.ask(broker.address) is ProbeOutcome.ANSWERED
     assert [each.code for each in broker.requests] == [RequestCode.GET_BROKER_EPOCH_CACHE]
@@ -73,21 +73,21 @@ async def test_a_broker_that_answers_lives_whatever_it_answers(edge, code):
     assert edge.probed == [(BrokerKey(SET, 1), ProbeOutcome.ANSWERED, broker.address)]
 
 
-async def test_a_port_that_nobody_listens_at_refuses(edge):
+async def test_probe_of_a_closed_port_is_refused(edge):
     assert await edge.ask(f"127.0.0.1:{free_port()}") is ProbeOutcome.REFUSED
 
 
-async def test_a_broker_that_takes_the_question_and_says_nothing_does_not_answer(edge):
+async def test_probe_without_a_response_is_unanswered(edge):
     async with listening(None) as broker:
         assert await edge.ask(broker.address, timeout_ms=100) is ProbeOutcome.NO_ANSWER
 
 
-async def test_a_stopped_process_whose_kernel_still_takes_connections_does_not_answer(edge):
+async def test_probe_of_a_stopped_process_is_unanswered(edge):
     with socket.create_server(("127.0.0.1", 0)) as port:
         assert await edge.ask(f"127.0.0.1:{port.getsockname()[1]}", timeout_ms=100) is ProbeOutcome.NO_ANSWER
 
 
-async def test_a_connection_that_breaks_is_no_answer_and_no_refusal(edge):
+async def test_probe_with_a_broken_connection_is_unanswered(edge):
     server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     assert await edge.ask(f"127.0.0.1:{port}") is ProbeOutcome.NO_ANSWER
@@ -95,11 +95,11 @@ async def test_a_connection_that_breaks_is_no_answer_and_no_refusal(edge):
 
 
 @pytest.mark.parametrize("address", ["", "nonsense", "10.0.0..1:30911", "127.0.0.1:0", "127.0.0.1:99999"])
-async def test_an_address_that_is_none_ends_nothing_but_its_question(edge, address):
+async def test_probe_of_an_invalid_address_is_unanswered(edge, address):
     assert await edge.ask(address) is ProbeOutcome.NO_ANSWER
 
 
-async def test_each_question_goes_over_a_connection_of_its_own(edge):
+async def test_each_probe_has_its_own_connection(edge):
     async with listening() as broker:
         for _ in range(2):
             edge.probed.clear()
@@ -121,20 +121,20 @@ async def test_each_question_goes_over_a_connection_of_its_own(edge):
         ({}, ProbeOutcome.ANSWERED),
     ],
 )
-async def test_who_answers_for_a_broker_is_that_broker_or_another(edge, body, outcome):
+async def test_probe_distinguishes_the_broker_from_another_one(edge, body, outcome):
     async with listening() as broker:
         broker.body = json.dumps({"clusterName": "C", "epochList": [], "maxOffset": 0} | body).encode()
         assert await edge.ask(broker.address) is outcome
 
 
 @pytest.mark.parametrize(("code", "body"), [(0, b"{"), (0, b"[1]"), (1, b'{"brokerName": "broker-b"}')])
-async def test_an_answer_that_does_not_say_who_answers_is_that_of_the_broker(edge, code, body):
+async def test_response_without_broker_name_counts_for_the_broker(edge, code, body):
     async with listening(code) as broker:
         broker.body = body
         assert await edge.ask(broker.address) is ProbeOutcome.ANSWERED
 
 
-async def test_a_question_for_which_this_process_has_no_file_left_was_not_asked(edge):
+async def test_probe_without_a_free_file_descriptor_is_not_sent(edge):
     async with listening() as broker:
         with no_files_left():
             assert await edge.ask(broker.address) is ProbeOutcome.NOT_PROBED
@@ -146,7 +146,7 @@ async def test_a_question_for_which_this_process_has_no_file_left_was_not_asked(
 # Greetings
 
 
-async def test_a_broker_that_answers_a_greeting_is_reached(edge):
+async def test_broker_that_answers_a_reachability_check_is_reached(edge):
     async with listening() as broker:
         edge.prober.check_reachability(CheckReachability(key=BrokerKey(SET, 1), address=broker.address))
         await edge.done()
@@ -155,7 +155,7 @@ async def test_a_broker_that_answers_a_greeting_is_reached(edge):
     assert edge.probed == []
 
 
-async def test_nobody_is_reached_where_another_broker_answers_or_none(edge):
+async def test_refused_check_or_another_broker_does_not_count_as_reached(edge):
     async with listening() as broker:
         broker.body = b'{"brokerName": "broker-b"}'
         for address in (broker.address, f"127.0.0.1:{free_port()}"):
@@ -175,7 +175,7 @@ class FailingClient:
     invoke = invoke_on_new_connection
 
 
-async def test_a_fault_while_a_broker_is_asked_is_no_verdict_about_it_and_ends_nothing():
+async def test_exception_during_a_probe_counts_as_not_probed():
     edge, failures = Edge(), []
     async with BackgroundTasks(lambda name, error: failures.append((name, type(error)))) as tasks:
         prober = BrokerProber(lambda work: tasks.start(work, "work"), FailingClient(), edge.told, lambda *_: None)

@@ -23,28 +23,28 @@ async def next_id(room, name=SET):
 # 1012, 1013
 
 
-async def test_the_next_id_reserves_nothing(room):
+async def test_query_for_the_next_broker_id_reserves_nothing(room):
     assert [await next_id(room), await next_id(room)] == [1, 1]
     assert (await room.apply(1)).code == 0
     assert await next_id(room) == 2
     assert next(iter(room.store.sets())).master is None
 
 
-async def test_an_id_that_is_applied_for_again_with_the_same_code_is_kept(room):
+async def test_repeated_application_with_the_same_check_code_keeps_the_id(room):
     first = await room.apply(1)
     again = await room.apply(1)
     assert (again.code, again.ext_fields) == (0, {"clusterName": CLUSTER, "brokerName": SET}) == (0, first.ext_fields)
     assert len(room.events("broker_id_applied")) == 1
 
 
-async def test_an_id_that_another_has_is_refused_and_so_is_one_that_is_not_the_next(room):
+async def test_application_for_a_used_id_or_one_that_is_not_the_next_is_refused(room):
     await room.apply(1)
     assert (await room.apply(1, code="other")).code == ResponseCode.CONTROLLER_BROKER_ID_INVALID
     assert (await room.apply(3)).code == ResponseCode.CONTROLLER_BROKER_ID_INVALID
     assert await next_id(room) == 2
 
 
-async def test_a_set_begins_with_the_first_id_alone(room):
+async def test_only_the_first_id_creates_a_set(room):
     assert (await room.apply(2)).code == ResponseCode.CONTROLLER_BROKER_ID_INVALID
     assert room.stored() is None
 
@@ -52,7 +52,7 @@ async def test_a_set_begins_with_the_first_id_alone(room):
 # 1003
 
 
-async def test_a_broker_that_starts_is_told_the_living_master(room):
+async def test_registration_is_answered_with_the_living_master(room):
     await room.a_set(1, 2)
     answer = await room.register(2)
     assert answer.ext_fields == {
@@ -66,20 +66,20 @@ async def test_a_broker_that_starts_is_told_the_living_master(room):
     assert json.loads(answer.body) == {"syncStateSet": [1, 2], "syncStateSetEpoch": 2}
 
 
-async def test_a_broker_that_starts_in_a_set_without_master_gets_the_body_all_the_same(room):
+async def test_registration_in_a_set_without_master_is_answered_with_the_sync_state_set(room):
     await room.apply(1)
     answer = await room.register(1)
     assert answer.ext_fields == {"clusterName": CLUSTER, "brokerName": SET}
     assert json.loads(answer.body) == {"syncStateSet": [], "syncStateSetEpoch": 0}
 
 
-async def test_a_broker_that_starts_elsewhere_is_known_there(room):
+async def test_registration_from_another_address_is_stored(room):
     await room.a_set(1, 2)
     await room.register(2, address="10.0.0.99:1")
     assert room.stored().replicas[2].address == "10.0.0.99:1"
 
 
-async def test_the_recorded_master_that_starts_again_leads_no_longer(room):
+async def test_registration_of_the_recorded_master_leaves_the_set_without_master(room):
     await room.a_set(1, 2)
     answer = await room.register(1)
     assert "masterBrokerId" not in answer.ext_fields
@@ -87,7 +87,7 @@ async def test_the_recorded_master_that_starts_again_leads_no_longer(room):
     assert room.events("master_restarted")
 
 
-async def test_a_refused_start_leaves_what_is_known_of_the_log_of_that_broker(room):
+async def test_refused_registration_does_not_change_the_heartbeat_of_that_broker(room):
     await room.a_set(1, 2)
     await room.beat(2, maxOffset=500)
     assert (await room.register(2, cluster="D")).code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
@@ -99,7 +99,7 @@ async def test_a_refused_start_leaves_what_is_known_of_the_log_of_that_broker(ro
 # 1002
 
 
-async def test_who_asks_first_leads(room):
+async def test_first_election_request_is_won_by_its_sender(room):
     await room.apply(1)
     await room.register(1)
     await room.beat(1, epoch=-1, maxOffset=0)
@@ -115,7 +115,7 @@ async def test_who_asks_first_leads(room):
     assert json.loads(answer.body) == {"brokerMemberGroup": group, "syncStateSet": [1]} | group
 
 
-async def test_a_master_that_lives_stays_and_is_told(room):
+async def test_election_request_beside_a_living_master_is_answered_with_it(room):
     await room.a_set(1, 2)
     answer = await room.elect(2)
     assert answer.code == ResponseCode.CONTROLLER_MASTER_STILL_EXIST
@@ -123,7 +123,7 @@ async def test_a_master_that_lives_stays_and_is_told(room):
     assert json.loads(answer.body) == {"syncStateSet": [1, 2]}
 
 
-async def test_an_operators_choice_leads_and_everybody_alive_is_told(room):
+async def test_designated_broker_becomes_master_and_all_living_brokers_are_notified(room):
     await room.a_set(1, 2)
     answer = await room.elect(2, designate=True)
     assert (answer.code, answer.ext_fields["masterEpoch"], answer.ext_fields["syncStateSetEpoch"]) == (0, "2", "3")
@@ -132,7 +132,7 @@ async def test_an_operators_choice_leads_and_everybody_alive_is_told(room):
     assert {each.broker_id for each in notice.recipients} == {1, 2}
 
 
-async def test_nobody_electable_is_2012_for_a_broker_and_2004_for_an_operator(room):
+async def test_election_without_a_candidate_is_2012_for_a_broker_and_2004_for_an_operator(room):
     await room.a_set(1, 2, in_sync=[1])
     room.control.monitor.connection_lost(1)
     await room.pass_ms(100)
@@ -146,14 +146,14 @@ async def test_nobody_electable_is_2012_for_a_broker_and_2004_for_an_operator(ro
     assert room.stored().master_epoch == 2
 
 
-async def test_an_election_of_an_unknown_set_is_2010(room):
+async def test_election_of_an_unknown_set_is_2010(room):
     assert (await room.elect(1)).code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
 
 
 # 1004, 1006
 
 
-async def test_a_set_without_master_still_tells_its_epoch(room):
+async def test_replica_info_of_a_set_without_master_has_its_epoch(room):
     await room.a_set(1)
     await room.register(1)
     answer = await room.info()
@@ -163,7 +163,7 @@ async def test_a_set_without_master_still_tells_its_epoch(room):
     )
 
 
-async def test_the_sync_state_has_both_lists_and_leaves_unknown_sets_out(room):
+async def test_sync_state_data_has_both_lists_and_omits_unknown_sets(room):
     await room.a_set(1, 2, in_sync=[1])
     body = json.dumps([SET, "nobody", SET]).encode()
     answer = await room.ask(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, {}, body)
@@ -187,7 +187,7 @@ async def test_the_sync_state_has_both_lists_and_leaves_unknown_sets_out(room):
 # 1001
 
 
-async def test_a_master_reports_who_is_in_sync(room):
+async def test_report_of_a_master_changes_the_sync_state_set(room):
     await room.a_set(1, 2, in_sync=[1])
     answer = await room.report([1, 2], epoch=1)
     assert (answer.code, answer.ext_fields) == (0, {"newSyncStateSetEpoch": "2"})
@@ -207,7 +207,7 @@ CHECKS = [
 
 
 @pytest.mark.parametrize(("wanted", "code"), CHECKS)
-async def test_the_checks_of_an_alteration_have_their_order(room, wanted, code):
+async def test_checks_of_a_sync_state_set_report_have_their_order(room, wanted, code):
     await room.a_set(1, 2)
     await room.apply(3)
     before = room.stored()
@@ -219,7 +219,7 @@ async def test_the_checks_of_an_alteration_have_their_order(room, wanted, code):
 # 1005, 1009, 1010, 904
 
 
-async def test_the_leader_names_itself(room):
+async def test_metadata_of_the_leader_names_itself(room):
     answer = await room.ask(RequestCode.CONTROLLER_GET_METADATA_INFO, {})
     assert answer.ext_fields == {
         "group": "g",
@@ -230,7 +230,7 @@ async def test_the_leader_names_itself(room):
     }
 
 
-async def test_a_follower_answers_what_followers_may_and_names_nobody_if_nobody_leads(room):
+async def test_follower_answers_only_its_requests_and_names_no_leader_if_there_is_none(room):
     await room.a_set(1)
     room.group.follows(None)
     answer = await room.ask(RequestCode.CONTROLLER_GET_METADATA_INFO, {})
@@ -250,7 +250,7 @@ async def test_a_follower_answers_what_followers_may_and_names_nobody_if_nobody_
     assert {(each.code, each.body) for each in refused} == {(ResponseCode.CONTROLLER_NOT_LEADER, b"")}
 
 
-async def test_the_configuration_is_changed_but_for_the_black_list(room):
+async def test_configuration_can_be_changed_except_for_the_black_list(room):
     refused = await room.ask(
         RequestCode.UPDATE_CONTROLLER_CONFIG, {}, b"enableElectUncleanMaster=true\nconfigBlackList="
     )
@@ -264,7 +264,7 @@ async def test_the_configuration_is_changed_but_for_the_black_list(room):
 # 1011
 
 
-async def test_a_dead_broker_is_cleaned_and_the_living_are_not(room):
+async def test_failed_broker_can_be_cleaned_and_living_ones_cannot(room):
     await room.a_set(1, 2)
     await room.apply(3)
     assert (await room.clean("2")).code == ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
@@ -277,7 +277,7 @@ async def test_a_dead_broker_is_cleaned_and_the_living_are_not(room):
     assert await next_id(room) == 4
 
 
-async def test_a_cleaned_set_comes_back_above_its_epochs_and_ids(room):
+async def test_cleaned_set_is_created_again_above_its_epoch_and_ids(room):
     await room.a_set(1, 2)
     assert (await room.clean(living=True)).code == 0
     assert room.stored() is None

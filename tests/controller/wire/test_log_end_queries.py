@@ -66,7 +66,7 @@ async def brokers(*answers):
         yield addresses, [asked for _, asked in made], LogEndQueries(client)
 
 
-async def test_a_master_tells_ahead_of_time():
+async def test_master_reports_its_confirmations_before_any_election():
     async with brokers({PROPERTIES: (0, FIXED)}, {PROPERTIES: (16, b"")}) as (addresses, _, queries):
         assert await queries.confirmed_on(addresses[2]) == 2
         assert await queries.confirmed_on(addresses[3]) is None
@@ -79,7 +79,7 @@ def a_query(addresses):
 EPOCHS, PROPERTIES = RequestCode.GET_BROKER_EPOCH_CACHE, RequestCode.GET_BROKER_CONFIG
 
 
-async def test_all_are_asked_at_the_same_time_and_properties_are_not_where_all_have_answered():
+async def test_log_ends_are_queried_together_and_properties_only_if_one_is_missing():
     answers = {EPOCHS: (0, cache())}, {EPOCHS: (0, cache(brokerId=3, maxOffset=900))}
     async with brokers(*answers) as (addresses, asked, queries):
         ends = await queries.ask(a_query(addresses))
@@ -87,7 +87,7 @@ async def test_all_are_asked_at_the_same_time_and_properties_are_not_where_all_h
     assert asked == [[EPOCHS], [EPOCHS]]
 
 
-async def test_one_that_stands_still_holds_nobody_up_for_long_and_the_properties_of_the_others_are_asked_for():
+async def test_paused_broker_delays_the_query_briefly_and_properties_of_the_others_are_queried():
     answers = {EPOCHS: (0, cache()), PROPERTIES: (0, FIXED)}, {}
     async with brokers(*answers) as (addresses, asked, queries):
         # Ten times what it may take: a queue for the processor is none of its own.
@@ -97,7 +97,7 @@ async def test_one_that_stands_still_holds_nobody_up_for_long_and_the_properties
     assert asked == [[EPOCHS, PROPERTIES], [EPOCHS]]
 
 
-async def test_elections_of_one_set_at_the_same_time_ask_once():
+async def test_simultaneous_elections_of_a_set_share_one_query():
     answers = {EPOCHS: (0, cache())}, {EPOCHS: (0, cache(brokerId=3))}
     async with brokers(*answers) as (addresses, asked, queries):
         first, second = await asyncio.gather(queries.ask(a_query(addresses)), queries.ask(a_query(addresses)))
@@ -106,12 +106,12 @@ async def test_elections_of_one_set_at_the_same_time_ask_once():
     assert asked == [[EPOCHS, EPOCHS], [EPOCHS, EPOCHS]]
 
 
-async def test_nobody_who_refuses_or_listens_at_no_such_address_has_answered():
+async def test_refusing_and_unreachable_brokers_have_no_log_end():
     async with brokers({EPOCHS: (16, b"")}) as (addresses, _, queries):
         assert await queries.ask(a_query(addresses | {3: "127.0.0.1:1", 4: "no host at all"})) == NO_LOG_ENDS
 
 
-async def test_a_master_is_known_by_the_id_that_it_answers_with():
+async def test_log_end_with_broker_id_0_is_that_of_a_master():
     assert log_end(KEY, cache(brokerId=0)) == LogEnd(4, 1000, is_master=True)
     assert log_end(KEY, cache(brokerId=-1, epochList=[])) == LogEnd(-1, 1000)
 
@@ -131,11 +131,11 @@ async def test_a_master_is_known_by_the_id_that_it_answers_with():
         cache(epochList=[{"epoch": -2}]),
     ],
 )
-async def test_an_answer_of_another_broker_or_one_that_cannot_be_is_none(body):
+async def test_invalid_response_or_one_of_another_broker_is_no_log_end(body):
     assert log_end(KEY, body) is None
 
 
-async def test_an_answer_without_end_is_not_read():
+async def test_oversized_response_is_not_read():
     answers = {EPOCHS: (0, cache(padding="x" * ANSWER_BYTES_MAX))}, {EPOCHS: (0, cache(brokerId=3))}
     async with brokers(*answers) as (addresses, _, queries):
         assert (await queries.ask(a_query(addresses))).by_id.keys() == {3}
@@ -170,5 +170,5 @@ async def test_an_answer_without_end_is_not_read():
         "nobody",
     ],
 )
-def test_properties_tell_on_how_many_replicas_a_confirmed_message_is(bodies, number):
+def test_properties_contain_the_number_of_replicas_with_a_confirmed_message(bodies, number):
     assert confirmed_on(bodies) == number

@@ -13,7 +13,7 @@ PEER = APeer(1)
 ASK = RemotingCommand(RequestCode.CONTROLLER_GET_REPLICA_INFO, ext_fields={"brokerName": SET})
 
 
-def test_a_set_has_one_answer_until_it_changes():
+def test_response_of_a_set_is_cached_until_the_set_changes():
     infos = ReplicaInfoCache()
     answer = infos.of(a_set())
     assert infos.of(a_set()) is answer
@@ -24,7 +24,7 @@ def test_a_set_has_one_answer_until_it_changes():
     assert infos.of(a_set()).is_valid
 
 
-def test_all_answers_end_when_another_controller_answers():
+def test_all_cached_responses_end_with_a_change_of_the_leader():
     infos = ReplicaInfoCache()
     answers = [infos.of(a_set(broker_name=name)) for name in ("a", "b")]
     infos.clear()
@@ -37,7 +37,7 @@ async def room(tmp_path):
         yield room
 
 
-async def test_an_election_ends_what_stood_ready_in_the_step_in_which_it_is_known(room):
+async def test_election_ends_the_cached_response_at_once(room):
     await room.a_set(1, 2)
     before = room.handlers.dispatch(ASK, PEER)
     assert isinstance(before, PreparedResponse)

@@ -66,14 +66,14 @@ async def edge(monkeypatch):
 # Notifications
 
 
-async def test_who_confirms_its_role_is_reached_and_nobody_else(edge):
+async def test_only_a_broker_that_confirms_its_role_is_reached(edge):
     async with listening(0) as two, listening(1) as three:
         edge.notify(two.address, three.address)
         await edge.done()
     assert edge.reached == [(BrokerKey(SET, 2), two.address, "")]
 
 
-async def test_every_recipient_gets_the_fields_and_the_body_of_java(edge):
+async def test_role_notification_has_the_fields_and_body_of_java(edge):
     async with listening() as two, listening() as three:
         edge.notify(two.address, three.address)
         await edge.done()
@@ -91,7 +91,7 @@ async def test_every_recipient_gets_the_fields_and_the_body_of_java(edge):
         assert not request.is_oneway
 
 
-async def test_what_came_of_it_stands_in_the_log_of_elections(edge):
+async def test_result_of_a_role_notification_is_in_the_election_log(edge):
     record = edge.elected()
     async with listening() as two, listening() as three:
         edge.notify(two.address, three.address, election=record.number)
@@ -102,7 +102,7 @@ async def test_what_came_of_it_stands_in_the_log_of_elections(edge):
     assert all(told is record for *_, told in edge.told.notified)
 
 
-async def test_what_came_of_an_election_that_is_not_the_last_any_more_is_kept_nowhere(edge):
+async def test_result_for_a_superseded_election_is_in_no_election_log(edge):
     old, new = edge.elected(), edge.elected()
     async with listening() as two:
         edge.notify(two.address, election=old.number)
@@ -112,7 +112,7 @@ async def test_what_came_of_an_election_that_is_not_the_last_any_more_is_kept_no
     assert (notified.result, record) == ("ok", None)
 
 
-async def test_a_broker_that_refuses_is_told_again_until_it_confirms(edge):
+async def test_refused_role_notification_is_repeated_until_confirmed(edge):
     async with listening(1, 1, 0) as two:
         edge.notify(two.address)
         await edge.done()
@@ -121,7 +121,7 @@ async def test_a_broker_that_refuses_is_told_again_until_it_confirms(edge):
     assert edge.told.failed == []
 
 
-async def test_a_broker_that_goes_on_refusing_is_told_three_times_and_reported_with_its_reason(edge):
+async def test_role_notification_refused_three_times_is_reported_with_the_reason(edge):
     async with listening(1) as two:
         two.remark = "still starting"
         edge.notify(two.address)
@@ -131,14 +131,14 @@ async def test_a_broker_that_goes_on_refusing_is_told_three_times_and_reported_w
     assert edge.told.failed == [(2, 3, "it answers 1: still starting")]
 
 
-async def test_a_broker_that_refuses_without_a_word_is_reported_all_the_same(edge):
+async def test_role_notification_refused_without_remark_is_reported(edge):
     async with listening(1) as two:
         edge.notify(two.address)
         await edge.done()
     assert edge.told.failed == [(2, 3, "it answers 1: no remark")]
 
 
-async def test_a_broker_that_is_gone_is_reported_and_keeps_nobody_else_from_being_told(edge):
+async def test_unreachable_broker_is_reported_and_others_get_their_role_notification(edge):
     record = edge.elected()
     gone = f"127.0.0.1:{free_port()}"
     async with listening() as three:
@@ -151,7 +151,7 @@ async def test_a_broker_that_is_gone_is_reported_and_keeps_nobody_else_from_bein
     assert record.notified[2].result == "failed"
 
 
-async def test_a_broker_that_does_not_answer_is_told_again(edge, monkeypatch):
+async def test_role_notification_without_a_response_is_repeated(edge, monkeypatch):
     monkeypatch.setattr(role_notifier, "NOTIFY_TIMEOUT_MS", 100)
     async with listening(None) as two:
         edge.notify(two.address)
@@ -162,14 +162,14 @@ async def test_a_broker_that_does_not_answer_is_told_again(edge, monkeypatch):
 
 
 @pytest.mark.parametrize("address", ["", "nonsense", "10.0.0..1:30911"])
-async def test_an_address_that_is_none_ends_nothing_but_its_notification(edge, address):
+async def test_invalid_address_fails_only_its_own_role_notification(edge, address):
     async with listening() as three:
         edge.notify(address, three.address)
         await edge.done()
     assert sorted(edge.results) == [(2, "failed", 3), (3, "ok", 1)]
 
 
-async def test_of_two_notifications_for_one_broker_the_later_counts(edge):
+async def test_later_role_notification_supersedes_the_earlier_one(edge):
     first, second = edge.elected(), edge.elected()
     async with listening(None, 0) as two:
         edge.notify(two.address, election=first.number, master_epoch=6)
@@ -182,7 +182,7 @@ async def test_of_two_notifications_for_one_broker_the_later_counts(edge):
     assert second.notified[2].result == "ok"
 
 
-async def test_each_notification_takes_the_place_of_the_one_before(edge):
+async def test_each_role_notification_supersedes_the_previous_one(edge):
     async with listening(None, None, 0) as two:
         for number, epoch in enumerate((6, 7, 8)):
             await two.got(number)
@@ -192,7 +192,7 @@ async def test_each_notification_takes_the_place_of_the_one_before(edge):
     assert [result for _, result, _ in edge.results] == ["superseded", "superseded", "ok"]
 
 
-async def test_a_later_notification_ends_the_pause_before_the_next_try_too(edge, monkeypatch):
+async def test_later_role_notification_ends_the_pause_before_a_retry(edge, monkeypatch):
     monkeypatch.setattr(role_notifier, "NOTIFY_PAUSES_S", (3600.0, 3600.0))
     async with listening(1, 0) as two:
         edge.notify(two.address, master_epoch=6)
@@ -203,7 +203,7 @@ async def test_a_later_notification_ends_the_pause_before_the_next_try_too(edge,
     assert [result for _, result, _ in edge.results] == ["superseded", "ok"]
 
 
-async def test_who_is_no_recipient_of_the_later_one_is_still_told_of_the_earlier(edge):
+async def test_broker_that_is_no_recipient_of_the_later_notification_still_gets_the_earlier(edge):
     async with listening(None, 0) as two, listening(1, 0) as three:
         edge.notify(two.address, three.address)
         await two.got(1)
@@ -213,7 +213,7 @@ async def test_who_is_no_recipient_of_the_later_one_is_still_told_of_the_earlier
     assert sorted(edge.results) == [(2, "ok", 1), (2, "superseded", 1), (3, "ok", 2)]
 
 
-async def test_a_notification_that_is_done_is_not_ended_by_a_later_one(edge):
+async def test_confirmed_role_notification_is_not_superseded(edge):
     async with listening() as two:
         for epoch in (6, 7):
             edge.notify(two.address, master_epoch=epoch)
@@ -224,7 +224,7 @@ async def test_a_notification_that_is_done_is_not_ended_by_a_later_one(edge):
 # The end
 
 
-async def test_after_the_end_nobody_is_told_any_more(edge, monkeypatch):
+async def test_closed_notifier_sends_no_more_role_notifications(edge, monkeypatch):
     monkeypatch.setattr(role_notifier, "NOTIFY_PAUSES_S", (3600.0, 3600.0))
     async with listening(1) as two, listening(None) as three:
         edge.notify(two.address, three.address)

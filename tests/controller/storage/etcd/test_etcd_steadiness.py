@@ -67,7 +67,7 @@ def tasks(told):
     return BackgroundTasks(lambda _, error: told.append(error))
 
 
-async def test_a_connection_that_another_thread_leaves_stays_open_for_who_has_it_already(client):
+async def test_connection_left_by_one_thread_stays_open_for_another_that_uses_it(client):
     connection = client._used_connection()
     other = threading.Thread(target=client._leave, args=(connection,), kwargs={"is_silent": True})
     other.start()
@@ -79,7 +79,7 @@ async def test_a_connection_that_another_thread_leaves_stays_open_for_who_has_it
         calls.read_leader(KEYS)(connection, 0.2, ())
 
 
-def test_where_grpc_says_that_a_channel_is_closed_the_next_endpoint_is_asked(client):
+def test_closed_grpc_channel_moves_the_request_to_the_next_endpoint(client):
     asked = []
 
     def call(connection, seconds, metadata):
@@ -92,7 +92,7 @@ def test_where_grpc_says_that_a_channel_is_closed_the_next_endpoint_is_asked(cli
     assert len(set(asked)) == 2
 
 
-def test_where_it_says_so_everywhere_etcd_cannot_be_reached(client):
+def test_closed_grpc_channels_of_all_endpoints_make_etcd_unreachable(client):
     def call(connection, seconds, metadata):
         raise ValueError("Cannot invoke RPC on closed channel!")
 
@@ -100,7 +100,7 @@ def test_where_it_says_so_everywhere_etcd_cannot_be_reached(client):
         client.request(call, deadline_ms=soon_ms())
 
 
-async def test_an_election_goes_on_whatever_a_step_of_it_raises_and_tells_it(client, threads, told, tasks):
+async def test_leader_election_continues_after_any_exception_and_reports_it(client, threads, told, tasks):
     election = LeaderElection(client, KEYS, threads, SystemClock(), lambda: None)
     task = election.start(Leadership(me=ME, run="r"), RecordingListener(), tasks)
     await eventually(lambda: threads.calls >= 3 or task.done(), seconds=SOON_S, what="it is tried again")
@@ -120,7 +120,7 @@ class BrokenOff(grpc.RpcError):
 
 
 @pytest.mark.parametrize(("is_repeatable", "times"), [(False, 1), (True, 3)])
-def test_what_may_have_been_done_is_not_asked_again_unless_that_harms_nobody(client, is_repeatable, times):
+def test_request_with_an_unknown_outcome_is_repeated_only_if_it_is_repeatable(client, is_repeatable, times):
     asked = []
 
     def call(connection, seconds, metadata):
@@ -132,7 +132,7 @@ def test_what_may_have_been_done_is_not_asked_again_unless_that_harms_nobody(cli
     assert len(asked) == times
 
 
-async def test_a_membership_is_renewed_whatever_one_renewal_raises(client, threads, told, tasks, monkeypatch):
+async def test_membership_renewal_continues_after_any_exception(client, threads, told, tasks, monkeypatch):
     monkeypatch.setattr(registration, "RENEW_EVERY_S", 0.01)
     membership = Membership(client, KEYS, threads, ME)
     task = tasks.keep_running(lambda: membership.stay(lambda: True), "etcd_membership", pause_s=0)
@@ -160,7 +160,7 @@ class Answering:
 
 @pytest.mark.parametrize("fault", [RuntimeError("odd"), MemoryError(), RecursionError(), SystemExit(3)])
 @pytest.mark.parametrize("is_told", [True, False])
-def test_a_watch_goes_on_whatever_etcd_makes_of_it_and_reports_it(fault, is_told, monkeypatch):
+def test_watch_continues_after_any_fault_and_reports_it(fault, is_told, monkeypatch):
     monkeypatch.setattr(watch, "FAULT_PAUSE_S", 0.01)
     monkeypatch.setattr(watch, "RETRY_S", 0.01)
     told, etcd = [], Answering([fault])

@@ -27,7 +27,7 @@ def a_kv(value, key=KEYS.leader):
     return SimpleNamespace(key=key, value=value, create_revision=7, mod_revision=9, lease=3)
 
 
-def test_the_keys_are_those_of_the_layout():
+def test_keys_have_the_documented_layout():
     assert KEYS.leader == b"/rmq-controller/a%2Fb/leader"
     assert KEYS.member("n/1") == b"/rmq-controller/a%2Fb/members/n%2F1"
     assert KEYS.broker_set("é/") == b"/rmq-controller/a%2Fb/sets/%C3%A9%2F"
@@ -36,7 +36,7 @@ def test_the_keys_are_those_of_the_layout():
     assert KEYS.sets < KEYS.broker_set("\U0010ffff") < after_prefix(KEYS.sets)
 
 
-def test_what_is_written_is_read_again():
+def test_written_values_are_read_back():
     assert holder_of(a_kv(leader_value(ME, "run"))) == Holder(member=ME, run="run", token=7, lease_id=3)
     assert address_of(a_kv(member_value(ME))) == "h:1"
     entry = StoredSet(broker_set=a_set())
@@ -44,20 +44,20 @@ def test_what_is_written_is_read_again():
 
 
 @pytest.mark.parametrize("name", [b"\xff", b"%FF"])
-def test_a_key_that_is_no_name_is_named_as_it_is(name):
+def test_key_that_is_no_name_is_refused(name):
     with pytest.raises(StoreError, match="is not ours"):
         KEYS.broker_name(KEYS.sets + name)
     with pytest.raises(StoreError, match="is not ours"):
         KEYS.member_id(KEYS.members + name)
 
 
-def test_text_that_is_none_cannot_be_read():
+def test_value_that_is_no_text_is_refused():
     for read in (versioned_entry_of, holder_of, address_of):
         with pytest.raises(StoreError):
             read(a_kv(b'{"id":"\xff","addr":"\xff","run":"\xff","broker_set":"\xff"}'))
 
 
-def test_what_cannot_be_read_is_named_by_its_key():
+def test_error_of_an_unreadable_value_names_its_key():
     with pytest.raises(StoreError, match="at /rmq-controller/a%2Fb/leader is not ours"):
         holder_of(a_kv(b"{}"))
     with pytest.raises(StoreError, match=r"entry at /rmq-controller/a%2Fb/sets/x cannot be read.*backup"):

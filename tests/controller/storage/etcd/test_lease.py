@@ -80,7 +80,7 @@ async def story():
     story.etcd.close()
 
 
-async def test_a_lease_counts_from_when_it_was_asked_for_and_not_from_its_answer_at_grant_and_at_renewal(story):
+async def test_lease_counts_from_its_request_and_not_from_the_response_at_grant_and_renewal(story):
     story.etcd.takes_ms = 700
     story.begin()
     for kind in ("grant", "renew"):
@@ -95,7 +95,7 @@ async def test_a_lease_counts_from_when_it_was_asked_for_and_not_from_its_answer
         story.election.recheck()
 
 
-async def test_a_leader_stops_when_its_lease_may_end_though_nothing_wakes_it_and_not_before_by_its_own_clock(story):
+async def test_leader_stops_at_the_end_of_its_lease_by_its_own_clock(story):
     # It has 50 ms to own_key, which pass for the loop alone at first.
     story.etcd.ttl_s, story.etcd.takes_ms = 2, 950
     await story.leads()
@@ -114,7 +114,7 @@ async def test_election_reports_the_leader_it_reads(story):
     assert not story.witness.is_leading
 
 
-async def test_passing_on_ends_leadership_at_once_and_releases_the_key(story):
+async def test_handover_ends_leadership_at_once_and_releases_the_key(story):
     await story.leads()
     story.election.pass_on()
     assert not story.witness.is_leading

@@ -55,7 +55,7 @@ def leading(new):
 # Passing the lead on
 
 
-def test_who_passes_the_lead_on_releases_the_key_and_stands_only_after_a_while(leading):
+def test_leader_that_hands_over_releases_the_key_and_campaigns_only_after_a_while(leading):
     passed = leading.passed_on(1000)
     assert passed.role == Follows(None)
     assert passed.next_step(1000) == Look()
@@ -72,12 +72,12 @@ def test_who_passes_the_lead_on_releases_the_key_and_stands_only_after_a_while(l
 # Coming to lead
 
 
-def test_who_knows_nothing_looks_first_and_names_no_leader(new):
+def test_new_controller_reads_the_leader_key_first_and_names_no_leader(new):
     assert new.next_step(0) == Look()
     assert new.role == Follows(None)
 
 
-def test_where_nobody_leads_a_lease_is_asked_for_and_then_the_key(new):
+def test_without_a_leader_the_lease_is_granted_before_the_campaign(new):
     seen = new.looked(None, 10, 0, known_before=0)
     assert seen.next_step(0) == GrantLease()
     granted = seen.granted(LEASE, ttl_s=LEASE_TTL_S, sent_ms=100)
@@ -86,7 +86,7 @@ def test_where_nobody_leads_a_lease_is_asked_for_and_then_the_key(new):
     assert granted.observed(MINE, 20).role == Leads(100 + UNTIL_MS)
 
 
-def test_a_lease_that_has_waited_is_not_used_to_campaign(new):
+def test_aged_lease_is_not_used_to_campaign(new):
     granted = new.looked(None, 10, 0, known_before=0).granted(LEASE, ttl_s=LEASE_TTL_S, sent_ms=0)
     later = granted.looked(None, 10, RENEW_EVERY_MS, known_before=0)
     assert later.next_step(RENEW_EVERY_MS) == GrantLease()
@@ -98,24 +98,24 @@ def test_controller_that_loses_the_campaign_follows(new):
     assert lost.next_step(0) == Wait(LOOK_EVERY_MS)
 
 
-def test_who_follows_looks_now_and_then_although_it_watches(following):
+def test_follower_reads_the_leader_key_periodically(following):
     assert following.role == Follows(OTHER)
     assert following.next_step(0) == Wait(LOOK_EVERY_MS)
     assert following.next_step(LOOK_EVERY_MS) == Look()
 
 
-def test_when_the_key_goes_a_follower_campaigns_at_once(following):
+def test_follower_campaigns_at_once_when_the_leader_key_is_deleted(following):
     assert following.observed(None, 11).next_step(1) == GrantLease()
 
 
-def test_a_campaign_whose_answer_was_lost_is_found_to_be_won(new):
+def test_campaign_with_a_lost_response_is_found_to_be_won(new):
     sent = new.looked(None, 10, 0, known_before=0).granted(LEASE, ttl_s=LEASE_TTL_S, sent_ms=0).failed(900)
     assert sent.next_step(900) == Wait(900 + RETRY_MS)
     assert sent.next_step(900 + RETRY_MS) == Look()
     assert sent.looked(MINE, 20, 1200, known_before=0).role == Leads(UNTIL_MS)
 
 
-def test_a_campaign_found_to_be_won_too_late_is_not_led_upon(new):
+def test_campaign_found_to_be_won_after_the_lease_gives_no_leadership(new):
     found = (
         new.looked(None, 10, 0, known_before=0)
         .granted(LEASE, ttl_s=LEASE_TTL_S, sent_ms=0)
@@ -131,19 +131,19 @@ def test_a_campaign_found_to_be_won_too_late_is_not_led_upon(new):
 # Leading
 
 
-def test_a_lead_is_renewed_and_lasts_from_when_the_renewal_was_sent(leading):
+def test_renewed_lease_counts_from_the_renewal_request(leading):
     assert leading.next_step(0) == Wait(min(RENEW_EVERY_MS, LOOK_EVERY_MS))
     assert leading.next_step(RENEW_EVERY_MS) == Renew(LEASE)
     assert leading.renewed(LEASE, ttl_s=LEASE_TTL_S, sent_ms=1500).role == Leads(1500 + UNTIL_MS)
 
 
-def test_a_leader_looks_too(leading):
+def test_leader_reads_the_leader_key_periodically(leading):
     renewed = leading.renewed(LEASE, ttl_s=LEASE_TTL_S, sent_ms=1500)
     assert renewed.next_step(1500) == Look()
     assert renewed.looked(MINE, 25, 1500, known_before=0).role == Leads(1500 + UNTIL_MS)
 
 
-def test_a_leader_that_cannot_renew_stops_by_itself_at_its_deadline(leading):
+def test_leader_that_cannot_renew_stops_at_its_deadline(leading):
     failing = leading.failed(1600)
     assert failing.next_step(1600) == Wait(1600 + RETRY_MS)
     assert failing.next_step(1600 + RETRY_MS) == Renew(LEASE)
@@ -152,19 +152,19 @@ def test_a_leader_that_cannot_renew_stops_by_itself_at_its_deadline(leading):
     assert failing.at(UNTIL_MS).token == 0
 
 
-def test_a_lease_that_is_gone_ends_the_lead(leading):
+def test_expired_lease_ends_leadership(leading):
     ended = leading.renewed(LEASE, ttl_s=0, sent_ms=1500)
     assert (ended.role, ended.next_step(1500)) == (Follows(None), Look())
 
 
-def test_the_answer_for_a_lease_of_before_changes_nothing(leading):
+def test_renewal_of_an_earlier_lease_changes_nothing(leading):
     assert leading.renewed(LEASE + 1, ttl_s=0, sent_ms=1500) == leading
     stopped = leading.without_key()
     assert stopped.renewed(LEASE, ttl_s=LEASE_TTL_S, sent_ms=1500) == stopped
 
 
 @pytest.mark.parametrize("seen", [None, a_holder(token=30), a_holder(ME, run="mine", token=30)])
-def test_a_leader_whose_key_is_another_stops(leading, seen):
+def test_leader_stops_when_the_leader_key_is_not_its_own(leading, seen):
     stopped = leading.observed(seen, 30)
     assert stopped.token == 0
     assert not isinstance(stopped.role, Leads)
@@ -179,7 +179,7 @@ def test_recheck_reads_the_leader_key_at_once(following):
     assert following.recheck().next_step(1) == Look()
 
 
-def test_a_store_put_back_to_an_older_state_ends_the_lead_even_if_the_key_is_in_it(leading):
+def test_restored_store_ends_leadership_even_if_it_contains_the_own_key(leading):
     committed = leading.revision_seen(40).revision_seen(30)
     restored = committed.looked(MINE, 25, 3000, known_before=committed.known_revision)
     assert restored.role == Follows(None)
@@ -189,20 +189,20 @@ def test_a_store_put_back_to_an_older_state_ends_the_lead_even_if_the_key_is_in_
     assert restored.looked(None, 26, 3000, known_before=25).next_step(3000) == GrantLease()
 
 
-def test_whoever_holds_the_key_in_a_store_put_back_to_an_older_state_is_followed(leading):
+def test_holder_of_the_key_in_a_restored_store_is_followed(leading):
     restored = leading.revision_seen(40).looked(a_holder(), 12, 3000, known_before=40)
     assert restored.role == Follows(OTHER)
     assert restored.observed(None, 13).next_step(3000) == GrantLease()
 
 
-def test_a_look_that_was_overtaken_by_news_is_no_return_to_an_older_state(leading):
+def test_read_overtaken_by_a_watched_change_is_no_restore(leading):
     assert leading.revision_seen(40).looked(MINE, 25, 1500, known_before=20).token == MINE.token
 
 
 # Former lives, and other processes
 
 
-def test_a_restarted_leader_removes_its_old_key_once(new):
+def test_restarted_leader_deletes_its_old_key_once(new):
     old = a_holder(ME, run="before", token=5)
     seen = new.looked(old, 10, 0, known_before=0)
     assert (seen.role, seen.next_step(0)) == (Follows(None), Release(old))
@@ -215,7 +215,7 @@ def test_a_restarted_leader_removes_its_old_key_once(new):
     ) == Wait(RETRY_MS + LOOK_EVERY_MS)
 
 
-def test_another_process_under_the_same_name_is_not_deposed_by_who_runs_already(leading):
+def test_other_process_with_the_same_id_is_not_deposed(leading):
     twin = leading.observed(None, 30).looked(a_holder(ME, run="twin", token=31), 31, 100, known_before=0)
     assert twin.role == Follows(None)
     assert twin.next_step(100) == Wait(100 + LOOK_EVERY_MS)
@@ -224,13 +224,13 @@ def test_another_process_under_the_same_name_is_not_deposed_by_who_runs_already(
 # Without the store, and the end
 
 
-def test_who_has_not_seen_the_leader_for_a_while_names_none_and_looks(following):
+def test_follower_without_news_of_the_leader_names_none_and_reads_the_key(following):
     assert following.at(LEASE_TTL_S * 1000 - 1).role == Follows(OTHER)
     silent = following.at(LEASE_TTL_S * 1000)
     assert (silent.role, silent.next_step(LEASE_TTL_S * 1000)) == (Follows(None), Look())
 
 
-def test_who_leaves_gives_back_what_it_has_and_leads_no_more(leading, following, new):
+def test_leaving_controller_returns_key_and_lease_and_does_not_lead(leading, following, new):
     assert leading.leaving().role == Follows(None)
     assert leading.leaving().next_step(0) == Leave(MINE.token, LEASE)
     assert leading.leaving().left().next_step(0) == Leave(0, None)
@@ -238,7 +238,7 @@ def test_who_leaves_gives_back_what_it_has_and_leads_no_more(leading, following,
     assert new.granted(LEASE, ttl_s=LEASE_TTL_S, sent_ms=0).leaving().next_step(0) == Leave(0, LEASE)
 
 
-def test_a_lead_without_a_lease_is_none(leading):
+def test_leadership_needs_key_and_lease(leading):
     assert leading.without_key().role == Follows(None)
     assert leading.at(UNTIL_MS).at(UNTIL_MS).role == Follows(None)
 
@@ -247,7 +247,7 @@ def test_a_lead_without_a_lease_is_none(leading):
 
 
 @pytest.mark.parametrize("ttl_s", [2, 3, 60])
-def test_a_lease_lasts_as_long_as_it_was_granted_from_the_moment_it_was_asked_for(new, ttl_s):
+def test_lease_lasts_for_the_granted_time_from_its_request(new, ttl_s):
     leading = new.looked(None, 19, 0, known_before=0).granted(LEASE, ttl_s=ttl_s, sent_ms=100).observed(MINE, 20)
     until_ms = 100 + ttl_s * 1000 - MARGIN_MS
     assert leading.role == Leads(until_ms)
@@ -255,11 +255,11 @@ def test_a_lease_lasts_as_long_as_it_was_granted_from_the_moment_it_was_asked_fo
     assert leading.at(until_ms).role == Follows(None)
 
 
-def test_a_renewal_counts_for_as_long_as_it_says(leading):
+def test_renewal_lasts_for_the_granted_time(leading):
     assert leading.renewed(LEASE, ttl_s=2, sent_ms=1500).role == Leads(1500 + 2000 - MARGIN_MS)
 
 
-def test_the_key_of_another_is_not_taken_for_the_own_though_its_revision_is_the_same(leading):
+def test_leader_key_of_another_with_the_same_revision_is_not_the_own(leading):
     # etcd was put back to an older state, twice: its revisions have come again.
     other = a_holder(OTHER, run="theirs", token=MINE.token)
     assert leading.observed(other, 21).role == Follows(OTHER)
