@@ -80,7 +80,7 @@ def test_the_metric_page_is_the_catalogue():
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.name)
-def test_an_event_says_what_happened_and_what_to_do(event):
+def test_each_event_has_a_meaning_and_advice(event):
     assert re.fullmatch(r"[a-z]+(_[a-z]+)+", event.name)
     assert event.meaning.endswith(".")
     assert event.advice.endswith(".")
@@ -113,7 +113,7 @@ def test_nothing_is_printed_or_logged_past_the_catalogue():
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
-def test_a_metric_has_a_conventional_name_and_a_sentence(family):
+def test_each_metric_has_a_conventional_name_and_a_sentence(family):
     assert re.fullmatch(r"rocketmq_(controller|http|history|analytics)_[a-z0-9_]+", family.name)
     assert family.name.endswith("_total") == (family.kind == "counter")
     assert family.meaning.endswith(".")
@@ -121,7 +121,7 @@ def test_a_metric_has_a_conventional_name_and_a_sentence(family):
     assert "|" not in family.meaning
 
 
-async def test_a_scrape_has_the_families_of_the_catalogue_and_no_other(room):
+async def test_scrape_has_exactly_the_families_of_the_catalogue(room):
     await lively(room)
     status, text = await room.get("/metrics")
     assert status == 200
@@ -132,7 +132,7 @@ async def test_a_scrape_has_the_families_of_the_catalogue_and_no_other(room):
         assert (scraped.type, scraped.documentation) == (family.kind, family.meaning)
 
 
-async def test_every_series_has_the_labels_of_the_catalogue_and_none_comes_twice(room):
+async def test_every_series_has_the_labels_of_the_catalogue_and_occurs_once(room):
     await lively(room)
     _, text = await room.get("/metrics")
     found = families_of(text)
@@ -145,7 +145,7 @@ async def test_every_series_has_the_labels_of_the_catalogue_and_none_comes_twice
     assert len(set(series)) == len(series)
 
 
-async def test_promtool_finds_nothing_in_a_live_scrape(room):
+async def test_promtool_accepts_a_live_scrape(room):
     require("promtool")
     await lively(room)
     _, text = await room.get("/metrics")
@@ -159,7 +159,7 @@ async def test_promtool_finds_nothing_in_a_live_scrape(room):
     ]
 
 
-async def test_every_line_that_is_written_has_the_keys_of_its_event(room):
+async def test_every_written_line_has_the_keys_of_its_event(room):
     await lively(room)
     room.control.monitor.connection_lost(2)
     await room.register(2)

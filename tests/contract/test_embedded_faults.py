@@ -104,7 +104,7 @@ def wal(folder):
     ],
     ids=["deleted", "log deleted", "folder deleted", "folder moved", "replaced"],
 )
-async def test_nothing_is_stored_in_a_file_that_is_gone_and_its_controller_leads_no_more(tmp_path, take_away):
+async def test_deleted_store_file_refuses_commits_and_ends_leadership(tmp_path, take_away):
     observer, witness = Calls(), Told()
     backend = EmbeddedStore(tmp_path / "store", observer)
     await backend.join(ME, witness)
@@ -120,7 +120,7 @@ async def test_nothing_is_stored_in_a_file_that_is_gone_and_its_controller_leads
     await backend.close()
 
 
-async def test_a_controller_that_stores_nothing_notices_too_that_its_file_is_gone(tmp_path):
+async def test_deleted_store_file_ends_leadership_without_any_commit(tmp_path):
     witness = Told()
     backend = EmbeddedStore(tmp_path / "store")
     await backend.join(ME, witness)
@@ -142,7 +142,7 @@ def show(folder):
     folder.with_name("hidden").rename(folder)
 
 
-async def test_a_file_that_cannot_be_looked_at_for_a_moment_is_not_gone(tmp_path):
+async def test_store_file_that_is_inaccessible_for_a_moment_does_not_end_leadership(tmp_path):
     observer, witness = Calls(), Told()
     backend = EmbeddedStore(tmp_path / "store", observer)
     await backend.join(ME, witness)
@@ -159,7 +159,7 @@ async def test_a_file_that_cannot_be_looked_at_for_a_moment_is_not_gone(tmp_path
     assert counted(tmp_path / "store") == 4
 
 
-async def test_a_file_that_cannot_be_looked_at_for_long_ends_the_lead(tmp_path, monkeypatch):
+async def test_store_file_that_is_inaccessible_for_long_ends_leadership(tmp_path, monkeypatch):
     monkeypatch.setattr(high_water, "UNSEEN_MS_MAX", 0)
     observer, witness = Calls(), Told()
     backend = EmbeddedStore(tmp_path / "store", observer)
@@ -175,7 +175,7 @@ async def test_a_file_that_cannot_be_looked_at_for_long_ends_the_lead(tmp_path, 
     await backend.close()
 
 
-async def test_a_second_controller_does_not_lead_in_the_folder_of_a_first_whose_file_was_deleted(tmp_path):
+async def test_second_controller_is_refused_in_a_folder_whose_store_file_was_deleted(tmp_path):
     first = EmbeddedStore(tmp_path / "store")
     await kept_until(first, 3)
     for each in (tmp_path / "store").iterdir():
@@ -189,7 +189,7 @@ async def test_a_second_controller_does_not_lead_in_the_folder_of_a_first_whose_
     await second.close()
 
 
-async def test_a_flipped_bit_in_the_log_does_not_roll_epochs_back_without_a_word(tmp_path):
+async def test_flipped_bit_in_the_write_ahead_log_aborts_the_start(tmp_path):
     folder = await crashed(tmp_path, 20)
     damaged = bytearray(wal(folder).read_bytes())
     damaged[len(damaged) // 2] ^= 1
@@ -198,7 +198,7 @@ async def test_a_flipped_bit_in_the_log_does_not_roll_epochs_back_without_a_word
         EmbeddedStore(folder)
 
 
-async def test_an_older_copy_of_the_file_alone_is_noticed_and_can_be_accepted(tmp_path):
+async def test_older_copy_of_the_store_file_aborts_the_start_until_the_mark_is_removed(tmp_path):
     folder = tmp_path / "store"
     backend = EmbeddedStore(folder)
     await kept_until(backend, 5)
@@ -216,7 +216,7 @@ async def test_an_older_copy_of_the_file_alone_is_noticed_and_can_be_accepted(tm
     await backend.close()
 
 
-async def test_what_a_killed_process_has_stored_is_taken_as_it_is(tmp_path):
+async def test_commits_of_a_killed_process_are_loaded(tmp_path):
     folder = await crashed(tmp_path, 20)
     backend = EmbeddedStore(folder)
     assert (await backend.load())[SET].entry == at_epoch(20)
@@ -246,7 +246,7 @@ def supply(tmp_path):
     return power.Power(tmp_path)
 
 
-def test_what_was_acknowledged_outlives_a_failure_of_the_power(tmp_path, supply):
+def test_acknowledged_commits_survive_a_power_failure(tmp_path, supply):
     running = [sys.executable, "-c", COMMITTING, str(tmp_path / "running")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | supply.environment
     with subprocess.Popen(
@@ -265,7 +265,7 @@ def test_what_was_acknowledged_outlives_a_failure_of_the_power(tmp_path, supply)
 
 
 @pytest.mark.parametrize("torn", [b"", b"\0" * 64, b"nonsense"])
-async def test_a_mark_that_cannot_be_read_ends_the_start_with_its_name(tmp_path, torn):
+async def test_unreadable_mark_aborts_the_start_with_its_name(tmp_path, torn):
     backend = EmbeddedStore(tmp_path / "store")
     await kept_until(backend, 3)
     await backend.close()
@@ -275,7 +275,7 @@ async def test_a_mark_that_cannot_be_read_ends_the_start_with_its_name(tmp_path,
         EmbeddedStore(tmp_path / "store")
 
 
-async def test_a_mark_that_was_being_written_when_the_power_failed_counts_as_it_was_before(tmp_path):
+async def test_mark_interrupted_by_a_power_failure_counts_with_its_previous_number(tmp_path):
     folder = tmp_path / "store"
     for half in (0, 1):
         backend = EmbeddedStore(folder)
@@ -295,7 +295,7 @@ def changed(folder, statement, *values):
     connection.close()
 
 
-async def test_an_entry_whose_text_was_damaged_and_can_still_be_read_is_not_believed(tmp_path):
+async def test_entry_with_a_wrong_digest_aborts_the_start(tmp_path):
     folder = tmp_path / "store"
     backend = EmbeddedStore(folder)
     await kept_until(backend, 3)
@@ -305,7 +305,7 @@ async def test_an_entry_whose_text_was_damaged_and_can_still_be_read_is_not_beli
         EmbeddedStore(folder)
 
 
-async def test_an_entry_of_a_newer_release_is_refused_and_stays_as_it_is(tmp_path):
+async def test_entry_of_a_newer_release_is_refused_and_not_changed(tmp_path):
     folder = tmp_path / "store"
     backend = EmbeddedStore(folder)
     await kept_until(backend, 1)
@@ -316,7 +316,7 @@ async def test_an_entry_of_a_newer_release_is_refused_and_stays_as_it_is(tmp_pat
         EmbeddedStore(folder)
 
 
-async def test_a_field_that_is_not_known_is_not_dropped_in_silence(tmp_path):
+async def test_unknown_field_of_an_entry_aborts_the_start(tmp_path):
     folder = tmp_path / "store"
     backend = EmbeddedStore(folder)
     await kept_until(backend, 1)
@@ -326,7 +326,7 @@ async def test_a_field_that_is_not_known_is_not_dropped_in_silence(tmp_path):
         EmbeddedStore(folder)
 
 
-async def test_a_file_of_a_release_without_digests_and_marks_is_taken_over(tmp_path):
+async def test_store_file_of_a_release_without_digests_and_marks_is_read(tmp_path):
     folder = tmp_path / "store"
     folder.mkdir()
     connection = sqlite3.connect(folder / FILE_NAME)
@@ -348,7 +348,7 @@ async def test_a_file_of_a_release_without_digests_and_marks_is_taken_over(tmp_p
     await backend.close()
 
 
-async def test_entries_that_were_removed_count_among_the_changes(tmp_path):
+async def test_removed_entries_count_as_changes(tmp_path):
     folder = tmp_path / "store"
     backend = EmbeddedStore(folder)
     await kept_until(backend, 3)

@@ -75,7 +75,7 @@ class Writer:
 
 @pytest.mark.parametrize("how", ["kill", "pause"])
 @pytest.mark.parametrize("which", ["first", "leading"])
-async def test_one_of_three_members_may_die_or_hang(three, how, which):
+async def test_commits_continue_while_one_of_three_etcd_members_is_killed_or_paused(three, how, which):
     async with group(three.endpoints) as (leader,):
         writer = Writer(leader.store)
         await writer.commits(20)
@@ -90,7 +90,7 @@ async def test_one_of_three_members_may_die_or_hang(three, how, which):
         assert (await leader.store.read(SET)) == writer.kept
 
 
-async def test_the_leader_of_etcd_is_killed_under_commits_again_and_again(three):
+async def test_commits_survive_repeated_kills_of_the_etcd_leader(three):
     async with group(three.endpoints) as (leader,):
         writer = Writer(leader.store)
         for _ in range(3):
@@ -102,7 +102,7 @@ async def test_the_leader_of_etcd_is_killed_under_commits_again_and_again(three)
         assert (await leader.store.read(SET)) == writer.kept
 
 
-async def test_nothing_is_lost_when_all_members_are_killed_and_come_back(three):
+async def test_commits_survive_a_kill_of_all_etcd_members(three):
     async with group(three.endpoints, number=2) as controllers:
         leader, other = controllers
         revision = await leader.commit()
@@ -122,7 +122,7 @@ async def test_nothing_is_lost_when_all_members_are_killed_and_come_back(three):
         assert now.store.last_error == ""
 
 
-async def test_what_is_missed_during_a_compaction_is_told_afterwards(etcd):
+async def test_changes_missed_through_a_compaction_are_reported_afterwards(etcd):
     async with group(etcd.endpoints, number=2) as (leader, other):
         kept = await leader.commit(1, name="stays")
         gone = await leader.commit(1, name="goes")
@@ -147,7 +147,7 @@ async def test_what_is_missed_during_a_compaction_is_told_afterwards(etcd):
         await eventually(lambda: len(other.witness.entries) == 5, seconds=SOON_S, what="it goes on")
 
 
-async def test_the_watch_survives_a_restart_of_etcd(etcd):
+async def test_watch_survives_a_restart_of_etcd(etcd):
     async with group(etcd.endpoints, number=2) as controllers:
         revision = await controllers[0].commit(1)
         etcd.kill()
@@ -166,7 +166,7 @@ async def test_the_watch_survives_a_restart_of_etcd(etcd):
         )
 
 
-async def test_a_restored_backup_is_noticed_by_all(etcd, tmp_path):
+async def test_restored_backup_is_noticed_by_all_controllers(etcd, tmp_path):
     async with group(etcd.endpoints, number=2) as controllers:
         old = await controllers[0].commit(1)
         etcd.ctl("snapshot", "save", tmp_path / "backup")
@@ -195,7 +195,7 @@ def fill(etcd):
         pass
 
 
-async def test_a_full_etcd_says_what_to_do_and_goes_on_once_it_is_done(tmp_path):
+async def test_full_etcd_refuses_commits_with_the_commands_that_repair_it(tmp_path):
     with running_etcd(tmp_path, options=("--quota-backend-bytes", 4 << 20)) as etcd:
         async with group(etcd.endpoints) as (leader,):
             revision = await leader.commit()
@@ -225,7 +225,7 @@ def guarded(tmp_path):
         yield etcd
 
 
-async def test_a_user_with_a_password_is_let_in_and_logs_in_anew_when_the_token_is_gone(guarded):
+async def test_etcd_user_logs_in_again_when_the_token_has_expired(guarded):
     async with group(guarded.endpoints, user="root", password="secret") as (leader,):
         revision = await leader.commit()
         guarded.kill()
@@ -246,14 +246,14 @@ async def test_a_user_with_a_password_is_let_in_and_logs_in_anew_when_the_token_
         ({}, "asks for a user and a password"),
     ],
 )
-async def test_who_is_not_let_in_hears_why(guarded, options, says):
+async def test_refused_etcd_login_names_the_reason(guarded, options, says):
     controller = Controller(1, guarded.endpoints, **options)
     with pytest.raises(StoreError, match=f"etcd at {guarded.endpoints[0]}: .*{says}"):
         await controller.join()
     await controller.close()
 
 
-async def test_a_question_for_the_size_that_is_not_answered_costs_nobody_anything(etcd):
+async def test_unanswered_size_query_does_not_disturb_other_requests(etcd):
     way = Way(etcd.endpoints[0])
     try:
         async with group((way.endpoint,)) as (leader,):
@@ -269,7 +269,7 @@ async def test_a_question_for_the_size_that_is_not_answered_costs_nobody_anythin
         way.close()
 
 
-async def test_a_password_for_an_etcd_without_users_does_no_harm(etcd):
+async def test_password_for_an_etcd_without_users_is_accepted(etcd):
     async with group(etcd.endpoints, user="root", password="secret") as (leader,):
         await leader.commit()
 
@@ -281,13 +281,13 @@ def sealed(tmp_path):
         yield etcd
 
 
-async def test_a_store_with_a_certificate_is_let_in(sealed):
+async def test_store_with_a_certificate_connects(sealed):
     ca, cert, key = sealed.tls
     async with group(sealed.endpoints, ca_file=ca, cert_file=cert, key_file=key) as (leader,):
         await leader.commit()
 
 
-async def test_who_cannot_be_trusted_or_does_not_trust_hears_it(sealed, tmp_path):
+async def test_untrusted_and_missing_certificates_are_named(sealed, tmp_path):
     ca, cert, key = sealed.tls
     stranger, *_ = certificate(tmp_path, "stranger")
     for options in ({"ca_file": stranger, "cert_file": cert, "key_file": key}, {"ca_file": ca}, {}):
@@ -297,13 +297,13 @@ async def test_who_cannot_be_trusted_or_does_not_trust_hears_it(sealed, tmp_path
         await controller.close()
 
 
-async def test_endpoints_may_be_names_and_urls_and_the_first_may_be_nobody(etcd):
+async def test_endpoints_may_be_names_and_urls_and_the_first_may_be_unreachable(etcd):
     port = etcd.members[0].client_port
     async with group(("http://127.0.0.1:1", f"http://localhost:{port}/")) as (leader,):
         await leader.commit()
 
 
-def test_what_cannot_be_followed_is_refused_at_once(tmp_path):
+def test_invalid_etcd_options_are_refused_at_once(tmp_path):
     with pytest.raises(StoreError, match="no endpoint"):
         EtcdStore(EtcdOptions(endpoints=()), SystemClock())
     missing = tmp_path / "ca.pem"
@@ -311,7 +311,7 @@ def test_what_cannot_be_followed_is_refused_at_once(tmp_path):
         EtcdStore(EtcdOptions(endpoints=("a:1",), ca_file=str(missing)), SystemClock())
 
 
-async def test_where_nothing_listens_joining_says_so_and_may_be_tried_again(tmp_path):
+async def test_join_without_a_listening_endpoint_is_refused_and_can_be_repeated(tmp_path):
     controller = Controller(1, ["127.0.0.1:1", "127.0.0.1:2"])
     for _ in range(2):
         with pytest.raises(StoreError, match=r"etcd at 127\.0\.0\.1:[12]: .*failed to connect"):
@@ -345,7 +345,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("end", ["close", "leave"])
-def test_a_process_ends_without_a_word_whether_it_closes_its_store_or_not(etcd, end):
+def test_process_ends_without_output_with_an_open_or_closed_store(etcd, end):
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(ENDS_WITHOUT_CLOSING), etcd.endpoints[0], end],
         env={"PYTHONPATH": ".:tests", "PATH": "/usr/bin:/bin"},

@@ -40,7 +40,7 @@ def way(etcd):
     way.close()
 
 
-async def test_of_three_one_leads_and_all_know_it(etcd, name):
+async def test_one_of_three_controllers_leads_and_all_know_it(etcd, name):
     async with group(etcd.endpoints, number=3, group=name) as controllers:
         first, *others = controllers
         everybody = tuple(each.member for each in controllers)
@@ -52,7 +52,7 @@ async def test_of_three_one_leads_and_all_know_it(etcd, name):
 
 
 @pytest.mark.parametrize(("run", "is_left"), [("another", True), ("mine", False)])
-def test_the_key_of_the_leader_is_deleted_only_by_the_run_that_created_it(etcd, name, run, is_left):
+def test_leader_key_is_deleted_only_by_the_run_that_created_it(etcd, name, run, is_left):
     """Create revisions come again where etcd was put back to an older state."""
     keys, me, clock = Keys(name), ControllerMember(id="n1", address="10.0.0.1:9878"), SystemClock()
     client = EtcdClient(EtcdOptions(endpoints=tuple(etcd.endpoints)), clock)
@@ -68,7 +68,7 @@ def test_the_key_of_the_leader_is_deleted_only_by_the_run_that_created_it(etcd, 
         ask(calls.revoke_lease(lease_id))
 
 
-async def test_a_lead_is_renewed_before_it_ends(etcd, name):
+async def test_lease_is_renewed_before_it_ends(etcd, name):
     async with group(etcd.endpoints, group=name) as (leader,):
         until_ms = leader.witness.until_ms
         assert until_ms - SystemClock().now_ms() < LEASE_TTL_S * 1000
@@ -76,7 +76,7 @@ async def test_a_lead_is_renewed_before_it_ends(etcd, name):
         assert leader.witness.deposed_at == []
 
 
-async def test_what_cannot_be_read_is_named_and_keeps_nobody_from_the_other_entries(etcd, name):
+async def test_unreadable_entry_is_named_and_the_others_are_loaded(etcd, name):
     async with group(etcd.endpoints, group=name) as (leader,):
         revision = await leader.commit(name="other")
         keys = Keys(name)
@@ -100,7 +100,7 @@ async def test_what_cannot_be_read_is_named_and_keeps_nobody_from_the_other_entr
         )
 
 
-async def test_who_passes_the_lead_on_lets_another_lead_and_can_lead_again(etcd, name):
+async def test_leader_that_hands_over_can_be_elected_again(etcd, name):
     async with group(etcd.endpoints, number=2, group=name) as (leader, other):
         leader.store.pass_on()
         assert not leader.witness.is_leading
@@ -114,7 +114,7 @@ async def test_who_passes_the_lead_on_lets_another_lead_and_can_lead_again(etcd,
         assert (await leader.store.read(SET)).entry == an_entry()
 
 
-async def test_who_resigns_hands_over_at_once(etcd, name):
+async def test_resignation_hands_leadership_over_at_once(etcd, name):
     async with group(etcd.endpoints, number=2, group=name) as (leader, other):
         begin = time.perf_counter()
         await leader.store.resign()
@@ -128,7 +128,7 @@ async def test_who_resigns_hands_over_at_once(etcd, name):
         await other.commit()
 
 
-async def test_when_the_leader_vanishes_another_takes_over(etcd, name):
+async def test_vanished_leader_is_replaced(etcd, name):
     async with group(etcd.endpoints, number=3, group=name) as controllers:
         revision = await controllers[0].commit()
         await controllers[0].vanish()
@@ -137,7 +137,7 @@ async def test_when_the_leader_vanishes_another_takes_over(etcd, name):
         await leader.commit(6, revision)
 
 
-async def test_the_others_learn_what_the_leader_stores_and_removes(etcd, name):
+async def test_followers_receive_what_the_leader_stores_and_removes(etcd, name):
     async with group(etcd.endpoints, number=2, group=name) as (leader, other):
         revision = await leader.commit()
         await eventually(
@@ -166,7 +166,7 @@ async def test_a_controller_restarted_within_its_lease_leads_at_once(etcd, name)
         await again.close()
 
 
-async def test_two_processes_of_one_controller_do_not_depose_each_other_for_ever(etcd, name):
+async def test_two_processes_with_one_controller_id_do_not_keep_deposing_each_other(etcd, name):
     async with group(etcd.endpoints, group=name) as (leader,):
         twin = Controller(1, etcd.endpoints, group=name)
         await twin.join()
@@ -179,7 +179,7 @@ async def test_two_processes_of_one_controller_do_not_depose_each_other_for_ever
         await twin.close()
 
 
-async def test_two_controllers_with_one_id_are_refused_by_both_addresses(etcd, name):
+async def test_second_controller_with_a_used_id_is_refused_with_both_addresses(etcd, name):
     async with group(etcd.endpoints, group=name):
         other = Controller(1, etcd.endpoints, group=name)
         other.member = ControllerMember(id="n1", address="10.9.9.9:1")
@@ -188,7 +188,7 @@ async def test_two_controllers_with_one_id_are_refused_by_both_addresses(etcd, n
         await other.close()
 
 
-async def test_a_controller_off_the_list_puts_itself_on_it_again(etcd, name):
+async def test_controller_restores_its_deleted_member_key(etcd, name):
     async with group(etcd.endpoints, group=name) as (leader,):
         await eventually(lambda: leader.witness.members, seconds=SOON_S, what="it is listed")
         etcd.ctl("del", leader.store._keys.member("n1").decode())
@@ -196,7 +196,7 @@ async def test_a_controller_off_the_list_puts_itself_on_it_again(etcd, name):
         await eventually(lambda: leader.witness.members == (leader.member,), seconds=SOON_S, what="it is listed again")
 
 
-async def test_a_leader_whose_key_is_removed_learns_it(etcd, name):
+async def test_leader_whose_key_is_deleted_is_deposed(etcd, name):
     async with group(etcd.endpoints, group=name) as (leader,):
         etcd.ctl("del", leader.store._keys.leader.decode())
         await eventually(lambda: leader.witness.deposed_at, seconds=SOON_S, what="it does not lead")
@@ -206,7 +206,7 @@ async def test_a_leader_whose_key_is_removed_learns_it(etcd, name):
 # Cut off
 
 
-async def test_a_leader_that_is_cut_off_stops_before_another_leads(etcd, name, way):
+async def test_cut_off_leader_stops_before_another_leads(etcd, name, way):
     cut_off = Controller(1, [way.endpoint], group=name)
     other = Controller(2, etcd.endpoints, group=name)
     try:
@@ -227,7 +227,7 @@ async def test_a_leader_that_is_cut_off_stops_before_another_leads(etcd, name, w
         await other.close()
 
 
-async def test_the_time_that_answers_take_is_none_in_which_a_controller_may_lead(etcd, name, way, monkeypatch):
+async def test_response_time_of_etcd_shortens_the_lease(etcd, name, way, monkeypatch):
     left_ms, told = [], RecordingListener.leads
 
     def noting(witness, until_ms):
@@ -247,7 +247,7 @@ async def test_the_time_that_answers_take_is_none_in_which_a_controller_may_lead
         await slow.close()
 
 
-async def test_a_commit_whose_answer_is_lost_is_not_sent_again(etcd, name, way):
+async def test_commit_with_a_lost_response_is_not_repeated(etcd, name, way):
     """Sent again it would be refused as overtaken by itself, and whoever asked be told that nothing was stored."""
     controller = Controller(1, [way.endpoint], group=name)
     try:
@@ -284,7 +284,7 @@ def etcd_has(etcd, controller, epoch):
     return entry_value(an_entry(epoch)).decode() in etcd.ctl("get", key).stdout
 
 
-async def test_what_a_deposed_leader_has_sent_does_not_go_in_when_it_arrives_late(etcd, name, way):
+async def test_late_commit_of_a_deposed_leader_is_refused(etcd, name, way):
     late = Controller(1, [way.endpoint], group=name)
     other = Controller(2, etcd.endpoints, group=name)
     try:
@@ -308,7 +308,7 @@ async def test_what_a_deposed_leader_has_sent_does_not_go_in_when_it_arrives_lat
         await other.close()
 
 
-async def test_a_leader_that_does_not_know_it_was_deposed_learns_it_from_its_commit(etcd, name, way):
+async def test_commit_of_a_leader_that_missed_its_deposition_deposes_it(etcd, name, way):
     """It decides, another wins, then its transaction arrives, on a connection that works."""
     slow = Controller(1, [way.endpoint], group=name)
     try:
@@ -332,7 +332,7 @@ async def test_a_leader_that_does_not_know_it_was_deposed_learns_it_from_its_com
         await slow.close()
 
 
-async def test_connections_that_break_again_and_again_do_not_keep_anybody_from_leading(etcd, name, way):
+async def test_breaking_connections_do_not_prevent_leadership(etcd, name, way):
     """Among what is lost is the answer to a campaign, at times."""
     controller = Controller(1, [way.endpoint], group=name)
     try:
@@ -350,7 +350,7 @@ async def test_connections_that_break_again_and_again_do_not_keep_anybody_from_l
         await controller.close()
 
 
-async def test_an_etcd_that_answers_after_five_seconds_is_not_waited_for(etcd, name, way):
+async def test_commit_does_not_wait_for_an_etcd_that_responds_after_five_seconds(etcd, name, way):
     controller = Controller(1, [way.endpoint], group=name)
     try:
         await controller.join()
@@ -371,7 +371,7 @@ async def test_an_etcd_that_answers_after_five_seconds_is_not_waited_for(etcd, n
         await controller.close()
 
 
-async def test_closing_does_not_wait_for_an_etcd_that_does_not_answer(etcd, name, way):
+async def test_closing_does_not_wait_for_an_unresponsive_etcd(etcd, name, way):
     controller = Controller(1, [way.endpoint], group=name)
     await controller.join()
     await controller.leads()

@@ -87,14 +87,14 @@ def made(tmp_path):
         making.close()
 
 
-def test_a_terminated_make_ends_the_server_in_order(made):
+def test_terminated_make_stops_the_server_in_order(made):
     made.process.terminate()
     made.process.wait(timeout=SOON_S)
     assert not made.serves()
     assert '"event":"server_stopped"' in made.log.read_text()
 
 
-def test_the_server_ends_in_order_when_the_terminal_of_make_is_closed(tmp_path):
+def test_closed_terminal_of_make_stops_the_server_in_order(tmp_path):
     """Another SIGHUP has it read its certificates again."""
     ours, its = os.openpty()
     making = Made(tmp_path, terminal=its)
@@ -111,7 +111,7 @@ def test_the_server_ends_in_order_when_the_terminal_of_make_is_closed(tmp_path):
         making.close()
 
 
-def test_make_run_prints_the_addresses_that_the_server_serves_and_no_others(made):
+def test_make_run_prints_exactly_the_served_addresses(made):
     told = [line for line in made.log.read_text().splitlines() if not line.startswith("{")]
     served = {f"127.0.0.1:{made.ports[name]}" for name in ("listen-port", "controller-listen-port")}
     assert set(re.findall(r"\d+\.\d+\.\d+\.\d+:\d+", "\n".join(told))) == served
@@ -188,7 +188,7 @@ def kill_brokers(folder):
 
 
 @pytest.mark.parametrize("options", [(), ("-m",)], ids=["script", "terminal"])
-def test_the_tour_kills_its_own_brokers_and_no_others(shell, tmp_path, options):
+def test_demo_kills_only_its_own_brokers(shell, tmp_path, options):
     foreign = subprocess.Popen(["bash", "-c", f"exec -a '{FOREIGN}' sleep 300"])
     try:
         shell(tour(), *options)

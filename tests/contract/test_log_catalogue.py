@@ -33,7 +33,7 @@ def test_the_page_is_the_catalogue():
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.name)
-def test_an_event_says_what_happened_and_what_to_do(event):
+def test_each_event_has_a_meaning_and_advice(event):
     assert re.fullmatch(r"[a-z]+(_[a-z]+)+", event.name)
     assert event.name.endswith(("ed", "ing", "ready")), "noun_verb_past, or the state that began"
     assert event.meaning.endswith(".")

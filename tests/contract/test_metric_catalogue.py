@@ -63,7 +63,7 @@ def test_the_page_is_the_catalogue():
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
-def test_a_metric_has_a_conventional_name_and_a_sentence(family):
+def test_each_metric_has_a_conventional_name_and_a_sentence(family):
     assert re.fullmatch(r"rocketmq_(namesrv|http|history)_[a-z0-9_]+", family.name)
     assert family.name.endswith("_total") == (family.kind == "counter")
     assert family.meaning.endswith(".")
@@ -71,7 +71,7 @@ def test_a_metric_has_a_conventional_name_and_a_sentence(family):
     assert "|" not in family.meaning
 
 
-async def test_a_scrape_has_the_families_of_the_catalogue_and_no_other(site):
+async def test_scrape_has_exactly_the_families_of_the_catalogue(site):
     lively(site)
     status, text = await site.get("/metrics")
     assert status == 200
@@ -93,7 +93,7 @@ async def test_every_series_has_the_labels_of_the_catalogue(site):
             assert set(sample.labels) - {"le"} == set(family.labels), sample
 
 
-async def test_no_series_comes_twice(site):
+async def test_every_series_occurs_once(site):
     lively(site)
     _, text = await site.get("/metrics")
     series = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
@@ -101,12 +101,12 @@ async def test_no_series_comes_twice(site):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells about processes in /proc")
-async def test_the_process_is_told_too(site):
+async def test_scrape_has_the_memory_of_the_process(site):
     _, text = await site.get("/metrics")
     assert families_of(text)["process_resident_memory_bytes"].samples[0].value > 0
 
 
-async def test_promtool_finds_nothing_in_a_live_scrape(site):
+async def test_promtool_accepts_a_live_scrape(site):
     require("promtool")
     lively(site)
     await site.get("/healthz")
@@ -133,7 +133,7 @@ async def test_a_scrape_of_300_brokers_with_10000_topics_stays_small(site):
     assert queues == {"read": BROKERS * TOPICS * 16, "write": BROKERS * TOPICS * 16}
 
 
-async def test_short_lived_clusters_take_no_series_from_later_ones(site):
+async def test_removed_clusters_leave_their_series_to_later_ones(site):
     for number in range(100):
         now_ms = site.clock.now_ms()
         key = LiveKey("broker-a", "broker-a-0:10911")
@@ -151,7 +151,7 @@ async def test_short_lived_clusters_take_no_series_from_later_ones(site):
         assert len(clusters) <= 20
 
 
-async def test_a_scrape_stays_small_whatever_names_peers_think_of(site):
+async def test_size_of_a_scrape_is_bounded_with_invented_names(site):
     for number in range(2000):
         # As many as one connection may have come over it.
         fields = {"cluster": f"cluster-{number}", "topics": topic_configs("a", "b"), "connection_id": number // 1000}

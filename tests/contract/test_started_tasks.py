@@ -34,5 +34,5 @@ def test_tasks_are_started_by_background_tasks_only():
     assert uses(STARTS_TASKS) == SUPERVISED, "use BackgroundTasks of remoting/background_tasks.py"
 
 
-def test_a_thread_has_a_test_of_its_failures():
+def test_threads_are_those_with_a_test_of_their_failures():
     assert {path for path, _ in uses({"Thread"})} == THREADS

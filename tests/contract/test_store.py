@@ -87,7 +87,7 @@ async def backend(opened):
 # Backends
 
 
-async def test_the_size_is_that_of_etcd_and_nothing_where_there_is_none(kind, backend, request):
+async def test_store_size_is_that_of_etcd_and_none_for_the_embedded_store(kind, backend, request):
     size = await backend.size_bytes()
     if kind == "embedded":
         assert size is None
@@ -96,7 +96,7 @@ async def test_the_size_is_that_of_etcd_and_nothing_where_there_is_none(kind, ba
     assert size == json.loads(status)[0]["Status"]["dbSize"] > 0
 
 
-async def test_nothing_is_there_at_first(backend):
+async def test_new_store_is_empty(backend):
     assert dict(await backend.load()) == {}
     assert await backend.read(SET) == VersionedEntry()
 
@@ -109,14 +109,14 @@ async def test_nothing_is_there_at_first(backend):
         StoredSet(broker_set=a_set(master=None, replicas={})),
     ],
 )
-async def test_what_is_committed_is_there_after_a_restart(opened, entry):
+async def test_committed_entry_survives_a_restart(opened, entry):
     backend = await opened()
     revision = await backend.commit(SET, entry, 0)
     backend = await opened()
     assert dict(await backend.load()) == {SET: VersionedEntry(entry, revision)}
 
 
-async def test_names_may_be_any_text(backend):
+async def test_entry_names_may_be_any_text(backend):
     for name in ("", "a/b", "%", "é中", "x" * 1000):
         revision = await backend.commit(name, AN_ENTRY, 0)
         assert revision > 0
@@ -124,7 +124,7 @@ async def test_names_may_be_any_text(backend):
     assert len(await backend.load()) == 5
 
 
-async def test_an_entry_that_moved_is_not_overwritten(backend):
+async def test_commit_with_another_revision_is_refused(backend):
     revision = await backend.commit(SET, AN_ENTRY, 0)
     for other in (0, revision - 1, revision + 1, revision + 9):
         with pytest.raises(EntryMoved, match=SET):
@@ -133,19 +133,19 @@ async def test_an_entry_that_moved_is_not_overwritten(backend):
     assert await backend.commit(SET, StoredSet(), revision) > revision
 
 
-async def test_a_name_is_another_entry_than_all_others(backend):
+async def test_names_are_compared_exactly(backend):
     await backend.commit("a", AN_ENTRY, 0)
     assert await backend.read("A") == await backend.read("a/") == await backend.read("") == VersionedEntry()
 
 
-async def test_of_many_that_commit_at_once_one_succeeds(backend):
+async def test_one_of_many_simultaneous_commits_of_an_entry_succeeds(backend):
     commits = [backend.commit(SET, StoredSet(broker_set=a_set(master_epoch=n)), 0) for n in range(20)]
     results = await asyncio.gather(*commits, return_exceptions=True)
     assert sum(isinstance(each, int) for each in results) == 1
     assert sum(isinstance(each, EntryMoved) for each in results) == 19
 
 
-async def test_many_entries_are_all_there_after_a_restart(opened):
+async def test_many_entries_survive_a_restart(opened):
     backend = await opened()
     names = [f"broker-{n}" for n in range(600)]
     revisions = await asyncio.gather(*(backend.commit(name, AN_ENTRY, 0) for name in names[:10]))
@@ -158,7 +158,7 @@ async def test_many_entries_are_all_there_after_a_restart(opened):
     }
 
 
-async def test_what_this_process_stores_is_not_told_to_it_as_news(backend, witness):
+async def test_own_commits_are_not_reported_to_the_listener(backend, witness):
     revision = 0
     for epoch in range(20):
         revision = await backend.commit(SET, StoredSet(broker_set=a_set(master_epoch=epoch)), revision)
@@ -166,11 +166,11 @@ async def test_what_this_process_stores_is_not_told_to_it_as_news(backend, witne
     assert witness.entries == []
 
 
-async def test_the_only_controller_is_the_only_member(backend, witness):
+async def test_single_controller_is_the_only_member(backend, witness):
     await eventually(lambda: witness.members == (ME,), seconds=10, what="it is listed")
 
 
-async def test_each_call_is_told_to_an_observer(opened):
+async def test_each_store_call_is_reported_to_the_observer(opened):
     calls = []
 
     class Observer:
@@ -217,14 +217,14 @@ def applying(broker_id, check_code):
     return decide
 
 
-async def test_a_decision_counts_once_it_is_stored(store, opened, backend):
+async def test_decision_applies_once_it_is_stored(store, opened, backend):
     changed = await store.change(SET, applying(1, "me"))
     assert (changed.decision.reply, changed.before, changed.after) == ("taken", None, store.get(SET))
     assert (await backend.read(SET)).entry.broker_set == store.get(SET)
     assert list(store.sets()) == [changed.after]
 
 
-async def test_a_decision_that_changes_nothing_is_not_stored(store, backend):
+async def test_decision_without_a_change_is_not_stored(store, backend):
     await store.change(SET, applying(1, "me"))
     before = await backend.read(SET)
     changed = await store.change(SET, applying(1, "me"))
@@ -232,14 +232,14 @@ async def test_a_decision_that_changes_nothing_is_not_stored(store, backend):
     assert await backend.read(SET) == before
 
 
-async def test_a_refusal_goes_through_and_nothing_has_changed(store, backend):
+async def test_refused_decision_stores_nothing(store, backend):
     with pytest.raises(BrokerIdInvalid):
         await store.change(SET, applying(7, "me"))
     assert store.get(SET) is None
     assert await backend.read(SET) == VersionedEntry()
 
 
-async def test_each_number_is_handed_out_once_however_many_ask_at_once(store):
+async def test_simultaneous_applications_for_one_broker_id_have_one_success(store):
     results = await asyncio.gather(
         *(store.change(SET, applying(1, f"broker {n}")) for n in range(20)), return_exceptions=True
     )
@@ -247,7 +247,7 @@ async def test_each_number_is_handed_out_once_however_many_ask_at_once(store):
     assert sum(isinstance(each, BrokerIdInvalid) for each in results) == 19
 
 
-async def test_a_set_that_others_have_changed_is_decided_anew(store, backend):
+async def test_decision_on_a_set_changed_by_another_controller_is_repeated(store, backend):
     await store.change(SET, applying(1, "me"))
     theirs = StoredSet(broker_set=a_set(master_epoch=40))
     await backend.commit(SET, theirs, (await backend.read(SET)).revision)
@@ -256,7 +256,7 @@ async def test_a_set_that_others_have_changed_is_decided_anew(store, backend):
     assert (changed.after.master, changed.after.master_epoch) == (None, 41)
 
 
-async def test_a_set_that_was_cleaned_begins_above_what_it_had(store):
+async def test_cleaned_set_is_created_again_at_its_epoch_and_next_broker_id(store):
     await store.change(SET, applying(1, "me"))
     await store.change(SET, lambda _: SetDecision(reply=None, events=(MasterElected(1),)))
     gone = await store.change(SET, lambda _: SetDecision(reply=None, ends=True))
@@ -282,7 +282,7 @@ async def test_two_controllers_cannot_use_one_file(embedded, tmp_path):
     await embedded.close()
 
 
-async def test_an_entry_that_cannot_be_read_is_named(embedded, tmp_path):
+async def test_error_of_an_unreadable_entry_names_it(embedded, tmp_path):
     await embedded.commit(SET, AN_ENTRY, 0)
     await embedded.close()
     with sqlite3.connect(tmp_path / "store" / "controller.db") as file:
@@ -326,7 +326,7 @@ def transactions(store):
     return lambda: [each for each in found if each.startswith("BEGIN")]
 
 
-async def test_commits_that_wait_for_the_disk_go_there_together_each_with_its_own_answer(embedded):
+async def test_waiting_commits_share_transactions_and_have_their_own_results(embedded):
     await embedded.commit("moved", AN_ENTRY, 0)
     seen, disk = transactions(embedded), BusyDisk(embedded)
     names = [f"broker-{n}" for n in range(100)]
@@ -343,7 +343,7 @@ async def test_commits_that_wait_for_the_disk_go_there_together_each_with_its_ow
     await embedded.close()
 
 
-async def test_commits_of_one_entry_that_wait_together_are_compared_in_their_order(embedded):
+async def test_waiting_commits_of_one_entry_apply_in_their_order(embedded):
     disk = BusyDisk(embedded)
     epochs = [StoredSet(broker_set=a_set(master_epoch=n)) for n in range(3)]
     tasks = await begun(*(embedded.commit(SET, entry, n) for n, entry in enumerate(epochs)))
@@ -353,7 +353,7 @@ async def test_commits_of_one_entry_that_wait_together_are_compared_in_their_ord
     await embedded.close()
 
 
-async def test_no_transaction_takes_more_than_its_share(embedded):
+async def test_commits_of_one_transaction_are_limited(embedded):
     seen, disk = transactions(embedded), BusyDisk(embedded)
     tasks = await begun(*(embedded.commit(f"broker-{n}", AN_ENTRY, 0) for n in range(BATCH_MAX + 1)))
     disk.free()
@@ -362,7 +362,7 @@ async def test_no_transaction_takes_more_than_its_share(embedded):
     await embedded.close()
 
 
-async def test_where_the_transaction_fails_nobody_in_it_knows_and_the_next_one_is_as_good_as_ever(embedded):
+async def test_failed_transaction_has_an_unknown_outcome_and_the_next_one_succeeds(embedded):
     await embedded.commit("a", AN_ENTRY, 0)
 
     def no_writing(action, *_):
@@ -383,7 +383,7 @@ async def test_where_the_transaction_fails_nobody_in_it_knows_and_the_next_one_i
     await embedded.close()
 
 
-async def test_a_commit_that_nobody_waits_for_any_more_is_not_begun(embedded):
+async def test_cancelled_commit_is_not_written(embedded):
     disk = BusyDisk(embedded)
     given_up, waits = await begun(embedded.commit("a", AN_ENTRY, 0), embedded.commit("b", AN_ENTRY, 0))
     given_up.cancel()
@@ -437,7 +437,7 @@ def test_acknowledged_commits_survive_a_kill_at_any_moment(tmp_path):
         asyncio.run(reopened(acknowledged))
 
 
-async def test_an_entry_that_becomes_empty_is_gone_and_can_begin_again(opened):
+async def test_empty_entry_is_removed_and_can_be_created_again(opened):
     backend = await opened()
     sets = SetStore(backend)
     await sets.load()

@@ -66,13 +66,13 @@ async def answered_after_a_deposition(room, request):
         pytest.param(lambda room: room.clean("7"), id="an operator who is refused"),
     ],
 )
-async def test_what_needs_no_commit_is_not_answered_by_who_was_deposed_meanwhile(room, request_of):
+async def test_request_without_a_commit_is_not_answered_by_a_deposed_controller(room, request_of):
     answer = await answered_after_a_deposition(room, request_of(room))
     assert answer.code == NOT_LEADER
     assert OTHER.address in answer.remark
 
 
-async def test_what_was_committed_is_answered_also_by_who_is_deposed_right_after(room):
+async def test_committed_request_is_answered_although_the_controller_is_deposed_afterwards(room):
     room.backend.free.clear()
     asked = asyncio.create_task(room.apply(3))
     for _ in range(5):

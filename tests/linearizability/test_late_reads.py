@@ -38,7 +38,7 @@ async def store():
     return backend.witness
 
 
-async def test_an_answer_that_was_newer_is_not_followed_by_an_older_one(store):
+async def test_newer_response_is_not_followed_by_an_older_one(store):
     changed = await store.change(SET, lambda _: SetDecision(reply=None, events=(MasterLost(),)))
     assert changed.after == NEW.entry.broker_set
     assert store.get(SET) == NEW.entry.broker_set

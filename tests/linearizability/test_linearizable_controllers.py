@@ -42,11 +42,11 @@ def checked(storm):
     return storm
 
 
-def test_answers_are_those_of_one_controller_while_controllers_and_etcd_are_killed(group, capsys):
+def test_responses_are_linearizable_while_controllers_and_etcd_are_killed(group, capsys):
     tell(capsys, checked(asyncio.run(ask_while_killing(group, KILLS, CI_S, SEED))))
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(SOAK_S * 3 + 300)
-def test_answers_are_those_of_one_controller_for_a_long_time(group, capsys):
+def test_responses_are_linearizable_for_a_long_time(group, capsys):
     tell(capsys, checked(asyncio.run(ask_while_killing(group, until(SOAK_S), SOAK_S, SEED))))

@@ -89,14 +89,14 @@ def accepts(told, lives=None):
     return verdict
 
 
-def test_a_plain_history_holds(told):
+def test_sequential_history_is_linearizable(told):
     told.a_set()
     told.info(1, 1, {1, 2}, 2)
     told.add(NEXT_ID, answer=(OK, 3))
     accepts(told)
 
 
-def test_what_is_answered_while_others_are_under_way_may_have_any_order(told):
+def test_concurrent_requests_may_apply_in_any_order(told):
     told.a_set()
     told.alter(1, {1}, 2, begin=10, end=20)
     told.info(1, 1, {1}, 3, begin=11, end=12)
@@ -122,18 +122,18 @@ def test_two_brokers_with_one_id_are_found(told):
     finds(told, told.add(APPLY_ID, 1, "b1", "other", answer=(OK,)))
 
 
-def test_an_id_that_is_given_out_of_turn_is_found(told):
+def test_broker_id_assigned_out_of_order_is_found(told):
     told.apply_id(1)
     finds(told, told.apply_id(3))
 
 
-def test_a_next_id_that_was_given_before_is_found(told):
+def test_next_broker_id_that_was_assigned_before_is_found(told):
     told.apply_id(1)
     told.apply_id(2)
     finds(told, told.add(NEXT_ID, answer=(OK, 2)))
 
 
-def test_a_master_epoch_that_goes_back_is_found(told):
+def test_decreasing_master_epoch_is_found(told):
     told.a_set()
     told.elect(2, (OK, told.shows(2, 2, {2}, 3, ((1, "a1"), (2, "a2")))), is_designated=True)
     finds(told, told.info(1, 1, {1, 2}, 2), AllMayBe())
@@ -147,7 +147,7 @@ def test_two_masters_of_one_epoch_are_found(told):
     finds(told, told.info(3, 2, {3}, 3), AllMayBe())
 
 
-def test_epochs_that_begin_again_after_a_set_was_cleaned_are_found(told):
+def test_epochs_that_restart_after_cleaning_are_found(told):
     told.a_set()
     told.add(CLEAN, None, True, answer=(OK,))
     told.add(REPLICA_INFO, answer=(UNKNOWN_SET,))
@@ -155,13 +155,13 @@ def test_epochs_that_begin_again_after_a_set_was_cleaned_are_found(told):
     finds(told, told.info(None, 0, (), 0))
 
 
-def test_a_cleaned_set_that_is_still_answered_for_is_found(told):
+def test_response_for_a_cleaned_set_is_found(told):
     told.a_set()
     told.add(CLEAN, None, True, answer=(OK,))
     finds(told, told.info(1, 1, {1, 2}, 2))
 
 
-def test_a_broker_that_is_cleaned_and_still_there_is_found(told):
+def test_cleaned_broker_in_a_response_is_found(told):
     told.a_set(3)
     told.add(CLEAN, frozenset({2}), False, answer=(OK,))
     everybody = tuple((i, f"a{i}") for i in (1, 2, 3))
@@ -169,29 +169,29 @@ def test_a_broker_that_is_cleaned_and_still_there_is_found(told):
     finds(told, told.add(SYNC_STATE_DATA, answer=(OK, view)))
 
 
-def test_a_stale_answer_after_a_newer_one_is_found_while_the_change_is_under_way(told):
+def test_stale_response_after_a_newer_one_is_found_during_the_change(told):
     told.a_set()
     told.alter(1, {1}, 2, begin=10, end=20)
     told.info(1, 1, {1}, 3, begin=11, end=12)
     finds(told, told.info(1, 1, {1, 2}, 2, begin=13, end=14))
 
 
-def test_a_change_that_a_refusal_tells_of_and_that_never_was_is_found(told):
+def test_refusal_with_a_change_that_never_happened_is_found(told):
     told.a_set()
     finds(told, told.add(ALTER, 1, 1, frozenset({1}), 2, answer=(STALE_SET_EPOCH,)))
 
 
-def test_a_refused_id_that_was_free_is_found(told):
+def test_refusal_of_a_free_broker_id_is_found(told):
     told.apply_id(1)
     finds(told, told.apply_id(2, ID_INVALID))
 
 
-def test_a_cleaning_that_was_refused_without_reason_is_found(told):
+def test_unfounded_refusal_of_a_cleaning_is_found(told):
     told.a_set(3)
     finds(told, told.add(CLEAN, frozenset({3}), True, answer=(CLEAN_REFUSED,)))
 
 
-def test_a_request_without_an_answer_may_have_happened_at_once_or_late_or_never(told):
+def test_request_without_a_response_may_apply_at_once_late_or_never(told):
     told.a_set()
     told.add(ALTER, 1, 1, frozenset({1}), 2)
     accepts(told)
@@ -202,7 +202,7 @@ def test_a_request_without_an_answer_may_have_happened_at_once_or_late_or_never(
     finds(told, told.info(1, 1, {1, 2}, 2))
 
 
-def test_a_request_without_an_answer_happens_once(told):
+def test_request_without_a_response_applies_once_at_most(told):
     told.a_set()
     told.add(ALTER, 1, 1, frozenset({1}), 2)
     told.info(1, 1, {1}, 3)
@@ -210,13 +210,13 @@ def test_a_request_without_an_answer_happens_once(told):
     finds(told, told.info(1, 1, {1}, 5))
 
 
-def test_a_request_does_not_happen_a_minute_after_its_client_gave_up(told):
+def test_request_does_not_apply_a_minute_after_its_timeout(told):
     told.a_set()
     told.add(ALTER, 1, 1, frozenset({1}), 2)
     finds(told, told.info(1, 1, {1}, 3, begin=70))
 
 
-def test_the_recorded_master_that_starts_again_is_no_master(told):
+def test_registration_of_the_recorded_master_ends_its_mastership_in_the_model(told):
     told.a_set()
     no_master = View(None, None, None, frozenset({1, 2}), 2)
     told.add(REGISTER, 1, "a1", answer=(OK, no_master))
@@ -226,12 +226,12 @@ def test_the_recorded_master_that_starts_again_is_no_master(told):
     finds(told, told.info(1, 4, {1}, 4))
 
 
-def test_another_master_while_the_old_one_lives_is_found(told):
+def test_second_master_beside_a_living_one_is_found(told):
     told.a_set()
     finds(told, told.info(2, 2, {2}, 3))
 
 
-def test_a_controller_may_find_another_master_once_the_old_one_was_silent(told):
+def test_silent_master_may_be_replaced(told):
     told.a_set()
     lives = Lives()
     for broker_id, until in ((1, 100), (2, 400)):
@@ -243,7 +243,7 @@ def test_a_controller_may_find_another_master_once_the_old_one_was_silent(told):
     finds(told, told.info(1, 3, {1}, 4, begin=30, end=31), lives)
 
 
-def test_a_broker_out_of_sync_that_is_elected_is_found(told):
+def test_election_of_a_broker_out_of_sync_is_found(told):
     told.a_set(3)
     told.alter(1, {1, 2}, 2)
     finds(told, told.info(3, 2, {3}, 4), AllMayBe())
@@ -258,14 +258,14 @@ def test_an_election_that_keeps_the_master_shows_the_present_state(told):
     finds(told, told.elect(2, (MASTER_STILL_EXISTS, view._replace(set_epoch=1))))
 
 
-def test_an_address_that_an_answer_still_has_wrong_is_found(told):
+def test_outdated_address_in_a_response_is_found(told):
     told.a_set()
     view = View(1, "a1", 1, frozenset({1, 2}), 2)
     told.add(REGISTER, 2, "elsewhere", answer=(OK, view))
     finds(told, told.add(SYNC_STATE_DATA, answer=(OK, view._replace(addresses=((1, "a1"), (2, "a2"))))))
 
 
-def test_a_violation_is_shown_without_the_questions_that_do_not_matter(told):
+def test_violation_is_shown_without_irrelevant_requests(told):
     told.a_set()
     for _ in range(200):
         told.info(1, 1, {1, 2}, 2)
@@ -276,7 +276,7 @@ def test_a_violation_is_shown_without_the_questions_that_do_not_matter(told):
     assert check(told.operations, AllLive()).violation == verdict.violation
 
 
-def test_a_search_that_would_take_too_long_ends_undecided(told):
+def test_search_beyond_its_limit_ends_undecided(told):
     told.a_set(8)
     for _ in range(10):
         for broker_id in range(2, 9):

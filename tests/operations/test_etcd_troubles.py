@@ -93,7 +93,7 @@ def ready_again(plane, figure):
 
 
 @pytest.mark.parametrize("how", ["killed", "frozen"])
-def test_one_member_of_etcd_less_is_no_trouble(plane, work, figure, how):
+def test_sets_can_be_changed_after_the_loss_of_one_etcd_member(plane, work, figure, how):
     member = wait_until(plane.etcd.leader, seconds=SOON_S, what="a member leads etcd")
     (member.process.kill if how == "killed" else member.process.pause)()
     try:
@@ -106,7 +106,7 @@ def test_one_member_of_etcd_less_is_no_trouble(plane, work, figure, how):
     work.check()
 
 
-def test_a_slow_etcd_costs_the_leader_and_no_master(plane, work, figure):
+def test_slow_etcd_ends_leadership_and_moves_no_master(plane, work, figure):
     for way in plane.ways:
         way.delay_s = SLOW_S
     began_s = time.perf_counter()
@@ -162,7 +162,7 @@ def test_brokers_keep_their_roles_while_all_of_etcd_is_down(plane, work, figure,
     work.check()
 
 
-def test_a_leader_that_is_cut_off_from_etcd_is_replaced_and_says_so(plane, work, figure):
+def test_leader_cut_off_from_etcd_is_replaced_and_logs_it(plane, work, figure):
     old = plane.leader()
     others = [each for each in plane.controllers if each is not old]
     for way in old.ways:

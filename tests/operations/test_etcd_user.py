@@ -31,7 +31,7 @@ def told_sizes(history):
     return [size for line in lines if (size := json.loads(line).get("etcd_db_bytes"))]
 
 
-def test_a_user_with_the_keys_of_the_controllers_leads_stores_and_hands_over(tmp_path):
+def test_etcd_user_limited_to_the_controller_keys_leads_stores_and_hands_over(tmp_path):
     with running_etcd(tmp_path / "etcd") as etcd:
         for words in COMMANDS:
             etcd.ctl(*words)

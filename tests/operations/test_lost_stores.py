@@ -75,7 +75,7 @@ def led_by(plane, brokers, master):
 
 
 @pytest.mark.etcd
-def test_an_old_backup_of_etcd_is_noticed_and_no_epoch_goes_back(tmp_path, figure):
+def test_restored_etcd_backup_is_noticed_and_no_epoch_decreases(tmp_path, figure):
     with contextlib.closing(ControlPlane(tmp_path, members=1)) as plane:
         plane.start()
         known = plane.brokers_of("known")
@@ -125,7 +125,7 @@ def seen(plane, name):
 # The embedded store
 
 
-def test_a_lost_file_is_made_good_by_brokers_that_are_started_again(alone, figure):
+def test_lost_store_is_rebuilt_by_restarted_brokers(alone, figure):
     brokers = alone.brokers_of("kept")
     before = led_by(alone, brokers, brokers[1])
     brokers[1].max_offset = LOG_BYTES
@@ -174,7 +174,7 @@ def test_a_folder_that_another_controller_uses_is_refused(alone, tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["no database", "unreadable entry"])
-def test_a_damaged_file_is_named_and_a_copy_of_it_helps(alone, damage):
+def test_damaged_store_file_is_named_and_can_be_replaced_by_a_copy(alone, damage):
     brokers = alone.brokers_of("kept")
     alone.controller.process.stop()
     copy = alone.file.read_bytes()
@@ -215,7 +215,7 @@ mounts = pytest.mark.skipif(disks.why_not() is not None, reason=str(disks.why_no
 
 
 @mounts
-def test_on_a_full_disk_changes_are_refused_until_there_is_room(tmp_path):
+def test_changes_are_refused_while_the_disk_is_full(tmp_path):
     disk = disks.SmallDisk(tmp_path / "small")
     controller = OnSmallDisk(tmp_path, disk).start()
     try:
@@ -269,7 +269,7 @@ def test_sets_move_from_the_embedded_store_to_etcd_with_their_brokers(alone, tmp
         plane.wait_for_sync(again)
 
 
-def test_a_new_broker_that_comes_first_after_a_loss_leaves_the_lead_to_an_old_one_that_has_everything(alone):
+def test_after_a_lost_store_an_old_broker_with_all_messages_is_elected_over_a_new_one(alone):
     controller = alone.controller
     old = BrokerAtWork([controller.address], "reborn", broker_id=2, epoch=7, max_offset=LOG_BYTES)
     alone.brokers.append(old)
@@ -292,7 +292,7 @@ def test_a_new_broker_that_comes_first_after_a_loss_leaves_the_lead_to_an_old_on
 # By hand
 
 
-def test_a_set_without_a_candidate_tells_the_price_of_forcing_one_and_the_command(alone):
+def test_set_without_a_candidate_shows_the_bytes_at_stake_and_the_command_to_force_one(alone):
     master, behind = brokers = alone.brokers_of("stuck")
     for each in brokers:
         each.reports = frozenset({master.broker_id})

@@ -29,34 +29,34 @@ def must_hold(seeds, profile=""):
 
 
 @pytest.mark.parametrize("part", range(2))
-def test_whatever_goes_wrong_a_set_keeps_its_messages_and_finds_its_master(part):
+def test_set_keeps_its_messages_and_finds_its_master_under_random_faults(part):
     must_hold(range(FROM + part * IN_CI, FROM + (part + 1) * IN_CI))
 
 
 @pytest.mark.parametrize("seeds", [range(FROM, FROM + IN_CI // 2), range(711, 712), range(1712, 1713)], ids=str)
-def test_what_a_fixed_number_has_confirmed_is_not_lost(seeds):
+def test_messages_confirmed_by_a_fixed_number_of_replicas_are_not_lost(seeds):
     must_hold(seeds, "fixed")
 
 
 @pytest.mark.timeout(60)
-def test_an_election_that_shared_its_answers_with_another_is_not_held_again_for_ever():
+def test_election_with_a_shared_log_end_query_is_not_repeated_for_ever():
     must_hold(range(1505, 1506))
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_whatever_goes_wrong_for_long():
+def test_set_keeps_its_messages_under_random_faults_for_long():
     must_hold(range(FROM, FROM + IN_SOAK))
     must_hold(range(FROM, FROM + IN_SOAK // 10), "fixed")
 
 
 @pytest.mark.parametrize("name", sorted(MUTANTS.keys() - UNSEEN))
-def test_a_wrong_rule_is_found(name):
+def test_each_mutated_rule_is_found(name):
     with mutated(name):
         assert first_failure(range(MUTANTS[name].seed, MUTANT_HISTORIES), MUTANTS[name].profile) is not None
 
 
-def test_the_shortest_history_of_a_wrong_rule_is_told():
+def test_shortest_history_of_a_mutated_rule_is_printed():
     name = "a restarted master keeps its epoch"
     with mutated(name):
         found = first_failure(range(MUTANTS[name].seed, MUTANT_HISTORIES), MUTANTS[name].profile)
@@ -67,14 +67,14 @@ def test_the_shortest_history_of_a_wrong_rule_is_told():
     assert "VIOLATION: two processes lead in epoch" in text
 
 
-def test_a_history_can_be_run_again():
+def test_simulated_history_can_be_repeated():
     settings, plan = history_of(FROM + 7)
     one, other = (RUN.sub("", told(Failure(7, settings, plan, ""))) for _ in range(2))
     assert one == other
     assert history_of(FROM + 7) == (settings, plan)
 
 
-def test_histories_have_what_they_are_about():
+def test_simulated_histories_contain_elections_messages_and_failovers():
     worlds = [World(*history_of(seed)) for seed in range(50)]
     for world in worlds:
         with light_messages():
@@ -84,15 +84,15 @@ def test_histories_have_what_they_are_about():
     assert sum(world.etcd.entry.broker_set.master_epoch > 1 for world in worlds) > 10
 
 
-def test_every_fault_is_drawn_and_can_be_done():
+def test_every_fault_is_drawn_and_can_be_injected():
     assert set().union(*KINDS.values()) == ACTS.keys()
 
 
-def test_what_histories_do_not_show_is_a_mutant_all_the_same():
+def test_mutants_that_histories_do_not_show_exist():
     assert MUTANTS.keys() >= UNSEEN
 
 
 @pytest.mark.parametrize("at_ms", range(5_000, 6_000, 100))
 @pytest.mark.parametrize("who", range(3))
-def test_a_broker_that_stands_still_for_two_seconds_keeps_its_role(at_ms, who):
+def test_broker_that_pauses_for_two_seconds_keeps_its_role(at_ms, who):
     assert what_fails(Settings(profile="calm"), (Fault(at_ms, "pause_broker", who),)) is None
