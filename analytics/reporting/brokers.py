@@ -43,12 +43,7 @@ def availability(result: JobResult) -> Section:
         )
     told_bars = [Bar(broker(row), (row["unplanned_s"], row["planned_s"])) for row in failed[:SHOWN]]
     figure = (
-        bars(
-            "Time down by broker",
-            ("unplanned", "planned"),
-            told_bars,
-            duration_axis("time down, at most"),
-        )
+        bars("Time down by broker", ("unplanned", "planned"), told_bars, duration_axis("time down, at most"))
         if told_bars
         else nothing("Time down by broker", "no broker was down")
     )
@@ -116,12 +111,7 @@ def heartbeats(result: JobResult) -> Section:
         bars(title, (), ratios, Axis("heartbeats that did not come, %", lambda value: f"{value:.2f}"))
         if ratios
         else nothing(title, TOO_LITTLE),
-        bars(
-            "Intervals between heartbeats",
-            ("median", "99 %", "longest"),
-            intervals,
-            duration_axis("interval"),
-        ),
+        bars("Intervals between heartbeats", ("median", "99 %", "longest"), intervals, duration_axis("interval")),
     ]
     return result.section(
         "Heartbeats",

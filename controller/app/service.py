@@ -27,6 +27,7 @@ from remoting.protocol.codes import RequestCode
 from remoting.protocol.shapes.controller import BrokerHeartbeatHeader
 from remoting.server.limits import ServerOptions
 from remoting.server.oneway_fast_path import OnewayKind
+from remoting.server.server import RemotingServer
 from serving.config.stored_config import StoredConfig
 from serving.process.event_log import AttributedDispatcher, ConnectionWatch
 from serving.process.own_address import is_own_host, warn_of_loopback
@@ -80,8 +81,12 @@ class Controller:
             ),
         )
         self._results = ResultsReader(Path(config.analytics_dir).expanduser()) if config.analytics_dir else None
+        self._server = self._make_listener(config.controller_request_thread_pool_queue_capacity)
+        self._is_closing = False
+
+    def _make_listener(self, queued_requests_max: int) -> RemotingServer:
         handlers = self._core.handlers
-        self._server = self._process.make_listener(
+        return self._process.make_listener(
             AttributedDispatcher(handlers, BROKER_CODES, RequestCode.BROKER_HEARTBEAT),
             ConnectionWatch(self._event_log, self._lost),
             ServerOptions(
@@ -91,9 +96,8 @@ class Controller:
                 body_limits=BODY_LIMITS,
                 is_protected=self._core.control.is_of_member,
             ),
-            queued_requests_max=config.controller_request_thread_pool_queue_capacity,
+            queued_requests_max=queued_requests_max,
         )
-        self._is_closing = False
 
     async def run(self) -> None:
         """Serve until told to stop, then stop in order. Raises StartFailed."""

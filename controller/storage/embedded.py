@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -78,21 +79,19 @@ class StoreUnseen(StoreError):
     """Whether the file is there cannot be told at the moment."""
 
 
+@dataclass(slots=True)
 class _Commit:
-    """What one caller wants stored, and what has become of it."""
+    """An entry that one caller wants stored, and what has become of it."""
 
-    __slots__ = ("broker_name", "failure", "is_done", "is_given_up", "is_stored", "revision", "text")
-
-    def __init__(self, broker_name: str, text: str, revision: int) -> None:
-        self.broker_name = broker_name
-        self.text = text
-        self.revision = revision
-        #: Nobody waits for it any more: it is not to be begun.
-        self.is_given_up = False
-        self.is_done = False
-        self.is_stored = False
-        #: Why the transaction failed: nobody knows whether it is stored.
-        self.failure: Exception | None = None
+    broker_name: str
+    text: str
+    revision: int
+    #: Nobody waits for it any more: it is not to be begun.
+    is_given_up: bool = False
+    is_done: bool = False
+    is_stored: bool = False
+    #: Why the transaction failed: nobody knows whether it is stored.
+    failure: Exception | None = None
 
 
 class EmbeddedStore:
@@ -269,13 +268,13 @@ class EmbeddedStore:
         connection.execute(f"PRAGMA user_version = {FILE_FORMAT}")
         connection.execute("COMMIT")
 
-    def _load(self) -> dict[str, VersionedEntry]:
-        rows = self._connection.execute("SELECT broker_name, entry, revision, digest FROM entries").fetchall()
-        return {row[0]: self._versioned(*row) for row in rows}
-
     def _load_if_there(self) -> dict[str, VersionedEntry]:
         self._check_files()
         return self._load()
+
+    def _load(self) -> dict[str, VersionedEntry]:
+        rows = self._connection.execute("SELECT broker_name, entry, revision, digest FROM entries").fetchall()
+        return {row[0]: self._versioned(*row) for row in rows}
 
     def _read(self, broker_name: str) -> VersionedEntry:
         self._check_files()
@@ -301,11 +300,9 @@ class EmbeddedStore:
             if unseen.is_new:
                 self._observer.store_file_unseen(str(unseen))
             raise StoreUnseen(str(unseen)) from None
-        return (
-            None
-            if path is None
-            else StoreFileMissing(f"{path} is gone: it was removed or replaced while this controller ran")
-        )
+        if path is None:
+            return None
+        return StoreFileMissing(f"{path} is gone: it was removed or replaced while this controller ran")
 
     def _committed(self, wanted: _Commit) -> int:
         """Return the next revision once this is stored; an earlier caller may have stored it along with its own."""

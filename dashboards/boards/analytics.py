@@ -3,18 +3,7 @@
 from typing import Final
 
 from dashboards.boards.shared import BROKER, CLUSTER, PLANE
-from dashboards.panels import (
-    Board,
-    Kind,
-    Link,
-    Panel,
-    Query,
-    Row,
-    TableColumn,
-    better_above,
-    good_from,
-    worse_above,
-)
+from dashboards.panels import Board, Kind, Link, Panel, Query, Row, TableColumn, better_above, good_from, worse_above
 from dashboards.promql import BY_BROKER, BY_PLANE
 
 _HOUR_S: Final = 3600
@@ -105,9 +94,7 @@ _BROKERS: Final = Row(
             description="What is in force, and what the history recommends (A5): as short as false alarms allow. Where "
             "they differ much, change brokerHeartbeatTimeout of that broker.",
             queries=(
-                Query(
-                    f"max by (cluster, broker) (rocketmq_namesrv_broker_heartbeat_timeout_seconds{{{BY_BROKER}}})",
-                ),
+                Query(f"max by (cluster, broker) (rocketmq_namesrv_broker_heartbeat_timeout_seconds{{{BY_BROKER}}})"),
                 Query(_of_sets("recommended_timeout_seconds")),
             ),
             columns=(
@@ -124,12 +111,7 @@ _BROKERS: Final = Row(
             title="Flapping",
             description="The sets with the highest scores (A3). Above 3 it flaps, until it is below 1.5 again.",
             limits=worse_above(*_FLAPPING),
-            queries=(
-                Query(
-                    f"topk({_TOP}, {_of_sets('flapping_score')})",
-                    "{{cluster}} {{broker}}",
-                ),
-            ),
+            queries=(Query(f"topk({_TOP}, {_of_sets('flapping_score')})", "{{cluster}} {{broker}}"),),
             links=(Link("Its brokers", "rmq-brokers", "broker"),),
             width=12,
         ),
@@ -139,12 +121,7 @@ _BROKERS: Final = Row(
             description="The sets that missed the largest share (A2): network, garbage collection or overload.",
             unit="percentunit",
             limits=worse_above(0.001, 0.01),
-            queries=(
-                Query(
-                    f"topk({_TOP}, {_of_sets('missed_heartbeat_ratio')})",
-                    "{{cluster}} {{broker}}",
-                ),
-            ),
+            queries=(Query(f"topk({_TOP}, {_of_sets('missed_heartbeat_ratio')})", "{{cluster}} {{broker}}"),),
             links=(Link("Its brokers", "rmq-brokers", "broker"),),
             width=12,
         ),

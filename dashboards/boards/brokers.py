@@ -43,12 +43,7 @@ _STATES: Final = Row(
             "depending on whom they ask. A broker that all have lost shows a gap.",
             unit="percentunit",
             limits=((None, "orange"), (1.0, "green")),
-            queries=(
-                Query(
-                    f"{_KNOWING} / on () group_left () {_READY}",
-                    "{{cluster}} {{broker}} {{broker_id}}",
-                ),
-            ),
+            queries=(Query(f"{_KNOWING} / on () group_left () {_READY}", "{{cluster}} {{broker}} {{broker_id}}"),),
             width=12,
         ),
         Panel(
@@ -177,11 +172,7 @@ _COMING: Final = Row(
             description="Brokers that some ready NameServers have and others lack. For seconds after a start or a loss "
             "that is usual; for minutes, a broker cannot reach one of them.",
             limits=worse_above(1, 2),
-            queries=(
-                Query(
-                    f"count({_KNOWING} < on () group_left () {_READY}) or vector(0)",
-                ),
-            ),
+            queries=(Query(f"count({_KNOWING} < on () group_left () {_READY}) or vector(0)"),),
         ),
         Panel(
             kind=Kind.TABLE,

@@ -82,12 +82,7 @@ _CHOSEN_ROW: Final = Row(
             title="Messages that wait",
             description="By group and topic, over all brokers.",
             limits=worse_above(*_LAG_MESSAGES),
-            queries=(
-                Query(
-                    _waiting("consumer_group, topic", _CHOSEN),
-                    "{{consumer_group}} {{topic}}",
-                ),
-            ),
+            queries=(Query(_waiting("consumer_group, topic", _CHOSEN), "{{consumer_group}} {{topic}}"),),
         ),
         Panel(
             kind=Kind.LINES,
