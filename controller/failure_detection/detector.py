@@ -44,11 +44,6 @@ HEARTBEAT_ROUND_MS: Final = 1_500
 #: How long after a start, or a time without any sign of life, brokers may need to find this controller: they look for
 #: controllers each 3 s, and send their first heartbeat within their interval after that.
 _ARRIVAL_MS: Final = 3_000
-#: How soon a broker is asked again that neither refused nor answered; doubled up to the longest.
-_PROBE_AGAIN_MS: Final = 50
-_PROBE_AGAIN_MS_MAX: Final = 400
-#: How soon one is asked again that would be dead if not so many others were silent too.
-_PROBE_SUSPENDED_MS: Final = 2_000
 #: What a follower found out longer ago is asked again before it acts on it as the leader.
 _FRESH_MS: Final = 1_000
 #: Brokers that were never heard are not judged until so long after the longest heartbeat timeout

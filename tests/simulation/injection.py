@@ -14,8 +14,6 @@ LIE_EVERY_MS = 300
 LIE_AMONG_THE_WELL_MS = 2_500
 #: Longer than it takes until another broker leads a set that was lost.
 LATE_MS = 16_000
-#: Within so long a report arrives, or never.
-REPORTS_ARRIVE_MS = 10_000
 #: Which of the lies is the largest epoch that there is.
 LARGEST = 2
 

@@ -9,7 +9,6 @@ import re
 import zlib
 from collections.abc import Collection, Container
 from itertools import islice
-from operator import attrgetter
 from typing import Final, NamedTuple
 
 import msgspec
@@ -45,7 +44,6 @@ _PROBE: Final = "?"
 
 _decode_envelope: Final = msgspec.json.Decoder(RegisterBrokerBody).decode
 _decode_topics: Final = msgspec.json.Decoder(dict[str, TopicConfig]).decode
-_name_of: Final = attrgetter("topic_name")
 
 
 class TableText(NamedTuple):
