@@ -25,8 +25,14 @@ def make_is_installed():
     require("make")
 
 
-#: As a shell: makes its input the terminal of its session, runs what it is told, and dies when the terminal is closed.
-SHELL = "import fcntl, subprocess, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); subprocess.call(sys.argv[1:])"
+#: As a shell: makes its input the terminal of its session, runs a command, and ends when the terminal is closed; also
+#: where these tests run under nohup.
+SHELL = """
+import fcntl, signal, subprocess, sys, termios
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+subprocess.call(sys.argv[1:])
+"""
 
 
 class Made:

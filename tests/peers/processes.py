@@ -133,9 +133,25 @@ class Process:
         return code
 
 
+#: By port, the UDP socket of the same number that keeps other test runs on this machine from it until this one ends.
+_claims = {}
+
+
 def free_port():
     """Return the first of four neighbouring loopback ports that are free: a Java broker takes three of them."""
-    return next(port for port in _next_port if all(_is_free(neighbour) for neighbour in range(port, port + 4)))
+    return next(port for port in _next_port if _is_claimed(port) and all(map(_is_free, range(port, port + 4))))
+
+
+def _is_claimed(port):
+    if port not in _claims:
+        claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            claim.bind(("127.0.0.1", port))
+        except OSError:
+            claim.close()
+            return False
+        _claims[port] = claim
+    return True
 
 
 def _is_free(port):
