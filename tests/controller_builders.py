@@ -31,7 +31,7 @@ def a_set(**values):
     return BrokerSet(**(defaults | values))
 
 
-def heard(*, last_contact_ms=0, epoch=5, max_offset=1000, priority=2**31 - 1, **values):
+def last_heartbeat(*, last_contact_ms=0, epoch=5, max_offset=1000, priority=2**31 - 1, **values):
     return LastHeartbeat(
         last_contact_ms=last_contact_ms, epoch=epoch, max_offset=max_offset, priority=priority, **values
     )

@@ -19,25 +19,25 @@ def an_entry(epoch=5):
 
 
 class Controller:
-    """A store, and who is told what it learns."""
+    """A store with its leadership listener."""
 
     def __init__(self, number, endpoints, **options):
         self.member = ControllerMember(id=f"n{number}", address=f"10.0.0.{number}:9878")
         self.store = EtcdStore(EtcdOptions(endpoints=tuple(endpoints), **options), SystemClock())
-        self.witness = RecordingListener()
+        self.listener = RecordingListener()
         self.is_closed = False
 
     async def join(self):
-        await self.store.join(self.member, self.witness)
+        await self.store.join(self.member, self.listener)
         return self
 
     async def leads(self):
-        await eventually(lambda: self.witness.is_leading, seconds=SOON_S, what=f"{self.member.id} leads")
+        await eventually(lambda: self.listener.is_leading, seconds=SOON_S, what=f"{self.member.id} leads")
         return self
 
     async def knows(self, leader):
         await eventually(
-            lambda: self.witness.leader == leader, seconds=SOON_S, what=f"{self.member.id} knows that {leader} leads"
+            lambda: self.listener.leader == leader, seconds=SOON_S, what=f"{self.member.id} knows that {leader} leads"
         )
 
     async def commit(self, epoch=5, revision=0, name=SET):
@@ -76,7 +76,7 @@ async def leader_of(controllers):
     """Return the one that leads, once exactly one does."""
 
     def the_one():
-        leading = [each for each in controllers if each.witness.is_leading]
+        leading = [each for each in controllers if each.listener.is_leading]
         return leading[0] if len(leading) == 1 else None
 
     return await eventually(the_one, seconds=SOON_S, what="one of them leads")

@@ -7,7 +7,7 @@ from asyncio.subprocess import PIPE, STDOUT
 from pathlib import Path
 
 import pytest
-from fakes.control_room import ControlRoom
+from fakes.control_room import InProcessController
 from peers.programs import require
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -34,24 +34,26 @@ FORBIDDEN_LABELS = {"topic", "group", "queue", "client", "addr", "address", "pee
 
 
 @pytest.fixture
-async def room(tmp_path):
-    async with ControlRoom(tmp_path) as room:
-        yield await room.serve_http()
+async def controller(tmp_path):
+    async with InProcessController(tmp_path) as controller:
+        yield await controller.serve_http()
 
 
-async def lively(room):
+async def lively(controller):
     """Let everything happen that has labels of its own."""
-    await room.a_set(1, 2)
-    await room.pass_ms(1000, beating=(1, 2))
-    await room.elect(2, designate=True)
-    room.counters.certificate_expiry["server"] = 2e9
-    room.logs._limits.suppressed["broker_failed"] += 1
-    room.statistics.count_finished(1004, 0)
-    room.statistics.latencies_of(1004).add(1_000_000, 1)
-    room.counters.brokers_failed.add(("C", "timeout"))
-    room.counters.failovers.add(("C", "timeout", "failed_over"))
-    room.results = tuple(Sample(family, tuple(family.labels), 1.0) for family in metric_catalogue.ANALYTICS_RESULTS)
-    await room.get("/healthz")
+    await controller.a_set(1, 2)
+    await controller.pass_ms(1000, beating=(1, 2))
+    await controller.elect(2, designate=True)
+    controller.counters.certificate_expiry["server"] = 2e9
+    controller.logs._limits.suppressed["broker_failed"] += 1
+    controller.statistics.count_finished(1004, 0)
+    controller.statistics.latencies_of(1004).add(1_000_000, 1)
+    controller.counters.brokers_failed.add(("C", "timeout"))
+    controller.counters.failovers.add(("C", "timeout", "failed_over"))
+    controller.results = tuple(
+        Sample(family, tuple(family.labels), 1.0) for family in metric_catalogue.ANALYTICS_RESULTS
+    )
+    await controller.get("/healthz")
 
 
 def families_of(text):
@@ -121,9 +123,9 @@ def test_each_metric_has_a_conventional_name_and_a_sentence(family):
     assert "|" not in family.meaning
 
 
-async def test_scrape_has_exactly_the_families_of_the_catalogue(room):
-    await lively(room)
-    status, text = await room.get("/metrics")
+async def test_scrape_has_exactly_the_families_of_the_catalogue(controller):
+    await lively(controller)
+    status, text = await controller.get("/metrics")
     assert status == 200
     found = {name: family for name, family in families_of(text).items() if not name.startswith("process_")}
     assert set(found) == {parsed_name(family) for family in FAMILIES}
@@ -132,9 +134,9 @@ async def test_scrape_has_exactly_the_families_of_the_catalogue(room):
         assert (scraped.type, scraped.documentation) == (family.kind, family.meaning)
 
 
-async def test_every_series_has_the_labels_of_the_catalogue_and_occurs_once(room):
-    await lively(room)
-    _, text = await room.get("/metrics")
+async def test_every_series_has_the_labels_of_the_catalogue_and_occurs_once(controller):
+    await lively(controller)
+    _, text = await controller.get("/metrics")
     found = families_of(text)
     for family in FAMILIES:
         samples = found[parsed_name(family)].samples
@@ -145,10 +147,10 @@ async def test_every_series_has_the_labels_of_the_catalogue_and_occurs_once(room
     assert len(set(series)) == len(series)
 
 
-async def test_promtool_accepts_a_live_scrape(room):
+async def test_promtool_accepts_a_live_scrape(controller):
     require("promtool")
-    await lively(room)
-    _, text = await room.get("/metrics")
+    await lively(controller)
+    _, text = await controller.get("/metrics")
     process = await asyncio.create_subprocess_exec(
         "promtool", "check", "metrics", stdin=PIPE, stdout=PIPE, stderr=STDOUT
     )
@@ -159,15 +161,15 @@ async def test_promtool_accepts_a_live_scrape(room):
     ]
 
 
-async def test_every_written_line_has_the_keys_of_its_event(room):
-    await lively(room)
-    room.control.monitor.connection_lost(2)
-    await room.register(2)
-    await room.clean("1", living=True)
+async def test_every_written_line_has_the_keys_of_its_event(controller):
+    await lively(controller)
+    controller.control.monitor.connection_lost(2)
+    await controller.register(2)
+    await controller.clean("1", living=True)
     events = {event.name: event for event in EVENTS}
     own = {"timestamp", "level", "event", "exception", "audit", "peer", "request_code", "opaque"}
-    written = {line["event"] for line in room.lines.decoded()}
+    written = {line["event"] for line in controller.lines.decoded()}
     assert written >= {"broker_id_applied", "broker_started", "master_elected", "sync_state_set_altered"}
     assert written >= {"broker_suspected", "master_restarted", "brokers_cleaned"}
-    for line in room.lines.decoded():
+    for line in controller.lines.decoded():
         assert line.keys() - own <= set(events[line["event"]].keys), line

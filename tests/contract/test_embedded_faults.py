@@ -23,8 +23,8 @@ SET = "broker-a"
 ME = ControllerMember(id="n0", address="10.0.0.1:9878")
 
 
-class Told:
-    """What a witness was told."""
+class LeadershipRecorder:
+    """A leadership listener that records whether this controller leads."""
 
     def __init__(self):
         self.leads_now = False
@@ -39,8 +39,8 @@ class Told:
         pass
 
 
-class Calls:
-    """What an observer was told."""
+class ObserverRecorder:
+    """A store observer that records its calls."""
 
     def __init__(self):
         self.removed = []
@@ -105,9 +105,9 @@ def wal(folder):
     ids=["deleted", "log deleted", "folder deleted", "folder moved", "replaced"],
 )
 async def test_deleted_store_file_refuses_commits_and_ends_leadership(tmp_path, take_away):
-    observer, witness = Calls(), Told()
+    observer, listener = ObserverRecorder(), LeadershipRecorder()
     backend = EmbeddedStore(tmp_path / "store", observer)
-    await backend.join(ME, witness)
+    await backend.join(ME, listener)
     await kept_until(backend, 3)
     take_away(tmp_path / "store")
     with pytest.raises(StoreError, match=rf"{FILE_NAME}.* is gone"):
@@ -115,18 +115,18 @@ async def test_deleted_store_file_refuses_commits_and_ends_leadership(tmp_path, 
     with pytest.raises(StoreError, match="is gone"):
         await backend.read(SET)
     await asyncio.sleep(0)
-    assert not witness.leads_now
+    assert not listener.leads_now
     assert len(observer.removed) == 1
     await backend.close()
 
 
 async def test_deleted_store_file_ends_leadership_without_any_commit(tmp_path):
-    witness = Told()
+    listener = LeadershipRecorder()
     backend = EmbeddedStore(tmp_path / "store")
-    await backend.join(ME, witness)
+    await backend.join(ME, listener)
     (tmp_path / "store" / FILE_NAME).unlink()
     async with asyncio.timeout(20):
-        while witness.leads_now:
+        while listener.leads_now:
             await asyncio.sleep(0.05)
     await backend.close()
 
@@ -143,15 +143,15 @@ def show(folder):
 
 
 async def test_store_file_that_is_inaccessible_for_a_moment_does_not_end_leadership(tmp_path):
-    observer, witness = Calls(), Told()
+    observer, listener = ObserverRecorder(), LeadershipRecorder()
     backend = EmbeddedStore(tmp_path / "store", observer)
-    await backend.join(ME, witness)
+    await backend.join(ME, listener)
     await kept_until(backend, 3)
     hide(tmp_path / "store")
     for _ in range(2):
         with pytest.raises(StoreError, match="cannot be looked at"):
             await backend.commit(SET, at_epoch(4), 3)
-    assert witness.leads_now
+    assert listener.leads_now
     show(tmp_path / "store")
     assert await backend.commit(SET, at_epoch(4), 3) == 4
     assert (len(observer.unseen), observer.removed) == (1, [])
@@ -161,12 +161,12 @@ async def test_store_file_that_is_inaccessible_for_a_moment_does_not_end_leaders
 
 async def test_store_file_that_is_inaccessible_for_long_ends_leadership(tmp_path, monkeypatch):
     monkeypatch.setattr(high_water, "UNSEEN_MS_MAX", 0)
-    observer, witness = Calls(), Told()
+    observer, listener = ObserverRecorder(), LeadershipRecorder()
     backend = EmbeddedStore(tmp_path / "store", observer)
-    await backend.join(ME, witness)
+    await backend.join(ME, listener)
     hide(tmp_path / "store")
     async with asyncio.timeout(20):
-        while witness.leads_now:
+        while listener.leads_now:
             await asyncio.sleep(0.05)
     show(tmp_path / "store")
     with pytest.raises(StoreError, match="cannot be looked at"):

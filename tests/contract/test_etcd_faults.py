@@ -107,16 +107,18 @@ async def test_commits_survive_a_kill_of_all_etcd_members(three):
         leader, other = controllers
         revision = await leader.commit()
         three.kill()
-        await eventually(lambda: leader.witness.deposed_at, seconds=SOON_S, what="nobody leads")
-        await eventually(lambda: other.witness.leader is None, seconds=SOON_S, what="nobody is said to lead")
+        await eventually(lambda: leader.listener.deposed_at, seconds=SOON_S, what="nobody leads")
+        await eventually(lambda: other.listener.leader is None, seconds=SOON_S, what="nobody is said to lead")
         with pytest.raises(Deposed):
             await leader.commit(6, revision)
         with pytest.raises(OutcomeUnknown, match=r"etcd at 127\.0\.0\.1"):
             await leader.store.read(SET)
         assert "etcd at 127.0.0.1" in leader.store.last_error
         await asyncio.to_thread(three.restart)
-        await eventually(lambda: any(each.witness.is_leading for each in controllers), seconds=SOON_S, what="one leads")
-        now = leader if leader.witness.is_leading else other
+        await eventually(
+            lambda: any(each.listener.is_leading for each in controllers), seconds=SOON_S, what="one leads"
+        )
+        now = leader if leader.listener.is_leading else other
         assert dict(await now.store.load()) == {SET: VersionedEntry(an_entry(), revision)}
         await now.commit(6, revision)
         assert now.store.last_error == ""
@@ -126,7 +128,7 @@ async def test_changes_missed_through_a_compaction_are_reported_afterwards(etcd)
     async with group(etcd.endpoints, number=2) as (leader, other):
         kept = await leader.commit(1, name="stays")
         gone = await leader.commit(1, name="goes")
-        await eventually(lambda: len(other.witness.entries) == 2, seconds=SOON_S, what="it knows both")
+        await eventually(lambda: len(other.listener.entries) == 2, seconds=SOON_S, what="it knows both")
         openings = other.store._watch.openings
         # The watch cannot go on while its endpoint refuses connections; what happens meanwhile is compacted away.
         other.store._client._options = EtcdOptions(endpoints=("127.0.0.1:1",))
@@ -138,13 +140,13 @@ async def test_changes_missed_through_a_compaction_are_reported_afterwards(etcd)
         other.store._client._options = EtcdOptions(endpoints=etcd.endpoints)
         other.store._client._connections.clear()
         await eventually(lambda: other.store._watch.openings > openings, seconds=SOON_S, what="it watches again")
-        await eventually(lambda: len(other.witness.entries) == 4, seconds=SOON_S, what="it knows both changes")
-        told = dict(other.witness.entries[2:])
-        assert told["stays"] == VersionedEntry(an_entry(5), kept)
-        assert told["goes"].entry == StoredSet()
-        assert told["goes"].revision > gone
+        await eventually(lambda: len(other.listener.entries) == 4, seconds=SOON_S, what="it knows both changes")
+        reported = dict(other.listener.entries[2:])
+        assert reported["stays"] == VersionedEntry(an_entry(5), kept)
+        assert reported["goes"].entry == StoredSet()
+        assert reported["goes"].revision > gone
         await leader.commit(6, kept, name="stays")
-        await eventually(lambda: len(other.witness.entries) == 5, seconds=SOON_S, what="it goes on")
+        await eventually(lambda: len(other.listener.entries) == 5, seconds=SOON_S, what="it goes on")
 
 
 async def test_watch_survives_a_restart_of_etcd(etcd):
@@ -153,14 +155,14 @@ async def test_watch_survives_a_restart_of_etcd(etcd):
         etcd.kill()
         await asyncio.to_thread(etcd.restart)
         leader = await eventually(
-            lambda: next((each for each in controllers if each.witness.is_leading), None),
+            lambda: next((each for each in controllers if each.listener.is_leading), None),
             seconds=SOON_S,
             what="a leader",
         )
         other = next(each for each in controllers if each is not leader)
         revision = await leader.commit(2, revision)
         await eventually(
-            lambda: (SET, VersionedEntry(an_entry(2), revision)) in other.witness.entries,
+            lambda: (SET, VersionedEntry(an_entry(2), revision)) in other.listener.entries,
             seconds=SOON_S,
             what="it is told",
         )
@@ -173,19 +175,23 @@ async def test_restored_backup_is_noticed_by_all_controllers(etcd, tmp_path):
         revision = old
         for epoch in range(2, 8):
             revision = await controllers[0].commit(epoch, revision)
-        told = (SET, VersionedEntry(an_entry(7), revision))
-        await eventually(lambda: controllers[1].witness.entries[-1:] == [told], seconds=SOON_S, what="both know it")
-        leads = sum(len(each.witness.led_at) for each in controllers)
+        reported = (SET, VersionedEntry(an_entry(7), revision))
+        await eventually(
+            lambda: controllers[1].listener.entries[-1:] == [reported], seconds=SOON_S, what="both know it"
+        )
+        leads = sum(len(each.listener.led_at) for each in controllers)
         etcd.kill()
         etcd.restore(tmp_path / "backup")
         await asyncio.to_thread(etcd.restart)
         await eventually(
-            lambda: sum(len(each.witness.led_at) for each in controllers) > leads, seconds=SOON_S, what="one leads anew"
+            lambda: sum(len(each.listener.led_at) for each in controllers) > leads,
+            seconds=SOON_S,
+            what="one leads anew",
         )
         leader = await leader_of(controllers)
         other = next(each for each in controllers if each is not leader)
-        told = (SET, VersionedEntry(an_entry(1), old))
-        await eventually(lambda: other.witness.entries[-1:] == [told], seconds=SOON_S, what="the other is told")
+        reported = (SET, VersionedEntry(an_entry(1), old))
+        await eventually(lambda: other.listener.entries[-1:] == [reported], seconds=SOON_S, what="the other is told")
         assert dict(await leader.store.load()) == {SET: VersionedEntry(an_entry(1), old)}
         await leader.commit(9, old)
 
@@ -203,7 +209,7 @@ async def test_full_etcd_refuses_commits_with_the_commands_that_repair_it(tmp_pa
             with pytest.raises(StoreError, match=r"etcdctl compact.*etcdctl defrag.*etcdctl alarm disarm") as refused:
                 await leader.commit(6, revision)
             assert not isinstance(refused.value, OutcomeUnknown)
-            assert leader.witness.is_leading
+            assert leader.listener.is_leading
             for words in (("del", "filler"), ("compact", etcd.revision()), ("defrag",), ("alarm", "disarm")):
                 await asyncio.to_thread(etcd.ctl, *words)
             await leader.leads()
@@ -232,7 +238,7 @@ async def test_etcd_user_logs_in_again_when_the_token_has_expired(guarded):
         await asyncio.to_thread(guarded.restart)
         await leader.leads()
         revision = (await leader.store.read(SET)).revision
-        await eventually(lambda: leader.witness.is_leading, seconds=SOON_S, what="it leads again")
+        await eventually(lambda: leader.listener.is_leading, seconds=SOON_S, what="it leads again")
         leader.store._client._token = "ended"
         revision = await leader.commit(6, revision)
         assert await leader.store.read(SET) == VersionedEntry(an_entry(6), revision)
@@ -257,14 +263,14 @@ async def test_unanswered_size_query_does_not_disturb_other_requests(etcd):
     way = Way(etcd.endpoints[0])
     try:
         async with group((way.endpoint,)) as (leader,):
-            asked_over = leader.store._client._connections[0]
+            connection = leader.store._client._connections[0]
             way.hold()
             with pytest.raises(StoreError, match="etcd at"):
                 await leader.store.size_bytes()
             way.let_go()
             assert await leader.store.size_bytes() > 0
             await leader.commit()
-            assert leader.store._client._connections[0] is asked_over
+            assert leader.store._client._connections[0] is connection
     finally:
         way.close()
 
@@ -289,8 +295,8 @@ async def test_store_with_a_certificate_connects(sealed):
 
 async def test_untrusted_and_missing_certificates_are_named(sealed, tmp_path):
     ca, cert, key = sealed.tls
-    stranger, *_ = certificate(tmp_path, "stranger")
-    for options in ({"ca_file": stranger, "cert_file": cert, "key_file": key}, {"ca_file": ca}, {}):
+    other_client, *_ = certificate(tmp_path, "stranger")
+    for options in ({"ca_file": other_client, "cert_file": cert, "key_file": key}, {"ca_file": ca}, {}):
         controller = Controller(1, sealed.endpoints, **options)
         with pytest.raises(StoreError, match=f"etcd at {sealed.endpoints[0]}: .*(TLS|certificate)"):
             await controller.join()

@@ -47,8 +47,10 @@ async def test_one_of_three_controllers_leads_and_all_know_it(etcd, name):
         for each in others:
             await each.knows(first.member)
         for each in controllers:
-            await eventually(lambda each=each: each.witness.members == everybody, seconds=SOON_S, what="all are listed")
-        assert [each.witness.is_leading for each in controllers] == [True, False, False]
+            await eventually(
+                lambda each=each: each.listener.members == everybody, seconds=SOON_S, what="all are listed"
+            )
+        assert [each.listener.is_leading for each in controllers] == [True, False, False]
 
 
 @pytest.mark.parametrize(("run", "is_left"), [("another", True), ("mine", False)])
@@ -70,10 +72,10 @@ def test_leader_key_is_deleted_only_by_the_run_that_created_it(etcd, name, run, 
 
 async def test_lease_is_renewed_before_it_ends(etcd, name):
     async with group(etcd.endpoints, group=name) as (leader,):
-        until_ms = leader.witness.until_ms
+        until_ms = leader.listener.until_ms
         assert until_ms - SystemClock().now_ms() < LEASE_TTL_S * 1000
-        await eventually(lambda: leader.witness.until_ms > until_ms + 4000, seconds=SOON_S, what="it is renewed")
-        assert leader.witness.deposed_at == []
+        await eventually(lambda: leader.listener.until_ms > until_ms + 4000, seconds=SOON_S, what="it is renewed")
+        assert leader.listener.deposed_at == []
 
 
 async def test_unreadable_entry_is_named_and_the_others_are_loaded(etcd, name):
@@ -94,7 +96,7 @@ async def test_unreadable_entry_is_named_and_the_others_are_loaded(etcd, name):
         # The members are told as before, and so is who has put it right.
         etcd.ctl("put", keys.broker_set(SET).decode(), entry_value(an_entry()).decode())
         await eventually(
-            lambda: [each for each in leader.witness.entries if each[1].entry == an_entry()],
+            lambda: [each for each in leader.listener.entries if each[1].entry == an_entry()],
             seconds=SOON_S,
             what="it can be read again",
         )
@@ -103,7 +105,7 @@ async def test_unreadable_entry_is_named_and_the_others_are_loaded(etcd, name):
 async def test_leader_that_hands_over_can_be_elected_again(etcd, name):
     async with group(etcd.endpoints, number=2, group=name) as (leader, other):
         leader.store.pass_on()
-        assert not leader.witness.is_leading
+        assert not leader.listener.is_leading
         with pytest.raises(Deposed):
             await leader.commit()
         await other.leads()
@@ -121,7 +123,7 @@ async def test_resignation_hands_leadership_over_at_once(etcd, name):
         await other.leads()
         # Without it the lease would have to end first.
         assert time.perf_counter() - begin < LEASE_TTL_S - 1.5
-        assert not leader.witness.is_leading
+        assert not leader.listener.is_leading
         await leader.knows(other.member)
         with pytest.raises(Deposed):
             await leader.commit()
@@ -141,18 +143,18 @@ async def test_followers_receive_what_the_leader_stores_and_removes(etcd, name):
     async with group(etcd.endpoints, number=2, group=name) as (leader, other):
         revision = await leader.commit()
         await eventually(
-            lambda: other.witness.entries == [(SET, VersionedEntry(an_entry(), revision))], seconds=SOON_S, what="it"
+            lambda: other.listener.entries == [(SET, VersionedEntry(an_entry(), revision))], seconds=SOON_S, what="it"
         )
-        assert leader.witness.entries == []
+        assert leader.listener.entries == []
         key = leader.store._keys.broker_set(SET).decode()
         etcd.ctl("del", key)
         for each in (leader, other):
             await eventually(
-                lambda each=each: each.witness.entries and not each.witness.entries[-1][1].entry.broker_set,
+                lambda each=each: each.listener.entries and not each.listener.entries[-1][1].entry.broker_set,
                 seconds=SOON_S,
                 what="it is told to be gone",
             )
-            assert each.witness.entries[-1][1].revision > revision
+            assert each.listener.entries[-1][1].revision > revision
 
 
 async def test_a_controller_restarted_within_its_lease_leads_at_once(etcd, name):
@@ -171,11 +173,11 @@ async def test_two_processes_with_one_controller_id_do_not_keep_deposing_each_ot
         twin = Controller(1, etcd.endpoints, group=name)
         await twin.join()
         both = [leader, twin]
-        await eventually(lambda: len(leader.witness.deposed_at) == 1, seconds=SOON_S, what="the first is deposed")
+        await eventually(lambda: len(leader.listener.deposed_at) == 1, seconds=SOON_S, what="the first is deposed")
         await leader_of(both)
-        leads = len(leader.witness.led_at) + len(twin.witness.led_at)
+        leads = len(leader.listener.led_at) + len(twin.listener.led_at)
         await asyncio.sleep(4)
-        assert len(leader.witness.led_at) + len(twin.witness.led_at) == leads
+        assert len(leader.listener.led_at) + len(twin.listener.led_at) == leads
         await twin.close()
 
 
@@ -190,16 +192,16 @@ async def test_second_controller_with_a_used_id_is_refused_with_both_addresses(e
 
 async def test_controller_restores_its_deleted_member_key(etcd, name):
     async with group(etcd.endpoints, group=name) as (leader,):
-        await eventually(lambda: leader.witness.members, seconds=SOON_S, what="it is listed")
+        await eventually(lambda: leader.listener.members, seconds=SOON_S, what="it is listed")
         etcd.ctl("del", leader.store._keys.member("n1").decode())
-        await eventually(lambda: not leader.witness.members, seconds=SOON_S, what="it is not listed")
-        await eventually(lambda: leader.witness.members == (leader.member,), seconds=SOON_S, what="it is listed again")
+        await eventually(lambda: not leader.listener.members, seconds=SOON_S, what="it is not listed")
+        await eventually(lambda: leader.listener.members == (leader.member,), seconds=SOON_S, what="it is listed again")
 
 
 async def test_leader_whose_key_is_deleted_is_deposed(etcd, name):
     async with group(etcd.endpoints, group=name) as (leader,):
         etcd.ctl("del", leader.store._keys.leader.decode())
-        await eventually(lambda: leader.witness.deposed_at, seconds=SOON_S, what="it does not lead")
+        await eventually(lambda: leader.listener.deposed_at, seconds=SOON_S, what="it does not lead")
         await leader.leads()
 
 
@@ -215,8 +217,8 @@ async def test_cut_off_leader_stops_before_another_leads(etcd, name, way):
         await other.join()
         way.hold()
         await other.leads()
-        assert cut_off.witness.deposed_at[0] < other.witness.led_at[0]
-        assert cut_off.witness.leader is None
+        assert cut_off.listener.deposed_at[0] < other.listener.led_at[0]
+        assert cut_off.listener.leader is None
         with pytest.raises(Deposed, match="does not lead"):
             await cut_off.commit()
         way.let_go()
@@ -228,11 +230,11 @@ async def test_cut_off_leader_stops_before_another_leads(etcd, name, way):
 
 
 async def test_response_time_of_etcd_shortens_the_lease(etcd, name, way, monkeypatch):
-    left_ms, told = [], RecordingListener.leads
+    left_ms, leads = [], RecordingListener.leads
 
-    def noting(witness, until_ms):
+    def noting(listener, until_ms):
         left_ms.append(until_ms - SystemClock().now_ms())
-        told(witness, until_ms)
+        leads(listener, until_ms)
 
     monkeypatch.setattr(RecordingListener, "leads", noting)
     way.delay_s = 0.4
@@ -315,7 +317,7 @@ async def test_commit_of_a_leader_that_missed_its_deposition_deposes_it(etcd, na
         await slow.join()
         await slow.leads()
         revision = await slow.commit(5)
-        stranger = ControllerMember(id="n2", address="10.0.0.2:9878")
+        other_client = ControllerMember(id="n2", address="10.0.0.2:9878")
         key = slow.store._keys.leader.decode()
         way.delay_s = 0.4
         sent = asyncio.create_task(slow.commit(6, revision))
@@ -323,8 +325,8 @@ async def test_commit_of_a_leader_that_missed_its_deposition_deposes_it(etcd, na
         etcd.ctl("put", key, '{"id":"n2","addr":"10.0.0.2:9878","run":"x"}')
         with pytest.raises(Deposed, match=r"n2 at 10\.0\.0\.2:9878 leads instead"):
             await sent
-        assert not slow.witness.is_leading
-        await slow.knows(stranger)
+        assert not slow.listener.is_leading
+        await slow.knows(other_client)
         assert (await slow.store.read(SET)) == VersionedEntry(an_entry(5), revision)
     finally:
         way.delay_s = 0
@@ -361,7 +363,7 @@ async def test_commit_does_not_wait_for_an_etcd_that_responds_after_five_seconds
         with pytest.raises((OutcomeUnknown, Deposed)):
             await controller.commit(6, revision)
         assert time.perf_counter() - begin < 4
-        await eventually(lambda: controller.witness.deposed_at, seconds=SOON_S, what="it does not lead")
+        await eventually(lambda: controller.listener.deposed_at, seconds=SOON_S, what="it does not lead")
         way.delay_s = 0
         await controller.leads()
         known = await controller.store.read(SET)

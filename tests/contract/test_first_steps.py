@@ -118,9 +118,9 @@ def test_closed_terminal_of_make_stops_the_server_in_order(tmp_path):
 
 
 def test_make_run_prints_exactly_the_served_addresses(made):
-    told = [line for line in made.log.read_text().splitlines() if not line.startswith("{")]
+    printed = [line for line in made.log.read_text().splitlines() if not line.startswith("{")]
     served = {f"127.0.0.1:{made.ports[name]}" for name in ("listen-port", "controller-listen-port")}
-    assert set(re.findall(r"\d+\.\d+\.\d+\.\d+:\d+", "\n".join(told))) == served
+    assert set(re.findall(r"\d+\.\d+\.\d+\.\d+:\d+", "\n".join(printed))) == served
 
 
 #: Stands for a program of the tour that is not the matter here.
@@ -156,9 +156,11 @@ def shell(tmp_path):
     def run(commands, *options):
         file = tmp_path / "commands.sh"
         file.write_text(commands)
-        with (tmp_path / "told.txt").open("w") as told:
+        with (tmp_path / "told.txt").open("w") as printed:
             words = ["bash", "-u", *options, file]
-            done = subprocess.run(words, cwd=tmp_path, env=os.environ | found, stdout=told, stderr=told, check=False)
+            done = subprocess.run(
+                words, cwd=tmp_path, env=os.environ | found, stdout=printed, stderr=printed, check=False
+            )
         assert done.returncode == 0, (tmp_path / "told.txt").read_text()
 
     return run
@@ -199,8 +201,10 @@ def test_demo_kills_only_its_own_brokers(shell, tmp_path, options):
     try:
         shell(tour(), *options)
         wait_until(lambda: left(tmp_path) == ["replica-1.conf"], seconds=SOON_S, what=lambda: f"not {left(tmp_path)}")
-        asked = (tmp_path / "asked").read_text().splitlines()
-        assert asked[:2] == ["replica-0.pid"] * 2, "the second replica waits until the first one leads, which is killed"
+        read_files = (tmp_path / "asked").read_text().splitlines()
+        assert read_files[:2] == ["replica-0.pid"] * 2, (
+            "the second replica waits until the first one leads, which is killed"
+        )
         assert foreign.poll() is None
         assert not (tmp_path / "killed_by_name").exists(), "brokers of others have the same name"
     finally:

@@ -55,12 +55,12 @@ def made(kind, request, tmp_path):
 
 
 @pytest.fixture
-def witness():
+def listener():
     return RecordingListener()
 
 
 @pytest.fixture
-async def opened(made, witness):
+async def opened(made, listener):
     """Return a function that makes the store anew, in place of the one before, and waits until it leads."""
     stores = []
 
@@ -69,9 +69,9 @@ async def opened(made, witness):
             await stores.pop().close()
         store = made(**more)
         stores.append(store)
-        witness.is_leading = False
-        await store.join(ME, witness)
-        await eventually(lambda: witness.is_leading, seconds=30, what="the only controller leads")
+        listener.is_leading = False
+        await store.join(ME, listener)
+        await eventually(lambda: listener.is_leading, seconds=30, what="the only controller leads")
         return store
 
     yield open_one
@@ -158,16 +158,16 @@ async def test_many_entries_survive_a_restart(opened):
     }
 
 
-async def test_own_commits_are_not_reported_to_the_listener(backend, witness):
+async def test_own_commits_are_not_reported_to_the_listener(backend, listener):
     revision = 0
     for epoch in range(20):
         revision = await backend.commit(SET, StoredSet(broker_set=a_set(master_epoch=epoch)), revision)
     assert await backend.read(SET) == VersionedEntry(StoredSet(broker_set=a_set(master_epoch=19)), revision)
-    assert witness.entries == []
+    assert listener.entries == []
 
 
-async def test_single_controller_is_the_only_member(backend, witness):
-    await eventually(lambda: witness.members == (ME,), seconds=10, what="it is listed")
+async def test_single_controller_is_the_only_member(backend, listener):
+    await eventually(lambda: listener.members == (ME,), seconds=10, what="it is listed")
 
 
 async def test_each_store_call_is_reported_to_the_observer(opened):
@@ -188,8 +188,8 @@ async def test_each_store_call_is_reported_to_the_observer(opened):
         await backend.commit(SET, AN_ENTRY, 0)
     await backend.read(SET)
     await backend.load()
-    asked = [each for each in calls if each[0] in ("commit", "read", "load")]
-    assert asked == [("commit", "ok"), ("commit", "moved"), ("read", "ok"), ("load", "ok")]
+    observed = [each for each in calls if each[0] in ("commit", "read", "load")]
+    assert observed == [("commit", "ok"), ("commit", "moved"), ("read", "ok"), ("load", "ok")]
 
 
 # The store of sets over it

@@ -7,7 +7,7 @@ from remoting.protocol.errors import CodeNotSupported
 
 
 @pytest.mark.parametrize(
-    ("refusal", "code", "said"),
+    ("refusal", "code", "remark"),
     [
         (CodeNotSupported(1014), 3, "request type 1014 not supported"),
         (NotLeader("10.0.0.1:9878"), 2007, "the leader is 10.0.0.1:9878"),
@@ -16,6 +16,6 @@ from remoting.protocol.errors import CodeNotSupported
         (MetadataUnknown("broker-a"), 2008, "there is no set broker-a"),
     ],
 )
-def test_refusal_names_sent_and_current_values(refusal, code, said):
+def test_refusal_names_sent_and_current_values(refusal, code, remark):
     assert refusal.code == code
-    assert said in str(refusal)
+    assert remark in str(refusal)

@@ -1,4 +1,4 @@
-"""A broker that answers as it is told, over loopback, and what a controller needs to send requests to it."""
+"""A broker with programmed responses, over loopback, and what a controller needs to send requests to it."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -13,7 +13,7 @@ WAIT_S = 20
 
 
 class AnsweringBroker:
-    """Listens, keeps the requests it gets, and answers as it is told."""
+    """Listens, keeps the requests it gets, and sends the programmed responses."""
 
     def __init__(self, *codes):
         #: What the first requests are answered with, None for not at all; those after them as the last one.
@@ -82,7 +82,7 @@ class Sender:
     """A client, the tasks that it was used in, and what was reported."""
 
     def __init__(self):
-        self.told = RecordingObserver()
+        self.observer = RecordingObserver()
         self.clock = FakeClock()
         self.client = RemotingClient(SystemClock())
         self.tasks = set()

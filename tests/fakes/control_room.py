@@ -1,6 +1,6 @@
 """A controller without sockets: its control, handlers, log, counts and HTTP side over a store of its own.
 
-Time passes only when a test says so; what the control asks of the edge is kept in `effects`.
+The clock advances only by `pass_ms`; `effects` has what the controller requests of its edge.
 """
 
 import asyncio
@@ -68,38 +68,38 @@ class APeer:
         self.kind = ConnectionKind.UNKNOWN
 
 
-def another_control(room):
+def new_control(controller):
     """Return a controller that has just started, on what is stored, and the detection that it begins with."""
-    room.live, room.reachability = HeartbeatTable(), Reachability()
+    controller.live, controller.reachability = HeartbeatTable(), Reachability()
     hosts = HostLiveness(lambda host: ME.address == f"{host}:9878")
-    room.detector = FailureDetector(room.live, hosts, room.store.is_master, room.clock.now_ms())
+    controller.detector = FailureDetector(controller.live, hosts, controller.store.is_master, controller.clock.now_ms())
     return failover(
         ClusterState(
-            store=room.store,
-            group=room.group,
-            live=room.live,
-            detector=room.detector,
-            recovery=Recovery(room.live),
+            store=controller.store,
+            group=controller.group,
+            live=controller.live,
+            detector=controller.detector,
+            recovery=Recovery(controller.live),
         ),
         FailoverRuntime(
-            clock=room.clock,
-            config=lambda: room.settings.config,
-            perform=room._perform,
-            observer=room.journal,
-            start=room._start,
+            clock=controller.clock,
+            config=lambda: controller.settings.config,
+            perform=controller._perform,
+            observer=controller.journal,
+            start=controller._start,
         ),
-        room.elections,
-        room.reachability,
-        SimpleNamespace(ask=room._log_ends, confirmed_on=room._confirmed_on),
-        room._record,
+        controller.elections,
+        controller.reachability,
+        SimpleNamespace(ask=controller._log_ends, confirmed_on=controller._confirmed_on),
+        controller._record,
     )
 
 
-class ControlRoom:
-    """Brokers speak over the connection of their id's number; they answer when they are greeted, if `reaches`."""
+class InProcessController:
+    """A broker uses the connection with the number of its id; its port answers a reachability check if `reaches`."""
 
     reaches = True
-    #: Where brokers are reached, by their address; blank where it says itself.
+    #: Where brokers are reached, by their reported address; blank if there.
     reached_at = staticmethod(lambda _address: "")
     #: Takes the heartbeats of members, as what records them does.
     record_heartbeat = staticmethod(lambda *_: None)
@@ -128,17 +128,17 @@ class ControlRoom:
         #: What brokers answer of their logs, by id, and on how many replicas a message is that they confirm.
         self.log_ends = {}
         self.confirmed_on = None
-        #: Masters tell so ahead of time.
-        self.masters_tell = False
-        #: Until when a broker stands still, by id: a question to it takes its whole time, or until then.
+        #: Masters report before an election on how many replicas a message is.
+        self.masters_confirm = False
+        #: Until when the process of a broker pauses, by id: a query to it lasts until then, or to its timeout.
         self.stands_still_ms = {}
         self.queried_masters = []
-        #: Whom a query was for.
+        #: Broker ids of each query for log ends.
         self.queried = []
-        #: Who was greeted.
-        self.greeted = []
+        #: Brokers whose reachability was checked.
+        self.reachability_checks = []
         self.tasks = set()
-        self.control = another_control(self)
+        self.control = new_control(self)
         self.handlers = Handlers(self.control, self.settings, self.clock, self.replica_infos)
         self.statistics = ServerStatistics()
         self.health = Health()
@@ -164,32 +164,32 @@ class ControlRoom:
         """Begin to lead: `__aenter__` loads what is stored."""
 
     def deposed(self):
-        """Leave all as it is: tests say what follows."""
+        """Leave all as it is: tests do what follows."""
 
-    def start_again(self):
+    def restart(self):
         """Let the controller know nothing but what is stored."""
-        self.control = another_control(self)
+        self.control = new_control(self)
         self.handlers = Handlers(self.control, self.settings, self.clock, self.replica_infos)
         self.control.monitor.take_over()
 
     def journal_of_store(self):
-        room = self
+        controller = self
 
         class StoreCalls:
             def store_call(self, kind, result, seconds):
-                room.loop.call_soon_threadsafe(room.journal.store_call, kind, result, seconds)
+                controller.loop.call_soon_threadsafe(controller.journal.store_call, kind, result, seconds)
 
             def task_failed(self, name, error):
-                room.loop.call_exception_handler({"message": name, "exception": error})
+                controller.loop.call_exception_handler({"message": name, "exception": error})
 
             def store_file_removed(self, error):
-                room.loop.call_soon_threadsafe(room.journal.store_file_removed, error)
+                controller.loop.call_soon_threadsafe(controller.journal.store_file_removed, error)
 
         return StoreCalls()
 
     def _perform(self, effect):
         if isinstance(effect, CheckReachability):
-            self.greeted.append(effect.key)
+            self.reachability_checks.append(effect.key)
             if self.reaches:
                 self.reachability.reached(effect.key, effect.address, self.reached_at(effect.address))
         else:
@@ -211,7 +211,7 @@ class ControlRoom:
 
     async def confirmed_on_of(self, address):
         self.queried_masters.append(address)
-        return self.confirmed_on if self.masters_tell else None
+        return self.confirmed_on if self.masters_confirm else None
 
     def _record(self, *heartbeat):
         self.record_heartbeat(*heartbeat)
@@ -245,7 +245,7 @@ class ControlRoom:
 
     # Requests
 
-    async def ask(self, code, fields=None, body=b"", *, over=9):
+    async def request(self, code, fields=None, body=b"", *, over=9):
         """Return the answer to a request, as the server would send it."""
         texts = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in fields.items()}
         request = RemotingCommand(code, opaque=1, ext_fields=texts, body=body)
@@ -262,37 +262,37 @@ class ControlRoom:
     async def apply(self, broker_id, *, name=SET, cluster=CLUSTER, code=None, address=None):
         fields = {"clusterName": cluster, "brokerName": name, "appliedBrokerId": broker_id}
         fields |= {"registerCheckCode": f"{address or at(broker_id)};{code or broker_id}"}
-        return await self.ask(RequestCode.CONTROLLER_APPLY_BROKER_ID, fields, over=broker_id)
+        return await self.request(RequestCode.CONTROLLER_APPLY_BROKER_ID, fields, over=broker_id)
 
     async def register(self, broker_id, *, name=SET, cluster=CLUSTER, address=None):
         fields = {"clusterName": cluster, "brokerName": name, "brokerId": broker_id}
         fields |= {"brokerAddress": address or at(broker_id)}
-        return await self.ask(RequestCode.CONTROLLER_REGISTER_BROKER, fields, over=broker_id)
+        return await self.request(RequestCode.CONTROLLER_REGISTER_BROKER, fields, over=broker_id)
 
-    async def beat(self, *broker_ids, name=SET, cluster=CLUSTER, over=None, **fields):
+    async def heartbeat(self, *broker_ids, name=SET, cluster=CLUSTER, over=None, **fields):
         for broker_id in broker_ids:
-            said = {"clusterName": cluster, "brokerName": name, "brokerId": broker_id, "brokerAddr": at(broker_id)}
-            said |= {"epoch": 1, "maxOffset": 100, "heartbeatTimeoutMills": 10_000} | fields
-            answer = await self.ask(RequestCode.BROKER_HEARTBEAT, said, over=over or broker_id)
+            report = {"clusterName": cluster, "brokerName": name, "brokerId": broker_id, "brokerAddr": at(broker_id)}
+            report |= {"epoch": 1, "maxOffset": 100, "heartbeatTimeoutMills": 10_000} | fields
+            answer = await self.request(RequestCode.BROKER_HEARTBEAT, report, over=over or broker_id)
             assert answer.code == 0, answer
 
     async def elect(self, broker_id, *, name=SET, cluster=CLUSTER, designate=False):
         fields = {"clusterName": cluster, "brokerName": name, "brokerId": broker_id, "designateElect": designate}
-        return await self.ask(RequestCode.CONTROLLER_ELECT_MASTER, fields, over=broker_id if broker_id > 0 else 9)
+        return await self.request(RequestCode.CONTROLLER_ELECT_MASTER, fields, over=broker_id if broker_id > 0 else 9)
 
     async def report(self, members, *, master=1, master_epoch=1, epoch=1, name=SET):
         fields = {"brokerName": name, "masterBrokerId": master, "masterEpoch": master_epoch}
         body = json.dumps({"syncStateSet": list(members), "syncStateSetEpoch": epoch}).encode()
-        return await self.ask(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, fields, body, over=master)
+        return await self.request(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, fields, body, over=master)
 
     async def info(self, name=SET):
-        return await self.ask(RequestCode.CONTROLLER_GET_REPLICA_INFO, {"brokerName": name})
+        return await self.request(RequestCode.CONTROLLER_GET_REPLICA_INFO, {"brokerName": name})
 
     async def clean(self, ids=None, *, name=SET, living=False, **fields):
         fields = {"brokerName": name, "isCleanLivingBroker": living} | fields
         if ids is not None:
             fields["brokerControllerIdsToClean"] = ids
-        return await self.ask(RequestCode.CLEAN_BROKER_DATA, fields)
+        return await self.request(RequestCode.CLEAN_BROKER_DATA, fields)
 
     async def a_set(self, *broker_ids, name=SET, in_sync=None):
         """Let brokers join; the first leads at epoch 1, and those in sync are reported."""
@@ -300,7 +300,7 @@ class ControlRoom:
             assert (await self.apply(broker_id, name=name)).code == 0
             assert (await self.register(broker_id, name=name)).code == 0
             # An empty log.
-            await self.beat(broker_id, name=name, epoch=-1, maxOffset=0)
+            await self.heartbeat(broker_id, name=name, epoch=-1, maxOffset=0)
         assert (await self.elect(broker_ids[0], name=name)).code == 0
         members = list(in_sync or broker_ids)
         if members != [broker_ids[0]]:
@@ -313,27 +313,27 @@ class ControlRoom:
     # Time
 
     async def pass_ms(self, ms, *, beating=(), name=SET):
-        """Let time pass as it does: brokers and sets are looked at each 100 ms, who beats does so each second."""
+        """Advance the clock: brokers and sets are scanned each 100 ms, the `beating` send a heartbeat each second."""
         for passed in range(100, ms + 100, 100):
             self.clock.pass_ms(100)
             if passed % 1000 == 0:
-                await self.beat(*beating, name=name)
+                await self.heartbeat(*beating, name=name)
             self.control.monitor.look_at_brokers()
             self.control.monitor.look_at_sets()
             await self.done()
 
     async def lose(self, *broker_ids):
-        """Close the connections of brokers one after another, and refuse the questions that follow: they are dead."""
+        """Close the connections of brokers one after another, and refuse the probes that follow: they fail."""
         for broker_id in broker_ids:
             self.control.monitor.connection_lost(broker_id)
             await self.pass_ms(100)
-            for probe in self.asked():
+            for probe in self.take_probes():
                 self.control.monitor.probed(probe.key, ProbeOutcome.REFUSED)
             await self.done()
             assert self.live.get(BrokerKey(SET, broker_id)) is None
 
-    def asked(self):
-        """Take and return the questions to brokers that are still to be asked."""
+    def take_probes(self):
+        """Take and return the probes that have not been sent."""
         found = [each.probe for each in self.effects if isinstance(each, ProbeBroker)]
         self.effects[:] = [each for each in self.effects if not isinstance(each, ProbeBroker)]
         return found

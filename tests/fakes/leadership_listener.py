@@ -1,14 +1,14 @@
-"""Somebody who remembers what a store told about the other controllers."""
+"""A leadership listener that records its calls."""
 
 import asyncio
 import time
 
 
 class RecordingListener:
-    """What was told, in order; `time.perf_counter()` at the beginning of each lead and at its end."""
+    """Its calls, in order; `time.perf_counter()` at the beginning of each lead and at its end."""
 
     def __init__(self):
-        self.told = []
+        self.calls = []
         self.until_ms = 0
         self.leader = None
         self.is_leading = False
@@ -18,14 +18,14 @@ class RecordingListener:
         self.deposed_at = []
 
     def leads(self, until_ms):
-        self.told.append(("leads", until_ms))
+        self.calls.append(("leads", until_ms))
         self.until_ms = until_ms
         if not self.is_leading:
             self.is_leading = True
             self.led_at.append(time.perf_counter())
 
     def follows(self, leader):
-        self.told.append(("follows", leader))
+        self.calls.append(("follows", leader))
         self.leader = leader
         if self.is_leading:
             self.is_leading = False
@@ -35,7 +35,7 @@ class RecordingListener:
         self.members = members
 
     def put_back(self):
-        self.told.append(("put back",))
+        self.calls.append(("put back",))
 
     def entry_changed(self, broker_name, kept):
         self.entries.append((broker_name, kept))

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from fakes.control_room import SET, ControlRoom
+from fakes.control_room import SET, InProcessController
 from linearizability.answers import NOT_LEADER
 from peers.wire import SUCCESS
 
@@ -30,27 +30,27 @@ class SlowShared:
 
 
 @pytest.fixture
-async def room(tmp_path):
-    async with ControlRoom(tmp_path) as room:
-        room.backend = SlowShared(room.backend)
-        room.store._backend = room.backend
-        await room.a_set(1, 2)
-        yield room
+async def controller(tmp_path):
+    async with InProcessController(tmp_path) as controller:
+        controller.backend = SlowShared(controller.backend)
+        controller.store._backend = controller.backend
+        await controller.a_set(1, 2)
+        yield controller
 
 
-async def answered_after_a_deposition(room, request):
+async def answered_after_a_deposition(controller, request):
     """Ask while an earlier change of the set waits for the store, and depose the controller meanwhile."""
-    room.backend.free.clear()
-    earlier = asyncio.create_task(room.apply(3))
+    controller.backend.free.clear()
+    earlier = asyncio.create_task(controller.apply(3))
     await asyncio.sleep(0)
     asked = asyncio.create_task(request)
     await asyncio.sleep(0)
-    await room.beat(2)  # who starts and asks for a master is waited for until its first heartbeat
+    await controller.heartbeat(2)  # who starts and asks for a master is waited for until its first heartbeat
     for _ in range(5):
         await asyncio.sleep(0)
-    room.group.follows(OTHER)
-    room.backend.is_led_by_other = True
-    room.backend.free.set()
+    controller.group.follows(OTHER)
+    controller.backend.is_led_by_other = True
+    controller.backend.free.set()
     assert (await earlier).code == NOT_LEADER
     return await asked
 
@@ -58,26 +58,26 @@ async def answered_after_a_deposition(room, request):
 @pytest.mark.parametrize(
     "request_of",
     [
-        pytest.param(lambda room: room.register(2), id="a broker that starts, as it is known"),
-        pytest.param(lambda room: room.elect(2), id="a broker that asks for a master where one leads"),
-        pytest.param(lambda room: room.apply(2), id="a broker that applies again for what it has"),
-        pytest.param(lambda room: room.apply(9), id="a broker that is refused an id"),
-        pytest.param(lambda room: room.report([1, 2], epoch=1), id="a master whose report is refused"),
-        pytest.param(lambda room: room.clean("7"), id="an operator who is refused"),
+        pytest.param(lambda controller: controller.register(2), id="a broker that starts, as it is known"),
+        pytest.param(lambda controller: controller.elect(2), id="a broker that asks for a master where one leads"),
+        pytest.param(lambda controller: controller.apply(2), id="a broker that applies again for what it has"),
+        pytest.param(lambda controller: controller.apply(9), id="a broker that is refused an id"),
+        pytest.param(lambda controller: controller.report([1, 2], epoch=1), id="a master whose report is refused"),
+        pytest.param(lambda controller: controller.clean("7"), id="an operator who is refused"),
     ],
 )
-async def test_request_without_a_commit_is_not_answered_by_a_deposed_controller(room, request_of):
-    answer = await answered_after_a_deposition(room, request_of(room))
+async def test_request_without_a_commit_is_not_answered_by_a_deposed_controller(controller, request_of):
+    answer = await answered_after_a_deposition(controller, request_of(controller))
     assert answer.code == NOT_LEADER
     assert OTHER.address in answer.remark
 
 
-async def test_committed_request_is_answered_although_the_controller_is_deposed_afterwards(room):
-    room.backend.free.clear()
-    asked = asyncio.create_task(room.apply(3))
+async def test_committed_request_is_answered_although_the_controller_is_deposed_afterwards(controller):
+    controller.backend.free.clear()
+    asked = asyncio.create_task(controller.apply(3))
     for _ in range(5):
         await asyncio.sleep(0)
-    room.group.follows(OTHER)
-    room.backend.free.set()
+    controller.group.follows(OTHER)
+    controller.backend.free.set()
     assert (await asked).code == SUCCESS
-    assert 3 in room.stored(SET).replicas
+    assert 3 in controller.stored(SET).replicas

@@ -37,14 +37,14 @@ class Stored:
         self.join_errors = []
         #: Loads wait for these, one after the other.
         self.gates = []
-        self.witness = None
+        self.listener = None
         self.passed_on = 0
 
-    async def join(self, me, witness):
+    async def join(self, me, listener):
         if self.join_errors:
             raise self.join_errors.pop()
-        self.witness = witness
-        witness.leads(None)
+        self.listener = listener
+        listener.leads(None)
 
     async def load(self):
         self.loads += 1
@@ -57,7 +57,7 @@ class Stored:
 
     def pass_on(self):
         self.passed_on += 1
-        self.witness.follows(OTHER)
+        self.listener.follows(OTHER)
 
     async def resign(self):
         pass
@@ -85,7 +85,7 @@ class Candidate:
         self.engine = self.controller._core
         self.group, self.store = self.engine.group, self.engine.store
         self.stored = self.controller._backend = self.engine._backend = self.store._backend = Stored()
-        self.stored.witness = self.group
+        self.stored.listener = self.group
 
     def events(self, name):
         return [line for line in self.lines.decoded() if line["event"] == name]

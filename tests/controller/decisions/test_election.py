@@ -1,7 +1,7 @@
 """Who becomes master, and what an operator is told about the others."""
 
 import pytest
-from controller_builders import SET, a_set, heard, replicas, view
+from controller_builders import SET, a_set, last_heartbeat, replicas, view
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +20,7 @@ def verdicts(election):
     return {candidate.broker_id: candidate.verdict for candidate in election.candidates}
 
 
-EMPTY = heard(epoch=-1, max_offset=0)
+EMPTY = last_heartbeat(epoch=-1, max_offset=0)
 
 
 # The first master of a set
@@ -53,18 +53,18 @@ def test_only_a_living_member_becomes_master_of_a_new_set(call):
 
 # A set that is new to the store, and not to its brokers
 
-STRANGER = {1: EMPTY, 8: heard(epoch=7, max_offset=900)}
+NON_MEMBER_WITH_MESSAGES = {1: EMPTY, 8: last_heartbeat(epoch=7, max_offset=900)}
 
 
 @pytest.mark.parametrize("call", [LOST, ElectionRequest(broker_id=1)])
 def test_new_set_has_no_election_while_a_non_member_has_messages(call):
-    election = elect(new_set(), view(STRANGER), call)
+    election = elect(new_set(), view(NON_MEMBER_WITH_MESSAGES), call)
     assert (election.result, election.event) == (ElectionResult.NOBODY, None)
     assert verdicts(election)[1] is Verdict.NOT_BEFORE_NON_MEMBER
 
 
 def test_operator_can_elect_a_new_broker_although_a_non_member_has_messages():
-    election = elect(new_set(), view(STRANGER), ElectionRequest(broker_id=1, is_designated=True))
+    election = elect(new_set(), view(NON_MEMBER_WITH_MESSAGES), ElectionRequest(broker_id=1, is_designated=True))
     assert election.event == MasterElected(1)
 
 
@@ -75,13 +75,13 @@ def test_non_member_without_messages_does_not_block_the_election():
 
 def test_longest_log_wins_over_the_first_requester_where_members_of_a_new_set_have_messages():
     cleaned = new_set(master_epoch=7)
-    logs = {1: EMPTY, 2: heard(epoch=7, max_offset=900)}
+    logs = {1: EMPTY, 2: last_heartbeat(epoch=7, max_offset=900)}
     assert ClusterView(heartbeats=logs).is_ahead_of(cleaned)
     assert elect(cleaned, view(logs), ElectionRequest(broker_id=1)).event == MasterElected(2)
 
 
 def test_epoch_of_a_new_set_with_messages_is_raised_by_the_recovery_margin():
-    logs = {2: heard(epoch=7, max_offset=900)}
+    logs = {2: last_heartbeat(epoch=7, max_offset=900)}
     decision = decide_election(
         SET, StoredSet(broker_set=new_set(master_epoch=7)), view(logs), ElectionRequest(broker_id=2)
     )
@@ -93,7 +93,7 @@ def test_epoch_of_a_new_set_with_messages_is_raised_by_the_recovery_margin():
 
 @pytest.mark.parametrize("asks", [1, 2, 3])
 def test_first_master_of_members_without_epoch_has_the_longest_log_whoever_requests(asks):
-    logs = {1: EMPTY, 2: heard(epoch=-1, max_offset=900), 3: heard(epoch=-1, max_offset=800)}
+    logs = {1: EMPTY, 2: last_heartbeat(epoch=-1, max_offset=900), 3: last_heartbeat(epoch=-1, max_offset=800)}
     assert ClusterView(heartbeats=logs).is_ahead_of(new_set())
     election = elect(new_set(), view(logs), ElectionRequest(broker_id=asks))
     assert election.event == MasterElected(2)
@@ -102,7 +102,7 @@ def test_first_master_of_members_without_epoch_has_the_longest_log_whoever_reque
 
 
 def test_first_master_of_equal_logs_without_epoch_has_the_smaller_id():
-    logs = {i: heard(epoch=-1, max_offset=900) for i in (3, 2)}
+    logs = {i: last_heartbeat(epoch=-1, max_offset=900) for i in (3, 2)}
     assert elect(new_set(), view(logs), ElectionRequest(broker_id=3)).event == MasterElected(2)
 
 
@@ -110,7 +110,7 @@ def test_first_master_of_equal_logs_without_epoch_has_the_smaller_id():
 
 
 #: The recorded master is not heard, who is in sync knows higher epochs.
-OLD_BACKUP = {2: heard(epoch=7, max_offset=60), 3: heard(epoch=7, max_offset=50)}
+OLD_BACKUP = {2: last_heartbeat(epoch=7, max_offset=60), 3: last_heartbeat(epoch=7, max_offset=50)}
 
 
 def test_longest_log_is_elected_with_a_recovery_margin_where_the_store_is_behind_the_logs():
@@ -121,23 +121,23 @@ def test_longest_log_is_elected_with_a_recovery_margin_where_the_store_is_behind
 
 
 def test_election_of_a_broker_out_of_sync_by_an_old_store_is_recorded_as_unclean():
-    logs = {2: heard(epoch=6, max_offset=60), 3: heard(epoch=7, max_offset=50)}
+    logs = {2: last_heartbeat(epoch=6, max_offset=60), 3: last_heartbeat(epoch=7, max_offset=50)}
     decision = decide_election(SET, StoredSet(broker_set=a_set()), view(logs), LOST)
     assert decision.events == (MasterEpochRaised(7 + RECOVERY_MARGIN), MasterElected(3))
     assert decision.reply.is_unclean
 
 
 def test_recorded_master_with_the_longest_log_gets_an_epoch_above_all_logs():
-    logs = {1: heard(epoch=7, max_offset=70), 2: heard(epoch=7, max_offset=60)}
+    logs = {1: last_heartbeat(epoch=7, max_offset=70), 2: last_heartbeat(epoch=7, max_offset=60)}
     decision = decide_election(SET, StoredSet(broker_set=a_set()), view(logs), ElectionRequest(broker_id=2))
     assert decision.events == (MasterEpochRaised(7 + RECOVERY_MARGIN), MasterElected(1))
 
 
 def test_election_on_an_old_store_waits_for_the_log_end_of_a_started_broker():
-    logs = OLD_BACKUP | {3: heard(epoch=-1, max_offset=-1, awaits_heartbeat=True)}
+    logs = OLD_BACKUP | {3: last_heartbeat(epoch=-1, max_offset=-1, awaits_heartbeat=True)}
     election = elect(a_set(), view(logs), ElectionRequest(broker_id=2))
     assert (election.result, election.event) == (ElectionResult.NOBODY, None)
-    election = elect(a_set(), view(logs | {3: heard(epoch=7, max_offset=70)}), ElectionRequest(broker_id=2))
+    election = elect(a_set(), view(logs | {3: last_heartbeat(epoch=7, max_offset=70)}), ElectionRequest(broker_id=2))
     assert election.event == MasterElected(3)
 
 
@@ -148,11 +148,13 @@ def test_longest_log_is_elected_with_a_recovery_margin_where_the_store_has_no_ma
 
 def test_new_master_has_an_epoch_above_one_that_a_master_reported():
     knows = ClusterView(
-        trusted={2: heard(max_offset=9), 3: heard()}, heartbeats={2: heard(), 3: heard()}, reported={2: 5}
+        trusted={2: last_heartbeat(max_offset=9), 3: last_heartbeat()},
+        heartbeats={2: last_heartbeat(), 3: last_heartbeat()},
+        reported={2: 5},
     )
     decision = decide_election(SET, StoredSet(broker_set=a_set()), knows, LOST)
     assert decision.events == (MasterEpochRaised(5 + RECOVERY_MARGIN), MasterElected(3))
-    knows = ClusterView(trusted={1: heard()}, heartbeats={1: heard()}, reported={1: 8})
+    knows = ClusterView(trusted={1: last_heartbeat()}, heartbeats={1: last_heartbeat()}, reported={1: 8})
     decision = decide_election(SET, StoredSet(broker_set=a_set()), knows, LOST)
     assert decision.events == (MasterEpochRaised(8 + RECOVERY_MARGIN), MasterElected(1))
 
@@ -160,24 +162,26 @@ def test_new_master_has_an_epoch_above_one_that_a_master_reported():
 # Claims of higher epochs that prove nothing
 
 
-LIAR = heard(epoch=6, max_offset=5)
+FALSE_CLAIM = last_heartbeat(epoch=6, max_offset=5)
 
 
 def test_higher_epoch_of_a_broker_out_of_sync_raises_the_epoch_and_does_not_elect_it():
-    alive = {2: heard(), 3: LIAR}
+    alive = {2: last_heartbeat(), 3: FALSE_CLAIM}
     assert ClusterView(heartbeats=alive).disputes(a_set()) == {3: 6}
     decision = decide_election(SET, StoredSet(broker_set=a_set()), view(alive), LOST)
     assert decision.events == (MasterEpochRaised(6), MasterElected(2))
     assert verdicts(decision.reply)[3] is Verdict.OUT_OF_SYNC
     alone = decide_election(
-        SET, StoredSet(broker_set=a_set(master=None)), view({3: LIAR}), ElectionRequest(broker_id=3)
+        SET, StoredSet(broker_set=a_set(master=None)), view({3: FALSE_CLAIM}), ElectionRequest(broker_id=3)
     )
     assert (alone.reply.result, alone.events) == (ElectionResult.NOBODY, ())
 
 
-@pytest.mark.parametrize("claims", [{3: LIAR}, {2: heard(epoch=6)}, {2: heard(epoch=6), 3: LIAR}])
+@pytest.mark.parametrize(
+    "claims", [{3: FALSE_CLAIM}, {2: last_heartbeat(epoch=6)}, {2: last_heartbeat(epoch=6), 3: FALSE_CLAIM}]
+)
 def test_higher_epoch_does_not_replace_a_living_master_of_the_stored_epoch(claims):
-    alive = {1: heard(), 2: heard()} | claims
+    alive = {1: last_heartbeat(), 2: last_heartbeat()} | claims
     assert not ClusterView(heartbeats=alive).is_ahead_of(a_set())
     assert ClusterView(heartbeats=alive).disputes(a_set()).keys() == claims.keys()
     election = elect(a_set(), view(alive), ElectionRequest(broker_id=3))
@@ -186,8 +190,8 @@ def test_higher_epoch_does_not_replace_a_living_master_of_the_stored_epoch(claim
 
 def test_operator_can_elect_a_broker_out_of_sync_with_a_higher_epoch_and_the_election_is_unclean():
     call = ElectionRequest(broker_id=3, is_designated=True, allows_unclean=True)
-    far = heard(epoch=5_000_000, max_offset=5)
-    decision = decide_election(SET, StoredSet(broker_set=a_set()), view({1: heard(), 3: far}), call)
+    far = last_heartbeat(epoch=5_000_000, max_offset=5)
+    decision = decide_election(SET, StoredSet(broker_set=a_set()), view({1: last_heartbeat(), 3: far}), call)
     assert decision.events == (MasterEpochRaised(5_000_000), MasterElected(3))
     assert decision.reply.is_unclean
 
@@ -197,13 +201,19 @@ def test_operator_can_elect_a_broker_out_of_sync_with_a_higher_epoch_and_the_ele
 )
 def test_epoch_of_a_broker_out_of_sync_raises_the_master_epoch_by_1000_at_most(claim, raised):
     decision = decide_election(
-        SET, StoredSet(broker_set=a_set()), view({2: heard(), 3: heard(epoch=claim, max_offset=5)}), LOST
+        SET,
+        StoredSet(broker_set=a_set()),
+        view({2: last_heartbeat(), 3: last_heartbeat(epoch=claim, max_offset=5)}),
+        LOST,
     )
     assert decision.events == ((MasterEpochRaised(raised), MasterElected(2)) if raised else (MasterElected(2),))
 
 
 def test_members_without_disputed_epochs_dispute_nothing():
-    assert ClusterView(heartbeats={1: heard(), 2: heard(), 9: heard(epoch=9)}).disputes(a_set()) == {}
+    assert (
+        ClusterView(heartbeats={1: last_heartbeat(), 2: last_heartbeat(), 9: last_heartbeat(epoch=9)}).disputes(a_set())
+        == {}
+    )
     assert ClusterView(heartbeats=OLD_BACKUP).disputes(a_set()) == {}
     assert ClusterView(heartbeats=OLD_BACKUP).disputes(a_set(is_rebuilding=True)) == {}
     assert ClusterView(heartbeats=OLD_BACKUP).disputes(new_set()) == {}
@@ -214,9 +224,9 @@ def test_election_beyond_the_largest_master_epoch_is_refused(master_epoch):
     entry = StoredSet(broker_set=a_set(master_epoch=master_epoch))
     if master_epoch == MASTER_EPOCH_MAX:
         with pytest.raises(EpochsUsedUp, match="another name"):
-            decide_election(SET, entry, view({2: heard()}), LOST)
+            decide_election(SET, entry, view({2: last_heartbeat()}), LOST)
     else:
-        after = decide_election(SET, entry, view({2: heard()}), LOST).after(entry).broker_set
+        after = decide_election(SET, entry, view({2: last_heartbeat()}), LOST).after(entry).broker_set
         assert (after.master, after.master_epoch) == (2, MASTER_EPOCH_MAX)
         assert after.with_master(None).master_epoch == MASTER_EPOCH_MAX
 
@@ -238,11 +248,11 @@ def test_election_by_an_operator_on_an_old_store_raises_the_epoch_too():
 @pytest.mark.parametrize(
     ("alive", "chosen"),
     [
-        ({2: heard(epoch=5, max_offset=10), 3: heard(epoch=4, max_offset=99)}, 2),
-        ({2: heard(max_offset=10), 3: heard(max_offset=10 + 2**33)}, 3),
-        ({2: heard(priority=2), 3: heard(priority=1)}, 3),
-        ({2: heard(priority=2**31 - 1), 3: heard(priority=-(2**31))}, 3),
-        ({2: heard(), 3: heard()}, 2),
+        ({2: last_heartbeat(epoch=5, max_offset=10), 3: last_heartbeat(epoch=4, max_offset=99)}, 2),
+        ({2: last_heartbeat(max_offset=10), 3: last_heartbeat(max_offset=10 + 2**33)}, 3),
+        ({2: last_heartbeat(priority=2), 3: last_heartbeat(priority=1)}, 3),
+        ({2: last_heartbeat(priority=2**31 - 1), 3: last_heartbeat(priority=-(2**31))}, 3),
+        ({2: last_heartbeat(), 3: last_heartbeat()}, 2),
     ],
     ids=["epoch before offset", "longer log", "priority", "priorities far apart", "smaller id"],
 )
@@ -253,7 +263,12 @@ def test_epoch_then_log_then_priority_then_smaller_id_decide_the_election(alive,
 
 def test_each_candidate_that_was_not_elected_has_a_verdict():
     five = a_set(replicas=replicas(1, 2, 3, 4, 5), sync_state_set=frozenset({1, 2, 3, 4}), master=None)
-    alive = {2: heard(), 3: heard(max_offset=10), 4: heard(priority=2**31 - 1), 5: heard(max_offset=99999)}
+    alive = {
+        2: last_heartbeat(),
+        3: last_heartbeat(max_offset=10),
+        4: last_heartbeat(priority=2**31 - 1),
+        5: last_heartbeat(max_offset=99999),
+    }
     election = elect(five, view(alive), LOST)
     assert verdicts(election) == {
         1: Verdict.NOT_ALIVE,
@@ -266,22 +281,26 @@ def test_each_candidate_that_was_not_elected_has_a_verdict():
 
 
 def test_living_master_stays_master():
-    election = elect(a_set(), view({1: heard(), 2: heard(max_offset=9999)}), ElectionRequest(broker_id=2))
+    election = elect(
+        a_set(), view({1: last_heartbeat(), 2: last_heartbeat(max_offset=9999)}), ElectionRequest(broker_id=2)
+    )
     assert (election.result, election.event) == (ElectionResult.KEPT, None)
     assert verdicts(election)[1] is Verdict.KEPT
 
 
 def test_broker_out_of_sync_is_elected_only_if_unclean_elections_are_allowed():
-    election = elect(a_set(), view({3: heard(max_offset=9999)}), LOST)
+    election = elect(a_set(), view({3: last_heartbeat(max_offset=9999)}), LOST)
     assert (election.result, election.event) == (ElectionResult.NOBODY, MasterLost())
     assert verdicts(election)[3] is Verdict.OUT_OF_SYNC
-    allowed = elect(a_set(), view({3: heard(max_offset=10)}), ElectionRequest(allows_unclean=True))
+    allowed = elect(a_set(), view({3: last_heartbeat(max_offset=10)}), ElectionRequest(allows_unclean=True))
     assert (allowed.event, allowed.is_unclean) == (MasterElected(3), True)
 
 
 def test_broker_in_sync_is_preferred_although_unclean_elections_are_allowed():
     election = elect(
-        a_set(), view({2: heard(max_offset=1), 3: heard(max_offset=9999)}), ElectionRequest(allows_unclean=True)
+        a_set(),
+        view({2: last_heartbeat(max_offset=1), 3: last_heartbeat(max_offset=9999)}),
+        ElectionRequest(allows_unclean=True),
     )
     assert (election.event, election.is_unclean) == (MasterElected(2), False)
 
@@ -289,8 +308,14 @@ def test_broker_in_sync_is_preferred_although_unclean_elections_are_allowed():
 @pytest.mark.parametrize(
     ("known", "verdict"),
     [
-        (ClusterView(trusted={3: heard()}, heartbeats={2: heard(), 3: heard()}), Verdict.SUSPECT),
-        (ClusterView(trusted={3: heard()}, heartbeats={3: heard()}, may_live={2, 3}), Verdict.NO_CONTACT_YET),
+        (
+            ClusterView(trusted={3: last_heartbeat()}, heartbeats={2: last_heartbeat(), 3: last_heartbeat()}),
+            Verdict.SUSPECT,
+        ),
+        (
+            ClusterView(trusted={3: last_heartbeat()}, heartbeats={3: last_heartbeat()}, may_live={2, 3}),
+            Verdict.NO_CONTACT_YET,
+        ),
     ],
     ids=["suspect", "not heard yet"],
 )
@@ -299,12 +324,12 @@ def test_broker_out_of_sync_is_not_elected_while_one_in_sync_may_live(known, ver
     election = elect(a_set(master=None), known, call)
     assert (election.result, election.event) == (ElectionResult.NOBODY, None)
     assert (verdicts(election)[2], verdicts(election)[3]) == (verdict, Verdict.OUT_OF_SYNC)
-    assert elect(a_set(master=None), view({3: heard()}), call).event == MasterElected(3)
+    assert elect(a_set(master=None), view({3: last_heartbeat()}), call).event == MasterElected(3)
 
 
 def test_operator_can_elect_a_broker_out_of_sync_if_unclean_elections_are_allowed():
     call = ElectionRequest(broker_id=3, is_designated=True, allows_unclean=True)
-    election = elect(a_set(), view({1: heard(), 2: heard(), 3: heard()}), call)
+    election = elect(a_set(), view({1: last_heartbeat(), 2: last_heartbeat(), 3: last_heartbeat()}), call)
     assert (election.event, election.is_unclean) == (MasterElected(3), True)
 
 
@@ -314,14 +339,16 @@ def test_loss_of_a_master_is_one_event():
 
 
 def test_election_request_of_a_broker_that_cannot_lead_changes_nothing():
-    assert elect(a_set(), view({3: heard()}), ElectionRequest(broker_id=3)).event is None
+    assert elect(a_set(), view({3: last_heartbeat()}), ElectionRequest(broker_id=3)).event is None
 
 
 # Designated elections
 
 
 def test_operator_can_replace_a_living_master():
-    election = elect(a_set(), view({1: heard(), 2: heard()}), ElectionRequest(broker_id=2, is_designated=True))
+    election = elect(
+        a_set(), view({1: last_heartbeat(), 2: last_heartbeat()}), ElectionRequest(broker_id=2, is_designated=True)
+    )
     assert (election.result, election.event) == (ElectionResult.NEW_MASTER, MasterElected(2))
     assert verdicts(election)[1] is Verdict.NOT_WANTED
 
@@ -329,13 +356,17 @@ def test_operator_can_replace_a_living_master():
 @pytest.mark.parametrize("broker_id", [3, 9])
 def test_no_election_where_the_designated_broker_cannot_lead(broker_id):
     election = elect(
-        a_set(), view({1: heard(), 2: heard(), 3: heard()}), ElectionRequest(broker_id=broker_id, is_designated=True)
+        a_set(),
+        view({1: last_heartbeat(), 2: last_heartbeat(), 3: last_heartbeat()}),
+        ElectionRequest(broker_id=broker_id, is_designated=True),
     )
     assert (election.result, election.event) == (ElectionResult.NOBODY, None)
 
 
 def test_designating_the_present_master_changes_nothing():
-    election = elect(a_set(), view({1: heard(), 2: heard()}), ElectionRequest(broker_id=1, is_designated=True))
+    election = elect(
+        a_set(), view({1: last_heartbeat(), 2: last_heartbeat()}), ElectionRequest(broker_id=1, is_designated=True)
+    )
     assert (election.result, election.event) == (ElectionResult.KEPT, None)
 
 
@@ -343,14 +374,16 @@ def test_designating_the_present_master_changes_nothing():
 
 
 def test_suspect_is_not_elected():
-    known = ClusterView(trusted={3: heard()}, heartbeats={2: heard(max_offset=9999), 3: heard()})
+    known = ClusterView(
+        trusted={3: last_heartbeat()}, heartbeats={2: last_heartbeat(max_offset=9999), 3: last_heartbeat()}
+    )
     election = elect(a_set(**THREE_IN_SYNC), known, LOST)
     assert election.event == MasterElected(3)
     assert verdicts(election) == {1: Verdict.NOT_ALIVE, 2: Verdict.SUSPECT, 3: Verdict.ELECTED}
 
 
 def test_election_waits_for_an_overdue_heartbeat_if_that_log_may_be_longer():
-    alive = {2: heard(last_contact_ms=7_999, max_offset=9999), 3: heard(last_contact_ms=8_000)}
+    alive = {2: last_heartbeat(last_contact_ms=7_999, max_offset=9999), 3: last_heartbeat(last_contact_ms=8_000)}
     election = elect(a_set(**THREE_IN_SYNC), view(alive), ElectionRequest(fresh_from_ms=8_000))
     # The master stays recorded: it is over in a moment.
     assert (election.result, election.event) == (ElectionResult.NOBODY, None)
@@ -358,14 +391,14 @@ def test_election_waits_for_an_overdue_heartbeat_if_that_log_may_be_longer():
 
 
 def test_overdue_broker_is_not_elected_where_another_has_an_equal_log():
-    alive = {2: heard(last_contact_ms=7_999), 3: heard(last_contact_ms=8_000)}
+    alive = {2: last_heartbeat(last_contact_ms=7_999), 3: last_heartbeat(last_contact_ms=8_000)}
     election = elect(a_set(**THREE_IN_SYNC), view(alive), ElectionRequest(fresh_from_ms=8_000))
     assert election.event == MasterElected(3)
     assert verdicts(election)[2] is Verdict.OVERDUE
 
 
 def test_longest_log_among_overdue_brokers_is_elected():
-    alive = {2: heard(last_contact_ms=7_000, max_offset=10), 3: heard(last_contact_ms=7_900)}
+    alive = {2: last_heartbeat(last_contact_ms=7_000, max_offset=10), 3: last_heartbeat(last_contact_ms=7_900)}
     election = elect(a_set(**THREE_IN_SYNC), view(alive), ElectionRequest(fresh_from_ms=8_000))
     assert election.event == MasterElected(3)
     assert verdicts(election)[2] is Verdict.BEHIND
@@ -375,8 +408,8 @@ def test_longest_log_among_overdue_brokers_is_elected():
 @pytest.mark.parametrize(
     "known",
     [
-        ClusterView(trusted={2: heard()}, heartbeats={1: heard(), 2: heard()}),
-        ClusterView(trusted={2: heard()}, heartbeats={2: heard()}, may_live={1, 2}),
+        ClusterView(trusted={2: last_heartbeat()}, heartbeats={1: last_heartbeat(), 2: last_heartbeat()}),
+        ClusterView(trusted={2: last_heartbeat()}, heartbeats={2: last_heartbeat()}, may_live={1, 2}),
     ],
     ids=["suspect", "not heard yet"],
 )
@@ -386,18 +419,18 @@ def test_master_that_may_live_is_not_replaced(call, known):
 
 
 def test_operator_can_replace_a_master_that_may_live():
-    known = ClusterView(trusted={2: heard()}, heartbeats={1: heard(), 2: heard()})
+    known = ClusterView(trusted={2: last_heartbeat()}, heartbeats={1: last_heartbeat(), 2: last_heartbeat()})
     assert elect(a_set(), known, ElectionRequest(broker_id=2, is_designated=True)).event == MasterElected(2)
 
 
 def test_verdict_lower_priority_where_logs_are_equal():
-    election = elect(a_set(**THREE_IN_SYNC), view({2: heard(priority=2), 3: heard(priority=1)}), LOST)
+    election = elect(a_set(**THREE_IN_SYNC), view({2: last_heartbeat(priority=2), 3: last_heartbeat(priority=1)}), LOST)
     assert verdicts(election)[2] is Verdict.LOWER_PRIORITY
 
 
 def test_no_other_broker_is_elected_for_a_failed_designated_one_in_an_unclean_election():
     call = ElectionRequest(broker_id=2, is_designated=True, allows_unclean=True)
-    election = elect(a_set(), view({1: heard(), 3: heard()}), call)
+    election = elect(a_set(), view({1: last_heartbeat(), 3: last_heartbeat()}), call)
     assert (election.result, election.event) == (ElectionResult.NOBODY, None)
     assert verdicts(election)[3] is Verdict.NOT_WANTED
 
@@ -410,7 +443,7 @@ def test_no_other_broker_is_elected_for_a_failed_designated_one_in_an_unclean_el
 )
 def test_new_master_has_an_epoch_above_every_log(epoch, master_epoch):
     entry = StoredSet(broker_set=a_set())
-    decision = decide_election("broker-a", entry, view({2: heard(epoch=epoch)}), LOST)
+    decision = decide_election("broker-a", entry, view({2: last_heartbeat(epoch=epoch)}), LOST)
     assert decision.reply.event == MasterElected(2)
     assert (MasterEpochRaised(epoch + RECOVERY_MARGIN) in decision.events) == (epoch > 5)
     after = decision.after(entry).broker_set
@@ -419,7 +452,7 @@ def test_new_master_has_an_epoch_above_every_log(epoch, master_epoch):
 
 def test_disputed_epoch_stays_disputed_after_the_master_is_lost():
     entry = StoredSet(broker_set=a_set(sync_state_set=frozenset({1})))
-    claims = ClusterView(heartbeats={2: heard(epoch=9)})
+    claims = ClusterView(heartbeats={2: last_heartbeat(epoch=9)})
     after = decide_election("broker-a", entry, claims, LOST).after(entry).broker_set
     assert (after.master, after.master_epoch) == (None, 6)
     assert claims.disputes(after) == {2: 9}
@@ -427,7 +460,7 @@ def test_disputed_epoch_stays_disputed_after_the_master_is_lost():
 
 @pytest.mark.parametrize("claim", [5 + 1_000_001, RAISED_EPOCH_MAX, 2**31 - 1])
 def test_out_of_range_epoch_of_a_broker_in_sync_does_not_raise_the_master_epoch(claim):
-    claims = view({2: heard(epoch=claim), 3: heard()})
+    claims = view({2: last_heartbeat(epoch=claim), 3: last_heartbeat()})
     assert claims.disputes(a_set()) == {2: claim}
     decision = decide_election(SET, StoredSet(broker_set=a_set()), claims, LOST)
     assert decision.events == (MasterElected(2),)
@@ -436,20 +469,23 @@ def test_out_of_range_epoch_of_a_broker_in_sync_does_not_raise_the_master_epoch(
 def test_epoch_is_raised_by_the_recovery_margin_only_below_the_limit():
     last = RAISED_EPOCH_MAX - RECOVERY_MARGIN
     entry = StoredSet(broker_set=a_set(master_epoch=last - 1))
-    assert MasterEpochRaised(RAISED_EPOCH_MAX) in decide_election(SET, entry, view({2: heard(epoch=last)}), LOST).events
+    assert (
+        MasterEpochRaised(RAISED_EPOCH_MAX)
+        in decide_election(SET, entry, view({2: last_heartbeat(epoch=last)}), LOST).events
+    )
     entry = StoredSet(broker_set=a_set(master_epoch=last))
-    assert decide_election(SET, entry, view({2: heard(epoch=last + 1)}), LOST).events == (
+    assert decide_election(SET, entry, view({2: last_heartbeat(epoch=last + 1)}), LOST).events == (
         MasterEpochRaised(last + 1),
         MasterElected(2),
     )
 
 
 def test_election_without_another_master_moves_no_epoch():
-    non_members = {9: heard(epoch=9)}
-    knows = ClusterView(trusted={1: heard()}, heartbeats={1: heard(), **non_members})
+    non_members = {9: last_heartbeat(epoch=9)}
+    knows = ClusterView(trusted={1: last_heartbeat()}, heartbeats={1: last_heartbeat(), **non_members})
     kept = decide_election("broker-a", StoredSet(broker_set=a_set()), knows, LOST)
     assert (kept.reply.result, kept.events) == (ElectionResult.KEPT, ())
-    knows = ClusterView(trusted={3: heard()}, heartbeats={3: heard(), **non_members})
+    knows = ClusterView(trusted={3: last_heartbeat()}, heartbeats={3: last_heartbeat(), **non_members})
     in_vain = decide_election("broker-a", StoredSet(broker_set=a_set(master=None)), knows, ElectionRequest(broker_id=3))
     assert (in_vain.reply.result, in_vain.events) == (ElectionResult.NOBODY, ())
 
@@ -466,14 +502,16 @@ def test_election_in_an_unknown_set_is_refused_with_2010():
 
 
 IDS = st.integers(1, 4)
-HEARD = st.builds(heard, epoch=st.integers(-1, 3), max_offset=st.integers(0, 3), priority=st.integers(0, 2))
+HEARTBEATS = st.builds(
+    last_heartbeat, epoch=st.integers(-1, 3), max_offset=st.integers(0, 3), priority=st.integers(0, 2)
+)
 
 
 @given(
     st.frozensets(IDS),
     st.none() | IDS,
     st.booleans(),
-    st.dictionaries(IDS, HEARD),
+    st.dictionaries(IDS, HEARTBEATS),
     st.builds(ElectionRequest, broker_id=st.none() | IDS, is_designated=st.booleans(), allows_unclean=st.booleans()),
 )
 def test_elected_broker_is_a_living_member_and_in_sync_unless_the_election_is_unclean(
@@ -500,7 +538,7 @@ def test_elected_broker_is_a_living_member_and_in_sync_unless_the_election_is_un
 
 
 def test_verdicts_of_other_brokers_beside_a_living_master():
-    alive = {1: heard(), 2: heard()}
+    alive = {1: last_heartbeat(), 2: last_heartbeat()}
     assert verdicts(elect(a_set(), view(alive), LOST))[2] is Verdict.NOT_NEEDED
     assert (
         verdicts(elect(a_set(), view(alive), ElectionRequest(broker_id=1, is_designated=True)))[2] is Verdict.NOT_WANTED

@@ -1,7 +1,7 @@
 """Elections that are decided by what brokers have answered of their logs, and not by their last heartbeats."""
 
 import pytest
-from controller_builders import a_set, heard, view
+from controller_builders import a_set, last_heartbeat, view
 
 from controller.decisions.cluster_view import ClusterView
 from controller.decisions.election import ElectionRequest, ElectionResult, Verdict, elect
@@ -20,7 +20,7 @@ def verdicts(election):
 def answered(ends, confirmed_on=None, master_of=()):
     """What is known where brokers have answered: id -> (epoch, max offset)."""
     by_id = {i: LogEnd(*end, is_master=i in master_of) for i, end in ends.items()}
-    alive = {i: heard(epoch=end.epoch, max_offset=end.max_offset) for i, end in by_id.items()}
+    alive = {i: last_heartbeat(epoch=end.epoch, max_offset=end.max_offset) for i, end in by_id.items()}
     return ClusterView(trusted=alive, heartbeats=alive, log_ends=LogEnds(by_id=by_id, confirmed_on=confirmed_on))
 
 
@@ -47,7 +47,7 @@ def test_no_election_before_a_queried_log_is_certain_to_hold_all_confirmed_messa
 def test_starting_broker_counts_only_with_a_heartbeat_after_the_loss_of_the_master(beaten_ms, is_enough):
     """Before that it may have found the master and followed it."""
     known = answered({2: (5, 10)}, confirmed_on=2)
-    starting = heard(last_contact_ms=beaten_ms, max_offset=4, is_starting=True)
+    starting = last_heartbeat(last_contact_ms=beaten_ms, max_offset=4, is_starting=True)
     known = ClusterView(trusted={**known.trusted, 3: starting}, heartbeats=known.heartbeats, log_ends=known.log_ends)
     election = elect(a_set(**THREE_IN_SYNC), known, ElectionRequest(fresh_from_ms=0))
     assert election.event == (MasterElected(2) if is_enough else MasterLost())
@@ -86,7 +86,7 @@ def test_no_election_while_a_later_epoch_out_of_sync_may_be_the_only_holder_of_m
 
 
 def test_election_without_log_ends_compares_heartbeats():
-    election = elect(a_set(**THREE_IN_SYNC), view({2: heard(), 3: heard(max_offset=2000)}), LOST)
+    election = elect(a_set(**THREE_IN_SYNC), view({2: last_heartbeat(), 3: last_heartbeat(max_offset=2000)}), LOST)
     assert election.event == MasterElected(3)
 
 
@@ -102,7 +102,7 @@ def test_on_an_old_store_a_serving_master_of_an_older_epoch_is_not_elected():
 
 def test_on_an_old_store_log_ends_are_not_compared_with_longer_past_heartbeats():
     ends = answered({2: (7, 107_760)})
-    alive = {1: heard(epoch=7, max_offset=105_840), **ends.trusted}
+    alive = {1: last_heartbeat(epoch=7, max_offset=105_840), **ends.trusted}
     known = ClusterView(trusted=alive, heartbeats=alive, log_ends=ends.log_ends)
     assert elect(a_set(), known, LOST).result is ElectionResult.NOBODY
 
@@ -111,13 +111,13 @@ def test_on_an_old_store_log_ends_are_not_compared_with_longer_past_heartbeats()
 def test_broker_without_a_log_end_is_elected_where_its_heartbeat_is_no_shorter_than_any(beaten):
     """Its log can only be longer by now; nobody would ever lead if its answer were waited for."""
     ends = answered({2: (7, 107_760)})
-    alive = {1: heard(epoch=7, max_offset=beaten), **ends.trusted}
+    alive = {1: last_heartbeat(epoch=7, max_offset=beaten), **ends.trusted}
     known = ClusterView(trusted=alive, heartbeats=alive, log_ends=ends.log_ends)
     assert elect(a_set(), known, LOST).event == MasterElected(1)
 
 
 def test_heartbeats_decide_where_all_brokers_with_a_log_end_have_failed():
-    alive = {1: heard(epoch=7, max_offset=5), 2: heard(epoch=7, max_offset=6)}
+    alive = {1: last_heartbeat(epoch=7, max_offset=5), 2: last_heartbeat(epoch=7, max_offset=6)}
     known = ClusterView(trusted=alive, heartbeats=alive, log_ends=answered({3: (7, 10)}).log_ends)
     assert elect(a_set(), known, LOST).event == MasterElected(2)
 
@@ -126,7 +126,7 @@ def test_heartbeats_decide_where_all_brokers_with_a_log_end_have_failed():
 def test_heartbeat_of_a_starting_broker_counts_as_its_log_end(awaits_heartbeat):
     """It answers nothing before it has a role, and nothing is added to its log meanwhile."""
     known = answered({2: (5, 10)}, confirmed_on=2)
-    starting = heard(max_offset=9, is_starting=True, awaits_heartbeat=awaits_heartbeat)
+    starting = last_heartbeat(max_offset=9, is_starting=True, awaits_heartbeat=awaits_heartbeat)
     known = ClusterView(trusted={**known.trusted, 3: starting}, heartbeats=known.heartbeats, log_ends=known.log_ends)
     election = elect(a_set(**THREE_IN_SYNC), known, LOST)
     assert election.event == (MasterLost() if awaits_heartbeat else MasterElected(2))
@@ -142,10 +142,10 @@ def test_log_end_above_the_master_epoch_is_ignored():
 
 def test_log_end_far_beyond_that_of_the_master_is_ignored():
     ends = LogEnds(by_id={2: LogEnd(5, 1001 + GROWTH_BYTES_MAX), 3: LogEnd(5, 2000)})
-    assert ends.believed(5, heard(max_offset=1000)).by_id.keys() == {3}
+    assert ends.believed(5, last_heartbeat(max_offset=1000)).by_id.keys() == {3}
     # Nobody knows where its log ended.
-    assert ends.believed(5, heard(max_offset=UNKNOWN)).by_id.keys() == {2, 3}
-    assert ends.believed(5, heard(epoch=4)).by_id.keys() == {2, 3}
+    assert ends.believed(5, last_heartbeat(max_offset=UNKNOWN)).by_id.keys() == {2, 3}
+    assert ends.believed(5, last_heartbeat(epoch=4)).by_id.keys() == {2, 3}
 
 
 @pytest.mark.parametrize(

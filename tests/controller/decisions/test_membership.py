@@ -1,7 +1,7 @@
 """Ids are handed out once, addresses follow their brokers, and cleaning loses no messages unasked."""
 
 import pytest
-from controller_builders import CLUSTER, SET, a_set, an_address, heard, replicas, view
+from controller_builders import CLUSTER, SET, a_set, an_address, last_heartbeat, replicas, view
 from msgspec.structs import replace
 
 from controller.decisions.election import ElectionRequest, decide_election
@@ -135,7 +135,7 @@ def test_cleaning_of_living_brokers_removes_only_the_listed_ids():
 
 
 @pytest.mark.parametrize(
-    ("broker_ids", "alive", "said"),
+    ("broker_ids", "alive", "reason"),
     [
         ((2,), (1, 2), "[2] are alive"),
         ((8,), (), "no brokers [8], but [1, 2, 3]"),
@@ -143,10 +143,10 @@ def test_cleaning_of_living_brokers_removes_only_the_listed_ids():
         ((1, 2), (), "only [1, 2] have all messages"),
     ],
 )
-def test_cleaning_that_loses_a_living_broker_or_messages_is_refused_with_the_reason(broker_ids, alive, said):
+def test_cleaning_that_loses_a_living_broker_or_messages_is_refused_with_the_reason(broker_ids, alive, reason):
     with pytest.raises(CleaningRefused) as refused:
         cleaned(*broker_ids, alive=alive)
-    assert said in str(refused.value)
+    assert reason in str(refused.value)
     assert refused.value.code == 2009
 
 
@@ -198,12 +198,12 @@ def test_cleaned_set_is_created_again_above_its_floor():
 
 def test_registration_of_the_recorded_master_moves_the_master_epoch():
     entry = StoredSet(broker_set=a_set())
-    told = after(entry, decide_registration(entry, registrant(1)))
-    assert (told.master, told.master_epoch, told.sync_state_set) == (None, 6, {1, 2})
+    stored = after(entry, decide_registration(entry, registrant(1)))
+    assert (stored.master, stored.master_epoch, stored.sync_state_set) == (None, 6, {1, 2})
 
 
 @pytest.mark.parametrize(
-    ("entry", "who", "said"),
+    ("entry", "who", "reason"),
     [
         (StoredSet(), registrant(1), "there is no set broker-a"),
         (
@@ -214,8 +214,8 @@ def test_registration_of_the_recorded_master_moves_the_master_epoch():
         (StoredSet(broker_set=a_set()), registrant(9), "no broker 9"),
     ],
 )
-def test_registration_of_an_unknown_broker_or_set_is_refused_with_2010(entry, who, said):
-    with pytest.raises((SetUnknown, BrokerUnknown), match=said) as refused:
+def test_registration_of_an_unknown_broker_or_set_is_refused_with_2010(entry, who, reason):
+    with pytest.raises((SetUnknown, BrokerUnknown), match=reason) as refused:
         decide_registration(entry, who)
     assert refused.value.code == 2010
 
@@ -235,7 +235,7 @@ def test_adopted_brokers_keep_their_ids_and_get_a_master_above_every_epoch():
     rebuilt = entry.broker_set
     assert (set(rebuilt.replicas), rebuilt.next_broker_id) == ({1, 2, 3}, 4)
     assert (rebuilt.sync_state_set, rebuilt.master, rebuilt.master_epoch) == ({1, 2, 3}, None, 6 + RECOVERY_MARGIN)
-    known = view({1: heard(max_offset=900), 2: heard(), 3: heard(max_offset=950)})
+    known = view({1: last_heartbeat(max_offset=900), 2: last_heartbeat(), 3: last_heartbeat(max_offset=950)})
     led = after(entry, decide_election(SET, entry, known, ElectionRequest()))
     assert (led.master, led.master_epoch, led.sync_state_set) == (2, 7 + RECOVERY_MARGIN, {2})
 
@@ -253,7 +253,7 @@ def test_adopted_broker_with_a_higher_epoch_raises_that_of_its_rebuilding_set():
 def test_master_of_a_rebuilt_set_has_an_epoch_above_a_log_adopted_later():
     # 1 led at epoch 5, 2 at epoch 6 from 1000 on; 1 comes first, and is master again from 1000 on.
     entry = decide_adoption(StoredSet(), registrant(1), epoch=5).after(StoredSet())
-    entry = decide_election(SET, entry, view({1: heard(max_offset=1000)}), ElectionRequest()).after(entry)
+    entry = decide_election(SET, entry, view({1: last_heartbeat(max_offset=1000)}), ElectionRequest()).after(entry)
     assert (entry.broker_set.master, entry.broker_set.master_epoch) == (1, 7 + RECOVERY_MARGIN)
     decision = decide_adoption(entry, registrant(2), epoch=6)
     assert decision.events == (ReplicaAdopted(2, an_address(2)),)
@@ -267,7 +267,7 @@ def test_adoption_into_a_new_set_makes_it_a_rebuilding_set():
     assert decision.events == (RebuildingBegun(), ReplicaAdopted(2, an_address(2)), raised, MasterLost())
     rebuilt = after(entry, decision)
     assert (rebuilt.is_rebuilding, rebuilt.sync_state_set, rebuilt.next_broker_id) == (True, {1, 2}, 3)
-    logs = view({1: heard(epoch=-1, max_offset=0), 2: heard(epoch=7)})
+    logs = view({1: last_heartbeat(epoch=-1, max_offset=0), 2: last_heartbeat(epoch=7)})
     led = after(
         StoredSet(broker_set=rebuilt),
         decide_election(SET, StoredSet(broker_set=rebuilt), logs, ElectionRequest(broker_id=1)),
@@ -321,14 +321,14 @@ def cleaning(*broker_ids, cluster="", even_living=False):
 
 
 @pytest.mark.parametrize(
-    ("entry", "wish", "said"),
+    ("entry", "wish", "reason"),
     [
         (StoredSet(), cleaning(1), "there is no set broker-a"),
         (StoredSet(broker_set=a_set()), cleaning(3, cluster="Other"), "DefaultCluster, the request says Other"),
     ],
 )
-def test_cleaning_of_an_unknown_set_or_cluster_is_refused(entry, wish, said):
-    with pytest.raises(CleaningRefused, match=said) as refused:
+def test_cleaning_of_an_unknown_set_or_cluster_is_refused(entry, wish, reason):
+    with pytest.raises(CleaningRefused, match=reason) as refused:
         decide_cleaning(entry, wish, ())
     assert refused.value.code == 2009
 

@@ -1,7 +1,7 @@
 """Sets of which the store knows less than their brokers."""
 
 import pytest
-from controller_builders import SET, a_set, heard
+from controller_builders import SET, a_set, last_heartbeat
 
 from controller.decisions.recovery import Recovery
 from controller.decisions.sync_state import WantedSyncStateSet
@@ -14,7 +14,7 @@ OWN, OTHER = 7, 8
 def live():
     table = HeartbeatTable()
     for broker_id in (1, 2):
-        table.record_heartbeat(BrokerKey(SET, broker_id), heard(connection_id=OWN))
+        table.record_heartbeat(BrokerKey(SET, broker_id), last_heartbeat(connection_id=OWN))
     return table
 
 
@@ -42,7 +42,7 @@ def test_set_that_agrees_with_its_brokers_does_not_wait(recovery):
 
 
 def test_log_at_a_higher_epoch_without_a_living_master_shows_that_the_store_is_behind(recovery, live):
-    live.record_heartbeat(BrokerKey(SET, 2), heard(epoch=6, connection_id=OWN))
+    live.record_heartbeat(BrokerKey(SET, 2), last_heartbeat(epoch=6, connection_id=OWN))
     assert not recovery.is_behind(a_set())
     live.remove(BrokerKey(SET, 1))
     assert recovery.is_behind(a_set())
@@ -121,7 +121,7 @@ def test_reported_epochs_are_kept_for_each_member(recovery):
 
 
 def test_disputed_epoch_is_reported_after_eight_seconds(recovery, live):
-    live.record_heartbeat(BrokerKey(SET, 3), heard(epoch=6))
+    live.record_heartbeat(BrokerKey(SET, 3), last_heartbeat(epoch=6))
     assert recovery.disputed(a_set(), 0) == {}
     assert recovery.disputed(a_set(), 7_999) == {}
     assert recovery.disputed(a_set(), 8_000) == {3: 6}
@@ -130,7 +130,7 @@ def test_disputed_epoch_is_reported_after_eight_seconds(recovery, live):
 
 @pytest.mark.parametrize("ends", ["another epoch", "forget", "clear"])
 def test_disputed_epoch_that_ended_is_reported_after_its_time_anew(recovery, live, ends):
-    live.record_heartbeat(BrokerKey(SET, 3), heard(epoch=6))
+    live.record_heartbeat(BrokerKey(SET, 3), last_heartbeat(epoch=6))
     assert recovery.disputed(a_set(), 0) == {}
     if ends == "another epoch":
         assert recovery.disputed(a_set(master_epoch=6), 7_000) == {}
@@ -142,7 +142,7 @@ def test_disputed_epoch_that_ended_is_reported_after_its_time_anew(recovery, liv
 
 @pytest.mark.parametrize(("wanted", "connection"), [(NEWER, OTHER), (report(master=9, master_epoch=9), OWN)])
 def test_reports_of_non_members_or_over_other_connections_are_ignored(recovery, live, wanted, connection):
-    live.record_heartbeat(BrokerKey(SET, 9), heard(connection_id=OWN))
+    live.record_heartbeat(BrokerKey(SET, 9), last_heartbeat(connection_id=OWN))
     for now_ms in (0, 5_000, 10_000):
         recovery.reported(a_set(), wanted, Source(connection), now_ms)
     assert not recovery.is_behind(a_set())

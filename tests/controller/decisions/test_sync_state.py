@@ -31,7 +31,7 @@ def test_report_of_the_master_becomes_the_sync_state_set():
 
 
 @pytest.mark.parametrize(
-    ("broker_set", "sent", "alive", "refusal", "code", "said"),
+    ("broker_set", "sent", "alive", "refusal", "code", "reason"),
     [
         (a_set(), wanted(members=frozenset({1, 2})), ALIVE, SyncStateSetRefused, 2013, "[1, 2] already"),
         (a_set(), wanted(master=2), ALIVE, NotTheMaster, 2002, "the master is 1, not 2"),
@@ -52,11 +52,11 @@ def test_report_of_the_master_becomes_the_sync_state_set():
         (a_set(), wanted(members=frozenset({2, 3})), ALIVE, SyncStateSetRefused, 2013, "lacks its master"),
     ],
 )
-def test_refused_report_names_sent_and_current_values(broker_set, sent, alive, refusal, code, said):
+def test_refused_report_names_sent_and_current_values(broker_set, sent, alive, refusal, code, reason):
     with pytest.raises(refusal) as refused:
         alter(broker_set, sent, alive)
     assert refused.value.code == code
-    assert said in str(refused.value)
+    assert reason in str(refused.value)
 
 
 def test_refusal_names_the_first_check_that_fails():

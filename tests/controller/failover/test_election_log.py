@@ -1,7 +1,7 @@
 """What operators are told about the last elections: who stood, what is at stake, what forces a master."""
 
 import pytest
-from controller_builders import CLUSTER, SET, a_set, heard, replicas, view
+from controller_builders import CLUSTER, SET, a_set, last_heartbeat, replicas, view
 
 from controller.decisions.election import ElectionRequest, ElectionResult, Verdict, elect
 from controller.failover import election_log as module
@@ -43,61 +43,63 @@ def record(held_election):
 
 
 def test_election_record_has_the_candidates_and_the_new_master():
-    told = record(held(alive={2: heard(max_offset=990, priority=4), 3: heard()}, gone={1: heard()}))
-    assert (told.number, told.broker_name, told.cluster, told.unix_ms, told.last_unix_ms) == (
+    summary = record(
+        held(alive={2: last_heartbeat(max_offset=990, priority=4), 3: last_heartbeat()}, gone={1: last_heartbeat()})
+    )
+    assert (summary.number, summary.broker_name, summary.cluster, summary.unix_ms, summary.last_unix_ms) == (
         1,
         SET,
         CLUSTER,
         1_000,
         1_000,
     )
-    assert (told.result, told.old_master, told.new_master) == (ElectionResult.NEW_MASTER, 1, 2)
-    assert (told.master_epoch, told.sync_state_set_epoch) == (6, 8)
-    assert told.reason == "2 was elected: 1 not alive; 3 not in the SyncStateSet"
-    assert [(each.broker_id, each.in_sync, each.verdict) for each in told.reports] == [
+    assert (summary.result, summary.old_master, summary.new_master) == (ElectionResult.NEW_MASTER, 1, 2)
+    assert (summary.master_epoch, summary.sync_state_set_epoch) == (6, 8)
+    assert summary.reason == "2 was elected: 1 not alive; 3 not in the SyncStateSet"
+    assert [(each.broker_id, each.in_sync, each.verdict) for each in summary.reports] == [
         (1, True, Verdict.NOT_ALIVE),
         (2, True, Verdict.ELECTED),
         (3, False, Verdict.OUT_OF_SYNC),
     ]
-    assert [(each.epoch, each.max_offset, each.priority) for each in told.reports][:2] == [
+    assert [(each.epoch, each.max_offset, each.priority) for each in summary.reports][:2] == [
         (5, 1000, 2**31 - 1),
         (5, 990, 4),
     ]
-    assert (told.is_unclean, told.bytes_at_stake, told.force) == (False, 0, "")
+    assert (summary.is_unclean, summary.bytes_at_stake, summary.force) == (False, 0, "")
 
 
 def test_candidate_without_a_log_end_has_no_figures():
-    told = record(held(alive={2: heard(epoch=-1, max_offset=-1)}))
-    assert [(each.epoch, each.max_offset, each.priority) for each in told.reports] == [(None, None, None)] * 3
+    summary = record(held(alive={2: last_heartbeat(epoch=-1, max_offset=-1)}))
+    assert [(each.epoch, each.max_offset, each.priority) for each in summary.reports] == [(None, None, None)] * 3
 
 
 def test_election_record_has_the_duration_of_each_phase():
-    assert record(held(alive={2: heard()})).phases == Phases(suspect_ms=400, judge_ms=2, commit_ms=12)
-    assert record(held(a_set(master=None), alive={2: heard()}, cause=NO_MASTER)).phases == Phases(commit_ms=12)
+    assert record(held(alive={2: last_heartbeat()})).phases == Phases(suspect_ms=400, judge_ms=2, commit_ms=12)
+    assert record(held(a_set(master=None), alive={2: last_heartbeat()}, cause=NO_MASTER)).phases == Phases(commit_ms=12)
 
 
 def test_record_of_a_kept_master_names_it_as_old_and_new_master():
-    told = record(held(alive={1: heard(), 2: heard()}, cause=NO_MASTER))
-    assert told.reason.startswith("1 leads already: 2 ")
-    assert (told.old_master, told.new_master) == (1, 1)
+    summary = record(held(alive={1: last_heartbeat(), 2: last_heartbeat()}, cause=NO_MASTER))
+    assert summary.reason.startswith("1 leads already: 2 ")
+    assert (summary.old_master, summary.new_master) == (1, 1)
 
 
 def test_record_without_living_brokers_has_no_command_to_force_a_master():
-    told = record(held())
-    assert told.reason == ("nobody of the SyncStateSet [1, 2] can lead: 1 not alive; 2 not alive; 3 not alive")
-    assert (told.new_master, told.bytes_at_stake, told.force) == (None, None, "")
+    summary = record(held())
+    assert summary.reason == ("nobody of the SyncStateSet [1, 2] can lead: 1 not alive; 2 not alive; 3 not alive")
+    assert (summary.new_master, summary.bytes_at_stake, summary.force) == (None, None, "")
 
 
 def test_record_of_a_set_that_never_had_a_master_has_no_command_to_force_one():
     young = a_set(master=None, is_elected=False, sync_state_set=frozenset())
-    told = record(held(young, alive={1: heard(epoch=-1, max_offset=0)}))
-    assert told.reason == "nobody may lead yet: 1 another asked first; 2 not alive; 3 not alive"
-    assert told.force == ""
+    summary = record(held(young, alive={1: last_heartbeat(epoch=-1, max_offset=0)}))
+    assert summary.reason == "nobody may lead yet: 1 another asked first; 2 not alive; 3 not alive"
+    assert summary.force == ""
 
 
 def test_election_of_the_only_broker_has_a_short_reason():
     one = a_set(replicas=replicas(1), master=None, is_elected=False, sync_state_set=frozenset())
-    assert record(held(one, alive={1: heard()}, call=ElectionRequest(broker_id=1))).reason == "1 was elected"
+    assert record(held(one, alive={1: last_heartbeat()}, call=ElectionRequest(broker_id=1))).reason == "1 was elected"
 
 
 # What is at stake, and what forces a master
@@ -105,53 +107,64 @@ def test_election_of_the_only_broker_has_a_short_reason():
 
 def test_record_without_living_broker_in_sync_has_bytes_at_stake_and_the_forcing_command():
     four = a_set(replicas=replicas(1, 2, 3, 4))
-    told = record(
+    summary = record(
         held(
             four,
-            alive={3: heard(max_offset=700), 4: heard(epoch=4, max_offset=9_000)},
-            gone={1: heard(max_offset=1_000), 2: heard(max_offset=950)},
+            alive={3: last_heartbeat(max_offset=700), 4: last_heartbeat(epoch=4, max_offset=9_000)},
+            gone={1: last_heartbeat(max_offset=1_000), 2: last_heartbeat(max_offset=950)},
         )
     )
-    assert told.result is ElectionResult.NOBODY
-    assert told.bytes_at_stake == 300
-    assert told.force == (
+    assert summary.result is ElectionResult.NOBODY
+    assert summary.bytes_at_stake == 300
+    assert summary.force == (
         "mqadmin electMaster -a 10.0.0.99:9878 -b 3 -bn broker-a -c DefaultCluster "
         "# while controllers run with enableElectUncleanMaster=true in their files, and false again at once"
     )
 
 
 def test_record_of_an_unclean_election_has_the_lost_bytes():
-    told = record(held(alive={3: heard(max_offset=700)}, gone={1: heard()}, call=ElectionRequest(allows_unclean=True)))
-    assert (told.is_unclean, told.bytes_at_stake, told.force) == (True, 300, "")
-    assert told.reason.startswith("3 was elected although it is not in the SyncStateSet: ")
+    summary = record(
+        held(
+            alive={3: last_heartbeat(max_offset=700)},
+            gone={1: last_heartbeat()},
+            call=ElectionRequest(allows_unclean=True),
+        )
+    )
+    assert (summary.is_unclean, summary.bytes_at_stake, summary.force) == (True, 300, "")
+    assert summary.reason.startswith("3 was elected although it is not in the SyncStateSet: ")
 
 
 @pytest.mark.parametrize(
     ("outsider", "in_sync"),
     [
-        (heard(), None),
-        (heard(epoch=4, max_offset=9_000), heard(epoch=5, max_offset=1_000)),
-        (heard(epoch=5, max_offset=9_000), heard(epoch=4, max_offset=1_000)),
-        (heard(max_offset=-1), heard()),
-        (heard(), heard(max_offset=-1)),
-        (heard(epoch=-1), heard(epoch=-1)),
+        (last_heartbeat(), None),
+        (last_heartbeat(epoch=4, max_offset=9_000), last_heartbeat(epoch=5, max_offset=1_000)),
+        (last_heartbeat(epoch=5, max_offset=9_000), last_heartbeat(epoch=4, max_offset=1_000)),
+        (last_heartbeat(max_offset=-1), last_heartbeat()),
+        (last_heartbeat(), last_heartbeat(max_offset=-1)),
+        (last_heartbeat(epoch=-1), last_heartbeat(epoch=-1)),
     ],
     ids=["nobody heard", "older epoch", "newer epoch", "own end unknown", "other end unknown", "epochs unknown"],
 )
 def test_bytes_at_stake_are_unknown_where_logs_cannot_be_compared(outsider, in_sync):
-    told = record(held(alive={3: outsider}, gone={1: in_sync} if in_sync else {}))
-    assert told.bytes_at_stake is None
-    assert "-b 3 " in told.force
+    summary = record(held(alive={3: outsider}, gone={1: in_sync} if in_sync else {}))
+    assert summary.bytes_at_stake is None
+    assert "-b 3 " in summary.force
 
 
 def test_longer_log_of_the_same_epoch_has_no_bytes_at_stake():
-    assert record(held(alive={3: heard(max_offset=1_001)}, gone={1: heard()})).bytes_at_stake == 0
+    assert record(held(alive={3: last_heartbeat(max_offset=1_001)}, gone={1: last_heartbeat()})).bytes_at_stake == 0
 
 
 def test_record_has_no_command_to_force_a_master_while_one_in_sync_may_live():
-    alive = {1: heard(), 2: heard(), 3: heard()}
-    told = record(held(alive=alive, call=ElectionRequest(broker_id=3, is_designated=True), cause=OPERATOR))
-    assert (told.result, told.new_master, told.force, told.bytes_at_stake) == (ElectionResult.NOBODY, 1, "", 0)
+    alive = {1: last_heartbeat(), 2: last_heartbeat(), 3: last_heartbeat()}
+    summary = record(held(alive=alive, call=ElectionRequest(broker_id=3, is_designated=True), cause=OPERATOR))
+    assert (summary.result, summary.new_master, summary.force, summary.bytes_at_stake) == (
+        ElectionResult.NOBODY,
+        1,
+        "",
+        0,
+    )
 
 
 # The log of elections
@@ -159,10 +172,10 @@ def test_record_has_no_command_to_force_a_master_while_one_in_sync_may_live():
 
 def test_repeated_election_with_the_same_result_is_counted_in_one_record(elections):
     stuck = a_set(master=None)
-    first, is_new = elections.add(held(stuck, alive={3: heard()}, cause=NO_MASTER), 1_000)
+    first, is_new = elections.add(held(stuck, alive={3: last_heartbeat()}, cause=NO_MASTER), 1_000)
     assert is_new
     for unix_ms in (6_000, 11_000):
-        again, is_new = elections.add(held(stuck, alive={3: heard()}, cause=NO_MASTER), unix_ms)
+        again, is_new = elections.add(held(stuck, alive={3: last_heartbeat()}, cause=NO_MASTER), unix_ms)
         assert not is_new
         assert again is first
     assert (first.times, first.unix_ms, first.last_unix_ms) == (3, 1_000, 11_000)
@@ -172,13 +185,25 @@ def test_repeated_election_with_the_same_result_is_counted_in_one_record(electio
 def test_repeated_failed_election_updates_the_bytes_at_stake(elections):
     """Who copies the command must get the broker that has the longest log by then."""
     stuck = a_set(master=None, replicas=replicas(1, 2, 3, 4), sync_state_set=frozenset({1}))
-    gone = {1: heard(max_offset=1_000)}
+    gone = {1: last_heartbeat(max_offset=1_000)}
     first, _ = elections.add(
-        held(stuck, alive={3: heard(max_offset=500), 4: heard(max_offset=50)}, gone=gone, cause=NO_MASTER), 1_000
+        held(
+            stuck,
+            alive={3: last_heartbeat(max_offset=500), 4: last_heartbeat(max_offset=50)},
+            gone=gone,
+            cause=NO_MASTER,
+        ),
+        1_000,
     )
     assert (first.bytes_at_stake, " -b 3 " in first.force) == (500, True)
     elections.add(
-        held(stuck, alive={3: heard(max_offset=500), 4: heard(max_offset=900)}, gone=gone, cause=NO_MASTER), 6_000
+        held(
+            stuck,
+            alive={3: last_heartbeat(max_offset=500), 4: last_heartbeat(max_offset=900)},
+            gone=gone,
+            cause=NO_MASTER,
+        ),
+        6_000,
     )
     assert (first.times, first.bytes_at_stake, " -b 4 " in first.force) == (2, 100, True)
 
@@ -186,13 +211,15 @@ def test_repeated_failed_election_updates_the_bytes_at_stake(elections):
 def test_names_in_the_forcing_command_are_quoted(elections):
     """Anybody can register a set of any name, and operators copy the command."""
     odd = a_set(master=None, broker_name="a; reboot #", cluster="$(id)", sync_state_set=frozenset({1}))
-    told, _ = elections.add(held(odd, alive={3: heard()}, gone={1: heard()}, cause=NO_MASTER), 1_000)
-    assert "-bn 'a; reboot #' -c '$(id)' #" in told.force
+    summary, _ = elections.add(
+        held(odd, alive={3: last_heartbeat()}, gone={1: last_heartbeat()}, cause=NO_MASTER), 1_000
+    )
+    assert "-bn 'a; reboot #' -c '$(id)' #" in summary.force
 
 
 def test_election_with_another_result_is_a_record_of_its_own(elections):
     stuck = a_set(master=None)
-    elections.add(held(stuck, alive={3: heard()}, cause=NO_MASTER), 1_000)
+    elections.add(held(stuck, alive={3: last_heartbeat()}, cause=NO_MASTER), 1_000)
     _, is_new = elections.add(held(stuck, cause=NO_MASTER), 2_000)
     assert is_new
     _, is_new = elections.add(held(stuck, cause=OPERATOR), 3_000)
@@ -204,10 +231,16 @@ def test_election_with_another_result_is_a_record_of_its_own(elections):
 def test_alternating_requests_of_brokers_without_master_make_one_record(elections):
     stuck = a_set(master=None, sync_state_set=frozenset({1}))
     for number in range(40):
-        asker = 2 + number % 2
-        cause = Cause(trigger=Trigger.BROKER, why=f"broker {asker} found no master", broker_id=asker)
+        requester = 2 + number % 2
+        cause = Cause(trigger=Trigger.BROKER, why=f"broker {requester} found no master", broker_id=requester)
         elections.add(
-            held(stuck, alive={2: heard(), 3: heard()}, call=ElectionRequest(broker_id=asker), cause=cause), number
+            held(
+                stuck,
+                alive={2: last_heartbeat(), 3: last_heartbeat()},
+                call=ElectionRequest(broker_id=requester),
+                cause=cause,
+            ),
+            number,
         )
     (only,) = elections
     assert (only.times, only.last_unix_ms) == (40, 39)
@@ -217,14 +250,14 @@ def test_each_broker_designated_by_an_operator_makes_a_record(elections):
     for broker_id in (8, 9):
         cause = Cause(trigger=Trigger.OPERATOR, why=f"an operator wants broker {broker_id}", broker_id=broker_id)
         call = ElectionRequest(broker_id=broker_id, is_designated=True)
-        _, is_new = elections.add(held(alive={1: heard()}, call=call, cause=cause), 1_000)
+        _, is_new = elections.add(held(alive={1: last_heartbeat()}, call=call, cause=cause), 1_000)
         assert is_new
 
 
 def test_each_new_master_makes_a_record(elections):
     for number in (1, 2):
-        told, is_new = elections.add(held(alive={2: heard()}), 1_000)
-        assert (told.number, is_new) == (number, True)
+        summary, is_new = elections.add(held(alive={2: last_heartbeat()}), 1_000)
+        assert (summary.number, is_new) == (number, True)
 
 
 def test_records_are_kept_for_each_set(elections):
@@ -240,29 +273,29 @@ def test_only_the_last_elections_are_kept(elections, monkeypatch):
     monkeypatch.setattr(module, "ELECTIONS_MAX", 3)
     elections = ElectionLog("10.0.0.99:9878")
     for name in ("a", "b", "b", "c", "d"):
-        elections.add(held(a_set(broker_name=name), alive={2: heard()}), 1_000)
+        elections.add(held(a_set(broker_name=name), alive={2: last_heartbeat()}), 1_000)
     assert [(each.number, each.broker_name) for each in elections] == [(3, "b"), (4, "c"), (5, "d")]
     assert elections.of_set("a") is None
     assert elections.of_set("b").number == 3
 
 
 @pytest.mark.parametrize(
-    ("trigger", "told"),
+    ("trigger", "summary"),
     [
         (Trigger.OPERATOR, ElectionResult.KEPT),
         (Trigger.BROKER, ElectionResult.KEPT),
         (Trigger.STORE_BEHIND, ElectionResult.NOBODY),
     ],
 )
-def test_failed_election_keeps_the_recorded_master_unless_the_store_is_behind(trigger, told):
+def test_failed_election_keeps_the_recorded_master_unless_the_store_is_behind(trigger, summary):
     cause = Cause(trigger=trigger, why="a test wants it")
     in_vain = record(held(alive={}, call=ElectionRequest(broker_id=3, is_designated=True), cause=cause))
-    assert (in_vain.result, in_vain.reported_result, in_vain.new_master) == (ElectionResult.NOBODY, told, 1)
+    assert (in_vain.result, in_vain.reported_result, in_vain.new_master) == (ElectionResult.NOBODY, summary, 1)
 
 
 def test_results_of_role_notifications_are_kept_for_the_last_election(elections):
-    old, _ = elections.add(held(alive={2: heard()}), 1_000)
-    last, _ = elections.add(held(alive={2: heard()}), 2_000)
+    old, _ = elections.add(held(alive={2: last_heartbeat()}), 1_000)
+    last, _ = elections.add(held(alive={2: last_heartbeat()}), 2_000)
     assert elections.notified(SET, old.number, 2, NotificationResult("ok", 5, 1)) is None
     assert elections.notified("broker-b", last.number, 2, NotificationResult("ok", 5, 1)) is None
     assert elections.notified(SET, last.number, 2, NotificationResult("ok", 5, 1)) is last

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from fakes.control_room import SET, ControlRoom
+from fakes.control_room import SET, InProcessController
 
 from controller.decisions.membership import ADOPTED_EPOCH_MAX, Registrant, decide_adoption
 from controller.failover import requests as control_module
@@ -18,160 +18,160 @@ FAILED = ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
 
 
 @pytest.fixture
-async def room(tmp_path):
-    async with ControlRoom(tmp_path) as room:
-        yield room
+async def controller(tmp_path):
+    async with InProcessController(tmp_path) as controller:
+        yield controller
 
 
-async def a_healthy_set(room):
+async def a_healthy_set(controller):
     """1 leads at epoch 1, 1 and 2 are in sync, 3 is not."""
-    await room.a_set(1, 2, 3, in_sync=[1, 2])
-    await room.beat(1, 2)
-    await room.beat(3, epoch=1, maxOffset=0)
+    await controller.a_set(1, 2, 3, in_sync=[1, 2])
+    await controller.heartbeat(1, 2)
+    await controller.heartbeat(3, epoch=1, maxOffset=0)
 
 
-async def refused_at_its_port(room, broker_id):
-    room.control.monitor.connection_lost(broker_id)
-    await room.pass_ms(100)
-    for probe in room.asked():
-        room.control.monitor.probed(probe.key, ProbeOutcome.REFUSED)
-    await room.done()
+async def refused_at_its_port(controller, broker_id):
+    controller.control.monitor.connection_lost(broker_id)
+    await controller.pass_ms(100)
+    for probe in controller.take_probes():
+        controller.control.monitor.probed(probe.key, ProbeOutcome.REFUSED)
+    await controller.done()
 
 
-async def test_higher_epoch_of_a_broker_out_of_sync_does_not_replace_a_living_master(room):
-    await a_healthy_set(room)
+async def test_higher_epoch_of_a_broker_out_of_sync_does_not_replace_a_living_master(controller):
+    await a_healthy_set(controller)
     for _ in range(20):
-        await room.beat(1, 2)
-        await room.beat(3, epoch=2, maxOffset=5)
-        await room.pass_ms(1_000)
-    assert (room.stored().master, room.stored().master_epoch) == (1, 1)
+        await controller.heartbeat(1, 2)
+        await controller.heartbeat(3, epoch=2, maxOffset=5)
+        await controller.pass_ms(1_000)
+    assert (controller.stored().master, controller.stored().master_epoch) == (1, 1)
 
 
-async def test_after_a_failed_master_a_broker_in_sync_is_elected_above_a_disputed_epoch(room):
-    await a_healthy_set(room)
-    await room.beat(3, epoch=2, maxOffset=5)
-    await refused_at_its_port(room, 1)
-    assert room.stored().master == 2
-    assert room.stored().master_epoch > 2
+async def test_after_a_failed_master_a_broker_in_sync_is_elected_above_a_disputed_epoch(controller):
+    await a_healthy_set(controller)
+    await controller.heartbeat(3, epoch=2, maxOffset=5)
+    await refused_at_its_port(controller, 1)
+    assert controller.stored().master == 2
+    assert controller.stored().master_epoch > 2
 
 
-async def test_broker_out_of_sync_with_a_higher_epoch_is_not_elected_where_all_in_sync_failed(room):
-    await a_healthy_set(room)
+async def test_broker_out_of_sync_with_a_higher_epoch_is_not_elected_where_all_in_sync_failed(controller):
+    await a_healthy_set(controller)
     for broker_id in (2, 1):
-        await refused_at_its_port(room, broker_id)
+        await refused_at_its_port(controller, broker_id)
     for _ in range(20):
-        await room.beat(3, epoch=9, maxOffset=5)
-        assert (await room.elect(3)).code == FAILED
-        await room.pass_ms(1_000)
-    assert room.stored().master is None
-    assert room.stored().sync_state_set == {1, 2}
+        await controller.heartbeat(3, epoch=9, maxOffset=5)
+        assert (await controller.elect(3)).code == FAILED
+        await controller.pass_ms(1_000)
+    assert controller.stored().master is None
+    assert controller.stored().sync_state_set == {1, 2}
 
 
-async def test_heartbeats_over_another_connection_are_ignored_while_the_member_sends_over_its_own(room):
-    await a_healthy_set(room)
+async def test_heartbeats_over_another_connection_are_ignored_while_the_member_sends_over_its_own(controller):
+    await a_healthy_set(controller)
     for _ in range(20):
-        await room.beat(1, 2)
+        await controller.heartbeat(1, 2)
         for _ in range(5):
-            await room.beat(2, over=66, epoch=50, maxOffset=2**40)
-            await room.pass_ms(200)
-    assert room.live.get(BrokerKey(SET, 2)).progress == (1, 100)
-    assert (room.stored().master, room.stored().master_epoch) == (1, 1)
+            await controller.heartbeat(2, over=66, epoch=50, maxOffset=2**40)
+            await controller.pass_ms(200)
+    assert controller.live.get(BrokerKey(SET, 2)).progress == (1, 100)
+    assert (controller.stored().master, controller.stored().master_epoch) == (1, 1)
 
 
-async def test_heartbeat_over_another_connection_is_superseded_by_the_next_one_of_the_member(room):
-    await a_healthy_set(room)
-    room.control.monitor.connection_lost(2)
-    await room.beat(2, over=66, epoch=50, maxOffset=2**40)
-    await room.pass_ms(3_000, beating=(1, 2))
-    assert room.live.get(BrokerKey(SET, 2)).progress == (1, 100)
+async def test_heartbeat_over_another_connection_is_superseded_by_the_next_one_of_the_member(controller):
+    await a_healthy_set(controller)
+    controller.control.monitor.connection_lost(2)
+    await controller.heartbeat(2, over=66, epoch=50, maxOffset=2**40)
+    await controller.pass_ms(3_000, beating=(1, 2))
+    assert controller.live.get(BrokerKey(SET, 2)).progress == (1, 100)
 
 
-async def test_disputed_epoch_is_logged_once_and_counted_until_it_ends(room):
-    await a_healthy_set(room)
+async def test_disputed_epoch_is_logged_once_and_counted_until_it_ends(controller):
+    await a_healthy_set(controller)
     for _ in range(20):
-        await room.beat(1, 2)
-        await room.beat(3, epoch=2, maxOffset=5)
-        await room.pass_ms(1_000)
-    told = room.events("master_epoch_disputed")
-    assert [(line["broker"], line["master"], line["sync_state_set"]) for line in told] == [(SET, 1, [1, 2])]
-    assert [(each["broker_id"], each["epoch"]) for each in told[0]["claims"]] == [(3, 2)]
-    assert room.control.monitor.disputed_sets == 1
-    await room.settings.update_config(b"enableElectUncleanMaster=true")
-    assert (await room.elect(3, designate=True)).code == 0
-    assert (room.stored().master, room.stored().master_epoch) == (3, 3)
-    assert room.events("unclean_master_elected")
-    await room.pass_ms(1_000, beating=(1, 2))
-    assert room.control.monitor.disputed_sets == 0
+        await controller.heartbeat(1, 2)
+        await controller.heartbeat(3, epoch=2, maxOffset=5)
+        await controller.pass_ms(1_000)
+    lines = controller.events("master_epoch_disputed")
+    assert [(line["broker"], line["master"], line["sync_state_set"]) for line in lines] == [(SET, 1, [1, 2])]
+    assert [(each["broker_id"], each["epoch"]) for each in lines[0]["claims"]] == [(3, 2)]
+    assert controller.control.monitor.disputed_sets == 1
+    await controller.settings.update_config(b"enableElectUncleanMaster=true")
+    assert (await controller.elect(3, designate=True)).code == 0
+    assert (controller.stored().master, controller.stored().master_epoch) == (3, 3)
+    assert controller.events("unclean_master_elected")
+    await controller.pass_ms(1_000, beating=(1, 2))
+    assert controller.control.monitor.disputed_sets == 0
 
 
 @pytest.mark.parametrize("how", ["deposed", "cleaned"])
-async def test_disputed_sets_end_with_leadership_and_with_cleaning(room, how):
-    await a_healthy_set(room)
+async def test_disputed_sets_end_with_leadership_and_with_cleaning(controller, how):
+    await a_healthy_set(controller)
     for _ in range(10):
-        await room.beat(1, 2)
-        await room.beat(3, epoch=2, maxOffset=5)
-        await room.pass_ms(1_000)
-    assert room.control.monitor.disputed_sets == 1
+        await controller.heartbeat(1, 2)
+        await controller.heartbeat(3, epoch=2, maxOffset=5)
+        await controller.pass_ms(1_000)
+    assert controller.control.monitor.disputed_sets == 1
     if how == "deposed":
-        room.control.deposed()
+        controller.control.deposed()
     else:
-        assert (await room.clean(living=True)).code == 0
-    assert room.control.monitor.disputed_sets == 0
+        assert (await controller.clean(living=True)).code == 0
+    assert controller.control.monitor.disputed_sets == 0
 
 
 # A classic master and its slave that are converted: neither has an epoch, and one of them may be empty
 
 
-async def joins(room, *broker_ids):
+async def joins(controller, *broker_ids):
     for broker_id in broker_ids:
-        assert (await room.apply(broker_id)).code == 0
-        assert (await room.register(broker_id)).code == 0
+        assert (await controller.apply(broker_id)).code == 0
+        assert (await controller.register(broker_id)).code == 0
 
 
-async def test_empty_member_is_not_elected_first_over_a_member_with_messages(room):
-    await joins(room, 1, 2)
+async def test_empty_member_is_not_elected_first_over_a_member_with_messages(controller):
+    await joins(controller, 1, 2)
     for _ in range(10):
-        await room.beat(1, epoch=-1, maxOffset=0)
-        await room.beat(2, epoch=-1, maxOffset=900)
-        if room.stored().master is None:
-            assert (await room.elect(1)).code == FAILED
-        await room.pass_ms(1_000)
-    assert room.stored().master == 2
+        await controller.heartbeat(1, epoch=-1, maxOffset=0)
+        await controller.heartbeat(2, epoch=-1, maxOffset=900)
+        if controller.stored().master is None:
+            assert (await controller.elect(1)).code == FAILED
+        await controller.pass_ms(1_000)
+    assert controller.stored().master == 2
 
 
-async def test_first_election_waits_for_the_heartbeat_of_another_registered_member(room):
-    await joins(room, 1, 2)
-    await room.beat(1, epoch=-1, maxOffset=0)
-    asked = asyncio.ensure_future(room.elect(1))
+async def test_first_election_waits_for_the_heartbeat_of_another_registered_member(controller):
+    await joins(controller, 1, 2)
+    await controller.heartbeat(1, epoch=-1, maxOffset=0)
+    requested = asyncio.ensure_future(controller.elect(1))
     await asyncio.sleep(0)
-    await room.beat(2, epoch=-1, maxOffset=900)
-    assert (await asked).code == FAILED
-    assert room.stored().master is None
+    await controller.heartbeat(2, epoch=-1, maxOffset=900)
+    assert (await requested).code == FAILED
+    assert controller.stored().master is None
 
 
-async def test_first_election_waits_for_a_silent_member_only_for_a_limited_time(room, monkeypatch):
+async def test_first_election_waits_for_a_silent_member_only_for_a_limited_time(controller, monkeypatch):
     monkeypatch.setattr(control_module, "HEARTBEAT_AWAITED_S", 0.01)
-    await joins(room, 1, 2)
-    await room.beat(1, epoch=-1, maxOffset=0)
-    assert (await room.elect(1)).code == 0
-    assert room.stored().master == 1
+    await joins(controller, 1, 2)
+    await controller.heartbeat(1, epoch=-1, maxOffset=0)
+    assert (await controller.elect(1)).code == 0
+    assert controller.stored().master == 1
 
 
 # Adoption
 
 
-async def test_epoch_of_a_non_member_or_another_connection_does_not_raise_that_of_an_adopted_set(room):
-    await room.settings.update_config(b"adoptUnknownBrokers=true")
-    await room.beat(9, epoch=2**31 - 1)
-    await room.beat(1, epoch=7)
-    assert (await room.register(1)).code == 0
-    assert room.stored().master_epoch < 2 * RECOVERY_MARGIN
-    await room.beat(1, epoch=2**31 - 1)
-    assert (await room.register(2)).code == 0
-    assert room.stored().master_epoch < 2 * RECOVERY_MARGIN
+async def test_epoch_of_a_non_member_or_another_connection_does_not_raise_that_of_an_adopted_set(controller):
+    await controller.settings.update_config(b"adoptUnknownBrokers=true")
+    await controller.heartbeat(9, epoch=2**31 - 1)
+    await controller.heartbeat(1, epoch=7)
+    assert (await controller.register(1)).code == 0
+    assert controller.stored().master_epoch < 2 * RECOVERY_MARGIN
+    await controller.heartbeat(1, epoch=2**31 - 1)
+    assert (await controller.register(2)).code == 0
+    assert controller.stored().master_epoch < 2 * RECOVERY_MARGIN
 
 
-async def test_adoption_is_refused_before_the_epochs_of_a_set_are_used_up(room):
+async def test_adoption_is_refused_before_the_epochs_of_a_set_are_used_up(controller):
     entry = StoredSet(broker_set=None, floor=Floor(master_epoch=ADOPTED_EPOCH_MAX + 2, next_broker_id=3))
     broker_set = decide_adoption(entry, Registrant(cluster="C", broker_name=SET, broker_id=1, address="a:1"), 5)
     assert broker_set.after(entry).broker_set.master_epoch == ADOPTED_EPOCH_MAX + 2

@@ -1,9 +1,9 @@
-"""What a controller does unasked: whom it asks and greets, what it believes, and when it leaves all masters alone."""
+"""What a controller does by itself: probes, reachability checks, failures, and when it leaves all masters alone."""
 
 import asyncio
 
 import pytest
-from fakes.control_room import SET, ControlRoom, at
+from fakes.control_room import SET, InProcessController, at
 
 from controller.decisions.election import ElectionResult
 from controller.failover.effects import ProbeBroker
@@ -18,41 +18,43 @@ OTHER = "broker-b"
 
 
 @pytest.fixture
-async def room(tmp_path):
-    async with ControlRoom(tmp_path) as room:
-        yield room
+async def controller(tmp_path):
+    async with InProcessController(tmp_path) as controller:
+        yield controller
 
 
-def tell(room, outcome):
-    """Say what came of all questions; returns who was asked."""
-    asked = room.asked()
-    for probe in asked:
-        room.control.monitor.probed(probe.key, outcome)
-    return [probe.key for probe in asked]
+def report_probes(controller, outcome):
+    """Report the outcome of all probes; returns the brokers that were probed."""
+    requested = controller.take_probes()
+    for probe in requested:
+        controller.control.monitor.probed(probe.key, outcome)
+    return [probe.key for probe in requested]
 
 
-async def pass_ms(room, ms, outcome, *beats):
+async def pass_ms(controller, ms, outcome, *beats):
     """Let time pass in steps of 100 ms; `beats` are (broker id, set, at which step of each ten)."""
     for step in range(ms // 100):
         for broker_id, name, when in beats:
             if step % 10 == when:
-                await room.beat(broker_id, name=name)
-        await room.pass_ms(100)
-        tell(room, outcome)
-        await room.done()
+                await controller.heartbeat(broker_id, name=name)
+        await controller.pass_ms(100)
+        report_probes(controller, outcome)
+        await controller.done()
 
 
-async def two_sets(room):
+async def two_sets(controller):
     for name in (SET, OTHER):
-        await room.a_set(1, 2, name=name)
-    await pass_ms(room, 15_000, ProbeOutcome.ANSWERED, *BOTH)
+        await controller.a_set(1, 2, name=name)
+    await pass_ms(controller, 15_000, ProbeOutcome.ANSWERED, *BOTH)
 
 
 BOTH = tuple((i, name, 2 * i + (name == OTHER)) for i in (1, 2) for name in (SET, OTHER))
 
 
-def masters(room):
-    return {broker_set.broker_name: (broker_set.master, broker_set.master_epoch) for broker_set in room.store.sets()}
+def masters(controller):
+    return {
+        broker_set.broker_name: (broker_set.master, broker_set.master_epoch) for broker_set in controller.store.sets()
+    }
 
 
 NOBODY_MOVED = {SET: (1, 1), OTHER: (1, 1)}
@@ -61,66 +63,66 @@ NOBODY_MOVED = {SET: (1, 1), OTHER: (1, 1)}
 # Cut off
 
 
-async def test_controller_cut_off_from_all_brokers_moves_no_master_then_or_later(room):
-    await two_sets(room)
-    await pass_ms(room, 10_000, ProbeOutcome.NO_ANSWER)
-    assert masters(room) == NOBODY_MOVED
+async def test_controller_cut_off_from_all_brokers_moves_no_master_then_or_later(controller):
+    await two_sets(controller)
+    await pass_ms(controller, 10_000, ProbeOutcome.NO_ANSWER)
+    assert masters(controller) == NOBODY_MOVED
     # After healing the slaves are heard before their masters.
-    await pass_ms(room, 5_000, ProbeOutcome.ANSWERED, *((2, name, 0) for name in (SET, OTHER)))
-    assert masters(room) == NOBODY_MOVED
-    await pass_ms(room, 20_000, ProbeOutcome.ANSWERED, *BOTH)
-    assert masters(room) == NOBODY_MOVED
-    assert [line["gap_ms"] > 9_000 for line in room.events("heartbeats_resumed")] == [True]
+    await pass_ms(controller, 5_000, ProbeOutcome.ANSWERED, *((2, name, 0) for name in (SET, OTHER)))
+    assert masters(controller) == NOBODY_MOVED
+    await pass_ms(controller, 20_000, ProbeOutcome.ANSWERED, *BOTH)
+    assert masters(controller) == NOBODY_MOVED
+    assert [line["gap_ms"] > 9_000 for line in controller.events("heartbeats_resumed")] == [True]
 
 
-async def test_master_that_stays_silent_after_a_cut_is_replaced_when_the_pause_ends(room):
-    await two_sets(room)
-    await pass_ms(room, 10_000, ProbeOutcome.NO_ANSWER)
+async def test_master_that_stays_silent_after_a_cut_is_replaced_when_the_pause_ends(controller):
+    await two_sets(controller)
+    await pass_ms(controller, 10_000, ProbeOutcome.NO_ANSWER)
     beats = [beat for beat in BOTH if beat[:2] != (1, SET)]
-    await pass_ms(room, 12_000, ProbeOutcome.NO_ANSWER, *beats)
-    assert masters(room) == NOBODY_MOVED
-    await pass_ms(room, 3_000, ProbeOutcome.NO_ANSWER, *beats)
-    assert masters(room) == {SET: (2, 2), OTHER: (1, 1)}
+    await pass_ms(controller, 12_000, ProbeOutcome.NO_ANSWER, *beats)
+    assert masters(controller) == NOBODY_MOVED
+    await pass_ms(controller, 3_000, ProbeOutcome.NO_ANSWER, *beats)
+    assert masters(controller) == {SET: (2, 2), OTHER: (1, 1)}
 
 
-async def test_master_whose_port_refused_is_replaced_without_a_pause_after_the_cut(room):
-    await two_sets(room)
-    await pass_ms(room, 4_000, ProbeOutcome.REFUSED)
-    assert masters(room) == NOBODY_MOVED
-    await pass_ms(room, 2_000, ProbeOutcome.ANSWERED, (2, SET, 0))
-    assert masters(room)[SET] == (2, 2)
+async def test_master_whose_port_refused_is_replaced_without_a_pause_after_the_cut(controller):
+    await two_sets(controller)
+    await pass_ms(controller, 4_000, ProbeOutcome.REFUSED)
+    assert masters(controller) == NOBODY_MOVED
+    await pass_ms(controller, 2_000, ProbeOutcome.ANSWERED, (2, SET, 0))
+    assert masters(controller)[SET] == (2, 2)
 
 
-async def test_process_pause_is_not_recorded_as_a_heartbeat_gap(room):
-    await two_sets(room)
-    room.clock.pass_ms(10_000)
-    await pass_ms(room, 5_000, ProbeOutcome.ANSWERED, *BOTH)
-    assert room.events("failure_detection_suspended")
-    assert room.events("heartbeats_resumed") == []
+async def test_process_pause_is_not_recorded_as_a_heartbeat_gap(controller):
+    await two_sets(controller)
+    controller.clock.pass_ms(10_000)
+    await pass_ms(controller, 5_000, ProbeOutcome.ANSWERED, *BOTH)
+    assert controller.events("failure_detection_suspended")
+    assert controller.events("heartbeats_resumed") == []
 
 
 # Hosts that fall silent together: the controller is at 10.0.0.1, a broker of the set S at 10.0.0.S or where it is said
 
 
-async def a_pair(room, name, *hosts):
+async def a_pair(controller, name, *hosts):
     """A set of which the first leads; each on a host of its own."""
     for broker_id, host in enumerate(hosts, 1):
         address = f"10.0.0.{host}:30911"
-        assert (await room.apply(broker_id, name=name, address=address)).code == 0
-        assert (await room.register(broker_id, name=name, address=address)).code == 0
-        await room.beat(broker_id, name=name, epoch=-1, maxOffset=0)
-    assert (await room.elect(1, name=name)).code == 0
+        assert (await controller.apply(broker_id, name=name, address=address)).code == 0
+        assert (await controller.register(broker_id, name=name, address=address)).code == 0
+        await controller.heartbeat(broker_id, name=name, epoch=-1, maxOffset=0)
+    assert (await controller.elect(1, name=name)).code == 0
     if len(hosts) > 1:
-        assert (await room.report(range(1, len(hosts) + 1), name=name)).code == 0
+        assert (await controller.report(range(1, len(hosts) + 1), name=name)).code == 0
 
 
-async def four_hosts(room):
-    """Three sets whose masters are elsewhere, the slave of one beside the controller; all are heard for 15 s."""
-    await a_pair(room, "x", 21, 1)
-    await a_pair(room, "y", 22, 23)
-    await a_pair(room, "z", 23, 21)
+async def four_hosts(controller):
+    """Three sets whose masters are elsewhere, the slave of one beside the controller; all send heartbeats for 15 s."""
+    await a_pair(controller, "x", 21, 1)
+    await a_pair(controller, "y", 22, 23)
+    await a_pair(controller, "z", 23, 21)
     everybody = [(i, name, i + 2 * number) for i in (1, 2) for number, name in enumerate("xyz")]
-    await pass_ms(room, 15_000, ProbeOutcome.ANSWERED, *everybody)
+    await pass_ms(controller, 15_000, ProbeOutcome.ANSWERED, *everybody)
     return everybody
 
 
@@ -128,381 +130,387 @@ STILL = {"x": (1, 1), "y": (1, 1), "z": (1, 1)}
 
 
 @pytest.mark.parametrize("non_members", [False, True])
-async def test_cut_off_controller_with_heartbeats_of_its_own_host_moves_no_master_then_or_later(room, non_members):
-    everybody = await four_hosts(room)
+async def test_cut_off_controller_with_heartbeats_of_its_own_host_moves_no_master_then_or_later(
+    controller, non_members
+):
+    everybody = await four_hosts(controller)
     heard = [(2, "x", 4)] + [(1_000, "made-up", 5), (77, "y", 6)] * non_members
-    await pass_ms(room, 120_000, ProbeOutcome.NO_ANSWER, *heard)
-    assert masters(room) == STILL
+    await pass_ms(controller, 120_000, ProbeOutcome.NO_ANSWER, *heard)
+    assert masters(controller) == STILL
     # Slaves are heard before their masters.
-    await pass_ms(room, 5_000, ProbeOutcome.NO_ANSWER, *heard, (2, "y", 7), (2, "z", 8))
-    assert masters(room) == STILL
-    await pass_ms(room, 20_000, ProbeOutcome.ANSWERED, *everybody)
-    assert masters(room) == STILL
-    (line,) = room.events("hosts_silent")
+    await pass_ms(controller, 5_000, ProbeOutcome.NO_ANSWER, *heard, (2, "y", 7), (2, "z", 8))
+    assert masters(controller) == STILL
+    await pass_ms(controller, 20_000, ProbeOutcome.ANSWERED, *everybody)
+    assert masters(controller) == STILL
+    (line,) = controller.events("hosts_silent")
     assert (line["silent_hosts"], line["other_hosts"]) == (3, 3)
 
 
-async def test_operator_can_move_a_master_while_most_hosts_are_silent(room):
-    await four_hosts(room)
-    await pass_ms(room, 10_000, ProbeOutcome.NO_ANSWER, (2, "x", 4))
-    assert (await room.elect(2, name="x", designate=True)).code == 0
-    assert masters(room) == STILL | {"x": (2, 2)}
+async def test_operator_can_move_a_master_while_most_hosts_are_silent(controller):
+    await four_hosts(controller)
+    await pass_ms(controller, 10_000, ProbeOutcome.NO_ANSWER, (2, "x", 4))
+    assert (await controller.elect(2, name="x", designate=True)).code == 0
+    assert masters(controller) == STILL | {"x": (2, 2)}
 
 
-async def test_masters_of_most_hosts_are_replaced_after_a_minute_if_another_host_sends_heartbeats(room):
-    await four_hosts(room)
+async def test_masters_of_most_hosts_are_replaced_after_a_minute_if_another_host_sends_heartbeats(controller):
+    await four_hosts(controller)
     heard = [(2, "x", 4), (2, "y", 5), (1, "z", 6)]
-    await pass_ms(room, 60_000, ProbeOutcome.NO_ANSWER, *heard)
-    assert masters(room) == STILL
-    await pass_ms(room, 5_000, ProbeOutcome.NO_ANSWER, *heard)
-    assert masters(room) == {"x": (2, 2), "y": (2, 2), "z": (1, 1)}
-    assert len(room.events("silent_hosts_given_up")) == 1
+    await pass_ms(controller, 60_000, ProbeOutcome.NO_ANSWER, *heard)
+    assert masters(controller) == STILL
+    await pass_ms(controller, 5_000, ProbeOutcome.NO_ANSWER, *heard)
+    assert masters(controller) == {"x": (2, 2), "y": (2, 2), "z": (1, 1)}
+    assert len(controller.events("silent_hosts_given_up")) == 1
 
 
-async def test_master_whose_port_refuses_is_replaced_while_most_hosts_are_silent(room):
-    await four_hosts(room)
-    await pass_ms(room, 5_000, ProbeOutcome.NO_ANSWER, (2, "x", 4))
-    await pass_ms(room, 2_500, ProbeOutcome.REFUSED, (2, "x", 4))
-    assert masters(room)["x"] == (2, 2)
+async def test_master_whose_port_refuses_is_replaced_while_most_hosts_are_silent(controller):
+    await four_hosts(controller)
+    await pass_ms(controller, 5_000, ProbeOutcome.NO_ANSWER, (2, "x", 4))
+    await pass_ms(controller, 2_500, ProbeOutcome.REFUSED, (2, "x", 4))
+    assert masters(controller)["x"] == (2, 2)
 
 
-async def test_masters_of_one_silent_host_of_several_are_replaced_without_delay(room):
-    everybody = await four_hosts(room)
+async def test_masters_of_one_silent_host_of_several_are_replaced_without_delay(controller):
+    everybody = await four_hosts(controller)
     await pass_ms(
-        room, 4_500, ProbeOutcome.NO_ANSWER, *(each for each in everybody if each[:2] not in [(1, "x"), (2, "z")])
+        controller, 4_500, ProbeOutcome.NO_ANSWER, *(each for each in everybody if each[:2] not in [(1, "x"), (2, "z")])
     )
-    assert masters(room) == STILL | {"x": (2, 2)}
-    assert room.events("hosts_silent") == []
+    assert masters(controller) == STILL | {"x": (2, 2)}
+    assert controller.events("hosts_silent") == []
 
 
-async def test_master_on_the_other_of_two_hosts_is_replaced_without_delay(room):
-    await a_pair(room, "x", 21, 1)
-    await pass_ms(room, 15_000, ProbeOutcome.ANSWERED, (1, "x", 1), (2, "x", 2))
-    await pass_ms(room, 4_500, ProbeOutcome.NO_ANSWER, (2, "x", 2))
-    assert masters(room) == {"x": (2, 2)}
+async def test_master_on_the_other_of_two_hosts_is_replaced_without_delay(controller):
+    await a_pair(controller, "x", 21, 1)
+    await pass_ms(controller, 15_000, ProbeOutcome.ANSWERED, (1, "x", 1), (2, "x", 2))
+    await pass_ms(controller, 4_500, ProbeOutcome.NO_ANSWER, (2, "x", 2))
+    assert masters(controller) == {"x": (2, 2)}
 
 
-async def test_hosts_that_fail_one_after_the_other_lose_their_masters_without_delay(room):
-    everybody = await four_hosts(room)
+async def test_hosts_that_fail_one_after_the_other_lose_their_masters_without_delay(controller):
+    everybody = await four_hosts(controller)
     on_22 = [(1, "y")]
-    await pass_ms(room, 30_000, ProbeOutcome.NO_ANSWER, *(each for each in everybody if each[:2] not in on_22))
-    assert masters(room) == STILL | {"y": (2, 2)}
+    await pass_ms(controller, 30_000, ProbeOutcome.NO_ANSWER, *(each for each in everybody if each[:2] not in on_22))
+    assert masters(controller) == STILL | {"y": (2, 2)}
     on_21 = [(1, "x"), (2, "z")]
-    await pass_ms(room, 5_000, ProbeOutcome.NO_ANSWER, *(each for each in everybody if each[:2] not in on_22 + on_21))
-    assert masters(room) == {"x": (2, 2), "y": (2, 2), "z": (1, 1)}
+    await pass_ms(
+        controller, 5_000, ProbeOutcome.NO_ANSWER, *(each for each in everybody if each[:2] not in on_22 + on_21)
+    )
+    assert masters(controller) == {"x": (2, 2), "y": (2, 2), "z": (1, 1)}
 
 
-async def test_controller_that_starts_cut_off_moves_no_master_of_other_hosts(room):
-    await four_hosts(room)
-    room.start_again()
-    await pass_ms(room, 100_000, ProbeOutcome.NO_ANSWER, (2, "x", 4))
-    assert masters(room) == STILL
+async def test_controller_that_starts_cut_off_moves_no_master_of_other_hosts(controller):
+    await four_hosts(controller)
+    controller.restart()
+    await pass_ms(controller, 100_000, ProbeOutcome.NO_ANSWER, (2, "x", 4))
+    assert masters(controller) == STILL
 
 
 # Taking over
 
 
-async def a_follower_that_found_the_master_dead(room):
-    await room.a_set(1, 2)
-    await pass_ms(room, 15_000, ProbeOutcome.ANSWERED, *((i, SET, i) for i in (1, 2)))
-    room.group.follows(ControllerMember(id="n1", address="10.0.0.2:9878"))
-    await pass_ms(room, 6_000, ProbeOutcome.NO_ANSWER, (2, SET, 2))
-    assert [line["broker_id"] for line in room.events("broker_failed")] == [1]
-    room.group.leads(None)
-    room.group.ready(room.group.term)
-    room.control.monitor.take_over()
+async def follower_with_a_failed_master(controller):
+    await controller.a_set(1, 2)
+    await pass_ms(controller, 15_000, ProbeOutcome.ANSWERED, *((i, SET, i) for i in (1, 2)))
+    controller.group.follows(ControllerMember(id="n1", address="10.0.0.2:9878"))
+    await pass_ms(controller, 6_000, ProbeOutcome.NO_ANSWER, (2, SET, 2))
+    assert [line["broker_id"] for line in controller.events("broker_failed")] == [1]
+    controller.group.leads(None)
+    controller.group.ready(controller.group.term)
+    controller.control.monitor.take_over()
 
 
-async def test_new_leader_probes_again_a_master_that_failed_while_it_was_follower(room):
-    await a_follower_that_found_the_master_dead(room)
-    await pass_ms(room, 2_000, ProbeOutcome.ANSWERED, (2, SET, 2))
-    assert room.stored().master == 1
+async def test_new_leader_probes_again_a_master_that_failed_while_it_was_follower(controller):
+    await follower_with_a_failed_master(controller)
+    await pass_ms(controller, 2_000, ProbeOutcome.ANSWERED, (2, SET, 2))
+    assert controller.stored().master == 1
 
 
-async def test_new_leader_replaces_a_failed_master_within_a_second(room):
-    await a_follower_that_found_the_master_dead(room)
-    await pass_ms(room, 1_000, ProbeOutcome.NO_ANSWER, (2, SET, 2))
-    assert room.stored().master == 2
+async def test_new_leader_replaces_a_failed_master_within_a_second(controller):
+    await follower_with_a_failed_master(controller)
+    await pass_ms(controller, 1_000, ProbeOutcome.NO_ANSWER, (2, SET, 2))
+    assert controller.stored().master == 2
 
 
 # Refusals
 
 
-async def test_refused_port_is_no_failure_where_no_broker_was_ever_reached(room):
-    room.reaches = False
-    await room.a_set(1, 2)
-    room.control.monitor.connection_lost(1)
-    assert tell(room, ProbeOutcome.REFUSED) == [ONE]
-    await room.done()
-    await room.beat(1, over=77)
-    await pass_ms(room, 5_000, ProbeOutcome.REFUSED, (1, SET, 0), (2, SET, 0))
-    assert room.stored().master == 1
-    assert room.events("broker_failed") == []
+async def test_refused_port_is_no_failure_where_no_broker_was_ever_reached(controller):
+    controller.reaches = False
+    await controller.a_set(1, 2)
+    controller.control.monitor.connection_lost(1)
+    assert report_probes(controller, ProbeOutcome.REFUSED) == [ONE]
+    await controller.done()
+    await controller.heartbeat(1, over=77)
+    await pass_ms(controller, 5_000, ProbeOutcome.REFUSED, (1, SET, 0), (2, SET, 0))
+    assert controller.stored().master == 1
+    assert controller.events("broker_failed") == []
 
 
-async def test_another_broker_at_a_never_reached_address_is_no_failure(room):
+async def test_another_broker_at_a_never_reached_address_is_no_failure(controller):
     """Two networks may have the same addresses."""
-    room.reaches = False
-    await room.a_set(1, 2)
-    await pass_ms(room, 1_000, ProbeOutcome.ANOTHER, (1, SET, 0), (2, SET, 0))
-    room.control.monitor.connection_lost(1)
-    await pass_ms(room, 300, ProbeOutcome.ANOTHER, (2, SET, 0))
-    await room.beat(1, over=77)
-    assert room.events("broker_failed") == []
+    controller.reaches = False
+    await controller.a_set(1, 2)
+    await pass_ms(controller, 1_000, ProbeOutcome.ANOTHER, (1, SET, 0), (2, SET, 0))
+    controller.control.monitor.connection_lost(1)
+    await pass_ms(controller, 300, ProbeOutcome.ANOTHER, (2, SET, 0))
+    await controller.heartbeat(1, over=77)
+    assert controller.events("broker_failed") == []
 
 
-async def test_unreachable_master_is_replaced_once_its_heartbeat_is_overdue(room):
-    room.reaches = False
-    await room.a_set(1, 2)
-    await pass_ms(room, 1_000, ProbeOutcome.REFUSED, (1, SET, 0), (2, SET, 0))
-    room.control.monitor.connection_lost(1)
-    await pass_ms(room, 900, ProbeOutcome.REFUSED, (2, SET, 0))
-    assert room.stored().master == 1
-    await pass_ms(room, 2_000, ProbeOutcome.REFUSED, (2, SET, 0))
-    assert room.stored().master == 2
+async def test_unreachable_master_is_replaced_once_its_heartbeat_is_overdue(controller):
+    controller.reaches = False
+    await controller.a_set(1, 2)
+    await pass_ms(controller, 1_000, ProbeOutcome.REFUSED, (1, SET, 0), (2, SET, 0))
+    controller.control.monitor.connection_lost(1)
+    await pass_ms(controller, 900, ProbeOutcome.REFUSED, (2, SET, 0))
+    assert controller.stored().master == 1
+    await pass_ms(controller, 2_000, ProbeOutcome.REFUSED, (2, SET, 0))
+    assert controller.stored().master == 2
 
 
-async def test_refused_port_at_a_new_address_is_no_failure_before_the_broker_was_reached_there(room):
-    await room.a_set(1, 2)
-    room.reaches = False
-    await room.register(2, address="10.0.0.99:1")
-    await room.beat(2)
-    room.control.monitor.connection_lost(2)
-    assert tell(room, ProbeOutcome.REFUSED) == [TWO]
-    assert room.events("broker_failed") == []
+async def test_refused_port_at_a_new_address_is_no_failure_before_the_broker_was_reached_there(controller):
+    await controller.a_set(1, 2)
+    controller.reaches = False
+    await controller.register(2, address="10.0.0.99:1")
+    await controller.heartbeat(2)
+    controller.control.monitor.connection_lost(2)
+    assert report_probes(controller, ProbeOutcome.REFUSED) == [TWO]
+    assert controller.events("broker_failed") == []
 
 
-async def test_refused_port_is_no_failure_after_a_heartbeat_followed_an_earlier_refusal(room):
-    await room.a_set(1, 2)
-    room.control.monitor.connection_lost(2)
-    tell(room, ProbeOutcome.REFUSED)
-    assert len(room.events("broker_failed")) == 1
-    room.reaches = False
-    await room.beat(2, over=77)
-    room.control.monitor.connection_lost(77)
-    assert tell(room, ProbeOutcome.REFUSED) == [TWO]
-    assert len(room.events("broker_failed")) == 1
+async def test_refused_port_is_no_failure_after_a_heartbeat_followed_an_earlier_refusal(controller):
+    await controller.a_set(1, 2)
+    controller.control.monitor.connection_lost(2)
+    report_probes(controller, ProbeOutcome.REFUSED)
+    assert len(controller.events("broker_failed")) == 1
+    controller.reaches = False
+    await controller.heartbeat(2, over=77)
+    controller.control.monitor.connection_lost(77)
+    assert report_probes(controller, ProbeOutcome.REFUSED) == [TWO]
+    assert len(controller.events("broker_failed")) == 1
 
 
-async def test_refused_port_is_a_failure_of_a_broker_that_was_reached(room):
-    room.reaches = False
-    await room.a_set(1, 2)
-    room.reachability.reached(TWO, at(2))
-    room.control.monitor.connection_lost(2)
-    tell(room, ProbeOutcome.REFUSED)
-    assert len(room.events("broker_failed")) == 1
+async def test_refused_port_is_a_failure_of_a_broker_that_was_reached(controller):
+    controller.reaches = False
+    await controller.a_set(1, 2)
+    controller.reachability.reached(TWO, at(2))
+    controller.control.monitor.connection_lost(2)
+    report_probes(controller, ProbeOutcome.REFUSED)
+    assert len(controller.events("broker_failed")) == 1
 
 
-async def unheard(room):
-    """A controller that has just started: it knows the sets and has heard nobody."""
-    await room.a_set(1, 2)
+async def start_without_heartbeats(controller):
+    """A controller that has just started: it knows the sets and has no heartbeats."""
+    await controller.a_set(1, 2)
     for key in (ONE, TWO):
-        room.control.monitor.remove(key)
-    room.control.monitor._reach.has_reached_any = False
-    room.asked()
-    room.control.monitor.take_over()
+        controller.control.monitor.remove(key)
+    controller.control.monitor._reach.has_reached_any = False
+    controller.take_probes()
+    controller.control.monitor.take_over()
 
 
-async def test_refused_port_of_a_master_without_heartbeat_is_a_failure_only_if_a_broker_was_reached(room):
-    room.reaches = False
-    await unheard(room)
-    await pass_ms(room, 6_000, ProbeOutcome.REFUSED, (2, SET, 0))
-    assert room.stored().master == 1
-    room.reachability.reached(TWO, at(2))
-    await pass_ms(room, 1_500, ProbeOutcome.REFUSED, (2, SET, 0))
-    assert room.stored().master == 2
+async def test_refused_port_of_a_master_without_heartbeat_is_a_failure_only_if_a_broker_was_reached(controller):
+    controller.reaches = False
+    await start_without_heartbeats(controller)
+    await pass_ms(controller, 6_000, ProbeOutcome.REFUSED, (2, SET, 0))
+    assert controller.stored().master == 1
+    controller.reachability.reached(TWO, at(2))
+    await pass_ms(controller, 1_500, ProbeOutcome.REFUSED, (2, SET, 0))
+    assert controller.stored().master == 2
 
 
 @pytest.mark.parametrize("interval_s", [1, 5])
-async def test_start_of_a_controller_does_not_move_a_living_unreachable_master(room, interval_s):
+async def test_start_of_a_controller_does_not_move_a_living_unreachable_master(controller, interval_s):
     """A firewall refuses; brokers look for controllers each 3 s, and this master finds it last."""
-    await unheard(room)
+    await start_without_heartbeats(controller)
     for step in range(300):
         for broker_id, first in ((2, 5), (1, 30 + 10 * interval_s - 1)):
             if step >= first and (step - first) % (10 * interval_s) == 0:
-                await room.beat(broker_id)
-        await room.pass_ms(100)
-        for probe in room.asked():
-            room.control.monitor.probed(probe.key, ProbeOutcome.REFUSED)
-        await room.done()
-    assert (room.stored().master, room.stored().master_epoch) == (1, 1)
+                await controller.heartbeat(broker_id)
+        await controller.pass_ms(100)
+        for probe in controller.take_probes():
+            controller.control.monitor.probed(probe.key, ProbeOutcome.REFUSED)
+        await controller.done()
+    assert (controller.stored().master, controller.stored().master_epoch) == (1, 1)
 
 
-async def test_master_that_failed_while_no_controller_ran_is_replaced_after_its_heartbeat_was_due(room):
-    await unheard(room)
-    await pass_ms(room, 4_900, ProbeOutcome.REFUSED, (2, SET, 0))
-    assert room.stored().master == 1
-    await pass_ms(room, 1_000, ProbeOutcome.REFUSED, (2, SET, 0))
-    assert room.stored().master == 2
+async def test_master_that_failed_while_no_controller_ran_is_replaced_after_its_heartbeat_was_due(controller):
+    await start_without_heartbeats(controller)
+    await pass_ms(controller, 4_900, ProbeOutcome.REFUSED, (2, SET, 0))
+    assert controller.stored().master == 1
+    await pass_ms(controller, 1_000, ProbeOutcome.REFUSED, (2, SET, 0))
+    assert controller.stored().master == 2
 
 
-async def test_another_broker_at_the_port_of_a_failed_master_does_not_keep_it_alive(room):
-    await unheard(room)
-    await pass_ms(room, 4_900, ProbeOutcome.ANOTHER, (2, SET, 0))
-    assert room.stored().master == 1
-    await pass_ms(room, 1_000, ProbeOutcome.ANOTHER, (2, SET, 0))
-    assert room.stored().master == 2
-    (died,) = room.events("broker_failed")
+async def test_another_broker_at_the_port_of_a_failed_master_does_not_keep_it_alive(controller):
+    await start_without_heartbeats(controller)
+    await pass_ms(controller, 4_900, ProbeOutcome.ANOTHER, (2, SET, 0))
+    assert controller.stored().master == 1
+    await pass_ms(controller, 1_000, ProbeOutcome.ANOTHER, (2, SET, 0))
+    assert controller.stored().master == 2
+    (died,) = controller.events("broker_failed")
     assert "another broker answers at its port" in died["reason"]
 
 
-async def test_probe_goes_to_the_stored_address_and_not_to_one_in_a_heartbeat(room):
-    await room.a_set(1, 2)
-    await room.beat(1, brokerAddr="10.9.9.9:1", over=50)
-    room.control.monitor.connection_lost(50)
-    assert [each.address for each in room.effects if isinstance(each, ProbeBroker)] == [at(1)]
+async def test_probe_goes_to_the_stored_address_and_not_to_one_in_a_heartbeat(controller):
+    await controller.a_set(1, 2)
+    await controller.heartbeat(1, brokerAddr="10.9.9.9:1", over=50)
+    controller.control.monitor.connection_lost(50)
+    assert [each.address for each in controller.effects if isinstance(each, ProbeBroker)] == [at(1)]
 
 
 # Greetings
 
 
-async def test_reachability_of_each_member_is_checked_once_and_of_no_non_member(room):
-    await room.a_set(1, 2)
-    await pass_ms(room, 3_000, ProbeOutcome.ANSWERED, (1, SET, 0), (2, SET, 0))
-    await room.beat(9)
-    assert sorted(room.greeted) == [ONE, TWO]
+async def test_reachability_of_each_member_is_checked_once_and_of_no_non_member(controller):
+    await controller.a_set(1, 2)
+    await pass_ms(controller, 3_000, ProbeOutcome.ANSWERED, (1, SET, 0), (2, SET, 0))
+    await controller.heartbeat(9)
+    assert sorted(controller.reachability_checks) == [ONE, TWO]
 
 
-async def test_unreachable_brokers_are_checked_again_and_logged_once(room):
-    room.reaches = False
-    await room.a_set(1, 2)
-    await pass_ms(room, 40_000, ProbeOutcome.ANSWERED, (1, SET, 0), (2, SET, 0))
-    assert len(room.greeted) == 2 * 6
-    (line,) = room.events("brokers_unreachable")
+async def test_unreachable_brokers_are_checked_again_and_logged_once(controller):
+    controller.reaches = False
+    await controller.a_set(1, 2)
+    await pass_ms(controller, 40_000, ProbeOutcome.ANSWERED, (1, SET, 0), (2, SET, 0))
+    assert len(controller.reachability_checks) == 2 * 6
+    (line,) = controller.events("brokers_unreachable")
     assert (line["broker"], line["brokers"]) == (SET, 1)
 
 
-async def test_reachability_checks_between_two_rounds_are_limited(room):
-    room.reaches = False
+async def test_reachability_checks_between_two_rounds_are_limited(controller):
+    controller.reaches = False
     ids = range(1, REACHABILITY_CHECKS_MAX + 3)
     for broker_id in ids:
-        await room.apply(broker_id)
-    await room.beat(*ids)
-    assert len(room.greeted) == REACHABILITY_CHECKS_MAX
-    room.control.monitor.look_at_brokers()
-    await room.beat(*ids)
-    assert len(room.greeted) == len(ids)
+        await controller.apply(broker_id)
+    await controller.heartbeat(*ids)
+    assert len(controller.reachability_checks) == REACHABILITY_CHECKS_MAX
+    controller.control.monitor.look_at_brokers()
+    await controller.heartbeat(*ids)
+    assert len(controller.reachability_checks) == len(ids)
 
 
 # Many at once
 
 
-async def many(room, brokers):
+async def many(controller, brokers):
     """As many brokers more, over one connection."""
-    await room.a_set(1, 2)
-    await room.pass_ms(1_000, beating=(1, 2))
+    await controller.a_set(1, 2)
+    await controller.pass_ms(1_000, beating=(1, 2))
     for broker_id in range(3, brokers + 3):
-        assert (await room.apply(broker_id)).code == 0
-        room.control.heartbeat("C", BrokerKey(SET, broker_id), LastHeartbeat(room.clock.now_ms(), connection_id=50))
-    room.asked()
+        assert (await controller.apply(broker_id)).code == 0
+        controller.control.heartbeat(
+            "C", BrokerKey(SET, broker_id), LastHeartbeat(controller.clock.now_ms(), connection_id=50)
+        )
+    controller.take_probes()
 
 
-async def test_probes_in_flight_are_limited_and_masters_come_first(room, monkeypatch):
+async def test_probes_in_flight_are_limited_and_masters_come_first(controller, monkeypatch):
     monkeypatch.setattr(probes, "PROBES_MAX", 20)
     monkeypatch.setattr(probes, "NEW_PROBES_MAX", 6)
-    await many(room, 30)
-    room.control.heartbeat("C", ONE, LastHeartbeat(room.clock.now_ms(), connection_id=50))
-    room.control.monitor.connection_lost(50)
-    first = room.asked()
+    await many(controller, 30)
+    controller.control.heartbeat("C", ONE, LastHeartbeat(controller.clock.now_ms(), connection_id=50))
+    controller.control.monitor.connection_lost(50)
+    first = controller.take_probes()
     assert len(first) == 6
     assert first[0].key == ONE
-    asked = [probe.key for probe in first]
+    requested = [probe.key for probe in first]
     for _ in range(8):
-        room.control.monitor.look_at_brokers()
-        asked += [probe.key for probe in room.asked()]
-    assert len(asked) == len(set(asked)) == 20
-    room.control.monitor.probed(asked[5], ProbeOutcome.REFUSED)
-    room.control.monitor.look_at_brokers()
-    assert len(room.asked()) == 1
+        controller.control.monitor.look_at_brokers()
+        requested += [probe.key for probe in controller.take_probes()]
+    assert len(requested) == len(set(requested)) == 20
+    controller.control.monitor.probed(requested[5], ProbeOutcome.REFUSED)
+    controller.control.monitor.look_at_brokers()
+    assert len(controller.take_probes()) == 1
 
 
-async def test_closed_connection_probes_only_its_own_brokers(room):
-    await room.a_set(1, 2)
-    room.control.monitor.connection_lost(1)
-    tell(room, ProbeOutcome.ANSWERED)
-    room.clock.pass_ms(100)
+async def test_closed_connection_probes_only_its_own_brokers(controller):
+    await controller.a_set(1, 2)
+    controller.control.monitor.connection_lost(1)
+    report_probes(controller, ProbeOutcome.ANSWERED)
+    controller.clock.pass_ms(100)
     # The first is due to be asked again, at the next look.
-    room.control.monitor.connection_lost(2)
-    assert [probe.key for probe in room.asked()] == [TWO]
-    room.control.monitor.look_at_brokers()
-    assert [probe.key for probe in room.asked()] == [ONE]
+    controller.control.monitor.connection_lost(2)
+    assert [probe.key for probe in controller.take_probes()] == [TWO]
+    controller.control.monitor.look_at_brokers()
+    assert [probe.key for probe in controller.take_probes()] == [ONE]
 
 
-async def test_controller_with_a_process_pause_each_second_still_replaces_a_failed_master(room):
-    await room.a_set(1, 2)
-    await room.pass_ms(1_000, beating=(1, 2))
+async def test_controller_with_a_process_pause_each_second_still_replaces_a_failed_master(controller):
+    await controller.a_set(1, 2)
+    await controller.pass_ms(1_000, beating=(1, 2))
     for _ in range(12):
         # Each second it is held up for as long as makes it doubt itself.
-        room.clock.pass_ms(LOOK_MS + 800)
-        await room.beat(2)
-        await room.pass_ms(200)
-        tell(room, ProbeOutcome.NO_ANSWER)
-        await room.done()
-    assert room.stored().master == 2
-    assert len(room.events("failure_detection_suspended")) == 5
+        controller.clock.pass_ms(LOOK_MS + 800)
+        await controller.heartbeat(2)
+        await controller.pass_ms(200)
+        report_probes(controller, ProbeOutcome.NO_ANSWER)
+        await controller.done()
+    assert controller.stored().master == 2
+    assert len(controller.events("failure_detection_suspended")) == 5
 
 
-async def silent_until_dead(room):
+async def expire_master(controller):
     """Let the master stand still until another one leads."""
-    await two_sets(room)
-    await pass_ms(room, 6_000, ProbeOutcome.NO_ANSWER, *(beat for beat in BOTH if beat[:2] != (1, SET)))
-    assert room.stored().master == 2
+    await two_sets(controller)
+    await pass_ms(controller, 6_000, ProbeOutcome.NO_ANSWER, *(beat for beat in BOTH if beat[:2] != (1, SET)))
+    assert controller.stored().master == 2
 
 
-async def test_role_notification_is_sent_to_a_silent_replaced_master_too(room):
-    await silent_until_dead(room)
-    assert {each.broker_id for each in room.notices()[-1].recipients} == {1, 2}
+async def test_role_notification_is_sent_to_a_silent_replaced_master_too(controller):
+    await expire_master(controller)
+    assert {each.broker_id for each in controller.notices()[-1].recipients} == {1, 2}
 
 
-async def test_replaced_master_is_notified_of_its_role_with_its_first_heartbeat(room):
-    await silent_until_dead(room)
-    room.effects.clear()
-    await room.beat(1)
-    (notice,) = room.notices()
+async def test_replaced_master_is_notified_of_its_role_with_its_first_heartbeat(controller):
+    await expire_master(controller)
+    controller.effects.clear()
+    await controller.heartbeat(1)
+    (notice,) = controller.notices()
     assert (notice.master.broker_id, [each.broker_id for each in notice.recipients]) == (2, [1])
-    await room.beat(1)
-    assert len(room.notices()) == 1
+    await controller.heartbeat(1)
+    assert len(controller.notices()) == 1
 
 
-async def test_replaced_master_is_notified_of_its_role_with_its_first_report(room):
+async def test_replaced_master_is_notified_of_its_role_with_its_first_report(controller):
     """Its slave has left it, so that it may report that before it beats."""
-    await silent_until_dead(room)
-    room.effects.clear()
-    assert (await room.report([1], master=1)).code != 0
-    (notice,) = room.notices()
+    await expire_master(controller)
+    controller.effects.clear()
+    assert (await controller.report([1], master=1)).code != 0
+    (notice,) = controller.notices()
     assert (notice.master.broker_id, [each.broker_id for each in notice.recipients]) == (2, [1])
-    await room.beat(1)
-    assert len(room.notices()) == 1
+    await controller.heartbeat(1)
+    assert len(controller.notices()) == 1
 
 
-async def test_slow_store_gets_one_election_however_many_rounds_pass(room, monkeypatch):
-    await room.a_set(1, 2)
-    room.reachability.reached(ONE, room.stored().replicas[1].address)
-    stored, real = asyncio.Event(), room.backend.commit
+async def test_slow_store_gets_one_election_however_many_rounds_pass(controller, monkeypatch):
+    await controller.a_set(1, 2)
+    controller.reachability.reached(ONE, controller.stored().replicas[1].address)
+    stored, real = asyncio.Event(), controller.backend.commit
 
     async def slow(*what):
         await stored.wait()
         return await real(*what)
 
-    monkeypatch.setattr(room.backend, "commit", slow)
-    room.control.monitor.connection_lost(1)
-    tell(room, ProbeOutcome.REFUSED)
+    monkeypatch.setattr(controller.backend, "commit", slow)
+    controller.control.monitor.connection_lost(1)
+    report_probes(controller, ProbeOutcome.REFUSED)
     for _ in range(15):
-        room.clock.pass_ms(100)
+        controller.clock.pass_ms(100)
         await asyncio.sleep(0)
-        room.control.monitor.look_at_sets()
+        controller.control.monitor.look_at_sets()
     stored.set()
-    await room.done()
-    (election,) = [each for each in room.elections if each.new_master == 2]
+    await controller.done()
+    (election,) = [each for each in controller.elections if each.new_master == 2]
     assert (election.result, election.times, election.master_epoch) == (ElectionResult.NEW_MASTER, 1, 2)
-    assert [each.result for each in room.elections][1:] == [ElectionResult.NEW_MASTER]
+    assert [each.result for each in controller.elections][1:] == [ElectionResult.NEW_MASTER]
 
 
-async def test_failed_master_gets_no_role_notification(room):
-    await room.a_set(1, 2)
-    room.reachability.reached(ONE, room.stored().replicas[1].address)
-    room.control.monitor.connection_lost(1)
-    tell(room, ProbeOutcome.REFUSED)
-    await room.done()
-    assert room.stored().master == 2
-    assert {each.broker_id for each in room.notices()[-1].recipients} == {2}
+async def test_failed_master_gets_no_role_notification(controller):
+    await controller.a_set(1, 2)
+    controller.reachability.reached(ONE, controller.stored().replicas[1].address)
+    controller.control.monitor.connection_lost(1)
+    report_probes(controller, ProbeOutcome.REFUSED)
+    await controller.done()
+    assert controller.stored().master == 2
+    assert {each.broker_id for each in controller.notices()[-1].recipients} == {2}

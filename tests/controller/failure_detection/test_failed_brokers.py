@@ -1,7 +1,7 @@
 """Which failed brokers are remembered, and which claims in their names are believed."""
 
 import pytest
-from controller_builders import SET, heard
+from controller_builders import SET, last_heartbeat
 
 from controller.failure_detection import failed_brokers
 from controller.failure_detection.failed_brokers import CLAIMED_MS, FailedBroker, FailedBrokers
@@ -14,7 +14,7 @@ HERE, THERE = Source(1, "10.0.0.1:5000"), Source(2, "10.0.0.2:5000")
 
 @pytest.fixture
 def failed():
-    return FailedBrokers({ONE: FailedBroker(1_000, heard(), ProbeOutcome.NO_ANSWER)})
+    return FailedBrokers({ONE: FailedBroker(1_000, last_heartbeat(), ProbeOutcome.NO_ANSWER)})
 
 
 def test_claim_is_believed_once_it_has_come_from_one_host_for_ten_seconds(failed):
@@ -48,6 +48,6 @@ def test_only_the_last_failed_brokers_are_remembered(failed, monkeypatch):
     ],
 )
 def test_returned_hosts_clear_only_brokers_that_failed_to_answer_since(failed, outcome, judged_ms, stays):
-    failed[ONE] = FailedBroker(judged_ms, heard(), outcome)
+    failed[ONE] = FailedBroker(judged_ms, last_heartbeat(), outcome)
     failed.drop_unproven(8_000)
     assert (ONE in failed) is stays

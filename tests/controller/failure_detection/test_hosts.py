@@ -18,7 +18,7 @@ def key(number):
     return BrokerKey(SET, number)
 
 
-def heard(hosts, now_ms, *numbers):
+def last_heartbeat(hosts, now_ms, *numbers):
     """Hear broker N, which is at 10.0.0.N, and due again in a second."""
     for number in numbers:
         hosts.record_contact(key(number), f"10.0.0.{number}:30911", now_ms + 1_000)
@@ -42,13 +42,13 @@ def heard(hosts, now_ms, *numbers):
     ],
 )
 def test_most_hosts_are_more_than_half_of_the_others(hosts, all_hosts, heard_on, is_most):
-    heard(hosts, 0, *all_hosts)
-    heard(hosts, 2_500, *heard_on)
+    last_heartbeat(hosts, 0, *all_hosts)
+    last_heartbeat(hosts, 2_500, *heard_on)
     assert hosts.look(2_500).is_most == is_most
 
 
 def test_host_is_awaited_for_a_second_before_it_is_silent(hosts):
-    heard(hosts, 0, 2, 3, 4)
+    last_heartbeat(hosts, 0, 2, 3, 4)
     seen = [hosts.look(now_ms) for now_ms in (1_000, 1_001, 2_000, 2_001)]
     assert [(each.awaited, each.silent, each.may_be_most, each.is_most) for each in seen] == [
         (0, 0, False, False),
@@ -59,61 +59,61 @@ def test_host_is_awaited_for_a_second_before_it_is_silent(hosts):
 
 
 def test_broker_that_moves_counts_at_its_new_host_only(hosts):
-    heard(hosts, 0, 2)
+    last_heartbeat(hosts, 0, 2)
     hosts.record_contact(key(2), "10.0.0.3:30911", 1_000)
     assert hosts.look(0).hosts == 1
 
 
 def test_host_of_removed_brokers_is_not_silent(hosts):
-    heard(hosts, 0, 2, 3)
+    last_heartbeat(hosts, 0, 2, 3)
     hosts.remove(key(2))
     hosts.remove(key(9))
     assert hosts.look(5_000).hosts == 1
 
 
 def test_given_up_host_counts_for_ten_seconds(hosts):
-    heard(hosts, 0, 2, 3, 4)
+    last_heartbeat(hosts, 0, 2, 3, 4)
     hosts.give_up(key(2), 3_000)
-    heard(hosts, 3_000, 3, 4)
+    last_heartbeat(hosts, 3_000, 3, 4)
     assert (hosts.look(3_000).hosts, hosts.look(3_000).silent) == (3, 1)
-    heard(hosts, 3_001 + WINDOW_MS, 3, 4)
+    last_heartbeat(hosts, 3_001 + WINDOW_MS, 3, 4)
     assert (hosts.look(3_001 + WINDOW_MS).hosts, hosts.look(3_001 + WINDOW_MS).silent) == (2, 0)
 
 
 def test_host_with_another_awaited_broker_is_not_given_up(hosts):
-    heard(hosts, 0, 2, 3)
+    last_heartbeat(hosts, 0, 2, 3)
     hosts.record_contact(key(7), "10.0.0.2:30921", 1_000)
     hosts.give_up(key(2), 3_000)
     assert hosts.look(60_000).hosts == 2
 
 
 def test_response_of_a_port_counts_as_contact_of_its_host(hosts):
-    heard(hosts, 0, 2)
+    last_heartbeat(hosts, 0, 2)
     hosts.record_response(key(2), 5_000)
     hosts.record_response(key(9), 5_000)
     assert not hosts.look(5_000).is_most
 
 
 def test_expected_host_is_silent_when_its_time_is_over(hosts):
-    heard(hosts, 0, 2)
+    last_heartbeat(hosts, 0, 2)
     hosts.expect(key(2), "10.0.0.2:30911", 99_000)
     hosts.expect(key(3), "10.0.0.3:30911", 12_000)
-    heard(hosts, 13_001, 2)
+    last_heartbeat(hosts, 13_001, 2)
     assert (hosts.look(13_001).hosts, hosts.look(13_001).silent) == (2, 1)
 
 
 def test_process_pause_makes_no_host_silent(hosts):
-    heard(hosts, 0, 2, 3)
+    last_heartbeat(hosts, 0, 2, 3)
     hosts.after_pause(60_000)
     assert hosts.look(61_000).awaited == 0
 
 
 def test_most_hosts_are_given_up_after_a_minute_with_contact_of_another(hosts):
-    heard(hosts, 0, 2, 3, 4)
+    last_heartbeat(hosts, 0, 2, 3, 4)
     assert hosts.look(5_000).is_most
     hosts.silent_from_ms = 5_000
     assert not hosts.is_silent_for_good(500_000)
-    heard(hosts, 500_000, 4)
+    last_heartbeat(hosts, 500_000, 4)
     hosts.look(500_000)
     assert not hosts.is_silent_for_good(500_000 + SILENCE_MS_MAX)
     assert hosts.is_silent_for_good(500_001 + SILENCE_MS_MAX)
@@ -132,14 +132,14 @@ def proven(hosts, now_ms, *numbers):
 
 def test_only_proven_hosts_count_where_there_are_any(hosts):
     proven(hosts, 0, 2, 3, 4)
-    heard(hosts, 0, *range(60, 80))
+    last_heartbeat(hosts, 0, *range(60, 80))
     proven(hosts, 2_500, 2, 3)
     assert (hosts.look(2_500).hosts, hosts.look(2_500).silent) == (3, 1)
 
 
 def test_unproven_hosts_do_not_count_beside_two_proven_ones(hosts):
     proven(hosts, 0, 1, 2)
-    heard(hosts, 0, *range(60, 80))
+    last_heartbeat(hosts, 0, *range(60, 80))
     proven(hosts, 2_500, 1)
     assert hosts.look(2_500).are_two
 
@@ -180,6 +180,6 @@ def test_silent_hosts_are_given_up_after_contact_of_another_host_proven_or_not(h
     proven(hosts, 0, 2)
     hosts.silent_from_ms = 2_500
     for now_ms in range(2_500, 2_500 + SILENCE_MS_MAX + 1_500, 500):
-        heard(hosts, now_ms, number)
+        last_heartbeat(hosts, now_ms, number)
         assert hosts.look(now_ms).is_most is (number == 60)
     assert hosts.is_silent_for_good(now_ms) is is_given_up

@@ -5,7 +5,7 @@ import re
 import msgspec
 import pytest
 from controller_builders import a_set
-from fakes.control_room import CLUSTER, ME, SET, ControlRoom, at
+from fakes.control_room import CLUSTER, ME, SET, InProcessController, at
 
 from controller.failover.election_log import NotificationResult
 from controller.failure_detection.suspicion import ProbeOutcome
@@ -22,73 +22,73 @@ PATHS = [each.path for each in ENDPOINTS]
 
 
 @pytest.fixture
-async def room(tmp_path):
-    async with ControlRoom(tmp_path) as room:
-        yield await room.serve_http()
+async def controller(tmp_path):
+    async with InProcessController(tmp_path) as controller:
+        yield await controller.serve_http()
 
 
-def stored(room, *names, **values):
+def stored(controller, *names, **values):
     """Let sets be known, as another controller has left them."""
     for name in names:
-        room.store.entry_changed(name, VersionedEntry(StoredSet(broker_set=a_set(broker_name=name, **values)), 1))
+        controller.store.entry_changed(name, VersionedEntry(StoredSet(broker_set=a_set(broker_name=name, **values)), 1))
 
 
-async def master_dies(room, master=1):
+async def fail_master(controller, master=1):
     """Let the port of the master refuse connections."""
-    room.control.monitor.connection_lost(master)
-    await room.pass_ms(100)
-    (probe,) = room.asked()
-    room.control.monitor.probed(probe.key, ProbeOutcome.REFUSED)
-    await room.done()
+    controller.control.monitor.connection_lost(master)
+    await controller.pass_ms(100)
+    (probe,) = controller.take_probes()
+    controller.control.monitor.probed(probe.key, ProbeOutcome.REFUSED)
+    await controller.done()
 
 
-async def elections(room, query=""):
-    status, body = await room.get(f"/v1/elections{query}")
+async def elections(controller, query=""):
+    status, body = await controller.get(f"/v1/elections{query}")
     assert status == 200
     return body["elections"]
 
 
-async def refusal(room, path):
-    status, body = await room.get(path)
+async def refusal(controller, path):
+    status, body = await controller.get(path)
     return status, body["error"]["code"], body["error"]["message"]
 
 
 # Probes
 
 
-async def test_starting_controller_is_live_and_not_ready(room):
-    room.health.serving = Serving.STARTING
-    assert await room.get("/healthz") == (200, {"status": "ok"})
-    assert await room.get("/livez") == (200, {"status": "ok"})
-    assert await refusal(room, "/readyz") == (503, "unavailable", "This controller is starting.")
+async def test_starting_controller_is_live_and_not_ready(controller):
+    controller.health.serving = Serving.STARTING
+    assert await controller.get("/healthz") == (200, {"status": "ok"})
+    assert await controller.get("/livez") == (200, {"status": "ok"})
+    assert await refusal(controller, "/readyz") == (503, "unavailable", "This controller is starting.")
 
 
-async def test_follower_is_ready(room):
-    room.group.follows(OTHER)
-    assert await room.get("/readyz") == (200, {"status": "ready"})
+async def test_follower_is_ready(controller):
+    controller.group.follows(OTHER)
+    assert await controller.get("/readyz") == (200, {"status": "ready"})
 
 
-async def test_without_a_leader_no_controller_is_ready(room):
-    assert await room.get("/readyz") == (200, {"status": "ready"})
-    room.group.follows(None)
-    assert await refusal(room, "/readyz") == (503, "unavailable", "No controller leads at present.")
-    assert (await room.get("/livez"))[0] == 200
+async def test_without_a_leader_no_controller_is_ready(controller):
+    assert await controller.get("/readyz") == (200, {"status": "ready"})
+    controller.group.follows(None)
+    assert await refusal(controller, "/readyz") == (503, "unavailable", "No controller leads at present.")
+    assert (await controller.get("/livez"))[0] == 200
 
 
-async def test_leader_with_an_expired_lease_is_not_ready(room):
-    room.group.leads(room.clock.now_ms() + 5_000)
-    assert (await room.get("/readyz"))[0] == 200
-    room.clock.pass_ms(5_001)
-    assert (await refusal(room, "/readyz"))[0] == 503
+async def test_leader_with_an_expired_lease_is_not_ready(controller):
+    controller.group.leads(controller.clock.now_ms() + 5_000)
+    assert (await controller.get("/readyz"))[0] == 200
+    controller.clock.pass_ms(5_001)
+    assert (await refusal(controller, "/readyz"))[0] == 503
 
 
-async def test_draining_controller_is_not_ready(room):
-    room.health.serving = Serving.DRAINING
-    assert await refusal(room, "/readyz?verbose") == (503, "unavailable", "This controller is draining.")
+async def test_draining_controller_is_not_ready(controller):
+    controller.health.serving = Serving.DRAINING
+    assert await refusal(controller, "/readyz?verbose") == (503, "unavailable", "This controller is draining.")
 
 
-async def test_metrics_are_text(room):
-    status, text = await room.get("/metrics")
+async def test_metrics_are_text(controller):
+    status, text = await controller.get("/metrics")
     assert status == 200
     assert "\nrocketmq_controller_role 3.0\n" in text
 
@@ -96,42 +96,42 @@ async def test_metrics_are_text(room):
 # The group
 
 
-async def test_controllers_path_shows_the_group_as_this_controller_knows_it(room):
-    room.group.members_changed((ME, OTHER))
+async def test_controllers_path_shows_the_group_as_this_controller_knows_it(controller):
+    controller.group.members_changed((ME, OTHER))
     me = {"id": ME.id, "address": ME.address}
     other = {"id": OTHER.id, "address": OTHER.address}
-    told = {"group": "g", "role": "leader", "leaderId": ME.id, "leaderAddress": ME.address, "leaderChanges": 1}
-    told |= {"store": "embedded", "pauseMs": room.control.detector.pause_ends_ms - room.clock.now_ms()}
-    told["members"] = [me | {"isLeader": True, "isSelf": True}, other | {"isLeader": False, "isSelf": False}]
-    assert await room.get("/v1/controllers") == (200, told)
-    room.group.follows(OTHER)
-    told |= {"role": "follower", "leaderId": OTHER.id, "leaderAddress": OTHER.address, "leaderChanges": 2}
-    told["members"] = [me | {"isLeader": False, "isSelf": True}, other | {"isLeader": True, "isSelf": False}]
-    assert await room.get("/v1/controllers") == (200, told)
-    room.group.follows(None)
-    _, body = await room.get("/v1/controllers")
+    reported = {"group": "g", "role": "leader", "leaderId": ME.id, "leaderAddress": ME.address, "leaderChanges": 1}
+    reported |= {"store": "embedded", "pauseMs": controller.control.detector.pause_ends_ms - controller.clock.now_ms()}
+    reported["members"] = [me | {"isLeader": True, "isSelf": True}, other | {"isLeader": False, "isSelf": False}]
+    assert await controller.get("/v1/controllers") == (200, reported)
+    controller.group.follows(OTHER)
+    reported |= {"role": "follower", "leaderId": OTHER.id, "leaderAddress": OTHER.address, "leaderChanges": 2}
+    reported["members"] = [me | {"isLeader": False, "isSelf": True}, other | {"isLeader": True, "isSelf": False}]
+    assert await controller.get("/v1/controllers") == (200, reported)
+    controller.group.follows(None)
+    _, body = await controller.get("/v1/controllers")
     assert (body["role"], body["leaderId"], body["leaderAddress"]) == ("candidate", None, None)
 
 
-async def test_the_pause_after_the_start_runs_down_to_0(room):
-    _, before = await room.get("/v1/controllers")
+async def test_the_pause_after_the_start_runs_down_to_0(controller):
+    _, before = await controller.get("/v1/controllers")
     assert before["pauseMs"] > 0
-    room.clock.pass_ms(before["pauseMs"] - 1)
-    assert (await room.get("/v1/controllers"))[1]["pauseMs"] == 1
-    room.clock.pass_ms(60_000)
-    assert (await room.get("/v1/controllers"))[1]["pauseMs"] == 0
+    controller.clock.pass_ms(before["pauseMs"] - 1)
+    assert (await controller.get("/v1/controllers"))[1]["pauseMs"] == 1
+    controller.clock.pass_ms(60_000)
+    assert (await controller.get("/v1/controllers"))[1]["pauseMs"] == 0
 
 
 # Sets
 
 
-async def test_set_is_shown_with_each_broker_and_its_last_heartbeat(room):
-    await room.a_set(1, 2)
-    await room.beat(1, epoch=1, maxOffset=500, confirmOffset=480, electionPriority=3)
-    last_contact_ms = room.clock.unix_ms()
-    room.clock.pass_ms(700)
-    room.control.monitor.connection_lost(2)
-    status, body = await room.get(f"/v1/broker-sets/{SET}")
+async def test_set_is_shown_with_each_broker_and_its_last_heartbeat(controller):
+    await controller.a_set(1, 2)
+    await controller.heartbeat(1, epoch=1, maxOffset=500, confirmOffset=480, electionPriority=3)
+    last_contact_ms = controller.clock.unix_ms()
+    controller.clock.pass_ms(700)
+    controller.control.monitor.connection_lost(2)
+    status, body = await controller.get(f"/v1/broker-sets/{SET}")
     assert status == 200
     one, two = body.pop("replicas")
     assert body == {
@@ -168,101 +168,101 @@ async def test_set_is_shown_with_each_broker_and_its_last_heartbeat(room):
     )
 
 
-async def test_broker_without_a_heartbeat_is_shown_without_figures(room):
-    stored(room, "broker-b")
-    _, body = await room.get("/v1/broker-sets/broker-b")
+async def test_broker_without_a_heartbeat_is_shown_without_figures(controller):
+    stored(controller, "broker-b")
+    _, body = await controller.get("/v1/broker-sets/broker-b")
     assert (body["state"], body["masterBrokerId"], body["lastElection"]) == ("no_master", 1, None)
     for replica in body["replicas"]:
         assert (replica["alive"], replica["suspect"], replica["lastContactUnixMs"]) == (False, False, None)
         assert {replica[key] for key in ("epoch", "maxOffset", "confirmOffset", "electionPriority")} == {None}
 
 
-async def test_registered_broker_is_shown_without_a_log_end_before_its_heartbeat(room):
-    await room.a_set(1, 2)
-    await room.register(2)
-    _, body = await room.get(f"/v1/broker-sets/{SET}")
+async def test_registered_broker_is_shown_without_a_log_end_before_its_heartbeat(controller):
+    await controller.a_set(1, 2)
+    await controller.register(2)
+    _, body = await controller.get(f"/v1/broker-sets/{SET}")
     replica = body["replicas"][1]
-    assert (replica["alive"], replica["lastContactUnixMs"]) == (True, room.clock.unix_ms())
+    assert (replica["alive"], replica["lastContactUnixMs"]) == (True, controller.clock.unix_ms())
     assert (replica["epoch"], replica["maxOffset"]) == (None, None)
 
 
-async def test_state_of_a_set_follows_its_brokers(room):
+async def test_state_of_a_set_follows_its_brokers(controller):
     seen = []
 
     async def look():
-        seen.append((await room.get(f"/v1/broker-sets/{SET}"))[1]["state"])
+        seen.append((await controller.get(f"/v1/broker-sets/{SET}"))[1]["state"])
 
-    await room.apply(1)
+    await controller.apply(1)
     await look()
-    await room.a_set(1)
+    await controller.a_set(1)
     await look()
-    await room.apply(2)
-    await room.register(2)
+    await controller.apply(2)
+    await controller.register(2)
     await look()
-    await room.beat(2)
-    await room.report([1, 2])
+    await controller.heartbeat(2)
+    await controller.report([1, 2])
     await look()
-    room.clock.pass_ms(5_000)
-    await room.beat(1)
-    room.clock.pass_ms(6_000)
+    controller.clock.pass_ms(5_000)
+    await controller.heartbeat(1)
+    controller.clock.pass_ms(6_000)
     await look()
-    room.clock.pass_ms(60_000)
+    controller.clock.pass_ms(60_000)
     await look()
     assert seen == ["no_master", "healthy", "under_replicated", "healthy", "under_replicated", "no_master"]
 
 
-async def test_sets_are_paged_by_name_and_filtered_by_prefix(room):
-    stored(room, "b-2", "a-1", "b-10", "b-1")
+async def test_sets_are_paged_by_name_and_filtered_by_prefix(controller):
+    stored(controller, "b-2", "a-1", "b-10", "b-1")
     seen, query = [], "?prefix=b-&limit=2"
     cursor = ""
     while True:
-        status, body = await room.get(f"/v1/broker-sets{query}{cursor}")
+        status, body = await controller.get(f"/v1/broker-sets{query}{cursor}")
         assert (status, body["total"]) == (200, 3)
         seen.append([each["brokerName"] for each in body["brokerSets"]])
         if body["nextCursor"] is None:
             break
         cursor = f"&cursor={body['nextCursor']}"
     assert seen == [["b-1", "b-10"], ["b-2"]]
-    _, body = await room.get("/v1/broker-sets")
+    _, body = await controller.get("/v1/broker-sets")
     assert [each["brokerName"] for each in body["brokerSets"]] == ["a-1", "b-1", "b-10", "b-2"]
 
 
-async def test_next_page_continues_after_a_removed_set(room):
-    stored(room, "a", "b", "c")
-    _, body = await room.get("/v1/broker-sets?limit=2")
-    room.store.entry_changed("b", VersionedEntry(StoredSet(), 2))
-    _, rest = await room.get(f"/v1/broker-sets?limit=2&cursor={body['nextCursor']}")
+async def test_next_page_continues_after_a_removed_set(controller):
+    stored(controller, "a", "b", "c")
+    _, body = await controller.get("/v1/broker-sets?limit=2")
+    controller.store.entry_changed("b", VersionedEntry(StoredSet(), 2))
+    _, rest = await controller.get(f"/v1/broker-sets?limit=2&cursor={body['nextCursor']}")
     assert [each["brokerName"] for each in rest["brokerSets"]] == ["c"]
     assert rest["total"] == 2
 
 
-async def test_list_without_sets_is_empty(room):
-    assert await room.get("/v1/broker-sets") == (200, {"brokerSets": [], "total": 0, "nextCursor": None})
+async def test_list_without_sets_is_empty(controller):
+    assert await controller.get("/v1/broker-sets") == (200, {"brokerSets": [], "total": 0, "nextCursor": None})
 
 
-async def test_set_with_special_characters_in_its_name_is_found(room):
-    stored(room, "broker ü%")
-    status, body = await room.get("/v1/broker-sets/broker%20%C3%BC%25")
+async def test_set_with_special_characters_in_its_name_is_found(controller):
+    stored(controller, "broker ü%")
+    status, body = await controller.get("/v1/broker-sets/broker%20%C3%BC%25")
     assert (status, body["brokerName"]) == (200, "broker ü%")
 
 
-async def test_follower_shows_the_sets_that_it_has_read(room):
-    room.group.follows(OTHER)
-    stored(room, "broker-b")
-    assert (await room.get("/v1/broker-sets/broker-b"))[0] == 200
+async def test_follower_shows_the_sets_that_it_has_read(controller):
+    controller.group.follows(OTHER)
+    stored(controller, "broker-b")
+    assert (await controller.get("/v1/broker-sets/broker-b"))[0] == 200
 
 
 # Elections
 
 
-async def test_election_is_shown_with_candidates_and_reason(room):
-    await room.a_set(1, 2, 3, in_sync=[1, 2])
-    await room.beat(1, 2, maxOffset=500)
-    await room.beat(3, maxOffset=400)
-    await room.pass_ms(400)
-    unix_ms = room.clock.unix_ms()
-    await master_dies(room)
-    last, first = await elections(room)
+async def test_election_is_shown_with_candidates_and_reason(controller):
+    await controller.a_set(1, 2, 3, in_sync=[1, 2])
+    await controller.heartbeat(1, 2, maxOffset=500)
+    await controller.heartbeat(3, maxOffset=400)
+    await controller.pass_ms(400)
+    unix_ms = controller.clock.unix_ms()
+    await fail_master(controller)
+    last, first = await elections(controller)
     assert last["unixMs"] == last["lastUnixMs"] == unix_ms + 100
     del last["unixMs"], last["lastUnixMs"]
     candidates = last.pop("candidates")
@@ -305,13 +305,13 @@ async def test_election_is_shown_with_candidates_and_reason(room):
     assert (first["phases"]["suspectMs"], first["phases"]["judgeMs"]) == (None, None)
 
 
-async def test_failed_election_is_shown_with_the_command_to_force_a_master_and_the_bytes_at_stake(room):
-    await room.a_set(1, 2, in_sync=[1])
-    await room.beat(1, maxOffset=1_000)
-    await room.beat(2, maxOffset=700)
-    await room.pass_ms(300)
-    await master_dies(room)
-    last = (await elections(room))[0]
+async def test_failed_election_is_shown_with_the_command_to_force_a_master_and_the_bytes_at_stake(controller):
+    await controller.a_set(1, 2, in_sync=[1])
+    await controller.heartbeat(1, maxOffset=1_000)
+    await controller.heartbeat(2, maxOffset=700)
+    await controller.pass_ms(300)
+    await fail_master(controller)
+    last = (await elections(controller))[0]
     assert (last["result"], last["oldMaster"], last["newMaster"]) == ("no_master_elected", 1, None)
     assert last["reason"].startswith("nobody of the SyncStateSet [1] can lead: ")
     assert last["bytesAtStake"] == 300
@@ -319,66 +319,68 @@ async def test_failed_election_is_shown_with_the_command_to_force_a_master_and_t
     assert "# while controllers run with enableElectUncleanMaster=true" in last["force"]
 
 
-async def test_repeated_elections_with_the_same_result_are_shown_once_with_a_count(room):
-    await room.a_set(1, 2, in_sync=[1])
-    await room.pass_ms(300)
-    await master_dies(room)
+async def test_repeated_elections_with_the_same_result_are_shown_once_with_a_count(controller):
+    await controller.a_set(1, 2, in_sync=[1])
+    await controller.pass_ms(300)
+    await fail_master(controller)
     for _ in range(3):
-        await room.elect(2)
-        await room.pass_ms(1_000, beating=(2,))
-    last = (await elections(room))[0]
+        await controller.elect(2)
+        await controller.pass_ms(1_000, beating=(2,))
+    last = (await elections(controller))[0]
     assert (last["trigger"], last["times"]) == ("broker", 3)
     assert last["lastUnixMs"] == last["unixMs"] + 2_000
 
 
-async def test_election_shows_its_operator_and_whether_it_was_unclean(room):
-    await room.a_set(1, 2, 3)
-    await room.pass_ms(100)
-    assert (await room.elect(2, designate=True)).code == 0
-    last = (await elections(room))[0]
+async def test_election_shows_its_operator_and_whether_it_was_unclean(controller):
+    await controller.a_set(1, 2, 3)
+    await controller.pass_ms(100)
+    assert (await controller.elect(2, designate=True)).code == 0
+    last = (await elections(controller))[0]
     assert (last["trigger"], last["newMaster"], last["unclean"]) == ("operator", 2, False)
     assert "wants broker 2 as master" in last["cause"]
-    await room.settings.update_config(b"enableElectUncleanMaster=true")
-    await master_dies(room, 2)
-    assert (await elections(room))[0]["result"] == "no_master_elected"
-    assert (await room.elect(3)).code == 0
-    last = (await elections(room))[0]
+    await controller.settings.update_config(b"enableElectUncleanMaster=true")
+    await fail_master(controller, 2)
+    assert (await elections(controller))[0]["result"] == "no_master_elected"
+    assert (await controller.elect(3)).code == 0
+    last = (await elections(controller))[0]
     assert (last["result"], last["trigger"], last["unclean"]) == ("new_master_elected", "broker", True)
 
 
-async def test_election_is_shown_with_its_role_notifications(room):
-    await room.a_set(1, 2)
-    room.elections.notified(SET, 1, 2, NotificationResult("failed", 3_010, 3))
-    room.elections.notified(SET, 1, 1, NotificationResult("ok", 7, 1))
-    (last,) = await elections(room)
+async def test_election_is_shown_with_its_role_notifications(controller):
+    await controller.a_set(1, 2)
+    controller.elections.notified(SET, 1, 2, NotificationResult("failed", 3_010, 3))
+    controller.elections.notified(SET, 1, 1, NotificationResult("ok", 7, 1))
+    (last,) = await elections(controller)
     assert last["notified"] == [
         {"brokerId": 1, "result": "ok", "afterMs": 7, "tries": 1},
         {"brokerId": 2, "result": "failed", "afterMs": 3_010, "tries": 3},
     ]
 
 
-async def test_newest_elections_come_first_up_to_the_limit(room):
+async def test_newest_elections_come_first_up_to_the_limit(controller):
     for name in ("b-1", "a-1", "b-2", "b-3"):
-        await room.a_set(1, name=name)
-    assert [each["number"] for each in await elections(room)] == [4, 3, 2, 1]
-    assert [each["brokerName"] for each in await elections(room, "?prefix=b-&limit=2")] == ["b-3", "b-2"]
-    assert await elections(room, "?prefix=zz") == []
+        await controller.a_set(1, name=name)
+    assert [each["number"] for each in await elections(controller)] == [4, 3, 2, 1]
+    assert [each["brokerName"] for each in await elections(controller, "?prefix=b-&limit=2")] == ["b-3", "b-2"]
+    assert await elections(controller, "?prefix=zz") == []
 
 
 # The configuration
 
 
 async def test_configuration_is_shown_without_secrets(tmp_path):
-    async with ControlRoom(tmp_path, etcd_user="root", etcd_password="hunter2", suspect_timeout_ms=1_500) as room:
-        await room.serve_http()
-        status, body = await room.get("/v1/config")
+    async with InProcessController(
+        tmp_path, etcd_user="root", etcd_password="hunter2", suspect_timeout_ms=1_500
+    ) as controller:
+        await controller.serve_http()
+        status, body = await controller.get("/v1/config")
     assert (status, body["properties"]["etcdPassword"]) == (200, "******")
     assert body["properties"]["suspectTimeoutMs"] == "1500"
 
 
-async def test_changed_configuration_is_shown(room):
-    await room.settings.update_config(b"enableElectUncleanMaster=true")
-    assert (await room.get("/v1/config"))[1]["properties"]["enableElectUncleanMaster"] == "true"
+async def test_changed_configuration_is_shown(controller):
+    await controller.settings.update_config(b"enableElectUncleanMaster=true")
+    assert (await controller.get("/v1/config"))[1]["properties"]["enableElectUncleanMaster"] == "true"
 
 
 # Errors
@@ -420,48 +422,48 @@ async def test_changed_configuration_is_shown(room):
         ),
     ],
 )
-async def test_error_is_json_with_a_sentence(room, path, status, code, sentence):
-    assert await refusal(room, path) == (status, code, sentence)
+async def test_error_is_json_with_a_sentence(controller, path, status, code, sentence):
+    assert await refusal(controller, path) == (status, code, sentence)
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
 @pytest.mark.parametrize("path", ["/v1/broker-sets", "/v1/elections", "/v1/config"])
-async def test_paths_are_read_only(room, method, path):
-    status, body = await room.get(path, method)
+async def test_paths_are_read_only(controller, method, path):
+    status, body = await controller.get(path, method)
     assert (status, body["error"]["code"]) == (405, "method_not_allowed")
 
 
-async def test_internal_error_is_logged_and_not_shown_to_the_peer(room, monkeypatch):
+async def test_internal_error_is_logged_and_not_shown_to_the_peer(controller, monkeypatch):
     def fail(*_):
         raise KeyError("inner detail")
 
     monkeypatch.setattr(SetStore, "get", fail)
-    status, body = await room.get(f"/v1/broker-sets/{SET}")
+    status, body = await controller.get(f"/v1/broker-sets/{SET}")
     assert (status, body["error"]["code"]) == (500, "internal")
     assert "inner" not in str(body)
-    (line,) = room.events("http_request_failed")
+    (line,) = controller.events("http_request_failed")
     assert (line["method"], line["path"]) == ("GET", f"/v1/broker-sets/{SET}")
 
 
-async def test_responses_name_the_controller_and_forbid_caching(room):
-    async with room.session.get(f"http://127.0.0.1:{room.server.port}/v1/controllers") as answer:
+async def test_responses_name_the_controller_and_forbid_caching(controller):
+    async with controller.session.get(f"http://127.0.0.1:{controller.server.port}/v1/controllers") as answer:
         assert answer.headers["Server"] == "rmq-controller"
         assert answer.headers["Cache-Control"] == "no-store"
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
-async def test_requests_are_not_logged(room):
-    before = len(room.lines)
+async def test_requests_are_not_logged(controller):
+    before = len(controller.lines)
     for path in PATHS:
-        await room.get(path.replace("{name}", "nope"))
-    assert len(room.lines) == before
+        await controller.get(path.replace("{name}", "nope"))
+    assert len(controller.lines) == before
 
 
 # The description
 
 
-async def test_openapi_describes_exactly_the_paths(room):
-    status, described = await room.get(openapi.PATH)
+async def test_openapi_describes_exactly_the_paths(controller):
+    status, described = await controller.get(openapi.PATH)
     assert status == 200
     assert set(described["paths"]) == {*PATHS, openapi.PATH}
     assert described["openapi"] == "3.1.0"
@@ -470,9 +472,9 @@ async def test_openapi_describes_exactly_the_paths(room):
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.path)
-async def test_response_has_the_shape_of_openapi(room, endpoint):
-    await room.a_set(1, 2)
-    status, body = await room.get(endpoint.path.replace("{name}", SET))
+async def test_response_has_the_shape_of_openapi(controller, endpoint):
+    await controller.a_set(1, 2)
+    status, body = await controller.get(endpoint.path.replace("{name}", SET))
     assert status == 200
     if endpoint.shape is None:
         assert isinstance(body, str)
@@ -483,22 +485,22 @@ async def test_response_has_the_shape_of_openapi(room, endpoint):
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.path)
-async def test_openapi_describes_exactly_the_refusals_that_occur(room, endpoint):
-    _, described = await room.get(openapi.PATH)
-    room.group.follows(None)
+async def test_openapi_describes_exactly_the_refusals_that_occur(controller, endpoint):
+    _, described = await controller.get(openapi.PATH)
+    controller.group.follows(None)
     seen = set()
     path = endpoint.path.replace("{name}", "nope")
     for query in ("", "?odd=1"):
-        status, body = await room.get(path + query)
+        status, body = await controller.get(path + query)
         if status != 200:
             msgspec.convert(body, ErrorAnswer)
             seen.add(str(status))
     assert seen == set(described["paths"][endpoint.path]["get"]["responses"]) - {"200", "500"}
 
 
-async def test_set_without_brokers_is_shown_without_master(room):
-    room.store.entry_changed(
+async def test_set_without_brokers_is_shown_without_master(controller):
+    controller.store.entry_changed(
         "empty", VersionedEntry(StoredSet(broker_set=BrokerSet(broker_name="empty", cluster=CLUSTER)), 1)
     )
-    _, body = await room.get("/v1/broker-sets/empty")
+    _, body = await controller.get("/v1/broker-sets/empty")
     assert (body["state"], body["replicas"], body["masterAddress"]) == ("no_master", [], None)

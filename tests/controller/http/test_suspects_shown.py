@@ -1,7 +1,7 @@
 """A page of many sets looks once for who is suspect: there may be thousands of both."""
 
 import pytest
-from fakes.control_room import ControlRoom
+from fakes.control_room import InProcessController
 
 from controller.failure_detection.detector import FailureDetector
 
@@ -13,21 +13,21 @@ class Counting(FailureDetector):
 
     @property
     def suspects(self):
-        self.asked += 1
+        self.take_probes += 1
         return super().suspects
 
 
 @pytest.fixture
-async def room(tmp_path):
-    async with ControlRoom(tmp_path) as room:
+async def controller(tmp_path):
+    async with InProcessController(tmp_path) as controller:
         for number in range(3):
-            await room.a_set(1, 2, name=f"broker-{number}")
-        room.control.monitor.connection_lost(2)
-        yield await room.serve_http()
+            await controller.a_set(1, 2, name=f"broker-{number}")
+        controller.control.monitor.connection_lost(2)
+        yield await controller.serve_http()
 
 
-async def test_suspects_are_determined_once_for_a_page_of_sets(room):
-    room.detector.__class__ = Counting
-    _, body = await room.get("/v1/broker-sets")
+async def test_suspects_are_determined_once_for_a_page_of_sets(controller):
+    controller.detector.__class__ = Counting
+    _, body = await controller.get("/v1/broker-sets")
     assert [each["suspect"] for one in body["brokerSets"] for each in one["replicas"]] == [False, True] * 3
-    assert room.detector.asked == 1
+    assert controller.detector.asked == 1

@@ -1,7 +1,7 @@
 """Which happening of a controller becomes which line, and what is only counted."""
 
 import pytest
-from fakes.control_room import CLUSTER, ME, SET, APeer, ControlRoom, at
+from fakes.control_room import CLUSTER, ME, SET, APeer, InProcessController, at
 
 from controller.config import CONTROLLER
 from controller.decisions.election import ElectionResult
@@ -20,7 +20,7 @@ from serving.process.event_log import AttributedDispatcher
 OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
 
 
-class Desk(ControlRoom):
+class LoggedController(InProcessController):
     """A controller whose lines are taken one by one."""
 
     def __init__(self, folder, **settings):
@@ -34,11 +34,11 @@ class Desk(ControlRoom):
         self.lines.clear()
         return [{key: value for key, value in line.items() if key not in {"timestamp", "level"}} for line in lines]
 
-    async def dies(self, broker_id, outcome=ProbeOutcome.REFUSED):
+    async def fail(self, broker_id, outcome=ProbeOutcome.REFUSED):
         """Let the connection of a broker close, and its port refuse another one."""
         self.control.monitor.connection_lost(broker_id)
         await self.pass_ms(100)
-        (probe,) = self.asked()
+        (probe,) = self.take_probes()
         self.control.monitor.probed(probe.key, outcome)
         await self.done()
 
@@ -50,10 +50,10 @@ class Desk(ControlRoom):
 
 
 @pytest.fixture
-async def desk(tmp_path):
-    async with Desk(tmp_path) as desk:
-        yield desk
-        for line in desk.lines.decoded() + desk.seen:
+async def controller(tmp_path):
+    async with LoggedController(tmp_path) as controller:
+        yield controller
+        for line in controller.lines.decoded() + controller.seen:
             check_against_catalogue(line)
 
 
@@ -67,75 +67,75 @@ def check_against_catalogue(line):
 # The group and its store
 
 
-async def test_gain_and_loss_of_leadership_are_one_line_each(desk):
-    desk.journal.leadership_gained("g", 12, 3)
-    desk.journal.leadership_lost("g", OTHER)
-    desk.journal.leadership_lost("g", None)
-    assert desk.taken() == [
+async def test_gain_and_loss_of_leadership_are_one_line_each(controller):
+    controller.journal.leadership_gained("g", 12, 3)
+    controller.journal.leadership_lost("g", OTHER)
+    controller.journal.leadership_lost("g", None)
+    assert controller.taken() == [
         {"event": "leadership_gained", "group": "g", "duration_ms": 12, "broker_sets": 3},
         {"event": "leadership_lost", "group": "g", "leader": "n1 at 10.0.0.2:9878"},
         {"event": "leadership_lost", "group": "g", "leader": None},
     ]
 
 
-async def test_store_failure_is_logged_for_the_set_and_for_the_operation(desk):
-    desk.journal.store_failed(SET, OutcomeUnknown("the disk is full"))
-    desk.journal.store_calls_failing("campaign", "no endpoint answers")
-    desk.journal.store_calls_answered("campaign", 4_000)
-    assert desk.taken() == [
+async def test_store_failure_is_logged_for_the_set_and_for_the_operation(controller):
+    controller.journal.store_failed(SET, OutcomeUnknown("the disk is full"))
+    controller.journal.store_calls_failing("campaign", "no endpoint answers")
+    controller.journal.store_calls_answered("campaign", 4_000)
+    assert controller.taken() == [
         {"event": "store_failed", "broker": SET, "error": "the disk is full"},
         {"event": "store_calls_failing", "operation": "campaign", "error": "no endpoint answers"},
         {"event": "store_calls_answered", "operation": "campaign", "silent_ms": 4_000},
     ]
 
 
-async def test_store_calls_are_only_counted(desk):
-    desk.journal.store_call("commit", "ok", 0.003)
-    desk.journal.store_call("commit", "unknown", 2.0)
-    assert desk.taken() == []
-    counts = desk.counted(desk.counters.store_calls)
+async def test_store_calls_are_only_counted(controller):
+    controller.journal.store_call("commit", "ok", 0.003)
+    controller.journal.store_call("commit", "unknown", 2.0)
+    assert controller.taken() == []
+    counts = controller.counted(controller.counters.store_calls)
     assert (counts["commit", "ok"], counts["commit", "unknown"]) == (1, 1)
-    assert desk.observed(desk.counters.store_durations)["commit"] == 2
+    assert controller.observed(controller.counters.store_durations)["commit"] == 2
 
 
-async def test_suspended_failure_detection_is_logged_and_counted(desk):
-    desk.journal.failure_detection_suspended(1_300)
-    assert desk.taken() == [{"event": "failure_detection_suspended", "held_ms": 1_300}]
-    assert desk.counters.failure_detection_suspensions == 1
+async def test_suspended_failure_detection_is_logged_and_counted(controller):
+    controller.journal.failure_detection_suspended(1_300)
+    assert controller.taken() == [{"event": "failure_detection_suspended", "held_ms": 1_300}]
+    assert controller.counters.failure_detection_suspensions == 1
 
 
 # Brokers
 
 
-async def test_applied_broker_id_is_logged_once_with_whether_it_added_the_set(desk):
+async def test_applied_broker_id_is_logged_once_with_whether_it_added_the_set(controller):
     for broker_id in (1, 2, 1):
-        await desk.apply(broker_id)
+        await controller.apply(broker_id)
     line = {"event": "broker_id_applied", "cluster": CLUSTER, "broker": SET}
-    assert desk.taken() == [
+    assert controller.taken() == [
         line | {"broker_id": 1, "addr": at(1), "set_added": True},
         line | {"broker_id": 2, "addr": at(2), "set_added": False},
     ]
 
 
-async def test_registration_is_one_line_with_the_old_address_if_it_changed(desk):
-    await desk.apply(1)
-    desk.taken()
-    await desk.register(1)
-    await desk.register(1, address="10.0.0.99:1")
+async def test_registration_is_one_line_with_the_old_address_if_it_changed(controller):
+    await controller.apply(1)
+    controller.taken()
+    await controller.register(1)
+    await controller.register(1, address="10.0.0.99:1")
     line = {"event": "broker_started", "cluster": CLUSTER, "broker": SET, "broker_id": 1, "adopted": False}
-    assert desk.taken() == [
+    assert controller.taken() == [
         line | {"addr": at(1), "old_addr": None},
         line | {"addr": "10.0.0.99:1", "old_addr": at(1)},
     ]
 
 
-async def test_registration_of_the_recorded_master_has_a_line_of_its_own(desk):
-    await desk.a_set(1, 2)
-    desk.taken()
-    await desk.register(1)
-    started, restarted = desk.taken()
+async def test_registration_of_the_recorded_master_has_a_line_of_its_own(controller):
+    await controller.a_set(1, 2)
+    controller.taken()
+    await controller.register(1)
+    started, restarted = controller.taken()
     assert started["event"] == "broker_started"
-    stored = desk.stored()
+    stored = controller.stored()
     assert stored.master is None
     assert restarted == {
         "event": "master_restarted",
@@ -149,29 +149,31 @@ async def test_registration_of_the_recorded_master_has_a_line_of_its_own(desk):
 
 
 async def test_adopted_broker_is_logged_as_adopted_and_not_as_a_restarted_master(tmp_path):
-    async with Desk(tmp_path, adopt_unknown_brokers=True) as desk:
-        await desk.beat(7, epoch=4)
-        await desk.register(7)
-        (line,) = desk.taken()
+    async with LoggedController(tmp_path, adopt_unknown_brokers=True) as controller:
+        await controller.heartbeat(7, epoch=4)
+        await controller.register(7)
+        (line,) = controller.taken()
         assert (line["event"], line["broker_id"], line["adopted"]) == ("broker_started", 7, True)
 
 
-async def test_closed_connection_is_logged_for_members_only(desk):
-    await desk.a_set(1, 2)
-    desk.control.heartbeat(CLUSTER, BrokerKey(SET, 99), LastHeartbeat(desk.clock.now_ms(), connection_id=50))
-    desk.taken()
-    desk.control.monitor.connection_lost(1)
-    desk.control.monitor.connection_lost(50)
+async def test_closed_connection_is_logged_for_members_only(controller):
+    await controller.a_set(1, 2)
+    controller.control.heartbeat(
+        CLUSTER, BrokerKey(SET, 99), LastHeartbeat(controller.clock.now_ms(), connection_id=50)
+    )
+    controller.taken()
+    controller.control.monitor.connection_lost(1)
+    controller.control.monitor.connection_lost(50)
     line = {"event": "broker_suspected", "cluster": CLUSTER, "broker": SET}
-    assert desk.taken() == [line | {"broker_id": 1, "addr": at(1), "was_master": True}]
+    assert controller.taken() == [line | {"broker_id": 1, "addr": at(1), "was_master": True}]
 
 
-async def test_failed_broker_is_logged_with_reason_evidence_and_times(desk):
-    await desk.a_set(1, 2)
-    await desk.pass_ms(300)
-    desk.taken()
-    await desk.dies(2)
-    suspected, died = desk.taken()
+async def test_failed_broker_is_logged_with_reason_evidence_and_times(controller):
+    await controller.a_set(1, 2)
+    await controller.pass_ms(300)
+    controller.taken()
+    await controller.fail(2)
+    suspected, died = controller.taken()
     assert (suspected["event"], suspected["was_master"]) == ("broker_suspected", False)
     assert died == {
         "event": "broker_failed",
@@ -185,42 +187,42 @@ async def test_failed_broker_is_logged_with_reason_evidence_and_times(desk):
         "silent_ms": 400,
         "suspected_ms": 100,
     }
-    assert desk.counted(desk.counters.brokers_failed) == {(CLUSTER, "channel_closed"): 1}
+    assert controller.counted(controller.counters.brokers_failed) == {(CLUSTER, "channel_closed"): 1}
     # A slave that dies is no failover.
-    assert desk.counted(desk.counters.failovers) == {}
+    assert controller.counted(controller.counters.failovers) == {}
 
 
-async def test_failed_broker_of_a_removed_set_is_logged(desk):
+async def test_failed_broker_of_a_removed_set_is_logged(controller):
     dead = BrokerFailure(
         BrokerKey("gone", 1), SuspicionReason.SILENT, ProbeOutcome.NO_ANSWER, LastHeartbeat(1_000), 4_000, 5_000
     )
-    desk.journal.broker_failed(dead, None)
-    (line,) = desk.taken()
+    controller.journal.broker_failed(dead, None)
+    (line,) = controller.taken()
     assert (line["broker"], line["cluster"], line["addr"], line["was_master"]) == ("gone", None, None, False)
     assert (line["silent_ms"], line["suspected_ms"], line["evidence"]) == (4_000, 1_000, "timeout")
-    assert desk.counted(desk.counters.brokers_failed) == {("", "timeout"): 1}
+    assert controller.counted(controller.counters.brokers_failed) == {("", "timeout"): 1}
 
 
 @pytest.mark.parametrize("outcome", ProbeOutcome)
-async def test_probes_are_only_counted(desk, outcome):
-    desk.journal.broker_probed(outcome)
-    assert desk.taken() == []
-    assert desk.counted(desk.counters.probes) == {(outcome.value,): 1}
+async def test_probes_are_only_counted(controller, outcome):
+    controller.journal.broker_probed(outcome)
+    assert controller.taken() == []
+    assert controller.counted(controller.counters.probes) == {(outcome.value,): 1}
 
 
-async def test_heartbeats_and_polls_are_not_logged(desk):
-    await desk.a_set(1, 2)
-    desk.taken()
-    await desk.pass_ms(5_000, beating=(1, 2))
-    await desk.info()
-    assert desk.taken() == []
+async def test_heartbeats_and_polls_are_not_logged(controller):
+    await controller.a_set(1, 2)
+    controller.taken()
+    await controller.pass_ms(5_000, beating=(1, 2))
+    await controller.info()
+    assert controller.taken() == []
 
 
-async def test_changed_sync_state_set_is_logged_with_the_previous_one(desk):
-    await desk.a_set(1, 2)
-    desk.taken()
-    await desk.report([1], epoch=2)
-    assert desk.taken() == [
+async def test_changed_sync_state_set_is_logged_with_the_previous_one(controller):
+    await controller.a_set(1, 2)
+    controller.taken()
+    await controller.report([1], epoch=2)
+    assert controller.taken() == [
         {
             "event": "sync_state_set_altered",
             "cluster": CLUSTER,
@@ -234,16 +236,16 @@ async def test_changed_sync_state_set_is_logged_with_the_previous_one(desk):
     ]
 
 
-async def test_refused_report_is_not_logged(desk):
-    await desk.a_set(1, 2)
-    desk.taken()
-    assert (await desk.report([1], epoch=1)).code != 0
-    assert desk.taken() == []
+async def test_refused_report_is_not_logged(controller):
+    await controller.a_set(1, 2)
+    controller.taken()
+    assert (await controller.report([1], epoch=1)).code != 0
+    assert controller.taken() == []
 
 
-async def test_cleaning_is_an_audit_line_with_the_peer(desk):
-    await desk.a_set(1, 2, in_sync=[1])
-    desk.taken()
+async def test_cleaning_is_an_audit_line_with_the_peer(controller):
+    await controller.a_set(1, 2, in_sync=[1])
+    controller.taken()
     fields = {
         "brokerName": SET,
         "clusterName": CLUSTER,
@@ -251,9 +253,9 @@ async def test_cleaning_is_an_audit_line_with_the_peer(desk):
         "isCleanLivingBroker": "true",
     }
     request = RemotingCommand(RequestCode.CLEAN_BROKER_DATA, opaque=5, ext_fields=fields)
-    attributed = AttributedDispatcher(desk.handlers, BROKER_CODES, RequestCode.BROKER_HEARTBEAT)
+    attributed = AttributedDispatcher(controller.handlers, BROKER_CODES, RequestCode.BROKER_HEARTBEAT)
     assert (await attributed.dispatch(request, APeer(9))).code == 0
-    assert desk.taken() == [
+    assert controller.taken() == [
         {
             "event": "brokers_cleaned",
             "audit": True,
@@ -267,8 +269,8 @@ async def test_cleaning_is_an_audit_line_with_the_peer(desk):
             "was_master": False,
         }
     ]
-    await desk.clean(living=True)
-    (line,) = desk.taken()
+    await controller.clean(living=True)
+    (line,) = controller.taken()
     assert (line["broker_ids"], line["set_removed"], line["was_master"]) == ([1], True, True)
 
 
@@ -281,13 +283,13 @@ def test_requests_of_operators_are_distinguished_from_those_of_brokers():
 # Elections
 
 
-async def test_first_election_is_one_line_and_no_failover(desk):
-    await desk.apply(1)
-    await desk.register(1)
-    await desk.beat(1, epoch=-1, maxOffset=0)
-    desk.taken()
-    await desk.elect(1)
-    assert desk.taken() == [
+async def test_first_election_is_one_line_and_no_failover(controller):
+    await controller.apply(1)
+    await controller.register(1)
+    await controller.heartbeat(1, epoch=-1, maxOffset=0)
+    controller.taken()
+    await controller.elect(1)
+    assert controller.taken() == [
         {
             "event": "master_elected",
             "election": 1,
@@ -306,18 +308,18 @@ async def test_first_election_is_one_line_and_no_failover(desk):
             "commit_ms": 0,
         }
     ]
-    assert desk.counted(desk.counters.elections) == {(CLUSTER, SET, "new_master_elected"): 1}
-    assert desk.observed(desk.counters.election_durations) == {"new_master_elected": 1}
-    assert desk.counted(desk.counters.failovers) == {}
+    assert controller.counted(controller.counters.elections) == {(CLUSTER, SET, "new_master_elected"): 1}
+    assert controller.observed(controller.counters.election_durations) == {"new_master_elected": 1}
+    assert controller.counted(controller.counters.failovers) == {}
 
 
-async def test_failover_is_logged_counted_by_evidence_and_measured_by_phase(desk):
-    await desk.a_set(1, 2)
-    await desk.pass_ms(400)
-    desk.taken()
-    before = desk.observed(desk.counters.failover_phases)
-    await desk.dies(1)
-    *_, died, elected = desk.taken()
+async def test_failover_is_logged_counted_by_evidence_and_measured_by_phase(controller):
+    await controller.a_set(1, 2)
+    await controller.pass_ms(400)
+    controller.taken()
+    before = controller.observed(controller.counters.failover_phases)
+    await controller.fail(1)
+    *_, died, elected = controller.taken()
     assert (died["event"], died["was_master"]) == ("broker_failed", True)
     assert (elected["event"], elected["trigger"], elected["old_master"], elected["new_master"]) == (
         "master_elected",
@@ -327,87 +329,89 @@ async def test_failover_is_logged_counted_by_evidence_and_measured_by_phase(desk
     )
     assert (elected["suspect_ms"], elected["judge_ms"], elected["commit_ms"]) == (400, 100, 0)
     assert "force" not in elected
-    assert desk.counted(desk.counters.failovers) == {(CLUSTER, "channel_closed", "failed_over"): 1}
-    after = desk.observed(desk.counters.failover_phases)
+    assert controller.counted(controller.counters.failovers) == {(CLUSTER, "channel_closed", "failed_over"): 1}
+    after = controller.observed(controller.counters.failover_phases)
     assert {phase: after[phase] - before.get(phase, 0) for phase in after} == {"detect": 1, "judge": 1, "commit": 1}
 
 
-async def test_failed_elections_of_a_set_are_one_error_with_the_command_to_force_a_master(desk):
-    await desk.a_set(1, 2, in_sync=[1])
-    await desk.beat(1, maxOffset=1_000)
-    await desk.beat(2, maxOffset=700)
-    await desk.pass_ms(300)
-    desk.taken()
-    await desk.dies(1)
+async def test_failed_elections_of_a_set_are_one_error_with_the_command_to_force_a_master(controller):
+    await controller.a_set(1, 2, in_sync=[1])
+    await controller.heartbeat(1, maxOffset=1_000)
+    await controller.heartbeat(2, maxOffset=700)
+    await controller.pass_ms(300)
+    controller.taken()
+    await controller.fail(1)
     for _ in range(3):
-        await desk.elect(2)
-        await desk.pass_ms(1_000, beating=(2,))
-    told = [line for line in desk.taken() if line["event"] == "election_failed"]
+        await controller.elect(2)
+        await controller.pass_ms(1_000, beating=(2,))
+    told = [line for line in controller.taken() if line["event"] == "election_failed"]
     # The death, and the broker that asks since.
     assert [line["trigger"] for line in told] == ["master_dead", "broker"]
     assert {line["bytes_at_stake"] for line in told} == {300}
     assert all(f"mqadmin electMaster -a {ME.address} -b 2 " in line["force"] for line in told)
     # Each is counted, and so is how long it took.
-    assert desk.counted(desk.counters.elections)[CLUSTER, SET, "no_master_elected"] == 4
-    assert desk.observed(desk.counters.election_durations)["no_master_elected"] == 4
-    assert desk.counted(desk.counters.failovers) == {(CLUSTER, "channel_closed", "no_master_elected"): 1}
+    assert controller.counted(controller.counters.elections)[CLUSTER, SET, "no_master_elected"] == 4
+    assert controller.observed(controller.counters.election_durations)["no_master_elected"] == 4
+    assert controller.counted(controller.counters.failovers) == {(CLUSTER, "channel_closed", "no_master_elected"): 1}
 
 
-async def test_returned_master_is_a_failover_with_trigger_no_master(desk):
-    await desk.a_set(1, 2, in_sync=[1])
-    await desk.pass_ms(300)
-    await desk.dies(1)
-    desk.taken()
-    await desk.beat(1)
-    await desk.pass_ms(2_000, beating=(1, 2))
-    (elected,) = [line for line in desk.taken() if line["event"] == "master_elected"]
+async def test_returned_master_is_a_failover_with_trigger_no_master(controller):
+    await controller.a_set(1, 2, in_sync=[1])
+    await controller.pass_ms(300)
+    await controller.fail(1)
+    controller.taken()
+    await controller.heartbeat(1)
+    await controller.pass_ms(2_000, beating=(1, 2))
+    (elected,) = [line for line in controller.taken() if line["event"] == "master_elected"]
     assert (elected["trigger"], elected["new_master"], elected["suspect_ms"]) == ("no_master", 1, None)
-    assert desk.counted(desk.counters.failovers)[CLUSTER, "no_master", "failed_over"] == 1
+    assert controller.counted(controller.counters.failovers)[CLUSTER, "no_master", "failed_over"] == 1
 
 
-async def test_election_that_keeps_the_master_is_logged_as_kept(desk):
-    await desk.a_set(1, 2)
-    desk.taken()
-    await desk.elect(2)
-    await desk.elect(2)
-    (line,) = desk.taken()
+async def test_election_that_keeps_the_master_is_logged_as_kept(controller):
+    await controller.a_set(1, 2)
+    controller.taken()
+    await controller.elect(2)
+    await controller.elect(2)
+    (line,) = controller.taken()
     assert (line["event"], line["trigger"], line["new_master"]) == ("master_kept", "broker", 1)
-    assert desk.counted(desk.counters.elections)[CLUSTER, SET, ElectionResult.KEPT.value] == 2
+    assert controller.counted(controller.counters.elections)[CLUSTER, SET, ElectionResult.KEPT.value] == 2
 
 
-async def test_designating_a_failed_broker_is_logged_as_kept_while_the_master_lives(desk):
-    await desk.a_set(1, 2)
-    await desk.pass_ms(300)
-    await desk.dies(2)
-    desk.taken()
-    assert (await desk.elect(2, designate=True)).code != 0
-    (line,) = desk.taken()
+async def test_designating_a_failed_broker_is_logged_as_kept_while_the_master_lives(controller):
+    await controller.a_set(1, 2)
+    await controller.pass_ms(300)
+    await controller.fail(2)
+    controller.taken()
+    assert (await controller.elect(2, designate=True)).code != 0
+    (line,) = controller.taken()
     assert (line["event"], line["trigger"], line["new_master"]) == ("master_kept", "operator", 1)
     assert line["reason"] == "1 stays master: 1 another was designated; 2 not alive"
-    assert (CLUSTER, SET, ElectionResult.NOBODY.value) not in desk.counted(desk.counters.elections)
+    assert (CLUSTER, SET, ElectionResult.NOBODY.value) not in controller.counted(controller.counters.elections)
 
 
 async def test_unclean_election_is_logged_as_an_error_with_the_lost_bytes(tmp_path):
-    async with Desk(tmp_path, enable_elect_unclean_master=True) as desk:
-        await desk.a_set(1, 2, in_sync=[1])
-        await desk.beat(1, maxOffset=1_000)
-        await desk.beat(2, maxOffset=700)
-        await desk.pass_ms(300)
-        desk.taken()
-        await desk.dies(1)
-        await desk.elect(2)
-        *_, line = desk.taken()
+    async with LoggedController(tmp_path, enable_elect_unclean_master=True) as controller:
+        await controller.a_set(1, 2, in_sync=[1])
+        await controller.heartbeat(1, maxOffset=1_000)
+        await controller.heartbeat(2, maxOffset=700)
+        await controller.pass_ms(300)
+        controller.taken()
+        await controller.fail(1)
+        await controller.elect(2)
+        *_, line = controller.taken()
         assert (line["event"], line["new_master"], line["bytes_at_stake"]) == ("unclean_master_elected", 2, 300)
         assert "force" not in line
-        assert desk.seen[-1]["level"] == "error"
+        assert controller.seen[-1]["level"] == "error"
         # It was asked for: by itself the controller has found nobody.
-        assert desk.counted(desk.counters.failovers) == {(CLUSTER, "channel_closed", "no_master_elected"): 1}
+        assert controller.counted(controller.counters.failovers) == {
+            (CLUSTER, "channel_closed", "no_master_elected"): 1
+        }
 
 
 # Notifications
 
 
-def a_notice(desk):
+def a_notice(controller):
     return NotifyRoleChanged(
         broker_name=SET,
         election=2,
@@ -416,13 +420,15 @@ def a_notice(desk):
         sync_state_set=(2,),
         sync_state_set_epoch=3,
         recipients=(Recipient(2, at(2)), Recipient(3, at(3))),
-        since_ms=desk.clock.now_ms(),
+        since_ms=controller.clock.now_ms(),
     )
 
 
-async def test_unconfirmed_role_notification_is_one_line_with_the_last_reason(desk):
-    desk.journal.role_notification_failed(a_notice(desk), Recipient(3, at(3)), 3, "it answers 1: still starting")
-    assert desk.taken() == [
+async def test_unconfirmed_role_notification_is_one_line_with_the_last_reason(controller):
+    controller.journal.role_notification_failed(
+        a_notice(controller), Recipient(3, at(3)), 3, "it answers 1: still starting"
+    )
+    assert controller.taken() == [
         {
             "event": "role_notification_failed",
             "broker": SET,
@@ -436,32 +442,32 @@ async def test_unconfirmed_role_notification_is_one_line_with_the_last_reason(de
     ]
 
 
-async def test_confirmations_are_only_counted_and_that_of_the_new_master_ends_the_failover(desk):
-    await desk.a_set(1, 2)
-    await desk.pass_ms(400)
-    await desk.dies(1)
-    record = desk.elections.of_set(SET)
-    notice = a_notice(desk)
-    desk.taken()
-    before = desk.observed(desk.counters.failover_phases)
-    total = desk.counters.failover_phases.histograms()["total",]
+async def test_confirmations_are_only_counted_and_that_of_the_new_master_ends_the_failover(controller):
+    await controller.a_set(1, 2)
+    await controller.pass_ms(400)
+    await controller.fail(1)
+    record = controller.elections.of_set(SET)
+    notice = a_notice(controller)
+    controller.taken()
+    before = controller.observed(controller.counters.failover_phases)
+    total = controller.counters.failover_phases.histograms()["total",]
     # Slaves, and a master that does not confirm, tell nothing about how long it took.
-    desk.journal.role_notified(notice, Recipient(3, at(3)), NotificationResult("ok", 5, 1), record)
-    desk.journal.role_notified(notice, Recipient(2, at(2)), NotificationResult("failed", 9_000, 3), record)
-    assert desk.observed(desk.counters.failover_phases) == before
-    desk.journal.role_notified(notice, Recipient(2, at(2)), NotificationResult("ok", 20, 1), record)
-    after = desk.observed(desk.counters.failover_phases)
+    controller.journal.role_notified(notice, Recipient(3, at(3)), NotificationResult("ok", 5, 1), record)
+    controller.journal.role_notified(notice, Recipient(2, at(2)), NotificationResult("failed", 9_000, 3), record)
+    assert controller.observed(controller.counters.failover_phases) == before
+    controller.journal.role_notified(notice, Recipient(2, at(2)), NotificationResult("ok", 20, 1), record)
+    after = controller.observed(controller.counters.failover_phases)
     assert {phase: after[phase] - before.get(phase, 0) for phase in ("notify", "total")} == {"notify": 1, "total": 1}
     assert total.sum == pytest.approx((400 + 100 + 20) / 1000)
-    assert desk.counted(desk.counters.notifications) == {("ok",): 2, ("failed",): 1}
-    assert desk.taken() == []
+    assert controller.counted(controller.counters.notifications) == {("ok",): 2, ("failed",): 1}
+    assert controller.taken() == []
 
 
-async def test_election_without_a_lost_master_has_no_total_duration(desk):
-    await desk.a_set(1, 2)
-    await desk.elect(2, designate=True)
-    record = desk.elections.of_set(SET)
-    desk.journal.role_notified(a_notice(desk), Recipient(2, at(2)), NotificationResult("ok", 20, 1), record)
-    desk.journal.role_notified(a_notice(desk), Recipient(2, at(2)), NotificationResult("ok", 20, 1), None)
-    assert "total" not in desk.observed(desk.counters.failover_phases)
-    assert desk.observed(desk.counters.failover_phases)["notify"] == 2
+async def test_election_without_a_lost_master_has_no_total_duration(controller):
+    await controller.a_set(1, 2)
+    await controller.elect(2, designate=True)
+    record = controller.elections.of_set(SET)
+    controller.journal.role_notified(a_notice(controller), Recipient(2, at(2)), NotificationResult("ok", 20, 1), record)
+    controller.journal.role_notified(a_notice(controller), Recipient(2, at(2)), NotificationResult("ok", 20, 1), None)
+    assert "total" not in controller.observed(controller.counters.failover_phases)
+    assert controller.observed(controller.counters.failover_phases)["notify"] == 2

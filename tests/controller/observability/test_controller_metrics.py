@@ -3,7 +3,7 @@
 import pytest
 from controller_builders import a_set, an_address
 from controller_builders import replicas as members
-from fakes.control_room import CLUSTER, SET, ControlRoom, at
+from fakes.control_room import CLUSTER, SET, InProcessController, at
 from prometheus_client.parser import text_string_to_metric_families
 
 from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
@@ -27,9 +27,9 @@ OF_SETS = (
 
 
 @pytest.fixture
-async def room(tmp_path):
-    async with ControlRoom(tmp_path) as room:
-        yield room
+async def controller(tmp_path):
+    async with InProcessController(tmp_path) as controller:
+        yield controller
 
 
 def parsed_name(family):
@@ -37,17 +37,17 @@ def parsed_name(family):
     return family.name.removesuffix("_total") if family.kind == "counter" else family.name
 
 
-def families(room):
+def families(controller):
     """Return the families of the text that a scrape gets, by name."""
-    text = b"".join(room.metrics.pieces()).decode()
+    text = b"".join(controller.metrics.pieces()).decode()
     return {family.name: family for family in text_string_to_metric_families(text)}
 
 
-def scrape(room):
+def scrape(controller):
     """Return the samples that a scrape would show: name and labels -> value."""
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in families(room).values()
+        for family in families(controller).values()
         for sample in family.samples
     }
 
@@ -63,19 +63,19 @@ def states(samples, cluster=CLUSTER):
     ]
 
 
-def stored(room, broker_set):
+def stored(controller, broker_set):
     """Let a set be known, as another controller has left it."""
-    room.store.entry_changed(broker_set.broker_name, VersionedEntry(StoredSet(broker_set=broker_set), 1))
+    controller.store.entry_changed(broker_set.broker_name, VersionedEntry(StoredSet(broker_set=broker_set), 1))
 
 
 # The text
 
 
-async def test_first_scrape_has_all_families_and_counters_at_zero(room):
-    found = families(room)
+async def test_first_scrape_has_all_families_and_counters_at_zero(controller):
+    found = families(controller)
     for family in FAMILIES:
         assert parsed_name(family) in found, family.name
-    samples = scrape(room)
+    samples = scrape(controller)
     for outcome in ProbeOutcome:
         assert value(samples, "probes_total", outcome=outcome.value) == 0
     for result in ("ok", "refused", "failed", "superseded"):
@@ -86,19 +86,19 @@ async def test_first_scrape_has_all_families_and_counters_at_zero(room):
         assert value(samples, "election_duration_seconds_count", election_result=result) == 0
 
 
-async def test_every_family_has_values_after_a_failover(room):
-    await room.a_set(1, 2)
-    await room.elect(2, designate=True)
-    await room.pass_ms(500, beating=(1, 2))
-    room.control.monitor.connection_lost(2)
-    await room.pass_ms(100)
-    (probe,) = room.asked()
-    room.journal.broker_probed(ProbeOutcome.REFUSED)
-    room.control.monitor.probed(probe.key, ProbeOutcome.REFUSED)
-    await room.done()
-    await room.settings.update_config(b"enableElectUncleanMaster=true")
-    room.results = tuple(Sample(family, tuple(family.labels), 1.0) for family in ANALYTICS_RESULTS)
-    found = families(room)
+async def test_every_family_has_values_after_a_failover(controller):
+    await controller.a_set(1, 2)
+    await controller.elect(2, designate=True)
+    await controller.pass_ms(500, beating=(1, 2))
+    controller.control.monitor.connection_lost(2)
+    await controller.pass_ms(100)
+    (probe,) = controller.take_probes()
+    controller.journal.broker_probed(ProbeOutcome.REFUSED)
+    controller.control.monitor.probed(probe.key, ProbeOutcome.REFUSED)
+    await controller.done()
+    await controller.settings.update_config(b"enableElectUncleanMaster=true")
+    controller.results = tuple(Sample(family, tuple(family.labels), 1.0) for family in ANALYTICS_RESULTS)
+    found = families(controller)
     empty = {family.name for family in FAMILIES if not found[parsed_name(family)].samples}
     # There is no certificate, no line was held back, and nobody asked over HTTP.
     assert empty == {
@@ -109,27 +109,27 @@ async def test_every_family_has_values_after_a_failover(room):
     }
 
 
-async def test_special_characters_in_names_are_escaped(room):
+async def test_special_characters_in_names_are_escaped(controller):
     odd = 'b"\\\n'
-    stored(room, a_set(broker_name=odd, cluster="{}"))
-    (family,) = (each for each in families(room).values() if each.name == "rocketmq_controller_replicas")
+    stored(controller, a_set(broker_name=odd, cluster="{}"))
+    (family,) = (each for each in families(controller).values() if each.name == "rocketmq_controller_replicas")
     assert [sample.labels for sample in family.samples] == [{"cluster": "{}", "broker": odd}]
 
 
 # The server and its group
 
 
-async def test_ready_and_draining_follow_the_state_of_the_server(room):
-    assert value(scrape(room), "ready") == 1
-    room.health.serving = Serving.DRAINING
-    samples = scrape(room)
+async def test_ready_and_draining_follow_the_state_of_the_server(controller):
+    assert value(scrape(controller), "ready") == 1
+    controller.health.serving = Serving.DRAINING
+    samples = scrape(controller)
     assert (value(samples, "ready"), value(samples, "draining")) == (0, 1)
 
 
-async def test_requests_are_counted_by_the_names_of_their_codes(room):
-    room.statistics.count_finished(1004, 0)
-    room.statistics.count_finished(105, 3)
-    samples = scrape(room)
+async def test_requests_are_counted_by_the_names_of_their_codes(controller):
+    controller.statistics.count_finished(1004, 0)
+    controller.statistics.count_finished(105, 3)
+    samples = scrape(controller)
 
     def requests(code, result):
         return value(samples, "requests_total", request_code=code, response_code=result)
@@ -140,23 +140,23 @@ async def test_requests_are_counted_by_the_names_of_their_codes(room):
     assert requests("unknown", "request_code_not_supported") == 1
 
 
-async def test_role_has_the_numbers_of_java_and_leader_changes_are_counted(room):
-    samples = scrape(room)
+async def test_role_has_the_numbers_of_java_and_leader_changes_are_counted(controller):
+    samples = scrape(controller)
     assert (value(samples, "role"), value(samples, "leader_changes_total")) == (3, 1)
-    room.group.follows(OTHER_CONTROLLER)
-    samples = scrape(room)
+    controller.group.follows(OTHER_CONTROLLER)
+    samples = scrape(controller)
     assert (value(samples, "role"), value(samples, "leader_changes_total")) == (2, 2)
-    room.group.follows(None)
-    assert value(scrape(room), "role") == 1
+    controller.group.follows(None)
+    assert value(scrape(controller), "role") == 1
 
 
 # Sets and brokers
 
 
-async def test_set_has_series_for_brokers_sync_state_set_and_master_epoch(room):
-    await room.a_set(1, 2)
-    await room.a_set(1, 2, 3, name="broker-b", in_sync=[1])
-    samples = scrape(room)
+async def test_set_has_series_for_brokers_sync_state_set_and_master_epoch(controller):
+    await controller.a_set(1, 2)
+    await controller.a_set(1, 2, 3, name="broker-b", in_sync=[1])
+    samples = scrape(controller)
     which = {"cluster": CLUSTER, "broker": SET}
     assert value(samples, "active_brokers", **which) == 2
     assert value(samples, "replicas", **which) == 2
@@ -167,31 +167,31 @@ async def test_set_has_series_for_brokers_sync_state_set_and_master_epoch(room):
     assert states(samples) == [1, 1, 0]
 
 
-async def test_last_heartbeat_of_each_broker_is_in_unix_seconds(room):
-    await room.a_set(1, 2)
-    room.clock.pass_ms(1_500)
-    await room.beat(1)
-    heard_s = room.clock.unix_ms() / 1000
-    room.clock.pass_ms(700)
-    samples = scrape(room)
+async def test_last_heartbeat_of_each_broker_is_in_unix_seconds(controller):
+    await controller.a_set(1, 2)
+    controller.clock.pass_ms(1_500)
+    await controller.heartbeat(1)
+    heard_s = controller.clock.unix_ms() / 1000
+    controller.clock.pass_ms(700)
+    samples = scrape(controller)
     which = {"cluster": CLUSTER, "broker": SET}
     name = "broker_last_heartbeat_timestamp_seconds"
     assert value(samples, name, **which, broker_id="1") == heard_s
     assert value(samples, name, **which, broker_id="2") == heard_s - 1.5
 
 
-async def test_state_of_a_set_follows_its_brokers(room):
-    await room.a_set(1, 2)
-    assert states(scrape(room)) == [1, 0, 0]
-    await room.pass_ms(500, beating=(1, 2))
-    room.control.monitor.connection_lost(1)
-    await room.pass_ms(100)
-    samples = scrape(room)
+async def test_state_of_a_set_follows_its_brokers(controller):
+    await controller.a_set(1, 2)
+    assert states(scrape(controller)) == [1, 0, 0]
+    await controller.pass_ms(500, beating=(1, 2))
+    controller.control.monitor.connection_lost(1)
+    await controller.pass_ms(100)
+    samples = scrape(controller)
     assert value(samples, "suspect_brokers") == 1
-    (probe,) = room.asked()
-    room.control.monitor.probed(probe.key, ProbeOutcome.REFUSED)
-    await room.done()
-    samples = scrape(room)
+    (probe,) = controller.take_probes()
+    controller.control.monitor.probed(probe.key, ProbeOutcome.REFUSED)
+    await controller.done()
+    samples = scrape(controller)
     which = {"cluster": CLUSTER, "broker": SET}
     assert (value(samples, "suspect_brokers"), states(samples)) == (0, [0, 1, 0])
     assert (value(samples, "active_brokers", **which), value(samples, "replicas", **which)) == (1, 2)
@@ -206,34 +206,36 @@ async def test_state_of_a_set_follows_its_brokers(room):
         assert value(samples, "failover_phase_duration_seconds_count", phase=phase) == 1
 
 
-async def test_set_whose_only_broker_failed_has_no_master(room):
-    await room.a_set(1)
-    await room.pass_ms(500, beating=(1,))
-    room.control.monitor.connection_lost(1)
-    await room.pass_ms(100)
-    (probe,) = room.asked()
-    room.control.monitor.probed(probe.key, ProbeOutcome.REFUSED)
-    await room.done()
-    samples = scrape(room)
+async def test_set_whose_only_broker_failed_has_no_master(controller):
+    await controller.a_set(1)
+    await controller.pass_ms(500, beating=(1,))
+    controller.control.monitor.connection_lost(1)
+    await controller.pass_ms(100)
+    (probe,) = controller.take_probes()
+    controller.control.monitor.probed(probe.key, ProbeOutcome.REFUSED)
+    await controller.done()
+    samples = scrape(controller)
     assert states(samples) == [0, 0, 1]
     lost = {"cluster": CLUSTER, "cause": "channel_closed", "outcome": "no_master_elected"}
     assert value(samples, "failovers_total", **lost) == 1
 
 
-async def test_cleaned_set_has_no_series(room):
-    await room.a_set(1)
-    await room.clean(living=True)
-    samples = scrape(room)
+async def test_cleaned_set_has_no_series(controller):
+    await controller.a_set(1)
+    await controller.clean(living=True)
+    samples = scrape(controller)
     assert states(samples) == [None, None, None]
     assert value(samples, "replicas", cluster=CLUSTER, broker=SET) is None
 
 
-async def test_non_members_are_in_no_series(room):
-    await room.a_set(1)
+async def test_non_members_are_in_no_series(controller):
+    await controller.a_set(1)
     for key in (BrokerKey(SET, 99), BrokerKey("made-up", 1)):
-        room.control.heartbeat(CLUSTER, key, LastHeartbeat(room.clock.now_ms(), connection_id=50, address="10.9.9.9:1"))
-    room.control.monitor.connection_lost(50)
-    samples = scrape(room)
+        controller.control.heartbeat(
+            CLUSTER, key, LastHeartbeat(controller.clock.now_ms(), connection_id=50, address="10.9.9.9:1")
+        )
+    controller.control.monitor.connection_lost(50)
+    samples = scrape(controller)
     assert value(samples, "active_brokers", cluster=CLUSTER, broker=SET) == 1
     assert value(samples, "active_brokers", cluster=CLUSTER, broker="made-up") is None
     last = {"cluster": CLUSTER, "broker": SET, "broker_id": "99"}
@@ -241,29 +243,29 @@ async def test_non_members_are_in_no_series(room):
     assert value(samples, "suspect_brokers") == 0
 
 
-async def test_follower_has_no_series_of_sets(room):
-    await room.a_set(1, 2)
-    room.group.follows(OTHER_CONTROLLER)
-    names = {name.removeprefix("rocketmq_controller_") for name, _ in scrape(room)}
+async def test_follower_has_no_series_of_sets(controller):
+    await controller.a_set(1, 2)
+    controller.group.follows(OTHER_CONTROLLER)
+    names = {name.removeprefix("rocketmq_controller_") for name, _ in scrape(controller)}
     assert names.isdisjoint(OF_SETS)
     assert "role" in names
 
 
-async def test_leader_with_an_expired_lease_has_no_series_of_sets(room):
-    await room.a_set(1, 2)
-    room.group.leads(room.clock.now_ms())
-    assert states(scrape(room)) == [1, 0, 0]
-    room.clock.pass_ms(1)
-    assert states(scrape(room)) == [None, None, None]
+async def test_leader_with_an_expired_lease_has_no_series_of_sets(controller):
+    await controller.a_set(1, 2)
+    controller.group.leads(controller.clock.now_ms())
+    assert states(scrape(controller)) == [1, 0, 0]
+    controller.clock.pass_ms(1)
+    assert states(scrape(controller)) == [None, None, None]
 
 
 # Limits
 
 
-async def test_sets_beyond_the_limit_share_series(room):
+async def test_sets_beyond_the_limit_share_series(controller):
     for number in range(BROKERS_MAX + 3):
-        stored(room, a_set(broker_name=f"broker-{number}", cluster=CLUSTER))
-    samples = scrape(room)
+        stored(controller, a_set(broker_name=f"broker-{number}", cluster=CLUSTER))
+    samples = scrape(controller)
     rest = {"cluster": OTHER, "broker": OTHER}
     assert value(samples, "replicas", **rest) == 9
     assert value(samples, "replicas", cluster=CLUSTER, broker="broker-7") == 3
@@ -271,37 +273,37 @@ async def test_sets_beyond_the_limit_share_series(room):
     assert states(samples) == [0, 0, BROKERS_MAX + 3]
 
 
-async def test_shared_series_beyond_the_limit_has_the_longest_silence(room):
-    now_ms = room.clock.now_ms()
+async def test_shared_series_beyond_the_limit_has_the_longest_silence(controller):
+    now_ms = controller.clock.now_ms()
     for number in range(BROKERS_MAX + 3):
         name = f"broker-{number}"
-        stored(room, a_set(broker_name=name, cluster=CLUSTER, replicas=members(1)))
+        stored(controller, a_set(broker_name=name, cluster=CLUSTER, replicas=members(1)))
         silent_ms = 7_000 if number == BROKERS_MAX + 1 else 0
-        heard = LastHeartbeat(now_ms - silent_ms, address=an_address(1))
-        room.control.heartbeat(CLUSTER, BrokerKey(name, 1), heard)
-    samples = scrape(room)
+        last_heartbeat = LastHeartbeat(now_ms - silent_ms, address=an_address(1))
+        controller.control.heartbeat(CLUSTER, BrokerKey(name, 1), last_heartbeat)
+    samples = scrape(controller)
     last = value(samples, "broker_last_heartbeat_timestamp_seconds", cluster=OTHER, broker=OTHER, broker_id=OTHER)
-    assert last == room.clock.unix_ms() / 1000 - 7
+    assert last == controller.clock.unix_ms() / 1000 - 7
 
 
-async def test_clusters_beyond_the_limit_do_not_move_sets_of_clusters_with_series(room):
+async def test_clusters_beyond_the_limit_do_not_move_sets_of_clusters_with_series(controller):
     for number in range(5 * (CLUSTERS_MAX + 2)):
         cluster = f"cluster-{number % (CLUSTERS_MAX + 2)}"
-        stored(room, a_set(broker_name=f"broker-{number}", cluster=cluster))
-    samples = scrape(room)
+        stored(controller, a_set(broker_name=f"broker-{number}", cluster=cluster))
+    samples = scrape(controller)
     for number in range(CLUSTERS_MAX):
         assert states(samples, f"cluster-{number}") == [0, 0, 5]
     assert states(samples, OTHER) == [0, 0, 10]
     assert states(samples, f"cluster-{CLUSTERS_MAX}") == [None, None, None]
 
 
-async def test_elections_of_sets_beyond_the_limit_share_series(room):
+async def test_elections_of_sets_beyond_the_limit_share_series(controller):
     for number in range(BROKERS_MAX + 5):
-        room.counters.elections.add((CLUSTER, f"broker-{number}", "new_master_elected"))
+        controller.counters.elections.add((CLUSTER, f"broker-{number}", "new_master_elected"))
     for number in range(400):
-        room.counters.failovers.add((f"cluster-{number}", "timeout", "failed_over"))
-        room.counters.brokers_failed.add((f"cluster-{number}", "timeout"))
-    samples = scrape(room)
+        controller.counters.failovers.add((f"cluster-{number}", "timeout", "failed_over"))
+        controller.counters.brokers_failed.add((f"cluster-{number}", "timeout"))
+    samples = scrape(controller)
     elected = {"election_result": "new_master_elected"}
     assert value(samples, "election_total", cluster=OTHER, broker=OTHER, **elected) == 5
     assert value(samples, "brokers_failed_total", cluster=OTHER, reason="timeout") == 400 - 2 * CLUSTERS_MAX
@@ -310,7 +312,7 @@ async def test_elections_of_sets_beyond_the_limit_share_series(room):
         assert value(samples, "label_overflow_total", metric=f"rocketmq_controller_{family}") > 0, family
 
 
-async def test_addresses_are_in_no_label(room):
-    await room.a_set(1, 2)
-    shown = " ".join(value for _, labels in scrape(room) for _, value in labels)
+async def test_addresses_are_in_no_label(controller):
+    await controller.a_set(1, 2)
+    shown = " ".join(value for _, labels in scrape(controller) for _, value in labels)
     assert at(1).partition(":")[0] not in shown

@@ -1,7 +1,7 @@
 import json
 from datetime import UTC, datetime
 
-from controller_builders import SET, a_set, heard
+from controller_builders import SET, a_set, last_heartbeat
 
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.suspicion import BrokerFailure, ProbeOutcome, SuspicionReason
@@ -35,7 +35,7 @@ def test_a_failure_is_dated_when_it_was_detected_not_when_it_was_recorded(tmp_pa
         BrokerKey(SET, 1),
         SuspicionReason.CLOSED,
         ProbeOutcome.REFUSED,
-        heard(last_contact_ms=judged_ms - 700),
+        last_heartbeat(last_contact_ms=judged_ms - 700),
         judged_ms - 20,
         judged_ms,
     )

@@ -1,4 +1,4 @@
-"""What is told of the size of the store: the newest answer, and nothing while there is none."""
+"""The size of the store is the latest answer, and unknown while there is none."""
 
 import asyncio
 
@@ -12,34 +12,34 @@ from controller.storage.store import StoreError
 SOON_S = 20
 
 
-class Telling:
-    """A store that tells its size; None fails."""
+class StoreOfSizes:
+    """A store with these sizes, one for each request; None fails."""
 
     def __init__(self, *sizes):
         self.sizes = list(sizes)
-        self.asked = 0
+        self.requests = 0
 
     async def size_bytes(self):
-        self.asked += 1
-        size = self.sizes[min(self.asked, len(self.sizes)) - 1]
+        self.requests += 1
+        size = self.sizes[min(self.requests, len(self.sizes)) - 1]
         if size is None:
             raise StoreError("etcd does not answer")
         return size
 
 
 @pytest.mark.parametrize(
-    ("sizes", "told"),
+    ("sizes", "latest"),
     [((4096, 8192), 8192), ((4096, None), None), ((None, 8192), 8192)],
-    ids=["the newest counts", "an old one is not told again", "the next answer is"],
+    ids=["the latest counts", "an old one does not", "the next answer does"],
 )
-async def test_store_size_is_the_latest_answer_or_unknown(monkeypatch, sizes, told):
+async def test_store_size_is_the_latest_answer_or_unknown(monkeypatch, sizes, latest):
     monkeypatch.setattr(store_size, "_ASK_S", 0)
-    store = Telling(*sizes)
+    store = StoreOfSizes(*sizes)
     size = StoreSize(store)
     assert size.latest is None
     async with asyncio.TaskGroup() as tasks:
         asking = tasks.create_task(size.ask_for_store_size())
-        # Asked a third time, it has told what it learned the second time.
-        await eventually(lambda: store.asked > len(sizes), seconds=SOON_S, what="it asked")
+        # At the third request the second answer has been recorded.
+        await eventually(lambda: store.requests > len(sizes), seconds=SOON_S, what="it requested the size")
         asking.cancel()
-    assert size.latest == told
+    assert size.latest == latest

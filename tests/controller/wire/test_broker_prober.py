@@ -39,17 +39,19 @@ class Edge(Sender):
     def __init__(self):
         super().__init__()
         self.probed = []
-        self.prober = BrokerProber(self.start, self.client, self.told, lambda *told: self.reached.append(told))
+        self.prober = BrokerProber(
+            self.start, self.client, self.observer, lambda *reported: self.reached.append(reported)
+        )
 
-    def report(self, *told):
-        self.probed.append(told)
+    def report(self, *reported):
+        self.probed.append(reported)
 
     async def ask(self, address, timeout_ms=20_000):
         self.prober.probe(ProbeBroker(probe=Probe(BrokerKey(SET, 1), timeout_ms), address=address, report=self.report))
         await self.done()
         ((key, outcome, _),) = self.probed
         assert key == BrokerKey(SET, 1)
-        assert self.told.outcomes == [outcome]
+        assert self.observer.outcomes == [outcome]
         return outcome
 
 
@@ -103,7 +105,7 @@ async def test_each_probe_has_its_own_connection(edge):
     async with listening() as broker:
         for _ in range(2):
             edge.probed.clear()
-            edge.told.outcomes.clear()
+            edge.observer.outcomes.clear()
             await edge.ask(broker.address)
     assert broker.connections == 2
 
@@ -139,7 +141,7 @@ async def test_probe_without_a_free_file_descriptor_is_not_sent(edge):
         with no_files_left():
             assert await edge.ask(broker.address) is ProbeOutcome.NOT_PROBED
         edge.probed.clear()
-        edge.told.outcomes.clear()
+        edge.observer.outcomes.clear()
         assert await edge.ask(broker.address) is ProbeOutcome.ANSWERED
 
 
@@ -151,7 +153,7 @@ async def test_broker_that_answers_a_reachability_check_is_reached(edge):
         edge.prober.check_reachability(CheckReachability(key=BrokerKey(SET, 1), address=broker.address))
         await edge.done()
         assert edge.reached == [(BrokerKey(SET, 1), broker.address, broker.address)]
-    assert edge.told.outcomes == [ProbeOutcome.ANSWERED]
+    assert edge.observer.outcomes == [ProbeOutcome.ANSWERED]
     assert edge.probed == []
 
 
@@ -161,7 +163,7 @@ async def test_refused_check_or_another_broker_does_not_count_as_reached(edge):
         for address in (broker.address, f"127.0.0.1:{free_port()}"):
             edge.prober.check_reachability(CheckReachability(key=BrokerKey(SET, 1), address=address))
         await edge.done()
-    assert sorted(each.value for each in edge.told.outcomes) == ["another_broker", "refused"]
+    assert sorted(each.value for each in edge.observer.outcomes) == ["another_broker", "refused"]
     assert edge.reached == []
     assert edge.probed == []
 
@@ -178,7 +180,7 @@ class FailingClient:
 async def test_exception_during_a_probe_counts_as_not_probed():
     edge, failures = Edge(), []
     async with BackgroundTasks(lambda name, error: failures.append((name, type(error)))) as tasks:
-        prober = BrokerProber(lambda work: tasks.start(work, "work"), FailingClient(), edge.told, lambda *_: None)
+        prober = BrokerProber(lambda work: tasks.start(work, "work"), FailingClient(), edge.observer, lambda *_: None)
         probe = Probe(BrokerKey(SET, 1), 1000)
         prober.probe(ProbeBroker(probe=probe, address="10.0.0.1:10911", report=edge.report))
         prober.check_reachability(CheckReachability(key=BrokerKey(SET, 1), address="10.0.0.1:10911"))

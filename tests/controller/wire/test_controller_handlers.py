@@ -3,58 +3,60 @@
 import json
 
 import pytest
-from fakes.control_room import CLUSTER, ME, SET, ControlRoom, at
+from fakes.control_room import CLUSTER, ME, SET, InProcessController, at
 
 from controller.failure_detection.suspicion import ProbeOutcome
 from remoting.protocol.codes import RequestCode, ResponseCode
 
 
 @pytest.fixture
-async def room(tmp_path):
-    async with ControlRoom(tmp_path) as room:
-        yield room
+async def controller(tmp_path):
+    async with InProcessController(tmp_path) as controller:
+        yield controller
 
 
-async def next_id(room, name=SET):
-    answer = await room.ask(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, {"clusterName": CLUSTER, "brokerName": name})
+async def next_id(controller, name=SET):
+    answer = await controller.request(
+        RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, {"clusterName": CLUSTER, "brokerName": name}
+    )
     return int(answer.ext_fields["nextBrokerId"])
 
 
 # 1012, 1013
 
 
-async def test_query_for_the_next_broker_id_reserves_nothing(room):
-    assert [await next_id(room), await next_id(room)] == [1, 1]
-    assert (await room.apply(1)).code == 0
-    assert await next_id(room) == 2
-    assert next(iter(room.store.sets())).master is None
+async def test_query_for_the_next_broker_id_reserves_nothing(controller):
+    assert [await next_id(controller), await next_id(controller)] == [1, 1]
+    assert (await controller.apply(1)).code == 0
+    assert await next_id(controller) == 2
+    assert next(iter(controller.store.sets())).master is None
 
 
-async def test_repeated_application_with_the_same_check_code_keeps_the_id(room):
-    first = await room.apply(1)
-    again = await room.apply(1)
+async def test_repeated_application_with_the_same_check_code_keeps_the_id(controller):
+    first = await controller.apply(1)
+    again = await controller.apply(1)
     assert (again.code, again.ext_fields) == (0, {"clusterName": CLUSTER, "brokerName": SET}) == (0, first.ext_fields)
-    assert len(room.events("broker_id_applied")) == 1
+    assert len(controller.events("broker_id_applied")) == 1
 
 
-async def test_application_for_a_used_id_or_one_that_is_not_the_next_is_refused(room):
-    await room.apply(1)
-    assert (await room.apply(1, code="other")).code == ResponseCode.CONTROLLER_BROKER_ID_INVALID
-    assert (await room.apply(3)).code == ResponseCode.CONTROLLER_BROKER_ID_INVALID
-    assert await next_id(room) == 2
+async def test_application_for_a_used_id_or_one_that_is_not_the_next_is_refused(controller):
+    await controller.apply(1)
+    assert (await controller.apply(1, code="other")).code == ResponseCode.CONTROLLER_BROKER_ID_INVALID
+    assert (await controller.apply(3)).code == ResponseCode.CONTROLLER_BROKER_ID_INVALID
+    assert await next_id(controller) == 2
 
 
-async def test_only_the_first_id_creates_a_set(room):
-    assert (await room.apply(2)).code == ResponseCode.CONTROLLER_BROKER_ID_INVALID
-    assert room.stored() is None
+async def test_only_the_first_id_creates_a_set(controller):
+    assert (await controller.apply(2)).code == ResponseCode.CONTROLLER_BROKER_ID_INVALID
+    assert controller.stored() is None
 
 
 # 1003
 
 
-async def test_registration_is_answered_with_the_living_master(room):
-    await room.a_set(1, 2)
-    answer = await room.register(2)
+async def test_registration_is_answered_with_the_living_master(controller):
+    await controller.a_set(1, 2)
+    answer = await controller.register(2)
     assert answer.ext_fields == {
         "clusterName": CLUSTER,
         "brokerName": SET,
@@ -66,44 +68,44 @@ async def test_registration_is_answered_with_the_living_master(room):
     assert json.loads(answer.body) == {"syncStateSet": [1, 2], "syncStateSetEpoch": 2}
 
 
-async def test_registration_in_a_set_without_master_is_answered_with_the_sync_state_set(room):
-    await room.apply(1)
-    answer = await room.register(1)
+async def test_registration_in_a_set_without_master_is_answered_with_the_sync_state_set(controller):
+    await controller.apply(1)
+    answer = await controller.register(1)
     assert answer.ext_fields == {"clusterName": CLUSTER, "brokerName": SET}
     assert json.loads(answer.body) == {"syncStateSet": [], "syncStateSetEpoch": 0}
 
 
-async def test_registration_from_another_address_is_stored(room):
-    await room.a_set(1, 2)
-    await room.register(2, address="10.0.0.99:1")
-    assert room.stored().replicas[2].address == "10.0.0.99:1"
+async def test_registration_from_another_address_is_stored(controller):
+    await controller.a_set(1, 2)
+    await controller.register(2, address="10.0.0.99:1")
+    assert controller.stored().replicas[2].address == "10.0.0.99:1"
 
 
-async def test_registration_of_the_recorded_master_leaves_the_set_without_master(room):
-    await room.a_set(1, 2)
-    answer = await room.register(1)
+async def test_registration_of_the_recorded_master_leaves_the_set_without_master(controller):
+    await controller.a_set(1, 2)
+    answer = await controller.register(1)
     assert "masterBrokerId" not in answer.ext_fields
-    assert (room.stored().master, room.stored().master_epoch) == (None, 2)
-    assert room.events("master_restarted")
+    assert (controller.stored().master, controller.stored().master_epoch) == (None, 2)
+    assert controller.events("master_restarted")
 
 
-async def test_refused_registration_does_not_change_the_heartbeat_of_that_broker(room):
-    await room.a_set(1, 2)
-    await room.beat(2, maxOffset=500)
-    assert (await room.register(2, cluster="D")).code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
-    assert room.live.of_set(SET)[2].max_offset == 500
-    await room.register(2)
-    assert room.live.of_set(SET)[2].max_offset == -1
+async def test_refused_registration_does_not_change_the_heartbeat_of_that_broker(controller):
+    await controller.a_set(1, 2)
+    await controller.heartbeat(2, maxOffset=500)
+    assert (await controller.register(2, cluster="D")).code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
+    assert controller.live.of_set(SET)[2].max_offset == 500
+    await controller.register(2)
+    assert controller.live.of_set(SET)[2].max_offset == -1
 
 
 # 1002
 
 
-async def test_first_election_request_is_won_by_its_sender(room):
-    await room.apply(1)
-    await room.register(1)
-    await room.beat(1, epoch=-1, maxOffset=0)
-    answer = await room.elect(1)
+async def test_first_election_request_is_won_by_its_sender(controller):
+    await controller.apply(1)
+    await controller.register(1)
+    await controller.heartbeat(1, epoch=-1, maxOffset=0)
+    answer = await controller.elect(1)
     assert answer.code == 0
     assert answer.ext_fields == {
         "masterBrokerId": "1",
@@ -115,58 +117,58 @@ async def test_first_election_request_is_won_by_its_sender(room):
     assert json.loads(answer.body) == {"brokerMemberGroup": group, "syncStateSet": [1]} | group
 
 
-async def test_election_request_beside_a_living_master_is_answered_with_it(room):
-    await room.a_set(1, 2)
-    answer = await room.elect(2)
+async def test_election_request_beside_a_living_master_is_answered_with_it(controller):
+    await controller.a_set(1, 2)
+    answer = await controller.elect(2)
     assert answer.code == ResponseCode.CONTROLLER_MASTER_STILL_EXIST
     assert answer.ext_fields["masterBrokerId"] == "1"
     assert json.loads(answer.body) == {"syncStateSet": [1, 2]}
 
 
-async def test_designated_broker_becomes_master_and_all_living_brokers_are_notified(room):
-    await room.a_set(1, 2)
-    answer = await room.elect(2, designate=True)
+async def test_designated_broker_becomes_master_and_all_living_brokers_are_notified(controller):
+    await controller.a_set(1, 2)
+    answer = await controller.elect(2, designate=True)
     assert (answer.code, answer.ext_fields["masterEpoch"], answer.ext_fields["syncStateSetEpoch"]) == (0, "2", "3")
-    notice = room.notices()[-1]
+    notice = controller.notices()[-1]
     assert (notice.master.broker_id, notice.sync_state_set) == (2, (2,))
     assert {each.broker_id for each in notice.recipients} == {1, 2}
 
 
-async def test_election_without_a_candidate_is_2012_for_a_broker_and_2004_for_an_operator(room):
-    await room.a_set(1, 2, in_sync=[1])
-    room.control.monitor.connection_lost(1)
-    await room.pass_ms(100)
-    (probe,) = room.asked()
-    room.control.monitor.probed(probe.key, ProbeOutcome.REFUSED)
-    await room.done()
-    assert (await room.elect(2)).code == ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
-    answer = await room.elect(-1)
+async def test_election_without_a_candidate_is_2012_for_a_broker_and_2004_for_an_operator(controller):
+    await controller.a_set(1, 2, in_sync=[1])
+    controller.control.monitor.connection_lost(1)
+    await controller.pass_ms(100)
+    (probe,) = controller.take_probes()
+    controller.control.monitor.probed(probe.key, ProbeOutcome.REFUSED)
+    await controller.done()
+    assert (await controller.elect(2)).code == ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
+    answer = await controller.elect(-1)
     assert answer.code == ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE
     assert "SyncStateSet [1]" in answer.remark
-    assert room.stored().master_epoch == 2
+    assert controller.stored().master_epoch == 2
 
 
-async def test_election_of_an_unknown_set_is_2010(room):
-    assert (await room.elect(1)).code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
+async def test_election_of_an_unknown_set_is_2010(controller):
+    assert (await controller.elect(1)).code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
 
 
 # 1004, 1006
 
 
-async def test_replica_info_of_a_set_without_master_has_its_epoch(room):
-    await room.a_set(1)
-    await room.register(1)
-    answer = await room.info()
+async def test_replica_info_of_a_set_without_master_has_its_epoch(controller):
+    await controller.a_set(1)
+    await controller.register(1)
+    answer = await controller.info()
     assert (answer.ext_fields, json.loads(answer.body)) == (
         {"masterEpoch": "2"},
         {"syncStateSet": [1], "syncStateSetEpoch": 1},
     )
 
 
-async def test_sync_state_data_has_both_lists_and_omits_unknown_sets(room):
-    await room.a_set(1, 2, in_sync=[1])
+async def test_sync_state_data_has_both_lists_and_omits_unknown_sets(controller):
+    await controller.a_set(1, 2, in_sync=[1])
     body = json.dumps([SET, "nobody", SET]).encode()
-    answer = await room.ask(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, {}, body)
+    answer = await controller.request(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, {}, body)
     table = json.loads(answer.body)["replicasInfoTable"]
 
     def shown(broker_id):
@@ -187,9 +189,9 @@ async def test_sync_state_data_has_both_lists_and_omits_unknown_sets(room):
 # 1001
 
 
-async def test_report_of_a_master_changes_the_sync_state_set(room):
-    await room.a_set(1, 2, in_sync=[1])
-    answer = await room.report([1, 2], epoch=1)
+async def test_report_of_a_master_changes_the_sync_state_set(controller):
+    await controller.a_set(1, 2, in_sync=[1])
+    answer = await controller.report([1, 2], epoch=1)
     assert (answer.code, answer.ext_fields) == (0, {"newSyncStateSetEpoch": "2"})
     assert json.loads(answer.body) == {"syncStateSet": [1, 2], "syncStateSetEpoch": 2}
 
@@ -207,20 +209,20 @@ CHECKS = [
 
 
 @pytest.mark.parametrize(("wanted", "code"), CHECKS)
-async def test_checks_of_a_sync_state_set_report_have_their_order(room, wanted, code):
-    await room.a_set(1, 2)
-    await room.apply(3)
-    before = room.stored()
-    answer = await room.report(**wanted)
+async def test_checks_of_a_sync_state_set_report_have_their_order(controller, wanted, code):
+    await controller.a_set(1, 2)
+    await controller.apply(3)
+    before = controller.stored()
+    answer = await controller.report(**wanted)
     assert (answer.code, answer.ext_fields) == (code, {"newSyncStateSetEpoch": "0"})
-    assert room.stored() == before
+    assert controller.stored() == before
 
 
 # 1005, 1009, 1010, 904
 
 
-async def test_metadata_of_the_leader_names_itself(room):
-    answer = await room.ask(RequestCode.CONTROLLER_GET_METADATA_INFO, {})
+async def test_metadata_of_the_leader_names_itself(controller):
+    answer = await controller.request(RequestCode.CONTROLLER_GET_METADATA_INFO, {})
     assert answer.ext_fields == {
         "group": "g",
         "controllerLeaderId": ME.id,
@@ -230,58 +232,58 @@ async def test_metadata_of_the_leader_names_itself(room):
     }
 
 
-async def test_follower_answers_only_its_requests_and_names_no_leader_if_there_is_none(room):
-    await room.a_set(1)
-    room.group.follows(None)
-    answer = await room.ask(RequestCode.CONTROLLER_GET_METADATA_INFO, {})
+async def test_follower_answers_only_its_requests_and_names_no_leader_if_there_is_none(controller):
+    await controller.a_set(1)
+    controller.group.follows(None)
+    answer = await controller.request(RequestCode.CONTROLLER_GET_METADATA_INFO, {})
     assert answer.ext_fields == {"group": "g", "isLeader": "false", "peers": f"{ME.id}:{ME.address};"}
-    await room.beat(1)
-    assert (await room.ask(RequestCode.GET_CONTROLLER_CONFIG, {})).code == 0
+    await controller.heartbeat(1)
+    assert (await controller.request(RequestCode.GET_CONTROLLER_CONFIG, {})).code == 0
     refused = [
-        await room.info(),
-        await room.apply(2),
-        await room.register(1),
-        await room.elect(1),
-        await room.report([1]),
-        await room.clean(),
-        await room.ask(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, {}, b'["broker-a"]'),
-        await room.ask(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, {"brokerName": SET}),
+        await controller.info(),
+        await controller.apply(2),
+        await controller.register(1),
+        await controller.elect(1),
+        await controller.report([1]),
+        await controller.clean(),
+        await controller.request(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, {}, b'["broker-a"]'),
+        await controller.request(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, {"brokerName": SET}),
     ]
     assert {(each.code, each.body) for each in refused} == {(ResponseCode.CONTROLLER_NOT_LEADER, b"")}
 
 
-async def test_configuration_can_be_changed_except_for_the_black_list(room):
-    refused = await room.ask(
+async def test_configuration_can_be_changed_except_for_the_black_list(controller):
+    refused = await controller.request(
         RequestCode.UPDATE_CONTROLLER_CONFIG, {}, b"enableElectUncleanMaster=true\nconfigBlackList="
     )
     assert refused.code == ResponseCode.NO_PERMISSION
-    assert not room.settings.config.enable_elect_unclean_master
-    taken = await room.ask(RequestCode.UPDATE_CONTROLLER_CONFIG, {}, b"enableElectUncleanMaster=true\n")
+    assert not controller.settings.config.enable_elect_unclean_master
+    taken = await controller.request(RequestCode.UPDATE_CONTROLLER_CONFIG, {}, b"enableElectUncleanMaster=true\n")
     assert taken.code == 0
-    assert b"enableElectUncleanMaster=true" in (await room.ask(RequestCode.GET_CONTROLLER_CONFIG, {})).body
+    assert b"enableElectUncleanMaster=true" in (await controller.request(RequestCode.GET_CONTROLLER_CONFIG, {})).body
 
 
 # 1011
 
 
-async def test_failed_broker_can_be_cleaned_and_living_ones_cannot(room):
-    await room.a_set(1, 2)
-    await room.apply(3)
-    assert (await room.clean("2")).code == ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
-    assert (await room.clean()).code == ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
+async def test_failed_broker_can_be_cleaned_and_living_ones_cannot(controller):
+    await controller.a_set(1, 2)
+    await controller.apply(3)
+    assert (await controller.clean("2")).code == ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
+    assert (await controller.clean()).code == ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
     # It may beat for the first time while this controller is young.
-    assert (await room.clean("3")).code == ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
-    await room.pass_ms(13_000, beating=(1, 2))
-    assert (await room.clean("3")).code == 0
-    assert room.stored().replicas.keys() == {1, 2}
-    assert await next_id(room) == 4
+    assert (await controller.clean("3")).code == ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
+    await controller.pass_ms(13_000, beating=(1, 2))
+    assert (await controller.clean("3")).code == 0
+    assert controller.stored().replicas.keys() == {1, 2}
+    assert await next_id(controller) == 4
 
 
-async def test_cleaned_set_is_created_again_above_its_epoch_and_ids(room):
-    await room.a_set(1, 2)
-    assert (await room.clean(living=True)).code == 0
-    assert room.stored() is None
-    assert (await room.info()).code == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST
-    assert await next_id(room) == 3
-    await room.apply(3)
-    assert room.stored().master_epoch >= 1
+async def test_cleaned_set_is_created_again_above_its_epoch_and_ids(controller):
+    await controller.a_set(1, 2)
+    assert (await controller.clean(living=True)).code == 0
+    assert controller.stored() is None
+    assert (await controller.info()).code == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST
+    assert await next_id(controller) == 3
+    await controller.apply(3)
+    assert controller.stored().master_epoch >= 1

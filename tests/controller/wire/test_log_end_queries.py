@@ -33,7 +33,7 @@ def cache(**fields):
 @asynccontextmanager
 async def a_broker(answers):
     """Answer requests by their code; those without an answer are kept waiting."""
-    asked = []
+    requested = []
 
     async def serve(reader, writer):
         try:
@@ -41,7 +41,7 @@ async def a_broker(answers):
                 prefix = await reader.readexactly(4)
                 length = int.from_bytes(prefix)
                 request = decode(prefix + await reader.readexactly(length), 0, length)
-                asked.append(request.code)
+                requested.append(request.code)
                 if request.code in answers:
                     code, body = answers[request.code]
                     writer.write(encode(request.reply(code, body=body)))
@@ -50,7 +50,7 @@ async def a_broker(answers):
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:
-        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}", asked
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}", requested
     finally:
         server.close()
 
@@ -63,7 +63,7 @@ async def brokers(*answers):
         stack.push_async_callback(client.close)
         made = [await stack.enter_async_context(a_broker(each)) for each in answers]
         addresses = {number: address for number, (address, _) in enumerate(made, 2)}
-        yield addresses, [asked for _, asked in made], LogEndQueries(client)
+        yield addresses, [requested for _, requested in made], LogEndQueries(client)
 
 
 async def test_master_reports_its_confirmations_before_any_election():
@@ -81,29 +81,29 @@ EPOCHS, PROPERTIES = RequestCode.GET_BROKER_EPOCH_CACHE, RequestCode.GET_BROKER_
 
 async def test_log_ends_are_queried_together_and_properties_only_if_one_is_missing():
     answers = {EPOCHS: (0, cache())}, {EPOCHS: (0, cache(brokerId=3, maxOffset=900))}
-    async with brokers(*answers) as (addresses, asked, queries):
+    async with brokers(*answers) as (addresses, requested, queries):
         ends = await queries.ask(a_query(addresses))
     assert ends.by_id == {2: LogEnd(4, 1000), 3: LogEnd(4, 900)}
-    assert asked == [[EPOCHS], [EPOCHS]]
+    assert requested == [[EPOCHS], [EPOCHS]]
 
 
 async def test_paused_broker_delays_the_query_briefly_and_properties_of_the_others_are_queried():
     answers = {EPOCHS: (0, cache()), PROPERTIES: (0, FIXED)}, {}
-    async with brokers(*answers) as (addresses, asked, queries):
+    async with brokers(*answers) as (addresses, requested, queries):
         # Ten times what it may take: a queue for the processor is none of its own.
         async with asyncio.timeout(LOG_END_MS * 10 / 1000):
             ends = await queries.ask(a_query(addresses))
     assert (ends.by_id.keys(), ends.confirmed_on, ends.is_awaited) == ({2}, 2, True)
-    assert asked == [[EPOCHS, PROPERTIES], [EPOCHS]]
+    assert requested == [[EPOCHS, PROPERTIES], [EPOCHS]]
 
 
 async def test_simultaneous_elections_of_a_set_share_one_query():
     answers = {EPOCHS: (0, cache())}, {EPOCHS: (0, cache(brokerId=3))}
-    async with brokers(*answers) as (addresses, asked, queries):
+    async with brokers(*answers) as (addresses, requested, queries):
         first, second = await asyncio.gather(queries.ask(a_query(addresses)), queries.ask(a_query(addresses)))
         assert first is second
         await queries.ask(a_query(addresses))
-    assert asked == [[EPOCHS, EPOCHS], [EPOCHS, EPOCHS]]
+    assert requested == [[EPOCHS, EPOCHS], [EPOCHS, EPOCHS]]
 
 
 async def test_refusing_and_unreachable_brokers_have_no_log_end():

@@ -2,7 +2,7 @@
 
 import pytest
 from controller_builders import SET, a_set
-from fakes.control_room import APeer, ControlRoom
+from fakes.control_room import APeer, InProcessController
 
 from controller.wire.replica_info_cache import ReplicaInfoCache
 from remoting.protocol.codes import RequestCode
@@ -32,16 +32,16 @@ def test_all_cached_responses_end_with_a_change_of_the_leader():
 
 
 @pytest.fixture
-async def room(tmp_path):
-    async with ControlRoom(tmp_path) as room:
-        yield room
+async def controller(tmp_path):
+    async with InProcessController(tmp_path) as controller:
+        yield controller
 
 
-async def test_election_ends_the_cached_response_at_once(room):
-    await room.a_set(1, 2)
-    before = room.handlers.dispatch(ASK, PEER)
+async def test_election_ends_the_cached_response_at_once(controller):
+    await controller.a_set(1, 2)
+    before = controller.handlers.dispatch(ASK, PEER)
     assert isinstance(before, PreparedResponse)
-    await room.elect(2, designate=True)
+    await controller.elect(2, designate=True)
     assert not before.is_valid
-    after = room.handlers.dispatch(ASK, PEER)
+    after = controller.handlers.dispatch(ASK, PEER)
     assert after.ext_fields["masterBrokerId"] == "2"

@@ -1,7 +1,7 @@
 """Role notifications over real connections on loopback."""
 
 import pytest
-from controller_builders import SET, a_set, heard, view
+from controller_builders import SET, a_set, last_heartbeat, view
 from fakes.answering_broker import Sender, listening
 from peers.processes import free_port
 
@@ -21,13 +21,18 @@ class Edge(Sender):
         super().__init__()
         self.elections = ElectionLog("10.0.0.99:9878")
         self.notifier = RoleNotifier(
-            self.start, self.client, self.elections, self.clock, self.told, lambda *told: self.reached.append(told)
+            self.start,
+            self.client,
+            self.elections,
+            self.clock,
+            self.observer,
+            lambda *reported: self.reached.append(reported),
         )
 
     def elected(self):
         """Keep an election that made broker 2 master, as the log of elections has it."""
         before = a_set()
-        alive = {2: heard(), 3: heard()}
+        alive = {2: last_heartbeat(), 3: last_heartbeat()}
         election = elect(before, view(alive), ElectionRequest())
         cause = Cause(trigger=Trigger.MASTER_FAILED, why="master 1 is dead")
         after = before.apply(election.event)
@@ -50,7 +55,7 @@ class Edge(Sender):
 
     @property
     def results(self):
-        return [(broker_id, notified.result, notified.tries) for _, broker_id, notified, _ in self.told.notified]
+        return [(broker_id, notified.result, notified.tries) for _, broker_id, notified, _ in self.observer.notified]
 
 
 @pytest.fixture
@@ -99,7 +104,7 @@ async def test_result_of_a_role_notification_is_in_the_election_log(edge):
         await edge.done()
     assert sorted(edge.results) == [(2, "ok", 1), (3, "ok", 1)]
     assert {broker_id: each.after_ms for broker_id, each in record.notified.items()} == {2: 40, 3: 40}
-    assert all(told is record for *_, told in edge.told.notified)
+    assert all(reported is record for *_, reported in edge.observer.notified)
 
 
 async def test_result_for_a_superseded_election_is_in_no_election_log(edge):
@@ -108,7 +113,7 @@ async def test_result_for_a_superseded_election_is_in_no_election_log(edge):
         edge.notify(two.address, election=old.number)
         await edge.done()
     assert (old.notified, new.notified) == ({}, {})
-    ((_, _, notified, record),) = edge.told.notified
+    ((_, _, notified, record),) = edge.observer.notified
     assert (notified.result, record) == ("ok", None)
 
 
@@ -118,7 +123,7 @@ async def test_refused_role_notification_is_repeated_until_confirmed(edge):
         await edge.done()
     assert len(two.requests) == 3
     assert edge.results == [(2, "ok", 3)]
-    assert edge.told.failed == []
+    assert edge.observer.failed == []
 
 
 async def test_role_notification_refused_three_times_is_reported_with_the_reason(edge):
@@ -128,14 +133,14 @@ async def test_role_notification_refused_three_times_is_reported_with_the_reason
         await edge.done()
     assert len(two.requests) == 3
     assert edge.results == [(2, "refused", 3)]
-    assert edge.told.failed == [(2, 3, "it answers 1: still starting")]
+    assert edge.observer.failed == [(2, 3, "it answers 1: still starting")]
 
 
 async def test_role_notification_refused_without_remark_is_reported(edge):
     async with listening(1) as two:
         edge.notify(two.address)
         await edge.done()
-    assert edge.told.failed == [(2, 3, "it answers 1: no remark")]
+    assert edge.observer.failed == [(2, 3, "it answers 1: no remark")]
 
 
 async def test_unreachable_broker_is_reported_and_others_get_their_role_notification(edge):
@@ -145,7 +150,7 @@ async def test_unreachable_broker_is_reported_and_others_get_their_role_notifica
         edge.notify(gone, three.address, election=record.number)
         await edge.done()
     assert sorted(edge.results) == [(2, "failed", 3), (3, "ok", 1)]
-    ((broker_id, tries, error),) = edge.told.failed
+    ((broker_id, tries, error),) = edge.observer.failed
     assert (broker_id, tries) == (2, 3)
     assert gone in error
     assert record.notified[2].result == "failed"
@@ -157,7 +162,7 @@ async def test_role_notification_without_a_response_is_repeated(edge, monkeypatc
         edge.notify(two.address)
         await edge.done()
     assert edge.results == [(2, "failed", 3)]
-    ((_, _, error),) = edge.told.failed
+    ((_, _, error),) = edge.observer.failed
     assert "100 ms" in error
 
 
@@ -178,7 +183,7 @@ async def test_later_role_notification_supersedes_the_earlier_one(edge):
         await edge.done()
     assert [each.ext_fields["masterEpoch"] for each in two.requests] == ["6", "7"]
     assert edge.results == [(2, "superseded", 1), (2, "ok", 1)]
-    assert edge.told.failed == []
+    assert edge.observer.failed == []
     assert second.notified[2].result == "ok"
 
 
@@ -233,4 +238,4 @@ async def test_closed_notifier_sends_no_more_role_notifications(edge, monkeypatc
         await edge.notifier.close()
         await edge.done()
         assert len(two.requests) == len(three.requests) == 1
-    assert edge.told.failed == []
+    assert edge.observer.failed == []

@@ -57,14 +57,14 @@ def threads():
 
 
 @pytest.fixture
-def told():
+def reported_errors():
     """Return what is reported of faults."""
     return []
 
 
 @pytest.fixture
-def tasks(told):
-    return BackgroundTasks(lambda _, error: told.append(error))
+def tasks(reported_errors):
+    return BackgroundTasks(lambda _, error: reported_errors.append(error))
 
 
 async def test_connection_left_by_one_thread_stays_open_for_another_that_uses_it(client):
@@ -80,16 +80,16 @@ async def test_connection_left_by_one_thread_stays_open_for_another_that_uses_it
 
 
 def test_closed_grpc_channel_moves_the_request_to_the_next_endpoint(client):
-    asked = []
+    requests = []
 
     def call(connection, seconds, metadata):
-        asked.append(connection.address)
-        if len(asked) == 1:
+        requests.append(connection.address)
+        if len(requests) == 1:
             raise ValueError("Cannot invoke RPC on closed channel!")
         return "answer"
 
     assert client.request(call, deadline_ms=soon_ms(), is_repeatable=False) == "answer"
-    assert len(set(asked)) == 2
+    assert len(set(requests)) == 2
 
 
 def test_closed_grpc_channels_of_all_endpoints_make_etcd_unreachable(client):
@@ -100,12 +100,12 @@ def test_closed_grpc_channels_of_all_endpoints_make_etcd_unreachable(client):
         client.request(call, deadline_ms=soon_ms())
 
 
-async def test_leader_election_continues_after_any_exception_and_reports_it(client, threads, told, tasks):
+async def test_leader_election_continues_after_any_exception_and_reports_it(client, threads, reported_errors, tasks):
     election = LeaderElection(client, KEYS, threads, SystemClock(), lambda: None)
     task = election.start(Leadership(me=ME, run="r"), RecordingListener(), tasks)
     await eventually(lambda: threads.calls >= 3 or task.done(), seconds=SOON_S, what="it is tried again")
     assert not task.done()
-    assert {str(each) for each in told} == {"nobody thought of that"}
+    assert {str(each) for each in reported_errors} == {"nobody thought of that"}
     election.stop()
 
 
@@ -121,24 +121,24 @@ class BrokenOff(grpc.RpcError):
 
 @pytest.mark.parametrize(("is_repeatable", "times"), [(False, 1), (True, 3)])
 def test_request_with_an_unknown_outcome_is_repeated_only_if_it_is_repeatable(client, is_repeatable, times):
-    asked = []
+    requests = []
 
     def call(connection, seconds, metadata):
-        asked.append(connection.address)
+        requests.append(connection.address)
         raise BrokenOff
 
     with pytest.raises(OutcomeUnknown, match="reset by peer"):
         client.request(call, deadline_ms=soon_ms(), is_repeatable=is_repeatable)
-    assert len(asked) == times
+    assert len(requests) == times
 
 
-async def test_membership_renewal_continues_after_any_exception(client, threads, told, tasks, monkeypatch):
+async def test_membership_renewal_continues_after_any_exception(client, threads, reported_errors, tasks, monkeypatch):
     monkeypatch.setattr(registration, "RENEW_EVERY_S", 0.01)
     membership = Membership(client, KEYS, threads, ME)
     task = tasks.keep_running(lambda: membership.stay(lambda: True), "etcd_membership", pause_s=0)
     await eventually(lambda: threads.calls >= 3 or task.done(), seconds=SOON_S, what="it is tried again")
     assert not task.done()
-    assert told
+    assert reported_errors
     task.cancel()
 
 
@@ -149,30 +149,30 @@ class Answering:
 
     def __init__(self, faults):
         self.faults = faults
-        self.asked = 0
+        self.requests = 0
 
     def request(self, call, *, deadline_ms):
-        self.asked += 1
+        self.requests += 1
         if self.faults:
             raise self.faults.pop()
         raise Unreachable("nobody is there")
 
 
 @pytest.mark.parametrize("fault", [RuntimeError("odd"), MemoryError(), RecursionError(), SystemExit(3)])
-@pytest.mark.parametrize("is_told", [True, False])
-def test_watch_continues_after_any_fault_and_reports_it(fault, is_told, monkeypatch):
+@pytest.mark.parametrize("is_reported", [True, False])
+def test_watch_continues_after_any_fault_and_reports_it(fault, is_reported, monkeypatch):
     monkeypatch.setattr(watch, "FAULT_PAUSE_S", 0.01)
     monkeypatch.setattr(watch, "RETRY_S", 0.01)
-    told, etcd = [], Answering([fault])
+    reported_errors, etcd = [], Answering([fault])
 
     def report(name, error):
-        told.append((name, error))
-        if not is_told:
+        reported_errors.append((name, error))
+        if not is_reported:
             raise OSError("the disk is full")
 
     watched = Watch(etcd, KEYS, SystemClock(), lambda _: None, report)
     watched.start()
-    wait_until(lambda: etcd.asked >= 3 or not watched._thread.is_alive(), seconds=SOON_S, what="it asks again")
+    wait_until(lambda: etcd.requests >= 3 or not watched._thread.is_alive(), seconds=SOON_S, what="it asks again")
     assert watched._thread.is_alive()
     watched.stop(seconds=SOON_S)
-    assert told == [("etcd_watch", fault)]
+    assert reported_errors == [("etcd_watch", fault)]

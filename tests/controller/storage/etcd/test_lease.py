@@ -1,4 +1,4 @@
-"""How a controller takes part in an election on etcd: what it asks, what it tells, and for how long an answer holds."""
+"""An election on etcd: the requests of a controller, its calls of the listener, and how long a response holds."""
 
 import asyncio
 
@@ -31,11 +31,11 @@ class Etcd(CallThreads):
         self.takes_ms = 0
         self.is_there = True
         self.ttl_s = LEASE_TTL_S
-        #: Each kind of call, and when it was asked last.
-        self.asked_ms = {}
+        #: When each kind of call was made last.
+        self.requested_ms = {}
 
     async def run(self, kind, work, **more):
-        self.asked_ms[kind] = self._clock.now_ms()
+        self.requested_ms[kind] = self._clock.now_ms()
         await asyncio.sleep(0)
         if kind in ("grant", "renew"):
             self._clock.pass_ms(self.takes_ms)
@@ -48,103 +48,107 @@ class Etcd(CallThreads):
         return {"grant": (77, self.ttl_s), "renew": self.ttl_s}.get(kind, self.leader_key)
 
 
-class Story:
+class ElectionScenario:
     def __init__(self):
-        self.clock, self.witness = FakeClock(), RecordingListener()
+        self.clock, self.listener = FakeClock(), RecordingListener()
         self.etcd = Etcd(self.clock)
         self.went_back = []
         self.election = LeaderElection(None, Keys("g"), self.etcd, self.clock, lambda: self.went_back.append(True))
 
     def begin(self):
         tasks = BackgroundTasks(lambda _, error: pytest.fail(f"{error!r}"))
-        self.election.start(Leadership(me=ME, run="r"), self.witness, tasks)
+        self.election.start(Leadership(me=ME, run="r"), self.listener, tasks)
 
     async def leads(self):
         self.begin()
-        await self.until(lambda: self.witness.is_leading, "it leads")
+        await self.until(lambda: self.listener.is_leading, "it leads")
         return self
 
     async def until(self, condition, what):
         await eventually(condition, seconds=SOON_S, what=what)
 
-    async def asked(self, kind):
-        self.etcd.asked_ms.pop(kind, None)
-        await self.until(lambda: kind in self.etcd.asked_ms, f"it asks: {kind}")
+    async def requested(self, kind):
+        self.etcd.requested_ms.pop(kind, None)
+        await self.until(lambda: kind in self.etcd.requested_ms, f"it requests: {kind}")
 
 
 @pytest.fixture
-async def story():
-    story = Story()
-    yield story
-    story.election.stop()
-    story.etcd.close()
+async def scenario():
+    scenario = ElectionScenario()
+    yield scenario
+    scenario.election.stop()
+    scenario.etcd.close()
 
 
-async def test_lease_counts_from_its_request_and_not_from_the_response_at_grant_and_renewal(story):
-    story.etcd.takes_ms = 700
-    story.begin()
+async def test_lease_counts_from_its_request_and_not_from_the_response_at_grant_and_renewal(scenario):
+    scenario.etcd.takes_ms = 700
+    scenario.begin()
     for kind in ("grant", "renew"):
         # What etcd counts began before its answer came: who counts later leads when another may.
-        await story.until(lambda kind=kind: kind in story.etcd.asked_ms and story.witness.is_leading, kind)
-        await eventually(
-            lambda kind=kind: story.witness.until_ms == story.etcd.asked_ms[kind] + LEASE_TTL_S * 1000 - MARGIN_MS,
-            seconds=2,
-            what=f"the lead lasts from when the {kind} was asked for",
+        await scenario.until(
+            lambda kind=kind: kind in scenario.etcd.requested_ms and scenario.listener.is_leading, kind
         )
-        story.clock.pass_ms(RENEW_EVERY_MS)
-        story.election.recheck()
+        await eventually(
+            lambda kind=kind: (
+                scenario.listener.until_ms == scenario.etcd.requested_ms[kind] + LEASE_TTL_S * 1000 - MARGIN_MS
+            ),
+            seconds=2,
+            what=f"the lead lasts from when the {kind} was requested",
+        )
+        scenario.clock.pass_ms(RENEW_EVERY_MS)
+        scenario.election.recheck()
 
 
-async def test_leader_stops_at_the_end_of_its_lease_by_its_own_clock(story):
+async def test_leader_stops_at_the_end_of_its_lease_by_its_own_clock(scenario):
     # It has 50 ms to own_key, which pass for the loop alone at first.
-    story.etcd.ttl_s, story.etcd.takes_ms = 2, 950
-    await story.leads()
-    story.etcd.is_there = False
+    scenario.etcd.ttl_s, scenario.etcd.takes_ms = 2, 950
+    await scenario.leads()
+    scenario.etcd.is_there = False
     await asyncio.sleep(0.2)
-    assert story.witness.is_leading
-    story.clock.pass_ms(50)
-    await story.until(lambda: not story.witness.is_leading, "it does not lead")
-    assert story.election.own_key is None
+    assert scenario.listener.is_leading
+    scenario.clock.pass_ms(50)
+    await scenario.until(lambda: not scenario.listener.is_leading, "it does not lead")
+    assert scenario.election.own_key is None
 
 
-async def test_election_reports_the_leader_it_reads(story):
-    story.etcd.leader_key = LeaderKeyState(THEIRS, 30)
-    story.begin()
-    await story.until(lambda: story.witness.leader == OTHER, "it knows who leads")
-    assert not story.witness.is_leading
+async def test_election_reports_the_leader_it_reads(scenario):
+    scenario.etcd.leader_key = LeaderKeyState(THEIRS, 30)
+    scenario.begin()
+    await scenario.until(lambda: scenario.listener.leader == OTHER, "it knows who leads")
+    assert not scenario.listener.is_leading
 
 
-async def test_handover_ends_leadership_at_once_and_releases_the_key(story):
-    await story.leads()
-    story.election.pass_on()
-    assert not story.witness.is_leading
-    assert story.election.own_key is None
-    await story.asked("release")
+async def test_handover_ends_leadership_at_once_and_releases_the_key(scenario):
+    await scenario.leads()
+    scenario.election.pass_on()
+    assert not scenario.listener.is_leading
+    assert scenario.election.own_key is None
+    await scenario.requested("release")
 
 
-async def test_resigning_releases_key_and_lease_and_ends_all_requests(story):
-    await story.leads()
-    await story.election.resign()
-    assert story.etcd.asked_ms.keys() >= {"release", "revoke"}
-    assert not story.witness.is_leading
-    story.etcd.asked_ms.clear()
-    story.clock.pass_ms(RENEW_EVERY_MS)
-    story.election.recheck()
+async def test_resigning_releases_key_and_lease_and_ends_all_requests(scenario):
+    await scenario.leads()
+    await scenario.election.resign()
+    assert scenario.etcd.requested_ms.keys() >= {"release", "revoke"}
+    assert not scenario.listener.is_leading
+    scenario.etcd.requested_ms.clear()
+    scenario.clock.pass_ms(RENEW_EVERY_MS)
+    scenario.election.recheck()
     await asyncio.sleep(0.1)
-    assert story.etcd.asked_ms == {}
+    assert scenario.etcd.requested_ms == {}
 
 
-async def test_restored_etcd_ends_leadership_and_is_reported(story):
-    await story.leads()
-    story.election.revision_seen(40)
-    assert not story.went_back
-    story.election.recheck()
-    await story.until(lambda: story.went_back, "it is told")
-    assert story.witness.deposed_at
+async def test_restored_etcd_ends_leadership_and_is_reported(scenario):
+    await scenario.leads()
+    scenario.election.revision_seen(40)
+    assert not scenario.went_back
+    scenario.election.recheck()
+    await scenario.until(lambda: scenario.went_back, "it is told")
+    assert scenario.listener.deposed_at
 
 
-async def test_watched_change_of_the_leader_key_applies_at_once(story):
-    await story.leads()
-    story.election.observed(LeaderKeyState(THEIRS, 30))
-    assert not story.witness.is_leading
-    assert story.witness.leader == OTHER
+async def test_watched_change_of_the_leader_key_applies_at_once(scenario):
+    await scenario.leads()
+    scenario.election.observed(LeaderKeyState(THEIRS, 30))
+    assert not scenario.listener.is_leading
+    assert scenario.listener.leader == OTHER
