@@ -30,7 +30,7 @@ def both_heard(replicated):
 
 
 @in_soak
-def test_brokers_keep_their_roles_without_any_controller(run, shared_set, line):
+def test_brokers_keep_their_roles_without_any_controller_running(run, shared_set, line):
     with line("12", "no controller for 60 s under load", java_fails="no longer so") as it:
         before, master = shared_set.state(), shared_set.master
         load = shared_set.load()
@@ -51,7 +51,7 @@ def test_brokers_keep_their_roles_without_any_controller(run, shared_set, line):
 
 
 @everywhere
-def test_a_controller_that_restarts_moves_no_master(run, shared_set, line):
+def test_controller_restart_changes_no_master(run, shared_set, line):
     count = run.choose(full=20, short=3)
     with line("13", f"{count} restarts of the controller under load", java_fails="no longer so") as it:
         before = shared_set.state()
@@ -77,7 +77,7 @@ def test_a_controller_that_restarts_moves_no_master(run, shared_set, line):
 
 
 @ours_everywhere
-def test_connections_that_break_move_no_master(run, shared_set, stages, line):
+def test_broken_connections_change_no_master(run, shared_set, stages, line):
     count = run.choose(full=20, short=5)
     with line("14", f"{count} times all connections to the controller reset") as it:
         before = shared_set.state()

@@ -74,7 +74,7 @@ def elect_by_tool(mqadmin, controller, name, broker_id):
 
 
 @everywhere
-def test_an_old_report_of_who_is_in_sync_changes_nothing(run, controller, name, new_broker, mqadmin, line):
+def test_stale_sync_state_set_report_changes_nothing(run, controller, name, new_broker, mqadmin, line):
     with line("20", "old reports of the SyncStateSet") as it:
         first, second = a_set_of(new_broker, 2)
         elect_by_tool(mqadmin, controller, name, 2)
@@ -95,7 +95,7 @@ def test_an_old_report_of_who_is_in_sync_changes_nothing(run, controller, name, 
 
 
 @everywhere
-def test_a_set_whose_only_broker_in_sync_dies_has_no_master_until_it_returns(
+def test_set_whose_only_broker_in_sync_fails_has_no_master_until_it_returns(
     run, controller, name, new_broker, mqadmin, line
 ):
     with line("7+", "the same with hand-made brokers") as it:
@@ -129,7 +129,7 @@ def test_a_set_whose_only_broker_in_sync_dies_has_no_master_until_it_returns(
 
 
 @everywhere
-def test_an_id_is_given_once_however_often_it_is_asked_for(run, controller, name, new_broker, line):
+def test_repeated_application_for_an_id_gets_the_same_id(run, controller, name, new_broker, line):
     with line("22", "the answer to 1013 is lost") as it:
         first = new_broker()
         first.broker_id = 1
@@ -147,7 +147,9 @@ def test_an_id_is_given_once_however_often_it_is_asked_for(run, controller, name
 
 
 @everywhere
-def test_an_operator_cleans_what_is_dead_and_nothing_else_by_mistake(run, controller, name, new_broker, mqadmin, line):
+def test_operator_can_clean_failed_brokers_and_others_only_with_the_option(
+    run, controller, name, new_broker, mqadmin, line
+):
     def clean(*words, cluster=CLUSTER):
         printed = mqadmin("cleanBrokerMetadata", "-a", controller.address, "-bn", name, "-c", cluster, *words)
         return "success" if "success" in printed else next(iter(printed.split("CODE: ")[1].split()), printed)
@@ -178,7 +180,7 @@ def another_leads(controller, broker):
 
 
 @everywhere
-def test_the_longer_log_leads_however_much_longer_it_is(run, stage, name, line):
+def test_longer_log_is_elected_however_much_longer_it_is(run, stage, name, line):
     with (
         line("26", "unclean: larger log wins", java_fails="the shorter log leads") as it,
         contextlib.ExitStack() as stack,
@@ -205,7 +207,7 @@ def test_the_longer_log_leads_however_much_longer_it_is(run, stage, name, line):
 
 
 @everywhere
-def test_a_setting_is_changed_and_kept_unless_it_is_black_listed(run, controller, mqadmin, line):
+def test_setting_is_changed_and_stored_unless_it_is_blacklisted(run, controller, mqadmin, line):
     def settings():
         printed = mqadmin("getControllerConfig", "-a", controller.address)
         return dict([part.strip() for part in row.split("=", 1)] for row in printed.splitlines() if "=" in row)

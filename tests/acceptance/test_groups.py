@@ -57,7 +57,7 @@ def all_name(controllers, address):
 
 
 @everywhere
-def test_a_controller_that_follows_refuses_what_only_the_leader_may_do(run, group_stage, line):
+def test_follower_refuses_requests_that_only_the_leader_serves(run, group_stage, line):
     with line("19", "leader-only requests to a follower") as it:
         group = group_stage.group
         leading = wait_until(lambda: leader_of(group.controllers), seconds=VERY_LONG_S, what="a controller leads")
@@ -87,7 +87,7 @@ def test_a_controller_that_follows_refuses_what_only_the_leader_may_do(run, grou
 
 
 @everywhere
-def test_another_controller_takes_over_and_no_master_moves(run, complete_set, line):
+def test_takeover_by_another_controller_changes_no_master(run, complete_set, line):
     with line("16", "kill -9 of the leading controller") as it:
         before = complete_set.state()
         (slave,) = complete_set.slaves
@@ -116,7 +116,7 @@ def test_another_controller_takes_over_and_no_master_moves(run, complete_set, li
 
 
 @in_soak
-def test_a_master_that_dies_with_the_leading_controller_is_replaced(run, complete_set, line):
+def test_master_that_fails_together_with_the_leader_is_replaced(run, complete_set, line):
     with line("17", "kill -9 of leading controller and master together") as it:
         before, master = complete_set.state(), complete_set.master
         load = complete_set.load()
@@ -139,9 +139,7 @@ def test_a_master_that_dies_with_the_leading_controller_is_replaced(run, complet
 
 
 @ours_in_soak
-def test_a_leader_that_is_cut_off_from_its_store_stops_in_time_and_stores_nothing_later(
-    run, group_stage, complete_set, line
-):
+def test_leader_without_its_store_stops_leading_in_time_and_commits_nothing_later(run, group_stage, complete_set, line):
     with line("18", "the leader is cut off from etcd") as it, contextlib.ExitStack() as stack:
         before = complete_set.state()
         load = complete_set.load()
@@ -179,7 +177,7 @@ def test_a_leader_that_is_cut_off_from_its_store_stops_in_time_and_stores_nothin
 
 
 @ours_in_soak
-def test_a_slow_store_is_answered_for_in_time_and_moves_no_master(run, group_stage, complete_set, line):
+def test_slow_store_delays_no_response_beyond_its_limit_and_changes_no_master(run, group_stage, complete_set, line):
     with line("15", "etcd slower by 5 s for 30 s") as it, contextlib.ExitStack() as stack:
         before = complete_set.state()
         load = complete_set.load()

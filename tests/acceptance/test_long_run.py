@@ -72,7 +72,7 @@ EVENTS = (kill_the_master, freeze_the_master, kill_the_slave, cut_connections, k
 
 
 @in_soak
-def test_a_long_run_of_everything_loses_nothing(run, stage, line):
+def test_long_run_of_all_faults_loses_no_acknowledged_message(run, stage, line):
     seed = random.randrange(2**32)
     with line("28", f"random mix for {RUN_S} s, seed {seed}") as it:
         chosen = random.Random(seed)
@@ -100,7 +100,7 @@ def test_a_long_run_of_everything_loses_nothing(run, stage, line):
 
 
 @in_soak
-def test_a_master_that_goes_on_at_once_acknowledges_nothing_alone_where_two_are_demanded(run, stage, line):
+def test_resumed_master_acknowledges_nothing_alone_where_two_replicas_are_required(run, stage, line):
     """With allAckInSyncStateSet a broker of 5.5.0 acknowledges what waits as soon as its slave has left it.
 
     minInSyncReplicas=2 is looked at only when a message comes.

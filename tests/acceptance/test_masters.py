@@ -19,7 +19,7 @@ TOO_FEW_IN_SYNC = "1"
 
 
 @everywhere_and_old
-def test_two_brokers_on_empty_disks_are_a_complete_set(run, idle_set, line):
+def test_two_brokers_on_empty_disks_form_a_complete_set(run, idle_set, line):
     with line("1", "first start of two brokers") as it:
         started = Moment()
         idle_set.start()
@@ -45,7 +45,7 @@ def listed_ids(replicated):
 
 
 @everywhere
-def test_a_whole_cluster_that_was_killed_goes_on_in_a_new_epoch(run, fresh_set, line):
+def test_cluster_killed_as_a_whole_restarts_with_a_new_epoch(run, fresh_set, line):
     with line("9", "kill -9 of controller and brokers together", java_fails="in sync|still in master epoch") as it:
         before = fresh_set.state()
         assert before.master_epoch == 1
@@ -83,7 +83,7 @@ def logs_are_equal(replicated):
 
 
 @everywhere_and_old
-def test_a_killed_master_is_replaced_without_loss_and_comes_back_as_slave(run, shared_set, line):
+def test_killed_master_is_replaced_without_loss_and_returns_as_slave(run, shared_set, line):
     before, old = shared_set.state(), shared_set.master
     load = shared_set.load()
     with line("3", "kill -9 the master under load") as it:
@@ -118,7 +118,7 @@ def replaced(replicated, before, *, seconds):
 
 
 @everywhere
-def test_a_frozen_master_is_replaced_and_acknowledges_nothing_when_it_thaws(run, shared_set, line):
+def test_frozen_master_is_replaced_and_acknowledges_nothing_when_it_resumes(run, shared_set, line):
     with line("4", "freeze the master (SIGSTOP) and let it go on", java_fails="the old master has acknowledged") as it:
         before, old = shared_set.state(), shared_set.master
         load = shared_set.load()
@@ -185,7 +185,7 @@ class Hammer:
 
 
 @everywhere
-def test_a_dead_slave_leaves_the_set_and_writes_go_on_unless_two_are_demanded(run, shared_set, line):
+def test_failed_slave_leaves_the_sync_state_set_and_writes_continue_unless_two_are_required(run, shared_set, line):
     with line("6", "kill -9 the slave under load") as it:
         before, master = shared_set.state(), shared_set.master
         (slave,) = shared_set.slaves
@@ -232,7 +232,7 @@ def with_a_stale_slave_alone(replicated):
 
 
 @in_soak
-def test_nobody_leads_while_only_a_broker_out_of_sync_lives(run, shared_set, line):
+def test_no_master_is_elected_while_only_a_broker_out_of_sync_lives(run, shared_set, line):
     with line("7", "only a slave that is out of sync is left") as it:
         before, master, slave, load = with_a_stale_slave_alone(shared_set)
         started = Moment()
@@ -260,7 +260,7 @@ def test_nobody_leads_while_only_a_broker_out_of_sync_lives(run, shared_set, lin
 
 
 @in_soak
-def test_a_broker_out_of_sync_leads_if_unclean_elections_are_allowed(run, shared_set, line):
+def test_broker_out_of_sync_is_elected_if_unclean_elections_are_allowed(run, shared_set, line):
     with line("8", "the same with enableElectUncleanMaster") as it:
         before, master, slave, _ = with_a_stale_slave_alone(shared_set)
         shared_set.configure_controllers("enableElectUncleanMaster", "true")
@@ -276,7 +276,7 @@ def test_a_broker_out_of_sync_leads_if_unclean_elections_are_allowed(run, shared
 
 
 @everywhere_and_old
-def test_an_operator_chooses_the_master(run, shared_set, line):
+def test_operator_chooses_the_master(run, shared_set, line):
     with line("10", "electMaster under load") as it:
         before = shared_set.state()
         (wanted,) = before.members - {before.master}
@@ -316,7 +316,7 @@ def test_an_operator_chooses_the_master(run, shared_set, line):
 
 
 @in_soak
-def test_brokers_learn_their_roles_by_asking_when_nobody_tells_them(run, shared_set, line):
+def test_brokers_get_their_roles_by_polling_without_role_notifications(run, shared_set, line):
     with line("11", "no notification: elections seen by polling") as it:
         shared_set.configure_controllers("notifyBrokerRoleChanged", "false")
         before = shared_set.state()
@@ -351,7 +351,7 @@ def test_brokers_learn_their_roles_by_asking_when_nobody_tells_them(run, shared_
 
 
 @in_soak
-def test_three_brokers_that_start_at_the_same_instant_get_ids_and_one_master(run, stage, line):
+def test_three_brokers_that_start_together_get_ids_and_one_master(run, stage, line):
     with line("2", "simultaneous first start of three brokers") as it:
         controllers = [stage.controller()]
         slowest = 0.0
@@ -380,7 +380,7 @@ def running_as_told(replicated):
 
 
 @in_soak
-def test_a_broker_that_moves_keeps_its_id_and_is_told_at_its_new_address(run, shared_set, line):
+def test_broker_with_a_new_address_keeps_its_id_and_gets_role_notifications_there(run, shared_set, line):
     with line("21", "a slave returns with another port") as it:
         (slave,) = shared_set.slaves
         broker_id = shared_set.id_of(slave)
@@ -405,7 +405,7 @@ def test_a_broker_that_moves_keeps_its_id_and_is_told_at_its_new_address(run, sh
 
 
 @in_soak
-def test_a_set_that_was_cleaned_begins_above_its_last_epoch(run, stage, line):
+def test_cleaned_set_restarts_above_its_last_epoch(run, stage, line):
     with line("24", "the set is made anew after a cleaning", java_fails="master epoch") as it:
         replicated = stage.new_set()
         replicated.start()
@@ -438,7 +438,7 @@ def test_a_set_that_was_cleaned_begins_above_its_last_epoch(run, stage, line):
 
 
 @in_soak
-def test_of_equal_slaves_the_preferred_one_leads(run, stage, line):
+def test_preferred_one_of_equal_slaves_is_elected(run, stage, line):
     with line("25", "two equal slaves, one preferred", java_fails="the other slave leads") as it:
         replicated = stage.new_set(count=1)
         replicated.brokers.append(replicated.new_broker("later", brokerElectionPriority=2))

@@ -130,7 +130,7 @@ def test_only_the_broker_that_was_stopped_missed_registrations(said):
     assert set(missed.values()) == {0}, missed
 
 
-def test_of_heartbeats_to_the_controller_none_was_missed_but_what_the_machine_delayed(said):
+def test_no_heartbeat_to_the_controller_was_missed_but_those_delayed_by_the_machine(said):
     """Beats come each second. On a machine that has other things to do one may be half a second late: the rows tell."""
     surely, perhaps = Counter(), Counter()
     for row in said.rows["heartbeat"]:
@@ -176,7 +176,7 @@ def found_s(truth):
     return max(latest for _, latest in gone) - killed
 
 
-def test_the_death_of_the_master_was_over_at_once(said):
+def test_failure_of_the_master_ended_at_once(said):
     """As clients saw it, who asked both NameServers all the time."""
     truth = said.truth
     killed, _ = truth.step("master killed")
@@ -205,7 +205,7 @@ def test_who_left_in_order_was_planned_to_be_down_and_who_was_stopped_for_a_whil
     assert least_s - 1 <= row["planned_s"] <= most_s
 
 
-def test_the_death_was_found_at_once(said):
+def test_failure_was_detected_at_once(said):
     rows = said.published("detection_delay")
     assert {(row["source"], row["reason"]): row["n"] for row in rows} == {
         ("namesrv", "channel_closed"): 2,
@@ -214,7 +214,7 @@ def test_the_death_was_found_at_once(said):
     assert max(row["max_ms"] for row in rows) / 1000 <= max(AT_ONCE_S, found_s(said.truth))
 
 
-def test_the_failover_is_told_once_and_took_as_long_as_it_took(said):
+def test_failover_has_one_row_with_its_true_duration(said):
     (row,) = said.published("failover_timeline", kind="failover")
     assert (row["broker_name"], row["bytes_at_stake"]) == (SET, 0)
     # It is counted from the last heartbeat, which is up to a second before the end.
@@ -293,7 +293,7 @@ def test_the_cold_name_server_is_found_with_its_duration_and_nobody_else_differe
     assert said.published("divergence", kind="presence") == said.published("divergence", kind="address") == []
 
 
-def test_it_is_told_how_many_questions_the_cold_name_server_answered_wrongly(said):
+def test_wrong_responses_of_the_cold_name_server_are_counted(said):
     (row,), _ = cold_rows(said)
     wrong = said.truth.answers(COLD, "code 17")
     # Ticks tell it each 10 s: the cold time may have been over before the first.
@@ -310,7 +310,7 @@ def test_it_is_told_how_many_questions_the_cold_name_server_answered_wrongly(sai
 
 
 @pytest.mark.parametrize("job_id", ["A1", "A2", "A5", "A12", "A13"])
-def test_where_two_minutes_are_too_little_the_page_says_so(said, job_id):
+def test_page_states_where_two_minutes_are_too_little(said, job_id):
     assert re.search("too little history|too few days", said.section(job_id), re.IGNORECASE), said.answer(job_id)
 
 
@@ -329,7 +329,7 @@ def test_where_two_minutes_are_too_little_the_page_says_so(said, job_id):
         ("A13", "behaved as it always does"),
     ],
 )
-def test_the_page_says_nothing_that_is_not_so(said, job_id, wrong):
+def test_page_states_nothing_false(said, job_id, wrong):
     assert not re.search(wrong, said.answer(job_id)), said.answer(job_id)
 
 
@@ -340,7 +340,7 @@ def test_the_page_counts_no_broker_twice(said, job_id):
     assert not counted or int(counted[1]) <= len(said.truth.brokers) + 1, said.answer(job_id)
 
 
-def test_the_page_says_what_was_so(said):
+def test_page_states_what_happened(said):
     assert said.ns_id(COLD) in said.answer("A6")
     assert re.match("1 failover", said.answer("A10"))
     assert f"{LONE}:0" in said.section("A2")
@@ -351,7 +351,7 @@ def test_the_page_says_what_was_so(said):
 
 
 @pytest.mark.parametrize("job_id", JOBS)
-def test_the_plain_model_says_the_same_of_it(said, job_id):
+def test_plain_model_gives_the_same_result(said, job_id):
     plan = Plan(start_us=said.window.start_us, end_us=said.window.end_us, servers=(), brokers=())
     (job,) = load_jobs([job_id])
     assert judged(job_id, plan, said, said.published(job.name)) == []

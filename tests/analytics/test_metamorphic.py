@@ -199,7 +199,7 @@ def changed(request, spark, rows, plain):
     return lambda job: made[job.id].result()
 
 
-def test_rows_that_are_mixed_up_and_read_elsewhere_tell_the_same(plain, changed, job):
+def test_shuffled_rows_read_by_another_session_give_the_same_results(plain, changed, job):
     """Shuffled, split and repeated rows, other partitions, other time zones: all of it at once, so that CI has time.
 
     What of it makes a difference is told by the tests below.

@@ -120,19 +120,19 @@ JOBS = [*QUESTIONS, "A5"]
 
 @pytest.mark.parametrize("seed", CI_SEEDS)
 @pytest.mark.parametrize("job_id", JOBS)
-def test_an_analysis_tells_what_the_plain_model_says(spark, job_id, seed):
+def test_analysis_agrees_with_the_plain_model(spark, job_id, seed):
     assert compared(spark, job_id, *play(job_id, seed)) == []
 
 
 @pytest.mark.parametrize(("name", "job_id"), [(name, job_id) for name, (_, ids) in STORIES.items() for job_id in ids])
-def test_an_analysis_tells_a_story_as_the_plain_model_does(spark, name, job_id):
+def test_analysis_of_a_story_agrees_with_the_plain_model(spark, name, job_id):
     assert compared(spark, job_id, *story_of(name)) == []
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("job_id", JOBS)
-def test_an_analysis_tells_what_the_plain_model_says_of_many_histories(spark, job_id):
+def test_analysis_of_many_histories_agrees_with_the_plain_model(spark, job_id):
     if job_id in TOGETHER:
         apart = {}
         for first in range(0, len(SOAK_SEEDS), HISTORIES_AT_ONCE):

@@ -16,7 +16,7 @@ WINDOW = (NOON, NOON + 2 * HOUR)
 
 
 @pytest.mark.parametrize("drop", [0.01, 0.1])
-def test_missed_beats_are_those_that_were_dropped(drop):
+def test_missed_heartbeats_are_the_dropped_ones(drop):
     history = generate(Plan(end_us=MONDAY + 6 * HOUR, brokers=brokers(4, drop=drop)))
     told = heartbeat_gaps(history.rows, (MONDAY, MONDAY + 6 * HOUR))
     dropped = [drop.broker for drop in history.truth.drops]
@@ -26,7 +26,7 @@ def test_missed_beats_are_those_that_were_dropped(drop):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_beat_more_never_makes_another_one_missed(seed):
+def test_additional_heartbeat_makes_no_other_one_missed(seed):
     random = Random(seed)
     for _ in range(500):
         period_ms = random.choice((500, 1_000, 3_000, 30_000, 60_000))

@@ -72,7 +72,7 @@ def an_eventful_plan():
     )
 
 
-def test_the_same_seed_tells_the_same_story_and_another_seed_another():
+def test_same_seed_gives_the_same_history_and_another_seed_another():
     plan = a_plan(end_us=MONDAY + 10 * MINUTE)
     assert generate(plan).rows == generate(plan).rows
     other = a_plan(end_us=MONDAY + 10 * MINUTE, seed=2)
@@ -128,7 +128,7 @@ def test_only_the_server_that_is_cut_off_misses_a_broker():
     assert [row["ns_id"] for row in history.rows["broker_state"] if row["event_type"] == "expired"] == ["ns-1"]
 
 
-def test_lost_beats_are_the_beats_that_are_missed_in_the_intervals():
+def test_lost_heartbeats_are_missing_in_the_intervals():
     history = generate(a_plan(brokers=brokers(2, drop=0.1)))
     intervals = [row["interval_ms"] for row in history.rows["heartbeat"] if "interval_ms" in row]
     missed = sum(round(interval / 30_000) - 1 for interval in intervals)
@@ -168,7 +168,7 @@ def test_quick_beats_are_summarised_and_late_ones_kept():
     assert all(sum(row["hist"]) == row["n"] and len(row["hist"]) == 16 for row in summaries)
 
 
-def test_a_server_with_a_wrong_clock_tells_the_same_intervals():
+def test_server_with_a_wrong_clock_records_the_same_intervals():
     plan = a_plan(servers=(Server(name="ns-0"),))
     skewed = a_plan(servers=(Server(name="ns-0", skew_us=-700 * MS),))
     right, wrong = of(generate(plan), "heartbeat"), of(generate(skewed), "heartbeat")
@@ -186,7 +186,7 @@ def test_an_older_release_lacks_columns_and_a_newer_one_has_more():
     assert {row["colour"] for row in of(history, "heartbeat", server="ns-1")} == {"blue"}
 
 
-def test_planted_topic_changes_are_told_by_every_server_with_their_cause():
+def test_planted_topic_changes_are_recorded_by_every_server_with_their_cause():
     topic = Plant(topics=(Topic("TopicTest", ("broker-000", "broker-001")),))
     history = generate(a_plan(topic, churner("TopicTest", "broker-001", MONDAY + MINUTE, every_us=MINUTE, changes=3)))
     changes = [row for row in history.rows["route_change"] if row["ns_id"] == "ns-2" and row["kind"] == "queues"]
@@ -243,7 +243,7 @@ def test_landing_files_hold_every_row_once_below_the_hour_of_their_first_row(tmp
         assert path.parent.relative_to(tmp_path).parts[-2:] == (f"date={day}", f"hour={hour}")
 
 
-def test_files_are_late_torn_twice_and_shuffled_as_the_truth_tells(tmp_path):
+def test_files_are_late_torn_repeated_and_shuffled_as_planted(tmp_path):
     history = generate(an_eventful_plan())
     delivery = Delivery(twice=0.3, late=0.2, torn=0.1, shuffled=0.5)
     landed = write_landing(tmp_path, history.rows, delivery)

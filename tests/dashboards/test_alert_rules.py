@@ -69,7 +69,7 @@ def test_promtool_finds_nothing_in_the_rules(promtool):
     assert "FAILED" not in printed
 
 
-def test_the_example_of_a_configuration_tells_an_alertmanager():
+def test_example_configuration_names_an_alertmanager():
     assert yaml.safe_load(EXAMPLE.read_text())["alerting"]["alertmanagers"]
 
 
@@ -79,7 +79,7 @@ def test_promtool_takes_the_example_of_a_configuration(promtool):
 
 
 @pytest.mark.parametrize("path", UNIT_TESTS, ids=lambda path: path.name)
-def test_each_alert_fires_and_is_silent_as_its_unit_tests_say(promtool, path):
+def test_alerts_pass_their_promtool_unit_tests(promtool, path):
     code, printed = promtool("test", "rules", path)
     assert code == 0, printed
 
@@ -89,7 +89,7 @@ def test_every_rule_file_with_alerts_is_in_the_example():
     assert listed == {file for file, rule in rules() if "alert" in rule}
 
 
-def test_rules_and_boards_ask_for_our_jobs_only_and_the_example_calls_them_so():
+def test_rules_and_boards_query_only_jobs_of_the_example_configuration():
     asked = [*(each.expr for each in everything()), *(series for _, series, _ in variables())]
     matchers = set(re.findall(r'\bjob!?=~?"[^"]*"', " ".join(asked)))
     assert matchers == {NAMESRV_JOBS, CONTROLLER_JOBS, SERVER_JOBS}
@@ -99,7 +99,7 @@ def test_rules_and_boards_ask_for_our_jobs_only_and_the_example_calls_them_so():
     assert found == {NAMESRV_JOBS: namesrv, CONTROLLER_JOBS: controller, SERVER_JOBS: namesrv | controller}
 
 
-def test_no_alert_is_called_as_another():
+def test_alert_names_are_unique():
     assert len(alerts()) == len(ALERTS)
 
 
@@ -116,7 +116,7 @@ def test_an_alert_has_a_unit_test_in_which_it_fires_and_one_in_which_it_does_not
 
 
 @EACH_ALERT
-def test_an_alert_says_how_bad_it_is_what_it_means_and_where_to_look(alert):
+def test_alert_has_severity_meaning_and_runbook(alert):
     assert alert["labels"].keys() == {"severity"}
     assert alert["labels"]["severity"] in ({"none"} if alert["alert"] == WATCHDOG else {"critical", "warning"})
     notes = alert["annotations"]
@@ -165,7 +165,7 @@ def test_an_alert_has_a_page_with_commands(alert):
     assert f"`{alert['labels']['severity']}`" in page
 
 
-def test_there_is_no_page_without_an_alert():
+def test_every_runbook_page_has_an_alert():
     assert {path.stem for path in RUNBOOKS.glob("*.md")} - {"README"} == ALERTS.keys()
 
 

@@ -71,7 +71,7 @@ def test_the_files_are_what_the_generator_writes():
     assert found == written, "python -m dashboards.generate"
 
 
-def test_the_set_of_boards_is_the_one_that_was_asked_for():
+def test_boards_are_the_expected_ones():
     names = {"overview", "namesrv", "controller", "brokers", "topics", "lag", "analytics"}
     assert READ.keys() == {f"rmq-{name}" for name in names}
     assert len(READ) == len(BOARDS)
@@ -139,7 +139,7 @@ def test_no_board_names_a_data_source_of_its_own(board):
 
 
 @EACH_BOARD
-def test_every_choice_is_used_and_nothing_else_is_asked_for(board):
+def test_every_variable_is_used_and_no_unknown_one_is(board):
     names = {variable["name"] for variable in board["templating"]["list"]}
     text = " ".join(
         [
@@ -195,7 +195,7 @@ def test_the_plane_is_chosen_first(board):
 
 
 @EACH_EXPRESSION
-def test_an_expression_asks_for_what_is_exposed(asked):
+def test_expression_queries_exposed_metrics(asked):
     wanted = needs(asked.plain)
     assert wanted.selectors or asked.where.endswith(" / RocketMQWatchdog")
     there = {label for name in wanted.metrics for label in EXPOSED.get(name, ())}
@@ -206,7 +206,7 @@ def test_an_expression_asks_for_what_is_exposed(asked):
 
 
 @pytest.mark.parametrize("asked", of_panels(), ids=lambda asked: asked.where)
-def test_a_rate_looks_at_a_window_that_grafana_chooses(asked):
+def test_rate_has_the_window_that_grafana_chooses(asked):
     windows = set(re.findall(r"\[([^\]]+)\]", asked.expr))
     assert windows <= {"$__rate_interval", "1h"}
 
@@ -219,7 +219,7 @@ def test_a_legend_names_labels_that_the_series_have(asked):
 
 
 @pytest.mark.parametrize(("where", "series", "label"), variables(), ids=lambda value: value)
-def test_a_variable_asks_for_a_label_that_is_exposed(where, series, label):
+def test_variable_queries_an_exposed_label(where, series, label):
     ((name, labels),) = needs(re.sub(r"\$\w+", ".*", series)).selectors
     assert labels | {label} <= EXPOSED[name]
 

@@ -184,7 +184,7 @@ def test_a_variable_has_values(lived, where, series, label):
 
 
 @pytest.mark.parametrize("alert", INCIDENTS)
-def test_an_alert_fires_says_why_and_resolves(lived, alert):
+def test_alert_fires_with_its_cause_and_resolves(lived, alert):
     assert alert in lived.notes
     assert alert in lived.resolved
     notes = lived.notes[alert]
@@ -192,7 +192,7 @@ def test_an_alert_fires_says_why_and_resolves(lived, alert):
 
 
 @pytest.mark.parametrize("typed", asking_servers(), ids=str)
-def test_what_a_page_asks_of_servers_is_answered(lived, typed):
+def test_server_requests_of_runbook_pages_succeed(lived, typed):
     require("curl")
     told = subprocess.run(
         ["bash", "-o", "pipefail", "-euc", f'curl() {{ command curl -f "$@"; }}; {typed.text}'],

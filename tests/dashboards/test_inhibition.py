@@ -157,7 +157,7 @@ def test_a_fault_of_a_plane_hides_none_of_another(story, other):
     assert names(each for each in heard if each["plane"] == "east") == STORIES[other][1]
 
 
-def test_a_prometheus_without_targets_says_so_unless_it_knows_which_plane_is_gone():
+def test_alert_about_missing_targets_is_inhibited_by_the_alert_about_a_missing_plane():
     nothing = {"alertname": "NothingScraped", "severity": "critical"}
     assert told([nothing]) == [nothing]
     assert names(told([nothing, *fired("a plane is down", "west")])) == {"PlaneDown"}
@@ -179,7 +179,7 @@ def test_rules_name_alerts_that_there_are_and_worse_ones_hold_back_others():
             assert {SEVERITY[source] for source in sources} == {"critical"}
 
 
-def test_the_watchdog_goes_to_a_receiver_of_its_own_again_and_again():
+def test_watchdog_is_sent_repeatedly_to_its_own_receiver():
     (route,) = (each for each in CONFIGURATION["route"]["routes"] if "RocketMQWatchdog" in each["matchers"][0])
     receivers = {each["receiver"] for each in CONFIGURATION["route"]["routes"]} | {CONFIGURATION["route"]["receiver"]}
     assert route["receiver"] == "watchdog"
@@ -229,7 +229,7 @@ def of_planes(found, prefix):
     return {(plane, name) for plane, name in found if plane.startswith(prefix)}
 
 
-def test_alertmanager_tells_the_same(alertmanager):
+def test_alertmanager_gives_the_same_results(alertmanager):
     """Each story in a plane of its own, all at once."""
     send(alertmanager, [labels for n, story in enumerate(STORIES) for labels in fired(story, f"plane-{n}")])
     expected = {(f"plane-{number}", name) for number, story in enumerate(STORIES) for name in STORIES[story][1]}

@@ -82,7 +82,7 @@ def test_nothing_fires_while_two_planes_are_well(firing):
     firing([Plane("east"), Plane("west")], all_the_time(set()))
 
 
-def test_a_plane_that_is_wholly_down_is_told_and_the_other_is_not(firing):
+def test_alert_names_the_plane_that_is_down_and_not_the_other(firing):
     west = Plane("west")
     west.die(10, job="rocketmq-namesrv")
     west.die(10, job="rocketmq-controller")
@@ -90,7 +90,7 @@ def test_a_plane_that_is_wholly_down_is_told_and_the_other_is_not(firing):
     firing([Plane("east"), west], all_the_time(set(), until=10.5) | all_the_time(expected, since=12))
 
 
-def test_a_plane_that_is_not_scraped_any_more_is_told_and_the_other_is_not(firing):
+def test_alert_names_the_plane_that_is_no_longer_scraped_and_not_the_other(firing):
     west = Plane("west")
     west.vanish(10, job="rocketmq-namesrv")
     west.vanish(10, job="rocketmq-controller")
@@ -113,7 +113,7 @@ def test_a_plane_that_has_been_given_a_label_is_not_missed_under_none(firing):
     firing([before, after], all_the_time(set()))
 
 
-def test_a_prometheus_that_scrapes_nobody_says_so(firing):
+def test_alert_fires_for_a_prometheus_without_targets(firing):
     east, west = Plane("east"), Plane(None)
     for plane in (east, west):
         plane.vanish(10)
@@ -152,7 +152,7 @@ def test_servers_that_were_taken_away_on_purpose_are_forgotten_after_an_hour(fir
     firing([west], {12: of("west", {"NameServerDown"}), 69: of("west", {"NameServerDown"}), 71: set(), 79: set()})
 
 
-def test_a_plane_without_controllers_is_not_told_that_none_leads(firing):
+def test_plane_without_controllers_has_no_alert_about_a_missing_leader(firing):
     west = Plane("west", controllers=0)
     west.die(10, job="rocketmq-namesrv")
     expected = of("west", {"PlaneDown", "AllNameServersDegraded", "NameServerDown"})
@@ -170,19 +170,19 @@ def test_all_controllers_of_a_plane_are_down_and_its_name_servers_are_not(firing
     firing([Plane("east"), west], all_the_time(of("west", {"ControllerNoLeader", "ControllerDown"}), since=12))
 
 
-def test_a_rolling_restart_of_name_servers_tells_nobody(firing):
+def test_rolling_restart_of_name_servers_fires_no_alert(firing):
     west = Plane("west")
     west.restart_name_servers(10)
     firing([Plane("east"), west], all_the_time(set()))
 
 
-def test_a_rolling_restart_of_three_controllers_tells_nobody(firing):
+def test_rolling_restart_of_three_controllers_fires_no_alert(firing):
     west = Plane("west")
     west.restart_controllers(10)
     firing([Plane("east"), west], all_the_time(set()))
 
 
-def test_a_restart_of_a_sole_controller_tells_nobody(firing):
+def test_restart_of_a_single_controller_fires_no_alert(firing):
     """It leads as soon as it is back: nobody else could meanwhile, and no page would change that."""
     west = Plane("west", controllers=1)
     west.die(10, 10.75, job="rocketmq-controller")
@@ -211,7 +211,7 @@ def test_a_broker_without_write_permission_that_is_stopped_in_order_is_only_miss
 
 
 @pytest.mark.parametrize("listed", [True, False], ids=["listed still", "listed no more"])
-def test_a_leader_that_died_while_prometheus_was_away_leads_no_more(firing, listed):
+def test_leader_that_failed_while_prometheus_was_down_counts_no_longer(firing, listed):
     """Its last samples were marked by nobody, and are good for five minutes: nobody leads by them, none is ready."""
     west = Plane("west")
     west.lead("controller-1", 11)
@@ -232,7 +232,7 @@ def test_a_leader_that_two_prometheus_scrape_is_one(firing):
     firing([Plane("east")], all_the_time(set()), more=pair)
 
 
-def test_a_set_whose_master_one_name_server_alone_does_not_hear_has_one(firing):
+def test_set_has_a_master_if_only_one_name_server_lacks_it(firing):
     west = Plane("west")
     for metric in ("broker_info", "broker_last_heartbeat_timestamp_seconds", "broker_heartbeat_timeout_seconds"):
         west.set("_", 10, metric=f"rocketmq_namesrv_{metric}", instance="namesrv-2", broker="broker-a", broker_id=0)
@@ -240,7 +240,7 @@ def test_a_set_whose_master_one_name_server_alone_does_not_hear_has_one(firing):
     firing([Plane("east"), west], all_the_time(of("west", {"NameServersDisagree"}), since=13))
 
 
-def test_a_set_whose_master_no_ready_name_server_hears_has_none(firing):
+def test_set_without_a_master_at_every_ready_name_server_has_none(firing):
     """The third one is not ready, and has not heard of its end."""
     west = Plane("west", controllers=0)
     west.set(0, 8, metric="rocketmq_namesrv_ready", instance="namesrv-2")
@@ -249,7 +249,7 @@ def test_a_set_whose_master_no_ready_name_server_hears_has_none(firing):
     firing([Plane("east"), west], all_the_time(of("west", {"BrokerSetWithoutMaster", "NameServerDown"}), since=11))
 
 
-def test_a_rolling_restart_of_a_set_of_three_brokers_tells_nobody(firing):
+def test_rolling_restart_of_a_set_of_three_brokers_fires_no_alert(firing):
     """Each is stopped in order, and is back before a minute is over."""
     west = Plane("west")
     for metric in ("replicas", "active_brokers", "sync_state_set_size"):
@@ -263,7 +263,7 @@ def test_a_rolling_restart_of_a_set_of_three_brokers_tells_nobody(firing):
     firing([Plane("east"), west], all_the_time(set()))
 
 
-def test_six_brokers_that_die_at_once_are_lost_and_do_not_flap(firing):
+def test_six_brokers_that_fail_together_are_lost_and_not_flapping(firing):
     west = Plane("west", controllers=0)
     west.set(6, 10, metric="rocketmq_namesrv_unregistrations_total", reason="channel_closed")
     firing([Plane("east"), west], all_the_time(of("west", {"BrokersLost"}), since=12, until=19) | {25: set()})
@@ -276,7 +276,7 @@ def test_two_leaders_and_a_lost_broker_of_one_plane_are_of_that_plane(firing):
     firing([Plane("east"), west], all_the_time(of("west", {"SplitLeaders", "NameServersDisagree"}), since=13))
 
 
-def test_a_broker_that_dies_by_silence_is_lost_and_missing(firing):
+def test_broker_that_expires_without_heartbeats_is_lost_and_missing(firing):
     west = Plane("west")
     for number in range(3):
         where = {"instance": f"namesrv-{number}", "broker": "broker-b", "broker_id": 1}
@@ -291,7 +291,7 @@ def test_a_broker_that_dies_by_silence_is_lost_and_missing(firing):
     firing([Plane("east"), west], expected | all_the_time(of("west", {"BrokerMissing"}), since=23))
 
 
-def test_a_group_whose_messages_wait_is_told_of_by_their_age_however_many_they_are(firing):
+def test_consumer_lag_alert_depends_on_the_age_and_not_on_the_number_of_messages(firing):
     """Five million messages that do not become more; and few that nobody can consume."""
     west = Plane("west")
     named = {
@@ -313,7 +313,7 @@ def test_a_group_whose_messages_wait_is_told_of_by_their_age_however_many_they_a
 
 
 @pytest.mark.parametrize("broker_up", [1, 0], ids=["the broker is scraped", "the broker is not"])
-def test_a_group_whose_last_consumer_dies_is_behind_though_nobody_measures_it(firing, broker_up):
+def test_group_whose_last_consumer_fails_lags_although_no_consumer_reports(firing, broker_up):
     """The other group of the broker consumes on; it was late for a moment and has caught up."""
     west = Plane("west")
     named = {"job": "rocketmq-broker", "instance": "broker-a", "cluster": CLUSTER, "node_id": "broker-a"}
@@ -355,7 +355,7 @@ ALONE = {"NothingScraped: no target is found", "PlaneDown: nothing of it is ther
 
 @pytest.mark.broad
 @pytest.mark.parametrize("path", sorted(UNIT_TESTS), ids=lambda path: path.stem)
-def test_an_alert_of_a_plane_fires_beside_a_healthy_one_of_which_nothing_is_said(tmp_path, path):
+def test_alert_of_a_plane_fires_and_none_of_a_healthy_one(tmp_path, path):
     """The first of those left out is about a Prometheus with no plane at all, the other takes a day."""
     tests = [test for test in yaml.safe_load(path.read_text())["tests"] if test["name"] not in ALONE]
     promtool(tmp_path, list(map(beside_a_healthy_plane, tests)))

@@ -50,7 +50,7 @@ def test_rmq_analytics_understands(words):
         assert parsed(analytics._parser(), words).history == "$HISTORY_FOLDER"
 
 
-def test_programs_of_ours_are_looked_for():
+def test_commands_of_this_project_are_found():
     assert {"mqadmin", "rmq-history", "rmq-analytics"} == {
         program for program in ("mqadmin", "rmq-history", "rmq-analytics") if called(program)
     }

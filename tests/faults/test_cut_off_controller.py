@@ -94,7 +94,7 @@ def leads(controller, *names):
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("cut", [(2, 3, 4), (2, 3, 4, 5)], ids=["most hosts", "all but the one beside it"])
-def test_a_controller_that_is_cut_off_elects_nobody_and_judges_again_when_it_is_back(controller, hosts, sets, cut):
+def test_controller_in_a_partition_elects_no_master_and_detects_failures_after_it(controller, hosts, sets, cut):
     before = leads(controller, *sets)
     assert set(before.values()) == {(1, 1)}
     start = controller.process.log.stat().st_size
@@ -129,7 +129,7 @@ def invent(controller, host, number):
 
 
 @pytest.mark.timeout(200)
-def test_hosts_that_a_stranger_has_made_up_do_not_keep_a_lost_master_in_its_lead(controller, hosts, sets):
+def test_hosts_invented_by_a_client_do_not_prevent_the_replacement_of_a_failed_master(controller, hosts, sets):
     invented = [invent(controller, hosts[4], number) for number in range(1, 12)]
     time.sleep(2)
     for broker in invented:

@@ -387,7 +387,7 @@ def cluster(deletes):
     return cluster
 
 
-def test_an_hour_of_churn_leaves_no_entry_and_no_object_behind(cluster):
+def test_hour_of_churn_leaks_no_entry_and_no_object(cluster):
     before = sizes(cluster.state)
     objects, _ = play(cluster, 1)
     assert objects < GROWTH_BLOCKS_MAX
@@ -397,7 +397,7 @@ def test_an_hour_of_churn_leaves_no_entry_and_no_object_behind(cluster):
 @pytest.mark.soak
 @pytest.mark.parametrize("deletes", [False, True], ids=["topics stay", "topics go with registrations"])
 @pytest.mark.timeout(SOAK_HOURS * 300)
-def test_a_day_of_churn_leaves_no_entry_and_no_memory_behind(cluster, deletes, capsys):
+def test_day_of_churn_leaks_no_entry_and_no_memory(cluster, deletes, capsys):
     before = sizes(cluster.state)
     objects, held_bytes = play(cluster, SOAK_HOURS)
     what = f"{SETS * MEMBERS} brokers whose topics {'go' if deletes else 'stay'}, {cluster.happened}"

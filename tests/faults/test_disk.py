@@ -92,7 +92,7 @@ def check_that_writes_succeed(server, disk):
     check_values(server, disk, entry=AFTER, option=8)
 
 
-def test_on_a_full_disk_changes_are_refused_until_there_is_room_and_routes_are_served(server, disk, broker):
+def test_full_disk_refuses_changes_until_space_is_free_and_routes_are_served(server, disk, broker):
     assert put(server, BEFORE).code == update(server, 7).code == SUCCESS
     disk.fill()
     check_refusals(server, disk, "No space left on device")
@@ -102,7 +102,7 @@ def test_on_a_full_disk_changes_are_refused_until_there_is_room_and_routes_are_s
     check_that_routes_are_served(server, broker)
 
 
-def test_a_disk_that_has_room_for_only_a_part_of_a_change_keeps_the_old_value_whole(server, disk):
+def test_disk_with_space_for_part_of_a_change_keeps_the_old_value(server, disk):
     assert put(server, "first").code == put(server, BEFORE).code == SUCCESS
     assert update(server, 6).code == update(server, 7).code == SUCCESS
     refused = 0
@@ -120,7 +120,7 @@ def test_a_disk_that_has_room_for_only_a_part_of_a_change_keeps_the_old_value_wh
     assert 0 < refused < 6
 
 
-def test_on_a_read_only_disk_changes_are_refused_until_it_can_be_written_again(server, disk, broker):
+def test_read_only_disk_refuses_changes_until_it_is_writable(server, disk, broker):
     assert put(server, BEFORE).code == update(server, 7).code == SUCCESS
     disk.set_read_only(True)
     check_refusals(server, disk, "Read-only file system")
@@ -129,7 +129,7 @@ def test_on_a_read_only_disk_changes_are_refused_until_it_can_be_written_again(s
     check_that_writes_succeed(server, disk)
 
 
-def test_a_server_that_starts_on_a_read_only_disk_serves_what_is_on_it(lab, disk):
+def test_server_on_a_read_only_disk_starts_and_serves_the_stored_values(lab, disk):
     (disk.folder / "kvConfig.json").write_text(json.dumps({"configTable": {"NS": {"k": BEFORE}}}))
     (disk.folder / "namesrv.properties").write_text(f"{OPTION}=7\n")
     # What a crash left cannot be removed, and is in nobody's way.
@@ -146,7 +146,7 @@ def test_a_server_that_starts_on_a_read_only_disk_serves_what_is_on_it(lab, disk
     check_that_writes_succeed(server, disk)
 
 
-def test_a_full_disk_under_the_log_holds_nobody_up_and_lines_are_written_again_when_there_is_room(lab, disk):
+def test_full_disk_of_the_log_delays_no_request_and_logging_resumes_with_free_space(lab, disk):
     server = lab.idle_name_server("namesrv", **on(disk, output="output.log"))
     server.process = server._launch()
     wait_until(server.caller.is_up, seconds=30, what="an answer")

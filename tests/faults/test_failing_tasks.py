@@ -177,7 +177,7 @@ async def failures_scraped(http_port):
         (a_controller, CONTROLLER, RequestCode.CONTROLLER_GET_METADATA_INFO),
     ],
 )
-async def test_what_a_server_does_for_ever_fails_in_every_way_and_the_server_goes_on(make, forever, code, tmp_path):
+async def test_server_continues_after_any_exception_of_a_periodic_background_task(make, forever, code, tmp_path):
     http_port = free_port()
     served = make(tmp_path, http_port)
     await served.until(lambda: served.events("server_ready"), "it is ready")
@@ -220,7 +220,7 @@ async def brokers_come_and_go(served, count):
             writer.close()
 
 
-async def test_what_a_name_server_does_for_brokers_fails_in_every_way_and_the_server_goes_on(tmp_path):
+async def test_name_server_continues_after_any_exception_in_work_for_brokers(tmp_path):
     served = a_name_server(tmp_path, free_port())
     await served.until(lambda: served.events("server_ready"), "it is ready")
     names = ("remove_lost_brokers", "notify_min_broker_id_change")

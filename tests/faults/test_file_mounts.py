@@ -88,7 +88,7 @@ def events(server, name):
     return [line for line in map(json.loads, lines) if line["event"] == name]
 
 
-def test_what_requests_change_is_stored_in_files_that_are_mounts_of_their_own(lab, mounted, tmp_path):
+def test_changes_by_requests_are_stored_in_bind_mounted_files(lab, mounted, tmp_path):
     kv, config = tmp_path / "outside.json", tmp_path / "outside.properties"
     kv.write_text('{"configTable":{}}')
     folder = tmp_path / "namesrv"
@@ -109,7 +109,7 @@ def test_what_requests_change_is_stored_in_files_that_are_mounts_of_their_own(la
     assert server.caller.ask(GET_KV_CONFIG, ENTRY).fields["value"] == "x" * 10_000
 
 
-def test_a_crash_at_any_line_of_a_write_in_place_leaves_the_old_content_or_the_new_one(mounted, tmp_path):
+def test_crash_at_any_line_of_a_write_in_place_leaves_the_old_or_the_new_content(mounted, tmp_path):
     outside, folder = tmp_path / "outside", tmp_path / "folder"
     folder.mkdir()
     for each in (outside, folder / "kv.json"):

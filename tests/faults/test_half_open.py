@@ -51,7 +51,7 @@ def seconds_until_gone(server):
 
 
 @pytest.mark.parametrize("is_booted_again", [True, False], ids=["booted again", "gone"])
-def test_a_broker_that_dies_right_after_its_host_lost_its_power_leaves_within_seconds(network, server, is_booted_again):
+def test_broker_of_a_host_without_power_is_removed_within_seconds(network, server, is_booted_again):
     former = network.host(2)
     with contextlib.closing(a_broker_on(former, network, server)) as broker:
         if is_booted_again:
@@ -62,7 +62,7 @@ def test_a_broker_that_dies_right_after_its_host_lost_its_power_leaves_within_se
         assert seconds_until_gone(server) < GONE_S
 
 
-def test_a_broker_leaves_at_once_if_its_former_connection_was_found_out_when_it_came_back(network, server):
+def test_broker_is_removed_at_once_if_its_former_connection_was_detected_as_half_open(network, server):
     host = network.host(2)
     lose_power(a_broker_on(host, network, server))
     with contextlib.closing(a_broker_on(host, network, server)) as broker:
@@ -72,7 +72,7 @@ def test_a_broker_leaves_at_once_if_its_former_connection_was_found_out_when_it_
         assert seconds_until_gone(server) < 1
 
 
-def test_a_broker_that_lives_under_its_other_name_for_this_server_stays(network, server):
+def test_living_broker_with_another_address_of_this_server_stays(network, server):
     host = network.host(2)
     with contextlib.closing(a_broker_on(host, network, server)) as broker:
         a_broker_on(host, network, server).close()

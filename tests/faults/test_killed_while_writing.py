@@ -137,12 +137,12 @@ def kill_again_and_again(server, times):
     return f"{acknowledged} writes acknowledged, {found_new} last ones on disk, {found_old} not, {leftovers} leftovers"
 
 
-def test_a_server_that_is_killed_while_it_writes_has_all_that_it_acknowledged(server):
+def test_server_killed_during_writes_has_every_acknowledged_change(server):
     kill_again_and_again(server, CI_KILLS)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(SOAK_KILLS * 10)
-def test_a_server_that_is_killed_hundreds_of_times_has_all_that_it_acknowledged(server, capsys):
+def test_server_killed_hundreds_of_times_has_every_acknowledged_change(server, capsys):
     figures = kill_again_and_again(server, SOAK_KILLS)
     tell(capsys, f"killed: {SOAK_KILLS} times, {figures}")

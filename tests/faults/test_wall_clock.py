@@ -119,7 +119,7 @@ def check_that_timers_run(server, beating):
     silent.close()
 
 
-def test_an_hour_forward_and_back_expires_nobody_stalls_nothing_and_shows_in_records_only(server, wall_clock, beating):
+def test_wall_clock_set_by_an_hour_expires_no_broker_and_changes_only_recorded_times(server, wall_clock, beating):
     connection = http.client.HTTPConnection("127.0.0.1", server.http_port, timeout=10)
     for offset_s in (HOUR_S, 0, -HOUR_S):
         wall_clock.jump_to(offset_s)

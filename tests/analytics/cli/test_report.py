@@ -77,7 +77,7 @@ def test_an_eventful_week_has_a_table_for_each_analysis(pages):
     assert all("<table>" in section_of(page, job_id) for job_id in JOBS)
 
 
-def test_a_quiet_week_says_so(pages):
+def test_report_of_a_quiet_week_states_that_nothing_happened(pages):
     page = pages["quiet"].read_text()
     assert "Nothing needs to be changed." in page
     # Who tells nothing has no evidence of anything.
@@ -102,7 +102,7 @@ def test_name_servers_agree_for_as_long_as_they_were_compared():
     assert of(0.0, "a", "b") == "There is nothing to compare: no two NameServers at the same time recorded its routes."
 
 
-def test_a_cold_name_server_is_said_first_with_what_it_lacked_and_answered():
+def test_report_begins_with_a_cold_name_server_and_its_wrong_responses():
     cold = {
         "kind": "cold",
         "ns_id": "ns-2",
@@ -131,7 +131,7 @@ def test_one_start_is_one_however_many_clusters_it_concerns():
     )
 
 
-def test_of_brokers_that_only_the_cold_one_knew_nobody_says_that_they_were_there():
+def test_report_does_not_count_brokers_that_only_the_cold_name_server_knew():
     def of(lacked_seen):
         start = {"kind": "cold", "ns_id": "ns-0", "start_time": at(3), "end_time": at(3, "00:01:30"), "seconds": 90.0}
         return divergence_of(a_row("A6", **start, lacked=["a:0", "b:0"], lacked_seen=lacked_seen))
@@ -179,7 +179,7 @@ def test_topics_are_not_judged_by_less_than_three_days():
     assert of([7]) == "Of 1 sampled topic none needs other numbers of queues."
 
 
-def test_what_a_phase_usually_takes_is_told_of_five_failovers_or_more():
+def test_usual_duration_of_a_phase_needs_five_failovers():
     def of(n):
         phase = a_row("A10", kind="phase", phase="detect", n=n, p50_s=1.0, p95_s=2.0)
         failover = a_row("A10", kind="failover", failover_id="c/b/2", broker_name="b", total_s=2.0, missing=[])
@@ -189,7 +189,7 @@ def test_what_a_phase_usually_takes_is_told_of_five_failovers_or_more():
     assert "What a phase takes" in of(5)
 
 
-def test_the_page_asks_for_nothing_and_runs_nothing(pages):
+def test_page_loads_nothing_and_runs_no_script(pages):
     for path in pages.values():
         found = outline(path.read_text())
         assert not {"script", "link", "img", "iframe", "object"} & set(found.tags)
@@ -232,7 +232,7 @@ def test_a_topic_that_gets_another_number_of_queues_is_not_moved_at_the_same_tim
     assert "payments on broker-00: go on" in page
 
 
-def test_a_set_that_lacks_a_topic_is_told_that_it_is_created():
+def test_report_states_that_a_missing_topic_is_created_on_a_set():
     row = {"topic": "new", "broker_name": "b", "position": 1, "reason": "", "confidence": 1.0}
     counts = {"read_now": 0, "write_now": 0, "read_proposed": 2, "write_proposed": 2}
     steps = ["expect absent", "create read=2 write=0", "update read=2 write=2"]
@@ -245,7 +245,7 @@ def test_a_set_that_lacks_a_topic_is_told_that_it_is_created():
     ]
 
 
-def test_brokers_that_tell_no_timeout_have_no_command_for_it_but_a_sentence(pages):
+def test_brokers_without_a_reported_timeout_have_no_command_for_it_but_a_sentence(pages):
     page = pages["eventful"].read_text()
     assert "ADDRESS-OF-broker-02-0" not in page
     assert "-v 90000" not in page
@@ -294,7 +294,7 @@ def test_seconds_of_a_week_are_plotted_as_seconds():
     assert "03-04" not in section, "the day before"
 
 
-def test_long_tables_are_cut_and_say_so():
+def test_long_tables_are_truncated_with_a_note():
     rows = [
         a_row("A3", broker_name=f"b{n}", broker_id=0, transitions=n, peak=1.0, peak_time=at(3), time_flagged_s=0.0)
         for n in range(40)
@@ -308,7 +308,7 @@ def test_analyses_that_were_not_run_are_counted():
     assert "13 analyses have not been run yet" in made_of([a_result("A1")])
 
 
-def test_without_any_result_the_command_says_what_to_do(tmp_path):
+def test_command_without_results_names_the_next_step(tmp_path):
     with pytest.raises(WrongOptions, match="run `rmq-analytics run` first"):
         report(Namespace(output=str(tmp_path), file=str(tmp_path / "report.html")))
 
@@ -373,7 +373,7 @@ def minutes_of(job_id):
 
 
 @pytest.mark.parametrize("job_id", MINUTES)
-def test_of_minutes_nothing_is_said_that_they_do_not_tell(job_id):
+def test_report_of_minutes_states_nothing_without_evidence(job_id):
     section = section_of(made_of([minutes_of(job_id)]), job_id)
     assert re.search(r'class="answer">([^<]*)', section)[1] == SAID[job_id]
     for figure in ("82.0", "20.00 %", ">3 s<", "104 s"):
@@ -394,7 +394,7 @@ def heartbeats_said(*rows):
     return answer_of(made_of([a_result("A2", *rows)]), "A2")
 
 
-def test_of_a_broker_whose_period_is_not_known_no_beat_is_said_to_be_missed():
+def test_report_counts_no_missed_heartbeat_of_a_broker_without_a_known_period():
     unknown = beats_of("slow", 5, None, period_ms=None)
     words = "Of 1 broker there is too little history to know the period, and which of the heartbeats were missed."
     assert heartbeats_said(unknown) == words
@@ -402,13 +402,13 @@ def test_of_a_broker_whose_period_is_not_known_no_beat_is_said_to_be_missed():
     assert "30 s</td>" not in section_of(made_of([a_result("A2", unknown)]), "A2").split("median")[0]
 
 
-def test_most_beats_were_missed_by_the_broker_that_was_silent_for_longest():
+def test_broker_with_the_longest_gap_missed_most_heartbeats():
     lone = beats_of("lone", 45, 15)
     pair = beats_of("pair", 86_399, 20, source="controller", period_ms=1_000.0)
     assert "lone:0 most: 15 of 60 that were due, too little history for a share" in heartbeats_said(pair, lone)
 
 
-def test_one_missed_beat_of_many_is_more_than_none():
+def test_one_missed_heartbeat_of_many_is_more_than_none():
     page = made_of([a_result("A2", beats_of("a", 86_399, 1))])
     assert "a:0 most: under 0.01 % of them" in answer_of(page, "A2")
     assert "0.00 %" not in section_of(page, "A2")

@@ -54,7 +54,7 @@ def test_a_history_folder_that_is_not_there_is_named(tmp_path, capsys, command):
     assert f"no history folder {tmp_path / 'nowhere'}" in capsys.readouterr().err
 
 
-def test_the_folder_of_make_run_is_looked_into_unless_another_is_named(tmp_path, monkeypatch, capsys):
+def test_default_history_folder_is_that_of_make_run(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert main(["ingest"]) == WRONG_OPTIONS
     assert f"no history folder {tmp_path / 'rocketmq-history'}" in capsys.readouterr().err
@@ -63,26 +63,26 @@ def test_the_folder_of_make_run_is_looked_into_unless_another_is_named(tmp_path,
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "soon", "nan"])
-def test_streams_look_once_a_second_at_most(capsys, seconds):
+def test_streams_poll_once_a_second_at_most(capsys, seconds):
     with pytest.raises(SystemExit) as ended:
         main(["stream", "--every", seconds])
     assert ended.value.code == WRONG_OPTIONS
     assert f"'{seconds}' is no time: write seconds, at least 1" in capsys.readouterr().err
 
 
-def test_a_folder_that_is_no_history_is_told_from_one_that_is_missing(tmp_path, capsys):
+def test_folder_without_a_history_is_distinguished_from_a_missing_one(tmp_path, capsys):
     assert main(["ingest", "--history", str(tmp_path)]) == WRONG_OPTIONS
     assert f"{tmp_path} has no landing/v1" in capsys.readouterr().err
 
 
-def test_a_run_without_a_stored_history_says_what_to_do_first(tmp_path, capsys):
+def test_run_without_a_stored_history_names_the_command_to_run_first(tmp_path, capsys):
     land(tmp_path, beats([1]))
     for folder in (tmp_path, tmp_path / "nowhere"):
         assert main(["run", "--history", str(folder)]) == WRONG_OPTIONS
         assert f"nothing stored yet in {folder}: run `rmq-analytics ingest` first" in capsys.readouterr().err
 
 
-def test_folders_that_only_hadoop_reaches_are_looked_at_too(spark, tmp_path):
+def test_folders_that_only_hadoop_reaches_are_checked_too(spark, tmp_path):
     root = f"file://{tmp_path}"
     empty, nowhere = HadoopStorage(root, spark), HadoopStorage(f"{root}/nowhere", spark)
     with pytest.raises(WrongOptions, match="no history folder hdfs://h/nowhere"):
@@ -103,7 +103,7 @@ def test_a_report_is_made_of_a_folder_of_this_machine_with_whole_results(tmp_pat
     assert f"failed: {torn} cannot be read" in capsys.readouterr().err
 
 
-def test_without_java_it_says_what_to_install(tmp_path, capsys, monkeypatch):
+def test_missing_java_is_reported_with_what_to_install(tmp_path, capsys, monkeypatch):
     land(tmp_path, beats([1]))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert main(["ingest", "--history", str(tmp_path)]) == NOT_INSTALLED
@@ -124,7 +124,7 @@ def test_help_needs_neither_java_nor_pyspark(tmp_path):
     assert f"{sys.executable} -m pip install --editable '.[analytics]'" in refused.stderr
 
 
-def test_who_is_told_to_stop_leaves_at_once_whatever_its_threads_are_at(tmp_path):
+def test_process_exits_at_once_at_a_stop_signal_whatever_its_threads_do(tmp_path):
     """The task of the test's own waits for ever, and so does a thread of it."""
     (tmp_path / "waiting.py").write_text(
         "import os, signal, threading\n"

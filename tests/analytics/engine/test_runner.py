@@ -172,7 +172,7 @@ def test_a_manifest_of_parts_that_was_torn_is_named(spark, three_days):
         run(spark, three_days, window(0, 72))
 
 
-def test_late_rows_remake_the_parts_of_their_day_and_those_that_look_back_on_it(spark, three_days):
+def test_late_rows_recompute_the_parts_of_their_day_and_of_days_that_depend_on_it(spark, three_days):
     first = kept(three_days)
     beat_at(three_days, 100, 30.5)
     ingest_all(spark, three_days)
@@ -183,7 +183,7 @@ def test_late_rows_remake_the_parts_of_their_day_and_those_that_look_back_on_it(
     assert sum(row[0] for row in by_broker(three_days).values()) == 73
 
 
-def test_late_rows_that_no_later_day_looks_back_on_remake_one_day(spark, three_days):
+def test_late_rows_that_no_later_day_depends_on_recompute_one_day(spark, three_days):
     first = kept(three_days)
     beat_at(three_days, 100, 30.5, broker_name="often")
     ingest_all(spark, three_days)
@@ -296,7 +296,7 @@ def test_who_is_interrupted_does_not_wait_for_jobs_that_are_at_work(spark, three
         go_on.set()
 
 
-def test_compaction_that_would_lose_rows_says_so_and_deletes_nothing(spark, three_days):
+def test_compaction_that_would_lose_rows_fails_and_deletes_nothing(spark, three_days):
     storage = LocalStorage(three_days)
     day = load_days(storage, "heartbeat")[FIRST]
     one_more = day.hours["05"]

@@ -331,7 +331,7 @@ class KilledError(Exception):
     pass
 
 
-def test_whenever_an_ingest_dies_everybody_sees_old_or_new_hours_and_the_next_one_repairs(spark, tmp_path):
+def test_readers_see_old_or_new_hours_after_an_ingest_is_killed_and_the_next_one_repairs(spark, tmp_path):
     """Two hours are there; a late file for one and a first one for a third hour come, and each step may be the last."""
     wanted = ids([*range(6), *range(10, 13)])
     land(tmp_path / "before", beats(range(3)), name="a.jsonl")

@@ -112,6 +112,6 @@ def test_files_that_no_manifest_names_are_strays():
     assert strays(files, a_day(a_file())) == ["left-behind.parquet"]
 
 
-def test_an_emptied_day_tells_how_many_rows_it_had_and_names_no_files():
+def test_emptied_day_has_its_number_of_rows_and_no_files():
     day = a_day(a_file())[DATE].emptied()
     assert (day.deleted, day.rows, day.parquet_files, day.hours["05"].files) == (True, 1, (), ())

@@ -55,7 +55,7 @@ def test_a_stream_that_starts_after_batch_ingests_adds_only_what_is_new(spark, t
     assert stored_ids(spark, tmp_path) == ids(range(8))
 
 
-def test_whenever_a_batch_dies_the_next_start_repeats_it_without_loss_or_duplicates(spark, tmp_path):
+def test_killed_batch_is_repeated_at_the_next_start_without_loss_or_duplicates(spark, tmp_path):
     for number in range(6):
         root = tmp_path / str(number)
         land(root, beats(range(4)), name="a.jsonl")

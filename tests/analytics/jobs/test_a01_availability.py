@@ -68,7 +68,7 @@ def with_clock_set(history, at_us, by_us):
     return rows
 
 
-def test_a_clock_that_is_set_back_hides_no_death(spark):
+def test_clock_set_back_hides_no_failure(spark):
     died_us = MONDAY + 33 * MINUTE
     pair = tuple(replace(each, since_us=MONDAY + 27 * MINUTE) for each in brokers(2))
     plan = Plan(end_us=MONDAY + 3 * HOUR, brokers=pair, servers=(Server(name="ns-0"),))
@@ -311,7 +311,7 @@ def test_a_process_is_down_from_the_end_of_its_connection_and_a_silent_host_betw
     assert killed["failures"] == silent["failures"] == 1
 
 
-def test_what_a_controller_heard_is_a_sign_of_life(judged):
+def test_heartbeat_at_a_controller_counts_as_uptime(judged):
     row = judged["heard"][FIRST]
     assert row["failures"] == 1
     # Minutes of a controller tell of its last beat to within a minute before NameServers gave it up.

@@ -121,7 +121,7 @@ def intervals(history, broker):
 
 
 @pytest.mark.parametrize("broker", ["slow", "bad", "quick"])
-def test_missed_beats_are_exactly_those_that_were_dropped(history, result, broker):
+def test_missed_heartbeats_are_exactly_the_dropped_ones(history, result, broker):
     dropped = Counter(drop.broker.broker_name for drop in history.truth.drops)
     assert result[broker]["missed"] == dropped[broker] > 100
     assert result[broker]["miss_ratio"] == pytest.approx(dropped[broker] / (dropped[broker] + result[broker]["n"]))
@@ -150,7 +150,7 @@ def test_an_outage_of_broker_or_server_is_no_long_interval(history, result):
     assert result["slow"]["max_ms"] < 5 * 60_000
 
 
-def test_summaries_count_as_the_beats_they_tell_of(history, result):
+def test_summaries_count_as_the_heartbeats_they_summarise(history, result):
     summaries = [row for row in history.rows["heartbeat_summary"] if row["broker_name"] == "quick"]
     row = result["quick"]
     assert row["n"] == sum(each["n"] for each in summaries)
@@ -174,7 +174,7 @@ def test_what_came_late_because_the_server_stood_still_is_left_out(result):
     assert (result["quick-by-hand"]["n"], result["quick-by-hand"]["missed"]) == (80, 2)
 
 
-def test_rows_that_do_not_say_who_wrote_them_are_of_name_servers(history, result):
+def test_rows_without_a_server_kind_belong_to_name_servers(history, result):
     assert result["late"]["source"] == "namesrv"
 
 
@@ -250,11 +250,11 @@ def told(spark):
     ("broker", "missed"),
     [("grown", 0), ("stopped", 1), ("stopped-later", 1), ("starting", 0), ("lossy", 3), ("changed", 1), ("burst", 0)],
 )
-def test_a_beat_is_missed_when_none_came_where_one_was_due(told, broker, missed):
+def test_heartbeat_is_missed_if_none_arrived_when_one_was_due(told, broker, missed):
     assert told["usual"][broker]["missed"] == missed
 
 
-def test_the_period_is_what_the_kind_of_beats_promises(told):
+def test_period_is_the_default_of_the_kind_of_heartbeats(told):
     periods = {broker: row["period_ms"] for broker, row in told["usual"].items()}
     assert {name: periods[name] for name in ("grown", "stopped", "burst", "starting", "both")} == {
         **dict.fromkeys(("grown", "stopped", "burst"), 30_000),
@@ -267,7 +267,7 @@ def test_the_quicker_of_two_kinds_counts(told):
     assert told["configured"]["both"]["missed"] == 1
 
 
-def test_options_say_how_a_broker_is_configured(told):
+def test_options_set_the_heartbeat_period_of_a_broker(told):
     assert told["usual"]["quick-by-file"]["missed"] == 0
     row = told["configured"]["quick-by-file"]
     assert (row["period_ms"], row["missed"]) == (20_000, 1)
@@ -282,13 +282,13 @@ def test_the_length_that_most_intervals_have_is_the_period(told, broker, period_
 
 
 @pytest.mark.parametrize("broker", ["slow-and-new", "lossy-quick", "always-changed", "silent-once"])
-def test_of_a_broker_whose_period_does_not_show_no_beat_is_missed(told, broker):
+def test_broker_without_a_known_period_misses_no_heartbeat(told, broker):
     row = told["usual"][broker]
     assert (row["period_ms"], row["missed"], row["miss_ratio"], row["confidence"]) == (None, None, None, "low")
 
 
 @pytest.mark.parametrize("how", ["usual", "configured"])
-def test_a_broker_that_never_beats_as_often_as_promised_is_configured_otherwise(told, how):
+def test_broker_with_fewer_heartbeats_than_its_default_has_another_period(told, how):
     row = told[how]["slow-by-file"]
     assert (row["period_ms"], row["missed"]) == (60_000, 1)
 
@@ -297,7 +297,7 @@ def test_the_longest_interval_of_a_minute_is_exact(told):
     assert told["usual"]["burst"]["max_ms"] == 29_998
 
 
-def test_of_few_beats_no_share_is_told(told):
+def test_few_heartbeats_give_no_share_of_missed_ones(told):
     sure = {broker for broker, row in told["usual"].items() if row["confidence"] == "high"}
     assert sure == {"lossy", "slow-and-changed"}
     assert all(

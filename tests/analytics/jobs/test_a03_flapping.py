@@ -78,7 +78,7 @@ def test_a_broker_that_flaps_regularly_scores_the_geometric_sum(result):
     assert result["regular"]["peak"] == pytest.approx((1 - ratio**30) / (1 - ratio), abs=1e-3)
 
 
-def test_brokers_that_stay_up_are_not_told_of(result):
+def test_brokers_that_stay_up_have_no_row(result):
     assert "quiet" not in result
 
 
@@ -118,5 +118,5 @@ def test_the_window_ends_a_flag_that_has_not_faded(result):
     assert result["at-the-end"]["time_flagged_s"] == pytest.approx((24 * HOUR_US - last_us) / 1e6, abs=1e-3)
 
 
-def test_the_peak_is_told_with_its_time(result):
+def test_peak_score_has_its_time(result):
     assert result["four"]["peak_time"].timestamp() * 1e6 == pytest.approx(START + FOUR_AT_ONCE[-1])

@@ -56,7 +56,7 @@ def distance_from_uniform(values, low, high):
 @pytest.mark.parametrize(
     ("reason", "timeout_ms", "late_ms", "count"), [("expired", 120_000, 100, 135), ("timeout", 3_300, 200, 60)]
 )
-def test_silent_brokers_are_given_up_evenly_within_a_look_after_their_timeout(
+def test_brokers_without_heartbeats_expire_evenly_within_a_scan_after_their_timeout(
     inputs, result, reason, timeout_ms, late_ms, count
 ):
     source, expected_ms = {"expired": ("namesrv", 120_000), "timeout": ("controller", 3_300)}[reason]
@@ -71,26 +71,26 @@ def test_silent_brokers_are_given_up_evenly_within_a_look_after_their_timeout(
     assert timeout_ms < told["p50_ms"] < told["p95_ms"] <= told["max_ms"] <= timeout_ms + late_ms + 1
 
 
-def test_a_delay_is_what_really_passed_since_the_broker_died_give_or_take_a_period(inputs, history):
+def test_detection_delay_is_the_true_time_since_the_failure_within_one_heartbeat_period(inputs, history):
     died = {each.broker.broker_name: each.from_us for each in history.truth.outages}
     for each in inputs["broker_state"].filter("event_type = 'expired'").collect():
         since_death_ms = (each.event_time.timestamp() * 1e6 - died[each.broker_name]) / 1e3
         assert since_death_ms - 1 <= each.silent_ms <= since_death_ms + 30_200
 
 
-def test_a_connection_that_ends_is_the_moment_of_death(result):
+def test_end_of_a_connection_is_the_time_of_failure(result):
     told = result["namesrv", "channel_closed"]
     assert (told["n"], told["expected_ms"], told["max_ms"]) == (45, None, 0)
 
 
-def test_a_controller_tells_how_long_it_took_to_ask_after_a_connection_had_ended(spark):
+def test_controller_rows_have_the_time_from_the_end_of_a_connection_to_its_probe(spark):
     death = {"source": "controller", "cause": "channel_closed", "silent_ms": 9_100, "timeout_ms": 10_000}
     deaths = [row("failure_detected", SECOND, duration_ms=each, **death) for each in (0, 70)]
     (told,) = found(JOB, tables(spark, controller=deaths), days(1))
     assert (told["n"], told["max_ms"], told["expected_ms"]) == (2, 70, None)
 
 
-def test_a_connection_that_silence_ended_says_nothing_of_the_moment_of_death(spark):
+def test_connection_closed_by_idle_timeout_gives_no_time_of_failure(spark):
     # The timeout is longer than the server bears with idle connections: a cable was pulled, and nothing came any more.
     closed = [
         row("channel_closed", SECOND, timeout_ms=180_000, silent_ms=silent_ms, broker_name="b", broker_id=0)
@@ -102,13 +102,13 @@ def test_a_connection_that_silence_ended_says_nothing_of_the_moment_of_death(spa
     assert (ended["n"], ended["max_ms"], ended["expected_ms"]) == (1, 0, None)
 
 
-def test_a_connection_that_is_silent_for_a_short_timeout_is_expected_to_end_with_it(spark):
+def test_connection_without_heartbeats_for_a_short_timeout_is_expected_to_end_with_it(spark):
     closed = row("channel_closed", SECOND, timeout_ms=30_000, silent_ms=30_050, broker_name="b", broker_id=0)
     (told,) = found(JOB, tables(spark, broker_state=[closed]), days(1))
     assert (told["reason"], told["max_ms"], told["expected_ms"]) == ("idle", 30_050, 30_000)
 
 
-def test_timeouts_are_told_apart_and_good_byes_and_brokers_without_an_id_left_out(spark):
+def test_delays_are_grouped_by_timeout_without_unregistrations_and_brokers_without_id(spark):
     states = [
         row("expired", SECOND, timeout_ms=120_000, silent_ms=121_000),
         row("expired", SECOND, timeout_ms=10_000, silent_ms=12_000),

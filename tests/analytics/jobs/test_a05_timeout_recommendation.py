@@ -168,7 +168,7 @@ def test_where_nothing_is_sure_false_alarms_are_weighed_against_the_delay_of_fai
     assert (result["bearable"]["recommended_timeout_s"], result["bearable"]["fp_day"]) == (105, 0)
 
 
-def test_the_timeout_in_force_is_the_one_that_was_told_last(result):
+def test_timeout_in_force_is_the_last_reported_one(result):
     assert result["altered"]["current_timeout_s"] == 60
     assert result["paused"]["current_timeout_s"] == 120
 
@@ -194,7 +194,7 @@ def silent(minute, beats):
     return Freeze(PAUSED.key, from_us, from_us + beats * 30 * SECOND)
 
 
-def test_silences_of_a_broker_are_found_in_what_three_name_servers_recorded_of_them(spark):
+def test_heartbeat_gaps_of_a_broker_are_found_in_rows_of_three_name_servers(spark):
     # Three silences of 90 s, two of 150 s, in which it is given up and comes back; and it is dead for ten minutes once.
     freezes = (silent(60, 2), silent(120, 2), silent(180, 2), silent(240, 4), silent(300, 4))
     death = Outage(PAUSED.key, MONDAY + 20 * HOUR, MONDAY + 20 * HOUR + 10 * MINUTE, End.SILENT)

@@ -132,7 +132,7 @@ def test_each_planted_divergence_is_found_and_nothing_else(result):
     ]
 
 
-def test_one_that_has_removed_a_silent_broker_differs_from_those_that_have_not(history, result):
+def test_name_server_that_expired_a_broker_differs_from_those_that_have_not(history, result):
     gave_up = {
         row["ns_id"]: row["event_time"]
         for row in history.rows["broker_state"]
@@ -145,7 +145,7 @@ def test_one_that_has_removed_a_silent_broker_differs_from_those_that_have_not(h
     assert result[3]["states"] == ["ns-0=up", "ns-1=absent", "ns-2=up"]
 
 
-def test_a_name_server_that_has_just_started_is_cold_until_it_has_heard_of_all_brokers(history, result):
+def test_started_name_server_is_cold_until_all_brokers_have_registered(history, result):
     cold = result[5]
     heard = {
         row["broker_name"]: row["event_time"]
@@ -161,7 +161,7 @@ def test_a_name_server_that_has_just_started_is_cold_until_it_has_heard_of_all_b
     assert len(late) >= 4
 
 
-def test_what_a_cold_name_server_answered_wrongly_is_told_by_the_ticks_around_its_end(history, result):
+def test_wrong_responses_of_a_cold_name_server_are_counted_by_ticks_around_its_end(history, result):
     cold = result[5]
     counts = {
         row["event_time"]: row["not_found_total"]
@@ -174,7 +174,7 @@ def test_what_a_cold_name_server_answered_wrongly_is_told_by_the_ticks_around_it
     assert cold["not_found_min"] < cold["not_found_max"]
 
 
-def test_it_is_told_who_was_compared_and_how_long(result_of_all):
+def test_result_names_the_compared_name_servers_and_the_duration(result_of_all):
     (told,) = [row for row in result_of_all if row["kind"] == "compared"]
     assert told["states"] == ["ns-0", "ns-1", "ns-2"]
     assert told["compared_s"] == pytest.approx(SPAN.seconds, abs=11)
@@ -224,7 +224,7 @@ def test_a_server_that_is_cut_off_differs_from_its_timeout_on_until_the_next_bea
     assert result[1]["seconds"] == pytest.approx((end_us - start_us) / 1e6)
 
 
-def test_a_version_that_one_server_did_not_hear_of_is_told_until_it_does(history, result):
+def test_data_version_missing_at_one_server_is_reported_until_it_arrives(history, result):
     next_us = min(at_us for at_us in beats(history, LATE, "ns-2") if at_us >= SHORT.to_us - 600_000)
     start_us, end_us = times_us(result[2])
     assert start_us == pytest.approx(ALTERED_US, abs=SECOND)
@@ -242,7 +242,7 @@ def test_a_version_is_late_by_the_period_that_a_broker_keeps_and_not_by_what_a_s
     assert VERSION_PERIODS * 30 < result[6]["seconds"] < VERSION_PERIODS * 60
 
 
-def test_two_addresses_of_one_broker_are_told_apart(result):
+def test_two_addresses_of_one_broker_are_distinguished(result):
     start_us, end_us = times_us(result[4])
     assert start_us == pytest.approx(MOVE.to_us, abs=SECOND)
     assert DEAF.to_us - SECOND <= end_us <= DEAF.to_us + 31 * SECOND
@@ -253,7 +253,7 @@ def test_two_addresses_of_one_broker_are_told_apart(result):
     ]
 
 
-def test_a_window_tells_of_what_began_before_it_and_is_not_over(result):
+def test_window_has_divergences_that_began_before_it_and_have_not_ended(result):
     first, *_, last = result
     assert times_us(first)[0] == SPAN.start_us
     assert EARLY.to_us - SECOND <= times_us(first)[1] <= EARLY.to_us + 31 * SECOND

@@ -49,13 +49,13 @@ def test_planted_churners_are_the_top_ones_with_exact_counts(history, result):
     assert {each["topic"]: each["queues"] for each in result if each["queues"]} == planted
 
 
-def test_changes_are_told_by_kind(result):
+def test_changes_are_counted_by_kind(result):
     for each in result:
         assert (each["added"], each["removed"], each["perm"], each["other"]) == (1, 1, 0, 0)
         assert each["changes"] == each["added"] + each["removed"] + each["queues"]
 
 
-def test_the_busiest_hour_is_told(result):
+def test_result_has_the_busiest_hour(result):
     assert result[0]["busiest_hour"].timestamp() * 1e6 == MONDAY + HOUR
     # Fifteen of one churner, the first one of the other, and the set that came and went.
     assert result[0]["busiest_hour_changes"] == 18
@@ -127,7 +127,7 @@ def test_a_flip_goes_back_to_what_was_before_within_an_hour(by_hand, topic, chan
     assert (by_hand["c", topic]["changes"], by_hand["c", topic]["flips"]) == (changes, flips)
 
 
-def test_topics_of_other_clusters_and_other_kinds_are_told_apart(by_hand):
+def test_topics_are_distinguished_by_cluster_and_kind(by_hand):
     assert by_hand["other", "t"]["changes"] == 1
     assert by_hand["c", "static"]["other"] == 2
 

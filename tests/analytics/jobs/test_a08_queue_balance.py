@@ -328,7 +328,7 @@ def test_writes_shrink_before_reads_and_reads_grow_before_writes(result):
     ]
 
 
-def test_a_set_that_lacks_the_topic_is_told_to_create_it(result):
+def test_proposal_creates_the_topic_on_a_set_that_lacks_it(result):
     growing = proposals_of(result, "one")["one-1"]
     then = growing["write_proposed"]
     steps = ["expect absent", f"create read={then} write=0", f"update read={then} write={then}"]
@@ -371,7 +371,7 @@ def test_the_present_is_the_newest_snapshot_and_all_changes_since(result):
     }
 
 
-def test_a_server_that_has_started_tells_of_nothing_from_before_and_one_that_lost_changes_of_nothing_at_all(result):
+def test_restarted_server_has_no_earlier_routes_and_one_that_lost_changes_has_none(result):
     assert queues_of(result, "started") == {"a": 8, "b": 8}
 
 
@@ -426,7 +426,7 @@ def test_load_is_counted_in_messages_where_topics_are_sampled(result):
     assert {row["broker_name"]: row["write_proposed"] for row in proposals} == {"a": 7, "b": 5}
 
 
-def test_groups_that_were_sampled_are_asked_what_they_have_left(result):
+def test_plan_checks_the_lag_of_sampled_groups(result):
     shrinking = proposals_of(result, "sampled")["a"]
     drain = shrinking["commands"][shrinking["steps"].index("drain")]
     assert drain == """mqadmin consumerProgress -n "$NAMESRV_ADDR" -g 'g'"""

@@ -151,7 +151,7 @@ def test_twice_the_load_never_needs_fewer_queues(result):
     assert topics(result)["busy_twice"]["queues_proposed"] >= topics(result)["growing"]["queues_proposed"]
 
 
-def test_proposals_tell_how_many_days_speak_for_them(result):
+def test_proposals_have_the_number_of_days_that_support_them(result):
     assert topics(result)["growing"]["confidence"] == pytest.approx(3 / 7)
     assert "14000 messages a second at most on a day, 2 consumers; 3 of 7 days" in topics(result)["growing"]["reason"]
     assert "5 messages are not consumed yet" in topics(result)["lagging"]["reason"]
@@ -194,7 +194,7 @@ def test_a_set_without_write_permission_is_left_alone(result):
     assert {name: row["write_proposed"] for name, row in proposals(result, "drained").items()} == {"a": 4}
 
 
-def test_a_topic_with_an_order_is_left_alone_and_says_why(result):
+def test_ordered_topic_gets_no_proposal_and_a_reason(result):
     assert proposals(result, "ordered") == {}
     assert topics(result)["ordered"]["reason"].endswith("it has an order or is static, so it is left alone")
 

@@ -256,7 +256,7 @@ def test_only_changes_of_the_master_are_failovers(partial):
     ]
 
 
-def test_what_was_told_before_the_epoch_was_known_belongs_to_the_next_election(partial):
+def test_role_notification_before_its_epoch_is_known_belongs_to_the_next_election(partial):
     late = partial["c/late/7"]
     assert [
         us(late[name]) - MONDAY_US for name in ("last_heartbeat", "detected", "election_started", "elected", "notified")
@@ -283,14 +283,14 @@ def test_moments_that_nobody_recorded_are_named(partial):
     assert partial["c/mute/3"]["total_s"] is None
 
 
-def test_a_set_that_nobody_leads_any_more_is_told_of(partial):
+def test_set_that_lost_its_master_has_a_row(partial):
     none = partial["c/none/none"]
     assert (none["old_master"], none["new_master"], none["attempts"]) == (1, None, 2)
     assert us(none["detected"]) - MONDAY_US == 10 * SECOND_US
     assert none["missing"] == ["elected", "notified", "visible"]
 
 
-def test_an_election_that_was_rounded_to_before_the_death_began_with_it(partial):
+def test_election_rounded_to_before_the_failure_begins_with_it(partial):
     told = partial["c/round/4"]
     assert us(told["election_started"]) == us(told["detected"]) == MONDAY_US + 10 * SECOND_US + 500
     assert told["start_s"] == 0
@@ -305,7 +305,7 @@ def test_a_master_that_comes_back_to_a_set_without_one_ends_an_outage(partial):
     assert (back["visible_ms"], back["missing"]) == ([2_000], ["notified"])
 
 
-def test_a_master_that_an_operator_moved_was_not_found_dead(partial):
+def test_master_moved_by_an_operator_has_no_failure_detection_phase(partial):
     moved = partial["c/moved/9"]
     assert moved["detected"] is None
     assert moved["missing"] == ["visible"]

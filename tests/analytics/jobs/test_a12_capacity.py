@@ -67,7 +67,7 @@ def test_a_forecast_knows_the_weekday_it_is_for(lines):
     assert lines["line 5 0"].in_30d == pytest.approx(expected, abs=8)
 
 
-def test_what_does_not_surely_grow_never_ends(lines):
+def test_resource_without_certain_growth_has_no_end(lines):
     assert lines["constant"].slope_day == 0
     assert lines["constant"].days_left is None
     assert lines["resident_memory_bytes"].days_left is None
@@ -80,7 +80,7 @@ def test_days_left_lead_to_the_limit(lines):
     assert left.now + left.days_left * 40 == pytest.approx(LIMITS["connections"])
 
 
-def test_a_site_tells_where_its_resources_end(spark):
+def test_resources_of_a_site_have_their_days_left(spark):
     used = {"connections": 10_000 + 40.0 * np.arange(14), "etcd_db_bytes": 1e9 + 1e6 * np.arange(14)}
     rows = with_limits({"connections": 20_000}).result(series(spark, used), days(14)).collect()
     left = {row.resource: row for row in rows}
@@ -92,7 +92,7 @@ def test_what_is_beyond_its_limit_has_no_day_left(lines):
     assert lines["etcd_db_bytes"].days_left == 0
 
 
-def test_what_has_no_limit_never_ends_however_it_grows(lines):
+def test_resource_without_a_limit_has_no_end(lines):
     assert lines["line 5 0"].slope_p10 > 0
     assert lines["line 5 0"].days_left is None
 

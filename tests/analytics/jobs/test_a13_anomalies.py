@@ -105,7 +105,7 @@ def test_at_least_nine_of_ten_findings_were_injected(planted):
     assert len(right) / len(found) >= 0.9
 
 
-def test_a_finding_tells_value_baseline_and_how_far_off_it_is(planted):
+def test_anomaly_has_value_baseline_and_deviation(planted):
     *_, found = planted
     for each in found:
         assert abs(each.z) > 6
@@ -147,7 +147,7 @@ def test_one_bad_window_is_chance_and_two_in_a_row_are_an_anomaly(spark):
     assert in_order(found_by_day(JOB, inputs, days(2))) == in_order(found(JOB, inputs, days(2)))
 
 
-def test_it_is_told_how_many_brokers_could_be_judged(spark):
+def test_result_has_the_number_of_judged_brokers(spark):
     told = [
         *beats(intervals=[30_000] * 2_900, broker="day"),
         *beats(intervals=[30_000] * 1_000, broker="morning"),
@@ -229,7 +229,7 @@ def test_nothing_else_is_found_in_rows(spells):
     assert [row for row in rows if not any(is_of(row, spell) for spell in truth)] == []
 
 
-def test_a_slow_broker_is_told_of_by_beats_and_by_summaries(spells):
+def test_slow_broker_is_found_by_heartbeats_and_by_summaries(spells):
     _, rows = spells
     slow = next(row for row in rows if (row["broker_name"], row["metric"]) == ("broker-000", "interval_mean_ms"))
     assert (slow["value"], slow["baseline"]) == (pytest.approx(60_000, rel=0.01), pytest.approx(30_000, rel=0.01))

@@ -158,7 +158,7 @@ def rows_of(rows, event_type, broker_name, server="ns-0"):
     ]
 
 
-def test_members_that_fall_silent_together_are_each_down_since_their_own_last_beat(rows, of_brokers):
+def test_members_that_fail_together_are_each_down_since_their_own_last_heartbeat(rows, of_brokers):
     # One row tells how the set stands without both of them.
     assert [row.get("set_ids") for row in rows_of(rows, "expired", "rack")] == [[], None]
     for key in RACK:
@@ -206,7 +206,7 @@ def test_who_waits_for_a_broker_id_is_no_broker_yet(rows, of_brokers):
     assert of_brokers[TOLD]["availability"] == 1
 
 
-def test_lost_beats_leave_brokers_as_they_were(of_brokers):
+def test_lost_heartbeats_do_not_change_broker_states(of_brokers):
     row = of_brokers[STEADY]
     assert row["availability"] == 1
     assert row["observed_s"] == pytest.approx((SPAN.end_us - SPAN.start_us) / SECOND, abs=11)
@@ -218,7 +218,7 @@ def test_brokers_of_another_group_of_name_servers_are_others_whatever_they_are_c
         assert lives["west", key]["observed_s"] == pytest.approx((SPAN.end_us - SPAN.start_us) / SECOND, abs=11)
 
 
-def test_a_snapshot_after_a_gap_tells_who_is_missing(parts, lives):
+def test_snapshot_after_a_gap_shows_missing_brokers(parts, lives):
     told = {(row["kind"], row["broker_name"], row["broker_id"]) for row in parts.to_pylist()}
     assert ("absent", *LOST) in told
     assert ("down", *LOST) not in told

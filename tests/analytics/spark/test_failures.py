@@ -10,7 +10,7 @@ class DaysFailed(SomeFailed):
     pass
 
 
-def test_what_fails_is_said_at_once_and_told_at_the_end_and_the_rest_is_done():
+def test_failure_is_printed_at_once_and_raised_at_the_end_and_the_rest_is_done():
     done, said = [], []
     failures = Failures(said.append)
     for name, why in (("a", OSError("no space left")), ("b", None), ("c", BadStorage("torn"))):

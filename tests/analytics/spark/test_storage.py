@@ -72,7 +72,7 @@ def test_only_empty_folders_are_deleted_as_such(storage):
     assert storage.read("b") == b"a file now"
 
 
-def test_spark_writes_where_the_storage_looks(storage, spark):
+def test_spark_writes_to_the_folder_of_the_storage(storage, spark):
     spark.range(3).write.parquet(storage.uri("t/x=1"))
     files = [file for file in storage.files("t") if file.path.endswith(".parquet")]
     assert files

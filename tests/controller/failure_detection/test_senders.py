@@ -98,7 +98,7 @@ async def heartbeat_of_one(controller, **fields):
 
 
 @pytest.mark.parametrize("address", [ELSEWHERE, None], ids=["elsewhere", "its own address"])
-@pytest.mark.parametrize("beats_first", [False, True])
+@pytest.mark.parametrize("sends_heartbeat_first", [False, True])
 async def test_registration_with_the_id_of_a_living_master_from_another_host_is_refused(
     controller, address, sends_heartbeat_first
 ):
@@ -281,7 +281,7 @@ async def test_heartbeat_of_a_non_member_changes_neither_address_nor_timeout_of_
 # Whoever is dead is replaced
 
 
-@pytest.mark.parametrize("each_look", [True, False], ids=["ten times a second", "once"])
+@pytest.mark.parametrize("each_scan", [True, False], ids=["ten times a second", "once"])
 async def test_killed_master_is_replaced_although_a_non_member_sends_its_heartbeats(controller, each_scan):
     await a_set(controller)
     await heartbeat_of_one(controller, heartbeatTimeoutMills=86_400_000)

@@ -1,4 +1,4 @@
-"""A page of many sets looks once for who is suspect: there may be thousands of both."""
+"""A page of many sets determines the suspects once: there may be thousands of both."""
 
 import pytest
 from fakes.control_room import InProcessController
@@ -7,13 +7,13 @@ from controller.failure_detection.detector import FailureDetector
 
 
 class Counting(FailureDetector):
-    """Counts how often all suspects were asked for."""
+    """Counts how often the suspects were determined."""
 
-    asked = 0
+    reads = 0
 
     @property
     def suspects(self):
-        self.take_probes += 1
+        self.reads += 1
         return super().suspects
 
 
@@ -30,4 +30,4 @@ async def test_suspects_are_determined_once_for_a_page_of_sets(controller):
     controller.detector.__class__ = Counting
     _, body = await controller.get("/v1/broker-sets")
     assert [each["suspect"] for one in body["brokerSets"] for each in one["replicas"]] == [False, True] * 3
-    assert controller.detector.asked == 1
+    assert controller.detector.reads == 1

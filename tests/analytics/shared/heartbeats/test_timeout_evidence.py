@@ -128,17 +128,17 @@ def test_a_broker_that_came_back_soon_after_it_was_given_up_was_slow(parts):
 
 
 @pytest.mark.parametrize("broker", ["dead", "moved", "restarted-server"])
-def test_other_silent_removals_are_failures(parts, broker):
+def test_other_removals_without_heartbeats_are_failures(parts, broker):
     assert of(parts, broker, "gap") == []
     assert sum(each["n"] for each in of(parts, broker, "failure")) == 1
 
 
 @pytest.mark.parametrize("broker", ["planned", "crashed", "without-id"])
-def test_good_byes_ended_connections_and_brokers_without_an_id_tell_nothing_about_timeouts(parts, broker):
+def test_unregistrations_closed_connections_and_brokers_without_id_are_no_timeout_evidence(parts, broker):
     assert [each for each in parts if each["broker_name"] == broker] == []
 
 
-def test_what_a_server_measured_across_its_own_standstill_is_left_out(parts):
+def test_intervals_across_a_process_pause_are_left_out(parts):
     assert max(each["gap_ms"] for each in of(parts, "watched", "gap")) == 85_000
     assert sum(each["n"] for each in of(parts, "watched", "phi")) == 71 - PHI_INTERVALS_MIN
     assert {each["gap_ms"] for each in of(parts, "stood-by", "gap")} <= {5_000, 30_000}
@@ -148,7 +148,7 @@ def test_what_a_server_measured_across_its_own_standstill_is_left_out(parts):
     assert sum(each["n"] for each in of(parts, "stood-by", "failure")) == 0
 
 
-def test_rows_that_do_not_say_who_wrote_them_are_of_name_servers(parts):
+def test_rows_without_a_server_kind_belong_to_name_servers(parts):
     assert [sum(each["n"] for each in of(parts, "of-nobody", what)) for what in ("gap", "phi", "failure")] == [
         60,
         10,
