@@ -91,12 +91,12 @@ class Target:
         connection = create_connection(("127.0.0.1", self.port), timeout=ANSWER_S, source_address=(host, 0))
         return OpenLine(connection, binary=binary)
 
-    def ask(self, code: int, fields: dict[str, str], body: bytes = b"", *, binary: bool = False) -> str:
+    def request(self, code: int, fields: dict[str, str], body: bytes = b"", *, binary: bool = False) -> str:
         """Send one request over a connection of its own, and return what is answered in words."""
 
         def exchange() -> Answer:
             with contextlib.closing(self.line(binary=binary)) as line:
-                return line.ask(code, fields, body)
+                return line.request(code, fields, body)
 
         return attempt(exchange)
 
@@ -243,7 +243,7 @@ class Watch:
         end = time.monotonic() + WARM_UP_S
         with contextlib.closing(self._target.line()) as line:
             while time.monotonic() < end:
-                line.ask(code, fields)
+                line.request(code, fields)
 
     @contextlib.contextmanager
     def _witness(self) -> Iterator[subprocess.Popen[str]]:

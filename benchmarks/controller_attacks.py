@@ -27,10 +27,10 @@ def controller_settings(target: Target, _made: object) -> Result:
         "controllerDLegerPeers": "n0-10.6.6.6:9878",
     }
     answers = [
-        target.ask(UPDATE_CONTROLLER_CONFIG, {}, f"{name}={value}".encode()).split()[0]
+        target.request(UPDATE_CONTROLLER_CONFIG, {}, f"{name}={value}".encode()).split()[0]
         for name, value in changes.items()
     ]
-    listed = target.server.caller.ask(GET_CONTROLLER_CONFIG).body.decode().splitlines()
+    listed = target.server.caller.request(GET_CONTROLLER_CONFIG).body.decode().splitlines()
     changed = [name for name, value in changes.items() if f"{name}={value}" in listed]
     return Result(", ".join(answers), f"in force or stored: {', '.join(changed) or 'none'}")
 
@@ -82,7 +82,7 @@ def new_sets(target: Target, _made: object) -> Result:
                 break
     took_s = time.monotonic() - began
     with contextlib.closing(target.line(host="127.0.0.2")) as other:
-        answer = in_words(other.ask(APPLY_ID, application("of-another-host")))
+        answer = in_words(other.request(APPLY_ID, application("of-another-host")))
     counts = ", ".join(f"{count:,} x {code}" for code, count in codes.items())
     return Result(f"{counts} in {took_s:.0f} s", f"a new set of another host: {answer}")
 

@@ -270,7 +270,7 @@ def count_undisturbed(controller: Controller, sets: int) -> int:
 
 def _asked(controller: Controller, names: bytes) -> Answer | None:
     try:
-        return controller.caller.ask(GET_SYNC_STATE_DATA, body=names)
+        return controller.caller.request(GET_SYNC_STATE_DATA, body=names)
     except TimeoutError:
         return None
 

@@ -46,9 +46,9 @@ def registration(broker_id: str, address: str, **fields: str) -> dict[str, str]:
 def notification(target: Target, unprintable: str) -> Result:
     """Have the server tell itself a text that no header can carry."""
     with contextlib.closing(target.line(binary=True)) as line:
-        told = [in_words(line.ask(REGISTER_BROKER, registration("5", f"127.0.0.1:{target.port}")))]
+        told = [in_words(line.request(REGISTER_BROKER, registration("5", f"127.0.0.1:{target.port}")))]
         liar = registration("3", "127.0.0.1:2", haServerAddr=unprintable)
-        told.append(target.ask(REGISTER_BROKER, liar, binary=True))
+        told.append(target.request(REGISTER_BROKER, liar, binary=True))
         time.sleep(1)
     return Result(", ".join(told))
 
@@ -88,11 +88,11 @@ def a_broker(target: Target) -> ScriptedBroker:
 def gone_after(target: Target, broker: ScriptedBroker) -> str:
     """Kill the broker, and return how long its route lives on."""
     with contextlib.closing(target.line()) as client:
-        assert queues_in(client.ask(*route_query(VICTIM))), "it is in its route"
+        assert queues_in(client.request(*route_query(VICTIM))), "it is in its route"
         began = time.monotonic()
         broker.close()
         while time.monotonic() < began + GONE_S:
-            if not queues_in(client.ask(*route_query(VICTIM))):
+            if not queues_in(client.request(*route_query(VICTIM))):
                 return f"left its route after {time.monotonic() - began:.2f} s"
             time.sleep(0.02)
     return f"**in its route for {GONE_S} s**"
@@ -130,7 +130,7 @@ def flood(target: Target, _made: object) -> Result:
 
 def name_server_settings(target: Target, changes: list[str]) -> Result:
     """Change what nobody should, and start it again."""
-    answers = ", ".join(target.ask(UPDATE_CONFIG, {}, each.encode()).split()[0] for each in changes)
+    answers = ", ".join(target.request(UPDATE_CONFIG, {}, each.encode()).split()[0] for each in changes)
 
     def restarted() -> str:
         target.server.process.stop()
@@ -160,7 +160,7 @@ def private_file(target: Target) -> Path:
 def written(target: Target, file: Path) -> Result:
     """Have the configuration file written, and look at what it became."""
     lines = len(file.read_text().splitlines())
-    answers = [target.ask(UPDATE_CONFIG, {}, each) for each in (b"enableTopicList=true", b"enableTopicList=false")]
+    answers = [target.request(UPDATE_CONFIG, {}, each) for each in (b"enableTopicList=true", b"enableTopicList=false")]
     found = file.read_text()
     mode = stat.S_IMODE(file.stat().st_mode)
     secret = "**holds a secret of the environment**" if SECRET in found else "no secret"
@@ -171,7 +171,7 @@ def written(target: Target, file: Path) -> Result:
 
 def stored_in_a_mount(target: Target, _made: object) -> Result:
     """Put a KV entry, whose file is a mount of its own."""
-    answer = target.ask(PUT_KV_CONFIG, {"namespace": "NS", "key": "k", "value": "of the attack"})
+    answer = target.request(PUT_KV_CONFIG, {"namespace": "NS", "key": "k", "value": "of the attack"})
     outside = target.server.folder.parent / "outside.json"
     return Result(answer, "stored" if "of the attack" in outside.read_text() else "**not stored**")
 
@@ -182,7 +182,7 @@ def long_fields(target: Target, made: ScriptedBroker) -> Result:
     route = made.line
 
     def size() -> str:
-        return f"{len(route.ask(*route_query(VICTIM)).body):,}"
+        return f"{len(route.request(*route_query(VICTIM)).body):,}"
 
     sizes, answers = [size()], []
     filters = json.dumps({"filterServerList": [text], "topicConfigSerializeWrapper": {}}).encode()
@@ -191,7 +191,7 @@ def long_fields(target: Target, made: ScriptedBroker) -> Result:
     ):
         with contextlib.closing(target.line(binary=True)) as stranger:
             identity = registration(str(number), f"10.6.6.{number}:10911", **fields)
-            answers.append(attempt(lambda o=stranger, i=identity, b=body: o.ask(REGISTER_BROKER, i, b)))
+            answers.append(attempt(lambda o=stranger, i=identity, b=body: o.request(REGISTER_BROKER, i, b)))
             sizes.append(size())
     return Result(", ".join(answers), f"route in bytes: {' -> '.join(sizes)}")
 
@@ -209,7 +209,7 @@ def connections(target: Target, _made: object) -> Result:
     with contextlib.suppress(OSError):
         lines.extend(target.line(host=f"127.0.0.{2 + number % 8}") for number in range(CONNECTIONS))
     began = time.monotonic()
-    answer = target.ask(REGISTER_BROKER, registration("0", "10.9.9.8:10911"), registration_body(TOPICS, 1))
+    answer = target.request(REGISTER_BROKER, registration("0", "10.9.9.8:10911"), registration_body(TOPICS, 1))
     took_ms = 1000 * (time.monotonic() - began)
     for line in lines:
         line.close()
@@ -223,7 +223,7 @@ def unit_topics(target: Target) -> Line:
     line = target.line()
     for number in range(60):
         identity = registration("0", f"10.7.0.{number}:10911", brokerName=f"set-{number}")
-        assert line.ask(REGISTER_BROKER, identity, body).code == SUCCESS, number
+        assert line.request(REGISTER_BROKER, identity, body).code == SUCCESS, number
     return line
 
 
@@ -232,7 +232,7 @@ def unit_lists(target: Target, _registered: Line) -> Result:
     told = []
     for code in (GET_UNIT_TOPICS, GET_UNIT_SUB_TOPICS, GET_UNIT_SUB_ORDINARY_TOPICS):
         began = time.monotonic()
-        told.append(f"{target.ask(code, {})} after {1000 * (time.monotonic() - began):.0f} ms")
+        told.append(f"{target.request(code, {})} after {1000 * (time.monotonic() - began):.0f} ms")
     return Result(", ".join(told))
 
 

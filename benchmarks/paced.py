@@ -81,7 +81,7 @@ class Peer(asyncio.Protocol):
         while self._waiting:
             self._waiting.popleft()(False)
 
-    def ask(self, answered: Answered, *pieces: bytes) -> None:
+    def request(self, answered: Answered, *pieces: bytes) -> None:
         """Send a request; over a connection that is lost it fails at once."""
         if self.lost:
             answered(False)
@@ -149,7 +149,7 @@ async def clients(options: argparse.Namespace) -> Tally:
             if topic + 1 < len(requests):
                 ask(number, time.perf_counter(), topic + 1)
 
-        peers[number].ask(answered, requests[topic])
+        peers[number].request(answered, requests[topic])
 
     await paced(options.connections, options.every, options.seconds, ask)
     await settled(peers)
@@ -207,7 +207,7 @@ async def brokers(options: argparse.Namespace) -> Tally:
 
     def register(number: int, due: float, into: Tally) -> None:
         pieces = body.pieces(number, 1_700_000_000_000 + int(time.perf_counter() * 1000))
-        peers[number].ask(lambda good: into.note(due, good), *pieces)
+        peers[number].request(lambda good: into.note(due, good), *pieces)
 
     for number in range(options.brokers):
         register(number, time.perf_counter(), first)

@@ -242,7 +242,7 @@ def churn(broker: Broker) -> None:
         queues = str(4 if number % 2 else 8)
         fields = {"topic": "churning", "defaultTopic": "TBW102", "readQueueNums": queues, "writeQueueNums": queues}
         fields |= {"perm": "6", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"}
-        caller.ask(UPDATE_TOPIC, fields)
+        caller.request(UPDATE_TOPIC, fields)
         time.sleep(0.3)
 
 

@@ -95,13 +95,13 @@ def watched():
 
 
 @pytest.fixture
-def tell(capsys, request):
+def print_figures(capsys, request):
     """Print one line of figures, whether the test passes or not."""
     began = time.perf_counter()
 
-    def tell(**figures):
+    def print_figures(**figures):
         line = json.dumps({"test": request.node.name, "seconds": round(time.perf_counter() - began, 1)} | figures)
         with capsys.disabled():
             sys.stdout.write(f"\n{line}\n")
 
-    return tell
+    return print_figures

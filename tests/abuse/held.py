@@ -29,7 +29,7 @@ class Witness:
         self._last = now
         asyncio.get_running_loop().call_later(LOOK_S, self.look)
 
-    async def tell(self, _, writer):
+    async def write_longest(self, _, writer):
         # What holds the loop now is seen by the next look.
         await asyncio.sleep(5 * LOOK_S)
         writer.write(f"{self._longest}\n".encode())
@@ -40,7 +40,7 @@ class Witness:
 async def watched(server, port):
     witness = Witness()
     witness.look()
-    async with await asyncio.start_server(witness.tell, "127.0.0.1", port):
+    async with await asyncio.start_server(witness.write_longest, "127.0.0.1", port):
         await server
 
 

@@ -46,7 +46,9 @@ def broker_of():
 
 
 @pytest.mark.parametrize(("count", "idle_s", "p99_ms_max"), [(40, 8, IN_CI), soak(500, 10, QUERY_P99_MS_UNDER_LOAD)])
-def test_peers_that_ask_and_never_read_are_held_back_closed_and_told(serve, watched, tell, count, idle_s, p99_ms_max):
+def test_peers_that_ask_and_never_read_are_held_back_closed_and_told(
+    serve, watched, print_figures, count, idle_s, p99_ms_max
+):
     served = serve(serverChannelMaxIdleTimeSeconds=idle_s, **LITTLE)
     queries = a_query("x" * 900) * 2000
     with watched(served) as watch, Crowd(served.port) as crowd:
@@ -66,14 +68,14 @@ def test_peers_that_ask_and_never_read_are_held_back_closed_and_told(serve, watc
     assert served.events("connection_paused")
     assert told + left_out == count
     watch.assert_memory_came_back()
-    tell(connections=count, **watch.figures())
+    print_figures(connections=count, **watch.figures())
     watch.assert_unharmed(p99_ms_max=p99_ms_max)
     served.assert_unharmed()
 
 
 @pytest.mark.parametrize(("count", "p99_ms_max"), [(2 * WAVE, IN_CI), soak(12 * WAVE, QUERY_P99_MS_UNDER_LOAD)])
 def test_brokers_are_served_while_peers_that_never_read_hold_all_places_to_wait(
-    serve, watched, tell, broker_of, count, p99_ms_max
+    serve, watched, print_figures, broker_of, count, p99_ms_max
 ):
     """Their requests are lists of all topics, which are long and wait for their turn."""
     served = serve(**LITTLE)
@@ -91,7 +93,7 @@ def test_brokers_are_served_while_peers_that_never_read_hold_all_places_to_wait(
         codes = codes_of_a_brokers_life(served)
         assert codes == [SUCCESS] * len(codes)
     watch.assert_memory_came_back()
-    tell(connections=count, turned_away=turned_away, **watch.figures())
+    print_figures(connections=count, turned_away=turned_away, **watch.figures())
     watch.assert_unharmed(p99_ms_max=p99_ms_max)
     served.assert_unharmed()
 
@@ -105,9 +107,9 @@ def codes_of_a_brokers_life(served):
             broker.register({f"t{number}": 4, f"u{number}": 4})
             identity = {"clusterName": "C", "brokerName": broker.name, "brokerAddr": broker.address, "brokerId": "0"}
             version = b'{"counter":1,"stateVersion":0,"timestamp":1700000000000}'
-            codes.append(line.ask(QUERY_DATA_VERSION, identity, version).code)
-            codes.append(line.ask(HEARTBEAT, identity).code)
-            codes.append(line.ask(UNREGISTER_BROKER, identity).code)
+            codes.append(line.request(QUERY_DATA_VERSION, identity, version).code)
+            codes.append(line.request(HEARTBEAT, identity).code)
+            codes.append(line.request(UNREGISTER_BROKER, identity).code)
     return codes
 
 
@@ -163,7 +165,7 @@ class Halves:
 
 @pytest.mark.parametrize(("count", "p99_ms_max"), [(100_000, IN_CI), soak(1_000_000, IN_SOAK)])
 def test_a_client_with_very_many_requests_at_once_gets_every_answer_and_delays_nobody(
-    serve, watched, tell, count, p99_ms_max
+    serve, watched, print_figures, count, p99_ms_max
 ):
     served = serve()
     at_once = 1000
@@ -186,6 +188,6 @@ def test_a_client_with_very_many_requests_at_once_gets_every_answer_and_delays_n
         asking.join()
         seconds = time.perf_counter() - began
     watch.assert_memory_came_back()
-    tell(requests=count, requests_per_s=round(count / seconds), **watch.figures())
+    print_figures(requests=count, requests_per_s=round(count / seconds), **watch.figures())
     watch.assert_unharmed(p99_ms_max=p99_ms_max)
     served.assert_unharmed()

@@ -72,23 +72,23 @@ def listed(answer):
 
 def taken(caller, code, changes):
     """Return which of these changes were not refused, with the answer."""
-    answers = {change: caller.ask(code, {}, change.encode()) for change in changes}
+    answers = {change: caller.request(code, {}, change.encode()) for change in changes}
     return {change: (answer.code, answer.remark) for change, answer in answers.items() if answer.code != NO_PERMISSION}
 
 
 def test_no_request_makes_a_name_server_useless(serve):
     served = serve(logLevel="info")
-    before = listed(served.server.caller.ask(319))
+    before = listed(served.server.caller.request(319))
     assert taken(served.server.caller, UPDATE_CONFIG, OF_A_NAME_SERVER) == {}
-    assert listed(served.server.caller.ask(319)) == before
+    assert listed(served.server.caller.request(319)) == before
     served.assert_unharmed()
 
 
 def test_no_request_makes_a_controller_useless(lab):
     controller = lab.kept(OurController(lab.folder)).start()
-    before = listed(controller.caller.ask(1010))
+    before = listed(controller.caller.request(1010))
     assert taken(controller.caller, UPDATE_CONTROLLER_CONFIG, OF_A_CONTROLLER) == {}
-    assert listed(controller.caller.ask(1010)) == before
+    assert listed(controller.caller.request(1010)) == before
 
 
 def test_what_operators_change_by_request_is_still_changed(serve, lab):
@@ -100,20 +100,20 @@ def test_what_operators_change_by_request_is_still_changed(serve, lab):
         b"logLevel=info",
         b"serverWorkerThreads=4",
     ):
-        assert caller.ask(UPDATE_CONFIG, {}, change).code == SUCCESS, change
+        assert caller.request(UPDATE_CONFIG, {}, change).code == SUCCESS, change
     controller = lab.kept(OurController(lab.folder)).start()
     for change in (
         b"notifyBrokerRoleChanged=true",
         b"suspectTimeoutMs=10000",
         b"scanNotActiveBrokerInterval=1000",
     ):
-        assert controller.caller.ask(UPDATE_CONTROLLER_CONFIG, {}, change).code == SUCCESS, change
+        assert controller.caller.request(UPDATE_CONTROLLER_CONFIG, {}, change).code == SUCCESS, change
 
 
 @pytest.mark.parametrize("code", [319, 1010], ids=["name server", "controller"])
 def test_a_server_lists_the_byte_limits_that_are_in_force(serve, lab, code):
     server = serve().server if code == 319 else lab.kept(OurController(lab.folder)).start()
-    limits = listed(server.caller.ask(code))
+    limits = listed(server.caller.request(code))
     for key in ("partialFrameBytesMax", "responseBufferBytesMax", "queuedBytesMax"):
         assert 64 * 2**20 <= int(limits[key]) <= 512 * 2**20, key
     assert int(limits["frameMaxLength"]) == (64 if code == 319 else 2) * 2**20
@@ -122,8 +122,8 @@ def test_a_server_lists_the_byte_limits_that_are_in_force(serve, lab, code):
 def test_an_operator_may_open_a_property_to_requests(serve):
     caller = serve(configWhiteList="connectionsMax; scanNotActiveBrokerInterval").server.caller
     for change in (b"connectionsMax=1000", b"scanNotActiveBrokerInterval=60000"):
-        assert caller.ask(UPDATE_CONFIG, {}, change).code == SUCCESS, change
-    refused = caller.ask(UPDATE_CONFIG, {}, b"frameMaxLength=2000000")
+        assert caller.request(UPDATE_CONFIG, {}, change).code == SUCCESS, change
+    refused = caller.request(UPDATE_CONFIG, {}, b"frameMaxLength=2000000")
     assert refused.code == NO_PERMISSION
     assert "--frame-max-length" in refused.remark
 
@@ -155,7 +155,7 @@ def test_a_change_leaves_the_other_lines_of_the_file_as_they_are_comments_and_or
     server.start()
     try:
         change = b"waitSecondsForService=11\nsupportActingMaster=true"
-        assert server.caller.ask(UPDATE_CONFIG, {}, change).code == SUCCESS
+        assert server.caller.request(UPDATE_CONFIG, {}, change).code == SUCCESS
         assert path.read_bytes() == own + (
             b"# why: ticket 4711 \xe9\n\nwaitSecondsForService=11\n! order counts\nlogFormat=json\n# end\n"
             b"supportActingMaster=true\n"
@@ -170,10 +170,10 @@ def test_what_the_environment_keeps_secret_comes_into_no_file(secretive):
     before = path.stat()
     # What is so already changes nothing, and what is not known here neither.
     for change in (b"serverWorkerThreads=8", b"nobodyKnows=this"):
-        assert server.caller.ask(UPDATE_CONFIG, {}, change).code == SUCCESS
+        assert server.caller.request(UPDATE_CONFIG, {}, change).code == SUCCESS
     assert path.read_bytes() == own
     assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-    assert server.caller.ask(UPDATE_CONFIG, {}, b"supportActingMaster=true").code == SUCCESS
+    assert server.caller.request(UPDATE_CONFIG, {}, b"supportActingMaster=true").code == SUCCESS
     assert set(path.read_text().splitlines()) == {*own.decode().splitlines(), "supportActingMaster=true"}
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert path.stat().st_uid == os.getuid()

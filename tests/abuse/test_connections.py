@@ -30,7 +30,7 @@ def soak(*values):
 
 @pytest.mark.parametrize(("count", "held_s", "p99_ms_max"), [(2000, 1, IN_CI), soak(15_000, 20, IN_SOAK)])
 def test_as_many_connections_as_allowed_are_served_and_their_memory_comes_back(
-    serve, watched, tell, count, held_s, p99_ms_max
+    serve, watched, print_figures, count, held_s, p99_ms_max
 ):
     need_files(count)
     served = serve(scanNotActiveBrokerInterval=60_000)
@@ -49,14 +49,14 @@ def test_as_many_connections_as_allowed_are_served_and_their_memory_comes_back(
         crowd.leave()
         served.wait_for_metric("connections", lambda open_ones: open_ones == 1, kind="client")
     watch.assert_memory_came_back()
-    tell(connections=count, connected_s=round(connected_s, 1), **watch.figures())
+    print_figures(connections=count, connected_s=round(connected_s, 1), **watch.figures())
     watch.assert_unharmed(p99_ms_max=p99_ms_max)
     served.assert_unharmed()
 
 
 @pytest.mark.parametrize(("count", "idle_s", "p99_ms_max"), [(500, 2, IN_CI), soak(2000, 15, IN_SOAK)])
 def test_peers_that_connect_and_send_nothing_are_closed_and_harm_nobody(
-    serve, watched, tell, count, idle_s, p99_ms_max
+    serve, watched, print_figures, count, idle_s, p99_ms_max
 ):
     need_files(count)
     served = serve(serverChannelMaxIdleTimeSeconds=idle_s)
@@ -68,14 +68,14 @@ def test_peers_that_connect_and_send_nothing_are_closed_and_harm_nobody(
         wait_until(lambda: crowd.closed() == count, seconds=2 * idle_s + 20, what="all are closed")
         assert served.metric("connections_closed_total", reason="idle") == count
     watch.assert_memory_came_back()
-    tell(connections=count, **watch.figures())
+    print_figures(connections=count, **watch.figures())
     watch.assert_unharmed(p99_ms_max=p99_ms_max)
     served.assert_unharmed()
 
 
 @pytest.mark.parametrize(("count", "pause_s", "idle_s"), [(100, 0.1, 2), soak(500, 1, 30)])
 def test_peers_that_send_a_byte_now_and_then_are_answered_if_they_end_in_time_and_else_closed(
-    serve, watched, tell, count, pause_s, idle_s
+    serve, watched, print_figures, count, pause_s, idle_s
 ):
     """One in ten has sent all but a few bytes of its query before it becomes slow."""
     served = serve(serverChannelMaxIdleTimeSeconds=idle_s)
@@ -102,7 +102,7 @@ def test_peers_that_send_a_byte_now_and_then_are_answered_if_they_end_in_time_an
         assert served.metric("partial_frame_bytes") == 0
     assert "incomplete" in served.events("frame_rejected")[0]["error"]
     watch.assert_memory_came_back()
-    tell(connections=count, **watch.figures())
+    print_figures(connections=count, **watch.figures())
     watch.assert_unharmed(p99_ms_max=IN_CI if count < 500 else IN_SOAK)
     served.assert_unharmed()
 
@@ -118,7 +118,7 @@ def send_a_byte(each, rest):
 
 
 @pytest.mark.parametrize(("rate", "seconds", "p99_ms_max"), [(500, 2, IN_CI), soak(5000, 10, QUERY_P99_MS_UNDER_LOAD)])
-def test_a_storm_of_connections_is_served(serve, watched, tell, rate, seconds, p99_ms_max):
+def test_a_storm_of_connections_is_served(serve, watched, print_figures, rate, seconds, p99_ms_max):
     """In the soak run the storm and the server want more than two processors have, so others wait longer."""
     served = serve()
     command = [sys.executable, str(HERE / "storm.py"), str(served.port), str(rate // STORMS), str(seconds)]
@@ -133,7 +133,7 @@ def test_a_storm_of_connections_is_served(serve, watched, tell, rate, seconds, p
     watch.assert_memory_came_back()
     summed = {key: sum(each[key] for each in results) for key in ("offered", "answered", "refused")}
     worst = {key: max(each[key] for each in results) for key in ("seconds", "visit_p50_ms", "visit_p99_ms")}
-    tell(**summed, storm_s=worst.pop("seconds"), **worst, **watch.figures())
+    print_figures(**summed, storm_s=worst.pop("seconds"), **worst, **watch.figures())
     assert summed["answered"] + summed["refused"] == summed["offered"]
     # Of more than that the system resets some before the server has seen them.
     assert not summed["refused"] or summed["offered"] > BACKLOG
@@ -236,11 +236,11 @@ def test_a_member_of_a_stored_set_finds_a_place_at_a_controller_and_keeps_it(lab
             read_answers(each, 1)
         broker = Line(socket.create_connection(("127.0.0.1", controller.port), timeout=30))
         with contextlib.closing(broker):
-            assert broker.ask(1013, member | applied).code == 0
-            assert broker.ask(904, member | {"brokerAddr": "127.0.0.1:1"}).code == 0
+            assert broker.request(1013, member | applied).code == 0
+            assert broker.request(904, member | {"brokerAddr": "127.0.0.1:1"}).code == 0
             # The others claim to be the member, or somebody else.
             for number in range(60):
                 (each,) = crowd.connect(1)
                 each.sendall(claim if number % 2 else stranger)
                 read_answers(each, 1)
-            assert broker.ask(904, member | {"brokerAddr": "127.0.0.1:1"}).code == 0
+            assert broker.request(904, member | {"brokerAddr": "127.0.0.1:1"}).code == 0

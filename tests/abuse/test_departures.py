@@ -51,18 +51,18 @@ def a_broker(line, topics):
     ("connections", "seconds_max"),
     [(40, REMOVAL_S_ON_BUSY_MACHINES), pytest.param(100, REMOVAL_S, marks=pytest.mark.soak)],
 )
-def test_a_dead_broker_leaves_before_the_work_of_others_is_done(serve, tell, connections, seconds_max):
+def test_a_dead_broker_leaves_before_the_work_of_others_is_done(serve, print_figures, connections, seconds_max):
     served = serve()
     with a_line(served) as client, a_line(served) as line, flood(served, connections) as figures:
         broker = a_broker(line, [TOPIC, "another"])
-        assert queues_in(client.ask(*route_query(TOPIC))) == {"watched": 4}
+        assert queues_in(client.request(*route_query(TOPIC))) == {"watched": 4}
         began = time.perf_counter()
         broker.close()
         wait_until(
-            lambda: not queues_in(client.ask(*route_query(TOPIC))), seconds=120, what="the broker is in no route"
+            lambda: not queues_in(client.request(*route_query(TOPIC))), seconds=120, what="the broker is in no route"
         )
         removed_s = time.perf_counter() - began
-    tell(removed_s=round(removed_s, 2), **figures)
+    print_figures(removed_s=round(removed_s, 2), **figures)
     served.assert_unharmed()
     assert removed_s < seconds_max
 
@@ -72,7 +72,7 @@ def test_a_dead_broker_leaves_before_the_work_of_others_is_done(serve, tell, con
     [(40, REMOVAL_S_ON_BUSY_MACHINES), pytest.param(100, REMOVAL_S, marks=pytest.mark.soak)],
 )
 def test_a_broker_with_many_topics_that_comes_back_waits_for_one_of_the_others_not_for_all(
-    serve, tell, connections, seconds_max
+    serve, print_figures, connections, seconds_max
 ):
     """Its own registration is so long that it is taken in slices, as theirs are."""
     served = serve()
@@ -80,6 +80,6 @@ def test_a_broker_with_many_topics_that_comes_back_waits_for_one_of_the_others_n
         began = time.perf_counter()
         a_broker(line, [f"topic-{number:06}" for number in range(5_000)])
         registered_s = time.perf_counter() - began
-    tell(registered_s=round(registered_s, 2), **figures)
+    print_figures(registered_s=round(registered_s, 2), **figures)
     served.assert_unharmed()
     assert registered_s < seconds_max

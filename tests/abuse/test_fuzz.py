@@ -147,7 +147,7 @@ class FuzzedPeers:
         pytest.param(SOAK_S, QUERY_P99_MS_UNDER_LOAD, marks=[pytest.mark.soak, pytest.mark.timeout(SOAK_S + 300)]),
     ],
 )
-def test_no_bytes_break_the_server_or_harm_others(serve, watched, tell, seconds, p99_ms_max):
+def test_no_bytes_break_the_server_or_harm_others(serve, watched, print_figures, seconds, p99_ms_max):
     seed = int(os.environ.get("FUZZ_SEED") or random.randrange(2**32))
     # Shown if the test fails.
     sys.stdout.write(f"FUZZ_SEED={seed}\n")
@@ -168,6 +168,8 @@ def test_no_bytes_break_the_server_or_harm_others(serve, watched, tell, seconds,
         watch.look()
         assert watch.most_kib < 1.2 * warm_kib + 32 * 1024, "memory grows"
     watch.assert_memory_came_back()
-    tell(seed=seed, sent=peers.sent, reconnected=peers.reconnected, warm_mib=round(warm_kib / 1024), **watch.figures())
+    print_figures(
+        seed=seed, sent=peers.sent, reconnected=peers.reconnected, warm_mib=round(warm_kib / 1024), **watch.figures()
+    )
     served.assert_unharmed()
     watch.assert_unharmed(p99_ms_max=p99_ms_max)

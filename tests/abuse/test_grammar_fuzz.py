@@ -145,7 +145,7 @@ def test_the_grammar_knows_every_request():
 @pytest.mark.parametrize(
     "seconds", [7, pytest.param(SOAK_S, marks=[pytest.mark.soak, pytest.mark.timeout(SOAK_S + 300)], id="soak")]
 )
-def test_no_request_breaks_a_server_or_harms_others(start, watched, tell, kind, seconds):
+def test_no_request_breaks_a_server_or_harms_others(start, watched, print_figures, kind, seconds):
     seed = int(os.environ.get("FUZZ_SEED") or random.randrange(2**32))
     # Shown if the test fails.
     sys.stdout.write(f"FUZZ_SEED={seed}\n")
@@ -164,7 +164,7 @@ def test_no_request_breaks_a_server_or_harms_others(start, watched, tell, kind, 
         finally:
             peers.close()
     watch.assert_memory_came_back()
-    tell(seed=seed, sent=sum(grammar.sent.values()), reconnected=peers.reconnected, **watch.figures())
+    print_figures(seed=seed, sent=sum(grammar.sent.values()), reconnected=peers.reconnected, **watch.figures())
     assert {each: served.events(each)[:1] for each in FAULTS if served.events(each)} == {}
     assert "Traceback" not in served.server.process.text()
     assert watch.seen["refused"] == []
@@ -178,7 +178,7 @@ def test_no_request_breaks_a_server_or_harms_others(start, watched, tell, kind, 
 @pytest.mark.parametrize(
     "seconds", [4, pytest.param(SOAK_S / 10, marks=[pytest.mark.soak, pytest.mark.timeout(SOAK_S + 300)], id="soak")]
 )
-def test_no_request_holds_everybody_up(start, tell, kind, seconds):
+def test_no_request_holds_everybody_up(start, print_figures, kind, seconds):
     seed = int(os.environ.get("FUZZ_SEED") or random.randrange(2**32))
     sys.stdout.write(f"FUZZ_SEED={seed}\n")
     grammar = Grammar(kind, random.Random(seed), registration_bytes_max=SINGLE_REGISTRATION_BYTES_MAX)
@@ -190,5 +190,5 @@ def test_no_request_holds_everybody_up(start, tell, kind, seconds):
     finally:
         peer.close()
     work_ms, request = peer.dearest
-    tell(seed=seed, dearest_ms=round(work_ms, 1), bytes=len(request))
+    print_figures(seed=seed, dearest_ms=round(work_ms, 1), bytes=len(request))
     assert work_ms < WORK_MS_MAX, request[:1_000]

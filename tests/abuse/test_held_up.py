@@ -123,7 +123,7 @@ def answer_body(answers):
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-def test_as_many_made_up_brokers_as_may_be_do_not_hold_the_list_of_clusters_up(tmp_path, tell):
+def test_as_many_made_up_brokers_as_may_be_do_not_hold_the_list_of_clusters_up(tmp_path, print_figures):
     server = Watched("namesrv", tmp_path)
     with contextlib.ExitStack() as open_ones:
         lines = []
@@ -145,6 +145,6 @@ def test_as_many_made_up_brokers_as_may_be_do_not_hold_the_list_of_clusters_up(t
             held_ms["list"] = max(held_ms["list"], server.held_ms())
             assert b"made-up-changed-%d-0" % each in told
             assert told.count(b'"brokerAddrs"') == CONNECTIONS * OF_A_CONNECTION + each + 1
-        tell(**held_ms)
+        print_figures(**held_ms)
         assert server.process.stop() == 0
     assert max(held_ms.values()) < HELD_MS

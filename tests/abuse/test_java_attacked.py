@@ -30,7 +30,7 @@ def events(served):
     return [json.loads(line) for line in lines]
 
 
-def test_nobody_notices_28_kb_that_become_more_than_a_million_mappings(lab, serve, watched, tell, tmp_path):
+def test_nobody_notices_28_kb_that_become_more_than_a_million_mappings(lab, serve, watched, print_figures, tmp_path):
     ports = free_port(), free_port()
     served = serve(
         enableControllerInNamesrv=True,
@@ -73,7 +73,7 @@ def test_nobody_notices_28_kb_that_become_more_than_a_million_mappings(lab, serv
     for _, load in clients:
         load.wait_for_more(count=10).stop()
 
-    tell(request_bytes=len(request), sent=[len(load.sendings()) for _, load in clients], **watch.figures())
+    print_figures(request_bytes=len(request), sent=[len(load.sendings()) for _, load in clients], **watch.figures())
     assert len(request) < 40 * 1024
     for consumer, load in clients:
         assert load.failures() == []

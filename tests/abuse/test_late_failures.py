@@ -20,10 +20,10 @@ def test_a_notification_that_no_header_can_carry_ends_no_server(serve):
     first = registration(5, f"127.0.0.1:{served.port}")
     with socket.create_connection(("127.0.0.1", served.port), timeout=30) as connection:
         line = Line(connection, binary=True)
-        assert line.ask(REGISTER_BROKER, first).code == SUCCESS
+        assert line.request(REGISTER_BROKER, first).code == SUCCESS
         other = Line(socket.create_connection(("127.0.0.1", served.port), timeout=30), binary=True)
         # So long a frame may be refused before it is read.
         with contextlib.closing(other), contextlib.suppress(ConnectionError):
-            other.ask(REGISTER_BROKER, registration(3, "127.0.0.1:2", UNPRINTABLE))
-        assert line.ask(REGISTER_BROKER, first).code == SUCCESS
+            other.request(REGISTER_BROKER, registration(3, "127.0.0.1:2", UNPRINTABLE))
+        assert line.request(REGISTER_BROKER, first).code == SUCCESS
     served.assert_unharmed()

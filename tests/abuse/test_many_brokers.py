@@ -20,7 +20,7 @@ def register_many(line, names):
     answers = []
     for name in names:
         fields = {"clusterName": "C", "brokerName": name, "brokerAddr": "10.6.6.6:10911", "brokerId": "0"}
-        answers.append(line.ask(REGISTER_BROKER, fields))
+        answers.append(line.request(REGISTER_BROKER, fields))
     return answers
 
 

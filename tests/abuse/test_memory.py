@@ -38,7 +38,7 @@ def connections(served, crowd):
 
 
 @pytest.mark.parametrize("abuse", [unread_answers, unfinished_frames, connections])
-def test_memory_that_abuse_took_is_there_for_the_next_abuse(serve, tell, abuse):
+def test_memory_that_abuse_took_is_there_for_the_next_abuse(serve, print_figures, abuse):
     """Compared between rounds: what the C library keeps of freed memory, on purpose, is more than all of this takes."""
     served = serve(serverSocketSndBufSize=64 * 1024)
     before_kib = served.memory_kib()
@@ -51,13 +51,13 @@ def test_memory_that_abuse_took_is_there_for_the_next_abuse(serve, tell, abuse):
             served.wait_for_metric("connections", lambda open_ones: open_ones == 0, kind=kind)
     first_kib = most_kib[0] - before_kib
     grown_kib = [later - earlier for earlier, later in pairwise(most_kib)]
-    tell(abuse=abuse.__name__, first_kib=first_kib, grown_kib=grown_kib)
+    print_figures(abuse=abuse.__name__, first_kib=first_kib, grown_kib=grown_kib)
     assert first_kib > 0
     assert min(grown_kib) < SHARE_MAX * first_kib
     served.assert_unharmed()
 
 
-def test_compressed_registrations_that_wait_or_were_refused_hold_no_memory(serve, tell):
+def test_compressed_registrations_that_wait_or_were_refused_hold_no_memory(serve, print_figures):
     """Each inflates to 16 MiB, one at a time: what is refused is given back before the next is begun."""
     served = serve()
     identity = {"brokerName": "b", "brokerAddr": "10.0.0.1:1", "clusterName": "C", "brokerId": "0"}
@@ -69,6 +69,6 @@ def test_compressed_registrations_that_wait_or_were_refused_hold_no_memory(serve
         for each in crowd.sockets:
             most_kib = max(most_kib, served.memory_kib())
             read_answers(each, 1)
-    tell(before_kib=before_kib, most_kib=most_kib)
+    print_figures(before_kib=before_kib, most_kib=most_kib)
     assert most_kib - before_kib < INFLATIONS_KIB_MAX
     served.assert_unharmed()

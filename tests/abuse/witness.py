@@ -54,7 +54,7 @@ class Witness:
 
     def query(self):
         began, worked_s = time.perf_counter(), self._processor.seconds()
-        answer = self._client.ask(*route_query(TOPIC))
+        answer = self._client.request(*route_query(TOPIC))
         self._held_s = max(self._held_s, self._processor.seconds() - worked_s)
         self.queries.append(time.perf_counter() - began)
         if answer.code != SUCCESS:

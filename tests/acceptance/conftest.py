@@ -51,7 +51,7 @@ class Stage:
         port = free_port()
         self.front = CutWay(f"127.0.0.1:{port}")
         self._closing.callback(self.front.close)
-        return self.controller(port=port, told_address=self.front.endpoint)
+        return self.controller(port=port, advertised_address=self.front.endpoint)
 
     def controllers(self, *, behind_ways=False):
         """Start a group of three, ours on an etcd of three; `behind_ways`, brokers reach ours by ways that can be cut.

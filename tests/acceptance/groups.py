@@ -72,7 +72,7 @@ def our_group(lab, *, behind_ways=False):
             lab.folder,
             f"c{number}",
             port=port,
-            told_address=fronts[number].endpoint if fronts else None,
+            advertised_address=fronts[number].endpoint if fronts else None,
             controllerId=f"c{number}",
             controllerGroup="tried",
             controllerStore="etcd",

@@ -38,7 +38,7 @@ class HandMadeBroker:
         self.max_offset = max_offset
         self.broker_id = None
         #: The fields of every 1008 that came.
-        self.told = []
+        self.notices = []
         self.check_code = f"check-{next(_codes)}"
         self._line = Line(_connected(controller_address))
         self._lock = threading.Lock()
@@ -52,13 +52,13 @@ class HandMadeBroker:
     def identity(self):
         return {"clusterName": self.cluster, "brokerName": self.name}
 
-    def ask(self, code, fields, body=b""):
+    def request(self, code, fields, body=b""):
         with self._lock:
-            return self._line.ask(code, fields, body)
+            return self._line.request(code, fields, body)
 
     def join(self):
         """Get an id, register and live."""
-        self.broker_id = int(self.ask(GET_NEXT_BROKER_ID, self.identity).fields["nextBrokerId"])
+        self.broker_id = int(self.request(GET_NEXT_BROKER_ID, self.identity).fields["nextBrokerId"])
         assert self.apply_id().code == SUCCESS
         assert self.register().code == SUCCESS
         return self.live()
@@ -72,22 +72,22 @@ class HandMadeBroker:
     def apply_id(self, broker_id=None, check_code=None):
         fields = {"appliedBrokerId": str(broker_id or self.broker_id)}
         fields |= {"registerCheckCode": f"{self.address};{check_code or self.check_code}"}
-        return self.ask(APPLY_BROKER_ID, self.identity | fields)
+        return self.request(APPLY_BROKER_ID, self.identity | fields)
 
     def register(self):
-        return self.ask(REGISTER, self.identity | {"brokerId": str(self.broker_id), "brokerAddress": self.address})
+        return self.request(REGISTER, self.identity | {"brokerId": str(self.broker_id), "brokerAddress": self.address})
 
     def stand(self):
         """Stand for election, as a broker does that knows of no master."""
         fields = {"brokerId": str(self.broker_id), "designateElect": "false"}
-        return self.ask(ELECT_MASTER, self.identity | fields)
+        return self.request(ELECT_MASTER, self.identity | fields)
 
     def report(self, members, *, master_epoch, sync_state_set_epoch, master=None):
         """Report who is in sync, as the master does."""
         fields = {"brokerName": self.name, "masterBrokerId": str(master or self.broker_id)}
         fields |= {"masterEpoch": str(master_epoch)}
         body = {"syncStateSet": sorted(members), "syncStateSetEpoch": sync_state_set_epoch}
-        return self.ask(ALTER_SYNC_STATE_SET, fields, json.dumps(body).encode())
+        return self.request(ALTER_SYNC_STATE_SET, fields, json.dumps(body).encode())
 
     def beat(self):
         fields = {"brokerAddr": self.address, "brokerId": str(self.broker_id), "heartbeatTimeoutMills": "10000"}
@@ -128,7 +128,7 @@ class HandMadeBroker:
             while True:
                 number, request = line.receive()
                 if request.code == NOTIFY_ROLE_CHANGED:
-                    self.told.append(request.fields)
+                    self.notices.append(request.fields)
                 connection.sendall(frame(SUCCESS, opaque=number, flag=RESPONSE))
 
 

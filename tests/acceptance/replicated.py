@@ -35,7 +35,7 @@ class ReplicatedSet:
         self._lab = lab
         self._tool = None
         settings = controllers[0].broker_settings() | properties
-        settings["controllerAddr"] = ";".join(each.told_address for each in controllers)
+        settings["controllerAddr"] = ";".join(each.advertised_address for each in controllers)
         self._settings = settings
         self.brokers = [self.new_broker(f"n{number}") for number in range(count)]
 
@@ -163,11 +163,11 @@ class ReplicatedSet:
         words = ["direct", self.topic, "TBW102", "4", "0", "0", str(UNIX.unix_ms()), "0"]
         words += [f"KEYS\x01{key}\x02WAIT\x01true", "0", "false"]
         fields = dict(zip("abcdefghijk", words, strict=True))
-        return Caller(broker.address).ask(SEND_MESSAGE, fields, key.encode()).code
+        return Caller(broker.address).request(SEND_MESSAGE, fields, key.encode()).code
 
     def end_of_log(self, broker):
         """Return how many messages of the topic the broker has."""
-        answer = Caller(broker.address).ask(GET_MAX_OFFSET, {"topic": self.topic, "queueId": "0"})
+        answer = Caller(broker.address).request(GET_MAX_OFFSET, {"topic": self.topic, "queueId": "0"})
         return int(answer.fields["offset"])
 
     # Tools
@@ -192,7 +192,7 @@ class ReplicatedSet:
     def configure_brokers(self, brokers, **properties):
         text = "".join(f"{key}={value}\n" for key, value in properties.items())
         for broker in brokers:
-            answer = Caller(broker.address).ask(UPDATE_BROKER_CONFIG, {}, text.encode())
+            answer = Caller(broker.address).request(UPDATE_BROKER_CONFIG, {}, text.encode())
             assert answer.code == 0, answer
 
     def epochs_in_log(self, broker):
@@ -230,7 +230,7 @@ class Moment:
 
 
 def _epoch_cache(broker):
-    answer = Caller(broker.address).ask(GET_EPOCH_CACHE)
+    answer = Caller(broker.address).request(GET_EPOCH_CACHE)
     assert answer.code == 0, answer
     return json.loads(answer.body)
 

@@ -81,7 +81,7 @@ def test_stale_sync_state_set_report_changes_nothing(run, controller, name, new_
         moved = controller.set_state(name)
         assert (moved.master, moved.master_epoch, moved.sync_state_set_epoch) == (2, 2, 3)
         wait_until(
-            lambda: all(told and told[-1]["masterEpoch"] == "2" for told in (first.told, second.told)),
+            lambda: all(notices and notices[-1]["masterEpoch"] == "2" for notices in (first.notices, second.notices)),
             seconds=VERY_LONG_S,
             what="both are told of the election",
         )

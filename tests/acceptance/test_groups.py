@@ -62,7 +62,7 @@ def test_follower_refuses_requests_that_only_the_leader_serves(run, group_stage,
         group = group_stage.group
         leading = wait_until(lambda: leader_of(group.controllers), seconds=VERY_LONG_S, what="a controller leads")
         follower = next(each for each in group.controllers if each is not leading)
-        wait_until(lambda: all_name([follower], leading.told_address), seconds=VERY_LONG_S, what="it is known")
+        wait_until(lambda: all_name([follower], leading.advertised_address), seconds=VERY_LONG_S, what="it is known")
         identity = {"clusterName": CLUSTER, "brokerName": "nobody", "brokerId": "1", "brokerAddress": "127.0.0.1:1"}
         report = {"brokerName": "nobody", "masterBrokerId": "1", "masterEpoch": "1"}
         applying = identity | {"appliedBrokerId": "1", "registerCheckCode": "127.0.0.1:1;1"}
@@ -76,12 +76,12 @@ def test_follower_refuses_requests_that_only_the_leader_serves(run, group_stage,
             (1012, identity, b""),
             (APPLY_BROKER_ID, applying, b""),
         ]
-        answers = {code: follower.caller.ask(code, fields, body) for code, fields, body in refused}
+        answers = {code: follower.caller.request(code, fields, body) for code, fields, body in refused}
         assert {code: answer.code for code, answer in answers.items()} == dict.fromkeys(answers, NOT_LEADER)
         beat = identity | {"brokerAddr": "127.0.0.1:1", "epoch": "1", "maxOffset": "1"}
         answered = [(HEARTBEAT, beat), (GET_METADATA, {}), (UPDATE_CONTROLLER_CONFIG, {}), (GET_CONTROLLER_CONFIG, {})]
         for code, fields in answered:
-            assert follower.caller.ask(code, fields).code == SUCCESS, code
+            assert follower.caller.request(code, fields).code == SUCCESS, code
         assert leading.set_state("nobody") is None
         it.saw("eight codes 2007, four answered")
 
@@ -99,7 +99,9 @@ def test_takeover_by_another_controller_changes_no_master(run, complete_set, lin
         slave.process.kill()
         new = leader(complete_set, seconds=(TTL_S + 1) * PATIENCE)
         it.took("new leader", killed.elapsed(), limit=TTL_S + 1)
-        wait_until(lambda: all_name(living, new.told_address), seconds=VERY_LONG_S, what="all name the new leader")
+        wait_until(
+            lambda: all_name(living, new.advertised_address), seconds=VERY_LONG_S, what="all name the new leader"
+        )
         it.took("all name it", killed.elapsed(), limit=TTL_S + 1)
         complete_set.wait_for_state(
             lambda state: state.in_sync == {before.master}, seconds=15 * PATIENCE, what="the slave left the set"
@@ -168,7 +170,9 @@ def test_leader_without_its_store_stops_leading_in_time_and_commits_nothing_late
         holds_for(lambda: new.set_state(name) is None, seconds=5, what="nothing of the old leader is stored")
         assert name not in group_stage.group.etcd.ctl("get", "--prefix", "--keys-only", "/").stdout
         wait_until(
-            lambda: all_name(complete_set.controllers, new.told_address), seconds=VERY_LONG_S, what="the old one knows"
+            lambda: all_name(complete_set.controllers, new.advertised_address),
+            seconds=VERY_LONG_S,
+            what="the old one knows",
         )
         assert complete_set.wait_until_complete().epochs == before.epochs
         load.stop()
@@ -195,7 +199,7 @@ def test_slow_store_delays_no_response_beyond_its_limit_and_changes_no_master(ru
                 asked = Moment()
                 identity = {"clusterName": CLUSTER, "brokerName": f"slow{next(_names)}"}
                 fields = identity | {"appliedBrokerId": "1", "registerCheckCode": "127.0.0.1:1;1"}
-                codes.add(controller.caller.ask(APPLY_BROKER_ID, fields).code)
+                codes.add(controller.caller.request(APPLY_BROKER_ID, fields).code)
                 slowest = max(slowest, asked.elapsed())
             time.sleep(0.5)
         it.took("slowest answer", slowest, limit=3)

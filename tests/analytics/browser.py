@@ -28,7 +28,7 @@ class Tab:
         self.requests = []
         self._loaded = False
 
-    async def ask(self, method, **params):
+    async def command(self, method, **params):
         self._number += 1
         await self._socket.send_json({"id": self._number, "method": method, "params": params})
         while True:
@@ -44,25 +44,25 @@ class Tab:
         self._loaded |= message.get("method") == "Page.loadEventFired"
 
     async def open(self, address, *, width, dark=False):
-        await self.ask("Page.enable")
-        await self.ask("Network.enable")
-        await self.ask(
+        await self.command("Page.enable")
+        await self.command("Network.enable")
+        await self.command(
             "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 500
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        await self.ask("Emulation.setEmulatedMedia", features=[scheme])
+        await self.command("Emulation.setEmulatedMedia", features=[scheme])
         self.requests, self._loaded = [], False
-        await self.ask("Page.navigate", url=address)
+        await self.command("Page.navigate", url=address)
         while not self._loaded:
             self._note(await self._socket.receive_json(timeout=60))
 
     async def value(self, expression):
-        result = await self.ask("Runtime.evaluate", expression=expression, returnByValue=True)
+        result = await self.command("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
 
     async def screenshot(self, path):
-        shot = await self.ask("Page.captureScreenshot", captureBeyondViewport=True)
+        shot = await self.command("Page.captureScreenshot", captureBeyondViewport=True)
         path.write_bytes(base64.b64decode(shot["data"]))
 
 

@@ -81,7 +81,7 @@ class Prometheus:
         self.process.wait_for("Server is ready to receive web requests", seconds=SOON_S)
         return self
 
-    def ask(self, path, **parameters):
+    def get(self, path, **parameters):
         """Return the data of an answer; fail with what Prometheus says if it is no success."""
         query = urllib.parse.urlencode(parameters, doseq=True)
         url = f"http://127.0.0.1:{self.port}/api/v1/{path}?{query}"
@@ -94,12 +94,12 @@ class Prometheus:
 
     def value(self, query):
         """Return the only value of a query, None if there is none."""
-        found = self.ask("query", query=query)["result"]
+        found = self.get("query", query=query)["result"]
         return float(found[0]["value"][1]) if found else None
 
     def firing(self):
         """Return alert -> its notes, of those that fire."""
-        alerts = self.ask("alerts")["alerts"]
+        alerts = self.get("alerts")["alerts"]
         return {each["labels"]["alertname"]: each["annotations"] for each in alerts if each["state"] == "firing"}
 
 
@@ -318,10 +318,10 @@ class Site:
         """Change a property of every server, and a KV entry of every NameServer."""
         for server in self.name_servers:
             put = {"namespace": "n", "key": "k", "value": "v"}
-            assert server.caller.ask(PUT_KV_CONFIG, put).code == SUCCESS
-            assert server.caller.ask(UPDATE_CONFIG, {}, b"serverChannelMaxIdleTimeSeconds=121").code == SUCCESS
+            assert server.caller.request(PUT_KV_CONFIG, put).code == SUCCESS
+            assert server.caller.request(UPDATE_CONFIG, {}, b"serverChannelMaxIdleTimeSeconds=121").code == SUCCESS
         for controller in self.controllers:
-            changed = controller.caller.ask(UPDATE_CONTROLLER_CONFIG, {}, b"serverChannelMaxIdleTimeSeconds=121")
+            changed = controller.caller.request(UPDATE_CONTROLLER_CONFIG, {}, b"serverChannelMaxIdleTimeSeconds=121")
             assert changed.code == SUCCESS
 
     def _traffic(self):

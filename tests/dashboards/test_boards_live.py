@@ -79,7 +79,7 @@ class Lived:
     def series(self, expr):
         """Return the series of an expression over all that happened."""
         plain = filled(expr, window_s=WINDOW_S)
-        return self.prometheus.ask("query_range", query=plain, start=self.began_s, end=self.ended_s, step="1s")[
+        return self.prometheus.get("query_range", query=plain, start=self.began_s, end=self.ended_s, step="1s")[
             "result"
         ]
 
@@ -166,7 +166,7 @@ pytestmark = [pytest.mark.etcd, pytest.mark.timeout(600)]
 
 @pytest.mark.parametrize("asked", ASKED, ids=lambda asked: asked.where)
 def test_an_expression_has_numbers(lived, asked):
-    assert lived.prometheus.ask("query", query=filled(asked.expr, window_s=WINDOW_S))["resultType"] in {
+    assert lived.prometheus.get("query", query=filled(asked.expr, window_s=WINDOW_S))["resultType"] in {
         "vector",
         "scalar",
     }
@@ -180,7 +180,7 @@ def test_an_expression_has_numbers(lived, asked):
 
 @pytest.mark.parametrize(("where", "series", "label"), variables(), ids=lambda value: value)
 def test_a_variable_has_values(lived, where, series, label):
-    assert lived.prometheus.ask(f"label/{label}/values", **{"match[]": filled(series)}), where
+    assert lived.prometheus.get(f"label/{label}/values", **{"match[]": filled(series)}), where
 
 
 @pytest.mark.parametrize("alert", INCIDENTS)
@@ -208,7 +208,7 @@ def test_server_requests_of_runbook_pages_succeed(lived, typed):
 
 
 def test_no_rule_fails(lived):
-    groups = lived.prometheus.ask("rules")["groups"]
+    groups = lived.prometheus.get("rules")["groups"]
     rules = [rule for group in groups for rule in group["rules"]]
     assert {rule["name"] for rule in rules} >= {alert["alert"] for alert in alerts()}
     assert [rule["name"] for rule in rules if rule["health"] != "ok"] == []

@@ -201,7 +201,7 @@ def scene(tmp_path_factory):
 
 def fired(prometheus, window):
     """Return (plane, alert) of all that has fired, at any look, within a time."""
-    found = prometheus.ask("query", query=f"group by (plane, alertname) (count_over_time({FIRING}[{window}]))")
+    found = prometheus.get("query", query=f"group by (plane, alertname) (count_over_time({FIRING}[{window}]))")
     return {(each["metric"].get("plane"), each["metric"]["alertname"]) for each in found["result"]}
 
 

@@ -1,4 +1,4 @@
-"""A broker with programmed responses, over loopback, and what a controller needs to send requests to it."""
+"""A broker with programmed responses, and what a controller needs to send requests to it."""
 
 import asyncio
 from contextlib import asynccontextmanager

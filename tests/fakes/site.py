@@ -81,10 +81,10 @@ class Site:
 
     async def get(self, path, **kwargs):
         """Return status and body; JSON bodies decoded."""
-        status, _, body = await self.ask("GET", path, **kwargs)
+        status, _, body = await self.request("GET", path, **kwargs)
         return status, body
 
-    async def ask(self, method, path, **kwargs):
+    async def request(self, method, path, **kwargs):
         """Return status, headers and body; JSON bodies decoded."""
         url = URL(self.url + path, encoded=True)
         async with self.session.request(method, url, **kwargs) as response:

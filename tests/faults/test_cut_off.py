@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import pytest
-from peers.figures import tell
+from peers.figures import print_figures
 from peers.scripted import Line, ScriptedBroker
 from peers.waiting import seconds_until, wait_until
 from peers.wire import GET_ALL_TOPICS, GET_CLUSTER_INFO, brokers_in
@@ -163,11 +163,11 @@ def sum_of(scrape, metric):
 
 def views(server):
     """Return whom each view names, by view; of metrics that have no names, how many."""
-    cluster_info = server.caller.ask(GET_CLUSTER_INFO).json
+    cluster_info = server.caller.request(GET_CLUSTER_INFO).json
     scrape = http_get(server, "/metrics")
     return {
         "route": brokers_in(server.caller.route(TOPIC)),
-        "own topics": set(server.caller.ask(GET_ALL_TOPICS).json["topicList"]) - {TOPIC},
+        "own topics": set(server.caller.request(GET_ALL_TOPICS).json["topicList"]) - {TOPIC},
         "addresses": {group["brokerAddrs"]["0"] for group in cluster_info["brokerAddrTable"].values()},
         "clusters": {name for names in cluster_info["clusterAddrTable"].values() for name in names},
         "http": {each["address"] for each in json.loads(http_get(server, "/v1/brokers"))["items"]},
@@ -240,7 +240,7 @@ def test_hundreds_of_partitions_leave_no_expired_broker_in_any_view(server, brok
     start = time.perf_counter()
     seen = check_cuts(server, brokers, SOAK_CUTS)
     left, back = sorted(seen.left), sorted(seen.back)
-    tell(
+    print_figures(
         capsys,
         f"cut off: {SOAK_CUTS} cuts of {BROKERS} brokers in {time.perf_counter() - start:.0f} s, {seen.short} short; "
         f"left after {left[0]:.1f} to {left[-1]:.1f} s (allowed silence {TIMEOUT_MS / 1000} s), back after "

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from fakes.clock import FakeClock
-from peers.figures import tell
+from peers.figures import print_figures
 from peers.scripted import HEARTBEAT, registration_body
 from peers.wire import DELETE_TOPIC, GET_CLUSTER_INFO, GET_ROUTE, REGISTER_BROKER, SUCCESS, VERSION, WIPE_WRITE_PERM
 from route_states import expire, lose_connection
@@ -126,7 +126,7 @@ class Cluster:
 
     # What brokers and operators send
 
-    def ask(self, code, fields, body=b"", peer=None):
+    def request(self, code, fields, body=b"", peer=None):
         request = RemotingCommand(code, version=VERSION, ext_fields=fields, body=body)
         try:
             answer = self.requests.dispatch(request, peer or Peer(next(self._connections)))
@@ -152,12 +152,12 @@ class Cluster:
         fields = broker.identity | {"brokerId": str(broker.broker_id), "enableActingMaster": "true"}
         static = {broker.name: [topic for topic in broker.queues if topic.startswith("static-")]}
         broker.body = broker.body or registration_body(broker.queues, broker.counter, static=static)
-        assert self.ask(REGISTER_BROKER, fields, broker.body, broker.peer) == SUCCESS
+        assert self.request(REGISTER_BROKER, fields, broker.body, broker.peer) == SUCCESS
         self.happened["registrations"] += 1
 
     def beat(self, broker):
         if broker.peer is not None:
-            self.ask(HEARTBEAT, broker.identity, peer=broker.peer)
+            self.request(HEARTBEAT, broker.identity, peer=broker.peer)
             self.happened["beats"] += 1
 
     def set_of(self, broker):
@@ -191,8 +191,8 @@ class Cluster:
     def ask_for_routes(self, sets):
         for number in sets:
             for topic in first_queues(number):
-                self.ask(GET_ROUTE, {"topic": topic})
-        self.ask(GET_CLUSTER_INFO, {})
+                self.request(GET_ROUTE, {"topic": topic})
+        self.request(GET_CLUSTER_INFO, {})
 
     def settle(self):
         """Let every broker be what it was at the first moment."""
@@ -262,7 +262,7 @@ def vanish(cluster, broker):
 def unregister(cluster, broker):
     if broker.peer is not None:
         fields = broker.identity | {"brokerId": str(broker.broker_id)}
-        cluster.ask(UNREGISTER_BROKER, fields, peer=broker.peer)
+        cluster.request(UNREGISTER_BROKER, fields, peer=broker.peer)
     broker.absent_until_ms = cluster.clock.now_ms() + cluster.chance.randrange(300_000)
 
 
@@ -296,13 +296,13 @@ def drop_topics(cluster, broker):
     added = [topic for topic in broker.queues if topic.startswith("added-")]
     say(cluster, broker, {topic: number for topic, number in broker.queues.items() if topic not in added})
     for topic in added:
-        cluster.ask(DELETE_TOPIC, {"topic": topic})
+        cluster.request(DELETE_TOPIC, {"topic": topic})
 
 
 def wipe_write_permission(cluster, broker):
-    cluster.ask(WIPE_WRITE_PERM, {"brokerName": broker.name})
+    cluster.request(WIPE_WRITE_PERM, {"brokerName": broker.name})
     if cluster.chance.random() < 0.5:
-        cluster.ask(ADD_WRITE_PERM, {"brokerName": broker.name})
+        cluster.request(ADD_WRITE_PERM, {"brokerName": broker.name})
 
 
 def say(cluster, broker, queues):
@@ -402,7 +402,7 @@ def test_day_of_churn_leaks_no_entry_and_no_memory(cluster, deletes, capsys):
     objects, held_bytes = play(cluster, SOAK_HOURS)
     what = f"{SETS * MEMBERS} brokers whose topics {'go' if deletes else 'stay'}, {cluster.happened}"
     grown = f"{objects} objects and {held_bytes / 1e6:.1f} MB of resident memory more"
-    tell(capsys, f"churn: {SOAK_HOURS} h, {what}, {grown}")
+    print_figures(capsys, f"churn: {SOAK_HOURS} h, {what}, {grown}")
     assert objects < GROWTH_BLOCKS_MAX
     assert held_bytes < GROWTH_BYTES_MAX
     check_that_all_is_as_before(cluster, before)

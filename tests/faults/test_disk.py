@@ -59,17 +59,17 @@ def registered_broker(server, name):
 
 
 def put(server, value):
-    return server.caller.ask(PUT_KV_CONFIG, ENTRY | {"value": value})
+    return server.caller.request(PUT_KV_CONFIG, ENTRY | {"value": value})
 
 
 def update(server, value):
-    return server.caller.ask(UPDATE_CONFIG, {}, f"{OPTION}={value}\n".encode())
+    return server.caller.request(UPDATE_CONFIG, {}, f"{OPTION}={value}\n".encode())
 
 
 def check_values(server, disk, *, entry, option):
     """Check that entry and option are these, by request and on disk."""
-    assert server.caller.ask(GET_KV_CONFIG, ENTRY).fields["value"] == entry
-    assert f"{OPTION}={option}" in server.caller.ask(GET_CONFIG).body.decode().splitlines()
+    assert server.caller.request(GET_KV_CONFIG, ENTRY).fields["value"] == entry
+    assert f"{OPTION}={option}" in server.caller.request(GET_CONFIG).body.decode().splitlines()
     assert json.loads(disk.path("kvConfig.json").read_text())["configTable"] == {"NS": {"k": entry}}
     assert f"{OPTION}={option}" in disk.path("namesrv.properties").read_text().splitlines()
 

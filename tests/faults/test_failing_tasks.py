@@ -103,7 +103,7 @@ class Served:
                 assert not self.running.done(), "the server has ended"
                 await asyncio.sleep(0.02)
 
-    async def ask(self, code):
+    async def request(self, code):
         reader, writer = await asyncio.open_connection(*self.address)
         writer.write(encode(RemotingCommand(code, opaque=7)))
         answers, commands = [], CommandReader()
@@ -187,7 +187,7 @@ async def test_server_continues_after_any_exception_of_a_periodic_background_tas
     await served.until(lambda: not any(served.failures.values()), "each has failed in each way")
     # Whoever begins again has yet to come to what it does.
     await served.until(lambda: all(served.tasks.failures[name] == len(FAILURES) for name in forever), "all are counted")
-    assert (await served.ask(code)).code == 0
+    assert (await served.request(code)).code == 0
     scraped = await failures_scraped(http_port)
     assert {name: scraped[name] for name in forever} == dict.fromkeys(forever, len(FAILURES))
     assert {line["task"] for line in served.events("background_task_failed")} <= forever
@@ -229,7 +229,7 @@ async def test_name_server_continues_after_any_exception_in_work_for_brokers(tmp
         while any(served.failures.values()):
             await brokers_come_and_go(served, 2)
             await asyncio.sleep(0.05)
-    assert (await served.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)).code == 0
+    assert (await served.request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)).code == 0
     await brokers_come_and_go(served, 2)
     assert {name: served.tasks.failures[name] for name in names} == dict.fromkeys(names, len(FAILURES))
     await served.stop()

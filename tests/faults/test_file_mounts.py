@@ -98,15 +98,15 @@ def test_changes_by_requests_are_stored_in_bind_mounted_files(lab, mounted, tmp_
     config.write_bytes((folder / "namesrv.properties").read_bytes())
     server.start()
     for value in ("v" * 1000, "w", "x" * 10_000):
-        assert server.caller.ask(PUT_KV_CONFIG, ENTRY | {"value": value}).code == SUCCESS
+        assert server.caller.request(PUT_KV_CONFIG, ENTRY | {"value": value}).code == SUCCESS
         assert json.loads(kv.read_text()) == {"configTable": {"NS": {"k": value}}}
-    assert server.caller.ask(UPDATE_CONFIG, {}, b"supportActingMaster=true").code == SUCCESS
+    assert server.caller.request(UPDATE_CONFIG, {}, b"supportActingMaster=true").code == SUCCESS
     assert "supportActingMaster=true" in config.read_text().splitlines()
     wait_until(lambda: len(events(server, "mounted_file_stored")) >= 2, seconds=10, what="a line for each file")
     assert [each["path"] for each in events(server, "mounted_file_stored")] == [str(at) for _, at in pairs]
     server.process.kill()
     server.start()
-    assert server.caller.ask(GET_KV_CONFIG, ENTRY).fields["value"] == "x" * 10_000
+    assert server.caller.request(GET_KV_CONFIG, ENTRY).fields["value"] == "x" * 10_000
 
 
 def test_crash_at_any_line_of_a_write_in_place_leaves_the_old_or_the_new_content(mounted, tmp_path):

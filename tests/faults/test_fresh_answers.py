@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 
 import pytest
-from peers.figures import tell
+from peers.figures import print_figures
 from peers.scripted import VERSION_4_9_3, Line, ScriptedBroker, queues_in, route_query
 from peers.wire import VERSION
 
@@ -132,5 +132,7 @@ def test_route_is_not_older_than_the_last_registration_with_a_response_before_th
 @pytest.mark.timeout(SOAK_S + 60)
 def test_no_route_is_stale_in_minutes_of_requests(line_to, capsys):
     changed, answered = ask_while_topics_change(line_to, seconds=SOAK_S)
-    tell(capsys, f"fresh answers: {SOAK_S} s, {sum(changed)} changes, {sum(answered)} answers, none of them old")
+    print_figures(
+        capsys, f"fresh answers: {SOAK_S} s, {sum(changed)} changes, {sum(answered)} answers, none of them old"
+    )
     assert min(changed + answered) > 10

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 
 import pytest
-from peers.figures import tell
+from peers.figures import print_figures
 from peers.scripted import Line
 from peers.wire import GET_CONFIG, GET_KV_CONFIG, PUT_KV_CONFIG, SUCCESS, UPDATE_CONFIG
 
@@ -60,11 +60,11 @@ class Writer(threading.Thread):
 
 
 def put_entry(line, number):
-    return line.ask(PUT_KV_CONFIG, ENTRY | {"value": str(number)})
+    return line.request(PUT_KV_CONFIG, ENTRY | {"value": str(number)})
 
 
 def update_option(line, number):
-    return line.ask(UPDATE_CONFIG, {}, f"{OPTION}={number}\n".encode())
+    return line.request(UPDATE_CONFIG, {}, f"{OPTION}={number}\n".encode())
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def server(lab):
     server.folder.mkdir(parents=True, exist_ok=True)
     (server.folder / "kvConfig.json").write_text(json.dumps({"configTable": {"NS": PADDING | {"number": "0"}}}))
     server.start()
-    assert server.caller.ask(UPDATE_CONFIG, {}, f"{OPTION}=0\n".encode()).code == SUCCESS
+    assert server.caller.request(UPDATE_CONFIG, {}, f"{OPTION}=0\n".encode()).code == SUCCESS
     return server
 
 
@@ -132,8 +132,8 @@ def kill_again_and_again(server, times):
             (server.folder / name).write_bytes(b'{"configTable":{"NS":{"number":"999')
         server.start()
         assert unfinished_in(server.folder) == set()
-        assert server.caller.ask(GET_KV_CONFIG, ENTRY).fields["value"] == str(entry)
-        assert f"{OPTION}={option}" in server.caller.ask(GET_CONFIG).body.decode().splitlines()
+        assert server.caller.request(GET_KV_CONFIG, ENTRY).fields["value"] == str(entry)
+        assert f"{OPTION}={option}" in server.caller.request(GET_CONFIG).body.decode().splitlines()
     return f"{acknowledged} writes acknowledged, {found_new} last ones on disk, {found_old} not, {leftovers} leftovers"
 
 
@@ -145,4 +145,4 @@ def test_server_killed_during_writes_has_every_acknowledged_change(server):
 @pytest.mark.timeout(SOAK_KILLS * 10)
 def test_server_killed_hundreds_of_times_has_every_acknowledged_change(server, capsys):
     figures = kill_again_and_again(server, SOAK_KILLS)
-    tell(capsys, f"killed: {SOAK_KILLS} times, {figures}")
+    print_figures(capsys, f"killed: {SOAK_KILLS} times, {figures}")

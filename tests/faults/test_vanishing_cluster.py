@@ -33,5 +33,5 @@ def test_all_brokers_of_a_vanished_cluster_are_removed_and_the_server_continues(
 
 def live_brokers(server):
     """Return the names of the brokers that a list of the clusters has."""
-    table = server.caller.ask(GET_BROKER_CLUSTER_INFO).json["clusterAddrTable"]
+    table = server.caller.request(GET_BROKER_CLUSTER_INFO).json["clusterAddrTable"]
     return [name for names in table.values() for name in names]

@@ -102,8 +102,8 @@ def check_times_told(server, connection, offset_s):
     identity = {"clusterName": "C", "brokerName": f"undated{offset_s}", "brokerAddr": "undated:10911"}
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as plain:
         line, body = Line(plain), b'{"topicConfigSerializeWrapper":{"topicConfigTable":{}}}'
-        line.ask(REGISTER_BROKER, identity | {"brokerId": "0"}, body)
-        version = line.ask(QUERY_DATA_VERSION, identity).json
+        line.request(REGISTER_BROKER, identity | {"brokerId": "0"}, body)
+        version = line.request(QUERY_DATA_VERSION, identity).json
     assert is_about(version["timestamp"] / 1000, offset_s)
     logged = json.loads(server.process.wait_for(rf'^{{.*"broker_registered".*undated{offset_s}".*$', seconds=10)[0])
     assert is_about(datetime.fromisoformat(logged["timestamp"]).timestamp(), offset_s)

@@ -139,7 +139,7 @@ def server(tmp_path):
 
 
 @pytest.fixture
-def ask(tmp_path, capsys):
+def time_machine(tmp_path, capsys):
     """Ask the command; returns its exit code, what it said and what it complained of."""
 
     def asked(*words):
@@ -154,11 +154,11 @@ def ask(tmp_path, capsys):
 
 
 @pytest.fixture
-def route(ask):
+def route(time_machine):
     """Ask for the route of `orders`, or another topic; returns its read queues by broker, and the doubt."""
 
     def asked(at, topic="orders"):
-        code, out, error = ask("route", topic, "--at", at.isoformat(), "--json")
+        code, out, error = time_machine("route", topic, "--at", at.isoformat(), "--json")
         assert code == 0, error
         said = json.loads(out)
         body = json.loads(said["route"]) if said["route"] else None
@@ -232,11 +232,11 @@ def test_history_option_is_accepted_before_and_after_the_command(server, tmp_pat
     assert told[: len(told) // 2] * 2 == told
 
 
-def test_without_start_and_snapshot_the_answer_is_unknown(server, route, ask):
+def test_without_start_and_snapshot_the_answer_is_unknown(server, route, time_machine):
     server.note(THEN, LifecycleEvent("configured", detail=SETTINGS))
     server.ticks(THEN, THEN + 30 * SECOND)
     assert "routes are not known" in route(THEN + 20 * SECOND)[1]
-    code, out, _ = ask("route", "orders", "--at", (THEN + 20 * SECOND).isoformat())
+    code, out, _ = time_machine("route", "orders", "--at", (THEN + 20 * SECOND).isoformat())
     assert (code, "no route is known" in out) == (0, True)
 
 
@@ -303,18 +303,18 @@ def test_deleted_and_recreated_topic_has_its_new_queues(server, route):
     assert route(THEN + 25 * SECOND) == ({"a": 2}, "")
 
 
-def test_changed_properties_during_a_snapshot_hide_no_order_configuration(server, ask):
+def test_changed_properties_during_a_snapshot_hide_no_order_configuration(server, time_machine):
     server.starts(THEN - 2 * HOUR)
     server.shows(THEN, "a", "orders", 8)
     # As if it had come between two pieces of the snapshot: later in time, before its end.
     server.note(THEN, LifecycleEvent("configured", detail=SETTINGS))
     server.row(THEN, ROUTE_SNAPSHOT, "finished", snapshot_id=f"{THEN.timestamp()}", scope="all", rows=1)
     server.ticks(THEN, THEN + 30 * SECOND)
-    _, out, _ = ask("route", "orders", "--at", (THEN + 20 * SECOND).isoformat())
+    _, out, _ = time_machine("route", "orders", "--at", (THEN + 20 * SECOND).isoformat())
     assert "  order a:8" in out.splitlines()
 
 
-def test_torn_lines_are_skipped_and_counted(server, tmp_path, route, ask):
+def test_torn_lines_are_skipped_and_counted(server, tmp_path, route, time_machine):
     server.starts(THEN)
     server.registers(THEN, "a", orders=4)
     server.ticks(THEN, THEN + 30 * SECOND)
@@ -324,11 +324,11 @@ def test_torn_lines_are_skipped_and_counted(server, tmp_path, route, ask):
         boot, topic = b'"host_9876-1700000000000"', b'"orders"'
         path.write_bytes(b'{"torn":' + boot + topic + b'"configured"\n' + b"\0" * 100 + b"\n" + whole)
     assert route(THEN + 20 * SECOND) == ({"a": 4}, "")
-    _, _, error = ask("route", "orders", "--at", (THEN + 20 * SECOND).isoformat())
+    _, _, error = time_machine("route", "orders", "--at", (THEN + 20 * SECOND).isoformat())
     assert "lines cannot be read and are left out" in error
 
 
-def test_diff_names_what_is_unknown_of_either_time_and_of_later_servers(server, ask, tmp_path):
+def test_diff_names_what_is_unknown_of_either_time_and_of_later_servers(server, time_machine, tmp_path):
     server.starts(THEN)
     server.registers(THEN, "a", orders=4)
     server.ticks(THEN, THEN + 60 * SECOND)
@@ -337,7 +337,7 @@ def test_diff_names_what_is_unknown_of_either_time_and_of_later_servers(server, 
     other.starts(THEN + 40 * SECOND)
     other.ticks(THEN + 40 * SECOND, THEN + 60 * SECOND)
     other.seal()
-    code, out, _ = ask(
+    code, out, _ = time_machine(
         "route", "orders", "--at", (THEN + 20 * SECOND).isoformat(), "--diff", (THEN + 50 * SECOND).isoformat()
     )
     assert code == 0
@@ -347,7 +347,7 @@ def test_diff_names_what_is_unknown_of_either_time_and_of_later_servers(server, 
     assert "+  queues a: read 4, write 4, perm 6, system flag 1" in lines
     of_other = lines[lines.index("other_9876:") :]
     assert of_other[1] == "  (before: it had recorded nothing by then)"
-    _, out, _ = ask(
+    _, out, _ = time_machine(
         "route", "orders", "--at", (THEN + 20 * SECOND).isoformat(), "--diff", (THEN + 5 * HOUR).isoformat()
     )
     assert "(after: unobserved: the NameServer" in out
@@ -368,28 +368,28 @@ def test_diff_names_what_is_unknown_of_either_time_and_of_later_servers(server, 
         ([], "route|timeline"),
     ],
 )
-def test_invalid_arguments_are_refused_with_their_reason(server, ask, words, complaint):
+def test_invalid_arguments_are_refused_with_their_reason(server, time_machine, words, complaint):
     server.starts(THEN)
-    code, _, error = ask(*words)
+    code, _, error = time_machine(*words)
     assert code == 2
     assert complaint in error
     assert "Traceback" not in error
 
 
-def test_unknown_server_or_time_is_answered_with_what_exists(server, ask):
+def test_unknown_server_or_time_is_answered_with_what_exists(server, time_machine):
     server.starts(THEN)
     told = re.escape(f"the history has host_9876, from {THEN.isoformat()} to {THEN.isoformat()}")
     for words, what in (
         (("--at", (THEN - HOUR).isoformat()), f"no NameServer recorded anything in the 31 days before .*; {told}"),
         (("--namesrv", "host"), f"no NameServer host recorded anything in .*; {told}"),
     ):
-        code, _, error = ask("route", "orders", *words)
+        code, _, error = time_machine("route", "orders", *words)
         assert (code, bool(re.search(what, error))) == (1, True), error
 
 
-def test_future_times_are_refused(server, ask):
+def test_future_times_are_refused(server, time_machine):
     server.starts(THEN)
-    code, _, error = ask("route", "orders", "--at", (now() + HOUR).isoformat())
+    code, _, error = time_machine("route", "orders", "--at", (now() + HOUR).isoformat())
     assert (code, "is still to come" in error) == (1, True)
 
 
@@ -404,22 +404,22 @@ def test_time_without_a_zone_is_utc(server, route):
         assert route(each) == ({"a": 4}, "")
 
 
-def test_empty_history_folder_is_reported(tmp_path, ask):
+def test_empty_history_folder_is_reported(tmp_path, time_machine):
     (tmp_path / "landing/v1").mkdir(parents=True)
-    code, _, error = ask("route", "orders")
+    code, _, error = time_machine("route", "orders")
     assert (code, "the history has nothing of any NameServer" in error) == (1, True)
-    code, _, error = ask("timeline", "--broker", "a")
+    code, _, error = time_machine("timeline", "--broker", "a")
     assert (code, "nothing happened to a" in error) == (1, True)
 
 
-def test_broker_events_include_unobserved_times(server, ask):
+def test_broker_events_include_unobserved_times(server, time_machine):
     server.starts(THEN)
     server.registers(THEN + SECOND, 'a "b"', orders=4)
     server.ticks(THEN, THEN + 30 * SECOND)
     server.note(THEN + 90 * SECOND, Tick({"interval_ms": 60_000}))
     server.resumes(THEN + 100 * SECOND, THEN + 95 * SECOND, STATES_MISSING)
     span = ("--from", THEN.isoformat(), "--to", (THEN + HOUR).isoformat())
-    code, out, _ = ask("timeline", "--broker", 'a "b"', *span)
+    code, out, _ = time_machine("timeline", "--broker", 'a "b"', *span)
     assert code == 0
     told = [line.split(maxsplit=2)[2] for line in out.splitlines()]
     assert [line.split(":")[0] for line in told] == [
@@ -429,11 +429,11 @@ def test_broker_events_include_unobserved_times(server, ask):
         "this server records again",
     ]
     assert "was paused for 60000 ms" in told[2]
-    code, out, error = ask("timeline", "--broker", "nobody", *span)
+    code, out, error = time_machine("timeline", "--broker", "nobody", *span)
     assert (code, "nothing happened to nobody" in error, "was paused" in out) == (1, True, True)
 
 
-def test_last_heartbeat_is_not_listed_before_the_registration(server, ask):
+def test_last_heartbeat_is_not_listed_before_the_registration(server, time_machine):
     server.starts(THEN)
     server.registers(THEN + SECOND, "a", orders=4)
     gone = THEN + 2 * SECOND
@@ -441,7 +441,9 @@ def test_last_heartbeat_is_not_listed_before_the_registration(server, ask):
     heard = int((THEN + SECOND).timestamp() * 1e6) - 1000
     row = {"role": "master", "silent_ms": 1001, "last_heartbeat_time": heard}
     server.row(gone, BROKER_STATE, "channel_closed", BrokerRef("C", "a", 0, "a:1"), **row)
-    code, out, _ = ask("timeline", "--broker", "a", "--from", THEN.isoformat(), "--to", (THEN + HOUR).isoformat())
+    code, out, _ = time_machine(
+        "timeline", "--broker", "a", "--from", THEN.isoformat(), "--to", (THEN + HOUR).isoformat()
+    )
     told = [line.split(maxsplit=2)[2] for line in out.splitlines()]
     assert (code, [line.split(":")[0] for line in told[1:]]) == (
         0,

@@ -68,9 +68,9 @@ class Stage:
         connection = stack.enter_context(socket.create_connection(("127.0.0.1", controller.port), timeout=10))
         self.line = Line(connection, binary=binary)
 
-    def ask(self, code, fields, body=b""):
+    def request(self, code, fields, body=b""):
         texts = {key: str(value) for key, value in fields.items() if value is not None}
-        return self.line.ask(code, texts, body)
+        return self.line.request(code, texts, body)
 
     def seen(self):
         """Return everything that can be seen of all sets, without times and elections that changed nothing."""
@@ -80,9 +80,9 @@ class Stage:
         for replica in (replica for each in sets for replica in each["replicas"]):
             del replica["lastContactUnixMs"], replica["suspect"]
         caller = self.controller.caller
-        info = caller.ask(REPLICA_INFO, {"brokerName": SET})
-        data = caller.ask(SYNC_STATE_DATA, body=json.dumps([SET]).encode()).json
-        next_id = caller.ask(NEXT_ID, {"clusterName": CLUSTER, "brokerName": SET}).fields
+        info = caller.request(REPLICA_INFO, {"brokerName": SET})
+        data = caller.request(SYNC_STATE_DATA, body=json.dumps([SET]).encode()).json
+        next_id = caller.request(NEXT_ID, {"clusterName": CLUSTER, "brokerName": SET}).fields
         return sets, info.fields, info.json, data, next_id
 
     def over_http(self, path):
@@ -284,7 +284,7 @@ ONLY_TOLD = {
 def test_what_cannot_be_is_refused_with_its_code_and_a_reason_and_changes_nothing(stage, case):
     request, expected, told = REFUSED[case]
     before = stage.seen()
-    answer = stage.ask(*request)
+    answer = stage.request(*request)
     assert answer.code == expected
     assert answer.body == b""
     for part in told:
@@ -300,17 +300,17 @@ def test_what_asks_for_nothing_new_changes_nothing(stage, case):
         member = stage.members[1]
         request = apply(appliedBrokerId=2, registerCheckCode=f"{member.address};17")
     before = stage.seen()
-    assert stage.ask(*request).code == expected
+    assert stage.request(*request).code == expected
     assert stage.seen() == before
 
 
 def test_a_refused_alteration_says_so_in_its_header_as_java_does(stage):
-    answer = stage.ask(*alter(masterEpoch=9))
+    answer = stage.request(*alter(masterEpoch=9))
     assert (answer.code, answer.fields) == (FENCED_MASTER_EPOCH, {"newSyncStateSetEpoch": "0"})
 
 
 def test_a_refused_start_repeats_who_started_as_java_does(stage):
-    answer = stage.ask(*register(brokerId=99))
+    answer = stage.request(*register(brokerId=99))
     assert answer.fields == {"clusterName": CLUSTER, "brokerName": SET}
 
 
@@ -319,7 +319,7 @@ def test_what_wants_no_answer_gets_none_however_bad_it_is(stage):
     for code, fields, body in (request for request, _, _ in REFUSED.values()):
         texts = {key: str(value) for key, value in fields.items() if value is not None}
         stage.line.send(code, texts, body, flag=ONE_WAY)
-    assert stage.ask(GET_METADATA, {}).code == SUCCESS
+    assert stage.request(GET_METADATA, {}).code == SUCCESS
     assert stage.seen() == before
 
 
@@ -343,7 +343,7 @@ def test_heartbeats_of_made_up_brokers_cost_little_and_hurt_nobody(stage):
             for chunk in chunks:
                 connection.sendall(chunk)
             # All of it was read once the next request is answered.
-            assert Line(connection).ask(GET_METADATA, {}).code == SUCCESS
+            assert Line(connection).request(GET_METADATA, {}).code == SUCCESS
             assert stage.seen() == before
     assert resident_mb(stage) - mb_before < 60
     for member in stage.members[:2]:

@@ -32,8 +32,8 @@ def test_both_serve_and_both_stop(lab, beside):
     server = lab.name_server("namesrv", http=True, **beside)
     server.process.wait_for(r"^The Controller Server boot success", seconds=30)
     address = f"127.0.0.1:{beside['controllerListenPort']}"
-    assert server.caller.ask(GET_CLUSTER_INFO).code == 0
-    assert Caller(address).ask(GET_METADATA).fields["controllerLeaderAddress"] == address
+    assert server.caller.request(GET_CLUSTER_INFO).code == 0
+    assert Caller(address).request(GET_METADATA).fields["controllerLeaderAddress"] == address
     for port in (server.http_port, beside["controllerHttpPort"]):
         server.process.wait_for(rf'"http_addr":"127.0.0.1:{port}"', seconds=30)
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
@@ -64,14 +64,14 @@ def test_what_a_request_changes_of_either_is_there_after_a_restart(lab, beside):
     controller = Caller(f"127.0.0.1:{beside['controllerListenPort']}")
     path = server.folder / "namesrv.properties"
     path.write_text("# ours\n" + path.read_text())
-    assert controller.ask(UPDATE_CONTROLLER_CONFIG, {}, b"suspectTimeoutMs=4321").code == SUCCESS
-    assert server.caller.ask(UPDATE_CONFIG, {}, b"supportActingMaster=true").code == SUCCESS
-    assert controller.ask(UPDATE_CONTROLLER_CONFIG, {}, b"suspectTimeoutMs=4322").code == SUCCESS
+    assert controller.request(UPDATE_CONTROLLER_CONFIG, {}, b"suspectTimeoutMs=4321").code == SUCCESS
+    assert server.caller.request(UPDATE_CONFIG, {}, b"supportActingMaster=true").code == SUCCESS
+    assert controller.request(UPDATE_CONTROLLER_CONFIG, {}, b"suspectTimeoutMs=4322").code == SUCCESS
     assert server.process.stop() == 0
     server.start()
     server.process.wait_for(r"^The Controller Server boot success", seconds=30)
-    assert b"suspectTimeoutMs=4322\n" in controller.ask(GET_CONTROLLER_CONFIG).body
-    assert b"supportActingMaster=true\n" in server.caller.ask(GET_CONFIG).body
+    assert b"suspectTimeoutMs=4322\n" in controller.request(GET_CONTROLLER_CONFIG).body
+    assert b"supportActingMaster=true\n" in server.caller.request(GET_CONFIG).body
     lines = path.read_text().splitlines()
     assert (lines[0], lines[-2:]) == ("# ours", ["suspectTimeoutMs=4322", "supportActingMaster=true"])
     server.process.kill()
@@ -85,7 +85,7 @@ def test_a_request_to_the_controller_changes_nothing_of_the_nameserver(lab, besi
     before = path.read_bytes()
     controller = Caller(f"127.0.0.1:{beside['controllerListenPort']}")
     for change in (b"scanNotActiveBrokerInterval=2147483647", b"logLevel=info", b"serverChannelMaxIdleTimeSeconds=121"):
-        refused = controller.ask(UPDATE_CONTROLLER_CONFIG, {}, change)
+        refused = controller.request(UPDATE_CONTROLLER_CONFIG, {}, change)
         assert (refused.code, "it is not this server's" in refused.remark) == (NO_PERMISSION, True), change
     assert path.read_bytes() == before
     server.process.kill()

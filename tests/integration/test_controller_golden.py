@@ -123,7 +123,7 @@ class Replay:
     def _clean_all(self):
         """Forget the whole set, as the Java controller did by itself; see `clean-last-in-sync`."""
         fields = {"clusterName": CLUSTER, "brokerName": SET, "isCleanLivingBroker": "true"}
-        assert self._controller.caller.ask(CLEAN, fields).code == SUCCESS
+        assert self._controller.caller.request(CLEAN, fields).code == SUCCESS
 
     def _state(self):
         return self._controller.set_state(SET)

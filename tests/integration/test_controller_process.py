@@ -233,7 +233,7 @@ def test_a_java_controllers_file_is_taken_as_it_is(new_controller):
     ignored = {line["property"] for line in events(controller, "option_ignored")}
     assert ignored
     assert ignored <= JAVA_FILE.keys() - WITH_MEANING
-    listed = controller.caller.ask(1010).body.decode().splitlines()
+    listed = controller.caller.request(1010).body.decode().splitlines()
     assert "enableElectUncleanMaster=true" in listed
     assert "notifyBrokerRoleChanged=false" in listed
 
@@ -310,13 +310,13 @@ def test_probes_and_views_are_served_over_http(controller):
 
 
 def test_a_changed_configuration_survives_a_restart(controller):
-    assert controller.caller.ask(1009, body=b"suspectTimeoutMs=4321\n").code == SUCCESS
+    assert controller.caller.request(1009, body=b"suspectTimeoutMs=4321\n").code == SUCCESS
     assert controller.process.stop() == 0
     controller.start()
-    assert b"suspectTimeoutMs=4321" in controller.caller.ask(1010).body
+    assert b"suspectTimeoutMs=4321" in controller.caller.request(1010).body
 
 
 def test_a_hangup_ends_nothing(controller):
     controller.process.signal(signal.SIGHUP)
-    assert controller.caller.ask(GET_METADATA).code == SUCCESS
+    assert controller.caller.request(GET_METADATA).code == SUCCESS
     assert controller.process.stop() == 0

@@ -45,7 +45,7 @@ def master_of(controller):
 
 
 def designate(broker, broker_id):
-    return broker.ask_set(ELECT_MASTER, brokerId=broker_id, designateElect=True)
+    return broker.request_for_set(ELECT_MASTER, brokerId=broker_id, designateElect=True)
 
 
 def test_a_master_reports_over_another_connection_than_that_of_its_heartbeats(pair):
@@ -95,7 +95,7 @@ def test_every_living_broker_is_told_of_a_new_master_and_is_asked_to_confirm(pai
 
 def test_a_broker_that_does_not_confirm_is_told_again(pair):
     _, first, second = pair()
-    second.answers = lambda told: 1 if told.code == ROLE_CHANGED else SUCCESS
+    second.answers = lambda received: 1 if received.code == ROLE_CHANGED else SUCCESS
     assert designate(first, 2).code == SUCCESS
 
     def tries(broker):
@@ -107,11 +107,11 @@ def test_a_broker_that_does_not_confirm_is_told_again(pair):
 
 def test_of_two_notifications_the_newest_is_repeated(pair):
     _, first, second = pair()
-    second.answers = lambda told: None if told.code == ROLE_CHANGED else SUCCESS
+    second.answers = lambda received: None if received.code == ROLE_CHANGED else SUCCESS
     assert designate(first, 2).code == SUCCESS
     assert second.report([1, 2], master_epoch=2, sync_state_set_epoch=3).code == SUCCESS
     assert designate(first, 1).code == SUCCESS
-    second.answers = lambda told: 1 if told.code == ROLE_CHANGED else SUCCESS
+    second.answers = lambda received: 1 if received.code == ROLE_CHANGED else SUCCESS
 
     def epochs():
         return [each.fields["masterEpoch"] for each in second.notices()]
@@ -143,7 +143,9 @@ def test_a_master_whose_port_is_closed_is_replaced_at_once(pair):
 def test_a_master_that_lost_only_its_connection_stays_master(pair):
     controller, first, _ = pair()
     first.cut()
-    wait_until(lambda: any(told.code == EPOCH_CACHE for told in first.told), seconds=LONG_S, what="it is asked")
+    wait_until(
+        lambda: any(received.code == EPOCH_CACHE for received in first.received), seconds=LONG_S, what="it is asked"
+    )
     time.sleep(0.5)
     first.reconnect()
     holds_for(lambda: master_of(controller) == (1, 1), seconds=5, what="1 leads")
@@ -158,14 +160,16 @@ def test_a_master_that_neither_beats_nor_answers_is_dead(pair):
     wait_until(lambda: master_of(controller) == (2, 2), seconds=LONG_S, what="2 leads")
     # A beat may have been on its way when it stopped: not before it is suspect, and has had a second to answer.
     assert time.perf_counter() - began > 1.5
-    assert any(told.code == EPOCH_CACHE for told in first.told)
+    assert any(received.code == EPOCH_CACHE for received in first.received)
 
 
 def test_a_master_that_does_not_beat_but_answers_is_kept(pair):
     controller, first, _ = pair(suspectTimeoutMs=1000)
     first.stop_beating()
     wait_until(
-        lambda: sum(told.code == EPOCH_CACHE for told in first.told) >= 3, seconds=LONG_S, what="it is asked again"
+        lambda: sum(received.code == EPOCH_CACHE for received in first.received) >= 3,
+        seconds=LONG_S,
+        what="it is asked again",
     )
     assert master_of(controller) == (1, 1)
     assert controller.set_state(SET).alive == {1, 2}

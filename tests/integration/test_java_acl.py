@@ -8,7 +8,7 @@ import sys
 import urllib.request
 
 import pytest
-from peers.acl import CONTROL, LEAST, STRANGER, acl_1, acl_2, admit_least, ask_as, servers_keys
+from peers.acl import CONTROL, LEAST, STRANGER, acl_1, acl_2, admit_least, request_as, servers_keys
 from peers.controllers import OurController
 from peers.jars import REPOSITORY, V4_9, V5_1, V5_5
 from peers.processes import Process
@@ -184,7 +184,7 @@ def test_samples_are_taken_of_brokers_that_check_signatures(lab, version):
         wait_until(trusted.rows, seconds=30, what=lambda who=trusted: f"a sample: {who.process.text()}")
         assert [events(trusted.process, name) for name in ("samples_missing", DENIED, NOT_SIGNED)] == [[], [], []]
     # What a signature of theirs would be good for, were it replayed.
-    assert ask_as(broker, LEAST, DELETE_TOPIC, {"topic": broker.name}).code != SUCCESS
+    assert request_as(broker, LEAST, DELETE_TOPIC, {"topic": broker.name}).code != SUCCESS
     for keys in (STRANGER, None):
         stranger = Sampling(lab, namesrv, broker.name, keys)
         wait_until(lambda who=stranger: events(who.process, DENIED), seconds=30, what="the refusal to be told")

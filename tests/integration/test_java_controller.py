@@ -96,12 +96,12 @@ def test_a_slave_that_is_elected_is_master_and_nobody_with_an_older_state_takes_
 
     # What the elder would say if it had only been cut off; a real one of 5.5.0 does so at a moment that nobody chooses.
     caller = cluster.namesrv.caller
-    stored = caller.ask(QUERY_DATA_VERSION, identity(younger.address), b'{"counter":0}').json
+    stored = caller.request(QUERY_DATA_VERSION, identity(younger.address), b'{"counter":0}').json
     assert stored["stateVersion"] > 1
     stale = {"dataVersion": {"counter": 9, "stateVersion": 1, "timestamp": 1}, "topicConfigTable": {}}
     body = json.dumps({"filterServerList": [], "topicConfigSerializeWrapper": stale}).encode()
     cut_off = "127.0.0.1:1"
-    assert caller.ask(REGISTER_BROKER, identity(cut_off), body).code == 0
+    assert caller.request(REGISTER_BROKER, identity(cut_off), body).code == 0
     assert caller.addresses(NAME) == routed(cluster) == {"0": younger.address}
 
     _start(cluster.namesrv, elder)

@@ -121,7 +121,7 @@ def test_no_client_notices_that_a_nameserver_was_killed(cluster, load):
 def test_no_client_notices_that_a_nameserver_says_go_away_and_stops(cluster, load):
     for server in cluster.servers:
         _wait_until_complete(cluster)
-        server.process.ask_to_stop()
+        server.process.terminate()
         load.runs_on()
         assert server.process.wait(seconds=GO_AWAY_S + 10) == STOPPED_IN_ORDER
         load.runs_on()

@@ -36,7 +36,7 @@ class Peer:
     def __exit__(self, *error):
         self._socket.close()
 
-    def ask(self):
+    def request(self):
         header = b'{"code":%d,"language":"JAVA","version":513,"opaque":1,"flag":0}' % GET_CLUSTER_INFO
         self._socket.sendall(struct.pack(">II", 4 + len(header), len(header)) + header)
         assert len(self._socket.recv(65536)) > 4
@@ -55,17 +55,17 @@ class Peer:
 def test_a_silent_connection_is_closed_and_one_that_sends_is_kept(lab):
     address = lab.name_server("namesrv", serverChannelMaxIdleTimeSeconds=SHORT_IDLE_S).address
     with Peer(address) as never_spoke, Peer(address) as spoke_once, Peer(address) as talkative:
-        spoke_once.ask()
+        spoke_once.request()
         start = time.perf_counter()
 
         def silent_ones_are_closed():
-            talkative.ask()
+            talkative.request()
             assert not talkative.is_closed()
             return spoke_once.is_closed() and never_spoke.is_closed()
 
         wait_until(silent_ones_are_closed, seconds=SHORT_IDLE_S + SLACK_S, what="the end of silent connections")
         assert time.perf_counter() - start >= SHORT_IDLE_S - 0.1
-        talkative.ask()
+        talkative.request()
 
 
 @dataclass
@@ -89,7 +89,7 @@ def cluster(lab):
 @pytest.mark.java
 def test_brokers_that_only_register_now_and_then_stay_while_a_silent_peer_is_sent_away(cluster):
     with Peer(cluster.namesrv.address) as silent:
-        silent.ask()
+        silent.request()
 
         def sent_away():
             assert registered(cluster.namesrv, *cluster.brokers)

@@ -100,7 +100,7 @@ def test_a_killed_broker_leaves_the_routes_long_before_its_timeout(cluster, brok
 
 def test_a_broker_that_is_told_to_stop_leaves_the_routes_at_once(cluster, broker):
     assert cluster.namesrv.caller.route(broker.name)
-    broker.process.ask_to_stop()
+    broker.process.terminate()
     broker.process.wait_for("unregisterBroker OK", seconds=20)
     wait_until(lambda: cluster.namesrv.caller.route(broker.name) is None, seconds=10, what="no route")
     assert broker.process.running, "it has to leave by its word, not by the end of its connection"
@@ -149,7 +149,7 @@ def test_hung_masters_are_replaced_after_their_heartbeat_timeout(cluster):
 
 
 def test_the_members_of_a_group_are_told(cluster, pair):
-    answer = cluster.namesrv.caller.ask(
+    answer = cluster.namesrv.caller.request(
         GET_MEMBER_GROUP, {"clusterName": f"{pair.name}_cluster", "brokerName": pair.name}
     )
     assert answer.json["brokerMemberGroup"]["brokerAddrs"] == {"0": pair.master.address, "1": pair.slave.address}

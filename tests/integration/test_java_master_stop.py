@@ -59,7 +59,7 @@ def told_to_a_slave(cluster, name):
         "haServerAddr": "127.0.0.1:2",
     }
     body = b'{"filterServerList":[],"topicConfigSerializeWrapper":{"dataVersion":{"counter":1},"topicConfigTable":{}}}'
-    answer = cluster.namesrv.caller.ask(REGISTER_BROKER, fields, body)
+    answer = cluster.namesrv.caller.request(REGISTER_BROKER, fields, body)
     assert answer.code == SUCCESS, answer
     return answer.fields
 
@@ -76,7 +76,7 @@ def test_nobody_can_send_to_an_unknown_topic_where_brokers_make_none(cluster, la
 
 def tell_to_stop(broker):
     """Let a broker take its leave, unless a former test did; its process needs some seconds more to end."""
-    broker.process.ask_to_stop()
+    broker.process.terminate()
     broker.process.wait_for("unregisterBroker OK", seconds=20)
 
 

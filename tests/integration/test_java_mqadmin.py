@@ -144,14 +144,14 @@ def test_topics_are_made_and_deleted_alike(run_at_both, fleet):
     )
     _assert_all_printed_alike(transcripts)
     for server in (fleet.original, fleet.namesrv):
-        server.caller.ask(DELETE_TOPIC, {"topic": "brief"})  # the brokers told both, the tool only the second
+        server.caller.request(DELETE_TOPIC, {"topic": "brief"})  # the brokers told both, the tool only the second
 
 
 def test_key_values_are_put_and_deleted_alike(run_at_both, fleet):
     transcripts = run_at_both("updateKvConfig -s space -k key -v value")
     _assert_all_printed_alike(transcripts)
     for server in (fleet.original, fleet.namesrv):
-        assert server.caller.ask(GET_KV_CONFIG, {"namespace": "space", "key": "key"}).fields == {"value": "value"}
+        assert server.caller.request(GET_KV_CONFIG, {"namespace": "space", "key": "key"}).fields == {"value": "value"}
     _assert_all_printed_alike(run_at_both("deleteKvConfig -s space -k key", "deleteKvConfig -s space -k key"))
 
 
@@ -189,7 +189,7 @@ def test_the_configuration_is_changed_alike(run_at_both, fleet):
     )
     _assert_all_printed_alike(transcripts)
     for server in (fleet.original, fleet.namesrv):
-        text = server.caller.ask(GET_CONFIG).body.decode()
+        text = server.caller.request(GET_CONFIG).body.decode()
         assert "waitSecondsForService=46\n" in text
         assert "nobodyKnows" not in text
 

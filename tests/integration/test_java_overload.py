@@ -75,7 +75,7 @@ def crowd(cluster):
 
 
 def asked(cluster):
-    return cluster.namesrv.caller.ask(GET_CLUSTER_INFO).code
+    return cluster.namesrv.caller.request(GET_CLUSTER_INFO).code
 
 
 def test_mqadmin_is_told_that_the_server_is_busy_and_is_served_when_it_no_longer_is(cluster, crowd, mqadmin):
@@ -83,14 +83,14 @@ def test_mqadmin_is_told_that_the_server_is_busy_and_is_served_when_it_no_longer
     printed = mqadmin.run("clusterList", namesrv=[namesrv.address])
     assert f"CODE: {SYSTEM_BUSY}  DESC: {BUSY_REMARK}" in printed
     crowd()
-    wait_until(lambda: namesrv.caller.ask(GET_CLUSTER_INFO).code == SUCCESS, seconds=5, what="room again")
+    wait_until(lambda: namesrv.caller.request(GET_CLUSTER_INFO).code == SUCCESS, seconds=5, what="room again")
     assert cluster.broker.address in mqadmin.run("clusterList", namesrv=[namesrv.address])
 
 
 def test_routes_are_answered_meanwhile_and_producers_send(cluster, crowd, lab):
     producer = lab.producer("producer", namesrv=[cluster.namesrv.address], topic="b550", count=20).finish()
     assert producer.failures() == []
-    assert cluster.namesrv.caller.ask(GET_CLUSTER_INFO).code == SYSTEM_BUSY
+    assert cluster.namesrv.caller.request(GET_CLUSTER_INFO).code == SYSTEM_BUSY
 
 
 def test_a_broker_whose_registration_meets_a_busy_server_stays_and_registers_again_later(cluster, crowd):

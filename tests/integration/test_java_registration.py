@@ -72,7 +72,7 @@ def registrations(broker):
 
 
 def topics_routed_to(name_server, broker):
-    topics = name_server.caller.ask(GET_ALL_TOPICS).json["topicList"]
+    topics = name_server.caller.request(GET_ALL_TOPICS).json["topicList"]
     return {topic for topic in topics if broker.name in brokers_in(name_server.caller.route(topic))}
 
 

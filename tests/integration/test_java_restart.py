@@ -19,7 +19,7 @@ def run(lab, mqadmin):
 
 
 def value_of(namesrv, namespace, key):
-    answer = namesrv.caller.ask(GET_KV_CONFIG, {"namespace": namespace, "key": key})
+    answer = namesrv.caller.request(GET_KV_CONFIG, {"namespace": namespace, "key": key})
     return None if answer.code == QUERY_NOT_FOUND else answer.fields["value"]
 
 
@@ -41,14 +41,14 @@ def test_changed_settings_survive_a_kill(run):
     assert "success" in mqadmin("updateNamesrvConfig", "-k", "supportActingMaster", "-v", "true")
     namesrv.process.kill()
     namesrv.start()
-    assert "supportActingMaster=true\n" in namesrv.caller.ask(GET_CONFIG).body.decode()
+    assert "supportActingMaster=true\n" in namesrv.caller.request(GET_CONFIG).body.decode()
 
 
 def test_settings_of_paths_are_refused(run):
     namesrv, mqadmin = run
-    before = namesrv.caller.ask(GET_CONFIG).body
+    before = namesrv.caller.request(GET_CONFIG).body
     assert "CODE: 16" in mqadmin("updateNamesrvConfig", "-k", "kvConfigPath", "-v", "/elsewhere")
-    assert namesrv.caller.ask(GET_CONFIG).body == before
+    assert namesrv.caller.request(GET_CONFIG).body == before
 
 
 def test_an_empty_nameserver_lists_an_empty_cluster(run):
@@ -60,7 +60,7 @@ def test_an_empty_nameserver_lists_an_empty_cluster(run):
 def test_a_producer_waits_until_the_nameserver_has_collected_its_brokers(fleet, lab):
     spare = fleet.spare.start()
     try:
-        refused = spare.caller.ask(GET_ROUTE, {"topic": "b550"})
+        refused = spare.caller.request(GET_ROUTE, {"topic": "b550"})
         assert (refused.code, refused.remark) == (SYSTEM_ERROR, "name server not ready")
         producer = lab.producer("producer", namesrv=[spare.address], topic="b550", **{"interval-ms": 200}).ready()
         producer.process.wait_for(r"^FAILED ", seconds=COLLECTION_S)

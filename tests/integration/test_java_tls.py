@@ -58,7 +58,7 @@ def test_a_broker_registers_over_tls_where_tls_is_enforced(cluster):
 
 def test_a_plain_request_is_not_answered_where_tls_is_enforced(cluster):
     with pytest.raises(OSError, match=r"closed|reset"):
-        cluster.enforcing.caller.ask(GET_CLUSTER_INFO)
+        cluster.enforcing.caller.request(GET_CLUSTER_INFO)
 
 
 def test_plain_and_secured_requests_are_answered_alike_where_tls_is_allowed(cluster):

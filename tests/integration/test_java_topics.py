@@ -52,7 +52,7 @@ def setting(fleet, run):
 
 
 def topics_of(fleet, code, fields=None):
-    answer = fleet.namesrv.caller.ask(code, fields)
+    answer = fleet.namesrv.caller.request(code, fields)
     assert answer.code == 0, answer
     return set(answer.json["topicList"])
 
@@ -142,12 +142,12 @@ def test_topic_lists_can_be_switched_off(fleet, run, setting):
     caller = fleet.namesrv.caller
     setting("enableAllTopicList", "false", back_to="true")
     assert "disable" in run("topicList")
-    assert caller.ask(GET_ALL_TOPICS).code == SYSTEM_ERROR
+    assert caller.request(GET_ALL_TOPICS).code == SYSTEM_ERROR
     assert "b550" in topics_of(fleet, GET_TOPICS_BY_CLUSTER, {"cluster": "DefaultCluster"})
     setting("enableTopicList", "false", back_to="true")
-    assert caller.ask(GET_TOPICS_BY_CLUSTER, {"cluster": "DefaultCluster"}).code == SYSTEM_ERROR
-    assert caller.ask(GET_UNIT_TOPICS).code == SYSTEM_ERROR
-    assert caller.ask(GET_SYSTEM_TOPICS).code == 0
+    assert caller.request(GET_TOPICS_BY_CLUSTER, {"cluster": "DefaultCluster"}).code == SYSTEM_ERROR
+    assert caller.request(GET_UNIT_TOPICS).code == SYSTEM_ERROR
+    assert caller.request(GET_SYSTEM_TOPICS).code == 0
 
 
 def test_unit_topics_are_listed_apart(fleet, new_topic):

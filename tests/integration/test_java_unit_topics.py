@@ -35,7 +35,7 @@ def topics(fleet, mqadmin):
 
 
 def listed(server, code):
-    answer = server.caller.ask(code)
+    answer = server.caller.request(code)
     assert answer.code == 0, answer
     return set(answer.json["topicList"])
 

@@ -170,7 +170,7 @@ def kill_a_nameserver(cluster, topic):
 
 
 def stop_a_nameserver(cluster, topic):
-    cluster.restless.process.ask_to_stop()
+    cluster.restless.process.terminate()
     assert cluster.restless.process.wait(seconds=GO_AWAY_S + 10) == 0
     wait_until_all_send(cluster)
     cluster.restless.start()
@@ -188,7 +188,7 @@ def memory_kib(server):
 
 def routes(server):
     """Return the route of every topic; the order of lists is nobody's promise."""
-    topics = server.caller.ask(GET_ALL_TOPICS).json["topicList"]
+    topics = server.caller.request(GET_ALL_TOPICS).json["topicList"]
     return {topic: sorted_within(server.caller.route(topic)) for topic in topics}
 
 

@@ -189,15 +189,15 @@ def test_a_misspelt_key_is_told_with_its_line_and_the_server_starts(lab):
 def test_the_server_works_without_its_http_side(lab):
     server = lab.name_server("namesrv", http=False)
     server.process.wait_for("server_ready", seconds=20)
-    assert server.caller.ask(GET_CLUSTER_INFO).code == 0
+    assert server.caller.request(GET_CLUSTER_INFO).code == 0
 
 
 def test_a_graceful_stop_sends_new_clients_away_and_serves_old_ones(lab):
     server = lab.name_server("namesrv", enableShutdownGracefully=True, shutdownWaitTimeSeconds=5)
     server.process.signal(signal.SIGTERM)
     wait_until(lambda: events(server, "server_draining"), seconds=5, what="the server drains")
-    assert server.caller.ask(GET_CLUSTER_INFO).code == GO_AWAY
-    assert server.caller.ask(GET_CLUSTER_INFO, version=VERSION_BEFORE_GO_AWAY).code == 0
+    assert server.caller.request(GET_CLUSTER_INFO).code == GO_AWAY
+    assert server.caller.request(GET_CLUSTER_INFO, version=VERSION_BEFORE_GO_AWAY).code == 0
     assert server.process.wait(seconds=10) == 0
 
 
@@ -211,10 +211,10 @@ def test_a_write_that_the_disk_refuses_is_told_and_the_server_goes_on(lab, tmp_p
     blocked = tmp_path / "kvConfig.json"
     server = lab.name_server("namesrv", kvConfigPath=blocked)
     blocked.mkdir()
-    answer = server.caller.ask(PUT_KV_CONFIG, {"namespace": "NS", "key": "k", "value": "v"})
+    answer = server.caller.request(PUT_KV_CONFIG, {"namespace": "NS", "key": "k", "value": "v"})
     assert answer.code == 1
     assert str(blocked) in answer.remark
-    assert server.caller.ask(GET_CLUSTER_INFO).code == 0
+    assert server.caller.request(GET_CLUSTER_INFO).code == 0
     # Lines are written aside: the answer can be there first.
     assert wait_until(lambda: events(server, "kv_store_failed"), seconds=10, what="the line")
 

@@ -30,7 +30,7 @@ class Past:
     def __init__(self, folder):
         self.folder = folder
 
-    def ask(self, *words):
+    def run(self, *words):
         command = [sys.executable, "-m", "timemachine", "--history", str(self.folder), *map(str, words)]
         env = os.environ | {"PYTHONPATH": str(REPOSITORY)}
         ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
@@ -38,7 +38,7 @@ class Past:
 
     def route(self, at):
         """Return the body that was served at a time, and what speaks against it."""
-        code, out, error = self.ask("route", TOPIC, "--at", at.isoformat(), "--json")
+        code, out, error = self.run("route", TOPIC, "--at", at.isoformat(), "--json")
         assert code == 0, error
         (line,) = out.splitlines()
         said = json.loads(line)
@@ -74,7 +74,7 @@ def a_broker(server, name, **values):
 
 def served(server):
     code, fields = route_query(TOPIC, standard=True)
-    answer = server.caller.ask(code, fields)
+    answer = server.caller.request(code, fields)
     return answer.json if answer.code == SUCCESS else None
 
 
@@ -104,8 +104,8 @@ def test_any_route_of_the_past_is_told_as_it_was_served(server, past):
     note()
     first.register({TOPIC: 8, "other": 8, "new": 1}, counter=2)
     note()
-    server.caller.ask(PUT_KV_CONFIG, {"namespace": "ORDER_TOPIC_CONFIG", "key": TOPIC, "value": "broker-a:8"})
-    assert server.caller.ask(318, {}, b"orderMessageEnable=true\n").code == SUCCESS
+    server.caller.request(PUT_KV_CONFIG, {"namespace": "ORDER_TOPIC_CONFIG", "key": TOPIC, "value": "broker-a:8"})
+    assert server.caller.request(318, {}, b"orderMessageEnable=true\n").code == SUCCESS
     note()
     second.close()
     wait_until(lambda: brokers_in(server.caller.route(TOPIC)) == {"broker-a"}, seconds=20, what="a lost broker")
@@ -128,10 +128,10 @@ def test_any_route_of_the_past_is_told_as_it_was_served(server, past):
     )
     for at, body in moments[1:]:
         assert past.route(at) == (body, "")
-    code, out, _ = past.ask("route", TOPIC, "--at", moments[1][0].isoformat(), "--diff", moments[2][0].isoformat())
+    code, out, _ = past.run("route", TOPIC, "--at", moments[1][0].isoformat(), "--diff", moments[2][0].isoformat())
     assert code == 0
     assert "+  broker broker-b (C): 0=broker-b:10911" in out.splitlines()
-    code, out, _ = past.ask("timeline", "--broker", "broker-b", "--to", last.isoformat())
+    code, out, _ = past.run("timeline", "--broker", "broker-b", "--to", last.isoformat())
     assert code == 0
     told = [line.split(maxsplit=2)[2] for line in out.splitlines()]
     assert [line.split(":")[0] for line in told] == [
@@ -145,21 +145,21 @@ def test_any_route_of_the_past_is_told_as_it_was_served(server, past):
 def test_what_was_never_recorded_is_told_apart_from_what_was_empty(server, past, tmp_path):
     wait_until(lambda: past.rows("ns_lifecycle"), seconds=20, what="the first row")
     long_ago = now() - timedelta(hours=5)
-    code, _, error = past.ask("route", TOPIC, "--at", long_ago.isoformat())
+    code, _, error = past.run("route", TOPIC, "--at", long_ago.isoformat())
     assert (code, "no NameServer recorded anything in the 31 days before" in error) == (1, True)
-    code, out, error = past.ask("route", TOPIC)
+    code, out, error = past.run("route", TOPIC)
     assert code == 0, error
     assert "no route: no broker has the topic" in out
-    code, _, error = Past(tmp_path / "elsewhere").ask("route", TOPIC)
+    code, _, error = Past(tmp_path / "elsewhere").run("route", TOPIC)
     assert (code, "there is no history in" in error) == (2, True)
-    code, _, error = past.ask("route", TOPIC, "--at", "yesterday")
+    code, _, error = past.run("route", TOPIC, "--at", "yesterday")
     assert (code, "'yesterday' is no time; write 2026-11-21T20:00:00" in error) == (2, True)
 
 
 def test_each_tick_tells_how_many_route_queries_found_no_topic_since_the_start(server, past):
     asked = 7
     for _ in range(asked):
-        assert server.caller.ask(*route_query("nobody has it", standard=True)).code == TOPIC_NOT_EXIST
+        assert server.caller.request(*route_query("nobody has it", standard=True)).code == TOPIC_NOT_EXIST
     broker = a_broker(server, "broker-a")
     broker.register({TOPIC: 4, "other": 8})
     assert served(server) is not None

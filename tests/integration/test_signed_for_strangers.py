@@ -49,7 +49,7 @@ def register(namesrv, name, address, broker_id, queues):
     """Register a broker over a line of nobody in particular, and return the line: the broker's life."""
     line = connected(namesrv)
     fields = {"clusterName": "C", "brokerName": name, "brokerAddr": address, "brokerId": str(broker_id)}
-    answer = line.ask(REGISTER_BROKER, fields | {"enableActingMaster": "true"}, registration_body(queues, 1))
+    answer = line.request(REGISTER_BROKER, fields | {"enableActingMaster": "true"}, registration_body(queues, 1))
     assert answer.code == SUCCESS
     return line
 
@@ -60,12 +60,12 @@ def lose_a_master(namesrv, name, slave):
     master_line = register(namesrv, name, "127.0.0.1:1", 0, queues)
     slave_line = register(namesrv, name, slave.address, 1, queues)
     master_line.close()
-    wait_until(lambda: told(slave, MIN_ID_CHANGED), seconds=20, what="the slave to be told")
+    wait_until(lambda: received(slave, MIN_ID_CHANGED), seconds=20, what="the slave to be told")
     slave_line.close()
 
 
-def told(peer, code):
-    return [each for each in peer.told if each.code == code]
+def received(peer, code):
+    return [each for each in peer.received if each.code == code]
 
 
 def is_signed(each):
@@ -88,8 +88,8 @@ def test_a_name_server_signs_for_brokers_that_the_operator_names_and_for_no_stra
         )
         lose_a_master(namesrv, "ours", named)
         lose_a_master(namesrv, "theirs", stranger)
-    assert [is_signed(each) for each in told(named, MIN_ID_CHANGED)] == [True]
-    assert [shows_keys(each) for each in stranger.told] == [False]
+    assert [is_signed(each) for each in received(named, MIN_ID_CHANGED)] == [True]
+    assert [shows_keys(each) for each in stranger.received] == [False]
     (unsigned,) = events(namesrv.process, "broker_request_not_signed")
     assert unsigned["addr"] == stranger.address
     assert "brokerAccessAddresses" in unsigned["advice"]
@@ -122,9 +122,9 @@ def test_a_controller_signs_for_brokers_that_the_operator_names_and_for_no_stran
         if code == EPOCH_CACHE:
             # Who is silent is asked whether it lives.
             each.stop_beating()
-        wait_until(lambda who=each, what=code: told(who, what), seconds=20, what=f"{code} to {each.name}")
-    assert all(map(is_signed, named.told))
-    assert not any(map(shows_keys, stranger.told))
+        wait_until(lambda who=each, what=code: received(who, what), seconds=20, what=f"{code} to {each.name}")
+    assert all(map(is_signed, named.received))
+    assert not any(map(shows_keys, stranger.received))
     (unsigned,) = events(controller.process, "broker_request_not_signed")
     assert unsigned["addr"] == stranger.address
 

@@ -4,7 +4,7 @@ import socket
 import time
 
 import pytest
-from peers.figures import tell
+from peers.figures import print_figures
 from peers.scripted import Line, ScriptedBroker
 from peers.waiting import holds_for, seconds_until, wait_until
 from peers.wire import GET_CLUSTER_INFO
@@ -134,7 +134,7 @@ def test_after_a_standstill_longer_than_the_default_timeout_only_the_brokers_tha
         nonlocal lowest
         for broker in alive:
             broker.beat()
-        table = server.caller.ask(GET_CLUSTER_INFO).json["brokerAddrTable"]
+        table = server.caller.request(GET_CLUSTER_INFO).json["brokerAddrTable"]
         lowest = min(lowest, sum(broker.name in table for broker in alive))
         for broker in (silent, ended):
             if broker.name not in table:
@@ -144,7 +144,7 @@ def test_after_a_standstill_longer_than_the_default_timeout_only_the_brokers_tha
     # The first scan is skipped, the second removes who is silent; the third could only be wrong.
     holds_for(look, seconds=4 * DEFAULT_SCAN_S, what="all living brokers are registered")
     assert left_s.keys() == {silent.name, ended.name}
-    tell(
+    print_figures(
         capsys,
         f"standstill: {STANDSTILL_S} s, {len(alive)} living brokers never fewer than {lowest}, first answer after "
         f"{answered_s:.2f} s, the closed one left after {left_s[ended.name]:.1f} s, "

@@ -28,7 +28,7 @@ class Line:
         self._reading = None
         self._connecting = asyncio.Lock()
 
-    async def ask(self, code, fields=None, body=b"", *, on_send=lambda: None):
+    async def request(self, code, fields=None, body=b"", *, on_send=lambda: None):
         """Return the answer; raises NotSent, or OSError or TimeoutError if nobody knows what came of it."""
         await self.connect()
         number = next(self._numbers)
@@ -44,7 +44,7 @@ class Line:
         finally:
             self._waiting.pop(number, None)
 
-    async def tell(self, code, fields):
+    async def send_oneway(self, code, fields):
         """Send what is not answered."""
         await self.connect()
         self._writer.write(frame(code, fields, opaque=next(self._numbers), flag=ONE_WAY))

@@ -273,7 +273,7 @@ class RestlessBroker:
             return None
         invoked = []
         try:
-            answer = await line.ask(code, fields, body, on_send=lambda: invoked.append(time.perf_counter()))
+            answer = await line.request(code, fields, body, on_send=lambda: invoked.append(time.perf_counter()))
         except NotSent:
             self._doubt(line)
             return None
@@ -311,7 +311,7 @@ class RestlessBroker:
     async def _find_leader(self):
         for line in self._chance.sample(list(self._lines.values()), len(self._lines)):
             with contextlib.suppress(NotSent, OSError, TimeoutError):
-                found = (await line.ask(METADATA)).fields.get("controllerLeaderAddress")
+                found = (await line.request(METADATA)).fields.get("controllerLeaderAddress")
                 if found:
                     return found
         return None
@@ -352,7 +352,7 @@ class RestlessBroker:
 
     async def _beat_to(self, line, fields):
         with contextlib.suppress(NotSent, OSError):
-            await line.tell(HEARTBEAT, fields)
+            await line.send_oneway(HEARTBEAT, fields)
 
     async def _open(self):
         self._listener = await asyncio.start_server(self._answer, "127.0.0.1", 0)

@@ -44,7 +44,7 @@ class Desk:
         )
         self.clock = FakeClock()
         self.state = RouteState(self.config)
-        self.told = []
+        self.reported = []
         self.settings = DurableSettings(
             self.config, KvConfig(), self, self.state.configure, lambda topic: self.state.route_cache.drop((topic,))
         )
@@ -57,7 +57,7 @@ class Desk:
             OperatorRequestHandler(self.state, self.settings, runner, self.outcomes.append),
         )
 
-    async def ask(self, code, fields=None, body=b"", *, version=513, connection=1):
+    async def request(self, code, fields=None, body=b"", *, version=513, connection=1):
         return await self.answer(RemotingCommand(code, version=version, ext_fields=fields, body=body), Peer(connection))
 
     async def answer(self, request, peer):
@@ -80,19 +80,19 @@ class Desk:
             return request.refusal(RequestRefused(str(error)))
 
     def kv_changed(self, *facts):
-        self.told.append(("kv_changed", *facts))
+        self.reported.append(("kv_changed", *facts))
 
     def kv_not_stored(self, error):
-        self.told.append(("kv_not_stored", error))
+        self.reported.append(("kv_not_stored", error))
 
     def config_changed(self, *facts):
-        self.told.append(("config_changed", *facts))
+        self.reported.append(("config_changed", *facts))
 
     def written_in_place(self, path):
-        self.told.append(("written_in_place", path))
+        self.reported.append(("written_in_place", path))
 
     def config_not_stored(self, error):
-        self.told.append(("config_not_stored", error))
+        self.reported.append(("config_not_stored", error))
 
 
 @pytest.fixture

@@ -114,7 +114,7 @@ class BrokerAtWork:
 
     # What it asks
 
-    def ask(self, code, fields, body=b""):
+    def request(self, code, fields, body=b""):
         """Ask the leader; None if nobody knows of one, or it does not answer."""
         leader = self._leader()
         if leader is None:
@@ -126,7 +126,7 @@ class BrokerAtWork:
         began_s = time.perf_counter()
         try:
             line = self._calls.get(address) or self._opened(self._calls, address, ANSWER_S)
-            answered = line.ask(code, fields, body)
+            answered = line.request(code, fields, body)
         except OSError:
             if (line := self._calls.pop(address, None)) is not None:
                 line.close()
@@ -154,7 +154,7 @@ class BrokerAtWork:
     def _has_registered(self):
         if self.broker_id is None and not self._gets_id():
             return False
-        answer = self.ask(REGISTER, self._registration)
+        answer = self.request(REGISTER, self._registration)
         if answer is None or answer.code != SUCCESS:
             return False
         self._beat()
@@ -163,20 +163,20 @@ class BrokerAtWork:
         return True
 
     def _gets_id(self):
-        answer = self.ask(GET_NEXT_BROKER_ID, self.identity)
+        answer = self.request(GET_NEXT_BROKER_ID, self.identity)
         if answer is None or answer.code != SUCCESS:
             return False
         wanted = answer.fields["nextBrokerId"]
         fields = {"appliedBrokerId": wanted, "registerCheckCode": f"{self.address};1"}
-        answer = self.ask(APPLY_BROKER_ID, self.identity | fields)
+        answer = self.request(APPLY_BROKER_ID, self.identity | fields)
         if answer is not None and answer.code == SUCCESS:
             self.broker_id = int(wanted)
         return self.broker_id is not None
 
     def _poll(self):
-        answer = self.ask(GET_REPLICA_INFO, {"brokerName": self.name})
+        answer = self.request(GET_REPLICA_INFO, {"brokerName": self.name})
         if answer is not None and answer.code == SET_UNKNOWN:
-            self.ask(REGISTER, self._registration)
+            self.request(REGISTER, self._registration)
         if answer is None or answer.code != SUCCESS:
             return
         epoch = int(answer.fields["masterEpoch"])
@@ -186,7 +186,9 @@ class BrokerAtWork:
             self._heed(answer)
 
     def _stand(self):
-        answer = self.ask(ELECT_MASTER, self.identity | {"brokerId": str(self.broker_id), "designateElect": "false"})
+        answer = self.request(
+            ELECT_MASTER, self.identity | {"brokerId": str(self.broker_id), "designateElect": "false"}
+        )
         if answer is not None:
             self._heed(answer)
 
@@ -217,7 +219,7 @@ class BrokerAtWork:
         fields = {"brokerName": self.name, "masterBrokerId": str(self.broker_id)}
         fields |= {"masterEpoch": str(self.master_epoch)}
         body = json.dumps({"syncStateSet": sorted(wanted), "syncStateSetEpoch": epoch}).encode()
-        answer = self.ask(ALTER_SYNC_STATE_SET, fields, body)
+        answer = self.request(ALTER_SYNC_STATE_SET, fields, body)
         if answer is not None and answer.code == SUCCESS:
             self._take(self.master, self.master_epoch, frozenset(wanted), answer.json["syncStateSetEpoch"])
 

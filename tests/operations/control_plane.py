@@ -187,7 +187,7 @@ def apply_new_id(controller):
     """Ask for something that has to be stored; returns the answer."""
     name = f"asked{next(_names)}"
     fields = {"clusterName": CLUSTER, "brokerName": name, "appliedBrokerId": "1"}
-    return controller.caller.ask(APPLY_BROKER_ID, fields | {"registerCheckCode": "127.0.0.1:1;1"})
+    return controller.caller.request(APPLY_BROKER_ID, fields | {"registerCheckCode": "127.0.0.1:1;1"})
 
 
 def stores_again(controller):
@@ -199,7 +199,7 @@ def stores_again(controller):
 def designate(controller, name, broker_id):
     """As `mqadmin electMaster`."""
     fields = {"clusterName": CLUSTER, "brokerName": name, "brokerId": str(broker_id), "designateElect": "true"}
-    return controller.caller.ask(ELECT_MASTER, fields)
+    return controller.caller.request(ELECT_MASTER, fields)
 
 
 def clean(controller, name, ids=None, *, living=False):
@@ -207,10 +207,10 @@ def clean(controller, name, ids=None, *, living=False):
     fields = {"clusterName": CLUSTER, "brokerName": name, "isCleanLivingBroker": str(living).lower()}
     if ids:
         fields["brokerControllerIdsToClean"] = ";".join(map(str, ids))
-    return controller.caller.ask(CLEAN_BROKER_DATA, fields)
+    return controller.caller.request(CLEAN_BROKER_DATA, fields)
 
 
 def configure(controller, key, value):
     """As `mqadmin updateControllerConfig`."""
-    answer = controller.caller.ask(UPDATE_CONTROLLER_CONFIG, {}, f"{key}={value}".encode())
+    answer = controller.caller.request(UPDATE_CONTROLLER_CONFIG, {}, f"{key}={value}".encode())
     assert answer.code == SUCCESS, answer

@@ -169,7 +169,7 @@ def test_leader_cut_off_from_etcd_is_replaced_and_logs_it(plane, work, figure):
         way.hold()
     figure("another leads", seconds_until(lambda: plane.leader(among=others), seconds=SOON_S, what="another leads"))
     wait_until(lambda: is_ready(old) is False, seconds=SOON_S, what="it is not ready")
-    assert old.caller.ask(1004, {"brokerName": work.name}).code == NOT_LEADER
+    assert old.caller.request(1004, {"brokerName": work.name}).code == NOT_LEADER
     wait_until(lambda: work.events(old, "store_calls_failing"), seconds=SOON_S, what="it says that etcd is silent")
     for way in old.ways:
         way.let_go()

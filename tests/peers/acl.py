@@ -1,4 +1,4 @@
-"""Brokers that check who asks them: ACL 2.0 of 5.3 and later, ACL 1.0 of the releases before."""
+"""Brokers that authenticate requests: ACL 2.0 of 5.3 and later, ACL 1.0 of the releases before."""
 
 import base64
 import hmac
@@ -25,13 +25,13 @@ class Keys:
 CONTROL = Keys("control-plane", "s3cret-of-the-control-plane")
 #: What brokers sign their own requests with.
 BROKERS = Keys("inner-brokers", "s3cret-of-the-brokers")
-#: Who may do what our servers and the sampler ask for, and hardly more.
+#: A user with the rights that our servers and the sampler need, and hardly more.
 LEAST = Keys("least-rights", "s3cret-of-the-least")
 STRANGER = Keys("control-plane", "s3cret-of-nobody")
 
 
 def acl_2(**properties):
-    """Return the properties of a broker that asks for a user's signature, and for the rights of that user."""
+    """Return the properties of a broker that requires the signature of a user, and the rights of that user."""
     folder = "org.apache.rocketmq.auth"
     return {
         "authenticationEnabled": True,
@@ -57,25 +57,25 @@ def acl_1(lab_folder, label):
 def admit_least(broker):
     """Let the broker with ACL 2.0 know the user with the least rights; those of ACL 1.0 know it from their file."""
     user = {"username": LEAST.access, "password": LEAST.secret, "userType": "Normal"}
-    asked(broker, CONTROL, CREATE_USER, {"username": LEAST.access}, user)
+    checked_request(broker, CONTROL, CREATE_USER, {"username": LEAST.access}, user)
     rights = (("Cluster:DefaultCluster", ["Update"]), ("Topic:*", ["Get"]), ("Group:*", ["Get"]))
     entries = [{"resource": resource, "actions": actions, "decision": "Allow"} for resource, actions in rights]
     acl = {"subject": f"User:{LEAST.access}", "policies": [{"policyType": "Custom", "entries": entries}]}
-    asked(broker, CONTROL, CREATE_ACL, {"subject": acl["subject"]}, acl)
+    checked_request(broker, CONTROL, CREATE_ACL, {"subject": acl["subject"]}, acl)
 
 
-def asked(broker, keys, code, fields, body):
-    answer = ask_as(broker, keys, code, fields, json.dumps(body).encode())
+def checked_request(broker, keys, code, fields, body):
+    answer = request_as(broker, keys, code, fields, json.dumps(body).encode())
     assert answer.code == SUCCESS, answer
 
 
-def ask_as(broker, keys, code, fields, body=b""):
+def request_as(broker, keys, code, fields, body=b""):
     """Return a broker's answer to a request that this user has signed."""
     fields = fields | {"AccessKey": keys.access}
     content = "".join(fields[name] for name in sorted(fields)).encode() + body
     digest = hmac.digest(keys.secret.encode(), content, "sha1")
     signed = fields | {"Signature": base64.b64encode(digest).decode()}
-    return Caller(broker.address).ask(code, signed, body)
+    return Caller(broker.address).request(code, signed, body)
 
 
 def servers_keys(keys):

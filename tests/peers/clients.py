@@ -8,7 +8,7 @@ from peers.jars import V5_5
 from peers.java import start_java
 from peers.waiting import wait_until
 
-#: How often clients ask for routes, balance their queues and greet brokers: 30 s, 20 s and 30 s by default.
+#: How often clients query routes, balance their queues and send heartbeats to brokers: 30 s, 20 s and 30 s by default.
 POLL_MS = 1000
 REBALANCE_FLAG = "-Drocketmq.client.rebalance.waitInterval=1000"
 
@@ -132,7 +132,7 @@ class Load:
 
 
 class Scan:
-    """Reads a topic of one broker set from beginning to end, as often as it is asked to."""
+    """Reads a topic of one broker set from beginning to end, as often as a test calls it."""
 
     def __init__(self, folder, name, *, namesrv, topic, version=V5_5, flags=(), **options):
         own = f"{name}-{next(_serial)}"

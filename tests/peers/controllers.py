@@ -1,4 +1,4 @@
-"""Controllers that a test starts, stops and asks: ours and the Java one, told apart only here."""
+"""Controllers as processes, ours and the Java one; only this file treats them differently."""
 
 import json
 import os
@@ -52,8 +52,8 @@ class Controller:
         self.name = name
         self.port = port or free_port()
         self.address = f"127.0.0.1:{self.port}"
-        #: What brokers are told; a proxy may stand there.
-        self.told_address = self.address
+        #: The address that brokers get; a proxy may listen there.
+        self.advertised_address = self.address
         self.caller = Caller(self.address)
         self.process = None
         self.folder = folder / name
@@ -86,17 +86,17 @@ class Controller:
         raise NotImplementedError
 
     def broker_settings(self):
-        """Return what makes a broker ask this controller for its id and role."""
+        """Return the settings with which a broker gets its id and role from this controller."""
         return {
             "broker_id": -1,
             "enableControllerMode": True,
-            "controllerAddr": self.told_address,
+            "controllerAddr": self.advertised_address,
             "allAckInSyncStateSet": True,
         }
 
     def metadata(self):
         """Return the fields of its answer to 1005."""
-        answer = self.caller.ask(GET_METADATA)
+        answer = self.caller.request(GET_METADATA)
         assert answer.code == SUCCESS, answer
         return answer.fields
 
@@ -110,31 +110,31 @@ class Controller:
     def set_state(self, broker_name):
         """Return the state of a set; None if it is unknown, or this controller does not lead or answer."""
         try:
-            answer = self.caller.ask(GET_SYNC_STATE_DATA, body=json.dumps([broker_name]).encode())
+            answer = self.caller.request(GET_SYNC_STATE_DATA, body=json.dumps([broker_name]).encode())
         except OSError:
             return None
         table = answer.json["replicasInfoTable"] if answer.code == SUCCESS else {}
         return _set_state(table[broker_name]) if broker_name in table else None
 
     def replica_info(self, broker_name):
-        """Return the answer to what a running broker asks every 5 s."""
-        return self.caller.ask(GET_REPLICA_INFO, {"brokerName": broker_name})
+        """Return the answer to the request that a running broker sends every 5 s."""
+        return self.caller.request(GET_REPLICA_INFO, {"brokerName": broker_name})
 
 
 class OurController(Controller):
     """The controller of this repository, as its users start it; alone it keeps its sets in its own folder.
 
-    `told_address` is what brokers are told instead of its own address.
+    `advertised_address` is what brokers get instead of its own address.
     """
 
-    def __init__(self, folder, name="controller", *, told_address=None, port=None, **properties):
+    def __init__(self, folder, name="controller", *, advertised_address=None, port=None, **properties):
         super().__init__(folder, name, port=port)
-        self.told_address = told_address or self.address
+        self.advertised_address = advertised_address or self.address
         self.http_port = free_port()
         own = {
             "listenPort": self.port,
             "bindAddress": "127.0.0.1",
-            "advertisedAddress": self.told_address,
+            "advertisedAddress": self.advertised_address,
             "controllerStorePath": self.folder / "store",
             "configStorePath": self.config_store,
             "httpPort": self.http_port,
@@ -176,13 +176,13 @@ def leader_of(controllers):
     return next((each for each in controllers if each.process.running and each.serves()), None)
 
 
-def _set_state(told):
-    replicas = told["inSyncReplicas"] + told["notInSyncReplicas"]
+def _set_state(sets):
+    replicas = sets["inSyncReplicas"] + sets["notInSyncReplicas"]
     return SetState(
-        master=told.get("masterBrokerId"),
-        master_epoch=told["masterEpoch"],
-        sync_state_set_epoch=told["syncStateSetEpoch"],
-        in_sync=frozenset(each["brokerId"] for each in told["inSyncReplicas"]),
+        master=sets.get("masterBrokerId"),
+        master_epoch=sets["masterEpoch"],
+        sync_state_set_epoch=sets["syncStateSetEpoch"],
+        in_sync=frozenset(each["brokerId"] for each in sets["inSyncReplicas"]),
         alive=frozenset(each["brokerId"] for each in replicas if each["alive"]),
         addresses={each["brokerId"]: each["brokerAddress"] for each in replicas},
     )

@@ -132,8 +132,8 @@ class Etcd:
         """Return the member that leads the others."""
         for member in self.members:
             fields = self.ctl("endpoint", "status", "-w", "fields", endpoints=[member.endpoint], check=False).stdout
-            said = dict(line.split(" : ", 1) for line in fields.splitlines() if " : " in line)
-            if said and said['"MemberID"'] == said['"Leader"']:
+            status = dict(line.split(" : ", 1) for line in fields.splitlines() if " : " in line)
+            if status and status['"MemberID"'] == status['"Leader"']:
                 return member
         return None
 
@@ -182,7 +182,7 @@ class Way:
         self._passes.clear()
 
     def hold_answers(self):
-        """Keep back what etcd says from now on; what it is asked arrives."""
+        """Hold responses of etcd from now on; requests still arrive."""
         self._answers_pass.clear()
 
     def let_go(self):

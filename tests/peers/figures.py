@@ -3,7 +3,7 @@
 import sys
 
 
-def tell(capsys, line):
+def print_figures(capsys, line):
     with capsys.disabled():
         sys.stdout.write(f"\n{line}\n")
         sys.stdout.flush()

@@ -3,8 +3,9 @@
     PYTHONPATH=.:tests python -m peers.incident FOLDER     (JDK 17 and Maven; two minutes and a half)
 
 Two NameServers that record, a controller, a set of two brokers in controller mode and one broker alone, all with the
-periods that brokers come with. FOLDER gets the rows (`history`) and `truth.json`: the steps and, asked from outside
-twenty times a second, what each NameServer said about the topic. All times are Unix seconds of this machine's clock.
+periods that brokers come with. FOLDER gets the rows (`history`) and `truth.json`: the steps and, from route queries
+twenty times a second, the route that each NameServer returned for the topic. All times are Unix seconds of this
+machine's clock.
 """
 
 import contextlib
@@ -30,7 +31,7 @@ SET = "pair"
 LONE = "lone"
 UPDATE_TOPIC = 17
 
-#: What brokers come with; the others are not told otherwise.
+#: The period that brokers have by default; the others are not configured.
 REGISTRATION_PERIOD_MS = 30_000
 STOPPED_S = 40
 DOWN_S = 30
@@ -40,9 +41,10 @@ HEARD = "rocketmq_namesrv_broker_last_heartbeat_timestamp_seconds"
 #: Between the death of the master and its next start.
 DEAD_S = 3
 QUEUES = (4, 8)
-ASKED_EACH_S = 0.05
+QUERY_EACH_S = 0.05
 READY_S = 180
-#: What a broker says unasked, as when its topic changes, is long past when it dies: the analyses must not go by it.
+#: A registration outside the period, as when a topic changes, is long past when the broker dies: the analyses
+#: must not go by it.
 QUIET_S = 8
 #: How often it is tried how late the machine lets somebody run who has waited.
 TRIED_EACH_S = 0.01
@@ -57,15 +59,15 @@ def now():
 
 
 class Witness:
-    """Asks one NameServer for the topic again and again, and notes each change of what it says."""
+    """Sends one NameServer route queries of the topic, and keeps each change of the response."""
 
     def __init__(self, server):
         self._server = server
         self._over = threading.Event()
-        #: What was said, from when until when, and how often. It changed after the last of one spell was asked for and
-        #: before the first of the next was answered.
+        #: Each route, from when until when it was returned, and how often. It changed after the last query of one spell
+        #: was sent and before the first query of the next was answered.
         self.spells = []
-        self._thread = threading.Thread(target=self._ask_on, daemon=True)
+        self._thread = threading.Thread(target=self._query_routes, daemon=True)
 
     def start(self):
         self._thread.start()
@@ -75,20 +77,20 @@ class Witness:
         self._over.set()
         self._thread.join()
 
-    def _ask_on(self):
-        while not self._over.wait(ASKED_EACH_S):
-            asked = now()
-            said = self._said()
+    def _query_routes(self):
+        while not self._over.wait(QUERY_EACH_S):
+            sent = now()
+            route = self._route()
             answered = now()
-            if not self.spells or self.spells[-1]["said"] != said:
-                self.spells.append({"said": said, "first_asked": asked, "first_answered": answered, "answers": 0})
-            self.spells[-1] |= {"last_asked": asked, "last_answered": answered}
+            if not self.spells or self.spells[-1]["route"] != route:
+                self.spells.append({"route": route, "first_sent": sent, "first_answered": answered, "answers": 0})
+            self.spells[-1] |= {"last_sent": sent, "last_answered": answered}
             self.spells[-1]["answers"] += 1
 
-    def _said(self):
+    def _route(self):
         """Return broker name -> address of the master, "" for none; or why there is no route."""
         try:
-            answer = self._server.caller.ask(105, {"topic": TOPIC})
+            answer = self._server.caller.request(105, {"topic": TOPIC})
         except OSError:
             return "unreachable"
         if answer.code != SUCCESS:
@@ -176,7 +178,7 @@ class Incident:
         self._lateness.start()
         for witness in self._witnesses:
             witness.start()
-        # Whatever topics made it say has been heard by now.
+        # Registrations because of changed topics have arrived by now.
         stopping = threading.Thread(target=self._stop_the_lone_one, args=(now(),))
         stopping.start()
         self._kill_the_master()
@@ -234,8 +236,8 @@ class Incident:
         """Stop it so long after a registration of its own time that one is due, and none comes, however one counts."""
 
         def is_old():
-            heard = [self._heard(server) for server in self.namesrvs]
-            return min(heard) > since and now() - max(heard) > SILENT_S
+            heartbeats_s = [self._last_heartbeat_s(server) for server in self.namesrvs]
+            return min(heartbeats_s) > since and now() - max(heartbeats_s) > SILENT_S
 
         wait_until(is_old, seconds=READY_S, what=f"a registration of {LONE} that is old")
         with self._step("lone broker stopped", broker=LONE, address=self.lone.address):
@@ -244,8 +246,8 @@ class Incident:
             self.lone.process.resume()
 
     @staticmethod
-    def _heard(server):
-        """Return when a NameServer heard the broker that is alone."""
+    def _last_heartbeat_s(server):
+        """Return when a NameServer received the last heartbeat of the broker without a slave, in Unix seconds."""
         with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/metrics", timeout=10) as answer:
             text = answer.read().decode()
         return float(re.search(rf'^{HEARD}{{[^}}]*broker="{LONE}"[^}}]*}} (\S+)$', text, re.MULTILINE)[1])
@@ -263,7 +265,7 @@ class Incident:
     def _lone_one_leaves(self):
         with self._step("lone broker stopped in order", broker=LONE, address=self.lone.address):
             # It says good-bye at once, and takes ten seconds more to leave.
-            self.lone.process.ask_to_stop()
+            self.lone.process.terminate()
             for server in self.namesrvs:
                 wait_until(
                     lambda at=server: not registered(at, self.lone), seconds=READY_S, what=f"no {LONE} at {server.name}"
@@ -274,7 +276,7 @@ class Incident:
         fields = {"topic": TOPIC, "defaultTopic": "TBW102", "readQueueNums": queues, "writeQueueNums": queues}
         fields |= {"perm": 6, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false"}
         for broker in (self.master_of_pair(), self.lone):
-            answer = Caller(broker.address).ask(UPDATE_TOPIC, {key: str(value) for key, value in fields.items()})
+            answer = Caller(broker.address).request(UPDATE_TOPIC, {key: str(value) for key, value in fields.items()})
             assert answer.code == SUCCESS, answer
         for server in self.namesrvs:
             wait_until(lambda at=server: self._grown(at, queues), seconds=READY_S, what=f"{queues} queues each")
@@ -319,40 +321,40 @@ class Truth:
 
     def __init__(self, folder):
         self.history = folder / "history"
-        self._told = json.loads((folder / TRUTH).read_text())
-        self.brokers = self._told["brokers"]
+        self._truth = json.loads((folder / TRUTH).read_text())
+        self.brokers = self._truth["brokers"]
         #: Name -> port, by which servers call themselves in their rows.
-        self.ports = {name: address.rpartition(":")[2] for name, address in self._told["namesrvs"].items()}
+        self.ports = {name: address.rpartition(":")[2] for name, address in self._truth["namesrvs"].items()}
 
     def step(self, what):
         """Return when something was done: began, ended."""
-        (found,) = (each for each in self._told["steps"] if each["what"] == what)
+        (found,) = (each for each in self._truth["steps"] if each["what"] == what)
         return found["began"], found["ended"]
 
     def dead_master(self):
-        (found,) = (each["address"] for each in self._told["steps"] if each["what"] == "master killed")
+        (found,) = (each["address"] for each in self._truth["steps"] if each["what"] == "master killed")
         return found
 
-    def master_of_set(self, said):
+    def master_of_set(self, route):
         """Return whom a NameServer named as the master of the set, None for nobody."""
-        return said.get(SET) if isinstance(said, dict) else None
+        return route.get(SET) if isinstance(route, dict) else None
 
     def since(self, server, holds, after):
         """Return between which moments a NameServer began to say something of which `holds` is true."""
         before = None
-        for spell in self._told["served"][server]:
-            if spell["first_answered"] > after and holds(spell["said"]):
-                return max(after, before["last_asked"] if before else after), spell["first_answered"]
+        for spell in self._truth["served"][server]:
+            if spell["first_answered"] > after and holds(spell["route"]):
+                return max(after, before["last_sent"] if before else after), spell["first_answered"]
             before = spell
-        raise AssertionError(f"{server} never did: {self._told['served'][server]}")
+        raise AssertionError(f"{server} never did: {self._truth['served'][server]}")
 
     def late_s(self, from_s, to_s):
         """Return by how much the machine let somebody run late in a time, at most."""
-        return max((late for at, late in self._told["late"] if from_s <= at - late and at <= to_s + late), default=0)
+        return max((late for at, late in self._truth["late"] if from_s <= at - late and at <= to_s + late), default=0)
 
-    def answers(self, server, said):
-        """Return how often a NameServer said something."""
-        return sum(spell["answers"] for spell in self._told["served"][server] if spell["said"] == said)
+    def answers(self, server, route):
+        """Return how often a NameServer returned this route."""
+        return sum(spell["answers"] for spell in self._truth["served"][server] if spell["route"] == route)
 
 
 def record(folder):

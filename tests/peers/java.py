@@ -24,7 +24,7 @@ def start_java(name, version, main, arguments, *, folder, flags=(), heap="-Xmx12
 
 
 def _prepare_home(home, logging):
-    """Version 5 is told its logging configuration by a flag; version 4.9 looks for these files."""
+    """Version 5 gets its logging configuration by a flag; version 4.9 looks for these files."""
     conf = home / "conf"
     conf.mkdir(parents=True, exist_ok=True)
     for file in ("logback.xml", "logback_broker.xml", "logback_namesrv.xml", "logback_tools.xml"):

@@ -16,7 +16,7 @@ class Lab:
     """Starts peers in `folder`; `close` ends them.
 
     Java processes are killed: they would take up to 17 s to leave, and their stores are thrown away. Our NameServers
-    are asked to stop, and have to do so without an error.
+    get SIGTERM, and have to do so without an error.
     """
 
     def __init__(self, folder):

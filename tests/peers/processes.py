@@ -109,7 +109,7 @@ class Process:
     def signal(self, number):
         self._popen.send_signal(number)
 
-    def ask_to_stop(self):
+    def terminate(self):
         """Send SIGTERM and do not wait."""
         self._popen.terminate()
 
@@ -117,7 +117,7 @@ class Process:
         """End the process by SIGTERM, after `seconds` by SIGKILL, and return its exit code."""
         if self._paused:
             self.resume()
-        self.ask_to_stop()
+        self.terminate()
         try:
             return self._ended(seconds=seconds)
         except subprocess.TimeoutExpired:

@@ -32,7 +32,7 @@ ANSWER_S = 10
 
 
 @dataclass(frozen=True)
-class Told:
+class ReceivedRequest:
     """A request that the controller sent."""
 
     code: int
@@ -55,8 +55,8 @@ class Replica:
         self.broker_id = None
         self.epoch = -1
         self.max_offset = 0
-        self.told = []
-        self.answers = lambda _told: SUCCESS
+        self.received = []
+        self.answers = lambda _request: SUCCESS
         self._controller = controller
         self._binary = binary
         self._lock = threading.Lock()
@@ -74,38 +74,38 @@ class Replica:
 
     # To the controller
 
-    def ask(self, code, fields, body=b""):
+    def request(self, code, fields, body=b""):
         with self._lock:
-            return self._line.ask(code, fields, body)
+            return self._line.request(code, fields, body)
 
-    def ask_set(self, code, body=b"", **fields):
-        """Ask with the name of the set and these fields; True as `true`, None for no field."""
-        return self.ask(code, self.fields(**fields), body)
+    def request_for_set(self, code, body=b"", **fields):
+        """Send a request with the name of the set and these fields; True as `true`, None for no field."""
+        return self.request(code, self.fields(**fields), body)
 
     def fields(self, **fields):
         texts = {key: str(value).lower() if isinstance(value, bool) else value for key, value in fields.items()}
         return {key: str(value) for key, value in (self.identity | texts).items() if value is not None}
 
     def next_id(self):
-        return int(self.ask_set(NEXT_ID).fields["nextBrokerId"])
+        return int(self.request_for_set(NEXT_ID).fields["nextBrokerId"])
 
     def apply(self, broker_id, *, code=None):
-        return self.ask_set(APPLY_ID, appliedBrokerId=broker_id, registerCheckCode=code or f"{self.address};17")
+        return self.request_for_set(APPLY_ID, appliedBrokerId=broker_id, registerCheckCode=code or f"{self.address};17")
 
     def register(self):
-        return self.ask_set(REGISTER, brokerId=self.broker_id, brokerAddress=self.address)
+        return self.request_for_set(REGISTER, brokerId=self.broker_id, brokerAddress=self.address)
 
     def elect(self):
         """Ask for a master, as a broker does that knows of none."""
-        return self.ask_set(ELECT_MASTER, brokerId=self.broker_id, designateElect=False)
+        return self.request_for_set(ELECT_MASTER, brokerId=self.broker_id, designateElect=False)
 
     def report(self, members, *, master_epoch, sync_state_set_epoch):
         body = {"syncStateSet": list(members), "syncStateSetEpoch": sync_state_set_epoch}
         fields = {"masterBrokerId": self.broker_id, "masterEpoch": master_epoch}
-        return self.ask_set(ALTER_SYNC_STATE_SET, json.dumps(body).encode(), **fields)
+        return self.request_for_set(ALTER_SYNC_STATE_SET, json.dumps(body).encode(), **fields)
 
     def info(self):
-        return self.ask(REPLICA_INFO, {"brokerName": self.name})
+        return self.request(REPLICA_INFO, {"brokerName": self.name})
 
     def join(self):
         """Get an id, register and beat from now on."""
@@ -117,7 +117,7 @@ class Replica:
 
     def beat(self, **fields):
         """Send one heartbeat; `fields` replace what it says, None leaves a field out."""
-        said = {
+        header = {
             "brokerAddr": self.address,
             "brokerId": self.broker_id,
             "heartbeatTimeoutMills": 10_000,
@@ -126,7 +126,7 @@ class Replica:
             "confirmOffset": self.max_offset,
         }
         with self._lock:
-            self._line.send(HEARTBEAT, self.fields(**said | fields), flag=ONE_WAY)
+            self._line.send(HEARTBEAT, self.fields(**header | fields), flag=ONE_WAY)
 
     def keep_beating(self):
         self._beating.set()
@@ -185,11 +185,11 @@ class Replica:
     def _serve(self, connection):
         with contextlib.suppress(OSError, struct.error):
             while True:
-                told, opaque = _received(connection)
-                self.told.append(told)
-                code = self.answers(told)
-                if code is not None and not told.flag & ONE_WAY:
-                    body = self._epoch_cache() if told.code == EPOCH_CACHE and code == SUCCESS else b""
+                received, opaque = _received(connection)
+                self.received.append(received)
+                code = self.answers(received)
+                if code is not None and not received.flag & ONE_WAY:
+                    body = self._epoch_cache() if received.code == EPOCH_CACHE and code == SUCCESS else b""
                     connection.sendall(frame(code, body=body, opaque=opaque, flag=RESPONSE))
 
     def _epoch_cache(self):
@@ -199,7 +199,7 @@ class Replica:
 
     def notices(self):
         """Return the 1008 that came."""
-        return [told for told in self.told if told.code == ROLE_CHANGED]
+        return [received for received in self.received if received.code == ROLE_CHANGED]
 
 
 def _received(connection):
@@ -208,8 +208,8 @@ def _received(connection):
     header_bytes = struct.unpack(">I", data[:4])[0] & 0xFFFFFF
     header = json.loads(data[4 : 4 + header_bytes])
     fields = header.get("extFields") or {}
-    told = Told(header["code"], header["flag"], fields, data[4 + header_bytes :], time.perf_counter())
-    return told, header["opaque"]
+    received = ReceivedRequest(header["code"], header["flag"], fields, data[4 + header_bytes :], time.perf_counter())
+    return received, header["opaque"]
 
 
 def _exactly(connection, count):

@@ -41,7 +41,7 @@ class Line:
         code, number, remark, fields = (_read_binary if word >> 24 else _read_json)(frame[4:end])
         return number, Answer(code, remark, fields, frame[end:])
 
-    def ask(self, code, fields, body=b""):
+    def request(self, code, fields, body=b""):
         sent = self.send(code, fields, body)
         number, answer = self.receive()
         assert number == sent
@@ -120,7 +120,7 @@ def queues_in(answer):
 
 
 def route_query(topic, *, standard=False):
-    """Return code and fields of a route query; `standard` as clients ask that read standard JSON only."""
+    """Return code and fields of a route query; `standard` as clients send it that read standard JSON only."""
     return GET_ROUTE, {"topic": topic} | ({"acceptStandardJsonOnly": "true"} if standard else {})
 
 

@@ -136,7 +136,7 @@ class Broker:
     def stored_messages(self, topic, *, queues):
         """Return how many messages of `topic` the broker, master or slave, has in its first `queues` queues."""
         caller = Caller(self.address)
-        answers = [caller.ask(GET_MAX_OFFSET, {"topic": topic, "queueId": str(queue)}) for queue in range(queues)]
+        answers = [caller.request(GET_MAX_OFFSET, {"topic": topic, "queueId": str(queue)}) for queue in range(queues)]
         return sum(int(answer.fields["offset"]) for answer in answers)
 
 
@@ -165,6 +165,6 @@ class HAProxy:
 
 def registered(name_server, *brokers):
     """Return whether `name_server` lists all of these brokers, each under its own id and address."""
-    table = name_server.caller.ask(GET_CLUSTER_INFO).json["brokerAddrTable"]
+    table = name_server.caller.request(GET_CLUSTER_INFO).json["brokerAddrTable"]
     known = {address for group in table.values() for address in group["brokerAddrs"].values()}
     return known >= {broker.address for broker in brokers}

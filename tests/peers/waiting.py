@@ -8,7 +8,7 @@ POLL_S = 0.02
 def wait_until(condition, *, seconds, what):
     """Poll `condition` until it returns something true, and return that; fail with `what` was awaited after `seconds`.
 
-    `what` may be a function, asked only in case of failure.
+    `what` may be a function, called only in case of failure.
     """
     deadline = time.perf_counter() + seconds
     while not (answer := condition()):

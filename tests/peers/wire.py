@@ -59,7 +59,7 @@ class Caller:
         self._address = address
         self._tls = tls
 
-    def ask(self, code, fields=None, body=b"", *, version=VERSION):
+    def request(self, code, fields=None, body=b"", *, version=VERSION):
         header = {"code": code, "language": "JAVA", "version": version, "opaque": 1, "flag": 0}
         if fields is not None:
             header["extFields"] = fields
@@ -72,7 +72,7 @@ class Caller:
 
     def route(self, topic, **fields):
         """Return the route of `topic`, or None if the NameServer knows of none."""
-        answer = self.ask(GET_ROUTE, {"topic": topic, **fields})
+        answer = self.request(GET_ROUTE, {"topic": topic, **fields})
         if answer.code == TOPIC_NOT_EXIST:
             return None
         assert answer.code == SUCCESS, answer
@@ -80,12 +80,12 @@ class Caller:
 
     def addresses(self, broker_name):
         """Return broker id -> address of one broker name, as registered; empty if it is unknown."""
-        table = self.ask(GET_CLUSTER_INFO).json["brokerAddrTable"]
+        table = self.request(GET_CLUSTER_INFO).json["brokerAddrTable"]
         return table.get(broker_name, {}).get("brokerAddrs", {})
 
     def is_up(self):
         try:
-            return self.ask(GET_CLUSTER_INFO).code == SUCCESS
+            return self.request(GET_CLUSTER_INFO).code == SUCCESS
         except OSError:
             return False
 

@@ -140,7 +140,7 @@ class PeerStream:
     async def answers(self, count):
         return [await self.answer() for _ in range(count)]
 
-    async def ask(self, data):
+    async def request(self, data):
         await self.send(data)
         return await self.answer()
 
@@ -158,8 +158,8 @@ class PeerStream:
 
 
 class Serving:
-    def __init__(self, server, told):
-        self.server, self.observed = server, told
+    def __init__(self, server, observer):
+        self.server, self.observed = server, observer
         self.statistics = server.statistics
         self._peers = []
 
@@ -213,7 +213,7 @@ async def serving(
     kept=(),
     **limits,
 ):
-    told = RecordingObserver()
+    observer = RecordingObserver()
     options = ServerOptions(
         limits=ServerLimits(**limits),
         urgent=frozenset(urgent),
@@ -223,9 +223,9 @@ async def serving(
         is_protected=kept.__contains__,
     )
     async with background_tasks() as tasks:
-        server = RemotingServer(Dispatching(dispatch), told, tasks, clock or SystemClock(), options, tls)
+        server = RemotingServer(Dispatching(dispatch), observer, tasks, clock or SystemClock(), options, tls)
         await server.start("127.0.0.1", 0)
-        running = Serving(server, told)
+        running = Serving(server, observer)
         try:
             yield running
         finally:

@@ -37,7 +37,7 @@ class Desk:
         )
         return Sampler(options, self.logs, self.client, self.recording)
 
-    def told(self, event):
+    def reported(self, event):
         return [line for line in self.lines.decoded() if line["event"] == event]
 
     async def rows(self, family):
@@ -92,19 +92,19 @@ async def test_failed_broker_and_its_recovery_are_logged_once(desk):
     async with peers(Topics({"t": 1, "u": 1}), Topics({"t": 5, "u": 5})) as (broker, other), peers(route) as (namesrv,):
         sampler = desk.sampler(namesrv)
         await sampler.sample()
-        assert desk.told("samples_missing") == []
+        assert desk.reported("samples_missing") == []
         await broker.close()
         for _ in range(3):
             await sampler.sample()
-        (missing,) = desk.told("samples_missing")
+        (missing,) = desk.reported("samples_missing")
         assert list(missing["failing"]) == [f"broker {broker.address}"]
-        assert desk.told("samples_recovered") == []
+        assert desk.reported("samples_recovered") == []
         await broker.open()
         for _ in range(3):
             await sampler.sample()
-        (back,) = desk.told("samples_recovered")
+        (back,) = desk.reported("samples_recovered")
         assert back["recovered"] == [f"broker {broker.address}"]
-        assert len(desk.told("samples_missing")) == 1
+        assert len(desk.reported("samples_missing")) == 1
     rows = [row for row in await desk.rows("offset_sample") if row["topic"] == "t"]
     assert [row.get("max_offset") for row in rows] == [6, None, None, None, 6, 6, 6]
 
@@ -115,16 +115,16 @@ async def test_topic_recovers_when_its_brokers_answer_not_its_route_alone(desk):
     async with peers(works) as (broker,), peers(route) as (namesrv,):
         sampler = desk.sampler(namesrv)
         await sampler.sample()
-        (missing,) = desk.told("samples_missing")
+        (missing,) = desk.reported("samples_missing")
         assert list(missing["failing"]) == ["topic t", "topic u"]
         await broker.close()
         routed.append("from now on")
         await sampler.sample()
-        assert desk.told("samples_recovered") == []
+        assert desk.reported("samples_recovered") == []
         await broker.open()
         for _ in range(2):
             await sampler.sample()
-        (back,) = desk.told("samples_recovered")
+        (back,) = desk.reported("samples_recovered")
     assert back["recovered"] == [f"broker {broker.address}", "topic t", "topic u"]
 
 
@@ -141,8 +141,8 @@ async def test_failing_broker_that_left_the_routes_is_logged_as_not_needed(desk)
         del masters["b"]
         for _ in range(2):
             await sampler.sample()
-        (told,) = desk.told("samples_not_needed")
-        assert told["removed"] == [f"broker {broker.address}"]
-        assert desk.told("samples_recovered") == []
+        (reported,) = desk.reported("samples_not_needed")
+        assert reported["removed"] == [f"broker {broker.address}"]
+        assert desk.reported("samples_recovered") == []
     rows = [row for row in await desk.rows("offset_sample") if row["topic"] == "t"]
     assert [row.get("max_offset") for row in rows] == [None, 5, 5]

@@ -355,7 +355,7 @@ class Broker:
         elif more:
             self.ask_leader(following(), more - 1)
 
-    def ask(self, code, fields, then, body=b""):
+    def request(self, code, fields, then, body=b""):
         """Send a request to the leader as this broker knows it; `then` gets the answer, if one comes in time."""
         if self.leader is None:
             return
@@ -418,7 +418,7 @@ class Broker:
         self.start_again_ms = now_ms + START_AGAIN_MS
         if self.id is None:
             # Others ask between the two.
-            self.ask(
+            self.request(
                 RequestCode.CONTROLLER_GET_NEXT_BROKER_ID,
                 {},
                 lambda command: self.world.at(
@@ -440,10 +440,10 @@ class Broker:
 
         fields = {"appliedBrokerId": broker_id, "registerCheckCode": f"{self.address};{self.world.next_number()}"}
         if self.is_up and not self.is_frozen:
-            self.ask(RequestCode.CONTROLLER_APPLY_BROKER_ID, fields, applied)
+            self.request(RequestCode.CONTROLLER_APPLY_BROKER_ID, fields, applied)
 
     def register(self, then):
-        self.ask(
+        self.request(
             RequestCode.CONTROLLER_REGISTER_BROKER,
             {"brokerId": self.id, "brokerAddress": self.address},
             lambda command: then(answer_of(command)),
@@ -457,7 +457,7 @@ class Broker:
 
     def stand(self):
         self.beat()
-        self.ask(
+        self.request(
             RequestCode.CONTROLLER_ELECT_MASTER,
             {"brokerId": self.id},
             lambda command: self.adopt(answer_of(command)),
@@ -466,7 +466,7 @@ class Broker:
     # Running
 
     def poll(self):
-        self.ask(RequestCode.CONTROLLER_GET_REPLICA_INFO, {}, lambda command: self.polled(answer_of(command)))
+        self.request(RequestCode.CONTROLLER_GET_REPLICA_INFO, {}, lambda command: self.polled(answer_of(command)))
 
     def polled(self, answer):
         if answer.master is None and answer.master_epoch > self.epoch:
@@ -531,7 +531,7 @@ class Broker:
             if self.epoch == epoch and self.is_leading:
                 self.confirm(answer_of(command))
 
-        self.ask(
+        self.request(
             RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET,
             {"masterBrokerId": self.id, "masterEpoch": self.epoch},
             altered,

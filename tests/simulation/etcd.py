@@ -123,7 +123,7 @@ class Etcd:
 
     # Calls
 
-    def ask(self, channel, path, request, waiting):  # noqa: C901  # a call, and all that becomes of it
+    def request(self, channel, path, request, waiting):  # noqa: C901  # a call, and all that becomes of it
         """Let a call come, and its answer go back, or neither."""
         process, world, run = channel.process, self.world, self.run
         what, for_ms = channel.controller.fate_of_call(path, request)
@@ -343,7 +343,7 @@ class Channel:
         if path.endswith("/Txn"):
             self.controller.sends(request, waiting.thread)
         self.waits.add(waiting)
-        self.etcd.ask(self, path, request, waiting)
+        self.etcd.request(self, path, request, waiting)
         answer = waiting.wait(timeout)
         self.waits.discard(waiting)
         if answer is TIME_IS_OVER:

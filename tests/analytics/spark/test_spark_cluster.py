@@ -47,7 +47,7 @@ def start(spark, tmp_path):
 
     yield start
     for process in started:
-        process.ask_to_stop()
+        process.terminate()
     for process in reversed(started):
         process.stop()
 

@@ -46,7 +46,7 @@ class Edge(Sender):
     def report(self, *reported):
         self.probed.append(reported)
 
-    async def ask(self, address, timeout_ms=20_000):
+    async def probe(self, address, timeout_ms=20_000):
         self.prober.probe(ProbeBroker(probe=Probe(BrokerKey(SET, 1), timeout_ms), address=address, report=self.report))
         await self.done()
         ((key, outcome, _),) = self.probed
@@ -69,36 +69,36 @@ async def edge():
 @pytest.mark.parametrize("code", [0, 1, 3])
 async def test_probe_is_answered_by_any_response_code(edge, code):
     async with listening(code) as broker:
-        assert await edge.ask(broker.address) is ProbeOutcome.ANSWERED
+        assert await edge.probe(broker.address) is ProbeOutcome.ANSWERED
     assert [each.code for each in broker.requests] == [RequestCode.GET_BROKER_EPOCH_CACHE]
     assert not broker.requests[0].is_oneway
     assert edge.probed == [(BrokerKey(SET, 1), ProbeOutcome.ANSWERED, broker.address)]
 
 
 async def test_probe_of_a_closed_port_is_refused(edge):
-    assert await edge.ask(f"127.0.0.1:{free_port()}") is ProbeOutcome.REFUSED
+    assert await edge.probe(f"127.0.0.1:{free_port()}") is ProbeOutcome.REFUSED
 
 
 async def test_probe_without_a_response_is_unanswered(edge):
     async with listening(None) as broker:
-        assert await edge.ask(broker.address, timeout_ms=100) is ProbeOutcome.NO_ANSWER
+        assert await edge.probe(broker.address, timeout_ms=100) is ProbeOutcome.NO_ANSWER
 
 
 async def test_probe_of_a_stopped_process_is_unanswered(edge):
     with socket.create_server(("127.0.0.1", 0)) as port:
-        assert await edge.ask(f"127.0.0.1:{port.getsockname()[1]}", timeout_ms=100) is ProbeOutcome.NO_ANSWER
+        assert await edge.probe(f"127.0.0.1:{port.getsockname()[1]}", timeout_ms=100) is ProbeOutcome.NO_ANSWER
 
 
 async def test_probe_with_a_broken_connection_is_unanswered(edge):
     server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    assert await edge.ask(f"127.0.0.1:{port}") is ProbeOutcome.NO_ANSWER
+    assert await edge.probe(f"127.0.0.1:{port}") is ProbeOutcome.NO_ANSWER
     server.close()
 
 
 @pytest.mark.parametrize("address", ["", "nonsense", "10.0.0..1:30911", "127.0.0.1:0", "127.0.0.1:99999"])
 async def test_probe_of_an_invalid_address_is_unanswered(edge, address):
-    assert await edge.ask(address) is ProbeOutcome.NO_ANSWER
+    assert await edge.probe(address) is ProbeOutcome.NO_ANSWER
 
 
 async def test_each_probe_has_its_own_connection(edge):
@@ -106,7 +106,7 @@ async def test_each_probe_has_its_own_connection(edge):
         for _ in range(2):
             edge.probed.clear()
             edge.observer.outcomes.clear()
-            await edge.ask(broker.address)
+            await edge.probe(broker.address)
     assert broker.connections == 2
 
 
@@ -126,23 +126,23 @@ async def test_each_probe_has_its_own_connection(edge):
 async def test_probe_distinguishes_the_broker_from_another_one(edge, body, outcome):
     async with listening() as broker:
         broker.body = json.dumps({"clusterName": "C", "epochList": [], "maxOffset": 0} | body).encode()
-        assert await edge.ask(broker.address) is outcome
+        assert await edge.probe(broker.address) is outcome
 
 
 @pytest.mark.parametrize(("code", "body"), [(0, b"{"), (0, b"[1]"), (1, b'{"brokerName": "broker-b"}')])
 async def test_response_without_broker_name_counts_for_the_broker(edge, code, body):
     async with listening(code) as broker:
         broker.body = body
-        assert await edge.ask(broker.address) is ProbeOutcome.ANSWERED
+        assert await edge.probe(broker.address) is ProbeOutcome.ANSWERED
 
 
 async def test_probe_without_a_free_file_descriptor_is_not_sent(edge):
     async with listening() as broker:
         with no_files_left():
-            assert await edge.ask(broker.address) is ProbeOutcome.NOT_PROBED
+            assert await edge.probe(broker.address) is ProbeOutcome.NOT_PROBED
         edge.probed.clear()
         edge.observer.outcomes.clear()
-        assert await edge.ask(broker.address) is ProbeOutcome.ANSWERED
+        assert await edge.probe(broker.address) is ProbeOutcome.ANSWERED
 
 
 # Greetings

@@ -58,7 +58,7 @@ class Line:
         line._reader, line._writer = await asyncio.open_connection(*server._server.address)
         return line
 
-    async def ask(self, code, fields):
+    async def request(self, code, fields):
         """Return the answer; raises ConnectionError if the connection is closed instead."""
         self._writer.write(encode(RemotingCommand(code, ext_fields=fields)))
         commands, answers = CommandReader(), []
@@ -75,15 +75,15 @@ class Line:
 
 async def test_connection_of_an_expired_broker_stays_open_if_it_registered_again(server):
     line = await Line.to(server)
-    assert (await line.ask(RequestCode.REGISTER_BROKER, BROKER)).code == 0
+    assert (await line.request(RequestCode.REGISTER_BROKER, BROKER)).code == 0
     ((_, row),) = server._state.tables.live.rows()
     closing = RouteOutcome(reply=None, effects=(CloseConnection(row.connection_id),))
     # What a scan has found is carried out when the broker is there again.
     server._perform(closing)
-    answer = await line.ask(RequestCode.GET_BROKER_CLUSTER_INFO, {})
+    answer = await line.request(RequestCode.GET_BROKER_CLUSTER_INFO, {})
     assert b'"brokerName":"broker-a"' in answer.body
-    assert (await line.ask(RequestCode.UNREGISTER_BROKER, BROKER)).code == 0
+    assert (await line.request(RequestCode.UNREGISTER_BROKER, BROKER)).code == 0
     server._perform(closing)
     with pytest.raises(ConnectionError):
-        await line.ask(RequestCode.GET_BROKER_CLUSTER_INFO, {})
+        await line.request(RequestCode.GET_BROKER_CLUSTER_INFO, {})
     await line.close()

@@ -22,7 +22,7 @@ def register(desk, *numbers, **values):
 
 
 async def asked(desk, connection=1):
-    return (await desk.ask(RequestCode.GET_BROKER_CLUSTER_INFO, connection=connection)).body
+    return (await desk.request(RequestCode.GET_BROKER_CLUSTER_INFO, connection=connection)).body
 
 
 def encoded_whole(desk):
@@ -81,7 +81,7 @@ async def test_requests_that_wait_when_a_text_is_begun_share_it(desk):
 async def test_a_list_that_no_peer_would_read_is_refused_until_it_is_shorter(desk, monkeypatch):
     monkeypatch.setattr(cluster_info, "SETS_BYTES_MAX", 1000)
     register(desk, *range(1000, 1020))
-    answer = await desk.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
+    answer = await desk.request(RequestCode.GET_BROKER_CLUSTER_INFO)
     assert (answer.code, "the limit is 1000" in answer.remark) == (ResponseCode.SYSTEM_ERROR, True)
     register(desk, 1)
     lose_connection(desk.state, 101, now_ms=1)

@@ -215,7 +215,7 @@ async def test_configuration_is_listed_without_secrets():
 async def test_nsaddr_is_the_configured_list():
     async with Site(NameServerConfig(namesrv_addr_list="ns1:9876;ns2:9876")) as site:
         site.health.serving = Serving.READY
-        status, headers, body = await site.ask("GET", "/rocketmq/nsaddr")
+        status, headers, body = await site.request("GET", "/rocketmq/nsaddr")
         assert (status, body, headers["Content-Type"]) == (200, "ns1:9876;ns2:9876", "text/plain; charset=utf-8")
         assert await site.get("/rocketmq/nsaddr-unit1?nofix=1") == (200, "ns1:9876;ns2:9876")
 
@@ -307,12 +307,12 @@ async def test_long_input_is_shortened_in_the_error(site):
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
 async def test_methods_that_change_are_refused(site, method):
-    status, headers, body = await site.ask(method, "/v1/kv/ns", data=b"x")
+    status, headers, body = await site.request(method, "/v1/kv/ns", data=b"x")
     assert (status, headers["Allow"], body["error"]["code"]) == (405, "GET, HEAD", "method_not_allowed")
 
 
 async def test_head_has_the_headers_of_get(site):
-    status, headers, body = await site.ask("HEAD", "/healthz")
+    status, headers, body = await site.request("HEAD", "/healthz")
     assert (status, headers["Content-Length"], body) == (200, str(len('{"status":"ok"}')), "")
 
 
@@ -331,7 +331,7 @@ async def test_view_fault_is_logged_and_hidden_from_the_peer(site, monkeypatch):
 
 
 async def test_responses_forbid_caching_and_sniffing(site):
-    _, headers, _ = await site.ask("GET", "/v1/clusters")
+    _, headers, _ = await site.request("GET", "/v1/clusters")
     assert headers["Content-Type"] == "application/json"
     assert headers["Cache-Control"] == "no-store"
     assert headers["X-Content-Type-Options"] == "nosniff"
@@ -347,7 +347,7 @@ async def test_requests_are_counted_by_path_template(site):
     await site.get("/v1/brokers/none")
     await site.get("/healthz")
     await site.get("/nowhere")
-    await site.ask("POST", "/healthz")
+    await site.request("POST", "/healthz")
     counted = {labels: count for labels, count in site.counters.http_requests.counts().items() if count}
     assert counted == {
         ("GET", "/v1/brokers/{name}", "4xx"): 2,

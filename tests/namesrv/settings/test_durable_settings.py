@@ -20,58 +20,58 @@ def kv_file(desk):
 
 
 async def test_an_entry_is_on_disk_before_its_answer(desk):
-    assert (await desk.ask(RequestCode.PUT_KV_CONFIG, ENTRY)).code == 0
+    assert (await desk.request(RequestCode.PUT_KV_CONFIG, ENTRY)).code == 0
     assert kv_file(desk) == {"configTable": {"NS": {"k": "v"}}}
-    assert desk.told == [("kv_changed", "NS", "k", None, "v")]
+    assert desk.reported == [("kv_changed", "NS", "k", None, "v")]
 
 
 async def test_a_deletion_is_on_disk_before_its_answer(desk):
-    await desk.ask(RequestCode.PUT_KV_CONFIG, ENTRY)
-    await desk.ask(RequestCode.DELETE_KV_CONFIG, ENTRY)
+    await desk.request(RequestCode.PUT_KV_CONFIG, ENTRY)
+    await desk.request(RequestCode.DELETE_KV_CONFIG, ENTRY)
     assert kv_file(desk) == {"configTable": {"NS": {}}}
-    assert desk.told[-1] == ("kv_changed", "NS", "k", "v", None)
+    assert desk.reported[-1] == ("kv_changed", "NS", "k", "v", None)
 
 
 @pytest.mark.parametrize("missing", ["namespace", "key"])
 async def test_an_entry_without_a_place_is_refused_in_the_words_of_java(desk, missing):
     fields = {key: value for key, value in ENTRY.items() if key != missing}
-    answer = await desk.ask(RequestCode.PUT_KV_CONFIG, fields)
+    answer = await desk.request(RequestCode.PUT_KV_CONFIG, fields)
     assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "namespace or key is null")
-    assert (await desk.ask(RequestCode.DELETE_KV_CONFIG, fields)).code == 0
+    assert (await desk.request(RequestCode.DELETE_KV_CONFIG, fields)).code == 0
 
 
 async def test_an_entry_that_cannot_be_stored_is_refused_and_not_seen(desk):
     os.mkdir(desk.config.kv_config_path)  # noqa: PTH102  # what stands in the way is a folder
-    answer = await desk.ask(RequestCode.PUT_KV_CONFIG, ENTRY)
+    answer = await desk.request(RequestCode.PUT_KV_CONFIG, ENTRY)
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert desk.config.kv_config_path in answer.remark
-    assert (await desk.ask(RequestCode.GET_KV_CONFIG, ENTRY)).code == ResponseCode.QUERY_NOT_FOUND
-    assert desk.told[0][0] == "kv_not_stored"
+    assert (await desk.request(RequestCode.GET_KV_CONFIG, ENTRY)).code == ResponseCode.QUERY_NOT_FOUND
+    assert desk.reported[0][0] == "kv_not_stored"
 
 
 async def test_a_changed_property_counts_at_once_and_is_on_disk(desk):
-    answer = await desk.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"enableAllTopicList=false\n")
+    answer = await desk.request(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"enableAllTopicList=false\n")
     assert answer.code == 0
-    assert (await desk.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)).remark == "disable"
+    assert (await desk.request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)).remark == "disable"
     assert "enableAllTopicList=false\n" in Path(desk.config.config_store_path).read_text()
-    assert desk.told[0][:3] == ("config_changed", ("enableAllTopicList",), ())
+    assert desk.reported[0][:3] == ("config_changed", ("enableAllTopicList",), ())
 
 
 async def test_a_change_without_a_body_changes_nothing(desk):
-    assert (await desk.ask(RequestCode.UPDATE_NAMESRV_CONFIG)).code == 0
+    assert (await desk.request(RequestCode.UPDATE_NAMESRV_CONFIG)).code == 0
     assert not Path(desk.config.config_store_path).exists()
 
 
 async def test_a_change_that_changes_nothing_writes_nothing(desk):
     for body in (b"enableAllTopicList=true\n", b"nobodyKnows=this\n"):
-        assert (await desk.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=body)).code == 0
+        assert (await desk.request(RequestCode.UPDATE_NAMESRV_CONFIG, body=body)).code == 0
     assert not Path(desk.config.config_store_path).exists()
-    assert desk.told[1][:3] == ("config_changed", (), ("nobodyKnows",))
+    assert desk.reported[1][:3] == ("config_changed", (), ("nobodyKnows",))
 
 
 async def test_only_what_was_asked_for_is_stored(desk):
     for body in (b"enableAllTopicList=false\n", b"supportActingMaster=true\n"):
-        await desk.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=body)
+        await desk.request(RequestCode.UPDATE_NAMESRV_CONFIG, body=body)
     path = Path(desk.config.config_store_path)
     assert path.read_text() == "enableAllTopicList=false\nsupportActingMaster=true\n"
     assert path.stat().st_mode & 0o777 == 0o600
@@ -79,7 +79,7 @@ async def test_only_what_was_asked_for_is_stored(desk):
 
 async def test_a_bad_value_refuses_the_whole_change_and_says_what_is_allowed(desk):
     body = b"enableTopicList=false\nscanNotActiveBrokerInterval=soon\n"
-    answer = await desk.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=body)
+    answer = await desk.request(RequestCode.UPDATE_NAMESRV_CONFIG, body=body)
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "scanNotActiveBrokerInterval" in answer.remark
     assert "soon" in answer.remark
@@ -87,28 +87,28 @@ async def test_a_bad_value_refuses_the_whole_change_and_says_what_is_allowed(des
 
 
 async def test_paths_are_not_changed_by_request(desk):
-    answer = await desk.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"kvConfigPath=/tmp/x\n")
+    answer = await desk.request(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"kvConfigPath=/tmp/x\n")
     assert answer.code == ResponseCode.NO_PERMISSION
     assert answer.remark.startswith("Can not update config in black list. kvConfigPath: it names a file; ")
 
 
 async def test_text_that_is_no_properties_is_refused_in_the_words_of_java(desk):
-    answer = await desk.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"a=\\u12")
+    answer = await desk.request(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"a=\\u12")
     assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "string2Properties error")
 
 
 async def test_a_configuration_that_cannot_be_stored_stays_as_it_was(desk):
     os.mkdir(desk.config.config_store_path)  # noqa: PTH102  # what stands in the way is a folder
-    answer = await desk.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"enableAllTopicList=false\n")
+    answer = await desk.request(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"enableAllTopicList=false\n")
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert desk.config.config_store_path in answer.remark
     assert desk.settings.config.enable_all_topic_list
-    assert desk.told[0][0] == "config_not_stored"
+    assert desk.reported[0][0] == "config_not_stored"
 
 
 async def test_a_switch_that_routes_depend_on_drops_prepared_answers(desk):
     desk.state.route_cache.keep("T", "form", PreparedResponse(b"old", SizeTally(())))
-    await desk.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"supportActingMaster=true\n")
+    await desk.request(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"supportActingMaster=true\n")
     assert desk.state.route_cache.get("T", "form") is None
 
 

@@ -20,16 +20,16 @@ LISTS_BY_TOPIC = [
 async def register(desk, flags, **fields):
     configs = {topic: {"topicName": topic, "topicSysFlag": flag} for topic, flag in flags.items()}
     body = json.dumps({"topicConfigSerializeWrapper": {"topicConfigTable": configs}}).encode()
-    await desk.ask(RequestCode.REGISTER_BROKER, MASTER | fields, body)
+    await desk.request(RequestCode.REGISTER_BROKER, MASTER | fields, body)
 
 
 async def topics(desk, code, **fields):
-    return sorted(json.loads((await desk.ask(code, fields or None)).body)["topicList"])
+    return sorted(json.loads((await desk.request(code, fields or None)).body)["topicList"])
 
 
 async def test_all_topics_are_listed(desk):
     await register(desk, {"A": 0, "B": 0})
-    answer = await desk.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    answer = await desk.request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
     assert json.loads(answer.body) == {"topicList": ["A", "B"]}
 
 
@@ -73,79 +73,79 @@ async def test_list_of_unit_topics_looks_each_topic_up_once(desk, code):
 
 @pytest.mark.parametrize("code", LISTS_BY_TOPIC)
 async def test_topic_lists_can_be_switched_off(make_desk, code):
-    answer = await make_desk(enable_topic_list=False).ask(code, {"cluster": "C"})
+    answer = await make_desk(enable_topic_list=False).request(code, {"cluster": "C"})
     assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "disable")
 
 
 async def test_list_of_all_topics_has_an_option_of_its_own(make_desk):
     desk = make_desk(enable_all_topic_list=False)
-    answer = await desk.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    answer = await desk.request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
     assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "disable")
-    assert (await desk.ask(RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": "C"})).code == 0
+    assert (await desk.request(RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": "C"})).code == 0
 
 
 async def test_system_topics_are_cluster_and_broker_names_with_one_broker_address(desk):
-    assert json.loads((await desk.ask(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)).body) == {"topicList": []}
+    assert json.loads((await desk.request(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)).body) == {"topicList": []}
     await register(desk, {"A": 0, "B": 0})
-    answer = await desk.ask(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
+    answer = await desk.request(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
     assert json.loads(answer.body) == {"brokerAddr": "10.0.0.1:10911", "topicList": ["DefaultCluster", "broker-a"]}
 
 
 async def test_stored_kv_entry_is_read_back(desk):
     entry = {"namespace": "NS", "key": "k"}
-    assert (await desk.ask(RequestCode.PUT_KV_CONFIG, entry | {"value": "v"})).code == 0
-    assert (await desk.ask(RequestCode.GET_KV_CONFIG, entry)).ext_fields == {"value": "v"}
-    listing = await desk.ask(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": "NS"})
+    assert (await desk.request(RequestCode.PUT_KV_CONFIG, entry | {"value": "v"})).code == 0
+    assert (await desk.request(RequestCode.GET_KV_CONFIG, entry)).ext_fields == {"value": "v"}
+    listing = await desk.request(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": "NS"})
     assert listing.body == b'{"table":{"k":"v"}}'
 
 
 async def test_deleted_kv_entry_leaves_its_namespace_empty(desk):
     entry = {"namespace": "NS", "key": "k"}
-    await desk.ask(RequestCode.PUT_KV_CONFIG, entry | {"value": "v"})
-    assert (await desk.ask(RequestCode.DELETE_KV_CONFIG, entry)).code == 0
-    answer = await desk.ask(RequestCode.GET_KV_CONFIG, entry)
+    await desk.request(RequestCode.PUT_KV_CONFIG, entry | {"value": "v"})
+    assert (await desk.request(RequestCode.DELETE_KV_CONFIG, entry)).code == 0
+    answer = await desk.request(RequestCode.GET_KV_CONFIG, entry)
     assert (answer.code, answer.remark) == (ResponseCode.QUERY_NOT_FOUND, "No config item, Namespace: NS Key: k")
     assert answer.ext_fields == {}
-    assert (await desk.ask(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": "NS"})).body == b'{"table":{}}'
+    assert (await desk.request(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": "NS"})).body == b'{"table":{}}'
 
 
 async def test_unknown_kv_namespace_is_not_found(desk):
-    answer = await desk.ask(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": "NS"})
+    answer = await desk.request(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": "NS"})
     assert (answer.code, answer.remark) == (ResponseCode.QUERY_NOT_FOUND, "No config item, Namespace: NS")
     assert answer.ext_fields is None
-    assert (await desk.ask(RequestCode.GET_KV_CONFIG)).remark == "No config item, Namespace: null Key: null"
+    assert (await desk.request(RequestCode.GET_KV_CONFIG)).remark == "No config item, Namespace: null Key: null"
 
 
 async def test_the_configuration_is_listed_as_properties(desk):
-    lines = (await desk.ask(RequestCode.GET_NAMESRV_CONFIG)).body.decode().splitlines()
+    lines = (await desk.request(RequestCode.GET_NAMESRV_CONFIG)).body.decode().splitlines()
     assert lines == sorted(lines)
     assert "listenPort=9876" in lines
     assert "scanNotActiveBrokerInterval=10000" in lines
 
 
 async def test_write_permission_is_revoked_and_granted_again(desk):
-    await desk.ask(RequestCode.REGISTER_BROKER, MASTER, TOPICS)
-    wiped = await desk.ask(RequestCode.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": "broker-a"})
+    await desk.request(RequestCode.REGISTER_BROKER, MASTER, TOPICS)
+    wiped = await desk.request(RequestCode.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": "broker-a"})
     assert wiped.ext_fields == {"wipeTopicCount": "2"}
     route = RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicTest"}
-    assert json.loads((await desk.ask(*route)).body)["queueDatas"][0]["perm"] == 4
-    await desk.ask(RequestCode.REGISTER_BROKER, MASTER, TOPICS)
-    assert json.loads((await desk.ask(*route)).body)["queueDatas"][0]["perm"] == 4
-    added = await desk.ask(RequestCode.ADD_WRITE_PERM_OF_BROKER, {"brokerName": "broker-a"})
+    assert json.loads((await desk.request(*route)).body)["queueDatas"][0]["perm"] == 4
+    await desk.request(RequestCode.REGISTER_BROKER, MASTER, TOPICS)
+    assert json.loads((await desk.request(*route)).body)["queueDatas"][0]["perm"] == 4
+    added = await desk.request(RequestCode.ADD_WRITE_PERM_OF_BROKER, {"brokerName": "broker-a"})
     assert added.ext_fields == {"addTopicCount": "2"}
-    assert json.loads((await desk.ask(*route)).body)["queueDatas"][0]["perm"] == 6
+    assert json.loads((await desk.request(*route)).body)["queueDatas"][0]["perm"] == 6
 
 
 async def test_registration_that_changes_a_topic_ends_the_permission_overrides_of_its_broker(desk):
     # So many that of a text that is known only the part is read that differs.
     topics = {f"topic-{number:03}": 6 for number in range(500)}
-    await desk.ask(RequestCode.REGISTER_BROKER, MASTER, text_of(topics))
-    await desk.ask(RequestCode.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": "broker-a"})
+    await desk.request(RequestCode.REGISTER_BROKER, MASTER, text_of(topics))
+    await desk.request(RequestCode.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": "broker-a"})
     first = RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "topic-000"}
-    await desk.ask(RequestCode.REGISTER_BROKER, MASTER, text_of(topics))
-    assert json.loads((await desk.ask(*first)).body)["queueDatas"][0]["perm"] == 4
-    await desk.ask(RequestCode.REGISTER_BROKER, MASTER, text_of(topics | {"topic-499": 4}, counter=2))
-    assert json.loads((await desk.ask(*first)).body)["queueDatas"][0]["perm"] == 6
+    await desk.request(RequestCode.REGISTER_BROKER, MASTER, text_of(topics))
+    assert json.loads((await desk.request(*first)).body)["queueDatas"][0]["perm"] == 4
+    await desk.request(RequestCode.REGISTER_BROKER, MASTER, text_of(topics | {"topic-499": 4}, counter=2))
+    assert json.loads((await desk.request(*first)).body)["queueDatas"][0]["perm"] == 6
 
 
 @pytest.mark.parametrize(
@@ -157,12 +157,12 @@ async def test_registration_that_changes_a_topic_ends_the_permission_overrides_o
 )
 @pytest.mark.parametrize("fields", [{"brokerName": "nobody"}, None])
 async def test_write_permission_of_an_unknown_broker_changes_no_topics(desk, code, field, fields):
-    assert (await desk.ask(code, fields)).ext_fields == {field: "0"}
+    assert (await desk.request(code, fields)).ext_fields == {field: "0"}
 
 
 async def test_deleted_topic_has_no_route_until_its_broker_registers_again(desk):
-    await desk.ask(RequestCode.REGISTER_BROKER, MASTER, TOPICS)
-    await desk.ask(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": "TopicTest", "clusterName": "DefaultCluster"})
-    assert (await desk.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicTest"})).code == 17
-    await desk.ask(RequestCode.REGISTER_BROKER, MASTER, TOPICS)
-    assert (await desk.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicTest"})).code == 0
+    await desk.request(RequestCode.REGISTER_BROKER, MASTER, TOPICS)
+    await desk.request(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": "TopicTest", "clusterName": "DefaultCluster"})
+    assert (await desk.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicTest"})).code == 17
+    await desk.request(RequestCode.REGISTER_BROKER, MASTER, TOPICS)
+    assert (await desk.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicTest"})).code == 0

@@ -33,7 +33,7 @@ async def test_requests_of_a_peer_that_does_not_read_wait_until_it_reads(code):
         asking = asyncio.create_task(peer.send(b"".join(a_request(code, at) for at in range(300))))
         await until(lambda: carried_out)
         for _ in range(20):
-            assert (await other.ask(a_request(ROUTE, 5000))).code == 0
+            assert (await other.request(a_request(ROUTE, 5000))).code == 0
         served = len(carried_out) - carried_out.count(5000)
         unsent = site.server.connections[1]._transport.get_write_buffer_size()
         assert served < 30
@@ -98,7 +98,7 @@ async def test_peers_that_never_read_hold_no_places_in_a_full_queue(limit):
         await until(lambda: site.statistics.paused == 3)
         assert site.server.request_queue.requests == 12
         broker = await site.connect()
-        asked = [await broker.ask(a_request(REGISTER, at, body=bytes(100))) for at in range(20)]
+        asked = [await broker.request(a_request(REGISTER, at, body=bytes(100))) for at in range(20)]
         assert [answer.code for answer in asked] == [0] * 20
         # The first that stopped reading gave up its places, and that was enough.
         assert [(opaque, reason) for opaque, reason, _ in site.observed.of("request")] == [
@@ -108,7 +108,7 @@ async def test_peers_that_never_read_hold_no_places_in_a_full_queue(limit):
         answers = [await hog.answers(5) for hog in hogs]
         assert [[answer.code for answer in each] for each in answers] == [[0, 2, 2, 2, 2], [0] * 5, [0] * 5]
         assert carried_out.count(1) == 1
-        assert (await hogs[0].ask(a_request(REGISTER, 5))).code == 0
+        assert (await hogs[0].request(a_request(REGISTER, 5))).code == 0
         assert (
             site.server.request_queue.requests,
             site.server.request_queue.body_bytes,
@@ -131,7 +131,7 @@ async def test_peer_with_rejected_requests_is_still_closed_as_a_slow_reader():
         await until(lambda: site.statistics.paused)
         assert site.server.request_queue.requests == 4
         await pass_until(lambda: site.server.awake_ms >= 700)
-        assert (await other.ask(a_request(REGISTER, 5))).code == 0
+        assert (await other.request(a_request(REGISTER, 5))).code == 0
         assert [(opaque, reason) for opaque, reason, _ in site.observed.of("request")] == [
             (at, Rejection.BUSY) for at in range(4)
         ]
@@ -228,7 +228,7 @@ async def test_peer_that_has_read_meanwhile_is_not_aborted_as_a_slow_reader():
             hog.writer.write(b"".join(a_request(ROUTE, at) for at in range(100)))
         await until(lambda: site.observed.of("closed"))
         assert site.observed.of("opened")[0] not in [connection for connection, _ in site.observed.of("closed")]
-        assert (await reader.ask(a_request(ROUTE, 5))).opaque == 5
+        assert (await reader.request(a_request(ROUTE, 5))).opaque == 5
 
 
 # Peers that send nothing, or too slowly
@@ -248,12 +248,12 @@ async def test_a_connection_that_is_used_stays_and_is_never_closed_early():
         used, silent = await site.connect(), await site.connect()
         began = asyncio.get_running_loop().time()
         while not site.observed.of("closed"):
-            await used.ask(E1)
+            await used.request(E1)
             await asyncio.sleep(0.01)
         # uvloop's time has whole milliseconds.
         assert asyncio.get_running_loop().time() - began > 0.195
         assert await silent.until_closed() == b""
-        assert (await used.ask(E1)).code == 0
+        assert (await used.request(E1)).code == 0
 
 
 @pytest.mark.parametrize("already", [0, 20], ids=["first frame", "later frame"])
@@ -261,7 +261,7 @@ async def test_frame_that_trickles_in_closes_its_connection(already):
     async with serving(idle_seconds=0.15) as site:
         peer = await site.connect()
         for _ in range(already):
-            await peer.ask(E1)
+            await peer.request(E1)
         for byte in E1:
             if site.observed.of("closed"):
                 break
@@ -337,7 +337,7 @@ async def test_refused_frame_that_ends_in_time_leaves_no_partial_frame():
             await peer.answers(1)
             await asyncio.sleep(0.02)
             await peer.send(refused[70_000:])
-            assert (await peer.ask(a_request(ROUTE, 500))).opaque == 500
+            assert (await peer.request(a_request(ROUTE, 500))).opaque == 500
         assert not site.observed.of("frame")
 
 
@@ -346,7 +346,7 @@ async def test_idle_limit_can_be_changed_and_turned_off(monkeypatch):
     async with serving(idle_seconds=0) as site:
         peer = await site.connect()
         await asyncio.sleep(0.05)
-        assert (await peer.ask(E1)).code == 0
+        assert (await peer.request(E1)).code == 0
         site.server.idle_seconds = 0.1
         await until(lambda: site.observed.of("closed"))
         assert site.observed.of("closed")[0][1] is CloseReason.IDLE
@@ -376,10 +376,10 @@ async def test_process_pause_does_not_count_as_idle_time():
     clock = FakeClock()
     async with serving(clock=clock, idle_seconds=1) as site:
         peer = await site.connect()
-        await peer.ask(E1)
+        await peer.request(E1)
         clock.pass_ms(150_000)
         await until(lambda: site.server.awake_ms)
-        assert (await peer.ask(E1)).code == 0
+        assert (await peer.request(E1)).code == 0
         while not site.observed.of("closed"):
             clock.pass_ms(50)
             await asyncio.sleep(0.05)
@@ -405,14 +405,14 @@ async def test_full_queue_answers_busy_and_urgent_requests_are_still_served():
         busy = await peer.answer()
         assert (busy.opaque, busy.code) == (3, 2)
         assert busy.remark == "[OVERLOAD]system busy, start flow control for a while"
-        assert (await peer.ask(a_request(ROUTE, 9))).opaque == 9
+        assert (await peer.request(a_request(ROUTE, 9))).opaque == 9
         assert [(opaque, reason) for opaque, reason, _ in site.observed.of("request")] == [
             (3, Rejection.BUSY),
             (4, Rejection.BUSY),
         ]
         gate.set()
         assert [answer.opaque for answer in await peer.answers(3)] == [0, 1, 2]
-        assert (await peer.ask(a_request(REGISTER, 10))).code == 0
+        assert (await peer.request(a_request(REGISTER, 10))).code == 0
 
 
 async def test_queued_bodies_have_a_limit_but_one_request_is_always_taken():
@@ -463,8 +463,8 @@ async def test_connections_take_turns_in_the_request_queue():
 
     async with serving(note) as site:
         greedy, modest = await site.connect(), await site.connect()
-        await greedy.ask(a_request())
-        await modest.ask(a_request())
+        await greedy.request(a_request())
+        await modest.request(a_request())
         order.clear()
         greedy.writer.write(b"".join(a_request(REGISTER, at) for at in range(200)))
         modest.writer.write(a_request(REGISTER, 1))
@@ -522,10 +522,10 @@ async def test_sockets_are_read_between_runs_of_the_request_queue():
 
     async with serving(busy, turn_ms=1) as site:
         greedy, asker = await site.connect(), await site.connect()
-        await asker.ask(E1)
+        await asker.request(E1)
         greedy.writer.write(b"".join(a_request(REGISTER, at) for at in range(100)))
         await greedy.answer()
-        await asker.ask(E1)
+        await asker.request(E1)
         assert site.statistics.in_flight > 50
         await greedy.answers(99)
 
@@ -539,7 +539,7 @@ async def test_flood_of_urgent_requests_on_one_connection_lets_others_in():
 
     async with serving(note, turn_bytes=1000) as site:
         flooding, other = await site.connect(), await site.connect()
-        await other.ask(E1)
+        await other.request(E1)
         answered.clear()
         flooding.writer.write(b"".join(a_request(ROUTE, at) for at in range(3000)))
         other.writer.write(E1)

@@ -142,12 +142,12 @@ async def test_cached_response_is_sent_until_it_is_invalidated():
 
     async with serving(route) as site:
         peer = await site.connect()
-        assert [(await peer.ask(a_request(ROUTE, opaque))).body for opaque in (1, 2, 30)] == [b"0", b"0", b"0"]
+        assert [(await peer.request(a_request(ROUTE, opaque))).body for opaque in (1, 2, 30)] == [b"0", b"0", b"0"]
         carried_out[0].invalidate()
         await peer.send(b"".join(a_request(ROUTE, opaque) for opaque in (4, 5, 6)))
         answers = await peer.answers(3)
         assert [(answer.opaque, answer.body) for answer in answers] == [(4, b"1"), (5, b"2"), (6, b"3")]
-        assert (await peer.ask(a_request(ROUTE, 7))).body == b"3"
+        assert (await peer.request(a_request(ROUTE, 7))).body == b"3"
         assert site.statistics.finished() == {(ROUTE, 0): 7}
         assert sum(site.statistics.latencies[ROUTE].buckets) == 7
 
@@ -157,7 +157,7 @@ async def test_deferred_cached_request_gets_the_response_valid_at_its_turn():
     current = [old]
     async with serving(lambda *_: current[0], **SMALL_BUFFERS) as site:
         peer = await site.connect_with_little_room()
-        await peer.ask(a_request(ROUTE, 1))
+        await peer.request(a_request(ROUTE, 1))
         await peer.send(b"".join(a_request(ROUTE, opaque) for opaque in range(2, 102)))
         await until(lambda: site.statistics.in_flight > 0)
         current[0] = new
@@ -171,16 +171,16 @@ async def test_peer_that_sends_cached_requests_only_is_a_client():
     async with serving(lambda *_: PreparedResponse(b"body", SizeTally(()))) as site:
         await site.answers_to(a_request(ROUTE, 1))
         newcomer = await site.connect()
-        await newcomer.ask(a_request(ROUTE, 2))
+        await newcomer.request(a_request(ROUTE, 2))
         assert site.statistics.connections[ConnectionKind.CLIENT] == 1
 
 
 async def test_draining_server_sends_no_cached_responses():
     async with serving(lambda *_: PreparedResponse(b"body", SizeTally(()))) as site:
         peer = await site.connect()
-        assert (await peer.ask(a_request(ROUTE, 1))).code == 0
+        assert (await peer.request(a_request(ROUTE, 1))).code == 0
         site.server.drain()
-        assert (await peer.ask(a_request(ROUTE, 2))).code == ResponseCode.GO_AWAY
+        assert (await peer.request(a_request(ROUTE, 2))).code == ResponseCode.GO_AWAY
 
 
 @pytest.mark.parametrize("code", [REGISTER, ROUTE])
@@ -334,7 +334,7 @@ async def test_a_first_frame_shorter_than_twelve_bytes_waits_for_more():
 async def test_a_later_connection_has_a_larger_id_and_names_its_peer():
     async with serving() as site:
         for _ in range(3):
-            await (await site.connect()).ask(E1)
+            await (await site.connect()).request(E1)
         opened = site.observed.of("opened")
         assert [connection.id for connection in opened] == sorted({connection.id for connection in opened})
         assert opened[0].peer.startswith("127.0.0.1:")
@@ -355,7 +355,7 @@ async def test_open_connections_are_counted_by_kind_and_closed_ones_by_reason():
 
     async with serving(broker) as site:
         first, second = await site.connect(), await site.connect()
-        await first.ask(a_request())
+        await first.request(a_request())
         await until(lambda: len(site.server.connections) == 2)
         kinds = {kind.value: count for kind, count in site.statistics.connections.items()}
         assert kinds == {"broker": 1, "client": 0, "unknown": 1}
@@ -374,7 +374,7 @@ async def test_peer_lost_before_it_is_accepted_disturbs_no_other():
         with socket.create_connection(("127.0.0.1", site.port)) as gone:
             # Closes with a reset.
             gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        assert (await (await site.connect()).ask(E1)).code == 0
+        assert (await (await site.connect()).request(E1)).code == 0
         await until(lambda: len(site.server.connections) == 1)
         # uvloop cannot tell any more who it was.
         assert {connection.peer.partition(":")[0] for connection in site.observed.of("opened")} <= {
@@ -386,7 +386,7 @@ async def test_peer_lost_before_it_is_accepted_disturbs_no_other():
 async def test_the_service_can_close_a_connection_by_its_id():
     async with serving() as site:
         peer = await site.connect()
-        await peer.ask(E1)
+        await peer.request(E1)
         (number,) = site.server.connections
         site.server.close_connection(number, CloseReason.IDLE)
         assert await peer.until_closed() == b""
@@ -418,12 +418,12 @@ async def test_among_registered_brokers_only_one_of_the_largest_host_is_evicted(
     async with serving(connections_max=4, kept=range(100)) as site:
         served = [await site.connect() for _ in range(4)]
         for peer in served:
-            assert (await peer.ask(E1)).code == 0
-        assert (await (await site.connect()).ask(E1)).code == 0
+            assert (await peer.request(E1)).code == 0
+        assert (await (await site.connect()).request(E1)).code == 0
         assert await served[3].until_closed() == b""
         await until(lambda: site.statistics.closed[CloseReason.HOST_SHARE] == 1)
         for peer in served[:3]:
-            assert (await peer.ask(E1)).code == 0
+            assert (await peer.request(E1)).code == 0
 
 
 async def test_connection_over_the_limit_is_refused_while_all_others_are_closing():
@@ -443,7 +443,7 @@ async def test_connection_over_the_limit_is_refused_while_all_others_are_closing
         assert site.statistics.rejected[Rejection.CONNECTIONS] == 1
         await first.until_closed()
         await until(lambda: not site.server.connections)
-        assert (await (await site.connect()).ask(E1)).code == 0
+        assert (await (await site.connect()).request(E1)).code == 0
 
 
 async def test_idle_unknown_connections_are_evicted_for_a_broker_the_oldest_first():
@@ -451,13 +451,13 @@ async def test_idle_unknown_connections_are_evicted_for_a_broker_the_oldest_firs
         strangers = [await site.connect() for _ in range(3)]
         await until(lambda: len(site.server.connections) == 3)
         broker = await site.connect()
-        assert (await broker.ask(E1)).code == 0
+        assert (await broker.request(E1)).code == 0
         assert await strangers[0].until_closed() == b""
         await until(lambda: site.statistics.closed[CloseReason.EVICTED] == 1)
         # However many come after it, it stays.
         for _ in range(10):
             await site.connect()
-        assert (await broker.ask(E1)).code == 0
+        assert (await broker.request(E1)).code == 0
         assert site.statistics.rejected[Rejection.CONNECTIONS] == 0
 
 
@@ -466,35 +466,35 @@ async def test_candidate_for_eviction_that_registered_as_a_broker_stays():
     async with serving(connections_max=3, kept=kept) as site:
         first, second, _ = peers = [await site.connect() for _ in range(3)]
         for peer in peers:
-            assert (await peer.ask(E1)).code == 0
+            assert (await peer.request(E1)).code == 0
         await site.connect()
         assert await first.until_closed() == b""
         kept.add(2)
         await site.connect()
         await until(lambda: site.statistics.closed[CloseReason.EVICTED] == 2)
-        assert (await second.ask(E1)).code == 0
+        assert (await second.request(E1)).code == 0
 
 
 async def test_endless_newcomers_evict_few_clients():
     async with serving(as_client, connections_max=16) as site:
         clients = [await site.connect() for _ in range(16)]
         for peer in clients:
-            assert (await peer.ask(E1)).code == 0
+            assert (await peer.request(E1)).code == 0
         for _ in range(100):
             await site.connect()
         await until(lambda: site.statistics.closed[CloseReason.EVICTED] == 100)
         # An eighth, and as many that were chosen with them.
         for peer in clients[4:]:
-            assert (await peer.ask(E1)).code == 0
+            assert (await peer.request(E1)).code == 0
 
 
 async def test_busy_clients_are_evicted_too():
     async with serving(as_client, connections_max=2) as site:
         clients = [await site.connect(), await site.connect()]
         for peer in clients:
-            assert (await peer.ask(E1)).code == 0
+            assert (await peer.request(E1)).code == 0
         welcome = await site.connect()
-        assert (await welcome.ask(E1)).code == 0
+        assert (await welcome.request(E1)).code == 0
         assert await clients[0].until_closed() == b""
 
 
@@ -535,7 +535,7 @@ async def test_listener_has_its_address_and_the_socket_options_of_java():
         assert host == "127.0.0.1"
         assert port > 0
         peer = await site.connect()
-        await peer.ask(E1)
+        await peer.request(E1)
         accepted = site.server.connections[1]._transport.get_extra_info("socket")
         assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
         assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 0
@@ -543,7 +543,7 @@ async def test_listener_has_its_address_and_the_socket_options_of_java():
 
 async def test_socket_buffers_can_be_set():
     async with serving(socket_send_bytes=32 * 1024, socket_receive_bytes=64 * 1024) as site:
-        await (await site.connect()).ask(E1)
+        await (await site.connect()).request(E1)
         accepted = site.server.connections[1]._transport.get_extra_info("socket")
         # Linux doubles what is asked for.
         assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in (32 * 1024, 64 * 1024)
@@ -589,7 +589,7 @@ def frame(length, word, rest=b""):
 async def test_invalid_bytes_close_the_connection_with_one_report(data, problem):
     async with serving() as site:
         other, peer = await site.connect(), await site.connect()
-        await other.ask(E1)
+        await other.request(E1)
         await peer.send(data)
         assert await peer.until_closed() == b""
         ((connection, error),) = site.observed.of("frame")
@@ -599,7 +599,7 @@ async def test_invalid_bytes_close_the_connection_with_one_report(data, problem)
         assert site.observed.of("closed") == [(connection, CloseReason.ERROR)]
         assert site.statistics.rejected[Rejection(error.kind)] == 1
         assert site.statistics.partial_frame_bytes == 0
-        assert (await other.ask(E1)).code == 0
+        assert (await other.request(E1)).code == 0
 
 
 async def test_frame_of_the_longest_length_is_accepted_and_one_byte_more_is_not():
@@ -608,7 +608,7 @@ async def test_frame_of_the_longest_length_is_accepted_and_one_byte_more_is_not(
         longest = encode(RemotingCommand(ROUTE, 1, body=bytes(1024 - len(longest))))
         assert len(longest) == 1024
         peer = await site.connect()
-        assert (await peer.ask(longest)).code == 0
+        assert (await peer.request(longest)).code == 0
         await peer.send(struct.pack(">i", 1021))
         assert await peer.until_closed() == b""
 
@@ -638,7 +638,7 @@ async def test_partial_frames_of_all_peers_together_have_a_limit():
         ((_, error),) = site.observed.of("frame")
         assert (error.kind, error.frame_bytes, error.all_bytes_max) == ("partial_frame_bytes", 1008, 3000)
         await until(lambda: site.statistics.partial_frame_bytes == 2 * 1008)
-        assert (await peers[3].ask(E1)).code == 0
+        assert (await peers[3].request(E1)).code == 0
         for peer in peers[:2]:
             await peer.close()
         await until(lambda: site.statistics.partial_frame_bytes == 0)
@@ -657,7 +657,7 @@ async def test_largest_partial_frames_are_rejected_and_a_brokers_goes_on():
         await until(lambda: site.statistics.closed[CloseReason.ERROR] == 1)
         assert site.statistics.rejected[Rejection.PARTIAL_FRAME_BYTES] == 1
         assert site.statistics.partial_frame_bytes == 4 * 15_008 + 1500
-        assert (await broker.ask(registration[1500:])).opaque == 5
+        assert (await broker.request(registration[1500:])).opaque == 5
 
 
 @pytest.mark.parametrize("is_half_closed", [False, True])
@@ -699,7 +699,7 @@ async def test_draining_server_answers_go_away_to_peers_that_understand_it():
             + a_request(ROUTE, 4, version=0)
         )
         early = await site.connect()
-        await early.ask(E1)
+        await early.request(E1)
         site.server.drain()
         for peer in (early, await site.connect()):
             await peer.send(old_and_new)
@@ -756,12 +756,12 @@ async def test_clock_that_jumps_closes_no_connection():
     clock = FakeClock()
     async with serving(clock=clock, idle_seconds=0.2) as site:
         peer = await site.connect()
-        await peer.ask(E1)
+        await peer.request(E1)
         # The process was stopped, and goes on: peers had no chance to be heard.
         clock.pass_ms(150_000)
         before = site.server.awake_ms
         await until(lambda: site.server.awake_ms > before)
-        assert (await peer.ask(E1)).code == 0
+        assert (await peer.request(E1)).code == 0
 
 
 def test_limits_are_those_of_java_where_java_has_them():

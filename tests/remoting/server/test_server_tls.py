@@ -59,14 +59,14 @@ async def test_a_tls_peer_is_served_with_the_certificate_of_the_files(settings, 
     async with serving(route, tls=loaded(settings(mode=mode))) as site:
         peer = await secured(site, trusting)
         for _ in range(3):
-            assert (await peer.ask(E1)).body == E2_BODY
-        assert (await peer.ask(a_request(REGISTER))).body == E2_BODY
+            assert (await peer.request(E1)).body == E2_BODY
+        assert (await peer.request(a_request(REGISTER))).body == E2_BODY
 
 
 async def test_a_plain_peer_is_served_beside_them_in_permissive_mode(settings, trusting):
     async with serving(tls=loaded(settings())) as site:
-        assert (await (await secured(site, trusting)).ask(E1)).code == 0
-        assert (await (await site.connect()).ask(E1)).code == 0
+        assert (await (await secured(site, trusting)).request(E1)).code == 0
+        assert (await (await site.connect()).request(E1)).code == 0
 
 
 @pytest.mark.parametrize("code", [ROUTE, REGISTER])
@@ -91,13 +91,13 @@ async def test_without_tls_a_tls_peer_is_closed_and_plain_ones_are_served(tls):
             await secured(site, anybody())
         ((_, error),) = site.observed.of("frame")
         assert "disabled" in str(error)
-        assert (await (await site.connect()).ask(E1)).code == 0
+        assert (await (await site.connect()).request(E1)).code == 0
 
 
 async def test_test_mode_serves_tls_without_any_file():
     async with serving(tls=TlsContexts(TlsSettings(), FakeClock(unix_ms=1_800_000_000_000))) as site:
         peer = await secured(site, anybody())
-        assert (await peer.ask(E1)).code == 0
+        assert (await peer.request(E1)).code == 0
         assert peer.writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
 
 
@@ -109,14 +109,14 @@ async def test_without_a_certificate_tls_peers_are_closed_and_plain_ones_are_ser
             await secured(site, anybody())
         ((_, error),) = site.observed.of("frame")
         assert "/nowhere" in str(error)
-        assert (await (await site.connect()).ask(E1)).code == 0
+        assert (await (await site.connect()).request(E1)).code == 0
 
 
 @pytest.mark.parametrize("start", [E13_START, V2_START], ids=["v1", "v2"])
 async def test_a_proxy_header_may_come_before_tls(settings, trusting, start):
     async with serving(tls=loaded(settings(mode="enforcing"))) as site:
         peer = await connect_behind(site, start, trusting)
-        assert (await peer.ask(E1)).code == 0
+        assert (await peer.request(E1)).code == 0
         assert site.observed.of("opened")[0].peer == "9.9.9.9:1234"
 
 
@@ -127,7 +127,7 @@ async def test_new_connections_use_a_renewed_certificate_and_old_ones_go_on(tmp_
     contexts = loaded(settings())
     async with serving(tls=contexts) as site:
         old = await secured(site, trusting)
-        await old.ask(E1)
+        await old.request(E1)
         authority.write_pair(tmp_path, "server")
         assert contexts.changed()
         assert certificate(await secured(site, trusting)) == certificate(old), "nothing changes before the reload"
@@ -135,7 +135,7 @@ async def test_new_connections_use_a_renewed_certificate_and_old_ones_go_on(tmp_
         new = await secured(site, trusting)
         assert certificate(new) != certificate(old)
         for peer in (old, new):
-            assert (await peer.ask(E1)).code == 0
+            assert (await peer.request(E1)).code == 0
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
@@ -151,12 +151,12 @@ async def test_a_demanded_client_certificate_must_be_shown_and_trusted(
                 trusting.load_cert_chain(shown[1], shown[0])
             # With TLS 1.3 a client learns only after its own handshake that it was turned down.
             with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
-                await (await secured(site, trusting)).ask(E1)
+                await (await secured(site, trusting)).request(E1)
             await until(lambda attempt=attempt: len(site.observed.of("frame")) == attempt)
         assert "certificate" in str(site.observed.of("frame")[0][1])
         key, cert = authority.write_pair(tmp_path, "client")
         trusting.load_cert_chain(cert, key)
-        assert (await (await secured(site, trusting)).ask(E1)).code == 0
+        assert (await (await secured(site, trusting)).request(E1)).code == 0
 
 
 async def test_bytes_that_only_begin_like_tls_close_the_connection(settings):
@@ -181,12 +181,12 @@ async def test_bad_frames_and_floods_within_tls_are_treated_as_without(settings,
 async def test_close_notify_closes_the_connection_on_both_sides(settings, trusting):
     async with serving(tls=loaded(settings())) as site:
         peer = await secured(site, trusting)
-        await peer.ask(E1)
+        await peer.request(E1)
         await peer.close()
         await until(lambda: site.observed.of("closed"))
         assert site.observed.of("closed")[0][1] is CloseReason.PEER
         second = await secured(site, trusting)
-        await second.ask(E1)
+        await second.request(E1)
         await site.server.close()
         assert await second.until_closed() == b"", "a clean end, not one that could be an attacker's"
 
@@ -278,7 +278,7 @@ async def test_responses_after_a_bad_tls_record_end_that_connection_only(setting
         await until(lambda: site.observed.of("closed"))
         ((connection, reason),) = site.observed.of("closed")
         assert (connection.id, reason) == (1, CloseReason.ERROR)
-        assert (await other.ask(a_request(REGISTER))).code == 0
+        assert (await other.request(a_request(REGISTER))).code == 0
         assert (
             site.server.request_queue.requests,
             site.server.request_queue.body_bytes,
@@ -291,11 +291,11 @@ async def test_response_that_tls_cannot_write_ends_the_connection(settings):
     """As where the session failed and nothing of the peer has told it yet."""
     async with serving(tls=loaded(settings())) as site:
         peer = await secured(site, anybody())
-        await peer.ask(E1)
+        await peer.request(E1)
         session = site.server.connections[1].input.filter._tls
         with pytest.raises(ssl.SSLError):
             session._tls.unwrap()
         await peer.send(E1)
         await until(lambda: site.observed.of("closed"))
         assert site.observed.of("closed")[0][1] is CloseReason.ERROR
-        assert (await (await secured(site, anybody())).ask(E1)).code == 0
+        assert (await (await secured(site, anybody())).request(E1)).code == 0

@@ -77,7 +77,7 @@ class OtherServer:
     async def close_more(self):
         self.closed.append(len(self.listener.connections))
 
-    async def ask(self):
+    async def request(self):
         reader, writer = await asyncio.open_connection(*self.listener.address)
         writer.write(encode(RemotingCommand(1, opaque=7)))
         answers = []
@@ -110,7 +110,7 @@ async def started(around, **config):
 async def test_two_servers_live_side_by_side_and_stop_at_one_signal(around):
     (one, running_one), (two, running_two) = await started(around), await started(around)
     for server in (one, two):
-        answer, writer = await server.ask()
+        answer, writer = await server.request()
         assert answer.opaque == 7
         writer.close()
         async with aiohttp.ClientSession() as session:
@@ -131,7 +131,7 @@ async def test_two_servers_live_side_by_side_and_stop_at_one_signal(around):
 
 async def test_a_second_signal_ends_the_wait_for_peers_to_leave(around):
     server, running = await started(around, enable_shutdown_gracefully=True, shutdown_wait_time_seconds=600)
-    _, writer = await server.ask()
+    _, writer = await server.request()
     os.kill(os.getpid(), signal.SIGINT)
     while "server_draining" not in events_of(around):
         await asyncio.sleep(0.01)

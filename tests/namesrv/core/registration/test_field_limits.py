@@ -17,11 +17,11 @@ TOPICS = text_of({"T": 6, "U": 6})
 
 
 def register(desk, fields, body=TOPICS, **more):
-    return desk.ask(RequestCode.REGISTER_BROKER, fields, body, **more)
+    return desk.request(RequestCode.REGISTER_BROKER, fields, body, **more)
 
 
 async def route(desk):
-    return (await desk.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})).body
+    return (await desk.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})).body
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ async def test_no_broker_stays_for_more_than_a_day_without_a_sign_of_life(desk):
 @pytest.mark.parametrize("field", ["namespace", "key", "value"])
 async def test_a_kv_entry_that_is_too_long_is_refused(desk, field):
     fields = {"namespace": "n", "key": "k", "value": "v"}
-    answer = await desk.ask(RequestCode.PUT_KV_CONFIG, fields | {field: "x" * (KV_VALUE_CHARS_MAX + 1)})
+    answer = await desk.request(RequestCode.PUT_KV_CONFIG, fields | {field: "x" * (KV_VALUE_CHARS_MAX + 1)})
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "over the limit of" in answer.remark
     assert desk.settings.kv.table == {}
@@ -114,11 +114,11 @@ async def test_a_kv_entry_that_is_too_long_is_refused(desk, field):
 async def test_a_full_kv_table_takes_no_more_and_entries_can_be_deleted(desk):
     count = KV_CHARS_MAX // KV_VALUE_CHARS_MAX
     answers = [
-        await desk.ask(
+        await desk.request(
             RequestCode.PUT_KV_CONFIG, {"namespace": "n", "key": f"k{number}", "value": "x" * KV_VALUE_CHARS_MAX}
         )
         for number in range(count)
     ]
     assert [answer.code for answer in answers] == [0] * (count - 1) + [1]
-    assert (await desk.ask(RequestCode.DELETE_KV_CONFIG, {"namespace": "n", "key": "k0"})).code == 0
-    assert (await desk.ask(RequestCode.PUT_KV_CONFIG, {"namespace": "n", "key": "z", "value": "v"})).code == 0
+    assert (await desk.request(RequestCode.DELETE_KV_CONFIG, {"namespace": "n", "key": "k0"})).code == 0
+    assert (await desk.request(RequestCode.PUT_KV_CONFIG, {"namespace": "n", "key": "z", "value": "v"})).code == 0

@@ -43,7 +43,7 @@ class ToldAlike(RuleBasedStateMachine):
 
     def tell(self, code, fields, bodies=(b"", b""), connection=1):
         answers = [
-            run(desk.ask(code, fields, body, connection=connection))
+            run(desk.request(code, fields, body, connection=connection))
             for desk, body in zip((self.knowing, self.decoding), bodies, strict=True)
         ]
         assert answers[0] == answers[1]
