@@ -1,5 +1,6 @@
 """One operating system process under test: started, watched through its log, paused, killed by its own id."""
 
+import atexit
 import itertools
 import os
 import random
@@ -150,6 +151,7 @@ def _is_claimed(port):
         except OSError:
             claim.close()
             return False
+        atexit.register(claim.close)
         _claims[port] = claim
     return True
 

@@ -183,7 +183,8 @@ class Replica:
                 threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection):
-        with contextlib.suppress(OSError, struct.error):
+        # One that is accepted while the port closes is closed by nobody else.
+        with contextlib.suppress(OSError, struct.error), connection:
             while True:
                 received, opaque = _received(connection)
                 self.received.append(received)
