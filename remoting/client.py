@@ -6,7 +6,7 @@ Answers to `NettyRemotingClient`. The caller decides what a response means.
 import asyncio
 import errno
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import count
 from typing import Final, NamedTuple, Protocol, cast
 
@@ -39,7 +39,14 @@ class Denial(msgspec.Struct, frozen=True, kw_only=True):
     is_signed: bool
 
 
-Denied = Callable[[Denial], None]
+class SigningObserver:
+    """Receives what becomes of requests that should be signed, and ignores it unless a subclass overrides."""
+
+    def denied(self, denial: Denial) -> None:
+        """Report a request that a peer with ACL denied."""
+
+    def unsigned(self, address: str) -> None:
+        """Report the address of a request that goes unsigned although there is a signer."""
 
 
 class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +94,7 @@ class RemotingClient:
         tls: ssl.SSLContext | None = None,
         serialize_type: SerializeType = SerializeType.JSON,
         signer: Signer | None = None,
+        observer: SigningObserver | None = None,
     ) -> None:
         """Prepare; connections are plain without `tls`, and the `signer` decides which requests are signed."""
         self._clock = clock
@@ -94,10 +102,7 @@ class RemotingClient:
         self._tls = tls
         self._serialize_type = serialize_type
         self._signer = signer
-        #: Called with each request that a peer with ACL denied.
-        self.denied: Denied = lambda _denial: None
-        #: Called with the address of each request that goes unsigned although there is a signer.
-        self.unsigned: Callable[[str], None] = lambda _address: None
+        self._observer = observer or SigningObserver()
         self._numbers = count()
         #: By address, the least recently used first.
         self._addresses: dict[str, _PeerAddress] = {}
@@ -173,18 +178,15 @@ class RemotingClient:
         if self._signer is None:
             return request
         if not connection.is_signed:
-            self.unsigned(connection.address)
+            self._observer.unsigned(connection.address)
             return request
         return signed(request, self._signer.credentials)
 
     async def _request(self, connection: "ClientConnection", request: RemotingCommand) -> RemotingCommand:
         answer = await connection.request(self._ready(connection, request))
         if is_denied(answer):
-            self.denied(connection.denial(request.code, answer))
+            self._observer.denied(connection.denial(request.code, answer))
         return answer
-
-    def _post_denied(self, denial: Denial) -> None:
-        self.denied(denial)  # which may be set after the connection was opened
 
     async def _connection(self, address: str) -> "ClientConnection":
         """Return the connection to an address, opened now if there is none; raises InvokeError."""
@@ -218,7 +220,7 @@ class RemotingClient:
             raise InvokeError(address, "not an address of the form host:port")
         try:
             _, protocol = await asyncio.get_running_loop().create_connection(
-                lambda: ClientConnection(address, self._limits, self._serialize_type, self._post_denied),
+                lambda: ClientConnection(address, self._limits, self._serialize_type, self._observer),
                 *parts,
                 ssl=self._tls,
             )
@@ -285,13 +287,15 @@ class _PeerAddress:
 class ClientConnection(asyncio.Protocol):
     """The client's end of one connection."""
 
-    def __init__(self, address: str, limits: ClientLimits, serialize_type: SerializeType, denied: Denied) -> None:
+    def __init__(
+        self, address: str, limits: ClientLimits, serialize_type: SerializeType, observer: SigningObserver
+    ) -> None:
         self.address = address
         #: Whether its requests are signed.
         self.is_signed = False
         self._limits = limits
         self._serialize_type = serialize_type
-        self._denied = denied
+        self._observer = observer
         self._reader = CommandReader(limits.frame_bytes_max)
         #: By opaque.
         self._waiting: dict[int, asyncio.Future[RemotingCommand]] = {}
@@ -327,7 +331,7 @@ class ClientConnection(asyncio.Protocol):
             elif (waiting := self._waiting.get(command.opaque)) and not waiting.done():
                 waiting.set_result(command)
             elif (code := self._posted.pop(command.opaque, None)) is not None and is_denied(command):
-                self._denied(self.denial(code, command))
+                self._observer.denied(self.denial(code, command))
         if self._reader.error is not None:
             self._fail(str(self._reader.error))
             self.transport.abort()

@@ -18,7 +18,7 @@ from serving.logging.logs import STDOUT, Logs, open_logs
 from serving.logging.writer import LineWriter
 from serving.metrics.counters import CounterTable
 from serving.process.background_tasks import logged_tasks, write_held_lines
-from serving.process.broker_access import DenialLog, OptionNames, UnsignedRequestLog
+from serving.process.broker_access import OptionNames, SigningLog
 from serving.process.recording import Recording
 from serving.process.signals import Signals
 
@@ -84,13 +84,15 @@ async def serve(options: Options) -> None:
 
 
 def _client(options: Options, logs: Logs) -> RemotingClient:
-    client = RemotingClient(SystemClock(), signer=options.signer)
-    names = OptionNames(KEYS, ADDRESSES)
-    client.denied = DenialLog(logs, names, has_keys=options.signer is not None).denied
-    # NameServers do not check signatures.
-    unsigned = UnsignedRequestLog(logs, names, CounterTable(known=[()]), no_brokers=frozenset(options.name_servers))
-    client.unsigned = unsigned.unsigned
-    return client
+    signing = SigningLog(
+        logs,
+        OptionNames(KEYS, ADDRESSES),
+        CounterTable(known=[()]),
+        has_keys=options.signer is not None,
+        # NameServers do not check signatures.
+        no_brokers=frozenset(options.name_servers),
+    )
+    return RemotingClient(SystemClock(), signer=options.signer, observer=signing)
 
 
 async def _sample_until_stopped(

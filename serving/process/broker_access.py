@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from remoting.client import Denial
+from remoting.client import Denial, SigningObserver
 from remoting.protocol.addresses import named_addresses
 from remoting.protocol.signing import Credentials, Signer
 from serving.config.server_config import ServerConfig
@@ -71,18 +71,31 @@ class OptionNames(msgspec.Struct, frozen=True):
     addresses: str
 
 
-class DenialLog:
-    """Logs requests that brokers deny, each with what to do about it."""
+class SigningLog(SigningObserver):
+    """Logs requests that brokers deny with what to do about it, and each address that gets unsigned requests once."""
 
-    def __init__(self, logs: Logs, names: OptionNames, *, has_keys: bool) -> None:
-        """Take the `names` of the options, for the advice."""
+    def __init__(
+        self,
+        logs: Logs,
+        names: OptionNames,
+        unsigned_requests: CounterTable,
+        *,
+        has_keys: bool,
+        no_brokers: frozenset[str] = frozenset(),
+    ) -> None:
+        """Take the `names` of the options, for the advice; requests to `no_brokers` need no signature."""
         self._logs = logs
         self._if_signed = f"{names.keys} must be a user that this broker knows, with its password and its rights"
-        self._otherwise = (
+        self._if_denied_unsigned = (
             f"name this address or its network in {names.addresses}, if it is a broker of yours"
             if has_keys
             else f"set {names.keys} to a user of the brokers with its password, and {names.addresses} to their networks"
         )
+        self._if_unsigned = f"name it or its network in {names.addresses}, if it is a broker of yours that has ACL"
+        self._unsigned_requests = unsigned_requests
+        self._no_brokers = no_brokers
+        #: Keys only, in the order in which they came.
+        self._logged: dict[str, None] = {}
 
     def denied(self, denial: Denial) -> None:
         """Log a request that a broker denied."""
@@ -92,32 +105,17 @@ class DenialLog:
             request_code=denial.request_code,
             signed=denial.is_signed,
             error=denial.remark.strip(),
-            advice=self._if_signed if denial.is_signed else self._otherwise,
+            advice=self._if_signed if denial.is_signed else self._if_denied_unsigned,
         )
-
-
-class UnsignedRequestLog:
-    """Counts unsigned requests to addresses that the operator does not name, and logs each address once."""
-
-    def __init__(
-        self, logs: Logs, names: OptionNames, counters: CounterTable, no_brokers: frozenset[str] = frozenset()
-    ) -> None:
-        """Take the `names` of the options, for the advice; requests to `no_brokers` need no signature."""
-        self._logs = logs
-        self._advice = f"name it or its network in {names.addresses}, if it is a broker of yours that has ACL"
-        self._counters = counters
-        self._no_brokers = no_brokers
-        #: Keys only, in the order in which they came.
-        self._logged: dict[str, None] = {}
 
     def unsigned(self, address: str) -> None:
         """Count an unsigned request, and log its address unless it was logged before."""
         if address in self._no_brokers:
             return
-        self._counters.add(())
+        self._unsigned_requests.add(())
         if address in self._logged:
             return
         if len(self._logged) >= ADDRESSES_MAX:
             del self._logged[next(iter(self._logged))]
         self._logged[address] = None
-        self._logs.write(BROKER_REQUEST_NOT_SIGNED, addr=address, advice=self._advice)
+        self._logs.write(BROKER_REQUEST_NOT_SIGNED, addr=address, advice=self._if_unsigned)

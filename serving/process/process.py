@@ -40,7 +40,7 @@ from serving.metrics.health import Health, Serving
 from serving.metrics.server_counters import ServerCounters
 from serving.process import background_tasks
 from serving.process.background_tasks import BackgroundTask, logged_tasks
-from serving.process.broker_access import ADDRESSES, PROPERTIES, DenialLog, OptionNames, UnsignedRequestLog, signer_of
+from serving.process.broker_access import ADDRESSES, PROPERTIES, OptionNames, SigningLog, signer_of
 from serving.process.recording import Measure, Recording
 from serving.process.server_certificate import ServerCertificate
 from serving.process.signals import Signals
@@ -267,11 +267,9 @@ class ServerProcess(Generic[Config]):
             raise StartFailed(f"tls.enable needs the certificates of tls.client.*: {error}") from error
         signer = signer_of(self._config)
         serialize_type = SerializeType[self._config.serialize_type]
-        client = RemotingClient(self._clock, tls=context, serialize_type=serialize_type, signer=signer)
-        names = OptionNames(PROPERTIES, ADDRESSES)
-        client.denied = DenialLog(self._logs, names, has_keys=signer is not None).denied
-        client.unsigned = UnsignedRequestLog(self._logs, names, self._counters.unsigned_requests).unsigned
-        return client
+        counter = self._counters.unsigned_requests
+        signing = SigningLog(self._logs, OptionNames(PROPERTIES, ADDRESSES), counter, has_keys=signer is not None)
+        return RemotingClient(self._clock, tls=context, serialize_type=serialize_type, signer=signer, observer=signing)
 
     def _connections_max(self) -> int:
         """Return how many connections leave room for other files; log it if those are fewer than connectionsMax."""

@@ -7,7 +7,7 @@ import pytest
 from fakes.clock import FakeClock
 from listening import REGISTER, PeerStream, a_request, serving, success, until
 
-from remoting.client import ClientLimits, Denial, RemotingClient
+from remoting.client import ClientLimits, Denial, RemotingClient, SigningObserver
 from remoting.clock import SystemClock
 from remoting.protocol.addresses import named_addresses
 from remoting.protocol.codes import FLAG_ONEWAY, ResponseCode, SerializeType
@@ -33,8 +33,22 @@ class Calling:
         await self.client.close()
 
 
-def a_client(clock=None, tls=None, serialize_type=SerializeType.JSON, signer=None, **limits):
-    return Calling(RemotingClient(clock or SystemClock(), ClientLimits(**limits), tls, serialize_type, signer))
+class Observer(SigningObserver):
+    """Keeps what a client reports."""
+
+    def __init__(self, denials, addresses):
+        self._denials, self._addresses = denials, addresses
+
+    def denied(self, denial):
+        self._denials.append(denial)
+
+    def unsigned(self, address):
+        self._addresses.append(address)
+
+
+def a_client(clock=None, **options):
+    limits = {name: options.pop(name) for name in ClientLimits.__struct_fields__ if name in options}
+    return Calling(RemotingClient(clock or SystemClock(), ClientLimits(**limits), **options))
 
 
 def a_signer(named="", **values):
@@ -103,8 +117,10 @@ async def signed_at(signer, host="127.0.0.1"):
         seen.append(request)
         return request.reply()
 
-    async with serving(note) as site, a_client(signer=signer(site.port)) as client:
-        client.unsigned = unsigned.append
+    async with (
+        serving(note) as site,
+        a_client(signer=signer(site.port), observer=Observer([], unsigned)) as client,
+    ):
         for send in (client.invoke, client.invoke_on_new_connection, client.post):
             await send(f"{host}:{site.port}", NOTIFY, SECONDS_ARE_ENOUGH_MS)
         await until(lambda: len(seen) == 3)
@@ -156,8 +172,8 @@ async def test_denial_is_reported_for_awaited_and_posted_requests(is_signed):
         return request.reply(ResponseCode.NO_PERMISSION, remark="check signature failed.")
 
     denied = []
-    async with serving(deny) as site, a_client(signer=a_signer("127.0.0.1" if is_signed else "")) as client:
-        client.denied = denied.append
+    signer = a_signer("127.0.0.1" if is_signed else "")
+    async with serving(deny) as site, a_client(signer=signer, observer=Observer(denied, [])) as client:
         for send in (client.invoke, client.invoke_on_new_connection, client.post):
             await send(address(site), NOTIFY, SECONDS_ARE_ENOUGH_MS)
         await until(lambda: len(denied) == 3)
@@ -166,8 +182,8 @@ async def test_denial_is_reported_for_awaited_and_posted_requests(is_signed):
 
 
 async def test_other_responses_to_posted_requests_are_dropped():
-    async with Peers() as peers, a_client(pending_max=2) as client:
-        client.denied = lambda *told: pytest.fail(f"{told}")
+    denied = []
+    async with Peers() as peers, a_client(pending_max=2, observer=Observer(denied, [])) as client:
         for _ in range(3):
             await client.post(peers.address, NOTIFY, SECONDS_ARE_ENOUGH_MS)
         peer = await peers.one()
@@ -180,6 +196,7 @@ async def test_other_responses_to_posted_requests_are_dropped():
         asking = asyncio.create_task(invoke(client, peers.address))
         await peer.send(encode((await peer.answer()).reply(body=b"asked later")))
         assert (await asking).body == b"asked later"
+    assert denied == []
 
 
 async def test_answers_find_their_requests_in_any_order_and_strays_are_dropped():

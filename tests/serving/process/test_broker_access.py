@@ -16,9 +16,8 @@ from serving.metrics.counters import CounterTable
 from serving.process.broker_access import (
     ADDRESSES_MAX,
     KEY_BYTES_MAX,
-    DenialLog,
     OptionNames,
-    UnsignedRequestLog,
+    SigningLog,
     credentials_of,
     signer_of,
 )
@@ -102,7 +101,9 @@ def test_a_misspelled_key_is_not_shown_either():
     assert shown_unknown(misspelled.key, misspelled.value) == "******"
 
 
-NAMES = OptionNames("the keys", "the list")
+def signing_log(logs, counters=None, *, has_keys=True, **options):
+    counters = counters or CounterTable(known=[()])
+    return SigningLog(logs, OptionNames("the keys", "the list"), counters, has_keys=has_keys, **options)
 
 
 @pytest.fixture
@@ -132,7 +133,7 @@ def logs(lines, clock):
 )
 def test_a_denial_is_told_with_what_to_do(lines, logs, has_keys, is_signed, advice):
     denial = Denial(address="a:1", request_code=1008, remark=" no ", is_signed=is_signed)
-    DenialLog(logs, NAMES, has_keys=has_keys).denied(denial)
+    signing_log(logs, has_keys=has_keys).denied(denial)
     (line,) = lines.decoded()
     assert (line["event"], line["addr"], line["request_code"]) == ("broker_request_denied", "a:1", 1008)
     assert (line["signed"], line["error"]) == (is_signed, "no")
@@ -141,9 +142,9 @@ def test_a_denial_is_told_with_what_to_do(lines, logs, has_keys, is_signed, advi
 
 def test_each_unsigned_request_counts_and_each_address_is_told_once(lines, logs):
     counters = CounterTable(known=[()])
-    unsigned = UnsignedRequestLog(logs, NAMES, counters, no_brokers=frozenset({"ns:9876"}))
+    signing = signing_log(logs, counters, no_brokers=frozenset({"ns:9876"}))
     for address in ("a:1", "b:1", "a:1", "ns:9876"):
-        unsigned.unsigned(address)
+        signing.unsigned(address)
     assert [(line["event"], line["addr"]) for line in lines.decoded()] == [
         ("broker_request_not_signed", "a:1"),
         ("broker_request_not_signed", "b:1"),
@@ -153,11 +154,11 @@ def test_each_unsigned_request_counts_and_each_address_is_told_once(lines, logs)
 
 
 def test_so_many_addresses_are_remembered_and_then_the_oldest_is_told_again(lines, logs, clock):
-    unsigned = UnsignedRequestLog(logs, NAMES, CounterTable(known=[()]))
+    signing = signing_log(logs)
     others = [f"b{number}:1" for number in range(ADDRESSES_MAX - 1)]
     for address in ("a:1", *others, "a:1", "c:1", "a:1"):
         # The limit of all lines together is another one's.
         clock.pass_ms(10)
-        unsigned.unsigned(address)
+        signing.unsigned(address)
     told = [line["addr"] for line in lines.decoded()]
     assert told == ["a:1", *others, "c:1", "a:1"]
