@@ -258,11 +258,11 @@ def _memory_gib() -> float:
     peak = 0
     for status in Path("/proc").glob("[0-9]*/status"):
         try:
-            told = dict(each.split(":", 1) for each in status.read_text().splitlines() if ":" in each)
+            status_of = dict(each.split(":", 1) for each in status.read_text().splitlines() if ":" in each)
         except OSError:
             continue
-        if str(os.getpid()) in (told["Pid"].strip(), told["PPid"].strip()):
-            peak += int(told.get("VmHWM", "0 kB").split()[0])
+        if str(os.getpid()) in (status_of["Pid"].strip(), status_of["PPid"].strip()):
+            peak += int(status_of.get("VmHWM", "0 kB").split()[0])
     return peak / 1024**2
 
 

@@ -258,17 +258,17 @@ def longest_lag(before: dict[float, float], after: dict[float, float]) -> str:
 def count_undisturbed(controller: Controller, sets: int) -> int:
     """Return in how many sets all are alive and nobody was elected but the first."""
     names = json.dumps([f"bench-set-{number}" for number in range(sets)]).encode()
-    answer = wait_until(lambda: _asked(controller, names), seconds=ANSWER_S, what="an answer about all sets")
-    told = answer.json["replicasInfoTable"].values()
+    answer = wait_until(lambda: _sync_state(controller, names), seconds=ANSWER_S, what="an answer about all sets")
+    in_sync = answer.json["replicasInfoTable"].values()
     return sum(
         each.get("masterBrokerId") == 1
         and each["masterEpoch"] == 1
         and [one["alive"] for one in each["inSyncReplicas"] + each["notInSyncReplicas"]] == [True] * REPLICAS
-        for each in told
+        for each in in_sync
     )
 
 
-def _asked(controller: Controller, names: bytes) -> Answer | None:
+def _sync_state(controller: Controller, names: bytes) -> Answer | None:
     try:
         return controller.caller.request(GET_SYNC_STATE_DATA, body=names)
     except TimeoutError:

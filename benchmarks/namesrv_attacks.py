@@ -46,11 +46,11 @@ def registration(broker_id: str, address: str, **fields: str) -> dict[str, str]:
 def notification(target: Target, unprintable: str) -> Result:
     """Have the server tell itself a text that no header can carry."""
     with contextlib.closing(target.line(binary=True)) as line:
-        told = [in_words(line.request(REGISTER_BROKER, registration("5", f"127.0.0.1:{target.port}")))]
+        results = [in_words(line.request(REGISTER_BROKER, registration("5", f"127.0.0.1:{target.port}")))]
         liar = registration("3", "127.0.0.1:2", haServerAddr=unprintable)
-        told.append(target.request(REGISTER_BROKER, liar, binary=True))
+        results.append(target.request(REGISTER_BROKER, liar, binary=True))
         time.sleep(1)
-    return Result(", ".join(told))
+    return Result(", ".join(results))
 
 
 def mappings() -> bytes:
@@ -229,11 +229,11 @@ def unit_topics(target: Target) -> Line:
 
 def unit_lists(target: Target, _registered: Line) -> Result:
     """Ask for the three lists of unit topics."""
-    told = []
+    results = []
     for code in (GET_UNIT_TOPICS, GET_UNIT_SUB_TOPICS, GET_UNIT_SUB_ORDINARY_TOPICS):
         began = time.monotonic()
-        told.append(f"{target.request(code, {})} after {1000 * (time.monotonic() - began):.0f} ms")
-    return Result(", ".join(told))
+        results.append(f"{target.request(code, {})} after {1000 * (time.monotonic() - began):.0f} ms")
+    return Result(", ".join(results))
 
 
 ATTACKS = [

@@ -143,15 +143,15 @@ async def clients(options: argparse.Namespace) -> Tally:
     requests = [frame(GET_ROUTE, 7, {"topic": f"bench-topic-{number}"}) for number in range(1, 1 + options.topics)]
     print("ready", flush=True)
 
-    def ask(number: int, due: float, topic: int = 0) -> None:
+    def query(number: int, due: float, topic: int = 0) -> None:
         def answered(good: bool) -> None:  # noqa: FBT001  # as the answers say it
             tally.note(due, good)
             if topic + 1 < len(requests):
-                ask(number, time.perf_counter(), topic + 1)
+                query(number, time.perf_counter(), topic + 1)
 
         peers[number].request(answered, requests[topic])
 
-    await paced(options.connections, options.every, options.seconds, ask)
+    await paced(options.connections, options.every, options.seconds, query)
     await settled(peers)
     return tally
 

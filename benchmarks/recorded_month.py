@@ -82,7 +82,7 @@ class Kind(Enum):
     STARTS = "the NameServer starts anew, and knows nothing"
     STOPS = "the NameServer stops"
     ARRIVES = "a broker registers with all its topics"
-    SAYS_GOOD_BYE = "a broker is stopped in order"
+    UNREGISTERS = "a broker is stopped in order"
     DISCONNECTS = "a broker's connection ends"
     FALLS_SILENT = "a broker is not heard any more"
     EXPIRES = "the NameServer gives up a broker that was silent"
@@ -90,7 +90,7 @@ class Kind(Enum):
     DELETED = "an operator deletes a topic everywhere"
 
 
-AWAY: Final = frozenset({Kind.SAYS_GOOD_BYE, Kind.DISCONNECTS, Kind.EXPIRES})
+AWAY: Final = frozenset({Kind.UNREGISTERS, Kind.DISCONNECTS, Kind.EXPIRES})
 
 
 class Size(NamedTuple):
@@ -209,7 +209,7 @@ class Plan:
             self._add(at_us + broker * APART_US, Kind.SETS, broker, topic, queues)
 
     def _leaves(self, at_us: int, broker: int) -> None:
-        how = self._random.choice((Kind.SAYS_GOOD_BYE, Kind.DISCONNECTS, Kind.EXPIRES))
+        how = self._random.choice((Kind.UNREGISTERS, Kind.DISCONNECTS, Kind.EXPIRES))
         if how is Kind.EXPIRES:
             self._expires(at_us, broker, 4 * MINUTE_US)
         else:
@@ -331,13 +331,13 @@ class NameServer:
         self._follow(planned)
         if planned.kind is Kind.ARRIVES:
             events = self._register(broker, self._has[broker], now_ms)
-        elif planned.kind is Kind.SAYS_GOOD_BYE:
+        elif planned.kind is Kind.UNREGISTERS:
             key, connection = _key(broker), self._connection(broker)
             events = run_to_completion(self._state.unregistration_steps(CLUSTER, key, connection, now_ms)).events
         elif planned.kind is Kind.DISCONNECTS:
             events = run_to_completion(self._state.connection_loss_steps(self._connection(broker), now_ms)).events
         elif planned.kind is Kind.EXPIRES:
-            self._all_beat(now_ms, silent=broker)
+            self._all_send_heartbeats(now_ms, silent=broker)
             events = run_to_completion(self._state.expiry_steps(now_ms)).events
         elif planned.kind is Kind.SETS:
             self._odd.add(planned.topic)
@@ -345,9 +345,9 @@ class NameServer:
         elif planned.kind is Kind.DELETED:
             events = self._state.delete_topic(planned.topic, None).events
         changes = self._state.take_changes()
-        told = tuple(event for event in events if is_recorded(event))
-        if changes or told:
-            self._note(planned.unix_us, SetsChanged(told, changes))
+        recorded = tuple(event for event in events if is_recorded(event))
+        if changes or recorded:
+            self._note(planned.unix_us, SetsChanged(recorded, changes))
 
     def _follow(self, planned: Planned) -> None:
         """Keep what brokers have."""
@@ -379,7 +379,7 @@ class NameServer:
     def _connection(self, broker: int) -> int:
         return broker + 1
 
-    def _all_beat(self, now_ms: int, silent: int) -> None:
+    def _all_send_heartbeats(self, now_ms: int, silent: int) -> None:
         """Let all be heard a moment ago but one."""
         for broker in range(self._plan.size.brokers):
             last_heartbeat_ms = now_ms - EXPIRED_US // 1000 if broker == silent else now_ms

@@ -179,7 +179,7 @@ def paced(server: Server, kind: str, **options: float) -> Iterator[Callable[[], 
 
 
 @contextlib.contextmanager
-def asked_for_routes(folder: Path, server: Server, seconds: float) -> Iterator[Callable[[], dict]]:
+def route_load(folder: Path, server: Server, seconds: float) -> Iterator[Callable[[], dict]]:
     """Ask for a route 5,000 times a second meanwhile; the figures say how long that took."""
     words = [str(server.port), str(frames(folder, "route", TOPIC)), "-c", "16", "-q", "5000", "-s", str(seconds)]
     with _ready([str(built(ASKERS)), *words], seconds) as figures:
@@ -203,7 +203,7 @@ def at_rest(folder: Path, server: Server, seconds: float) -> str:
     """Return what the same clients see of an echo while nothing else happens: as fast as this machine answers."""
     answer = folder / "answer-rest.bin"
     answer.write_bytes(answer_to(server, frames(folder, "route", TOPIC)))
-    with echo(folder, answer) as other, asked_for_routes(folder, other, seconds) as asked:
+    with echo(folder, answer) as other, route_load(folder, other, seconds) as asked:
         figures = asked()
     return f"the same clients at an idle echo p99 {figures['p99_ms']:.2f} ms, longest {figures['max_ms']:.1f} ms"
 
@@ -218,7 +218,7 @@ def cluster(folder: Path, plan: Plan) -> Iterator[Row]:
         before, began = server.cpu_seconds(), time.monotonic()
         time.sleep(seconds / 4)
         cpu = (server.cpu_seconds() - before) / (time.monotonic() - began)
-        with asked_for_routes(folder, server, seconds / 2) as asked:
+        with route_load(folder, server, seconds / 2) as asked:
             scraped = _scraped(server, seconds / 2)
             routes_of = asked()
         memory = server.memory_mb()
@@ -256,7 +256,7 @@ def large_broker(folder: Path, plan: Plan) -> Iterator[Row]:
         command += ["--brokers", "1", "--topics", "100000"]
         with (
             held(server, frames(folder, "register", "--first", 1, "--brokers", 1, "--topics", 3)),
-            asked_for_routes(folder, server, 20) as asked,
+            route_load(folder, server, 20) as asked,
         ):
             printed = subprocess.run(
                 [*command, "--every", "2", "--seconds", "12"], capture_output=True, text=True, check=True
@@ -416,7 +416,7 @@ def _cluster_turn(folder: Path, seconds: float, options: tuple[str, ...]) -> tup
         before, began = server.cpu_seconds(), time.monotonic()
         time.sleep(seconds)
         used = (server.cpu_seconds() - before) / (time.monotonic() - began)
-        with asked_for_routes(folder, server, seconds) as asked:
+        with route_load(folder, server, seconds) as asked:
             seen = asked()
         dropped = sum(float(each) for each in re.findall(r"history_events_dropped_total\{.*\} (\S+)", server.metrics()))
     return used, seen, dropped

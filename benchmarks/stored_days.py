@@ -68,7 +68,7 @@ def store_a_day(root: Path, count: int, day: int) -> None:
     start_us = span_of(FIRST_DAY).start_us + day * DAY_US
     date = date_at(start_us)
     pieces = [range(first, min(first + BROKERS_A_FILE, count)) for first in range(0, count, BROKERS_A_FILE)]
-    _store(storage, date, "heartbeat", (table_of(_beats(day, start_us, piece)) for piece in pieces))
+    _store(storage, date, "heartbeat", (table_of(_heartbeats(day, start_us, piece)) for piece in pieces))
     _store(storage, date, "ns_tick", [table_of(_ticks(start_us, count))])
     states = [table_of(each) for each in _states(day, start_us, count)]
     _store(storage, date, "broker_state", [pa.concat_tables(states)])
@@ -132,7 +132,7 @@ def _who(broker: np.ndarray) -> dict[str, object]:
     return {"cluster": "DefaultCluster", "broker_id": 0, **names}
 
 
-def _beats(day: int, start_us: int, brokers: range) -> Rows:
+def _heartbeats(day: int, start_us: int, brokers: range) -> Rows:
     """Return the heartbeats of some brokers, by broker, server and time, as they are stored."""
     dice = np.random.default_rng([day, brokers.start])
     shape = (len(brokers), SERVERS, HEARTBEATS_A_DAY)
@@ -182,9 +182,9 @@ def _states(day: int, start_us: int, count: int) -> list[Rows]:
     order = np.arange(count * SERVERS)
 
     def of(which: np.ndarray, event_type: str, at_us: int, **columns: object) -> Rows:
-        said = {**_who(broker[which]), "timeout_ms": 120_000, "role": "master", **columns}
-        return Rows("broker_state", event_type, at_us + order[which], server[which], said)
+        columns_of = {**_who(broker[which]), "timeout_ms": 120_000, "role": "master", **columns}
+        return Rows("broker_state", event_type, at_us + order[which], server[which], columns_of)
 
     noon_us = start_us + DAY_US // 2
-    told = [of(some, "expired", noon_us, reason="timeout"), of(some, "registered_first", noon_us + 300 * SECOND_US)]
-    return [of(np.full(len(broker), True), "registered_first", start_us), *told] if day == 0 else told
+    failures = [of(some, "expired", noon_us, reason="timeout"), of(some, "registered_first", noon_us + 300 * SECOND_US)]
+    return [of(np.full(len(broker), True), "registered_first", start_us), *failures] if day == 0 else failures

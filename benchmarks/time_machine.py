@@ -67,7 +67,7 @@ class Timed(NamedTuple):
         return f"| {self.what} | {len(self.seconds)} | {times} | {'yes' if self.is_reached else '**no**'} |"
 
 
-class Asker:
+class Querying:
     """Asks the command, and knows the answers."""
 
     def __init__(self, folder: Path, plan: Plan) -> None:
@@ -98,12 +98,12 @@ class Asker:
     def route(self, at_us: int) -> float:
         """Ask for a topic's route; return the seconds it took."""
         topic = self._dice.choice(self._topics)
-        took, out = self._asked("route", topic, "--json", "--at", _text(at_us))
-        said = json.loads(out)
+        took, out = self._run("route", topic, "--json", "--at", _text(at_us))
+        answer = json.loads(out)
         stops = self._plan.restart_us
         if not any(each.kind is Kind.STOPS and each.unix_us <= at_us < stops for each in self._plan.all):
-            assert said["doubt"] == "", said["doubt"]
-        body = json.loads(said["route"]) if said["route"] else {"queueDatas": [], "brokerDatas": []}
+            assert answer["doubt"] == "", answer["doubt"]
+        body = json.loads(answer["route"]) if answer["route"] else {"queueDatas": [], "brokerDatas": []}
         queues = {each["brokerName"]: each["readQueueNums"] for each in body["queueDatas"]}
         true = self._plan.route(topic, at_us)
         assert queues == true, f"{topic} at {_text(at_us)}: {set(queues.items()) ^ set(true.items())}"
@@ -115,7 +115,7 @@ class Asker:
     def diff(self, first_us: int, second_us: int) -> float:
         """Ask what is different; return the seconds it took."""
         topic = self._dice.choice(self._topics)
-        took, out = self._asked("route", topic, "--at", _text(first_us), "--diff", _text(second_us))
+        took, out = self._run("route", topic, "--at", _text(first_us), "--diff", _text(second_us))
         changed = {line for line in out.splitlines() if line[:1] in "+-" and line[1:].startswith("  queues")}
         sides = [self._plan.route(topic, at_us) for at_us in (first_us, second_us)]
         true = {
@@ -133,13 +133,13 @@ class Asker:
         hour_us = self._plan.began_us + (24 * day + RACK_HOUR) * HOUR_US
         number = self._dice.randrange(min(RACK, self._plan.size.brokers))
         span = ("--from", _text(hour_us), "--to", _text(hour_us + HOUR_US))
-        took, out = self._asked("timeline", "--broker", f"broker-{number}", *span)
-        told = [line.split(maxsplit=2)[2] for line in out.splitlines()]
-        assert any(" expires: " in line for line in told), out
-        assert any(line.startswith("registers") for line in told), out
+        took, out = self._run("timeline", "--broker", f"broker-{number}", *span)
+        lines = [line.split(maxsplit=2)[2] for line in out.splitlines()]
+        assert any(" expires: " in line for line in lines), out
+        assert any(line.startswith("registers") for line in lines), out
         return took
 
-    def _asked(self, *words: str) -> tuple[float, str]:
+    def _run(self, *words: str) -> tuple[float, str]:
         command = [sys.executable, "-m", "timemachine", "--history", str(self._folder), *words]
         began = time.perf_counter()
         ended = subprocess.run(command, cwd=REPOSITORY, capture_output=True, check=True, text=True)
@@ -165,8 +165,8 @@ def main() -> None:
     parser.add_argument("--brokers", type=int, default=WHOLE.brokers)
     parser.add_argument("--topics", type=int, default=WHOLE.topics)
     parser.add_argument("--asks", type=int, default=ASKS)
-    asked = parser.parse_args()
-    size = Size(asked.days, asked.brokers, asked.topics)
+    options = parser.parse_args()
+    size = Size(options.days, options.brokers, options.topics)
     plan = Plan(size, int(BEGAN.timestamp()) * SECOND_US)
     with tempfile.TemporaryDirectory(prefix="bench-history-") as temporary:
         folder = Path(temporary)
@@ -177,7 +177,7 @@ def main() -> None:
         megabytes = sum(path.stat().st_size for path in files) / 1e6
         print(f"{size.days} days: {len(files)} files, {megabytes:.0f} MB, written in {wrote_s:.0f} s", flush=True)
         _from_disk(files)
-        table = Asker(folder, plan).table(asked.asks)
+        table = Querying(folder, plan).table(options.asks)
     text = f"""# Any route of a month
 
 Taken {datetime.now(UTC):%Y-%m-%d} by `make bench-history` on {platform.machine()}, {os.cpu_count()} cores, \
@@ -199,7 +199,7 @@ A time is that of the whole command, with Python's start. All routes were as the
 {chr(10).join(each.line() for each in table)}
 """
     print(text)
-    if size == WHOLE and asked.asks == ASKS:
+    if size == WHOLE and options.asks == ASKS:
         RESULTS.write_text(text)
 
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-#: A NameServer gives a silent broker up after 10 s, and looks each second; the brokers beat each second.
+#: A NameServer gives a silent broker up after 10 s, and looks each second; the brokers send heartbeats each second.
 SILENCE: Final = (timedelta(seconds=9), timedelta(seconds=14))
 #: Times of the script and of the servers are of one machine; what happens between a signal and its effect is in it.
 ERROR: Final = timedelta(seconds=1.5)
-#: Somebody is heard again by its next beat over a new connection.
+#: A broker is back with its next heartbeat over a new connection.
 BACK: Final = timedelta(seconds=35)
 CLOSED_MS_MAX: Final = 2_500
 BROKERS: Final = 7
@@ -50,8 +50,8 @@ def _divergence(incident: Any, rows: list[dict[str, Any]]) -> Finding:
         start, end = _time(row["start_time"]), _time(row["end_time"])
         begins = SILENCE[0] - ERROR <= start - incident.began <= SILENCE[1] + ERROR
         if begins and incident.ended - ERROR <= end <= incident.ended + BACK:
-            told = f"NameServers differed from {start:%H:%M:%S} to {end:%H:%M:%S}"
-            return Finding(True, f"A6: {incident.broker} was cut off at {incident.began:%H:%M:%S}; {told}")
+            differed = f"NameServers differed from {start:%H:%M:%S} to {end:%H:%M:%S}"
+            return Finding(True, f"A6: {incident.broker} was cut off at {incident.began:%H:%M:%S}; {differed}")
     return Finding(False, f"A6: {incident.broker} was cut off at {incident.began:%H:%M:%S}; {mine}")
 
 
@@ -77,7 +77,7 @@ def _delays(rows: list[dict[str, Any]]) -> Iterator[Finding]:
         in_time, f"A4: silent brokers were given up after {expired and expired['p50_ms']} ms, 10 s are allowed"
     )
     at_once = closed is not None and closed["p95_ms"] <= CLOSED_MS_MAX
-    yield Finding(at_once, f"A4: killed brokers were gone {closed and closed['p95_ms']} ms after their last beat")
+    yield Finding(at_once, f"A4: killed brokers were gone {closed and closed['p95_ms']} ms after their last heartbeat")
 
 
 def _churn(rows: list[dict[str, Any]]) -> Finding:

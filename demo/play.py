@@ -39,12 +39,12 @@ READY_S: Final = 180
 CHUNK: Final = 65_536
 #: Brokers of replicated sets ask the controller for their roles.
 REPLICATED: Final = {"allAckInSyncStateSet": True, "haSendHeartbeatInterval": 1000}
-#: They beat each second, and are given up after 10 s.
+#: They send heartbeats each second, and expire after 10 s.
 BEATING: Final = {"enableSlaveActingMaster": True}
 
 
 class Cable:
-    """Carries connections to one address until it is pulled; then nothing passes, and nobody is told."""
+    """Carries connections to one address until it is pulled; then nothing passes, and neither end is closed."""
 
     def __init__(self, target: str) -> None:
         host, _, port = target.rpartition(":")
@@ -139,7 +139,7 @@ class Stage:
         return [*self.sets["orders"], *self.sets["payments"], self.alone, self.flappy, self.busy]
 
     def close(self) -> None:
-        """End everything; servers are told to stop, and seal what they have recorded."""
+        """End everything; servers stop in order, and seal what they have recorded."""
         if self.controller.process is not None and self.controller.process.running:
             self.controller.process.stop()
         self.lab.close()
@@ -222,7 +222,7 @@ def play(stage: Stage) -> None:
                 what="flappy is gone",
             )
         stage.start(stage.flappy)
-        # A life without a beat would count for nothing.
+        # A life without a heartbeat would count for nothing.
         time.sleep(LIVES_S)
 
     stage.master_of("payments")
@@ -283,7 +283,7 @@ def now() -> datetime:
 
 
 def say(what: str) -> None:
-    """Tell how far it is."""
+    """Print how far it is."""
     print(f"{now():%H:%M:%S}  {what}", flush=True)
 
 

@@ -1,7 +1,7 @@
 """The thread that writes the history; the event loop only hands over what happened, and never waits for it.
 
 What finds its queue full, or no disk, is dropped and counted. As soon as recording resumes it writes since when
-something is missing, and requests a snapshot where changes alone no longer tell the state.
+something is missing, and requests a snapshot where changes alone no longer give the state.
 
 Rows that say that the server was watching are written after all that happened before them: a process killed between
 two writes leaves no time that seems observed and is not.

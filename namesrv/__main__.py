@@ -1,4 +1,4 @@
-"""Starts a NameServer, and a controller beside it where it is told to. Answers to `NamesrvStartup`."""
+"""Starts a NameServer, and a controller beside it if configured. Answers to `NamesrvStartup`."""
 
 from collections.abc import Coroutine
 from functools import partial
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Run `rmq-namesrv` until it is told to stop; leaves the process."""
+    """Run `rmq-namesrv` until the stop signal; leaves the process."""
     with exiting_if_start_fails(NAMESRV):
         start = requested_start(NAMESRV)
         kv = load_kv_config(Path(start.config.kv_config_path))

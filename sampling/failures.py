@@ -42,7 +42,7 @@ class FailureTracker:
     def update(
         self, failed: Mapping[Subject, str], answered: Collection[Subject], routes: Mapping[str, Collection[Master]]
     ) -> FailureChanges:
-        """Add the result of a round; a subject that neither failed nor answered was not asked, and keeps its state.
+        """Add the result of a round; a subject that neither failed nor answered was not queried, and keeps its state.
 
         A broker that no route names is removed. For a topic without a route the last known route counts: NameServers
         may be down, or have just started.

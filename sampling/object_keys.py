@@ -11,7 +11,7 @@ import msgspec
 
 from remoting.protocol.errors import BodyError
 
-#: A string, or a brace; of a closing one also the colon behind it, which tells that what is closed was a key.
+#: A string, or a brace; of a closing one also the colon behind it, which shows that what is closed was a key.
 _PIECE: Final = re.compile(rb'"(?>(?:[^"\\]++|\\.)*)"|(?P<opens>\{)|(?P<closes>\})(?P<colon>\s*+:)?', re.DOTALL)
 
 _encode: Final = msgspec.json.Encoder().encode

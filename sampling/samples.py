@@ -116,12 +116,12 @@ def _of_group(sample: OffsetSample, answers: Iterable[SetResponse], members: Mem
     """Return the row of a group; its end is of the same answers as its offset, so that their difference is right."""
     group = sample.group
     assert group is not None, "rows about a topic alone have no group"
-    told = [answer.progress[group] for answer in answers if group in answer.progress]
+    offsets = [answer.progress[group] for answer in answers if group in answer.progress]
     there = [found for each in answers if each.master.address and (found := members.get((each.master.address, group)))]
     is_broadcasting = any(each.is_broadcasting for each in there)
     return sample._replace(
-        max_offset=sum(each.broker_offset for each in told),
-        consumer_offset=None if is_broadcasting else sum(each.consumer_offset for each in told),
+        max_offset=sum(each.broker_offset for each in offsets),
+        consumer_offset=None if is_broadcasting else sum(each.consumer_offset for each in offsets),
         consumers=len(frozenset().union(*(each.client_ids for each in there))) if there else None,
     )
 

@@ -39,8 +39,8 @@ def stream(options: argparse.Namespace) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run analyses; each is published as soon as it is done."""
-    chosen = [job_id(asked) for asked in options.job]
-    told = {
+    chosen = [job_id(given) for given in options.job]
+    configured = {
         CAPACITY.id: with_limits(limits(options.limit, RESOURCES)),
         **{
             each.JOB.id: each.with_periods(periods(options.period))
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> None:
     now_us = unix_us()
     span = window(options.start, options.end, now_us)
     spark, stored = _opened(options, options.output or options.history, require_stored)
-    jobs = [told.get(job.id, job) for job in load_jobs(chosen or MODULES)]
+    jobs = [configured.get(job.id, job) for job in load_jobs(chosen or MODULES)]
     run_jobs(spark, stored, jobs, Run(run_id_at(now_us), span, options.raw), to_stderr)
 
 

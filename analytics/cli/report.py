@@ -42,12 +42,12 @@ _SECTIONS: Final[Mapping[str, Callable[[JobResult], Section]]] = MappingProxyTyp
     }
 )
 
-#: What these say is what happened; the others tell how things are.
+#: These report what happened; the others how things are.
 _HAPPENINGS: Final = ("A10", "A1", "A11", "A6", "A13", "A14", "A3", "A12")
 
 
 def report(options: argparse.Namespace) -> None:
-    """Write the page; raises WrongOptions if there is no result to tell of, UnreadableFile if one is torn."""
+    """Write the page; raises WrongOptions if there is no result to show, UnreadableFile if one is torn."""
     if "://" in options.output:
         raise WrongOptions(
             f"report reads a folder of this machine: copy {options.output}/{LATEST} to DIR/{LATEST}, "
@@ -96,7 +96,7 @@ def result_of(latest: LatestRun) -> JobResult:
 
 def page_of(results: Mapping[str, JobResult]) -> ReportPage:
     """Return the whole report of these results."""
-    sections = [tell(results[job_id]) for job_id, tell in _SECTIONS.items() if job_id in results]
+    sections = [section_of(results[job_id]) for job_id, section_of in _SECTIONS.items() if job_id in results]
     by_id = {section.job_id: section for section in sections}
     happened = [(job_id, by_id[job_id].answer) for job_id in _HAPPENINGS if job_id in by_id]
     start = min(result.window_start for result in results.values())

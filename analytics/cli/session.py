@@ -1,6 +1,6 @@
 """Starts Spark with the settings that every job relies on: UTC, quiet, and on loopback where one machine does it all.
 
-Settings that the results depend on are fixed here; what depends on the size of the machine or the cluster is asked for.
+Settings that the results depend on are fixed here; what depends on the size of the machine or the cluster is an option.
 """
 
 import os
@@ -46,7 +46,7 @@ _JAVA_OPTIONS: Final[Mapping[str, str]] = MappingProxyType(
     {_DRIVER_JAVA: "-Duser.timezone=UTC", "spark.executor.extraJavaOptions": "-Duser.timezone=UTC"}
 )
 
-#: Good for one machine; a cluster is told better ones by `--conf`.
+#: Good for one machine; a cluster gets better ones by `--conf`.
 _DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "spark.ui.enabled": "false",
@@ -75,7 +75,7 @@ _OF_ONE_MACHINE: Final = (
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
 
-#: Where a machine tells each Java how to run. Two collectors are more than it takes.
+#: Options of a machine for each Java. Two collectors are more than it takes.
 _TUNED_BY: Final = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 
 

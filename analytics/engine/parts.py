@@ -38,7 +38,7 @@ def load_parts(storage: Storage, job: Job) -> dict[str, DayParts]:
 def keep_parts(stored: Stored, job: Job, days: Iterable[Span], kept: Mapping[str, DayParts]) -> dict[str, DayParts]:
     """Make the parts of those days that have none, or others than they should; return those of all days.
 
-    Raises ManifestMissing if there are parts, and nothing that tells of them.
+    Raises ManifestMissing if there are parts, and no manifest of them.
     """
     _prepare(stored.storage, job.id)
     _sweep(stored.storage, job.id, kept)
@@ -66,8 +66,8 @@ def recipe(stored: Stored, job: Job, day: Span) -> str:
     """Return what changes whenever a day's parts have to be made again."""
     # With another version of the analysis its parts are others too, whatever they are made of.
     columns = [(column.name, column.type.value) for column in job.part_columns]
-    told = json.dumps([ingredients(stored, job, day), columns, _code(job.parts.__module__)])
-    return hashlib.sha256(told.encode()).hexdigest()
+    described = json.dumps([ingredients(stored, job, day), columns, _code(job.parts.__module__)])
+    return hashlib.sha256(described.encode()).hexdigest()
 
 
 @cache

@@ -1,6 +1,6 @@
 """Publishes results: as Parquet for those who compute on, and as `latest/<job name>.json` for everybody else.
 
-`results/v1/job=A2/` holds the rows of the newest result, and `results/latest/heartbeat_gaps.json` tells of the same
+`results/v1/job=A2/` holds the rows of the newest result, and `results/latest/heartbeat_gaps.json` describes the same
 one: a JSON object whose keys stay what they are (README.md has them all). It is replaced as a whole, last of all.
 """
 
@@ -86,7 +86,7 @@ def results_folder(job: Job) -> str:
 
 
 def latest_path(job: Job) -> str:
-    """Return where the newest result is told of."""
+    """Return where the newest result is described."""
     return f"{LATEST}/{job.name}.json"
 
 
@@ -98,8 +98,8 @@ def result_columns(job: Job) -> tuple[Column, ...]:
 def published(result: DataFrame, job: Job, run_id: str, span: Span) -> DataFrame:
     """Return the result with the columns that each has."""
     start, end = (F.timestamp_micros(F.lit(each)) for each in span)
-    told = result.withColumns({"run_id": F.lit(run_id), "window_start": start, "window_end": end})
-    return told.select(*in_columns(result_columns(job)))
+    dated = result.withColumns({"run_id": F.lit(run_id), "window_start": start, "window_end": end})
+    return dated.select(*in_columns(result_columns(job)))
 
 
 def in_order(rows: DataFrame, job: Job) -> DataFrame:
@@ -120,13 +120,13 @@ def publish(storage: Storage, job: Job, result: DataFrame, made: Made) -> Latest
     before = [file.path for file in storage.files(folder)]
     rows = in_order(published(result, job, made.run_id, made.span).coalesce(1), job)
     # Rows of one partition are numbered from 0.
-    is_told = F.monotonically_increasing_id() < ROWS_IN_JSON_MAX
-    as_json = F.when(is_told, F.to_json(F.struct(*rows.columns), _TIMES))
+    is_shown = F.monotonically_increasing_id() < ROWS_IN_JSON_MAX
+    as_json = F.when(is_shown, F.to_json(F.struct(*rows.columns), _TIMES))
     table = rows.withColumn(_AS_JSON, as_json).toArrow()
     path = f"{folder}/part-{uuid4().hex}.parquet"
     storage.write(path, _as_parquet(table.drop_columns([_AS_JSON])))
-    told = table[_AS_JSON].slice(0, ROWS_IN_JSON_MAX).to_pylist()
-    latest = _latest(job, made, path, table.num_rows, told)
+    shown = table[_AS_JSON].slice(0, ROWS_IN_JSON_MAX).to_pylist()
+    latest = _latest(job, made, path, table.num_rows, shown)
     storage.write(latest_path(job), msgspec.json.format(msgspec.json.encode(latest), indent=1))
     for old in before:
         storage.delete(old)

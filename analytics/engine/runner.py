@@ -25,7 +25,7 @@ JOBS_AT_ONCE: Final = 2
 
 
 class Run(NamedTuple):
-    """What is asked for."""
+    """What is to be run."""
 
     run_id: str
     span: Span

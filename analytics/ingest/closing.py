@@ -1,6 +1,6 @@
 """How each day ended: the last rows of each broker, topic or server, which the analyses of later days begin with.
 
-A broker that registered a week ago and has not changed since is told of by one row of that day. So that nobody has to
+A broker that registered a week ago and has not changed since has one row, of that day. So that nobody has to
 read a week for it, each day leaves its last rows in a small table. They are additive: what was known at a midnight
 are the last rows of the tables of all days before.
 """
@@ -28,7 +28,7 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "heartbeat": ("ns_id", "cluster", "broker_name", "broker_id", "event_type"),
         "broker_state": ("ns_id", "cluster", "broker_name", "broker_id", "event_type"),
-        # What is missing when recording resumes is told by the reason.
+        # The reason names what is missing when recording resumes.
         "ns_lifecycle": ("ns_id", "event_type", "reason"),
     }
 )

@@ -72,7 +72,7 @@ class Ingested(NamedTuple):
 
     @property
     def duplicates(self) -> int:
-        """Lines that told of an event once more."""
+        """Lines that repeat an event."""
         return self.lines - self.corrupt_lines - self.rows
 
     def __str__(self) -> str:
@@ -114,7 +114,7 @@ def ingest(places: Places, show: Progress, families: Iterable[RowFamily] = tuple
 
 
 def newer_rows(family: RowFamily, version: int) -> str:
-    """Return what is to be said of rows that may have columns which are not known here, and so are not stored."""
+    """Return the warning about rows that may have columns which are not known here, and so are not stored."""
     return f"{family.name}: rows of schema version {version}, newer than {SCHEMA_VERSION}: upgrade rmq-analytics"
 
 
@@ -248,19 +248,19 @@ _Corrupt = Mapping[str, tuple[int, list[manifest.CorruptLine]]]
 def _seen(observation: Observation, lines: DataFrame, family: RowFamily) -> tuple[dict[str, Any], _Corrupt]:
     """Return what an observation has counted, and the lines that cannot be read."""
     try:
-        told = observation.get
+        counts = observation.get
     except SPARK_FAILURES:
         # Spark leaves out what turns out to be empty while it works, and what would have counted with it.
         return _counted(lines, family)
-    return told, _corrupt(lines, family) if told["corrupt"] else {}
+    return counts, _corrupt(lines, family) if counts["corrupt"] else {}
 
 
 def _counted(lines: DataFrame, family: RowFamily) -> tuple[dict[str, Any], _Corrupt]:
     """Return the counts of lines, and those that cannot be read, with one reading of the files."""
     kept = lines.persist()
     try:
-        (told,) = kept.agg(*_counts()).collect()
-        return told.asDict(), _corrupt(kept, family) if told["corrupt"] else {}
+        (counts,) = kept.agg(*_counts()).collect()
+        return counts.asDict(), _corrupt(kept, family) if counts["corrupt"] else {}
     finally:
         kept.unpersist()
 

@@ -19,7 +19,7 @@ SORTED_BY: Final = ("broker_name", "broker_id", "ns_id", "event_time", "event_id
 
 
 def is_unreadable() -> Column:
-    """Tell lines that are torn or are no events; a row without its id could be counted twice, unnoticed."""
+    """Find lines that are torn or are no events; a row without its id could be counted twice, unnoticed."""
     return F.col(CORRUPT).isNotNull() | F.col("event_id").isNull() | F.col("event_time").isNull()
 
 
@@ -45,7 +45,7 @@ def not_in(rows: DataFrame, known_ids: DataFrame) -> DataFrame:
 
 def unreadable(lines: DataFrame, family: RowFamily, kept: int) -> DataFrame:
     """Return the first lines of each hour that cannot be read, and their number: `date, hour, file, line, count`."""
-    # All columns are named, so that all are parsed: Spark finds no fault with a column that nobody asks for.
+    # All columns are named, so that all are parsed: Spark finds no fault with a column that nobody reads.
     as_read = F.to_json(F.struct(*row_schema(family).fieldNames()))
     line = F.substring(F.coalesce(F.col(CORRUPT), as_read), 1, CORRUPT_LINE_CHARS)
     bad = lines.where(is_unreadable()).select(*HOUR, "file", line.alias("line"))

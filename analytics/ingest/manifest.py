@@ -52,7 +52,7 @@ class Day(msgspec.Struct, frozen=True, kw_only=True):
     hours: Mapping[str, Hour] = {}
     #: Hour, or WHOLE_DAY -> its Parquet files, as paths of the storage.
     stored: Mapping[str, tuple[str, ...]] = {}
-    #: The rows were deleted by retention; what stays tells what the day was.
+    #: The rows were deleted by retention; what stays describes the day.
     deleted: bool = False
 
     @property
@@ -109,9 +109,9 @@ def _manifest_folder(family: str) -> str:
 
 
 def prepare_manifests(storage: Storage, family: str) -> None:
-    """Make the folder of a family's manifests; raises ManifestMissing if there are rows that were told of there.
+    """Make the folder of a family's manifests; raises ManifestMissing if there are rows whose manifests were there.
 
-    It is made before the first rows are written. So what a first ingest leaves that is killed can be told from a
+    It is made before the first rows are written. So what a killed first ingest leaves differs from a
     history whose manifests were lost.
     """
     folder, rows = _manifest_folder(family), family_folder(family)

@@ -1,4 +1,4 @@
-"""Ingest by Structured Streaming: reads each landing file as soon as it is sealed, instead of when somebody asks.
+"""Ingest by Structured Streaming: reads each landing file as soon as it is sealed, instead of on request.
 
 A query of its own for each family, with a checkpoint of its own. The checkpoint says which files a query has taken,
 the manifest which of them count; a batch that is repeated after a crash finds its files in the manifest, or its events
@@ -40,7 +40,7 @@ def take_what_is_there(places: ingest.Places, families: Iterable[RowFamily], sho
 
 
 def follow(places: ingest.Places, families: Iterable[RowFamily], every_seconds: float, show: Progress) -> None:
-    """Read files as they come, until a query fails or the process is told to stop."""
+    """Read files as they come, until a query fails or the process is to stop."""
     with ExitStack() as running:
         for family in families:
             query = _writer(places, family, show).trigger(processingTime=f"{every_seconds} seconds").start()

@@ -5,8 +5,8 @@ or, if it was silent, from the last heartbeat, to this NameServer or to a contro
 majority of the NameServers that watch have it. Planned: it unregistered. Time that nobody watched counts for nothing,
 nor does time in which its process has another broker id: a slave that became the master is not down.
 
-Who was silent may have lived on until it was given up, so that two bounds are told of such times. The end of a
-connection tells nothing of a host that cannot speak, as when its power is off or a cable is pulled: it is silent.
+Who was silent may have lived on until it was given up, so that such times have two bounds. The end of a
+connection shows nothing of a host that cannot send, as when its power is off or a cable is pulled: it is silent.
 """
 
 from typing import Final

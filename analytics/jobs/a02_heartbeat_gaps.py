@@ -30,7 +30,7 @@ from analytics.shared.job import Job, Span
 from analytics.spark.schemas import in_columns
 from history.schemas import Column, Type
 
-#: With fewer heartbeats that were due, nothing is said of shares: that many tell one to within ten points.
+#: With fewer heartbeats that were due, no share is reported: that many measure it to within ten points.
 HEARTBEATS_LEAST: Final = 100
 
 COLUMNS: Final = (
@@ -65,7 +65,7 @@ _SHARES: Final = {"p95_ms": 0.95, "p99_ms": 0.99, "p999_ms": 0.999}
 
 
 def heartbeat_gaps(parts: DataFrame, _span: Span, periods: Periods = MappingProxyType({})) -> DataFrame:
-    """Return one row for each broker with at least two heartbeats; `periods` tell how brokers are configured."""
+    """Return one row for each broker with at least two heartbeats; `periods` are the configured ones."""
     ranked = with_quantiles(added_up(parts, periods), "gap_ms", {"p50_ms": 0.5, **_SHARES})
     far = ranked.withColumn("far_ms", F.abs(F.col("gap_ms") - F.col("p50_ms")))
     together = (
@@ -81,7 +81,7 @@ def heartbeat_gaps(parts: DataFrame, _span: Span, periods: Periods = MappingProx
     )
     known = F.col("period_ms").isNotNull()
     due = F.col("missed") + F.col("judged_n")
-    told = together.withColumns(
+    configured = together.withColumns(
         {
             "mean_ms": F.try_divide("sum_ms", "summed_n"),
             "miss_ratio": F.when(known, F.try_divide("missed", due)),
@@ -89,7 +89,7 @@ def heartbeat_gaps(parts: DataFrame, _span: Span, periods: Periods = MappingProx
             "confidence": F.when(known & (due >= HEARTBEATS_LEAST), "high").otherwise("low"),
         }
     )
-    return told.select("cluster", *in_columns(COLUMNS))
+    return configured.select("cluster", *in_columns(COLUMNS))
 
 
 JOB: Final = Job(

@@ -1,11 +1,11 @@
 """A4: how long it took from a broker's last heartbeat until it was removed.
 
 A NameServer gives a silent broker up when its timeout is over, 120 s as it is set by default, and a controller who was
-silent for as long as it waits, which its rows tell. What is longer points at looks that are late.
+silent for as long as it waits, which its rows have. What is longer points at looks that are late.
 
 A connection that ends is a sign: a process that dies, whoever kills it, has its connections ended by FIN or RST by its
 host. There a NameServer takes no time, and a controller what it took to ask whether the broker lives. A connection
-tells nothing where the host cannot speak any more: its power is off, its cable is pulled, its switch is dead. Then it
+shows nothing where the host cannot send any more: its power is off, its cable is pulled, its switch is dead. Then it
 ends later, or for its silence alone: the server closes it as idle after 120 s. Whoever was silent until then for as
 long as its timeout, or for these 120 s, was given up for silence: `idle`.
 """
@@ -31,7 +31,7 @@ PARTS: Final = (
     Column("source", Type.STRING, "namesrv or controller"),
     Column("ns_id", Type.STRING, "the server that gave it up"),
     Column("reason", Type.STRING, _REASONS),
-    Column("timeout_ms", Type.LONG, "ms of silence after which it expires; null where the row does not tell it"),
+    Column("timeout_ms", Type.LONG, "ms of silence after which it expires; null where the row has none"),
     Column(
         "delay_ms",
         Type.LONG,

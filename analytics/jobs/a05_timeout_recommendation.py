@@ -1,6 +1,6 @@
 """A5: how long NameServers should bear with each broker's silence before they give it up.
 
-The least timeout that gives up a living broker at most once in 30 days, so surely that it can be said with 95 %; if
+The least timeout that gives up a living broker at most once in 30 days, with 95 % confidence; if
 nothing is so sure, the one that costs least. Beside it: what phi-accrual would do with the same intervals. A NameServer
 gives a silent broker up when its timeout is over, not at a scan after it, so that a failure is noticed after the
 timeout.
@@ -64,7 +64,7 @@ _ALARMS: Final = range(1, len(PHI_THRESHOLDS) + 1)
 COLUMNS: Final = (
     Column("broker_name", Type.STRING, "broker set"),
     Column("broker_id", Type.LONG, "broker id in its set"),
-    Column("period_ms", Type.DOUBLE, "ms between its heartbeats, as in A2; null where too little history tells it"),
+    Column("period_ms", Type.DOUBLE, "ms between its heartbeats, as in A2; null with too little history"),
     Column("current_timeout_s", Type.DOUBLE, "timeout that was in force last"),
     Column("current_fp_day", Type.DOUBLE, "times a day that it expires alive with that timeout"),
     Column(
@@ -72,7 +72,7 @@ COLUMNS: Final = (
         Type.DOUBLE,
         "recommended timeout; null where the period is not known; "
         "up to 30 s too long for brokers that let a slave act for their master and were given up "
-        "alive, as NameServers tell when they registered again and not when they send heartbeats again",
+        "alive: NameServers record when they registered again, not when they send heartbeats again",
     ),
     Column("fp_day", Type.DOUBLE, "times a day that it would be given up alive"),
     Column("fp_day_upper", Type.DOUBLE, "fp_day is below it with 95 %; what all NameServers see at once counts once"),
@@ -87,7 +87,7 @@ COLUMNS: Final = (
 
 
 def timeout_recommendation(parts: DataFrame, _span: Span, periods: Periods = MappingProxyType({})) -> DataFrame:
-    """Return one row for each broker with at least two heartbeats; `periods` tell how brokers are configured."""
+    """Return one row for each broker with at least two heartbeats; `periods` are the configured ones."""
     brokers = (
         _watched(parts.filter(F.col("what") == GAP), periods)
         .join(_separation(parts), list(BROKER), "left")
@@ -149,15 +149,15 @@ def _watched(gaps: DataFrame, periods: Periods) -> DataFrame:
 
 
 def _separation(parts: DataFrame) -> DataFrame:
-    """Return what the other rows tell: the timeout that was in force last, failures, and what phi-accrual judged.
+    """Return what the other rows hold: the timeout that was in force last, failures, and what phi-accrual judged.
 
     For each threshold: how many intervals of a living broker reached it; and what was usual.
     """
-    told_us = F.when((F.col("what") == GAP) & F.col("timeout_ms").isNotNull(), F.col("last_us"))
+    in_force_us = F.when((F.col("what") == GAP) & F.col("timeout_ms").isNotNull(), F.col("last_us"))
     phi_n = F.when(F.col("what") == PHI, F.col("n"))
     reached = (F.sum(F.when(F.col("alarms") >= count, phi_n).otherwise(0)) for count in _ALARMS)
     return parts.groupBy(*BROKER).agg(
-        (F.max_by("timeout_ms", told_us) / 1000).alias("current_timeout_s"),
+        (F.max_by("timeout_ms", in_force_us) / 1000).alias("current_timeout_s"),
         F.sum(F.when(F.col("what") == FAILURE, F.col("n"))).alias("failures"),
         F.array(*reached).alias("phi_alarms"),
         (F.sum(F.when(F.col("what") == PHI, F.col("sum_ms"))) / _DAY_MS).alias("phi_days"),
@@ -167,7 +167,7 @@ def _separation(parts: DataFrame) -> DataFrame:
 
 
 def _servers(parts: DataFrame) -> DataFrame:
-    """Return how many NameServers watched in the mean, one if nothing tells it: one row."""
+    """Return how many NameServers watched in the mean, one if that is unknown: one row."""
     mine = F.col("what") == WATCHED
     n, minutes = (F.sum(F.when(mine, F.col(name))) for name in ("n", "minutes"))
     return parts.agg(F.greatest(F.round(F.try_divide(n, minutes)), F.lit(1.0)).alias("servers"))

@@ -59,8 +59,8 @@ COLUMNS: Final = (
     Column(
         "kind",
         Type.STRING,
-        "presence, address or version: what NameServers differed in; cold: a NameServer that had just started had not "
-        "heard of brokers that were there, or that it had before; compared: which NameServers had them, how long",
+        "presence, address or version: what NameServers differed in; cold: a NameServer that had just started lacked "
+        "brokers that were there, or that it had before; compared: which NameServers had them, how long",
     ),
     Column("start_time", Type.TIMESTAMP, "when the NameServers began to differ, or the cold one to answer"),
     Column("end_time", Type.TIMESTAMP, "when they agreed again, or one of them was no longer watching"),
@@ -82,7 +82,7 @@ COLUMNS: Final = (
         "cold: route queries that it had answered with `no such topic` by the end, at least; also such about topics "
         "that are nowhere; null where it did not record that",
     ),
-    Column("not_found_max", Type.LONG, "cold: the same, at most: ticks tell it each 10 s"),
+    Column("not_found_max", Type.LONG, "cold: the same, at most: ticks record it each 10 s"),
     Column("compared_s", Type.DOUBLE, "compared: how long at least two of them were watching at the same time"),
 )
 
@@ -128,7 +128,7 @@ def divergence(parts: DataFrame, span: Span) -> DataFrame:
 
 
 def _is_long() -> SparkColumn:
-    """Return whether a difference is more than what one NameServer hears later than another."""
+    """Return whether a difference is more than a registration that one NameServer gets later than another."""
     period_ms = F.when(F.col("period_ms") >= PERIOD_MS_MIN, F.col("period_ms")).otherwise(PERIOD_MS_DEFAULT)
     version_us = period_ms * F.lit(VERSION_PERIODS * 1000)
     return F.col("end_us") - F.col("start_us") > F.when(F.col("kind") == VERSION, version_us).otherwise(PRESENCE_US)
@@ -148,7 +148,7 @@ def _plain(reported: DataFrame) -> DataFrame:
 
 
 def _without_contact(without_contact: DataFrame) -> DataFrame:
-    """Return that a NameServer had not a broker from its start on, of which it did not hear soon: GIVEN."""
+    """Return that a NameServer lacked a broker from its start on, which did not register soon: GIVEN."""
     late = without_contact.filter("NOT is_cold")
     return late.withColumns({"kind": F.lit("presence"), "value": F.lit("absent")}).select(*GIVEN)
 

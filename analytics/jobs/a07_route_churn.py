@@ -1,7 +1,7 @@
 """A7: which topics are altered again and again, by which brokers, and how often to and fro.
 
 Each NameServer records each change, so the changes of a topic on a set are those of the NameServer that saw most of
-them: of two that were away at different times each may have seen most of another set. Rows that tell of many topics at
+them: of two that were away at different times each may have seen most of another set. Rows about many topics at
 once count for no topic; they stand in a row of the cluster without one. What a NameServer first learns of a set right
 after its start is no change, and neither is what it shows of how things stand.
 """
@@ -27,7 +27,7 @@ CHURN_INPUTS: Final = ("route_change", "ns_lifecycle", "ns_tick")
 
 _KINDS: Final = ("added", "removed", "queues", "perm")
 
-#: Rows that tell of a change; what a server shows of how things stand is none.
+#: Rows of changes; rows of a state are none.
 _CHANGES: Final = ("topic_changed", "summary")
 #: A server that has just started learns these from its brokers and from its store.
 _LEARNED: Final = ("added", "mapping", "order")
@@ -111,7 +111,7 @@ def route_churn(parts: DataFrame, _span: Span) -> DataFrame:
 
 
 def _with_flips(changes: DataFrame) -> DataFrame:
-    """Add how many changes a row tells of, `weight`, and whether it is a flip.
+    """Add how many changes a row stands for, `weight`, and whether it is a flip.
 
     One topic that changes far more often than others makes one long partition of the window, no more than a sort.
     """
@@ -131,7 +131,7 @@ def _with_flips(changes: DataFrame) -> DataFrame:
 
 
 def _after_the_start(changes: DataFrame, lifecycle: DataFrame) -> DataFrame:
-    """Return changes without what a server learned when it began without knowledge: the first it heard of a set."""
+    """Return changes without those of a server that had just started: the first registration of a set."""
     us = F.unix_micros("event_time")
     started = lifecycle.filter("event_type = 'started'").select("ns_id", us.alias("started_us"))
     first = (

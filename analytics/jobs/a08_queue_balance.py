@@ -20,7 +20,7 @@ from analytics.shared.queues.snapshots import QUEUE_INPUTS, QUEUE_PART_COLUMNS, 
 from analytics.shared.rows import CLUSTER, DAY_US, of_kind, of_kinds, of_span, shaped
 from history.schemas import Column, Type
 
-#: Topics of each cluster that are told, the most uneven first.
+#: Topics of each cluster that are reported, the most uneven first.
 TOPICS_MAX: Final = 100
 
 #: Topics of each set that may move: those that bring it the most load.
@@ -78,7 +78,7 @@ def _traffic(samples: DataFrame) -> DataFrame:
 
 def result(parts: DataFrame, span: Span) -> DataFrame:  # noqa: ARG001 - what is there now counts, whatever the span
     """Return how full sets are, how uneven topics are, and what to move."""
-    # All three are asked for several times: worked out once, they keep the plan short.
+    # All three are used several times: worked out once, they keep the plan short.
     routes = routes_now(parts).localCheckpoint()
     sets = sets_now(routes).where("writable > 0")
     queues = weighted(queues_now(routes, sets), of_kind(parts, "tps")).localCheckpoint()

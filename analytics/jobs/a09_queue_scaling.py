@@ -1,9 +1,10 @@
 """A9: which topics need more or fewer queues.
 
-What a topic needs is told by a day: what 95 % of its minutes can do with, and a queue for each consumer of its largest
-group. It grows if three of the last seven days needed much more than there is, to what the third of them needed; it
-shrinks only if all seven are known and none needed nearly as much, to what the neediest needed, and only while nothing
-is left to consume. So the counts proposed satisfy the rule that proposed them: the next run proposes nothing.
+What a topic needs is measured over a day: what 95 % of its minutes can do with, and a queue for each consumer of its
+largest group. It grows if three of the last seven days needed much more than there is, to what the third of them
+needed; it shrinks only if all seven are known and none needed nearly as much, to what the neediest needed, and only
+while nothing is left to consume. So the counts proposed satisfy the rule that proposed them: the next run proposes
+nothing.
 
 Only queues that may be written count, and only those change: a set whose write permission was wiped is left alone.
 """
@@ -35,7 +36,7 @@ DIFFERENCE_MIN: Final = 0.3
 DAYS_AGREEING: Final = 3
 DAYS: Final = 7
 
-#: A day of which less was sampled tells nothing: the first hours of today would pass for a day without load.
+#: A day of which less was sampled is no evidence: the first hours of today would pass for a day without load.
 MINUTES_MIN: Final = 720
 
 PART_COLUMNS: Final = (
@@ -203,8 +204,8 @@ def _raised_to(level: Expression) -> Expression:
 
 def _reason() -> Expression:
     needs = F.format_string("%.0f messages a second at most on a day", "p95_tps")
-    told = F.format_string("%d messages are not consumed yet", "lag")
-    lag = F.when(F.col("lag").isNull(), "nobody knows what is left").otherwise(told)
+    unread = F.format_string("%d messages are not consumed yet", "lag")
+    lag = F.when(F.col("lag").isNull(), "nobody knows what is left").otherwise(unread)
     verdict = F.col("verdict")
     tail = (
         F.when(F.col("is_fixed"), "; it has an order or is static, so it is left alone")

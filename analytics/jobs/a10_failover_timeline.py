@@ -1,13 +1,13 @@
 """A10: how long each failover took, and in which phase.
 
-The controller tells of death, election and notification; each NameServer tells when the new master registered with it.
+The controller records failure, election and notification; each NameServer records when the new master registered.
 These are wall clocks of different machines: phases are as exact as the clocks are alike, and a phase that seems to end
 before it began is shown so. A phase that nobody recorded is named in `missing`, never guessed.
 
 The NameServers that were there when the master was elected count. One that starts later learns of all brokers then, and
-what it lacked is told as its start (A6): how long a failover took does not depend on when somebody starts a NameServer.
-Where none of those showed the new master clients waited for the first that did, unless one could not record meanwhile:
-it may have shown it.
+what it lacked is reported as its start (A6): how long a failover took does not depend on when somebody starts a
+NameServer. Where none of those showed the new master clients waited for the first that did, unless one could not record
+meanwhile: it may have shown it.
 """
 
 from functools import reduce
@@ -56,7 +56,7 @@ PART_COLUMNS: Final = (
     Column("new_master", Type.LONG, "event: the elected"),
     Column("result", Type.STRING, "event: how it ended"),
     Column("cause", Type.STRING, "event: why it happened"),
-    Column("last_heartbeat_us", Type.LONG, "event: when the broker was last heard, Unix us"),
+    Column("last_heartbeat_us", Type.LONG, "event: time of the broker's last heartbeat, Unix us"),
     Column("bytes_at_stake", Type.LONG, "event: bytes that the elected may not have"),
 )
 
@@ -110,7 +110,7 @@ COLUMNS: Final = (
 
 
 def parts(inputs: Inputs, span: Span) -> DataFrame:
-    """Return the few rows that failovers are told by."""
+    """Return the few rows that failovers are made of."""
     events, states = _events(inputs["controller"]), inputs["broker_state"].where(_of_namesrv())
     frames = {
         "event": events.where((F.col("at_us") >= span.start_us) & (F.col("at_us") < span.end_us)),
@@ -119,7 +119,7 @@ def parts(inputs: Inputs, span: Span) -> DataFrame:
             "began_us", _began_us()
         ),
         "unrecorded": _unrecorded(inputs["ns_lifecycle"], span),
-        # Stable brokers give a NameServer nothing to tell for weeks: what it told before counts.
+        # A NameServer records nothing of stable brokers for weeks: its earlier rows count.
         "served": states.where("cluster IS NOT NULL").select("cluster", "ns_id").distinct(),
     }
     return of_kinds(frames, PART_COLUMNS)
@@ -130,18 +130,18 @@ def _of_namesrv() -> Expression:
 
 
 def _began_us() -> Expression:
-    """Return when the process of a row began; its monotonic clock tells how long the machine is up."""
+    """Return when the process of a row began; its monotonic clock counts from the machine's start."""
     return F.substring_index("boot_id", "-", -1).try_cast("bigint") * 1000
 
 
 def _events(controller: DataFrame) -> DataFrame:
     last_heartbeat_us = F.coalesce(F.unix_micros("last_heartbeat_time"), F.col("at_us") - F.col("silent_ms") * 1000)
-    told = timed(controller).where(F.col("event_type").isin(*CONTROLLER_EVENTS) & F.col("broker_name").isNotNull())
-    return told.withColumn("last_heartbeat_us", last_heartbeat_us)
+    events = timed(controller).where(F.col("event_type").isin(*CONTROLLER_EVENTS) & F.col("broker_name").isNotNull())
+    return events.withColumn("last_heartbeat_us", last_heartbeat_us)
 
 
 def _registrations(states: DataFrame, events: DataFrame, span: Span) -> DataFrame:
-    """Return registrations of masters near an election of their set, or one that the day after may tell of."""
+    """Return registrations of masters near an election of their set, or one that the next day may record."""
     masters = states.where((F.col("broker_id") == 0) & F.col("event_type").isin(*_REGISTERED))
     elections = events.where("event_type = 'elected'").select("broker_name", F.col("at_us").alias("elected_us"))
     since = F.col("at_us") - F.col("elected_us")
@@ -152,7 +152,7 @@ def _registrations(states: DataFrame, events: DataFrame, span: Span) -> DataFram
 
 
 def _ticks(ticks: DataFrame, events: DataFrame, span: Span) -> DataFrame:
-    """Return the ticks near an election, or one that the day after may tell of."""
+    """Return the ticks near an election, or one that the next day may record."""
     minute = F.floor(F.col("at_us") / MINUTE_US)
     last = ticks.where(F.col("at_us") >= span.end_us - WATCHING_WITHIN_US)
     near = F.explode(F.sequence(minute - 1, minute + 1)).alias("minute")
@@ -168,7 +168,7 @@ def _unrecorded(lifecycle: DataFrame, span: Span) -> DataFrame:
     return resumed.withColumns({"began_us": F.coalesce(_began_us(), lost_us), "lost_us": lost_us})
 
 
-def result(parts: DataFrame, span: Span) -> DataFrame:  # noqa: ARG001 - what the parts tell of is the span
+def result(parts: DataFrame, span: Span) -> DataFrame:  # noqa: ARG001 - the parts are those of the span
     """Return one row per failover, and one per phase and cluster over all of them."""
     failovers = timelines(keyed(of_kind(parts, "event")))
     elected = failovers.where("elected IS NOT NULL")
@@ -213,7 +213,7 @@ def _watching(elected: DataFrame, ticks: DataFrame, unrecorded: DataFrame, serve
 
 
 def _registered_at(elected: DataFrame, registrations: DataFrame) -> DataFrame:
-    """Return when each NameServer heard the new master, us after the election, as far as it did.
+    """Return when the new master registered with each NameServer, us after the election, as far as it did.
 
     `is_late`: the NameServer's process began after the election.
     """
@@ -257,12 +257,12 @@ def _visible(seen: DataFrame) -> DataFrame:
         F.bool_or(us.isNull()).alias("was_there"),
     )
     in_time, first_late = _in_order("in_time_us"), F.slice(_in_order("late_us"), 1, 1)
-    told = by_server.groupBy("failover_id").agg(
+    visible = by_server.groupBy("failover_id").agg(
         F.when((F.size(in_time) > 0) | F.bool_or("is_unrecorded"), in_time).otherwise(first_late).alias("shown"),
         F.collect_list(F.when(F.col("was_there"), F.col("ns_id"))).alias("expected"),
     )
     not_visible_on = F.array_sort(F.array_except("expected", F.col("shown")["ns_id"]))
-    return told.select("failover_id", "shown", not_visible_on.alias("not_visible_on"))
+    return visible.select("failover_id", "shown", not_visible_on.alias("not_visible_on"))
 
 
 def _in_order(after_us: str) -> Expression:
@@ -298,9 +298,13 @@ def _measured(failovers: DataFrame) -> DataFrame:
 
 def _phases(failovers: DataFrame) -> DataFrame:
     """Return what each phase takes, by cluster."""
-    told = F.explode(F.array(*(F.struct(F.lit(name).alias("phase"), F.col(f"{name}_s").alias("s")) for name in PHASES)))
+    phases = F.explode(
+        F.array(*(F.struct(F.lit(name).alias("phase"), F.col(f"{name}_s").alias("s")) for name in PHASES))
+    )
     each = (
-        failovers.select("cluster", told.alias("told")).select("cluster", "told.phase", "told.s").where("s IS NOT NULL")
+        failovers.select("cluster", phases.alias("each"))
+        .select("cluster", "each.phase", "each.s")
+        .where("s IS NOT NULL")
     )
     return each.groupBy("cluster", "phase").agg(
         F.count(F.lit(1)).alias("n"),

@@ -1,8 +1,8 @@
 """A11: when many brokers registered at once, and whether it hurt.
 
 A storm is a run of first registrations of a cluster with no pause of a minute, by five brokers or a tenth of them,
-whichever is more. A NameServer that has just started, or had lost its network, hears everybody for the first time while
-another one has known them all along: such a run has a cause of its own, since no broker was restarted.
+whichever is more. A NameServer that has just started, or had lost its network, gets the first registration of every
+broker while another one has known them all along: such a run has a cause of its own, since no broker was restarted.
 """
 
 from typing import Final
@@ -31,7 +31,7 @@ PAUSE: Final = "60 seconds"
 BROKERS_MIN: Final = 5
 SHARE_MIN: Final = 0.1
 
-#: For so long after its start a NameServer hears brokers for the first time that were there all along.
+#: For so long after its start a NameServer gets first registrations of brokers that were there all along.
 AFTER_START_US: Final = 2 * MINUTE_US
 
 #: A broker that starts registers with all NameServers within that; one that has it for longer had it all along.
@@ -85,9 +85,9 @@ def _registrations(states: DataFrame) -> DataFrame:
 
 
 def _of_sets(states: DataFrame, registrations: DataFrame, span: Span) -> DataFrame:
-    """Return what was told of sets that registered, also just before: on the next day a NameServer gives a broker up.
+    """Return the rows of sets that registered, also just before: on the next day a NameServer gives a broker up.
 
-    Nobody asks about others, nor about those that a NameServer heard of because it had just started.
+    Others are not needed, nor those that registered with a NameServer because it had just started.
     """
     lately = registrations.where((F.col("at_us") >= span.start_us - HOUR_US) & (F.col("cause") == "brokers"))
     return states.join(F.broadcast(lately.select("broker_name").distinct()), "broker_name", "left_semi")
@@ -112,7 +112,7 @@ def _ticks_after(ticks: DataFrame, states: DataFrame) -> DataFrame:
 
 
 def _reported(states: DataFrame) -> DataFrame:
-    """Return the brokers that something was told of, by day."""
+    """Return the brokers that have rows, by day."""
     day = F.floor(F.col("at_us") / DAY_US).alias("day")
     own = states.where("broker_id IS NOT NULL").select("cluster", "broker_name", "broker_id", day)
     return own.unionByName(states.select(_cluster(), "broker_name", F.explode("set_ids").alias("broker_id"), day))
@@ -124,19 +124,19 @@ def _cluster() -> Expression:
 
 
 def _standing(states: DataFrame, ticks: DataFrame, span: Span) -> DataFrame:
-    """Return the members of sets by the last word of each NameServer, by day, though nothing was told of them that day.
+    """Return the members of sets by the last row of each NameServer, by day, though no row is of that day.
 
     The word of a process that does not tick any more counts for nothing.
     """
     process = Window.partitionBy("ns_id", "boot_id", "broker_name").orderBy("at_us", "event_id")
-    said = timed(states).where((F.col("at_us") < span.end_us) & F.col("set_ids").isNotNull())
+    last_known = timed(states).where((F.col("at_us") < span.end_us) & F.col("set_ids").isNotNull())
     times = {
         "from_us": F.greatest("at_us", F.lit(span.start_us)),
         "until_us": F.coalesce(F.lead("at_us").over(process), F.lit(span.end_us)),
     }
     first, last = (F.floor(us / DAY_US) for us in (F.col("from_us"), F.col("until_us") - 1))
     daily = (
-        said.withColumns(times)
+        last_known.withColumns(times)
         .where("from_us < until_us")
         .select(
             "ns_id", "boot_id", _cluster(), "broker_name", "set_ids", F.explode(F.sequence(first, last)).alias("day")
@@ -152,7 +152,7 @@ def result(parts: DataFrame, span: Span) -> DataFrame:
     registrations = _judged(of_kind(parts, "registration"), actual_states(parts, _with_time_before(span)))
     storms = storms_of(registrations, of_kind(parts, "known")).localCheckpoint()
     ticks = of_kind(parts, "tick").select("ns_id", "at_us", "loop_lag_ms", "requests_rejected")
-    # What a tick tells of happened before it.
+    # What a tick counts happened before it.
     within = [
         F.array_contains("namesrvs", F.col("tick_ns_id")),
         F.col("tick_us") >= F.col("start_us"),
@@ -172,7 +172,7 @@ def result(parts: DataFrame, span: Span) -> DataFrame:
 def _judged(registrations: DataFrame, seen: DataFrame) -> DataFrame:
     """Return the registrations with their causes; `seen`: `actual_states`, what other NameServers saw of the brokers.
 
-    A broker that one of them had all along was not restarted: the NameServer had lost it. It had none of which it heard
+    A broker that one of them had all along was not restarted: the NameServer had lost it. It had none that registered
     no more, though it gave it up later.
     """
     had = F.struct("ns_id", "address", "start_us", "end_us")

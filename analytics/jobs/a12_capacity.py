@@ -22,7 +22,7 @@ from history.schemas import Column, Type
 #: Resource -> where it ends; those without an end are only foretold.
 LIMITS: Final[Mapping[str, float]] = MappingProxyType(
     {
-        # The quota that etcd has unless it is told otherwise.
+        # The default quota of etcd.
         "etcd_db_bytes": 2 * 2**30,
         # The memory limit of the Helm chart.
         "resident_memory_bytes": 2**30,
@@ -59,7 +59,7 @@ PART_COLUMNS: Final = (
     Column("day", Type.LONG, "days since 1970"),
     Column("resource", Type.STRING, "what it used"),
     Column("value", Type.DOUBLE, "of it, in 95 % of its ticks no more"),
-    Column("ticks", Type.LONG, "ticks that told of it"),
+    Column("ticks", Type.LONG, "ticks with a figure of it"),
 )
 
 COLUMNS: Final = (
@@ -76,7 +76,7 @@ COLUMNS: Final = (
     Column(
         "limit",
         Type.DOUBLE,
-        "where it ends: as `rmq-analytics run --limit` was told, or by default etcd's quota of 2 GiB, the memory limit "
+        "where it ends: by `rmq-analytics run --limit`, or by default etcd's quota of 2 GiB, the memory limit "
         "of the Helm chart of 1 GiB, connectionsMax of 16,384; null if none is known",
     ),
     Column("days_left", Type.DOUBLE, "days until then; null if it does not surely grow, or without a limit"),
@@ -106,10 +106,10 @@ def with_limits(limits: Mapping[str, float]) -> Job:
 
 def result(
     parts: DataFrame,
-    span: Span,  # noqa: ARG001 - what the parts tell of is the span
+    span: Span,  # noqa: ARG001 - the parts are those of the span
     limits: Mapping[str, float] = LIMITS,
 ) -> DataFrame:
-    """Return one row per resource; `limits` tell where they end."""
+    """Return one row per resource; `limits` are where they end."""
     series = daily_series(parts).localCheckpoint()
     trend = trends(series)
     whole = _levels(series, trend).join(trend, ["source", "resource"], "left")

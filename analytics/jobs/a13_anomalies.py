@@ -2,7 +2,7 @@
 
 Ten minutes of a broker are compared with all of its ten minutes in the same hour of the week, over the last four weeks.
 Twice in a row far from their median, in terms of the median deviation, is an anomaly; once is chance. Of a broker that
-was heard for less than a day nothing is told.
+sent heartbeats for less than a day, nothing is reported.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ FLOOR_SHARE: Final = 0.005
 
 JUDGED: Final = "judged"
 
-#: What is told of one window -> the column of parts that has it of all windows of an hour.
+#: Column of one window -> the column of parts that has it of all windows of an hour.
 OF_HOUR: Final[Mapping[str, str]] = MappingProxyType(
     {
         "window_us": "windows_us",
@@ -74,7 +74,7 @@ COLUMNS: Final = (
     Column("value", Type.DOUBLE, "in the window that is farthest off"),
     Column("baseline", Type.DOUBLE, "its median in this hour of the week"),
     Column("z", Type.DOUBLE, "how many deviations it is off, with its sign"),
-    Column("brokers", Type.LONG, "judged: brokers of the cluster that were heard long enough to know what is usual"),
+    Column("brokers", Type.LONG, "judged: brokers of the cluster with enough heartbeats to know what is usual"),
 )
 
 
@@ -82,7 +82,7 @@ def parts(inputs: Inputs, span: Span) -> DataFrame:
     """Return what each broker was like in each ten minutes."""
     window_us = (F.floor(F.col("at_us") / WINDOW_US) * WINDOW_US).alias("window_us")
     key = [*map(F.col, BROKER), window_us, F.col("ns_id")]
-    heard = (
+    of_windows = (
         _heartbeats(inputs, span)
         .groupBy(*key)
         .agg(
@@ -95,7 +95,7 @@ def parts(inputs: Inputs, span: Span) -> DataFrame:
     # What comes with a broker's first word is not a change of its own.
     changed = of_span(inputs["broker_state"], span).where("event_type = 'changed'")
     changes = changed.groupBy(*key).agg(F.sum(counts[0] + counts[1] + counts[2]).alias("changes"))
-    each = heard.join(changes, [*BROKER, "window_us", "ns_id"], "left")
+    each = of_windows.join(changes, [*BROKER, "window_us", "ns_id"], "left")
     of_window = each.groupBy(*BROKER, "window_us").agg(
         F.avg("mean_ms").alias("interval_mean_ms"),
         F.avg("max_ms").alias("interval_max_ms"),
@@ -105,8 +105,10 @@ def parts(inputs: Inputs, span: Span) -> DataFrame:
     # An hour is looked at as a whole: a month has a sixth as many rows to sort then.
     hour_us = (F.floor(F.col("window_us") / HOUR_US) * HOUR_US).alias("hour_us")
     of_hour = of_window.groupBy(*BROKER, hour_us).agg(F.collect_list(F.struct(*OF_HOUR)).alias("windows"))
-    told = of_hour.select(*BROKER, "hour_us", *(F.col("windows")[one].alias(all_) for one, all_ in OF_HOUR.items()))
-    return shaped(told, PART_COLUMNS)
+    results_of = of_hour.select(
+        *BROKER, "hour_us", *(F.col("windows")[one].alias(all_) for one, all_ in OF_HOUR.items())
+    )
+    return shaped(results_of, PART_COLUMNS)
 
 
 def _heartbeats(inputs: Inputs, span: Span) -> DataFrame:
@@ -161,9 +163,9 @@ def _judged(hours: DataFrame) -> DataFrame:
 
 def far_off(hours: DataFrame) -> DataFrame:
     """Return the windows that are far from what is usual, one row per metric, with `value`, `baseline` and `z`."""
-    told = F.flatten(F.array_compact(F.array(*(_far_in(metric) for metric in FLOORS))))
+    results_of = F.flatten(F.array_compact(F.array(*(_far_in(metric) for metric in FLOORS))))
     usual = _baselines(_slots(hours))
-    return usual.select(*BROKER, F.explode(told).alias("far")).select(*BROKER, "far.*")
+    return usual.select(*BROKER, F.explode(results_of).alias("far")).select(*BROKER, "far.*")
 
 
 def _slots(hours: DataFrame) -> DataFrame:

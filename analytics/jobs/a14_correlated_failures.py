@@ -19,7 +19,7 @@ from history.schemas import Column, Type
 #: Pairs that are less alike are left out.
 JACCARD_MIN: Final = 0.1
 
-#: So many pairs are told, the most alike first.
+#: So many pairs are reported, the most alike first.
 PAIRS_MAX: Final = 10_000
 
 #: A broker that is down longer in a day says nothing by it, and would meet everybody.

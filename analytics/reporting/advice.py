@@ -40,7 +40,7 @@ def advice(results: Mapping[str, JobResult]) -> list[Advice]:
 
 
 def _addresses(results: Mapping[str, JobResult]) -> Mapping[tuple[str, str], str]:
-    """Return where masters are, by cluster and name of their sets, as far as the results tell."""
+    """Return where masters are, by cluster and name of their sets, as far as the results have them."""
     rows = results["A8"].of_kind("broker") if "A8" in results else []
     return {(row["cluster"], row["broker_name"]): row["broker_addr"] for row in rows if row["broker_addr"]}
 
@@ -49,17 +49,17 @@ def _timeouts(result: JobResult, addresses: Mapping[tuple[str, str], str]) -> li
     rows = [row for row in result.rows if is_other(row)]
     if not rows:
         return []
-    told = [row for row in rows if _sends_its_timeout(row)]
+    sending = [row for row in rows if _sends_its_timeout(row)]
     words = []
-    if told:
+    if sending:
         words.append("The command takes effect at once and is kept in the broker's file.")
-    if len(told) < len(rows):
+    if len(sending) < len(rows):
         words.append(
             "A broker sends its timeout to NameServers only if it runs with enableSlaveActingMaster=true; until then "
-            f"{counted(len(rows) - len(told), 'broker')} of these will expire after {_TIMEOUT_DEFAULT_S} s, "
+            f"{counted(len(rows) - len(sending), 'broker')} of these will expire after {_TIMEOUT_DEFAULT_S} s, "
             "whatever is recommended."
         )
-    commands = [(broker(row), _timeout_command(row, addresses)) for row in told]
+    commands = [(broker(row), _timeout_command(row, addresses)) for row in sending]
     title = f"Other timeouts for {counted(len(rows), 'broker')}"
     return [Advice(title, result.job_id, " ".join(words), timeout_table(rows), commands[:CHANGES_SHOWN])]
 

@@ -41,10 +41,10 @@ def availability(result: JobResult) -> Section:
             f"{len(failed)} of {counted(len(rows), 'broker')} were down at some time, with {failures}; "
             f"{broker(worst)} for longest: {_down(worst)}{_of_the_time(worst)}{_since(worst)}."
         )
-    told_bars = [Bar(broker(row), (row["unplanned_s"], row["planned_s"])) for row in failed[:SHOWN]]
+    down_bars = [Bar(broker(row), (row["unplanned_s"], row["planned_s"])) for row in failed[:SHOWN]]
     figure = (
-        bars("Time down by broker", ("unplanned", "planned"), told_bars, duration_axis("time down, at most"))
-        if told_bars
+        bars("Time down by broker", ("unplanned", "planned"), down_bars, duration_axis("time down, at most"))
+        if down_bars
         else nothing("Time down by broker", "no broker was down")
     )
     return result.section(
@@ -168,8 +168,8 @@ def _missed_of(row: Row) -> str:
 
 def _missed_share(row: Row) -> str:
     """Return the part of heartbeats that did not come: however small, it is more than none."""
-    told_share = share(row["miss_ratio"], 2)
-    return "under 0.01 %" if row["missed"] and told_share == share(0, 2) else told_share
+    shown_share = share(row["miss_ratio"], 2)
+    return "under 0.01 %" if row["missed"] and shown_share == share(0, 2) else shown_share
 
 
 def _missed_cell(row: Row) -> str:

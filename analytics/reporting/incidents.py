@@ -27,7 +27,7 @@ _PHASE_NAMES: Final = ("until found dead", "until the election", "election", "un
 #: What brokers usually do is known from so many days on.
 USUAL_FROM_DAYS: Final = 2
 
-#: So many failovers tell what one usually takes.
+#: So many failovers show what one usually takes.
 _USUAL_FROM: Final = 5
 
 #: Pairs that are so alike belong together.

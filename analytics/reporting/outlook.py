@@ -49,26 +49,28 @@ def _in_bytes(row: Row) -> bool:
 
 def _axis(row: Row, limit: float | None) -> Axis:
     title = "bytes" if _in_bytes(row) else str(row["resource"])
-    told = title if limit is None else f"{title}; dashed: the limit"
-    return Axis(told, amount, limit, BYTES) if _in_bytes(row) else Axis(told, brief, limit)
+    label = title if limit is None else f"{title}; dashed: the limit"
+    return Axis(label, amount, limit, BYTES) if _in_bytes(row) else Axis(label, brief, limit)
 
 
 def _figure(row: Row) -> Figure:
     days = [day * _DAY_S for day in row["history_days"]]
     used = Line(0, tuple(zip(days, row["history"], strict=True)))
-    told = [used]
+    shown = [used]
     legend: tuple[str, ...] = ("used",)
     if row["slope_day"] is not None:
         last, ahead = days[-1], days[-1] + _AHEAD * _DAY_S
         # From the trend of today on: wild days do not bend it.
         now = row["in_30d"] - _AHEAD * row["slope_day"]
-        told.append(Line(1, ((last, now), (ahead, row["in_30d"])), ((last, now, now), (ahead, row["p10"], row["p90"]))))
+        shown.append(
+            Line(1, ((last, now), (ahead, row["in_30d"])), ((last, now, now), (ahead, row["p10"], row["p90"])))
+        )
         legend = ("used", "if it goes on so; shaded: with a probability of 80 %")
     highest = max((*row["history"], row["in_30d"] or 0, 1))
     # A limit that is far away would press everything else to the ground.
     limit = row["limit"] if row["limit"] is not None and row["limit"] < 5 * highest else None
     name = _name(row)
-    return lines(f"{name[0].upper()}{name[1:]} by day", legend, told, _axis(row, limit))
+    return lines(f"{name[0].upper()}{name[1:]} by day", legend, shown, _axis(row, limit))
 
 
 def _amount(row: Row, name: str) -> str:

@@ -86,8 +86,8 @@ def _happened(happened: Sequence[tuple[str, str]]) -> str:
 
 
 def _changes(advice: Sequence[Advice]) -> str:
-    told = "".join(map(_advice, advice)) or "<p>Nothing needs to be changed.</p>"
-    return f'<section id="change"><h2>What to change</h2>{told}</section>'
+    advised = "".join(map(_advice, advice)) or "<p>Nothing needs to be changed.</p>"
+    return f'<section id="change"><h2>What to change</h2>{advised}</section>'
 
 
 def _advice(advice: Advice) -> str:

@@ -2,12 +2,12 @@
 
 The parts of a day are what became known in it: brokers that came or left, servers that began without knowledge, pieces
 of observed time, and, since a day has to be readable by itself, how everything stood at its beginning. A removal is
-known when the server decides it, and where the broker was silent it reaches back to its last heartbeat, which may
-lie before midnight; so `at_us` is always in the day and `since_us` may be earlier. What is told twice by two days
-changes nothing. A broker that a controller heard after the NameServer lived until then. One whose connection ended died
-then: its host ended it, or it ended it itself.
+known when the server decides it, and where the broker was silent it reaches back to its last heartbeat, which may lie
+before midnight; so `at_us` is always in the day and `since_us` may be earlier. What two days both hold changes nothing.
+A broker whose heartbeat a controller got after the NameServer's last one lived until then. One whose connection ended
+died then: its host ended it, or it ended it itself.
 
-A NameServer that has just started, or could not record, knows a broker again when it hears of it, and knows that it
+A NameServer that has just started, or could not record, knows a broker again once it registers, and knows that it
 is absent once the broker's timeout is over; until then its word does not count.
 """
 
@@ -28,7 +28,7 @@ from history.schemas import Column, Type
 
 STATE_INPUTS: Final = ("broker_state", "ns_lifecycle", "ns_tick")
 
-#: With what controllers heard.
+#: With the heartbeats of controllers.
 AVAILABILITY_INPUTS: Final = (*STATE_INPUTS, "heartbeat_summary", "controller")
 
 STATE_PARTS: Final = (
@@ -44,7 +44,7 @@ STATE_PARTS: Final = (
     Column("silent", Type.BOOLEAN, "down: it expired"),
 )
 
-#: So long after its start the word of a NameServer counts for brokers that it has not heard of: their usual timeout.
+#: For so long after a NameServer starts, brokers that have not registered are not absent: their usual timeout.
 GRACE_US: Final = 120_000_000
 
 #: Which broker; in one store two groups of NameServers may serve clusters with brokers of the same names.
@@ -60,7 +60,7 @@ def of_name_servers(inputs: Inputs, names: tuple[str, ...]) -> dict[str, DataFra
 
 
 def availability_parts(inputs: Inputs, span: Span) -> DataFrame:
-    """Return STATE_PARTS with regard to what controllers heard of brokers that NameServers heard no longer."""
+    """Return STATE_PARTS with regard to controllers' heartbeats of brokers that NameServers lost."""
     mine = of_name_servers(inputs, STATE_INPUTS)
     return state_parts({**mine, "broker_state": with_controller_heartbeats(mine["broker_state"], inputs)}, span)
 
@@ -157,7 +157,7 @@ def _recency() -> SparkColumn:
 
 
 def _views(parts: DataFrame, span: Span, start_us: SparkColumn) -> DataFrame:
-    """Return the pieces of `actual_states`; `start_us` tells when the state of a point really began."""
+    """Return the pieces of `actual_states`; `start_us` is when the state of a point really began."""
     view = Window.partitionBy(*_VIEW).orderBy(_order())
     begun = _changes(parts, span).withColumn(_BEFORE_US, F.lag("at_us").over(view))
     really_us = F.when(F.col("kind") == DOWN, start_us).otherwise(F.col("at_us"))
@@ -165,7 +165,7 @@ def _views(parts: DataFrame, span: Span, start_us: SparkColumn) -> DataFrame:
     last_us = F.lit(span.end_us).cast("bigint")
     pieces = timed.withColumn("end_us", F.coalesce(F.lead("start_us").over(view), last_us))
     observed = observed_times(_as_pieces(parts), span)
-    # Who forgot a broker and does not hear of it says after a while that it is absent.
+    # After a while without a registration a NameServer that lost a broker counts it as absent.
     forgotten = F.col("kind") == RESET
     spoken = pieces.withColumns(
         {

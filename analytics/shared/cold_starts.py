@@ -20,17 +20,17 @@ from analytics.shared.state_points import UP
 from history.schemas import UNOBSERVED_AFTER_MS, Column, Type
 
 STARTED: Final = "started"
-#: Changes were lost, and a snapshot told how all sets stand.
+#: Changes were lost, and a snapshot has all sets.
 RESUMED: Final = "resumed"
-REQUESTS: Final = "asked"
+QUERIES: Final = "queried"
 
 COLD_PARTS: Final = (
     Column(
         "answers_us",
         Type.LONG,
-        "started: since then it answered route queries; resumed: when it told all sets; Unix us",
+        "started: since then it answered route queries; resumed: when its snapshot had all sets; Unix us",
     ),
-    Column("not_found", Type.LONG, "kind asked: answers of `no such topic` since the start at since_us, up to at_us"),
+    Column("not_found", Type.LONG, "kind queried: answers of `no such topic` since the start at since_us, up to at_us"),
 )
 
 _VIEW: Final = ("ns_id", *BROKER)
@@ -43,13 +43,13 @@ def cold_parts(inputs: Inputs, span: Span) -> DataFrame:
     starts = _starts(inputs["ns_lifecycle"])
     soon_us = F.col("started_us") + GRACE_US + UNOBSERVED_AFTER_MS * 1000
     ticks = inputs["ns_tick"].select("boot_id", F.unix_micros("event_time").alias("at_us"), "not_found_total")
-    asked = (
+    queries = (
         ticks.filter((F.col("at_us") >= span.start_us) & (F.col("at_us") < span.end_us))
         .join(F.broadcast(starts), "boot_id", "inner")
         .filter(F.col("at_us") <= soon_us)
         .select(
             "ns_id",
-            F.lit(REQUESTS).alias("kind"),
+            F.lit(QUERIES).alias("kind"),
             "at_us",
             F.col("started_us").alias("since_us"),
             F.col("not_found_total").alias("not_found"),
@@ -64,25 +64,25 @@ def cold_parts(inputs: Inputs, span: Span) -> DataFrame:
         F.col("started_us").alias("since_us"),
         "answers_us",
     )
-    tables = [began, _resumptions(inputs, span), asked]
+    tables = [began, _resumptions(inputs, span), queries]
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), tables)
 
 
 def _resumptions(inputs: Inputs, span: Span) -> DataFrame:
-    """Return when the snapshot was told that came after changes were lost: whom it does not show, is absent."""
+    """Return the time of the snapshot after changes were lost: a broker that it lacks is absent."""
     us = F.unix_micros("event_time")
     process = ["ns_id", "boot_id"]
     resumed = inputs["ns_lifecycle"].filter(lost_states()).select(*process, us.alias("at_us"))
     members = inputs["broker_state"].filter("event_type = 'snapshot'")
     snapshots = members.groupBy(
         *process, F.coalesce("reason", F.col("event_time").cast("string")).alias("snapshot")
-    ).agg(F.min(us).alias("first_us"), F.max(us).alias("told_us"))
-    told = resumed.join(snapshots, process, "inner").filter(
+    ).agg(F.min(us).alias("first_us"), F.max(us).alias("last_us"))
+    snapshot = resumed.join(snapshots, process, "inner").filter(
         (F.col("first_us") >= F.col("at_us")) & (F.col("first_us") < F.col("at_us") + GRACE_US)
     )
     return (
-        told.groupBy("ns_id", "at_us")
-        .agg(F.min("told_us").alias("answers_us"))
+        snapshot.groupBy("ns_id", "at_us")
+        .agg(F.min("last_us").alias("answers_us"))
         .filter((F.col("answers_us") >= span.start_us) & (F.col("answers_us") < span.end_us))
         .select("ns_id", F.lit(RESUMED).alias("kind"), "at_us", F.col("at_us").alias("since_us"), "answers_us")
     )
@@ -91,10 +91,10 @@ def _resumptions(inputs: Inputs, span: Span) -> DataFrame:
 def _starts(lifecycle: DataFrame) -> DataFrame:
     """Return when each process started, and from when on it answered: some wait for their brokers first."""
     detail = F.from_json("detail", "needWaitForService boolean, waitSecondsForService bigint")
-    told = F.when(F.col("event_type") == "configured", detail)
+    configured = F.when(F.col("event_type") == "configured", detail)
     us = F.unix_micros("event_time")
     # What was configured later was not in force at the start.
-    waits = F.min_by(told, F.when(told.isNotNull(), us))
+    waits = F.min_by(configured, F.when(configured.isNotNull(), us))
     by_process = lifecycle.groupBy("ns_id", "boot_id").agg(
         F.min(F.when(F.col("event_type") == "started", us)).alias("started_us"), waits.alias("waits")
     )
@@ -117,7 +117,7 @@ def lacking_contact(parts: DataFrame, reported: DataFrame, span: Span) -> DataFr
 
     `reported` are `broker_states.reported_states`. `is_cold`: it registered soon, or the NameServer stopped before;
     `had`: it had it when it was there last. Only time in which it was watching. After changes were lost a snapshot
-    tells whom it has not, which is not cold.
+    shows what it lacks, which is not cold.
     """
     waiting = _starts_of_window(parts, span).join(_views(reported), "ns_id", "inner")
     pieces = reported.select(*_VIEW, F.col("start_us").alias("from_us"), F.col("end_us").alias("to_us"), "state")
@@ -132,14 +132,14 @@ def lacking_contact(parts: DataFrame, reported: DataFrame, span: Span) -> DataFr
         .agg(first.alias("first"), last.alias("last"), F.coalesce(F.bool_or(over), F.lit(False)).alias("is_known"))
         .filter("NOT is_known")
     )
-    heard_up = F.coalesce(F.col("first.state") == UP, F.lit(False))
+    was_up = F.coalesce(F.col("first.state") == UP, F.lit(False))
     spells = known.select(
         *_VIEW,
         "started_us",
         F.greatest("answers_us", F.lit(span.start_us)).alias("start_us"),
         F.coalesce("first.from_us", F.least("next_us", F.lit(span.end_us))).alias("end_us"),
-        (F.col("is_start") & (heard_up | F.col("first").isNull())).alias("is_cold"),
-        (heard_up & F.coalesce(F.col("last.state") == UP, F.lit(False))).alias("had"),
+        (F.col("is_start") & (was_up | F.col("first").isNull())).alias("is_cold"),
+        (was_up & F.coalesce(F.col("last.state") == UP, F.lit(False))).alias("had"),
     ).filter("start_us < end_us")
     return overlaps(spells, watched(parts, span), ["ns_id"])
 
@@ -163,21 +163,21 @@ def cold_spells(cold: DataFrame, reported: DataFrame, parts: DataFrame, grace_us
         F.max("end_us").alias("end_us"),
         F.array_sort(F.collect_set(name)).alias("lacked"),
     )
-    asked = parts.filter(F.col("kind") == REQUESTS).select(
+    queries = parts.filter(F.col("kind") == QUERIES).select(
         "ns_id", F.col("since_us").alias("started_us"), F.col("at_us").alias("asked_us"), "not_found"
     )
     by_then, later = F.col("asked_us") <= F.col("end_us"), F.col("asked_us") >= F.col("end_us")
     # Where the first tick came after the end, at least none.
     least = F.when(F.count("not_found") > 0, F.coalesce(F.max(F.when(by_then, F.col("not_found"))), F.lit(0)))
     return (
-        spells.join(F.broadcast(asked), list(_START), "left")
+        spells.join(F.broadcast(queries), list(_START), "left")
         .groupBy(*_START, "cluster", "start_us", "end_us", "lacked", "lacked_seen")
         .agg(least.alias("not_found_min"), F.min(F.when(later, F.col("not_found"))).alias("not_found_max"))
     )
 
 
 def _lacked(cold: DataFrame, reported: DataFrame) -> DataFrame:
-    """Return when NameServers had not heard of brokers that were there."""
+    """Return when NameServers lacked brokers that were there."""
     spell = [*_START, *BROKER, "had"]
     mine = cold.select(*spell, "start_us", "end_us", _one("mine"), _none("known"), _none("there"))
     times = cold.select(*spell, F.col("start_us").alias("cold_us"), F.col("end_us").alias("warm_us"))
@@ -215,6 +215,6 @@ def _starts_of_window(parts: DataFrame, span: Span) -> DataFrame:
 
 
 def _views(reported: DataFrame) -> DataFrame:
-    """Return each broker with each NameServer that ever told of its cluster."""
+    """Return each broker with each NameServer that ever had its cluster."""
     servers = reported.select("ns_id", "cluster").distinct()
     return servers.join(reported.select(*BROKER).distinct(), "cluster", "inner").select(*_VIEW)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 #: The beginning of an election is is_counted by its length in whole ms: so much too early at most.
 ROUNDED_US: Final = 1_000
 
-#: Who was deposed by an operator, or for a broker that asked, was not detected as dead.
+#: A master deposed by an operator, or on a broker's request, was not detected as dead.
 UNDETECTED_CAUSES: Final = ("operator", "broker", "manual")
 
 CONTROLLER_EVENTS: Final = ("failure_detected", "election_started", "elected", "role_notified")
@@ -89,7 +89,7 @@ def _with_beginnings(events: DataFrame) -> DataFrame:
     of_key = Window.partitionBy("key")
     is_anchor = F.col("anchor").isNotNull()
     of_anchor = {name: F.max(F.when(is_anchor, F.col(name))).over(of_key) for name in ("new_master", "cause")}
-    # A set that had lost its master already was not made to leave it, whoever asked for a new one.
+    # A set that had lost its master already was not made to leave it, whoever requested a new one.
     deposed = F.max(is_anchor & F.col("old_master").isNotNull()).over(of_key)
     planned = F.coalesce(F.col("anchor_cause").isin(*UNDETECTED_CAUSES), F.lit(False)) & deposed
     of_master = F.col("broker_id").isNull() | (F.col("broker_id") == F.col("former"))
@@ -111,7 +111,7 @@ def _with_beginnings(events: DataFrame) -> DataFrame:
 def _with_masters(events: DataFrame) -> DataFrame:
     """Return the events with `master_before`, the last master of the set as far as it was is_counted until then.
 
-    The controller forgets a master whom nobody can follow: the election that ends this has none to tell of.
+    The controller forgets a master whom nobody can follow: the election that ends this has no old master.
     """
     by_set = Window.partitionBy("cluster", "broker_name").orderBy("at_us", _order())
     before = by_set.rowsBetween(Window.unboundedPreceding, -1)

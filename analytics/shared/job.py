@@ -49,7 +49,7 @@ class Job(NamedTuple):
     #: Families of the history that it reads.
     inputs: tuple[str, ...]
     #: From the rows of a span to its additive parts. The inputs also have what is needed of the time before the span:
-    #: all of the hour before, and before that the last rows of the keys in `closing.KEYS`. Parts tell of nothing
+    #: all of the hour before, and before that the last rows of the keys in `closing.KEYS`. Parts hold nothing
     #: outside of the span.
     parts: Callable[[Inputs, Span], DataFrame]
     #: From the parts of all days of a span to the result: `cluster` and `columns`, in this order.

@@ -26,7 +26,7 @@ _HEARTBEATS_MISSING = "heartbeats are missing"
 
 
 def lost_states() -> Column:
-    """Return whether a row of `ns_lifecycle` tells that changes of brokers are missing.
+    """Return whether a row of `ns_lifecycle` reports missing changes of brokers.
 
     Where only heartbeats are missing, all is known about who came and left.
     """
@@ -65,7 +65,7 @@ def _marks(inputs: Inputs) -> DataFrame:
     ticks = inputs["ns_tick"].select(
         *who, (F.col("interval_ms") * 1000).alias("interval_us"), nothing.alias("blind_from_us")
     )
-    # Told by two times, one of which is wrong.
+    # By two times, one of which is wrong.
     lifecycle = (
         inputs["ns_lifecycle"]
         .filter(~F.col("event_type").eqNullSafe("clock_set"))
@@ -81,7 +81,7 @@ def _marks(inputs: Inputs) -> DataFrame:
 def _between_marks(marks: DataFrame) -> DataFrame:
     """Return the time before each mark, up to the mark before it, where that is short enough to have been watched.
 
-    The first mark of a process that is known, if it is a tick, tells itself how long it was since the one before.
+    The first mark of a process that is known, if it is a tick, has the time since the one before.
     """
     process = Window.partitionBy("ns_id", "boot_id").orderBy("mono_us", "end_us")
     pause_us = F.coalesce(F.col("mono_us") - F.lag("mono_us").over(process), "interval_us")

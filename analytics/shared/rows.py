@@ -44,7 +44,7 @@ def shaped(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
 
 
 def of_kinds(frames: dict[str, DataFrame], columns: Sequence[Column]) -> DataFrame:
-    """Return one table of several kinds of rows; `kind` tells them apart."""
+    """Return one table of several kinds of rows; `kind` distinguishes them."""
     parts = [shaped(frame.withColumn(KIND.name, F.lit(kind)), columns) for kind, frame in frames.items()]
     return reduce(DataFrame.unionByName, parts)
 
@@ -59,7 +59,7 @@ _WALL: Final = ("event_time", "last_heartbeat_time", "unobserved_from")
 
 
 def by_last_clock(rows: DataFrame, lifecycle: DataFrame) -> DataFrame:
-    """Return rows of servers with the times of those processes mended whose clock was set, as `lifecycle` tells."""
+    """Return rows of servers with the times of those processes mended whose clock was set, by `lifecycle`."""
     offset_us = F.from_json("detail", "offsetUs bigint")["offsetUs"]
     steps = lifecycle.filter("event_type = 'clock_set'").select("ns_id", "boot_id", "mono_us", offset_us.alias("by_us"))
     last = steps.groupBy("ns_id", "boot_id").agg(F.max_by("by_us", "mono_us").alias("_offset_us"))
@@ -69,5 +69,5 @@ def by_last_clock(rows: DataFrame, lifecycle: DataFrame) -> DataFrame:
         for name in _WALL
         if name in rows.columns
     }
-    told = rows.join(F.broadcast(last), ["ns_id", "boot_id"], "left").withColumn("_wrong_us", wrong_us)
-    return told.withColumns(mended).select(*rows.columns)
+    joined = rows.join(F.broadcast(last), ["ns_id", "boot_id"], "left").withColumn("_wrong_us", wrong_us)
+    return joined.withColumns(mended).select(*rows.columns)

@@ -70,7 +70,7 @@ def state_points(states: DataFrame, resets: DataFrame, span: Span) -> DataFrame:
 
 #: Which process: controllers have other broker ids.
 _PROCESS: Final = ("cluster", "broker_name", "broker_addr")
-#: When a controller had heard a broker last.
+#: Time of the last heartbeat of a broker to a controller.
 _CONTROLLER_HEARTBEAT: Final = "controller_heartbeat_us"
 
 
@@ -104,7 +104,7 @@ def with_controller_heartbeats(states: DataFrame, inputs: Inputs) -> DataFrame:
 
 
 def _last_heartbeat_us(at_us: SparkColumn | None = None) -> SparkColumn:
-    """Return when the server itself heard the row's broker last; when it left, if that is not known."""
+    """Return when the row's broker last sent the server a heartbeat; when it left, if that is not known."""
     at_us = F.col("at_us") if at_us is None else at_us
     return F.coalesce(at_us - F.col("silent_ms") * 1000, F.unix_micros("last_heartbeat_time"), at_us)
 
@@ -117,7 +117,7 @@ def _is_member() -> SparkColumn:
 
 
 def _members() -> SparkColumn:
-    """Return the members of the set, null where the row does not tell."""
+    """Return the members of the set, null where the row has none."""
     none = F.array().cast("array<string>")
     members = F.arrays_zip(
         F.col("set_ids").alias("id"),
@@ -143,7 +143,7 @@ def _present_members() -> SparkColumn:
 
 
 def _missing_members() -> SparkColumn:
-    """Return a point for each former member that is missing, unless a row of its own tells why."""
+    """Return a point for each former member that is missing, unless a row of its own has the reason."""
     event = F.col("event_type")
 
     def is_missing(former: SparkColumn) -> SparkColumn:
@@ -154,7 +154,7 @@ def _missing_members() -> SparkColumn:
 
     def point_of(former: SparkColumn) -> SparkColumn:
         # By registering, a broker takes none's broker id away but its own former one, or takes it to another cluster.
-        # A snapshot tells who is missing, and not since when or why; so does the first word after a pause in recording.
+        # A snapshot shows who is missing, and not since when or why; so does the first row after a pause in recording.
         resumed = F.coalesce("resumed", F.lit(False))
         moved = (event.isin(*_KNOWN) & ~resumed) | F.array_contains("set_ids", former["id"])
         kind = F.when(moved, MOVED).when((event == "snapshot") | resumed, ABSENT).otherwise(DOWN)

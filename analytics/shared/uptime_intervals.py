@@ -19,8 +19,8 @@ def runs(parts: DataFrame, span: Span) -> DataFrame:
     silent may have lived until it was given up), up, planned (down, and it unregistered to somebody), is_change (it
     was the other way before; false for the first run, whose beginning nobody saw).
 
-    A broker exists from when most have it on, or one says that it is down: that others hear of a new one a moment
-    later is no outage.
+    A broker exists from when most have it on, or one says that it is down: that a new one registers with others a
+    moment later is no outage.
     """
     length_us = F.col("end_us") - F.col("start_us")
     return _numbered(parts, span).agg(
@@ -42,7 +42,7 @@ def times_down(parts: DataFrame, span: Span) -> DataFrame:
 
 
 def _sums() -> list[SparkColumn]:
-    """Return what is told of each run."""
+    """Return what each run reports."""
     return [
         F.min("start_us").alias("start_us"),
         F.max("end_us").alias("end_us"),
@@ -62,7 +62,7 @@ def _numbered(parts: DataFrame, span: Span) -> GroupedData:
 
 def _judged(parts: DataFrame, span: Span) -> DataFrame:
     """Return pieces of time in which somebody's word counts, each up or down, from the broker's first on."""
-    said = actual_states(parts, span)
+    states = actual_states(parts, span)
     # Cut where it expires: before that it may have lived.
     cut_us = F.greatest("start_us", F.least("end_us", "sure_us"))
     halves = F.array(
@@ -70,7 +70,7 @@ def _judged(parts: DataFrame, span: Span) -> DataFrame:
         F.struct(cut_us.alias("from_us"), F.col("end_us").alias("to_us"), F.lit(0).cast("bigint").alias("doubt")),
     )
     counted = (
-        said.select(*BROKER, "state", "planned", F.inline(halves))
+        states.select(*BROKER, "state", "planned", F.inline(halves))
         .filter("from_us < to_us")
         .select(
             *BROKER,

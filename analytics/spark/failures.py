@@ -1,4 +1,4 @@
-"""What may go wrong with one family or one analysis while the others go on, and how the end of a run tells of it."""
+"""What may go wrong with one family or one analysis while the others go on, and how the end of a run reports it."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -37,7 +37,7 @@ class Failures:
     """What has failed so far of things that are done one after the other, each whatever became of those before it."""
 
     def __init__(self, show: Progress) -> None:
-        """Take who is told of a failure at once."""
+        """Take what reports a failure at once."""
         self._show = show
         self._why: dict[str, str] = {}
 

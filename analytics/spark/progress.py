@@ -1,4 +1,4 @@
-"""Tells whoever waits what is being done, a line each; and the clock, which only the edge of a run reads."""
+"""Prints what is being done, a line each; and the clock, which only the edge of a run reads."""
 
 import sys
 import time

@@ -28,7 +28,7 @@ class BadStorage(Exception):
 
 
 class UnreadableFile(BadStorage):
-    """A file that tells of others cannot be read: it was torn, or is of a newer version."""
+    """A file that describes others cannot be read: it was torn, or is of a newer version."""
 
     def __init__(self, path: str, why: Exception) -> None:
         self.path, self.why = path, why
@@ -107,10 +107,10 @@ class LocalStorage:
     """A folder of this machine, or one that is mounted."""
 
     def __init__(self, root: Path, show: Progress = to_stderr) -> None:
-        """Take the folder, and who is told of waiting for a lock."""
+        """Take the folder, and what reports waiting for a lock."""
         self._root = root.absolute()
         self._show = show
-        # Of one process's own threads nobody is told: families of a stream are stored in turn.
+        # Waiting for a thread of the same process is not reported: families of a stream are stored in turn.
         self._mine = defaultdict[str, threading.Lock](threading.Lock)
 
     def uri(self, path: str) -> str:

@@ -100,7 +100,7 @@ class Controller:
         )
 
     async def run(self) -> None:
-        """Serve until told to stop, then stop in order. Raises StartFailed."""
+        """Serve until the stop signal, then stop in order. Raises StartFailed."""
         config = self._settings.config
         host, port = await self._process.open()
         joining = self._core.begin(self._core.join(member_of(config, port)))

@@ -6,7 +6,7 @@ from dashboards.boards.shared import BROKER, CLUSTER, FAILOVERS, NAMESRV, NAMESR
 from dashboards.panels import Board, Kind, Link, Panel, Query, Row, TableColumn, good_from, worse_above
 from dashboards.promql import BY_BROKER, BY_CLUSTER, BY_INSTANCE, BY_PLANE, age_at_scrape, increase, quantile, rate
 
-_HEARD: Final = f'{BY_BROKER}, instance=~"$instance"'
+_BY_SERVER: Final = f'{BY_BROKER}, instance=~"$instance"'
 _SEEN: Final = f'{BY_CLUSTER}, instance=~"$instance"'
 _AGE_SHARE: Final = (0.5, 0.8)
 _TOP: Final = 10
@@ -49,15 +49,15 @@ _STATES: Final = Row(
         Panel(
             kind=Kind.LINES,
             title="Silence, as a share of what is allowed",
-            description="Time since the last sign of life, by the timeout in force, of the NameServer that heard it "
-            "longest ago. At 1 the broker leaves the routes. A saw that never reaches 0.5 is well.",
+            description="Time since the last sign of life, by the timeout in force, at the NameServer where it is "
+            "the longest. At 1 the broker leaves the routes. A saw that never reaches 0.5 is well.",
             unit="percentunit",
             limits=worse_above(*_AGE_SHARE),
             queries=(
                 Query(
                     "max by (cluster, broker, broker_id) ("
-                    f"({age_at_scrape('rocketmq_namesrv_broker_last_heartbeat_timestamp_seconds', _HEARD)})"
-                    f" / rocketmq_namesrv_broker_heartbeat_timeout_seconds{{{_HEARD}}})",
+                    f"({age_at_scrape('rocketmq_namesrv_broker_last_heartbeat_timestamp_seconds', _BY_SERVER)})"
+                    f" / rocketmq_namesrv_broker_heartbeat_timeout_seconds{{{_BY_SERVER}}})",
                     "{{cluster}} {{broker}} {{broker_id}}",
                 ),
             ),
@@ -81,7 +81,7 @@ _STATES: Final = Row(
     ),
 )
 
-_BEATS: Final = Row(
+_HEARTBEATS: Final = Row(
     "Heartbeats",
     (
         Panel(
@@ -93,7 +93,7 @@ _BEATS: Final = Row(
             queries=(
                 Query(
                     f"topk({_TOP}, "
-                    + increase("rocketmq_namesrv_heartbeats_late_total", _HEARD, by="cluster, broker")
+                    + increase("rocketmq_namesrv_heartbeats_late_total", _BY_SERVER, by="cluster, broker")
                     + ")",
                     "{{cluster}} {{broker}}",
                 ),
@@ -179,7 +179,7 @@ _COMING: Final = Row(
             title="Brokers",
             description="What is registered at the NameServers chosen. Addresses are in the HTTP API, /v1/brokers.",
             queries=(
-                Query(f"count by (cluster, broker, broker_id, version) (rocketmq_namesrv_broker_info{{{_HEARD}}})"),
+                Query(f"count by (cluster, broker, broker_id, version) (rocketmq_namesrv_broker_info{{{_BY_SERVER}}})"),
             ),
             columns=(
                 TableColumn("cluster", "Cluster"),
@@ -203,5 +203,5 @@ BOARD: Final = Board(
     "`BrokerFlapping`, `NameServersDisagree`.",
     variables=(PLANE, CLUSTER, BROKER, NAMESRV),
     annotations=(FAILOVERS, NAMESRV_STARTS),
-    rows=(_STATES, _BEATS, _COMING),
+    rows=(_STATES, _HEARTBEATS, _COMING),
 )

@@ -80,7 +80,7 @@ class NameServer:
         self._effect_runner = EffectRunner(effects, state.tables.live, self._server, self._client, event_log, tasks)
 
     async def run(self) -> None:
-        """Serve until told to stop, then stop in order. Raises StartFailed."""
+        """Serve until the stop signal, then stop in order. Raises StartFailed."""
         host, port = await self._process.open()
         running_effects = self._tasks.keep_running(self._effect_runner.run_effects, RUN_EFFECTS)
         serialize_type = self._settings.config.serialize_type

@@ -1,7 +1,7 @@
 """The text of GET_BROKER_CLUSTER_INFO (106): all broker sets, and which of them each cluster lists.
 
-Every 5.x broker asks for it each 5 s, and any change of a set makes another text of it. So each set is encoded once,
-when it changes, and the texts of all are put together when somebody asks: in slices where they are many. Answers to
+Every 5.x broker queries it each 5 s, and any change of a set makes another text of it. So each set is encoded once,
+when it changes, and the texts of all are put together on request: in slices where they are many. Answers to
 `RouteInfoManager.getBrokerClusterInfo`.
 """
 

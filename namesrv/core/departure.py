@@ -1,7 +1,7 @@
 """What changes when members of a broker set leave: by request, by silence, or with their connection.
 
 Answers to `RouteInfoManager.unRegisterBroker` (docs/protocol/namesrv.md 3.4 to 3.6). All members that leave together
-are decided together, so that nobody is told of a successor who leaves in the same moment.
+are decided together, so that nobody is notified of a successor that leaves in the same moment.
 """
 
 from collections.abc import Iterable
@@ -60,7 +60,7 @@ def _leave(
             if queues.queues or not after.members
             else (),
         ),
-        # What changed in the routes is told once, with the last to leave.
+        # The changes of routes are one event, with the last to leave.
         removed=tuple(
             _removed(tables, key, after, changes if key is leaving[-1] else None, _Cause(reason, now_ms))
             for key in leaving
@@ -92,7 +92,7 @@ def _removed(
 def _notification(
     before: RegisteredSet, after: RegisteredSet, leaving: tuple[LiveKey, ...]
 ) -> NotifyMinBrokerIdChange | None:
-    """Return whom to tell that the smallest broker id left a set which lets a slave act as master."""
+    """Return whom to notify that the smallest broker id left a set which lets a slave act as master."""
     if not after.members or not after.enable_acting_master or before.min_broker_id == after.min_broker_id:
         return None
     gone = before.members[before.min_broker_id].address

@@ -120,7 +120,7 @@ class RouteState:
     def registration_steps(
         self, request: Registration, now_ms: Callable[[], int], is_late: Callable[[], bool]
     ) -> CooperativeTask[RouteOutcome[MasterAddresses] | None]:
-        """Take a registration; the reply tells a slave where its master is.
+        """Take a registration; the reply has a slave's master address.
 
         Yields while its topics are compared, and compares them again if another change was applied meanwhile. All else
         is decided in the last step, which applies it and calls `now_ms` and `is_late`. None if the topics are the
@@ -277,16 +277,16 @@ class RouteState:
         if row is None or row.cluster != cluster:
             return RouteOutcome(reply=None)
         self.tables.live.refresh(key, now_ms)
-        heard = self.tables.live.get(key)
-        assert heard is not None, "it was there a line ago"
-        return RouteOutcome(reply=heard, events=(heartbeat_event(key, heard, row, kind),))
+        renewed = self.tables.live.get(key)
+        assert renewed is not None, "it was there a line ago"
+        return RouteOutcome(reply=renewed, events=(heartbeat_event(key, renewed, row, kind),))
 
     def query_data_version(
         self, cluster: str, key: LiveKey, data_version: DataVersion | None, connection_id: int, now_ms: int
     ) -> RouteOutcome[StoredVersion]:
         """Return whether a broker's topics differ from what it registered; counts as a heartbeat.
 
-        Brokers ask it instead of registering the same again, so their connection counts as if they had registered.
+        Brokers query it instead of registering the same again, so their connection counts as if they had registered.
         """
         outcome = self.heartbeat(cluster, key, HeartbeatKind.DATA_VERSION, now_ms)
         row = outcome.reply
@@ -329,7 +329,7 @@ class RouteState:
         return RouteOutcome(reply=None, events=tuple(self._by_admin(code, target, change) for change in changes))
 
     def _by_admin(self, code: RequestCode, target: str, change: SetChange) -> TopicsChangedByAdmin:
-        """Apply a change of topics that no registration asked for, and return what happened."""
+        """Apply a change of topics that no registration requested, and return what happened."""
         name = change.broker_set.broker_name
         changes = counted(change.queue_changes, change.removed_topics)
         self._applier.apply(change)

@@ -59,7 +59,7 @@ class RouteRecorder:
             self._changes += len(changes)
             changed = rows.SetsChanged(lasting, changes)
             self._recorder.enqueue(changed, changed.topics)
-        # A broker beats by registering: later than that, for who reads both in the order of their times.
+        # A registration is a heartbeat: later than that, for who reads both in the order of their times.
         for event in events:
             if isinstance(event, BrokerHeartbeat):
                 self._record_heartbeat(event)

@@ -1,4 +1,4 @@
-"""What happened to brokers and routes, as rows of the history: enough to tell any route exactly as it was served.
+"""What happened to brokers and routes, as rows of the history: enough to rebuild any route exactly as it was served.
 
 Values are handed over by the event loop and become rows in the recorder's thread; nobody changes them meanwhile. Pure.
 """
@@ -65,7 +65,7 @@ class SetsChanged(NamedTuple):
         for event in self.events:
             name, row = _state_row(maker, moment, event, unrecorded)
             if row is not None:
-                # Who is turned away may have to leave the set as well: the row of that tells how the set stands.
+                # Who is turned away may have to leave the set as well: the row of that has the state of the set.
                 if not isinstance(event, RegistrationConflicted):
                     unrecorded.pop(name, None)
                 causes.setdefault(name, str(row.columns["event_id"]))
@@ -187,8 +187,8 @@ def _version(version: DataVersion) -> dict[str, object]:
 
 
 def _set_columns(change: AppliedChange) -> dict[str, object]:
-    heard = change.change.registrant
-    filters = heard[1].filter_servers if heard is not None else None
+    registration = change.change.registrant
+    filters = registration[1].filter_servers if registration is not None else None
     return {**member_columns(change.change.broker_set), "filter_servers": filters}
 
 

@@ -103,7 +103,7 @@ class SnapshotFinished(NamedTuple):
     """A snapshot is whole."""
 
     snapshot_id: str
-    #: How many rows tell of its topics: who finds fewer knows that some were lost.
+    #: How many rows hold its topics: who finds fewer knows that some were lost.
     topic_rows: int
 
     def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
@@ -119,7 +119,7 @@ def snapshot(tables: RouteTables, snapshot_id: str, changes: Callable[[], int]) 
     """Yield the routes as they stand, piece by piece, and None where others may have their turn.
 
     Each piece is true when it is yielded: what changed while it was put together, as `changes` counts, has it made
-    anew. What changes between two pieces is told by its own rows, and later rows count.
+    anew. What changes between two pieces has rows of its own, and later rows count.
     """
     yield from _snapshot_of_sets(tables, snapshot_id)
     topics = list(tables.topics.topics())

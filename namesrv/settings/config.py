@@ -157,8 +157,8 @@ class NameServerConfig(ServerConfig):
         Option(
             "notifyMinBrokerIdChanged",
             _FLAG,
-            "Brokers are told when the lowest broker id of their set changes.",
-            Closed("it decides what brokers are told, and slaves do upon it"),
+            "Brokers are notified when the lowest broker id of their set changes.",
+            Closed("it decides which notifications brokers get, and slaves act on them"),
             at_once=True,
         ),
     ] = False
@@ -252,7 +252,7 @@ class NameServerConfig(ServerConfig):
         Option(
             "namesrvAddrList",
             AddressList(),
-            "NameServers that /rocketmq/nsaddr tells clients, with a ';' between; blank for this server alone.",
+            "NameServers that /rocketmq/nsaddr returns to clients, with a ';' between; blank for this server alone.",
             Fixed("it sends clients to other servers"),
             at_once=True,
         ),

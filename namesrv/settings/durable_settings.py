@@ -45,7 +45,7 @@ class DurableSettings(StoredConfig[NameServerConfig]):
         super().__init__(NAMESRV, config, observer, config_applied)
         self.kv = kv
         self._kv_observer = observer
-        #: Told of a topic whose order configuration is another one now.
+        #: Called with a topic whose order configuration has changed.
         self._order_topic_changed = order_topic_changed
         self._kv_turn = asyncio.Lock()
 

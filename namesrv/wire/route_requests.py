@@ -42,7 +42,7 @@ class RouteRequestHandler:
         self._started_ms = clock.now_ms()
 
     def topic_route(self, request: RemotingCommand, _: Peer) -> RemotingCommand | PreparedResponse:
-        """Answer the route of a topic, encoded before if it was asked for before; raises NotReady or TopicNotExist."""
+        """Answer the route of a topic, from the cache if it was queried before; raises NotReady or TopicNotExist."""
         header = decode_fields(GetRouteInfoRequestHeader, request.ext_fields)
         if self._waits_for_brokers():
             self._counters.error += 1

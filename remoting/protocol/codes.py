@@ -9,7 +9,7 @@ from typing import Final
 
 
 class RequestCode(IntEnum):
-    """What a request asks for; only the codes that a control plane answers or sends."""
+    """What a request is for; only the codes that a control plane answers or sends."""
 
     GET_BROKER_CONFIG = 26
     PUT_KV_CONFIG = 100

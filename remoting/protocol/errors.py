@@ -47,7 +47,7 @@ class HeaderError(FrameError):
 
 
 class BodyError(RemotingError):
-    """The body of a request is not what its code asks for."""
+    """The body of a request is not of the shape of its code."""
 
 
 class RequestRefused(RemotingError):  # a refusal is an answer, not a failure of ours

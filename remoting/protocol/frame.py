@@ -112,7 +112,7 @@ def encode(command: RemotingCommand, serialize_type: SerializeType = SerializeTy
 
 
 class _JsonHeader(msgspec.Struct):
-    """The keys that a reader looks at; the header word already tells what `serializeTypeCurrentRPC` repeats."""
+    """The keys that a reader looks at; the header word already has what `serializeTypeCurrentRPC` repeats."""
 
     code: Int32 = 0
     ext_fields: dict[str, str] | None = msgspec.field(name="extFields", default=None)

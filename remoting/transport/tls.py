@@ -106,7 +106,7 @@ class TlsContexts:
             return None
         self._tried = self._digests()
         try:
-            # First, as it tells best what is wrong with a file that is no certificate.
+            # First, as its error is clearest about with a file that is no certificate.
             expiry = _certificate_expiry(self.settings)
             context = _server_context(self.settings)
         except TlsError as error:

@@ -29,7 +29,7 @@ class ServerKind(Generic[Config]):
     variable_prefix: str
     #: What the names of its metrics begin with: `rocketmq_namesrv_`.
     metric_prefix: str
-    #: The key of each log line that tells servers of this kind apart.
+    #: The key of each log line that distinguishes servers of this kind.
     id_key: str
     #: What that key holds.
     id_meaning: str

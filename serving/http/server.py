@@ -1,6 +1,6 @@
 """The HTTP server beside the remoting one, in the same loop: probes, metrics, views as JSON, addresses for clients.
 
-Everything here is read only, and nothing it shows is secret. It listens on loopback unless told otherwise, sends no
+Everything here is read only, and nothing it shows is secret. It listens on loopback by default, sends no
 CORS header, and authenticates nobody: on another address, put it behind a proxy that does, because whoever
 reaches it learns every broker's address. Importing aiohttp takes longer than all the rest of the start, so this module
 is imported when the remoting port is already open.
@@ -241,7 +241,7 @@ def _limit(query: Mapping[str, str]) -> int:
 
 
 def _host(request: web.Request) -> str:
-    """Return the host that the asker used; aiohttp's own property would look this machine's name up, and wait."""
+    """Return the host that the client used; aiohttp's own property would look this machine's name up, and wait."""
     if (header := request.headers.get(hdrs.HOST)) is not None:
         return header
     sockname = request.transport.get_extra_info("sockname") if request.transport else None

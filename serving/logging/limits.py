@@ -1,6 +1,6 @@
 """How many lines of one kind are let through: a burst, then one now and then, and nothing that matters is lost.
 
-A flapping broker or a port scan must not fill a disk. What is left out is counted, and the next line of its kind tells
+A flapping broker or a port scan must not fill a disk. What is left out is counted, and the next line of its kind has
 how many; an error that is held back comes as a line of its own when its pause is over. Pure but for its own tables:
 time is an argument.
 """

@@ -80,7 +80,7 @@ class LineWriter:
         content = self._start + b"".join(line + b"\n" for line in lines)
         written = self._write(content)
         if written < len(content):
-            # Nobody reads any more, or the disk is full. Serving goes on; the count tells how many lines were lost.
+            # Nobody reads any more, or the disk is full. Serving goes on; the lost lines are counted.
             with self._changed:
                 self.dropped += content.count(b"\n", max(written, len(self._start)))
         if written:

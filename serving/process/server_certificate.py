@@ -29,11 +29,11 @@ class ServerCertificate:
         error = self.contexts.reload()
         if error is not None and self.contexts.settings.mode == "enforcing":
             raise StartFailed(f"tls.server.mode=enforcing needs a certificate: {error}")
-        self._tell(error)
+        self._log_reload(error)
 
     def load(self) -> None:
         """Load it again; the one before stays in use if that fails."""
-        self._tell(self.contexts.reload())
+        self._log_reload(self.contexts.reload())
 
     async def watch(self) -> None:
         """Load it again whenever its file has changed."""
@@ -42,7 +42,7 @@ class ServerCertificate:
             if await asyncio.to_thread(self.contexts.changed):
                 self.load()
 
-    def _tell(self, error: TlsError | None) -> None:
+    def _log_reload(self, error: TlsError | None) -> None:
         if error is not None:
             self._logs.write(CERTIFICATE_LOAD_FAILED, certificate=_SERVER, path=error.path, error=str(error))
         elif expiry_s := self.contexts.certificate_expiry_unix_s:

@@ -43,14 +43,14 @@ GAP_COLUMNS: Final = (
     Column("timeout_ms", Type.LONG, "ms of silence after which the broker is given up"),
     Column("kind", Type.STRING, "register, heartbeat, data_version or controller: what ended the interval"),
     Column("gap_ms", Type.LONG, "ms between two heartbeats, rounded up to four digits"),
-    Column("n", Type.LONG, "so many such intervals; 0 in rows that only tell sums"),
-    Column("sum_ms", Type.LONG, "ms of them together; of quick brokers one row tells it of all"),
+    Column("n", Type.LONG, "so many such intervals; 0 in rows of sums alone"),
+    Column("sum_ms", Type.LONG, "ms of them together; of quick brokers one row has it for all"),
     Column("summed_n", Type.LONG, "so many intervals are in that sum: not late ones whose minute was never summarised"),
-    Column("max_ms", Type.LONG, "the longest of them; of quick brokers one row tells it of all"),
+    Column("max_ms", Type.LONG, "the longest of them; of quick brokers one row has it for all"),
     Column("last_us", Type.LONG, "when the last of them ended, Unix us"),
 )
 
-#: Up to here summaries tell the lengths of intervals; each longer one has a row of its own.
+#: Up to here summaries have the lengths of intervals; each longer one has a row of its own.
 _LATE_FROM: Final = INTERVAL_BINS.index(1.5)
 
 _MINUTE_US: Final = 60_000_000
@@ -68,9 +68,9 @@ def gap_histogram(inputs: Inputs, span: Span) -> DataFrame:
 
 def intervals(inputs: Inputs, span: Span) -> DataFrame:
     """Return the rows of intervals that ended in the span, but for those in which the server paused."""
-    told = of_brokers(inputs["heartbeat"]).filter(ended_in(span) & F.col("interval_ms").isNotNull())
+    reported = of_brokers(inputs["heartbeat"]).filter(ended_in(span) & F.col("interval_ms").isNotNull())
     since_us = F.col("mono_us") - F.col("interval_ms") * 1000
-    return without_process_pauses(told, inputs["ns_tick"], F.col("interval_ms"), since_us, F.col("mono_us"))
+    return without_process_pauses(reported, inputs["ns_tick"], F.col("interval_ms"), since_us, F.col("mono_us"))
 
 
 def of_brokers(rows: DataFrame) -> DataFrame:
@@ -187,20 +187,20 @@ def _summaries(inputs: Inputs, span: Span) -> DataFrame:
 
     A summary is made after its minute; an interval that ended in the minute may have begun before it.
     """
-    told = of_brokers(inputs["heartbeat_summary"]).filter(
+    reported = of_brokers(inputs["heartbeat_summary"]).filter(
         ended_in(span) & F.col("hist").isNotNull() & (F.col("period_ms") > 0)
     )
     since_us = F.col("mono_us") - (F.unix_micros("event_time") - F.unix_micros("minute"))
     longest_ms = F.col("interval_max_ms")
     return without_process_pauses(
-        told, inputs["ns_tick"], longest_ms, since_us - longest_ms * 1000, since_us + F.lit(_MINUTE_US)
+        reported, inputs["ns_tick"], longest_ms, since_us - longest_ms * 1000, since_us + F.lit(_MINUTE_US)
     )
 
 
 def _of_summaries(summaries: DataFrame) -> DataFrame:
     """Count intervals that are only known by the bin of a summary, as if all were as long as its middle.
 
-    The row of the first bin, which is there even if it is empty, tells sum and longest of all, late ones too.
+    The row of the first bin, which is there even if it is empty, has sum and longest of all, late ones too.
     """
     bins = F.array(*(F.sum(F.get("hist", F.lit(bin_))) for bin_ in range(len(_MIDDLES))))
     by_period = summaries.groupBy(*GAP_KEYS, "timeout_ms", "kind", "period_ms").agg(

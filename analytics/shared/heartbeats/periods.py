@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 #: brokerHeartbeatInterval.
 PROMISED_MS: Final = {"register": 30_000, "heartbeat": 1_000, "data_version": 1_000, "controller": 1_000}
 
-#: Broker set and kind -> ms between two heartbeats, as operators tell them; without a set: of all that have none of
-#: their own.
+#: Broker set and kind -> ms between two heartbeats, as operators configure them; without a set: of all that have none
+#: of their own.
 Periods = Mapping[tuple[str | None, str], int]
 
 #: A heartbeat that comes so much after its time is late, and beyond that it was missed. A process that is held up, or
@@ -66,7 +66,7 @@ def _map(numbers: Mapping[str, int]) -> SparkColumn:
 
 
 def is_configured(periods: Periods) -> SparkColumn:
-    """Return whether an operator said how often a broker sends heartbeats of the `kind` of a row."""
+    """Return whether an operator configured how often a broker sends heartbeats of the `kind` of a row."""
     of_all = [F.col("kind") == kind for name, kind in periods if name is None]
     of_set = [(F.col("kind") == kind) & (F.col("broker_name") == name) for name, kind in periods if name is not None]
     return reduce(lambda one, other: one | other, [*of_all, *of_set], F.lit(False))

@@ -1,12 +1,12 @@
-"""What tells good timeouts from bad ones, counted: false alarms, real ones, and how phi-accrual would have judged.
+"""What separates good timeouts from bad ones, counted: false alarms, real ones, and how phi-accrual would have judged.
 
 A silence that ended by itself is a false alarm for each timeout below it. Most of them stand in the histogram of
 intervals. A broker that was given up and registered again at the same process of the server from the same address,
 sooner than any timeout offered would have let it, is one more: it was slow, not dead. Time in which the server itself
-paused tells nothing.
+paused is no evidence.
 
 Of a broker that lets a slave act for its master, other heartbeats than registrations may come sooner after it was given
-up. Only registrations are recorded then, so that such a silence is told up to 30 s too long.
+up. Only registrations are recorded then, so that such a silence is up to 30 s too long.
 """
 
 from functools import reduce
@@ -72,7 +72,7 @@ _MINUTE_US: Final = 60_000_000
 
 
 def silence_parts(inputs: Inputs, span: Span) -> DataFrame:
-    """Return what the span tells about timeouts of NameServers: PARTS."""
+    """Return the evidence of the span about timeouts of NameServers: PARTS."""
     histogram = gap_histogram(inputs, span).filter(F.col("source") == NAMESRV).withColumn("what", F.lit(GAP))
     tables = [histogram, _phi(intervals(inputs, span)), *_removals(inputs, span), _watched(inputs["ns_tick"], span)]
     together = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), tables)
@@ -92,8 +92,8 @@ def _phi(heartbeats: DataFrame) -> DataFrame:
     view = Window.partitionBy("view", "day").orderBy("mono_us")
     up_to_now = view.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     gap_ms = F.col("interval_ms")
-    told = heartbeats.filter((F.col("event_type") == "heartbeat") & (F.col("source") == NAMESRV))
-    running = told.select(
+    received = heartbeats.filter((F.col("event_type") == "heartbeat") & (F.col("source") == NAMESRV))
+    running = received.select(
         *_BROKER,
         # One number instead of three names to sort by.
         F.xxhash64("boot_id", "broker_name", "broker_id").alias("view"),
@@ -174,7 +174,7 @@ def _removals(inputs: Inputs, span: Span) -> list[DataFrame]:
 
 
 def _with_the_one_before(states: DataFrame) -> DataFrame:
-    """Return arrivals and departures at each process of a NameServer, with what the one before of the broker tells."""
+    """Return arrivals and departures at each process of a NameServer, with the broker's one before."""
     place = Window.partitionBy("ns_id", "boot_id", *_BROKER).orderBy("mono_us", "seq")
     since_ms = (F.col("mono_us") - F.lag("mono_us").over(place)) / 1000
     return (

@@ -14,7 +14,7 @@ from analytics.shared.rows import HOUR_US, of_kind
 #: What a NameServer recorded so much before the newest row of a cluster is not the present any more.
 PRESENT_US: Final = 25 * HOUR_US
 
-#: So long after its start a NameServer may not have heard of all sets.
+#: So long after its start a NameServer may not have all sets.
 COLD_US: Final = 120_000_000
 
 _PLACE: Final = ("ns_id", "broker_name", "topic")
@@ -150,12 +150,12 @@ def _chosen(tables: DataFrame, servers: DataFrame) -> DataFrame:
 
 
 def _servers(parts: DataFrame, base: DataFrame) -> DataFrame:
-    """Return when each NameServer told of anything last, and when it started if it has taken no snapshot since."""
+    """Return the time of each NameServer's last row, and when it started if it has taken no snapshot since."""
     last = parts.where(F.col("ns_id").isNotNull()).groupBy("ns_id").agg(F.max("at_us").alias("last_us"))
     starts = base.where(F.col("snapshot_id").isNull()).select("ns_id", F.col("at_us").alias("started_us"))
     return last.join(F.broadcast(starts), "ns_id", "left")
 
 
 def _fixed_now(parts: DataFrame) -> DataFrame:
-    """Return whether topics are fixed, by what each NameServer said of them last."""
+    """Return whether topics are fixed, by the last row of each NameServer."""
     return of_kind(parts, "fixed").groupBy("ns_id", "topic").agg(F.max_by("is_fixed", "at_us").alias("is_fixed"))

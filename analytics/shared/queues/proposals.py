@@ -21,7 +21,7 @@ from history.schemas import Column, Type
 
 PROPOSAL_COLUMNS: Final = (
     Column("topic", Type.STRING, "the topic"),
-    Column("broker_name", Type.STRING, "broker set whose queues are told"),
+    Column("broker_name", Type.STRING, "broker set whose queues are counted"),
     Column("broker_addr", Type.STRING, "address of its master, to which the commands go; null if it is not known"),
     Column("read_now", Type.LONG, "read queues there now"),
     Column("write_now", Type.LONG, "write queues there now"),
@@ -99,11 +99,11 @@ def _update_command(read: Expression, write: Expression) -> Expression:
 
 
 def _drain_command() -> Expression:
-    """Return what shows what each group has left to read; the state of the topic alone would not tell."""
+    """Return what shows what each group has left to read; the state of the topic alone does not show it."""
     unknown = F.array(F.concat(F.lit("EACH-GROUP-OF-"), F.col("topic")))
     groups = F.when(F.size("groups") > 0, F.col("groups")).otherwise(unknown)
-    asked = F.lit('mqadmin consumerProgress -n "$NAMESRV_ADDR" -g ')
-    return F.array_join(F.transform(groups, lambda group: F.concat(asked, _quoted(group))), "; ")
+    command = F.lit('mqadmin consumerProgress -n "$NAMESRV_ADDR" -g ')
+    return F.array_join(F.transform(groups, lambda group: F.concat(command, _quoted(group))), "; ")
 
 
 def groups_of_days() -> Expression:

@@ -63,7 +63,7 @@ QUEUE_PART_COLUMNS: Final = (
     Column("queues", Type.LONG, "load: its queues that may be written, of all topics but those of the system"),
     Column("writable", Type.LONG, "load: the same of all topics; 0 if the set's write permission was wiped"),
     Column("broker_addr", Type.STRING, "set: address of its master"),
-    Column("is_led", Type.BOOLEAN, "set: it has a master; null where rows do not tell"),
+    Column("is_led", Type.BOOLEAN, "set: it has a master; null where rows have neither"),
     Column("topic", Type.STRING, "change, fixed, and kinds of the analyses' own: the topic"),
     Column("is_fixed", Type.BOOLEAN, "fixed: it has an order configuration, or is static"),
 )
@@ -153,18 +153,18 @@ def _changes_since(snapshots: DataFrame, inputs: Inputs, span: Span) -> DataFram
 def _around(rows: DataFrame, span: Span) -> DataFrame:
     """Return the rows of a span and of the hour before it.
 
-    A snapshot that ended just after midnight told before it how the sets stand, and which topics are fixed.
+    A snapshot that ended just after midnight has rows before it: of the sets, and of topics that are fixed.
     """
     return of_span(rows, Span(span.start_us - HOUR_US, span.end_us))
 
 
 def _fixed_of_days(changes: DataFrame) -> DataFrame:
-    """Return, of each topic and day, whether it has an order or a mapping; each snapshot tells all of them again."""
+    """Return, of each topic and day, whether it has an order or a mapping; each snapshot repeats all of them."""
     last = F.struct("at_us", "event_id")
     day = F.floor(F.col("at_us") / DAY_US).alias("day")
-    told = changes.where(F.col("kind").isin("order", "mapping") & F.col("topic").isNotNull())
+    fixings = changes.where(F.col("kind").isin("order", "mapping") & F.col("topic").isNotNull())
     # A topic loses its order configuration by a row without one.
-    each = told.groupBy("ns_id", "topic", "kind", day).agg(
+    each = fixings.groupBy("ns_id", "topic", "kind", day).agg(
         F.max("at_us").alias("at_us"), F.max_by(F.col("detail").isNotNull(), last).alias("is_fixed")
     )
     return (

@@ -3,7 +3,7 @@
 Nothing but the standard library, so that it proves the protocol and not our own idea of it. What it registers, it takes
 away again. Leaves with 0 if every NameServer did right, else with 1 and a sentence.
 """
-# ruff: noqa: INP001, T201, S310 -- a script that a pod runs: it speaks by printing, and asks an address from the chart
+# ruff: noqa: INP001, T201, S310 -- a script that a pod runs: it prints, and connects to an address from the chart
 
 import json
 import os
@@ -42,14 +42,21 @@ class Connection:
         plain = socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
         self._socket = tls.wrap_socket(plain, server_hostname=host) if tls else plain
 
-    def ask(self, code: int, fields: dict[str, str], body: bytes = b"") -> bytes:
+    def invoke(self, code: int, fields: dict[str, str], body: bytes = b"") -> bytes:
         """Return the body of the answer; raises WrongAnswer for any code but 0."""
-        asked = {"code": code, "language": "PYTHON", "version": VERSION, "opaque": code, "flag": 0, "extFields": fields}
-        header = json.dumps(asked).encode()
+        header_fields = {
+            "code": code,
+            "language": "PYTHON",
+            "version": VERSION,
+            "opaque": code,
+            "flag": 0,
+            "extFields": fields,
+        }
+        header = json.dumps(header_fields).encode()
         frame = struct.pack(">ii", 4 + len(header) + len(body), len(header)) + header + body
         self._socket.sendall(frame)
         length, header_length = struct.unpack(">ii", self._read(8))
-        # The highest byte tells how the header is written; 0 is JSON.
+        # The highest byte is the header's serialization; 0 is JSON.
         header_bytes = self._read(header_length & 0xFFFFFF)
         answer: dict[str, Any] = json.loads(header_bytes)
         content = self._read(length - 4 - len(header_bytes))
@@ -101,11 +108,11 @@ def _check(address: str, name: str) -> None:
         # Java's checksum has no sign.
         checksum = str(zlib.crc32(body) & 0x7FFFFFFF)
         fields = {**broker, "haServerAddr": "192.0.2.1:10912", "compressed": "false", "bodyCrc32": checksum}
-        connection.ask(REGISTER_BROKER, fields, body)
+        connection.invoke(REGISTER_BROKER, fields, body)
         try:
-            route = connection.ask(GET_ROUTE, {"topic": name, "acceptStandardJsonOnly": "true"})
+            route = connection.invoke(GET_ROUTE, {"topic": name, "acceptStandardJsonOnly": "true"})
         finally:
-            connection.ask(UNREGISTER_BROKER, broker)
+            connection.invoke(UNREGISTER_BROKER, broker)
     finally:
         connection.close()
     found = [each["brokerAddrs"] for each in json.loads(route)["brokerDatas"] if each["brokerName"] == name]

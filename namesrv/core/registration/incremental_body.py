@@ -101,7 +101,7 @@ def read_table(
         names = iter(names_before)
         blocks = [block._replace(topics=tuple(islice(names, len(block.topics)))) for block in blocks]
     elif before is not None and any(topic in has for topic in topics.keys() - names_before):
-        # Known, and not from there: perhaps said twice, and then the later one counts.
+        # Known, and not from there: perhaps it is there twice, and then the later one counts.
         return (yield from read_table(body))
     yield
     return TableText(envelope, topics, _reported(body, start, end, (*blocks_before[:first], *blocks, *kept_after)))
@@ -120,7 +120,7 @@ def _reported(body: bytes, start: int, end: int, blocks: tuple[Block, ...]) -> R
 
 
 def _table_of(body: bytes, before: ReportedTopics | None) -> tuple[int, int, RegisterBrokerBody] | None:
-    """Return where the topics begin and end, and the rest decoded; None if that cannot be told for sure."""
+    """Return where the topics begin and end, and the rest decoded; None if that is not certain."""
     start = table_start(body)
     if start is None:
         return None

@@ -55,7 +55,7 @@ class MasterAddresses(msgspec.Struct, frozen=True):
 
 
 class RegistrationDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """What a registration that is taken comes to: the change, and what to tell whom."""
+    """What a registration that is taken comes to: the change, and whom to notify of what."""
 
     change: SetChange
     event: BrokerRegistered
@@ -269,7 +269,7 @@ class _QueueValues(dict[TopicSettings, QueueData]):
 
 
 def _row(registration: Registration, row: LiveRow | None, now_ms: int) -> LiveRow:
-    heard = registered(row, registration.connection_id, now_ms) if row else None
+    renewed = registered(row, registration.connection_id, now_ms) if row else None
     stored = row.filter_servers if row else ()
     return LiveRow(
         cluster=registration.cluster,
@@ -279,8 +279,8 @@ def _row(registration: Registration, row: LiveRow | None, now_ms: int) -> LiveRo
         data_version=registration.data_version,
         connection_id=registration.connection_id,
         registered_ms=now_ms,
-        period_ms=heard.period_ms if heard else PERIOD_MS_DEFAULT,
-        older_connections=heard.older_connections if heard else (),
+        period_ms=renewed.period_ms if renewed else PERIOD_MS_DEFAULT,
+        older_connections=renewed.older_connections if renewed else (),
         ha_server_addr=registration.ha_server_addr,
         version=registration.version,
         filter_servers=stored if registration.filter_servers is None else registration.filter_servers,
@@ -348,7 +348,7 @@ def master_of(tables: RouteTables, registration: Registration) -> MasterAddresse
 
 
 def _notification(registration: Registration, transition: _SetTransition) -> NotifyMinBrokerIdChange | None:
-    """Return whom to tell that the smallest broker id fell; the registrant knows it by itself."""
+    """Return whom to notify that the smallest broker id fell; the registrant knows it by itself."""
     before, after = transition.before, transition.after
     if before is None or registration.broker_id >= before.min_broker_id:
         return None

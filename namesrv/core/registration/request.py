@@ -34,8 +34,8 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     enable_acting_master: bool | None = None
     heartbeat_timeout_ms: int = HEARTBEAT_TIMEOUT_MS_DEFAULT
     data_version: DataVersion = NO_VERSION
-    #: All topics, one part of a split registration, or the changed ones only: they cannot be told apart. Of topics that
-    #: are known to be as before, none need to be here.
+    #: All topics, one part of a split registration, or the changed ones only: they cannot be distinguished. Of topics
+    #: that are known to be as before, none need to be here.
     topics: Mapping[str, TopicSettings] = msgspec.field(default_factory=dict)
     mappings: Mapping[str, TopicQueueMappingInfo] = msgspec.field(default_factory=dict)
     #: None keeps what is stored.

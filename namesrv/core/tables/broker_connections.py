@@ -2,9 +2,9 @@
 
 Java knows only the latest, and a broker goes with it. A broker that has two names for this server registers over two
 connections in each period, and must not go with one of them; but one that its former process left half open, as a
-machine does that loses its power, says nothing of the present process. What tells them apart is whether the other end
-still answers, which is asked as soon as there is a doubt; and as a proxy answers too, when the broker last registered
-over each. Pure: a row in, a row out.
+machine does that loses its power, proves nothing about the present process. What separates them is whether the other
+end still answers, which is probed as soon as there is a doubt; and as a proxy answers too, when the broker last
+registered over each. Pure: a row in, a row out.
 """
 
 from typing import Final
@@ -24,7 +24,7 @@ from remoting.protocol.shapes.route import MASTER_ID
 OLDER_CONNECTIONS_MAX: Final = 3
 
 #: Brokers register each 10 to 60 s (registerNameServerPeriod, which Java brokers keep within these bounds). What comes
-#: sooner after the registration before it tells of changed topics, not of the period.
+#: sooner after the one before reports changed topics, not the period.
 PERIOD_MS_MIN: Final = 10_000
 PERIOD_MS_MAX: Final = 60_000
 
@@ -55,7 +55,7 @@ def without(row: LiveRow, connection_id: int, now_ms: int) -> LiveRow | None:
     """Return the row of a broker that lost one of its connections at `now_ms`; None if it is not to stay.
 
     It stays with another connection for one and a half periods after it registered over that, and longer only if it is
-    heard within this time.
+    registered within this time.
     """
     others = tuple(other for other in row.older_connections if other.connection_id != connection_id)
     if row.connection_id != connection_id:
@@ -102,7 +102,7 @@ def heartbeat_event(key: LiveKey, row: LiveRow, before: LiveRow | None, kind: He
 
 
 def removal_event(key: LiveKey, row: LiveRow, reason: DepartureReason, now_ms: int) -> BrokerRemoved:
-    """Return the event of a broker that leaves a set, as far as its row tells it."""
+    """Return the event of a broker that leaves a set, as far as its row has it."""
     return BrokerRemoved(
         cluster=row.cluster,
         broker_name=key.broker_name,

@@ -1,4 +1,4 @@
-"""brokerLiveTable and filterServerTable: which broker was heard when, over which connection, and until when that holds.
+"""brokerLiveTable and filterServerTable: each broker's last heartbeat, its connection, and when it expires.
 
 A row belongs to one member of one set. Java keys by cluster and address alone, so two names at one address share a row
 and the second to leave stays for ever; here each has its own.
@@ -112,7 +112,7 @@ class LiveTable:
 
     @property
     def earliest_ms(self) -> int | None:
-        """A time before which no deadline lies, as near as the last look told; None if nobody lives."""
+        """A time before which no deadline lies, as near as the last look found; None if nobody lives."""
         return self._earliest_ms if self._deadlines else None
 
     def is_expired(self, key: LiveKey, now_ms: int) -> bool:

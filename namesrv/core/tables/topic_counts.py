@@ -35,7 +35,7 @@ class TopicKind(Enum):
 
 
 def kind_of(topic: str) -> TopicKind:
-    """Return the kind that a topic's name tells."""
+    """Return the kind of a topic by its name."""
     if topic.startswith("%RETRY%"):
         return TopicKind.RETRY
     if topic.startswith("%DLQ%"):

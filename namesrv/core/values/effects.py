@@ -1,4 +1,4 @@
-"""What a change of state asks of the edge, and what it tells: values only, carried out in `effect_runner.py`.
+"""What a change of state requires of the edge, and its events: values only, carried out in `effect_runner.py`.
 
 Every effect here is performed after the reply has left; what must be durable before a reply (KV, configuration) is
 written by the handler that answers, before it changes anything.

@@ -29,7 +29,7 @@ class RegisterBrokerRequestHeader(msgspec.Struct, frozen=True, kw_only=True, ren
     broker_id: Int64 | None = None
     #: Ms; only from 5.x brokers with enableSlaveActingMaster.
     heartbeat_timeout_millis: Int64 | None = None
-    #: Its presence tells a 5.x broker.
+    #: Present from 5.x brokers.
     enable_acting_master: bool | None = None
     compressed: bool = False
     #: CRC-32 of the body as sent, sign bit cleared; 0 = not checked.
@@ -89,7 +89,7 @@ class BrokerNameHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 class TopicList(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Body of the answers to 206, 224, 304 and 311 to 313."""
 
-    #: Only of 304: a broker that can be asked for more.
+    #: Only of 304: a broker that can be queried for more.
     broker_addr: str | UnsetType = UNSET
     topic_list: list[str]
 
