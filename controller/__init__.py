@@ -1,1 +1,1 @@
-"""The controller: who is master of a broker set, who is in sync, and who is told."""
+"""The controller: who is master of a broker set, who is in sync, and who is notified."""

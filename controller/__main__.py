@@ -10,7 +10,7 @@ from serving.process.start import Start, exiting_if_start_fails, requested_start
 
 
 def main() -> None:
-    """Run `rmq-controller` until it is told to stop; leaves the process."""
+    """Run `rmq-controller` until it is stopped; leaves the process."""
     with exiting_if_start_fails(CONTROLLER):
         start = requested_start(CONTROLLER)
         run(start.config_file, lambda: _serve(start))

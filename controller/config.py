@@ -48,12 +48,12 @@ _PATH: Final = FilePath()
 _AT_LEAST_1: Final = Whole(1, INT_MAX)
 _ANY_NUMBER: Final = Whole()
 _PEERS: Final = Fixed("it can prevent the next start")
-_STORE: Final = Fixed("it says where broker sets are kept, and by whom")
+_STORE: Final = Fixed("it decides where broker sets are kept, and by whom")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfig(ServerConfig):
-    """All options. Each comment names the reader, or says why nobody here reads it."""
+    """All options. Each comment names the reader, or why nobody here reads it."""
 
     config_store_path: ConfigStorePath = "~/controller/controller.properties"
     config_black_list: ConfigBlackList = "configBlackList;configStorePath"
@@ -76,8 +76,8 @@ class ControllerConfig(ServerConfig):
         Option(
             "enableElectUncleanMaster",
             _FLAG,
-            "A broker outside the SyncStateSet may become master: if it asks and nobody in the set may live, or if an "
-            "operator designates it, even while a healthy master leads; messages get lost.",
+            "A broker outside the SyncStateSet may become master: if it requests that and nobody in the set may live, "
+            "or if an operator designates it, even while a healthy master leads; messages get lost.",
             Closed("it decides whether messages are given up, or a set stays without master"),
             at_once=True,
         ),
@@ -88,7 +88,7 @@ class ControllerConfig(ServerConfig):
         Option(
             "notifyBrokerRoleChanged",
             _FLAG,
-            "Brokers are told of a new master at once; else they learn it in 5 s.",
+            "Brokers are notified of a new master at once; else they learn it in 5 s.",
             Within(Only(True), "without it brokers learn of a new master 5 s later"),
             at_once=True,
         ),
@@ -190,7 +190,7 @@ class ControllerConfig(ServerConfig):
         Option(
             "suspectTimeoutMs",
             Whole(SILENCE_MS_MIN, 600_000),
-            "Silence after which a broker is asked whether it lives, in milliseconds; without an answer it is dead.",
+            "Silence after which a broker is probed, in milliseconds; without an answer it has failed.",
             Within(Whole(3_000, 10_000), "longer leaves dead masters in place, shorter replaces living ones"),
             at_once=True,
         ),

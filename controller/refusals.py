@@ -30,7 +30,7 @@ class ClusterDiffers(RequestRefused):
 
 
 class NotLeader(RequestRefused):
-    """Another controller leads, or none does; brokers ask for the leader themselves."""
+    """Another controller leads, or none does; brokers find the leader themselves."""
 
     code = ResponseCode.CONTROLLER_NOT_LEADER
 
@@ -39,7 +39,7 @@ class NotLeader(RequestRefused):
 
 
 class NotStoredNow(RequestRefused):
-    """The store cannot be asked, or does not answer; the broker tries again by itself."""
+    """The store cannot be reached, or does not answer; the broker tries again by itself."""
 
     is_logged = True
 
@@ -68,7 +68,7 @@ class SetUnknown(RequestRefused):
 
 
 class MetadataUnknown(RequestRefused):
-    """A set that is asked about and does not exist."""
+    """A request about a set that does not exist."""
 
     code = ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST
 
@@ -89,7 +89,7 @@ class MasterNotAvailable(RequestRefused):
 
 
 class LimitReached(RequestRefused):
-    """There is no room for another broker of a set, or for another set."""
+    """The limit of brokers of a set, or of sets, is reached."""
 
     code = ResponseCode.CONTROLLER_INVALID_REQUEST
 
@@ -118,7 +118,7 @@ class BrokerUnknown(RequestRefused):
 
 
 class BrokerIdInUse(RequestRefused):
-    """A broker that registers under an id under which another one is heard at another address."""
+    """A broker that registers under an id whose heartbeats come from another address."""
 
     code = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
 
@@ -147,15 +147,15 @@ class NotTheMaster(RequestRefused):
 
 
 class NotFromTheMaster(RequestRefused):
-    """The SyncStateSet in the name of a master that is heard from its host, from elsewhere."""
+    """The SyncStateSet in the name of a master, from another host than the master's."""
 
     code = ResponseCode.CONTROLLER_INVALID_MASTER
     ext_fields = NO_NEW_EPOCH
 
     def __init__(self, broker_name: str, master: int) -> None:
         super().__init__(
-            f"{broker_name}: broker {master} is heard from its own host, or was until it died, and this comes from "
-            "another one"
+            f"{broker_name}: the requests of broker {master} come from its own host, or did until it failed, and this "
+            "comes from another one"
         )
 
 
@@ -190,7 +190,7 @@ class ReplicasInvalid(RequestRefused):
 
 
 class ReplicasNotAlive(RequestRefused):
-    """A SyncStateSet with brokers that were not heard."""
+    """A SyncStateSet with brokers whose heartbeats did not arrive."""
 
     code = ResponseCode.CONTROLLER_BROKER_NOT_ALIVE
     ext_fields = NO_NEW_EPOCH

@@ -36,14 +36,14 @@ from serving.config.stored_config import StoredConfig
 
 #: How often sets without master are looked for.
 _SETS_LOOK_S: Final = 0.25
-#: How soon a store that could not be asked is asked again.
+#: How soon a store that could not be reached is called again.
 STORE_AGAIN_S: Final = 0.5
 #: How often a new leader tries to load before it lets another one lead.
 _LOADS_MAX: Final = 5
 
 
 class ControllerObserver(FailoverObserver, RoleNotificationObserver, ProbeObserver, Protocol):
-    """Who is told what a controller does."""
+    """Learns what a controller does, to log and count it."""
 
     def leadership_gained(self, group: str, duration_ms: int, broker_sets: int) -> None:
         """Report that this controller answers for the sets."""
@@ -58,7 +58,7 @@ class Edge(NamedTuple):
     clock: Clock
     #: Runs what nobody waits for.
     tasks: BackgroundTasks
-    #: Asks brokers.
+    #: Sends requests to brokers.
     client: Requester
     backend: StoreBackend
     store: SetStore
@@ -66,7 +66,7 @@ class Edge(NamedTuple):
     replica_infos: ReplicaInfoCache
     settings: StoredConfig[ControllerConfig]
     observer: ControllerObserver
-    #: Tells whether a host is that of this controller.
+    #: True of the host of this controller.
     is_own_host: Callable[[str], bool]
     #: Records the heartbeats of members; None if nothing is recorded.
     record_heartbeat: HeartbeatRecorder | None
@@ -75,9 +75,9 @@ class Edge(NamedTuple):
 
 
 class Queries(Protocol):
-    """What asks brokers before somebody is elected."""
+    """Queries brokers before an election."""
 
-    async def ask(self, query: LogEndQuery) -> LogEnds:
+    async def query(self, query: LogEndQuery) -> LogEnds:
         """Return how far the logs of living brokers are."""
 
     async def confirmed_on(self, address: str) -> int | None:
@@ -95,7 +95,7 @@ def failover(
     """Return what answers brokers and operators, over what finds failed brokers and elects masters."""
     writer = SetWriter(state, runtime)
     confirmations = Confirmations(state.live, runtime.clock, runtime.start, queries.confirmed_on)
-    elections = ElectionRunner(state, runtime, writer, log, confirmations, queries.ask)
+    elections = ElectionRunner(state, runtime, writer, log, confirmations, queries.query)
     monitor = Monitor(state, runtime, writer, elections, reachability)
     return BrokerRequests(state, runtime, writer, elections, monitor, record_heartbeat)
 
@@ -157,7 +157,7 @@ class ControllerCore:
     # The group
 
     async def join(self, me: ControllerMember) -> None:
-        """Belong to the controllers of the store; a store that cannot be asked is asked again."""
+        """Belong to the controllers of the store; a store that cannot be reached is called again."""
         self.group.me = me
         self._elections.controller_address = me.address
         while True:
@@ -227,7 +227,7 @@ class ControllerCore:
                 await self.store.load(lambda: self.group.leads_in(term))
             except StoreError as error:
                 self._observer.store_failed("", error)
-            except Exception as error:  # noqa: BLE001  # whatever it is, it is told
+            except Exception as error:  # noqa: BLE001  # whatever it is, it is reported
                 self._tasks.report("load", error)
             else:
                 return self.group.leads_in(term)
@@ -240,7 +240,7 @@ class ControllerCore:
     # What happens by itself
 
     async def look_at_brokers(self) -> None:
-        """Ask the suspect, and act on failed brokers, for ever."""
+        """Probe suspects, and act on failed brokers, for ever."""
         while True:
             await asyncio.sleep(LOOK_MS / 1000)
             self.control.monitor.look_at_brokers()
@@ -252,5 +252,5 @@ class ControllerCore:
             self.control.monitor.look_at_sets()
 
     def connection_lost(self, connection_id: int) -> None:
-        """Suspect who was heard over a connection that has ended."""
+        """Suspect the brokers whose last request came over a closed connection."""
         self.control.monitor.connection_lost(connection_id)

@@ -41,7 +41,7 @@ class EmbeddedController(NamedTuple):
     ignored: tuple[IgnoredKey, ...]
 
     def serve(self, shared: "Shared") -> Coroutine[Any, Any, None]:
-        """Serve until the signals say to stop; raises StartFailed."""
+        """Serve until a signal to stop; raises StartFailed."""
         # Not needed to read the configuration.
         from controller.app.identity import logged_id  # noqa: PLC0415
         from controller.app.service import Controller  # noqa: PLC0415
@@ -60,7 +60,7 @@ class EmbeddedController(NamedTuple):
 def embedded_controller(
     config_file: str, other: ServerConfig, listen_port: int, http_port: int, others_keys: Iterable[str]
 ) -> EmbeddedController:
-    """Return what the file of another server says of a controller, which gets these ports; raises ConfigError.
+    """Return the controller that the file of another server configures, with these ports; raises ConfigError.
 
     `others_keys` are the properties of that server, which are changed by requests to it alone.
     """

@@ -1,6 +1,6 @@
 """What brokers, other controllers and readers of logs know this controller by.
 
-Answers to the addresses of DLedger's peers in Java's `ControllerConfig`; here brokers are told advertisedAddress.
+Answers to the addresses of DLedger's peers in Java's `ControllerConfig`; here brokers get advertisedAddress.
 """
 
 from controller.config import ControllerConfig
@@ -12,7 +12,7 @@ from serving.process.start import StartFailed
 def member_of(config: ControllerConfig, port: int) -> ControllerMember:
     """Return this controller as the group and `/v1/controllers` show it; `port` is 0 while it does not listen yet.
 
-    Raises StartFailed for a controller on etcd that would tell others a loopback address because it found no other: all
+    Raises StartFailed for a controller on etcd that would advertise a loopback address because it found no other: all
     such controllers would be one.
     """
     address = config.advertised_address

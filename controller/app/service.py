@@ -100,7 +100,11 @@ class Controller:
         )
 
     async def run(self) -> None:
+<<<<<<< ours
         """Serve until the stop signal, then stop in order. Raises StartFailed."""
+=======
+        """Serve until stopped, then stop in order. Raises StartFailed."""
+>>>>>>> theirs
         config = self._settings.config
         host, port = await self._process.open()
         joining = self._core.begin(self._core.join(member_of(config, port)))
@@ -117,7 +121,7 @@ class Controller:
             if self._results is not None:
                 own.append(self._results.read_results)
             if self._process.recording is not None:
-                own.append(self._size.ask_for_store_size)
+                own.append(self._size.poll_store_size)
             await self._process.serve(*own, measure=self._measure)
         joining.cancel()
         await self._core.resign()
@@ -158,7 +162,7 @@ class Controller:
             raise StartFailed(str(error)) from error
 
     async def _led_or_stopped(self) -> None:
-        """Wait until this controller leads, or is told to stop: its store may never be read."""
+        """Wait until this controller leads, or is to stop: its store may never be read."""
         waiting = {self._core.begin(_set(each)) for each in (self._core.led, self._stop)}
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         for each in waiting:
@@ -189,7 +193,7 @@ def open_store(config: ControllerConfig, clock: Clock, observer: StoreObserver) 
 
 
 class _StoreCalls(StoreObserver):
-    """Brings what the threads of a store tell to the event loop."""
+    """Brings the reports of a store's threads to the event loop."""
 
     def __init__(self, event_log: ControllerEventLog, tasks: BackgroundTasks) -> None:
         self._event_log = event_log
@@ -205,7 +209,7 @@ class _StoreCalls(StoreObserver):
         self._loop.call_soon_threadsafe(self._event_log.store_file_removed, error)
 
     def store_file_unseen(self, error: str) -> None:
-        """Note that nobody can tell whether it is there."""
+        """Note that nobody can check whether it is there."""
         self._loop.call_soon_threadsafe(self._event_log.store_file_unseen, error)
 
     def store_calls_failing(self, kind: str, error: str) -> None:

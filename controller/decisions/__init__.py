@@ -1,1 +1,1 @@
-"""The rules: from what is stored and what was heard to what happens; no clock, no store, no wire."""
+"""The rules: from what is stored and what brokers sent to what happens; no clock, no store, no wire."""

@@ -1,4 +1,4 @@
-"""What was heard of a set, and whether that proves that the store knows less than its brokers.
+"""What brokers of a set have sent, and whether that proves that the store knows less than they do.
 
 Source: docs/protocol/controller.md 6.3.
 
@@ -17,20 +17,20 @@ from controller.failure_detection.heartbeats import LastHeartbeat
 from controller.failure_detection.log_ends import NO_LOG_ENDS, LogEnds
 from controller.sets.broker_set import RAISED_EPOCH_MAX, RECOVERY_MARGIN, BrokerSet
 
-#: A claim that is further above the stored master epoch is not believed unasked: ten lost stores lie between.
+#: A claim that is further above the stored master epoch needs an operator: ten lost stores lie between.
 CLAIM_ABOVE_STORED_MAX: Final = 10 * RECOVERY_MARGIN
-#: The same for who is not in sync, and only to elect others above it: claims must not use up the epochs of a set.
+#: The same for brokers out of sync, and only to elect others above it: claims must not use up the epochs of a set.
 OUTSIDER_CLAIM_ABOVE_STORED_MAX: Final = 1_000
 
 
 class ClusterView(Struct, frozen=True, kw_only=True):
-    """What this controller has heard of a set."""
+    """What this controller knows of the brokers of a set."""
 
-    #: The living that nothing speaks against, by broker id.
+    #: The living that are not suspect, by broker id.
     trusted: Mapping[int, LastHeartbeat] = {}
-    #: Everybody that was heard lately, non-members too. Anybody can send the heartbeats of a member.
+    #: All brokers that were in contact lately, non-members too. Anybody can send the heartbeats of a member.
     heartbeats: Mapping[int, LastHeartbeat] = {}
-    #: Who is not certainly lost, although it may not have been heard.
+    #: Brokers that are not certainly lost, although they may have made no contact.
     may_live: Collection[int] = ()
     #: The master epochs that members report to lead at and that the store does not know, whatever is in their logs.
     reported: Mapping[int, int] = {}
@@ -58,7 +58,7 @@ class ClusterView(Struct, frozen=True, kw_only=True):
     def is_ahead_of(self, broker_set: BrokerSet) -> bool:
         """Return whether the store is proven to know less than the logs: it was lost, or is an old backup.
 
-        Of a set that had a master somebody in sync has to claim a higher epoch, and the master must not be heard at the
+        Of a set that had a master somebody in sync has to claim a higher epoch, and the master must not report the
         stored one. In a set that never had a master any messages prove it.
         """
         if not broker_set.is_elected:
@@ -108,8 +108,8 @@ class ClusterView(Struct, frozen=True, kw_only=True):
     def raised_epoch(self, broker_set: BrokerSet, designated: int | None = None) -> int:
         """Return the master epoch above which the next one has to be; brokers ignore what is not above their own.
 
-        Where the store has lost something, brokers that were not heard yet may know higher epochs than any that is
-        claimed: a margin keeps clear of them, as two logs with the same epoch from the same offset count as one.
+        Where the store has lost something, brokers without contact yet may know higher epochs than any that is claimed:
+        a margin keeps clear of them, as two logs with the same epoch from the same offset count as one.
         """
         claims = self.claims(broker_set)
         believed = {i: epoch for i, epoch in claims.items() if _is_believed(broker_set, i, epoch, designated)}

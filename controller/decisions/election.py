@@ -25,18 +25,18 @@ class Verdict(Enum):
     ELECTED = "elected"
     KEPT = "is master and stays it"
     NOT_ALIVE = "not alive"
-    SUSPECT = "may be dead: it is being asked"
-    NO_CONTACT_YET = "not heard since this controller runs"
-    OVERDUE = "it has not told how far its log is now"
+    SUSPECT = "suspect: it is being probed"
+    NO_CONTACT_YET = "no heartbeat since this controller started"
+    OVERDUE = "it has not reported how far its log is now"
     OUT_OF_SYNC = "not in the SyncStateSet"
     BEHIND = "its log ends before that of the elected"
     LOWER_PRIORITY = "its log is as long, its priority lower"
     HIGHER_ID = "its log and priority are the same, its id higher"
     NOT_WANTED = "another was designated"
     NOT_NEEDED = "the master stays"
-    WAITS = "the master may live and is being asked"
-    NOT_FIRST = "another asked first"
-    AWAITS_LONGER = "another may have more messages, and has not told how far its log is now"
+    WAITS = "the master may live and is being probed"
+    NOT_FIRST = "another requested first"
+    AWAITS_LONGER = "another may have more messages, and has not reported how far its log is now"
     AWAITS_ANSWERS = "acknowledged messages may be on replicas that have not answered only"
     OUTSIDER_AHEAD = "one out of sync that has more, of another epoch, may be the only one with acknowledged messages"
     NOT_BEFORE_NON_MEMBER = "a broker of this name that is not known here has messages"
@@ -73,14 +73,13 @@ class Election(Struct, frozen=True, kw_only=True):
 class ElectionRequest(Struct, frozen=True, kw_only=True):
     """Why there is an election, and what is wanted of it."""
 
-    #: The broker that asks for itself, or that an operator wants; None if the controller lost the master.
+    #: The broker that requests it for itself, or that an operator wants; None if the controller lost the master.
     broker_id: int | None = None
     #: An operator wants this broker, and no other.
     is_designated: bool = False
-    #: Who is not in sync may lead: the one that an operator wants, else only where nobody in sync may live.
+    #: A broker out of sync may lead: the one that an operator wants, else only where nobody in sync may live.
     allows_unclean: bool = False
-    #: How far a log is, is known of who was heard or has answered since: before, the lost master may have added to it
-    #: (monotonic ms).
+    #: Log ends count if reported since then: before, the lost master may have added to the logs (monotonic ms).
     fresh_from_ms: int = 0
 
 
@@ -97,7 +96,7 @@ def decide_election(
         raise SetUnknown(broker_name)
     election = elect(broker_set, view, request)
     if not isinstance(election.event, MasterElected):
-        # The loss of a master raises nothing: who claims more has to be seen until somebody leads above it.
+        # The loss of a master raises nothing: a higher claim has to be seen until somebody leads above it.
         return SetDecision(reply=election, events=() if election.event is None else (election.event,))
     epoch = view.raised_epoch(broker_set, request.broker_id if request.is_designated else None)
     if max(epoch, broker_set.master_epoch) >= MASTER_EPOCH_MAX:
@@ -144,8 +143,8 @@ def _doubt(
 ) -> Verdict | None:
     """Return why it is not certain yet that the chosen has all that was confirmed; an operator decides without.
 
-    Who is chosen by an old heartbeat, while others have told how far their logs are now, may be dying, and nobody else
-    could lead after it: it answers, beats, or has failed soon.
+    A broker chosen by an old heartbeat, while others have reported their log ends since, may be failing, and nobody
+    else could lead after it: soon it answers, sends a heartbeat, or has failed.
     """
     if request.is_designated or chosen == contest.broker_set.master:
         return None
@@ -160,7 +159,7 @@ def _doubt(
 
 
 def _complete(contest: "_Contest", view: ClusterView) -> dict[int, LastHeartbeat]:
-    """Return the living that have all that was confirmed, as far as is known: who is in sync.
+    """Return the living that have all that was confirmed, as far as is known: those in sync.
 
     Where brokers confirm what is on a fixed number of replicas, one out of sync may hold more than all of those. In the
     same epoch logs do not differ before they end, so the longer one has all that the others have.
@@ -176,36 +175,36 @@ def _complete(contest: "_Contest", view: ClusterView) -> dict[int, LastHeartbeat
 
 
 def _is_undecided(contest: "_Contest") -> bool:
-    """Return whether the master is suspect, or not heard yet: what it acknowledges meanwhile must not be lost."""
+    """Return whether the master is suspect, or without contact yet: what it acknowledges meanwhile must not be lost."""
     master = contest.broker_set.master
     return master is not None and master not in contest.alive and contest.may_be_led
 
 
 def _opens_to_all(contest: "_Contest", request: ElectionRequest) -> bool:
-    """Return whether who is not in sync may lead."""
+    """Return whether brokers out of sync may lead."""
     return request.allows_unclean and (
         request.is_designated or not contest.may_live & contest.broker_set.sync_state_set
     )
 
 
 class _Contest(NamedTuple):
-    """Who stands for election."""
+    """The candidates of an election."""
 
     broker_set: BrokerSet
     alive: Mapping[int, LastHeartbeat]
-    #: Also those that may be dead.
+    #: Also suspects.
     heartbeat: frozenset[int]
-    #: Also those that were not heard, and are not certainly lost.
+    #: Also those without contact that are not certainly lost.
     may_live: frozenset[int]
 
     @property
     def may_be_led(self) -> bool:
-        """Nothing speaks for the death of the master yet, or not enough."""
+        """The master is not known to have failed."""
         return self.broker_set.master in self.may_live
 
 
 def _first(contest: _Contest, request: ElectionRequest) -> Election:
-    """Let whoever asks first lead a set that never had a master, if nobody has messages."""
+    """Let the broker that requests first lead a set that never had a master, if nobody has messages."""
     chosen = request.broker_id if request.broker_id in contest.alive else None
     candidates = _candidates(contest, lambda i: Verdict.ELECTED if i == chosen else Verdict.NOT_FIRST)
     if chosen is None:
@@ -214,10 +213,10 @@ def _first(contest: _Contest, request: ElectionRequest) -> Election:
 
 
 def _longest(contest: _Contest, view: ClusterView, request: ElectionRequest) -> Election:
-    """Let the longest log lead where the store is older than the logs: who is in sync by it says nothing any more.
+    """Let the longest log lead where the store is older than the logs: its SyncStateSet proves nothing any more.
 
-    So all that were heard must have said how far they are, and nothing may speak against them. The master is elected
-    anew if it has the longest: brokers follow none at an epoch that they have seen already.
+    So all brokers in contact must have reported their log ends, and none may be suspect. The master is elected anew if
+    it has the longest: brokers follow none at an epoch that they have seen already.
     """
     heartbeat = {i: each for i, each in view.heartbeats.items() if i in contest.broker_set.replicas}
     is_known = heartbeat.keys() <= contest.alive.keys() and not any(
@@ -247,7 +246,7 @@ def _serving(contest: _Contest, view: ClusterView) -> Mapping[int, LastHeartbeat
     serving = {i: heartbeat for i, heartbeat in contest.alive.items() if i in masters and heartbeat.epoch == highest}
     master = contest.broker_set.master
     if master in contest.alive and master not in known:
-        # It may be alive and well, with others that speak for it.
+        # It may be alive and well, with others that claim its role.
         serving = {i: heartbeat for i, heartbeat in serving.items() if i in contest.broker_set.sync_state_set}
     if serving:
         return serving
@@ -271,7 +270,7 @@ def _choose(broker_set: BrokerSet, eligible: Mapping[int, LastHeartbeat], reques
 def _rank(broker_id: int, heartbeat: LastHeartbeat, request: ElectionRequest) -> tuple[int, int, bool, int, int]:
     """Return what the smaller of is better: the longer log, a known end of it, the preferred broker, the smaller id.
 
-    Not all that is acknowledged is on all that are in sync: brokers may be told to wait for some only.
+    Not all that is acknowledged is on all that are in sync: brokers may be configured to wait for some only.
     """
     return -heartbeat.epoch, -heartbeat.max_offset, _is_overdue(heartbeat, request), heartbeat.priority, broker_id
 
@@ -311,21 +310,21 @@ def _verdict(
 
 
 def _nobody(contest: _Contest, request: ElectionRequest, waits: Verdict = Verdict.WAITS) -> Election:
-    """Return that nobody leads; `waits` is what is told of those that could."""
+    """Return that nobody leads; `waits` is the verdict on those that could."""
     broker_set = contest.broker_set
     is_open = _opens_to_all(contest, request) or not broker_set.is_elected
     eligible = broker_set.replicas if is_open else broker_set.sync_state_set
     passed_over = Verdict.NOT_WANTED if request.is_designated else waits
     candidates = _candidates(contest, lambda i: passed_over if i in eligible else Verdict.OUT_OF_SYNC)
-    # Only the loss of a master that is recorded is an event; who asks for himself in vain changes nothing, and neither
-    # does what is over in a moment.
+    # Only the loss of a recorded master is an event; a failed request of a broker changes nothing, and neither does
+    # what is over in a moment.
     is_lost = request.broker_id is None and broker_set.master is not None and not contest.may_be_led
     is_lost = is_lost and waits is not Verdict.AWAITS_LONGER
     return Election(result=ElectionResult.NOBODY, event=MasterLost() if is_lost else None, candidates=candidates)
 
 
 def _candidates(contest: _Contest, verdict: Callable[[int], Verdict]) -> tuple[Candidate, ...]:
-    """Return all brokers of the set with what the election makes of each; `verdict` tells it of the trusted."""
+    """Return all brokers of the set with what the election makes of each; `verdict` decides on the trusted."""
 
     def of(broker_id: int) -> Verdict:
         if broker_id in contest.alive:

@@ -60,7 +60,7 @@ def decide_id(entry: StoredSet, applicant: Applicant) -> SetDecision[None]:
 
 
 def apply_id(broker_set: BrokerSet, applicant: Applicant) -> BrokerIdApplied | None:
-    """Return that a broker takes an id; None if it has it already, because it asks again with the same check code.
+    """Return that a broker takes an id; None if it has it already, because it applies again with the same check code.
 
     Only the next id can be taken, so that no number is handed out twice; Java takes any that is free.
     """
@@ -78,13 +78,13 @@ def apply_id(broker_set: BrokerSet, applicant: Applicant) -> BrokerIdApplied | N
 
 
 class Registrant(Struct, frozen=True, kw_only=True):
-    """A broker that has started, or was told to register."""
+    """A broker that has started, or was answered to register."""
 
     cluster: str
     broker_name: str
     broker_id: int
     address: str
-    #: It is the process that was heard before.
+    #: It is the process that sent the last heartbeats.
     is_same_process: bool = False
 
 
@@ -102,9 +102,9 @@ def decide_adoption(entry: StoredSet, registrant: Registrant, epoch: int) -> Set
     """As `decide_registration`, but take in a broker with an unknown id; `epoch` is the highest that its set has seen.
 
     After a lost store brokers keep their ids and cannot apply again. Without a master at a higher epoch than theirs
-    they would not ask for one (docs/protocol/controller.md 4.4); and one that comes later may have seen a higher epoch
-    than those that were heard. New brokers may have come first, with empty logs: a set that they have begun, and that
-    never had a master, is one that was lost as well. Raises EpochsUsedUp.
+    they would not request one (docs/protocol/controller.md 4.4); and one that comes later may have seen a higher epoch
+    than the others. New brokers may have come first, with empty logs: a set that they have begun, and that never had a
+    master, is one that was lost as well. Raises EpochsUsedUp.
     """
     begins = entry.broker_set
     if begins is None:
@@ -186,7 +186,7 @@ def decide_cleaning(
 ) -> SetDecision[None]:
     """Decide whether brokers, or a whole set, are forgotten; raises CleaningRefused.
 
-    Who is awaited was not heard since the controller started, and may live all the same.
+    An awaited broker made no contact since the controller started, and may live all the same.
     """
     broker_set = entry.broker_set
     if broker_set is None:
@@ -218,9 +218,9 @@ def clean(  # noqa: C901  # one branch for each refusal
         raise CleaningRefused(f"{name} has no brokers {non_members}, but {sorted(broker_set.replicas)}")
     if not wanted.even_living and (living := sorted(ids.intersection(alive))):
         raise CleaningRefused(f"{name}: the brokers {living} are alive")
-    if not wanted.even_living and (unheard := sorted(ids.intersection(awaited))):
+    if not wanted.even_living and (may_live := sorted(ids.intersection(awaited))):
         raise CleaningRefused(
-            f"{name}: the brokers {unheard} may be alive: this controller has run too short a time to have heard them"
+            f"{name}: the brokers {may_live} may be alive: this controller started too short a time ago to know"
         )
     if ids == broker_set.replicas.keys():
         return None

@@ -1,8 +1,8 @@
 """Sets of which the store knows less than their brokers: it was lost, or restored from an old backup.
 
-Epochs in logs, and what a master reports, tell it. Such a set waits for all of its brokers to be heard, and then the
+Epochs in logs, and reports of masters, prove it. Such a set waits for heartbeats of all of its brokers, and then the
 longest log leads at an epoch that none of them has seen (docs/protocol/controller.md 5.3, 6.3). Claims that prove
-nothing are only told to operators. VersionedEntry in memory only.
+nothing are only reported to operators. Kept in memory only.
 """
 
 from collections.abc import Mapping
@@ -16,9 +16,9 @@ from remoting.protocol.addresses import host_number
 
 #: Brokers poll each 5 s; within this time all that live have come.
 WAIT_MS: Final = 8_000
-#: A master reports each 5 s; one strange report is not enough.
+#: A master reports each 5 s; one unexpected report is not enough.
 _REPORTED_AGAIN_MS: Final = 4_000
-#: A broker that is heard so long after its last report does not report any more, or somebody else did.
+#: A broker with a sign of life so long after its last report does not report any more, or somebody else did.
 _REPORT_COUNTS_MS: Final = 15_000
 
 
@@ -72,7 +72,7 @@ class Recovery:
     def reported_epochs(self, broker_name: str) -> Mapping[int, int]:
         """Return the master epochs that members of a set report to lead at, and that the store does not know.
 
-        Forgets those of brokers that have been heard since without another report.
+        Forgets those of brokers that have been in contact since without another report.
         """
         reports, heartbeats = self._reports.get(broker_name), self._live.of_set(broker_name)
         if reports is None:

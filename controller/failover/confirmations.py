@@ -1,4 +1,4 @@
-"""On how many replicas the master of each set confirms a message: asked ahead of time, as a failed one tells nothing.
+"""On how many replicas the master of each set confirms a message: queried ahead of time, as a failed one cannot answer.
 
 Answers to no class of Java's: its controller takes every set for one with allAckInSyncStateSet=true.
 """
@@ -13,11 +13,11 @@ from controller.failure_detection.log_ends import LogEnds
 from controller.sets.broker_set import BrokerSet
 from remoting.clock import Clock
 
-#: How soon a master is asked again: operators may change its properties while it runs.
+#: How soon a master is queried again: operators may change its properties while it runs.
 QUERY_AGAIN_MS: Final = 600_000
-#: The same of one that does not tell.
+#: The same of one that does not answer.
 QUERY_AGAIN_UNANSWERED_MS: Final = 60_000
-#: How many masters are asked at a time: each answers with all of its properties, 30 KB.
+#: How many masters are queried at a time: each answers with all of its properties, 30 KB.
 QUERIES_MAX: Final = 10
 #: In smaller sets the one that is left has whatever was confirmed by more than the master.
 _REPLICAS_MIN: Final = 3
@@ -38,7 +38,7 @@ class Confirmations:
         start: Callable[..., object],
         query_master: Callable[[str], Awaitable[int | None]],
     ) -> None:
-        """Take what queries the broker at an address; `start` starts what nobody waits for."""
+        """`query_master` queries the broker at an address; `start` starts a background task."""
         self._live = live
         self._clock = clock
         self._start = start
@@ -48,7 +48,7 @@ class Confirmations:
         self._under_way = 0
 
     def query_if_due(self, broker_set: BrokerSet) -> None:
-        """Ask the master of a set, if it is time to; to be called now and then for each set."""
+        """Query the master of a set, if it is time to; to be called now and then for each set."""
         name, master, now_ms = broker_set.broker_name, broker_set.master, self._clock.now_ms()
         if len(broker_set.replicas) < _REPLICAS_MIN or master is None or master not in self._live.of_set(name):
             return
@@ -72,7 +72,7 @@ class Confirmations:
     def applied_to(self, broker_name: str, answered: LogEnds) -> LogEnds:
         """Return what was answered, with what the master has confirmed_on: it is the one that has confirmed.
 
-        Where the others tell something else, the smallest number above 1 counts, as among them.
+        Where the others answer differently, the smallest number above 1 counts, as among them.
         """
         confirmed_on = [
             each for each in (answered.confirmed_on, self._confirmed_on.get(broker_name)) if each is not None

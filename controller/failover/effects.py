@@ -10,7 +10,7 @@ from controller.failure_detection.suspicion import Probe, ProbeOutcome
 
 
 class Recipient(NamedTuple):
-    """A broker that is told something."""
+    """A broker to notify."""
 
     broker_id: int
     address: str
@@ -32,7 +32,7 @@ class NotifyRoleChanged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProbeBroker(msgspec.Struct, frozen=True, kw_only=True):
-    """Ask a suspect broker whether it lives."""
+    """Probe a suspect broker."""
 
     probe: Probe
     #: Where it is by the store: whoever sends heartbeats under its id may be another process.
@@ -42,7 +42,7 @@ class ProbeBroker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckReachability(msgspec.Struct, frozen=True, kw_only=True):
-    """Find out whether a broker that is heard can be reached; nothing follows if it cannot."""
+    """Probe whether a broker that sends heartbeats is reachable; nothing follows if it is not."""
 
     key: BrokerKey
     address: str

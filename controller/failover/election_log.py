@@ -1,7 +1,7 @@
-"""The last elections with their reasons, for operators: who stood, who was passed over and why, how long it took.
+"""The last elections with their reasons, for operators: candidates, why each was or was not elected, how long it took.
 
 Nothing is decided here. An election that ends as the one before is counted there, so that a set without a candidate,
-which is asked for every few seconds, does not push the others out.
+with an election every few seconds, does not push the others out.
 """
 
 import shlex
@@ -39,7 +39,7 @@ class Trigger(Enum):
 
 #: The controller has found that a set has no master.
 LOSSES: Final = frozenset({Trigger.MASTER_FAILED, Trigger.NO_MASTER_HEARTBEAT, Trigger.NO_MASTER})
-#: Somebody has asked for a master.
+#: Somebody has requested an election.
 REQUESTED: Final = frozenset({Trigger.BROKER, Trigger.OPERATOR})
 
 
@@ -49,7 +49,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     trigger: Trigger
     #: One sentence.
     why: str
-    #: The broker that asked, or was asked for.
+    #: The broker that requested it, or that an operator designated.
     broker_id: int | None = None
     #: When the master was last in contact, suspected, judged failed; monotonic ms, None where that is not the cause.
     last_contact_ms: int | None = None
@@ -66,7 +66,7 @@ class CandidateReport(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     in_sync: bool
     verdict: Verdict
-    #: As it has answered for this election, else as its last heartbeat said; None if none was heard.
+    #: From its answer for this election, else from its last heartbeat; None if there is none.
     epoch: int | None
     max_offset: int | None
     priority: int | None
@@ -83,7 +83,7 @@ class Phases(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotificationResult(NamedTuple):
-    """What came of telling one broker its role."""
+    """The result of notifying one broker of its role."""
 
     result: str
     #: From the stored result until then.
@@ -121,7 +121,7 @@ class ElectionRecord(msgspec.Struct, kw_only=True):
 
     @property
     def reported_result(self) -> ElectionResult:
-        """What became of the set, as operators are told: where nobody else could lead, its master goes on."""
+        """What became of the set, as reported to operators: where nobody else could lead, its master goes on."""
         return ElectionResult.KEPT if _is_without_effect(self.cause, self.result, self.new_master) else self.result
 
     def add_repeat(self, other: "ElectionRecord") -> None:
@@ -139,7 +139,7 @@ class HeldElection(NamedTuple):
     after: BrokerSet
     cause: Cause
     election: Election
-    #: The last that was heard of each broker, failed ones too.
+    #: The last heartbeat of each broker, failed ones too.
     last: dict[int, LastHeartbeat]
     commit_ms: int
 
@@ -167,7 +167,7 @@ class ElectionLog:
     def notified(
         self, broker_name: str, number: int, broker_id: int, notified: NotificationResult
     ) -> ElectionRecord | None:
-        """Note what came of telling a broker; returns the election if it is still the last of its set."""
+        """Record the result of a notification; returns the election if it is still the last of its set."""
         record = self._last.get(broker_name)
         if record is None or record.number != number:
             return None
@@ -228,16 +228,16 @@ class ElectionLog:
 
 
 def _report_of(broker_set: BrokerSet, candidate: Candidate, held: HeldElection) -> CandidateReport:
-    heartbeat = candidate.heartbeat or held.last.get(candidate.broker_id)
-    said = heartbeat if heartbeat is not None and heartbeat.max_offset != UNKNOWN else None
+    last = candidate.heartbeat or held.last.get(candidate.broker_id)
+    reported = last if last is not None and last.max_offset != UNKNOWN else None
     return CandidateReport(
         broker_id=candidate.broker_id,
         address=broker_set.replicas[candidate.broker_id].address,
         in_sync=candidate.in_sync,
         verdict=candidate.verdict,
-        epoch=said.epoch if said else None,
-        max_offset=said.max_offset if said else None,
-        priority=said.priority if said else None,
+        epoch=reported.epoch if reported else None,
+        max_offset=reported.max_offset if reported else None,
+        priority=reported.priority if reported else None,
     )
 
 
@@ -252,7 +252,7 @@ def _best_outsider(reports: Sequence[CandidateReport]) -> CandidateReport | None
 def _stake(held: HeldElection, broker_id: int | None) -> int | None:
     """Return by how many bytes the log of a broker is shorter than the longest that is known of those in sync.
 
-    None if nobody knows: logs of different epochs have parted somewhere, and their ends say nothing about each other.
+    None if nobody knows: logs of different epochs have parted somewhere, and their ends cannot be compared.
     """
     if broker_id in held.before.sync_state_set:
         return 0
@@ -289,12 +289,12 @@ def _reason(held: HeldElection, reports: tuple[CandidateReport, ...]) -> str:
 
 
 def _is_without_effect(cause: Cause, result: ElectionResult, master: int | None) -> bool:
-    """Return whether somebody has asked for a master where nobody but the present one could be it: it goes on."""
+    """Return whether an election was requested where nobody but the present master could lead: it goes on."""
     return cause.trigger in REQUESTED and result is ElectionResult.NOBODY and master is not None
 
 
 def _is_same(one: ElectionRecord, other: ElectionRecord) -> bool:
-    """Return whether two elections in vain ended alike. Brokers of a stuck set ask in turn, an operator means one."""
+    """Return whether two failed elections ended alike, whichever broker requested; an operator's choice counts."""
 
     def outcome(record: ElectionRecord) -> object:
         verdicts = tuple((each.broker_id, each.verdict) for each in record.reports)

@@ -7,8 +7,8 @@ from typing import Final
 
 #: How soon a set for which an election failed is looked at again.
 _AGAIN_MS: Final = 1_000
-#: How soon if it waits for a broker to answer or to beat: that takes two looks with the questions themselves; at once
-#: after a question that took its whole time. For so long, and for so many sets at a time; one that waits for longer
+#: How soon if it waits for an answer or a heartbeat of a broker: that takes two looks with the queries themselves; at
+#: once after a query that took its whole time. For so long, and for so many sets at a time; one that waits for longer
 #: waits for a broker that is gone.
 _AGAIN_SOON_MS: Final = 200
 _SOON_FOR_MS: Final = 5_000

@@ -1,4 +1,4 @@
-"""Holds elections: gives the rule what was heard, stores and explains how it ended, and tells the brokers.
+"""Holds elections: gives the rule what is known of brokers, stores and explains the result, and notifies brokers.
 
 Answers to `ReplicasInfoManager.electMaster` and to what `ControllerManager` does after it.
 """
@@ -28,7 +28,7 @@ from controller.storage.store import COMMIT_S, Changed
 
 #: Where the one that is left alone may lead, and has all that was confirmed by both.
 _REPLICAS_OF_A_PAIR: Final = 2
-#: Answers are not asked for again within so long, however many brokers want an election of the set.
+#: Brokers are not queried again within so long, however many of them want an election of the set.
 RESPONSES_VALID_MS: Final = 200
 #: Verdicts that an answer or a heartbeat ends.
 _WAITING: Final = frozenset({Verdict.WAITS, Verdict.AWAITS_LONGER, Verdict.AWAITS_ANSWERS})
@@ -50,7 +50,7 @@ class _Attempt(NamedTuple):
 
 
 class _Responses(NamedTuple):
-    """What brokers have answered for an election of a set at this epoch, and when they were asked."""
+    """What brokers have answered for an election of a set at this epoch, and when they were queried."""
 
     query: LogEndQuery
     master_epoch: int
@@ -64,9 +64,9 @@ class ElectionOutcome(NamedTuple):
     broker_set: BrokerSet
     result: ElectionResult
     reason: str
-    #: Nobody leads before a broker answers or beats.
+    #: Nobody leads before a broker answers or sends a heartbeat.
     awaits_brokers: bool = False
-    #: One of them was asked, and stood still for as long as answers are waited for.
+    #: One of them did not answer for as long as answers are waited for.
     awaits_response: bool = False
 
 
@@ -82,7 +82,7 @@ class ElectionRunner:
         confirmations: Confirmations,
         query_log_ends: Callable[[LogEndQuery], Awaitable[LogEnds]],
     ) -> None:
-        """Take what asks brokers how far their logs are."""
+        """`query_log_ends` requests the ends of their logs from brokers."""
         self._store, self._live, self._detector = state.store, state.live, state.detector
         self._recovery = state.recovery
         self._clock, self._config, self._observer = runtime.clock, runtime.config, runtime.observer
@@ -91,7 +91,7 @@ class ElectionRunner:
         self.log = log
         self.confirmations = confirmations
         self._query_log_ends = query_log_ends
-        #: The master epoch of each set that brokers are known to have been told of.
+        #: The master epoch of each set that brokers are known to have been notified of.
         self._notified_epochs: dict[str, int] = {}
         self._attempts: dict[str, _Attempt] = {}
         self._responses: dict[str, _Responses] = {}
@@ -101,13 +101,13 @@ class ElectionRunner:
     async def elect(
         self, broker_name: str, request: ElectionRequest, cause: Cause, within_s: float = COMMIT_S
     ) -> ElectionOutcome:
-        """Hold an election, store how it ended, explain and tell it.
+        """Hold an election, store and explain its result, and notify the brokers.
 
         Raises NobodyElectable or MasterNotAvailable while a set that has lost its state waits for its brokers, and as
         `SetWriter.change`.
         """
         began_ms = self._clock.now_ms()
-        # A broker out of sync may lead only if somebody asked: nobody's messages are given up unasked.
+        # A broker out of sync may lead only upon a request: nobody's messages are given up without one.
         allows_unclean = cause.trigger in REQUESTED and self._config().enable_elect_unclean_master
         request = msgspec.structs.replace(request, allows_unclean=allows_unclean)
         with self._counted(broker_name):
@@ -128,7 +128,7 @@ class ElectionRunner:
 
     @contextmanager
     def _counted(self, broker_name: str) -> Iterator[None]:
-        """Let it be known that an election of a set is under way."""
+        """Count an election of a set as under way."""
         self._under_way[broker_name] += 1
         try:
             yield
@@ -140,9 +140,9 @@ class ElectionRunner:
     def _decided(
         self, broker_name: str, entry: StoredSet, request: ElectionRequest, answered: LogEnds | None
     ) -> SetDecision[Election]:
-        """Return what the rule decides on what is heard now, and what was answered; None if nobody was asked.
+        """Return what the rule decides on heartbeats and log ends; `answered` is None if no broker was queried.
 
-        Raises NobodyElectable or MasterNotAvailable while brokers are waited for, or have to be asked first.
+        Raises NobodyElectable or MasterNotAvailable while brokers are waited for, or have to be queried first.
         """
         now_ms, broker_set = self._clock.now_ms(), entry.broker_set
         refusal = MasterNotAvailable if request.broker_id is None else NobodyElectable
@@ -151,19 +151,19 @@ class ElectionRunner:
         log_ends = answered or NO_LOG_ENDS
         wanted = msgspec.structs.replace(request, fresh_from_ms=self._fresh_from_ms(entry, log_ends, now_ms))
         view = self._view(broker_name, entry, request, now_ms)
-        is_unasked = answered is None and self._query(entry, view, request) is not None
+        needs_query = answered is None and self._query(entry, view, request) is not None
         decision = decide_election(broker_name, entry, view.answered(log_ends, now_ms), wanted)
-        if is_unasked and decision.reply.result is ElectionResult.NEW_MASTER:
-            # Nobody could lead when it began, so that nobody was asked.
-            raise refusal(f"{broker_name} has lost its master a moment ago; its brokers are asked first")
+        if needs_query and decision.reply.result is ElectionResult.NEW_MASTER:
+            # Nobody could lead when it began, so that no broker was queried.
+            raise refusal(f"{broker_name} has lost its master a moment ago; its brokers are queried first")
         return decision
 
     def _view(self, broker_name: str, entry: StoredSet, request: ElectionRequest, now_ms: int) -> ClusterView:
-        # Who has just started asks for a master itself.
-        is_unasked = request.broker_id is None
-        trusted = (self._detector.electable if is_unasked else self._detector.trusted)(broker_name, now_ms)
+        # A broker that has just started requests an election itself.
+        is_own = request.broker_id is None
+        trusted = (self._detector.electable if is_own else self._detector.trusted)(broker_name, now_ms)
         members = entry.broker_set.replicas if entry.broker_set is not None else {}
-        # Who hears nobody at all may be cut off, with every broker alive and well.
+        # A controller without any contact may be cut off, with every broker alive and well.
         knows_nothing = self._detector.has_no_contact(now_ms)
         return ClusterView(
             trusted=trusted,
@@ -176,7 +176,7 @@ class ElectionRunner:
         )
 
     async def _log_ends(self, broker_name: str, request: ElectionRequest) -> LogEnds | None:
-        """Ask those that may lead how far their logs are, where that decides who does; None if nobody was asked."""
+        """Query the log ends of candidates, where they decide the election; None if no broker was queried."""
         entry = self._store.entry(broker_name)
         broker_set, now_ms = entry.broker_set, self._clock.now_ms()
         if broker_set is None or request.is_designated or self._recovery.waits(broker_set, now_ms):
@@ -195,7 +195,7 @@ class ElectionRunner:
 
     @staticmethod
     def _query(entry: StoredSet, view: ClusterView, request: ElectionRequest) -> LogEndQuery | None:
-        """Return whom to ask before somebody is elected, None if no answer would decide who is."""
+        """Return the query before an election, None if no answer would decide it."""
         broker_set = entry.broker_set
         if broker_set is None or request.is_designated:
             return None
@@ -213,23 +213,23 @@ class ElectionRunner:
         )
 
     async def _answered(self, query: LogEndQuery, broker_set: BrokerSet) -> LogEnds:
-        """Ask, or return what was answered a moment ago: a set that waits may be asked for a master all the time."""
+        """Query, or return answers of a moment ago: a set that waits may request elections all the time."""
         now_ms, failed = self._clock.now_ms(), self._failed_master(broker_set)
         lost_ms = failed.judged_ms if failed is not None else 0
         last = self._responses.get(broker_set.broker_name)
         if last is not None and (last.query, last.master_epoch) == (query, broker_set.master_epoch):
             is_after_the_loss = last.queried_ms >= lost_ms
             if is_after_the_loss and now_ms - last.queried_ms < RESPONSES_VALID_MS:
-                # Nobody was waited for: whoever tries again at once because somebody was would do so for ever.
+                # No answer was waited for now: an awaited one would cause the next try at once, for ever.
                 return msgspec.structs.replace(last.log_ends, is_awaited=False)
         answered = await self._query_log_ends(query)
         self._responses[broker_set.broker_name] = _Responses(query, broker_set.master_epoch, now_ms, answered)
         return answered
 
     def _fresh_from_ms(self, entry: StoredSet, log_ends: LogEnds, now_ms: int) -> int:
-        """Return since when what a broker told of its log still holds: nobody adds to it after the master's end.
+        """Return since when what a broker reported of its log still holds: nobody adds to it after the master's end.
 
-        Where no broker can be asked, beats are compared as they come, each second.
+        Where no broker can be queried, heartbeats are compared as they come, each second.
         """
         failed = self._failed_master(entry.broker_set) if entry.broker_set is not None else None
         if failed is None or not log_ends.by_id:
@@ -249,10 +249,10 @@ class ElectionRunner:
         return broker_name in self._under_way
 
     def resend_unconfirmed_role(self, broker_set: BrokerSet) -> None:
-        """Notify who leads a set if nobody may have been told; to be called now and then for each set.
+        """Notify brokers who leads a set if none may have been notified; to be called now and then for each set.
 
         An election can be stored after its outcome was given up, which is explained then, or by a controller that ended
-        before it told anybody. A master that was told has begun the epoch in its log, and says so in its heartbeats,
+        before it notified anybody. A notified master has begun the epoch in its log, and reports it in its heartbeats,
         unless nothing was written in the epoch before: of such a one another controller cannot know.
         """
         name = broker_set.broker_name
@@ -270,8 +270,8 @@ class ElectionRunner:
         now_ms = self._clock.now_ms()
         heartbeat = self._detector.electable(name, now_ms).get(broker_set.master)
         if heartbeat is None or not heartbeat.address or not _sends_heartbeats(heartbeat, now_ms):
-            # It has not said how far its log is. Or it has started anew and not registered yet: who takes up an epoch
-            # again in another process writes another beginning of it into its log, and nobody can follow it.
+            # It has not reported the end of its log. Or it has started anew and not registered yet: a new process in an
+            # old epoch writes another beginning of it into its log, and nobody can follow it.
             return
         self._notified_epochs[name] = broker_set.master_epoch
         if heartbeat.epoch < broker_set.master_epoch and self._config().notify_broker_role_changed:
@@ -316,18 +316,18 @@ class ElectionRunner:
         return record
 
     def _may_go_on(self, key: BrokerKey) -> bool:
-        """Return whether a failed broker may only stand still.
+        """Return whether a failed broker may only be paused.
 
-        A master of 5.5.0 that goes on acknowledges alone until it knows that another leads, so that is to lie at its
-        port by then.
+        A master of 5.5.0 that goes on acknowledges alone until it knows that another leads, so the notification is to
+        wait at its port by then.
         """
         failed = self._detector.failed_broker(key)
         return failed is not None and failed.outcome is ProbeOutcome.NO_ANSWER
 
     def notify_returned(self, broker_set: BrokerSet, broker_id: int) -> None:
-        """Notify a broker that had failed, and sends heartbeats again, who leads now; to be called by who leads.
+        """Notify a broker that had failed, and sends heartbeats again, who leads now; to be called by the leader.
 
-        A master that only stood still leads on. One that has started anew would lead in its epoch again, from another
+        A master that was only paused leads on. One that has started anew would lead in its epoch again, from another
         beginning: it is to register first.
         """
         if broker_id == broker_set.master:
@@ -339,7 +339,7 @@ class ElectionRunner:
     def _notification(
         broker_set: BrokerSet, election: int, now_ms: int, recipients: Collection[int]
     ) -> NotifyRoleChanged:
-        """Return what tells these brokers who leads; `election` is 0 if that is not about an election."""
+        """Return the notification who leads; `election` is 0 if that is not about an election."""
         assert broker_set.master is not None, "somebody leads"
         return NotifyRoleChanged(
             broker_name=broker_set.broker_name,

@@ -2,7 +2,7 @@
 
 Source: docs/protocol/controller.md 5.3.
 
-A backend tells; here is kept. Leading alone is not enough: a new leader first has to know all that is stored.
+A backend reports it. Leading alone is not enough: a new leader first has to know all that is stored.
 """
 
 from enum import IntEnum
@@ -65,7 +65,7 @@ class Group:
         self._store = store
         self._listener = listener
 
-    # What a backend tells
+    # Reports of a backend
 
     def leads(self, until_ms: int | None) -> None:
         """Report that this controller leads until then."""
@@ -85,15 +85,15 @@ class Group:
             self._listener.deposed()
 
     def members_changed(self, members: tuple[ControllerMember, ...]) -> None:
-        """Learn who belongs to the group."""
+        """Report who belongs to the group."""
         self.members = members
 
     def entry_changed(self, broker_name: str, kept: VersionedEntry) -> None:
-        """Learn what another controller has made of a set."""
+        """Report what another controller has made of a set."""
         self._store.entry_changed(broker_name, kept)
 
     def put_back(self) -> None:
-        """Report that the store was put back to an older state; every entry is told anew."""
+        """Report that the store was put back to an older state; every entry is reported anew."""
         self._store.put_back()
 
     def _led_by(self, leader: ControllerMember | None) -> None:
@@ -101,7 +101,7 @@ class Group:
             self.leader_changes += 1
             self.leader = leader
 
-    # What others ask
+    # What others read
 
     def leads_in(self, term: int) -> bool:
         """Whether this controller still leads as it began to for that time; ready or not."""
@@ -131,7 +131,7 @@ class Group:
 
     @property
     def known_leader(self) -> ControllerMember | None:
-        """Who leads, for brokers that ask; None if nobody can be named."""
+        """Who leads, for requests of brokers; None if nobody can be named."""
         return None if self._leads and not self._is_in_time else self.leader
 
     def check_leads(self) -> None:

@@ -1,4 +1,4 @@
-"""What a controller does unasked: it suspects and asks brokers, and finds masters for sets that have lost theirs.
+"""What a controller does without a request: it probes suspect brokers, and elects masters for sets that lost theirs.
 
 Answers to `BrokerHeartbeatManager`'s scan and to the scan for inactive masters. Who has failed is decided in
 `detector.py`; every controller looks at brokers, only the leader at sets.
@@ -23,15 +23,15 @@ from controller.failure_detection.suspicion import PROOFS, BrokerFailure, Probe,
 from controller.sets.broker_set import BrokerSet
 from remoting.protocol.errors import RequestRefused
 
-#: How often brokers are looked at, and for how long a standstill may hold that up.
+#: How often brokers are looked at, and for how long a process pause may hold that up.
 LOOK_MS: Final = 50
 _PAUSE_MS: Final = 700
-#: More standstills within this time are borne: who always doubts itself never finds anybody dead.
+#: More pauses within this time do not suspend failure detection: else no broker would ever fail.
 _PAUSES_MAX: Final = 5
 _PAUSES_WITHIN_MS: Final = 30_000
 #: How many brokers are probed for their reachability between two looks.
 REACHABILITY_CHECKS_MAX: Final = 10
-#: How often it is told that brokers cannot be reached.
+#: How often it is reported that brokers cannot be reached.
 _UNREACHED_REPORTED_MS: Final = 60_000
 #: Looks at sets that are well go round: so many at a time, or this part of them if that is more.
 SETS_AT_ONCE: Final = 100
@@ -39,7 +39,7 @@ _SHARES: Final = 12
 #: However many sets there are, no look goes over more than twice as many: these, and these that were not well.
 _SETS_AT_ONCE_MAX: Final = 1_000
 #: Beyond so many sets, one that never had a master is forgotten after so long without a living broker; so many at a
-#: time. Its broker has an id, and asks for none again: while there is room it may come as late as it wants to.
+#: time. Its broker has an id, and applies for none again: below the limit it may come as late as it wants to.
 SETS_NEVER_EXPIRED: Final = 10_000
 EXPIRES_MS: Final = 21_600_000
 _EXPIRIES_AT_ONCE: Final = 20
@@ -65,7 +65,7 @@ class Monitor:
         self._retries = ElectionRetries()
         #: Sets that needed something when they were looked at last, and the sets that are still to be looked at.
         self._unwell: OrderedDict[str, None] = OrderedDict()
-        #: Sets that never had a master: since when none of their brokers is heard.
+        #: Sets that never had a master: since when none of their brokers is in contact.
         self._idle_since_ms: dict[str, int] = {}
         self._expiring: set[str] = set()
         self._round: Iterator[str] = iter(())
@@ -73,7 +73,7 @@ class Monitor:
         self._disputed: dict[str, frozenset[int]] = {}
         #: None before the first look.
         self._looked_ms: int | None = None
-        #: When this process stood still lately.
+        #: When the last pauses of this process ended.
         self._pauses_ms: deque[int] = deque(maxlen=_PAUSES_MAX)
         self._reachability_checks = 0
         self._unreached_reported_ms = runtime.clock.now_ms() - _UNREACHED_REPORTED_MS
@@ -95,9 +95,9 @@ class Monitor:
         self._retries.end_wait(broker_name)
 
     def check_process_pause(self, now_ms: int) -> None:
-        """Judge nobody for a while if this process stood still: nobody could be heard meanwhile.
+        """Suspend failure detection if this process was paused: no heartbeat could arrive meanwhile.
 
-        To be called before anything that was heard is taken.
+        To be called before any request is taken.
         """
         if self._looked_ms is None:
             return
@@ -106,13 +106,13 @@ class Monitor:
             return
         self._looked_ms = now_ms
         self._detector.after_pause(now_ms)
-        stands = self._pauses_ms
-        if len(stands) < _PAUSES_MAX or now_ms - stands[0] > _PAUSES_WITHIN_MS:
-            stands.append(now_ms)
+        pauses = self._pauses_ms
+        if len(pauses) < _PAUSES_MAX or now_ms - pauses[0] > _PAUSES_WITHIN_MS:
+            pauses.append(now_ms)
             self._writer.suspend_failure_detection(now_ms, held_ms)
 
     def connection_lost(self, connection_id: int) -> None:
-        """Suspect who was heard over a connection that is gone."""
+        """Suspect the brokers whose last request came over a closed connection."""
         now_ms = self._clock.now_ms()
         self.check_process_pause(now_ms)
         self.senders.connection_lost(connection_id)
@@ -125,7 +125,7 @@ class Monitor:
         self._probe(self._detector.probes_for(suspects, now_ms))
 
     def take_over(self) -> None:
-        """Begin to lead: masters that are not heard are asked, and not only waited for."""
+        """Begin to lead: silent masters are probed, and not only waited for."""
         now_ms = self._clock.now_ms()
         for broker_set in self._store.sets():
             for broker_id in broker_set.sync_state_set:
@@ -136,7 +136,7 @@ class Monitor:
                 self._detector.expect(key, now_ms)
 
     def look_at_brokers(self) -> None:
-        """Ask the suspect, and act on failed brokers; to be called each LOOK_MS."""
+        """Probe suspects, and act on failed brokers; to be called each LOOK_MS."""
         now_ms = self._clock.now_ms()
         self.check_process_pause(now_ms)
         self._looked_ms = now_ms
@@ -148,7 +148,7 @@ class Monitor:
         self._handle_failed(failures)
 
     def probed(self, key: BrokerKey, outcome: ProbeOutcome, peer: str = "") -> None:
-        """Take what came of a question to a broker; `peer` is the other end of that connection, if that is known."""
+        """Take the result of a probe; `peer` is the other end of that connection, if that is known."""
         now_ms = self._clock.now_ms()
         self.check_process_pause(now_ms)
         address = self._store.address_of(key)
@@ -174,10 +174,10 @@ class Monitor:
         return True
 
     def check_reachability(self, key: BrokerKey, address: str) -> None:
-        """Find out whether a member that beats can be reached, before that matters; to be called before it is heard."""
+        """Probe whether a member that sends heartbeats is reachable; to be called before its heartbeat is taken."""
         failed_broker = self._detector.failed_broker(key)
         if failed_broker is not None and failed_broker.outcome is ProbeOutcome.REFUSED:
-            # It lives, and has not started anew: not the broker has refused.
+            # It lives, and has not started anew: something else has refused.
             self._reach.remove(key)
         if (
             failed_broker is not None
@@ -187,7 +187,7 @@ class Monitor:
             self._elections.notify_returned(broker_set, key.broker_id)
         if self._reach.has_found(key, address):
             return
-        # A broker that took a notice at the name of its host is probed all the same: only so its address is known.
+        # A broker that took a notification at its host's name is probed all the same: only so its address is known.
         now_ms = self._clock.now_ms()
         if self._reachability_checks >= REACHABILITY_CHECKS_MAX:
             self._reach.record_contact(key, now_ms)
@@ -223,7 +223,7 @@ class Monitor:
         if len(names) < share:
             self._round = iter(self._store.names())
             names.update(islice(self._round, share - len(names)))
-        # Who was not well and is not so again goes to the end: thousands take turns.
+        # A set that was not well and is not so again goes to the end: thousands take turns.
         return names.union(islice(self._unwell, _SETS_AT_ONCE_MAX))
 
     def _look_at_set(self, broker_set: BrokerSet, now_ms: int) -> None:
@@ -299,7 +299,7 @@ class Monitor:
     def _is_proof(self, key: BrokerKey, address: str, now_ms: int) -> bool:
         """Return whether a refusal comes from the broker's host: not from a firewall, or a host of another network.
 
-        Of one that was not heard since the start it counts once brokers had the time to find this controller.
+        Of one that made no contact since the start it counts once brokers had the time to find this controller.
         """
         if self._reach.has_reached(key, address):
             return True
@@ -318,7 +318,7 @@ class Monitor:
         for probe in probes:
             address = self._store.address_of(probe.key)
             if address is None:
-                # Nobody is asked whom no set knows: anybody can name any address in a heartbeat.
+                # A broker of no set is not probed: anybody can name any address in a heartbeat.
                 self.probed(probe.key, ProbeOutcome.NO_ANSWER)
             else:
                 self._perform(ProbeBroker(probe=probe, address=address, report=self.probed))
@@ -329,13 +329,13 @@ class Monitor:
             return None
         if self._recovery.is_behind(broker_set):
             return Cause(trigger=Trigger.STORE_BEHIND, why="the brokers know a higher epoch than the store")
-        # The first that asks leads a set that never had a master.
+        # The first that requests an election leads a set that never had a master.
         if not broker_set.is_elected:
             return None
         trusted = self._detector.electable(broker_set.broker_name, now_ms).keys() & broker_set.replicas.keys()
         if broker_set.master is not None:
             return self._need_for(broker_set.broker_name, broker_set.master, now_ms) if trusted else None
-        # Who is not in sync has to ask, or somebody for it: nobody's messages are given up unasked.
+        # An election outside the SyncStateSet needs a request: nobody's messages are given up without one.
         electable = trusted & broker_set.sync_state_set
         return Cause(trigger=Trigger.NO_MASTER, why="the set has no master, and one can lead") if electable else None
 
@@ -346,7 +346,7 @@ class Monitor:
             return None
         failed_broker = self._detector.failed_broker(key)
         if failed_broker is None:
-            why = f"master {master} was not heard since this controller runs"
+            why = f"master {master} has sent no heartbeat since this controller started"
             return Cause(trigger=Trigger.NO_MASTER_HEARTBEAT, why=why)
         return Cause(
             trigger=Trigger.MASTER_FAILED,
@@ -378,9 +378,9 @@ class Monitor:
             # A slow store has not taken its outcome yet: the next look sees whether that was enough.
             return
         self._retries.pause(broker_name, self._clock.now_ms())
-        self._start(self._elect_unasked(broker_name, cause))
+        self._start(self._elect(broker_name, cause))
 
-    async def _elect_unasked(self, broker_name: str, cause: Cause) -> None:
+    async def _elect(self, broker_name: str, cause: Cause) -> None:
         try:
             elected = await self._elections.elect(broker_name, ElectionRequest(), cause)
         except RequestRefused:
@@ -389,7 +389,7 @@ class Monitor:
         if not elected.awaits_brokers:
             self._retries.end_wait(broker_name)
         elif self._retries.try_soon(broker_name, self._clock.now_ms()) and elected.awaits_response:
-            # The question took its time, and who stood still for a moment answers the next one as soon as it goes on.
+            # The query took its time, and a broker that was paused answers the next one as soon as it goes on.
             self._try_now(broker_name)
 
     def _try_now(self, broker_name: str) -> None:

@@ -1,6 +1,6 @@
 """How many sets each host has begun lately: names of sets are few, and anybody can send a 1013 under a new one.
 
-Pure: `requests.py` asks before a set begins.
+Pure: `requests.py` checks before a set begins.
 """
 
 from collections import OrderedDict

@@ -1,4 +1,4 @@
-"""What brokers and operators ask of the leading controller: decided on what is stored and heard, stored, and told.
+"""Requests of brokers and operators to the leading controller: each is decided, stored and reported.
 
 Answers to `ControllerManager` and `ReplicasInfoManager`. Rules are in `decisions/`; every controller listens to
 heartbeats, only the leader changes sets.
@@ -40,21 +40,21 @@ from controller.storage.store import COMMIT_S
 #: Takes the cluster, the broker, its heartbeat, and what was known of the broker before.
 HeartbeatRecorder = Callable[[str, BrokerKey, LastHeartbeat, LastHeartbeat | None], None]
 
-#: A broker that starts asks for a master and sends its first heartbeat at the same time; how long the first waits, and
-#: the others of a set that never had a master.
+#: A starting broker requests an election and sends its first heartbeat at the same time; how long the request waits for
+#: that, and for those of the others of a set that never had a master.
 HEARTBEAT_AWAITED_S: Final = 1.0
-#: How many brokers that belong to no set may be heard at a time: anybody can send a heartbeat.
+#: How many brokers that belong to no set may have heartbeats here: anybody can send one.
 NON_MEMBERS_MAX: Final = 10_000
 #: A broker registers at once when it is answered that its set is not known; its requests have 3 s.
 REGISTERS_WITHIN_MS: Final = 3_000
-#: Over so many connections it is remembered who was told so.
+#: So many of these answers are remembered.
 _REQUESTED_MAX: Final = 10_000
 #: Most sets, with the names of cleaned ones, whose epochs and ids are remembered.
 SETS_MAX: Final = 100_000
 
 
 class BrokerRequests:
-    """What is asked for, and with `monitor` what is done unasked."""
+    """Handles requests; `monitor` does what needs none."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class BrokerRequests:
         monitor: Monitor,
         record_heartbeat: HeartbeatRecorder | None,
     ) -> None:
-        """Take what records each heartbeat of a member; None if nothing is recorded."""
+        """`record_heartbeat` records each heartbeat of a member; None if nothing is recorded."""
         self.store, self.group, self.live, self.detector = state.store, state.group, state.live, state.detector
         self._recovery = state.recovery
         self._clock, self._config, self._observer = runtime.clock, runtime.config, runtime.observer
@@ -75,7 +75,7 @@ class BrokerRequests:
         self.monitor = monitor
         self._record_heartbeat = record_heartbeat
         self._new_sets = NewSets()
-        #: When a broker of a set was told to register over a connection, the last one last.
+        #: By broker name and connection: when a broker was answered to register, the last one last.
         self._registrations_requested: OrderedDict[tuple[str, int], int] = OrderedDict()
         #: Who waits for the first heartbeat of a broker that has started.
         self._awaiting: dict[BrokerKey, set[asyncio.Event]] = {}
@@ -123,9 +123,9 @@ class BrokerRequests:
         return present(changed.after)
 
     async def register(self, registrant: Registrant, source: Source, peer: str) -> BrokerSet:
-        """Take note that a broker has started."""
+        """Register a broker that has started."""
         key = BrokerKey(registrant.broker_name, registrant.broker_id)
-        # What is refused says nothing about a broker of that name.
+        # A refused request is no sign of life of the broker.
         self._writer.check_cluster(registrant.broker_name, registrant.cluster)
         self._check_is_alone(key, registrant.address, source)
         if self._is_same_process(key, source.connection_id):
@@ -154,7 +154,7 @@ class BrokerRequests:
         return after
 
     def _remove_former_ids(self, broker_set: BrokerSet, address: str) -> None:
-        """Forget what a broker that has registered was heard under before: it must not wait for itself.
+        """Forget the former ids of a broker that has registered: it must not wait for itself.
 
         That is an id that it had before its disk was wiped, or one that another broker had reserved.
         """
@@ -163,11 +163,11 @@ class BrokerRequests:
                 self.monitor.remove(BrokerKey(broker_set.broker_name, broker_id))
 
     def _check_is_alone(self, key: BrokerKey, address: str, source: Source) -> None:
-        """Raise BrokerIdInUse if a broker with this id is heard from its host, and this comes from elsewhere.
+        """Raise BrokerIdInUse if requests of a broker with this id come from its host, and this one from elsewhere.
 
-        So too if it beats from the stored address over another connection, and this names another address: both would
-        take themselves for the master that the id names. The process that ran before it has closed its connection,
-        which makes it suspect, or is silent.
+        So too if heartbeats with the stored address come over another connection, and this names another address: both
+        would take themselves for the master that the id names. The process that ran before it has closed its
+        connection, which makes it suspect, or is silent.
         """
         now_ms, stored = self._clock.now_ms(), self.store.address_of(key)
         if stored is not None and self.monitor.senders.is_request_from_elsewhere(key, stored, source, now_ms):
@@ -175,9 +175,9 @@ class BrokerRequests:
         heartbeat = self.detector.electable(key.broker_name, now_ms).get(key.broker_id)
         if stored in (None, address) or heartbeat is None or heartbeat.address != stored:
             return
-        is_heard = now_ms - heartbeat.last_contact_ms <= max(HEARTBEAT_OVERDUE_MS, heartbeat.period_ms * 3 // 2)
+        is_in_contact = now_ms - heartbeat.last_contact_ms <= max(HEARTBEAT_OVERDUE_MS, heartbeat.period_ms * 3 // 2)
         if (
-            is_heard
+            is_in_contact
             and heartbeat.connection_id != source.connection_id
             and not heartbeat.is_starting
             and heartbeat.period_ms
@@ -193,9 +193,9 @@ class BrokerRequests:
         requested[broker_name, connection_id] = self._clock.now_ms()
 
     def _is_same_process(self, key: BrokerKey, connection_id: int) -> bool:
-        """Return whether a broker registers because it was told to, and has not started anew.
+        """Return whether a broker registers because an answer requested it, and has not started anew.
 
-        It does so once, at once, and over the connection over which it beats. The connection alone does not prove it:
+        It does so once, at once, and over the connection of its heartbeats. The connection alone does not prove it:
         brokers of one container share theirs.
         """
         requested_ms, heartbeat = (
@@ -208,7 +208,7 @@ class BrokerRequests:
         return is_over_this and heartbeat.period_ms > 0 and not (heartbeat.awaits_heartbeat or heartbeat.is_starting)
 
     async def elect_for_broker(self, cluster: str, key: BrokerKey, source: Source) -> ElectionOutcome:
-        """Find a master because a broker asks for one; it would lead itself."""
+        """Hold an election because a broker requests one; it is a candidate itself."""
         self._writer.check_cluster(key.broker_name, cluster)
         self._record_contact(key, source)
         began_ms = self._clock.now_ms()
@@ -276,7 +276,7 @@ class BrokerRequests:
         self.monitor.clear_sets()
 
     def is_of_member(self, connection_id: int) -> bool:
-        """Return whether a member of a stored set was heard over a connection last, or is itself at its other end."""
+        """Return whether a member of a stored set sent its last request over a connection, or owns it."""
         return any(self.store.address_of(key) is not None for key in self.live.connected_over(connection_id))
 
     def awaits_non_members(self, broker_set: BrokerSet) -> bool:
@@ -284,12 +284,12 @@ class BrokerRequests:
         if broker_set.is_elected or not self._config().adopt_unknown_brokers:
             return False
         heartbeat = self.live.of_set(broker_set.broker_name)
-        # A namesake has an id that another has taken: an operator has to choose.
+        # At an id conflict an operator has to choose.
         adoptable = {broker_id: each for broker_id, each in heartbeat.items() if broker_id >= 0}
         return ClusterView(heartbeats=adoptable).has_non_member_logs(broker_set)
 
     def may_live(self, key: BrokerKey) -> bool:
-        """Return whether a broker is alive, as far as this controller knows; one not heard since the start may be."""
+        """Return whether a broker is alive, as far as known; one that made no contact since the start may be."""
         now_ms = self._clock.now_ms()
         alive = self.live.alive(key.broker_name, now_ms)
         return key.broker_id in alive or not self.detector.is_lost(key, now_ms)
@@ -318,7 +318,7 @@ class BrokerRequests:
             )
 
     def polled(self, broker_set: BrokerSet, source: Source) -> None:
-        """Take note that a broker of a set asked about it."""
+        """Record that a broker of a set polled it."""
         for broker_id, replica in broker_set.replicas.items():
             self.monitor.senders.record_request_from_host(
                 BrokerKey(broker_set.broker_name, broker_id), replica.address, source
@@ -328,7 +328,7 @@ class BrokerRequests:
         address = self.store.address_of(key)
         if address is not None and not self.monitor.is_somebody_else(key, address, source):
             now_ms = self._clock.now_ms()
-            # One that was counted as failed may report or ask before it beats.
+            # One that was counted as failed may send another request before its heartbeat.
             self.monitor.check_reachability(key, address)
             self.monitor.check_process_pause(now_ms)
             self.detector.contact(
@@ -344,7 +344,7 @@ class BrokerRequests:
             )
 
     def _awaited(self, key: BrokerKey) -> list[BrokerKey]:
-        """Return who has not said how far its log is, of those on whom an election depends that a broker asks for."""
+        """Return the brokers without a reported log end on which an election that `key` requests depends."""
         broker_set = self.store.get(key.broker_name)
         keys = {key}
         if broker_set is not None and not broker_set.is_elected:
@@ -353,8 +353,8 @@ class BrokerRequests:
         return [each for each in keys if (heartbeat := self.live.get(each)) is not None and heartbeat.awaits_heartbeat]
 
     async def _first_heartbeats(self, keys: list[BrokerKey]) -> None:
-        """Wait until brokers that have started have said how far their logs are, but not for long."""
-        # A broker that asks again does not take the turn of what it asked before.
+        """Wait, but not for long, for the first heartbeats of brokers that have started."""
+        # Two requests of one broker wait side by side.
         waiting = {key: asyncio.Event() for key in keys}
         for key, event in waiting.items():
             self._awaiting.setdefault(key, set()).add(event)
@@ -372,7 +372,7 @@ class BrokerRequests:
 
 
 def _has_id_conflict(broker_set: BrokerSet, replica: Replica, heartbeat: LastHeartbeat) -> bool:
-    """Return whether a new broker has taken the id of the one that beats, which is older than the store.
+    """Return whether a new broker has taken the id of the sender, which is older than the store.
 
     Its heartbeats count as those of a non-member, under an id that nobody has, so that the new one is not elected.
     """

@@ -27,7 +27,7 @@ _SUSPEND_AGAIN_MS: Final = 10_000
 
 
 class FailoverObserver(Protocol):
-    """Who is told what happened to sets and brokers; logs and counts are made there."""
+    """Learns what happened to sets and brokers, to log and count it."""
 
     def id_applied(self, applicant: Applicant, changed: Changed[None]) -> None:
         """Report that a broker has an id."""
@@ -45,13 +45,13 @@ class FailoverObserver(Protocol):
         """Report that an operator removed brokers, or a set."""
 
     def election_held(self, record: ElectionRecord, *, is_new: bool, seconds: float) -> None:
-        """Learn how an election ended; not news if it only ended as the one before."""
+        """Report how an election ended; not `is_new` if it only ended as the one before."""
 
     def master_epoch_disputed(self, broker_set: BrokerSet, claims: Mapping[int, int]) -> None:
         """Report that brokers claim higher master epochs than the stored one, by broker id, and are not followed."""
 
     def role_notification_resent(self, broker_set: BrokerSet) -> None:
-        """Report that a set is told once more who leads it."""
+        """Report that a set is notified once more who leads it."""
 
     def broker_failed(self, failure: BrokerFailure, broker_set: BrokerSet | None) -> None:
         """Report that a broker has failed; None: of no set that is known here."""
@@ -63,13 +63,13 @@ class FailoverObserver(Protocol):
         """Report that a change could not be stored."""
 
     def failure_detection_suspended(self, held_ms: int) -> None:
-        """Report that this process stood still, or its store did."""
+        """Report that this process was paused, or its store did not answer."""
 
     def hosts_changed(self, news: HostsChange) -> None:
         """Report that most hosts of brokers are silent, or no longer."""
 
     def brokers_unreachable(self, key: BrokerKey, broker_set: BrokerSet | None, brokers: int) -> None:
-        """Report that so many brokers are heard and cannot be reached, this one among them."""
+        """Report that so many brokers send heartbeats and cannot be reached, this one among them."""
 
 
 class ClusterState(NamedTuple):

@@ -33,20 +33,20 @@ from controller.failure_detection.suspicion import (
     SuspicionReason,
 )
 
-#: Brokers beat each second; a beat that has not come for so long is overdue.
+#: Brokers send a heartbeat each second; one that has not come for so long is overdue.
 HEARTBEAT_OVERDUE_MS: Final = 2_000
 #: No shorter heartbeat timeout is believed, and no shorter silence makes suspect.
 SILENCE_MS_MIN: Final = 500
 #: A broker whose connection closed has at least so long to come back over another one.
 _RETURN_MS: Final = 1_000
-#: How long after a standstill of ours nobody is judged: each broker beats within it.
+#: No broker counts as failed for so long after a process pause: each sends a heartbeat within it.
 HEARTBEAT_ROUND_MS: Final = 1_500
 #: How long after a start, or a time without any sign of life, brokers may need to find this controller: they look for
 #: controllers each 3 s, and send their first heartbeat within their interval after that.
 _ARRIVAL_MS: Final = 3_000
-#: What a follower found out longer ago is asked again before it acts on it as the leader.
+#: A new leader probes again what it found out longer ago as a follower, before it acts on that.
 _FRESH_MS: Final = 1_000
-#: Brokers that were never heard are not judged until so long after the longest heartbeat timeout
+#: Brokers that never sent anything are not judged until so long after the longest heartbeat timeout
 #: (docs/protocol/controller.md 5.3).
 _PAUSE_MARGIN_MS: Final = 3_000
 
@@ -57,7 +57,7 @@ class FailureDetector:
     def __init__(
         self, live: HeartbeatTable, hosts: HostLiveness, is_master: Callable[[BrokerKey], bool], started_ms: int
     ) -> None:
-        """Take what tells whether a broker leads its set: masters are probed before all others."""
+        """`is_master` is true of a broker that leads its set: masters are probed before all others."""
         self._live = live
         self._suspicions: dict[BrokerKey, Suspicion] = {}
         self._probes = OpenProbes(is_master)
@@ -66,13 +66,13 @@ class FailureDetector:
         self._judges_from_ms = started_ms
         self._timeout_ms_longest = HEARTBEAT_TIMEOUT_MS_DEFAULT
         self.hosts = hosts
-        #: Whether anybody was heard, and since when this controller hears most of its hosts.
+        #: Whether any broker made contact, and since when most hosts are in contact.
         self._had_contact = False
         self._contact_since_ms = started_ms
-        #: What is still to be told of silent hosts.
+        #: What is still to be reported of silent hosts.
         self._changes: list[HostsChange] = []
 
-    # What is heard
+    # What arrives
 
     def heartbeat(
         self,
@@ -115,7 +115,7 @@ class FailureDetector:
         self._trust(key)
 
     def _record_first_contact(self, now_ms: int) -> None:
-        """Take the first sign of life; brokers have as long to be heard from then on if it comes late."""
+        """Record the first sign of life; if it comes late, the time that brokers have to arrive begins with it."""
         self._had_contact = True
         if now_ms > self._started_ms + _ARRIVAL_MS + HEARTBEAT_OVERDUE_MS:
             self._contact_since_ms = now_ms
@@ -134,9 +134,9 @@ class FailureDetector:
         return silence
 
     def _hosts_returned(self, now_ms: int, silence: Silence) -> None:
-        """Know nobody to be dead for want of an answer: this controller was cut off.
+        """Drop failures that rest on missing answers only: this controller was cut off.
 
-        Who did not answer meanwhile has as long to be heard as after a start (docs/protocol/controller.md 5.3).
+        Brokers that did not answer meanwhile have as long to arrive as after a start (docs/protocol/controller.md 5.3).
         """
         since_ms, self.hosts.silent_from_ms = self.hosts.silent_since_ms, None
         self._failed.drop_unproven(since_ms)
@@ -147,7 +147,7 @@ class FailureDetector:
             suspicion.begin_again(self._judges_from_ms, self.pause_ends_ms)
 
     def _give_up_hosts(self, now_ms: int, silence: Silence) -> None:
-        """Judge whoever is asked once more and does not answer: hosts were silent for too long to be waited for."""
+        """Judge brokers that do not answer one more probe: hosts were silent for too long to be waited for."""
         hosts = self.hosts
         hosts.silent_from_ms = None
         hosts.drop_silent(now_ms)
@@ -162,20 +162,20 @@ class FailureDetector:
     # What is noticed
 
     def connection_lost(self, connection_id: int, now_ms: int) -> list[BrokerKey]:
-        """Suspect the brokers that were heard over a connection last, and return them."""
+        """Suspect the brokers whose last request came over a connection, and return them."""
         suspects = [key for key in self._live.over(connection_id) if key not in self._suspicions]
         for key in suspects:
             heartbeat = self._live.get(key)
-            assert heartbeat is not None, "the table has who was heard over a connection"
+            assert heartbeat is not None, "the table has a row of each broker of a connection"
             deadline_ms = max(heartbeat.due_ms + LATE_MS, now_ms + _RETURN_MS)
             self._suspicions[key] = Suspicion(SuspicionReason.CLOSED, now_ms, deadline_ms, now_ms)
         return suspects
 
     def expect(self, key: BrokerKey, now_ms: int) -> None:
-        """Ask a broker that is not heard, because much depends on it: a port that refuses tells that it is gone.
+        """Suspect a silent broker, because much depends on it: a port that refuses proves that it failed.
 
-        In any case, one that was not heard yet has until `pause_ends_ms` to be. One that was judged failed
-        longer ago is judged anew: meanwhile it may only have lost this controller.
+        One that made no contact yet has until `pause_ends_ms` for it. One that was judged failed longer ago is judged
+        anew: meanwhile it may only have lost this controller.
         """
         failed = self._failed.get(key)
         if failed is not None and now_ms - failed.judged_ms > _FRESH_MS and key not in self._suspicions:
@@ -192,7 +192,7 @@ class FailureDetector:
         return self._failed.take_claim(key, source, now_ms)
 
     def probe_failed(self, key: BrokerKey, now_ms: int) -> list[Probe]:
-        """Ask a broker that has failed for all that is known: it is back if it answers."""
+        """Probe a broker that counts as failed: it is back if it answers."""
         if key in self._suspicions:
             return []
         self._suspicions[key] = Suspicion(
@@ -206,13 +206,13 @@ class FailureDetector:
             self.hosts.expect(key, address, self.pause_ends_ms - 2 * LATE_MS)
 
     def after_pause(self, now_ms: int) -> None:
-        """Take note that this process stood still until now: that it heard nobody meanwhile means nothing."""
+        """Record that this process was paused until now: that nothing arrived meanwhile proves nothing."""
         self.hosts.after_pause(now_ms)
 
     def suspend(self, now_ms: int) -> None:
-        """Judge nobody for a round of heartbeats: this controller stood still, or was cut off.
+        """Judge nobody for a round of heartbeats: this controller was paused, or cut off.
 
-        What came of questions until then says more of this controller than of the brokers; suspects are asked again.
+        Results of probes until then show more of this controller than of the brokers; suspects are probed again.
         """
         self._judges_from_ms = now_ms + HEARTBEAT_ROUND_MS
         self._probes.clear()
@@ -220,7 +220,7 @@ class FailureDetector:
             suspicion.begin_again(self._judges_from_ms)
 
     def look(self, now_ms: int, suspect_timeout_ms: int) -> tuple[list[Probe], list[BrokerFailure]]:
-        """Return whom to ask, and who has failed by now and not in the table any more."""
+        """Return the probes to make, and the brokers that have failed by now and left the table."""
         self._probes.begin_look()
         if now_ms < self._judges_from_ms:
             return [], []
@@ -246,7 +246,7 @@ class FailureDetector:
         return self.may_be_cut_off(now_ms)
 
     def probes_for(self, suspects: Iterable[BrokerKey], now_ms: int) -> list[Probe]:
-        """Return whom of these to ask at once, without a look at all others."""
+        """Return the probes of these to make at once, without a look at all others."""
         if now_ms < self._judges_from_ms:
             return []
         return self._probes.start([key for key in suspects if not self._probes.is_open(key)], self._suspicions, now_ms)
@@ -261,7 +261,7 @@ class FailureDetector:
                 )
 
     def probed(self, key: BrokerKey, outcome: ProbeOutcome, now_ms: int) -> list[BrokerFailure]:
-        """Take what came of a question; returns the broker if it has failed now.
+        """Take the result of a probe; returns the broker if it has failed now.
 
         Without an answer it has failed only at the next `look`: if this process paused, that is known by then.
         """
@@ -290,15 +290,15 @@ class FailureDetector:
             self._live.record_response(key, now_ms)
             return []
         if key in self._failed:
-            # It was only asked because something came in its name.
+            # It was only probed because something came in its name.
             return []
         if suspicion.why is SuspicionReason.NO_CONTACT_YET and suspicion.outcome not in PROOFS:
-            # It is given up as everybody else who was never heard.
+            # It is given up as all others that never made contact.
             return []
         return [self._fail(key, suspicion, last, now_ms)]
 
     def _fail(self, key: BrokerKey, suspicion: Suspicion, last: LastHeartbeat, now_ms: int) -> BrokerFailure:
-        assert suspicion.outcome is not None, "nobody is judged who was not asked"
+        assert suspicion.outcome is not None, "a broker is judged only after a probe"
         self._live.remove(key)
         if suspicion.outcome in PROOFS:
             self.hosts.remove(key)
@@ -317,35 +317,35 @@ class FailureDetector:
         return frozenset(self._suspicions)
 
     def trusted(self, broker_name: str, now_ms: int) -> dict[int, LastHeartbeat]:
-        """Return the living members of a set that nothing speaks against; none is too old after our standstill."""
+        """Return the living members of a set that are not suspect; while detection is suspended, none is too old."""
         is_judging = now_ms >= self._judges_from_ms
         alive = self._live.alive(broker_name, now_ms) if is_judging else self._live.of_set(broker_name)
         return {i: heartbeat for i, heartbeat in alive.items() if BrokerKey(broker_name, i) not in self._suspicions}
 
     def electable(self, broker_name: str, now_ms: int) -> dict[int, LastHeartbeat]:
-        """Return of the trusted those that have said how far their log is; who has just started has not."""
+        """Return the trusted that have reported the end of their log; one that has just started has not."""
         return {
             i: heartbeat for i, heartbeat in self.trusted(broker_name, now_ms).items() if not heartbeat.awaits_heartbeat
         }
 
     def failed_broker(self, key: BrokerKey) -> FailedBroker | None:
-        """Return what was heard last of a broker that has failed."""
+        """Return a broker that has failed, with its last heartbeat."""
         return self._failed.get(key)
 
     def last_of_failed(self, key: BrokerKey) -> LastHeartbeat | None:
-        """Return the same of one that has failed, or was and is asked anew."""
+        """Return the last heartbeat of one that has failed, or had and is probed anew."""
         failed, suspicion = self._failed.get(key), self._suspicions.get(key)
         return failed.last if failed is not None else suspicion.last if suspicion is not None else None
 
     def is_without_contact(self, key: BrokerKey) -> bool:
-        """Return whether a broker is only suspect because it was not heard since this controller runs."""
+        """Return whether a broker is suspect only because it made no contact since this controller runs."""
         suspicion = self._suspicions.get(key)
         return suspicion is not None and suspicion.why is SuspicionReason.NO_CONTACT_YET
 
     def have_arrived(self, broker_name: str, now_ms: int) -> bool:
-        """Return whether all living brokers of a set had the time to be heard since the start.
+        """Return whether all living brokers of a set had the time to send a heartbeat since the start.
 
-        They have the same interval as those members that were heard, as far as that is known.
+        Their interval is taken to be that of the members whose heartbeats arrived.
         """
         members = self._live.of_set(broker_name).values()
         periods_ms = [heartbeat.period_ms for heartbeat in members if not heartbeat.is_starting]
@@ -353,36 +353,36 @@ class FailureDetector:
         return 0 not in periods_ms and now_ms >= self._contact_since_ms + _ARRIVAL_MS + longest_ms + LATE_MS
 
     def has_no_contact(self, now_ms: int) -> bool:
-        """Return whether no broker at all is heard, so that this controller knows nothing."""
+        """Return whether no broker is in contact at all, so that this controller knows nothing."""
         return not self._live.brokers or not self._look_at_hosts(now_ms).has_any_contact
 
     def may_be_cut_off(self, now_ms: int) -> bool:
-        """Return whether so few hosts are heard that brokers that were not heard may live."""
+        """Return whether so few hosts are in contact that silent brokers may live."""
         silence = self._look_at_hosts(now_ms)
         return self.hosts.silent_from_ms is not None or silence.may_be_most
 
     def take_changes(self) -> list[HostsChange]:
-        """Return once what is to be told of silent hosts."""
+        """Return once what is to be reported of silent hosts."""
         news, self._changes = self._changes, []
         return news
 
     def is_lost(self, key: BrokerKey, now_ms: int) -> bool:
         """Return whether a broker is certainly not there: it ended, or was silent for longer than any heartbeat takes.
 
-        After the start of this process, and after it heard nobody at all, brokers have the longest heartbeat timeout to
-        be heard (docs/protocol/controller.md 5.3).
+        After the start of this process, and after a time without contact, brokers have the longest heartbeat timeout to
+        make contact (docs/protocol/controller.md 5.3).
         """
         if self._live.get(key) is not None:
             return False
         if key in self._failed:
             return True
         suspicion = self._suspicions.get(key)
-        is_asked_again = suspicion is not None and suspicion.why is not SuspicionReason.NO_CONTACT_YET
-        return now_ms >= self.pause_ends_ms and not is_asked_again and not self.may_be_cut_off(now_ms)
+        is_probed_again = suspicion is not None and suspicion.why is not SuspicionReason.NO_CONTACT_YET
+        return now_ms >= self.pause_ends_ms and not is_probed_again and not self.may_be_cut_off(now_ms)
 
     @property
     def pause_ends_ms(self) -> int:
-        """Until when a broker that was never heard may still live."""
+        """Until when a broker that never made contact may still live."""
         return max(self._contact_since_ms + self._timeout_ms_longest + _PAUSE_MARGIN_MS, self._judges_from_ms)
 
     def remove(self, key: BrokerKey) -> None:

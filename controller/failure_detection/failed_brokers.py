@@ -16,7 +16,7 @@ _FAILED_MAX: Final = 20_000
 
 
 class FailedBroker(NamedTuple):
-    """A broker that was heard once and has failed."""
+    """A broker that was in contact once and has failed."""
 
     judged_ms: int
     last: LastHeartbeat
@@ -35,7 +35,7 @@ class FailedBrokers(dict[BrokerKey, FailedBroker]):
         self[key] = failed
 
     def drop_unproven(self, since_ms: int) -> None:
-        """Drop who was judged since then for want of an answer only: this controller was cut off."""
+        """Drop brokers judged since then for want of an answer only: this controller was cut off."""
         dropped = [key for key, each in self.items() if each.outcome not in PROOFS and each.judged_ms >= since_ms]
         for key in dropped:
             del self[key]

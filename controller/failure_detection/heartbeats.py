@@ -1,4 +1,4 @@
-"""Who was heard lately, and how far its log is: by each controller for itself, never stored.
+"""The last heartbeat of each broker, with the end of its log: each controller has its own, never stored.
 
 Answers to `BrokerHeartbeatManager` (docs/protocol/controller.md 3.1). Times are monotonic ms of this controller.
 """
@@ -12,29 +12,29 @@ import msgspec
 
 from remoting.protocol.addresses import host_number
 
-#: What a heartbeat that does not say counts as.
+#: What counts where a heartbeat lacks the field.
 HEARTBEAT_TIMEOUT_MS_DEFAULT: Final = 10_000
 PRIORITY_LOWEST: Final = 2**31 - 1
 UNKNOWN: Final = -1
-#: Brokers beat each second unless brokerHeartbeatInterval says otherwise; no request tells it.
+#: A heartbeat each second is the default of brokerHeartbeatInterval; no request has it.
 PERIOD_MS_DEFAULT: Final = 1_000
-#: Beats that are further apart are those of tries to start, or of a broker with a longer interval.
+#: Heartbeats that are further apart are those of tries to start, or of a broker with a longer interval.
 PERIODIC_MS: Final = 2_500
-#: What a longer heartbeat timeout counts as where it alone tells how long a broker may be silent: one heartbeat, of
-#: anybody, must not keep a failed one alive for a day.
+#: Limit of the heartbeat timeout where it alone decides how long a broker may be silent: one forged heartbeat must not
+#: keep a failed broker alive for a day.
 TIMEOUT_BELIEVED_MS_MAX: Final = 60_000
-#: A beat is late so long after it was due.
+#: A heartbeat is late so long after it was due.
 LATE_MS: Final = 1_000
-#: A broker with a longer interval is asked so long after a beat that did not come.
+#: A broker with a longer interval is probed so long after a heartbeat that did not come.
 _PATIENCE_MS: Final = 2_000
-#: It was heard, but has not sent a heartbeat.
+#: It has sent requests, but no heartbeat.
 _NEVER: Final = -1
 #: No time at all, not even of one and the same millisecond.
 _AT_ONCE: Final = -1
-#: So long, or one and a half intervals, what a broker said over one connection outweighs what is said over others:
+#: So long, or one and a half intervals, a heartbeat over the broker's own connection outweighs those over others:
 #: anybody can send heartbeats.
 OWN_CONNECTION_MS: Final = 1_500
-#: What came from the host of the broker outweighs what others say for as long as no heartbeat of it can be on its way.
+#: A heartbeat from the host of the broker outweighs others for as long as no heartbeat of it can be on its way.
 HOME_CONNECTION_MS: Final = 10_000
 
 
@@ -53,7 +53,7 @@ class Source(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """The connection over which a broker said how far its log is, and when its last heartbeat came there."""
+    """The connection over which a broker reported the end of its log, and when its last heartbeat came there."""
 
     connection_id: int
     last_contact_ms: int
@@ -62,7 +62,7 @@ class Owner(NamedTuple):
 
 
 class LastHeartbeat(msgspec.Struct, frozen=True, gc=False):
-    """What a broker said last, and when."""
+    """What a broker reported last, and when."""
 
     last_contact_ms: int
     timeout_ms: int = HEARTBEAT_TIMEOUT_MS_DEFAULT
@@ -72,21 +72,21 @@ class LastHeartbeat(msgspec.Struct, frozen=True, gc=False):
     confirm_offset: int = UNKNOWN
     #: The lower is preferred.
     priority: int = PRIORITY_LOWEST
-    #: The connection that it was heard over last.
+    #: The connection over which its last request came.
     connection_id: int = 0
-    #: Where it says that it is; blank before its first heartbeat.
+    #: The address that it reports; blank before its first heartbeat.
     address: str = ""
     #: The other end of the connection that its last heartbeat came over, as host:port; blank where nobody knows.
     peer: str = ""
-    #: It has started, and how far its log is has not been said since.
+    #: It has started and not reported the end of its log since.
     awaits_heartbeat: bool = False
-    #: It has started and does not serve yet: until then it beats only once for each try, some seconds apart.
+    #: It has started and does not serve yet: until then it sends one heartbeat for each try, some seconds apart.
     is_starting: bool = False
     #: How far apart its heartbeats come, as observed; 0 until it has sent two.
     period_ms: int = PERIOD_MS_DEFAULT
-    #: When its last heartbeat came if it was heard otherwise since; 0: at `last_contact_ms`.
+    #: When its last heartbeat came if another request came since; 0: at `last_contact_ms`.
     heartbeat_ms: int = 0
-    #: Where epoch and offsets are from, if not from the connection that it was heard over last.
+    #: The connection that epoch and offsets are from, if not `connection_id`.
     owner: Owner | None = None
 
     def is_alive(self, now_ms: int) -> bool:
@@ -94,7 +94,7 @@ class LastHeartbeat(msgspec.Struct, frozen=True, gc=False):
         return self.last_contact_ms + self.timeout_ms >= now_ms
 
     def is_silent(self, now_ms: int, silence_ms: int) -> bool:
-        """Return whether it should have been heard since."""
+        """Return whether its next heartbeat is overdue."""
         return self.last_contact_ms + self.silence_allowed_ms(silence_ms) < now_ms
 
     def silence_allowed_ms(self, silence_ms: int) -> int:
@@ -115,7 +115,7 @@ class LastHeartbeat(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def own(self) -> Owner:
-        """The connection over which it said how far its log is."""
+        """The connection over which it reported the end of its log."""
         return self.owner or Owner(self.connection_id, self.last_heartbeat_ms, self.peer)
 
     @property
@@ -138,30 +138,30 @@ _replaced: Final = msgspec.structs.replace
 
 
 class HeartbeatTable:
-    """Broker -> what was heard of it."""
+    """Broker -> its last heartbeat."""
 
     def __init__(self) -> None:
         self._rows: dict[str, dict[int, LastHeartbeat]] = {}
         self._over: dict[int, set[BrokerKey]] = {}
-        #: Those that were heard over another connection than their own last, by their own.
+        #: Those whose last request came over another connection than their own, by their own.
         self._owned: dict[int, set[BrokerKey]] = {}
-        #: Everybody, who was heard longest ago first.
+        #: All brokers, the longest silent first.
         self._by_age: OrderedDict[BrokerKey, None] = OrderedDict()
-        #: The silence that was asked for last, and whose own timeout is shorter.
+        #: The `silence_ms` of the last call, and the brokers whose own timeout is shorter.
         self._silence_ms = 0
         self._impatient: set[BrokerKey] = set()
 
     @property
     def brokers(self) -> int:
-        """How many brokers were heard lately."""
+        """How many brokers have a row."""
         return len(self._by_age)
 
     def get(self, key: BrokerKey) -> LastHeartbeat | None:
-        """Return what was heard of one broker."""
+        """Return the last heartbeat of one broker."""
         return self.of_set(key.broker_name).get(key.broker_id)
 
     def of_set(self, broker_name: str) -> Mapping[int, LastHeartbeat]:
-        """Return what was heard of the members of a set, by broker id."""
+        """Return the last heartbeats of the members of a set, by broker id."""
         return self._rows.get(broker_name, {})
 
     def rows(self) -> Iterable[tuple[BrokerKey, LastHeartbeat]]:
@@ -171,7 +171,7 @@ class HeartbeatTable:
         )
 
     def silent(self, now_ms: int, silence_ms: int) -> list[BrokerKey]:
-        """Return who was not heard for longer than `silence_ms`, or its own timeout if that is shorter."""
+        """Return the brokers that were silent for longer than `silence_ms`, or their own timeout if that is shorter."""
         if silence_ms != self._silence_ms:
             self._silence_ms = silence_ms
             self._impatient = {key for key, heartbeat in self.rows() if heartbeat.timeout_ms < silence_ms}
@@ -179,7 +179,7 @@ class HeartbeatTable:
         for key in self._by_age:
             heartbeat = self._row(key)
             if heartbeat.last_contact_ms + silence_ms >= now_ms:
-                # Nearly always this is the first: thousands beat each second, and are not looked through.
+                # Nearly always this is the first: thousands send heartbeats each second, and are not looked through.
                 break
             if heartbeat.timeout_ms >= silence_ms and heartbeat.is_silent(now_ms, silence_ms):
                 silent.append(key)
@@ -190,18 +190,18 @@ class HeartbeatTable:
         return {i: heartbeat for i, heartbeat in self.of_set(broker_name).items() if heartbeat.is_alive(now_ms)}
 
     def over(self, connection_id: int) -> tuple[BrokerKey, ...]:
-        """Return the brokers that were heard over this connection last."""
+        """Return the brokers whose last request came over this connection."""
         return tuple(sorted(self._over.get(connection_id, ())))
 
     def connected_over(self, connection_id: int) -> Iterator[BrokerKey]:
-        """Return the brokers that were heard over this connection last, or whose own it is."""
+        """Return the brokers whose last request came over this connection, or whose own it is."""
         return chain(self._over.get(connection_id, ()), self._owned.get(connection_id, ()))
 
     def record_heartbeat(self, key: BrokerKey, heartbeat: LastHeartbeat, home: str = "") -> LastHeartbeat:
         """Take a heartbeat, and return the row; epoch and offset only move forward, as an older one may come late.
 
-        Over another connection they count once the broker was not heard over its own for OWN_CONNECTION_MS. What comes
-        from `home`, the number of the broker's host, counts at once before all else, and then for HOME_CONNECTION_MS.
+        Over another connection they count once the broker's own was silent for OWN_CONNECTION_MS. What comes from
+        `home`, the number of the broker's host, counts at once before all else, and then for HOME_CONNECTION_MS.
         """
         members = self._rows.get(key.broker_name)
         before = members.get(key.broker_id) if members is not None else None
@@ -223,7 +223,7 @@ class HeartbeatTable:
         ) and before.progress > heartbeat.progress:
             heartbeat = _replaced(heartbeat, epoch=before.epoch, max_offset=before.max_offset)
         if before.connection_id == heartbeat.connection_id and before.owner is heartbeat.owner:
-            # Nearly all beats end here.
+            # Nearly all heartbeats end here.
             members[key.broker_id] = heartbeat
             self._by_age.move_to_end(key)
             if heartbeat.timeout_ms != before.timeout_ms:
@@ -233,7 +233,7 @@ class HeartbeatTable:
         return heartbeat
 
     def record_contact(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
-        """Take another request of a broker for a sign of life: its heartbeats may go astray.
+        """Count another request of a broker as a sign of life: its heartbeats may go astray.
 
         Source: docs/protocol/controller.md 4.1.
         """
@@ -243,7 +243,7 @@ class HeartbeatTable:
         self._put(key, _replaced(after, connection_id=connection_id, owner=owner))
 
     def record_response(self, key: BrokerKey, now_ms: int) -> None:
-        """Take the answer to a question for a sign of life; of a broker that was never heard it is the first."""
+        """Count the answer to a probe as a sign of life; of an unknown broker it is the first."""
         before = self.get(key)
         if before is not None:
             self.record_contact(key, now_ms, before.connection_id)
@@ -256,7 +256,7 @@ class HeartbeatTable:
         after = _replaced(
             before, last_contact_ms=now_ms, connection_id=connection_id, awaits_heartbeat=True, is_starting=True
         )
-        # Where it was, how far, and how often it beats, was another process.
+        # Address, log end and heartbeat interval were those of another process.
         after = _replaced(after, address="", epoch=UNKNOWN, max_offset=UNKNOWN, confirm_offset=UNKNOWN, owner=None)
         self._put(key, _replaced(after, period_ms=0, heartbeat_ms=_NEVER))
 
@@ -311,7 +311,7 @@ def _period_ms(before: LastHeartbeat, heartbeat: LastHeartbeat) -> int:
     if before.heartbeat_ms == _NEVER:
         return 0
     if before.period_ms == PERIOD_MS_DEFAULT:
-        # Who beats each second and is late once has not changed its interval: that takes a restart.
+        # One late heartbeat of a broker that sends one each second is no new interval: that takes a restart.
         return PERIOD_MS_DEFAULT
     gap_ms = heartbeat.last_contact_ms - (before.heartbeat_ms or before.last_contact_ms)
     period_ms = max(gap_ms, before.period_ms * 3 // 4)
@@ -319,21 +319,21 @@ def _period_ms(before: LastHeartbeat, heartbeat: LastHeartbeat) -> int:
 
 
 def _owner_of(before: LastHeartbeat) -> Owner | None:
-    """Return whose word counts for the log of a broker; None if nobody has said anything."""
+    """Return the connection whose reports count for the log of a broker; None if there is none."""
     if before.awaits_heartbeat:
         return None
     return before.own
 
 
 def _of_owner(before: LastHeartbeat, heartbeat: LastHeartbeat, home: str) -> LastHeartbeat:
-    """Return a heartbeat with the epoch and offsets that count, of a broker that is heard over several connections."""
+    """Return a heartbeat with the epoch and offsets that count, of a broker that uses several connections."""
     owner = _owner_of(before)
     if owner is None or heartbeat.last_contact_ms - owner.last_contact_ms > _outweighs_ms(
         owner, before, heartbeat, home
     ):
         return _replaced(heartbeat, owner=None)
     if owner.connection_id != heartbeat.connection_id:
-        # Anybody can send it: it is a sign of life, and says nothing of the broker.
+        # Anybody can send it: it counts as a sign of life only.
         log = {"epoch": before.epoch, "max_offset": before.max_offset, "confirm_offset": before.confirm_offset}
         way = {"address": before.address, "timeout_ms": before.timeout_ms, "period_ms": before.period_ms}
         return _replaced(heartbeat, owner=owner, priority=before.priority, **log, **way)
@@ -343,7 +343,7 @@ def _of_owner(before: LastHeartbeat, heartbeat: LastHeartbeat, home: str) -> Las
 
 
 def _outweighs_ms(owner: Owner, before: LastHeartbeat, heartbeat: LastHeartbeat, home: str) -> int:
-    """Return for how long what a broker said over its own connection outweighs a heartbeat over any."""
+    """Return for how long what a broker reported over its own connection outweighs a heartbeat over any."""
     own_ms = max(OWN_CONNECTION_MS, before.period_ms * 3 // 2)
     was_home = home != "" and host_number(owner.peer) == home
     is_home = home != "" and host_number(heartbeat.peer) == home

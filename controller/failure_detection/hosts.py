@@ -1,9 +1,9 @@
 """How many hosts of brokers fell silent together: where it is most of them, this controller may be the one cut off.
 
-Only members of sets count, each under the host that is stored for it. The broker beside a controller is heard whatever
-becomes of the network, so its host says nothing about the others. Anybody can register brokers at hosts that do not
-exist, so a host has to be proven: this controller has reached a broker there, or a connection came from there. Pure:
-`detector.py` judges.
+Only members of sets count, each under the host that is stored for it. Heartbeats of a broker on the controller's own
+host arrive whatever becomes of the network, so that host proves nothing about the others. Anybody can register brokers
+at hosts that do not exist, so a host has to be proven: this controller has reached a broker there, or a connection came
+from there. Pure: `detector.py` judges.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,7 +14,7 @@ from controller.failure_detection.heartbeats import LATE_MS, PERIOD_MS_DEFAULT, 
 
 #: A host whose brokers were all given up counts as silent for so long: what falls silent later is another event.
 WINDOW_MS: Final = 10_000
-#: After so long most hosts are given up for dead, if any other host is heard.
+#: After so long most hosts count as failed, if any other host is in contact.
 SILENCE_MS_MAX: Final = 60_000
 
 
@@ -23,7 +23,7 @@ class BrokerHost(NamedTuple):
 
     #: The number of its host; blank where only a name is known.
     host: str
-    #: It was reached there, or is heard from there.
+    #: It was reached there, or its requests come from there.
     is_proven: bool
 
 
@@ -34,12 +34,12 @@ HOST_UNKNOWN: Final = BrokerHost("", is_proven=False)
 class _Host:
     name: str
     is_own: bool
-    #: When one of its brokers is to be heard next.
+    #: When the next heartbeat of one of its brokers is due.
     due_ms: int
     brokers: int = 0
     #: The number under which it is proven to be there; blank if it is not.
     proof: str = ""
-    #: None of its brokers was heard since this controller runs: nobody can have proven anything.
+    #: None of its brokers made contact since this controller runs: nobody can have proven anything.
     is_expected: bool = False
     #: Since when none of its brokers is waited for any more, for want of an answer.
     given_up_ms: int | None = None
@@ -55,7 +55,7 @@ class Silence(NamedTuple):
     awaited: int = 0
     #: Both of a cluster of two: this host and one other.
     are_two: bool = False
-    #: Some host is heard, be it the own.
+    #: Some host is in contact, be it the own.
     has_any_contact: bool = True
 
     @property
@@ -73,10 +73,10 @@ class Silence(NamedTuple):
 
 
 class HostLiveness:
-    """The hosts of members, when each is to be heard next, and since when most of them are silent."""
+    """The hosts of members, when the next heartbeat of each is due, and since when most of them are silent."""
 
     def __init__(self, is_own: Callable[[str], bool]) -> None:
-        """Take what tells whether a host is that of this controller."""
+        """`is_own` is true of the host of this controller."""
         self.is_own = is_own
         self._hosts: dict[str, _Host] = {}
         #: The address and the host of each broker that is waited for.
@@ -85,13 +85,13 @@ class HostLiveness:
         self._silence = Silence()
         #: When most hosts were found silent; None while that is not so.
         self.silent_from_ms: int | None = None
-        #: Since when they were not heard.
+        #: Since when they were silent.
         self.silent_since_ms = 0
-        #: Since when another host than the own is heard, be it one that does not count.
+        #: Since when another host than the own is in contact, be it one that does not count.
         self.others_in_contact_from_ms: int | None = None
 
     def record_contact(self, key: BrokerKey, address: str, due_ms: int, broker_host: BrokerHost = HOST_UNKNOWN) -> None:
-        """Take a sign of life of a member that is stored at this address, and when it is to be heard next.
+        """Take a sign of life of a member that is stored at this address, and when its next heartbeat is due.
 
         Of a host that is proven only what is known to come from there is one.
         """
@@ -113,18 +113,18 @@ class HostLiveness:
         host.is_own = host.is_own or self.is_own(number)
 
     def record_response(self, key: BrokerKey, now_ms: int) -> None:
-        """Take note that the host of a broker can be reached."""
+        """Record that the host of a broker can be reached."""
         if (place := self._places.get(key)) is not None:
             place[1].due_ms = max(place[1].due_ms, now_ms + PERIOD_MS_DEFAULT)
 
     def expect(self, key: BrokerKey, address: str, due_ms: int) -> None:
-        """Wait for a member that was not heard yet."""
+        """Wait for a member that made no contact yet."""
         if key not in self._places:
             host = self._put(key, address, due_ms)[1]
             host.is_expected = not host.proof
 
     def waits_for(self, key: BrokerKey) -> bool:
-        """Return whether a broker is a member that is to be heard."""
+        """Return whether a broker is a member that is waited for."""
         return key in self._places
 
     def give_up(self, key: BrokerKey, now_ms: int) -> None:
@@ -140,7 +140,7 @@ class HostLiveness:
             del self._hosts[host.name]
 
     def after_pause(self, now_ms: int) -> None:
-        """Take note that this process stood still until now, so that nobody could be heard."""
+        """Record that this process was paused until now, so that no heartbeat could arrive."""
         for host in self._hosts.values():
             host.due_ms = max(host.due_ms, now_ms + PERIOD_MS_DEFAULT)
 
@@ -163,7 +163,7 @@ class HostLiveness:
         )
 
     def drop_silent(self, now_ms: int) -> None:
-        """Wait no longer for the hosts that are silent: those that are heard are all there are."""
+        """Wait no longer for the hosts that are silent: the others are all there are."""
         self._drop(lambda host: now_ms > host.due_ms + LATE_MS)
         self._looked_ms = -1
 
@@ -179,17 +179,17 @@ class HostLiveness:
         # A heartbeat that is due a moment ago may be on its way.
         silent = [due_ms for due_ms in counting if now_ms > due_ms + LATE_MS]
         awaited = sum(now_ms > due_ms for due_ms in counting) - len(silent)
-        hears_own = any(host.is_own and now_ms <= host.due_ms + LATE_MS for host in hosts)
-        has_any_contact = hears_own or len(silent) < len(counting)
+        own_in_contact = any(host.is_own and now_ms <= host.due_ms + LATE_MS for host in hosts)
+        has_any_contact = own_in_contact or len(silent) < len(counting)
         if silent and self.silent_from_ms is None:
             self.silent_since_ms = min(silent) - PERIOD_MS_DEFAULT
         # Where few hosts are proven, as behind proxies, the others have to end the wait for those few.
-        hears_other = any(not host.is_own and now_ms <= host.due_ms + LATE_MS for host in hosts)
-        if len(silent) == len(counting) and not hears_other:
+        other_in_contact = any(not host.is_own and now_ms <= host.due_ms + LATE_MS for host in hosts)
+        if len(silent) == len(counting) and not other_in_contact:
             self.others_in_contact_from_ms = None
         elif self.others_in_contact_from_ms is None:
             self.others_in_contact_from_ms = now_ms
-        are_two = len(others) == 1 and hears_own
+        are_two = len(others) == 1 and own_in_contact
         return Silence(len(counting), len(silent), awaited, are_two=are_two, has_any_contact=has_any_contact)
 
     def _put(self, key: BrokerKey, address: str, due_ms: int) -> tuple[str, _Host]:
@@ -213,7 +213,7 @@ class HostLiveness:
 
 
 def _due(hosts: Iterable[_Host]) -> list[int]:
-    """Return when each host that counts is to be heard next: under however many names it is known, it is one.
+    """Return when the next heartbeat of each host that counts is due: a host with several names is one.
 
     All count where none is proven: neither way between this controller and its brokers may show where they are.
     """

@@ -1,6 +1,7 @@
 """How far the logs of brokers are at this moment, as they answer themselves, and on how many a confirmed message is.
 
-Heartbeats are up to a second old, and of different moments. `log_end_queries.py` asks, `decisions/election.py` decides.
+Heartbeats are up to a second old, and of different moments. `log_end_queries.py` queries, `decisions/election.py`
+decides.
 """
 
 from collections.abc import Collection, Mapping
@@ -32,12 +33,12 @@ class LogEnd(NamedTuple):
 class LogEnds(msgspec.Struct, frozen=True, kw_only=True):
     """What the living brokers of a set have answered for one election."""
 
-    #: By broker id; who is missing has not answered.
+    #: By broker id; a missing one has not answered.
     by_id: Mapping[int, LogEnd] = {}
     #: Each confirmed message is on at least so many replicas of the set, in sync or not.
-    #: 1: all of the SyncStateSet have it, or its master alone; None: nobody has told.
+    #: 1: all of the SyncStateSet have it, or its master alone; None: unknown.
     confirmed_on: int | None = None
-    #: Somebody was asked and had neither answered nor refused when the time was over, as who stands still.
+    #: A broker had neither answered nor refused when the time was over: its process may be paused.
     is_awaited: bool = False
 
     def applied_to(self, heartbeat: Mapping[int, LastHeartbeat], now_ms: int) -> dict[int, LastHeartbeat]:
@@ -51,7 +52,7 @@ class LogEnds(msgspec.Struct, frozen=True, kw_only=True):
         return replace(heartbeat, epoch=end.epoch, max_offset=end.max_offset, last_contact_ms=now_ms)
 
     def believed(self, master_epoch: int, lost: LastHeartbeat | None) -> "LogEnds":
-        """Return this without what cannot be, at a master epoch and after what its lost master said last.
+        """Return this without what cannot be, at a master epoch and after the last heartbeat of its lost master.
 
         No log has an epoch that nobody was elected for, or ends far behind the log that it follows.
         """
@@ -84,12 +85,12 @@ class LogEnds(msgspec.Struct, frozen=True, kw_only=True):
         return any(end.progress > longest for i, end in self.by_id.items() if i not in in_sync)
 
 
-#: Nobody was asked, or nobody has answered.
+#: No broker was queried, or none has answered.
 NO_LOG_ENDS: Final = LogEnds()
 
 
 class LogEndQuery(NamedTuple):
-    """Whom to ask for an election."""
+    """The brokers to query for an election."""
 
     broker_name: str
     #: The living of the set, by broker id, at the addresses that are stored.

@@ -6,20 +6,20 @@ from typing import Final, NamedTuple
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.suspicion import ANSWER_MS, PROBE_AGAIN_MS_MAX, Probe, ProbeOutcome, Suspicion
 
-#: How much later than in its time what came of a probe is waited for; nobody told, so nothing was answered.
+#: How long after its timeout the result of a probe may still be reported; after that it counts as no answer.
 _REPORT_MS: Final = 1_000
-#: How many brokers are asked at a time, and how many of them newly between two looks: thousands of questions at once
+#: How many brokers are probed at a time, and how many of them newly between two looks: thousands of probes at once
 #: would hold up this process until their answers are too late.
 PROBES_MAX: Final = 400
 NEW_PROBES_MAX: Final = 64
 
 
 class _OpenProbe(NamedTuple):
-    """A broker is being asked; each has one question at a time."""
+    """A broker is being probed; each has one probe at a time."""
 
-    #: What it is asked for: a broker that was heard meanwhile, and is suspect again, is another matter.
+    #: Why it is probed: a broker that made contact meanwhile, and is suspect again, has another suspicion.
     suspicion: Suspicion
-    #: Then nobody will tell what came of it.
+    #: Then no result will be reported any more.
     until_ms: int
 
 
@@ -27,7 +27,7 @@ class OpenProbes:
     """Probes whose results are still to be reported."""
 
     def __init__(self, is_master: Callable[[BrokerKey], bool]) -> None:
-        """Take what tells whether a broker leads its set: masters are probed before all others."""
+        """`is_master` is true of a broker that leads its set: masters are probed before all others."""
         self._is_master = is_master
         self._open: dict[BrokerKey, _OpenProbe] = {}
         self._new = 0
@@ -69,7 +69,7 @@ class OpenProbes:
     def end(self, key: BrokerKey, suspicion: Suspicion | None) -> bool:
         """End a probe; return whether its result is about this suspicion.
 
-        It is not if the broker was heard meanwhile, or failure detection was suspended.
+        It is not if the broker made contact meanwhile, or failure detection was suspended.
         """
         probe = self._open.pop(key, None)
         return suspicion is not None and probe is not None and probe.suspicion is suspicion

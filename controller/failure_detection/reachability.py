@@ -1,7 +1,7 @@
 """Which brokers this controller has reached at their ports; a refused connection proves nothing where it never could.
 
-Firewalls refuse too, and so does whoever has the same address in another network. So each broker that is heard is
-probed once, before that is needed. Pure: `monitor.py` probes.
+Firewalls refuse too, and so does whoever has the same address in another network. So each broker that sends heartbeats
+is probed once, before that is needed. Pure: `monitor.py` probes.
 """
 
 from typing import Final, NamedTuple
@@ -26,7 +26,7 @@ class _Tries(NamedTuple):
     address: str
     number: int
     again_ms: int
-    #: When it was heard last.
+    #: When its last request came.
     last_contact_ms: int
 
 
@@ -34,7 +34,7 @@ class _Reached(NamedTuple):
     """Where a broker has answered."""
 
     address: str
-    #: The number of its host, blank if nobody has told.
+    #: The number of its host, blank if unknown.
     host: str
     #: It is there; a name may lead to another host since.
     is_sure: bool
@@ -46,7 +46,7 @@ class Reachability:
     def __init__(self) -> None:
         self._reached: dict[BrokerKey, _Reached] = {}
         self._tries: dict[BrokerKey, _Tries] = {}
-        #: When any broker that is not reached was heard last.
+        #: When a request of any unreached broker came last.
         self._contact_ms = 0
         #: Some broker was reached since the start, so this controller can reach brokers at all.
         self.has_reached_any = False
@@ -64,7 +64,7 @@ class Reachability:
         self.has_reached_any = True
 
     def no_response(self, key: BrokerKey) -> None:
-        """Take note that a broker did not answer: its name may lead to another host when it comes back."""
+        """Record that a broker did not answer: its name may lead to another host when it comes back."""
         before = self._reached.get(key)
         if before is not None and before.is_sure and not host_number(before.address):
             self._reached[key] = before._replace(is_sure=False)

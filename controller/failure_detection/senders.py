@@ -1,8 +1,8 @@
-"""From which host a broker is heard, and that nobody speaks for it from elsewhere.
+"""From which host a broker's requests come, and whether one in its name comes from elsewhere.
 
-Requests carry no credentials, so anybody can name a broker. What the network tells is where a connection comes from: a
-broker that was reached at the host of its address, and is heard from there, is not at another host at the same time.
-Brokers that come through proxies or from other addresses of their machines are not told from others so.
+Requests carry no credentials, so anybody can name a broker. The network only shows where a connection comes from: a
+broker that was reached at the host of its address, and connects from there, is not at another host at the same time.
+Brokers behind proxies or at other addresses of their machines cannot be distinguished from others this way.
 """
 
 from controller.failure_detection.detector import FailureDetector
@@ -20,7 +20,7 @@ from remoting.protocol.addresses import host_number
 
 
 class Senders:
-    """Who speaks for the brokers of a live table."""
+    """Who sends requests in the names of the brokers of a live table."""
 
     def __init__(self, live: HeartbeatTable, detector: FailureDetector, reach: Reachability) -> None:
         self._live = live
@@ -32,24 +32,24 @@ class Senders:
         self._requesters: dict[int, set[BrokerKey]] = {}
 
     def record_request(self, key: BrokerKey, source: Source) -> None:
-        """Take note that a request of a broker came that is no heartbeat, and was taken."""
+        """Record that a request of a broker other than a heartbeat was accepted."""
         if self._requests_over.get(key) != source:
             self.remove(key)
             self._requests_over[key] = source
             self._requesters.setdefault(source.connection_id, set()).add(key)
 
     def record_request_from_host(self, key: BrokerKey, address: str, source: Source) -> None:
-        """Take note of a request that may be this broker's, as it comes from its host."""
+        """Record a request that may be this broker's, as it comes from its host."""
         if self._requests_over.get(key) != source and self._is_home(key, address, source.peer):
             self.record_request(key, source)
 
     def connection_lost(self, connection_id: int) -> None:
-        """Forget who asked over a connection that is gone: it may come another way."""
+        """Forget whose requests came over a closed connection: the broker may come another way."""
         for key in self._requesters.pop(connection_id, ()):
             del self._requests_over[key]
 
     def remove(self, key: BrokerKey) -> None:
-        """Forget over which connection a broker asked."""
+        """Forget over which connection a broker's requests came."""
         source = self._requests_over.pop(key, None)
         if source is not None:
             self._requesters[source.connection_id].discard(key)
@@ -57,11 +57,11 @@ class Senders:
                 del self._requesters[source.connection_id]
 
     def is_from_elsewhere(self, key: BrokerKey, address: str, source: Source, now_ms: int) -> bool:
-        """Return whether what comes from there is not from the broker, as that was heard from its host lately."""
+        """Return whether a request is not the broker's, as others came from the broker's host lately."""
         heartbeat = self._live.get(key)
         if heartbeat is None or (heartbeat.connection_id == source.connection_id and heartbeat.owner is None):
             return False
-        # Who has sent one heartbeat only is not missed before its timeout.
+        # A broker that has sent one heartbeat only is not missed before its timeout.
         due_ms = (
             heartbeat.period_ms * 3 // 2 if heartbeat.period_ms else min(heartbeat.timeout_ms, TIMEOUT_BELIEVED_MS_MAX)
         )
@@ -75,12 +75,12 @@ class Senders:
         return is_from_host and self.is_from_elsewhere(key, address, source, now_ms)
 
     def is_failed_from_elsewhere(self, key: BrokerKey, address: str, source: Source) -> bool:
-        """Return the same of what comes in the name of a broker that has failed, and was heard from its host before."""
+        """Return the same of what comes in the name of a failed broker whose requests came from its host before."""
         last = self._detector.last_of_failed(key)
         return last is not None and self._live.get(key) is None and self._is_apart(key, address, source, last.own)
 
     def broker_host(self, key: BrokerKey, address: str, peer: str = "") -> BrokerHost:
-        """Return where a member is that is stored at an address; `peer` is where it is heard from, if that is known."""
+        """Return where a member is that is stored at an address; `peer` is where its requests come from, if known."""
         if host := self._reach.host_of(key, address):
             return BrokerHost(host, is_proven=True)
         host = host_number(address)

@@ -10,20 +10,19 @@ from typing import Final, NamedTuple
 from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
 from controller.failure_detection.hosts import Silence
 
-#: How long a silent broker has for the answer to our probe. One that stood still for 2 s, and was heard a second
-#: before that, goes on before it is asked, and answers within some ms. A slave takes over only between two waits of a
-#: second for its frozen master: who is told within the third second leads at its end, who is told later at that of the
-#: fourth.
+#: How long a silent broker has to answer our probe. One that was paused for 2 s, a second after a heartbeat, goes on
+#: before the probe and answers within some ms. A slave takes over only between two waits of a second for its frozen
+#: master: if notified within the third second it leads at its end, if later at that of the fourth.
 ANSWER_MS: Final = 300
-#: How soon a broker is asked again that neither refused nor answered; doubled up to the longest.
+#: How soon a broker is probed again that neither refused nor answered; doubled up to the longest.
 _PROBE_AGAIN_MS: Final = 50
 PROBE_AGAIN_MS_MAX: Final = 400
-#: How soon one is asked again that would be dead if not so many others were silent too.
+#: How soon one is probed again that would have failed if not so many others were silent too.
 _PROBE_SUSPENDED_MS: Final = 2_000
 
 
 class SuspicionReason(Enum):
-    """Why a broker is suspect or dead; the values are labels of metrics."""
+    """Why a broker is suspect or failed; the values are labels of metrics."""
 
     CLOSED = "channel_closed"
     SILENT = "timeout"
@@ -31,21 +30,21 @@ class SuspicionReason(Enum):
 
 
 class ProbeOutcome(Enum):
-    """What came of a question to a broker."""
+    """The result of a probe."""
 
     ANSWERED = "answered"
-    #: Nobody listens at its port: its process is gone.
+    #: Nothing listens at its port: its process has ended.
     REFUSED = "refused"
     NO_ANSWER = "no_answer"
     #: Another broker answers at its port.
     ANOTHER = "another_broker"
-    #: This process could not ask, for want of files or memory: nothing follows for the broker.
+    #: This process could not probe, for want of files or memory: nothing follows for the broker.
     NOT_PROBED = "not_asked"
 
 
-#: What is the end of a broker at once; nothing that a cut network could bring about.
+#: Results that prove a failure at once; a cut network causes none of them.
 PROOFS: Final = frozenset({ProbeOutcome.REFUSED, ProbeOutcome.ANOTHER})
-_WHAT_SPEAKS: Final = {
+_OUTCOME_TEXTS: Final = {
     ProbeOutcome.REFUSED: "its port refuses connections",
     ProbeOutcome.ANOTHER: "another broker answers at its port",
     ProbeOutcome.NO_ANSWER: "it does not answer",
@@ -53,7 +52,7 @@ _WHAT_SPEAKS: Final = {
 
 
 class Probe(NamedTuple):
-    """A broker is to be asked whether it lives; `FailureDetector.probed` is told what came of it."""
+    """A broker to probe; `FailureDetector.probed` takes the result."""
 
     key: BrokerKey
     timeout_ms: int
@@ -64,7 +63,7 @@ class BrokerFailure(NamedTuple):
 
     key: BrokerKey
     why: SuspicionReason
-    #: What the last question to it came to.
+    #: The result of the last probe.
     outcome: ProbeOutcome
     last: LastHeartbeat
     suspected_ms: int
@@ -74,18 +73,18 @@ class BrokerFailure(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """What speaks for it, for people."""
+        """Why it counts as failed, for operators."""
         began = {
             SuspicionReason.CLOSED: "its connection closed",
             SuspicionReason.SILENT: "its heartbeats stopped",
-            SuspicionReason.NO_CONTACT_YET: "it was not heard since this controller runs",
+            SuspicionReason.NO_CONTACT_YET: "it has sent no heartbeat since this controller started",
         }[self.why]
         silent_ms = self.judged_ms - self.last.last_contact_ms
-        return f"{began} and {_WHAT_SPEAKS[self.outcome]}; last heard {silent_ms} ms before"
+        return f"{began} and {_OUTCOME_TEXTS[self.outcome]}; last contact {silent_ms} ms before"
 
 
 class HostsChangeKind(Enum):
-    """What is to be told of hosts that fell silent together."""
+    """What is reported of hosts that fell silent together."""
 
     SILENT = "silent"
     BACK = "back"
@@ -102,29 +101,29 @@ class HostsChange(NamedTuple):
 
 @dataclass(slots=True)
 class Suspicion:
-    """What speaks against one broker, and when it is probed and judged."""
+    """Why one broker is suspect, and when it is probed and judged."""
 
     why: SuspicionReason
     since_ms: int
-    #: Then it has failed, unless it is heard.
+    #: Then it has failed, unless a sign of life comes.
     deadline_ms: int
     probe_at_ms: int
     #: So long a silence is waited for in all, where silence is the reason.
     timeout_ms: int | None = None
     pause_ms: int = _PROBE_AGAIN_MS
     outcome: ProbeOutcome | None = None
-    #: What was heard of it last, if it was counted as failed before.
+    #: Its last heartbeat, if it was counted as failed before.
     last: LastHeartbeat | None = None
 
     def take(self, outcome: ProbeOutcome, now_ms: int) -> None:
-        """Take what came of a probe."""
+        """Take the result of a probe."""
         self.outcome = None if outcome is ProbeOutcome.NOT_PROBED else outcome
         is_suspended = outcome is ProbeOutcome.NO_ANSWER and now_ms > self.deadline_ms + _PROBE_SUSPENDED_MS
         self.probe_at_ms = now_ms + (_PROBE_SUSPENDED_MS if is_suspended else self.pause_ms)
         self.pause_ms = min(2 * self.pause_ms, PROBE_AGAIN_MS_MAX)
 
     def begin_again(self, from_ms: int, deadline_ms: int = 0) -> None:
-        """Count nothing that was asked before: the broker has the time of a new suspect, or until a later deadline."""
+        """Ignore earlier probes: the broker has the time of a new suspect, or until a later deadline."""
         self.outcome = None
         self.probe_at_ms = from_ms
         self.deadline_ms = max(self.deadline_ms, from_ms + ANSWER_MS, deadline_ms)

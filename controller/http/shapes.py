@@ -9,15 +9,15 @@ class MemberView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     id: str
     address: str
     is_leader: bool
-    #: It is the one that was asked.
+    #: It is the one that answers.
     is_self: bool
 
 
 class ControllerListing(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The controllers of the group, as the asked one knows them."""
+    """The controllers of the group, as the one that answers knows them."""
 
     group: str
-    #: `leader`, `follower` or `candidate`: what the asked one is.
+    #: `leader`, `follower` or `candidate`: what the one that answers is.
     role: str
     #: None if nobody leads.
     leader_id: str | None
@@ -25,7 +25,7 @@ class ControllerListing(msgspec.Struct, frozen=True, rename="camel", kw_only=Tru
     leader_changes: int
     #: `embedded` or `etcd`.
     store: str
-    #: Brokers that were not heard since its start are not judged before; 0 once all can be.
+    #: For so long brokers without contact since its start are not judged; 0 once all can be.
     pause_ms: int
     members: list[MemberView]
 
@@ -38,9 +38,9 @@ class ReplicaView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     is_master: bool
     in_sync: bool
     alive: bool
-    #: Something speaks against it: it is being asked.
+    #: It may have failed, and is being probed.
     suspect: bool
-    #: When it was heard last, and what it said; None if it was not heard since this controller runs.
+    #: When it was in contact last, and what it reported; None without contact since this controller started.
     last_contact_unix_ms: int | None
     epoch: int | None
     max_offset: int | None
@@ -90,7 +90,7 @@ class CandidateView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 class PhasesView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """How long each part took."""
 
-    #: From the last sign of life of the master until something spoke against it.
+    #: From the last sign of life of the master until it was suspect.
     suspect_ms: int | None
     #: From then until it was judged to have failed.
     judge_ms: int | None
@@ -99,7 +99,7 @@ class PhasesView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class NotifiedView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A broker that was told the result."""
+    """A broker that was notified of the result."""
 
     broker_id: int
     #: `ok`, `refused` if it answered with an error, `failed` without an answer, or `superseded` by a later election.

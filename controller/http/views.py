@@ -107,10 +107,10 @@ class ControllerViews(ServerViews[ControllerConfig]):
         name, now_ms = broker_set.broker_name, self._clock.now_ms()
         to_unix_ms = self._clock.unix_ms() - now_ms
         alive = self._control.live.alive(name, now_ms)
-        heard = self._control.live.of_set(name)
+        heartbeats = self._control.live.of_set(name)
         for broker_id, replica in sorted(broker_set.replicas.items()):
-            said = heard.get(broker_id)
-            knows = said is not None and said.max_offset != UNKNOWN
+            last = heartbeats.get(broker_id)
+            reported = last if last is not None and last.max_offset != UNKNOWN else None
             yield shapes.ReplicaView(
                 broker_id=broker_id,
                 address=replica.address,
@@ -118,11 +118,11 @@ class ControllerViews(ServerViews[ControllerConfig]):
                 in_sync=broker_id in broker_set.sync_state_set,
                 alive=broker_id in alive,
                 suspect=BrokerKey(name, broker_id) in suspects,
-                last_contact_unix_ms=said.last_contact_ms + to_unix_ms if said else None,
-                epoch=said.epoch if said and knows else None,
-                max_offset=said.max_offset if said and knows else None,
-                confirm_offset=said.confirm_offset if said and knows else None,
-                election_priority=said.priority if said else None,
+                last_contact_unix_ms=last.last_contact_ms + to_unix_ms if last else None,
+                epoch=reported.epoch if reported else None,
+                max_offset=reported.max_offset if reported else None,
+                confirm_offset=reported.confirm_offset if reported else None,
+                election_priority=last.priority if last else None,
             )
 
 

@@ -1,7 +1,7 @@
 """Newest results of the Spark analyses, as a controller shows them to Prometheus: numbers by label. Pure.
 
 What is read is the `latest/<name>.json` that `rmq-analytics run` publishes (analytics/README.md); a column that it does
-not have says nothing.
+not have is left out.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -77,7 +77,7 @@ def _of_sets(shown: _Shown, rows: list[dict[str, Any]]) -> Iterator[Sample]:
     found: dict[Labels, float] = {}
     for row in rows:
         value = row.get(shown.column)
-        # A share of few beats, or a timeout after a day, would be taken for more than it is.
+        # A share of few heartbeats, or a timeout after a day, would be taken for more than it is.
         if isinstance(value, int | float) and row.get("confidence") != "low":
             labels = (str(row.get("cluster") or ""), str(row.get("broker_name") or ""))
             found[labels] = shown.combine(found[labels], value) if labels in found else value

@@ -20,7 +20,7 @@ class SetCounters(ServerCounters):
     """What a controller counts."""
 
     def __init__(self, living: Living = everything) -> None:
-        """Take what returns the clusters that have sets: those that have none make room for others."""
+        """`living` returns the clusters that have sets: others take the places of those that have none."""
         super().__init__()
         #: Cluster, set and result.
         self.elections = CounterTable(
@@ -39,7 +39,7 @@ class SetCounters(ServerCounters):
         self.failure_detection_suspensions = 0
         #: How many hosts are silent while masters are left alone because of that.
         self.silent_hosts = 0
-        #: What was asked of the store, and what came of it.
+        #: Kind and result of each call to the store.
         self.store_calls = CounterTable()
         self.store_durations = HistogramTable(LATENCY_S)
 

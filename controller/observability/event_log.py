@@ -85,7 +85,7 @@ class ControllerEventLog(ServerEventLog[ControllerConfig]):
         self._logs.write(catalogue.STORE_FILE_REMOVED, error=error)
 
     def store_file_unseen(self, error: str) -> None:
-        """Log that nobody can tell whether the file exists."""
+        """Log that nobody can check whether the file exists."""
         self._logs.write(catalogue.STORE_FILE_UNSEEN, error=error)
 
     def store_calls_failing(self, kind: str, error: str) -> None:

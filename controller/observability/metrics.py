@@ -86,7 +86,7 @@ class ControllerMetrics(ServerMetrics[ControllerConfig]):
         found = {family: Admitted(self._guards[family], _combine(family)) for family in families}
         # Summed before the limit is looked at: sets of a cluster that has its series belong into them, however late.
         states: Counter[Labels] = Counter()
-        # A follower knows of its sets only what it has read; the leader counts them, so that a sum counts each once.
+        # A follower has only what it has read of its sets; the leader counts them, so that a sum counts each once.
         sets = list(self._sources.control.store.sets()) if self._sources.control.group.is_leader else []
         for number, broker_set in enumerate(sets, 1):
             self._add_set(found, states, broker_set)
@@ -102,8 +102,8 @@ class ControllerMetrics(ServerMetrics[ControllerConfig]):
         clock = self._sources.clock
         now_ms, unix_ms = clock.now_ms(), clock.unix_ms()
         labels = broker_set.cluster, broker_set.broker_name
-        heard = self._sources.control.live.of_set(broker_set.broker_name)
-        members = {i: each for i, each in heard.items() if i in broker_set.replicas}
+        heartbeats = self._sources.control.live.of_set(broker_set.broker_name)
+        members = {i: each for i, each in heartbeats.items() if i in broker_set.replicas}
         alive = {i for i, each in members.items() if each.is_alive(now_ms)}
         state = health_of(broker_set, alive)
         for each in SetHealth:
@@ -124,7 +124,7 @@ def _combine(family: MetricFamily) -> Callable[[float, float], float]:
 
 
 def _suspects(control: BrokerRequests) -> int:
-    """Return how many brokers are being asked; nobody asks a broker that belongs to no set."""
+    """Return how many brokers are being probed; a broker that belongs to no set is not."""
     sets = ((control.store.get(key.broker_name), key.broker_id) for key in control.detector.suspects)
     return sum(broker_set is not None and broker_id in broker_set.replicas for broker_set, broker_id in sets)
 

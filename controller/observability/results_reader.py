@@ -23,7 +23,7 @@ class ResultsReader:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / _PLACE
-        #: File -> when it was written, how long it was and which one as it was read, and what it says.
+        #: File -> when it was written, how long it was and which one as it was read, and its content.
         self._read: dict[Path, tuple[tuple[int, int, int], AnalysisResult]] = {}
         #: What all of them come to, by now.
         self.samples: tuple[Sample, ...] = ()
@@ -35,7 +35,7 @@ class ResultsReader:
             await asyncio.sleep(_LOOK_S)
 
     def read(self) -> tuple[Sample, ...]:
-        """Return what the results come to; what cannot be read says what it said before, what is gone says nothing."""
+        """Return the samples of all results; an unreadable file keeps its last content, a removed one has none."""
         with contextlib.suppress(OSError):
             # A folder that is away for a while, as one of another machine, has not lost its results.
             paths = [each for each in self._folder.iterdir() if each.suffix == ".json"]

@@ -1,4 +1,4 @@
-"""How large the store is: asked for beside everything else, and told by the ticks of the history."""
+"""How large the store is: polled in the background, for the ticks of the history."""
 
 import asyncio
 from typing import Final
@@ -7,7 +7,7 @@ from controller.storage.store import StoreBackend, StoreError
 from history.schemas import TICK_INTERVAL_MS
 
 #: One answer for each tick.
-_ASK_S: Final = TICK_INTERVAL_MS / 1000
+_POLL_S: Final = TICK_INTERVAL_MS / 1000
 
 
 class StoreSize:
@@ -15,15 +15,15 @@ class StoreSize:
 
     def __init__(self, backend: StoreBackend) -> None:
         self._backend = backend
-        #: Bytes; None where the store has no such size, or did not tell when it was asked last.
+        #: Bytes; None where the store has no such size, or did not answer the last time.
         self.latest: int | None = None
 
-    async def ask_for_store_size(self) -> None:
-        """Ask again and again, for as long as the controller serves."""
+    async def poll_store_size(self) -> None:
+        """Poll for as long as the controller serves."""
         while True:
             try:
                 self.latest = await self._backend.size_bytes()
             except StoreError:
-                # Whether etcd serves is told by the calls that matter.
+                # The calls that matter report whether etcd serves.
                 self.latest = None
-            await asyncio.sleep(_ASK_S)
+            await asyncio.sleep(_POLL_S)

@@ -16,10 +16,10 @@ from controller.sets import events
 FIRST_BROKER_ID: Final = 1
 #: The highest master epoch: brokers read it as a Java int.
 MASTER_EPOCH_MAX: Final = 2**31 - 1
-#: No epoch is raised above it, whatever brokers say: there must be room for elections.
+#: No epoch is raised above it, whatever brokers claim: the rest is for elections.
 RAISED_EPOCH_MAX: Final = 2**31 - 2**20
 #: By how much the epoch of a set is raised above all that its brokers claim, where the store has lost something: a
-#: broker that is not heard yet has seen fewer elections since. There is room for 21,464 lost stores.
+#: broker without contact yet has seen fewer elections since. The range suffices for 21,464 lost stores.
 RECOVERY_MARGIN: Final = 100_000
 
 
@@ -28,7 +28,7 @@ class Replica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     #: `host:port` for other brokers and for clients.
     address: str
-    #: What the broker said when it applied its id; blank of one that was taken in with an id that it had.
+    #: What the broker sent when it applied for its id; blank of one that was adopted with an id that it had.
     check_code: str
 
     @property

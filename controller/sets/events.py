@@ -8,7 +8,7 @@ class BrokerIdApplied(msgspec.Struct, frozen=True):
 
     broker_id: int
     address: str
-    #: What the broker says again if it did not hear the answer.
+    #: What the broker sends again if the answer did not reach it.
     check_code: str
 
 

@@ -1,1 +1,1 @@
-"""Where broker sets outlive the process: one file, or etcd; `store.py` says what is expected of each."""
+"""Where broker sets outlive the process: one file, or etcd; `store.py` defines what is expected of each."""

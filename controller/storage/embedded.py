@@ -66,7 +66,7 @@ class StoreInUse(StoreError):
 
 
 class StoreFileMissing(StoreError):
-    """The file was removed or replaced while it was in use, or nobody can tell any more."""
+    """The file was removed or replaced while it was in use, or could not be checked for too long."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -76,7 +76,7 @@ class StoreFileMissing(StoreError):
 
 
 class StoreUnseen(StoreError):
-    """Whether the file is there cannot be told at the moment."""
+    """Whether the file is there cannot be checked at the moment."""
 
 
 @dataclass(slots=True)
@@ -174,7 +174,7 @@ class EmbeddedStore:
             except StoreFileMissing:
                 self._stop_leading()
             except StoreUnseen:
-                # It was told; the next look may tell more.
+                # It was reported; the next look may succeed.
                 continue
 
     def _stop_leading(self) -> None:
@@ -193,7 +193,7 @@ class EmbeddedStore:
         """Let the mark follow what is stored; nobody waits for it, and it is never ahead."""
         self._closing.wait(MARK_LAG_S)
         self._is_marking = False
-        # Where it cannot be written, less is noticed later; whether commits succeed is told by the commits.
+        # Where it cannot be written, less is noticed later; commits report their own failures.
         with suppress(OSError):
             if self._number > self._mark.number:
                 self._mark.raise_to(self._number)
@@ -283,7 +283,7 @@ class EmbeddedStore:
         return VersionedEntry() if row is None else self._versioned(*row)
 
     def _check_files(self) -> None:
-        """Raise StoreFileMissing if the next start would not find what is written, StoreUnseen if nobody can tell."""
+        """Raise StoreFileMissing if the next start would not find what is written, StoreUnseen if that is unknown."""
         if self._missing is None:
             self._missing = self._find_missing()
             if self._missing is not None:

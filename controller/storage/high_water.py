@@ -23,7 +23,7 @@ _PLACES: Final = (0, _BLOCK_BYTES)
 _READ_AT: Final = (*_PLACES, _SLOT_BYTES)
 #: Files that nobody could look at for so long count as gone.
 UNSEEN_MS_MAX: Final = 10_000
-#: What says that there is nothing at a path.
+#: Errors for a path with nothing at it.
 _NOTHING_THERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
 #: A number of 20 digits, its checksum, and the end of the line.
 _SLOT: Final = "{:020d} {:08x}  \n"
@@ -64,11 +64,11 @@ class HighWater:
 
 
 class Unseen(Exception):
-    """The system does not say whether a file is there: it may well be."""
+    """The system cannot check whether a file is there: it may well be."""
 
     def __init__(self, path: Path, error: OSError, unseen_ms: int, *, is_new: bool) -> None:
         self.unseen_ms = unseen_ms
-        #: The look before this one could still tell.
+        #: The look before this one succeeded.
         self.is_new = is_new
         super().__init__(f"{path} cannot be looked at: {error.strerror or error}")
 
@@ -89,7 +89,7 @@ class FileWatch:
     def missing(self, now_ms: int) -> Path | None:
         """Return the first path at which there is nothing, or another file; None if all is as it was. Blocks.
 
-        Raises Unseen where the system tells neither.
+        Raises Unseen where the system cannot check.
         """
         for path, identity in self._seen.items():
             try:
@@ -131,7 +131,7 @@ def _lock(descriptor: int) -> None:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return which file lies at a path, None if none does; raises OSError if that cannot be told."""
+    """Return which file lies at a path, None if none does; raises OSError if that cannot be checked."""
     try:
         found = path.stat()
     except OSError as error:

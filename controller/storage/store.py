@@ -18,7 +18,7 @@ from remoting.protocol.errors import RemotingError
 
 #: How often a set that others change is decided anew.
 _TRIES: Final = 3
-#: A broker waits 3 s for an answer; it is to hear of a store that is too slow before that.
+#: A broker waits 3 s for an answer; it is to get one before that even if the store is too slow.
 COMMIT_S: Final = 2.0
 #: How long it may take to find out what has become of a commit that was not answered.
 READ_AGAIN_S: Final = 0.5
@@ -38,7 +38,7 @@ _NOTHING: Final = VersionedEntry()
 
 
 class StoreError(RemotingError):
-    """The store cannot be asked."""
+    """The store cannot be reached, or refuses a call."""
 
 
 class EntryMoved(StoreError):
@@ -84,7 +84,7 @@ class StoreObserver:
     """Receives what happens to a store, and ignores it unless a subclass overrides; calls come from any thread."""
 
     def store_call(self, kind: str, result: str, seconds: float) -> None:
-        """Report one call: what was asked (`commit`, `read`, `load`, ...), its result, and how long it took.
+        """Report one call: its kind (`commit`, `read`, `load`, ...), its result, and how long it took.
 
         The result is `ok`, `moved`, `deposed`, `unknown` or `failed`.
         """
@@ -102,7 +102,7 @@ class StoreObserver:
         """Report that the file of the store is gone, and nothing can be stored any more; called once."""
 
     def store_file_unseen(self, error: str) -> None:
-        """Report that nobody can tell at the moment whether it is there; called once, until it can be told."""
+        """Report that nobody can check at the moment whether it is there; called once, until that succeeds."""
 
 
 class StoreBackend(Protocol):
@@ -166,7 +166,7 @@ class SetStore:
         self._cache = cache
         self._entries: dict[str, VersionedEntry] = {}
         self._members = 0
-        #: The master epochs of sets before the store was put back: who led at them may not have been heard since.
+        #: The master epochs of sets before the store was put back: their masters may have made no contact since.
         self._epochs_seen: dict[str, int] = {}
         #: Only of sets that are being changed: anybody can name any set.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -174,7 +174,7 @@ class SetStore:
     async def load(self, is_wanted: Callable[[], bool] = lambda: True) -> None:
         """Know everything that is stored now; before it nothing is.
 
-        Nothing is changed if it `is_wanted` no more by then: what was told meanwhile may be newer.
+        Nothing is changed if it `is_wanted` no more by then: what was reported meanwhile may be newer.
         """
         versioned = dict(await self._backend.load())
         if is_wanted():
@@ -236,7 +236,7 @@ class SetStore:
         return self._epochs_seen.get(broker_name, 0)
 
     def put_back(self) -> None:
-        """Take over whatever is told next of each set, older or not: the store was put back to an older state."""
+        """Take over whatever is reported next of each set, older or not: the store was put back to an older state."""
         for broker_set in self.sets():
             seen = self._epochs_seen.get(broker_set.broker_name, 0)
             self._epochs_seen[broker_set.broker_name] = max(seen, broker_set.master_epoch)
@@ -319,7 +319,7 @@ class SetStore:
                 while True:
                     known = self._entries.get(broker_name)
                     versioned = await self._backend.read(broker_name)
-                    # What was told meanwhile may be newer than what was read, and may have been answered to somebody.
+                    # What was reported meanwhile may be newer than what was read, and may have been answered already.
                     if self._entries.get(broker_name) is known:
                         self._keep(broker_name, versioned)
                         return versioned

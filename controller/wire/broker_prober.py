@@ -51,7 +51,7 @@ class BrokerProber:
         try:
             outcome, peer = await self._outcome(effect.probe.key, effect.address, effect.probe.timeout_ms)
         except Exception:
-            # The detector waits for an outcome; a failure of our own says nothing about the broker.
+            # The detector waits for an outcome; a failure of our own proves nothing about the broker.
             effect.report(effect.probe.key, ProbeOutcome.NOT_PROBED, "")
             raise
         effect.report(effect.probe.key, outcome, peer)
@@ -88,5 +88,5 @@ def _is_of_another(key: BrokerKey, response: RemotingCommand) -> bool:
         return False
     if reported.broker_name is not None and reported.broker_name != key.broker_name:
         return True
-    # A master says 0, and one that starts -1.
+    # A master reports 0, and one that starts -1.
     return reported.broker_id is not None and reported.broker_id > 0 and reported.broker_id != key.broker_id

@@ -1,4 +1,4 @@
-"""Every request of a controller: decode the shape, ask the control, encode the reply (docs/protocol/controller.md 1).
+"""Every request of a controller: decode the shape, call the control, encode the reply (docs/protocol/controller.md 1).
 
 Answers to `ControllerRequestProcessor`. Bodies are standard JSON, which fastjson reads as well as its own.
 """
@@ -121,7 +121,7 @@ class Handlers:
         assert header.broker_addr is not None, "a heartbeat without one is refused"
         timeout_ms = header.heartbeat_timeout_mills
         # By position: thousands are made each second.
-        heard = LastHeartbeat(
+        heartbeat = LastHeartbeat(
             self._clock.now_ms(),
             HEARTBEAT_TIMEOUT_MS_DEFAULT
             if timeout_ms is None
@@ -134,7 +134,7 @@ class Handlers:
             header.broker_addr,
             connection.socket_peer,
         )
-        self._control.heartbeat(cluster_of(header), key, heard)
+        self._control.heartbeat(cluster_of(header), key, heartbeat)
 
     def _metadata(self, request: RemotingCommand, _: Peer) -> Answer:
         group, leader = self._group, self._group.known_leader
@@ -165,7 +165,7 @@ class Handlers:
         self._check_readable(name)
         broker_set = self._control.store.get(name)
         if broker_set is None or broker_set.is_rebuilding or self._control.awaits_non_members(broker_set):
-            # Brokers that hear this register again, and all of them are to come before one of them leads.
+            # Brokers register again upon this answer, and all of them are to come before one of them leads.
             if broker_set is not None:
                 self._control.registration_requested(name, connection.id)
             raise MetadataUnknown(name)
@@ -173,8 +173,8 @@ class Handlers:
         ready = self._replica_infos.of(broker_set)
         if self._group.leads_for_good and broker_set.is_elected:
             return ready
-        # Whether this controller leads depends on the time, and a set without a first master on who is heard: nobody
-        # looks at either before an answer that stands ready.
+        # Whether this controller leads depends on the time, and a set without a first master on heartbeats: neither is
+        # looked at before a response whose bytes are cached.
         return request.reply(ext_fields=ready.ext_fields, body=ready.body)
 
     async def _sync_state_data(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
@@ -236,7 +236,7 @@ class Handlers:
         return request.reply(ext_fields=encode_fields(answer))
 
     def _check_readable(self, broker_name: str) -> None:
-        """Refuse what is asked of a set whose entry cannot be read: who hears that there is none would begin anew."""
+        """Refuse requests about a set whose entry cannot be read: brokers of an unknown set would begin it anew."""
         try:
             self._control.store.check_readable(broker_name)
         except StoreError as error:
@@ -281,7 +281,7 @@ class Handlers:
                 master_epoch=broker_set.master_epoch,
                 sync_state_set_epoch=broker_set.sync_state_set_epoch,
             )
-        # A broker reads the body whatever the header says.
+        # A broker reads the body whatever the header contains.
         return request.reply(ext_fields=encode_fields(answer), body=encoded_sync_state_set(broker_set))
 
     async def _elect_master(self, request: RemotingCommand, connection: Peer) -> RemotingCommand:
@@ -359,5 +359,5 @@ def _elected(request: RemotingCommand, elected: ElectionOutcome) -> RemotingComm
 
 
 def _source(connection: Peer) -> Source:
-    """Return where a request comes from; what a PROXY header says of that anybody can say."""
+    """Return where a request comes from; a PROXY header does not count, as anybody can send one."""
     return Source(connection.id, connection.socket_peer)

@@ -1,7 +1,7 @@
-"""Asks the living brokers of a set how far their logs are, all at the same time, before one of them is elected.
+"""Queries the log ends of the living brokers of a set, all at the same time, before one of them is elected.
 
-GET_BROKER_EPOCH_CACHE (1007) is what a broker in controller mode answers from memory, with the end of its log and who
-it is. Its properties (26) are larger, and are asked for only where they decide.
+A broker in controller mode answers GET_BROKER_EPOCH_CACHE (1007) from memory, with the end of its log and its identity.
+Its properties (26) are larger, and are requested only where they decide.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, InvokeError, InvokeTimeout
 from remoting.protocol.shapes.broker import EpochCache
 
-#: How long brokers have to tell how far their logs are: a healthy one answers in some ms, and who stands still for
-#: longer would hold up the election.
+#: How long brokers have to answer with their log ends: a healthy one takes some ms, and a longer wait would hold up
+#: the election.
 LOG_END_MS: Final = 300
-#: How long they have to tell their properties then.
+#: How long they have to answer with their properties then.
 PROPERTIES_MS: Final = 200
-#: How many brokers are asked at a time: thousands of masters can die together, and each has some slaves.
+#: How many brokers are queried at a time: thousands of masters can fail together, and each has some slaves.
 QUERIES_MAX: Final = 200
 #: A longer answer is not read: 1,000 epochs take 60 KB, all properties of a broker 30 KB.
 ANSWER_BYTES_MAX: Final = 1024 * 1024
@@ -38,28 +38,28 @@ _PROPERTIES: Final = RemotingCommand(RequestCode.GET_BROKER_CONFIG)
 
 
 class LogEndQueries:
-    """Questions to brokers; elections of one set that are held at the same time share the answers."""
+    """Queries to brokers; elections of one set that are held at the same time share the answers."""
 
     def __init__(self, client: Requester) -> None:
         self._client = client
         self._places = asyncio.Semaphore(QUERIES_MAX)
         self._under_way: dict[str, asyncio.Task[LogEnds]] = {}
 
-    async def ask(self, query: LogEndQuery) -> LogEnds:
+    async def query(self, query: LogEndQuery) -> LogEnds:
         """Return what these brokers answer within LOG_END_MS, and PROPERTIES_MS where that is needed."""
         name = query.broker_name
         task = self._under_way.get(name)
         if task is None:
-            task = self._under_way[name] = start_task(self._ask(query))
+            task = self._under_way[name] = start_task(self._query(query))
             task.add_done_callback(lambda _: self._under_way.pop(name))
-        # Who gives up waiting must not end it for the others.
+        # One that gives up waiting must not end it for the others.
         return await asyncio.shield(task)
 
     async def confirmed_on(self, address: str) -> int | None:
         """Return on how many replicas a broker confirms a message, as `confirmed_on`, within PROPERTIES_MS."""
         return confirmed_on([await self._answer(address, _PROPERTIES, PROPERTIES_MS) or b""])
 
-    async def _ask(self, query: LogEndQuery) -> LogEnds:
+    async def _query(self, query: LogEndQuery) -> LogEnds:
         keys = [BrokerKey(query.broker_name, i) for i in query.addresses]
         answers = await all_results(self._answer(query.addresses[key.broker_id], _LOG_END, LOG_END_MS) for key in keys)
         ends = {key.broker_id: log_end(key, body or b"") for key, body in zip(keys, answers, strict=True)}
@@ -70,11 +70,11 @@ class LogEndQueries:
         bodies = await all_results(self._answer(query.addresses[i], _PROPERTIES, PROPERTIES_MS) for i in found)
         return replace(answered, confirmed_on=confirmed_on([body for body in bodies if body]))
 
-    async def _answer(self, address: str, question: RemotingCommand, within_ms: int) -> bytes | None:
+    async def _answer(self, address: str, request: RemotingCommand, within_ms: int) -> bytes | None:
         """Return the body of a broker's answer, empty if it refuses or cannot be reached, None if it takes too long."""
         try:
             async with asyncio.timeout(within_ms / 1000), self._places:
-                answer = await self._client.invoke(address, question, within_ms)
+                answer = await self._client.invoke(address, request, within_ms)
         except (InvokeTimeout, TimeoutError):
             return None
         except InvokeError:
@@ -84,15 +84,15 @@ class LogEndQueries:
 
 
 def log_end(key: BrokerKey, body: bytes) -> LogEnd | None:
-    """Return what an answer to GET_BROKER_EPOCH_CACHE (1007) tells of a broker.
+    """Return the log end in an answer to GET_BROKER_EPOCH_CACHE (1007).
 
-    None if there is none, another broker has answered, or what it says cannot be.
+    None if there is none, another broker has answered, or its values cannot be.
     """
     try:
         cache = decode_body(EpochCache, body)
     except BodyError:
         return None
-    # A master says 0, and one that starts -1.
+    # A master reports 0, and one that starts -1.
     is_another = cache.broker_id is not None and cache.broker_id > 0 and cache.broker_id != key.broker_id
     if is_another or cache.broker_name != key.broker_name:
         return None
@@ -105,11 +105,11 @@ def log_end(key: BrokerKey, body: bytes) -> LogEnd | None:
 def confirmed_on(bodies: Collection[bytes]) -> int | None:
     """Return on how many replicas a confirmed message is at least, by GET_BROKER_CONFIG (26) of brokers of a set.
 
-    1 if all of the SyncStateSet have it, or the master alone; None if nobody tells. Where brokers differ the smallest
+    1 if all of the SyncStateSet have it, or the master alone; None if unknown. Where brokers differ the smallest
     number above 1 counts, for which most answers are waited for: that of the lost master may not be known.
     """
-    told = [number for body in bodies if (number := _confirmed_on(body)) is not None]
-    return min((number for number in told if number > 1), default=1) if told else None
+    numbers = [number for body in bodies if (number := _confirmed_on(body)) is not None]
+    return min((number for number in numbers if number > 1), default=1) if numbers else None
 
 
 def _confirmed_on(body: bytes) -> int | None:

@@ -249,7 +249,7 @@ async def test_etcd_user_logs_in_again_when_the_token_has_expired(guarded):
     [
         ({"user": "root", "password": "wrong"}, "user or the password is wrong"),
         ({"user": "stranger", "password": "secret"}, "needs a role that may read and write"),
-        ({}, "asks for a user and a password"),
+        ({}, "requires a user and a password"),
     ],
 )
 async def test_refused_etcd_login_names_the_reason(guarded, options, says):

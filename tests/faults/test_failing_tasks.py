@@ -40,7 +40,7 @@ FAILURES = (RuntimeError, MemoryError, RecursionError, asyncio.CancelledError, T
 #: What any server does for as long as it serves, and what each does beside that.
 COMMON = {"measure_lag", "write_held_lines", "watch_certificate", "give_memory_back", "tick"}
 NAME_SERVER = COMMON | {"scan", "take_snapshots"}
-CONTROLLER = COMMON | {"look_at_brokers", "look_at_sets", "read_results", "ask_for_store_size"}
+CONTROLLER = COMMON | {"look_at_brokers", "look_at_sets", "read_results", "poll_store_size"}
 FOREVER = NAME_SERVER | CONTROLLER
 
 

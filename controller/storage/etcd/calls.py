@@ -1,4 +1,4 @@
-"""What is asked of etcd, one function each: builds the request, waits for the answer, returns what counts in it.
+"""The calls to etcd, one function each: builds the request, waits for the answer, returns what counts in it.
 
 Each takes a connection, the seconds it may take, and metadata, which `client.py` fills in.
 """
@@ -59,7 +59,7 @@ def read_leader(keys: Keys) -> Callable[[EtcdConnection, float, Metadata], Leade
 
 
 def grant_lease(ttl_s: int) -> Callable[[EtcdConnection, float, Metadata], tuple[int, int]]:
-    """Ask for a lease, and return its id and how many seconds it has: that is for etcd to say."""
+    """Request a lease, and return its id and how many seconds etcd granted."""
 
     def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> tuple[int, int]:
         request = messages.LeaseGrantRequest(TTL=ttl_s)
@@ -78,7 +78,7 @@ def renew_lease(lease_id: int) -> Callable[[EtcdConnection, float, Metadata], in
         answer = next(call, None)
         call.cancel()
         if answer is None:
-            raise OutcomeUnknown(f"etcd at {connection.address} did not say whether a lease is renewed")
+            raise OutcomeUnknown(f"etcd at {connection.address} did not answer whether a lease is renewed")
         return int(answer.TTL)
 
     return call
@@ -134,8 +134,8 @@ def commit(
 ) -> Callable[[EtcdConnection, float, Metadata], CommitOutcome]:
     """Put a value if the key is still at this revision (0: not there) and this controller still leads.
 
-    None removes the key. Revisions come again where etcd was put back to an older state, so the key `leader` has to say
-    whose it is as well.
+    None removes the key. Revisions come again where etcd was put back to an older state, so the value of the key
+    `leader` is compared as well.
     """
     request = messages.TxnRequest(
         compare=[
@@ -167,10 +167,10 @@ def read(key: bytes) -> Callable[[EtcdConnection, float, Metadata], Any]:
 
 def member_address(key: bytes) -> Callable[[EtcdConnection, float, Metadata], tuple[str | None, int]]:
     """Return the address of the controller that holds this key of a member, and the revision of the key."""
-    ask = read(key)
+    get = read(key)
 
     def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> tuple[str | None, int]:
-        kv = ask(connection, seconds, metadata)
+        kv = get(connection, seconds, metadata)
         return (None, 0) if kv is None else (address_of(kv), kv.mod_revision)
 
     return call

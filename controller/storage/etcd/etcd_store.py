@@ -68,14 +68,14 @@ class EtcdStore:
     def __init__(
         self, options: EtcdOptions, clock: Clock, observer: StoreObserver | None = None, system: System | None = None
     ) -> None:
-        """Ask nobody yet; raises StoreError if the options cannot be followed."""
+        """Call nothing yet; raises StoreError if the options cannot be followed."""
         self._client = EtcdClient(options, clock, system)
         self._clock = clock
         self._keys = Keys(options.group)
-        told = observer or StoreObserver()
-        self._calls = CallThreads(CALLS_MAX, clock, told)
-        self._renewals = CallThreads(RENEWALS_MAX, clock, told)
-        # Nobody is told of it: it says nothing about whether etcd serves.
+        self._observer = observer = observer or StoreObserver()
+        self._calls = CallThreads(CALLS_MAX, clock, observer)
+        self._renewals = CallThreads(RENEWALS_MAX, clock, observer)
+        # Not reported: the size proves nothing about whether etcd serves.
         self._sizes = CallThreads(SIZES_MAX, clock, StoreObserver())
         self._known = KnownRevisions()
         self._members: dict[str, ControllerMember] = {}
@@ -83,9 +83,8 @@ class EtcdStore:
         self._election: LeaderElection | None = None
         self._membership: Membership | None = None
         self._watch: Watch | None = None
-        self._background = BackgroundTasks(told.task_failed)
+        self._background = BackgroundTasks(observer.task_failed)
         self._tasks: list[asyncio.Task[Any]] = []
-        self._observer = told
         #: What was last found in etcd that cannot be read; for people.
         self.unreadable = ""
 
@@ -174,7 +173,7 @@ class EtcdStore:
         return stored
 
     async def size_bytes(self) -> int | None:
-        """Return how large the database of the endpoint is that is asked now; raises StoreError."""
+        """Return how large the database of the endpoint in use is; raises StoreError."""
         call = calls.database_bytes()
         return await self._sizes.run(
             "size", lambda deadline_ms: self._client.request_once(call, deadline_ms=deadline_ms), within_ms=SIZE_MS
@@ -239,7 +238,7 @@ class EtcdStore:
     def _attempt(self, on_news: Callable[[], None]) -> None:
         try:
             on_news()
-        except Exception as error:  # noqa: BLE001  # whatever it is, the other changes are heard of
+        except Exception as error:  # noqa: BLE001  # whatever it is, the other changes are reported
             self._background.report(TASK, error)
 
     def _on_snapshot(self, snapshot: KeySnapshot) -> None:
@@ -277,5 +276,5 @@ class EtcdStore:
 
 
 def _post(loop: asyncio.AbstractEventLoop, on_news: Callable[[News], None], news: News) -> None:
-    with suppress(RuntimeError):  # the loop has ended, and nobody is there to hear
+    with suppress(RuntimeError):  # the loop has ended, and nothing takes the report
         loop.call_soon_threadsafe(on_news, news)

@@ -1,4 +1,4 @@
-"""What an error of gRPC means for what was asked: was it done, may it be asked again, what is an operator to do; pure.
+"""What an error of gRPC means for a call: was it done, may it be repeated, what is an operator to do; pure.
 
 The sentences are etcd's (api/v3rpc/rpctypes/error.go) and gRPC's own.
 """
@@ -12,13 +12,13 @@ import msgspec
 class FailureKind(enum.Enum):
     """What has become of a call that failed."""
 
-    #: It never left this process: any endpoint may be asked.
+    #: It never left this process: any endpoint may be called.
     NOT_SENT = enum.auto()
     #: Nobody knows.
     UNKNOWN = enum.auto()
     #: The token of the user is not, or no longer, known; nothing was done.
     TOKEN_REFUSED = enum.auto()
-    #: The revision that was asked for is gone.
+    #: The requested revision was compacted.
     COMPACTED = enum.auto()
     #: etcd has refused it; another endpoint would as well.
     REFUSED = enum.auto()
@@ -28,7 +28,7 @@ class Failure(msgspec.Struct, frozen=True):
     """A call that failed, and why."""
 
     kind: FailureKind
-    #: For operators: names the endpoint, and says what to do where that is known.
+    #: For operators: names the endpoint, and what to do where that is known.
     text: str
     #: There was no answer at all: the connection is not to be used again.
     is_silence: bool = False
@@ -39,13 +39,13 @@ _FULL: Final = (
     "a larger --quota-backend-bytes"
 )
 
-#: What etcd or gRPC say, and what follows. The first that is found counts.
+#: Messages of etcd or gRPC, and what follows. The first that is found counts.
 _KNOWN_ERRORS: Final = (
     ("failed to connect", FailureKind.NOT_SENT, ""),
     ("DNS resolution failed", FailureKind.NOT_SENT, ""),
     ("invalid auth token", FailureKind.TOKEN_REFUSED, ""),
     ("revision of auth store is old", FailureKind.TOKEN_REFUSED, ""),
-    ("user name is empty", FailureKind.REFUSED, "; it asks for a user and a password"),
+    ("user name is empty", FailureKind.REFUSED, "; it requires a user and a password"),
     (
         "permission denied",
         FailureKind.REFUSED,
@@ -63,7 +63,7 @@ _KNOWN_ERRORS: Final = (
 #: Where a handshake fails the reason is not in this sentence; what usually is behind it.
 _HINTS: Final = (
     ("handshake failed", "; do the CA, the certificate and the name of the endpoint match?"),
-    ("TSI_", "; does it ask for a client certificate?"),
+    ("TSI_", "; does it require a client certificate?"),
     ("Socket closed", "; does it expect TLS?"),
 )
 

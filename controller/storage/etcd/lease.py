@@ -1,4 +1,4 @@
-"""Performs what `lease_state_machine.py` asks for next, one step at a time, and tells the listener what came of it."""
+"""Performs the steps of `lease_state_machine.py`, one at a time, and reports the results to the listener."""
 
 import asyncio
 from collections.abc import Callable
@@ -151,7 +151,7 @@ class LeaderElection:
         self._take(state)
 
     async def _perform(self, step: lease_state_machine.Step, sent_ms: int) -> lease_state_machine.Leadership:
-        """Return what is known afterwards; what was heard while etcd was asked is in it."""
+        """Return what is known afterwards, with what was reported during the call to etcd."""
         match step:
             case lease_state_machine.Look():
                 known_before = self._state.known_revision

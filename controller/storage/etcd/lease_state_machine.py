@@ -42,7 +42,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     id: int
     #: When its last renewal that succeeded was sent; it lives for the whole TTL from then on.
     renewed_ms: int
-    #: As the store has granted it: it may be another one than was asked for.
+    #: As the store has granted it: it may be another one than was requested.
     ttl_s: int = LEASE_TTL_S
 
     @property
@@ -56,7 +56,7 @@ class Look(msgspec.Struct, frozen=True):
 
 
 class GrantLease(msgspec.Struct, frozen=True):
-    """Ask for a lease."""
+    """Request a lease."""
 
 
 class Campaign(msgspec.Struct, frozen=True):
@@ -85,7 +85,7 @@ class Leave(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Do nothing until then, or until something is heard."""
+    """Do nothing until then, or until something is reported."""
 
     until_ms: int
 
@@ -118,11 +118,11 @@ class Leadership(msgspec.Struct, frozen=True, kw_only=True):
     token: int = 0
     #: Who held the key when it was last seen.
     holder: Holder | None = None
-    #: When the store last text who holds the key; None if that is too long ago to be believed.
+    #: When the store last reported who holds the key; None if that is too long ago to be believed.
     seen_ms: int | None = None
     #: The revision of the store of which `holder` is known.
     seen_revision: int = 0
-    #: The highest revision of the store that was heard of, with whatever it came.
+    #: The highest revision of the store that any answer or event had.
     known_revision: int = 0
     look_due_ms: int = 0
     #: No step begins before.
@@ -151,7 +151,7 @@ class Leadership(msgspec.Struct, frozen=True, kw_only=True):
         return self
 
     def next_step(self, now_ms: int) -> Step:
-        """Return what to do now; what comes of it is told by one of the methods below."""
+        """Return what to do now; one of the methods below takes the result."""
         if self.is_leaving:
             return Leave(self.token, None if self.lease is None else self.lease.id)
         if now_ms < self.pause_until_ms:
@@ -188,7 +188,7 @@ class Leadership(msgspec.Struct, frozen=True, kw_only=True):
         return holder.run == self.run or (self.is_new and holder.member == self.me)
 
     def looked(self, holder: Holder | None, revision: int, now_ms: int, *, known_before: int) -> "Leadership":
-        """Record who holds the key at this revision of the store, asked when `known_before` was the highest known.
+        """Record who holds the key at this revision of the store, read when `known_before` was the highest known.
 
         A lower one means that a backup was restored. What is known of the sets is not what is stored, even if the key
         is in the backup: whoever leads begins again.
@@ -224,7 +224,7 @@ class Leadership(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, look_due_ms=0)
 
     def granted(self, lease_id: int, *, ttl_s: int, sent_ms: int) -> "Leadership":
-        """Record the lease asked for at that time, and for how long it was granted."""
+        """Record the lease requested at that time, and for how long it was granted."""
         return replace(self, lease=Lease(id=lease_id, renewed_ms=sent_ms, ttl_s=ttl_s), pause_until_ms=0)
 
     def renewed(self, lease_id: int, *, ttl_s: int, sent_ms: int) -> "Leadership":

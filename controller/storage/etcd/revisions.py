@@ -17,11 +17,11 @@ class KnownRevisions:
         self._known: dict[str, int] = {}
         #: Commits of this process of which nobody knows yet what they come to.
         self._under_way: Counter[str] = Counter()
-        #: What is heard of an entry meanwhile: it may be this very commit.
+        #: Changes of an entry that arrive meanwhile: one may be this very commit.
         self._deferred: dict[str, list[VersionedEntry]] = {}
 
     def revision_known(self, broker_name: str, revision: int) -> None:
-        """Record that whoever asked has been told this revision."""
+        """Record that a caller has got this revision."""
         self._known[broker_name] = max(revision, self._known.get(broker_name, 0))
 
     def commit_begins(self, broker_name: str) -> None:

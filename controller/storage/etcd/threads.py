@@ -1,4 +1,4 @@
-"""The way from the event loop to etcd: calls wait in threads, each until its own deadline, and each is told about."""
+"""The way from the event loop to etcd: calls wait in threads, each until its own deadline, and each is reported."""
 
 import asyncio
 from collections.abc import Callable

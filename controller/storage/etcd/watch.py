@@ -103,8 +103,8 @@ class Watch:
 
     def _run(self) -> None:
         while not self._stopped.is_set():
-            # The election asks all the time, and tells what is wrong with etcd. gRPC raises ValueError where the
-            # endpoint was left for another one meanwhile.
+            # The election calls etcd all the time, and reports its failures. gRPC raises ValueError where the endpoint
+            # was left for another one meanwhile.
             try:
                 with suppress(StoreError, grpc.RpcError, ValueError):
                     self._follow()

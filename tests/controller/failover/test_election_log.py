@@ -93,7 +93,7 @@ def test_record_without_living_brokers_has_no_command_to_force_a_master():
 def test_record_of_a_set_that_never_had_a_master_has_no_command_to_force_one():
     young = a_set(master=None, is_elected=False, sync_state_set=frozenset())
     summary = record(held(young, alive={1: last_heartbeat(epoch=-1, max_offset=0)}))
-    assert summary.reason == "nobody may lead yet: 1 another asked first; 2 not alive; 3 not alive"
+    assert summary.reason == "nobody may lead yet: 1 another requested first; 2 not alive; 3 not alive"
     assert summary.force == ""
 
 

@@ -119,7 +119,7 @@ def test_broker_with_a_closed_connection_and_a_refused_port_fails_at_once(scenar
     assert failed == BrokerFailure(
         ONE, SuspicionReason.CLOSED, ProbeOutcome.REFUSED, failed.last, suspected_ms=10_400, judged_ms=10_402
     )
-    assert failed.reason == "its connection closed and its port refuses connections; last heard 402 ms before"
+    assert failed.reason == "its connection closed and its port refuses connections; last contact 402 ms before"
     assert scenario.live.get(ONE) is None
     assert scenario.detector.failed_broker(ONE).last == failed.last
 
@@ -238,7 +238,7 @@ def test_silent_broker_that_does_not_answer_its_probe_in_time_fails(scenario):
     scenario.probed(14_001, ProbeOutcome.NO_ANSWER)
     scenario.scan(14_001)
     assert scenario.failure_times == [(ONE, SuspicionReason.SILENT, 14_001)]
-    assert scenario.failures[0].reason == "its heartbeats stopped and it does not answer; last heard 4001 ms before"
+    assert scenario.failures[0].reason == "its heartbeats stopped and it does not answer; last contact 4001 ms before"
 
 
 def test_unreachable_silent_broker_fails_only_after_its_full_time(scenario):
@@ -678,7 +678,8 @@ def test_master_without_heartbeat_whose_port_refuses_fails_without_the_pause(sce
     assert scenario.scan(500) == [Probe(ONE, ANSWER_MS)]
     scenario.probed(502, ProbeOutcome.REFUSED)
     assert scenario.failure_times == [(ONE, SuspicionReason.NO_CONTACT_YET, 502)]
-    assert scenario.failures[0].reason.startswith("it was not heard since this controller runs and its port refuses")
+    began = "it has sent no heartbeat since this controller started"
+    assert scenario.failures[0].reason.startswith(f"{began} and its port refuses")
     assert scenario.detector.is_lost(ONE, 502)
 
 

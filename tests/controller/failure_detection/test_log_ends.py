@@ -50,7 +50,7 @@ async def test_broker_with_an_overdue_heartbeat_loses_where_logs_are_equal(contr
     await controller.lose(1)
     assert controller.stored().master == 3
     verdicts = {each["broker_id"]: each["verdict"] for each in elected(controller)["candidates"]}
-    assert verdicts[2] == "it has not told how far its log is now"
+    assert verdicts[2] == "it has not reported how far its log is now"
 
 
 async def test_election_waits_for_a_possibly_longer_log_until_its_heartbeat(controller):
@@ -59,7 +59,7 @@ async def test_election_waits_for_a_possibly_longer_log_until_its_heartbeat(cont
     controller.log_ends = {3: LogEnd(1, 900)}
     await controller.lose(1)
     assert (controller.stored().master, controller.stored().master_epoch) == (1, 1)
-    assert "has not told how far its log is now" in controller.events("election_failed")[-1]["reason"]
+    assert "has not reported how far its log is now" in controller.events("election_failed")[-1]["reason"]
     await controller.heartbeat(2, maxOffset=1000)
     await controller.pass_ms(1_500)
     assert controller.stored().master == 2

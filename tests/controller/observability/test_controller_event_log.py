@@ -182,7 +182,7 @@ async def test_failed_broker_is_logged_with_reason_evidence_and_times(controller
         "broker_id": 2,
         "addr": at(2),
         "was_master": False,
-        "reason": "its connection closed and its port refuses connections; last heard 400 ms before",
+        "reason": "its connection closed and its port refuses connections; last contact 400 ms before",
         "evidence": "channel_closed",
         "silent_ms": 400,
         "suspected_ms": 100,

@@ -38,7 +38,7 @@ async def test_store_size_is_the_latest_answer_or_unknown(monkeypatch, sizes, la
     size = StoreSize(store)
     assert size.latest is None
     async with asyncio.TaskGroup() as tasks:
-        asking = tasks.create_task(size.ask_for_store_size())
+        asking = tasks.create_task(size.poll_store_size())
         # At the third request the second answer has been recorded.
         await eventually(lambda: store.requests > len(sizes), seconds=SOON_S, what="it requested the size")
         asking.cancel()

@@ -82,7 +82,7 @@ EPOCHS, PROPERTIES = RequestCode.GET_BROKER_EPOCH_CACHE, RequestCode.GET_BROKER_
 async def test_log_ends_are_queried_together_and_properties_only_if_one_is_missing():
     answers = {EPOCHS: (0, cache())}, {EPOCHS: (0, cache(brokerId=3, maxOffset=900))}
     async with brokers(*answers) as (addresses, requested, queries):
-        ends = await queries.ask(a_query(addresses))
+        ends = await queries.query(a_query(addresses))
     assert ends.by_id == {2: LogEnd(4, 1000), 3: LogEnd(4, 900)}
     assert requested == [[EPOCHS], [EPOCHS]]
 
@@ -92,7 +92,7 @@ async def test_paused_broker_delays_the_query_briefly_and_properties_of_the_othe
     async with brokers(*answers) as (addresses, requested, queries):
         # Ten times what it may take: a queue for the processor is none of its own.
         async with asyncio.timeout(LOG_END_MS * 10 / 1000):
-            ends = await queries.ask(a_query(addresses))
+            ends = await queries.query(a_query(addresses))
     assert (ends.by_id.keys(), ends.confirmed_on, ends.is_awaited) == ({2}, 2, True)
     assert requested == [[EPOCHS, PROPERTIES], [EPOCHS]]
 
@@ -100,15 +100,15 @@ async def test_paused_broker_delays_the_query_briefly_and_properties_of_the_othe
 async def test_simultaneous_elections_of_a_set_share_one_query():
     answers = {EPOCHS: (0, cache())}, {EPOCHS: (0, cache(brokerId=3))}
     async with brokers(*answers) as (addresses, requested, queries):
-        first, second = await asyncio.gather(queries.ask(a_query(addresses)), queries.ask(a_query(addresses)))
+        first, second = await asyncio.gather(queries.query(a_query(addresses)), queries.query(a_query(addresses)))
         assert first is second
-        await queries.ask(a_query(addresses))
+        await queries.query(a_query(addresses))
     assert requested == [[EPOCHS, EPOCHS], [EPOCHS, EPOCHS]]
 
 
 async def test_refusing_and_unreachable_brokers_have_no_log_end():
     async with brokers({EPOCHS: (16, b"")}) as (addresses, _, queries):
-        assert await queries.ask(a_query(addresses | {3: "127.0.0.1:1", 4: "no host at all"})) == NO_LOG_ENDS
+        assert await queries.query(a_query(addresses | {3: "127.0.0.1:1", 4: "no host at all"})) == NO_LOG_ENDS
 
 
 async def test_log_end_with_broker_id_0_is_that_of_a_master():
@@ -138,7 +138,7 @@ async def test_invalid_response_or_one_of_another_broker_is_no_log_end(body):
 async def test_oversized_response_is_not_read():
     answers = {EPOCHS: (0, cache(padding="x" * ANSWER_BYTES_MAX))}, {EPOCHS: (0, cache(brokerId=3))}
     async with brokers(*answers) as (addresses, _, queries):
-        assert (await queries.ask(a_query(addresses))).by_id.keys() == {3}
+        assert (await queries.query(a_query(addresses))).by_id.keys() == {3}
 
 
 @pytest.mark.parametrize(
