@@ -8,27 +8,27 @@ SAMPLER_STARTED: Final = LogEvent(
     name="sampler_started",
     level=Level.INFO,
     keys=("topics", "namesrv", "interval_seconds", "history"),
-    meaning="The sampler takes samples from now on.",
+    meaning="The sampler has started to take samples.",
 )
 SAMPLES_MISSING: Final = LogEvent(
     name="samples_missing",
     level=Level.WARNING,
     keys=("failing",),
-    meaning="Samples lack these NameServers, brokers or topics from now on, each with the reason.",
-    advice="Check the broker; remove a topic that was deleted from --topics.",
+    meaning="Samples of these NameServers, brokers or topics fail; `failing` gives the reason of each.",
+    advice="Check the broker; remove a deleted topic from `--topics`.",
 )
 SAMPLES_RECOVERED: Final = LogEvent(
     name="samples_recovered",
     level=Level.INFO,
     keys=("recovered",),
-    meaning="These are sampled again; a topic as soon as all of its broker sets are.",
+    meaning="Samples of these succeed again: of a topic, once all of its broker sets answer.",
 )
 SAMPLES_NOT_NEEDED: Final = LogEvent(
     name="samples_not_needed",
     level=Level.INFO,
     keys=("removed",),
-    meaning="Failing brokers that no route names as master any more; samples need them no longer.",
+    meaning="No route names these failing brokers as master any more: they are no longer sampled.",
 )
 SAMPLER_STOPPED: Final = LogEvent(
-    name="sampler_stopped", level=Level.INFO, meaning="All samples are written, all files sealed; the process ends."
+    name="sampler_stopped", level=Level.INFO, meaning="All samples are written and all files sealed; the process ends."
 )

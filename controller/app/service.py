@@ -100,11 +100,7 @@ class Controller:
         )
 
     async def run(self) -> None:
-<<<<<<< ours
         """Serve until the stop signal, then stop in order. Raises StartFailed."""
-=======
-        """Serve until stopped, then stop in order. Raises StartFailed."""
->>>>>>> theirs
         config = self._settings.config
         host, port = await self._process.open()
         joining = self._core.begin(self._core.join(member_of(config, port)))
