@@ -13,14 +13,13 @@ from typing import Final, NamedTuple, Protocol, cast
 import msgspec
 
 from remoting.clock import Clock
-from remoting.protocol.addresses import split_address
+from remoting.protocol.addresses import host_and_port, split_address
 from remoting.protocol.codes import ResponseCode, SerializeType
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import ConnectionRefused, HeaderError, InvokeError, InvokeTimeout, OutOfResources
 from remoting.protocol.frame import FRAME_BYTES_MAX_DEFAULT, encode
 from remoting.protocol.frame_reader import CommandReader
-from remoting.protocol.signing import Signer, is_denied, signed
-from remoting.transport.preamble import host_and_port
+from remoting.protocol.signing import Denial, Signer, SigningObserver, is_denied, signed
 
 _OPAQUE_MAX: Final = 2**31 - 1
 
@@ -28,25 +27,6 @@ _OPAQUE_MAX: Final = 2**31 - 1
 _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 #: Idle connections are looked for so many times within `idle_seconds`.
 _CHECKS_PER_IDLE_TIME: Final = 4
-
-
-class Denial(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that a peer with ACL denied: the user is unknown, or may not send it."""
-
-    address: str
-    request_code: int
-    remark: str
-    is_signed: bool
-
-
-class SigningObserver:
-    """Receives what becomes of requests that should be signed, and ignores it unless a subclass overrides."""
-
-    def denied(self, denial: Denial) -> None:
-        """Report a request that a peer with ACL denied."""
-
-    def unsigned(self, address: str) -> None:
-        """Report the address of a request that goes unsigned although there is a signer."""
 
 
 class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ Answers to the addresses of DLedger's peers in Java's `ControllerConfig`; here b
 
 from controller.config import ControllerConfig
 from controller.storage.store import ControllerMember
+from remoting.protocol.addresses import host_and_port
 from serving.process.own_address import address_towards_others, advertised_host
 from serving.process.start import StartFailed
 
@@ -22,15 +23,11 @@ def member_of(config: ControllerConfig, port: int) -> ControllerMember:
                 f"no address of this machine was found at which others reach it, and bindAddress is "
                 f"{config.bind_address}: set advertisedAddress to host:port, as others reach this controller"
             )
-        address = _joined(advertised_host(config.bind_address), port or config.listen_port)
+        address = host_and_port(advertised_host(config.bind_address), port or config.listen_port)
     return ControllerMember(id=config.controller_id or address, address=address)
 
 
 def logged_id(config: ControllerConfig, host_name: str) -> str:
     """Return the id of this controller before it is started: that of the group, or the host's name without address."""
     host = address_towards_others(config.bind_address)
-    return config.controller_id or config.advertised_address or _joined(host or host_name, config.listen_port)
-
-
-def _joined(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return config.controller_id or config.advertised_address or host_and_port(host or host_name, config.listen_port)

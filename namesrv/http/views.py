@@ -22,6 +22,7 @@ from namesrv.http import shapes
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
 from remoting.clock import Clock
+from remoting.protocol.addresses import host_and_port
 from remoting.protocol.shapes.route import TopicRouteData
 from serving.http.pages import PageRequest, page_of, sorted_in_turns, with_prefix
 from serving.http.views import HttpRefused, MetricsText, NotFound, ServerViews, ViewRequest, requested_page
@@ -156,7 +157,7 @@ class NameServerViews(ServerViews[NameServerConfig]):
             return config.namesrv_addr_list
         bound, port = self._sources.served_at
         host = _host_of(request.host) if bound in _ANY_ADDRESS else bound
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return host_and_port(host, port)
 
     def _listed_broker(self, broker_set: RegisteredSet, broker_id: int) -> shapes.ListedBroker:
         member = broker_set.members[broker_id]

@@ -30,6 +30,11 @@ Network = IPv4Network | IPv6Network
 Ip = IPv4Address | IPv6Address
 
 
+def host_and_port(host: str, port: int) -> str:
+    """Return "host:port", with an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def is_address(text: str) -> bool:
     """Return True for the name or number of a host with a port, as a connection can be opened to."""
     parts = _ADDRESS.fullmatch(text)

@@ -52,6 +52,25 @@ class Signer(msgspec.Struct, frozen=True, kw_only=True):
         return any(each.matches(host, ip, port) for each in self.named)
 
 
+class Denial(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that a peer with ACL denied: the user is unknown, or may not send it."""
+
+    address: str
+    request_code: int
+    remark: str
+    is_signed: bool
+
+
+class SigningObserver:
+    """Receives what becomes of requests that should be signed, and ignores it unless a subclass overrides."""
+
+    def denied(self, denial: Denial) -> None:
+        """Report a request that a peer with ACL denied."""
+
+    def unsigned(self, address: str) -> None:
+        """Report the address of a request that goes unsigned although there is a signer."""
+
+
 def signed(request: RemotingCommand, credentials: Credentials) -> RemotingCommand:
     """Return the request with its signature; its code, opaque and flag may still be changed."""
     fields = {**(request.ext_fields or {}), _ACCESS_KEY: credentials.access_key}

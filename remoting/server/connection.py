@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final, cast
 
+from remoting.protocol.addresses import host_and_port
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import FrameError
 from remoting.server.buffers import ConnectionInput, ResponseBuffer
@@ -19,7 +20,6 @@ from remoting.server.request_queue import ConnectionQueue
 from remoting.server.response_cache import CachedRequest
 from remoting.server.statistics import timer_ns
 from remoting.transport.filter import ConnectionFilter
-from remoting.transport.preamble import host_and_port
 from remoting.transport.tcp_probe import TcpProbe
 
 _OPEN: Final = ConnectionState.OPEN

@@ -13,6 +13,7 @@ from typing import Final
 
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
+from remoting.protocol.addresses import host_and_port
 from remoting.protocol.errors import RemotingError
 from remoting.server.buffers import TooManyPartialFrameBytes, WriteBatch
 from remoting.server.connection import Connection
@@ -22,7 +23,6 @@ from remoting.server.observer import CloseReason, Rejection, ServerObserver
 from remoting.server.request_processor import Dispatcher, RequestProcessor
 from remoting.server.request_queue import RequestQueue
 from remoting.server.statistics import UNKNOWN_CODE, ServerStatistics
-from remoting.transport.preamble import host_and_port
 from remoting.transport.tls import TlsContexts
 
 #: Connections are checked so many times within `idle_seconds`, at least each second.

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from remoting.protocol.addresses import host_and_port
 from remoting.protocol.errors import FrameError
 
 #: Parsing begins with so many bytes: the signature of PROXY version 2. No real frame is shorter.
@@ -166,11 +167,6 @@ def _read_proxy_v2(start: bytes) -> tuple[str | None, int]:
     source_port, _ = _PORTS.unpack_from(start, ports_at)
     source = start[_PROXY_V2_FIXED_BYTES : _PROXY_V2_FIXED_BYTES + (addresses_bytes - _PORTS.size) // 2]
     return host_and_port(str(read(source)), source_port), end
-
-
-def host_and_port(host: str, port: int) -> str:
-    """Return the address of a peer as logs and metrics show it."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _refuse_other_protocols(rest: bytes) -> None:

@@ -5,9 +5,8 @@ from typing import Final
 
 import msgspec
 
-from remoting.client import Denial, SigningObserver
 from remoting.protocol.addresses import named_addresses
-from remoting.protocol.signing import Credentials, Signer
+from remoting.protocol.signing import Credentials, Denial, Signer, SigningObserver
 from serving.config.server_config import ServerConfig
 from serving.logging.logs import Logs
 from serving.logging.server_events import BROKER_REQUEST_DENIED, BROKER_REQUEST_NOT_SIGNED

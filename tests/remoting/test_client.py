@@ -7,14 +7,14 @@ import pytest
 from fakes.clock import FakeClock
 from listening import REGISTER, PeerStream, a_request, serving, success, until
 
-from remoting.client import ClientLimits, Denial, RemotingClient, SigningObserver
+from remoting.client import ClientLimits, RemotingClient
 from remoting.clock import SystemClock
 from remoting.protocol.addresses import named_addresses
 from remoting.protocol.codes import FLAG_ONEWAY, ResponseCode, SerializeType
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import InvokeError, InvokeTimeout
 from remoting.protocol.frame import encode
-from remoting.protocol.signing import Credentials, Signer, signed
+from remoting.protocol.signing import Credentials, Denial, Signer, SigningObserver, signed
 from remoting.transport.tls import TlsContexts, TlsSettings, client_context
 
 NOTIFY = RemotingCommand(905, ext_fields={"minBrokerId": "1"})

@@ -5,10 +5,9 @@ from fakes.clock import FakeClock
 from fakes.lines import Lines
 
 from namesrv.settings.config import NAMESRV, NameServerConfig
-from remoting.client import Denial
 from remoting.protocol.addresses import named_addresses
 from remoting.protocol.properties import Property
-from remoting.protocol.signing import Credentials, Signer
+from remoting.protocol.signing import Credentials, Denial, Signer
 from serving.config.options import Fixed
 from serving.config.server_kind import listed_properties, shown_unknown
 from serving.logging.logs import Logs, json_line
