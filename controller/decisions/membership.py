@@ -220,7 +220,7 @@ def clean(  # noqa: C901  # one branch for each refusal
         raise CleaningRefused(f"{name}: the brokers {living} are alive")
     if not wanted.even_living and (may_live := sorted(ids.intersection(awaited))):
         raise CleaningRefused(
-            f"{name}: the brokers {may_live} may be alive: this controller started too short a time ago to know"
+            f"{name}: the brokers {may_live} may be alive: this controller has run too short a time to know"
         )
     if ids == broker_set.replicas.keys():
         return None

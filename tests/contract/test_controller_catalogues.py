@@ -7,7 +7,7 @@ from asyncio.subprocess import PIPE, STDOUT
 from pathlib import Path
 
 import pytest
-from fakes.control_room import InProcessController
+from fakes.in_process_controller import InProcessController
 from peers.programs import require
 from prometheus_client.parser import text_string_to_metric_families
 

@@ -128,7 +128,7 @@ def _hasty(monkeypatch):
     monkeypatch.setattr(recording, "TICK_INTERVAL_MS", 50)
     monkeypatch.setattr(route_recorder, "_LOOK_S", 0.05)
     monkeypatch.setattr(results_reader, "_LOOK_S", 0.05)
-    monkeypatch.setattr(store_size, "_ASK_S", 0.05)
+    monkeypatch.setattr(store_size, "_POLL_S", 0.05)
 
 
 def a_name_server(folder, http_port):

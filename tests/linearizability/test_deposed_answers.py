@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from fakes.control_room import SET, InProcessController
+from fakes.in_process_controller import SET, InProcessController
 from linearizability.answers import NOT_LEADER
 from peers.wire import SUCCESS
 

@@ -1,7 +1,7 @@
 """Elections as they are held: who is not elected unasked, what was stored but not told, and sets that were lost."""
 
 import pytest
-from fakes.control_room import CLUSTER, SET, InProcessController, at
+from fakes.in_process_controller import CLUSTER, SET, InProcessController, at
 
 from controller.failover import requests as control_module
 from controller.failure_detection.heartbeats import BrokerKey

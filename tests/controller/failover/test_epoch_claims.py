@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from fakes.control_room import SET, InProcessController
+from fakes.in_process_controller import SET, InProcessController
 
 from controller.decisions.membership import ADOPTED_EPOCH_MAX, Registrant, decide_adoption
 from controller.failover import requests as control_module

@@ -1,7 +1,7 @@
 """Two brokers with one id: a disk that was copied, or an identity that is older than its set."""
 
 import pytest
-from fakes.control_room import CLUSTER, SET, InProcessController, at
+from fakes.in_process_controller import CLUSTER, SET, InProcessController, at
 
 from remoting.protocol.codes import RequestCode, ResponseCode
 

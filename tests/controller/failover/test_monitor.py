@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from fakes.control_room import SET, InProcessController, at
+from fakes.in_process_controller import SET, InProcessController, at
 
 from controller.decisions.election import ElectionResult
 from controller.failover.effects import ProbeBroker

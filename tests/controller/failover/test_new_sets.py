@@ -2,7 +2,7 @@
 
 import pytest
 from controller_builders import replicas
-from fakes.control_room import SET, InProcessController
+from fakes.in_process_controller import SET, InProcessController
 
 from controller.failover import monitor, new_sets
 from controller.sets.broker_set import BrokerSet

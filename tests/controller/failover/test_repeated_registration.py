@@ -1,7 +1,7 @@
 """A broker that registers because it was told to has not started anew, and leads on."""
 
 import pytest
-from fakes.control_room import CLUSTER, SET, InProcessController, at
+from fakes.in_process_controller import CLUSTER, SET, InProcessController, at
 
 from controller.failover import requests
 from remoting.protocol.codes import RequestCode, ResponseCode

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from fakes.control_room import CLUSTER, SET, InProcessController
+from fakes.in_process_controller import CLUSTER, SET, InProcessController
 
 from controller.failover.requests import HEARTBEAT_AWAITED_S, NON_MEMBERS_MAX
 from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat

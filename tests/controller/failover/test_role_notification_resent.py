@@ -1,7 +1,7 @@
 """Telling a set again who leads it: a new leader does not know who was told, nor which process is there."""
 
 import pytest
-from fakes.control_room import SET, InProcessController
+from fakes.in_process_controller import SET, InProcessController
 
 from controller.failure_detection.suspicion import ProbeOutcome
 

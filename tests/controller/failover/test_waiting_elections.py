@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from fakes.control_room import InProcessController
+from fakes.in_process_controller import InProcessController
 
 from controller.failover import monitor
 from controller.failover.monitor import EXPIRES_MS

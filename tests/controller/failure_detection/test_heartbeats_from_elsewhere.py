@@ -1,7 +1,7 @@
 """Who speaks for a broker: what heartbeats from other hosts than its own claim does not outlast its return."""
 
 import pytest
-from fakes.control_room import SET, InProcessController
+from fakes.in_process_controller import SET, InProcessController
 
 from controller.failure_detection.heartbeats import BrokerKey
 

@@ -1,7 +1,7 @@
 """Brokers that register the name of a host: where that is, is found out however they were reached at first."""
 
 import pytest
-from fakes.control_room import CLUSTER, SET, InProcessController
+from fakes.in_process_controller import CLUSTER, SET, InProcessController
 
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.hosts import BrokerHost

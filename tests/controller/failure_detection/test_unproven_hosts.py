@@ -1,7 +1,7 @@
 """Strangers that make up sets with hosts of their own invention: how many hosts are silent is not theirs to say."""
 
 import pytest
-from fakes.control_room import CLUSTER, SET, InProcessController, at
+from fakes.in_process_controller import CLUSTER, SET, InProcessController, at
 
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.suspicion import ProbeOutcome

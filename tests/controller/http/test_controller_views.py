@@ -5,7 +5,7 @@ import re
 import msgspec
 import pytest
 from controller_builders import a_set
-from fakes.control_room import CLUSTER, ME, SET, InProcessController, at
+from fakes.in_process_controller import CLUSTER, ME, SET, InProcessController, at
 
 from controller.failover.election_log import NotificationResult
 from controller.failure_detection.suspicion import ProbeOutcome

@@ -1,7 +1,7 @@
 """A page of many sets determines the suspects once: there may be thousands of both."""
 
 import pytest
-from fakes.control_room import InProcessController
+from fakes.in_process_controller import InProcessController
 
 from controller.failure_detection.detector import FailureDetector
 

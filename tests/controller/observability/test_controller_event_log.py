@@ -1,7 +1,7 @@
 """Which happening of a controller becomes which line, and what is only counted."""
 
 import pytest
-from fakes.control_room import CLUSTER, ME, SET, APeer, InProcessController, at
+from fakes.in_process_controller import CLUSTER, ME, SET, APeer, InProcessController, at
 
 from controller.config import CONTROLLER
 from controller.decisions.election import ElectionResult

@@ -3,7 +3,7 @@
 import pytest
 from controller_builders import a_set, an_address
 from controller_builders import replicas as members
-from fakes.control_room import CLUSTER, SET, InProcessController, at
+from fakes.in_process_controller import CLUSTER, SET, InProcessController, at
 from prometheus_client.parser import text_string_to_metric_families
 
 from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat

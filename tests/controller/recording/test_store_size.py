@@ -33,7 +33,7 @@ class StoreOfSizes:
     ids=["the latest counts", "an old one does not", "the next answer does"],
 )
 async def test_store_size_is_the_latest_answer_or_unknown(monkeypatch, sizes, latest):
-    monkeypatch.setattr(store_size, "_ASK_S", 0)
+    monkeypatch.setattr(store_size, "_POLL_S", 0)
     store = StoreOfSizes(*sizes)
     size = StoreSize(store)
     assert size.latest is None

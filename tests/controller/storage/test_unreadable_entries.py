@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from fakes.control_room import SET, InProcessController
+from fakes.in_process_controller import SET, InProcessController
 from peers.wire import SUCCESS
 
 from controller.storage.store import VersionedEntry

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from fakes.control_room import CLUSTER, ME, SET, InProcessController, at
+from fakes.in_process_controller import CLUSTER, ME, SET, InProcessController, at
 
 from controller.failure_detection.suspicion import ProbeOutcome
 from remoting.protocol.codes import RequestCode, ResponseCode

@@ -2,7 +2,7 @@
 
 import pytest
 from controller_builders import SET, a_set
-from fakes.control_room import APeer, InProcessController
+from fakes.in_process_controller import APeer, InProcessController
 
 from controller.wire.replica_info_cache import ReplicaInfoCache
 from remoting.protocol.codes import RequestCode

@@ -90,7 +90,7 @@ def new_control(controller):
         ),
         controller.elections,
         controller.reachability,
-        SimpleNamespace(ask=controller._log_ends, confirmed_on=controller._confirmed_on),
+        SimpleNamespace(query=controller._log_ends, confirmed_on=controller._confirmed_on),
         controller._record,
     )
 
