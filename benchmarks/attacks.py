@@ -59,7 +59,7 @@ Each attack meets a server that was just started, with its defaults, over loopba
 that a peer which behaves waited meanwhile for its route (105), or for who leads its set (1004); "memory" is by how many
 MB the process had grown at most, and in brackets a second after the end (Java: `{heap}`, a heap that it keeps).
 Answers are response codes with their remarks; "closed" is a connection that the server closed instead of an answer.
-Peers and servers share one machine, not pinned: the rows of nothing tell what it does by itself. `--only WORD` takes
+Peers and servers share one machine, not pinned: the rows of nothing show what it does by itself. `--only WORD` takes
 rows again and leaves the others; the line above is of the last that were taken.
 
 """

@@ -217,7 +217,7 @@ STEPS = {
     "suspected": "the controller suspects the master",
     "judged": "it is judged dead",
     "stored": "the election is stored",
-    "told": "the new master is told (1008)",
+    "told": "the new master is notified (1008)",
     "promoted": "it has changed its role",
     "routed": "the NameServer has it as master",
     "confirmed": "it has answered the controller",
@@ -420,7 +420,7 @@ def steps_table(subjects: Subjects, events: dict[str, list[Event]]) -> Iterator[
             yield ""
             yield f"In one run the set of {subject.name} did not come back, and is not counted above: {why}"
     yield ""
-    yield "Milliseconds since the event, median / longest; Java's controller does not tell its own steps."
+    yield "Milliseconds since the event, median / longest; Java's controller does not record its own steps."
     yield ""
     yield from table("until", *(subject.name for subject in subjects))
     for name, meaning in STEPS.items():

@@ -193,7 +193,7 @@ def commit_of(tree: Path) -> str:
     command = ["git", "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tree).stdout.strip()
     asks = (tree / "controller" / "log_ends.py").exists()
-    return f"{commit}, {'asks the living' if asks else 'by the last heartbeats'}"
+    return f"{commit}, {'queries the living' if asks else 'by the last heartbeats'}"
 
 
 def slice_of(options: argparse.Namespace) -> list[dict[str, Any]]:

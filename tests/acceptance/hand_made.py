@@ -29,7 +29,7 @@ _codes = itertools.count(1)
 
 
 class HandMadeBroker:
-    """A broker that listens at an address of its own, and beats each second once it lives."""
+    """A broker that listens at an address of its own, and sends heartbeats each second once it lives."""
 
     def __init__(self, controller_address, broker_name, *, cluster=CLUSTER, epoch=-1, max_offset=0):
         self.name = broker_name

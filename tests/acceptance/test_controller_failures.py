@@ -7,7 +7,7 @@ from replicated import VERY_LONG_S, Moment
 
 pytestmark = [pytest.mark.broad, pytest.mark.java, pytest.mark.timeout(900)]
 
-#: Whoever is going to be replaced wrongly is replaced by then: beats are missed after 10 s, and looked at each 5 s.
+#: A master that is replaced wrongly is replaced by then: heartbeats are missed after 10 s, checked each 5 s.
 AFTERMATH_S = 20
 
 
@@ -24,7 +24,7 @@ def keeps(replicated, before, *, seconds):
     assert last.epochs == before.epochs
 
 
-def both_heard(replicated):
+def both_send_heartbeats(replicated):
     state = replicated.state()
     return state is not None and state.alive == state.members
 
@@ -41,8 +41,12 @@ def test_brokers_keep_their_roles_without_any_controller_running(run, shared_set
         load.wait_for_more()
         assert load.failures() == []
         controller.start()
-        wait_until(lambda: both_heard(shared_set), seconds=VERY_LONG_S, what="both brokers are heard again")
-        it.took("both heard again", stopped.elapsed() - 60, limit=None)
+        wait_until(
+            lambda: both_send_heartbeats(shared_set),
+            seconds=VERY_LONG_S,
+            what="heartbeats of both brokers arrive again",
+        )
+        it.took("heartbeats of both again", stopped.elapsed() - 60, limit=None)
         keeps(shared_set, before, seconds=AFTERMATH_S)
         load.stop()
         assert load.failures() == []
@@ -65,11 +69,15 @@ def test_controller_restart_changes_no_master(run, shared_set, line):
                 controller.process.stop()
             stopped = Moment()
             controller.start()
-            wait_until(lambda: both_heard(shared_set), seconds=VERY_LONG_S, what="both brokers are heard again")
+            wait_until(
+                lambda: both_send_heartbeats(shared_set),
+                seconds=VERY_LONG_S,
+                what="heartbeats of both brokers arrive again",
+            )
             slowest = max(slowest, stopped.elapsed())
             assert shared_set.state().epochs == before.epochs, "no longer so: another master epoch"
         keeps(shared_set, before, seconds=run.choose(full=AFTERMATH_S, short=8))
-        it.took("slowest until both are heard", slowest, limit=None)
+        it.took("slowest until heartbeats of both", slowest, limit=None)
         load.stop()
         assert load.failures() == []
         shared_set.lose_nothing(load)

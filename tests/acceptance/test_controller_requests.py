@@ -83,7 +83,7 @@ def test_stale_sync_state_set_report_changes_nothing(run, controller, name, new_
         wait_until(
             lambda: all(notices and notices[-1]["masterEpoch"] == "2" for notices in (first.notices, second.notices)),
             seconds=VERY_LONG_S,
-            what="both are told of the election",
+            what="both are notified of the election",
         )
         # What the first said last, once more.
         assert first.report({1, 2}, master_epoch=1, sync_state_set_epoch=1).code == INVALID_MASTER

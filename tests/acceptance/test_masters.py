@@ -363,7 +363,7 @@ def test_three_brokers_that_start_together_get_ids_and_one_master(run, stage, li
             state = replicated.wait_for_master(
                 lambda state: state.alive == {1, 2, 3}, seconds=15 * PATIENCE, what="three ids and a master"
             )
-            wait_until(lambda: running_as_told(replicated), seconds=15 * PATIENCE, what="every broker serves")  # noqa: B023
+            wait_until(lambda: run_their_roles(replicated), seconds=15 * PATIENCE, what="every broker serves")  # noqa: B023
             slowest = max(slowest, ready.elapsed())
             assert state.members == {1, 2, 3}
             assert state.master_epoch == 1
@@ -373,7 +373,7 @@ def test_three_brokers_that_start_together_get_ids_and_one_master(run, stage, li
         it.took("slowest of 20, once all processes were up", slowest, limit=15)
 
 
-def running_as_told(replicated):
+def run_their_roles(replicated):
     """Return whether the NameServer lists every broker, one of them as master: fenced ones are not listed."""
     routed = replicated.routed()
     return "0" in routed and set(routed.values()) == {broker.address for broker in replicated.brokers}
@@ -399,7 +399,7 @@ def test_broker_with_a_new_address_keeps_its_id_and_gets_role_notifications_ther
             replaced(shared_set, before, seconds=VERY_LONG_S)
             elected = Moment()
             wait_until(lambda: shared_set.is_master(moved), seconds=6 * PATIENCE, what="the moved broker leads")
-            it.took("told of its election", elected.elapsed(), limit=3)
+            it.took("notified of its election", elected.elapsed(), limit=3)
             printing.result()
         shared_set.wait_until_complete()
 

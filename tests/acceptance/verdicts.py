@@ -103,8 +103,8 @@ class Table:
     def _look_up(self):
         """Take over what was kept by other runs, which may go on beside this one."""
         if self._file and self._file.exists():
-            for told in json.loads(self._file.read_text()):
-                self._lines[told["number"], told["subject"]] = Line(**told)
+            for row in json.loads(self._file.read_text()):
+                self._lines[row["number"], row["subject"]] = Line(**row)
 
 
 def _is_known(line, pattern):
