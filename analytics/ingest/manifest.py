@@ -98,11 +98,6 @@ def family_folder(family: str) -> str:
     return f"{CURATED}/family={family}"
 
 
-def unit_folder(family: str, date: str, unit: str) -> str:
-    """Return where the rows of one hour, or of a compacted day, are."""
-    return f"{family_folder(family)}/date={date}/hour={unit}"
-
-
 def _manifest_folder(family: str) -> str:
     # Without the leading underscore of the folder above it, a reader of the whole family would take it for rows.
     return f"{MANIFESTS}/family={family}"
