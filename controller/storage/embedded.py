@@ -19,7 +19,15 @@ from typing import Final, TypeVar
 import msgspec
 
 from controller.sets.stored_set import NewerFormat, StoredSet, decode_stored_set
-from controller.storage.high_water import DamagedMark, FileWatch, FolderLock, HighWater, Unseen
+from controller.storage.high_water import (
+    DamagedMark,
+    FileWatch,
+    FolderLock,
+    HighWater,
+    StoreFileMissing,
+    StoreUnseen,
+    Unseen,
+)
 from controller.storage.store import (
     ControllerMember,
     EntryMoved,
@@ -63,20 +71,6 @@ Result = TypeVar("Result")
 
 class StoreInUse(StoreError):
     """Another process has the file, or it cannot be opened."""
-
-
-class StoreFileMissing(StoreError):
-    """The file was removed or replaced while it was in use, or could not be checked for too long."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(
-            f"{what}. Nothing is stored any more, and this controller leads no more. Stop whatever runs on that "
-            "folder now, put the file back and start the controller again, or start it without and adopt the brokers"
-        )
-
-
-class StoreUnseen(StoreError):
-    """Whether the file is there cannot be checked at the moment."""
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ import zlib
 from pathlib import Path
 from typing import Final
 
+from controller.storage.store import StoreError
 from serving import durable_file
 
 _NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
@@ -27,6 +28,20 @@ UNSEEN_MS_MAX: Final = 10_000
 _NOTHING_THERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
 #: A number of 20 digits, its checksum, and the end of the line.
 _SLOT: Final = "{:020d} {:08x}  \n"
+
+
+class StoreFileMissing(StoreError):
+    """The file was removed or replaced while it was in use, or could not be checked for too long."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what}. Nothing is stored any more, and this controller leads no more. Stop whatever runs on that "
+            "folder now, put the file back and start the controller again, or start it without and adopt the brokers"
+        )
+
+
+class StoreUnseen(StoreError):
+    """Whether the file is there cannot be checked at the moment."""
 
 
 class DamagedMark(Exception):

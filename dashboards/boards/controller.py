@@ -3,7 +3,16 @@
 from typing import Final
 
 from dashboards.boards import server_rows
-from dashboards.boards.shared import CLUSTER, CONTROLLER, FAILOVERS, LEADER_CHANGES, PLANE
+from dashboards.boards.shared import (
+    CLUSTER,
+    CONTROLLER,
+    FAILOVERS,
+    LEADER_CHANGES,
+    PLANE,
+    grown_of_each,
+    now_of_each,
+    of_each,
+)
 from dashboards.panels import Board, Kind, Link, Panel, Query, Row, TableColumn, Word, bad_above, worse_above
 from dashboards.promql import BY_CLUSTER, BY_INSTANCE, BY_PLANE, increase, most_increase, quantile, rate
 
@@ -26,7 +35,7 @@ _GROUP: Final = Row(
             description="One leads and answers for the broker sets; the others follow. candidate for longer than "
             "seconds: the store does not answer, or no controller wins.",
             words=_ROLES,
-            queries=(server_rows.now_of_each(f"{_PREFIX}role"),),
+            queries=(now_of_each(f"{_PREFIX}role"),),
             width=12,
         ),
         Panel(
@@ -34,7 +43,7 @@ _GROUP: Final = Row(
             title="Changes of the leader",
             description="As each controller saw them. A restart makes one.",
             limits=worse_above(2, 5),
-            queries=(server_rows.grown_of_each(f"{_PREFIX}leader_changes_total"),),
+            queries=(grown_of_each(f"{_PREFIX}leader_changes_total"),),
             width=6,
         ),
         Panel(
@@ -43,7 +52,7 @@ _GROUP: Final = Row(
             description="The process paused or the store was slow: no broker is declared failed for a round of "
             "heartbeats. The process lacks CPU time, swaps, or its machine was paused.",
             limits=bad_above(1),
-            queries=(server_rows.grown_of_each(f"{_PREFIX}failure_detection_suspensions_total"),),
+            queries=(grown_of_each(f"{_PREFIX}failure_detection_suspensions_total"),),
             width=6,
         ),
     ),
@@ -142,14 +151,14 @@ _FAILING_OVER: Final = Row(
             description="By outcome. A suspect is probed before it is declared failed. no_answer for many: the "
             "network between this controller and the brokers. not_asked: it lacks files or memory.",
             unit="ops",
-            queries=(server_rows.of_each(f"{_PREFIX}probes_total", "outcome"),),
+            queries=(of_each(f"{_PREFIX}probes_total", "outcome"),),
         ),
         Panel(
             kind=Kind.LINES,
             title="Suspect brokers",
             description="Brokers being probed at this moment. More than a few: a rack or the network failed.",
             limits=worse_above(3, 10),
-            queries=(server_rows.now_of_each(f"{_PREFIX}suspect_brokers"),),
+            queries=(now_of_each(f"{_PREFIX}suspect_brokers"),),
         ),
         Panel(
             kind=Kind.LINES,
@@ -157,13 +166,13 @@ _FAILING_OVER: Final = Row(
             description="A broker claims a higher master epoch than the stored one without proof: see "
             "master_epoch_disputed in the log.",
             limits=worse_above(1, 1),
-            queries=(server_rows.now_of_each(f"{_PREFIX}disputed_epochs"),),
+            queries=(now_of_each(f"{_PREFIX}disputed_epochs"),),
         ),
         Panel(
             kind=Kind.LINES,
             title="Role notifications",
             description="By result. failed: the broker learns its role by its own poll within 5 s.",
-            queries=(server_rows.grown_of_each(f"{_PREFIX}role_notifications_total", "result"),),
+            queries=(grown_of_each(f"{_PREFIX}role_notifications_total", "result"),),
         ),
     ),
 )

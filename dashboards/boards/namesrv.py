@@ -3,7 +3,15 @@
 from typing import Final
 
 from dashboards.boards import server_rows
-from dashboards.boards.shared import NAMESRV, NAMESRV_STARTS, PLANE
+from dashboards.boards.shared import (
+    NAMESRV,
+    NAMESRV_STARTS,
+    PLANE,
+    grown_of_each,
+    now_of_each,
+    of_each,
+    quantile_of_each,
+)
 from dashboards.panels import Board, Kind, Panel, Query, Row, bad_above, worse_above
 from dashboards.promql import BY_INSTANCE, mean, quantile, rate
 
@@ -18,7 +26,7 @@ _ROUTES: Final = Row(
             title="Route queries",
             description="By how they ended.",
             unit="reqps",
-            queries=(server_rows.of_each(f"{_PREFIX}route_queries_total", "result"),),
+            queries=(of_each(f"{_PREFIX}route_queries_total", "result"),),
         ),
         Panel(
             kind=Kind.LINES,
@@ -65,7 +73,7 @@ _ROUTES: Final = Row(
             description="How long one look takes, p99. It is made on the loop.",
             unit="s",
             limits=worse_above(0.05, 0.2),
-            queries=(server_rows.quantile_of_each(0.99, f"{_PREFIX}expiry_scan_duration_seconds"),),
+            queries=(quantile_of_each(0.99, f"{_PREFIX}expiry_scan_duration_seconds"),),
         ),
         Panel(
             kind=Kind.LINES,
@@ -73,20 +81,20 @@ _ROUTES: Final = Row(
             description="Members of a set are told which of them has the smallest broker id now. Failed: this host "
             "cannot connect to the broker's address, which finds out by its own poll.",
             limits=bad_above(10),
-            queries=(server_rows.grown_of_each(f"{_PREFIX}min_broker_id_notifications_total", "result"),),
+            queries=(grown_of_each(f"{_PREFIX}min_broker_id_notifications_total", "result"),),
         ),
         Panel(
             kind=Kind.LINES,
             title="KV entries",
             description="Of all namespaces. NameServers do not copy them from each other: a difference means that one "
             "of them missed a command.",
-            queries=(server_rows.now_of_each(f"{_PREFIX}kv_entries"),),
+            queries=(now_of_each(f"{_PREFIX}kv_entries"),),
         ),
         Panel(
             kind=Kind.LINES,
             title="Changes of the KV table",
             description="Failed ones could not be written to disk, and nothing changed.",
-            queries=(server_rows.grown_of_each(f"{_PREFIX}kv_changes_total", "result"),),
+            queries=(grown_of_each(f"{_PREFIX}kv_changes_total", "result"),),
         ),
     ),
 )

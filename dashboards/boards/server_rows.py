@@ -5,8 +5,9 @@ Everything is shown for each instance: one that is ill must not hide behind the 
 
 from typing import Final
 
+from dashboards.boards.shared import grown_of_each, now_of_each, of_each, quantile_of_each
 from dashboards.panels import Kind, Panel, Query, Row, TableColumn, bad_above, better_above, good_from, worse_above
-from dashboards.promql import BY_INSTANCE, WINDOW, buckets, increase, quantile, rate
+from dashboards.promql import BY_INSTANCE, WINDOW, buckets, quantile, rate
 
 _HISTORY: Final = "rocketmq_history_"
 _DAY_S: Final = 86_400
@@ -31,30 +32,6 @@ def process(prefix: str) -> Row:
 def history() -> Row:
     """Return how recording does; both servers call its metrics alike."""
     return Row("What is recorded", (*_events(), *_segments()))
-
-
-def of_each(metric: str, *labels: str) -> Query:
-    """Ask each instance for a rate, by some labels."""
-    return Query(rate(metric, BY_INSTANCE, by=", ".join(("instance", *labels))), _legend(labels))
-
-
-def grown_of_each(metric: str, *labels: str) -> Query:
-    """Ask each instance by how much a counter grew, by some labels: for what happens rarely."""
-    return Query(increase(metric, BY_INSTANCE, by=", ".join(("instance", *labels))), _legend(labels))
-
-
-def now_of_each(metric: str, *labels: str) -> Query:
-    """Ask each instance for what it has now."""
-    return Query(f"{metric}{{{BY_INSTANCE}}}", _legend(labels))
-
-
-def quantile_of_each(share: float, histogram: str, name: str = "") -> Query:
-    """Ask each instance for a quantile; `name` tells it from others in the same panel."""
-    return Query(quantile(share, histogram, BY_INSTANCE, by="instance"), f"{{{{instance}}}} {name}".strip())
-
-
-def _legend(labels: tuple[str, ...]) -> str:
-    return " ".join(f"{{{{{label}}}}}" for label in ("instance", *labels))
 
 
 # Requests

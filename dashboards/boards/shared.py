@@ -1,9 +1,9 @@
-"""Variables and annotations that several boards have."""
+"""Variables, annotations and queries that several boards have."""
 
 from typing import Final
 
-from dashboards.panels import Annotation, Variable
-from dashboards.promql import BY_CLUSTER, BY_PLANE, NAMESRV_JOBS, SERVER_JOBS
+from dashboards.panels import Annotation, Query, Variable
+from dashboards.promql import BY_CLUSTER, BY_INSTANCE, BY_PLANE, NAMESRV_JOBS, SERVER_JOBS, increase, quantile, rate
 
 #: By `up`: a plane that is wholly down can be chosen too.
 PLANE: Final = Variable("plane", "Plane", "up", "plane", within=SERVER_JOBS, single=True)
@@ -33,3 +33,27 @@ NAMESRV_STARTS: Final = Annotation(
     "{{instance}}",
     "orange",
 )
+
+
+def of_each(metric: str, *labels: str) -> Query:
+    """Return a rate of each instance, by some labels."""
+    return Query(rate(metric, BY_INSTANCE, by=", ".join(("instance", *labels))), _legend(labels))
+
+
+def grown_of_each(metric: str, *labels: str) -> Query:
+    """Return by how much a counter of each instance grew, by some labels: for what happens rarely."""
+    return Query(increase(metric, BY_INSTANCE, by=", ".join(("instance", *labels))), _legend(labels))
+
+
+def now_of_each(metric: str, *labels: str) -> Query:
+    """Return the present value of each instance."""
+    return Query(f"{metric}{{{BY_INSTANCE}}}", _legend(labels))
+
+
+def quantile_of_each(share: float, histogram: str, name: str = "") -> Query:
+    """Return a quantile of each instance; `name` distinguishes it from others in the same panel."""
+    return Query(quantile(share, histogram, BY_INSTANCE, by="instance"), f"{{{{instance}}}} {name}".strip())
+
+
+def _legend(labels: tuple[str, ...]) -> str:
+    return " ".join(f"{{{{{label}}}}}" for label in ("instance", *labels))
