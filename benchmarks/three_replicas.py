@@ -192,8 +192,9 @@ def commit_of(tree: Path) -> str:
     """Return the commit that a checkout has, and by what its controller elects."""
     command = ["git", "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tree).stdout.strip()
-    asks = (tree / "controller" / "log_ends.py").exists()
-    return f"{commit}, {'queries the living' if asks else 'by the last heartbeats'}"
+    places = ("controller/log_ends.py", "controller/failure_detection/log_ends.py")
+    queries = any((tree / place).exists() for place in places)
+    return f"{commit}, {'queries the living' if queries else 'by the last heartbeats'}"
 
 
 def slice_of(options: argparse.Namespace) -> list[dict[str, Any]]:

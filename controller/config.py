@@ -109,7 +109,7 @@ class ControllerConfig(ServerConfig):
     ] = 16
     #: Sets without master are looked at all the time here.
     scan_inactive_master_interval_ms: Annotated[
-        int, unused("scanInactiveMasterInterval", _ANY_NUMBER, "Time between two looks for dead masters.")
+        int, unused("scanInactiveMasterInterval", _ANY_NUMBER, "Time between two checks for failed masters.")
     ] = 5000
     #: suspectTimeoutMs decides here.
     scan_not_active_broker_interval_ms: Annotated[
@@ -191,7 +191,7 @@ class ControllerConfig(ServerConfig):
             "suspectTimeoutMs",
             Whole(SILENCE_MS_MIN, 600_000),
             "Silence after which a broker is probed, in milliseconds; without an answer it has failed.",
-            Within(Whole(3_000, 10_000), "longer leaves dead masters in place, shorter replaces living ones"),
+            Within(Whole(3_000, 10_000), "longer leaves failed masters in place, shorter replaces living ones"),
             at_once=True,
         ),
     ] = 3000

@@ -70,7 +70,7 @@ def log_page(kind: ServerKind[Config], events: Iterable[LogEvent], catalogue: st
     """Return all events of a server as a page; `catalogue` is the file that it is written from."""
     suppressed = f"{kind.metric_prefix}log_suppressed_total"
     head = [
-        "# Log events",
+        f"# Log events of the {kind.name}",
         "",
         "One line per fact that an operator would put in a timeline, on standard output; none per heartbeat, query or",
         f"topic. Written from `{catalogue}`; do not edit.",

@@ -184,7 +184,7 @@ def metric_page(kind: ServerKind[Config], families: Iterable[MetricFamily], cata
     """
     port = kind.defaults.http_port
     head = [
-        "# Metrics",
+        f"# Metrics of the {kind.name}",
         "",
         f"Served at `/metrics` of the HTTP port (`httpPort`, {port}), in Prometheus' text format. Written from",
         f"`{catalogue}`; do not edit.",
