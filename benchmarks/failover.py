@@ -54,7 +54,7 @@ PAUSE_S = 2
 BREATH_S = 3
 #: So many pauses in a row are one controller's.
 BLOCK = 10
-#: A send to a broker that stands still ends by its timeout, and gaps are told in multiples of it.
+#: A send to a broker that stands still ends by its timeout, and gaps come in multiples of it.
 SHORT_TIMEOUT_MS, DEFAULT_TIMEOUT_MS = 500, 3_000
 GOAL_WORST_S = 2
 GOAL_FROZEN_S = 4.5
@@ -217,24 +217,24 @@ STEPS = {
     "suspected": "the controller suspects the master",
     "judged": "it is judged dead",
     "stored": "the election is stored",
-    "told": "the new master is notified (1008)",
+    "notified": "the new master is notified (1008)",
     "promoted": "it has changed its role",
     "routed": "the NameServer has it as master",
     "confirmed": "it has answered the controller",
     "sent": "the producer's first SEND_OK",
 }
 #: What a broker logs; times are of the day, in its time zone.
-TOLD = re.compile(r"^(\S+) .*Receive notifyBrokerRoleChanged request", re.MULTILINE)
+NOTIFIED = re.compile(r"^(\S+) .*Receive notifyBrokerRoleChanged request", re.MULTILINE)
 PROMOTED = re.compile(r"^(\S+) .*Change broker \[.*\] to SYNC_MASTER", re.MULTILINE)
 
 
 def steps_of(subject: Subject, moment: Moment, sent_ms: int) -> dict[str, int]:
-    """Return when each step of a failover was done; the controller's own are told only by ours."""
+    """Return when each step of a failover was done; the controller's own are known of ours only."""
     (successor,) = (each for each in subject.brokers.brokers if each is not moment.victim)
     seen = {
         "sent": sent_ms,
         "routed": routed_at(subject, successor, moment),
-        "told": logged_at(successor, TOLD, moment),
+        "notified": logged_at(successor, NOTIFIED, moment),
         "promoted": logged_at(successor, PROMOTED, moment),
     }
     steps = {name: at_ms for name, at_ms in seen.items() if at_ms is not None}
@@ -245,9 +245,9 @@ def steps_of(subject: Subject, moment: Moment, sent_ms: int) -> dict[str, int]:
         if phases["judgeMs"] is not None:
             steps["judged"] = election["unixMs"] - phases["commitMs"]
             steps["suspected"] = steps["judged"] - phases["judgeMs"]
-        for told in election["notified"]:
-            if told["brokerId"] == election["newMaster"] and told["result"] == "ok":
-                steps["confirmed"] = election["unixMs"] + told["afterMs"]
+        for notice in election["notified"]:
+            if notice["brokerId"] == election["newMaster"] and notice["result"] == "ok":
+                steps["confirmed"] = election["unixMs"] + notice["afterMs"]
     return {name: steps[name] - moment.unix_ms for name in STEPS if name in steps}
 
 
@@ -329,7 +329,7 @@ def kill_part(subjects: Subjects, plan: Plan) -> Iterator[str]:
         lost, acknowledged = subject.lost()
         kept = not lost and max(gaps) <= GOAL_WORST_S and (not other or median(gaps) <= median(other))
         yield row(
-            subject.name, told(gaps), *middle_and_worst(gaps), f"{lost} of {acknowledged}", verdict(subject, kept)
+            subject.name, gap_text(gaps), *middle_and_worst(gaps), f"{lost} of {acknowledged}", verdict(subject, kept)
         )
     yield from steps_table(subjects, events)
 
@@ -354,9 +354,9 @@ def freeze_part(subjects: Subjects, plan: Plan) -> Iterator[str]:
         kept = not lost and median(gaps) <= GOAL_FROZEN_S
         yield row(
             subject.name,
-            told(gaps),
+            gap_text(gaps),
             *middle_and_worst(gaps),
-            told(usual),
+            gap_text(usual),
             f"{median(usual):.2f}",
             f"{lost} of {acknowledged}",
             verdict(subject, kept),
@@ -431,7 +431,7 @@ def steps_table(subjects: Subjects, events: dict[str, list[Event]]) -> Iterator[
         yield row(meaning, *cells)
 
 
-def told(gaps: list[float]) -> str:
+def gap_text(gaps: list[float]) -> str:
     """Return all gaps, in order of length."""
     return " ".join(f"{gap:.2f}" for gap in sorted(gaps))
 

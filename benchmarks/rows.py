@@ -15,7 +15,7 @@ from load import TOPIC, answer_to, built, frames, held, run, warm
 from servers import REPOSITORY, Server, echo, java, ours, rust, rust_binary
 
 PACED = REPOSITORY / "benchmarks" / "paced.py"
-ASKERS = REPOSITORY / "benchmarks" / "askers.c"
+ROUTE_CLIENTS = REPOSITORY / "benchmarks" / "askers.c"
 
 
 class Plan(NamedTuple):
@@ -82,22 +82,22 @@ def routes(folder: Path, plan: Plan, works: tuple[Work, ...], brokers: int) -> I
     registered = frames(folder, "register", "--brokers", brokers, "--topics", 100)
     results: dict[tuple[str, str], list] = {}
     warm_s: dict[tuple[str, str], list[float]] = {}
-    asked = {work: frames(folder, "route", TOPIC, *(["--binary"] if work.binary else [])) for work in works}
+    queries = {work: frames(folder, "route", TOPIC, *(["--binary"] if work.binary else [])) for work in works}
     answer = folder / f"answer-{brokers}.bin"
     servers = peers(folder)
     for _ in range(plan.runs):
         for name, start in servers:
             with start() as server, held(server, registered):
                 if name == "ours":
-                    answer.write_bytes(answer_to(server, asked[works[0]]))
+                    answer.write_bytes(answer_to(server, queries[works[0]]))
                 for work in works:
                     shape = {"connections": work.connections, "depth": work.depth}
                     key = work.number, name
-                    warm_s.setdefault(key, []).append(warm(server, asked[work], **shape))
-                    results.setdefault(key, []).append(run(server, asked[work], seconds=plan.seconds, **shape))
+                    warm_s.setdefault(key, []).append(warm(server, queries[work], **shape))
+                    results.setdefault(key, []).append(run(server, queries[work], seconds=plan.seconds, **shape))
         with echo(folder, answer) as server:
-            warm(server, asked[works[0]])
-            measured = run(server, asked[works[0]], seconds=plan.seconds)
+            warm(server, queries[works[0]])
+            measured = run(server, queries[works[0]], seconds=plan.seconds)
             results.setdefault((works[0].number, "echo"), []).append(measured)
     for work in works:
         yield _compared(
@@ -182,7 +182,7 @@ def paced(server: Server, kind: str, **options: float) -> Iterator[Callable[[], 
 def route_load(folder: Path, server: Server, seconds: float) -> Iterator[Callable[[], dict]]:
     """Ask for a route 5,000 times a second meanwhile; the figures say how long that took."""
     words = [str(server.port), str(frames(folder, "route", TOPIC)), "-c", "16", "-q", "5000", "-s", str(seconds)]
-    with _ready([str(built(ASKERS)), *words], seconds) as figures:
+    with _ready([str(built(ROUTE_CLIENTS)), *words], seconds) as figures:
         yield figures
 
 
@@ -203,8 +203,8 @@ def at_rest(folder: Path, server: Server, seconds: float) -> str:
     """Return what the same clients see of an echo while nothing else happens: as fast as this machine answers."""
     answer = folder / "answer-rest.bin"
     answer.write_bytes(answer_to(server, frames(folder, "route", TOPIC)))
-    with echo(folder, answer) as other, route_load(folder, other, seconds) as asked:
-        figures = asked()
+    with echo(folder, answer) as other, route_load(folder, other, seconds) as figures_of:
+        figures = figures_of()
     return f"the same clients at an idle echo p99 {figures['p99_ms']:.2f} ms, longest {figures['max_ms']:.1f} ms"
 
 
@@ -218,9 +218,9 @@ def cluster(folder: Path, plan: Plan) -> Iterator[Row]:
         before, began = server.cpu_seconds(), time.monotonic()
         time.sleep(seconds / 4)
         cpu = (server.cpu_seconds() - before) / (time.monotonic() - began)
-        with route_load(folder, server, seconds / 2) as asked:
+        with route_load(folder, server, seconds / 2) as figures_of:
             scraped = _scraped(server, seconds / 2)
-            routes_of = asked()
+            routes_of = figures_of()
         memory = server.memory_mb()
         taken = registered()
         # Also while all brokers leave at once.
@@ -256,12 +256,12 @@ def large_broker(folder: Path, plan: Plan) -> Iterator[Row]:
         command += ["--brokers", "1", "--topics", "100000"]
         with (
             held(server, frames(folder, "register", "--first", 1, "--brokers", 1, "--topics", 3)),
-            route_load(folder, server, 20) as asked,
+            route_load(folder, server, 20) as figures_of,
         ):
             printed = subprocess.run(
                 [*command, "--every", "2", "--seconds", "12"], capture_output=True, text=True, check=True
             ).stdout.splitlines()
-            routes_of = asked()
+            routes_of = figures_of()
             note_stall("7", server)
         first, again = json.loads(printed[1]), json.loads(printed[2])
     figures = (
@@ -280,9 +280,9 @@ def many_clients(folder: Path, plan: Plan) -> Iterator[Row]:
     with (
         ours(folder) as server,
         held(server, frames(folder, "register", "--brokers", 1, "--topics", 100)),
-        paced(server, "clients", connections=15_000, topics=3, every=30, seconds=seconds) as asked,
+        paced(server, "clients", connections=15_000, topics=3, every=30, seconds=seconds) as figures_of,
     ):
-        answered = asked()
+        answered = figures_of()
         memory = server.memory_mb()
         note_stall("9", server)
     errors = answered["errors"]
@@ -348,7 +348,7 @@ def growth(folder: Path, plan: Plan) -> Iterator[Row]:
 
     All servers run at once and are measured in turn, or what the machine does meanwhile would look like growth.
     """
-    asked = frames(folder, "route", TOPIC)
+    query_frames = frames(folder, "route", TOPIC)
     small = [frames(folder, "register", "--first", 400, "--topics", 100, *more) for more in ((), ("--versions", 8))]
     queries: dict[int, list[float]] = {}
     unchanged: dict[tuple[int, int], list[float]] = {}
@@ -362,7 +362,7 @@ def growth(folder: Path, plan: Plan) -> Iterator[Row]:
         for _ in range(2 * plan.runs + 1):
             for (brokers, topics), server in servers.items():
                 if brokers == 1:
-                    queries.setdefault(topics, []).append(run(server, asked, seconds=plan.seconds / 2).qps)
+                    queries.setdefault(topics, []).append(run(server, query_frames, seconds=plan.seconds / 2).qps)
                 rate = run(server, small[1], connections=2, seconds=plan.seconds / 2).qps
                 unchanged.setdefault((brokers, topics), []).append(rate)
     qps = {topics: median(rates) for topics, rates in queries.items()}
@@ -389,9 +389,9 @@ def recording(folder: Path, plan: Plan) -> Iterator[Row]:
     for turn in range(plan.runs):
         for name in ("without", "with"):
             options = ("--history-dir", str(folder / f"history-{turn}")) if name == "with" else ()
-            used, asked, dropped = _cluster_turn(folder, plan.cluster_seconds / 2, options)
+            used, offered, dropped = _cluster_turn(folder, plan.cluster_seconds / 2, options)
             cpu.setdefault(name, []).append(100 * used)
-            p99.setdefault(name, []).append(asked["p99_ms"])
+            p99.setdefault(name, []).append(offered["p99_ms"])
             lost += dropped
     used_by = {name: median(each) for name, each in cpu.items()}
     slow_by = {name: median(each) for name, each in p99.items()}
@@ -416,7 +416,7 @@ def _cluster_turn(folder: Path, seconds: float, options: tuple[str, ...]) -> tup
         before, began = server.cpu_seconds(), time.monotonic()
         time.sleep(seconds)
         used = (server.cpu_seconds() - before) / (time.monotonic() - began)
-        with route_load(folder, server, seconds) as asked:
-            seen = asked()
+        with route_load(folder, server, seconds) as figures_of:
+            seen = figures_of()
         dropped = sum(float(each) for each in re.findall(r"history_events_dropped_total\{.*\} (\S+)", server.metrics()))
     return used, seen, dropped

@@ -205,8 +205,8 @@ class Moments:
         )
         begins = min([snapshot.number, *(row.number for row in shown if row.boot_id == boot.boot_id)])
         # The settings in force are recorded just before.
-        told = [row.number for row in boot.lifecycle if row.event_type == "configured" and row.number < begins]
-        return max(told, default=begins)
+        known = [row.number for row in boot.lifecycle if row.event_type == "configured" and row.number < begins]
+        return max(known, default=begins)
 
     def _unobserved(self, boot: _Boot, at: datetime) -> str:
         """Return why the moment may be unobserved; blank if the server's rows prove that it was watching."""

@@ -46,7 +46,7 @@ def broker_of():
 
 
 @pytest.mark.parametrize(("count", "idle_s", "p99_ms_max"), [(40, 8, IN_CI), soak(500, 10, QUERY_P99_MS_UNDER_LOAD)])
-def test_peers_that_ask_and_never_read_are_held_back_closed_and_told(
+def test_clients_that_send_requests_and_never_read_are_held_back_closed_and_logged(
     serve, watched, print_figures, count, idle_s, p99_ms_max
 ):
     served = serve(serverChannelMaxIdleTimeSeconds=idle_s, **LITTLE)
@@ -63,10 +63,10 @@ def test_peers_that_ask_and_never_read_are_held_back_closed_and_told(
         assert served.metric("connections_paused") == 0
         assert served.metric("response_buffer_bytes") == 0
         # Lines about one host are limited.
-        told = len(served.events(SLOW))
-        left_out = served.metric("log_suppressed_total", event=SLOW) if told < count else 0
+        logged = len(served.events(SLOW))
+        left_out = served.metric("log_suppressed_total", event=SLOW) if logged < count else 0
     assert served.events("connection_paused")
-    assert told + left_out == count
+    assert logged + left_out == count
     watch.assert_memory_came_back()
     print_figures(connections=count, **watch.figures())
     watch.assert_unharmed(p99_ms_max=p99_ms_max)
@@ -84,8 +84,8 @@ def test_brokers_are_served_while_peers_that_never_read_hold_all_places_to_wait(
         while len(crowd.sockets) < count:
             for each in crowd.connect(WAVE, receive_bytes=RECEIVE_BYTES):
                 push(each, frame(GET_ALL_TOPICS) * 260)
-            asked = len(crowd.sockets)
-            served.wait_for_metric("connections_paused", lambda paused, asked=asked: paused == asked, seconds=60)
+            senders = len(crowd.sockets)
+            served.wait_for_metric("connections_paused", lambda paused, senders=senders: paused == senders, seconds=60)
         watch.look()
         assert served.metric("requests_in_flight") > 9000
         turned_away = served.metric("requests_rejected_total", reason="busy")

@@ -188,7 +188,7 @@ def register_strangers(served, crowd, count, numbers):
             broker.register({"a": 4, "b": 4})
 
 
-def test_a_broker_finds_a_place_and_keeps_it_though_strangers_that_really_register_hold_all(serve):
+def test_a_broker_finds_a_place_and_keeps_it_though_foreign_brokers_that_really_register_hold_all(serve):
     served = serve(connectionsMax=20)
     numbers = itertools.count()
     with Crowd(served.port) as crowd:

@@ -55,8 +55,11 @@ class Watched:
 
     def held_ms(self):
         """Return for how long the loop was held without a pause since this was asked last."""
-        with socket.create_connection(("127.0.0.1", self._witness), timeout=60) as asking, asking.makefile() as told:
-            return 1000 * float(told.read())
+        with (
+            socket.create_connection(("127.0.0.1", self._witness), timeout=60) as asking,
+            asking.makefile() as received,
+        ):
+            return 1000 * float(received.read())
 
     def send(self, data):
         """Send one request and wait until it is answered, or the connection closed."""
@@ -141,10 +144,10 @@ def test_as_many_made_up_brokers_as_may_be_do_not_hold_the_list_of_clusters_up(t
             answer_body(answers)
             held_ms["change"] = max(held_ms["change"], server.held_ms())
             line.sendall(frame(106))
-            told = answer_body(answers)
+            received = answer_body(answers)
             held_ms["list"] = max(held_ms["list"], server.held_ms())
-            assert b"made-up-changed-%d-0" % each in told
-            assert told.count(b'"brokerAddrs"') == CONNECTIONS * OF_A_CONNECTION + each + 1
+            assert b"made-up-changed-%d-0" % each in received
+            assert received.count(b'"brokerAddrs"') == CONNECTIONS * OF_A_CONNECTION + each + 1
         print_figures(**held_ms)
         assert server.process.stop() == 0
     assert max(held_ms.values()) < HELD_MS

@@ -39,7 +39,7 @@ def test_one_connection_registers_a_limited_number_of_brokers_and_the_others_are
     served.assert_unharmed()
 
 
-def test_where_strangers_have_registered_as_many_as_are_allowed_each_connection_still_registers_some(serve):
+def test_where_foreign_brokers_have_registered_as_many_as_are_allowed_each_connection_still_registers_some(serve):
     served = serve(brokersMax=50)
     names = (f"made-up-{number}" for number in itertools.count())
     with contextlib.closing(a_line(served)) as stranger, contextlib.closing(a_line(served)) as container:

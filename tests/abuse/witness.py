@@ -69,7 +69,7 @@ class Witness:
         except AssertionError as error:
             self.refused.append(f"registration: {error}")
         self.registrations.append(time.perf_counter() - began)
-        self._broker.beat()
+        self._broker.heartbeat()
 
     def run(self):
         self.register()

@@ -21,7 +21,7 @@ APPLY_BROKER_ID = 1013
 
 RESPONSE = 1
 ONE_WAY = 2
-BEAT_S = 1.0
+HEARTBEAT_S = 1.0
 #: In a group the leader may be about to change.
 ANSWER_S = 10
 
@@ -65,8 +65,8 @@ class HandMadeBroker:
 
     def live(self):
         """Beat from now on."""
-        self.beat()
-        threading.Thread(target=self._beat_on, daemon=True).start()
+        self.heartbeat()
+        threading.Thread(target=self._heartbeat_on, daemon=True).start()
         return self
 
     def apply_id(self, broker_id=None, check_code=None):
@@ -89,7 +89,7 @@ class HandMadeBroker:
         body = {"syncStateSet": sorted(members), "syncStateSetEpoch": sync_state_set_epoch}
         return self.request(ALTER_SYNC_STATE_SET, fields, json.dumps(body).encode())
 
-    def beat(self):
+    def heartbeat(self):
         fields = {"brokerAddr": self.address, "brokerId": str(self.broker_id), "heartbeatTimeoutMills": "10000"}
         fields |= {"epoch": str(self.epoch), "maxOffset": str(self.max_offset), "confirmOffset": str(self.max_offset)}
         with self._lock:
@@ -103,10 +103,10 @@ class HandMadeBroker:
         for connection in self._accepted:
             _close(connection)
 
-    def _beat_on(self):
-        while not self._dead.wait(BEAT_S):
+    def _heartbeat_on(self):
+        while not self._dead.wait(HEARTBEAT_S):
             try:
-                self.beat()
+                self.heartbeat()
             except OSError:
                 return
 

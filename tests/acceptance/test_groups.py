@@ -78,8 +78,13 @@ def test_follower_refuses_requests_that_only_the_leader_serves(run, group_stage,
         ]
         answers = {code: follower.caller.request(code, fields, body) for code, fields, body in refused}
         assert {code: answer.code for code, answer in answers.items()} == dict.fromkeys(answers, NOT_LEADER)
-        beat = identity | {"brokerAddr": "127.0.0.1:1", "epoch": "1", "maxOffset": "1"}
-        answered = [(HEARTBEAT, beat), (GET_METADATA, {}), (UPDATE_CONTROLLER_CONFIG, {}), (GET_CONTROLLER_CONFIG, {})]
+        heartbeat = identity | {"brokerAddr": "127.0.0.1:1", "epoch": "1", "maxOffset": "1"}
+        answered = [
+            (HEARTBEAT, heartbeat),
+            (GET_METADATA, {}),
+            (UPDATE_CONTROLLER_CONFIG, {}),
+            (GET_CONTROLLER_CONFIG, {}),
+        ]
         for code, fields in answered:
             assert follower.caller.request(code, fields).code == SUCCESS, code
         assert leading.set_state("nobody") is None
@@ -196,11 +201,11 @@ def test_slow_store_delays_no_response_beyond_its_limit_and_changes_no_master(ru
         slowest, codes = 0.0, set()
         while slow.elapsed() < 30:
             for controller in complete_set.controllers:
-                asked = Moment()
+                since = Moment()
                 identity = {"clusterName": CLUSTER, "brokerName": f"slow{next(_names)}"}
                 fields = identity | {"appliedBrokerId": "1", "registerCheckCode": "127.0.0.1:1;1"}
                 codes.add(controller.caller.request(APPLY_BROKER_ID, fields).code)
-                slowest = max(slowest, asked.elapsed())
+                slowest = max(slowest, since.elapsed())
             time.sleep(0.5)
         it.took("slowest answer", slowest, limit=3)
         slow_down(0)

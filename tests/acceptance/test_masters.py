@@ -284,13 +284,13 @@ def test_operator_chooses_the_master(run, shared_set, line):
         load = shared_set.load()
         # The first command takes seconds to load classes.
         shared_set.mqadmin("getControllerMetaData", "-a", shared_set.controllers[0].address)
-        asked = Moment()
+        since = Moment()
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             printing = pool.submit(shared_set.elect, wanted)
             wait_until(lambda: shared_set.is_master(new), seconds=3 * PATIENCE, what="the chosen broker leads")
-            it.took("switch", asked.elapsed(), limit=3)
+            it.took("switch", since.elapsed(), limit=3)
             printed = printing.result()
-        it.took("producer again", asked.until_sent(load, port=new.port), limit=None)
+        it.took("producer again", since.until_sent(load, port=new.port), limit=None)
         # The tool cannot read what a Java controller answers to it.
         assert f"#BrokerMasterAddr\t{new.address}" in printed or not run.is_ours, printed
         complete = shared_set.wait_until_complete()
@@ -323,7 +323,7 @@ def test_brokers_get_their_roles_by_polling_without_role_notifications(run, shar
         (wanted,) = before.members - {before.master}
         chosen = shared_set.by_id(wanted)
         load = shared_set.load()
-        asked = Moment()
+        since = Moment()
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             printing = pool.submit(shared_set.elect, wanted)
             replaced(shared_set, before, seconds=VERY_LONG_S)
@@ -331,7 +331,7 @@ def test_brokers_get_their_roles_by_polling_without_role_notifications(run, shar
             wait_until(lambda: shared_set.is_master(chosen), seconds=6 * PATIENCE, what="the chosen broker leads")
             it.took("switch after electMaster", elected.elapsed(), limit=6)
             printing.result()
-        it.took("producer again", asked.until_sent(load, port=chosen.port), limit=None)
+        it.took("producer again", since.until_sent(load, port=chosen.port), limit=None)
         load.stop()
         before = shared_set.wait_until_complete()
         # Until it has asked, the old master of a chosen one may acknowledge alone (OPERATIONS.md): nothing is said of

@@ -12,7 +12,7 @@ from history.schemas import FAMILIES
 DAY = "2026-03-02"
 
 
-def a_beat(number, *, at=f"{DAY}T05:00:00.000001Z", server="ns-1", **changes):
+def a_heartbeat(number, *, at=f"{DAY}T05:00:00.000001Z", server="ns-1", **changes):
     """One heartbeat, as the server writes it; its id is made of the number."""
     return {
         "schema_version": 1,
@@ -34,8 +34,8 @@ def a_beat(number, *, at=f"{DAY}T05:00:00.000001Z", server="ns-1", **changes):
     } | changes
 
 
-def beats(numbers, **changes):
-    return [a_beat(number, **changes) for number in numbers]
+def heartbeats(numbers, **changes):
+    return [a_heartbeat(number, **changes) for number in numbers]
 
 
 def as_lines(rows):

@@ -42,7 +42,7 @@ TURNS = 20
 #: How far apart the heartbeats of a broker in controller mode are.
 HEARTBEAT_S = 1
 #: Heartbeats to a controller come each second.
-BEAT_MS = 1000
+HEARTBEAT_MS = 1000
 COLD = "namesrv-2"
 #: How often brokers of the set were started.
 STARTS = 3
@@ -59,7 +59,7 @@ def _timed(row, columns):
     }
 
 
-class Said:
+class Published:
     """What the analyses have published of the recorded rows, and the page of it."""
 
     def __init__(self, folder, truth, window):
@@ -105,7 +105,7 @@ class Said:
 
 
 @pytest.fixture(scope="module")
-def said(spark, tmp_path_factory):
+def of_incident(spark, tmp_path_factory):
     given = os.environ.get("RMQ_INCIDENT")
     truth = Truth(Path(given)) if given else record(tmp_path_factory.mktemp("incident"))
     folder = tmp_path_factory.mktemp("analysed")
@@ -115,35 +115,35 @@ def said(spark, tmp_path_factory):
     window = Span(int(1e6 * end) - 30 * DAY_US, int(1e6 * end))
     run_jobs(spark, stored, load_jobs(), Run("incident", window, raw=True), silent)
     report(Namespace(output=str(folder), file=str(folder / "report.html")))
-    return Said(folder, truth, window)
+    return Published(folder, truth, window)
 
 
 # Heartbeats
 
 
-def test_only_the_broker_that_was_stopped_missed_registrations(said):
+def test_only_the_broker_that_was_stopped_missed_registrations(of_incident):
     missed = {
         (row["broker_name"], row["broker_id"]): row["missed"]
-        for row in said.published("heartbeat_gaps", source="namesrv")
+        for row in of_incident.published("heartbeat_gaps", source="namesrv")
     }
     assert missed.pop((LONE, 0)) in (1, 2), "one at each of two NameServers"
     assert set(missed.values()) == {0}, missed
 
 
-def test_no_heartbeat_to_the_controller_was_missed_but_those_delayed_by_the_machine(said):
+def test_no_heartbeat_to_the_controller_was_missed_but_those_delayed_by_the_machine(of_incident):
     """Beats come each second. On a machine that has other things to do one may be half a second late: the rows tell."""
     surely, perhaps = Counter(), Counter()
-    for row in said.rows["heartbeat"]:
+    for row in of_incident.rows["heartbeat"]:
         if row["source"] == "controller" and "interval_ms" in row:
-            periods = row["interval_ms"] / BEAT_MS
+            periods = row["interval_ms"] / HEARTBEAT_MS
             surely[row["broker_id"]] += max(0, int(periods) - 1)
             perhaps[row["broker_id"]] += max(0, round(periods) - 1)
-    rows = said.published("heartbeat_gaps", source="controller")
+    rows = of_incident.published("heartbeat_gaps", source="controller")
     for row in rows:
         assert surely[row["broker_id"]] <= row["missed"] <= perhaps[row["broker_id"]], row
-    began, _ = said.truth.step("master killed")
-    over, _ = said.truth.step("servers stopped")
-    late_s = said.truth.late_s(began, over)
+    began, _ = of_incident.truth.step("master killed")
+    over, _ = of_incident.truth.step("servers stopped")
+    late_s = of_incident.truth.late_s(began, over)
     missed = sum(row["missed"] for row in rows)
     note(
         "incident",
@@ -176,9 +176,9 @@ def found_s(truth):
     return max(latest for _, latest in gone) - killed
 
 
-def test_failure_of_the_master_ended_at_once(said):
+def test_failure_of_the_master_ended_at_once(of_incident):
     """As clients saw it, who asked both NameServers all the time."""
-    truth = said.truth
+    truth = of_incident.truth
     killed, _ = truth.step("master killed")
     found, led = found_s(truth), down_s(truth)
     late_s = truth.late_s(killed, killed + led)
@@ -187,43 +187,43 @@ def test_failure_of_the_master_ended_at_once(said):
     assert found <= led <= AT_ONCE_S + TURNS * late_s, figures
 
 
-def test_the_set_was_down_no_longer_than_it_had_no_master(said):
-    rows = said.published("availability", broker_name=SET)
+def test_the_set_was_down_no_longer_than_it_had_no_master(of_incident):
+    rows = of_incident.published("availability", broker_name=SET)
     assert sum(row["failures"] for row in rows) == 1
-    assert 0 < sum(row["unplanned_s"] for row in rows) <= max(AT_ONCE_S, down_s(said.truth))
+    assert 0 < sum(row["unplanned_s"] for row in rows) <= max(AT_ONCE_S, down_s(of_incident.truth))
     assert sum(row["planned_s"] for row in rows) == 0
 
 
-def test_who_left_in_order_was_planned_to_be_down_and_who_was_stopped_for_a_while_was_up(said):
-    (row,) = said.published("availability", broker_name=LONE)
+def test_who_left_in_order_was_planned_to_be_down_and_who_was_stopped_for_a_while_was_up(of_incident):
+    (row,) = of_incident.published("availability", broker_name=LONE)
     assert (row["failures"], row["unplanned_s"]) == (0, 0)
-    told, _ = said.truth.step("lone broker stopped in order")
-    left = [said.truth.since(server, lambda to: LONE not in to, told) for server in said.truth.ports]
-    stops, stopped = said.truth.step("servers stopped")
+    stop_step, _ = of_incident.truth.step("lone broker stopped in order")
+    left = [of_incident.truth.since(server, lambda to: LONE not in to, stop_step) for server in of_incident.truth.ports]
+    stops, stopped = of_incident.truth.step("servers stopped")
     least_s, most_s = stops - max(to for _, to in left), stopped - min(since for since, _ in left)
     # The last tick of a NameServer is up to a second before its end.
     assert least_s - 1 <= row["planned_s"] <= most_s
 
 
-def test_failure_was_detected_at_once(said):
-    rows = said.published("detection_delay")
+def test_failure_was_detected_at_once(of_incident):
+    rows = of_incident.published("detection_delay")
     assert {(row["source"], row["reason"]): row["n"] for row in rows} == {
         ("namesrv", "channel_closed"): 2,
         ("controller", "channel_closed"): 1,
     }
-    assert max(row["max_ms"] for row in rows) / 1000 <= max(AT_ONCE_S, found_s(said.truth))
+    assert max(row["max_ms"] for row in rows) / 1000 <= max(AT_ONCE_S, found_s(of_incident.truth))
 
 
-def test_failover_has_one_row_with_its_true_duration(said):
-    (row,) = said.published("failover_timeline", kind="failover")
+def test_failover_has_one_row_with_its_true_duration(of_incident):
+    (row,) = of_incident.published("failover_timeline", kind="failover")
     assert (row["broker_name"], row["bytes_at_stake"]) == (SET, 0)
     # It is counted from the last heartbeat, which is up to a second before the end.
-    assert row["total_s"] <= max(AT_ONCE_S, down_s(said.truth)) + HEARTBEAT_S
+    assert row["total_s"] <= max(AT_ONCE_S, down_s(of_incident.truth)) + HEARTBEAT_S
 
 
-def test_nobody_flapped_nobody_failed_together_and_nothing_was_a_storm(said):
-    assert not any(row["flagged_at_end"] or row["time_flagged_s"] for row in said.published("flapping"))
-    assert said.published("correlated_failures") == said.published("restart_storms") == []
+def test_nobody_flapped_nobody_failed_together_and_nothing_was_a_storm(of_incident):
+    assert not any(row["flagged_at_end"] or row["time_flagged_s"] for row in of_incident.published("flapping"))
+    assert of_incident.published("correlated_failures") == of_incident.published("restart_storms") == []
 
 
 # The NameServer that came back and knew nobody
@@ -239,14 +239,14 @@ def cold(truth):
     )
 
 
-def late_at_first(said):
+def late_at_first(of_incident):
     """Return the brokers that registered late at a NameServer that had just started: what a busy machine did, no fault.
 
     As rows tell: (ns_id, `<set>:<id>`) for each that the other NameServer had for longer than the analysis lets pass.
     """
-    killed, _ = said.truth.step("NameServer killed")
+    killed, _ = of_incident.truth.step("NameServer killed")
     first = {}
-    for row in said.rows["broker_state"]:
+    for row in of_incident.rows["broker_state"]:
         if row["event_type"] == "registered_first" and row["event_time"] < 1e6 * killed:
             times = first.setdefault(f"{row['broker_name']}:{row['broker_id']}", {})
             times.setdefault(row["ns_id"], row["event_time"])
@@ -258,48 +258,54 @@ def late_at_first(said):
     }
 
 
-def back(said):
+def back(of_incident):
     """Return when each broker registered at the NameServer that was killed, after that, as its rows tell: Unix us."""
-    killed, _ = said.truth.step("NameServer killed")
+    killed, _ = of_incident.truth.step("NameServer killed")
     first = {}
-    for row in said.rows["broker_state"]:
-        is_first = row["event_type"] == "registered_first" and row["ns_id"] == said.ns_id(COLD)
+    for row in of_incident.rows["broker_state"]:
+        is_first = row["event_type"] == "registered_first" and row["ns_id"] == of_incident.ns_id(COLD)
         if is_first and row["event_time"] > 1e6 * killed:
             broker = f"{row['broker_name']}:{row['broker_id']}"
             first[broker] = min(row["event_time"], first.get(broker, row["event_time"]))
     return first
 
 
-def cold_rows(said):
+def cold_rows(of_incident):
     """Return what was published of NameServers that were cold: of the one that was killed, and of others."""
-    killed, _ = said.truth.step("NameServer killed")
-    rows = said.published("divergence", kind="cold")
-    of_killed = [row for row in rows if row["ns_id"] == said.ns_id(COLD) and row["start_time"] > 1e6 * killed]
+    killed, _ = of_incident.truth.step("NameServer killed")
+    rows = of_incident.published("divergence", kind="cold")
+    of_killed = [row for row in rows if row["ns_id"] == of_incident.ns_id(COLD) and row["start_time"] > 1e6 * killed]
     return of_killed, [row for row in rows if row not in of_killed]
 
 
-def test_the_cold_name_server_is_found_with_its_duration_and_nobody_else_differed(said):
-    (row,), others = cold_rows(said)
-    assert {(other["ns_id"], broker) for other in others for broker in other["lacked"]} == late_at_first(said)
-    (began, answered), (lacked, whole) = cold(said.truth)
-    assert row["ns_id"] == said.ns_id(COLD)
+def test_the_cold_name_server_is_found_with_its_duration_and_nobody_else_differed(of_incident):
+    (row,), others = cold_rows(of_incident)
+    assert {(other["ns_id"], broker) for other in others for broker in other["lacked"]} == late_at_first(of_incident)
+    (began, answered), (lacked, whole) = cold(of_incident.truth)
+    assert row["ns_id"] == of_incident.ns_id(COLD)
     # It serves a moment before it is asked.
     assert began - 1 <= row["start_time"] / 1e6 <= answered
     # Clients who ask for a topic see masters only: the slave may register after them.
-    assert lacked - 0.1 <= row["end_time"] / 1e6 <= max(whole, max(back(said).values()) / 1e6) + 0.1
+    assert lacked - 0.1 <= row["end_time"] / 1e6 <= max(whole, max(back(of_incident).values()) / 1e6) + 0.1
     # Who happens to register at once is not lacked.
-    assert set(row["lacked"]) == {broker for broker, at in back(said).items() if at - row["start_time"] > PRESENCE_US}
+    assert set(row["lacked"]) == {
+        broker for broker, at in back(of_incident).items() if at - row["start_time"] > PRESENCE_US
+    }
     assert row["lacked"]
-    assert said.published("divergence", kind="presence") == said.published("divergence", kind="address") == []
+    assert (
+        of_incident.published("divergence", kind="presence")
+        == of_incident.published("divergence", kind="address")
+        == []
+    )
 
 
-def test_wrong_responses_of_the_cold_name_server_are_counted(said):
-    (row,), _ = cold_rows(said)
-    wrong = said.truth.answers(COLD, "code 17")
+def test_wrong_responses_of_the_cold_name_server_are_counted(of_incident):
+    (row,), _ = cold_rows(of_incident)
+    wrong = of_incident.truth.answers(COLD, "code 17")
     # Ticks tell it each 10 s: the cold time may have been over before the first.
     ticks = [
         tick["not_found_total"]
-        for tick in said.rows["ns_tick"]
+        for tick in of_incident.rows["ns_tick"]
         if tick["ns_id"] == row["ns_id"] and row["start_time"] < tick["event_time"] <= row["end_time"]
     ]
     assert row["not_found_min"] == max(ticks, default=0) <= wrong
@@ -310,8 +316,10 @@ def test_wrong_responses_of_the_cold_name_server_are_counted(said):
 
 
 @pytest.mark.parametrize("job_id", ["A1", "A2", "A5", "A12", "A13"])
-def test_page_states_where_two_minutes_are_too_little(said, job_id):
-    assert re.search("too little history|too few days", said.section(job_id), re.IGNORECASE), said.answer(job_id)
+def test_page_states_where_two_minutes_are_too_little(of_incident, job_id):
+    assert re.search("too little history|too few days", of_incident.section(job_id), re.IGNORECASE), of_incident.answer(
+        job_id
+    )
 
 
 @pytest.mark.parametrize(
@@ -329,29 +337,29 @@ def test_page_states_where_two_minutes_are_too_little(said, job_id):
         ("A13", "behaved as it always does"),
     ],
 )
-def test_page_states_nothing_false(said, job_id, wrong):
-    assert not re.search(wrong, said.answer(job_id)), said.answer(job_id)
+def test_page_states_nothing_false(of_incident, job_id, wrong):
+    assert not re.search(wrong, of_incident.answer(job_id)), of_incident.answer(job_id)
 
 
 @pytest.mark.parametrize("job_id", ["A1", "A2"])
-def test_the_page_counts_no_broker_twice(said, job_id):
+def test_the_page_counts_no_broker_twice(of_incident, job_id):
     """One that became master has had two broker ids."""
-    counted = re.search(r"of (\d+) brokers", said.answer(job_id))
-    assert not counted or int(counted[1]) <= len(said.truth.brokers) + 1, said.answer(job_id)
+    counted = re.search(r"of (\d+) brokers", of_incident.answer(job_id))
+    assert not counted or int(counted[1]) <= len(of_incident.truth.brokers) + 1, of_incident.answer(job_id)
 
 
-def test_page_states_what_happened(said):
-    assert said.ns_id(COLD) in said.answer("A6")
-    assert re.match("1 failover", said.answer("A10"))
-    assert f"{LONE}:0" in said.section("A2")
-    assert re.search(rf"\b{TOPIC}\b", said.answer("A7"))
+def test_page_states_what_happened(of_incident):
+    assert of_incident.ns_id(COLD) in of_incident.answer("A6")
+    assert re.match("1 failover", of_incident.answer("A10"))
+    assert f"{LONE}:0" in of_incident.section("A2")
+    assert re.search(rf"\b{TOPIC}\b", of_incident.answer("A7"))
 
 
 # Another opinion
 
 
 @pytest.mark.parametrize("job_id", JOBS)
-def test_plain_model_gives_the_same_result(said, job_id):
-    plan = Plan(start_us=said.window.start_us, end_us=said.window.end_us, servers=(), brokers=())
+def test_plain_model_gives_the_same_result(of_incident, job_id):
+    plan = Plan(start_us=of_incident.window.start_us, end_us=of_incident.window.end_us, servers=(), brokers=())
     (job,) = load_jobs([job_id])
-    assert judged(job_id, plan, said, said.published(job.name)) == []
+    assert judged(job_id, plan, of_incident, of_incident.published(job.name)) == []

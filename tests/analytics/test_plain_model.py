@@ -61,9 +61,10 @@ def configured(job_id, plans):
 def answers(spark, job, rows, window):
     """What an analysis publishes, with times as the model has them."""
     inputs = {family: frame(spark, family, rows[family]) for family in job.inputs}
-    told = found(job, inputs, Span(*window))
+    reported = found(job, inputs, Span(*window))
     return [
-        {name: unix_us(value) if isinstance(value, datetime) else value for name, value in row.items()} for row in told
+        {name: unix_us(value) if isinstance(value, datetime) else value for name, value in row.items()}
+        for row in reported
     ]
 
 
@@ -72,21 +73,21 @@ def compared(spark, job_id, plan, history):
     return judged(job_id, plan, history, answers(spark, configured(job_id, {"": plan}), history.rows, window))
 
 
-def judged(job_id, plan, history, told):
+def judged(job_id, plan, history, reported):
     """How what is told of a history differs from what the model says."""
     window = (plan.start_us, plan.end_us)
     if job_id == "A5":
-        return timeout_recommendation.faults(history.rows, window, told)
+        return timeout_recommendation.faults(history.rows, window, reported)
     question = QUESTIONS[job_id]
-    faults = impossible(job_id, history, window, told)
+    faults = impossible(job_id, history, window, reported)
     if question.kinds:
-        told = [row for row in told if row["kind"] in question.kinds]
+        reported = [row for row in reported if row["kind"] in question.kinds]
     if job_id == "A13":
-        told = [row for row in told if row["metric"].startswith("interval")]
+        reported = [row for row in reported if row["metric"].startswith("interval")]
     if job_id == "A6":
-        told = [row | {"sides": row["states"] and sides(row["states"])} for row in told]
+        reported = [row | {"sides": row["states"] and sides(row["states"])} for row in reported]
     model = question.model(plan, history.rows, window)
-    return faults + differences(told, model, question.keys, question.tolerances)
+    return faults + differences(reported, model, question.keys, question.tolerances)
 
 
 def compared_together(spark, job_id, seeds):
@@ -95,15 +96,15 @@ def compared_together(spark, job_id, seeds):
     plans = {f"{seed}:": plan for seed, (plan, _) in plays.items()}
     (window,) = {(plan.start_us, plan.end_us) for plan in plans.values()}
     rows = together({seed: history for seed, (_, history) in plays.items()})
-    told = apart(answers(spark, configured(job_id, plans), rows, window))
-    return {seed: unlike for seed in seeds if (unlike := judged(job_id, *plays[seed], told.get(seed, [])))}
+    reported = apart(answers(spark, configured(job_id, plans), rows, window))
+    return {seed: unlike for seed in seeds if (unlike := judged(job_id, *plays[seed], reported.get(seed, [])))}
 
 
-def impossible(job_id, history, window, told):
+def impossible(job_id, history, window, reported):
     """What cannot be, whatever the model leaves open."""
     if job_id in ("A8", "A9"):
-        return proposals.faults(history.rows, window, told)
-    return capacity_model.faults(told) if job_id == "A12" else []
+        return proposals.faults(history.rows, window, reported)
+    return capacity_model.faults(reported) if job_id == "A12" else []
 
 
 def sides(states):

@@ -18,10 +18,10 @@ WINDOW = (NOON, NOON + 2 * HOUR)
 @pytest.mark.parametrize("drop", [0.01, 0.1])
 def test_missed_heartbeats_are_the_dropped_ones(drop):
     history = generate(Plan(end_us=MONDAY + 6 * HOUR, brokers=brokers(4, drop=drop)))
-    told = heartbeat_gaps(history.rows, (MONDAY, MONDAY + 6 * HOUR))
+    reported = heartbeat_gaps(history.rows, (MONDAY, MONDAY + 6 * HOUR))
     dropped = [drop.broker for drop in history.truth.drops]
-    assert {row["broker_name"]: row["missed"] for row in told} == {
-        name: dropped.count(BrokerKey(name)) for name in {row["broker_name"] for row in told}
+    assert {row["broker_name"]: row["missed"] for row in reported} == {
+        name: dropped.count(BrokerKey(name)) for name in {row["broker_name"] for row in reported}
     }
 
 
@@ -53,11 +53,11 @@ def test_times_down_are_those_that_were_planted(seed):
             seed=seed,
         )
     )
-    (told,) = availability(generate(plan).rows, (MONDAY, MONDAY + 24 * HOUR))
+    (reported,) = availability(generate(plan).rows, (MONDAY, MONDAY + 24 * HOUR))
     down_s = sum(outage.to_us - outage.from_us for outage in plan.plant.outages) / 1e6
     planned = [outage for outage in plan.plant.outages if outage.end.name == "PLANNED"]
-    assert told["failures"] == len(plan.plant.outages) - len(planned)
-    assert abs(told["planned_s"] + told["unplanned_s"] - down_s) < 31 * len(plan.plant.outages)
+    assert reported["failures"] == len(plan.plant.outages) - len(planned)
+    assert abs(reported["planned_s"] + reported["unplanned_s"] - down_s) < 31 * len(plan.plant.outages)
 
 
 @pytest.mark.parametrize("name", [name for name in STORIES if "NameServer is" in name])

@@ -68,7 +68,7 @@ def an_eventful_plan():
         churner("TopicTest", "broker-001", MONDAY + 20 * MINUTE, every_us=MINUTE, changes=3),
         failover("broker-001", MONDAY + HOUR, controller="controller-0", epoch=2),
         servers=(*three_servers(), Server(name="controller-0", source="controller")),
-        beats_to_controllers=True,
+        heartbeats_to_controllers=True,
     )
 
 
@@ -154,11 +154,11 @@ def test_a_server_that_cannot_record_goes_on_watching():
     assert len(of(history, "broker_state", "registered_first")) == 1
     (resumed,) = (row for row in history.rows["ns_lifecycle"] if row["event_type"] == "recording_resumed")
     assert (resumed["unobserved_from"], resumed["event_time"]) == (pause.from_us, pause.to_us)
-    beats = [row["event_time"] for row in of(history, "heartbeat")]
-    assert not [at_us for at_us in beats if pause.from_us <= at_us < pause.to_us]
+    heartbeats = [row["event_time"] for row in of(history, "heartbeat")]
+    assert not [at_us for at_us in heartbeats if pause.from_us <= at_us < pause.to_us]
 
 
-def test_quick_beats_are_summarised_and_late_ones_kept():
+def test_frequent_heartbeats_are_summarised_and_late_ones_kept():
     quick = brokers(1, period_ms=1_000, timeout_ms=10_000, jitter_ms=20, drop=0.02)
     history = generate(a_plan(brokers=quick, end_us=MONDAY + 20 * MINUTE))
     summaries = history.rows["heartbeat_summary"]
@@ -200,13 +200,13 @@ def test_planted_topic_changes_are_recorded_by_every_server_with_their_cause():
 def test_happenings_are_recorded_by_servers_that_run():
     down = Downtime(MONDAY + HOUR, MONDAY + HOUR + 5 * MINUTE)
     server = Server(name="controller-0", source="controller", downtimes=(down,))
-    told = tuple(
+    reported = tuple(
         PlannedEvent(
             MONDAY + HOUR + minutes * MINUTE, "controller-0", "scaling", "plan", {"operation_id": str(minutes)}
         )
         for minutes in (-1, 1, 6)
     )
-    history = generate(a_plan(Plant(happenings=told), servers=(server,)))
+    history = generate(a_plan(Plant(happenings=reported), servers=(server,)))
     assert [row["operation_id"] for row in history.rows["scaling"]] == ["-1", "6"]
 
 

@@ -245,16 +245,16 @@ async def test_etcd_user_logs_in_again_when_the_token_has_expired(guarded):
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "reason"),
     [
         ({"user": "root", "password": "wrong"}, "user or the password is wrong"),
         ({"user": "stranger", "password": "secret"}, "needs a role that may read and write"),
         ({}, "requires a user and a password"),
     ],
 )
-async def test_refused_etcd_login_names_the_reason(guarded, options, says):
+async def test_refused_etcd_login_names_the_reason(guarded, options, reason):
     controller = Controller(1, guarded.endpoints, **options)
-    with pytest.raises(StoreError, match=f"etcd at {guarded.endpoints[0]}: .*{says}"):
+    with pytest.raises(StoreError, match=f"etcd at {guarded.endpoints[0]}: .*{reason}"):
         await controller.join()
     await controller.close()
 

@@ -60,14 +60,14 @@ def test_leader_key_is_deleted_only_by_the_run_that_created_it(etcd, name, run, 
     client = EtcdClient(EtcdOptions(endpoints=tuple(etcd.endpoints)), clock)
     with contextlib.closing(client):
 
-        def ask(question):
+        def call(question):
             return client.request(question, deadline_ms=clock.now_ms() + 10_000)
 
-        lease_id, _ = ask(calls.grant_lease(LEASE_TTL_S))
-        token = ask(calls.campaign(keys, me, "mine", lease_id)).holder.token
-        ask(calls.release(keys, calls.OwnLeaderKey(me, run, token)))
-        assert (ask(calls.read_leader(keys)).holder is not None) == is_left
-        ask(calls.revoke_lease(lease_id))
+        lease_id, _ = call(calls.grant_lease(LEASE_TTL_S))
+        token = call(calls.campaign(keys, me, "mine", lease_id)).holder.token
+        call(calls.release(keys, calls.OwnLeaderKey(me, run, token)))
+        assert (call(calls.read_leader(keys)).holder is not None) == is_left
+        call(calls.revoke_lease(lease_id))
 
 
 async def test_lease_is_renewed_before_it_ends(etcd, name):

@@ -420,10 +420,10 @@ def test_acknowledged_commits_survive_a_kill_at_any_moment(tmp_path):
         with subprocess.Popen(
             [sys.executable, "-c", KILLED_WHILE_COMMITTING, str(tmp_path / "store")], stdout=subprocess.PIPE, text=True
         ) as process:
-            said = [process.stdout.readline() for _ in range(100 + 37 * round_)]
+            lines = [process.stdout.readline() for _ in range(100 + 37 * round_)]
             process.kill()
-            said += process.stdout.read().splitlines()
-        acknowledged = {name: int(revision) for name, _, revision in (line.partition(" ") for line in said)}
+            lines += process.stdout.read().splitlines()
+        acknowledged = {name: int(revision) for name, _, revision in (line.partition(" ") for line in lines)}
 
         async def reopened(acknowledged):
             backend = EmbeddedStore(tmp_path / "store")

@@ -22,7 +22,7 @@ LEGEND_LABEL = re.compile(r"{{(\w+)}}")
 
 
 @dataclass(frozen=True)
-class Asked:
+class Expression:
     """One expression with its place."""
 
     where: str
@@ -54,7 +54,9 @@ def panels_of(board):
 
 def of_panels():
     return [
-        Asked(f"{board['uid']} / {panel['title']} / {target['refId']}", target["expr"], target.get("legendFormat", ""))
+        Expression(
+            f"{board['uid']} / {panel['title']} / {target['refId']}", target["expr"], target.get("legendFormat", "")
+        )
         for board in boards()
         for panel in panels_of(board)
         for target in panel.get("targets", ())
@@ -63,7 +65,7 @@ def of_panels():
 
 def of_annotations():
     return [
-        Asked(f"{board['uid']} / mark {annotation['name']}", annotation["expr"], annotation["textFormat"])
+        Expression(f"{board['uid']} / mark {annotation['name']}", annotation["expr"], annotation["textFormat"])
         for board in boards()
         for annotation in board["annotations"].get("list", ())
     ]
@@ -95,7 +97,7 @@ def alerts():
 
 
 def of_rules():
-    return [Asked(f"{file} / {rule.get('alert') or rule['record']}", rule["expr"]) for file, rule in rules()]
+    return [Expression(f"{file} / {rule.get('alert') or rule['record']}", rule["expr"]) for file, rule in rules()]
 
 
 def everything():

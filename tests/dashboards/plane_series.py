@@ -119,9 +119,9 @@ class Plane:
             self.add(metric, [1] * self.samples, **where)
         for broker, broker_id in BROKERS:
             having = where | {"cluster": CLUSTER, "broker": broker, "broker_id": broker_id}
-            heard = [number * self.interval_s for number in range(self.samples)]
+            heartbeats_at = [number * self.interval_s for number in range(self.samples)]
             self.add(f"{server}broker_info", [1] * self.samples, version="V5_5_0", **having)
-            self.add(f"{server}broker_last_heartbeat_timestamp_seconds", heard, **having)
+            self.add(f"{server}broker_last_heartbeat_timestamp_seconds", heartbeats_at, **having)
             self.add(f"{server}broker_heartbeat_timeout_seconds", [120] * self.samples, **having)
         self.add(f"{server}broker_sets", [2] * self.samples, cluster=CLUSTER, state="ok", **where)
         self.add(f"{server}broker_sets", [0] * self.samples, cluster=CLUSTER, state="no_master", **where)

@@ -69,8 +69,8 @@ class Prometheus:
             "scrape_configs": scrapes,
         }
         if alertmanager:
-            told = [{"static_configs": [{"targets": [f"127.0.0.1:{alertmanager}"]}]}]
-            configuration["alerting"] = {"alertmanagers": told}
+            targets = [{"static_configs": [{"targets": [f"127.0.0.1:{alertmanager}"]}]}]
+            configuration["alerting"] = {"alertmanagers": targets}
         file = folder / "prometheus.yml"
         file.write_text(yaml.safe_dump(configuration))
         words = ["prometheus", f"--config.file={file}", f"--storage.tsdb.path={folder / 'data'}"]
@@ -331,12 +331,12 @@ class Site:
                 beaten = list(self._beaten)
             for broker in beaten:
                 with contextlib.suppress(OSError):
-                    broker.beat()
+                    broker.heartbeat()
             for server in (*self.name_servers, *self.controllers):
                 with contextlib.suppress(OSError):
-                    self._ask(server)
+                    self._query(server)
 
-    def _ask(self, server):
+    def _query(self, server):
         if server in self.name_servers:
             server.caller.route(TOPIC)
             server.caller.route("nobody")

@@ -90,8 +90,8 @@ def test_every_rule_file_with_alerts_is_in_the_example():
 
 
 def test_rules_and_boards_query_only_jobs_of_the_example_configuration():
-    asked = [*(each.expr for each in everything()), *(series for _, series, _ in variables())]
-    matchers = set(re.findall(r'\bjob!?=~?"[^"]*"', " ".join(asked)))
+    expressions = [*(each.expr for each in everything()), *(series for _, series, _ in variables())]
+    matchers = set(re.findall(r'\bjob!?=~?"[^"]*"', " ".join(expressions)))
     assert matchers == {NAMESRV_JOBS, CONTROLLER_JOBS, SERVER_JOBS}
     jobs = {scrape["job_name"] for scrape in yaml.safe_load(EXAMPLE.read_text())["scrape_configs"]}
     found = {matcher: set(filter(re.compile(matcher.split('"')[1]).fullmatch, jobs)) for matcher in matchers}

@@ -62,7 +62,7 @@ def with_numbers(board):
 
 
 EACH_BOARD = pytest.mark.parametrize("board", READ.values(), ids=READ)
-EACH_EXPRESSION = pytest.mark.parametrize("asked", everything(), ids=lambda asked: asked.where)
+EACH_EXPRESSION = pytest.mark.parametrize("expression", everything(), ids=lambda expression: expression.where)
 
 
 def test_the_files_are_what_the_generator_writes():
@@ -178,7 +178,7 @@ def test_no_board_mentions_a_page_that_there_is_not(board):
 @pytest.mark.parametrize(
     ("where", "expr"),
     [
-        *((asked.where, asked.plain) for asked in (*of_panels(), *of_annotations())),
+        *((expression.where, expression.plain) for expression in (*of_panels(), *of_annotations())),
         *((where, filled(series)) for where, series, label in variables() if label != "plane"),
     ],
     ids=lambda value: value,
@@ -195,9 +195,9 @@ def test_the_plane_is_chosen_first(board):
 
 
 @EACH_EXPRESSION
-def test_expression_queries_exposed_metrics(asked):
-    wanted = needs(asked.plain)
-    assert wanted.selectors or asked.where.endswith(" / RocketMQWatchdog")
+def test_expression_queries_exposed_metrics(expression):
+    wanted = needs(expression.plain)
+    assert wanted.selectors or expression.where.endswith(" / RocketMQWatchdog")
     there = {label for name in wanted.metrics for label in EXPOSED.get(name, ())}
     for name, labels in wanted.selectors:
         assert name in EXPOSED, f"nobody exposes {name}"
@@ -205,17 +205,17 @@ def test_expression_queries_exposed_metrics(asked):
     assert wanted.grouped_by <= there | wanted.made
 
 
-@pytest.mark.parametrize("asked", of_panels(), ids=lambda asked: asked.where)
-def test_rate_has_the_window_that_grafana_chooses(asked):
-    windows = set(re.findall(r"\[([^\]]+)\]", asked.expr))
+@pytest.mark.parametrize("expression", of_panels(), ids=lambda expression: expression.where)
+def test_rate_has_the_window_that_grafana_chooses(expression):
+    windows = set(re.findall(r"\[([^\]]+)\]", expression.expr))
     assert windows <= {"$__rate_interval", "1h"}
 
 
-@pytest.mark.parametrize("asked", [*of_panels(), *of_annotations()], ids=lambda asked: asked.where)
-def test_a_legend_names_labels_that_the_series_have(asked):
-    wanted = needs(asked.plain)
+@pytest.mark.parametrize("expression", [*of_panels(), *of_annotations()], ids=lambda expression: expression.where)
+def test_a_legend_names_labels_that_the_series_have(expression):
+    wanted = needs(expression.plain)
     there = {label for name in wanted.metrics for label in EXPOSED[name]}
-    assert set(LEGEND_LABEL.findall(asked.legend)) <= there
+    assert set(LEGEND_LABEL.findall(expression.legend)) <= there
 
 
 @pytest.mark.parametrize(("where", "series", "label"), variables(), ids=lambda value: value)
@@ -225,8 +225,8 @@ def test_variable_queries_an_exposed_label(where, series, label):
 
 
 def test_every_exposed_metric_is_used_or_left_out_for_a_reason():
-    asked = {name for each in everything() for name in needs(each.plain).metrics}
-    used = {re.sub(r"_(bucket|sum|count)$", "", name) for name in asked} | asked
+    expression = {name for each in everything() for name in needs(each.plain).metrics}
+    used = {re.sub(r"_(bucket|sum|count)$", "", name) for name in expression} | expression
     unused = own_families() - used
     assert unused == DELIBERATELY_UNUSED.keys()
     assert all(reason.endswith(".") for reason in DELIBERATELY_UNUSED.values())

@@ -85,18 +85,18 @@ class Lived:
 
 
 def _lived(site):
-    told = Lived(site)
+    life = Lived(site)
     wait_until(lambda: site.prometheus.value("sum(up)") == 5, seconds=SOON_S, what="everything is scraped")
     steady = site.broker(STEADY)
     site.keep_beating(steady)
     _another_leader(site)
     pair, only = _sets(site)
     wait_scrapes()
-    _wire_incidents(site, told, steady)
-    _deaths(site, told, pair, only)
-    _name_server_dies(site, told)
-    told.resolve(*INCIDENTS)
-    return told.end()
+    _wire_incidents(site, life, steady)
+    _deaths(site, life, pair, only)
+    _name_server_dies(site, life)
+    life.resolve(*INCIDENTS)
+    return life.end()
 
 
 def _another_leader(site):
@@ -117,7 +117,7 @@ def _sets(site):
     return pair, only
 
 
-def _wire_incidents(site, told, steady):
+def _wire_incidents(site, life, steady):
     """A broker falls silent, one flaps, one is late, and somebody sends what is no frame."""
     site.stop_beating(steady)
     site.broker("quiet", timeout_ms=1500)
@@ -130,52 +130,52 @@ def _wire_incidents(site, told, steady):
         site.send_bad_frames(BAD_FRAMES)
         wait_scrapes(1)
 
-    told.fire("BrokersLost", "RequestsRejected", again=flap_and_send)
+    life.fire("BrokersLost", "RequestsRejected", again=flap_and_send)
     site.keep_beating(steady)
 
 
-def _deaths(site, told, pair, only):
+def _deaths(site, life, pair, only):
     """Both masters die; one set has another broker that may lead, one has none. Then they are back."""
     first, second = pair
     for master in (first, only):
         master.die()
-    told.fire("BrokerMissing", "BrokerSetWithoutMaster", "ElectionFailed")
+    life.fire("BrokerMissing", "BrokerSetWithoutMaster", "ElectionFailed")
     site.wait_for_set("pair", lambda state: state.master == second.broker_id, what="the other one leads")
     for master in (first, only):
         site.replica(master.name, like=master)
     site.wait_for_set("single", lambda state: state.master == only.broker_id, what="it leads again")
-    told.fire("BrokerSetOutOfSync")
+    life.fire("BrokerSetOutOfSync")
     site.take_in(second, first)
 
 
-def _name_server_dies(site, told):
+def _name_server_dies(site, life):
     """A NameServer dies. It comes back with no broker, until they register as brokers do all the time."""
     server = site.name_servers[1]
     server.process.kill()
-    told.fire("NameServerDown")
+    life.fire("NameServerDown")
     site.launch(server)
     server.process.wait_for("server_ready", seconds=SOON_S)
-    told.fire("NameServersDisagree")
+    life.fire("NameServersDisagree")
     site.keep_beating(site.broker(STEADY, server=server))
 
 
-ASKED = [*of_panels(), *of_annotations()]
+EXPRESSIONS = [*of_panels(), *of_annotations()]
 
 pytestmark = [pytest.mark.etcd, pytest.mark.timeout(600)]
 
 
-@pytest.mark.parametrize("asked", ASKED, ids=lambda asked: asked.where)
-def test_an_expression_has_numbers(lived, asked):
-    assert lived.prometheus.get("query", query=filled(asked.expr, window_s=WINDOW_S))["resultType"] in {
+@pytest.mark.parametrize("expression", EXPRESSIONS, ids=lambda expression: expression.where)
+def test_an_expression_has_numbers(lived, expression):
+    assert lived.prometheus.get("query", query=filled(expression.expr, window_s=WINDOW_S))["resultType"] in {
         "vector",
         "scalar",
     }
-    series = lived.series(asked.expr)
+    series = lived.series(expression.expr)
     values = [float(value) for each in series for _, value in each["values"]]
     assert any(map(math.isfinite, values)), "no series has a number"
     for each in series:
         # What stands for nothing has no labels at all.
-        assert not each["metric"] or set(LEGEND_LABEL.findall(asked.legend)) <= each["metric"].keys()
+        assert not each["metric"] or set(LEGEND_LABEL.findall(expression.legend)) <= each["metric"].keys()
 
 
 @pytest.mark.parametrize(("where", "series", "label"), variables(), ids=lambda value: value)
@@ -194,7 +194,7 @@ def test_alert_fires_with_its_cause_and_resolves(lived, alert):
 @pytest.mark.parametrize("typed", asking_servers(), ids=str)
 def test_server_requests_of_runbook_pages_succeed(lived, typed):
     require("curl")
-    told = subprocess.run(
+    life = subprocess.run(
         ["bash", "-o", "pipefail", "-euc", f'curl() {{ command curl -f "$@"; }}; {typed.text}'],
         env=os.environ | lived.site.shell_names(),
         capture_output=True,
@@ -203,8 +203,8 @@ def test_server_requests_of_runbook_pages_succeed(lived, typed):
         timeout=30,
     )
     # By now no set is without a master, so that nothing is found; the question itself is answered.
-    found_none = '"no_master"' in typed.text and (told.returncode, told.stdout, told.stderr) == (1, "", "")
-    assert found_none or (told.returncode == 0 and told.stdout.strip()), told
+    found_none = '"no_master"' in typed.text and (life.returncode, life.stdout, life.stderr) == (1, "", "")
+    assert found_none or (life.returncode == 0 and life.stdout.strip()), life
 
 
 def test_no_rule_fails(lived):

@@ -122,7 +122,7 @@ def matches(matchers, labels):
     )
 
 
-def told(firing):
+def notified(firing):
     """Return the labels of what is not held back, as Alertmanager says: labels that both lack are equal."""
     return [
         target
@@ -144,28 +144,28 @@ def names(firing):
 @EACH_STORY
 @pytest.mark.parametrize("plane", ["west", None])
 def test_one_fault_makes_one_page_and_hides_no_other(story, plane):
-    heard = told(fired(story, plane))
-    assert names(heard) == STORIES[story][1]
-    pages = {labels["alertname"] for labels in heard if labels["severity"] == "critical"}
+    notified_now = notified(fired(story, plane))
+    assert names(notified_now) == STORIES[story][1]
+    pages = {labels["alertname"] for labels in notified_now if labels["severity"] == "critical"}
     assert len(pages) <= 1 or pages == TWO_PAGES
 
 
 @EACH_STORY
 @pytest.mark.parametrize("other", STORIES)
 def test_a_fault_of_a_plane_hides_none_of_another(story, other):
-    heard = told(fired(story, "west") + fired(other, "east"))
-    assert names(each for each in heard if each["plane"] == "east") == STORIES[other][1]
+    notified_now = notified(fired(story, "west") + fired(other, "east"))
+    assert names(each for each in notified_now if each["plane"] == "east") == STORIES[other][1]
 
 
 def test_alert_about_missing_targets_is_inhibited_by_the_alert_about_a_missing_plane():
     nothing = {"alertname": "NothingScraped", "severity": "critical"}
-    assert told([nothing]) == [nothing]
-    assert names(told([nothing, *fired("a plane is down", "west")])) == {"PlaneDown"}
+    assert notified([nothing]) == [nothing]
+    assert names(notified([nothing, *fired("a plane is down", "west")])) == {"PlaneDown"}
 
 
 def test_an_alert_of_other_software_is_never_held_back():
     foreign = {"alertname": "DiskFull", "severity": "critical"}
-    assert all(foreign in told([foreign, *fired(story)]) for story in STORIES)
+    assert all(foreign in notified([foreign, *fired(story)]) for story in STORIES)
 
 
 def test_rules_name_alerts_that_there_are_and_worse_ones_hold_back_others():
@@ -234,10 +234,10 @@ def test_alertmanager_gives_the_same_results(alertmanager):
     send(alertmanager, [labels for n, story in enumerate(STORIES) for labels in fired(story, f"plane-{n}")])
     expected = {(f"plane-{number}", name) for number, story in enumerate(STORIES) for name in STORIES[story][1]}
 
-    def told_of():
+    def notified_of():
         return of_planes(judged(alertmanager), "plane-")
 
-    wait_until(lambda: told_of() == expected, seconds=SOON_S, what=lambda: f"{expected}, not {told_of()}")
+    wait_until(lambda: notified_of() == expected, seconds=SOON_S, what=lambda: f"{expected}, not {notified_of()}")
 
 
 def test_the_command_of_the_readme_silences_a_plane_and_no_other(alertmanager, tmp_path):
@@ -246,8 +246,10 @@ def test_the_command_of_the_readme_silences_a_plane_and_no_other(alertmanager, t
     send(alertmanager, fired("a plane is down", "old-west") + fired("a plane is down", "old-east"))
     environment = os.environ | {"ALERTMANAGER": alertmanager, "HOME": str(tmp_path)}
     subprocess.run(["bash", "-euc", command], check=True, env=environment, stdout=subprocess.DEVNULL)
-    told_of = {("old-east", "PlaneDown")}
-    wait_until(lambda: of_planes(judged(alertmanager), "old-") == told_of, seconds=SOON_S, what="old-west is silenced")
+    notified_of = {("old-east", "PlaneDown")}
+    wait_until(
+        lambda: of_planes(judged(alertmanager), "old-") == notified_of, seconds=SOON_S, what="old-west is silenced"
+    )
     with urllib.request.urlopen(f"{alertmanager}/api/v2/silences", timeout=10) as answer:
         (silence,) = json.loads(answer.read())
     lasts = datetime.fromisoformat(silence["endsAt"]) - datetime.fromisoformat(silence["startsAt"])

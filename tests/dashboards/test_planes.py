@@ -11,7 +11,7 @@ from plane_series import CLUSTER, INTERVAL_S, MINUTES, NOT_WATCHED, Plane
 
 LOOKED_AT_EACH_S = 60
 #: Characters of promtool's complaint: it repeats itself at each look.
-TOLD = 1200
+SHOWN = 1200
 #: Whoever watches the watchdog wants it to fire all the time; everything else is something to do.
 FIRING = 'group by (plane, alertname) (ALERTS{alertstate="firing", severity!="none"})'
 WHOLLY_DOWN = {"PlaneDown", "AllNameServersDegraded", "ControllerNoLeader"}
@@ -35,7 +35,7 @@ def promtool(folder, tests):
     whole = {"rule_files": list(map(str, RULES)), "evaluation_interval": f"{INTERVAL_S}s", "tests": tests}
     file.write_text(yaml.safe_dump(whole))
     done = subprocess.run(["promtool", "test", "rules", file], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, (done.stdout + done.stderr)[:TOLD]
+    assert done.returncode == 0, (done.stdout + done.stderr)[:SHOWN]
 
 
 @pytest.fixture

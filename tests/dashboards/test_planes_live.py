@@ -45,7 +45,7 @@ class LivePlane:
         self._over = threading.Event()
         self.name_servers = [OurNameServer(folder / name, f"namesrv-{number}", http=True) for number in range(2)]
         self.controller = OurController(folder / name)
-        self._replicas, self._brokers, self._beats = [], [], None
+        self._replicas, self._brokers, self._heartbeats = [], [], None
 
     @property
     def servers(self):
@@ -79,8 +79,8 @@ class LivePlane:
                 broker = ScriptedBroker(line, SET, address=replica.address, broker_id=broker_id)
                 self._brokers.append(broker)
                 broker.register({"Orders": 8, "Payments": 8})
-        self._beats = threading.Thread(target=self._beat_on)
-        self._beats.start()
+        self._heartbeats = threading.Thread(target=self._heartbeat_on)
+        self._heartbeats.start()
         return self
 
     def kill(self):
@@ -90,8 +90,8 @@ class LivePlane:
 
     def close(self):
         self._over.set()
-        if self._beats:
-            self._beats.join()
+        if self._heartbeats:
+            self._heartbeats.join()
         for replica in self._replicas:
             replica.die()
         for broker in self._brokers:
@@ -104,11 +104,11 @@ class LivePlane:
         state = self.controller.set_state(SET)
         return state is not None and state.alive == {1, 2}
 
-    def _beat_on(self):
+    def _heartbeat_on(self):
         while not self._over.wait(0.5):
             for broker in self._brokers:
                 with contextlib.suppress(OSError):
-                    broker.beat()
+                    broker.heartbeat()
 
 
 def hurried(text):
@@ -125,14 +125,14 @@ class Receivers:
     """Where Alertmanager sends what it tells: one path for each receiver. `close` ends it."""
 
     def __init__(self):
-        self._heard = {}
-        heard = self._heard
+        self._received = {}
+        received = self._received
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self):
                 alerts = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["alerts"]
                 labels = [each["labels"] for each in alerts if each["status"] == "firing"]
-                heard.setdefault(self.path, set()).update((each.get("plane"), each["alertname"]) for each in labels)
+                received.setdefault(self.path, set()).update((each.get("plane"), each["alertname"]) for each in labels)
                 self.send_response(200)
                 self.end_headers()
 
@@ -144,9 +144,9 @@ class Receivers:
         self._thread = threading.Thread(target=self._server.serve_forever)
         self._thread.start()
 
-    def heard(self, receiver):
+    def received(self, receiver):
         """Return (plane, alert) of all that a receiver was ever sent as firing."""
-        return set(self._heard.get(f"/{receiver}", ()))
+        return set(self._received.get(f"/{receiver}", ()))
 
     def close(self):
         self._server.shutdown()
@@ -168,7 +168,7 @@ class Alertmanager:
         words += [f"--web.listen-address=127.0.0.1:{self.port}"]
         self.process = Process("alertmanager", words, folder=folder, env=os.environ)
 
-    def told(self):
+    def notified(self):
         """Return (plane, alert) of what nothing holds back."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v2/alerts", timeout=10) as answer:
             found = [each["labels"] for each in json.loads(answer.read()) if each["status"]["state"] == "active"]
@@ -228,10 +228,10 @@ def test_one_of_two_planes_is_killed_its_alerts_fire_and_none_of_the_other(scene
     assert fired(prometheus, "1h") == expected
     # One fault, one message.
     wait_until(
-        lambda: alertmanager.told() == {(WEST, "PlaneDown")},
+        lambda: alertmanager.notified() == {(WEST, "PlaneDown")},
         seconds=SOON_S,
-        what=lambda: f"one message, not {alertmanager.told()}",
+        what=lambda: f"one message, not {alertmanager.notified()}",
     )
     page = {(WEST, "PlaneDown")}
-    wait_until(lambda: receivers.heard("pager") >= page, seconds=SOON_S, what="the pager is told")
-    assert receivers.heard("pager") == page
+    wait_until(lambda: receivers.received("pager") >= page, seconds=SOON_S, what="the pager is told")
+    assert receivers.received("pager") == page

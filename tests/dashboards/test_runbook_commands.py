@@ -58,9 +58,9 @@ def test_commands_of_this_project_are_found():
 
 @pytest.mark.parametrize("typed", asking_servers(), ids=str)
 def test_a_server_has_the_path_with_its_parameters(typed):
-    asked = re.findall(r"\$(N|n|H|h)(/[\w/$.-]+)\??([\w=&$]*)", typed.text)
-    assert asked or "$ETCD/metrics" in typed.text or '"$PROMETHEUS/api/v1/' in typed.text
-    for server, path, query in asked:
+    requests = re.findall(r"\$(N|n|H|h)(/[\w/$.-]+)\??([\w=&$]*)", typed.text)
+    assert requests or "$ETCD/metrics" in typed.text or '"$PROMETHEUS/api/v1/' in typed.text
+    for server, path, query in requests:
         endpoints = NAMESRV_ENDPOINTS if server in "Nn" else CONTROLLER_ENDPOINTS
         known = {re.sub(r"\{\w+\}", "$BROKER", each.path): each for each in endpoints}
         assert path in known

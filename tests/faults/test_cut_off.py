@@ -27,7 +27,7 @@ BROKERS = 5
 TOPIC = "everywhere"
 TIMEOUT_MS = 1500
 SCAN_MS = 100
-BEAT_S = 0.2
+HEARTBEAT_S = 0.2
 #: Connections whose other end is gone for good are found by their silence.
 IDLE_S = 5
 
@@ -57,7 +57,7 @@ class RemoteBroker(threading.Thread):
             try:
                 self._live(self._connect())
             except OSError:
-                self._stopped.wait(BEAT_S)
+                self._stopped.wait(HEARTBEAT_S)
 
     def _connect(self):
         with self.host.inside():
@@ -70,8 +70,8 @@ class RemoteBroker(threading.Thread):
             while not self._stopped.is_set():
                 broker.register({TOPIC: 4, self.name: 4})
                 for _ in range(3):
-                    self._stopped.wait(BEAT_S)
-                    broker.beat()
+                    self._stopped.wait(HEARTBEAT_S)
+                    broker.heartbeat()
         finally:
             broker.close()
 
@@ -141,7 +141,7 @@ def cut_off_all_the_time(server, brokers, cuts):
         chance = random.Random(SEED + number)
         for _ in range(number, cuts, len(brokers)):
             cut_off_and_return(server, brokers[number], chance, seen)
-            time.sleep(chance.uniform(0, 2 * BEAT_S))
+            time.sleep(chance.uniform(0, 2 * HEARTBEAT_S))
 
     with ThreadPoolExecutor(len(brokers)) as pool:
         list(pool.map(suffer, range(len(brokers))))

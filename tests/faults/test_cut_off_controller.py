@@ -43,10 +43,10 @@ class RemoteReplica(Replica):
         with self._inside():
             return Line(socket.create_connection((host, int(port)), timeout=2))
 
-    def _beat_on(self):
+    def _heartbeat_on(self):
         while self._beating.is_set() and not self._dead.wait(0.5):
             try:
-                self.beat()
+                self.heartbeat()
             except OSError:
                 with contextlib.suppress(OSError):
                     self.reconnect()

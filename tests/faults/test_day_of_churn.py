@@ -42,7 +42,7 @@ SOAK_HOURS = int(os.environ.get("CHURN_HOURS", "24"))
 
 STEP_S = 5
 REGISTRATION_S = 30
-BEAT_S = 15
+HEARTBEAT_S = 15
 UNREGISTER_BROKER = 104
 ADD_WRITE_PERM = 327
 
@@ -155,7 +155,7 @@ class Cluster:
         assert self.request(REGISTER_BROKER, fields, broker.body, broker.peer) == SUCCESS
         self.happened["registrations"] += 1
 
-    def beat(self, broker):
+    def heartbeat(self, broker):
         if broker.peer is not None:
             self.request(HEARTBEAT, broker.identity, peer=broker.peer)
             self.happened["beats"] += 1
@@ -175,20 +175,20 @@ class Cluster:
             for broker in self.brokers[step % (REGISTRATION_S // STEP_S) :: REGISTRATION_S // STEP_S]:
                 if broker.absent_until_ms <= now_ms:
                     self.register(broker)
-            for broker in self.brokers[step % (BEAT_S // STEP_S) :: BEAT_S // STEP_S]:
+            for broker in self.brokers[step % (HEARTBEAT_S // STEP_S) :: HEARTBEAT_S // STEP_S]:
                 if broker.absent_until_ms <= now_ms:
-                    self.beat(broker)
+                    self.heartbeat(broker)
             for _ in range(self._events_now()):
                 event = self.chance.choice(EVENTS)
                 event(self, self.chance.choice(self.brokers))
                 self.happened[event.__name__] += 1
-            self.ask_for_routes(self.chance.sample(range(SETS), 3))
+            self.query_routes(self.chance.sample(range(SETS), 3))
 
     def _events_now(self):
         mean = len(self.brokers) * STEP_S / BROKER_EVENT_S
         return int(mean) + (self.chance.random() < mean % 1)
 
-    def ask_for_routes(self, sets):
+    def query_routes(self, sets):
         for number in sets:
             for topic in first_queues(number):
                 self.request(GET_ROUTE, {"topic": topic})
@@ -207,7 +207,7 @@ class Cluster:
         for _ in range(2):
             for broker in self.brokers:
                 self.register(broker)
-        self.ask_for_routes(range(SETS))
+        self.query_routes(range(SETS))
 
     def leave(self):
         for broker in self.brokers:

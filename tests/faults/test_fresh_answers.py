@@ -29,7 +29,7 @@ DIALECTS = [
 
 
 @dataclass
-class Told:
+class Registered:
     """The last number of queues that a registration was sent with, and the last that was answered."""
 
     sent: int = 1
@@ -78,42 +78,42 @@ def line_to(lab, request):
         each.close()
 
 
-def changing(line, name, told):
+def changing(line, name, registered):
     """Return what gives all topics of a broker one queue more."""
     broker = ScriptedBroker(line, name, address=f"{name}:10911")
 
     def change():
-        told.sent += 1
-        broker.register(dict.fromkeys(TOPICS, told.sent), counter=told.sent)
-        told.answered = told.sent
+        registered.sent += 1
+        broker.register(dict.fromkeys(TOPICS, registered.sent), counter=registered.sent)
+        registered.answered = registered.sent
 
     broker.register(dict.fromkeys(TOPICS, 1), counter=1)
     return change
 
 
-def asking(line, told, standard):
+def asking(line, registered, standard):
     """Return what asks for routes, some requests at once, and looks at every answer."""
     topics = itertools.cycle(TOPICS)
 
-    def ask():
-        least = {name: each.answered for name, each in told.items()}
+    def query():
+        least = {name: each.answered for name, each in registered.items()}
         sent = {line.send(*route_query(next(topics), standard=standard)) for _ in range(PIPELINED)}
         for _ in range(PIPELINED):
             number, answer = line.receive()
             sent.remove(number)
             queues = queues_in(answer)
-            for name, each in told.items():
+            for name, each in registered.items():
                 assert least[name] <= queues[name] <= each.sent
 
-    return ask
+    return query
 
 
-def ask_while_topics_change(line_to, seconds):
+def query_while_topics_change(line_to, seconds):
     """Return how many times topics were changed and routes answered meanwhile."""
-    told = {name: Told() for name in ("broker-a", "broker-b")}
-    changes = [changing(line_to(), name, each) for name, each in told.items()]
+    registered = {name: Registered() for name in ("broker-a", "broker-b")}
+    changes = [changing(line_to(), name, each) for name, each in registered.items()]
     readers = [
-        Worker(asking(line_to(binary=binary, version=version), told, standard))
+        Worker(asking(line_to(binary=binary, version=version), registered, standard))
         for binary, version, standard in DIALECTS
     ]
     writers = [Worker(change) for change in changes]
@@ -124,14 +124,14 @@ def ask_while_topics_change(line_to, seconds):
 
 
 def test_route_is_not_older_than_the_last_registration_with_a_response_before_the_request(line_to):
-    changed, answered = ask_while_topics_change(line_to, seconds=2)
+    changed, answered = query_while_topics_change(line_to, seconds=2)
     assert min(changed + answered) > 10
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(SOAK_S + 60)
 def test_no_route_is_stale_in_minutes_of_requests(line_to, capsys):
-    changed, answered = ask_while_topics_change(line_to, seconds=SOAK_S)
+    changed, answered = query_while_topics_change(line_to, seconds=SOAK_S)
     print_figures(
         capsys, f"fresh answers: {SOAK_S} s, {sum(changed)} changes, {sum(answered)} answers, none of them old"
     )

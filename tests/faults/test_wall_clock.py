@@ -20,7 +20,7 @@ from remoting.clock import SystemClock
 SCAN_MS = 200
 #: Longer than a slow machine lets a thread wait, shorter than the jumps by far.
 TIMEOUT_MS = 2000
-BEAT_S = 0.2
+HEARTBEAT_S = 0.2
 HOUR_S = 3600
 #: How far what the server says may be from what its clock should show.
 ROOM_S = 60
@@ -47,11 +47,11 @@ def beating(server):
     broker = registered_broker(server, "beating")
     stopped = threading.Event()
 
-    def beat():
-        while not stopped.wait(BEAT_S):
-            broker.beat()
+    def heartbeat():
+        while not stopped.wait(HEARTBEAT_S):
+            broker.heartbeat()
 
-    thread = threading.Thread(target=beat)
+    thread = threading.Thread(target=heartbeat)
     thread.start()
     yield broker
     stopped.set()
@@ -70,7 +70,7 @@ def is_about(unix_s, offset_s):
     return abs(unix_s - SystemClock().unix_ms() / 1000 - offset_s) < ROOM_S
 
 
-def ask_http(connection, path):
+def get_http(connection, path):
     """Ask over a connection that is kept, and return the time that the answer says it was made, and its body."""
     connection.request("GET", path)
     answer = connection.getresponse()
@@ -86,15 +86,15 @@ def last_heartbeat(scrape):
     return float(line.rpartition(" ")[2])
 
 
-def check_times_told(server, connection, offset_s):
+def check_reported_times(server, connection, offset_s):
     """Check each moment and each duration that the server tells anybody."""
-    date, text = ask_http(connection, "/v1/brokers")
+    date, text = get_http(connection, "/v1/brokers")
     assert is_about(date, offset_s)
     (view,) = [each for each in json.loads(text)["items"] if each["brokerName"] == "beating"]
     assert 0 <= view["lastHeartbeatAgeMs"] < TIMEOUT_MS
     # The last one may have come before the clock was set.
     wait_until(
-        lambda: is_about(last_heartbeat(ask_http(connection, "/metrics")[1]), offset_s),
+        lambda: is_about(last_heartbeat(get_http(connection, "/metrics")[1]), offset_s),
         seconds=20,
         what="a heartbeat by the clock as it is now",
     )
@@ -125,5 +125,5 @@ def test_wall_clock_set_by_an_hour_expires_no_broker_and_changes_only_recorded_t
         wall_clock.jump_to(offset_s)
         holds_for(lambda: server.caller.addresses("beating"), seconds=3 * SCAN_MS / 1000, what="the broker is there")
         check_that_timers_run(server, beating)
-        check_times_told(server, connection, offset_s)
+        check_reported_times(server, connection, offset_s)
     connection.close()

@@ -55,7 +55,7 @@ def test_no_pod_gets_a_token_or_variables_of_service_links(values):
 
 
 @every_set
-def test_memory_is_limited_and_processor_time_is_only_asked_for(values):
+def test_memory_is_limited_and_processor_time_is_only_requested(values):
     for name, spec in pod_specs(objects_of(values)).items():
         for each in spec["containers"]:
             assert set(each["resources"]["limits"]) == {"memory"}, name
@@ -135,15 +135,15 @@ def test_services_lead_to_named_ports_of_their_pods(values):
 
 @pytest.mark.parametrize("component", ["namesrv", "controller"])
 @every_set
-def test_probes_ask_what_each_is_for_and_give_a_slow_start_two_minutes(values, component):
+def test_probes_query_what_each_is_for_and_give_a_slow_start_two_minutes(values, component):
     rendered = objects_of(values)
     fullname = VALUE_SETS[values].get("fullnameOverride", FULLNAME)
     if ("StatefulSet", f"{fullname}-{component}") not in rendered:
         assert VALUE_SETS[values]["controller"]["enabled"] is False
         return
     each = container(rendered, component, fullname)
-    asked = {name: each[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")}
-    assert asked == {
+    probes = {name: each[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")}
+    assert probes == {
         "startup": {"path": "/healthz", "port": "http"},
         # From the event loop alone: etcd that is away restarts nobody.
         "liveness": {"path": "/livez", "port": "http"},
@@ -162,7 +162,7 @@ def test_servers_are_sets_with_stable_names_that_start_together_and_change_one_b
         assert ("Service", spec["serviceName"]) in objects_of("production")
 
 
-def test_a_new_nameserver_has_time_to_be_told_all_routes_before_the_next_one_goes():
+def test_a_new_nameserver_has_time_to_get_all_routes_before_the_next_one_goes():
     assert server(objects_of("production"), "namesrv")["spec"]["minReadySeconds"] > 30
     assert "needWaitForService=true" in properties(objects_of("production"), "namesrv").splitlines()
 
@@ -176,7 +176,7 @@ def test_nameservers_have_names_before_they_are_ready_and_are_found_by_clients_o
         assert services[f"{FULLNAME}-namesrv-{suffix}"]["spec"]["clusterIP"] == "None"
 
 
-def test_the_address_server_answers_at_the_port_that_java_clients_ask():
+def test_the_address_server_answers_at_the_port_that_java_clients_use():
     spec = of_kind(objects_of("defaults"), "Service")[f"{FULLNAME}-namesrv"]["spec"]
     assert {(port["port"], port["targetPort"]) for port in spec["ports"]} == {(9880, "http"), (8080, "http")}
     assert spec["type"] == "ClusterIP"
@@ -224,7 +224,7 @@ def test_the_time_to_stop_is_enough_to_leave_the_services_and_drain(values):
         assert before + drain < spec["terminationGracePeriodSeconds"], name
 
 
-def test_a_controller_says_its_own_stable_name_to_brokers():
+def test_a_controller_announces_its_own_stable_name_to_brokers():
     env = {each["name"]: each.get("value") for each in container(objects_of("production"), "controller")["env"]}
     assert next(iter(env)) == "POD_NAME", "others name it, and Kubernetes knows only what stands before them"
     assert env["RMQ_CONTROLLER_CONTROLLER_ID"] == "$(POD_NAME)"
@@ -285,7 +285,7 @@ def test_the_network_policy_lets_out_to_dns_brokers_and_etcd():
     assert not {"ingress", "egress"} & set(analytics), "the jobs talk to nobody"
 
 
-def test_without_a_list_of_broker_ports_a_controller_may_ask_any_broker():
+def test_without_a_list_of_broker_ports_a_controller_may_reach_any_broker():
     policies = of_kind(objects({"networkPolicy": {"enabled": True}}), "NetworkPolicy")
     (brokers,) = (
         rule for rule in policies[f"{FULLNAME}-controller"]["spec"]["egress"] if rule["ports"][0]["port"] != 53
@@ -392,7 +392,7 @@ def alerts(values):
     return [rule for each in rules for group in each["spec"]["groups"] for rule in group["rules"] if "alert" in rule]
 
 
-def test_every_alert_of_the_repository_is_told_with_its_runbook_where_people_find_it():
+def test_every_alert_of_the_repository_is_installed_with_a_reachable_runbook():
     files = [yaml.safe_load(path.read_text()) for path in (CHART / "rules").glob("*.yaml")]
     wanted = [rule for each in files for group in each["groups"] for rule in group["rules"] if "alert" in rule]
     assert sorted(rule["alert"] for rule in alerts("everything")) == sorted(rule["alert"] for rule in wanted)
@@ -402,7 +402,7 @@ def test_every_alert_of_the_repository_is_told_with_its_runbook_where_people_fin
         assert rule["annotations"]["runbook_url"] == f"https://wiki.example.org/rocketmq/{rule['alert']}.md"
 
 
-def test_names_of_other_projects_are_recorded_only_where_they_are_asked_for():
+def test_names_of_other_projects_are_recorded_only_where_they_are_enabled():
     names = {values: set(of_kind(objects_of(values), "PrometheusRule")) for values in ("production", "everything")}
     assert names["everything"] - names["production"] == {f"{FULLNAME}-well-known-names"}
 
@@ -419,7 +419,7 @@ def test_every_dashboard_is_a_config_map_that_grafanas_sidecar_takes():
         assert len(each["data"][name].encode()) < 1024 * 1024, "what a ConfigMap holds"
 
 
-def test_the_notes_tell_three_ways_to_connect():
+def test_the_notes_name_three_ways_to_connect():
     notes = render(VALUE_SETS["production"])["NOTES.txt"]
     domain = f"{FULLNAME}-namesrv-headless.mq.svc.cluster.local"
     listed = ";".join(f"{FULLNAME}-namesrv-{n}.{domain}:9876" for n in range(3))

@@ -67,7 +67,7 @@ def test_both_servers_get_the_user_of_brokers_with_acl_from_a_secret():
         assert config.broker_access_key == config.broker_secret_key == "from a secret"
 
 
-def test_nameservers_tell_clients_the_names_of_their_pods():
+def test_nameservers_announce_the_names_of_their_pods_to_clients():
     ((_, text, _),) = (each for each in components("production") if each[0] == "namesrv")
     file = PropertiesFile("namesrv.conf", tuple(parse(text.encode())))
     config = from_sources(NAMESRV, Sources(file=file, environment={"HOME": "/"}))
@@ -171,13 +171,13 @@ def test_the_connection_check_fails_where_a_nameserver_has_no_routes_to_give(pod
 
 def test_a_controller_starts_with_the_file_and_is_what_probes_look_for(pod):
     name = f"{FULLNAME}-controller-0"
-    told = f"{name}.{FULLNAME}-controller-headless.mq.svc.cluster.local:9878"
-    variables = {"RMQ_CONTROLLER_CONTROLLER_ID": name, "RMQ_CONTROLLER_ADVERTISED_ADDRESS": told}
+    expected = f"{name}.{FULLNAME}-controller-headless.mq.svc.cluster.local:9878"
+    variables = {"RMQ_CONTROLLER_CONTROLLER_ID": name, "RMQ_CONTROLLER_ADVERTISED_ADDRESS": expected}
     controller = pod("controller", {"controller": {"drainSeconds": 0}}, **variables)
     for path in probes("controller"):
         controller.answers(path)
     (itself,) = json.loads(controller.get("/v1/controllers")[1])["members"]
-    assert (itself["id"], itself["address"]) == (name, told)
+    assert (itself["id"], itself["address"]) == (name, expected)
 
 
 def test_with_tls_enforced_the_connection_check_is_served_by_its_certificate(pod, tmp_path):

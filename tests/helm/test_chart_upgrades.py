@@ -194,12 +194,12 @@ def test_a_value_set_to_null_is_refused_by_its_name_or_harmless():
     harmless, before = set(), objects(NEARLY_EVERYTHING)
     for row in values_table.rows((CHART / "values.yaml").read_text()):
         path = row.path.split(".")
-        found_or_said = outcome(with_value(NEARLY_EVERYTHING, path, None))
-        if isinstance(found_or_said, str):
-            assert f"'{path[-1]}'" in found_or_said, row.path
+        rendered_or_refused = outcome(with_value(NEARLY_EVERYTHING, path, None))
+        if isinstance(rendered_or_refused, str):
+            assert f"'{path[-1]}'" in rendered_or_refused, row.path
         else:
             harmless.add(path[-1])
-            rendered = parsed(found_or_said)
+            rendered = parsed(rendered_or_refused)
             others = [each for name, each in rendered.items() if each != before.get(name)]
             assert [found for each in others if (found := problems(each, KUBERNETES[-1]))] == [], row.path
     assert {"tolerations", "affinity", "podAnnotations", "commonLabels"} <= harmless

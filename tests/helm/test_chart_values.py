@@ -173,7 +173,7 @@ def test_the_production_profile_refuses_what_loses_data_or_availability(values, 
     assert sentence in refusal(merged(base, values))
 
 
-def test_the_production_profile_asks_for_an_etcd():
+def test_the_production_profile_requires_an_etcd():
     assert "set etcd.endpoints" in refusal(profile("production"))
 
 
@@ -262,7 +262,7 @@ def history_limits(values):
         ("89478486", 67108865),
     ],
 )
-def test_history_on_an_empty_dir_may_have_three_quarters_of_it_and_on_a_volume_what_the_server_says(limit, bytes_max):
+def test_history_on_an_empty_dir_may_have_three_quarters_of_it_and_on_a_volume_the_servers_default(limit, bytes_max):
     assert history_limits(without_volume(limit)) == {"namesrv": str(bytes_max), "controller": None}
 
 

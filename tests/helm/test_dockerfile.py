@@ -98,11 +98,11 @@ def test_the_analytics_image_has_the_extra_and_a_java():
     assert any("openjdk-17-jre-headless" in line for line in arguments("RUN", "analytics"))
 
 
-def test_the_servers_are_what_is_built_unless_told_otherwise():
+def test_the_servers_are_what_is_built_by_default():
     assert arguments("FROM")[-1].endswith(" AS servers")
 
 
-def test_ports_and_labels_are_told():
+def test_ports_and_labels_are_declared():
     assert arguments("EXPOSE", "servers") == ["9876 9880 9878 9881"]
     (labels,) = arguments("LABEL")
     for name in ("title", "description", "licenses", "version", "revision"):

@@ -37,7 +37,7 @@ class Clock:
         return self.us - 1_600_000_000_000_000
 
 
-class Told:
+class Recording:
     def recording_stopped(self, error):
         raise AssertionError(error)
 
@@ -62,7 +62,9 @@ class Recorded:
 
     def __init__(self, folder):
         self.folder, self.clock = folder, Clock()
-        self.recorder = Recorder(folder, RecorderIdentity("host:9876", "namesrv", "1.0", "x:1"), self.clock, Told())
+        self.recorder = Recorder(
+            folder, RecorderIdentity("host:9876", "namesrv", "1.0", "x:1"), self.clock, Recording()
+        )
         self.recorder.start()
         self.recorder.enqueue(LifecycleEvent("configured", detail=SETTINGS))
         members = {"set_ids": (0,), "set_addrs": ("b:1",), "set_clusters": ("C",), "set_cluster": "C"}

@@ -429,7 +429,7 @@ def test_folder_that_cannot_be_created_stops_recording_only(tmp_path, impatient)
     assert [what for what, _ in desk.observed.all] == ["stopped"]
 
 
-def test_started_row_says_until_when_the_previous_process_was_watching(desk):
+def test_started_row_shows_until_when_the_previous_process_was_watching(desk):
     desk.recorder.start()
     desk.clock.us += 10_000_000
     desk.recorder.enqueue(Tick({"interval_ms": 10_000}))
@@ -477,12 +477,12 @@ class Deaf:
         raise OSError("nobody is told")
 
 
-@pytest.mark.parametrize("is_told", [True, False])
-def test_recording_goes_on_after_any_failure_in_the_thread(tmp_path, impatient, is_told):
+@pytest.mark.parametrize("is_reported", [True, False])
+def test_recording_goes_on_after_any_failure_in_the_thread(tmp_path, impatient, is_reported):
     """Even what no server survives in its main thread, and whoever is to be told of it."""
     desk = Desk(tmp_path / "history")
     desk.clock = FailingClock()
-    if not is_told:
+    if not is_reported:
         desk.observed = Deaf()
     desk.recorder = desk.new()
     desk.recorder.start()
@@ -493,7 +493,7 @@ def test_recording_goes_on_after_any_failure_in_the_thread(tmp_path, impatient, 
     desk.recorder.enqueue(LifecycleEvent("ready", address="127.0.0.1:9876"))
     desk.recorder.close()
     assert [row["event_type"] for row in desk.rows()][-1] == "ready"
-    if is_told:
+    if is_reported:
         assert desk.observed.all[0] == ("stopped", "odd")
         assert desk.observed.all[-1] == ("resumed", None)
 

@@ -142,29 +142,29 @@ def server(tmp_path):
 def time_machine(tmp_path, capsys):
     """Ask the command; returns its exit code, what it said and what it complained of."""
 
-    def asked(*words):
+    def run(*words):
         try:
             code = main(["--history", str(tmp_path), *map(str, words)])
         except SystemExit as ended:
             code = ended.code
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        streams = capsys.readouterr()
+        return code, streams.out, streams.err
 
-    return asked
+    return run
 
 
 @pytest.fixture
 def route(time_machine):
     """Ask for the route of `orders`, or another topic; returns its read queues by broker, and the doubt."""
 
-    def asked(at, topic="orders"):
+    def run(at, topic="orders"):
         code, out, error = time_machine("route", topic, "--at", at.isoformat(), "--json")
         assert code == 0, error
-        said = json.loads(out)
-        body = json.loads(said["route"]) if said["route"] else None
-        return body and {each["brokerName"]: each["readQueueNums"] for each in body["queueDatas"]}, said["doubt"]
+        streams = json.loads(out)
+        body = json.loads(streams["route"]) if streams["route"] else None
+        return body and {each["brokerName"]: each["readQueueNums"] for each in body["queueDatas"]}, streams["doubt"]
 
-    return asked
+    return run
 
 
 def test_time_after_a_crash_or_pause_is_unobserved(server, route):
@@ -228,8 +228,8 @@ def test_history_option_is_accepted_before_and_after_the_command(server, tmp_pat
     question = ["route", "orders", "--at", (THEN + 20 * SECOND).isoformat()]
     folder = ["--history", str(tmp_path)]
     assert [main([*folder, *question]), main([*question, *folder])] == [0, 0]
-    told = capsys.readouterr().out
-    assert told[: len(told) // 2] * 2 == told
+    printed = capsys.readouterr().out
+    assert printed[: len(printed) // 2] * 2 == printed
 
 
 def test_without_start_and_snapshot_the_answer_is_unknown(server, route, time_machine):
@@ -378,10 +378,10 @@ def test_invalid_arguments_are_refused_with_their_reason(server, time_machine, w
 
 def test_unknown_server_or_time_is_answered_with_what_exists(server, time_machine):
     server.starts(THEN)
-    told = re.escape(f"the history has host_9876, from {THEN.isoformat()} to {THEN.isoformat()}")
+    printed = re.escape(f"the history has host_9876, from {THEN.isoformat()} to {THEN.isoformat()}")
     for words, what in (
-        (("--at", (THEN - HOUR).isoformat()), f"no NameServer recorded anything in the 31 days before .*; {told}"),
-        (("--namesrv", "host"), f"no NameServer host recorded anything in .*; {told}"),
+        (("--at", (THEN - HOUR).isoformat()), f"no NameServer recorded anything in the 31 days before .*; {printed}"),
+        (("--namesrv", "host"), f"no NameServer host recorded anything in .*; {printed}"),
     ):
         code, _, error = time_machine("route", "orders", *words)
         assert (code, bool(re.search(what, error))) == (1, True), error
@@ -421,14 +421,14 @@ def test_broker_events_include_unobserved_times(server, time_machine):
     span = ("--from", THEN.isoformat(), "--to", (THEN + HOUR).isoformat())
     code, out, _ = time_machine("timeline", "--broker", 'a "b"', *span)
     assert code == 0
-    told = [line.split(maxsplit=2)[2] for line in out.splitlines()]
-    assert [line.split(":")[0] for line in told] == [
+    printed = [line.split(maxsplit=2)[2] for line in out.splitlines()]
+    assert [line.split(":")[0] for line in printed] == [
         "this server starts; what it was before is not in the history",
         "registers",
         "this server was paused for 60000 ms, and observed nothing",
         "this server records again",
     ]
-    assert "was paused for 60000 ms" in told[2]
+    assert "was paused for 60000 ms" in printed[2]
     code, out, error = time_machine("timeline", "--broker", "nobody", *span)
     assert (code, "nothing happened to nobody" in error, "was paused" in out) == (1, True, True)
 
@@ -438,14 +438,14 @@ def test_last_heartbeat_is_not_listed_before_the_registration(server, time_machi
     server.registers(THEN + SECOND, "a", orders=4)
     gone = THEN + 2 * SECOND
     # Silence is counted in whole ms: the beat that it counts from seems to be older than it is.
-    heard = int((THEN + SECOND).timestamp() * 1e6) - 1000
-    row = {"role": "master", "silent_ms": 1001, "last_heartbeat_time": heard}
+    last_heartbeat = int((THEN + SECOND).timestamp() * 1e6) - 1000
+    row = {"role": "master", "silent_ms": 1001, "last_heartbeat_time": last_heartbeat}
     server.row(gone, BROKER_STATE, "channel_closed", BrokerRef("C", "a", 0, "a:1"), **row)
     code, out, _ = time_machine(
         "timeline", "--broker", "a", "--from", THEN.isoformat(), "--to", (THEN + HOUR).isoformat()
     )
-    told = [line.split(maxsplit=2)[2] for line in out.splitlines()]
-    assert (code, [line.split(":")[0] for line in told[1:]]) == (
+    printed = [line.split(maxsplit=2)[2] for line in out.splitlines()]
+    assert (code, [line.split(":")[0] for line in printed[1:]]) == (
         0,
         ["registers", "last heartbeat of broker 0", "master 0 leaves"],
     )

@@ -132,7 +132,7 @@ def clean(**fields):
     return CLEAN, {"clusterName": CLUSTER, "brokerName": SET} | fields, b""
 
 
-def beat(**fields):
+def heartbeat(**fields):
     defaults = {"clusterName": CLUSTER, "brokerName": SET, "brokerId": 2, "brokerAddr": "127.0.0.1:1", "epoch": 1}
     return HEARTBEAT, defaults | fields, b""
 
@@ -255,47 +255,47 @@ REFUSED = {
     "id of a set too long": (apply(brokerName=LONG, appliedBrokerId=1), INVALID_REQUEST, ["brokerName"]),
     "id in a cluster too long": (apply(clusterName=LONG), INVALID_REQUEST, ["clusterName"]),
     # 904
-    "beat without an id": (beat(brokerId=None), INVALID_REQUEST, ["brokerId"]),
-    "beat with a negative id": (beat(brokerId=-1), INVALID_REQUEST, ["brokerId"]),
-    "beat of no set": (beat(brokerName=None), INVALID_REQUEST, ["brokerName"]),
-    "beat from no address": (beat(brokerAddr="nowhere"), INVALID_REQUEST, ["brokerAddr", "nowhere"]),
+    "beat without an id": (heartbeat(brokerId=None), INVALID_REQUEST, ["brokerId"]),
+    "beat with a negative id": (heartbeat(brokerId=-1), INVALID_REQUEST, ["brokerId"]),
+    "beat of no set": (heartbeat(brokerName=None), INVALID_REQUEST, ["brokerName"]),
+    "beat from no address": (heartbeat(brokerAddr="nowhere"), INVALID_REQUEST, ["brokerAddr", "nowhere"]),
 } | {
     f"code {code}": ((code, {"brokerName": SET}, b"{}"), NOT_SUPPORTED, [str(code)])
     for code in (-1, 0, 103, 105, 901, 1007, 1008, 1014, 1015, 1016, 1017, 1018, 1019, 32_767)
 }
 
-ONLY_TOLD = {
+NOT_REFUSED = {
     "election of the master": (elect(brokerId=1), STILL_EXISTS),
     "election by an id that does not exist": (elect(brokerId=99, designateElect="false"), STILL_EXISTS),
     "election of anybody": (elect(brokerId=None, designateElect=None), STILL_EXISTS),
     "sync state of unknown sets": (sync_state_data(b'["nobody","nowhere"]'), SUCCESS),
     "next id of an unknown set": ((NEXT_ID, {"clusterName": CLUSTER, "brokerName": "nobody"}, b""), SUCCESS),
     "configuration of nothing": ((UPDATE_CONFIG, {}, b""), SUCCESS),
-    "beat of another cluster": (beat(clusterName="D", epoch=1000), SUCCESS),
-    "beat of a stranger": (beat(brokerId=77, epoch=1000, heartbeatTimeoutMills=LONG_MAX), SUCCESS),
-    "beat of a stranger with an absurd epoch": (beat(brokerId=79, epoch=2**31 - 1), SUCCESS),
-    "beat of a stranger with an epoch too large for an int": (beat(brokerId=80, epoch=2**31), SUCCESS),
-    "beat with absurd timeouts": (beat(brokerId=78, heartbeatTimeoutMills=-LONG_MAX), SUCCESS),
+    "beat of another cluster": (heartbeat(clusterName="D", epoch=1000), SUCCESS),
+    "beat of a stranger": (heartbeat(brokerId=77, epoch=1000, heartbeatTimeoutMills=LONG_MAX), SUCCESS),
+    "beat of a stranger with an absurd epoch": (heartbeat(brokerId=79, epoch=2**31 - 1), SUCCESS),
+    "beat of a stranger with an epoch too large for an int": (heartbeat(brokerId=80, epoch=2**31), SUCCESS),
+    "beat with absurd timeouts": (heartbeat(brokerId=78, heartbeatTimeoutMills=-LONG_MAX), SUCCESS),
     "id that the same broker has": (None, SUCCESS),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=str)
 def test_what_cannot_be_is_refused_with_its_code_and_a_reason_and_changes_nothing(stage, case):
-    request, expected, told = REFUSED[case]
+    request, expected, parts = REFUSED[case]
     before = stage.seen()
     answer = stage.request(*request)
     assert answer.code == expected
     assert answer.body == b""
-    for part in told:
+    for part in parts:
         assert part in answer.remark
     assert len(answer.remark) < 1_000
     assert stage.seen() == before
 
 
-@pytest.mark.parametrize("case", ONLY_TOLD, ids=str)
-def test_what_asks_for_nothing_new_changes_nothing(stage, case):
-    request, expected = ONLY_TOLD[case]
+@pytest.mark.parametrize("case", NOT_REFUSED, ids=str)
+def test_a_request_for_what_is_already_so_changes_nothing(stage, case):
+    request, expected = NOT_REFUSED[case]
     if request is None:
         member = stage.members[1]
         request = apply(appliedBrokerId=2, registerCheckCode=f"{member.address};17")
@@ -304,7 +304,7 @@ def test_what_asks_for_nothing_new_changes_nothing(stage, case):
     assert stage.seen() == before
 
 
-def test_a_refused_alteration_says_so_in_its_header_as_java_does(stage):
+def test_a_refused_alteration_is_marked_in_its_header_as_java_does(stage):
     answer = stage.request(*alter(masterEpoch=9))
     assert (answer.code, answer.fields) == (FENCED_MASTER_EPOCH, {"newSyncStateSetEpoch": "0"})
 
@@ -351,9 +351,9 @@ def test_heartbeats_of_made_up_brokers_cost_little_and_hurt_nobody(stage):
     assert stage.seen() == before
 
 
-def flood(number, *, beats=40_000, chunk=5_000):
+def flood(number, *, heartbeats=40_000, chunk=5_000):
     """Yield heartbeats, half of sets that do not exist, half of ids that a known set does not have."""
-    for start in range(0, beats, chunk):
+    for start in range(0, heartbeats, chunk):
         yield b"".join(
             frame(HEARTBEAT, {key: str(value) for key, value in made_up(number, i).items()}, opaque=i, flag=ONE_WAY)
             for i in range(start, start + chunk)
@@ -362,7 +362,7 @@ def flood(number, *, beats=40_000, chunk=5_000):
 
 def made_up(number, i):
     name, broker_id = (f"made-up-{number}-{i}" + "x" * 200, 1) if i % 2 else (SET, 1_000_000 * (number + 1) + i)
-    return beat(brokerName=name, brokerId=broker_id, heartbeatTimeoutMills=86_400_000)[1]
+    return heartbeat(brokerName=name, brokerId=broker_id, heartbeatTimeoutMills=86_400_000)[1]
 
 
 def resident_mb(stage):

@@ -103,7 +103,7 @@ class Replay:
             assert answered == number
             self.answers[item.line] = answer
         elif command.code == HEARTBEAT:
-            self._wait_until_heard(command.ext_fields)
+            self._wait_until_received(command.ext_fields)
         if item.line == CLEANED:
             self._clean_all()
 
@@ -115,7 +115,7 @@ class Replay:
         if item.line == KILLED:
             wait_until(lambda: self._state().master is None, seconds=30, what="nobody leads any more")
 
-    def _wait_until_heard(self, fields):
+    def _wait_until_received(self, fields):
         """A heartbeat is not answered: go on when it was heard."""
         broker_id = int(fields["brokerId"])
         wait_until(lambda: broker_id in self._state().alive, seconds=30, what=f"broker {broker_id} lives")
@@ -223,6 +223,6 @@ def named_differences():
 
 
 def test_the_recording_has_every_request_of_brokers_and_mqadmin():
-    asked = {item.request_header["code"] for item in ANSWERED}
-    assert asked >= {GET_METADATA, GET_REPLICA_INFO, GET_SYNC_STATE_DATA, GET_CONFIG, CLEAN, ELECT_MASTER, REGISTER}
-    assert asked >= {1001, 1009, 1012, 1013}
+    codes = {item.request_header["code"] for item in ANSWERED}
+    assert codes >= {GET_METADATA, GET_REPLICA_INFO, GET_SYNC_STATE_DATA, GET_CONFIG, CLEAN, ELECT_MASTER, REGISTER}
+    assert codes >= {1001, 1009, 1012, 1013}

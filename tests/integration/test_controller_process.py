@@ -185,7 +185,7 @@ def test_the_start_is_no_standstill(controller):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "parts"),
     [
         ("listenPort=many\n", ["line 1", "listenPort", "many"]),
         ("a=b\nsuspectTimeoutMs=1\n", ["line 2", "suspectTimeoutMs", "500"]),
@@ -198,12 +198,12 @@ def test_the_start_is_no_standstill(controller):
         ),
     ],
 )
-def test_a_configuration_that_cannot_be_taken_ends_the_start_and_names_the_cause(run, tmp_path, text, told):
+def test_a_configuration_that_cannot_be_taken_ends_the_start_and_names_the_cause(run, tmp_path, text, parts):
     file = tmp_path / "controller.conf"
     file.write_text(text)
     result = run("-c", file)
     assert result.returncode == NOT_STARTED
-    for part in [*told, str(file)]:
+    for part in [*parts, str(file)]:
         assert part in result.stderr
     assert "Traceback" not in result.stderr
 
@@ -246,7 +246,7 @@ def test_what_means_nothing_here_is_named_with_its_line(new_controller):
     assert all(line["error"] and line["line"] for line in ignored.values())
 
 
-def test_a_store_in_use_by_another_process_ends_the_start_and_says_so(run, controller, tmp_path):
+def test_a_store_in_use_by_another_process_ends_the_start_with_the_reason(run, controller, tmp_path):
     store = controller.folder / "store"
     result = run(*refusal_at(free_port(), tmp_path, controller_store_path=store))
     assert result.returncode == NOT_STARTED

@@ -72,7 +72,7 @@ def test_a_broker_comes_up_as_brokers_do_whatever_its_headers(pair, binary):
     assert controller.set_state(SET).in_sync == {1, 2}
 
 
-def test_every_living_broker_is_told_of_a_new_master_and_is_asked_to_confirm(pair):
+def test_every_living_broker_is_notified_of_a_new_master_and_has_to_confirm(pair):
     _, first, second = pair()
     assert designate(first, 2).code == SUCCESS
     for broker in (first, second):
@@ -93,7 +93,7 @@ def test_every_living_broker_is_told_of_a_new_master_and_is_asked_to_confirm(pai
         assert notice.json == {"syncStateSet": [2], "syncStateSetEpoch": 3}
 
 
-def test_a_broker_that_does_not_confirm_is_told_again(pair):
+def test_a_broker_that_does_not_confirm_is_notified_again(pair):
     _, first, second = pair()
     second.answers = lambda received: 1 if received.code == ROLE_CHANGED else SUCCESS
     assert designate(first, 2).code == SUCCESS
@@ -121,7 +121,7 @@ def test_of_two_notifications_the_newest_is_repeated(pair):
     assert epochs()[-3:] == ["3", "3", "3"]
 
 
-def test_nobody_is_told_if_notifications_are_off(pair):
+def test_no_broker_is_notified_if_notifications_are_off(pair):
     controller, first, second = pair(notifyBrokerRoleChanged=False)
     assert designate(first, 2).code == SUCCESS
     assert master_of(controller) == (2, 2)
@@ -152,9 +152,9 @@ def test_a_master_that_lost_only_its_connection_stays_master(pair):
     assert controller.set_state(SET).alive == {1, 2}
 
 
-def test_a_master_that_neither_beats_nor_answers_is_dead(pair):
+def test_a_master_without_heartbeats_that_does_not_answer_is_dead(pair):
     controller, first, _ = pair(suspectTimeoutMs=1500)
-    first.answers = lambda _told: None
+    first.answers = lambda _notified: None
     first.stop_beating()
     began = time.perf_counter()
     wait_until(lambda: master_of(controller) == (2, 2), seconds=LONG_S, what="2 leads")
@@ -163,7 +163,7 @@ def test_a_master_that_neither_beats_nor_answers_is_dead(pair):
     assert any(received.code == EPOCH_CACHE for received in first.received)
 
 
-def test_a_master_that_does_not_beat_but_answers_is_kept(pair):
+def test_a_master_without_heartbeats_that_answers_is_kept(pair):
     controller, first, _ = pair(suspectTimeoutMs=1000)
     first.stop_beating()
     wait_until(
@@ -181,7 +181,7 @@ def test_a_master_that_starts_again_gets_a_new_epoch(pair):
     assert answer.code == SUCCESS
     assert "masterBrokerId" not in answer.fields
     assert answer.json == {"syncStateSet": [1, 2], "syncStateSetEpoch": 2}
-    first.beat()
+    first.heartbeat()
     wait_until(lambda: controller.set_state(SET).master is not None, seconds=LONG_S, what="somebody leads")
     assert controller.set_state(SET).master_epoch == 3
 
@@ -204,7 +204,7 @@ def test_the_last_of_a_set_leads_again_when_it_comes_back(pair, request):
         stack.callback(again.die)
         again.broker_id = 1
         assert again.register().code == SUCCESS
-        again.beat()
+        again.heartbeat()
         again.keep_beating()
         wait_until(lambda: master_of(controller) == (1, 3), seconds=LONG_S, what="1 leads again")
         assert controller.set_state(SET).addresses[1] == again.address

@@ -25,7 +25,7 @@ NO_POLL_MS = 600_000
 
 START_S = 60
 #: What a broker logs when it takes a 905.
-MIN_ID_TOLD = r"min broker id changed, prev \d+, new 1\b"
+MIN_ID_NOTIFIED = r"min broker id changed, prev \d+, new 1\b"
 DENIED = "broker_request_denied"
 NOT_SIGNED = "broker_request_not_signed"
 DELETE_TOPIC = 215
@@ -88,13 +88,13 @@ class Sets:
         url = f"http://127.0.0.1:{self.controller.http_port}/v1/elections?limit=1"
         with urllib.request.urlopen(url) as answer:
             (election,) = json.load(answer)["elections"]
-        told = {each["brokerId"]: each["result"] for each in election["notified"]}
-        return told.get(broker_id)
+        results = {each["brokerId"]: each["result"] for each in election["notified"]}
+        return results.get(broker_id)
 
 
 @pytest.mark.parametrize("keys", [CONTROL, LEAST], ids=["super user", "least rights"])
 @pytest.mark.parametrize("version", [V5_5, V5_1])
-def test_a_broker_that_checks_signatures_is_told_that_it_is_master(lab, version, keys):
+def test_a_broker_that_checks_signatures_is_notified_that_it_is_master(lab, version, keys):
     sets = Sets(lab, version, keys).start()
     begun = sets.controller.process.position()
     heir, heirs_id = sets.lose_the_master()
@@ -113,7 +113,7 @@ def test_a_broker_that_checks_signatures_is_told_that_it_is_master(lab, version,
 @pytest.mark.parametrize(
     ("keys", "version"), [(None, V5_5), (STRANGER, V5_1)], ids=["without keys, 5.5.0", "with wrong keys, 5.1.4"]
 )
-def test_a_controller_that_a_broker_does_not_believe_tells_what_to_set(lab, version, keys):
+def test_a_controller_whose_signature_a_broker_refuses_logs_what_to_set(lab, version, keys):
     sets = Sets(lab, version, keys).start()
     _, heirs_id = sets.lose_the_master()
     wait_until(lambda: sets.notified(heirs_id) is not None, seconds=30, what="the controller to give up")
@@ -141,13 +141,13 @@ def test_a_slave_that_checks_signatures_learns_of_its_lost_master_from_the_name_
     position, begun = slave.process.position(), namesrv.process.position()
     master.process.kill()
     if keys in (CONTROL, LEAST):
-        slave.process.wait_for(MIN_ID_TOLD, seconds=20, position=position)
+        slave.process.wait_for(MIN_ID_NOTIFIED, seconds=20, position=position)
         assert DENIED not in namesrv.process.text(begun)
     else:
         wait_until(lambda: events(namesrv.process, DENIED), seconds=20, what="the NameServer to tell of the refusal")
         (denied, *_) = events(namesrv.process, DENIED)
         assert (denied["addr"], denied["request_code"]) == (slave.address, 905)
-        assert re.search(MIN_ID_TOLD, slave.process.text()) is None
+        assert re.search(MIN_ID_NOTIFIED, slave.process.text()) is None
     assert no_key_is_shown(namesrv.process)
 
 

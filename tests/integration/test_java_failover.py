@@ -118,7 +118,7 @@ def test_no_client_notices_that_a_nameserver_was_killed(cluster, load):
 
 
 @pytest.mark.broad
-def test_no_client_notices_that_a_nameserver_says_go_away_and_stops(cluster, load):
+def test_no_client_notices_that_a_nameserver_sends_go_away_and_stops(cluster, load):
     for server in cluster.servers:
         _wait_until_complete(cluster)
         server.process.terminate()

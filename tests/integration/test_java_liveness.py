@@ -98,7 +98,7 @@ def test_a_killed_broker_leaves_the_routes_long_before_its_timeout(cluster, brok
     wait_until(lambda: cluster.namesrv.caller.route(broker.name) is None, seconds=at_once_s, what="no route")
 
 
-def test_a_broker_that_is_told_to_stop_leaves_the_routes_at_once(cluster, broker):
+def test_a_broker_that_stops_in_order_leaves_the_routes_at_once(cluster, broker):
     assert cluster.namesrv.caller.route(broker.name)
     broker.process.terminate()
     broker.process.wait_for("unregisterBroker OK", seconds=20)
@@ -148,7 +148,7 @@ def test_hung_masters_are_replaced_after_their_heartbeat_timeout(cluster):
     wait_until(lambda: registered(cluster.namesrv, *masters), seconds=REGISTRATION_ROUND_S, what="the masters back")
 
 
-def test_the_members_of_a_group_are_told(cluster, pair):
+def test_the_members_of_a_group_are_notified(cluster, pair):
     answer = cluster.namesrv.caller.request(
         GET_MEMBER_GROUP, {"clusterName": f"{pair.name}_cluster", "brokerName": pair.name}
     )

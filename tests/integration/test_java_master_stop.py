@@ -49,7 +49,7 @@ def cluster(module_lab):
     return made
 
 
-def told_to_a_slave(cluster, name):
+def seen_by_a_slave(cluster, name):
     """Return the fields of the answer to a registration as a further slave, which leaves at once."""
     fields = {
         "clusterName": CLUSTER,
@@ -74,30 +74,30 @@ def test_nobody_can_send_to_an_unknown_topic_where_brokers_make_none(cluster, la
     assert namesrv.caller.route("unknown") is None
 
 
-def tell_to_stop(broker):
+def stop_in_order(broker):
     """Let a broker take its leave, unless a former test did; its process needs some seconds more to end."""
     broker.process.terminate()
     broker.process.wait_for("unregisterBroker OK", seconds=20)
 
 
 @pytest.mark.parametrize("name", VERSIONS)
-def test_a_slave_is_no_longer_told_of_a_master_that_stopped(cluster, name):
+def test_a_slave_no_longer_gets_the_address_of_a_master_that_stopped(cluster, name):
     caller, master, slave = cluster.namesrv.caller, cluster.masters[name], cluster.slaves[name]
     ha_address = f"127.0.0.1:{master.port + 1}"
     assert addresses_in(caller.route(name), name) == {"0": master.address, "1": slave.address}
-    assert told_to_a_slave(cluster, name) == {"masterAddr": master.address, "haServerAddr": ha_address}
+    assert seen_by_a_slave(cluster, name) == {"masterAddr": master.address, "haServerAddr": ha_address}
 
-    tell_to_stop(master)
+    stop_in_order(master)
 
     wait_until(
         lambda: addresses_in(caller.route(name), name) == {"1": slave.address}, seconds=5, what="the slave alone"
     )
     assert caller.addresses(name) == {"1": slave.address}
-    assert told_to_a_slave(cluster, name) == {}
+    assert seen_by_a_slave(cluster, name) == {}
 
 
 def test_a_slave_forgets_a_master_that_stopped_when_it_registers_again(cluster):
     master, slave = cluster.masters["b550"], cluster.slaves["b550"]
     slave.process.wait_for(f"Update master address from .* to {master.address}", seconds=REGISTRATION_ROUND_S)
-    tell_to_stop(master)
+    stop_in_order(master)
     slave.process.wait_for(f"Update master address from {master.address} to null", seconds=REGISTRATION_ROUND_S)

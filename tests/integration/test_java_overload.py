@@ -67,18 +67,18 @@ def crowd(cluster):
     request = frame(PUT_KV_CONFIG, {"namespace": "NS", "key": "k", "value": "v"})
     with socket.create_connection(("127.0.0.1", cluster.namesrv.port), timeout=60) as waiting:
         waiting.sendall(WAITING_MAX * request)
-        wait_until(lambda: asked(cluster) == SYSTEM_BUSY, seconds=10, what="all the room is taken")
+        wait_until(lambda: answer_code(cluster) == SYSTEM_BUSY, seconds=10, what="all the room is taken")
         yield disk.mend
         disk.mend()
         # Each of them replaces the file, also the one that is stuck for the next test.
         assert [answer_over(waiting).code for _ in range(WAITING_MAX)] == WAITING_MAX * [SUCCESS]
 
 
-def asked(cluster):
+def answer_code(cluster):
     return cluster.namesrv.caller.request(GET_CLUSTER_INFO).code
 
 
-def test_mqadmin_is_told_that_the_server_is_busy_and_is_served_when_it_no_longer_is(cluster, crowd, mqadmin):
+def test_mqadmin_gets_system_busy_and_is_served_when_the_server_no_longer_is(cluster, crowd, mqadmin):
     namesrv = cluster.namesrv
     printed = mqadmin.run("clusterList", namesrv=[namesrv.address])
     assert f"CODE: {SYSTEM_BUSY}  DESC: {BUSY_REMARK}" in printed

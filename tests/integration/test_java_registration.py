@@ -132,7 +132,7 @@ def test_brokers_learn_of_order_topics_when_they_register(cluster, run):
 
 
 @pytest.mark.skipif(ORIGINAL_UNDER_TEST, reason="the original refuses it, although its own brokers send it")
-def test_a_compressed_registration_of_5_x_is_read_although_it_says_it_is_not_compressed(cluster, run):
+def test_a_compressed_registration_of_5_x_is_read_although_its_header_denies_the_compression(cluster, run):
     wait_until(lambda: registered(cluster.namesrv, cluster.compressed_550), seconds=5, what="the broker")
     run(f"updateTopic -b {cluster.compressed_550.address} -t compressed_550_topic -r 3 -w 2")
     wait_until(lambda: cluster.namesrv.caller.route("compressed_550_topic"), seconds=AT_ONCE_S, what="the route")
@@ -161,7 +161,7 @@ def test_one_topic_of_a_broker_that_is_not_known_yet_waits_for_its_full_registra
     wait_until(lambda: namesrv.caller.route("early"), seconds=REGISTRATION_ROUND_S, what="the route")
 
 
-def test_a_topic_deleted_on_the_broker_leaves_only_a_nameserver_that_is_told_to_follow(cluster, mqadmin):
+def test_a_topic_deleted_on_the_broker_leaves_only_a_nameserver_that_is_configured_to_follow(cluster, mqadmin):
     servers = (cluster.namesrv, cluster.modern, cluster.strict)
     mqadmin.run("updateTopic", "-b", cluster.single.address, "-t", "forgotten", namesrv=[cluster.modern.address])
     wait_until(lambda: all(server.caller.route("forgotten") for server in servers), seconds=AT_ONCE_S, what="the topic")

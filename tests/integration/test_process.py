@@ -111,7 +111,7 @@ def test_the_configuration_is_printed_in_the_order_of_its_names(run):
     assert {"listenPort=19876", "enableTopicList=false"} <= set(lines)
 
 
-def test_help_tells_every_property(run):
+def test_help_lists_every_property(run):
     result = run("-h")
     assert result.returncode == 0
     assert "--scan-not-active-broker-interval" in result.stdout
@@ -125,19 +125,19 @@ def test_a_java_properties_file_is_read_as_it_is(run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "parts"),
     [
         ("a=b\nlistenPort=many\n", ["line 2", "listenPort", "many"]),
         ("clusterTest=true\n", ["line 1", "clusterTest"]),
         ("x=\\u00g0\n", ["line 1"]),
     ],
 )
-def test_a_configuration_that_cannot_be_taken_ends_the_start_and_names_the_line(run, tmp_path, text, told):
+def test_a_configuration_that_cannot_be_taken_ends_the_start_and_names_the_line(run, tmp_path, text, parts):
     file = tmp_path / "namesrv.conf"
     file.write_text(text)
     result = run("-c", file)
     assert result.returncode == NOT_STARTED
-    for part in [*told, str(file)]:
+    for part in [*parts, str(file)]:
         assert part in result.stderr
     assert "Traceback" not in result.stderr
 
@@ -154,7 +154,7 @@ def test_an_unknown_option_ends_the_start_with_javas_code(run):
     assert "--lisen-port" in result.stderr
 
 
-def test_a_damaged_kv_file_ends_the_start_and_tells_the_way_out(run, tmp_path):
+def test_a_damaged_kv_file_ends_the_start_and_names_the_way_out(run, tmp_path):
     file = tmp_path / "kvConfig.json"
     file.write_text('{"configTable":{"NS":{"k":')
     result = run("--kv-config-path", file, "--http-port", 0)
@@ -178,7 +178,7 @@ def test_a_taken_http_port_ends_the_start_before_anybody_is_served(run):
     assert "boot success" not in result.stdout
 
 
-def test_a_misspelt_key_is_told_with_its_line_and_the_server_starts(lab):
+def test_a_misspelt_key_is_logged_with_its_line_and_the_server_starts(lab):
     server = lab.name_server("namesrv", scanNotActiveBrokerIntervall=1000)
     (warning,) = events(server, "option_ignored")
     assert warning["property"] == "scanNotActiveBrokerIntervall"
@@ -201,13 +201,13 @@ def test_a_graceful_stop_sends_new_clients_away_and_serves_old_ones(lab):
     assert server.process.wait(seconds=10) == 0
 
 
-def test_a_probe_tells_ready_while_the_server_serves(server):
+def test_a_probe_finds_the_server_ready_while_it_serves(server):
     server.process.wait_for("server_ready", seconds=20)
     with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/readyz", timeout=5) as answer:
         assert json.load(answer) == {"status": "ready"}
 
 
-def test_a_write_that_the_disk_refuses_is_told_and_the_server_goes_on(lab, tmp_path):
+def test_a_write_that_the_disk_refuses_is_reported_and_the_server_goes_on(lab, tmp_path):
     blocked = tmp_path / "kvConfig.json"
     server = lab.name_server("namesrv", kvConfigPath=blocked)
     blocked.mkdir()
@@ -260,7 +260,7 @@ def test_new_connections_use_a_new_certificate_without_a_restart(lab, tmp_path, 
     wait_until(lambda: certificate_of(server) != before, seconds=5, what="the new certificate is in use")
 
 
-def test_a_damaged_certificate_is_told_and_the_old_one_stays(lab, tmp_path):
+def test_a_damaged_certificate_is_logged_and_the_old_one_stays(lab, tmp_path):
     new_certificate(tmp_path, "before")
     paths = {"tls.server.keyPath": tmp_path / "key.pem", "tls.server.certPath": tmp_path / "cert.pem"}
     server = lab.name_server("namesrv", **{"tls.test.mode.enable": False} | paths)

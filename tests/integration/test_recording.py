@@ -41,8 +41,8 @@ class Past:
         code, out, error = self.run("route", TOPIC, "--at", at.isoformat(), "--json")
         assert code == 0, error
         (line,) = out.splitlines()
-        said = json.loads(line)
-        return None if said["route"] is None else json.loads(said["route"]), said["doubt"]
+        decoded = json.loads(line)
+        return None if decoded["route"] is None else json.loads(decoded["route"]), decoded["doubt"]
 
     def rows(self, family=None):
         pattern = f"family={family or '*'}/date=*/hour=*/*"
@@ -88,7 +88,7 @@ def metric(server, name):
     return next(float(line.split()[-1]) for line in lines if line.startswith(f"{name} "))
 
 
-def test_any_route_of_the_past_is_told_as_it_was_served(server, past):
+def test_any_route_of_the_past_is_shown_as_it_was_served(server, past):
     moments = [(now(), None)]
 
     def note():
@@ -133,8 +133,8 @@ def test_any_route_of_the_past_is_told_as_it_was_served(server, past):
     assert "+  broker broker-b (C): 0=broker-b:10911" in out.splitlines()
     code, out, _ = past.run("timeline", "--broker", "broker-b", "--to", last.isoformat())
     assert code == 0
-    told = [line.split(maxsplit=2)[2] for line in out.splitlines()]
-    assert [line.split(":")[0] for line in told] == [
+    printed = [line.split(maxsplit=2)[2] for line in out.splitlines()]
+    assert [line.split(":")[0] for line in printed] == [
         "this server starts; what it was before is not in the history",
         "registers",
         "last heartbeat of broker 0",
@@ -142,7 +142,7 @@ def test_any_route_of_the_past_is_told_as_it_was_served(server, past):
     ]
 
 
-def test_what_was_never_recorded_is_told_apart_from_what_was_empty(server, past, tmp_path):
+def test_what_was_never_recorded_differs_from_what_was_empty(server, past, tmp_path):
     wait_until(lambda: past.rows("ns_lifecycle"), seconds=20, what="the first row")
     long_ago = now() - timedelta(hours=5)
     code, _, error = past.run("route", TOPIC, "--at", long_ago.isoformat())
@@ -156,24 +156,24 @@ def test_what_was_never_recorded_is_told_apart_from_what_was_empty(server, past,
     assert (code, "'yesterday' is no time; write 2026-11-21T20:00:00" in error) == (2, True)
 
 
-def test_each_tick_tells_how_many_route_queries_found_no_topic_since_the_start(server, past):
-    asked = 7
-    for _ in range(asked):
+def test_each_tick_counts_the_route_queries_that_found_no_topic_since_the_start(server, past):
+    queries = 7
+    for _ in range(queries):
         assert server.caller.request(*route_query("nobody has it", standard=True)).code == TOPIC_NOT_EXIST
     broker = a_broker(server, "broker-a")
     broker.register({TOPIC: 4, "other": 8})
     assert served(server) is not None
     broker.close()
     wait_until(lambda: past.rows("ns_tick"), seconds=30, what="a tick")
-    assert [row.get("not_found_total") for row in past.rows("ns_tick")][:1] == [asked]
+    assert [row.get("not_found_total") for row in past.rows("ns_tick")][:1] == [queries]
 
 
-def test_a_server_that_waits_for_its_brokers_says_how_long_it_does(lab, past):
+def test_a_server_that_waits_for_its_brokers_shows_how_long_it_does(lab, past):
     server = lab.name_server("waiting", historyDir=past.folder, needWaitForService="true", waitSecondsForService=3)
     wait_until(lambda: past.rows("ns_lifecycle"), seconds=20, what="the first row")
     server.process.stop()
-    (told,) = [json.loads(row["detail"]) for row in past.rows("ns_lifecycle") if row["event_type"] == "configured"]
-    assert (told["needWaitForService"], told["waitSecondsForService"]) == (True, 3)
+    (printed,) = [json.loads(row["detail"]) for row in past.rows("ns_lifecycle") if row["event_type"] == "configured"]
+    assert (printed["needWaitForService"], printed["waitSecondsForService"]) == (True, 3)
 
 
 def test_a_server_that_is_killed_again_and_again_leaves_whole_rows_each_once_and_marks_what_nobody_saw(server, past):
@@ -215,7 +215,7 @@ def disk(tmp_path):
     return SmallDisk(tmp_path / "data")
 
 
-def test_on_a_full_disk_recording_stops_says_so_and_goes_on_by_itself_and_routes_are_served(lab, disk):
+def test_on_a_full_disk_recording_stops_with_a_log_event_and_resumes_by_itself_while_routes_are_served(lab, disk):
     server = lab.name_server("namesrv", http=True, wrapper=disk.wrapper(), historyDir=disk.folder / "history")
     disk.attach(server.process)
     broker = a_broker(server, "broker-a")

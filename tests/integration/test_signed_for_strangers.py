@@ -81,7 +81,7 @@ def events(process, name):
     return [line for line in map(json.loads, lines) if line["event"] == name]
 
 
-def test_a_name_server_signs_for_brokers_that_the_operator_names_and_for_no_stranger(lab):
+def test_a_name_server_signs_for_brokers_that_the_operator_names_and_for_no_other(lab):
     with listening(2) as (named, stranger):
         namesrv = lab.name_server(
             supportActingMaster=True, notifyMinBrokerIdChanged=True, brokerAccessAddresses=named.address, **SECRETS
@@ -113,7 +113,7 @@ def replicas(lab):
         each.die()
 
 
-def test_a_controller_signs_for_brokers_that_the_operator_names_and_for_no_stranger(replicas):
+def test_a_controller_signs_for_brokers_that_the_operator_names_and_for_no_other(replicas):
     controller, named, stranger = replicas()
     for each in (named, stranger):
         each.join()

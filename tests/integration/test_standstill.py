@@ -11,13 +11,13 @@ from peers.wire import GET_CLUSTER_INFO
 
 TIMEOUT_MS = 1500
 SCAN_MS = 300
-BEAT_S = 0.3
+HEARTBEAT_S = 0.3
 
 #: The real thing: longer than the 120 s of silence that brokers are allowed unless they say otherwise.
 STANDSTILL_S = 150
 DEFAULT_SCAN_S = 5
 #: Brokers beat and register so often unless told otherwise.
-DEFAULT_BEAT_S = 1
+DEFAULT_HEARTBEAT_S = 1
 DEFAULT_REGISTRATION_S = 30
 
 
@@ -49,20 +49,20 @@ def brokers(server, broker_at):
     return lambda name, timeout_ms=TIMEOUT_MS: broker_at(server, name, timeout_ms)
 
 
-def beat_for(seconds, *beating):
+def heartbeat_for(seconds, *beating):
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         for broker in beating:
-            broker.beat()
-        time.sleep(BEAT_S)
+            broker.heartbeat()
+        time.sleep(HEARTBEAT_S)
 
 
-def test_brokers_that_beat_on_survive_a_standstill_of_the_server(server, brokers):
+def test_brokers_that_go_on_with_heartbeats_survive_a_standstill_of_the_server(server, brokers):
     alive = [brokers("a"), brokers("b")]
     server.process.pause()
-    beat_for(2 * TIMEOUT_MS / 1000, *alive)
+    heartbeat_for(2 * TIMEOUT_MS / 1000, *alive)
     server.process.resume()
-    beat_for(3 * SCAN_MS / 1000, *alive)
+    heartbeat_for(3 * SCAN_MS / 1000, *alive)
     for broker in alive:
         assert server.caller.addresses(broker.name) == {"0": broker.address}
 
@@ -92,12 +92,12 @@ def test_a_silent_broker_leaves_at_its_deadline_long_before_the_next_scan(lab, b
     assert server.caller.addresses(patient.name)
 
 
-def test_a_broker_that_only_beats_stays(server, brokers):
+def test_a_broker_that_only_sends_heartbeats_stays(server, brokers):
     broker = brokers("a")
     end = time.perf_counter() + 2 * TIMEOUT_MS / 1000
 
     def still_there():
-        broker.beat()
+        broker.heartbeat()
         return server.caller.addresses(broker.name)
 
     holds_for(still_there, seconds=end - time.perf_counter(), what="the broker is registered")
@@ -105,12 +105,12 @@ def test_a_broker_that_only_beats_stays(server, brokers):
 
 def live_for(seconds, *living):
     """Beat and register as brokers do, and leave the answers unread: the server may be stopped."""
-    for beat in range(round(seconds / DEFAULT_BEAT_S)):
+    for heartbeat in range(round(seconds / DEFAULT_HEARTBEAT_S)):
         for broker in living:
-            broker.beat()
-            if beat % (DEFAULT_REGISTRATION_S / DEFAULT_BEAT_S) == 0:
+            broker.heartbeat()
+            if heartbeat % (DEFAULT_REGISTRATION_S / DEFAULT_HEARTBEAT_S) == 0:
                 broker.send_registration()
-        time.sleep(DEFAULT_BEAT_S)
+        time.sleep(DEFAULT_HEARTBEAT_S)
 
 
 @pytest.mark.soak
@@ -133,7 +133,7 @@ def test_after_a_standstill_longer_than_the_default_timeout_only_the_brokers_tha
     def look():
         nonlocal lowest
         for broker in alive:
-            broker.beat()
+            broker.heartbeat()
         table = server.caller.request(GET_CLUSTER_INFO).json["brokerAddrTable"]
         lowest = min(lowest, sum(broker.name in table for broker in alive))
         for broker in (silent, ended):

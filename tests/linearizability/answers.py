@@ -21,10 +21,10 @@ SYSTEM_ERROR, BUSY, NOT_LEADER = 1, 2, 2007
 UNCERTAIN = frozenset({SYSTEM_ERROR, BUSY})
 
 
-def said(code, answer, broker_name):
+def meaning(code, answer, broker_name):
     """Return what the model knows an answer to this request by."""
-    is_told = answer.code == OK or (code == ELECT and answer.code == MASTER_STILL_EXISTS)
-    return _SAID[code](answer, broker_name) if is_told else (answer.code,)
+    has_result = answer.code == OK or (code == ELECT and answer.code == MASTER_STILL_EXISTS)
+    return _MEANINGS[code](answer, broker_name) if has_result else (answer.code,)
 
 
 def _altered(answer, _):
@@ -56,16 +56,16 @@ def _replica_info(answer, _):
 
 
 def _sync_state_data(answer, broker_name):
-    told = json.loads(answer.body)["replicasInfoTable"].get(broker_name)
-    if told is None:
+    table = json.loads(answer.body)["replicasInfoTable"].get(broker_name)
+    if table is None:
         return OK, None
-    everybody = told["inSyncReplicas"] + told["notInSyncReplicas"]
+    everybody = table["inSyncReplicas"] + table["notInSyncReplicas"]
     return OK, View(
-        master=told.get("masterBrokerId"),
-        address=told.get("masterAddress"),
-        master_epoch=told["masterEpoch"],
-        in_sync=frozenset(each["brokerId"] for each in told["inSyncReplicas"]),
-        set_epoch=told["syncStateSetEpoch"],
+        master=table.get("masterBrokerId"),
+        address=table.get("masterAddress"),
+        master_epoch=table["masterEpoch"],
+        in_sync=frozenset(each["brokerId"] for each in table["inSyncReplicas"]),
+        set_epoch=table["syncStateSetEpoch"],
         addresses=tuple(sorted((each["brokerId"], each["brokerAddress"]) for each in everybody)),
     )
 
@@ -81,7 +81,7 @@ def _view(fields, in_sync, set_epoch):
     )
 
 
-_SAID = {
+_MEANINGS = {
     ALTER: _altered,
     APPLY_ID: lambda *_: (OK,),
     CLEAN: lambda *_: (OK,),

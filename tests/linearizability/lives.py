@@ -27,7 +27,7 @@ class Lives:
     def __init__(self):
         self._lives = {}
 
-    def beat(self, broker_id, now_s):
+    def heartbeat(self, broker_id, now_s):
         life = self._lives.setdefault(broker_id, _Life())
         life.signs_s.append(now_s)
         if life.is_ended or now_s - life.spans[-1][1] > SILENT_S:

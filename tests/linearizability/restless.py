@@ -7,7 +7,7 @@ import json
 import time
 from collections import Counter
 
-from linearizability.answers import NOT_LEADER, UNCERTAIN, said
+from linearizability.answers import NOT_LEADER, UNCERTAIN, meaning
 from linearizability.lines import Line, NotSent, closed, read_frame
 from linearizability.lives import Lives
 from linearizability.set_model import (
@@ -29,7 +29,7 @@ from peers.wire import SUCCESS, frame
 
 METADATA = 1005
 CLUSTER = "C"
-BEAT_S = 1.0
+HEARTBEAT_S = 1.0
 RESPONSE = 1
 #: Between two requests of one broker.
 PAUSE_S = (0.01, 0.12)
@@ -156,18 +156,18 @@ class RestlessBroker:
 
     async def _start(self):
         """Register, beat, and stand for election if nobody leads."""
-        await self._beat()
+        await self._heartbeat()
         found = await self._register()
         if found is None or self._broker_id is None:
             return
         if self._beating is None:
-            self._beating = asyncio.create_task(self._beat_on())
+            self._beating = asyncio.create_task(self._heartbeat_on())
         if found[1].master is None:
             await self._elect(self._broker_id, is_designated=False)
 
     async def _register(self):
         fields = self._identity | {"brokerId": str(self._broker_id), "brokerAddress": self._address}
-        found = await self._ask(REGISTER, fields, arguments=(self._broker_id, self._address))
+        found = await self._request(REGISTER, fields, arguments=(self._broker_id, self._address))
         if found == (NOT_REGISTERED,):
             self._leave()
             return None
@@ -189,7 +189,7 @@ class RestlessBroker:
         fields |= {"masterEpoch": str(view.master_epoch)}
         body = {"syncStateSet": sorted(in_sync), "syncStateSetEpoch": view.set_epoch}
         arguments = (self._broker_id, view.master_epoch, in_sync, view.set_epoch)
-        found = await self._ask(ALTER, fields, json.dumps(body).encode(), arguments=arguments)
+        found = await self._request(ALTER, fields, json.dumps(body).encode(), arguments=arguments)
         if found is not None and found[0] == OK:
             self._view = view._replace(in_sync=in_sync, set_epoch=found[1])
         else:
@@ -232,27 +232,27 @@ class RestlessBroker:
         return {"clusterName": CLUSTER, "brokerName": self._history.broker_name}
 
     async def _next_id(self):
-        return await self._ask(NEXT_ID, self._identity)
+        return await self._request(NEXT_ID, self._identity)
 
     async def _apply_id(self, broker_id, check_code):
         fields = self._identity | {"appliedBrokerId": str(broker_id), "registerCheckCode": check_code}
         address = check_code.partition(";")[0]
-        return await self._ask(APPLY_ID, fields, arguments=(broker_id, address, check_code))
+        return await self._request(APPLY_ID, fields, arguments=(broker_id, address, check_code))
 
     async def _elect(self, broker_id, *, is_designated):
         fields = self._identity | {"brokerId": str(broker_id), "designateElect": str(is_designated).lower()}
-        found = await self._ask(ELECT, fields, arguments=(broker_id, is_designated))
+        found = await self._request(ELECT, fields, arguments=(broker_id, is_designated))
         self._learn(found)
 
     async def _replica_info(self):
-        found = await self._ask(REPLICA_INFO, {"brokerName": self._history.broker_name})
+        found = await self._request(REPLICA_INFO, {"brokerName": self._history.broker_name})
         self._learn(found)
         if found is not None and found[0] != OK:
             self._leave()
 
     async def _sync_state_data(self):
         body = json.dumps([self._history.broker_name]).encode()
-        found = await self._ask(SYNC_STATE_DATA, None, body)
+        found = await self._request(SYNC_STATE_DATA, None, body)
         self._learn(found)
         if found is not None and (found[1] is None or self._broker_id not in dict(found[1].addresses)):
             self._leave()
@@ -262,10 +262,10 @@ class RestlessBroker:
         fields = self._identity | {"isCleanLivingBroker": str(even_living).lower()}
         if broker_ids is not None:
             fields["brokerControllerIdsToClean"] = ";".join(map(str, sorted(broker_ids)))
-        await self._ask(CLEAN, fields, arguments=(broker_ids, even_living))
+        await self._request(CLEAN, fields, arguments=(broker_ids, even_living))
         self._view = None
 
-    async def _ask(self, code, fields, body=b"", *, arguments=()):
+    async def _request(self, code, fields, body=b"", *, arguments=()):
         """Ask the leader, and return what the model knows the answer by; None: nobody led, or nobody knows."""
         line = await self._line_to(code)
         if line is None:
@@ -292,7 +292,7 @@ class RestlessBroker:
             return None
         if code == SYNC_STATE_DATA:
             self._hear_of_the_living(answer)
-        found = said(code, answer, self._history.broker_name)
+        found = meaning(code, answer, self._history.broker_name)
         self._history.add(self.name, code, arguments, invoked[0], answered_s, found)
         return found
 
@@ -325,8 +325,8 @@ class RestlessBroker:
             self._members = [i for i, _ in self._view.addresses]
 
     def _hear_of_the_living(self, answer):
-        told = json.loads(answer.body)["replicasInfoTable"].get(self._history.broker_name, {})
-        everybody = told.get("inSyncReplicas", []) + told.get("notInSyncReplicas", [])
+        table = json.loads(answer.body)["replicasInfoTable"].get(self._history.broker_name, {})
+        everybody = table.get("inSyncReplicas", []) + table.get("notInSyncReplicas", [])
         self._alive = frozenset(each["brokerId"] for each in everybody if each["alive"])
 
     # Its life
@@ -339,18 +339,18 @@ class RestlessBroker:
             self._beating.cancel()
         self._beating = self._broker_id = self._view = None
 
-    async def _beat_on(self):
+    async def _heartbeat_on(self):
         while True:
-            await asyncio.sleep(BEAT_S)
-            await self._beat()
+            await asyncio.sleep(HEARTBEAT_S)
+            await self._heartbeat()
 
-    async def _beat(self):
-        self._history.lives.beat(self._broker_id, time.perf_counter())
+    async def _heartbeat(self):
+        self._history.lives.heartbeat(self._broker_id, time.perf_counter())
         fields = self._identity | {"brokerAddr": self._address, "brokerId": str(self._broker_id)}
         fields |= {"epoch": "-1", "maxOffset": "0", "confirmOffset": "0", "heartbeatTimeoutMills": "10000"}
-        await asyncio.gather(*(self._beat_to(line, fields) for line in self._lines.values()))
+        await asyncio.gather(*(self._heartbeat_to(line, fields) for line in self._lines.values()))
 
-    async def _beat_to(self, line, fields):
+    async def _heartbeat_to(self, line, fields):
         with contextlib.suppress(NotSent, OSError):
             await line.send_oneway(HEARTBEAT, fields)
 

@@ -174,7 +174,7 @@ def stormy_group(folder):
             group.stop()
 
 
-async def ask_while_killing(group, kinds, seconds, seed):
+async def request_while_killing(group, kinds, seconds, seed):
     """Let the brokers ask for so long at least, while these are killed one after the other; return what was seen."""
     chance = random.Random(seed)
     numbers = itertools.count()
@@ -204,7 +204,7 @@ async def ask_while_killing(group, kinds, seconds, seed):
                 storm.losses.append((time.perf_counter(), kind))
                 await asyncio.sleep(chance.uniform(*AWAY_S))
                 if "paused leader" in lost:
-                    late += await _ask_the_paused(group, lost["paused leader"], onlookers)
+                    late += await _request_of_paused(group, lost["paused leader"], onlookers)
                 await asyncio.to_thread(group.bring_back, lost)
             await asyncio.sleep(max(SERVED_S, began_s + seconds - time.perf_counter()))
         finally:
@@ -215,7 +215,7 @@ async def ask_while_killing(group, kinds, seconds, seed):
     return storm
 
 
-async def _ask_the_paused(group, paused, onlookers):
+async def _request_of_paused(group, paused, onlookers):
     """Let another one lead for a while, and return questions that wait for the paused one: the first that it hears."""
     await asyncio.to_thread(group.leader, group.others(paused))
     await asyncio.sleep(LED_S)

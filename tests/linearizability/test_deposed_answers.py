@@ -43,7 +43,7 @@ async def answered_after_a_deposition(controller, request):
     controller.backend.free.clear()
     earlier = asyncio.create_task(controller.apply(3))
     await asyncio.sleep(0)
-    asked = asyncio.create_task(request)
+    answering = asyncio.create_task(request)
     await asyncio.sleep(0)
     await controller.heartbeat(2)  # who starts and asks for a master is waited for until its first heartbeat
     for _ in range(5):
@@ -52,7 +52,7 @@ async def answered_after_a_deposition(controller, request):
     controller.backend.is_led_by_other = True
     controller.backend.free.set()
     assert (await earlier).code == NOT_LEADER
-    return await asked
+    return await answering
 
 
 @pytest.mark.parametrize(
@@ -74,10 +74,10 @@ async def test_request_without_a_commit_is_not_answered_by_a_deposed_controller(
 
 async def test_committed_request_is_answered_although_the_controller_is_deposed_afterwards(controller):
     controller.backend.free.clear()
-    asked = asyncio.create_task(controller.apply(3))
+    answering = asyncio.create_task(controller.apply(3))
     for _ in range(5):
         await asyncio.sleep(0)
     controller.group.follows(OTHER)
     controller.backend.free.set()
-    assert (await asked).code == SUCCESS
+    assert (await answering).code == SUCCESS
     assert 3 in controller.stored(SET).replicas

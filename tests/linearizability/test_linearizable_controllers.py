@@ -11,7 +11,7 @@ import time
 
 import pytest
 from linearizability.set_model import ALTER, APPLY_ID, CLEAN, ELECT, OK, REGISTER, REPLICA_INFO
-from linearizability.stormy_group import KILLS, KILLS_LONG, ask_while_killing, stormy_group
+from linearizability.stormy_group import KILLS, KILLS_LONG, request_while_killing, stormy_group
 from peers.figures import print_figures
 
 CI_S = 18
@@ -43,10 +43,10 @@ def checked(storm):
 
 
 def test_responses_are_linearizable_while_controllers_and_etcd_are_killed(group, capsys):
-    print_figures(capsys, checked(asyncio.run(ask_while_killing(group, KILLS, CI_S, SEED))))
+    print_figures(capsys, checked(asyncio.run(request_while_killing(group, KILLS, CI_S, SEED))))
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(SOAK_S * 3 + 300)
 def test_responses_are_linearizable_for_a_long_time(group, capsys):
-    print_figures(capsys, checked(asyncio.run(ask_while_killing(group, until(SOAK_S), SOAK_S, SEED))))
+    print_figures(capsys, checked(asyncio.run(request_while_killing(group, until(SOAK_S), SOAK_S, SEED))))

@@ -87,5 +87,5 @@ def test_only_a_missing_entry_is_answered_with_empty_fields_because_java_has_a_h
         (ClusterInfoTooLong(9, 8), {"sets_bytes": 9, "sets_bytes_max": 8}),
     ],
 )
-def test_a_refusal_keeps_the_facts_it_tells(refusal, facts):
+def test_a_refusal_keeps_the_facts_of_its_message(refusal, facts):
     assert vars(refusal) == facts

@@ -259,7 +259,7 @@ class BrokerLives(RuleBasedStateMachine):
         assert isinstance(event, StaleRegistration)
 
     @rule(name=NAMES, address=ADDRESSES, cluster=CLUSTERS)
-    def beat(self, name, address, cluster):
+    def heartbeat(self, name, address, cluster):
         self.state.heartbeat(cluster, LiveKey(name, address), HeartbeatKind.HEARTBEAT, self.now_ms)
         living = self.living.get((name, address))
         if living and living.cluster == cluster:

@@ -30,7 +30,7 @@ SET_UNKNOWN = 2008
 
 RESPONSE = 1
 ONE_WAY = 2
-BEAT_S = 0.5
+HEARTBEAT_S = 0.5
 POLL_S = 0.5
 #: How long a broker waits for an answer.
 ANSWER_S = 3.0
@@ -96,7 +96,7 @@ class BrokerAtWork:
     def start(self):
         """Begin in a thread, as long as it takes: a broker tries until it is let in."""
         self._spawn(self._run)
-        self._spawn(self._beat_on)
+        self._spawn(self._heartbeat_on)
         return self
 
     def stop(self):
@@ -157,7 +157,7 @@ class BrokerAtWork:
         answer = self.request(REGISTER, self._registration)
         if answer is None or answer.code != SUCCESS:
             return False
-        self._beat()
+        self._heartbeat()
         if not self._heed(answer):
             self._stand()
         return True
@@ -198,8 +198,8 @@ class BrokerAtWork:
             return False
         body = answer.json if answer.body else {}
         members = frozenset(body.get("syncStateSet", ()))
-        told = body.get("syncStateSetEpoch", answer.fields.get("syncStateSetEpoch", 0))
-        self._take(int(answer.fields["masterBrokerId"]), int(answer.fields["masterEpoch"]), members, int(told))
+        set_epoch = body.get("syncStateSetEpoch", answer.fields.get("syncStateSetEpoch", 0))
+        self._take(int(answer.fields["masterBrokerId"]), int(answer.fields["masterEpoch"]), members, int(set_epoch))
         return True
 
     def _take(self, master, epoch, members, members_epoch):
@@ -225,11 +225,11 @@ class BrokerAtWork:
 
     # What it says
 
-    def _beat_on(self):
-        while not self._dead.wait(BEAT_S):
-            self._beat()
+    def _heartbeat_on(self):
+        while not self._dead.wait(HEARTBEAT_S):
+            self._heartbeat()
 
-    def _beat(self):
+    def _heartbeat(self):
         if self.broker_id is None:
             return
         fields = {"brokerAddr": self.address, "brokerId": str(self.broker_id), "heartbeatTimeoutMills": "10000"}

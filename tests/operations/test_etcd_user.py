@@ -25,7 +25,7 @@ COMMANDS = (
 )
 
 
-def told_sizes(history):
+def recorded_sizes(history):
     """Return the sizes of etcd that ticks tell of, as far as they are written."""
     lines = (line for path in history.glob(f"{LANDING}/family=ns_tick/date=*/hour=*/*") for line in lines_of(path))
     return [size for line in lines if (size := json.loads(line).get("etcd_db_bytes"))]
@@ -45,7 +45,7 @@ def test_etcd_user_limited_to_the_controller_keys_leads_stores_and_hands_over(tm
         try:
             for each in controllers:
                 each.start()
-            wait_until(lambda: told_sizes(history), seconds=SOON_S, what="a tick with the size of etcd")
+            wait_until(lambda: recorded_sizes(history), seconds=SOON_S, what="a tick with the size of etcd")
             for _ in controllers:
                 leader = wait_until(lambda: leader_of(controllers), seconds=SOON_S, what="one leads")
                 assert apply_new_id(leader).code == SUCCESS

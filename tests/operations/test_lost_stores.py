@@ -161,11 +161,11 @@ def started_again(plane, brokers):
     return again
 
 
-def does_not_start(controller, *says):
+def does_not_start(controller, *reasons):
     controller.launch()
     assert controller.process.wait(seconds=SOON_S) != 0
-    said = controller.process.text()
-    assert all(words in said for words in says), said[-1000:]
+    output = controller.process.text()
+    assert all(words in output for words in reasons), output[-1000:]
 
 
 def test_a_folder_that_another_controller_uses_is_refused(alone, tmp_path):
@@ -306,10 +306,10 @@ def test_set_without_a_candidate_shows_the_bytes_at_stake_and_the_command_to_for
     master.close()
     controller = alone.controller
     wait_until(lambda: events(controller, "election_failed"), seconds=SOON_S, what="the log says so")
-    told = events(controller, "election_failed")[0]
-    assert told["bytes_at_stake"] == 1000
-    assert f"-b {behind.broker_id} -bn stuck" in told["force"]
-    assert elections(controller, "stuck")[0]["force"] == told["force"]
+    failed_election = events(controller, "election_failed")[0]
+    assert failed_election["bytes_at_stake"] == 1000
+    assert f"-b {behind.broker_id} -bn stuck" in failed_election["force"]
+    assert elections(controller, "stuck")[0]["force"] == failed_election["force"]
     assert designate(controller, "stuck", behind.broker_id).code == ELECT_FAILED
     # `force`, with what has to come before and after it.
     controller.restart_with(enableElectUncleanMaster="true")

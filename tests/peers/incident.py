@@ -37,7 +37,7 @@ STOPPED_S = 40
 DOWN_S = 30
 #: The stop begins so long after a registration: with STOPPED_S two periods, so that one is missed, however one counts.
 SILENT_S = 22
-HEARD = "rocketmq_namesrv_broker_last_heartbeat_timestamp_seconds"
+LAST_HEARTBEAT = "rocketmq_namesrv_broker_last_heartbeat_timestamp_seconds"
 #: Between the death of the master and its next start.
 DEAD_S = 3
 QUEUES = (4, 8)
@@ -250,7 +250,7 @@ class Incident:
         """Return when a NameServer received the last heartbeat of the broker without a slave, in Unix seconds."""
         with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/metrics", timeout=10) as answer:
             text = answer.read().decode()
-        return float(re.search(rf'^{HEARD}{{[^}}]*broker="{LONE}"[^}}]*}} (\S+)$', text, re.MULTILINE)[1])
+        return float(re.search(rf'^{LAST_HEARTBEAT}{{[^}}]*broker="{LONE}"[^}}]*}} (\S+)$', text, re.MULTILINE)[1])
 
     def _kill_a_name_server(self):
         server = self.namesrvs[1]

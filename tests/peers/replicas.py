@@ -112,10 +112,10 @@ class Replica:
         self.broker_id = self.next_id()
         assert self.apply(self.broker_id).code == SUCCESS
         assert self.register().code == SUCCESS
-        self.beat()
+        self.heartbeat()
         return self.keep_beating()
 
-    def beat(self, **fields):
+    def heartbeat(self, **fields):
         """Send one heartbeat; `fields` replace what it says, None leaves a field out."""
         header = {
             "brokerAddr": self.address,
@@ -130,7 +130,7 @@ class Replica:
 
     def keep_beating(self):
         self._beating.set()
-        threading.Thread(target=self._beat_on, daemon=True).start()
+        threading.Thread(target=self._heartbeat_on, daemon=True).start()
         return self
 
     def stop_beating(self):
@@ -170,10 +170,10 @@ class Replica:
         host, port = self._controller.split(":")
         return Line(socket.create_connection((host, int(port)), timeout=ANSWER_S), binary=self._binary)
 
-    def _beat_on(self):
+    def _heartbeat_on(self):
         while self._beating.is_set() and not self._dead.wait(0.5):
             with contextlib.suppress(OSError):
-                self.beat()
+                self.heartbeat()
 
     def _listen(self, listener):
         with contextlib.suppress(OSError):

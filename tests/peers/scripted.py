@@ -82,7 +82,7 @@ class ScriptedBroker:
         number, answer = self.line.receive()
         assert (number, answer.code) == (sent, SUCCESS), answer
 
-    def beat(self):
+    def heartbeat(self):
         self.line.send(HEARTBEAT, self._identity, flag=ONE_WAY)
 
     def close(self):

@@ -16,13 +16,13 @@ SOON_S = 20
 
 
 @pytest.fixture
-def told():
+def reported():
     return []
 
 
 @pytest.fixture
-def tasks(told):
-    return BackgroundTasks(lambda name, error: told.append((name, type(error))))
+def tasks(reported):
+    return BackgroundTasks(lambda name, error: reported.append((name, type(error))))
 
 
 async def fail(failure, steps=0):
@@ -33,7 +33,7 @@ async def fail(failure, steps=0):
 
 @pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("steps", range(3))
-async def test_a_failure_is_reported_once_and_the_other_tasks_go_on(tasks, told, failure, steps):
+async def test_a_failure_is_reported_once_and_the_other_tasks_go_on(tasks, reported, failure, steps):
     done = []
 
     async def other():
@@ -44,13 +44,13 @@ async def test_a_failure_is_reported_once_and_the_other_tasks_go_on(tasks, told,
         failing = tasks.start(fail(failure, steps), "failing")
         tasks.start(other(), "other")
         await failing
-    assert told == [("failing", failure)]
+    assert reported == [("failing", failure)]
     assert tasks.failures == {"failing": 1, "other": 0}
     assert done == [True]
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-async def test_endless_task_restarts_after_each_failure(tasks, told, failure):
+async def test_endless_task_restarts_after_each_failure(tasks, reported, failure):
     faults = [failure] * 3
     runs_again = asyncio.Event()
 
@@ -70,11 +70,11 @@ async def test_endless_task_restarts_after_each_failure(tasks, told, failure):
         running = tasks.keep_running(work, "work", pause_s=0)
         await asyncio.wait_for(runs_again.wait(), SOON_S)
         running.cancel()
-    assert told == [("work", failure)] * 3
+    assert reported == [("work", failure)] * 3
     assert running.cancelled()
 
 
-async def test_endless_task_that_ends_restarts_after_a_pause(tasks, told):
+async def test_endless_task_that_ends_restarts_after_a_pause(tasks, reported):
     begun = asyncio.Semaphore(0)
 
     async def work():
@@ -86,7 +86,7 @@ async def test_endless_task_that_ends_restarts_after_a_pause(tasks, told):
             for _ in range(3):
                 await begun.acquire()
         running.cancel()
-    assert told == []
+    assert reported == []
 
 
 async def test_endless_task_restarts_not_before_the_pause_is_over(tasks):
@@ -104,7 +104,7 @@ async def test_endless_task_restarts_not_before_the_pause_is_over(tasks):
 
 
 @pytest.mark.parametrize("steps", range(3))
-async def test_a_task_that_is_cancelled_ends_and_is_no_failure(tasks, told, steps):
+async def test_a_task_that_is_cancelled_ends_and_is_no_failure(tasks, reported, steps):
     async with tasks:
         running = [tasks.start(asyncio.sleep(3600), "sleep"), tasks.keep_running(asyncio.Event().wait, "wait")]
         for _ in range(steps):
@@ -112,7 +112,7 @@ async def test_a_task_that_is_cancelled_ends_and_is_no_failure(tasks, told, step
         for each in running:
             each.cancel()
     assert all(each.cancelled() for each in running)
-    assert told == []
+    assert reported == []
 
 
 async def test_the_end_waits_for_all_tasks_and_for_those_that_they_start(tasks):
@@ -131,7 +131,7 @@ async def test_the_end_waits_for_all_tasks_and_for_those_that_they_start(tasks):
     assert done == [True]
 
 
-async def test_an_error_of_the_server_itself_cancels_its_tasks_and_is_raised(tasks, told):
+async def test_an_error_of_the_server_itself_cancels_its_tasks_and_is_raised(tasks, reported):
     running = []
 
     async def serve():
@@ -142,7 +142,7 @@ async def test_an_error_of_the_server_itself_cancels_its_tasks_and_is_raised(tas
     with pytest.raises(OSError, match="port in use"):
         await serve()
     assert running[0].cancelled()
-    assert told == []
+    assert reported == []
 
 
 async def test_a_server_that_is_cancelled_while_it_waits_for_its_tasks_cancels_them(tasks):
@@ -159,8 +159,8 @@ async def test_a_server_that_is_cancelled_while_it_waits_for_its_tasks_cancels_t
 
 
 async def test_report_that_fails_reaches_the_exception_handler_of_the_loop():
-    told = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["message"]))
+    reported = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["message"]))
 
     def report(name, error):
         raise OSError("the disk is full")
@@ -168,7 +168,7 @@ async def test_report_that_fails_reaches_the_exception_handler_of_the_loop():
     async with BackgroundTasks(report) as tasks:
         await tasks.start(fail(RuntimeError), "failing")
     assert tasks.failures == {"failing": 1}
-    assert told == ["a failure of failing cannot be reported"]
+    assert reported == ["a failure of failing cannot be reported"]
 
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit])

@@ -177,8 +177,10 @@ async def test_denial_is_reported_for_awaited_and_posted_requests(is_signed):
         for send in (client.invoke, client.invoke_on_new_connection, client.post):
             await send(address(site), NOTIFY, SECONDS_ARE_ENOUGH_MS)
         await until(lambda: len(denied) == 3)
-        told = Denial(address=address(site), request_code=905, remark="check signature failed.", is_signed=is_signed)
-        assert denied == [told] * 3
+        expected = Denial(
+            address=address(site), request_code=905, remark="check signature failed.", is_signed=is_signed
+        )
+        assert denied == [expected] * 3
 
 
 async def test_other_responses_to_posted_requests_are_dropped():

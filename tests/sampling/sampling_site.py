@@ -18,7 +18,7 @@ class Peer:
 
     def __init__(self, answer):
         self.answer = answer
-        self.asked = []
+        self.received = []
         self.under_way = self.under_way_most = 0
         self.port = 0
         self._server = None
@@ -30,7 +30,7 @@ class Peer:
         return f"127.0.0.1:{self.port}"
 
     def count(self, code):
-        return sum(1 for each, _ in self.asked if each == code)
+        return sum(1 for each, _ in self.received if each == code)
 
     async def open(self):
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
@@ -57,7 +57,7 @@ class Peer:
                 task.add_done_callback(self._tasks.discard)
 
     async def _answer(self, request, writer):
-        self.asked.append((request.code, dict(request.ext_fields)))
+        self.received.append((request.code, dict(request.ext_fields)))
         self.under_way += 1
         self.under_way_most = max(self.under_way, self.under_way_most)
         # Long enough for all that are asked together to be here.

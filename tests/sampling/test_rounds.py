@@ -109,7 +109,7 @@ async def test_hanging_broker_costs_the_others_one_timeout(take_round, monkeypat
     assert all([each.end for each in sampled.answers[topic]] == [5, None] for topic in MANY)
     assert list(sampled.failed) == [Subject("broker", hanging.address)]
     assert "no answer within" in sampled.failed[Subject("broker", hanging.address)]
-    assert len(hanging.asked) <= REQUESTS_MAX
+    assert len(hanging.received) <= REQUESTS_MAX
 
 
 async def test_failed_or_ignorant_name_server_is_skipped(take_round):

@@ -42,8 +42,8 @@ def found(sample_request, body):
 
 
 def test_requests_have_the_codes_and_fields_of_the_protocol():
-    asked = [ends_of("t"), groups_of("t"), progress_of("g", "t"), members_of("g")]
-    assert [(each.request.code, each.request.ext_fields) for each in asked] == [
+    to_send = [ends_of("t"), groups_of("t"), progress_of("g", "t"), members_of("g")]
+    assert [(each.request.code, each.request.ext_fields) for each in to_send] == [
         (202, {"topic": "t"}),
         (300, {"topic": "t"}),
         (208, {"consumerGroup": "g", "topic": "t"}),
@@ -71,8 +71,8 @@ def test_progress_of_a_group_is_the_sum_of_its_offsets():
 
 
 def test_negative_offset_counts_as_zero():
-    told = CONSUME_STATS.replace(b'"consumerOffset":0', b'"consumerOffset":-1')
-    assert found(progress_of("grp-1", "orders"), told) == GroupProgress(30, 14)
+    stats = CONSUME_STATS.replace(b'"consumerOffset":0', b'"consumerOffset":-1')
+    assert found(progress_of("grp-1", "orders"), stats) == GroupProgress(30, 14)
 
 
 def test_empty_table_means_no_progress_not_zero():

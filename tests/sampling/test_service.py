@@ -64,8 +64,8 @@ async def test_each_sample_has_a_row_for_each_topic_and_each_group(desk):
         topics.ends["t"] += 1000
         await sampler.sample()
     rows = await desk.rows("offset_sample")
-    said = [(row["topic"], row.get("group"), row["max_offset"], row.get("consumer_offset")) for row in rows]
-    assert said == [
+    recorded = [(row["topic"], row.get("group"), row["max_offset"], row.get("consumer_offset")) for row in rows]
+    assert recorded == [
         ("t", None, 10, None),
         ("t", "g", 10, 4),
         ("u", None, 5, None),

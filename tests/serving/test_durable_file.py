@@ -131,7 +131,7 @@ def test_a_file_that_is_not_there_reads_as_none(tmp_path):
     assert read(tmp_path / "none") is None
 
 
-def test_what_cannot_be_read_is_told_with_its_name(tmp_path):
+def test_what_cannot_be_read_is_reported_with_its_name(tmp_path):
     with pytest.raises(NotReadable) as caught:
         read(tmp_path)
     assert str(caught.value) == f"cannot read {tmp_path}: Is a directory"
@@ -159,7 +159,7 @@ def test_a_link_that_leads_to_itself_is_an_error_and_nothing_to_clean(tmp_path):
     remove_leftovers(path)
 
 
-def test_a_folder_without_write_permission_is_told_and_the_file_stays(tmp_path):
+def test_a_folder_without_write_permission_is_reported_and_the_file_stays(tmp_path):
     path = tmp_path / "kv.json"
     replace(path, b"old")
     code = (
@@ -174,7 +174,7 @@ def test_a_folder_without_write_permission_is_told_and_the_file_stays(tmp_path):
     assert (read(path), names_in(tmp_path)) == (b"old", ["kv.json"])
 
 
-def test_a_folder_in_the_way_of_the_backup_is_told_and_the_file_stays(tmp_path):
+def test_a_folder_in_the_way_of_the_backup_is_reported_and_the_file_stays(tmp_path):
     path = tmp_path / "kv.json"
     replace(path, b"old")
     backup_of(path).mkdir()
@@ -183,7 +183,7 @@ def test_a_folder_in_the_way_of_the_backup_is_told_and_the_file_stays(tmp_path):
     assert (read(path), names_in(tmp_path)) == (b"old", ["kv.json", "kv.json.bak"])
 
 
-def test_a_full_disk_is_told_and_the_file_stays_without_anything_unfinished_beside_it(tmp_path):
+def test_a_full_disk_is_reported_and_the_file_stays_without_anything_unfinished_beside_it(tmp_path):
     path = tmp_path / "kv.json"
     replace(path, b"old")
     code = (

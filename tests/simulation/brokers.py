@@ -184,7 +184,7 @@ class Broker:
                 answered(request.reply())
             case RequestCode.GET_BROKER_EPOCH_CACHE:
                 if self.world.now_ms >= self.mute_until_ms:
-                    self.world.told_log_end(self)
+                    self.world.reported_log_end(self)
                     answered(request.reply(body=self.epoch_cache()))
             case RequestCode.GET_BROKER_CONFIG:
                 if self.world.now_ms >= self.mute_until_ms:
@@ -264,7 +264,7 @@ class Broker:
         if not self.is_running:
             self.is_running, self.running_since_ms = True, self.world.now_ms
         self.stop_leading()
-        self.world.tell("broker %s follows %d in epoch %d", self.id, self.master, self.epoch)
+        self.world.note("broker %s follows %d in epoch %d", self.id, self.master, self.epoch)
         if self.master == self.id:
             self.world.promoted(self)
             self.sync_state_set, self.sync_state_set_epoch = answer.sync_state_set, answer.sync_state_set_epoch
@@ -307,7 +307,7 @@ class Broker:
         if not self.is_running:
             self.start_up()
             return
-        self.beat()
+        self.heartbeat()
         if self.seconds % POLL_EVERY == 0:
             self.poll()
         if self.is_leading:
@@ -317,8 +317,8 @@ class Broker:
         elif self.master is not None:
             self.replicate()
 
-    def beat(self):
-        heard = BrokerHeartbeatHeader(
+    def heartbeat(self):
+        heartbeat_header = BrokerHeartbeatHeader(
             cluster_name=CLUSTER,
             broker_addr=self.address,
             broker_name=SET,
@@ -331,20 +331,20 @@ class Broker:
         )
         for controller in self.world.controllers:
             if controller.is_up and controller.index not in self.cut_controllers:
-                controller.receive(controller.beat, heard, self.connection(controller))
+                controller.receive(controller.heartbeat, heartbeat_header, self.connection(controller))
 
     def discover(self):
         """Ask one controller after the other who leads them."""
         controllers = self.world.controllers
-        self.ask_leader(controllers[self.seconds % len(controllers)], len(controllers) - 1)
+        self.query_leader(controllers[self.seconds % len(controllers)], len(controllers) - 1)
 
-    def ask_leader(self, controller, more):
+    def query_leader(self, controller, more):
         def answered(command):
             address = command.ext_fields.get("controllerLeaderAddress")
             if address is not None:
                 self.leader = next(each.index for each in self.world.controllers if each.me.address == address)
             elif more:
-                self.ask_leader(following(), more - 1)
+                self.query_leader(following(), more - 1)
 
         def following():
             controllers = self.world.controllers
@@ -353,7 +353,7 @@ class Broker:
         if controller.is_up and self.reaches(controller):
             self.send(controller, RemotingCommand(RequestCode.CONTROLLER_GET_METADATA_INFO), answered)
         elif more:
-            self.ask_leader(following(), more - 1)
+            self.query_leader(following(), more - 1)
 
     def request(self, code, fields, then, body=b""):
         """Send a request to the leader as this broker knows it; `then` gets the answer, if one comes in time."""
@@ -456,7 +456,7 @@ class Broker:
             self.stand()
 
     def stand(self):
-        self.beat()
+        self.heartbeat()
         self.request(
             RequestCode.CONTROLLER_ELECT_MASTER,
             {"brokerId": self.id},

@@ -168,7 +168,7 @@ class Controller:
     def leads(self):
         return self.engine.group.is_leader
 
-    def beat(self, header, peer):
+    def heartbeat(self, header, peer):
         self.engine.handlers.take_heartbeat(header, peer)
 
     def closed(self, connection_id):
@@ -228,19 +228,19 @@ class Watcher:
 
     def leadership_gained(self, *_):
         if not self.process.is_dead:
-            self.world.tell("%s serves as leader", self.controller.me.id)
+            self.world.note("%s serves as leader", self.controller.me.id)
             self.world.leader_knows_properties = False
             self.world.look_who_leads()
 
     def leadership_lost(self, *_):
         if not self.process.is_dead:
-            self.world.tell("%s leads no more", self.controller.me.id)
+            self.world.note("%s leads no more", self.controller.me.id)
 
     def failure_detection_suspended(self, held_ms):
-        self.world.tell("%s doubts itself after %d ms", self.controller.me.id, held_ms)
+        self.world.note("%s doubts itself after %d ms", self.controller.me.id, held_ms)
 
     def store_failed(self, name, error):
-        self.world.tell("%s cannot store: %s", self.controller.me.id, error)
+        self.world.note("%s cannot store: %s", self.controller.me.id, error)
 
 
 def _nothing(*_, **__):

@@ -183,7 +183,7 @@ class Etcd:
         else:
             answers = [self._done(op, process, changes) for op in request.failure]
         answer = SimpleNamespace(succeeded=is_as_wanted, responses=answers, header=self._header())
-        self._tell(changes)
+        self._notify(changes)
         return answer
 
     def _done(self, op, process, changes):
@@ -217,7 +217,7 @@ class Etcd:
             self.past.append((sets, self.revision, self.entry))
             self.world.stored(before, self.entry, process)
         elif key.endswith(b"leader"):
-            self.world.tell("the key `leader` is %s", "gone" if value is None else value.decode())
+            self.world.note("the key `leader` is %s", "gone" if value is None else value.decode())
 
     @property
     def leading_process(self):
@@ -262,7 +262,7 @@ class Etcd:
             self.revision += 1
             for key in sorted(keys):
                 self._delete(key, None, changes)
-            self._tell(changes)
+            self._notify(changes)
 
     # Watches
 
@@ -291,7 +291,7 @@ class Etcd:
             compact_revision=0,
         )
 
-    def _tell(self, changes):
+    def _notify(self, changes):
         if changes:
             self.log.append((self.revision, changes))
             for watch in self.watches:

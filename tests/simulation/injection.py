@@ -131,7 +131,7 @@ def reset_connection(world, fault):
         broker.reset_ms = world.now_ms
 
 
-def reset_and_ask(world, fault):
+def reset_and_query(world, fault):
     """Close the connection between the master and the leading controller, just as another broker asks for a master."""
     broker_set, controller = world.etcd.entry.broker_set, of_leader(world)
     master = world.by_id.get(broker_set.master) if broker_set is not None else None
@@ -193,7 +193,7 @@ def lie(world, fault):
     claim = 2**31 - 1 if fault.other == LARGEST else broker_set.master_epoch + 1 + 200 * fault.other
     for_ms = min(fault.for_ms, LIE_AMONG_THE_WELL_MS) if world.settings.profile == "calm" else fault.for_ms
     until_ms = world.now_ms + for_ms
-    heard = BrokerHeartbeatHeader(
+    heartbeat_header = BrokerHeartbeatHeader(
         cluster_name=CLUSTER,
         broker_addr=broker.address,
         broker_name=SET,
@@ -203,13 +203,13 @@ def lie(world, fault):
         heartbeat_timeout_mills=world.settings.heartbeat_timeout_ms,
     )
 
-    def beat():
+    def heartbeat():
         if world.now_ms < until_ms:
             for controller in world.controllers:
-                controller.receive(controller.beat, heard, peer)
-            end_after(world, LIE_EVERY_MS, beat)
+                controller.receive(controller.heartbeat, heartbeat_header, peer)
+            end_after(world, LIE_EVERY_MS, heartbeat)
 
-    beat()
+    heartbeat()
 
 
 def move_from_another_set(world, fault):
@@ -435,7 +435,7 @@ ACTS = {
         cut_broker_from_broker,
         copy_broker,
         reset_connection,
-        reset_and_ask,
+        reset_and_query,
         lose_request,
         delay_request,
         repeat_request,

@@ -45,7 +45,7 @@ def the_recorded_master_is_lost_to_whoever_asks(name, entry, view, call):
     master = entry.broker_set.master if entry.broker_set is not None else None
     if master is None:
         return decide_election(name, entry, view, call)
-    others = {i: heard for i, heard in view.trusted.items() if i != master}
+    others = {i: heartbeat for i, heartbeat in view.trusted.items() if i != master}
     return decide_election(name, entry, ClusterView(trusted=others), call)
 
 
@@ -92,10 +92,10 @@ def no_margin_in_adoptions(entry, registrant, epoch):
 class AnyConnectionRaises(HeartbeatTable):
     """As in Java: what any heartbeat claims stays."""
 
-    def record_heartbeat(self, key, heard, home=""):
+    def record_heartbeat(self, key, heartbeat, home=""):
         before = self.get(key)
         return super().record_heartbeat(
-            key, heard if before is None else replace(heard, connection_id=before.connection_id), home
+            key, heartbeat if before is None else replace(heartbeat, connection_id=before.connection_id), home
         )
 
 
@@ -212,20 +212,20 @@ def counted_from_its_answer(kind):
     return performed
 
 
-_ask = EtcdClient.request
+_request = EtcdClient.request
 
 
 def asks_again(self, question, *, deadline_ms, is_repeatable=True):
-    return _ask(self, question, deadline_ms=deadline_ms)
+    return _request(self, question, deadline_ms=deadline_ms)
 
 
 _longest = election._longest
 
 
-def does_not_wait_for_beats(field, view, call):
-    heard = {i: replace(each, awaits_heartbeat=False) for i, each in view.heartbeats.items()}
+def does_not_wait_for_heartbeats(field, view, call):
+    heartbeat = {i: replace(each, awaits_heartbeat=False) for i, each in view.heartbeats.items()}
     alive = {i: replace(each, awaits_heartbeat=False) for i, each in field.alive.items()}
-    return _longest(field._replace(alive=alive), replace(view, heartbeats=heard), call)
+    return _longest(field._replace(alive=alive), replace(view, heartbeats=heartbeat), call)
 
 
 class Mutant(NamedTuple):
@@ -305,7 +305,7 @@ MUTANTS = {
     "the answers of some are enough": wrong(ClusterView, "lacks_answers", lambda *_: False, seed=711, profile="fixed"),
     "old heartbeats tell how far logs are": wrong(ElectionRunner, "_fresh_from_ms", lambda *_: 0, profile="fixed"),
     "who has not beaten is left out of the longest": wrong(
-        election, "_longest", does_not_wait_for_beats, profile="late"
+        election, "_longest", does_not_wait_for_heartbeats, profile="late"
     ),
 }
 

@@ -57,7 +57,7 @@ def shrunk(failure):
     return Failure(failure.seed, failure.settings, tuple(plan), what)
 
 
-def told(failure):
+def described(failure):
     """Return a history as text: its faults, and what happened."""
     world = World(failure.settings, failure.plan)
     world.story = []

@@ -69,14 +69,14 @@ class Requests(RuleBasedStateMachine):
             self.decide(decide_registration, self.entry, registrant)
 
     @rule(
-        heard=st.dictionaries(IDS, EPOCHS),
+        epochs_seen=st.dictionaries(IDS, EPOCHS),
         suspects=SOME_IDS,
         asks=st.none() | IDS,
         is_designated=st.booleans(),
         allows_unclean=st.booleans(),
     )
-    def elect(self, heard, suspects, asks, is_designated, allows_unclean):
-        rows = {i: LastHeartbeat(0, epoch=epoch, max_offset=epoch) for i, epoch in heard.items()}
+    def elect(self, epochs_seen, suspects, asks, is_designated, allows_unclean):
+        rows = {i: LastHeartbeat(0, epoch=epoch, max_offset=epoch) for i, epoch in epochs_seen.items()}
         trusted = {i: each for i, each in rows.items() if i not in suspects}
         view = ClusterView(trusted=trusted, heartbeats=rows)
         call = ElectionRequest(
@@ -88,7 +88,7 @@ class Requests(RuleBasedStateMachine):
         if after is not None and after.master is not None and after != before:
             assert after.master in trusted
             # Strangers do not count: anybody can send a heartbeat.
-            assert after.master_epoch > max(epoch for i, epoch in heard.items() if i in before.replicas)
+            assert after.master_epoch > max(epoch for i, epoch in epochs_seen.items() if i in before.replicas)
             # Nobody knows who was in sync of a set that is rebuilt, or of one whose logs are ahead of the store.
             is_known = before.is_elected and not (before.is_rebuilding or view.is_ahead_of(before))
             assert allows_unclean or not is_known or after.master in before.sync_state_set

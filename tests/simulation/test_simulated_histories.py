@@ -11,7 +11,7 @@ import pytest
 from simulation.faults import KINDS, Fault, Settings, history_of
 from simulation.injection import ACTS
 from simulation.mutants import MUTANTS, UNSEEN, mutated
-from simulation.shrinking import Failure, first_failure, shrunk, told, what_fails
+from simulation.shrinking import Failure, described, first_failure, shrunk, what_fails
 from simulation.world import World, light_messages
 
 FROM = int(os.environ.get("RMQ_HISTORIES_FROM", "0"))
@@ -25,7 +25,7 @@ RUN = re.compile(r'"run":"\w+"')
 
 def must_hold(seeds, profile=""):
     failure = first_failure(seeds, profile)
-    assert failure is None, "\n" + told(shrunk(failure))
+    assert failure is None, "\n" + described(shrunk(failure))
 
 
 @pytest.mark.parametrize("part", range(2))
@@ -61,7 +61,7 @@ def test_shortest_history_of_a_mutated_rule_is_printed():
     with mutated(name):
         found = first_failure(range(MUTANTS[name].seed, MUTANT_HISTORIES), MUTANTS[name].profile)
         shortest = shrunk(found)
-        text = told(shortest)
+        text = described(shortest)
     assert len(shortest.plan) <= min(2, len(found.plan))
     assert "crash_" in text
     assert "VIOLATION: two processes lead in epoch" in text
@@ -69,7 +69,7 @@ def test_shortest_history_of_a_mutated_rule_is_printed():
 
 def test_simulated_history_can_be_repeated():
     settings, plan = history_of(FROM + 7)
-    one, other = (RUN.sub("", told(Failure(7, settings, plan, ""))) for _ in range(2))
+    one, other = (RUN.sub("", described(Failure(7, settings, plan, ""))) for _ in range(2))
     assert one == other
     assert history_of(FROM + 7) == (settings, plan)
 

@@ -26,7 +26,7 @@ BEGUN_MS = 6_000
 #: A broker that was well for so long must not be called dead.
 WELL_MS = 1_600
 #: A controller that runs for so long has heard everybody that is well.
-HEARD_MS = 4_000
+CONTACT_MS = 4_000
 #: Nobody is elected by what brokers answered longer ago.
 ANSWERS_KEPT_MS = 3_000
 #: How often it is looked whether all is well.
@@ -72,7 +72,7 @@ class World:
         #: How much of it at least while a controller reached the master that did.
         self.acked_in_reach = 0
         #: When each broker told last how far its log is, and how much was acknowledged by then.
-        self.told_log_ends = {}
+        self.reported_log_ends = {}
         #: Whether the leader may know on how many replicas messages are confirmed.
         self.leader_knows_properties = False
         self.masters, self.elected_epochs = {}, {}
@@ -130,7 +130,7 @@ class World:
         self.numbers += 1
         return self.numbers
 
-    def tell(self, words, *values):
+    def note(self, words, *values):
         if self.story is not None:
             self.story.append(f"{self.now_ms:>6} ms  {words % values}")
 
@@ -156,7 +156,7 @@ class World:
             # What else comes of the moment that ended it is not judged.
             return
         if self.violation is None:
-            self.tell("VIOLATION: " + words, *values)
+            self.note("VIOLATION: " + words, *values)
             self.violation = words % values
         self.is_over = True
         raise Violation(self.violation)
@@ -164,7 +164,7 @@ class World:
     def note_failure(self, words, error=None):
         """Take note that something in the product failed that must not."""
         if not isinstance(error, Violation) and self.violation is None:
-            self.tell("VIOLATION: %s", words)
+            self.note("VIOLATION: %s", words)
             self.violation, self.is_over = words, True
 
     def stored(self, before, after, process):
@@ -180,7 +180,7 @@ class World:
         if new is None:
             if after.floor.master_epoch < old.master_epoch:
                 self.fail("forgets the epoch %d", old.master_epoch)
-            self.tell("stored: the set is cleaned")
+            self.note("stored: the set is cleaned")
             # Who cleans a whole set gives up its messages.
             self.acked = []
             self.acked_in_reach = 0
@@ -188,7 +188,7 @@ class World:
         self.moved(old, new)
 
     def moved(self, old: BrokerSet, new: BrokerSet):  # noqa: C901  # one condition after the other
-        self.tell(
+        self.note(
             "stored: master %s, epoch %d, in sync %s at %d",
             new.master,
             new.master_epoch,
@@ -256,14 +256,18 @@ class World:
             return False
         if not self.leader_knows_properties:
             return True
-        told = [acked for told_ms, acked in self.told_log_ends.values() if told_ms >= self.now_ms - ANSWERS_KEPT_MS]
-        if len(told) < len(broker_set.replicas) - confirmed_on + 1:
+        log_ends = [
+            acked
+            for answered_ms, acked in self.reported_log_ends.values()
+            if answered_ms >= self.now_ms - ANSWERS_KEPT_MS
+        ]
+        if len(log_ends) < len(broker_set.replicas) - confirmed_on + 1:
             return False
-        known = max(min(told), self.acked_in_reach)
+        known = max(min(log_ends), self.acked_in_reach)
         return self.acked[:known] == broker.log[:known]
 
-    def told_log_end(self, broker):
-        self.told_log_ends[broker.index] = self.now_ms, len(self.acked)
+    def reported_log_end(self, broker):
+        self.reported_log_ends[broker.index] = self.now_ms, len(self.acked)
 
     def promoted(self, broker):
         """Check a broker that has just become master."""
@@ -316,7 +320,7 @@ class World:
         if not self.is_kept:
             return
         last_contact_ms = min((self.now_ms - each.fine_since_ms for each in self.controllers if each.is_up), default=0)
-        if last_contact_ms > HEARD_MS and self.now_ms - copy.original.running_since_ms > HEARD_MS:
+        if last_contact_ms > CONTACT_MS and self.now_ms - copy.original.running_since_ms > CONTACT_MS:
             self.fail("a copy of broker %d takes its place, which is well", copy.id)
         # A controller that has just started has not heard the other yet.
         self.is_over = True
@@ -328,12 +332,12 @@ class World:
                 self.fail("two brokers have the id %d", broker.id)
             # A lost store gives ids again that running brokers have: nobody can follow a set with twins.
             self.is_over = True
-        self.tell("broker at %s has the id %d", broker.address, broker.id)
+        self.note("broker at %s has the id %d", broker.address, broker.id)
 
     def judged_failed(self, controller, dead):
         """Fail if a broker is judged dead that this controller could reach all the time."""
         broker_id = dead.key.broker_id
-        self.tell("%s judges broker %d dead: %s", controller.me.id, broker_id, dead.reason)
+        self.note("%s judges broker %d dead: %s", controller.me.id, broker_id, dead.reason)
         broker = self.by_id.get(broker_id)
         if broker is None or (controller.index, broker.index) in self.was_blocked:
             return
@@ -371,10 +375,10 @@ class World:
             # Strangers do not count: anybody can send a heartbeat. Nor does who is dead, however much it had.
             passed_over = (Verdict.NOT_ALIVE, Verdict.NO_CONTACT_YET)
             living = [each for each in record.reports if each.verdict not in passed_over]
-            heard = max((each.epoch or 0 for each in living if self.is_honest(each.broker_id)), default=0)
-            if record.master_epoch <= heard:
-                self.fail("epoch %d is handed out, %d was heard", record.master_epoch, heard)
-        self.tell("%s: %s (%s)", controller.me.id, record.reason, record.cause.why)
+            highest = max((each.epoch or 0 for each in living if self.is_honest(each.broker_id)), default=0)
+            if record.master_epoch <= highest:
+                self.fail("epoch %d is handed out, %d was heard", record.master_epoch, highest)
+        self.note("%s: %s (%s)", controller.me.id, record.reason, record.cause.why)
 
     def losses_allowed(self, record):
         if self.keeps_messages:
@@ -387,12 +391,12 @@ class World:
     # The end
 
     def suffer(self, fault):
-        self.tell("FAULT %s", fault)
+        self.note("FAULT %s", fault)
         injection.ACTS[fault.kind](self, fault)
 
     def heal(self):
         """Mend everything, and wait until all is well."""
-        self.tell("all faults are over")
+        self.note("all faults are over")
         injection.mend_everything(self)
         self.heal_from_ms = self.now_ms
         self.messages_before = len(self.acked)
@@ -404,7 +408,7 @@ class World:
             # Ids that no broker has count as replicas (OPERATIONS.md).
             injection.clean_unused_ids(self)
         if ill is None:
-            self.tell("all is well")
+            self.note("all is well")
             self.is_over = True
         elif self.now_ms > self.heal_from_ms + HEALED_WITHIN_MS:
             self.fail("not well %d ms after the last fault: %s", self.now_ms - self.heal_from_ms, ill)

@@ -77,7 +77,7 @@ def record(plan: Plan, server: Server, truth: Truth) -> Iterator[tuple[str, Row]
 
 
 def _watched(plan: Plan, server: Server) -> tuple[Broker, ...]:
-    return plan.brokers if server.source == "namesrv" or plan.beats_to_controllers else ()
+    return plan.brokers if server.source == "namesrv" or plan.heartbeats_to_controllers else ()
 
 
 class _Own(NamedTuple):
@@ -132,11 +132,11 @@ class _Recorder:
             boot = self._boots[0]
             if not boot.start_us <= event.at_us < boot.end_us:
                 continue
-            for family, row in self._told([event, *others], boot):
+            for family, row in self._timed([event, *others], boot):
                 if not self._is_paused(event.at_us):
                     yield family, self._as_released(row)
 
-    def _told(self, together: list[Seen | _Own | PlannedEvent], boot: Boot) -> Iterator[tuple[str, Row]]:
+    def _timed(self, together: list[Seen | _Own | PlannedEvent], boot: Boot) -> Iterator[tuple[str, Row]]:
         event = together[0]
         match event:
             case Seen() if event.what in _FAMILY_OF:

@@ -93,8 +93,8 @@ def segments(family: str, rows: Iterable[Row]) -> Iterator[Segment]:
 
 def line(family: str, row: Row) -> bytes:
     """Return a row as one line of JSON."""
-    told = {name: moment(row[name]) for name in _TIMESTAMPS[family] if name in row}
-    return msgspec.json.encode(row | told) + b"\n"
+    moments = {name: moment(row[name]) for name in _TIMESTAMPS[family] if name in row}
+    return msgspec.json.encode(row | moments) + b"\n"
 
 
 def moment(unix_us: int) -> str:

@@ -204,7 +204,7 @@ class Plan:
     servers: tuple[Server, ...] = field(default_factory=three_servers)
     brokers: tuple[Broker, ...] = ()
     #: Brokers beat to controllers each second, and controllers keep summaries of that.
-    beats_to_controllers: bool = False
+    heartbeats_to_controllers: bool = False
     #: How often servers write down how everything stands.
     snapshot_us: int = HOUR
     #: Columns of `ns_tick` at a moment, over the default ones.

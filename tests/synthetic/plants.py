@@ -130,7 +130,7 @@ def failover(broker_name: str, died_us: int, *, controller: str, epoch: int, clu
     where = {"broker_addr": f"{broker_name}-1:10911"}
     silent_ms = (detected_us - died_us) // MS
     silent = {"silent_ms": silent_ms, "last_heartbeat_time": died_us, "cause": "timeout", "timeout_ms": 3_300}
-    told = (
+    events = (
         (detected_us, "failure_detected", old | silent),
         (started_us, "election_started", old | {"cause": "timeout"}),
         (elected_us, "elected", old | new | where | {"result": "new_master_elected", "sync_state_set": [1]}),
@@ -138,7 +138,7 @@ def failover(broker_name: str, died_us: int, *, controller: str, epoch: int, clu
     )
     truth = Failover(failover_id, broker_name, died_us, detected_us, started_us, elected_us, notified_us)
     return Plant(
-        happenings=tuple(PlannedEvent(at_us, controller, "controller", what, values) for at_us, what, values in told),
+        happenings=tuple(PlannedEvent(at_us, controller, "controller", what, values) for at_us, what, values in events),
         truth={"failovers": (truth,)},
     )
 

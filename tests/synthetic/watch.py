@@ -86,11 +86,11 @@ class Watch:
         self._forget()
 
     def _forget(self) -> None:
-        self._heard_us: int | None = None
+        self._last_heartbeat_us: int | None = None
         self._address = ""
         self._version = 0
         self._intervals: deque[int] = deque(maxlen=11)
-        self._not_heard: list[Drop] = []
+        self._silences: list[Drop] = []
         self._minute: _Minute | None = None
 
     def events(self) -> Iterator[Seen]:
@@ -108,10 +108,10 @@ class Watch:
     # What reaches the server
 
     def _encounters(self, boot: Boot) -> Iterator[_Encounter]:
-        both = merge(self._beats(boot), self._ends(boot), key=lambda encounter: encounter.at_us)
+        both = merge(self._heartbeats(boot), self._ends(boot), key=lambda encounter: encounter.at_us)
         return (encounter for encounter in both if encounter.at_us < boot.end_us)
 
-    def _beats(self, boot: Boot) -> Iterator[_Encounter]:
+    def _heartbeats(self, boot: Boot) -> Iterator[_Encounter]:
         """Yield the beats that come through, and note the others."""
         at_us = boot.start_us
         for saying in heartbeats(self._plan, self._broker, self._period_ms):
@@ -122,7 +122,7 @@ class Watch:
             # A lost registration is sent again at once: what is planted is the loss of beats.
             lost = not saying.is_first and self._random.random() < self._broker.drop
             if lost or self._is_cut(saying.sent_us):
-                self._not_heard.append(Drop(self._server.name, self._broker.key, saying.sent_us))
+                self._silences.append(Drop(self._server.name, self._broker.key, saying.sent_us))
             else:
                 yield _Encounter(at_us, saying.uptime, saying.version, None)
 
@@ -143,10 +143,10 @@ class Watch:
 
     def _look(self, until_us: int) -> Iterator[Seen]:
         """Give the broker up when its timeout is over, if that is before `until_us`."""
-        if self._heard_us is None or self._boot is None:
+        if self._last_heartbeat_us is None or self._boot is None:
             return
         base_us = self._boot.start_us + self._phase_us
-        looks = (self._heard_us + self._timeout_ms * MS - base_us) // LOOK_US + 1
+        looks = (self._last_heartbeat_us + self._timeout_ms * MS - base_us) // LOOK_US + 1
         at_us = base_us + looks * LOOK_US
         if at_us < until_us:
             yield from self._leave(at_us, End.SILENT)
@@ -157,26 +157,30 @@ class Watch:
         elif encounter.end is End.MOVED:
             yield from self._close_minute(encounter.at_us)
             self._forget()
-        elif self._heard_us is not None and encounter.uptime.address == self._address:
+        elif self._last_heartbeat_us is not None and encounter.uptime.address == self._address:
             yield from self._leave(encounter.at_us, encounter.end)
 
     def _hear(self, encounter: _Encounter) -> Iterator[Seen]:
-        if self._heard_us is None:
-            self._not_heard.clear()
+        if self._last_heartbeat_us is None:
+            self._silences.clear()
             yield self._state("registered_first", encounter)
         elif encounter.uptime.address != self._address:
             yield self._state("address_changed", encounter, former_addr=self._address)
         elif encounter.version != self._version:
             yield self._state("changed", encounter)
-        interval_ms = None if self._heard_us is None else (encounter.at_us - self._heard_us) // MS
-        self._heard_us, self._address, self._version = encounter.at_us, encounter.uptime.address, encounter.version
-        yield from self._note_beat(encounter, interval_ms)
-        self.drops += self._not_heard
-        self._not_heard.clear()
+        interval_ms = None if self._last_heartbeat_us is None else (encounter.at_us - self._last_heartbeat_us) // MS
+        self._last_heartbeat_us, self._address, self._version = (
+            encounter.at_us,
+            encounter.uptime.address,
+            encounter.version,
+        )
+        yield from self._note_heartbeat(encounter, interval_ms)
+        self.drops += self._silences
+        self._silences.clear()
         if interval_ms is not None:
             self._intervals.append(interval_ms)
 
-    def _note_beat(self, encounter: _Encounter, interval_ms: int | None) -> Iterator[Seen]:
+    def _note_heartbeat(self, encounter: _Encounter, interval_ms: int | None) -> Iterator[Seen]:
         period_ms = self._usual_ms()
         values = {
             "kind": self._kind,
@@ -205,12 +209,12 @@ class Watch:
 
     def _close_minute(self, at_us: int) -> Iterator[Seen]:
         if self._minute is not None:
-            told = {"kind": self._kind, "timeout_ms": self._timeout_ms, "broker_addr": self._address}
-            yield Seen(at_us, "summary", self._broker, told | self._minute.columns())
+            shared = {"kind": self._kind, "timeout_ms": self._timeout_ms, "broker_addr": self._address}
+            yield Seen(at_us, "summary", self._broker, shared | self._minute.columns())
         self._minute = None
 
     def _leave(self, at_us: int, end: End) -> Iterator[Seen]:
-        assert self._heard_us is not None, "only brokers that are known leave"
+        assert self._last_heartbeat_us is not None, "only brokers that are known leave"
         yield from self._close_minute(at_us)
         values = {
             "broker_addr": self._address,
@@ -223,8 +227,8 @@ class Watch:
 
     def _silence(self, at_us: int) -> dict[str, int]:
         """Return for how long the broker was silent; servers know that in ms, and since when by it."""
-        assert self._heard_us is not None, "it was heard"
-        silent_ms = (at_us - self._heard_us) // MS
+        assert self._last_heartbeat_us is not None, "it was heard"
+        silent_ms = (at_us - self._last_heartbeat_us) // MS
         return {"last_heartbeat_time": at_us - silent_ms * MS + self._server.skew_us, "silent_ms": silent_ms}
 
     def _state(self, what: str, encounter: _Encounter, **more: Any) -> Seen:
@@ -235,7 +239,7 @@ class Watch:
             **_version_columns(self._plan, encounter.version),
             **more,
         }
-        if self._heard_us is not None:
+        if self._last_heartbeat_us is not None:
             values |= self._silence(encounter.at_us)
         return Seen(encounter.at_us, what, self._broker, values)
 

@@ -114,10 +114,14 @@ def test_report_begins_with_a_cold_name_server_and_its_wrong_responses():
     }
     compared = a_row("A6", kind="compared", states=["ns-1", "ns-2"], compared_s=7200.0)
     counts = {"not_found_min": 1_200, "not_found_max": 1_650}
-    said = divergence_of(compared, a_row("A6", **cold, **counts))
-    assert said.startswith("ns-2 had just started on 03-03 10:00:00 and lacked 3 brokers that were there, for 25 s; ")
-    assert 'it answered 1,200 to 1,650 questions with "no such topic", such about what is nowhere among them.' in said
-    assert said.endswith("Otherwise the 2 NameServers agreed in all the 2 h in which two were watching.")
+    sentence = divergence_of(compared, a_row("A6", **cold, **counts))
+    assert sentence.startswith(
+        "ns-2 had just started on 03-03 10:00:00 and lacked 3 brokers that were there, for 25 s; "
+    )
+    assert (
+        'it answered 1,200 to 1,650 questions with "no such topic", such about what is nowhere among them.' in sentence
+    )
+    assert sentence.endswith("Otherwise the 2 NameServers agreed in all the 2 h in which two were watching.")
     assert "was not recorded" in divergence_of(compared, a_row("A6", **cold))
     again = cold | {"start_time": at(4, "10:00:00")}
     assert "2 times a NameServer had just started" in divergence_of(a_row("A6", **cold), a_row("A6", **again))
@@ -236,8 +240,8 @@ def test_report_states_that_a_missing_topic_is_created_on_a_set():
     row = {"topic": "new", "broker_name": "b", "position": 1, "reason": "", "confidence": 1.0}
     counts = {"read_now": 0, "write_now": 0, "read_proposed": 2, "write_proposed": 2}
     steps = ["expect absent", "create read=2 write=0", "update read=2 write=2"]
-    told = a_row("A8", kind="proposal", **row, **counts, steps=steps, commands=["a", "b", "c"])
-    page = page_of({"A8": result_of(a_result("A8", told))})
+    proposal = a_row("A8", kind="proposal", **row, **counts, steps=steps, commands=["a", "b", "c"])
+    page = page_of({"A8": result_of(a_result("A8", proposal))})
     assert [words for words, _ in page.advice[0].commands] == [
         "new on b: go on only if it is not there",
         "new on b: read=2 write=0; creates it there: give it the attributes that it has elsewhere (-a)",
@@ -356,7 +360,7 @@ MINUTES = {
     },
     "A14": {"broker_a": "a:0", "broker_b": "b:0", "jaccard": 1.0, "joint_minutes": 1, "joint_outages": 1},
 }
-SAID = {
+SENTENCES = {
     "A1": "1 of 1 broker were down at some time, with 1 unplanned failure; lone:0 for longest: at least 11 s and at "
     "most 23 s in 127 s.",
     "A2": "1 of 1 broker missed heartbeats, lone:0 most: 2 of 10 that were due, too little history for a share, "
@@ -375,41 +379,41 @@ def minutes_of(job_id):
 @pytest.mark.parametrize("job_id", MINUTES)
 def test_report_of_minutes_states_nothing_without_evidence(job_id):
     section = section_of(made_of([minutes_of(job_id)]), job_id)
-    assert re.search(r'class="answer">([^<]*)', section)[1] == SAID[job_id]
+    assert re.search(r'class="answer">([^<]*)', section)[1] == SENTENCES[job_id]
     for figure in ("82.0", "20.00 %", ">3 s<", "104 s"):
         assert figure not in section
 
 
-def beats_of(name, n, missed, **values):
+def heartbeats_of(name, n, missed, **values):
     """A broker's beats to NameServers, as A2 tells them; 100 of them that were due tell a share."""
     due = n + (missed or 0)
-    told = {"source": "namesrv", "p50_ms": 30_000, "p99_ms": 31_000, "max_ms": 40_000, "period_ms": 30_000.0}
+    proposal = {"source": "namesrv", "p50_ms": 30_000, "p99_ms": 31_000, "max_ms": 40_000, "period_ms": 30_000.0}
     ratio = None if missed is None else missed / due
     who = {"broker_name": name, "broker_id": 0}
     sure = "high" if due >= 100 and missed is not None else "low"
-    return a_row("A2", **who, n=n, missed=missed, miss_ratio=ratio, confidence=sure, **(told | values))
+    return a_row("A2", **who, n=n, missed=missed, miss_ratio=ratio, confidence=sure, **(proposal | values))
 
 
-def heartbeats_said(*rows):
+def heartbeat_sentence(*rows):
     return answer_of(made_of([a_result("A2", *rows)]), "A2")
 
 
 def test_report_counts_no_missed_heartbeat_of_a_broker_without_a_known_period():
-    unknown = beats_of("slow", 5, None, period_ms=None)
+    unknown = heartbeats_of("slow", 5, None, period_ms=None)
     words = "Of 1 broker there is too little history to know the period, and which of the heartbeats were missed."
-    assert heartbeats_said(unknown) == words
-    assert heartbeats_said(unknown, beats_of("a", 900, 0)) == f"No heartbeat of 1 broker was missed. {words}"
+    assert heartbeat_sentence(unknown) == words
+    assert heartbeat_sentence(unknown, heartbeats_of("a", 900, 0)) == f"No heartbeat of 1 broker was missed. {words}"
     assert "30 s</td>" not in section_of(made_of([a_result("A2", unknown)]), "A2").split("median")[0]
 
 
 def test_broker_with_the_longest_gap_missed_most_heartbeats():
-    lone = beats_of("lone", 45, 15)
-    pair = beats_of("pair", 86_399, 20, source="controller", period_ms=1_000.0)
-    assert "lone:0 most: 15 of 60 that were due, too little history for a share" in heartbeats_said(pair, lone)
+    lone = heartbeats_of("lone", 45, 15)
+    pair = heartbeats_of("pair", 86_399, 20, source="controller", period_ms=1_000.0)
+    assert "lone:0 most: 15 of 60 that were due, too little history for a share" in heartbeat_sentence(pair, lone)
 
 
 def test_one_missed_heartbeat_of_many_is_more_than_none():
-    page = made_of([a_result("A2", beats_of("a", 86_399, 1))])
+    page = made_of([a_result("A2", heartbeats_of("a", 86_399, 1))])
     assert "a:0 most: under 0.01 % of them" in answer_of(page, "A2")
     assert "0.00 %" not in section_of(page, "A2")
 
@@ -437,7 +441,7 @@ def test_who_could_not_be_judged_did_not_behave_as_usual():
 
 def test_brokers_of_one_name_in_two_clusters_are_two():
     def of(*clusters):
-        return made_of([a_result("A2", *(beats_of("a", 900, 3, cluster=name) for name in clusters))])
+        return made_of([a_result("A2", *(heartbeats_of("a", 900, 3, cluster=name) for name in clusters))])
 
     assert answer_of(of("east", "west"), "A2").startswith("2 of 2 brokers missed heartbeats, east/a:0 most")
     assert "west/a:0" in section_of(of("east", "west"), "A2")
@@ -449,8 +453,8 @@ def test_brokers_of_one_name_do_not_fail_together_with_those_of_two_clusters():
         met = {"jaccard": 0.9, "joint_minutes": 9, "joint_outages": 3}
         return a_row("A14", cluster=cluster, broker_a="a:0", cluster_b=cluster, broker_b=other, **met)
 
-    said = answer_of(made_of([a_result("A14", pair("east", "b:0"), pair("west", "c:0"))]), "A14")
-    assert said.endswith("a power line: east/a:0, east/b:0; west/a:0, west/c:0.")
+    sentence = answer_of(made_of([a_result("A14", pair("east", "b:0"), pair("west", "c:0"))]), "A14")
+    assert sentence.endswith("a power line: east/a:0, east/b:0; west/a:0, west/c:0.")
 
 
 def test_each_of_two_clusters_may_have_one_set():

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from landed import DAY, a_beat, beats, land, stored_ids
+from landed import DAY, a_heartbeat, heartbeats, land, stored_ids
 
 from analytics.__main__ import FAILED, INTERRUPTED, NOT_INSTALLED, WRONG_OPTIONS, main
 from analytics.cli.options import WrongOptions, limits, periods, require_history, require_stored, settings, window
@@ -30,15 +30,15 @@ def same_time_zone_afterwards(monkeypatch):
 
 
 def test_an_unknown_job_is_answered_with_the_known_ones(tmp_path, capsys):
-    land(tmp_path, beats([1]))
+    land(tmp_path, heartbeats([1]))
     assert main(["run", "--history", str(tmp_path), "--job", "A99"]) == WRONG_OPTIONS
-    said = capsys.readouterr().err
-    assert "unknown job A99" in said
-    assert all(f"{known} ({module})" in said for known, module in MODULES.items())
+    errors = capsys.readouterr().err
+    assert "unknown job A99" in errors
+    assert all(f"{known} ({module})" in errors for known, module in MODULES.items())
 
 
 def test_jobs_are_known_by_id_and_by_name():
-    assert [job_id(asked) for asked in ("A5", "a5", "timeout_recommendation", "timeout-recommendation")] == ["A5"] * 4
+    assert [job_id(given) for given in ("A5", "a5", "timeout_recommendation", "timeout-recommendation")] == ["A5"] * 4
     with pytest.raises(UnknownJob):
         job_id("A15")
 
@@ -76,7 +76,7 @@ def test_folder_without_a_history_is_distinguished_from_a_missing_one(tmp_path, 
 
 
 def test_run_without_a_stored_history_names_the_command_to_run_first(tmp_path, capsys):
-    land(tmp_path, beats([1]))
+    land(tmp_path, heartbeats([1]))
     for folder in (tmp_path, tmp_path / "nowhere"):
         assert main(["run", "--history", str(folder)]) == WRONG_OPTIONS
         assert f"nothing stored yet in {folder}: run `rmq-analytics ingest` first" in capsys.readouterr().err
@@ -104,7 +104,7 @@ def test_a_report_is_made_of_a_folder_of_this_machine_with_whole_results(tmp_pat
 
 
 def test_missing_java_is_reported_with_what_to_install(tmp_path, capsys, monkeypatch):
-    land(tmp_path, beats([1]))
+    land(tmp_path, heartbeats([1]))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert main(["ingest", "--history", str(tmp_path)]) == NOT_INSTALLED
     assert "install a JDK 17" in capsys.readouterr().err
@@ -144,7 +144,7 @@ def test_process_exits_at_once_at_a_stop_signal_whatever_its_threads_do(tmp_path
     assert (left.returncode, "interrupted" in left.stderr) == (INTERRUPTED, True)
 
 
-def test_a_window_is_thirty_whole_days_and_today_unless_it_is_asked_for():
+def test_a_window_is_thirty_whole_days_and_today_by_default():
     midnight = span_of(DAY).start_us
     assert window(None, None, midnight + 5) == (midnight - 30 * DAY_US, midnight + 5)
     assert window("2026-03-01", f"{DAY}T06:00:00Z", 0) == (midnight - DAY_US, midnight + DAY_US // 4)
@@ -171,8 +171,8 @@ def test_limits_of_resources_are_checked():
 
 
 def test_periods_of_brokers_are_checked():
-    told = ["register=60000", "broker-a/heartbeat=500", "a/b/register=10000"]
-    assert periods(told) == {
+    intervals = ["register=60000", "broker-a/heartbeat=500", "a/b/register=10000"]
+    assert periods(intervals) == {
         (None, "register"): 60_000,
         ("broker-a", "heartbeat"): 500,
         ("a/b", "register"): 10_000,
@@ -189,14 +189,14 @@ def test_settings_of_spark_are_checked():
 
 
 def test_settings_on_which_results_depend_are_fixed_and_options_of_java_are_added(tmp_path, capsys):
-    land(tmp_path, beats([1]))
+    land(tmp_path, heartbeats([1]))
     fixed = "spark.sql.ansi.enabled=false"
     assert main(["ingest", "--history", str(tmp_path), "--conf", fixed]) == WRONG_OPTIONS
     assert f"--conf {fixed}: it is fixed at true, results would differ" in capsys.readouterr().err
     conf = {"spark.sql.ansi.enabled": "true", "spark.executor.extraJavaOptions": "-XX:+UseZGC"}
-    told = spark_settings(SparkOptions(conf=conf))
-    assert told["spark.executor.extraJavaOptions"] == "-XX:+UseZGC -Duser.timezone=UTC"
-    assert told["spark.driver.extraJavaOptions"].endswith("-Duser.timezone=UTC")
+    intervals = spark_settings(SparkOptions(conf=conf))
+    assert intervals["spark.executor.extraJavaOptions"] == "-XX:+UseZGC -Duser.timezone=UTC"
+    assert intervals["spark.driver.extraJavaOptions"].endswith("-Duser.timezone=UTC")
 
 
 def test_java_is_tuned_for_one_machine_unless_somebody_else_did_it(monkeypatch):
@@ -213,7 +213,7 @@ def test_from_landing_to_a_result_by_commands(spark, tmp_path, capsys):
     history, output = tmp_path / "history", tmp_path / "output"
     for hour in range(3):
         rows = [
-            a_beat(number + 120 * hour, at=f"{DAY}T{hour:02}:{number // 2:02}:{number % 2 * 30:02}Z")
+            a_heartbeat(number + 120 * hour, at=f"{DAY}T{hour:02}:{number // 2:02}:{number % 2 * 30:02}Z")
             for number in range(120)
         ]
         land(history, rows, hour=f"{hour:02}")
@@ -232,7 +232,7 @@ def test_what_spark_cannot_read_ends_with_a_sentence_and_keeps_nobody_from_delet
     spark, tmp_path, capsys
 ):
     day = "2020-03-02"
-    land(tmp_path, beats(range(3), at=f"{day}T05:00:00Z"), date=day)
+    land(tmp_path, heartbeats(range(3), at=f"{day}T05:00:00Z"), date=day)
     assert main(["ingest", "--history", str(tmp_path)]) == 0
     (stored,) = tmp_path.glob("curated/v1/family=heartbeat/date=*/hour=*/*.parquet")
     stored.write_bytes(b"not Parquet")
@@ -243,7 +243,7 @@ def test_what_spark_cannot_read_ends_with_a_sentence_and_keeps_nobody_from_delet
     torn = tmp_path / "parts/v1/_manifest/A2.json"
     torn.parent.mkdir(parents=True, exist_ok=True)
     torn.write_bytes(b"{")
-    land(tmp_path, beats(range(3, 6), at=f"{lately}T05:00:00Z"), date=lately)
+    land(tmp_path, heartbeats(range(3, 6), at=f"{lately}T05:00:00Z"), date=lately)
     assert main(["ingest", "--history", str(tmp_path)]) == 0
     assert main(["compact", "--history", str(tmp_path)]) == FAILED
     assert "parts of A2: parts/v1/_manifest/A2.json cannot be read" in capsys.readouterr().err

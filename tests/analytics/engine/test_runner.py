@@ -6,7 +6,7 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from landed import a_beat, beats, every_file, ingest_all, land, places_at, silent
+from landed import a_heartbeat, every_file, heartbeats, ingest_all, land, places_at, silent
 from pyspark.sql import functions as F
 
 from analytics.engine.parts import load_parts
@@ -47,7 +47,7 @@ def added_up(parts, span):
     return totals.orderBy(F.desc("broker_name"))
 
 
-BEATS = Job(
+HEARTBEATS = Job(
     id="A2",
     name="beats",
     question="How many beats came?",
@@ -66,10 +66,10 @@ def at(hours, microseconds=0):
     return f"{moment:%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
-def beat_at(root, number, hours, **more):
+def heartbeat_at(root, number, hours, **more):
     """Land one beat in the hour where it belongs."""
     moment = at(hours)
-    land(root, [a_beat(number, at=moment, **more)], name=f"{number}.jsonl", date=moment[:10], hour=moment[11:13])
+    land(root, [a_heartbeat(number, at=moment, **more)], name=f"{number}.jsonl", date=moment[:10], hour=moment[11:13])
 
 
 def window(first_hour, end_hour):
@@ -77,31 +77,31 @@ def window(first_hour, end_hour):
     return Span(start + int(first_hour * HOUR_US), start + int(end_hour * HOUR_US))
 
 
-def run(spark, root, span, *, jobs=(BEATS,), raw=False, run_id="r"):
+def run(spark, root, span, *, jobs=(HEARTBEATS,), raw=False, run_id="r"):
     return run_jobs(spark, LocalStorage(root), jobs, Run(run_id, span, raw), silent)
 
 
-def told(root, job=BEATS):
+def outcome_of(root, job=HEARTBEATS):
     return json.loads((root / latest_path(job)).read_bytes())
 
 
-def beats_of(root):
-    return {row["broker_name"]: row["beats"] for row in told(root)["rows"]}
+def heartbeats_of(root):
+    return {row["broker_name"]: row["beats"] for row in outcome_of(root)["rows"]}
 
 
 def by_broker(root):
-    return {row["broker_name"]: (row["beats"], row["earlier"]) for row in told(root)["rows"]}
+    return {row["broker_name"]: (row["beats"], row["earlier"]) for row in outcome_of(root)["rows"]}
 
 
 def kept(root):
-    return load_parts(LocalStorage(root), BEATS)
+    return load_parts(LocalStorage(root), HEARTBEATS)
 
 
 @pytest.fixture(scope="module")
 def prepared(spark, tmp_path_factory):
     root = tmp_path_factory.mktemp("prepared")
     for number in range(72):
-        beat_at(root, number, number, broker_name="rare" if number == 0 else "often")
+        heartbeat_at(root, number, number, broker_name="rare" if number == 0 else "often")
     ingest_all(spark, root)
     run(spark, root, window(0, 72))
     return root
@@ -119,25 +119,27 @@ def three_days(prepared, tmp_path):
 
 def test_a_result_is_published_to_latest_json_and_parquet(spark, three_days):
     (latest,) = run(spark, three_days, window(0, 72), run_id="2026-03-05T00:00:00Z")
-    file = told(three_days)
+    file = outcome_of(three_days)
     assert isinstance(latest, LatestRun)
     assert (file["job"], file["name"], file["run_id"], file["version"]) == ("A2", "beats", "2026-03-05T00:00:00Z", 1)
     assert (file["window_start"], file["window_end"]) == ("2026-03-02T00:00:00.000000Z", "2026-03-05T00:00:00.000000Z")
-    assert [column["name"] for column in file["columns"]] == [each.name for each in (*RESULT_COLUMNS, *BEATS.columns)]
+    assert [column["name"] for column in file["columns"]] == [
+        each.name for each in (*RESULT_COLUMNS, *HEARTBEATS.columns)
+    ]
     assert (file["row_count"], file["days"]) == (2, 3)
     assert file["input_rows"] >= 72
     assert [row["broker_name"] for row in file["rows"]] == ["often", "rare"]
     assert file["rows"][0]["window_start"] == "2026-03-02T00:00:00.000000Z"
     assert {name: row[0] for name, row in by_broker(three_days).items()} == {"rare": 1, "often": 71}
     table = spark.read.parquet(f"{three_days}/results/v1/job=A2")
-    assert [row.beats for row in table.collect()] == [71, 1]
+    assert [row.heartbeats for row in table.collect()] == [71, 1]
     assert table.schema["window_start"].dataType.simpleString() == "timestamp"
 
 
 def test_a_later_result_takes_the_place_of_the_one_before(spark, three_days):
     run(spark, three_days, window(24, 48), run_id="second")
     rows = spark.read.parquet(f"{three_days}/results/v1/job=A2").collect()
-    assert {row.run_id for row in rows} == {told(three_days)["run_id"]} == {"second"}
+    assert {row.run_id for row in rows} == {outcome_of(three_days)["run_id"]} == {"second"}
     assert by_broker(three_days)["often"][0] == 24
 
 
@@ -174,7 +176,7 @@ def test_a_manifest_of_parts_that_was_torn_is_named(spark, three_days):
 
 def test_late_rows_recompute_the_parts_of_their_day_and_of_days_that_depend_on_it(spark, three_days):
     first = kept(three_days)
-    beat_at(three_days, 100, 30.5)
+    heartbeat_at(three_days, 100, 30.5)
     ingest_all(spark, three_days)
     run(spark, three_days, window(0, 72))
     second = kept(three_days)
@@ -185,7 +187,7 @@ def test_late_rows_recompute_the_parts_of_their_day_and_of_days_that_depend_on_i
 
 def test_late_rows_that_no_later_day_depends_on_recompute_one_day(spark, three_days):
     first = kept(three_days)
-    beat_at(three_days, 100, 30.5, broker_name="often")
+    heartbeat_at(three_days, 100, 30.5, broker_name="often")
     ingest_all(spark, three_days)
     run(spark, three_days, window(0, 72))
     second = kept(three_days)
@@ -201,9 +203,9 @@ def test_a_window_that_moves_on_remakes_nothing(spark, three_days):
 
 def test_another_analysis_of_the_same_name_remakes_its_parts(spark, three_days):
     first = kept(three_days)
-    wider = BEATS._replace(
+    wider = HEARTBEATS._replace(
         parts=lambda inputs, span: counted(inputs, span).withColumn("more", F.lit(1)),
-        part_columns=(*BEATS.part_columns, Column("more", Type.LONG, "one more")),
+        part_columns=(*HEARTBEATS.part_columns, Column("more", Type.LONG, "one more")),
     )
     run(spark, three_days, window(0, 24), jobs=[wider])
     assert kept(three_days)["2026-03-02"].recipe != first["2026-03-02"].recipe
@@ -226,19 +228,19 @@ def test_a_window_may_begin_and_end_within_days(spark, three_days):
 
 
 def test_raw_runs_agree_with_kept_parts_and_leave_them_alone(spark, three_days):
-    from_parts = beats_of(three_days)
+    from_parts = heartbeats_of(three_days)
     before = every_file(three_days / "parts")
     run(spark, three_days, window(0, 72), raw=True)
-    assert beats_of(three_days) == from_parts
+    assert heartbeats_of(three_days) == from_parts
     # Three days at once have nothing before them.
     assert by_broker(three_days)["often"] == (71, [])
     assert every_file(three_days / "parts") == before
 
 
 def test_rows_just_after_midnight_in_a_file_of_the_evening_belong_to_their_own_day(spark, tmp_path):
-    rows = [a_beat(1, at=at(23.99)), a_beat(2, at=at(24)), a_beat(3, at=at(24, -1))]
+    rows = [a_heartbeat(1, at=at(23.99)), a_heartbeat(2, at=at(24)), a_heartbeat(3, at=at(24, -1))]
     land(tmp_path, rows, date=FIRST, hour="23")
-    beat_at(tmp_path, 4, 30)
+    heartbeat_at(tmp_path, 4, 30)
     ingest_all(spark, tmp_path)
     run(spark, tmp_path, window(0, 24))
     assert sum(row[0] for row in by_broker(tmp_path).values()) == 2
@@ -249,13 +251,13 @@ def test_rows_just_after_midnight_in_a_file_of_the_evening_belong_to_their_own_d
 def test_days_without_any_rows_have_no_parts_and_an_empty_history_an_empty_result(spark, tmp_path):
     run(spark, tmp_path, window(0, 48))
     assert kept(tmp_path) == {}
-    assert (told(tmp_path)["row_count"], told(tmp_path)["rows"], told(tmp_path)["days"]) == (0, [], 0)
+    assert (outcome_of(tmp_path)["row_count"], outcome_of(tmp_path)["rows"], outcome_of(tmp_path)["days"]) == (0, [], 0)
 
 
 @pytest.mark.parametrize("column", ["no_such_column", "bigint(assert_true(false, 'no_such_column'))"])
 def test_a_job_that_fails_is_named_and_the_others_are_published(spark, three_days, column):
     """It cannot be planned, or its work goes wrong; another one has no disk."""
-    broken = BEATS._replace(
+    broken = HEARTBEATS._replace(
         id="A9",
         name="broken",
         parts=lambda inputs, span: counted(inputs, span).withColumn("beats", F.expr(column)),
@@ -264,10 +266,10 @@ def test_a_job_that_fails_is_named_and_the_others_are_published(spark, three_day
     def no_disk(inputs, span):
         raise OSError("no space left")
 
-    without_disk = BEATS._replace(id="A8", name="without_disk", parts=no_disk)
+    without_disk = HEARTBEATS._replace(id="A8", name="without_disk", parts=no_disk)
     with pytest.raises(JobsFailed, match=r"A8: no space left; A9.*no_such_column"):
-        run(spark, three_days, window(0, 24), jobs=[without_disk, broken, BEATS])
-    assert told(three_days)["row_count"] == 2
+        run(spark, three_days, window(0, 24), jobs=[without_disk, broken, HEARTBEATS])
+    assert outcome_of(three_days)["row_count"] == 2
     assert not (three_days / latest_path(broken)).exists()
 
 
@@ -286,7 +288,7 @@ def test_who_is_interrupted_does_not_wait_for_jobs_that_are_at_work(spark, three
     def interrupted(line):
         raise KeyboardInterrupt
 
-    jobs = [BEATS._replace(id=name, name=name, parts=parts) for name, parts in (("A8", breaks), ("A9", waits))]
+    jobs = [HEARTBEATS._replace(id=name, name=name, parts=parts) for name, parts in (("A8", breaks), ("A9", waits))]
     try:
         with pytest.raises(KeyboardInterrupt):
             run_jobs(spark, LocalStorage(three_days), jobs, Run("r", window(0, 24)), interrupted)
@@ -309,15 +311,15 @@ def test_compaction_that_would_lose_rows_fails_and_deletes_nothing(spark, three_
 
 @pytest.mark.broad
 def test_all_of_it_is_done_where_only_hadoop_reaches_too(spark, three_days):
-    beat_at(three_days, 100, 30.5)
+    heartbeat_at(three_days, 100, 30.5)
     there = HadoopStorage(f"file://{three_days}", spark)
     places = Places(spark, there, there)
     assert ingest(places, silent, [HEARTBEAT]).rows == 2, "those of its hour"
     assert ingest(places, silent, [HEARTBEAT]).files == 0
     assert delete_expired(places, a_day_after(2), silent).landing_files == 24
     assert compact(places, a_day_after(3), silent) == 3
-    run_jobs(spark, there, [BEATS], Run("there", window(0, 72)), silent)
-    assert told(three_days)["run_id"] == "there"
+    run_jobs(spark, there, [HEARTBEATS], Run("there", window(0, 72)), silent)
+    assert outcome_of(three_days)["run_id"] == "there"
     assert sum(row[0] for row in by_broker(three_days).values()) == 73
 
 
@@ -341,7 +343,13 @@ def test_what_comes_late_for_a_compacted_day_is_added_and_compacted_again(spark,
     places = places_at(spark, three_days)
     now_us = span_of(FIRST).start_us + 5 * DAY_US
     compact(places, now_us, silent)
-    land(three_days, [*beats(range(3, 5), at=at(3)), a_beat(200, at=at(3.5))], name="late.jsonl", date=FIRST, hour="03")
+    land(
+        three_days,
+        [*heartbeats(range(3, 5), at=at(3)), a_heartbeat(200, at=at(3.5))],
+        name="late.jsonl",
+        date=FIRST,
+        hour="03",
+    )
     done = ingest_all(spark, three_days)
     assert (done.rows, done.duplicates) == (1, 2)
     run(spark, three_days, window(0, 72))
@@ -356,7 +364,7 @@ def a_day_after(days):
 
 
 def test_old_landing_files_go_when_they_are_read_and_others_stay(spark, three_days):
-    land(three_days, beats([300], at=at(2)), name="unread.jsonl", date=FIRST, hour="02")
+    land(three_days, heartbeats([300], at=at(2)), name="unread.jsonl", date=FIRST, hour="02")
     unsealed = land(three_days, b"", name=".ns-1-1-9.jsonl.part", date=FIRST, hour="04")
     done = delete_expired(places_at(spark, three_days), a_day_after(2), silent)
     left = {path.name for path in three_days.glob(f"landing/v1/family=heartbeat/date={FIRST}/hour=*/*")}
@@ -373,13 +381,13 @@ def test_old_rows_go_and_the_parts_of_their_day_stay(spark, three_days):
     run(spark, three_days, window(0, 72))
     assert (by_broker(three_days), kept(three_days)) == (before, first)
     # What comes now is too late; it is not taken for a day that has only this.
-    land(three_days, beats([300], at=at(2)), name="too-late.jsonl", date=FIRST, hour="02")
+    land(three_days, heartbeats([300], at=at(2)), name="too-late.jsonl", date=FIRST, hour="02")
     assert ingest_all(spark, three_days).files == 0
 
 
 def test_torn_manifests_keep_nothing_else_from_being_compacted_and_forgotten(spark, three_days):
     for hour in ("00", "01"):
-        land(three_days, [a_beat(int(hour), at=at(int(hour)))], family="ns_tick", date=FIRST, hour=hour)
+        land(three_days, [a_heartbeat(int(hour), at=at(int(hour)))], family="ns_tick", date=FIRST, hour=hour)
     ingest_all(spark, three_days, families=["ns_tick"])
     of_family, of_parts = f"curated/v1/_manifest/family=heartbeat/date={FIRST}.json", "parts/v1/_manifest/A2.json"
     for path in (of_family, of_parts):

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 import pytest
 from landed import (
     DAY,
-    a_beat,
+    a_heartbeat,
     as_lines,
-    beats,
     every_file,
+    heartbeats,
     ingest_all,
     land,
     places_at,
@@ -36,25 +36,25 @@ def day_of(root, family="heartbeat", date=DAY):
 
 
 def test_a_landed_row_is_stored_as_it_was_written(spark, tmp_path):
-    land(tmp_path, [a_beat(1, at=f"{DAY}T05:59:59.123456Z", dv_counter=7)])
+    land(tmp_path, [a_heartbeat(1, at=f"{DAY}T05:59:59.123456Z", dv_counter=7)])
     ingest_all(spark, tmp_path)
     (row,) = stored_rows(spark, tmp_path)
-    told = {name: value for name, value in row.items() if value is not None}
-    assert told == a_beat(1, dv_counter=7) | {"event_time": told["event_time"]}
-    assert told["event_time"].astimezone(UTC) == datetime(2026, 3, 2, 5, 59, 59, 123456, UTC)
+    kept = {name: value for name, value in row.items() if value is not None}
+    assert kept == a_heartbeat(1, dv_counter=7) | {"event_time": kept["event_time"]}
+    assert kept["event_time"].astimezone(UTC) == datetime(2026, 3, 2, 5, 59, 59, 123456, UTC)
 
 
 def test_an_event_that_is_delivered_again_under_another_name_counts_once(spark, tmp_path):
-    land(tmp_path, beats(range(10)), name="a.jsonl")
-    land(tmp_path, beats(range(10)), name="a-again.jsonl")
-    land(tmp_path, beats(range(5, 15)), name="b.jsonl")
+    land(tmp_path, heartbeats(range(10)), name="a.jsonl")
+    land(tmp_path, heartbeats(range(10)), name="a-again.jsonl")
+    land(tmp_path, heartbeats(range(5, 15)), name="b.jsonl")
     done = ingest_all(spark, tmp_path)
     assert stored_ids(spark, tmp_path) == ids(range(15))
     assert (done.lines, done.rows, done.duplicates, done.corrupt_lines) == (30, 15, 15, 0)
 
 
 def test_running_again_reads_nothing_and_leaves_every_file_as_it_was(spark, tmp_path):
-    land(tmp_path, beats(range(10)))
+    land(tmp_path, heartbeats(range(10)))
     ingest_all(spark, tmp_path)
     before = every_file(tmp_path)
     assert ingest_all(spark, tmp_path).files == 0
@@ -62,11 +62,11 @@ def test_running_again_reads_nothing_and_leaves_every_file_as_it_was(spark, tmp_
 
 
 def test_a_late_file_is_read_into_its_hour_and_other_hours_are_left_alone(spark, tmp_path):
-    land(tmp_path, beats(range(3)), name="a.jsonl")
-    land(tmp_path, beats(range(10, 13), at=f"{DAY}T06:00:00Z"), hour="06")
+    land(tmp_path, heartbeats(range(3)), name="a.jsonl")
+    land(tmp_path, heartbeats(range(10, 13), at=f"{DAY}T06:00:00Z"), hour="06")
     ingest_all(spark, tmp_path)
     six = day_of(tmp_path).hours["06"]
-    land(tmp_path, beats(range(3, 6)), name="late.jsonl")
+    land(tmp_path, heartbeats(range(3, 6)), name="late.jsonl")
     done = ingest_all(spark, tmp_path)
     assert done.hours == 1
     assert stored_ids(spark, tmp_path) == seen_by_anybody(spark, tmp_path) == ids([*range(6), *range(10, 13)])
@@ -74,27 +74,27 @@ def test_a_late_file_is_read_into_its_hour_and_other_hours_are_left_alone(spark,
 
 
 def test_a_file_that_was_mended_since_is_read_again(spark, tmp_path):
-    path = land(tmp_path, as_lines(beats(range(3)))[:-40])
+    path = land(tmp_path, as_lines(heartbeats(range(3)))[:-40])
     assert ingest_all(spark, tmp_path).corrupt_lines == 1
     assert stored_ids(spark, tmp_path) == ids(range(2))
-    path.write_bytes(as_lines(beats(range(4))))
+    path.write_bytes(as_lines(heartbeats(range(4))))
     ingest_all(spark, tmp_path)
     assert stored_ids(spark, tmp_path) == seen_by_anybody(spark, tmp_path) == ids(range(4))
     assert day_of(tmp_path).hours["05"].corrupt_lines == 0
 
 
 def test_lines_that_are_torn_or_no_events_are_counted_and_shown_with_their_file(spark, tmp_path):
-    good = as_lines(beats(range(2)))
+    good = as_lines(heartbeats(range(2)))
     bad = [
-        as_lines([a_beat(8)])[:70],
+        as_lines([a_heartbeat(8)])[:70],
         b"\0" * 50,
         b'{"event_id": "x", \xff\xfe}',
-        json.dumps(a_beat(9, interval_ms="soon")).encode(),
-        json.dumps(a_beat(10, event_id=None)).encode(),
-        json.dumps(a_beat(11, at="yesterday")).encode(),
+        json.dumps(a_heartbeat(9, interval_ms="soon")).encode(),
+        json.dumps(a_heartbeat(10, event_id=None)).encode(),
+        json.dumps(a_heartbeat(11, at="yesterday")).encode(),
         b"12",
     ]
-    land(tmp_path, good + b"\n".join(bad) + b"\n\n" + as_lines([a_beat(2)]), name="torn.jsonl")
+    land(tmp_path, good + b"\n".join(bad) + b"\n\n" + as_lines([a_heartbeat(2)]), name="torn.jsonl")
     done = ingest_all(spark, tmp_path)
     hour = day_of(tmp_path).hours["05"]
     assert stored_ids(spark, tmp_path) == ids(range(3))
@@ -144,10 +144,10 @@ def bytes_read(spark):
 @pytest.mark.usefixtures("adaptive", "many_ids")
 def test_a_late_file_of_which_no_line_can_be_read_is_counted_with_two_readings_of_it(spark, tmp_path):
     """Spark finds no rows to compare with those that are stored, and tells nothing of what it has seen."""
-    first = land(tmp_path, beats(range(3)), name="a.jsonl")
+    first = land(tmp_path, heartbeats(range(3)), name="a.jsonl")
     ingest_all(spark, tmp_path)
     first.unlink()
-    late = land(tmp_path, b"torn\n" * 40_000 + as_lines(beats(range(3), interval_ms="soon")), name="late.jsonl")
+    late = land(tmp_path, b"torn\n" * 40_000 + as_lines(heartbeats(range(3), interval_ms="soon")), name="late.jsonl")
     before = bytes_read(spark)
     done = ingest_all(spark, tmp_path)
     readings = (bytes_read(spark) - before) / late.stat().st_size
@@ -158,11 +158,11 @@ def test_a_late_file_of_which_no_line_can_be_read_is_counted_with_two_readings_o
 
 
 def test_files_being_written_and_hidden_ones_are_not_read(spark, tmp_path):
-    land(tmp_path, beats(range(2)), name=".ns-1-1-2.jsonl.part")
-    land(tmp_path, beats(range(2, 4)), name="ns-1-1-3.jsonl.part")
-    land(tmp_path, beats(range(4, 6)), name=".ns-1-1-4.jsonl")
-    land(tmp_path, beats(range(6, 8)), name="notes.txt")
-    land(tmp_path, beats(range(8, 9)))
+    land(tmp_path, heartbeats(range(2)), name=".ns-1-1-2.jsonl.part")
+    land(tmp_path, heartbeats(range(2, 4)), name="ns-1-1-3.jsonl.part")
+    land(tmp_path, heartbeats(range(4, 6)), name=".ns-1-1-4.jsonl")
+    land(tmp_path, heartbeats(range(6, 8)), name="notes.txt")
+    land(tmp_path, heartbeats(range(8, 9)))
     assert ingest_all(spark, tmp_path).files == 1
     assert stored_ids(spark, tmp_path) == ids([8])
 
@@ -174,7 +174,7 @@ def test_an_empty_file_and_an_empty_family_are_nothing_to_stop_at(spark, tmp_pat
 
 
 def test_compressed_snapshots_are_read_up_to_where_they_are_cut_off(spark, tmp_path):
-    rows = [a_beat(number, event_type="queues", topics=["T"] * 50) for number in range(2000)]
+    rows = [a_heartbeat(number, event_type="queues", topics=["T"] * 50) for number in range(2000)]
     land(tmp_path, rows[:5], family="route_snapshot", name="whole.jsonl.gz")
     cut = land(tmp_path, rows[5:], family="route_snapshot", name="cut.jsonl.gz")
     cut.write_bytes(cut.read_bytes()[:-200])
@@ -188,12 +188,12 @@ def test_compressed_snapshots_are_read_up_to_where_they_are_cut_off(spark, tmp_p
 
 
 def test_old_and_new_versions_stand_beside_each_other(spark, tmp_path):
-    old = {key: value for key, value in a_beat(1).items() if key not in {"timeout_ms", "mono_us", "source"}}
-    newer = a_beat(2, schema_version=9, event_type="beat_of_tomorrow", mood="good", depth={"a": [1]})
-    land(tmp_path, [old, newer, a_beat(3)])
-    said = []
-    done = ingest(places_at(spark, tmp_path), said.append, [HEARTBEAT])
-    assert said[1:] == [f"heartbeat: rows of schema version 9, newer than {SCHEMA_VERSION}: upgrade rmq-analytics"]
+    old = {key: value for key, value in a_heartbeat(1).items() if key not in {"timeout_ms", "mono_us", "source"}}
+    newer = a_heartbeat(2, schema_version=9, event_type="beat_of_tomorrow", mood="good", depth={"a": [1]})
+    land(tmp_path, [old, newer, a_heartbeat(3)])
+    messages = []
+    done = ingest(places_at(spark, tmp_path), messages.append, [HEARTBEAT])
+    assert messages[1:] == [f"heartbeat: rows of schema version 9, newer than {SCHEMA_VERSION}: upgrade rmq-analytics"]
     first, second, third = stored_rows(spark, tmp_path)
     assert done.corrupt_lines == 0
     assert (first["timeout_ms"], third["timeout_ms"]) == (None, 120_000)
@@ -202,7 +202,7 @@ def test_old_and_new_versions_stand_beside_each_other(spark, tmp_path):
 
 
 def test_stored_files_that_lack_a_newer_column_are_read_with_nulls(spark, tmp_path):
-    land(tmp_path, beats(range(3)))
+    land(tmp_path, heartbeats(range(3)))
     ingest_all(spark, tmp_path)
     for path in day_of(tmp_path).parquet_files:
         narrow = spark.read.parquet(str(tmp_path / path)).drop("epoch", "max_offset", "kind").coalesce(1)
@@ -214,7 +214,7 @@ def test_stored_files_that_lack_a_newer_column_are_read_with_nulls(spark, tmp_pa
 
 
 def test_rows_of_one_hour_are_sorted_by_broker_server_and_time(spark, tmp_path):
-    rows = beats(range(40)) + beats(range(40), server="ns-2")
+    rows = heartbeats(range(40)) + heartbeats(range(40), server="ns-2")
     random.Random(1).shuffle(rows)
     land(tmp_path, rows)
     ingest_all(spark, tmp_path)
@@ -228,7 +228,7 @@ def test_rows_of_one_hour_are_sorted_by_broker_server_and_time(spark, tmp_path):
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_order_and_the_cut_of_files_make_no_difference(spark, tmp_path, seed):
-    rows = beats(range(60))
+    rows = heartbeats(range(60))
     land(tmp_path / "whole", rows)
     chance = random.Random(seed)
     chance.shuffle(rows)
@@ -242,12 +242,12 @@ def test_the_order_and_the_cut_of_files_make_no_difference(spark, tmp_path, seed
 
 
 def test_what_comes_after_its_landing_files_were_deleted_is_added(spark, tmp_path):
-    first = land(tmp_path, beats(range(5)), name="a.jsonl")
+    first = land(tmp_path, heartbeats(range(5)), name="a.jsonl")
     ingest_all(spark, tmp_path)
     before = day_of(tmp_path).hours["05"]
     first.unlink()
     assert ingest_all(spark, tmp_path).files == 0
-    land(tmp_path, beats(range(3, 8)), name="late.jsonl")
+    land(tmp_path, heartbeats(range(3, 8)), name="late.jsonl")
     done = ingest_all(spark, tmp_path)
     after = day_of(tmp_path).hours["05"]
     assert stored_ids(spark, tmp_path) == seen_by_anybody(spark, tmp_path) == ids(range(8))
@@ -257,7 +257,7 @@ def test_what_comes_after_its_landing_files_were_deleted_is_added(spark, tmp_pat
 
 
 def test_landing_and_storage_may_be_different_folders(spark, tmp_path):
-    land(tmp_path / "servers", beats(range(3)))
+    land(tmp_path / "servers", heartbeats(range(3)))
     before = every_file(tmp_path / "servers")
     ingest_all(spark, tmp_path / "servers", stored=tmp_path / "lake")
     assert stored_ids(spark, tmp_path / "lake") == ids(range(3))
@@ -275,8 +275,8 @@ class DeletesWhatItLists(LocalStorage):
 
 
 def test_what_is_deleted_before_it_is_read_keeps_nobody_from_the_rest(spark, tmp_path):
-    land(tmp_path, beats(range(3)), name="a.jsonl")
-    land(tmp_path, beats(range(3, 5)), name="b.jsonl")
+    land(tmp_path, heartbeats(range(3)), name="a.jsonl")
+    land(tmp_path, heartbeats(range(3, 5)), name="b.jsonl")
     places = places_at(spark, tmp_path)._replace(landing=DeletesWhatItLists(tmp_path))
     done = ingest(places, silent, [HEARTBEAT])
     assert (done.files, stored_ids(spark, tmp_path)) == (1, ids([3, 4]))
@@ -284,25 +284,25 @@ def test_what_is_deleted_before_it_is_read_keeps_nobody_from_the_rest(spark, tmp
 
 def test_a_family_that_cannot_be_read_is_named_and_the_others_are_stored(spark, tmp_path):
     """Stored rows that are none, a file that the disk does not give, and a manifest that was torn."""
-    first = land(tmp_path, beats(range(3)), name="a.jsonl")
+    first = land(tmp_path, heartbeats(range(3)), name="a.jsonl")
     ingest_all(spark, tmp_path)
     (tmp_path / day_of(tmp_path).parquet_files[0]).write_bytes(b"not Parquet")
     first.unlink()
-    land(tmp_path, beats(range(3, 5)), name="b.jsonl")
+    land(tmp_path, heartbeats(range(3, 5)), name="b.jsonl")
     looping = land(tmp_path, b"", family="broker_state")
     looping.unlink()
     looping.symlink_to(looping.name)
     torn = tmp_path / f"curated/v1/_manifest/family=scaling/date={DAY}.json"
     torn.parent.mkdir()
     torn.write_bytes(b'{"hours": {')
-    land(tmp_path, beats([1]), family="ns_tick")
-    said = []
+    land(tmp_path, heartbeats([1]), family="ns_tick")
+    messages = []
     families = [FAMILIES[name] for name in ("heartbeat", "broker_state", "scaling", "ns_tick")]
     with pytest.raises(FamiliesFailed) as caught:
-        ingest(places_at(spark, tmp_path), said.append, families)
+        ingest(places_at(spark, tmp_path), messages.append, families)
     assert list(caught.value.why) == ["heartbeat", "broker_state", "scaling"]
     assert str(torn.relative_to(tmp_path)) in caught.value.why["scaling"]
-    assert said[:3] == ["heartbeat: failed", "broker_state: failed", "scaling: failed"]
+    assert messages[:3] == ["heartbeat: failed", "broker_state: failed", "scaling: failed"]
     assert stored_ids(spark, tmp_path, "ns_tick") == ids([1])
 
 
@@ -334,13 +334,13 @@ class KilledError(Exception):
 def test_readers_see_old_or_new_hours_after_an_ingest_is_killed_and_the_next_one_repairs(spark, tmp_path):
     """Two hours are there; a late file for one and a first one for a third hour come, and each step may be the last."""
     wanted = ids([*range(6), *range(10, 13)])
-    land(tmp_path / "before", beats(range(3)), name="a.jsonl")
+    land(tmp_path / "before", heartbeats(range(3)), name="a.jsonl")
     ingest_all(spark, tmp_path / "before")
     for number in range(12):
         root = tmp_path / str(number)
         shutil.copytree(tmp_path / "before", root)
-        land(root, beats(range(3, 6)), name="late.jsonl")
-        land(root, beats(range(10, 13), at=f"{DAY}T23:00:00Z"), date="2026-03-03", hour="00")
+        land(root, heartbeats(range(3, 6)), name="late.jsonl")
+        land(root, heartbeats(range(10, 13), at=f"{DAY}T23:00:00Z"), date="2026-03-03", hour="00")
         storage = DiesAt(root, number)
         try:
             ingest(places_at(spark, root)._replace(stored=storage), silent, [HEARTBEAT])
@@ -360,7 +360,7 @@ def test_readers_see_old_or_new_hours_after_an_ingest_is_killed_and_the_next_one
 
 
 def test_what_a_killed_spark_left_in_the_folders_is_swept_away(spark, tmp_path):
-    land(tmp_path, beats(range(3)))
+    land(tmp_path, heartbeats(range(3)))
     family = tmp_path / "curated/v1/family=heartbeat"
     with pytest.raises(KilledError):
         ingest(places_at(spark, tmp_path)._replace(stored=DiesAt(tmp_path, 1)), silent, [HEARTBEAT])
@@ -379,7 +379,7 @@ def test_what_a_killed_spark_left_in_the_folders_is_swept_away(spark, tmp_path):
 
 
 def test_where_the_manifests_were_lost_nothing_is_taken_for_what_a_killed_run_left(spark, tmp_path):
-    land(tmp_path, beats(range(3)))
+    land(tmp_path, heartbeats(range(3)))
     ingest_all(spark, tmp_path)
     shutil.rmtree(tmp_path / "curated/v1/_manifest")
     before = every_file(tmp_path)
@@ -391,7 +391,7 @@ def test_where_the_manifests_were_lost_nothing_is_taken_for_what_a_killed_run_le
 def test_every_family_is_ingested(spark, tmp_path):
     for name, family in FAMILIES.items():
         kind = next(iter(family.event_types))
-        land(tmp_path, [a_beat(1, event_type=kind)], family=name)
+        land(tmp_path, [a_heartbeat(1, event_type=kind)], family=name)
     ingest_all(spark, tmp_path, families=FAMILIES)
     for name in FAMILIES:
         assert stored_ids(spark, tmp_path, name) == ids([1])

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from landed import DAY, beats, ingest_all, land, places_at, seen_by_anybody, silent, stored_ids
+from landed import DAY, heartbeats, ingest_all, land, places_at, seen_by_anybody, silent, stored_ids
 from peers.processes import Process
 from test_ingest import ids
 
@@ -40,7 +40,7 @@ def test_an_ingest_killed_while_spark_writes_leaves_nothing_half_and_the_next_on
     root = tmp_path / "history"
     for hour in range(24):
         first = 1000 * hour
-        land(root, beats(range(first, first + 1000), at=f"{DAY}T{hour:02}:00:00Z"), hour=f"{hour:02}")
+        land(root, heartbeats(range(first, first + 1000), at=f"{DAY}T{hour:02}:00:00Z"), hour=f"{hour:02}")
     everything = ids(range(24_000))
     process = command("ingest", "ingest", "--history", root, "--master", "local[2]")
     family = root / "curated/v1/family=heartbeat"
@@ -56,7 +56,7 @@ def test_an_ingest_killed_while_spark_writes_leaves_nothing_half_and_the_next_on
 
 def land_one_more(root, number):
     """Files overlap by one event."""
-    land(root, beats(range(100 * number, 100 * number + 101)), name=f"{number}.jsonl")
+    land(root, heartbeats(range(100 * number, 100 * number + 101)), name=f"{number}.jsonl")
 
 
 def test_a_stream_killed_in_the_middle_and_started_again_has_every_event_once(spark, tmp_path, command):

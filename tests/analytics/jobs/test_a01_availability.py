@@ -54,17 +54,17 @@ def with_clock_set(history, at_us, by_us):
             row | {name: row[name] - by_us for name in clock if row.get(name) is not None}
             if row["event_time"] < at_us
             else row
-            for row in told
+            for row in reported
         ]
-        for family, told in history.rows.items()
+        for family, reported in history.rows.items()
     }
     later = min((row for row in history.rows["ns_tick"] if row["event_time"] >= at_us), key=lambda row: row["mono_us"])
     offset_us = later["event_time"] - later["mono_us"]
     detail = {"formerOffsetUs": offset_us - by_us, "offsetUs": offset_us, "sinceMonoUs": later["mono_us"] - 1}
     for number, each_us in enumerate((offset_us - by_us, offset_us)):
-        told = {name: later[name] for name in ("schema_version", "ns_id", "boot_id", "source", "mono_us")}
-        told |= {"event_id": f"set-{number}", "event_type": "clock_set", "detail": json.dumps(detail)}
-        rows["ns_lifecycle"].append(told | {"event_time": later["mono_us"] + each_us})
+        reported = {name: later[name] for name in ("schema_version", "ns_id", "boot_id", "source", "mono_us")}
+        reported |= {"event_id": f"set-{number}", "event_type": "clock_set", "detail": json.dumps(detail)}
+        rows["ns_lifecycle"].append(reported | {"event_time": later["mono_us"] + each_us})
     return rows
 
 
@@ -74,8 +74,8 @@ def test_clock_set_back_hides_no_failure(spark):
     plan = Plan(end_us=MONDAY + 3 * HOUR, brokers=pair, servers=(Server(name="ns-0"),))
     history = generate(plan.with_plants(Plant(outages=(Outage(pair[0].key, died_us, None, End.CRASH),))))
     rows = with_clock_set(history, MONDAY + 30 * MINUTE, -10 * MINUTE)
-    told = found(JOB, frames(spark, rows), Span(MONDAY, MONDAY + 3 * HOUR))
-    failures = {row["broker_name"]: (row["failures"], row["unplanned_s"]) for row in told}
+    reported = found(JOB, frames(spark, rows), Span(MONDAY, MONDAY + 3 * HOUR))
+    failures = {row["broker_name"]: (row["failures"], row["unplanned_s"]) for row in reported}
     assert failures == {"broker-000": (1, pytest.approx(147 * 60, abs=30)), "broker-001": (0, 0)}
 
 
@@ -148,7 +148,7 @@ def a_plan_of_what_controllers_hear():
         end_us=MONDAY + 2 * HOUR,
         servers=(*names, Server(name="heard-controller", source="controller")),
         brokers=brokers(1, cluster="heard"),
-        beats_to_controllers=True,
+        heartbeats_to_controllers=True,
     ).with_plants(Plant(cuts=tuple(Cut(FIRST, each.name, HOUR_LATER, HOUR_LATER + 20 * MINUTE) for each in names)))
 
 

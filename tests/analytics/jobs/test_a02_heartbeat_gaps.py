@@ -63,24 +63,29 @@ def by_hand(broker, what, ended_s, interval_ms, **values):
 
 def a_minute(ended_s, longest_ms, boot):
     """A summary of 40 beats, the longest of which came that late; it is told a second after its minute."""
-    told = by_hand("quick-by-hand", "summary", ended_s + 1, None, boot_id=boot, period_ms=1_000, kind="heartbeat")
+    reported = by_hand("quick-by-hand", "summary", ended_s + 1, None, boot_id=boot, period_ms=1_000, kind="heartbeat")
     hist = [0] * 5 + [39 if longest_ms > 1_500 else 40] + [0] * 10
-    minute = {"minute": told["event_time"] - 61 * SECOND_US, "n": 40, "missed": longest_ms // 1_000 - 1, "hist": hist}
-    del told["interval_ms"]
-    return told | minute | {"interval_max_ms": longest_ms, "interval_sum_ms": 40_000}
+    minute = {
+        "minute": reported["event_time"] - 61 * SECOND_US,
+        "n": 40,
+        "missed": longest_ms // 1_000 - 1,
+        "hist": hist,
+    }
+    del reported["interval_ms"]
+    return reported | minute | {"interval_max_ms": longest_ms, "interval_sum_ms": 40_000}
 
 
 def stood_still():
     """A server that stood still from 5 to 70 s after three hours, and another one that did not."""
     boots = {"late": "ns-9-1", "really-late": "ns-8-1"}
-    beats = [
+    heartbeats = [
         by_hand(broker, "heartbeat", ended_s, interval_ms, boot_id=boot)
         for broker, boot in boots.items()
         for ended_s, interval_ms in ((-30, 30_000), (0, 30_000), (71, 71_000), (90, 19_000), (120, 30_000))
     ]
     return {
         "heartbeat": [
-            *beats,
+            *heartbeats,
             by_hand("late", "heartbeat", 150, 30_000, source=None),
             by_hand("without-id", "heartbeat", 0, 30_000, broker_id=-1),
             # The longest of each minute of the quick one.
@@ -216,7 +221,7 @@ SEEN = {
 PERIODS = {("slow-by-file", "register"): 60_000, ("quick-by-file", "register"): 20_000, (None, "data_version"): 2_000}
 
 
-def seen_beats():
+def seen_heartbeats():
     return [
         by_hand(broker, "heartbeat", number, interval_ms, kind=kind)
         for broker, kinds in SEEN.items()
@@ -237,10 +242,10 @@ def a_burst():
 
 
 @pytest.fixture(scope="module")
-def told(spark):
+def reported(spark):
     """Broker -> what is told of it, without and with options."""
     late, summaries = a_burst()
-    inputs = tables(spark, heartbeat=[*seen_beats(), *late], heartbeat_summary=summaries)
+    inputs = tables(spark, heartbeat=[*seen_heartbeats(), *late], heartbeat_summary=summaries)
     jobs = {"usual": JOB, "configured": with_periods(PERIODS)}
     span = Span(MONDAY, MONDAY + 5 * HOUR)
     return {how: {row["broker_name"]: row for row in found(job, inputs, span)} for how, job in jobs.items()}
@@ -250,26 +255,26 @@ def told(spark):
     ("broker", "missed"),
     [("grown", 0), ("stopped", 1), ("stopped-later", 1), ("starting", 0), ("lossy", 3), ("changed", 1), ("burst", 0)],
 )
-def test_heartbeat_is_missed_if_none_arrived_when_one_was_due(told, broker, missed):
-    assert told["usual"][broker]["missed"] == missed
+def test_heartbeat_is_missed_if_none_arrived_when_one_was_due(reported, broker, missed):
+    assert reported["usual"][broker]["missed"] == missed
 
 
-def test_period_is_the_default_of_the_kind_of_heartbeats(told):
-    periods = {broker: row["period_ms"] for broker, row in told["usual"].items()}
+def test_period_is_the_default_of_the_kind_of_heartbeats(reported):
+    periods = {broker: row["period_ms"] for broker, row in reported["usual"].items()}
     assert {name: periods[name] for name in ("grown", "stopped", "burst", "starting", "both")} == {
         **dict.fromkeys(("grown", "stopped", "burst"), 30_000),
         **dict.fromkeys(("starting", "both"), 1_000),
     }
 
 
-def test_the_quicker_of_two_kinds_counts(told):
-    assert told["usual"]["both"]["missed"] == 3
-    assert told["configured"]["both"]["missed"] == 1
+def test_the_quicker_of_two_kinds_counts(reported):
+    assert reported["usual"]["both"]["missed"] == 3
+    assert reported["configured"]["both"]["missed"] == 1
 
 
-def test_options_set_the_heartbeat_period_of_a_broker(told):
-    assert told["usual"]["quick-by-file"]["missed"] == 0
-    row = told["configured"]["quick-by-file"]
+def test_options_set_the_heartbeat_period_of_a_broker(reported):
+    assert reported["usual"]["quick-by-file"]["missed"] == 0
+    row = reported["configured"]["quick-by-file"]
     assert (row["period_ms"], row["missed"]) == (20_000, 1)
 
 
@@ -277,29 +282,31 @@ def test_options_set_the_heartbeat_period_of_a_broker(told):
     ("broker", "period_ms", "missed"),
     [("slow-and-changed", 60_000, 0), ("slow-and-lossy", 60_000, 3), ("lossy-by-promise", 30_000, 10)],
 )
-def test_the_length_that_most_intervals_have_is_the_period(told, broker, period_ms, missed):
-    assert (told["usual"][broker]["period_ms"], told["usual"][broker]["missed"]) == (period_ms, missed)
+def test_the_length_that_most_intervals_have_is_the_period(reported, broker, period_ms, missed):
+    assert (reported["usual"][broker]["period_ms"], reported["usual"][broker]["missed"]) == (period_ms, missed)
 
 
 @pytest.mark.parametrize("broker", ["slow-and-new", "lossy-quick", "always-changed", "silent-once"])
-def test_broker_without_a_known_period_misses_no_heartbeat(told, broker):
-    row = told["usual"][broker]
+def test_broker_without_a_known_period_misses_no_heartbeat(reported, broker):
+    row = reported["usual"][broker]
     assert (row["period_ms"], row["missed"], row["miss_ratio"], row["confidence"]) == (None, None, None, "low")
 
 
 @pytest.mark.parametrize("how", ["usual", "configured"])
-def test_broker_with_fewer_heartbeats_than_its_default_has_another_period(told, how):
-    row = told[how]["slow-by-file"]
+def test_broker_with_fewer_heartbeats_than_its_default_has_another_period(reported, how):
+    row = reported[how]["slow-by-file"]
     assert (row["period_ms"], row["missed"]) == (60_000, 1)
 
 
-def test_the_longest_interval_of_a_minute_is_exact(told):
-    assert told["usual"]["burst"]["max_ms"] == 29_998
+def test_the_longest_interval_of_a_minute_is_exact(reported):
+    assert reported["usual"]["burst"]["max_ms"] == 29_998
 
 
-def test_few_heartbeats_give_no_share_of_missed_ones(told):
-    sure = {broker for broker, row in told["usual"].items() if row["confidence"] == "high"}
+def test_few_heartbeats_give_no_share_of_missed_ones(reported):
+    sure = {broker for broker, row in reported["usual"].items() if row["confidence"] == "high"}
     assert sure == {"lossy", "slow-and-changed"}
     assert all(
-        row["n"] + (row["missed"] or 0) < HEARTBEATS_LEAST for name, row in told["usual"].items() if name not in sure
+        row["n"] + (row["missed"] or 0) < HEARTBEATS_LEAST
+        for name, row in reported["usual"].items()
+        if name not in sure
     )

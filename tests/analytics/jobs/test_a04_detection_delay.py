@@ -65,10 +65,10 @@ def test_brokers_without_heartbeats_expire_evenly_within_a_scan_after_their_time
     assert len(delays) == count
     # The limit that an even distribution stays below 99 times of 100.
     assert distance_from_uniform(delays, timeout_ms, timeout_ms + late_ms) < 1.63 / count**0.5
-    told = result[source, reason]
-    assert (told["n"], told["timeout_ms"], told["expected_ms"]) == (count, timeout_ms, expected_ms)
-    assert told["mean_ms"] == pytest.approx(expected_ms + late_ms / 2, abs=50)
-    assert timeout_ms < told["p50_ms"] < told["p95_ms"] <= told["max_ms"] <= timeout_ms + late_ms + 1
+    reported = result[source, reason]
+    assert (reported["n"], reported["timeout_ms"], reported["expected_ms"]) == (count, timeout_ms, expected_ms)
+    assert reported["mean_ms"] == pytest.approx(expected_ms + late_ms / 2, abs=50)
+    assert timeout_ms < reported["p50_ms"] < reported["p95_ms"] <= reported["max_ms"] <= timeout_ms + late_ms + 1
 
 
 def test_detection_delay_is_the_true_time_since_the_failure_within_one_heartbeat_period(inputs, history):
@@ -79,15 +79,15 @@ def test_detection_delay_is_the_true_time_since_the_failure_within_one_heartbeat
 
 
 def test_end_of_a_connection_is_the_time_of_failure(result):
-    told = result["namesrv", "channel_closed"]
-    assert (told["n"], told["expected_ms"], told["max_ms"]) == (45, None, 0)
+    reported = result["namesrv", "channel_closed"]
+    assert (reported["n"], reported["expected_ms"], reported["max_ms"]) == (45, None, 0)
 
 
 def test_controller_rows_have_the_time_from_the_end_of_a_connection_to_its_probe(spark):
     death = {"source": "controller", "cause": "channel_closed", "silent_ms": 9_100, "timeout_ms": 10_000}
     deaths = [row("failure_detected", SECOND, duration_ms=each, **death) for each in (0, 70)]
-    (told,) = found(JOB, tables(spark, controller=deaths), days(1))
-    assert (told["n"], told["max_ms"], told["expected_ms"]) == (2, 70, None)
+    (reported,) = found(JOB, tables(spark, controller=deaths), days(1))
+    assert (reported["n"], reported["max_ms"], reported["expected_ms"]) == (2, 70, None)
 
 
 def test_connection_closed_by_idle_timeout_gives_no_time_of_failure(spark):
@@ -96,16 +96,16 @@ def test_connection_closed_by_idle_timeout_gives_no_time_of_failure(spark):
         row("channel_closed", SECOND, timeout_ms=180_000, silent_ms=silent_ms, broker_name="b", broker_id=0)
         for silent_ms in (123_000, 29_000)
     ]
-    told = {each["reason"]: each for each in found(JOB, tables(spark, broker_state=closed), days(1))}
-    idle, ended = told["idle"], told["channel_closed"]
+    reported = {each["reason"]: each for each in found(JOB, tables(spark, broker_state=closed), days(1))}
+    idle, ended = reported["idle"], reported["channel_closed"]
     assert (idle["n"], idle["max_ms"], idle["expected_ms"]) == (1, 123_000, 120_000)
     assert (ended["n"], ended["max_ms"], ended["expected_ms"]) == (1, 0, None)
 
 
 def test_connection_without_heartbeats_for_a_short_timeout_is_expected_to_end_with_it(spark):
     closed = row("channel_closed", SECOND, timeout_ms=30_000, silent_ms=30_050, broker_name="b", broker_id=0)
-    (told,) = found(JOB, tables(spark, broker_state=[closed]), days(1))
-    assert (told["reason"], told["max_ms"], told["expected_ms"]) == ("idle", 30_050, 30_000)
+    (reported,) = found(JOB, tables(spark, broker_state=[closed]), days(1))
+    assert (reported["reason"], reported["max_ms"], reported["expected_ms"]) == ("idle", 30_050, 30_000)
 
 
 def test_delays_are_grouped_by_timeout_without_unregistrations_and_brokers_without_id(spark):
@@ -119,8 +119,8 @@ def test_delays_are_grouped_by_timeout_without_unregistrations_and_brokers_witho
     ]
     # Written before controllers told how long they wait.
     death = row("failure_detected", SECOND, source="controller", cause="timeout", silent_ms=3_400)
-    told = found(JOB, tables(spark, broker_state=states, controller=[death]), days(1))
-    by_source = sorted(told, key=lambda each: (each["source"], each["max_ms"]))
+    reported = found(JOB, tables(spark, broker_state=states, controller=[death]), days(1))
+    by_source = sorted(reported, key=lambda each: (each["source"], each["max_ms"]))
     assert [(each["timeout_ms"], each["n"], each["max_ms"], each["expected_ms"]) for each in by_source] == [
         (None, 1, 3_400, None),
         (10_000, 2, 13_000, 10_000),

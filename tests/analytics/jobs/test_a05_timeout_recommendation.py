@@ -188,10 +188,10 @@ def test_phi_accrual_is_judged_by_the_same_measure(result):
 PAUSED = Broker(key=BrokerKey("paused"), since_us=MONDAY)
 
 
-def silent(minute, beats):
+def silent(minute, heartbeats):
     """A pause in which so many beats do not come."""
     from_us = MONDAY + minute * MINUTE + 15 * SECOND
-    return Freeze(PAUSED.key, from_us, from_us + beats * 30 * SECOND)
+    return Freeze(PAUSED.key, from_us, from_us + heartbeats * 30 * SECOND)
 
 
 def test_heartbeat_gaps_of_a_broker_are_found_in_rows_of_three_name_servers(spark):

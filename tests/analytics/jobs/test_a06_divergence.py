@@ -112,7 +112,7 @@ def times_us(row):
     return row["start_time"].timestamp() * 1e6, row["end_time"].timestamp() * 1e6
 
 
-def beats(history, key, server):
+def heartbeats(history, key, server):
     mine = (
         row for row in history.rows["heartbeat"] if row["ns_id"] == server and row["broker_name"] == key.broker_name
     )
@@ -147,12 +147,12 @@ def test_name_server_that_expired_a_broker_differs_from_those_that_have_not(hist
 
 def test_started_name_server_is_cold_until_all_brokers_have_registered(history, result):
     cold = result[5]
-    heard = {
+    first_heartbeats = {
         row["broker_name"]: row["event_time"]
         for row in history.rows["broker_state"]
         if row["ns_id"] == "ns-0" and row["event_type"] == "registered_first" and row["event_time"] >= RESTARTED_US
     }
-    late = {name: at_us for name, at_us in heard.items() if at_us - RESTARTED_US > PRESENCE_US}
+    late = {name: at_us for name, at_us in first_heartbeats.items() if at_us - RESTARTED_US > PRESENCE_US}
     assert cold["ns_id"] == "ns-0"
     assert times_us(cold) == pytest.approx((RESTARTED_US, max(late.values())))
     assert 20 < cold["seconds"] < 31
@@ -175,10 +175,10 @@ def test_wrong_responses_of_a_cold_name_server_are_counted_by_ticks_around_its_e
 
 
 def test_result_names_the_compared_name_servers_and_the_duration(result_of_all):
-    (told,) = [row for row in result_of_all if row["kind"] == "compared"]
-    assert told["states"] == ["ns-0", "ns-1", "ns-2"]
-    assert told["compared_s"] == pytest.approx(SPAN.seconds, abs=11)
-    assert told["seconds"] is None
+    (compared,) = [row for row in result_of_all if row["kind"] == "compared"]
+    assert compared["states"] == ["ns-0", "ns-1", "ns-2"]
+    assert compared["compared_s"] == pytest.approx(SPAN.seconds, abs=11)
+    assert compared["seconds"] is None
 
 
 def test_name_servers_that_share_no_cluster_are_not_compared(spark):
@@ -187,8 +187,8 @@ def test_name_servers_that_share_no_cluster_are_not_compared(spark):
         for name in ("east", "west")
     ]
     one, other = (generate(plan).rows for plan in plans)
-    told = found(JOB, frames(spark, {name: one[name] + other[name] for name in one}), Span(MONDAY, MONDAY + HOUR))
-    assert sorted((row["cluster"], row["states"], row["compared_s"]) for row in told) == [
+    compared = found(JOB, frames(spark, {name: one[name] + other[name] for name in one}), Span(MONDAY, MONDAY + HOUR))
+    assert sorted((row["cluster"], row["states"], row["compared_s"]) for row in compared) == [
         ("east", ["ns-east"], 0.0),
         ("west", ["ns-west"], 0.0),
     ]
@@ -200,21 +200,21 @@ def test_of_a_plane_of_one_that_lost_its_power_nobody_watched_what_was_there(spa
     plan = Plan(end_us=MONDAY + 2 * HOUR, brokers=brokers(2), servers=(Server(name="ns-0", downtimes=(off,)),))
     dead = tuple(Outage(each.key, at_us + SECOND, at_us + 110 * SECOND) for each in plan.brokers)
     rows = generate(plan.with_plants(Plant(outages=dead))).rows
-    told = found(JOB, frames(spark, rows), Span(MONDAY + 10 * MINUTE, MONDAY + 2 * HOUR))
-    (cold,) = (row for row in told if row["kind"] == "cold")
+    compared = found(JOB, frames(spark, rows), Span(MONDAY + 10 * MINUTE, MONDAY + 2 * HOUR))
+    (cold,) = (row for row in compared if row["kind"] == "cold")
     assert (cold["lacked"], cold["lacked_seen"]) == (["broker-000:0", "broker-001:0"], 0)
 
 
-def test_a_version_that_a_broker_of_quick_beats_tells_late_is_none(history):
+def test_a_version_that_a_broker_of_frequent_heartbeats_reports_late_is_none(history):
     periods = [row["period_ms"] for row in history.rows["heartbeat"] if row["broker_name"] == "quick"]
     assert 0 < max(periods) < PERIOD_MS_MIN
     knew = [row["event_time"] for row in history.rows["broker_state"] if is_change_of(row, "quick")]
     assert max(knew) - min(knew) > VERSION_PERIODS * SECOND
 
 
-def test_a_server_that_is_cut_off_differs_from_its_timeout_on_until_the_next_beat(history, result):
-    last_us = max(at_us for at_us in beats(history, SILENT, "ns-1") if at_us < CUT.from_us)
-    next_us = min(at_us for at_us in beats(history, SILENT, "ns-1") if at_us >= CUT.to_us)
+def test_a_server_that_is_cut_off_differs_from_its_timeout_on_until_the_next_heartbeat(history, result):
+    last_us = max(at_us for at_us in heartbeats(history, SILENT, "ns-1") if at_us < CUT.from_us)
+    next_us = min(at_us for at_us in heartbeats(history, SILENT, "ns-1") if at_us >= CUT.to_us)
     start_us, end_us = times_us(result[1])
     assert last_us + 120 * SECOND <= start_us <= last_us + 130 * SECOND
     assert end_us == pytest.approx(next_us, abs=SECOND)
@@ -225,7 +225,7 @@ def test_a_server_that_is_cut_off_differs_from_its_timeout_on_until_the_next_bea
 
 
 def test_data_version_missing_at_one_server_is_reported_until_it_arrives(history, result):
-    next_us = min(at_us for at_us in beats(history, LATE, "ns-2") if at_us >= SHORT.to_us - 600_000)
+    next_us = min(at_us for at_us in heartbeats(history, LATE, "ns-2") if at_us >= SHORT.to_us - 600_000)
     start_us, end_us = times_us(result[2])
     assert start_us == pytest.approx(ALTERED_US, abs=SECOND)
     assert end_us == pytest.approx(next_us, abs=SECOND)

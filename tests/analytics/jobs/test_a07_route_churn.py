@@ -41,8 +41,8 @@ def result(spark, history):
 
 def test_planted_churners_are_the_top_ones_with_exact_counts(history, result):
     # Each topic left with a set that crashed, and came back with it: a change, and one back.
-    told = [(each["topic"], each["changes"], each["flips"], each["queues"], each["brokers"]) for each in result]
-    assert told == [("busy", 44, 40, 42, 3), ("less", 9, 7, 7, 2), ("calm", 2, 1, 0, 1)]
+    reported = [(each["topic"], each["changes"], each["flips"], each["queues"], each["brokers"]) for each in result]
+    assert reported == [("busy", 44, 40, 42, 3), ("less", 9, 7, 7, 2), ("calm", 2, 1, 0, 1)]
     planted = {}
     for each in history.truth.planted["churners"]:
         planted[each.topic] = planted.get(each.topic, 0) + each.changes

@@ -16,9 +16,9 @@ def a_snapshot(ns, at_us, *groups, rows=None):
     """Rows of one snapshot: groups of sets, topics, queues and, if they are others, settings."""
     name = f"{ns}-{at_us}"
     envelope = {"ns_id": ns, "cluster": None, "snapshot_id": name}
-    told = [row("queues", at_us, scope="all", **envelope, **_alike(*group)) for group in groups]
-    count = len(told) if rows is None else rows
-    return [*told, row("finished", at_us + 1_000_000, **envelope, rows=count)]
+    reported = [row("queues", at_us, scope="all", **envelope, **_alike(*group)) for group in groups]
+    count = len(reported) if rows is None else rows
+    return [*reported, row("finished", at_us + 1_000_000, **envelope, rows=count)]
 
 
 def _alike(names, topics, queues, settings=None):
@@ -107,14 +107,14 @@ def some_topics_are_fixed():
     topics = ["orders", "split", "former"]
     yield "route_snapshot", a_snapshot("fixed", NOW_US, (["a"], topics, 20), (["b"], ["TBW102"], 8))
     yield "broker_state", sets("fixed", "a", "b")
-    told = {"ns_id": "fixed", "cluster": None}
+    reported = {"ns_id": "fixed", "cluster": None}
     yield (
         "route_change",
         [
-            row("topic_changed", NOW_US, topic="orders", kind="order", detail="a:20", **told),
-            row("topic_changed", NOW_US, topic="split", kind="mapping", broker_name="a", detail="{}", **told),
-            row("topic_changed", HOUR_US, topic="former", kind="order", detail="a:20", **told),
-            row("topic_changed", NOW_US, topic="former", kind="order", **told),
+            row("topic_changed", NOW_US, topic="orders", kind="order", detail="a:20", **reported),
+            row("topic_changed", NOW_US, topic="split", kind="mapping", broker_name="a", detail="{}", **reported),
+            row("topic_changed", HOUR_US, topic="former", kind="order", detail="a:20", **reported),
+            row("topic_changed", NOW_US, topic="former", kind="order", **reported),
         ],
     )
 
@@ -136,7 +136,7 @@ def topics_are_sampled():
     )
 
 
-def told_by_a_server():
+def reported_by_a_server():
     """Rows as a NameServer writes them: a hundred topics are alike and share their rows."""
     held = route_tables(
         a_broker_set(broker_name="a", cluster="server"), a_broker_set(broker_name="b", cluster="server")
@@ -228,7 +228,7 @@ CASES = (
     a_set_is_drained,
     some_topics_are_fixed,
     topics_are_sampled,
-    told_by_a_server,
+    reported_by_a_server,
 )
 
 
@@ -347,12 +347,12 @@ def test_each_step_has_a_command_that_goes_to_the_master_or_shows_what_is_there(
                     assert words[1:] == ["topicRoute", "-n", "$NAMESRV_ADDR", "-t", "orders"]
                 case "drain":
                     assert words[1:] == ["consumerProgress", "-n", "$NAMESRV_ADDR", "-g", "EACH-GROUP-OF-orders"]
-                case told:
+                case reported:
                     assert words[1] == "updateTopic"
                     assert words[words.index("-t") + 1] == "orders"
                     assert words[words.index("-b") + 1] == f"{proposal['cluster']}-{proposal['broker_name']}:10911"
                     counts = f"read={words[words.index('-r') + 1]} write={words[words.index('-w') + 1]}"
-                    assert f"{told} {counts}" == step
+                    assert f"{reported} {counts}" == step
 
 
 def test_the_present_is_the_newest_whole_snapshot_but_for_that_of_a_server_that_has_just_started(result):

@@ -12,14 +12,14 @@ NOW_US = 6 * DAY_US + HOUR_US
 
 def a_snapshot(counts, *, at_us, wiped=()):
     """A snapshot with these write queues, by topic and set; some of them without the permission to write."""
-    told = {"snapshot_id": f"snapshot-{at_us}", "scope": "all", "cluster": None}
+    reported = {"snapshot_id": f"snapshot-{at_us}", "scope": "all", "cluster": None}
     rows = []
     for topic, held in counts.items():
         for name, count in held.items():
             perm = 4 if (topic, name) in wiped else 6
             values = {"read": count, "write": count, "perm": perm, "topic_sys_flag": 0}
-            rows.append(row("queues", at_us, broker_names=[name], topics=[topic], **told, **values))
-    return [*rows, row("finished", at_us, **told, rows=len(rows))]
+            rows.append(row("queues", at_us, broker_names=[name], topics=[topic], **reported, **values))
+    return [*rows, row("finished", at_us, **reported, rows=len(rows))]
 
 
 def known_sets():
@@ -29,14 +29,14 @@ def known_sets():
 def samples(topic, rates_by_day, *, consumers=2, lag=0, minutes=MINUTES_MIN):
     """Samples of a group of a topic; a day's rate is a number, or a function of the hour."""
     about = {"topic": topic, "max_offset": 1000, "group": "g", "consumer_offset": 1000 - lag, "consumers": consumers}
-    told = []
+    reported = []
     for day, rate in enumerate(rates_by_day):
         for minute in range(minutes):
             # Spread over the day, so that a night is a night.
             at_us = day * DAY_US + minute * (DAY_US // minutes)
             tps = float(rate(minute / minutes * 24) if callable(rate) else rate)
-            told.append(row("sample", at_us, tps=tps, **about))
-    return told
+            reported.append(row("sample", at_us, tps=tps, **about))
+    return reported
 
 
 def samples_of_today(topic, rate):
@@ -82,15 +82,15 @@ WIPED = {("drained", "b")}
 @pytest.fixture(scope="module")
 def parts(spark):
     """Made once: a week has samples of 72,000 minutes."""
-    told = [sample for name, rates in CLASSES.items() for sample in samples(name, rates)]
-    told += samples("lagging", [10] * 7, lag=5)
-    told += samples("many_consumers", [10] * 7, consumers=40)
-    told += samples("busy_twice", [2 * rate for rate in CLASSES["growing"]])
-    told += samples("short", [50_000] * 7, minutes=30)
-    told += samples_of_today("young", 10.0)
+    reported = [sample for name, rates in CLASSES.items() for sample in samples(name, rates)]
+    reported += samples("lagging", [10] * 7, lag=5)
+    reported += samples("many_consumers", [10] * 7, consumers=40)
+    reported += samples("busy_twice", [2 * rate for rate in CLASSES["growing"]])
+    reported += samples("short", [50_000] * 7, minutes=30)
+    reported += samples_of_today("young", 10.0)
     inputs = tables(
         spark,
-        offset_sample=told,
+        offset_sample=reported,
         route_snapshot=a_snapshot(COUNTS, at_us=NOW_US, wiped=WIPED),
         route_change=[row("topic_changed", NOW_US, cluster=None, topic="ordered", kind="order", detail="a:8;b:8")],
         broker_state=known_sets(),
@@ -208,11 +208,13 @@ def test_the_run_after_a_proposal_was_applied_proposes_nothing(spark, parts, res
     written = {
         topic: sum(n for name, n in held.items() if (topic, name) not in WIPED) for topic, held in applied.items()
     }
-    told = topics(result)
-    assert {topic: written[topic] for topic in told} == {topic: row["queues_proposed"] for topic, row in told.items()}
+    reported = topics(result)
+    assert {topic: written[topic] for topic in reported} == {
+        topic: row["queues_proposed"] for topic, row in reported.items()
+    }
     after = tables(spark, route_snapshot=a_snapshot(applied, at_us=NOW_US + HOUR_US, wiped=WIPED))
     again = topics(published(JOB, [parts, JOB.parts(after, days(8))], days(8)))
-    assert len(again) == len(told)
+    assert len(again) == len(reported)
     assert {topic: row["verdict"] for topic, row in again.items() if row["verdict"] not in ("keep", "wait")} == {}
 
 

@@ -84,27 +84,27 @@ def test_moments_are_those_that_were_planted(history, timelines):
     rows = {row["failover_id"]: row for row in of_kind(timelines, "failover")}
     assert set(rows) == {truth.failover_id for truth in history.truth.planted["failovers"]}
     for truth in history.truth.planted["failovers"]:
-        told = rows[truth.failover_id]
-        assert us(told["last_heartbeat"]) == truth.died_us
-        assert us(told["detected"]) == truth.detected_us
-        assert us(told["election_started"]) == truth.started_us
-        assert us(told["elected"]) == truth.elected_us
-        assert us(told["notified"]) == truth.notified_us
+        reported = rows[truth.failover_id]
+        assert us(reported["last_heartbeat"]) == truth.died_us
+        assert us(reported["detected"]) == truth.detected_us
+        assert us(reported["election_started"]) == truth.started_us
+        assert us(reported["elected"]) == truth.elected_us
+        assert us(reported["notified"]) == truth.notified_us
 
 
 def test_each_namesrv_shows_the_new_master_when_it_registered_there(timelines):
-    told = next(row for row in of_kind(timelines, "failover") if row["failover_id"].endswith("broker-a/2"))
-    assert list(zip(told["namesrvs"], told["visible_ms"], strict=True)) == list(SEEN_MS.items())
-    assert told["slowest_namesrv"] == "ns-2"
-    assert told["register_s"] == pytest.approx(-0.18)
-    assert told["spread_s"] == pytest.approx(2.68)
-    assert told["total_s"] == pytest.approx((us(told["visible_last"]) - us(told["last_heartbeat"])) / 1e6)
-    assert told["missing"] == []
+    reported = next(row for row in of_kind(timelines, "failover") if row["failover_id"].endswith("broker-a/2"))
+    assert list(zip(reported["namesrvs"], reported["visible_ms"], strict=True)) == list(SEEN_MS.items())
+    assert reported["slowest_namesrv"] == "ns-2"
+    assert reported["register_s"] == pytest.approx(-0.18)
+    assert reported["spread_s"] == pytest.approx(2.68)
+    assert reported["total_s"] == pytest.approx((us(reported["visible_last"]) - us(reported["last_heartbeat"])) / 1e6)
+    assert reported["missing"] == []
 
 
 def test_a_namesrv_that_never_shows_the_new_master_is_named(timelines):
-    told = next(row for row in of_kind(timelines, "failover") if row["failover_id"].endswith("broker-b/5"))
-    assert told["missing"] == ["visible on ns-1"]
+    reported = next(row for row in of_kind(timelines, "failover") if row["failover_id"].endswith("broker-b/5"))
+    assert reported["missing"] == ["visible on ns-1"]
 
 
 def test_phases_are_summed_up_by_cluster(timelines):
@@ -118,10 +118,12 @@ def test_a_failover_across_midnight_is_whole_when_its_days_are_put_together(spar
     daily = found_by_day(JOB, frames(spark, history.rows), Span(MONDAY_US, MONDAY_US + 2 * DAY_US))
     assert in_order(daily) == in_order(timelines)
     # The one that was elected after midnight had registered before it, by a clock that is behind.
-    told = next(row for row in timelines if (row["failover_id"] or "").endswith("broker-b/6"))
+    reported = next(row for row in timelines if (row["failover_id"] or "").endswith("broker-b/6"))
     midnight_us = MONDAY_US + DAY_US
-    assert us(told["visible_first"]) < midnight_us < us(told["elected"]) < us(told["visible_first"]) + 200 * MS
-    assert told["missing"] == []
+    assert (
+        us(reported["visible_first"]) < midnight_us < us(reported["elected"]) < us(reported["visible_first"]) + 200 * MS
+    )
+    assert reported["missing"] == []
 
 
 @pytest.fixture(scope="module")
@@ -130,59 +132,59 @@ def partial(spark):
     who = {"old_master": 1}
     s = SECOND_US
 
-    def told(at_us, what, name, **values):
+    def reported(at_us, what, name, **values):
         return row(what, at_us, broker_name=name, ns_id="ctrl", source="controller", **values)
 
     def election(at_us, name, epoch, **values):
         default = {"result": "new_master_elected", "new_master": 2, "master_epoch": epoch, **who}
-        return told(at_us, "elected", name, **(default | values))
+        return reported(at_us, "elected", name, **(default | values))
 
     controller = [
         # Detection before the epoch was known; nobody can be elected, and the set has no master until one can. Slaves
         # die before and after.
-        told(10 * s, "failure_detected", "late", broker_id=1, silent_ms=4_000, cause="timeout"),
-        told(11 * s, "failure_detected", "late", broker_id=3, silent_ms=1_000),
-        told(12 * s, "election_started", "late", cause="master_dead", **who),
-        told(13 * s, "elected", "late", result="no_master_elected", cause="master_dead", **who),
-        told(30 * s, "failure_detected", "late", broker_id=4, silent_ms=1_000),
-        told(40 * s, "election_started", "late", cause="no_master"),
+        reported(10 * s, "failure_detected", "late", broker_id=1, silent_ms=4_000, cause="timeout"),
+        reported(11 * s, "failure_detected", "late", broker_id=3, silent_ms=1_000),
+        reported(12 * s, "election_started", "late", cause="master_dead", **who),
+        reported(13 * s, "elected", "late", result="no_master_elected", cause="master_dead", **who),
+        reported(30 * s, "failure_detected", "late", broker_id=4, silent_ms=1_000),
+        reported(40 * s, "election_started", "late", cause="no_master"),
         election(41 * s, "late", 7, old_master=None, cause="no_master"),
-        told(42 * s, "role_notified", "late", broker_id=2, result="failed"),
-        told(43 * s, "role_notified", "late", broker_id=2, result="ok"),
+        reported(42 * s, "role_notified", "late", broker_id=2, result="failed"),
+        reported(43 * s, "role_notified", "late", broker_id=2, result="ok"),
         # The same, and the former master comes back and asks to lead again.
-        told(10 * s, "failure_detected", "back", broker_id=1, silent_ms=4_000),
-        told(12 * s, "election_started", "back", **who),
-        told(13 * s, "elected", "back", result="no_master_elected", **who),
-        told(40 * s, "election_started", "back", cause="broker"),
+        reported(10 * s, "failure_detected", "back", broker_id=1, silent_ms=4_000),
+        reported(12 * s, "election_started", "back", **who),
+        reported(13 * s, "elected", "back", result="no_master_elected", **who),
+        reported(40 * s, "election_started", "back", cause="broker"),
         election(41 * s, "back", 5, old_master=None, new_master=1, cause="broker"),
         # Nobody could be elected.
-        told(10 * s, "failure_detected", "none", broker_id=1, silent_ms=2_000),
-        told(11 * s, "election_started", "none", **who),
-        told(12 * s, "elected", "none", result="no_master_elected", **who),
-        told(20 * s, "failure_detected", "none", broker_id=3, silent_ms=2_000),
-        told(21 * s, "elected", "none", result="no_master_elected", cause="broker"),
+        reported(10 * s, "failure_detected", "none", broker_id=1, silent_ms=2_000),
+        reported(11 * s, "election_started", "none", **who),
+        reported(12 * s, "elected", "none", result="no_master_elected", **who),
+        reported(20 * s, "failure_detected", "none", broker_id=3, silent_ms=2_000),
+        reported(21 * s, "elected", "none", result="no_master_elected", cause="broker"),
         # The controller was too busy to tell anything but the outcome.
         election(20 * s, "mute", 3),
         # The first master of a set; a slave that died; a master that stayed.
         election(5 * s, "first", 1, old_master=None),
-        told(5 * s, "failure_detected", "slave", broker_id=9),
-        told(6 * s, "election_started", "kept"),
+        reported(5 * s, "failure_detected", "slave", broker_id=9),
+        reported(6 * s, "election_started", "kept"),
         election(7 * s, "kept", 4, result="keep_current_master", new_master=1),
         # An operator chose another one, long after a death that had passed.
-        told(1 * s, "failure_detected", "moved", broker_id=1, silent_ms=1_000),
-        told(HOUR_US, "election_started", "moved"),
+        reported(1 * s, "failure_detected", "moved", broker_id=1, silent_ms=1_000),
+        reported(HOUR_US, "election_started", "moved"),
         election(HOUR_US + s, "moved", 9, cause="operator"),
-        told(HOUR_US + 2 * s, "role_notified", "moved", broker_id=2, result="ok"),
+        reported(HOUR_US + 2 * s, "role_notified", "moved", broker_id=2, result="ok"),
         # A master dies, and the one after it a minute later.
-        told(10 * s, "failure_detected", "double", broker_id=1, silent_ms=3_000),
-        told(10 * s, "election_started", "double"),
+        reported(10 * s, "failure_detected", "double", broker_id=1, silent_ms=3_000),
+        reported(10 * s, "election_started", "double"),
         election(11 * s, "double", 2),
-        told(70 * s, "failure_detected", "double", broker_id=2, silent_ms=3_000),
-        told(70 * s, "election_started", "double"),
+        reported(70 * s, "failure_detected", "double", broker_id=2, silent_ms=3_000),
+        reported(70 * s, "election_started", "double"),
         election(71 * s, "double", 3, old_master=2, new_master=1, broker_addr="double-1:1"),
         # As a controller writes it: when an election began is its end less its length, in whole ms.
-        told(10 * s + 500, "failure_detected", "round", broker_id=1, silent_ms=200, master_epoch=3),
-        told(10 * s + 9, "election_started", "round", failover_id="c/round/4", cause="master_dead", **who),
+        reported(10 * s + 500, "failure_detected", "round", broker_id=1, silent_ms=200, master_epoch=3),
+        reported(10 * s + 9, "election_started", "round", failover_id="c/round/4", cause="master_dead", **who),
         election(10 * s + 23_018, "round", 4, failover_id="c/round/4", cause="master_dead"),
         # To and fro within seconds.
         election(50 * s, "swift", 2, broker_addr="swift-2:1"),
@@ -291,10 +293,10 @@ def test_set_that_lost_its_master_has_a_row(partial):
 
 
 def test_election_rounded_to_before_the_failure_begins_with_it(partial):
-    told = partial["c/round/4"]
-    assert us(told["election_started"]) == us(told["detected"]) == MONDAY_US + 10 * SECOND_US + 500
-    assert told["start_s"] == 0
-    assert "election_started" not in told["missing"]
+    reported = partial["c/round/4"]
+    assert us(reported["election_started"]) == us(reported["detected"]) == MONDAY_US + 10 * SECOND_US + 500
+    assert reported["start_s"] == 0
+    assert "election_started" not in reported["missing"]
 
 
 def test_a_master_that_comes_back_to_a_set_without_one_ends_an_outage(partial):

@@ -182,10 +182,10 @@ def test_a_cluster_has_the_brokers_that_were_there_before_the_window_too(storms)
 
 @pytest.mark.broad
 def test_a_clock_that_is_set_amid_a_storm_does_not_make_two_of_it(spark):
-    told = [each | {"mono_us": each["event_time"] - MONDAY_US} for each in registrations(6, HOUR_US)]
-    before = [each | {"event_time": each["event_time"] - 10 * MINUTE_US} for each in told[:3]]
+    reported = [each | {"mono_us": each["event_time"] - MONDAY_US} for each in registrations(6, HOUR_US)]
+    before = [each | {"event_time": each["event_time"] - 10 * MINUTE_US} for each in reported[:3]]
     step = row("clock_set", HOUR_US, mono_us=HOUR_US, detail=json.dumps({"offsetUs": MONDAY_US}))
-    inputs = tables(spark, broker_state=before + told[3:], ns_lifecycle=[step])
+    inputs = tables(spark, broker_state=before + reported[3:], ns_lifecycle=[step])
     (one,) = found(JOB, inputs, days(1))
     assert (us(one["start"]), one["brokers"], one["seconds"]) == (MONDAY_US + HOUR_US, 6, 5.0)
 

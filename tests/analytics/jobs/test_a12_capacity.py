@@ -14,12 +14,12 @@ WEEK = (40, 40, 20, 0, -20, -40, -40)
 
 
 def series(spark, values_by_resource, *, ns="ns-1"):
-    told = [
+    reported = [
         ("c", "namesrv", ns, FIRST_DAY + day, resource, float(value), 8640)
         for resource, values in values_by_resource.items()
         for day, value in enumerate(values)
     ]
-    columns = dict(zip((column.name for column in PART_COLUMNS), zip(*told, strict=True), strict=True))
+    columns = dict(zip((column.name for column in PART_COLUMNS), zip(*reported, strict=True), strict=True))
     return spark.createDataFrame(pa.table(columns), struct_of(PART_COLUMNS))
 
 

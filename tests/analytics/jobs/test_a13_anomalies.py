@@ -29,9 +29,9 @@ WINDOWS = BASELINE_DAYS * DAY_US // WINDOW_US
 SPAN = days(BASELINE_DAYS)
 
 
-def findings(told):
+def findings(reported):
     """The anomalies of what is published."""
-    return [each for each in told if each["metric"] in FLOORS]
+    return [each for each in reported if each["metric"] in FLOORS]
 
 
 def usual(random):
@@ -121,13 +121,13 @@ def test_usual_weeks_have_hardly_any_finding(spark):
     assert len(found) <= BROKERS * WINDOWS * len(FLOORS) / 10_000
 
 
-def beats(*, intervals, ns="ns-1", broker="b", first_us=0, **more):
-    at_us, told = first_us, []
+def heartbeats(*, intervals, ns="ns-1", broker="b", first_us=0, **more):
+    at_us, reported = first_us, []
     for interval in intervals:
         at_us += interval * 1000
         about = {"broker_name": broker, "broker_id": 0, "interval_ms": interval, "period_ms": 30_000, "ns_id": ns}
-        told.append(row("heartbeat", at_us, **about, **more))
-    return told
+        reported.append(row("heartbeat", at_us, **about, **more))
+    return reported
 
 
 def test_one_bad_window_is_chance_and_two_in_a_row_are_an_anomaly(spark):
@@ -139,8 +139,11 @@ def test_one_bad_window_is_chance_and_two_in_a_row_are_an_anomaly(spark):
             at_ms += intervals[-1]
         return intervals
 
-    told = [*beats(intervals=life({40}), broker="once"), *beats(intervals=life({40, 41, 42}), broker="thrice")]
-    inputs = tables(spark, heartbeat=told)
+    reported = [
+        *heartbeats(intervals=life({40}), broker="once"),
+        *heartbeats(intervals=life({40, 41, 42}), broker="thrice"),
+    ]
+    inputs = tables(spark, heartbeat=reported)
     rows = [row for row in found(JOB, inputs, days(2)) if row["metric"] == "interval_mean_ms"]
     assert {row["broker_name"] for row in rows} == {"thrice"}
     assert rows[0]["baseline"] == pytest.approx(30_000)
@@ -148,22 +151,22 @@ def test_one_bad_window_is_chance_and_two_in_a_row_are_an_anomaly(spark):
 
 
 def test_result_has_the_number_of_judged_brokers(spark):
-    told = [
-        *beats(intervals=[30_000] * 2_900, broker="day"),
-        *beats(intervals=[30_000] * 1_000, broker="morning"),
+    reported = [
+        *heartbeats(intervals=[30_000] * 2_900, broker="day"),
+        *heartbeats(intervals=[30_000] * 1_000, broker="morning"),
     ]
-    rows = found(JOB, tables(spark, heartbeat=told), days(2))
+    rows = found(JOB, tables(spark, heartbeat=reported), days(2))
     assert [(row["cluster"], row["metric"], row["brokers"]) for row in rows] == [("c", "judged", 1)]
 
 
-def test_windows_hold_beats_summaries_and_changes_as_the_mean_of_namesrvs(spark):
+def test_windows_hold_heartbeats_summaries_and_changes_as_the_mean_of_namesrvs(spark):
     first = {"broker_name": "s", "broker_id": 0}
     summary = {"n": 60, "missed": 4, "interval_sum_ms": 66_000, "interval_max_ms": 5_000}
     inputs = tables(
         spark,
         heartbeat=[
-            *beats(intervals=[30_000, 30_000, 90_000]),
-            *beats(intervals=[30_000, 30_000, 60_000], ns="ns-2"),
+            *heartbeats(intervals=[30_000, 30_000, 90_000]),
+            *heartbeats(intervals=[30_000, 30_000, 60_000], ns="ns-2"),
             row("heartbeat", 5, broker_name="b", broker_id=0),
             row("gap", 5, **first, interval_ms=9_000, period_ms=1_000),
             row("heartbeat", 5, broker_name="b", broker_id=0, interval_ms=1, source="controller"),

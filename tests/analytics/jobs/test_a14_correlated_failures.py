@@ -50,8 +50,8 @@ def known(states):
 def down(broker, from_us, to_us, *, what="channel_closed", names=NAMESRVS):
     """A broker that leaves these NameServers and comes back."""
     who = {"broker_name": broker, "broker_id": 0}
-    heard = {"last_heartbeat_time": MONDAY_US + from_us}
-    gone = [row(what, from_us + 1000, ns_id=name, **who, **heard) for name in names]
+    last_heartbeat = {"last_heartbeat_time": MONDAY_US + from_us}
+    gone = [row(what, from_us + 1000, ns_id=name, **who, **last_heartbeat) for name in names]
     back = [row("registered_first", to_us, ns_id=name, **who) for name in names if to_us is not None]
     return gone + back
 
@@ -60,16 +60,16 @@ def silent(broker, since_us, known_us, *, back_us):
     """A broker that falls silent; the first NameServer gives it up a second before midnight, the others later."""
     who = {"broker_name": broker, "broker_id": 0}
     moments = {"ns-1": DAY_US - SECOND_US, "ns-2": known_us, "ns-3": known_us}
-    heard = {"last_heartbeat_time": MONDAY_US + since_us}
-    gone = [row("expired", at_us, ns_id=name, **who, **heard) for name, at_us in moments.items()]
+    last_heartbeat = {"last_heartbeat_time": MONDAY_US + since_us}
+    gone = [row("expired", at_us, ns_id=name, **who, **last_heartbeat) for name, at_us in moments.items()]
     return gone + [row("registered_first", back_us, ns_id=name, **who) for name in NAMESRVS]
 
 
 def failover(name, at_us, how):
     """A master that dies, and a slave that holds its id from then on."""
     who = {"broker_name": name, "broker_id": 0}
-    heard = {"last_heartbeat_time": MONDAY_US + at_us}
-    gone = [row("channel_closed", at_us, ns_id=each, broker_addr="one:1", **who, **heard) for each in NAMESRVS]
+    last_heartbeat = {"last_heartbeat_time": MONDAY_US + at_us}
+    gone = [row("channel_closed", at_us, ns_id=each, broker_addr="one:1", **who, **last_heartbeat) for each in NAMESRVS]
     taken = [row(how, at_us + 12 * SECOND_US, ns_id=each, broker_addr="two:1", **who) for each in NAMESRVS]
     return gone + taken
 
@@ -163,16 +163,16 @@ def minute(number):
 def test_a_minute_in_which_very_many_brokers_are_down_counts_for_nothing(spark, count, joint):
     """Two of them are down for two minutes more."""
     keys = [f"broker-{number:03}" for number in range(count)]
-    told = [{"kind": "watched", "since_us": 0, "at_us": 9}]
-    told += [{"kind": "up", "broker_name": key, "at_us": at} for key in keys for at in (0, 4)]
-    told += [{"kind": "down", "broker_name": key, "at_us": 3} for key in keys]
-    told += [
+    reported = [{"kind": "watched", "since_us": 0, "at_us": 9}]
+    reported += [{"kind": "up", "broker_name": key, "at_us": at} for key in keys for at in (0, 4)]
+    reported += [{"kind": "down", "broker_name": key, "at_us": 3} for key in keys]
+    reported += [
         {"kind": kind, "broker_name": key, "at_us": at} for key in keys[:2] for kind, at in (("down", 6), ("up", 8))
     ]
     rows = [
         {"cluster": "c", "ns_id": "ns-1", "broker_id": 0, "planned": False}
         | {**each, "at_us": minute(each["at_us"]), "since_us": minute(each.get("since_us", each["at_us"]))}
-        for each in told
+        for each in reported
     ]
     columns = {column.name: [row.get(column.name) for row in rows] for column in STATE_PARTS}
     pair = JOB.result(spark.createDataFrame(pa.table(columns), struct_of(STATE_PARTS)), days(1)).first()

@@ -36,9 +36,9 @@ def values(rows: Rows) -> Values:
         if counted and row["event_type"] == "changed":
             changes[key_of(row)][row["event_time"] // WINDOW_US] += counted
     found: Values = {}
-    for key, told in intervals.items():
-        found[key, "interval_mean_ms"] = {at: mean(each) for at, each in told.items()}
-        found[key, "interval_max_ms"] = {at: float(max(each)) for at, each in told.items()}
+    for key, reported in intervals.items():
+        found[key, "interval_mean_ms"] = {at: mean(each) for at, each in reported.items()}
+        found[key, "interval_max_ms"] = {at: float(max(each)) for at, each in reported.items()}
     for key, counts in changes.items():
         found[key, "topic_changes"] = dict(counts)
     return found

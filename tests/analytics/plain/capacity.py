@@ -66,10 +66,10 @@ def _but_for_its_busiest(values: list[int]) -> float:
     return ordered[low] + (place - low) * (ordered[high] - ordered[low])
 
 
-def faults(told: list[Answer]) -> list[str]:
+def faults(reported: list[Answer]) -> list[str]:
     """A12: return what is wrong with forecasts, a sentence each."""
     found = []
-    for row in told:
+    for row in reported:
         name = f"{row['source']} {row['resource']}"
         if row["slope_day"] is None:
             continue

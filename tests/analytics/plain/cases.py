@@ -67,7 +67,7 @@ def _storm(count: int) -> Plan:
     return _plan(storm([broker.key for broker in everybody[:count]], NOON + HOUR), brokers=everybody)
 
 
-def _storm_not_heard() -> Plan:
+def _storm_without_heartbeats() -> Plan:
     """Five brokers are restarted; a NameServer hears two of them late: it had given one up, and still has the other."""
     cuts = (
         Cut(ONE, "ns-0", NOON + 58 * MINUTE, NOON + 65 * MINUTE),
@@ -76,7 +76,7 @@ def _storm_not_heard() -> Plan:
     return replace(_storm(5), servers=three_servers()[:2]).with_plants(Plant(cuts=cuts))
 
 
-def _not_heard_by(names: tuple[str, ...], count: int, to_us: int) -> Plant:
+def _silent_to(names: tuple[str, ...], count: int, to_us: int) -> Plant:
     """Some NameServers hear nothing of so many brokers, for longer than their timeout."""
     cuts = (Cut(broker.key, name, NOON + 57 * MINUTE, to_us) for broker in brokers(count) for name in names)
     return Plant(cuts=tuple(cuts))
@@ -89,16 +89,16 @@ def _moved_hosts() -> Plan:
         for number, broker in enumerate(brokers(6))
     )
     plan = _plan(Plant(outages=restarts), brokers=brokers(6), servers=three_servers()[:2])
-    return plan.with_plants(_not_heard_by(("ns-0",), 6, NOON + HOUR))
+    return plan.with_plants(_silent_to(("ns-0",), 6, NOON + HOUR))
 
 
 def _failed_over() -> Plan:
     one = failover("broker-000", NOON + HOUR, controller="ctl-0", epoch=2)
-    (told,) = one.truth["failovers"]
-    registered_us = told.elected_us + SECOND
+    (true_failover,) = one.truth["failovers"]
+    registered_us = true_failover.elected_us + SECOND
     late = Cut(ONE, "ns-2", registered_us - SECOND, registered_us + 20 * SECOND)
     moved = Plant(
-        outages=(Outage(ONE, told.died_us, None, End.SILENT),),
+        outages=(Outage(ONE, true_failover.died_us, None, End.SILENT),),
         moves=(Move(SLAVE, ONE, registered_us),),
         cuts=(late,),
     )
@@ -109,10 +109,10 @@ def _failed_over() -> Plan:
 def _failed_over_before(*servers: Server) -> Plan:
     """A master dies while some of the NameServers are away, and a topic is altered when they are back."""
     one = failover("broker-000", NOON + HOUR, controller="ctl-0", epoch=2)
-    (told,) = one.truth["failovers"]
+    (true_failover,) = one.truth["failovers"]
     moved = Plant(
-        outages=(Outage(ONE, told.died_us, None, End.SILENT),),
-        moves=(Move(SLAVE, ONE, told.elected_us + SECOND),),
+        outages=(Outage(ONE, true_failover.died_us, None, End.SILENT),),
+        moves=(Move(SLAVE, ONE, true_failover.elected_us + SECOND),),
         topics=(Topic("t", ("broker-000",)),),
         topic_changes=(TopicChange(NOON + HOUR + 6 * MINUTE, "t", "broker-000", 4, 4),),
     )
@@ -162,7 +162,7 @@ STORIES: dict[str, tuple[Plan, tuple[str, ...]]] = {
         _plan(
             Plant(cuts=_everywhere(ONE, NOON + 30 * MINUTE, NOON + 50 * MINUTE)),
             servers=(*three_servers(), CONTROLLER),
-            beats_to_controllers=True,
+            heartbeats_to_controllers=True,
         ),
         ("A1", "A2", "A4", "A5"),
     ),
@@ -242,15 +242,18 @@ STORIES: dict[str, tuple[Plan, tuple[str, ...]]] = {
     ),
     "six brokers are restarted at once": (_storm(6), ("A1", "A11")),
     "four brokers are restarted at once": (_storm(4), ("A11",)),
-    "five brokers are restarted at once, and one NameServer hears two of them late": (_storm_not_heard(), ("A11",)),
+    "five brokers are restarted at once, and one NameServer hears two of them late": (
+        _storm_without_heartbeats(),
+        ("A11",),
+    ),
     "one NameServer does not hear a broker while the other one is restarted": (
         replace(_restarted(clean=True, length_us=5 * MINUTE), brokers=brokers(5)).with_plants(
-            _not_heard_by(("ns-1",), 1, NOON + 65 * MINUTE + SECOND)
+            _silent_to(("ns-1",), 1, NOON + 65 * MINUTE + SECOND)
         ),
         ("A11",),
     ),
     "two NameServers of three do not hear six brokers": (
-        _plan(_not_heard_by(("ns-1", "ns-2"), 6, NOON + 65 * MINUTE), brokers=brokers(6)),
+        _plan(_silent_to(("ns-1", "ns-2"), 6, NOON + 65 * MINUTE), brokers=brokers(6)),
         ("A1", "A11"),
     ),
     "six brokers come back at other addresses, which one NameServer of two had given up": (
@@ -312,23 +315,23 @@ def story_of(name: str) -> tuple[Plan, History]:
     history = generate(plan)
     if name == QUICK:
         history.rows["heartbeat"].clear()
-        for row in _quick_beats():
+        for row in _quick_heartbeats():
             history.rows[row.family.name].append(dict(row.columns))
     return plan, history
 
 
-def _quick_beats() -> Iterator[HistoryRow]:
+def _quick_heartbeats() -> Iterator[HistoryRow]:
     """Yield what is recorded of an hour of registrations each 30 s and questions for the data version each second."""
     random = Random("quick")
-    beats, maker = HeartbeatAggregator(), RowMaker("ns-0", NOON // 1000, "namesrv")
+    heartbeats, maker = HeartbeatAggregator(), RowMaker("ns-0", NOON // 1000, "namesrv")
     due = [(NOON + 2 * SECOND + n * SECOND, "data_version") for n in range(3600)]
     due += [(NOON + 2 * SECOND + 300_000 + n * 30 * SECOND, "register") for n in range(120)]
-    heard_us = None
+    last_heartbeat_us = None
     for at_us, kind in sorted(due):
-        if heard_us is None or random.random() > 0.05:
-            interval_ms = None if heard_us is None else (at_us - heard_us) // 1000
+        if last_heartbeat_us is None or random.random() > 0.05:
+            interval_ms = None if last_heartbeat_us is None else (at_us - last_heartbeat_us) // 1000
             who = BrokerRef("DefaultCluster", "broker-000", 0, "broker-000-0:10911")
-            beat = Heartbeat(Moment(at_us, at_us - NOON), who, kind, interval_ms, 10_000, (1, 2, 0))
-            for noted in beats.add(beat):
+            heartbeat = Heartbeat(Moment(at_us, at_us - NOON), who, kind, interval_ms, 10_000, (1, 2, 0))
+            for noted in heartbeats.add(heartbeat):
                 yield from noted.rows(maker, noted.moment)
-            heard_us = at_us
+            last_heartbeat_us = at_us

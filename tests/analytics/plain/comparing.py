@@ -11,22 +11,24 @@ Tolerances = Mapping[str, float | str]
 
 
 def differences(
-    told: Iterable[Answer], model: Iterable[Answer], keys: Sequence[str], tolerances: Tolerances
+    of_job: Iterable[Answer], model: Iterable[Answer], keys: Sequence[str], tolerances: Tolerances
 ) -> list[str]:
     """Return how what Spark tells differs from what the model says, in the columns that the model has.
 
     A value of the model that is a pair is the least and the greatest that are right.
     """
-    tells, says = _by_key(told, keys), _by_key(model, keys)
+    tells, of_model = _by_key(of_job, keys), _by_key(model, keys)
     found = [
-        f"{_name(keys, key)}: Spark tells it, the model does not: {_short(tells[key])}" for key in tells.keys() - says
+        f"{_name(keys, key)}: Spark tells it, the model does not: {_short(tells[key])}"
+        for key in tells.keys() - of_model
     ]
     found += [
-        f"{_name(keys, key)}: the model says it, Spark does not: {_short(says[key])}" for key in says.keys() - tells
+        f"{_name(keys, key)}: the model says it, Spark does not: {_short(of_model[key])}"
+        for key in of_model.keys() - tells
     ]
-    for key in tells.keys() & says:
-        for column in says[key].keys() - set(keys):
-            one, other = tells[key].get(column), says[key][column]
+    for key in tells.keys() & of_model:
+        for column in of_model[key].keys() - set(keys):
+            one, other = tells[key].get(column), of_model[key][column]
             if column in tells[key] and not _alike(one, other, tolerances.get(column, 0)):
                 found.append(f"{_name(keys, key)}: {column}: Spark {one}, model {other}")
     return sorted(found)

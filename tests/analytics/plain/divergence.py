@@ -22,20 +22,20 @@ GRACE_US = 2_000_000
 GRACE_PERIODS = 1.5
 
 
-class Told(NamedTuple):
+class Reported(NamedTuple):
     """What a NameServer answers about a broker; None: it has it not."""
 
     address: str | None = None
     version: tuple[int, ...] | None = None
 
 
-ABSENT = Told()
+ABSENT = Reported()
 
 #: What is compared: of two answers that differ in it, NameServers differ. None: nothing to compare.
-KINDS: dict[str, Callable[[Told], Hashable | None]] = {
-    "presence": lambda told: told.address is not None,
-    "address": lambda told: told.address,
-    "version": lambda told: told.version,
+KINDS: dict[str, Callable[[Reported], Hashable | None]] = {
+    "presence": lambda reported: reported.address is not None,
+    "address": lambda reported: reported.address,
+    "version": lambda reported: reported.version,
 }
 
 
@@ -50,25 +50,25 @@ def divergence(rows: Rows, window: Span, configured: Configured = lambda key, ki
     witnessed: set[tuple[Boot, Key]] = set()
     for key in keys:
         period_ms = configured(key, "register") or PROMISED_MS["register"]
-        told = {ns_id: _of_key(changes[ns_id], key) for ns_id in names}
-        cold = {ns_id: _cold(rows, ns_id, told[ns_id], window[1]) for ns_id in names}
+        reported = {ns_id: _of_key(changes[ns_id], key) for ns_id in names}
+        cold = {ns_id: _cold(rows, ns_id, reported[ns_id], window[1]) for ns_id in names}
         warm = {ns_id: without(seen[ns_id], [spell.span for spell in cold[ns_id]]) for ns_id in names}
         for ns_id in names:
             for spell in cold[ns_id]:
-                spans = _lacked(spell, ns_id, told, seen, warm)
+                spans = _lacked(spell, ns_id, reported, seen, warm)
                 lacking += [(spell.boot, key, span) for span in joined([span for span, _ in spans])]
                 if any(is_seen for _, is_seen in spans):
                     witnessed.add((spell.boot, key))
         for kind, view in KINDS.items():
             grace_us = int(GRACE_PERIODS * period_ms * 1000) if kind == "version" else GRACE_US
-            spans = _differing(told, warm, view)
-            found += [_answer(key, kind, span, told, warm, view) for span in spans if span[1] - span[0] > grace_us]
+            spans = _differing(reported, warm, view)
+            found += [_answer(key, kind, span, reported, warm, view) for span in spans if span[1] - span[0] > grace_us]
     lacking = [each for each in lacking if each[2][1] - each[2][0] > GRACE_US]
     return [*found, *_colds(rows, lacking, witnessed), *_compared(keys, changes, seen)]
 
 
 def _compared(
-    keys: list[Key], changes: dict[str, list[tuple[int, Key | None, Told]]], seen: dict[str, list[Span]]
+    keys: list[Key], changes: dict[str, list[tuple[int, Key | None, Reported]]], seen: dict[str, list[Span]]
 ) -> list[Answer]:
     """Return of each cluster which NameServers told of it, and how long two of them were watching."""
     found = []
@@ -95,19 +95,19 @@ class Spell(NamedTuple):
     had: bool
 
 
-def _cold(rows: Rows, ns_id: str, told: list[tuple[int, Told]], end_us: int) -> list[Spell]:
+def _cold(rows: Rows, ns_id: str, reported: list[tuple[int, Reported]], end_us: int) -> list[Spell]:
     """Return when a NameServer was cold about a broker: from its start until it heard of it, if that was soon."""
     found = []
     own = boots(rows, ns_id)
     for boot, after in zip(own, [*own[1:], None], strict=True):
         until_us = after.start_us if after else end_us
-        first = [at_us for at_us, answer in told if boot.start_us <= at_us < until_us and answer != ABSENT]
-        before = [answer for at_us, answer in told if at_us < boot.start_us]
-        heard_us = min(first, default=None)
-        is_soon = (until_us if heard_us is None else heard_us) <= boot.start_us + TIMEOUT_US
+        first = [at_us for at_us, answer in reported if boot.start_us <= at_us < until_us and answer != ABSENT]
+        before = [answer for at_us, answer in reported if at_us < boot.start_us]
+        first_heartbeat_us = min(first, default=None)
+        is_soon = (until_us if first_heartbeat_us is None else first_heartbeat_us) <= boot.start_us + TIMEOUT_US
         if _has_started(rows, boot) and is_soon:
-            span = (_serves_from(rows, boot), until_us if heard_us is None else heard_us)
-            found.append(Spell(boot, span, heard_us is not None and before[-1:] not in ([], [ABSENT])))
+            span = (_serves_from(rows, boot), until_us if first_heartbeat_us is None else first_heartbeat_us)
+            found.append(Spell(boot, span, first_heartbeat_us is not None and before[-1:] not in ([], [ABSENT])))
     return found
 
 
@@ -119,7 +119,7 @@ def _has_started(rows: Rows, boot: Boot) -> bool:
 def _lacked(
     spell: Spell,
     ns_id: str,
-    told: dict[str, list[tuple[int, Told]]],
+    reported: dict[str, list[tuple[int, Reported]]],
     seen: dict[str, list[Span]],
     warm: dict[str, list[Span]],
 ) -> list[tuple[Span, bool]]:
@@ -127,13 +127,13 @@ def _lacked(
 
     With each: whether another one had it.
     """
-    edges = {at_us for own in told.values() for at_us, _ in own}
+    edges = {at_us for own in reported.values() for at_us, _ in own}
     edges |= {edge for spans in warm.values() for span in spans for edge in span}
     found = []
     for begin, end in common([spell.span], seen[ns_id]):
         moments = [begin, *sorted(edge for edge in edges if begin < edge < end), end]
         for one, next_us in pairwise(moments):
-            others = {other: own for other, own in told.items() if other != ns_id}
+            others = {other: own for other, own in reported.items() if other != ns_id}
             views = _views(others, warm, KINDS["presence"], one)
             if any(views.values()) or (not views and spell.had):
                 found.append(((one, next_us), any(views.values())))
@@ -181,27 +181,27 @@ def _not_found(rows: Rows, boot: Boot, at_us: int) -> tuple[int | None, int | No
     return max((count for moment, count in ticks.items() if moment <= at_us), default=0), min(later, default=None)
 
 
-def _changes(rows: Rows, ns_id: str) -> list[tuple[int, Key | None, Told]]:
+def _changes(rows: Rows, ns_id: str) -> list[tuple[int, Key | None, Reported]]:
     """Return when the answers of a NameServer changed, and to what; without a broker: about all of them."""
-    found: list[tuple[int, Key | None, Told]] = []
+    found: list[tuple[int, Key | None, Reported]] = []
     for boot in boots(rows, ns_id):
         found.append((_serves_from(rows, boot), None, ABSENT))
         own = [row for family in ("broker_state", "heartbeat") for row in rows[family]]
-        held: dict[Key, Told] = {}
+        held: dict[Key, Reported] = {}
         of_boot = [row for row in own if row["boot_id"] == boot.boot_id]
         shown = _shown(of_boot)
         for row in sorted(of_boot, key=number):
-            for key, told in _after(row, held, shown.get(row["event_time"])):
-                held[key] = told
-                found.append((row["event_time"], key, told))
+            for key, reported in _after(row, held, shown.get(row["event_time"])):
+                held[key] = reported
+                found.append((row["event_time"], key, reported))
     return found
 
 
 def _serves_from(rows: Rows, boot: Boot) -> int:
     """Return from when on a NameServer answers; it knows no broker then, and may refuse questions for a while."""
     own = [row for row in rows["ns_lifecycle"] if row["boot_id"] == boot.boot_id and row["event_type"] == "configured"]
-    told = json.loads(own[0]["detail"]) if own else {}
-    wait_s = told["waitSecondsForService"] if told.get("needWaitForService") else 0
+    reported = json.loads(own[0]["detail"]) if own else {}
+    wait_s = reported["waitSecondsForService"] if reported.get("needWaitForService") else 0
     return boot.start_us + wait_s * 1_000_000
 
 
@@ -214,9 +214,9 @@ def _shown(rows: list[Row]) -> dict[int, set[tuple[str, str]]]:
     return found
 
 
-def _after(row: Row, held: dict[Key, Told], shown: set[tuple[str, str]] | None) -> list[tuple[Key, Told]]:
+def _after(row: Row, held: dict[Key, Reported], shown: set[tuple[str, str]] | None) -> list[tuple[Key, Reported]]:
     """Return what a NameServer answers after an event about the brokers of its set."""
-    found: dict[Key, Told] = {}
+    found: dict[Key, Reported] = {}
     if row["event_type"] == "snapshot" and shown:
         found |= {key: ABSENT for key in held if key[:2] not in shown}
     if row.get("broker_id") is not None:
@@ -229,16 +229,16 @@ def _after(row: Row, held: dict[Key, Told], shown: set[tuple[str, str]] | None) 
         for broker_id, address in members.items():
             key = Key(*place, broker_id)
             found[key] = found.get(key, held.get(key, ABSENT))._replace(address=address)
-    return [(key, told) for key, told in found.items() if told != held.get(key)]
+    return [(key, reported) for key, reported in found.items() if reported != held.get(key)]
 
 
-def _after_own(row: Row, before: Told) -> Told:
+def _after_own(row: Row, before: Reported) -> Reported:
     version = _version(row) or before.version
     match row["event_type"]:
         case "unregistered" | "expired" | "channel_closed":
             return ABSENT
         case "registered_first" | "changed" | "address_changed" | "role_changed":
-            return Told(row.get("broker_addr", before.address), version)
+            return Reported(row.get("broker_addr", before.address), version)
         case "heartbeat" if before != ABSENT:
             return before._replace(version=version)
     return before
@@ -250,40 +250,42 @@ def _version(row: Row) -> tuple[int, ...] | None:
     return row["dv_counter"], row["dv_timestamp"], row["dv_state_version"]
 
 
-def _of_key(changes: list[tuple[int, Key | None, Told]], key: Key) -> list[tuple[int, Told]]:
-    return [(at_us, told) for at_us, about, told in changes if about in (key, None)]
+def _of_key(changes: list[tuple[int, Key | None, Reported]], key: Key) -> list[tuple[int, Reported]]:
+    return [(at_us, reported) for at_us, about, reported in changes if about in (key, None)]
 
 
-def _at(told: list[tuple[int, Told]], at_us: int) -> Told | None:
+def _at(reported: list[tuple[int, Reported]], at_us: int) -> Reported | None:
     """Return the answer at a moment; None before the first one."""
-    past = [answer for since_us, answer in told if since_us <= at_us]
+    past = [answer for since_us, answer in reported if since_us <= at_us]
     return past[-1] if past else None
 
 
 def _views(
-    told: dict[str, list[tuple[int, Told]]],
+    reported: dict[str, list[tuple[int, Reported]]],
     seen: dict[str, list[Span]],
-    view: Callable[[Told], Hashable | None],
+    view: Callable[[Reported], Hashable | None],
     at_us: int,
 ) -> dict[str, Hashable]:
     """Return what each NameServer that watches says at a moment."""
     found = {}
-    for ns_id, own in told.items():
+    for ns_id, own in reported.items():
         answer = _at(own, at_us) if covers(seen[ns_id], at_us) else None
-        if answer is not None and (said := view(answer)) is not None:
-            found[ns_id] = said
+        if answer is not None and (seen_as := view(answer)) is not None:
+            found[ns_id] = seen_as
     return found
 
 
 def _differing(
-    told: dict[str, list[tuple[int, Told]]], seen: dict[str, list[Span]], view: Callable[[Told], Hashable | None]
+    reported: dict[str, list[tuple[int, Reported]]],
+    seen: dict[str, list[Span]],
+    view: Callable[[Reported], Hashable | None],
 ) -> list[Span]:
-    edges = {at_us for own in told.values() for at_us, _ in own}
+    edges = {at_us for own in reported.values() for at_us, _ in own}
     edges |= {edge for spans in seen.values() for span in spans for edge in span}
     moments = sorted(edges)
     found: list[Span] = []
     for begin, end in pairwise(moments):
-        if len(set(_views(told, seen, view, begin).values())) > 1:
+        if len(set(_views(reported, seen, view, begin).values())) > 1:
             if found and found[-1][1] == begin:
                 found[-1] = (found[-1][0], end)
             else:
@@ -295,14 +297,14 @@ def _answer(
     key: Key,
     kind: str,
     span: Span,
-    told: dict[str, list[tuple[int, Told]]],
+    reported: dict[str, list[tuple[int, Reported]]],
     seen: dict[str, list[Span]],
-    view: Callable[[Told], Hashable | None],
+    view: Callable[[Reported], Hashable | None],
 ) -> Answer:
-    views = _views(told, seen, view, span[0] + GRACE_US)
+    views = _views(reported, seen, view, span[0] + GRACE_US)
     sides: dict[Hashable, list[str]] = defaultdict(list)
-    for ns_id, said in views.items():
-        sides[said].append(ns_id)
+    for ns_id, seen_as in views.items():
+        sides[seen_as].append(ns_id)
     return {
         **key._asdict(),
         "kind": kind,

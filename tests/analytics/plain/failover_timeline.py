@@ -111,9 +111,11 @@ def _is_next(row: Row, election: Row) -> bool:
 
 def _was_there(rows: Rows, ns_id: str, at_us: int) -> bool:
     """Tell whether a process of a NameServer ran at a moment, and told after it that it did; recorded or not."""
-    told = [row for row in [*rows["ns_tick"], *_losses(rows)] if row["ns_id"] == ns_id and row["event_time"] >= at_us]
+    reported = [
+        row for row in [*rows["ns_tick"], *_losses(rows)] if row["ns_id"] == ns_id and row["event_time"] >= at_us
+    ]
     here = {boot.boot_id for boot in boots(rows, ns_id) if boot.start_us <= at_us}
-    return any(row["boot_id"] in here for row in told)
+    return any(row["boot_id"] in here for row in reported)
 
 
 def _losses(rows: Rows) -> list[Row]:

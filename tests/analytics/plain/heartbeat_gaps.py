@@ -50,28 +50,28 @@ class Silence(NamedTuple):
 
 def heartbeat_gaps(rows: Rows, window: Span, configured: Configured = lambda key, kind: None) -> list[Answer]:
     """A2: one row for each broker by whom it beats to, of intervals that ended in the window and were watched."""
-    seen = {ns_id: _heard(rows, ns_id) for ns_id in {row["ns_id"] for row in rows["ns_tick"]}}
+    seen = {ns_id: _watched(rows, ns_id) for ns_id in {row["ns_id"] for row in rows["ns_tick"]}}
     silences: dict[tuple[str, Key], list[Silence]] = defaultdict(list)
     kinds: dict[tuple[str, Key], set[str]] = defaultdict(set)
-    for stream, beats in _streams(rows, "heartbeat").items():
+    for stream, heartbeats in _streams(rows, "heartbeat").items():
         place = (stream.source, stream.key)
-        kinds[place] |= {row["kind"] for row in beats}
+        kinds[place] |= {row["kind"] for row in heartbeats}
         silences[place] += [
             silence
-            for silence in _silences(beats)
+            for silence in _silences(heartbeats)
             if window[0] <= silence.to_us < window[1] and _is_seen(silence, seen.get(stream.ns_id, []))
         ]
     late: dict[tuple[str, Key], list[int]] = defaultdict(list)
-    for stream, beats in _streams(rows, "gap").items():
-        late[stream.source, stream.key] += [row["interval_ms"] for row in beats]
+    for stream, heartbeats in _streams(rows, "gap").items():
+        late[stream.source, stream.key] += [row["interval_ms"] for row in heartbeats]
     summaries = _summaries(rows, window)
-    for place, told in summaries.items():
-        kinds[place] |= {row["kind"] for row in told}
+    for place, reported in summaries.items():
+        kinds[place] |= {row["kind"] for row in reported}
     periods = {place: _promise(place[1], own, configured) for place, own in kinds.items()}
     found = [_answer(*place, silences[place], periods[place]) for place in silences if place not in summaries]
     found += [
-        _summed(*place, [each.interval_ms for each in silences[place]], late[place], told, periods[place])
-        for place, told in summaries.items()
+        _summed(*place, [each.interval_ms for each in silences[place]], late[place], reported, periods[place])
+        for place, reported in summaries.items()
     ]
     return [answer for answer in found if answer]
 
@@ -82,7 +82,7 @@ def _is_seen(silence: Silence, seen: list[Span]) -> bool:
     return span[0] >= span[1] or common([span], seen) == [span]
 
 
-def _heard(rows: Rows, ns_id: str) -> list[Span]:
+def _watched(rows: Rows, ns_id: str) -> list[Span]:
     """Return when a server heard beats, written down or not: what it measured while it wrote nothing counts."""
     own = [row["event_time"] for family in SIGNS for row in rows[family] if row["ns_id"] == ns_id]
     pauses = [
@@ -111,9 +111,9 @@ class Promise(NamedTuple):
 
 def _promise(key: Key, kinds: set[str], configured: Configured) -> Promise:
     """Return the shortest period of its kinds of beats."""
-    told = {kind: configured(key, kind) for kind in kinds}
-    shortest = min(kinds, key=lambda kind: told[kind] or PROMISED_MS[kind])
-    return Promise(told[shortest] or PROMISED_MS[shortest], told[shortest] is not None)
+    reported = {kind: configured(key, kind) for kind in kinds}
+    shortest = min(kinds, key=lambda kind: reported[kind] or PROMISED_MS[kind])
+    return Promise(reported[shortest] or PROMISED_MS[shortest], reported[shortest] is not None)
 
 
 def period_of(lengths: list[int], promise: Promise) -> int | None:
@@ -138,9 +138,9 @@ def _alike(lengths: list[int], length: Fraction | int) -> int:
     return sum((1 - ALIKE) * length <= each <= (1 + ALIKE) * length for each in lengths)
 
 
-def _silences(beats: list[Row]) -> Iterator[Silence]:
+def _silences(heartbeats: list[Row]) -> Iterator[Silence]:
     """Yield what lies between beats that followed each other."""
-    for row in beats:
+    for row in heartbeats:
         if "interval_ms" in row:
             from_us = row["event_time"] - row["interval_ms"] * 1000
             yield Silence(from_us, row["event_time"], row["interval_ms"])
@@ -190,18 +190,18 @@ def _summaries(rows: Rows, window: Span) -> dict[tuple[str, Key], list[Row]]:
     return found
 
 
-def _summed(source: str, key: Key, single: list[int], late: list[int], told: list[Row], promise: Promise) -> Answer:
+def _summed(source: str, key: Key, single: list[int], late: list[int], reported: list[Row], promise: Promise) -> Answer:
     """Add up minutes and beats told singly. Those that came late have rows; of others the bin is known."""
-    summed = len(single) + sum(row["n"] for row in told)
+    summed = len(single) + sum(row["n"] for row in reported)
     # A process that ends does not summarise its last minute.
-    lengths = [*single, *late, *(ceil(each) for row in told for each, n in _not_late(row) for _ in range(n))]
-    sum_ms = sum(single) + sum(row["interval_sum_ms"] for row in told)
+    lengths = [*single, *late, *(ceil(each) for row in reported for each, n in _not_late(row) for _ in range(n))]
+    sum_ms = sum(single) + sum(row["interval_sum_ms"] for row in reported)
     return {
         "source": source,
         **key._asdict(),
         "n": len(lengths),
         "mean_ms": sum_ms / summed,
-        "max_ms": max([*single, *late, *(row["interval_max_ms"] for row in told)]),
+        "max_ms": max([*single, *late, *(row["interval_max_ms"] for row in reported)]),
         **_missed(lengths, promise),
     }
 

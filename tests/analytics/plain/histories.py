@@ -53,7 +53,7 @@ def plan_of(seed: int) -> Plan:
         seed=seed,
         servers=servers,
         brokers=brokers,
-        beats_to_controllers=random.random() < 0.5,
+        heartbeats_to_controllers=random.random() < 0.5,
         plant=Plant(topics=topics, topic_changes=_topic_changes(random, topics) + _on_slow_ones(seed, brokers, topics)),
     )
     pairs = [key.broker_name for key in keys if key.broker_id == 1]
@@ -172,9 +172,9 @@ def _failovers(random: Random, plan: Plan, pairs: list[str]) -> list[Plant]:
         died_us = plan.start_us + random.randrange(30 * MINUTE, LENGTH_US - 30 * MINUTE)
         cluster = next(broker.cluster for broker in plan.brokers if broker.key.broker_name == name)
         one = failover(name, died_us, controller="ctl-0", epoch=epoch, cluster=cluster)
-        (told,) = one.truth["failovers"]
+        (true_failover,) = one.truth["failovers"]
         master, slave = BrokerKey(name, 0), BrokerKey(name, 1)
-        seen_us = told.elected_us + random.randrange(20, 9_000) * 1000
+        seen_us = true_failover.elected_us + random.randrange(20, 9_000) * 1000
         found += [
             one,
             Plant(outages=(Outage(master, died_us, None, End.SILENT),), moves=(Move(slave, master, seen_us),)),

@@ -11,10 +11,10 @@ from plain.watching import Rows
 Answer = dict[str, Any]
 
 
-def faults(rows: Rows, window: Span, told: list[Answer]) -> list[str]:
+def faults(rows: Rows, window: Span, reported: list[Answer]) -> list[str]:
     """Return what is wrong with proposals, a sentence each."""
     routes, _ = routes_at(rows, window[1])
-    proposals = [row for row in told if row["kind"] == "proposal"]
+    proposals = [row for row in reported if row["kind"] == "proposal"]
     found = []
     for cluster in {row["cluster"] for row in proposals}:
         positions = sorted(row["position"] for row in proposals if row["cluster"] == cluster)
@@ -23,8 +23,8 @@ def faults(rows: Rows, window: Span, told: list[Answer]) -> list[str]:
     for row in proposals:
         name = f"{row['topic']} on {row['broker_name']}"
         found += [f"{name}: {fault}" for fault in _faults(row, routes)]
-    found += [f"{row['topic']}: {fault}" for row in told if "verdict" in row for fault in _verdict(row)]
-    return found + _totals(told, proposals)
+    found += [f"{row['topic']}: {fault}" for row in reported if "verdict" in row for fault in _verdict(row)]
+    return found + _totals(reported, proposals)
 
 
 def _verdict(row: Answer) -> list[str]:
@@ -73,13 +73,13 @@ def _counts(step: str) -> tuple[int, int]:
     return int(read[1]) if read else 0, int(write[1]) if write else 0
 
 
-def _totals(told: list[Answer], proposals: list[Answer]) -> list[str]:
+def _totals(reported: list[Answer], proposals: list[Answer]) -> list[str]:
     """Return topics whose proposals do not make what is told of the topic, or bring more queues where none are told."""
     more: dict[tuple[str, str], int] = defaultdict(int)
     for row in proposals:
         more[row["cluster"], row["topic"]] += row["write_proposed"] - (row["write_now"] or 0)
     scaled = {
-        (row["cluster"], row["topic"]): row for row in told if "queues_proposed" in row and row["kind"] == "topic"
+        (row["cluster"], row["topic"]): row for row in reported if "queues_proposed" in row and row["kind"] == "topic"
     }
     found = []
     for place, count in more.items():

@@ -63,7 +63,7 @@ def _is_of_system(topic: str) -> bool:
 
 def routes_at(rows: Rows, at_us: int) -> tuple[Routes, dict[str, str]]:
     """Return the routes as most NameServers have them at a moment, and the cluster of each set."""
-    past = {family: [row for row in told if row["event_time"] < at_us] for family, told in rows.items()}
+    past = {family: [row for row in reported if row["event_time"] < at_us] for family, reported in rows.items()}
     names = servers(past)
     # Who has just started may not have heard of everything; where nobody else is there, it counts.
     warm = [ns_id for ns_id in names if boots(past, ns_id)[-1].start_us <= at_us - TIMEOUT_US] or names
@@ -90,7 +90,7 @@ def _led(rows: Rows, at_us: int) -> list[str]:
     for (name, ns_id), row in last.items():
         if row["boot_id"] == newest[ns_id]:
             views[name].append(0 in row["set_ids"])
-    return sorted(name for name, said in views.items() if 2 * sum(said) > len(said))
+    return sorted(name for name, votes in views.items() if 2 * sum(votes) > len(votes))
 
 
 def _routes_of(rows: Rows, ns_id: str) -> Routes:
@@ -117,10 +117,10 @@ def _routes_of(rows: Rows, ns_id: str) -> Routes:
 def _change_all(routes: Routes, row: Row) -> None:
     """Apply one change, or the many of one cause."""
     if row["event_type"] == "queues" and row["scope"] == "change":
-        told = {f"new_{column}": row.get(column) for column in Queues._fields}
+        reported = {f"new_{column}": row.get(column) for column in Queues._fields}
         for name in row["broker_names"]:
             for topic in row["topics"]:
-                _change(routes[name], {**told, "topic": topic})
+                _change(routes[name], {**reported, "topic": topic})
     elif row["event_type"] == "topic_changed" and row["kind"] not in ("order", "mapping"):
         _change(routes[row["broker_name"]], row)
 

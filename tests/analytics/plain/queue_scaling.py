@@ -31,19 +31,21 @@ def queue_scaling(rows: Rows, window: Span) -> list[Answer]:
             for name, table in routes.items()
             if clusters[name] == cluster and topic in table and table[topic].perm & WRITABLE
         ]
-        sampled = {day: told for day, told in days.items() if _minutes(told) >= SAMPLED_MINUTES}
+        sampled = {day: reported for day, reported in days.items() if _minutes(reported) >= SAMPLED_MINUTES}
         if sampled and writes:
             found.append(_answer(cluster, topic, writes, sampled))
     return found
 
 
-def _minutes(told: list[Row]) -> int:
-    return len({row["event_time"] // MINUTE_US for row in told})
+def _minutes(reported: list[Row]) -> int:
+    return len({row["event_time"] // MINUTE_US for row in reported})
 
 
 def _answer(cluster: str, topic: str, writes: list[int], days: dict[int, list[Row]]) -> Answer:
-    rates = [sorted(row["tps"] for row in told if "group" not in row and "tps" in row) for told in days.values()]
-    members = [row["consumers"] for told in days.values() for row in told if "group" in row]
+    rates = [
+        sorted(row["tps"] for row in reported if "group" not in row and "tps" in row) for reported in days.values()
+    ]
+    members = [row["consumers"] for reported in days.values() for row in reported if "group" in row]
     return {
         "cluster": cluster,
         "topic": topic,
@@ -56,7 +58,7 @@ def _answer(cluster: str, topic: str, writes: list[int], days: dict[int, list[Ro
     }
 
 
-def _lag(told: list[Row]) -> int | None:
+def _lag(reported: list[Row]) -> int | None:
     """Return what the group that is farthest behind had left at the end of a day."""
-    last = {row["group"]: row["max_offset"] - row["consumer_offset"] for row in told if "group" in row}
+    last = {row["group"]: row["max_offset"] - row["consumer_offset"] for row in reported if "group" in row}
     return max(last.values(), default=None)

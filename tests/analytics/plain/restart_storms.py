@@ -19,25 +19,25 @@ SHARE_LEAST = 0.1
 def restart_storms(rows: Rows, window: Span) -> list[Answer]:
     """A11: one row for each storm; those of brokers and those of a NameServer by themselves."""
     # That a controller heard a broker does not tell whether it was restarted meanwhile.
-    told = pieces({**rows, "heartbeat_summary": [], "controller": []}, window[1])
+    reported = pieces({**rows, "heartbeat_summary": [], "controller": []}, window[1])
     started = {
         boot.boot_id: boot.start_us for ns in {row["ns_id"] for row in rows["ns_tick"]} for boot in boots(rows, ns)
     }
     groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows["broker_state"]:
         if row["event_type"] == "registered_first" and window[0] <= row["event_time"] < window[1]:
-            groups[row["cluster"], _cause(row, told, started)].append(row)
+            groups[row["cluster"], _cause(row, reported, started)].append(row)
     sessions = [(cluster, cause, each) for (cluster, cause), own in groups.items() for each in _sessions(own)]
     found = [_answer(cluster, cause, session, rows) for cluster, cause, session in sessions]
     return [each for each in found if each["brokers"] >= max(BROKERS_LEAST, SHARE_LEAST * each["known"])]
 
 
-def _cause(row: Row, told: dict[Key, list[Piece]], started: dict[str, int]) -> str:
+def _cause(row: Row, reported: dict[Key, list[Piece]], started: dict[str, int]) -> str:
     """Tell whether a broker was started, or its NameServer: then it knew nobody, or another one had it all the time."""
     at_us = row["event_time"]
     if at_us - started.get(row["boot_id"], 0) < TIMEOUT_US:
         return "namesrv"
-    others = [piece for piece in told[key_of(row)] if piece.ns_id != row["ns_id"] and piece.state == HAVE]
+    others = [piece for piece in reported[key_of(row)] if piece.ns_id != row["ns_id"] and piece.state == HAVE]
     same = [piece for piece in others if piece.address == row["broker_addr"]]
     had = any(piece.from_us < at_us - PAUSE_US and at_us < piece.to_us for piece in same)
     return "namesrv" if had else "brokers"

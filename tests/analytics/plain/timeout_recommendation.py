@@ -26,13 +26,13 @@ def timeouts_in_force(rows: Rows, window: Span) -> dict[Key, float]:
     return {key: timeout_s for key, (_, timeout_s) in found.items()}
 
 
-def faults(rows: Rows, window: Span, told: list[Answer]) -> list[str]:
+def faults(rows: Rows, window: Span, reported: list[Answer]) -> list[str]:
     """A5: return what is wrong with recommendations, a sentence each."""
     in_force = timeouts_in_force(rows, window)
     removals = Counter(key_of(row) for row in rows["broker_state"] if row["event_type"] in REMOVALS)
     # A server may look a tenth of a second after the deadline: it has not noticed these.
     nearly = {key_of(row) for row in rows["heartbeat"] if 0 < row.get("interval_ms", 0) - row["timeout_ms"] <= LOOK_MS}
-    rows_of = {Key(row["cluster"], row["broker_name"], row["broker_id"]): row for row in told}
+    rows_of = {Key(row["cluster"], row["broker_name"], row["broker_id"]): row for row in reported}
     found = [f"{key} has no row" for key in in_force.keys() - rows_of.keys()]
     for key, row in rows_of.items():
         faulty = _evidence(row) | _choice(row)

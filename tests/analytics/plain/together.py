@@ -21,7 +21,7 @@ _NAMES = (
     "broker_name",
 )
 #: Those of results.
-_TOLD = ("cluster", "cluster_b", "broker_name", "broker_a", "broker_b")
+_NAMING = ("cluster", "cluster_b", "broker_name", "broker_a", "broker_b")
 
 
 def together(histories: Mapping[int, History]) -> dict[str, list[Row]]:
@@ -41,11 +41,11 @@ def _named(row: Row, prefix: str) -> Row:
     return row | names
 
 
-def apart(told: Iterable[Row]) -> dict[int, list[Row]]:
+def apart(reported: Iterable[Row]) -> dict[int, list[Row]]:
     """Return what was told of each history; what is about two of them is left out."""
     found: dict[int, list[Row]] = {}
-    for row in told:
-        names = {name: row[name].partition(":") for name in _TOLD if row.get(name) is not None}
+    for row in reported:
+        names = {name: row[name].partition(":") for name in _NAMING if row.get(name) is not None}
         numbers = {number for number, _, _ in names.values()}
         if len(numbers) == 1:
             own = {name: rest for name, (_, _, rest) in names.items()}

@@ -76,27 +76,27 @@ class Life(NamedTuple):
 
 def pieces(rows: Rows, end_us: int) -> dict[Key, list[Piece]]:
     """Return what each NameServer knew of each broker while it was watching."""
-    told: dict[Key, list[Piece]] = defaultdict(list)
+    reported: dict[Key, list[Piece]] = defaultdict(list)
     for ns_id in servers(rows):
         seen = watched(rows, ns_id)
-        for key, piece in _Memory(rows, ns_id, end_us).told():
+        for key, piece in _Memory(rows, ns_id, end_us).reported():
             for begin, end in common([(piece.from_us, piece.to_us)], seen):
-                told[key].append(piece._replace(from_us=begin, to_us=end))
-    return told
+                reported[key].append(piece._replace(from_us=begin, to_us=end))
+    return reported
 
 
 def lives(rows: Rows, end_us: int) -> dict[Key, Life]:
     """Return when each broker was up and when it was down."""
-    return {key: _life(told) for key, told in pieces(rows, end_us).items()}
+    return {key: _life(reported) for key, reported in pieces(rows, end_us).items()}
 
 
-def _life(told: list[Piece]) -> Life:
-    edges = sorted({edge for piece in told for edge in (piece.from_us, piece.to_us, piece.sure_us)})
+def _life(reported: list[Piece]) -> Life:
+    edges = sorted({edge for piece in reported for edge in (piece.from_us, piece.to_us, piece.sure_us)})
     up: list[Span] = []
     outages: list[Outage] = []
     was_up = True
     for begin, end in pairwise(edges):
-        now = [piece for piece in told if piece.from_us <= begin < piece.to_us]
+        now = [piece for piece in reported if piece.from_us <= begin < piece.to_us]
         states = [piece.state for piece in now]
         if not states:
             continue
@@ -133,12 +133,12 @@ class _Memory:
         self._address: dict[Key, str] = {}
         self._timeout_us: dict[Key, int] = {}
         #: Brokers that it or another NameServer had, and since when.
-        self._exists = _first_heard(rows)
+        self._exists = _first_heartbeats(rows)
         #: Brokers whose process took another broker id.
         self._moved: set[Key] = set()
         self._done: list[tuple[Key, Piece]] = []
 
-    def told(self) -> list[tuple[Key, Piece]]:
+    def reported(self) -> list[tuple[Key, Piece]]:
         """Return all pieces."""
         own = [row for row in self._rows["broker_state"] if row["ns_id"] == self._ns_id]
         for boot in boots(self._rows, self._ns_id):
@@ -168,7 +168,7 @@ class _Memory:
         """Wait for those that were not there before recording paused as for all others at a start."""
         for key, (state, since_us) in list(self._state.items()):
             if state in (SILENT, PLANNED):
-                self._tell(key, at_us)
+                self._report(key, at_us)
                 self._state[key] = (state, max(since_us, at_us + self._timeout_us.get(key, TIMEOUT_US)))
 
     def _take(self, at_us: int, together: list[Row]) -> None:
@@ -201,8 +201,8 @@ class _Memory:
                 self._lose(key, row["last_heartbeat_time"], SILENT)
                 self._given_up[key] = at_us
             case "expired":
-                heard = [row["last_heartbeat_time"], *self._signs[row["broker_name"], row.get("broker_addr")]]
-                self._lose(key, max(each for each in heard if each <= at_us), SILENT)
+                last_heartbeat = [row["last_heartbeat_time"], *self._signs[row["broker_name"], row.get("broker_addr")]]
+                self._lose(key, max(each for each in last_heartbeat if each <= at_us), SILENT)
                 self._given_up[key] = at_us
 
     def _compare(self, row: Row, at_us: int) -> None:
@@ -213,7 +213,7 @@ class _Memory:
             if key.broker_id in members:
                 continue
             if self._address[key] in members.values() or row["event_type"] != "snapshot":
-                self._tell(key, at_us)
+                self._report(key, at_us)
                 self._state[key] = (MOVED, at_us)
                 self._moved.add(key)
             else:
@@ -223,13 +223,13 @@ class _Memory:
 
     def _gain(self, key: Key, at_us: int, address: str) -> None:
         if key not in self._state or self._state[key][0] != HAVE or self._address[key] != address:
-            self._tell(key, at_us)
+            self._report(key, at_us)
             self._state[key] = (HAVE, at_us)
         self._address[key] = address
         for other in [each for each, known in self._address.items() if known == address and each[:2] == key[:2]]:
             if other != key and self._state.get(other, ("", 0))[0] not in (HAVE, MOVED):
                 # Also if this server was down when it moved.
-                self._tell(other, at_us)
+                self._report(other, at_us)
                 self._state[other] = (MOVED, at_us)
                 self._moved.add(other)
         self._moved.discard(key)
@@ -237,10 +237,10 @@ class _Memory:
     def _lose(self, key: Key, at_us: int, why: str) -> None:
         if key in self._state and self._state[key][0] == HAVE:
             self._given_up.pop(key, None)
-            self._tell(key, at_us)
+            self._report(key, at_us)
             self._state[key] = (why, max(at_us, self._state[key][1]))
 
-    def _tell(self, key: Key, until_us: int) -> None:
+    def _report(self, key: Key, until_us: int) -> None:
         if key in self._state:
             state, since_us = self._state[key]
             sure_us = self._given_up.get(key, 0) if state == SILENT else 0
@@ -249,24 +249,24 @@ class _Memory:
 
     def _finish(self, boot: Boot) -> None:
         """End what is known with the process; tell which brokers it never heard though it had the time."""
-        heard = defaultdict(lambda: boot.end_us)
+        last_heartbeat = defaultdict(lambda: boot.end_us)
         for key, piece in self._done:
             if boot.start_us <= piece.from_us <= boot.end_us:
-                heard[key] = min(heard[key], piece.from_us)
+                last_heartbeat[key] = min(last_heartbeat[key], piece.from_us)
         for key, (_, since_us) in self._state.items():
-            heard[key] = min(heard[key], since_us)
-            self._tell(key, boot.end_us)
+            last_heartbeat[key] = min(last_heartbeat[key], since_us)
+            self._report(key, boot.end_us)
         for key, first_us in self._exists.items():
             known_us = boot.start_us + TIMEOUT_US
-            until_us = min(heard[key], first_us + self._timeout_us.get(key, TIMEOUT_US))
+            until_us = min(last_heartbeat[key], first_us + self._timeout_us.get(key, TIMEOUT_US))
             if first_us >= boot.start_us and known_us < until_us:
                 self._done.append((key, Piece(self._ns_id, UNKNOWN, known_us, until_us)))
             since_us = max(boot.start_us, first_us) + self._timeout_us.get(key, TIMEOUT_US)
-            if key not in self._moved and since_us < heard[key]:
-                self._done.append((key, Piece(self._ns_id, SILENT, since_us, heard[key])))
+            if key not in self._moved and since_us < last_heartbeat[key]:
+                self._done.append((key, Piece(self._ns_id, SILENT, since_us, last_heartbeat[key])))
 
 
-def _first_heard(rows: Rows) -> dict[Key, int]:
+def _first_heartbeats(rows: Rows) -> dict[Key, int]:
     found: dict[Key, int] = {}
     for row in rows["broker_state"]:
         if row.get("broker_id") is not None:

@@ -55,7 +55,7 @@ ALONE, RESTARTED = (BrokerKey("restart", broker_id) for broker_id in (0, 2))
 STOPPED_US, CRASHED_US, TOOK_OVER_US = at(180), at(181), at(182)
 
 #: A broker that is told its broker id only after ten minutes.
-WAITING, TOLD = (BrokerKey("waiting", broker_id) for broker_id in (-1, 1))
+WAITING, REGISTERED = (BrokerKey("waiting", broker_id) for broker_id in (-1, 1))
 
 STEADY = BrokerKey("steady")
 CUT = Cut(STEADY, "ns-1", at(200), at(220))
@@ -75,7 +75,7 @@ def is_turned_away(server):
     return PlannedEvent(REFUSED_US, server.name, "broker_state", "conflict", who)
 
 
-def loses_beats(server):
+def loses_heartbeats(server):
     values = {"reason": HEARTBEATS_MISSING, "unobserved_from": at(300)}
     return PlannedEvent(at(310), server.name, "ns_lifecycle", "recording_resumed", values)
 
@@ -83,8 +83,8 @@ def loses_beats(server):
 def a_plan():
     servers = three_servers()
     # What beats together is given up at one look.
-    starts = {**dict.fromkeys(RACK, MONDAY + SECOND), DEMOTED: BACK_US, WAITING: at(240), TOLD: at(250)}
-    keys = [*RACK, MASTER, PROMOTED, DEMOTED, ALONE, RESTARTED, WAITING, TOLD, STEADY, FLAPPER.broker]
+    starts = {**dict.fromkeys(RACK, MONDAY + SECOND), DEMOTED: BACK_US, WAITING: at(240), REGISTERED: at(250)}
+    keys = [*RACK, MASTER, PROMOTED, DEMOTED, ALONE, RESTARTED, WAITING, REGISTERED, STEADY, FLAPPER.broker]
     return Plan(
         end_us=SPAN.end_us,
         servers=servers,
@@ -100,10 +100,10 @@ def a_plan():
             moves=(
                 Move(PROMOTED, MASTER, ELECTED_US),
                 Move(RESTARTED, ALONE, TOOK_OVER_US),
-                Move(WAITING, TOLD, at(250)),
+                Move(WAITING, REGISTERED, at(250)),
             ),
             cuts=(CUT,),
-            happenings=(*map(is_turned_away, servers), *map(loses_beats, servers)),
+            happenings=(*map(is_turned_away, servers), *map(loses_heartbeats, servers)),
         ),
         FLAPS,
     )
@@ -203,7 +203,7 @@ def test_a_slave_that_comes_back_as_the_master_is_not_missed_any_longer(of_broke
 def test_who_waits_for_a_broker_id_is_no_broker_yet(rows, of_brokers):
     assert rows_of(rows, "registered_first", "waiting")[0]["broker_id"] == WAITING.broker_id
     assert WAITING not in of_brokers
-    assert of_brokers[TOLD]["availability"] == 1
+    assert of_brokers[REGISTERED]["availability"] == 1
 
 
 def test_lost_heartbeats_do_not_change_broker_states(of_brokers):
@@ -219,9 +219,9 @@ def test_brokers_of_another_group_of_name_servers_are_others_whatever_they_are_c
 
 
 def test_snapshot_after_a_gap_shows_missing_brokers(parts, lives):
-    told = {(row["kind"], row["broker_name"], row["broker_id"]) for row in parts.to_pylist()}
-    assert ("absent", *LOST) in told
-    assert ("down", *LOST) not in told
+    reported = {(row["kind"], row["broker_name"], row["broker_id"]) for row in parts.to_pylist()}
+    assert ("absent", *LOST) in reported
+    assert ("down", *LOST) not in reported
     row = lives["blind", LOST]
     assert row["unplanned_s"] == pytest.approx((CAME_BACK_US - PAUSE.to_us) / SECOND, abs=SLACK_S)
     assert lives["blind", KEPT]["availability"] == 1

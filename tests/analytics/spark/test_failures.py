@@ -11,14 +11,14 @@ class DaysFailed(SomeFailed):
 
 
 def test_failure_is_printed_at_once_and_raised_at_the_end_and_the_rest_is_done():
-    done, said = [], []
-    failures = Failures(said.append)
+    done, failed = [], []
+    failures = Failures(failed.append)
     for name, why in (("a", OSError("no space left")), ("b", None), ("c", BadStorage("torn"))):
         with failures.collecting(name, message=f"{name}: failed" if name == "a" else ""):
             if why:
                 raise why
             done.append(name)
-    assert (done, said) == (["b"], ["a: failed"])
+    assert (done, failed) == (["b"], ["a: failed"])
     with pytest.raises(DaysFailed, match=r"^a: no space left; c: torn$"):
         failures.raise_if_any(DaysFailed)
 

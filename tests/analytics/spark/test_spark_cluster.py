@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from landed import DAY, a_beat, land, stored_ids
+from landed import DAY, a_heartbeat, land, stored_ids
 from peers.processes import Process, free_port
 
 from analytics.__main__ import main
@@ -52,10 +52,10 @@ def start(spark, tmp_path):
         process.stop()
 
 
-def a_day_of_beats(root):
+def a_day_of_heartbeats(root):
     for hour in range(0, 24, 6):
         rows = [
-            a_beat(
+            a_heartbeat(
                 number + 1000 * hour,
                 at=f"{DAY}T{hour:02}:{number // 8:02}:{number // BROKERS % 2 * 30:02}.{number % 7}Z",
                 server=f"ns-{server}",
@@ -79,8 +79,8 @@ def test_a_cluster_stores_and_finds_the_same_as_one_machine(spark, tmp_path, sta
     here, there, window = tmp_path / "here", tmp_path / "there", ["--job", "A2", "--from", DAY, "--to", "2026-03-03"]
     # While processes of the cluster start, this machine does its own part.
     master = start("master", "master.Master", "--port", port)
-    a_day_of_beats(here)
-    a_day_of_beats(there)
+    a_day_of_heartbeats(here)
+    a_day_of_heartbeats(there)
     assert main(["ingest", "--history", str(here)]) == 0
     master.wait_for("New state: ALIVE", seconds=280)
     own = ["-c", "1", "-m", "700m", address]

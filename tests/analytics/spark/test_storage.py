@@ -100,10 +100,10 @@ def test_a_lock_is_one_that_network_file_systems_give_too(tmp_path):
 
 
 def test_readers_share_and_a_writer_waits_for_them(tmp_path):
-    order, said, waits = [], [], threading.Event()
+    order, messages, waits = [], [], threading.Event()
 
     def say(line):
-        said.append(line)
+        messages.append(line)
         waits.set()
 
     storage = LocalStorage(tmp_path, say)
@@ -124,4 +124,4 @@ def test_readers_share_and_a_writer_waits_for_them(tmp_path):
         assert order == ["readers"]
     writer.join(timeout=60)
     assert order == ["readers", "writer"]
-    assert said == [f"waiting for another rmq-analytics that uses {tmp_path}"]
+    assert messages == [f"waiting for another rmq-analytics that uses {tmp_path}"]

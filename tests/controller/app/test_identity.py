@@ -62,11 +62,11 @@ async def test_controller_with_etcd_without_an_own_address_is_refused_with_the_o
 
 @pytest.mark.usefixtures("_cut_off")
 async def test_configured_address_starts_without_a_warning(tmp_path):
-    told = {"advertised_address": "c0.example:9878"}
-    assert member_of(a_config(**ETCD, **told), 9878) == ControllerMember(
+    given = {"advertised_address": "c0.example:9878"}
+    assert member_of(a_config(**ETCD, **given), 9878) == ControllerMember(
         id="c0.example:9878", address="c0.example:9878"
     )
-    assert await made(a_config(tmp_path, **told)) == []
+    assert await made(a_config(tmp_path, **given)) == []
     assert member_of(a_config(**ETCD, bind_address="10.1.2.3"), 9878).address == "10.1.2.3:9878"
 
 

@@ -31,10 +31,10 @@ def report_probes(controller, outcome):
     return [probe.key for probe in requested]
 
 
-async def pass_ms(controller, ms, outcome, *beats):
+async def pass_ms(controller, ms, outcome, *heartbeats):
     """Let time pass in steps of 100 ms; `beats` are (broker id, set, at which step of each ten)."""
     for step in range(ms // 100):
-        for broker_id, name, when in beats:
+        for broker_id, name, when in heartbeats:
             if step % 10 == when:
                 await controller.heartbeat(broker_id, name=name)
         await controller.pass_ms(100)
@@ -78,10 +78,10 @@ async def test_controller_cut_off_from_all_brokers_moves_no_master_then_or_later
 async def test_master_that_stays_silent_after_a_cut_is_replaced_when_the_pause_ends(controller):
     await two_sets(controller)
     await pass_ms(controller, 10_000, ProbeOutcome.NO_ANSWER)
-    beats = [beat for beat in BOTH if beat[:2] != (1, SET)]
-    await pass_ms(controller, 12_000, ProbeOutcome.NO_ANSWER, *beats)
+    heartbeats = [heartbeat for heartbeat in BOTH if heartbeat[:2] != (1, SET)]
+    await pass_ms(controller, 12_000, ProbeOutcome.NO_ANSWER, *heartbeats)
     assert masters(controller) == NOBODY_MOVED
-    await pass_ms(controller, 3_000, ProbeOutcome.NO_ANSWER, *beats)
+    await pass_ms(controller, 3_000, ProbeOutcome.NO_ANSWER, *heartbeats)
     assert masters(controller) == {SET: (2, 2), OTHER: (1, 1)}
 
 
@@ -134,11 +134,11 @@ async def test_cut_off_controller_with_heartbeats_of_its_own_host_moves_no_maste
     controller, non_members
 ):
     everybody = await four_hosts(controller)
-    heard = [(2, "x", 4)] + [(1_000, "made-up", 5), (77, "y", 6)] * non_members
-    await pass_ms(controller, 120_000, ProbeOutcome.NO_ANSWER, *heard)
+    heartbeats_seen = [(2, "x", 4)] + [(1_000, "made-up", 5), (77, "y", 6)] * non_members
+    await pass_ms(controller, 120_000, ProbeOutcome.NO_ANSWER, *heartbeats_seen)
     assert masters(controller) == STILL
     # Slaves are heard before their masters.
-    await pass_ms(controller, 5_000, ProbeOutcome.NO_ANSWER, *heard, (2, "y", 7), (2, "z", 8))
+    await pass_ms(controller, 5_000, ProbeOutcome.NO_ANSWER, *heartbeats_seen, (2, "y", 7), (2, "z", 8))
     assert masters(controller) == STILL
     await pass_ms(controller, 20_000, ProbeOutcome.ANSWERED, *everybody)
     assert masters(controller) == STILL
@@ -155,10 +155,10 @@ async def test_operator_can_move_a_master_while_most_hosts_are_silent(controller
 
 async def test_masters_of_most_hosts_are_replaced_after_a_minute_if_another_host_sends_heartbeats(controller):
     await four_hosts(controller)
-    heard = [(2, "x", 4), (2, "y", 5), (1, "z", 6)]
-    await pass_ms(controller, 60_000, ProbeOutcome.NO_ANSWER, *heard)
+    heartbeats_seen = [(2, "x", 4), (2, "y", 5), (1, "z", 6)]
+    await pass_ms(controller, 60_000, ProbeOutcome.NO_ANSWER, *heartbeats_seen)
     assert masters(controller) == STILL
-    await pass_ms(controller, 5_000, ProbeOutcome.NO_ANSWER, *heard)
+    await pass_ms(controller, 5_000, ProbeOutcome.NO_ANSWER, *heartbeats_seen)
     assert masters(controller) == {"x": (2, 2), "y": (2, 2), "z": (1, 1)}
     assert len(controller.events("silent_hosts_given_up")) == 1
 
@@ -453,7 +453,9 @@ async def test_controller_with_a_process_pause_each_second_still_replaces_a_fail
 async def expire_master(controller):
     """Let the master stand still until another one leads."""
     await two_sets(controller)
-    await pass_ms(controller, 6_000, ProbeOutcome.NO_ANSWER, *(beat for beat in BOTH if beat[:2] != (1, SET)))
+    await pass_ms(
+        controller, 6_000, ProbeOutcome.NO_ANSWER, *(heartbeat for heartbeat in BOTH if heartbeat[:2] != (1, SET))
+    )
     assert controller.stored().master == 2
 
 

@@ -67,9 +67,9 @@ async def test_non_members_in_the_heartbeat_table_are_limited(controller):
     await controller.a_set(1, 2)
     now_ms = controller.clock.now_ms()
     for number in range(NON_MEMBERS_MAX):
-        heard = LastHeartbeat(now_ms, connection_id=50, address="10.9.9.9:1")
-        controller.control.heartbeat("C", BrokerKey(SET, 1_000 + number), heard)
-        controller.control.heartbeat("C", BrokerKey(f"made-up-{number}", 1), heard)
+        last = LastHeartbeat(now_ms, connection_id=50, address="10.9.9.9:1")
+        controller.control.heartbeat("C", BrokerKey(SET, 1_000 + number), last)
+        controller.control.heartbeat("C", BrokerKey(f"made-up-{number}", 1), last)
     assert controller.live.brokers == NON_MEMBERS_MAX + controller.store.members
     await controller.heartbeat(1, 2)
     assert controller.live.alive(SET, now_ms).keys() >= {1, 2}
@@ -78,7 +78,7 @@ async def test_non_members_in_the_heartbeat_table_are_limited(controller):
 async def test_only_heartbeats_of_members_are_recorded(controller):
     """Anybody can send some, with any names in them."""
     recorded = []
-    controller.record_heartbeat = lambda cluster, key, heard, before: recorded.append((cluster, key))
+    controller.record_heartbeat = lambda cluster, key, last, before: recorded.append((cluster, key))
     await controller.a_set(1)
     await controller.heartbeat(7)
     await controller.heartbeat(1, name="made-up")
@@ -126,7 +126,7 @@ async def test_second_election_request_is_answered_although_the_first_was_cancel
 async def test_heartbeat_of_a_member_is_recorded_with_the_previous_one(controller):
     await controller.a_set(1)
     recorded = []
-    controller.record_heartbeat = lambda cluster, key, heard, before: recorded.append(
+    controller.record_heartbeat = lambda cluster, key, last, before: recorded.append(
         (key.broker_id, before is not None)
     )
     await controller.heartbeat(1)

@@ -745,16 +745,16 @@ def apply_step(scenario, now_ms, step):
 
 @given(STEPS)
 def test_every_suspicion_ends_and_no_broker_fails_that_sent_a_heartbeat_during_it(steps):
-    scenario, now_ms, beats = DetectionScenario(), 0, []
+    scenario, now_ms, heartbeats = DetectionScenario(), 0, []
     for step in steps:
         now_ms = apply_step(scenario, now_ms, step)
         if step[0] == "heartbeat":
-            beats.append((step[1], now_ms))
+            heartbeats.append((step[1], now_ms))
         scenario.scan(now_ms)
     for failed in scenario.failures:
         assert failed.outcome is not ProbeOutcome.ANSWERED
         assert failed.last.last_contact_ms <= failed.suspected_ms
-        assert not [at for key, at in beats if key == failed.key and failed.suspected_ms < at < failed.judged_ms]
+        assert not [at for key, at in heartbeats if key == failed.key and failed.suspected_ms < at < failed.judged_ms]
     # There is no heartbeat and no result of a probe: in the end all have failed, and nothing is left over.
     for _ in range(300):
         now_ms += 50

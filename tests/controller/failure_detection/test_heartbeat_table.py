@@ -13,7 +13,7 @@ def table():
     return HeartbeatTable()
 
 
-def beats_each_second(table, key, until_ms, **values):
+def heartbeats_each_second(table, key, until_ms, **values):
     for last_contact_ms in (until_ms - 1_000, until_ms):
         table.record_heartbeat(key, last_heartbeat(last_contact_ms=last_contact_ms, **values))
 
@@ -117,7 +117,7 @@ def test_broker_with_a_heartbeat_each_second_has_started(table):
 
 def test_brokers_become_silent_in_the_order_of_their_last_contact(table):
     for last_contact_ms, key in ((0, ONE), (100, TWO)):
-        beats_each_second(table, key, last_contact_ms)
+        heartbeats_each_second(table, key, last_contact_ms)
     assert table.silent(now_ms=3_050, silence_ms=3_000) == [ONE]
     table.record_contact(ONE, now_ms=3_060, connection_id=1)
     assert table.silent(now_ms=3_101, silence_ms=3_000) == [TWO]
@@ -126,8 +126,8 @@ def test_brokers_become_silent_in_the_order_of_their_last_contact(table):
 
 
 def test_broker_with_a_shorter_timeout_is_silent_earlier_also_after_a_change(table):
-    beats_each_second(table, ONE, 0, timeout_ms=1_000)
-    beats_each_second(table, TWO, 0, timeout_ms=10_000)
+    heartbeats_each_second(table, ONE, 0, timeout_ms=1_000)
+    heartbeats_each_second(table, TWO, 0, timeout_ms=10_000)
     assert table.silent(now_ms=1_001, silence_ms=3_000) == [ONE]
     assert table.silent(now_ms=1_001, silence_ms=500) == [ONE, TWO]
     assert table.silent(now_ms=1_001, silence_ms=3_000) == [ONE]
@@ -139,10 +139,10 @@ def test_broker_with_a_shorter_timeout_is_silent_earlier_also_after_a_change(tab
 # How far apart heartbeats come
 
 
-def periods(table, *beats_ms):
+def periods(table, *heartbeats_ms):
     """Return what is known of the interval after each heartbeat."""
     found = []
-    for heartbeat_ms in beats_ms:
+    for heartbeat_ms in heartbeats_ms:
         table.record_heartbeat(ONE, last_heartbeat(last_contact_ms=heartbeat_ms))
         found.append(table.get(ONE).period_ms)
     return found
@@ -272,7 +272,7 @@ def test_own_connection_stays_known_while_others_send_heartbeats_for_the_broker(
     def of_one():
         return [number for number in (7, 8, 9) if ONE in table.connected_over(number)]
 
-    beats_each_second(table, ONE, 1_000, connection_id=7)
+    heartbeats_each_second(table, ONE, 1_000, connection_id=7)
     for connection_id in (8, 9):
         table.record_heartbeat(ONE, last_heartbeat(last_contact_ms=1_100, connection_id=connection_id))
         assert of_one() == [7, connection_id]

@@ -37,8 +37,8 @@ async def test_heartbeats_of_a_non_member_are_ignored_while_the_broker_pauses(co
     for _ in range(4):
         await controller.heartbeat(1, over=OTHER_HOST, **CLAIM)
         await pass_s(controller, 0.5)
-    heard = controller.live.get(ONE)
-    assert (heard.progress, heard.priority) == ((1, 100), 2**31 - 1)
+    last = controller.live.get(ONE)
+    assert (last.progress, last.priority) == ((1, 100), 2**31 - 1)
 
 
 async def test_heartbeat_of_a_failed_broker_counts_at_once_and_those_of_a_non_member_do_not(controller):

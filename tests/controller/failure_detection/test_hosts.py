@@ -25,7 +25,7 @@ def last_heartbeat(hosts, now_ms, *numbers):
 
 
 @pytest.mark.parametrize(
-    ("all_hosts", "heard_on", "is_most"),
+    ("all_hosts", "with_heartbeats", "is_most"),
     [
         ((2,), (), True),
         ((1,), (), True),
@@ -41,9 +41,9 @@ def last_heartbeat(hosts, now_ms, *numbers):
         ((1, 2, 3, 4, 5), (1, 5), True),
     ],
 )
-def test_most_hosts_are_more_than_half_of_the_others(hosts, all_hosts, heard_on, is_most):
+def test_most_hosts_are_more_than_half_of_the_others(hosts, all_hosts, with_heartbeats, is_most):
     last_heartbeat(hosts, 0, *all_hosts)
-    last_heartbeat(hosts, 2_500, *heard_on)
+    last_heartbeat(hosts, 2_500, *with_heartbeats)
     assert hosts.look(2_500).is_most == is_most
 
 

@@ -22,8 +22,15 @@ async def controller(tmp_path):
 
 
 async def heartbeat(controller):
-    said = {"clusterName": CLUSTER, "brokerName": SET, "brokerId": 1, "brokerAddr": ADDRESS, "epoch": 1, "maxOffset": 9}
-    assert (await controller.request(RequestCode.BROKER_HEARTBEAT, said, over=1)).code == 0
+    fields = {
+        "clusterName": CLUSTER,
+        "brokerName": SET,
+        "brokerId": 1,
+        "brokerAddr": ADDRESS,
+        "epoch": 1,
+        "maxOffset": 9,
+    }
+    assert (await controller.request(RequestCode.BROKER_HEARTBEAT, fields, over=1)).code == 0
 
 
 async def heartbeat_of(controller, seconds):

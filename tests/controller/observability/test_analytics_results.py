@@ -88,12 +88,12 @@ def test_changed_file_is_read_again_and_a_broken_one_keeps_its_last_values(tmp_p
     place = tmp_path / "results/latest"
     place.mkdir(parents=True)
     path = place / "flapping.json"
-    told = {"name": "flapping", "finished_at": "2026-11-21T20:00:00Z", "duration_seconds": 1, "input_rows": 1}
-    path.write_text(json.dumps(told | {"version": 1, "rows": [of_broker(0, peak=4.0)]}))
+    result = {"name": "flapping", "finished_at": "2026-11-21T20:00:00Z", "duration_seconds": 1, "input_rows": 1}
+    path.write_text(json.dumps(result | {"version": 1, "rows": [of_broker(0, peak=4.0)]}))
     assert {each.value for each in reader.read() if each.labels == ("C", "broker-a")} == {4.0}
     path.write_text("{")
     assert {each.value for each in reader.read() if each.labels == ("C", "broker-a")} == {4.0}
-    path.write_text(json.dumps(told | {"rows": [of_broker(0, peak=5.0)]}))
+    path.write_text(json.dumps(result | {"rows": [of_broker(0, peak=5.0)]}))
     assert {each.value for each in reader.read() if each.labels == ("C", "broker-a")} == {5.0}
 
 
@@ -101,9 +101,9 @@ def test_deleted_file_has_no_series_and_a_missing_folder_keeps_its_results(tmp_p
     reader = ResultsReader(tmp_path)
     place = tmp_path / "results/latest"
     place.mkdir(parents=True)
-    told = {"finished_at": "2026-11-21T20:00:00Z", "duration_seconds": 1, "input_rows": 1, "rows": []}
+    result = {"finished_at": "2026-11-21T20:00:00Z", "duration_seconds": 1, "input_rows": 1, "rows": []}
     for name in ("flapping", "capacity"):
-        (place / f"{name}.json").write_text(json.dumps(told | {"name": name}))
+        (place / f"{name}.json").write_text(json.dumps(result | {"name": name}))
     (place / ".capacity.json.tmp").write_text("{")
     (place / "deep.json").write_text("[" * 100_000)
     names = {"flapping", "capacity"}

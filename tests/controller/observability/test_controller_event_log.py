@@ -344,11 +344,11 @@ async def test_failed_elections_of_a_set_are_one_error_with_the_command_to_force
     for _ in range(3):
         await controller.elect(2)
         await controller.pass_ms(1_000, beating=(2,))
-    told = [line for line in controller.taken() if line["event"] == "election_failed"]
+    logged = [line for line in controller.taken() if line["event"] == "election_failed"]
     # The death, and the broker that asks since.
-    assert [line["trigger"] for line in told] == ["master_dead", "broker"]
-    assert {line["bytes_at_stake"] for line in told} == {300}
-    assert all(f"mqadmin electMaster -a {ME.address} -b 2 " in line["force"] for line in told)
+    assert [line["trigger"] for line in logged] == ["master_dead", "broker"]
+    assert {line["bytes_at_stake"] for line in logged} == {300}
+    assert all(f"mqadmin electMaster -a {ME.address} -b 2 " in line["force"] for line in logged)
     # Each is counted, and so is how long it took.
     assert controller.counted(controller.counters.elections)[CLUSTER, SET, "no_master_elected"] == 4
     assert controller.observed(controller.counters.election_durations)["no_master_elected"] == 4

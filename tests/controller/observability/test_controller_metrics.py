@@ -171,13 +171,13 @@ async def test_last_heartbeat_of_each_broker_is_in_unix_seconds(controller):
     await controller.a_set(1, 2)
     controller.clock.pass_ms(1_500)
     await controller.heartbeat(1)
-    heard_s = controller.clock.unix_ms() / 1000
+    last_heartbeat_s = controller.clock.unix_ms() / 1000
     controller.clock.pass_ms(700)
     samples = scrape(controller)
     which = {"cluster": CLUSTER, "broker": SET}
     name = "broker_last_heartbeat_timestamp_seconds"
-    assert value(samples, name, **which, broker_id="1") == heard_s
-    assert value(samples, name, **which, broker_id="2") == heard_s - 1.5
+    assert value(samples, name, **which, broker_id="1") == last_heartbeat_s
+    assert value(samples, name, **which, broker_id="2") == last_heartbeat_s - 1.5
 
 
 async def test_state_of_a_set_follows_its_brokers(controller):

@@ -51,10 +51,10 @@ def test_a_failure_is_dated_when_it_was_detected_not_when_it_was_recorded(tmp_pa
         for line in path.read_text().splitlines()
         if '"failure_detected"' in line
     ]
-    found_us, beat_us = (
+    found_us, heartbeat_us = (
         round(datetime.fromisoformat(row[name]).replace(tzinfo=UTC).timestamp() * 1_000_000)
         for name in ("event_time", "last_heartbeat_time")
     )
     # Of its moment and of the recording each is known to the ms.
     assert before_us - 402_000 <= found_us <= after_us - 399_000
-    assert found_us - beat_us == 700_000
+    assert found_us - heartbeat_us == 700_000

@@ -21,13 +21,13 @@ FIXED = b"allAckInSyncStateSet=false\nenableAutoInSyncReplicas=false\ninSyncRepl
 
 
 def cache(**fields):
-    said = {
+    answer = {
         "brokerName": SET,
         "brokerId": 2,
         "maxOffset": 1000,
         "epochList": [{"epoch": 1, "startOffset": 0, "endOffset": 10}, {"epoch": 4, "startOffset": 10}],
     }
-    return json.dumps(said | fields).encode()
+    return json.dumps(answer | fields).encode()
 
 
 @asynccontextmanager

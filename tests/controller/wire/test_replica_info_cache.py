@@ -10,7 +10,7 @@ from remoting.protocol.command import RemotingCommand
 from remoting.server.response_cache import PreparedResponse
 
 PEER = APeer(1)
-ASK = RemotingCommand(RequestCode.CONTROLLER_GET_REPLICA_INFO, ext_fields={"brokerName": SET})
+QUERY = RemotingCommand(RequestCode.CONTROLLER_GET_REPLICA_INFO, ext_fields={"brokerName": SET})
 
 
 def test_response_of_a_set_is_cached_until_the_set_changes():
@@ -39,9 +39,9 @@ async def controller(tmp_path):
 
 async def test_election_ends_the_cached_response_at_once(controller):
     await controller.a_set(1, 2)
-    before = controller.handlers.dispatch(ASK, PEER)
+    before = controller.handlers.dispatch(QUERY, PEER)
     assert isinstance(before, PreparedResponse)
     await controller.elect(2, designate=True)
     assert not before.is_valid
-    after = controller.handlers.dispatch(ASK, PEER)
+    after = controller.handlers.dispatch(QUERY, PEER)
     assert after.ext_fields["masterBrokerId"] == "2"

@@ -21,7 +21,7 @@ def register(desk, *numbers, **values):
         register_broker(desk.state, named, now_ms=0)
 
 
-async def asked(desk, connection=1):
+async def answered(desk, connection=1):
     return (await desk.request(RequestCode.GET_BROKER_CLUSTER_INFO, connection=connection)).body
 
 
@@ -39,12 +39,12 @@ def encoded_whole(desk):
 
 async def test_after_a_change_of_one_set_the_answer_does_not_cost_what_all_sets_cost(desk):
     register(desk, *range(20_000))
-    await asked(desk)
+    await answered(desk)
     took_ms = []
     for number in range(20_000, 20_003):
         register(desk, number)
         began = time.process_time()
-        body = await asked(desk)
+        body = await answered(desk)
         took_ms.append(1000 * (time.process_time() - began))
         assert body == encoded_whole(desk)
     assert min(took_ms) < 80
@@ -57,15 +57,15 @@ async def test_text_of_few_and_many_sets_is_the_same(desk):
         register(desk, 2, cluster="Moved", address="10.2.2.2:10911")
         lose_connection(desk.state, 100, now_ms=1)
         register(desk, *range(5, 0, -1))
-        assert await asked(desk) == encoded_whole(desk)
+        assert await answered(desk) == encoded_whole(desk)
 
 
 async def test_request_after_a_change_gets_a_text_with_it(desk):
     register(desk, *range(MANY))
-    asking = [asyncio.create_task(asked(desk, number)) for number in range(3)]
+    asking = [asyncio.create_task(answered(desk, number)) for number in range(3)]
     await asyncio.sleep(0)
     register(desk, MANY)
-    asking.append(asyncio.create_task(asked(desk, 9)))
+    asking.append(asyncio.create_task(answered(desk, 9)))
     bodies = await asyncio.gather(*asking)
     assert f'"broker-{MANY}"'.encode() in bodies[-1]
     assert bodies[-1] == encoded_whole(desk)
@@ -73,7 +73,7 @@ async def test_request_after_a_change_gets_a_text_with_it(desk):
 
 async def test_requests_that_wait_when_a_text_is_begun_share_it(desk):
     register(desk, *range(MANY))
-    bodies = await asyncio.gather(*(asked(desk, number) for number in range(5)))
+    bodies = await asyncio.gather(*(answered(desk, number) for number in range(5)))
     assert bodies == [encoded_whole(desk)] * 5
     assert desk.state.cluster_info.builds == 1
 
@@ -85,4 +85,4 @@ async def test_a_list_that_no_peer_would_read_is_refused_until_it_is_shorter(des
     assert (answer.code, "the limit is 1000" in answer.remark) == (ResponseCode.SYSTEM_ERROR, True)
     register(desk, 1)
     lose_connection(desk.state, 101, now_ms=1)
-    assert await asked(desk) == encoded_whole(desk)
+    assert await answered(desk) == encoded_whole(desk)

@@ -33,7 +33,7 @@ def test_a_cluster_is_counted_by_sets_brokers_topics_and_queues(state):
 
 
 @pytest.mark.parametrize(("enabled", "found"), [(True, SetLeadership.ACTING_MASTER), (False, SetLeadership.NO_MASTER)])
-def test_a_set_that_lost_its_master_says_whether_a_slave_acts_for_it(state, enabled, found):
+def test_a_set_that_lost_its_master_shows_whether_a_slave_acts_for_it(state, enabled, found):
     register(state, "broker-a", connection_id=1, enable_acting_master=enabled)
     register(state, "broker-a", 1, connection_id=2, enable_acting_master=enabled)
     lose_connection(state, 1, now_ms=1)

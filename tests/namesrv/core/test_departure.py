@@ -131,7 +131,7 @@ def test_a_set_moves_to_its_other_cluster_when_the_first_has_no_member_left():
 # Several at once
 
 
-def test_members_that_leave_together_are_one_change_and_the_last_tells_what_it_did():
+def test_members_that_leave_together_are_one_change_and_the_last_has_its_result():
     decision = decided(route_tables(an_acting_set(0, 1, 2)), MASTER, SLAVE, reason=DepartureReason.CHANNEL_CLOSED)
     assert decision.change.broker_set == an_acting_set(2)
     assert decision.change.removed_members == (MASTER, SLAVE)

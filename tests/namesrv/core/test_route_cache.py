@@ -54,7 +54,7 @@ def test_a_topic_that_changed_loses_its_answers_in_every_form_and_the_others_kee
     assert [body_of(answers, "OtherTopic", form) for form in ("java", "standard")] == [b"1", b"2"]
 
 
-def test_an_answer_that_somebody_still_holds_says_that_it_is_no_longer_true(answers):
+def test_an_answer_still_held_elsewhere_is_marked_as_outdated(answers):
     dropped, cleared, gave_way = ready(b"1"), ready(b"2"), ready(b"12345678901")
     answers.keep(TOPIC, "java", dropped)
     answers.drop([TOPIC])

@@ -77,7 +77,7 @@ def unregister(state, key, *, connection_id=1, now_ms=0):
     return unregister_broker(state, CLUSTER, key, connection_id, now_ms)
 
 
-def told(outcome):
+def notified(outcome):
     """Return the kinds of events, in their order."""
     return [type(event) for event in outcome.events]
 
@@ -94,12 +94,12 @@ def test_a_registered_broker_lives_and_has_its_topics(state):
     assert state.tables.brokers.get(BROKER) == a_broker_set()
     assert state.tables.topics.topics_of(BROKER) == queue_datas(TOPIC, BROKER)
     assert dict(state.tables.live.rows()) == {MASTER: a_live_row(last_heartbeat_ms=5)}
-    assert told(outcome) == [BrokerRegistered, BrokerHeartbeat]
+    assert notified(outcome) == [BrokerRegistered, BrokerHeartbeat]
     assert (outcome.reply, outcome.effects) == (MasterAddresses(), ())
 
 
 def test_registration_event_carries_time_since_last_heartbeat(state):
-    beat = BrokerHeartbeat(
+    heartbeat = BrokerHeartbeat(
         cluster=CLUSTER,
         broker_name=BROKER,
         broker_id=0,
@@ -109,7 +109,7 @@ def test_registration_event_carries_time_since_last_heartbeat(state):
         heartbeat_timeout_ms=10_000,
         data_version=a_data_version(),
     )
-    assert register(state, now_ms=5, heartbeat_timeout_ms=10_000).events[-1] == beat
+    assert register(state, now_ms=5, heartbeat_timeout_ms=10_000).events[-1] == heartbeat
     later = register(state, now_ms=3_005, heartbeat_timeout_ms=10_000).events[-1]
     assert (later.interval_ms, later.kind) == (3_000, HeartbeatKind.REGISTER)
 
@@ -151,7 +151,7 @@ def test_broker_with_two_connections_stays_until_both_are_lost(state):
     register(state, connection_id=10)
     assert lose_connection(state, 10, now_ms=2) == RouteOutcome(reply=None, effects=(ProbeConnection(8),))
     assert state.tables.live.get(MASTER) == a_live_row(connection_id=8, grace_ends_ms=45_000)
-    assert told(lose_connection(state, 8, now_ms=3)) == [BrokerRemoved]
+    assert notified(lose_connection(state, 8, now_ms=3)) == [BrokerRemoved]
 
 
 def test_a_broker_that_is_given_up_loses_all_its_connections(state):
@@ -191,7 +191,7 @@ def test_registration_does_not_undo_changes_applied_between_its_steps(state, bet
 def test_superseded_broker_is_removed(state):
     register(state)
     outcome = register(state, address=MOVED, now_ms=7)
-    assert told(outcome) == [BrokerRegistered, BrokerRemoved, BrokerHeartbeat]
+    assert notified(outcome) == [BrokerRegistered, BrokerRemoved, BrokerHeartbeat]
     assert outcome.events[1].silent_ms == 7
     assert [key.address for key, _ in state.tables.live.rows()] == [MOVED]
 
@@ -199,7 +199,7 @@ def test_superseded_broker_is_removed(state):
 def test_broker_with_older_state_is_refused_and_nothing_changes(state):
     register(state, data_version=a_data_version(state_version=2))
     outcome = register(state, address=MOVED)
-    assert told(outcome) == [RegistrationConflicted]
+    assert notified(outcome) == [RegistrationConflicted]
     assert (outcome.reply, outcome.effects) == (MasterAddresses(), ())
     assert state.tables.brokers.get(BROKER) == a_broker_set()
     assert [key for key, _ in state.tables.live.rows()] == [MASTER]
@@ -211,7 +211,7 @@ def test_a_slave_that_wrongly_claims_to_be_master_leaves_its_set():
     for broker_id in (1, 2, 3):
         register(state, broker_id=broker_id, **newer)
     outcome = register(state, broker_id=2, address=SLAVE.address, now_ms=4)
-    assert told(outcome) == [RegistrationConflicted, BrokerRemoved]
+    assert notified(outcome) == [RegistrationConflicted, BrokerRemoved]
     assert (outcome.events[1].reason, outcome.events[1].silent_ms) == (DepartureReason.CONFLICT, 4)
     assert [effect.min_broker_id for effect in outcome.effects] == [2]
     assert sorted(state.tables.brokers.get(BROKER).members) == [2, 3]
@@ -231,7 +231,7 @@ def test_topics_that_are_no_longer_carried_leave_if_configured():
 def test_a_broker_leaves_at_its_own_request(state):
     register(state)
     outcome = unregister(state, MASTER, now_ms=6)
-    assert told(outcome) == [BrokerRemoved]
+    assert notified(outcome) == [BrokerRemoved]
     assert (outcome.events[0].reason, outcome.events[0].silent_ms) == (DepartureReason.REQUEST, 6)
     assert (len(state.tables.brokers), len(state.tables.live), len(state.tables.topics)) == (0, 0, 0)
 
@@ -246,7 +246,7 @@ def test_a_late_unregistration_over_an_older_connection_is_left_aside(state):
     stale = StaleUnregistration(cluster=CLUSTER, broker_name=BROKER, address=MASTER.address)
     assert unregister(state, MASTER, connection_id=7) == RouteOutcome(reply=None, events=(stale,))
     assert state.tables.live.get(MASTER)
-    assert told(unregister(state, MASTER, connection_id=9)) == [BrokerRemoved]
+    assert notified(unregister(state, MASTER, connection_id=9)) == [BrokerRemoved]
 
 
 def test_the_youngest_connection_of_a_broker_counts_for_that_and_not_the_one_it_used_last(state):
@@ -255,7 +255,7 @@ def test_the_youngest_connection_of_a_broker_counts_for_that_and_not_the_one_it_
     register(state, connection_id=6)
     stale = StaleUnregistration(cluster=CLUSTER, broker_name=BROKER, address=MASTER.address)
     assert unregister(state, MASTER, connection_id=7) == RouteOutcome(reply=None, events=(stale,))
-    assert told(unregister(state, MASTER, connection_id=8)) == [BrokerRemoved]
+    assert notified(unregister(state, MASTER, connection_id=8)) == [BrokerRemoved]
 
 
 def test_so_it_does_for_a_broker_that_registers_while_its_departure_is_prepared(state):
@@ -313,7 +313,7 @@ def test_brokers_are_notified_of_smallest_id_only_if_configured(wanted):
     register(state, broker_id=1, enable_acting_master=True)
     joined = register(state, ha_server_addr="ha:10912", connection_id=2, enable_acting_master=True)
     left = lose_connection(state, 2, now_ms=0)
-    told_joined = NotifyMinBrokerIdChange(
+    notice_of_joining = NotifyMinBrokerIdChange(
         broker_name=BROKER,
         min_broker_id=0,
         min_broker_addr=MASTER.address,
@@ -321,7 +321,7 @@ def test_brokers_are_notified_of_smallest_id_only_if_configured(wanted):
         ha_broker_addr="ha:10912",
         recipients=(SLAVE.address,),
     )
-    told_left = NotifyMinBrokerIdChange(
+    notice_of_leaving = NotifyMinBrokerIdChange(
         broker_name=BROKER,
         min_broker_id=1,
         min_broker_addr=SLAVE.address,
@@ -329,8 +329,8 @@ def test_brokers_are_notified_of_smallest_id_only_if_configured(wanted):
         ha_broker_addr=None,
         recipients=(SLAVE.address,),
     )
-    assert joined.effects == ((told_joined,) if wanted else ())
-    assert left.effects == ((told_left,) if wanted else ())
+    assert joined.effects == ((notice_of_joining,) if wanted else ())
+    assert left.effects == ((notice_of_leaving,) if wanted else ())
 
 
 def test_no_notification_while_the_smallest_id_stays():
@@ -355,8 +355,8 @@ def test_a_heartbeat_moves_the_deadline(state):
     register(state, now_ms=1)
     outcome = state.heartbeat(CLUSTER, MASTER, HeartbeatKind.HEARTBEAT, now_ms=5)
     assert outcome.reply == state.tables.live.get(MASTER) == a_live_row(last_heartbeat_ms=5, registered_ms=1)
-    (beat,) = outcome.events
-    assert (beat.kind, beat.interval_ms, beat.broker_id) == (HeartbeatKind.HEARTBEAT, 4, 0)
+    (heartbeat,) = outcome.events
+    assert (heartbeat.kind, heartbeat.interval_ms, heartbeat.broker_id) == (HeartbeatKind.HEARTBEAT, 4, 0)
 
 
 @pytest.mark.parametrize(("cluster", "key"), [("Other", MASTER), (CLUSTER, SLAVE)])
@@ -366,18 +366,18 @@ def test_heartbeat_of_unregistered_broker_changes_nothing(state, cluster, key):
     assert dict(state.tables.live.rows()) == {MASTER: a_live_row()}
 
 
-@pytest.mark.parametrize(("asked", "changed"), [(a_data_version(), False), (CHANGED, True), (None, True)])
-def test_a_broker_learns_whether_its_topics_changed_since_it_registered(state, asked, changed):
+@pytest.mark.parametrize(("queried", "changed"), [(a_data_version(), False), (CHANGED, True), (None, True)])
+def test_a_broker_learns_whether_its_topics_changed_since_it_registered(state, queried, changed):
     register(state)
-    outcome = state.query_data_version(CLUSTER, MASTER, asked, 1, now_ms=5)
+    outcome = state.query_data_version(CLUSTER, MASTER, queried, 1, now_ms=5)
     assert outcome.reply == StoredVersion(a_data_version(), changed=changed)
     assert [event.kind for event in outcome.events] == [HeartbeatKind.DATA_VERSION]
     assert state.tables.live.get(MASTER).last_heartbeat_ms == 5
 
 
-@pytest.mark.parametrize("asked", [None, a_data_version()])
-def test_a_broker_that_is_not_known_has_to_register(state, asked):
-    outcome = state.query_data_version(CLUSTER, MASTER, asked, 1, now_ms=5)
+@pytest.mark.parametrize("queried", [None, a_data_version()])
+def test_a_broker_that_is_not_known_has_to_register(state, queried):
+    outcome = state.query_data_version(CLUSTER, MASTER, queried, 1, now_ms=5)
     assert outcome == RouteOutcome(reply=StoredVersion(None, changed=True))
 
 
@@ -604,7 +604,7 @@ def test_a_departure_in_slices_takes_what_happened_meanwhile_into_account(state)
     assert state.topic_counts.counts()[CLUSTER][TopicKind.NORMAL] == 2
 
 
-def said_of(state, topics, *, counter=1, connection_id=1):
+def registered_with(state, topics, *, counter=1, connection_id=1):
     """Return a registration as it is decoded from a broker's text: the difference to what it said before."""
     request = a_registration(topics={}, connection_id=connection_id)
     before = state.previous_registration(request)
@@ -622,8 +622,8 @@ def changed_a_little(topics):
 
 
 def test_difference_is_not_applied_to_a_broker_that_lost_its_topics(state):
-    run_to_completion(registration_steps(state, said_of(state, MANY)))
-    steps = registration_steps(state, said_of(state, changed_a_little(MANY), counter=2, connection_id=2))
+    run_to_completion(registration_steps(state, registered_with(state, MANY)))
+    steps = registration_steps(state, registered_with(state, changed_a_little(MANY), counter=2, connection_id=2))
     next(steps)
     lose_connection(state, 1, now_ms=0)
     assert run_to_completion(steps) is None
@@ -631,8 +631,8 @@ def test_difference_is_not_applied_to_a_broker_that_lost_its_topics(state):
 
 
 def test_nor_to_a_broker_one_of_whose_topics_was_deleted(state):
-    run_to_completion(registration_steps(state, said_of(state, MANY)))
-    steps = registration_steps(state, said_of(state, changed_a_little(MANY), counter=2))
+    run_to_completion(registration_steps(state, registered_with(state, MANY)))
+    steps = registration_steps(state, registered_with(state, changed_a_little(MANY), counter=2))
     next(steps)
     state.delete_topic("t5", None)
     assert run_to_completion(steps) is None
@@ -664,8 +664,8 @@ def test_heartbeat_during_comparison_of_a_registration_is_not_set_back(state):
     steps = registration_steps(state, a_registration(topics=MANY), now_ms=6_000)
     next(steps)
     state.heartbeat(CLUSTER, MASTER, HeartbeatKind.HEARTBEAT, 5_000)
-    *_, beat = run_to_completion(steps).events
-    assert (beat.interval_ms, state.tables.live.get(MASTER).last_heartbeat_ms) == (1_000, 6_000)
+    *_, heartbeat = run_to_completion(steps).events
+    assert (heartbeat.interval_ms, state.tables.live.get(MASTER).last_heartbeat_ms) == (1_000, 6_000)
 
 
 def test_a_registration_whose_connection_is_lost_while_it_is_compared_comes_too_late(state):
@@ -731,7 +731,7 @@ def kept(state, *topics):
     return [topic for topic in topics or ANSWERED if state.route_cache.get(topic, "java")]
 
 
-def told_anew(state):
+def encoded_anew(state):
     """Tell whether the list of clusters is made anew for the next who asks."""
     info = state.cluster_info
     before = info.builds
@@ -745,7 +745,7 @@ def dropped_by(state, event):
     register(state, broker_name="broker-b")
     keep_answers(state)
     event(state)
-    return [topic for topic in ANSWERED if topic not in kept(state)], told_anew(state)
+    return [topic for topic in ANSWERED if topic not in kept(state)], encoded_anew(state)
 
 
 @pytest.mark.parametrize(

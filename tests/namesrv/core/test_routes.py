@@ -67,7 +67,7 @@ def test_a_set_without_a_master_is_listed_with_its_real_members():
 
 
 @pytest.mark.parametrize(("zone_name", "written"), [("zone-1", "zone-1"), ("", ""), (None, UNSET)])
-def test_a_set_tells_its_zone_if_it_has_one_and_whether_a_slave_may_act(zone_name, written):
+def test_a_set_has_its_zone_if_any_and_whether_a_slave_may_act(zone_name, written):
     data = routes.broker_data(a_broker_set(zone_name=zone_name, enable_acting_master=True))
     assert data == BrokerData(
         broker_addrs={0: MASTER},
@@ -135,7 +135,7 @@ def test_each_topic_and_each_set_is_looked_at_by_itself():
     assert list(route_of(tables, BROKER, support_acting_master=True).broker_datas[0].broker_addrs) == [1]
 
 
-def test_slaves_that_ask_for_the_members_of_their_set_learn_the_real_ones():
+def test_slaves_that_query_the_members_of_their_set_get_the_real_ones():
     tables = route_tables(a_broker_set(broker_ids=(1,), enable_acting_master=True))
     tables.topics.put(BROKER, queue_datas(SYNC_TOPIC, perm=READ_ONLY))
     assert route_of(tables, SYNC_TOPIC, support_acting_master=True).broker_datas[0].broker_addrs == {1: SLAVE}
@@ -168,10 +168,10 @@ def test_sets_of_other_zones_go_with_their_queues_and_filter_servers():
         (None, (1,), [BROKER]),
     ],
 )
-@pytest.mark.parametrize("asked", ["zone-1", "Zone-1"])
-def test_a_zone_sees_its_own_masters_in_any_case_and_every_set_without_a_master(zone_name, broker_ids, seen, asked):
+@pytest.mark.parametrize("zone", ["zone-1", "Zone-1"])
+def test_a_zone_sees_its_own_masters_in_any_case_and_every_set_without_a_master(zone_name, broker_ids, seen, zone):
     broker_set = a_broker_set(zone_name=zone_name, broker_ids=broker_ids)
-    assert seen_from(asked, broker_set) == (seen, seen, [])
+    assert seen_from(zone, broker_set) == (seen, seen, [])
 
 
 def test_what_a_zone_does_not_see_is_still_in_the_route_of_the_others():

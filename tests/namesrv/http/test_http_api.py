@@ -248,7 +248,7 @@ async def test_nsaddr_is_the_bind_address_if_it_is_one_address(bound, address):
 
 
 async def test_nsaddr_without_a_host_header_is_the_address_of_the_connection(ready_site):
-    def ask():
+    def http_get():
         with socket.create_connection(("127.0.0.1", ready_site.server.port), 5) as connection:
             connection.sendall(b"GET /rocketmq/nsaddr HTTP/1.0\r\n\r\n")
             answer = b""
@@ -256,7 +256,7 @@ async def test_nsaddr_without_a_host_header_is_the_address_of_the_connection(rea
                 answer += part
         return answer
 
-    assert (await asyncio.to_thread(ask)).endswith(b"\r\n\r\n127.0.0.1:9876")
+    assert (await asyncio.to_thread(http_get)).endswith(b"\r\n\r\n127.0.0.1:9876")
 
 
 async def test_nsaddr_is_refused_while_draining(ready_site):
@@ -373,17 +373,17 @@ async def test_probe_is_answered_at_the_connection_limit_and_longest_idle_ones_a
     monkeypatch.setattr(connections, "CONNECTIONS_MAX", 4)
     async with Site() as site:
         held = [await asyncio.open_connection("127.0.0.1", site.server.port) for _ in range(3)]
-        asked = await asyncio.open_connection("127.0.0.1", site.server.port)
-        asked[1].write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert b"200 OK" in await asked[0].readuntil(b"\r\n")
+        answered = await asyncio.open_connection("127.0.0.1", site.server.port)
+        answered[1].write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"200 OK" in await answered[0].readuntil(b"\r\n")
         for _ in range(3):
             async with aiohttp.ClientSession() as session:
                 assert (await session.get(f"{site.url}/livez")).status == 200
         assert await is_closed(held[0][0])
         # Who has asked since stays.
-        asked[1].write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert b"ok" in await asyncio.wait_for(asked[0].readuntil(b"ok"), 5)
-        for _, writer in (*held, asked):
+        answered[1].write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"ok" in await asyncio.wait_for(answered[0].readuntil(b"ok"), 5)
+        for _, writer in (*held, answered):
             writer.close()
 
 
@@ -418,13 +418,13 @@ async def test_connection_without_a_first_request_is_closed_soon(monkeypatch):
         silent = await asyncio.open_connection("127.0.0.1", site.server.port)
         begun = await asyncio.open_connection("127.0.0.1", site.server.port)
         begun[1].write(b"GET /healthz HTT")
-        asked = await asyncio.open_connection("127.0.0.1", site.server.port)
-        asked[1].write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        answered = await asyncio.open_connection("127.0.0.1", site.server.port)
+        answered[1].write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         assert await is_closed(silent[0])
         assert await is_closed(begun[0])
-        asked[1].write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert b"ok" in await asyncio.wait_for(asked[0].readuntil(b"ok"), 5)
-        for _, writer in (silent, begun, asked):
+        answered[1].write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"ok" in await asyncio.wait_for(answered[0].readuntil(b"ok"), 5)
+        for _, writer in (silent, begun, answered):
             writer.close()
 
 

@@ -27,7 +27,7 @@ class Counted:
     def register(self, *broker, **values):
         self.count(register(self.state, *broker, **values))
 
-    def beat(self, now_ms):
+    def heartbeat(self, now_ms):
         self.count(
             self.state.heartbeat(CLUSTER, LiveKey("broker-a", "broker-a-0:10911"), HeartbeatKind.HEARTBEAT, now_ms)
         )
@@ -81,8 +81,8 @@ def test_first_registration_creates_removal_and_lateness_series_at_zero(counted)
 
 def test_heartbeats_are_counted_by_kind_with_their_intervals(counted):
     counted.register()
-    counted.beat(1_000)
-    counted.beat(4_000)
+    counted.heartbeat(1_000)
+    counted.heartbeat(4_000)
     assert not_zero(counted.counters.heartbeats) == {(CLUSTER, "register"): 1, (CLUSTER, "heartbeat"): 2}
     intervals = counted.counters.heartbeat_interval.histograms()[CLUSTER,]
     assert (sum(intervals.buckets), intervals.sum) == (2, 4.0)

@@ -53,12 +53,12 @@ class Desk:
         )
         self.state = RouteState(NameServerConfig())
 
-    def tell(self, outcome):
+    def note(self, outcome):
         if outcome.events:
             self.event_log.record(outcome.events)
 
     def register(self, *broker, **values):
-        self.tell(register(self.state, *broker, **values))
+        self.note(register(self.state, *broker, **values))
 
     def taken(self):
         """Return the lines since the last look, without what every line has."""
@@ -117,8 +117,8 @@ def test_unchanged_registrations_and_heartbeats_are_counted_and_not_logged(desk)
     desk.taken()
     desk.register(now_ms=30_000)
     desk.register(now_ms=60_000, data_version=DataVersion(2))
-    desk.tell(desk.state.heartbeat(CLUSTER, A, HeartbeatKind.HEARTBEAT, 61_000))
-    desk.tell(desk.state.query_data_version(CLUSTER, A, DataVersion(2), 1, 62_000))
+    desk.note(desk.state.heartbeat(CLUSTER, A, HeartbeatKind.HEARTBEAT, 61_000))
+    desk.note(desk.state.query_data_version(CLUSTER, A, DataVersion(2), 1, 62_000))
     assert desk.taken() == []
     assert sum(desk.counters.heartbeats.counts().values()) == 5
 
@@ -197,7 +197,7 @@ def test_stale_registration_is_logged(desk):
 def test_removal_is_logged_with_reason_silence_and_timeout(desk, leave, event, silent_ms):
     desk.register()
     desk.taken()
-    desk.tell(leave(desk.state))
+    desk.note(leave(desk.state))
     (line,) = desk.taken()
     assert (line["event"], line["silent_ms"], line["heartbeat_timeout_ms"]) == (event, silent_ms, 120_000)
     assert (line["was_master"], line["set_removed"], line["topics_removed"]) == (True, True, 2)
@@ -207,14 +207,14 @@ def test_lost_connection_of_two_brokers_is_logged_for_both(desk):
     desk.register("broker-a")
     desk.register("broker-b")
     desk.taken()
-    desk.tell(lose_connection(desk.state, 1, 600))
+    desk.note(lose_connection(desk.state, 1, 600))
     assert [line["broker"] for line in desk.taken()] == ["broker-a", "broker-b"]
 
 
 def test_stale_unregistration_is_logged(desk):
     desk.register(connection_id=5)
     desk.taken()
-    desk.tell(unregister_broker(desk.state, CLUSTER, A, 4, 500))
+    desk.note(unregister_broker(desk.state, CLUSTER, A, 4, 500))
     assert desk.taken() == [
         {"event": "unregistration_ignored", "cluster": CLUSTER, "broker": "broker-a", "addr": "broker-a-0:10911"}
     ]
@@ -270,7 +270,7 @@ class Commands:
         return request.reply()
 
 
-ASKER = {"audit": True, "peer": "10.0.0.9:50000", "opaque": 42}
+REQUESTER = {"audit": True, "peer": "10.0.0.9:50000", "opaque": 42}
 
 
 def attributed(commands):
@@ -285,9 +285,9 @@ def test_request_that_changes_many_broker_sets_is_one_audit_line(desk):
     for name in ("broker-a", "broker-b", "broker-c"):
         desk.register(name)
     desk.taken()
-    command(lambda: desk.tell(desk.state.delete_topic("TopicTest", None)), RequestCode.DELETE_TOPIC_IN_NAMESRV)
+    command(lambda: desk.note(desk.state.delete_topic("TopicTest", None)), RequestCode.DELETE_TOPIC_IN_NAMESRV)
     (line,) = desk.taken()
-    assert line == ASKER | {
+    assert line == REQUESTER | {
         "event": "topics_changed",
         "request_code": "delete_topic_in_namesrv",
         "command": "DELETE_TOPIC_IN_NAMESRV",
@@ -305,9 +305,9 @@ def test_request_that_changes_many_broker_sets_is_one_audit_line(desk):
 def test_revoked_permission_and_added_topic_are_audited(desk):
     desk.register()
     desk.taken()
-    command(lambda: desk.tell(desk.state.wipe_write_perm("broker-a")), RequestCode.WIPE_WRITE_PERM_OF_BROKER)
+    command(lambda: desk.note(desk.state.wipe_write_perm("broker-a")), RequestCode.WIPE_WRITE_PERM_OF_BROKER)
     added = QueueData(broker_name="broker-a", perm=6, read_queue_nums=1, write_queue_nums=1)
-    command(lambda: desk.tell(desk.state.register_topic("New", [added])), RequestCode.REGISTER_TOPIC_IN_NAMESRV)
+    command(lambda: desk.note(desk.state.register_topic("New", [added])), RequestCode.REGISTER_TOPIC_IN_NAMESRV)
     wiped, topic = desk.taken()
     assert (wiped["target"], wiped["perms_changed"], wiped["audit"]) == ("broker-a", 2, True)
     assert (topic["target"], topic["topics_added"], topic["audit"]) == ("New", 1, True)
@@ -316,7 +316,7 @@ def test_revoked_permission_and_added_topic_are_audited(desk):
 async def test_kv_change_is_audited_with_requester_and_both_values(desk):
     await command(lambda: desk.event_log.kv_changed("ns", "k", None, "1"), RequestCode.PUT_KV_CONFIG)
     (line,) = desk.taken()
-    assert line == ASKER | {
+    assert line == REQUESTER | {
         "event": "kv_changed",
         "request_code": "put_kv_config",
         "namespace": "ns",

@@ -105,11 +105,11 @@ async def test_route_queries_are_exposed_by_result(site):
 
 async def test_broker_series_exist_while_the_broker_is_registered(site):
     register(site.state, "broker-a", now_ms=site.clock.now_ms(), heartbeat_timeout_ms=10_000)
-    heard_s = site.clock.unix_ms() / 1000
+    last_heartbeat_s = site.clock.unix_ms() / 1000
     site.clock.pass_ms(5_000)
     samples = scrape(site)
     who = {"cluster": CLUSTER, "broker": "broker-a", "broker_id": "0"}
-    assert value(samples, "broker_last_heartbeat_timestamp_seconds", **who) == heard_s
+    assert value(samples, "broker_last_heartbeat_timestamp_seconds", **who) == last_heartbeat_s
     assert value(samples, "broker_heartbeat_timeout_seconds", **who) == 10
     assert value(samples, "broker_info", **who, version="5.5.0") == 1
     assert value(samples, "active_brokers", cluster=CLUSTER, role="master") == 1

@@ -53,7 +53,7 @@ class RecordedLives(BrokerLives):
         assert self.record(pieces_of(self.state.tables)) <= {"snapshot", "queues", "finished"}
 
     @invariant()
-    def every_route_is_told(self):
+    def every_route_is_recorded(self):
         if not hasattr(self, "state"):
             return
         changes = self.state.take_changes()
@@ -66,14 +66,14 @@ class RecordedLives(BrokerLives):
 def test_what_changes_while_a_piece_of_a_snapshot_is_put_together_is_in_it():
     tables = route_tables(a_broker_set(broker_name="a"))
     tables.topics.put("a", queue_datas("early", broker_name="a"))
-    changes, told = [], []
+    changes, recorded = [], []
     for piece in snapshot(tables, "S", lambda: len(changes)):
         if piece is None:
             tables.topics.put("a", queue_datas("early", broker_name="a", perm=READ_ONLY))
             changes.append("perm")
         else:
-            told += [row.columns for row in piece.rows(RowMaker("host_9876", 1, "namesrv"), MOMENT)]
-    assert [row["perm"] for row in told if "early" in row.get("topics", ())] == [READ_ONLY]
+            recorded += [row.columns for row in piece.rows(RowMaker("host_9876", 1, "namesrv"), MOMENT)]
+    assert [row["perm"] for row in recorded if "early" in row.get("topics", ())] == [READ_ONLY]
 
 
 @pytest.mark.parametrize("rows_max", [1000, 1], ids=["row by row", "in summaries"])
@@ -82,16 +82,16 @@ def test_a_route_is_read_back_as_it_was_served(monkeypatch, rows_max):
     run_state_machine_as_test(RecordedLives, settings=settings(max_examples=60, stateful_step_count=30, deadline=None))
 
 
-def test_a_snapshot_tells_how_many_rows_its_topics_have_however_many_topics_share_them():
+def test_a_snapshot_counts_the_rows_of_its_topics_however_many_topics_share_them():
     tables = route_tables(a_broker_set(broker_name="a"), a_broker_set(broker_name="b"))
     tables.topics.put("a", queue_datas(*(f"alike-{n}" for n in range(100)), broker_name="a"))
     tables.topics.put("b", queue_datas("alike-7", broker_name="b", perm=READ_ONLY))
     maker = RowMaker("host_9876", 1, "namesrv")
     rows = [row.columns for piece in pieces_of(tables) for row in piece.rows(maker, MOMENT)]
-    told = [row for row in rows if row["event_type"] == "queues"]
+    recorded = [row for row in rows if row["event_type"] == "queues"]
     finished = [row["rows"] for row in rows if row["event_type"] == "finished"]
-    assert sum(len(row["topics"]) for row in told) > 100 > len(told)
-    assert finished == [len(told)]
+    assert sum(len(row["topics"]) for row in recorded) > 100 > len(recorded)
+    assert finished == [len(recorded)]
 
 
 def test_mappings_and_orders_are_shown_in_snapshots_and_are_no_changes_there():

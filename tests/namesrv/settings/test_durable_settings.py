@@ -69,7 +69,7 @@ async def test_a_change_that_changes_nothing_writes_nothing(desk):
     assert desk.reported[1][:3] == ("config_changed", (), ("nobodyKnows",))
 
 
-async def test_only_what_was_asked_for_is_stored(desk):
+async def test_only_requested_changes_are_stored(desk):
     for body in (b"enableAllTopicList=false\n", b"supportActingMaster=true\n"):
         await desk.request(RequestCode.UPDATE_NAMESRV_CONFIG, body=body)
     path = Path(desk.config.config_store_path)
@@ -77,7 +77,7 @@ async def test_only_what_was_asked_for_is_stored(desk):
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-async def test_a_bad_value_refuses_the_whole_change_and_says_what_is_allowed(desk):
+async def test_a_bad_value_refuses_the_whole_change_and_names_what_is_allowed(desk):
     body = b"enableTopicList=false\nscanNotActiveBrokerInterval=soon\n"
     answer = await desk.request(RequestCode.UPDATE_NAMESRV_CONFIG, body=body)
     assert answer.code == ResponseCode.SYSTEM_ERROR

@@ -47,7 +47,7 @@ def test_who_is_elsewhere_is_not_meant_whatever_it_is_called(entry, ip, port):
     assert not means(entry, "10.0.0.5", ip, port)
 
 
-def test_a_name_means_who_is_told_by_it_in_any_case_of_letters():
+def test_a_name_is_resolved_in_any_case_of_letters():
     assert means("Broker-a.Example.org", "broker-A.example.org.", "10.0.0.5")
     assert means("broker-a.example.org.:10911", "broker-a.example.org", "10.0.0.5")
     assert not means("broker-a.example.org:10911", "broker-a.example.org", "10.0.0.5", 10912)

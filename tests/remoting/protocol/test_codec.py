@@ -249,7 +249,7 @@ def test_the_spelling_of_old_releases_is_an_unknown_field():
         (b'{"counter":"' + b"9" * 5000 + b'"}', "out of range"),
     ],
 )
-def test_a_body_that_says_something_else_is_refused_with_the_reason(body, reason):
+def test_a_body_of_another_shape_is_refused_with_the_reason(body, reason):
     with pytest.raises(BodyError, match=reason):
         decode_body(DataVersion, body)
 

@@ -33,7 +33,7 @@ def test_only_the_two_lowest_bits_of_the_flag_mean_something(flag, is_response, 
     assert (command.is_response, command.is_oneway) == (is_response, is_oneway)
 
 
-def test_an_answer_has_the_opaque_of_its_request_and_says_who_we_are():
+def test_an_answer_has_the_opaque_of_its_request_and_our_language_and_version():
     request = a_request(opaque=-5, flag=2, language="GO", version=317, remark="r", ext_fields={"a": "b"}, body=b"x")
     assert request.reply() == RemotingCommand(
         code=0, opaque=-5, flag=1, language="JAVA", version=513, remark=None, ext_fields=None, body=b""

@@ -51,6 +51,6 @@ def test_a_request_that_fails_leaves_the_connection_open(error):
     assert not issubclass(error, FrameError)
 
 
-def test_a_refusal_is_a_system_error_without_fields_unless_it_says_otherwise():
+def test_a_refusal_is_a_system_error_without_fields_unless_given_otherwise():
     assert RequestRefused.code is ResponseCode.SYSTEM_ERROR
     assert RequestRefused.ext_fields is None

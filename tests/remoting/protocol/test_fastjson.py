@@ -175,7 +175,7 @@ def test_what_is_no_json_even_for_java_is_refused(text):
         parse(text)
 
 
-def test_the_refusal_says_where_the_text_as_it_came_goes_wrong():
+def test_the_refusal_names_the_place_in_the_text_as_received():
     with pytest.raises(BodyError, match=r"^not readable as JSON: JSON is malformed: .* \(byte 8\)$"):
         parse(b'{"a":1  ;"b":2}')
 

@@ -784,7 +784,7 @@ def test_a_topic_name_as_long_as_a_header_may_be_is_carried(kind):
         {"code": 1},
     ],
 )
-def test_an_answer_that_differs_from_the_usual_success_says_so(fields):
+def test_an_answer_that_differs_from_the_usual_success_carries_the_difference(fields):
     command = RemotingCommand(**{"code": 0, "opaque": 3, "flag": 1} | fields)
     assert received(encode(command)) == command
 

@@ -98,8 +98,8 @@ async def test_peers_that_never_read_hold_no_places_in_a_full_queue(limit):
         await until(lambda: site.statistics.paused == 3)
         assert site.server.request_queue.requests == 12
         broker = await site.connect()
-        asked = [await broker.request(a_request(REGISTER, at, body=bytes(100))) for at in range(20)]
-        assert [answer.code for answer in asked] == [0] * 20
+        registered = [await broker.request(a_request(REGISTER, at, body=bytes(100))) for at in range(20)]
+        assert [answer.code for answer in registered] == [0] * 20
         # The first that stopped reading gave up its places, and that was enough.
         assert [(opaque, reason) for opaque, reason, _ in site.observed.of("request")] == [
             (at, Rejection.BUSY) for at in range(4)
@@ -441,11 +441,11 @@ async def test_peer_with_a_full_connection_queue_is_read_no_further(limit):
         peer = await site.connect()
         most = 0
 
-        async def ask():
+        async def query():
             for at in range(0, 1500, 10):
                 await peer.send(b"".join(a_request(REGISTER, at + each, body=bytes(500)) for each in range(10)))
 
-        asking = asyncio.create_task(ask())
+        asking = asyncio.create_task(query())
         for at in range(1500):
             assert (await peer.answer()).opaque == at
             most = max(most, site.statistics.in_flight)
@@ -521,11 +521,11 @@ async def test_sockets_are_read_between_runs_of_the_request_queue():
         return request.reply()
 
     async with serving(busy, turn_ms=1) as site:
-        greedy, asker = await site.connect(), await site.connect()
-        await asker.request(E1)
+        greedy, requester = await site.connect(), await site.connect()
+        await requester.request(E1)
         greedy.writer.write(b"".join(a_request(REGISTER, at) for at in range(100)))
         await greedy.answer()
-        await asker.request(E1)
+        await requester.request(E1)
         assert site.statistics.in_flight > 50
         await greedy.answers(99)
 

@@ -11,11 +11,11 @@ from remoting.server.observer import ConnectionKind
 from remoting.server.oneway_fast_path import OnewayFastPath, OnewayKind
 from remoting.server.statistics import ServerStatistics
 
-BEAT = 904
+HEARTBEAT = 904
 FIELDS = {"brokerName": "broker-a", "brokerId": "1", "brokerAddr": "127.0.0.1:1", "maxOffset": "123456789012"}
 
 
-def a_beat(code=BEAT, flag=2, serialize_type=SerializeType.JSON, body=b"", **fields):
+def a_heartbeat(code=HEARTBEAT, flag=2, serialize_type=SerializeType.JSON, body=b"", **fields):
     return encode(RemotingCommand(code, 7, flag, ext_fields=FIELDS | fields, body=body), serialize_type)
 
 
@@ -26,7 +26,7 @@ class Taker:
         self.taken = []
         self.error = None
         self.statistics = ServerStatistics()
-        self.notices = OnewayFastPath(OnewayKind(BEAT, BrokerHeartbeatHeader, self.take), self.statistics)
+        self.notices = OnewayFastPath(OnewayKind(HEARTBEAT, BrokerHeartbeatHeader, self.take), self.statistics)
 
     def take(self, header, peer):
         if self.error is not None:
@@ -40,34 +40,34 @@ def taker():
 
 
 def test_fast_path_takes_a_heartbeat_with_its_fields_and_counts_it(taker):
-    assert taker.notices.take(a_beat(), None)
+    assert taker.notices.take(a_heartbeat(), None)
     assert taker.taken == [
         BrokerHeartbeatHeader(
             broker_name="broker-a", broker_id=1, broker_addr="127.0.0.1:1", max_offset=123_456_789_012
         )
     ]
-    assert taker.statistics.finished() == {(BEAT, 0): 1}
-    assert sum(taker.statistics.latencies_of(BEAT).buckets) == 1
+    assert taker.statistics.finished() == {(HEARTBEAT, 0): 1}
+    assert sum(taker.statistics.latencies_of(HEARTBEAT).buckets) == 1
 
 
 @pytest.mark.parametrize(
     "data",
     [
         b"",
-        a_beat()[:7],
-        a_beat()[:-1],
-        a_beat() + b"\0",
-        a_beat() + a_beat(),
-        a_beat(flag=0),
-        a_beat(flag=3),
-        a_beat(code=103),
-        a_beat(body=b"x"),
-        a_beat(serialize_type=SerializeType.ROCKETMQ),
-        a_beat(brokerId="one"),
-        a_beat(brokerId="99999999999999999999"),
-        encode(RemotingCommand(BEAT, 7, 2)),
-        a_beat().replace(b"{", b"[", 1),
-        a_beat().replace(b"broker-a", b"broker-\xff"),
+        a_heartbeat()[:7],
+        a_heartbeat()[:-1],
+        a_heartbeat() + b"\0",
+        a_heartbeat() + a_heartbeat(),
+        a_heartbeat(flag=0),
+        a_heartbeat(flag=3),
+        a_heartbeat(code=103),
+        a_heartbeat(body=b"x"),
+        a_heartbeat(serialize_type=SerializeType.ROCKETMQ),
+        a_heartbeat(brokerId="one"),
+        a_heartbeat(brokerId="99999999999999999999"),
+        encode(RemotingCommand(HEARTBEAT, 7, 2)),
+        a_heartbeat().replace(b"{", b"[", 1),
+        a_heartbeat().replace(b"broker-a", b"broker-\xff"),
     ],
 )
 def test_fast_path_leaves_all_but_exact_heartbeats(taker, data):
@@ -78,7 +78,7 @@ def test_fast_path_leaves_all_but_exact_heartbeats(taker, data):
 
 def test_fast_path_leaves_a_heartbeat_whose_handler_fails(taker):
     taker.error = ValueError("no such broker")
-    assert not taker.notices.take(a_beat(), None)
+    assert not taker.notices.take(a_heartbeat(), None)
     assert not taker.statistics.finished()
 
 
@@ -102,14 +102,14 @@ class Site:
 
 async def test_first_heartbeat_shows_a_broker_and_later_ones_take_the_fast_path():
     site = Site()
-    kind = OnewayKind(BEAT, BrokerHeartbeatHeader, site.take)
-    async with serving(site.dispatch, oneway=kind, urgent=frozenset({BEAT})) as server:
+    kind = OnewayKind(HEARTBEAT, BrokerHeartbeatHeader, site.take)
+    async with serving(site.dispatch, oneway=kind, urgent=frozenset({HEARTBEAT})) as server:
         peer = await server.connect()
-        await peer.send(a_beat())
+        await peer.send(a_heartbeat())
         await until(lambda: site.dispatched)
         for broker_id in ("2", "13", "3"):
             before = len(site.taken) + len(site.dispatched)
-            await peer.send(a_beat(brokerId=broker_id))
+            await peer.send(a_heartbeat(brokerId=broker_id))
             await until(lambda count=before: len(site.taken) + len(site.dispatched) > count)
     assert [broker_id for broker_id, _ in site.taken] == [2, 3]
     assert site.dispatched == [7, 7]

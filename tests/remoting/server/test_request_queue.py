@@ -63,12 +63,12 @@ class Deaf(RecordingObserver):
 
 
 class Site:
-    def __init__(self, tasks, told, **limits):
-        self.observed = told
+    def __init__(self, tasks, served, **limits):
+        self.observed = served
         self.fails = False
         self.statistics = ServerStatistics()
         self.options = ServerOptions(limits=ServerLimits(**limits), cached_code=None)
-        processor = RequestProcessor(self, self.options, told, self.statistics)
+        processor = RequestProcessor(self, self.options, served, self.statistics)
         self.request_queue = RequestQueue(processor, self.options.limits, self.statistics, tasks)
 
     def dispatch(self, request, connection):
@@ -83,8 +83,8 @@ class Site:
             raise Fault("handler")
         return request.reply()
 
-    def put(self, asker, *codes):
-        queue = ConnectionQueue(asker, self.options.limits)
+    def put(self, requester, *codes):
+        queue = ConnectionQueue(requester, self.options.limits)
         for opaque, code in enumerate(codes):
             assert self.request_queue.put(RemotingCommand(code, opaque, body=b"body"), queue)
         return queue
@@ -118,10 +118,10 @@ async def test_observer_that_fails_leaves_the_queue_running(code, caplog):
     async with background_tasks() as tasks:
         site = Site(tasks, Deaf())
         site.fails = True
-        asker = QueuedConnection(1)
-        site.put(asker, code)
-        await until(lambda: asker.finished)
-    assert asker.ended is CloseReason.ERROR
+        requester = QueuedConnection(1)
+        site.put(requester, code)
+        await until(lambda: requester.finished)
+    assert requester.ended is CloseReason.ERROR
     site.assert_nothing_is_left()
     assert "an error cannot be reported" in caplog.text
 

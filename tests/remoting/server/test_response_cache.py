@@ -17,7 +17,7 @@ from remoting.server.response_cache import PreparedResponse, ResponseCache
 from remoting.server.statistics import ServerStatistics, SizeTally
 
 
-class Asked:
+class Cached:
     """Known requests, asked as a server does: what is not found is decoded, answered and learned."""
 
     def __init__(self, bytes_max=100_000):
@@ -38,8 +38,8 @@ class Asked:
 
 
 @pytest.fixture
-def asked():
-    return Asked()
+def cached():
+    return Cached()
 
 
 def framed(header):
@@ -55,22 +55,22 @@ def test_prepared_frame_is_that_of_java():
 
 
 @pytest.mark.parametrize("opaque", [0, 7, -1, 2**31 - 1, -(2**31)])
-def test_prepared_frame_equals_the_encoded_response(asked, opaque):
+def test_prepared_frame_equals_the_encoded_response(cached, opaque):
     request = RemotingCommand(ROUTE, opaque)
-    assert asked.prepared.frame(b"%d" % opaque) == encode(request.reply(body=b"body"))
-    assert asked.prepared.body == b"body"
+    assert cached.prepared.frame(b"%d" % opaque) == encode(request.reply(body=b"body"))
+    assert cached.prepared.body == b"body"
 
 
-def test_prepared_responses_are_counted_by_size(asked):
-    large = PreparedResponse(bytes(500), asked.tally)
-    for prepared in (asked.prepared, large, asked.prepared):
+def test_prepared_responses_are_counted_by_size(cached):
+    large = PreparedResponse(bytes(500), cached.tally)
+    for prepared in (cached.prepared, large, cached.prepared):
         prepared.frame(b"1")
-    assert (asked.tally.buckets, asked.tally.total) == ([2, 1, 0], 508)
+    assert (cached.tally.buckets, cached.tally.total) == ([2, 1, 0], 508)
 
 
 @pytest.mark.parametrize("frame", [E1, E4], ids=["JSON", "ROCKETMQ"])
-def test_request_is_found_in_the_cache_whatever_its_opaque(asked, frame):
-    asked.learn(frame)
+def test_request_is_found_in_the_cache_whatever_its_opaque(cached, frame):
+    cached.learn(frame)
     request = decode(frame, 0, len(frame) - 4)
     kind = SerializeType(frame[4])
     for opaque in (0, 5, 123_456_789):
@@ -79,22 +79,22 @@ def test_request_is_found_in_the_cache_whatever_its_opaque(asked, frame):
         if kind is SerializeType.ROCKETMQ:
             again = again[:13] + struct.pack(">i", opaque) + again[17:]
         assert decode(again, 0, len(again) - 4) == replace(request, opaque=opaque)
-        assert opaque_of(asked.find(again)) == opaque
-    assert asked.statistics.finished() == {(ROUTE, 0): 3}
+        assert opaque_of(cached.find(again)) == opaque
+    assert cached.statistics.finished() == {(ROUTE, 0): 3}
 
 
-def test_request_for_another_topic_is_not_found_in_the_cache(asked):
-    asked.learn(a_request(ext_fields={"topic": "a"}))
-    assert asked.find(a_request(ext_fields={"topic": "b"})) is None
+def test_request_for_another_topic_is_not_found_in_the_cache(cached):
+    cached.learn(a_request(ext_fields={"topic": "a"}))
+    assert cached.find(a_request(ext_fields={"topic": "b"})) is None
 
 
-def test_invalidated_response_is_not_found_until_a_new_one_is_stored(asked):
+def test_invalidated_response_is_not_found_until_a_new_one_is_stored(cached):
     frame = a_request()
-    asked.learn(frame)
-    asked.prepared.invalidate()
-    fresh = PreparedResponse(b"new", asked.tally)
-    asked.learn(frame, fresh)
-    assert asked.find(frame) == fresh.frame(b"1")
+    cached.learn(frame)
+    cached.prepared.invalidate()
+    fresh = PreparedResponse(b"new", cached.tally)
+    cached.learn(frame, fresh)
+    assert cached.find(frame) == fresh.frame(b"1")
 
 
 @pytest.mark.parametrize(
@@ -117,23 +117,23 @@ def test_invalidated_response_is_not_found_until_a_new_one_is_stored(asked):
     ],
     ids=str,
 )
-def test_ambiguous_request_is_never_cached(asked, frame):
-    asked.learn(frame)
-    assert asked.find(frame) is None
+def test_ambiguous_request_is_never_cached(cached, frame):
+    cached.learn(frame)
+    assert cached.find(frame) is None
 
 
 @pytest.mark.parametrize("digits", [b"01", b"00", b"1.5", b"-1", b"", b" 1", b"1e3", b"9999999999", "\u0661".encode()])
-def test_unusual_opaque_is_not_found_in_the_cache(asked, digits):
-    asked.learn(framed(b'{"code":105,"opaque":1,"version":1}'))
-    assert asked.find(framed(b'{"code":105,"opaque":%b,"version":1}' % digits)) is None
+def test_unusual_opaque_is_not_found_in_the_cache(cached, digits):
+    cached.learn(framed(b'{"code":105,"opaque":1,"version":1}'))
+    assert cached.find(framed(b'{"code":105,"opaque":%b,"version":1}' % digits)) is None
 
 
 @pytest.mark.parametrize("cut", range(4, 30))
-def test_frame_with_a_wrong_length_is_not_found_in_the_cache(asked, cut):
-    asked.learn(E1)
-    assert asked.find(E1[: 4 + cut]) is None
-    assert asked.find(E1 + bytes(cut)) is None
-    assert asked.find(E1[:7] + bytes([E1[7] ^ cut]) + E1[8:]) is None
+def test_frame_with_a_wrong_length_is_not_found_in_the_cache(cached, cut):
+    cached.learn(E1)
+    assert cached.find(E1[: 4 + cut]) is None
+    assert cached.find(E1 + bytes(cut)) is None
+    assert cached.find(E1[:7] + bytes([E1[7] ^ cut]) + E1[8:]) is None
 
 
 def test_invalidated_response_keeps_no_bytes():
@@ -143,13 +143,13 @@ def test_invalidated_response_keeps_no_bytes():
 
 
 def test_response_cache_has_a_limit_of_bytes():
-    asked = Asked(bytes_max=5_000)
+    cached = Cached(bytes_max=5_000)
     frames = [a_request(ext_fields={"topic": f"topic-{number}"}) for number in range(100)]
     for frame in frames:
-        asked.learn(frame)
-    known = sum(asked.find(frame) is not None for frame in frames)
+        cached.learn(frame)
+    known = sum(cached.find(frame) is not None for frame in frames)
     assert 0 < known < 5_000 // len(frames[0])
-    assert asked.find(frames[-1]) is not None
+    assert cached.find(frames[-1]) is not None
 
 
 _HEADERS = st.fixed_dictionaries(
@@ -166,14 +166,14 @@ _HEADERS = st.fixed_dictionaries(
 @given(_HEADERS, _HEADERS | st.none(), st.integers(0, 2**31 - 1), st.binary(max_size=3), st.integers(0, 200))
 def test_cached_response_equals_the_decoded_and_processed_one(header, other, opaque, noise, at):
     """Ask one request, then others that differ from it in little: none is answered as something that it is not."""
-    asked = Asked()
+    cached = Cached()
     first = framed(json.dumps(header, separators=(",", ":")).encode())
-    asked.learn(first)
+    cached.learn(first)
     learned = decode(first, 0, len(first) - 4)
     again = json.dumps((other or header) | {"opaque": opaque}, separators=(",", ":")).encode()
     for text in (again, again[:at] + noise + again[at:], again[:at] + noise + again[at + len(noise) :]):
         frame = framed(text)
-        answer = asked.find(frame)
+        answer = cached.find(frame)
         if answer is not None:
             try:
                 request = decode(frame, 0, len(frame) - 4)

@@ -5,7 +5,7 @@ import socket
 from listening import serving, until
 
 
-def is_asked(site):
+def is_probed(site):
     (connection,) = site.server.connections.values()
     ours = connection._transport.get_extra_info("socket")
     return bool(ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
@@ -16,11 +16,11 @@ async def test_living_peer_is_probed_for_a_while_and_keeps_its_connection():
         peer = await site.connect()
         await until(lambda: site.server.connections)
         (number,) = site.server.connections
-        assert not is_asked(site)
+        assert not is_probed(site)
         site.server.probe_connection(number)
         site.server.probe_connection(number)
-        assert is_asked(site)
-        await until(lambda: not is_asked(site), seconds=10)
+        assert is_probed(site)
+        await until(lambda: not is_probed(site), seconds=10)
         assert list(site.server.connections) == [number]
         await peer.close()
         await until(lambda: not site.server.connections)

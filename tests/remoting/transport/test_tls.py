@@ -16,7 +16,7 @@ def contexts(settings):
     return TlsContexts(settings, FakeClock())
 
 
-def test_the_context_in_use_tells_when_its_certificate_ends(settings):
+def test_the_context_in_use_has_the_end_of_its_certificate(settings):
     loaded = contexts(settings())
     assert loaded.certificate_expiry_unix_s is None
     assert loaded.reload() is None
@@ -98,7 +98,7 @@ def test_an_encrypted_key_needs_its_password(tmp_path, authority):
         ("optional", False, ssl.CERT_NONE),
     ],
 )
-def test_clients_are_verified_as_the_settings_say(tmp_path, settings, authority, need, auth_client, mode):
+def test_clients_are_verified_as_the_settings_require(tmp_path, settings, authority, need, auth_client, mode):
     trust = authority.write(tmp_path / "ca.pem")
     loaded = contexts(settings(need_client_auth=need, auth_client=auth_client, trust_cert_path=trust))
     assert loaded.reload() is None

@@ -12,7 +12,7 @@ from serving.config.options import text_of
 from serving.config.sources import Sources, from_sources
 
 
-def test_without_arguments_nothing_is_asked_for():
+def test_without_arguments_nothing_is_configured():
     assert parse(NAMESRV, [], {}) == Arguments(options={})
 
 
@@ -64,45 +64,45 @@ def test_a_bad_option_ends_with_the_exit_code_of_java_and_a_line_that_names_it(a
     with pytest.raises(SystemExit) as caught:
         parse(NAMESRV, argv, {})
     assert caught.value.code == 1
-    told = capsys.readouterr().err
-    assert argv[0] in told
-    assert told.endswith("; --help lists all options\n")
-    assert told.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert argv[0] in printed
+    assert printed.endswith("; --help lists all options\n")
+    assert printed.count("\n") == 1
 
 
 @pytest.mark.parametrize("argument", ["-h", "--help"])
-def test_help_tells_every_option_with_its_default(argument, capsys):
+def test_help_lists_every_option_with_its_default(argument, capsys):
     with pytest.raises(SystemExit) as caught:
         parse(NAMESRV, [argument], {})
     assert caught.value.code == 0
-    told = capsys.readouterr().out
-    assert all(option.argument in told for option in NAMESRV.options.values())
-    assert "--listen-port N" in told
-    assert "[9876]" in told
+    printed = capsys.readouterr().out
+    assert all(option.argument in printed for option in NAMESRV.options.values())
+    assert "--listen-port N" in printed
+    assert "[9876]" in printed
 
 
-def test_help_tells_which_options_a_request_changes_and_from_when(capsys):
+def test_help_lists_which_options_a_request_changes_and_from_when(capsys):
     with pytest.raises(SystemExit):
         parse(NAMESRV, ["-h"], {})
-    told = " ".join(capsys.readouterr().out.split())
+    printed = " ".join(capsys.readouterr().out.split())
     assert (
         "request 206). [true] (a request changes it at once only if configWhiteList names it: it decides whether tools "
         "see topics, and whether anybody may ask for the longest answers) --"
-    ) in told
+    ) in printed
     assert (
         "0 for never. [120] (a request changes it at once, to a whole number from 120 to 600 unless configWhiteList "
         "names it: a lower value disconnects live brokers, a higher one keeps idle peers connected) --"
-    ) in told
-    assert "Threads that read frames. [8] (a request changes it) --" in told
-    assert "0 for any free port. [9876] (no request changes it: it is where a server listens) --" in told
+    ) in printed
+    assert "Threads that read frames. [8] (a request changes it) --" in printed
+    assert "0 for any free port. [9876] (no request changes it: it is where a server listens) --" in printed
 
 
 @pytest.mark.parametrize("kind", [NAMESRV, CONTROLLER], ids=["namesrv", "controller"])
-def test_help_tells_of_every_property_whether_a_request_changes_it(kind, capsys):
+def test_help_shows_for_every_property_whether_a_request_changes_it(kind, capsys):
     with pytest.raises(SystemExit):
         parse(kind, ["-h"], {})
-    told = capsys.readouterr().out
-    assert len(re.findall(r"\((?:a|no)\s+request\s+changes", told)) == len(kind.options)
+    printed = capsys.readouterr().out
+    assert len(re.findall(r"\((?:a|no)\s+request\s+changes", printed)) == len(kind.options)
 
 
 def test_the_version_is_that_of_the_distribution(capsys):

@@ -68,7 +68,7 @@ def test_values_that_do_not_go_together_are_found(config, found):
     assert list(conflicts(NAMESRV, NameServerConfig(**config))) == found
 
 
-def test_a_bad_value_is_told_with_its_source_and_what_is_allowed():
+def test_a_bad_value_is_reported_with_its_source_and_what_is_allowed():
     assert str(bad_option(NAMESRV.options["listen_port"], "98760", "line 7 of ns.conf")) == (
         "line 7 of ns.conf: listenPort must be a whole number from 0 to 65535, not '98760'"
     )

@@ -115,7 +115,7 @@ def test_text_that_is_needed_cannot_be_blank(kind):
     assert kind.value_of("a") == "a"
 
 
-def test_what_text_is_allowed_says_whether_blank_is():
+def test_the_allowed_texts_name_whether_blank_is_one():
     assert Text().allowed.startswith("text of at most 4096 characters")
     assert Text(may_be_blank=False).allowed.startswith("text that is not blank, of at most 4096 characters")
     assert FilePath().allowed == "a path on this machine, no URI, of at most 4096 characters"

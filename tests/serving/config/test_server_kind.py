@@ -53,21 +53,21 @@ def test_each_server_has_variables_of_its_own():
     assert arguments.parse(NAMESRV, [], given).config_file == ""
 
 
-def test_help_speaks_of_the_server_that_is_asked(capsys):
+def test_help_describes_the_server_that_prints_it(capsys):
     with pytest.raises(SystemExit):
         arguments.parse(OTHER, ["-h"], {})
-    told = capsys.readouterr().out
-    assert "The other server of Apache RocketMQ." in told
-    assert "RMQ_OTHER_LISTEN_PORT=1234" in told
-    assert "--least N" in told
-    assert "NAMESRV_" not in told
+    printed = capsys.readouterr().out
+    assert "The other server of Apache RocketMQ." in printed
+    assert "RMQ_OTHER_LISTEN_PORT=1234" in printed
+    assert "--least N" in printed
+    assert "NAMESRV_" not in printed
 
 
 def test_values_that_do_not_go_together_in_one_server_are_found_at_the_start_and_in_requests():
-    told = "least must be at most most, which is 5, not '6'"
-    with pytest.raises(ConfigError, match=f"option --least: {told}"):
+    printed = "least must be at most most, which is 5, not '6'"
+    with pytest.raises(ConfigError, match=f"option --least: {printed}"):
         from_sources(OTHER, Sources(environment=HOME, options={"least": "6"}))
-    with pytest.raises(BadUpdate, match=f"request: {told}"):
+    with pytest.raises(BadUpdate, match=f"request: {printed}"):
         updated(OTHER, OTHER.defaults, changes_in(b"least=6"))
 
 
@@ -83,7 +83,7 @@ def test_requests_of_other_servers_have_no_name():
     assert request_name(NAMESRV, 105) == "get_routeinfo_by_topic"
 
 
-def test_metrics_and_log_lines_tell_servers_apart():
+def test_metrics_and_log_lines_differ_by_server():
     assert ServerFamilies(OTHER).traffic.requests.name == "rocketmq_other_requests_total"
     assert [key.name for key in common_keys(OTHER)][3] == "other_id"
 

@@ -113,11 +113,11 @@ def test_the_history_has_a_limit_that_can_be_beyond_a_java_int(text, bytes_max):
     assert from_sources(NAMESRV, sources(text)).history_bytes_max == bytes_max
 
 
-def test_the_configuration_file_takes_later_changes_whatever_it_says_itself():
+def test_the_configuration_file_takes_later_changes_whatever_it_names_itself():
     assert from_sources(NAMESRV, sources("configStorePath=/old/place\n")).config_store_path == "/etc/ns.conf"
 
 
-def test_another_place_for_later_changes_can_still_be_asked_for():
+def test_another_place_for_later_changes_can_still_be_configured():
     given = sources("listenPort=1\n", options={"configStorePath": "~/ns.properties"})
     assert from_sources(NAMESRV, given).config_store_path == "/home/rmq/ns.properties"
 
@@ -139,7 +139,7 @@ def test_without_a_home_folder_a_path_must_be_given():
     from_sources(NAMESRV, Sources(options={"configStorePath": "/a", "kvConfigPath": "/b"}))
 
 
-def test_all_bad_values_are_told_at_once_each_with_where_it_stands():
+def test_all_bad_values_are_reported_at_once_each_with_where_it_stands():
     with pytest.raises(ConfigError) as caught:
         from_sources(
             NAMESRV,
@@ -171,7 +171,7 @@ def test_cluster_test_mode_is_refused_with_what_to_do():
     assert "cluster-test mode is not part of this server; leave it out, or run the Java NameServer" in str(caught.value)
 
 
-def test_values_that_do_not_go_together_are_told_with_where_they_stand():
+def test_values_that_do_not_go_together_are_reported_with_where_they_stand():
     with pytest.raises(ConfigError) as caught:
         from_sources(NAMESRV, sources("writeBufferHighWaterMark=1\nwriteBufferLowWaterMark=2\ntls.server.keyPath=/k\n"))
     assert str(caught.value).splitlines() == [
@@ -220,7 +220,7 @@ def test_the_place_of_the_tls_file_is_known_before_all_else(given, path):
 
 
 def test_lines_that_change_nothing_are_named_with_the_reason():
-    told = ignored_keys(
+    ignored = ignored_keys(
         NAMESRV,
         sources(
             "lisenPort=1\nlistenport=1\nqwertz=1\nlistenPort=1\nlistenPort=2\n"
@@ -228,7 +228,7 @@ def test_lines_that_change_nothing_are_named_with_the_reason():
             tls_file="tls.server.mode=disabled\ntls.ciphers=A\ntls.server.keyPfd=/k\n",
         ),
     )
-    assert [str(each) for each in told] == [
+    assert [str(each) for each in ignored] == [
         "line 1 of /etc/ns.conf: lisenPort is not a property of this server; did you mean listenPort?",
         "line 2 of /etc/ns.conf: listenport is not a property of this server; did you mean listenPort?",
         "line 3 of /etc/ns.conf: qwertz is not a property of this server",
@@ -237,7 +237,7 @@ def test_lines_that_change_nothing_are_named_with_the_reason():
         "line 1 of /etc/tls.conf: tls.server.mode cannot be set in this file",
         "line 3 of /etc/tls.conf: tls.server.keyPfd is not a property of this server; did you mean tls.server.keyPath?",
     ]
-    assert [each.why for each in told[2:5]] == [WhyIgnored.UNKNOWN, WhyIgnored.REPEATED, WhyIgnored.NO_EFFECT]
+    assert [each.why for each in ignored[2:5]] == [WhyIgnored.UNKNOWN, WhyIgnored.REPEATED, WhyIgnored.NO_EFFECT]
 
 
 @pytest.mark.parametrize("load", [load_properties, load_tls_properties])
@@ -265,12 +265,12 @@ def test_without_a_tls_file_nothing_is_given(path):
     assert load_tls_properties(path) == PropertiesFile()
 
 
-def test_a_tls_file_that_is_there_and_cannot_be_read_is_told(tmp_path):
+def test_a_tls_file_that_is_there_and_cannot_be_read_is_reported(tmp_path):
     with pytest.raises(NotReadable):
         load_tls_properties(str(tmp_path))
 
 
-def test_a_broken_escape_is_told_with_file_and_line(tmp_path):
+def test_a_broken_escape_is_reported_with_file_and_line(tmp_path):
     path = tmp_path / "ns.conf"
     path.write_bytes(b"a=1\nb=\\u12\n")
     with pytest.raises(DamagedFile) as caught:

@@ -17,7 +17,7 @@ def update(body, **config):
     return updated(NAMESRV, NameServerConfig(**config), changes_in(body.encode()))
 
 
-def test_a_change_gives_a_new_configuration_and_tells_what_changed():
+def test_a_change_gives_a_new_configuration_and_what_changed():
     update_ = update("enableTopicList=false\nscanNotActiveBrokerInterval=5001\nneedWaitForService=false\n")
     assert update_.config == NameServerConfig(
         config_white_list=OPENED, enable_topic_list=False, scan_not_active_broker_interval_ms=5001
@@ -39,13 +39,13 @@ def test_properties_of_another_server_in_the_same_process_are_not_changed():
     assert update("controllerStorePath=/tmp\n", unknown=held).config.unknown[0].value == "/tmp"
 
 
-def test_an_unknown_key_is_left_aside_and_told():
+def test_an_unknown_key_is_left_aside_and_reported():
     update_ = update("brokerName=a\nenableTopicList=false\n")
     assert update_.unknown == ("brokerName",)
     assert update_.config == NameServerConfig(config_white_list=OPENED, enable_topic_list=False)
 
 
-def test_only_some_of_many_unknown_keys_are_told():
+def test_only_some_of_many_unknown_keys_are_reported():
     assert len(update("".join(f"key{number}\n" for number in range(1000))).unknown) == 20
 
 
@@ -106,16 +106,16 @@ def test_a_protected_property_refuses_the_whole_request(key):
         ),
     ],
 )
-def test_a_refusal_says_why_and_where_to_change_it_instead(change, why, instead):
+def test_a_refusal_names_the_reason_and_where_to_change_it_instead(change, why, instead):
     with pytest.raises(ProtectedOptions) as caught:
         update(change, config_black_list="enableTopicList")
-    told = f"{change.split('=')[0]}: {why}; set it at the start, by {instead} or the configuration file"
+    refusal = f"{change.split('=')[0]}: {why}; set it at the start, by {instead} or the configuration file"
     assert str(caught.value).removesuffix(", or name it in configWhiteList there") == (
-        f"Can not update config in black list. {told}"
+        f"Can not update config in black list. {refusal}"
     )
 
 
-def test_of_many_protected_properties_some_are_told():
+def test_of_many_protected_properties_some_are_reported():
     with pytest.raises(ProtectedOptions) as caught:
         update("listenPort\nconnectionsMax\nhttpPort\nlogFormat\n" + "x" * 1000, config_black_list="x" * 1000)
     assert len(caught.value.keys) == 5
@@ -139,7 +139,7 @@ def test_what_the_operator_opens_takes_every_value_that_the_file_takes():
         update("frameMaxLength=2000", **opened)
 
 
-def test_a_value_that_nobody_may_give_is_told_as_such():
+def test_a_value_that_nobody_may_give_is_reported_as_such():
     with pytest.raises(BadUpdate, match="scanNotActiveBrokerInterval must be a whole number from 1 to"):
         update("scanNotActiveBrokerInterval=soon")
 
@@ -168,7 +168,7 @@ def test_a_change_takes_the_place_of_every_line_of_its_property():
     assert stored(file, "serializeType=ROCKETMQ", config_white_list="serializeType") == ["serializeType=ROCKETMQ"]
 
 
-def test_a_bad_value_refuses_the_whole_request_and_tells_what_is_allowed():
+def test_a_bad_value_refuses_the_whole_request_and_names_what_is_allowed():
     with pytest.raises(BadUpdate) as caught:
         update("enableTopicList=false\nwaitSecondsForService=soon\n")
     assert caught.value.code is ResponseCode.SYSTEM_ERROR
@@ -177,7 +177,7 @@ def test_a_bad_value_refuses_the_whole_request_and_tells_what_is_allowed():
     )
 
 
-def test_a_remark_tells_the_first_of_many_bad_values():
+def test_a_remark_names_the_first_of_many_bad_values():
     with pytest.raises(BadUpdate) as caught:
         update("enableTopicList=a\nneedWaitForService=b\nlogLevel=c\nserverWorkerThreads=d\nclusterTest=true\n")
     assert len(caught.value.bad) == 5

@@ -16,7 +16,7 @@ def test_a_burst_passes_and_the_rest_is_counted():
     assert limits.suppressed == {"broker_expired": 20 - BURST}
 
 
-def test_after_a_pause_one_line_passes_and_tells_how_many_did_not():
+def test_after_a_pause_one_line_passes_and_counts_those_that_did_not():
     limits = LogLimits()
     passed(limits, FLAP, 20)
     line = {}

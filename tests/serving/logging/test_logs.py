@@ -83,7 +83,7 @@ def test_written_lines_are_counted_by_level(logs):
     assert logs.written == {"debug": 0, "info": 0, "warning": 1, "error": 0}
 
 
-def test_a_flapping_broker_is_limited_and_the_next_line_tells_how_often(logs, lines, clock):
+def test_a_flapping_broker_is_limited_and_the_next_line_counts_how_often(logs, lines, clock):
     for _ in range(10):
         logs.write(BROKER_EXPIRED, broker="broker-a", broker_id=0)
     logs.write(BROKER_EXPIRED, broker="broker-a", broker_id=1)
@@ -110,7 +110,7 @@ def test_debug_and_audit_lines_are_not_limited_by_subject(logs, lines):
     assert [line["new"] for line in lines.decoded() if line.get("audit")] == [str(number) for number in range(10)]
 
 
-def test_errors_that_repeat_are_told_when_their_pause_is_over(logs, lines, clock):
+def test_errors_that_repeat_are_logged_when_their_pause_is_over(logs, lines, clock):
     for opaque in range(10):
         logs.write(REQUEST_FAILED, peer="10.0.0.1:5", opaque=opaque, exc_info=KeyError("x"))
     assert len(lines) == 5
@@ -139,7 +139,7 @@ def test_the_end_writes_what_was_held_and_gives_the_output_its_time(lines, clock
     assert lines.closed_within_s == 2.5
 
 
-def test_lost_lines_are_told_once_by_the_next_one(logs, lines):
+def test_lost_lines_are_counted_once_by_the_next_one(logs, lines):
     logs.write(KV_CHANGED, key="a")
     lines.dropped = 7
     logs.write(KV_CHANGED, key="b")
@@ -167,13 +167,13 @@ def test_an_exception_shows_where_it_was_raised_and_no_variables(logs, lines):
     assert b"hunter2" not in lines[0]
 
 
-def test_libraries_are_heard_from_warnings_on(logs, lines):
+def test_libraries_are_logged_from_warnings_on(logs, lines):
     logger = logging.getLogger("asyncio")
     logger.warning("slow %s", "callback")
     logger.debug("never")
     logging.getLogger("aiohttp.server").error("Error handling request", exc_info=raised(OSError("gone")))
-    told = [(line["event"], line["level"], line["logger"], line["message"]) for line in lines.decoded()]
-    assert told == [
+    logged = [(line["event"], line["level"], line["logger"], line["message"]) for line in lines.decoded()]
+    assert logged == [
         ("library_logged", "warning", "asyncio", "slow callback"),
         ("library_logged", "error", "aiohttp.server", "Error handling request"),
     ]
@@ -186,7 +186,7 @@ def test_a_record_whose_arguments_do_not_fit_is_written_without_them(logs, lines
     assert lines.decoded()[0]["message"] == "100% wrong %d"
 
 
-def test_what_libraries_say_is_one_line_for_all_that_log_to_one_output(logs, lines, clock):
+def test_what_libraries_log_is_one_line_for_all_that_log_to_one_output(logs, lines, clock):
     second = Logs(lines, json_line(), clock, {"ctl_id": "host:9878"})
     elsewhere = Lines()
     third = Logs(elsewhere, json_line(), clock, {})
@@ -201,7 +201,7 @@ def test_what_libraries_say_is_one_line_for_all_that_log_to_one_output(logs, lin
     second.close(1)
 
 
-def test_after_the_end_libraries_are_no_longer_heard(lines, clock):
+def test_after_the_end_libraries_are_no_longer_logged(lines, clock):
     logs = Logs(lines, json_line(), clock, {})
     logs.close(1)
     logging.getLogger("asyncio").warning("late")

@@ -26,5 +26,5 @@ from serving.metrics.label_values import release_of
         (2**31 - 1, "unknown"),
     ],
 )
-def test_an_ordinal_tells_the_release(ordinal, release):
+def test_an_ordinal_names_the_release(ordinal, release):
     assert release_of(ordinal) == release

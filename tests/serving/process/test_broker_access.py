@@ -130,7 +130,7 @@ def logs(lines, clock):
         (False, False, "set the keys to a user of the brokers with its password, and the list to their networks"),
     ],
 )
-def test_a_denial_is_told_with_what_to_do(lines, logs, has_keys, is_signed, advice):
+def test_a_denial_is_logged_with_what_to_do(lines, logs, has_keys, is_signed, advice):
     denial = Denial(address="a:1", request_code=1008, remark=" no ", is_signed=is_signed)
     signing_log(logs, has_keys=has_keys).denied(denial)
     (line,) = lines.decoded()
@@ -139,7 +139,7 @@ def test_a_denial_is_told_with_what_to_do(lines, logs, has_keys, is_signed, advi
     assert line["advice"].startswith(advice)
 
 
-def test_each_unsigned_request_counts_and_each_address_is_told_once(lines, logs):
+def test_each_unsigned_request_counts_and_each_address_is_logged_once(lines, logs):
     counters = CounterTable(known=[()])
     signing = signing_log(logs, counters, no_brokers=frozenset({"ns:9876"}))
     for address in ("a:1", "b:1", "a:1", "ns:9876"):
@@ -152,12 +152,12 @@ def test_each_unsigned_request_counts_and_each_address_is_told_once(lines, logs)
     assert counters.counts() == {(): 3}
 
 
-def test_so_many_addresses_are_remembered_and_then_the_oldest_is_told_again(lines, logs, clock):
+def test_so_many_addresses_are_remembered_and_then_the_oldest_is_logged_again(lines, logs, clock):
     signing = signing_log(logs)
     others = [f"b{number}:1" for number in range(ADDRESSES_MAX - 1)]
     for address in ("a:1", *others, "a:1", "c:1", "a:1"):
         # The limit of all lines together is another one's.
         clock.pass_ms(10)
         signing.unsigned(address)
-    told = [line["addr"] for line in lines.decoded()]
-    assert told == ["a:1", *others, "c:1", "a:1"]
+    logged = [line["addr"] for line in lines.decoded()]
+    assert logged == ["a:1", *others, "c:1", "a:1"]

@@ -33,7 +33,7 @@ def test_an_address_that_is_bound_alone_is_where_others_reach_it(cut_off):
 
 
 @pytest.mark.parametrize(("bound", "loopback"), [("0.0.0.0", "127.0.0.1"), ("::", "::1"), ("[::]", "::1")])
-def test_without_a_route_and_a_name_none_is_found_and_loopback_is_told_with_a_warning(cut_off, bound, loopback):
+def test_without_a_route_and_a_name_none_is_found_and_loopback_is_announced_with_a_warning(cut_off, bound, loopback):
     lines = Lines()
     logs = Logs(lines, json_line(), SystemClock(), {})
     assert address_towards_others(bound) is None
@@ -78,7 +78,7 @@ def test_addresses_and_names_of_others_are_not(host):
     assert not is_own_host(host)
 
 
-def test_hosts_that_strangers_name_are_not_remembered_without_end(monkeypatch):
+def test_hosts_that_unknown_peers_name_are_not_remembered_without_end(monkeypatch):
     monkeypatch.setattr(socket, "gethostname", lambda: "me")
     for number in range(30_000):
         assert not is_own_host(f"host-{number}")

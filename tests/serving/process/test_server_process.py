@@ -124,9 +124,9 @@ async def test_two_servers_live_side_by_side_and_stop_at_one_signal(around):
     os.kill(os.getpid(), signal.SIGTERM)
     await asyncio.wait_for(asyncio.gather(running_one, running_two), 30)
     assert (one.closed, two.closed) == ([0], [0])
-    told = events_of(around)
-    assert [told.count(event) for event in ("server_ready", "server_draining", "server_stopped")] == [2, 2, 2]
-    assert "background_task_failed" in told
+    logged = events_of(around)
+    assert [logged.count(event) for event in ("server_ready", "server_draining", "server_stopped")] == [2, 2, 2]
+    assert "background_task_failed" in logged
 
 
 async def test_a_second_signal_ends_the_wait_for_peers_to_leave(around):
@@ -162,7 +162,7 @@ async def test_what_the_configuration_limits_reaches_the_listener(around):
     assert limits.queued_requests_max == 10
 
 
-async def test_history_beyond_what_the_configuration_allows_is_deleted_and_told(around, tmp_path):
+async def test_history_beyond_what_the_configuration_allows_is_deleted_and_logged(around, tmp_path):
     yesterday = datetime.fromtimestamp(SystemClock().unix_us() / 1e6, UTC) - timedelta(days=1)
     hour = tmp_path / f"landing/v1/family=heartbeat/date={yesterday:%Y-%m-%d}/hour=00"
     hour.mkdir(parents=True)
@@ -173,39 +173,39 @@ async def test_history_beyond_what_the_configuration_allows_is_deleted_and_told(
             await asyncio.sleep(0.01)
     around.signals.stop.set()
     await asyncio.wait_for(running, 30)
-    (told,) = (line for line in around.logs._sink.decoded() if line["event"] == "history_deleted")
-    assert (told["reason"], told["files"], told["bytes"]) == ("size", 1, 300)
+    (logged,) = (line for line in around.logs._sink.decoded() if line["event"] == "history_deleted")
+    assert (logged["reason"], logged["files"], logged["bytes"]) == ("size", 1, 300)
     assert not hour.exists()
 
 
 class Brief:
     """A server that ends as soon as all are there, after a library has said something."""
 
-    def __init__(self, all_there, says):
-        self.all_there, self.says = all_there, says
+    def __init__(self, all_there, logs_something):
+        self.all_there, self.logs_something = all_there, logs_something
 
     async def run(self):
         await self.all_there.wait()
-        if self.says:
+        if self.logs_something:
             logging.getLogger("asyncio").warning("slow callback")
 
 
-async def test_servers_of_one_process_share_its_output_and_a_library_is_told_once(capfd):
+async def test_servers_of_one_process_share_its_output_and_a_library_is_logged_once(capfd):
     all_there, threads = asyncio.Barrier(2), []
 
-    def brief(port, *, says):
+    def brief(port, *, logs_something):
         config = OtherConfig(listen_port=port)
 
         def make(_):
             threads.append([each.name for each in threading.enumerate()].count("log-writer"))
-            return Brief(all_there, says)
+            return Brief(all_there, logs_something)
 
         return partial(serve, OTHER, config, (), make)
 
     before = [each.name for each in threading.enumerate()].count("log-writer")
-    await serve_together(brief(1, says=True), brief(2, says=False))
+    await serve_together(brief(1, logs_something=True), brief(2, logs_something=False))
     assert [number - before for number in threads] == [1, 1]
-    told = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    logged = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     # Each line comes from its server, and all of them are there although the first to end has closed its logs.
-    assert sorted(line["other_id"][-2:] for line in told if line["event"] == "server_started") == [":1", ":2"]
-    assert [line["message"] for line in told if line["event"] == "library_logged"] == ["slow callback"]
+    assert sorted(line["other_id"][-2:] for line in logged if line["event"] == "server_started") == [":1", ":2"]
+    assert [line["message"] for line in logged if line["event"] == "library_logged"] == ["slow callback"]

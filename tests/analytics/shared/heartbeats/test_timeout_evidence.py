@@ -20,7 +20,7 @@ from analytics.shared.heartbeats.timeout_evidence import (
 from analytics.spark.schemas import in_columns
 
 
-def beats(broker, gaps_ms, *, first_us=0, source="namesrv", broker_id=0, boot="ns-1-1"):
+def heartbeats(broker, gaps_ms, *, first_us=0, source="namesrv", broker_id=0, boot="ns-1-1"):
     """A broker's beats with these gaps between them, all within one process of the server."""
     at_us, rows = first_us, []
     for gap_ms in gaps_ms:
@@ -75,15 +75,17 @@ def parts(spark):
     inputs = tables(
         spark,
         heartbeat=[
-            *beats("uneven", uneven_gaps()),
-            *beats("exact", [*[30_000] * 10, 90_000, 90_001, 120_000, 120_001]),
-            *beats("late", [30_000] * 100, first_us=23 * HOUR_US),
-            *beats("controlled", [30_000] * 100, source="controller"),
+            *heartbeats("uneven", uneven_gaps()),
+            *heartbeats("exact", [*[30_000] * 10, 90_000, 90_001, 120_000, 120_001]),
+            *heartbeats("late", [30_000] * 100, first_us=23 * HOUR_US),
+            *heartbeats("controlled", [30_000] * 100, source="controller"),
             # All is as with the other one, but that its server stood still.
-            *beats("stood-by", [30_000] * 60 + [85_000] + [5_000] + [30_000] * 9, first_us=HOUR_US // 2, boot=STOOD),
-            *beats("watched", [30_000] * 60 + [85_000] + [5_000] + [30_000] * 9, first_us=HOUR_US // 2),
-            *beats("of-nobody", [30_000] * 60, source=None),
-            *beats("without-id", [30_000] * 60, broker_id=-1),
+            *heartbeats(
+                "stood-by", [30_000] * 60 + [85_000] + [5_000] + [30_000] * 9, first_us=HOUR_US // 2, boot=STOOD
+            ),
+            *heartbeats("watched", [30_000] * 60 + [85_000] + [5_000] + [30_000] * 9, first_us=HOUR_US // 2),
+            *heartbeats("of-nobody", [30_000] * 60, source=None),
+            *heartbeats("without-id", [30_000] * 60, broker_id=-1),
         ],
         broker_state=[
             *gone_and_back("slow", 121_000, 20 * SECOND_US),
@@ -157,8 +159,8 @@ def test_rows_without_a_server_kind_belong_to_name_servers(parts):
 
 
 def test_minutes_are_counted_in_which_name_servers_watched(parts):
-    (told,) = [each for each in parts if each["what"] == "watched"]
-    assert (told["n"], told["minutes"]) == (5, 4)
+    (watched,) = [each for each in parts if each["what"] == "watched"]
+    assert (watched["n"], watched["minutes"]) == (5, 4)
 
 
 def phi_alarms(gaps_ms):
@@ -185,7 +187,7 @@ def test_thresholds_are_those_of_the_normal_distribution():
         assert -math.log10(0.5 * math.erfc(deviations / math.sqrt(2))) == pytest.approx(phi, abs=1e-6)
 
 
-def test_only_beats_to_name_servers_of_the_span_are_judged(parts):
+def test_only_heartbeats_to_name_servers_of_the_span_are_judged(parts):
     assert not [each for each in parts if each["broker_name"] == "controlled"]
     assert sum(each["n"] for each in of(parts, "late", "gap")) == 100
     assert sum(each["n"] for each in of(parts, "late", "phi")) == 50

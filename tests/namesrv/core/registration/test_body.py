@@ -35,10 +35,10 @@ def with_mappings(*mappings, topics=(), count=None):
 
 @pytest.mark.parametrize("announced", [True, False])
 def test_a_compressed_body_is_read_whether_it_was_announced_or_not(announced):
-    said = decoded(compressed(b"TopicTest 8 6 6 SINGLE_TAG {}"), is_compressed=announced)
-    config = said.topics["TopicTest"]
+    read = decoded(compressed(b"TopicTest 8 6 6 SINGLE_TAG {}"), is_compressed=announced)
+    config = read.topics["TopicTest"]
     assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (8, 6, 6)
-    assert said.data_version.counter == 1
+    assert read.data_version.counter == 1
 
 
 @pytest.mark.parametrize("number", [b"9" * 400, b"2147483648", b"1_0", "\u0663".encode(), b"", b"x"])
@@ -73,8 +73,8 @@ def test_each_part_of_a_compressed_body_that_is_left_out_is_counted():
     too_long = b"Long 8 8 6 X " + b"a" * VALUE_BYTES_MAX
     topics = [b" 8 8 6 X {}", b"t" * 2_000 + b" 8 8 6 X {}", too_long, b"TopicTest 8 8 6 X {}"]
     mappings = [b'{"bname":"broker-a"}', b'{"topic":"' + b"t" * VALUE_BYTES_MAX + b'"}']
-    said = decoded(with_mappings(*mappings, topics=topics), version=VERSION_5_0_0)
-    assert (said.topics.keys(), said.mappings, said.ignored_topics) == ({"TopicTest"}, {}, 5)
+    read = decoded(with_mappings(*mappings, topics=topics), version=VERSION_5_0_0)
+    assert (read.topics.keys(), read.mappings, read.ignored_topics) == ({"TopicTest"}, {}, 5)
 
 
 def test_topics_and_mappings_of_a_compressed_body_have_one_limit_together():

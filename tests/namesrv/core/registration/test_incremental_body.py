@@ -78,11 +78,11 @@ def test_a_text_that_brokers_do_not_write_is_left_to_the_decoder(text):
 
 
 def test_a_text_is_repeated_whatever_time_it_names():
-    said = read(text_of(MANY)).reported
+    first = read(text_of(MANY)).reported
     for again in (text_of(MANY), text_of(MANY, time=5), text_of(MANY, time=1_700_000_030_000)):
-        assert said.is_unchanged(again, 0)
-        assert said.is_unchanged(again, crc32(again))
-        assert not said.is_unchanged(again, crc32(again) ^ 1)
+        assert first.is_unchanged(again, 0)
+        assert first.is_unchanged(again, crc32(again))
+        assert not first.is_unchanged(again, crc32(again) ^ 1)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_the_checksum_of_two_texts_follows_from_those_of_each(first, second):
     assert together == zlib.crc32(first + second)
 
 
-class Told(RuleBasedStateMachine):
+class Registrations(RuleBasedStateMachine):
     """A broker changes its topics now and then; what is read of its texts is applied to what was known."""
 
     @initialize()
@@ -165,7 +165,7 @@ class Told(RuleBasedStateMachine):
         self.topics = dict(sorted(self.topics.items(), key=lambda item: hash(item[0])))
 
     @invariant()
-    def what_is_known_is_what_is_said(self):
+    def topics_of_incremental_and_full_decoding_are_equal(self):
         self.counter += 1
         text = text_of(self.topics, counter=self.counter)
         found = read(text, self.reported, self.known)
@@ -180,5 +180,5 @@ class Told(RuleBasedStateMachine):
         assert self.reported.is_unchanged(text_of(self.topics, counter=self.counter, time=3), 0)
 
 
-def test_random_changes_are_known_as_decoding_everything_would_tell():
-    run_state_machine_as_test(Told, settings=settings(max_examples=20, stateful_step_count=15, deadline=None))
+def test_random_changes_are_found_as_decoding_everything_finds_them():
+    run_state_machine_as_test(Registrations, settings=settings(max_examples=20, stateful_step_count=15, deadline=None))

@@ -52,7 +52,7 @@ mapping = st.fixed_dictionaries(
     st.sampled_from(Dialect),
     st.booleans(),
 )
-def test_a_long_body_says_what_a_short_one_says(topics, mappings, filter_servers, dialect, has_version):
+def test_a_long_body_decodes_to_what_a_short_one_does(topics, mappings, filter_servers, dialect, has_version):
     version = {"dataVersion": {"counter": 3, "timestamp": 5}} if has_version else {}
     body = a_body(topics, mappings, filter_servers, dialect=dialect, **version)
     assert decoded(longer(body)) == decoded(body)
@@ -60,27 +60,35 @@ def test_a_long_body_says_what_a_short_one_says(topics, mappings, filter_servers
 
 def test_a_long_wrapper_of_an_old_broker_is_read():
     wrapper = {"padding": PADDING, "topicConfigTable": {"A": {"perm": 4}}, "dataVersion": {"counter": 2}}
-    said = decoded(encode(wrapper, Dialect.STANDARD), version=36)
-    assert (list(said.topics), said.data_version.counter, said.filter_servers) == (["A"], 2, None)
+    wrapper_read = decoded(encode(wrapper, Dialect.STANDARD), version=36)
+    assert (list(wrapper_read.topics), wrapper_read.data_version.counter, wrapper_read.filter_servers) == (
+        ["A"],
+        2,
+        None,
+    )
 
 
 def test_many_topics_and_mappings_with_bare_keys_are_read():
     count = 5000
     topics = {f"topic-{number}": {"perm": number % 8, "attributes": {"+a": "b"}} for number in range(count)}
     mappings = {f"topic-{number}": {"currIdMap": {0: number}, "totalQueues": 1} for number in range(count)}
-    said = decoded(a_body(topics, mappings, dialect=Dialect.BARE_INTEGER_KEYS))
-    assert [said.topics[f"topic-{number}"].perm for number in range(count)] == [number % 8 for number in range(count)]
-    assert [said.mappings[f"topic-{number}"].curr_id_map for number in range(count)] == [{0: n} for n in range(count)]
-    assert said.ignored_topics == 0
+    wrapper_read = decoded(a_body(topics, mappings, dialect=Dialect.BARE_INTEGER_KEYS))
+    assert [wrapper_read.topics[f"topic-{number}"].perm for number in range(count)] == [
+        number % 8 for number in range(count)
+    ]
+    assert [wrapper_read.mappings[f"topic-{number}"].curr_id_map for number in range(count)] == [
+        {0: n} for n in range(count)
+    ]
+    assert wrapper_read.ignored_topics == 0
 
 
 def test_one_member_that_is_too_long_is_left_out_and_the_others_are_read():
     long_text = "x" * 2000
     topics = {"A": {"perm": 4, "attributes": {"+a": [1] * VALUE_BYTES_MAX}}, "B": {"perm": 2}, long_text: {}}
     mappings = {"M": {"currIdMap": dict.fromkeys(range(20_000), 1)}, "N": {"totalQueues": 3}}
-    said = decoded(a_body({"B": {"perm": 2}} | topics, mappings, [long_text] * 100))
-    assert (list(said.topics), list(said.mappings), said.filter_servers) == (["B"], ["N"], ())
-    assert said.ignored_topics == 4
+    wrapper_read = decoded(a_body({"B": {"perm": 2}} | topics, mappings, [long_text] * 100))
+    assert (list(wrapper_read.topics), list(wrapper_read.mappings), wrapper_read.filter_servers) == (["B"], ["N"], ())
+    assert wrapper_read.ignored_topics == 4
 
 
 @pytest.mark.parametrize(
@@ -124,14 +132,14 @@ def test_a_long_body_whose_checksum_is_another_one_is_refused():
 def test_filter_servers_that_cannot_be_called_or_are_too_many_are_left_out(is_long):
     servers = [f"10.0.0.1:{port}" for port in range(1, 30)] + ["no address", "x:\x01", "h" * 300 + ":1"]
     body = a_body({"A": {}}, filter_servers=servers)
-    said = decoded(longer(body) if is_long else body)
-    assert said.filter_servers == tuple(servers[:FILTER_SERVERS_MAX])
-    assert said.ignored_topics == len(servers) - FILTER_SERVERS_MAX
+    wrapper_read = decoded(longer(body) if is_long else body)
+    assert wrapper_read.filter_servers == tuple(servers[:FILTER_SERVERS_MAX])
+    assert wrapper_read.ignored_topics == len(servers) - FILTER_SERVERS_MAX
 
 
 @pytest.mark.parametrize(
     "texts", [{"bname": "x" * 256}, {"bname": "a\x01b"}, {"scope": "x" * 256}, {"topic": "x" * 1025}]
 )
 def test_a_mapping_with_texts_that_can_be_no_names_is_left_out(texts):
-    said = decoded(a_body(mappings={"M": texts, "N": {"bname": "x" * 255}}))
-    assert (list(said.mappings), said.ignored_topics) == (["N"], 1)
+    wrapper_read = decoded(a_body(mappings={"M": texts, "N": {"bname": "x" * 255}}))
+    assert (list(wrapper_read.mappings), wrapper_read.ignored_topics) == (["N"], 1)

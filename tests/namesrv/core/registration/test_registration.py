@@ -89,24 +89,24 @@ def test_nothing_has_happened_when_it_is_decided():
     assert (len(tables.brokers), len(tables.topics), len(tables.live)) == (0, 0, 0)
 
 
-def test_what_a_broker_says_of_itself_is_stored_as_it_says_it():
-    said = {
+def test_what_a_broker_declares_of_itself_is_stored_unchanged():
+    fields = {
         "ha_server_addr": "ha:10912",
         "version": RELEASE + 1,
         "filter_servers": ("filter:1",),
         "data_version": CHANGED,
         "connection_id": 9,
     }
-    decision = decided(RouteTables(), broker_id=3, cluster="Other", heartbeat_timeout_ms=10_000, **said)
+    decision = decided(RouteTables(), broker_id=3, cluster="Other", heartbeat_timeout_ms=10_000, **fields)
     assert decision.change.registrant == (
         a_live_key(broker_id=3),
-        a_live_row(cluster="Other", broker_id=3, timeout_ms=10_000, **said),
+        a_live_row(cluster="Other", broker_id=3, timeout_ms=10_000, **fields),
     )
 
 
-@pytest.mark.parametrize(("said", "stored"), [(None, ("old:1",)), ((), ()), (("new:1",), ("new:1",))])
-def test_filter_servers_stay_until_others_are_named(said, stored):
-    decision = decided(route_tables(a_broker_set(), filter_servers=("old:1",)), filter_servers=said)
+@pytest.mark.parametrize(("fields", "stored"), [(None, ("old:1",)), ((), ()), (("new:1",), ("new:1",))])
+def test_filter_servers_stay_until_others_are_named(fields, stored):
+    decision = decided(route_tables(a_broker_set(), filter_servers=("old:1",)), filter_servers=fields)
     assert decision.change.registrant[1].filter_servers == stored
 
 
@@ -123,19 +123,19 @@ def test_a_slave_that_joins_changes_no_master_and_adds_no_set():
 ALONE = [{"topics": topic_configs(TOPIC)}, {"topics": {}, "ignored_topics": 1}]
 
 
-@pytest.mark.parametrize("said", ALONE)
+@pytest.mark.parametrize("fields", ALONE)
 @pytest.mark.parametrize("known", [(), (0,)])
-def test_one_topic_from_a_broker_that_is_not_known_is_refused(said, known):
+def test_one_topic_from_a_broker_that_is_not_known_is_refused(fields, known):
     tables = route_tables(*[a_broker_set(broker_ids=known) for _ in known])
     with pytest.raises(SingleTopicFromUnknownBroker, match=r"^register broker failed$") as refused:
-        decided(tables, broker_id=1, **said)
+        decided(tables, broker_id=1, **fields)
     assert vars(refused.value) == {"broker_name": BROKER, "address": SLAVE}
     assert refused.value.ext_fields == {}
 
 
-@pytest.mark.parametrize("said", ALONE)
-def test_one_topic_from_a_known_broker_is_taken(said):
-    assert decided(route_tables(a_broker_set()), **said).event.result is RegistrationResult.UNCHANGED
+@pytest.mark.parametrize("fields", ALONE)
+def test_one_topic_from_a_known_broker_is_taken(fields):
+    assert decided(route_tables(a_broker_set()), **fields).event.result is RegistrationResult.UNCHANGED
 
 
 def test_a_new_broker_without_topics_is_taken():
@@ -145,7 +145,7 @@ def test_a_new_broker_without_topics_is_taken():
 # Changed and unchanged topics
 
 
-def test_a_registration_that_says_nothing_new_is_a_sign_of_life_only():
+def test_an_unchanged_registration_is_a_sign_of_life_only():
     decision = decided(route_tables(a_broker_set()), now_ms=30_000)
     assert decision.change == SetChange(
         broker_set=a_broker_set(), registrant=(a_live_key(), a_live_row(last_heartbeat_ms=30_000))
@@ -188,7 +188,7 @@ def test_topics_that_were_set_alike_share_one_value_so_that_a_million_cost_littl
 
 
 @pytest.mark.parametrize(
-    ("says", "removed"),
+    ("given", "removed"),
     [
         ({"data_version": CHANGED}, (BROKER,)),
         ({}, ()),
@@ -197,9 +197,9 @@ def test_topics_that_were_set_alike_share_one_value_so_that_a_million_cost_littl
     ],
     ids=["changed", "later part", "static topics", "slave"],
 )
-def test_topics_that_are_not_carried_leave_with_a_changed_registration_of_the_master(says, removed):
+def test_topics_that_are_not_carried_leave_with_a_changed_registration_of_the_master(given, removed):
     tables = route_tables(a_broker_set(broker_ids=(0, 1)))
-    decision = decided(tables, delete_missing_topics=True, topics=topic_configs(TOPIC), **says)
+    decision = decided(tables, delete_missing_topics=True, topics=topic_configs(TOPIC), **given)
     assert decision.change.removed_topics == removed
     assert decision.event.changes.topics_removed == len(removed)
 
@@ -213,9 +213,9 @@ def test_only_mappings_of_static_topics_that_are_new_or_differ_are_stored():
     tables = route_tables(a_broker_set())
     tables.mappings.put(BROKER, {"Same": a_mapping(), "Grown": a_mapping()})
     tables.mappings.put("broker-b", {"Theirs": a_mapping()})
-    said = {"Same": a_mapping(), "Grown": a_mapping(total_queues=16), "Theirs": a_mapping(), "New": a_mapping()}
-    mappings = decided(tables, mappings=said).change.mappings
-    assert mappings == {name: said[name] for name in ("Grown", "Theirs", "New")}
+    fields = {"Same": a_mapping(), "Grown": a_mapping(total_queues=16), "Theirs": a_mapping(), "New": a_mapping()}
+    mappings = decided(tables, mappings=fields).change.mappings
+    assert mappings == {name: fields[name] for name in ("Grown", "Theirs", "New")}
 
 
 # Slaves
@@ -223,8 +223,8 @@ def test_only_mappings_of_static_topics_that_are_new_or_differ_are_stored():
 
 @pytest.mark.parametrize(("acting", "perm"), [(True, READ_ONLY), (False, WRITABLE)])
 def test_the_slave_with_the_smallest_id_brings_the_queues_of_its_set(acting, perm):
-    said = {"enable_acting_master": acting, "mappings": {TOPIC: a_mapping()}}
-    change = decided(RouteTables(), broker_id=1, **said).change
+    fields = {"enable_acting_master": acting, "mappings": {TOPIC: a_mapping()}}
+    change = decided(RouteTables(), broker_id=1, **fields).change
     assert change.queue_changes.queues == queue_datas(TOPIC, BROKER, perm=perm)
     assert change.mappings == {TOPIC: a_mapping()}
 
@@ -261,12 +261,12 @@ def test_returned_master_is_writable_again():
 
 
 @pytest.mark.parametrize(
-    ("says", "acting", "zone"),
+    ("given", "acting", "zone"),
     [({}, False, None), ({"enable_acting_master": True, "zone_name": "zone-2"}, True, "zone-2")],
 )
-def test_whoever_registers_last_decides_on_acting_master_and_zone(says, acting, zone):
+def test_whoever_registers_last_decides_on_acting_master_and_zone(given, acting, zone):
     tables = route_tables(a_broker_set(enable_acting_master=not acting, zone_name="zone-1"))
-    broker_set = decided(tables, broker_id=1, **says).change.broker_set
+    broker_set = decided(tables, broker_id=1, **given).change.broker_set
     assert (broker_set.enable_acting_master, broker_set.zone_name) == (acting, zone)
 
 
@@ -279,7 +279,7 @@ def wiped(*topics, **members):
     return tables
 
 
-def test_a_wiped_permission_survives_registrations_that_say_nothing_new():
+def test_a_wiped_permission_survives_unchanged_registrations():
     change = decided(wiped(TOPIC, BROKER)).change
     assert (change.queue_changes.queues, change.lifted_overrides) == ({}, ())
 
@@ -299,7 +299,7 @@ def test_a_wiped_permission_ends_when_a_slave_becomes_master_whatever_its_versio
     assert decided(wiped(TOPIC, broker_ids=(1,)), address=SLAVE).change.lifted_overrides == (TOPIC,)
 
 
-def test_a_slave_that_does_not_speak_for_its_set_leaves_wiped_permissions_alone():
+def test_a_slave_that_does_not_act_for_its_set_leaves_wiped_permissions_alone():
     change = decided(wiped(TOPIC, broker_ids=(0, 1)), broker_id=1, data_version=CHANGED).change
     assert (change.queue_changes.queues, change.lifted_overrides) == ({}, ())
 

@@ -21,10 +21,10 @@ def text_of(topics, counter, separators):
     return json.dumps({"topicConfigSerializeWrapper": wrapper}, separators=separators).encode()
 
 
-def run(asked):
+def run(coroutine):
     """Run what never waits."""
     try:
-        asked.send(None)
+        coroutine.send(None)
     except StopIteration as done:
         return done.value
     raise AssertionError("a registration or a route does not wait")
@@ -41,7 +41,7 @@ class ToldAlike(RuleBasedStateMachine):
         self.knowing = self.make_desk(delete_topic_with_broker_registration=delete)
         self.decoding = self.make_desk(delete_topic_with_broker_registration=delete)
 
-    def tell(self, code, fields, bodies=(b"", b""), connection=1):
+    def serve(self, code, fields, bodies=(b"", b""), connection=1):
         answers = [
             run(desk.request(code, fields, body, connection=connection))
             for desk, body in zip((self.knowing, self.decoding), bodies, strict=True)
@@ -61,13 +61,13 @@ class ToldAlike(RuleBasedStateMachine):
         fields |= {"brokerAddr": f"{name}-{broker_id}:1", "enableActingMaster": acting}
         bodies = [text_of(topics, counter, separators) for separators in ((",", ":"), (", ", ": "))]
         self.reported[name, broker_id] = (fields, bodies, connection)
-        self.tell(RequestCode.REGISTER_BROKER, fields, bodies, connection)
+        self.serve(RequestCode.REGISTER_BROKER, fields, bodies, connection)
 
     @rule(name=NAMES, broker_id=IDS)
     def repeat_registration(self, name, broker_id):
         if (name, broker_id) in self.reported:
             fields, bodies, connection = self.reported[name, broker_id]
-            self.tell(RequestCode.REGISTER_BROKER, fields, bodies, connection)
+            self.serve(RequestCode.REGISTER_BROKER, fields, bodies, connection)
 
     @rule(name=NAMES, broker_id=IDS, acting=st.sampled_from(["true", "false"]))
     def repeat_registration_with_another_setting(self, name, broker_id, acting):
@@ -92,20 +92,20 @@ class ToldAlike(RuleBasedStateMachine):
     @rule(name=NAMES, broker_id=IDS)
     def unregister(self, name, broker_id):
         fields = {"clusterName": "C", "brokerName": name, "brokerAddr": f"{name}-{broker_id}:1"}
-        self.tell(RequestCode.UNREGISTER_BROKER, fields, connection=2)
+        self.serve(RequestCode.UNREGISTER_BROKER, fields, connection=2)
 
     @rule(name=NAMES, code=st.sampled_from(["WIPE_WRITE_PERM_OF_BROKER", "ADD_WRITE_PERM_OF_BROKER"]))
     def set_permission(self, name, code):
-        self.tell(RequestCode[code], {"brokerName": name})
+        self.serve(RequestCode[code], {"brokerName": name})
 
     @rule(topic=st.sampled_from(ALL))
     def delete_topic(self, topic):
-        self.tell(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": topic})
+        self.serve(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": topic})
 
     @rule(topic=st.sampled_from(ALL), name=NAMES)
     def register_topic(self, topic, name):
         body = json.dumps({"queueDatas": [{"brokerName": name, "perm": 2}]}).encode()
-        self.tell(RequestCode.REGISTER_TOPIC_IN_NAMESRV, {"topic": topic}, (body, body))
+        self.serve(RequestCode.REGISTER_TOPIC_IN_NAMESRV, {"topic": topic}, (body, body))
 
     @rule(connection=st.integers(1, 2))
     def lose_connection(self, connection):
@@ -115,8 +115,8 @@ class ToldAlike(RuleBasedStateMachine):
     @invariant()
     def both_answer_alike(self):
         for topic in ALL:
-            self.tell(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
-        self.tell(RequestCode.GET_BROKER_CLUSTER_INFO, {})
+            self.serve(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+        self.serve(RequestCode.GET_BROKER_CLUSTER_INFO, {})
 
 
 def test_unchanged_registrations_have_the_same_effect_as_decoded_ones(make_desk):

@@ -11,7 +11,7 @@ from namesrv.settings.config import NameServerConfig
 MASTER = a_live_key()
 
 
-def only_asked(*connection_ids):
+def only_probed(*connection_ids):
     """Return the outcome of what removes nobody, and asks whether these connections have another end."""
     return RouteOutcome(reply=None, effects=tuple(map(ProbeConnection, connection_ids)))
 
@@ -48,27 +48,27 @@ def test_a_dead_broker_leaves_though_a_half_open_connection_of_its_former_proces
     assert state.tables.brokers.get(BROKER) is None
 
 
-def asked(outcome):
+def probed(outcome):
     return [effect.connection_id for effect in outcome.effects if isinstance(effect, ProbeConnection)]
 
 
 def test_older_connections_are_probed_when_a_broker_uses_a_new_one(state):
-    assert asked(register(state, 1, now_ms=0)) == []
-    assert asked(register(state, 1, now_ms=10_000)) == []
-    assert asked(register(state, 2, now_ms=11_000)) == [1]
-    assert asked(register(state, 3, now_ms=12_000)) == [1, 2]
+    assert probed(register(state, 1, now_ms=0)) == []
+    assert probed(register(state, 1, now_ms=10_000)) == []
+    assert probed(register(state, 2, now_ms=11_000)) == [1]
+    assert probed(register(state, 3, now_ms=12_000)) == [1, 2]
 
 
 def test_broker_that_alternates_between_known_connections_is_not_probed(state):
     register_each(state, [1, 2], period_ms=30_000, from_ms=0, to_ms=0)
-    assert asked(register(state, 1, now_ms=30_000)) == []
-    assert asked(register(state, 2, now_ms=30_001)) == []
+    assert probed(register(state, 1, now_ms=30_000)) == []
+    assert probed(register(state, 2, now_ms=30_001)) == []
 
 
 def test_remaining_connections_are_probed_only_when_the_latest_is_lost(state):
     register_each(state, [1, 2, 3], period_ms=30_000, from_ms=0, to_ms=0)
-    assert asked(lose_connection(state, 1, now_ms=1_000)) == []
-    assert asked(lose_connection(state, 3, now_ms=1_000)) == [2]
+    assert probed(lose_connection(state, 1, now_ms=1_000)) == []
+    assert probed(lose_connection(state, 3, now_ms=1_000)) == [2]
     assert removed(lose_connection(state, 2, now_ms=1_001)) == LOST
 
 
@@ -76,7 +76,7 @@ def test_a_process_that_ends_right_after_its_start_leaves_in_time_though_somethi
     """A proxy does. It could be a second name for this server, too, under which the broker lives."""
     register_each(state, [1], period_ms=30_000, from_ms=0, to_ms=60_000)
     register(state, 2, now_ms=80_000)
-    assert lose_connection(state, 2, now_ms=81_000) == only_asked(1)
+    assert lose_connection(state, 2, now_ms=81_000) == only_probed(1)
     assert removed(expire(state, now_ms=105_000)) == []
     assert removed(expire(state, now_ms=105_001)) == LOST
 
@@ -85,7 +85,7 @@ def test_a_process_that_ends_right_after_its_start_leaves_in_time_though_somethi
 def test_a_broker_with_two_names_for_this_server_stays_with_either_whatever_its_period(state, period_ms):
     last_ms = register_each(state, [1, 2], period_ms=period_ms, from_ms=0, to_ms=10 * period_ms)
     lost_ms = last_ms + period_ms - 1
-    assert lose_connection(state, 2, now_ms=lost_ms) == only_asked(1)
+    assert lose_connection(state, 2, now_ms=lost_ms) == only_probed(1)
     assert removed(expire(state, now_ms=lost_ms)) == []
     register(state, 1, now_ms=lost_ms + 1)
     assert removed(expire(state, now_ms=lost_ms + 1 + 120_000)) == []
@@ -94,7 +94,7 @@ def test_a_broker_with_two_names_for_this_server_stays_with_either_whatever_its_
 
 def test_the_other_name_is_waited_for_one_and_a_half_periods_and_no_longer(state):
     last_ms = register_each(state, [1, 2], period_ms=10_000, from_ms=0, to_ms=200_000)
-    assert lose_connection(state, 2, now_ms=last_ms) == only_asked(1)
+    assert lose_connection(state, 2, now_ms=last_ms) == only_probed(1)
     assert removed(expire(state, now_ms=last_ms + 15_000)) == []
     assert removed(expire(state, now_ms=last_ms + 15_001)) == LOST
 
@@ -103,7 +103,7 @@ def test_changes_of_topics_do_not_pass_for_a_short_period(state):
     """Each changed topic is a registration; between two periods there can be very many."""
     register_each(state, [1, 2], period_ms=30_000, from_ms=0, to_ms=300_000)
     register_each(state, [1, 2], period_ms=10, from_ms=300_010, to_ms=301_000)
-    assert lose_connection(state, 2, now_ms=329_000) == only_asked(1)
+    assert lose_connection(state, 2, now_ms=329_000) == only_probed(1)
     assert removed(expire(state, now_ms=330_000)) == []
 
 
@@ -113,7 +113,7 @@ def test_a_broker_that_only_compares_versions_keeps_its_connections(state):
     for now_ms in range(30_000, 300_001, 30_000):
         for connection_id in (1, 2):
             state.query_data_version(CLUSTER, MASTER, a_data_version(), connection_id, now_ms)
-    assert lose_connection(state, 2, now_ms=301_000) == only_asked(1)
+    assert lose_connection(state, 2, now_ms=301_000) == only_probed(1)
     assert removed(expire(state, now_ms=344_999)) == []
 
 
@@ -133,7 +133,7 @@ def test_heartbeat_during_grace_period_ends_it(state):
     assert timed_out == (BROKER, DepartureReason.TIMEOUT)
 
 
-def test_a_broker_is_known_to_register_each_minute_whatever_its_registrations_say_of_topics(state):
+def test_a_broker_is_known_to_register_each_minute_whatever_topics_its_registrations_carry(state):
     register_each(state, [1, 2], period_ms=60_000, from_ms=0, to_ms=120_000)
     # As long as it is known for that period its older connection stands for it.
     assert removed(lose_connection(state, 2, now_ms=205_000)) == []

@@ -34,7 +34,7 @@ def test_a_slave_acts_as_master_only_where_that_is_allowed_and_the_master_is_awa
     assert broker_set.has_acting_master == acts
 
 
-def test_nobody_acts_as_master_in_a_set_that_says_nothing_of_it():
+def test_nobody_acts_as_master_in_a_set_that_does_not_enable_it():
     assert not a_broker_set(broker_ids=(1,)).has_acting_master
 
 
@@ -53,7 +53,7 @@ def test_a_set_follows_its_members_when_all_are_in_another_cluster():
     assert a_broker_set().with_members({0: a_member(cluster="Other")}).cluster == "Other"
 
 
-def test_a_set_that_everybody_left_still_says_which_cluster_it_was_in():
+def test_a_set_that_every_broker_left_still_has_its_cluster():
     assert a_broker_set(cluster="Other").without([MASTER]) == a_broker_set(cluster="Other", members={})
 
 
