@@ -73,7 +73,7 @@ _OF_BROKERS: Final = {
     "lose_notice": 2,
     "delay_notice": 2,
     "lag": 3,
-    "block_questions": 3,
+    "block_queries": 3,
     "mute_broker": 3,
     "copy_broker": 2,
 }
@@ -115,7 +115,7 @@ KINDS: Final = {
         "lose_answer": 3,
         "lose_notice": 2,
         "delay_notice": 2,
-        "reset_and_ask": 3,
+        "reset_and_query": 3,
         "cut_broker_from_broker": 2,
         "lag": 2,
         "lie": 6,

@@ -362,7 +362,7 @@ def set_clock(world, fault):
 # Ways from controllers to brokers
 
 
-def block_questions(world, fault):
+def block_queries(world, fault):
     """Let a firewall keep a controller from the port of a broker, whose heartbeats come all the same."""
     pair = controller_of(world, fault.other).index, broker_of(world, fault).index
     if pair not in world.blocked:
@@ -461,7 +461,7 @@ ACTS = {
         renew_and_cut,
         grant_and_cut,
         set_clock,
-        block_questions,
+        block_queries,
         mute_broker,
         resign,
         restore_backup,

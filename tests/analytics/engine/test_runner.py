@@ -132,7 +132,7 @@ def test_a_result_is_published_to_latest_json_and_parquet(spark, three_days):
     assert file["rows"][0]["window_start"] == "2026-03-02T00:00:00.000000Z"
     assert {name: row[0] for name, row in by_broker(three_days).items()} == {"rare": 1, "often": 71}
     table = spark.read.parquet(f"{three_days}/results/v1/job=A2")
-    assert [row.heartbeats for row in table.collect()] == [71, 1]
+    assert [row.beats for row in table.collect()] == [71, 1]
     assert table.schema["window_start"].dataType.simpleString() == "timestamp"
 
 
