@@ -103,23 +103,25 @@ static int framed(char *frame, enum kind kind, int replica, const char *fields, 
 }
 
 /* A log is in no epoch before its set has a master. */
+/* Before the first election logs are empty: messages in a set that never had a master prove that the store lost it. */
 static void prepare_beat(int i, int epoch) {
+    const char *log_end = epoch < 0 ? "0" : "100000000000";
     char fields[512], frame[FRAME_MAX];
     snprintf(fields, sizeof fields,
              "\"brokerAddr\":\"%s\",\"brokerId\":\"%d\",\"brokerName\":\"bench-set-%d\",\"clusterName\":"
-             "\"bench-cluster\",\"confirmOffset\":\"100000000000\",\"electionPriority\":\"2147483647\",\"epoch\":\"%d\","
-             "\"heartbeatTimeoutMills\":\"10000\",\"maxOffset\":\"100000000000\"",
-             address(i), i % REPLICAS + 1, i / REPLICAS, epoch);
+             "\"bench-cluster\",\"confirmOffset\":\"%s\",\"electionPriority\":\"2147483647\",\"epoch\":\"%d\","
+             "\"heartbeatTimeoutMills\":\"10000\",\"maxOffset\":\"%s\"",
+             address(i), i % REPLICAS + 1, i / REPLICAS, log_end, epoch, log_end);
     struct replica *r = &replicas[i];
     free(r->beat);
     r->beat_size = framed(frame, BEAT, i, fields, "");
     r->beat = memcpy(malloc(r->beat_size), frame, r->beat_size);
-    r->offset = (char *)memmem(r->beat, r->beat_size, "\"maxOffset\":\"", 13) + 13;
+    r->offset = epoch < 0 ? NULL : (char *)memmem(r->beat, r->beat_size, "\"maxOffset\":\"", 13) + 13;
 }
 
 /* Its log has become longer since the last beat, as under load. */
 static void beat(struct replica *r) {
-    for (int at = OFFSET_DIGITS - 4; at > 0 && ++r->offset[at] > '9'; at--) r->offset[at] = '0';
+    for (int at = OFFSET_DIGITS - 4; r->offset && at > 0 && ++r->offset[at] > '9'; at--) r->offset[at] = '0';
     push(r->over, r->beat, r->beat_size);
 }
 

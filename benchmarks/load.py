@@ -91,9 +91,12 @@ def run(
 
 @contextlib.contextmanager
 def held(server: Server, file: Path, *options: str) -> Iterator[None]:
-    """Register the brokers of a file and keep their connections; `options` are those of `hold.py`."""
+    """Register the brokers of a file and keep their connections; `options` are those of `hold.py`.
+
+    They register again each 30 s, as real brokers do: otherwise they expire while servers are warmed.
+    """
     command = [sys.executable, str(TOOLS / "hold.py"), "127.0.0.1", str(server.port), str(file)]
-    command += options
+    command += ["--every", "30", *options]
     holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert holder.stdin is not None
     assert holder.stdout is not None

@@ -14,21 +14,24 @@ extern long readlink(const char *, char *, unsigned long);
 extern char *strrchr(const char *, int);
 extern int open(const char *, int, ...);
 extern int close(int);
+extern int rename(const char *, const char *);
 extern long read(int, void *, unsigned long);
 extern long write(int, const void *, unsigned long);
 extern void *dlsym(void *, const char *);
 
 static void keep(int file) {
-    char link[64], name[4096], copy[8192], part[65536];
+    char link[64], name[4096], copy[8192], begun[8192], part[65536];
     snprintf(link, sizeof link, "/proc/self/fd/%d", file);
     long length = readlink(link, name, sizeof name - 1);
     if (length <= 0 || !getenv("SYNCED_FOLDER")) return;
     name[length] = 0;
     snprintf(copy, sizeof copy, "%s%s", getenv("SYNCED_FOLDER"), strrchr(name, '/'));
-    int from = open(name, 0), to = open(copy, 01 | 0100 | 01000, 0600);
+    snprintf(begun, sizeof begun, "%s.begun", copy);
+    int from = open(name, 0), to = open(begun, 01 | 0100 | 01000, 0600);
     for (long got; (got = read(from, part, sizeof part)) > 0;) if (write(to, part, got) != got) break;
     close(from);
     close(to);
+    rename(begun, copy);  /* a process that is killed meanwhile leaves the copy before */
 }
 
 int fsync(int file) {
