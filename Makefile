@@ -66,7 +66,7 @@ test-all: test
 bench-start: $(VENV)/.run
 	$(BIN)/python benchmarks/start.py
 
-## bench: this NameServer beside its peers, into benchmarks/RESULTS.md; about 30 minutes
+## bench: this NameServer beside its peers, into benchmarks/RESULTS.md; about 70 minutes, as every server is warmed
 bench: $(VENV)/.run
 	$(BIN)/python benchmarks/bench.py
 
@@ -77,7 +77,7 @@ bench-quick: $(VENV)/.run
 bench-controller: $(VENV)/.run
 	$(BIN)/python benchmarks/controller_load.py
 
-## bench-failover: masters that die, stop and pause, with real brokers, into benchmarks/CONTROLLER.md; about 45 minutes
+## bench-failover: masters that die, stop and pause, with real brokers, into benchmarks/CONTROLLER.md; about 30 minutes
 bench-failover: $(VENV)/.run
 	$(BIN)/python benchmarks/failover.py
 

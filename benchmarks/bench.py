@@ -1,6 +1,6 @@
 """Measures this NameServer beside its peers and writes `benchmarks/RESULTS.md`.
 
-    make bench          (about 30 minutes)
+    make bench          (about 70 minutes: every server is warmed)
     make bench-quick    (under two minutes, prints only)
 
 Rows are medians of several runs, taken in turn on each server. A goal that is not reached is marked; nothing fails.

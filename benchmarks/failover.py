@@ -1,6 +1,6 @@
 """Failovers of real brokers under a producer that sends, with our controller and the Java one by turns.
 
-    make bench-failover                                 (about 45 minutes, into benchmarks/CONTROLLER.md)
+    make bench-failover                                 (about 30 minutes, into benchmarks/CONTROLLER.md)
     python benchmarks/failover.py --quick               (two of each kind, six pauses, prints only)
     python benchmarks/failover.py --only kill --runs 4  (prints only, as it is not the full number)
 
