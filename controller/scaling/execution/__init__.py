@@ -1,0 +1,1 @@
+"""Runs resizes: queries brokers, stores decisions, carries out what they say."""

@@ -1,0 +1,77 @@
+"""What a round of a resize decides. Pure values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from controller.scaling.resize.operation import QueueCounts, QueueId, ResizeOperation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeCounts:
+    """Change the queue numbers of the topic on one master, if it still shows `before`."""
+
+    broker_name: str
+    address: str
+    before: QueueCounts
+    after: QueueCounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreGroupOffset:
+    """Store an offset of a group on one master (15), if it still shows `before`; None: nothing is stored."""
+
+    broker_name: str
+    address: str
+    group: str
+    queue_id: int
+    before: int | None
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutOrderConf:
+    """Write `orderTopicConf` of the topic into one NameServer; None removes it."""
+
+    address: str
+    value: str | None
+
+
+ResizeAction = ChangeCounts | StoreGroupOffset | PutOrderConf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseProgress:
+    """What the present leader has seen in the present phase; not stored, and begun anew with each phase and leader."""
+
+    #: Monotonic time of the last round; None before the first one.
+    round_ms: int | None = None
+    #: Time in which nothing was missing.
+    waited_ms: int = 0
+    #: Newest ends of the observed queues.
+    ends: Mapping[QueueId, int] = field(default_factory=dict)
+    #: `waited_ms` at the last change of an end.
+    moved_at_ms: int = 0
+    #: Ends of commit logs once senders could not send any more; by broker name.
+    log_marks: Mapping[str, int] = field(default_factory=dict)
+    #: `waited_ms` since when a group has consumed everything; by group.
+    settled_at_ms: Mapping[str, int] = field(default_factory=dict)
+    #: `waited_ms` at which everything was seen in the wanted state.
+    agreed_at_ms: int | None = None
+    #: Of the save of `waited_ms`.
+    saved_ms: int = 0
+
+    def at(self, now_ms: int, *, is_complete: bool) -> "PhaseProgress":
+        """Return the progress at this round; time counts if nothing was missing in it."""
+        passed_ms = now_ms - self.round_ms if self.round_ms is not None and is_complete else 0
+        return replace(self, round_ms=now_ms, waited_ms=self.waited_ms + max(passed_ms, 0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResizeDecision:
+    """The operation from now on, what to do once it is stored, and what it waits for."""
+
+    operation: ResizeOperation
+    progress: PhaseProgress
+    actions: tuple[ResizeAction, ...] = ()
+    #: Sentences for the operator.
+    waits_for: tuple[str, ...] = ()

@@ -1,0 +1,151 @@
+"""What brokers, NameServers and clients answered in one round about the topic of a resize. Pure values.
+
+What is not known is None, and never zero: a rule that needs it waits.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from controller.scaling.resize.operation import MasterIdentity, QueueCounts, QueueId
+
+
+class GroupKind(Enum):
+    """How the members of a group consume; decides when a queue is drained (docs/protocol/queue-scaling.md 6)."""
+
+    CONCURRENT = "concurrent"
+    ORDERLY = "orderly"
+    #: Pull and lite pull: the committed offset means pulled, not consumed.
+    PULL = "pull"
+    POP = "pop"
+    BROADCAST = "broadcast"
+    #: No member is connected to any broker of the topic.
+    OFFLINE = "offline"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueEnds:
+    """The first offset that can be read, and the next one to be written."""
+
+    min_offset: int
+    max_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelayLevel:
+    """Delayed messages of one level: the next offset to be delivered, and the next one to be written."""
+
+    delivered: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateSources:
+    """Messages of a broker whose queue is fixed already (docs/protocol/queue-scaling.md 7)."""
+
+    levels: Mapping[int, DelayLevel]
+    #: Pending timed messages of the topic; 0 where a broker has none (before 5.0).
+    timed: int
+    #: Transactional half messages that are not checked to the end, of all topics.
+    half_messages: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPosition:
+    """The commit log: its end, and up to where its messages are in queues."""
+
+    end: int
+    dispatched: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetView:
+    """What the brokers of one set answered; only what the phase needs is requested."""
+
+    broker_name: str
+    #: None while the set has no master, or it does not answer.
+    master: MasterIdentity | None = None
+    #: As the master has stored them.
+    counts: QueueCounts | None = None
+    #: False: the master answered that it has no such topic.
+    has_topic: bool = True
+    #: By address; None of a slave that does not answer, or does not have the topic yet.
+    slaves: Mapping[str, QueueCounts | None] = field(default_factory=dict)
+    ends: Mapping[int, QueueEnds] = field(default_factory=dict)
+    log: LogPosition | None = None
+    late: LateSources | None = None
+    #: Group -> queue -> stored offset; a queue that is not there has none.
+    offsets: Mapping[str, Mapping[int, int]] | None = None
+    #: The same of broadcasting groups, as far as the broker stores them: what each member has pulled.
+    broadcast_offsets: Mapping[str, Mapping[int, int]] | None = None
+    #: Groups without a configuration on this broker: nothing can be stored for them, and they consume nothing here.
+    unknown_groups: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameServerView:
+    """What a NameServer answered about the topic."""
+
+    address: str
+    #: By broker name; None without an answer.
+    counts: Mapping[str, QueueCounts] | None
+    order_conf: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldQueue:
+    """A queue that a client consumes."""
+
+    commit_offset: int
+    cached: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientView:
+    """A member of a group."""
+
+    client_id: str
+    #: None if the client could not be queried.
+    queues: Mapping[QueueId, HeldQueue] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupView:
+    """A consumer group of the topic, over all broker sets."""
+
+    name: str
+    kind: GroupKind
+    clients: tuple[ClientView, ...] = ()
+
+    @property
+    def is_online(self) -> bool:
+        """True if a member is connected."""
+        return self.kind is not GroupKind.OFFLINE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaleProducers:
+    """Clients that have not fetched the present route, by the NameServers of this product."""
+
+    #: False: a NameServer cannot tell, or clients come through NAT or proxies: the fixed wait counts.
+    is_complete: bool = False
+    #: Their IP addresses.
+    addresses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResizeObservation:
+    """One round."""
+
+    #: Monotonic.
+    now_ms: int
+    unix_ms: int
+    sets: Mapping[str, SetView]
+    name_servers: tuple[NameServerView, ...]
+    #: None if they were not requested, or a broker did not answer.
+    groups: tuple[GroupView, ...] | None = None
+    producers: StaleProducers = StaleProducers()
+    #: What was needed and is not known, as sentences; timers stand still meanwhile.
+    missing: tuple[str, ...] = ()
+    #: Facts that refuse a resize at its start: static topic, order flag and so on; only in PRECHECK.
+    traits: frozenset[str] = frozenset()

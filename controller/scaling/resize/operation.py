@@ -1,0 +1,289 @@
+"""A resize of one topic over all its broker sets, as it is stored. Pure.
+
+Each phase is stored before anything is done on a broker, and each action of a phase compares before it writes: so a new
+leader, or a process that was killed, enters the stored phase again. Phases: docs/protocol/queue-scaling.md 9.
+"""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Final, NamedTuple
+
+import msgspec
+
+#: The form in which operations are written; an older release must not go on with a newer one.
+OPERATION_FORMAT: Final = 1
+#: Finished phases that are stored with an operation; of more, the first and the last ones stay.
+STEPS_MAX: Final = 100
+#: Sentences of evidence that are stored with a finished phase.
+EVIDENCE_MAX: Final = 20
+
+
+class ResizeKind(Enum):
+    """How a topic is resized."""
+
+    GROW = "grow"
+    SHRINK = "shrink"
+    #: Writes pause until everything is consumed: keeps the order of each key (docs/protocol/queue-scaling.md 8, O1).
+    ORDERED = "ordered"
+
+
+class ResizePhase(Enum):
+    """Where a resize is."""
+
+    PLANNED = "PLANNED"
+    PRECHECK = "PRECHECK"
+    PAUSE = "PAUSE"
+    SEED = "SEED"
+    READ_UP = "READ_UP"
+    ASSIGN = "ASSIGN"
+    WRITE_UP = "WRITE_UP"
+    VERIFY = "VERIFY"
+    WRITE_DOWN = "WRITE_DOWN"
+    QUIESCE = "QUIESCE"
+    LATE = "LATE"
+    DRAIN = "DRAIN"
+    CONFIRM = "CONFIRM"
+    RESIZE = "RESIZE"
+    UNPAUSE = "UNPAUSE"
+    READ_DOWN = "READ_DOWN"
+    WATCH = "WATCH"
+    REOPEN = "REOPEN"
+    ROLLBACK = "ROLLBACK"
+    BLOCKED = "BLOCKED"
+    CONFLICT = "CONFLICT"
+    DONE = "DONE"
+    ABORTED = "ABORTED"
+    REJECTED = "REJECTED"
+
+
+FINISHED: Final = frozenset({ResizePhase.DONE, ResizePhase.ABORTED, ResizePhase.REJECTED})
+#: Phases in which somebody has to act.
+NEEDS_OPERATOR: Final = frozenset({ResizePhase.BLOCKED, ResizePhase.CONFLICT})
+
+READ_PERM: Final = 4
+WRITE_PERM: Final = 2
+
+
+class QueueCounts(msgspec.Struct, frozen=True, array_like=True):
+    """The settings of a topic on one broker that a resize changes."""
+
+    read: int
+    write: int
+    perm: int = READ_PERM | WRITE_PERM
+
+    def __str__(self) -> str:
+        return f"read {self.read}, write {self.write}, perm {self.perm}"
+
+    @property
+    def paused(self) -> "QueueCounts":
+        """The same without the permission to write."""
+        return QueueCounts(self.read, self.write, self.perm & ~WRITE_PERM)
+
+
+class QueueId(NamedTuple):
+    """One queue of the topic."""
+
+    broker_name: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        return f"{self.broker_name}/{self.queue_id}"
+
+
+class QueueOffset(msgspec.Struct, frozen=True, array_like=True):
+    """An offset in one queue."""
+
+    broker_name: str
+    queue_id: int
+    offset: int
+
+    @property
+    def queue(self) -> QueueId:
+        """The queue."""
+        return QueueId(self.broker_name, self.queue_id)
+
+
+class LateMark(msgspec.Struct, frozen=True, array_like=True):
+    """The end of a delay level of a broker set, taken once nobody could send to the dropped queues any more."""
+
+    broker_name: str
+    level: int
+    offset: int
+
+
+class MasterIdentity(msgspec.Struct, frozen=True, array_like=True):
+    """One life of a master: another address or another start may have lost offsets."""
+
+    address: str
+    boot_unix_ms: int
+
+
+class SetResize(msgspec.Struct, frozen=True, kw_only=True):
+    """What is changed on one broker set."""
+
+    broker_name: str
+    cluster: str
+    before: QueueCounts
+    #: Number of read and of write queues at the end.
+    target: int
+
+
+class ResizeWaits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """How long a resize waits, in milliseconds; docs/protocol/queue-scaling.md 7 and 9 give the reasons."""
+
+    #: From when every NameServer answers fewer write queues until every producer has noticed: longest poll interval of
+    #: clients (30 s), time of that request (6 s), sendMsgTimeout (3 s), and slack.
+    producers_ms: int = 90_000
+    #: How long the ends of queues must not move.
+    stable_ms: int = 60_000
+    #: Between two checks that must agree.
+    confirm_ms: int = 10_000
+    #: For brokers, NameServers and slaves to show new numbers; static slaves copy them each 60 s.
+    verify_ms: int = 180_000
+    #: For consumers to get new queues: poll of routes (30 s) and rebalance (20 s).
+    assign_ms: int = 180_000
+    #: For offsets to be stored.
+    seed_ms: int = 60_000
+    #: For senders to stop, after `producers_ms`; then the resize is blocked.
+    quiesce_ms: int = 900_000
+    #: For groups to consume what is left; then the resize is blocked.
+    drain_ms: int = 14_400_000
+    #: After the last change, until the resize is done.
+    watch_ms: int = 60_000
+    #: After the end of a grow, while lag on new queues is reported.
+    grown_watch_ms: int = 300_000
+    #: Invisible time of pop consumers (60 s) and 30 s: later acks are refused.
+    pop_ms: int = 90_000
+    #: Time in which clients process what they have pulled: lite pull and broadcast.
+    process_ms: int = 60_000
+    #: Checks of transactions: 15 of them, one each 60 s, and slack.
+    transaction_ms: int = 960_000
+    #: How long an ordered topic may be without writes before the resize is rolled back.
+    pause_ms: int = 900_000
+
+
+class ResizeOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """What an operator has chosen."""
+
+    #: Groups whose unread messages in dropped queues are given up.
+    waived_groups: tuple[str, ...] = ()
+    #: True: delayed messages that may still arrive are not waited for; if one does, dropped queues are opened again.
+    accept_late: bool = False
+    #: True: goes on to new write queues although broadcasting clients do not show the new read queues.
+    ignore_unassigned: bool = False
+
+
+class FinishedStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A phase that has ended."""
+
+    phase: ResizePhase
+    began_unix_ms: int
+    ended_unix_ms: int
+    evidence: tuple[str, ...] = ()
+
+
+class ResizeOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One resize of one topic."""
+
+    format: int = OPERATION_FORMAT
+    id: str
+    topic: str
+    kind: ResizeKind
+    sets: tuple[SetResize, ...]
+    phase: ResizePhase
+    phase_since_unix_ms: int
+    created_unix_ms: int
+    #: Who wanted it: an operator's words, or the policy of the autoscaler.
+    requested_by: str = ""
+    reason: str = ""
+    waits: ResizeWaits = ResizeWaits()
+    options: ResizeOptions = ResizeOptions()
+    #: How many moves of its path (rules/path.py) may have been made on brokers; stored before the move.
+    reached: int = 0
+    #: Where BLOCKED goes on.
+    resume_phase: ResizePhase | None = None
+    #: DONE, or ABORTED for one that is being undone.
+    ends_as: ResizePhase = ResizePhase.DONE
+    #: By broker name: who led when the present phase relied on it.
+    masters: dict[str, MasterIdentity] = {}
+    #: Where each new queue began: what is stored for groups without an offset there.
+    seeds: tuple[QueueOffset, ...] = ()
+    #: Ends of the queues that no message may be added to.
+    confirmed: tuple[QueueOffset, ...] = ()
+    late_marks: tuple[LateMark, ...] = ()
+    #: How long the present phase has waited, saved each minute; a new leader goes on there.
+    waited_ms: int = 0
+    #: `orderTopicConf` as it was before; None: there was none.
+    order_conf: str | None = None
+    #: Why it is BLOCKED, in CONFLICT or REJECTED, or why it is undone.
+    problem: str = ""
+    #: How often dropped queues were opened again.
+    reopened: int = 0
+    steps: tuple[FinishedStep, ...] = ()
+
+    @property
+    def is_finished(self) -> bool:
+        """True if nothing more will be done."""
+        return self.phase in FINISHED
+
+    def set_of(self, broker_name: str) -> SetResize | None:
+        """Return what is changed on a broker set."""
+        return next((each for each in self.sets if each.broker_name == broker_name), None)
+
+    def entered(
+        self, phase: ResizePhase, unix_ms: int, evidence: Sequence[str] = (), *, problem: str = ""
+    ) -> "ResizeOperation":
+        """Return the operation in another phase, the present one recorded with its evidence."""
+        step = FinishedStep(
+            phase=self.phase,
+            began_unix_ms=self.phase_since_unix_ms,
+            ended_unix_ms=unix_ms,
+            evidence=tuple(evidence)[:EVIDENCE_MAX],
+        )
+        return msgspec.structs.replace(
+            self,
+            phase=phase,
+            phase_since_unix_ms=unix_ms,
+            waited_ms=0,
+            problem=problem,
+            resume_phase=None,
+            steps=_limited((*self.steps, step)),
+        )
+
+
+class NewerOperation(ValueError):
+    """An operation that a later release has stored."""
+
+    def __init__(self, written: int) -> None:
+        super().__init__(
+            f"has format {written}, and this release reads formats up to {OPERATION_FORMAT}: run the release that "
+            "wrote it, or a later one"
+        )
+
+
+class _OperationFormat(msgspec.Struct):
+    format: int = OPERATION_FORMAT
+
+
+_decode_format: Final = msgspec.json.Decoder(_OperationFormat).decode
+_decode: Final = msgspec.json.Decoder(ResizeOperation).decode
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def decode_operation(text: bytes) -> ResizeOperation:
+    """Return a stored operation; raises NewerOperation, and msgspec.DecodeError for all else."""
+    if (written := _decode_format(text).format) > OPERATION_FORMAT:
+        raise NewerOperation(written)
+    return _decode(text)
+
+
+def encode_operation(operation: ResizeOperation) -> bytes:
+    """Return an operation as it is stored."""
+    return _encode(operation)
+
+
+def _limited(steps: tuple[FinishedStep, ...]) -> tuple[FinishedStep, ...]:
+    if len(steps) <= STEPS_MAX:
+        return steps
+    kept = STEPS_MAX // 2
+    return (*steps[:kept], *steps[-kept:])

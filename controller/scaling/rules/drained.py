@@ -1,0 +1,150 @@
+"""When every group has consumed all messages of a queue (docs/protocol/queue-scaling.md 6)."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from controller.scaling.resize.decision import PhaseProgress
+from controller.scaling.resize.observation import GroupKind, GroupView, HeldQueue, ResizeObservation
+from controller.scaling.resize.operation import QueueId, ResizeOperation, ResizeWaits
+from controller.scaling.rules.path import watched_queues
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLag:
+    """What a group has not consumed of a queue."""
+
+    group: str
+    queue: QueueId
+    #: None: it is not known how much.
+    messages: int | None
+    reason: str
+
+    def __str__(self) -> str:
+        return f"group {self.group}, queue {self.queue}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainCheck:
+    """Who has still to consume what."""
+
+    lags: tuple[QueueLag, ...]
+    #: Groups that have consumed everything and have to wait, with the sentence why.
+    settling: tuple[str, ...]
+    #: Groups that are offline with lag: nobody will consume it, an operator has to decide.
+    offline: tuple[str, ...]
+    #: What was given up, as the operator wanted.
+    waived: tuple[str, ...]
+    progress: PhaseProgress
+
+    @property
+    def is_drained(self) -> bool:
+        """True if nobody has to consume anything more."""
+        return not self.lags and not self.settling
+
+
+def check_drained(operation: ResizeOperation, observation: ResizeObservation, progress: PhaseProgress) -> DrainCheck:
+    """Return what groups have still to consume of the watched queues; needs `groups`, `ends` and `offsets`."""
+    assert observation.groups is not None, "a round with missing answers decides nothing"
+    lags: list[QueueLag] = []
+    settling: list[str] = []
+    waived: list[str] = []
+    settled_at: dict[str, int] = {}
+    for group in observation.groups:
+        lag = list(_lags(group, operation, observation))
+        if group.name in operation.options.waived_groups:
+            waived += [f"given up: {each}" for each in lag]
+            continue
+        lags += lag
+        if lag:
+            continue
+        settled_at[group.name] = since = progress.settled_at_ms.get(group.name, progress.waited_ms)
+        if (left_ms := since + _settle_ms(group.kind, operation.waits) - progress.waited_ms) > 0:
+            settling.append(
+                f"group {group.name} ({group.kind.value}) has consumed everything; {left_ms / 1000:.0f} s for messages "
+                "that its clients still process"
+            )
+    kinds = {group.name: group.kind for group in observation.groups}
+    offline = sorted({each.group for each in lags if kinds[each.group] is GroupKind.OFFLINE})
+    return DrainCheck(
+        lags=tuple(lags),
+        settling=tuple(settling),
+        offline=tuple(offline),
+        waived=tuple(waived),
+        progress=replace(progress, settled_at_ms=settled_at),
+    )
+
+
+def _settle_ms(kind: GroupKind, waits: ResizeWaits) -> int:
+    match kind:
+        case GroupKind.POP:
+            return waits.pop_ms
+        case GroupKind.PULL | GroupKind.BROADCAST:
+            return waits.process_ms
+        case _:
+            return 0
+
+
+def _lags(group: GroupView, operation: ResizeOperation, observation: ResizeObservation) -> Iterator[QueueLag]:
+    watched = watched_queues(operation)
+    for resize in operation.sets:
+        view = observation.sets[resize.broker_name]
+        for queue_id in watched(resize):
+            ends = view.ends[queue_id]
+            # Empty, or everything has expired: drained for everybody.
+            if ends.min_offset >= ends.max_offset:
+                continue
+            queue = QueueId(resize.broker_name, queue_id)
+            if group.kind is GroupKind.BROADCAST:
+                yield from _broadcast_lag(group, queue, ends.max_offset, view.broadcast_offsets or {})
+            else:
+                yield from _lag(group, queue, ends.max_offset, view.offsets or {})
+
+
+def _lag(group: GroupView, queue: QueueId, end: int, offsets: Mapping[str, Mapping[int, int]]) -> Iterator[QueueLag]:
+    stored = offsets.get(group.name, {}).get(queue.queue_id)
+    if stored is None:
+        yield QueueLag(group=group.name, queue=queue, messages=None, reason="no offset is stored: it has not begun")
+    elif stored < end:
+        reason = f"{end - stored} messages are not consumed ({stored} of {end})"
+        yield QueueLag(group=group.name, queue=queue, messages=end - stored, reason=reason)
+    elif group.kind is GroupKind.PULL and (cached := _cached(group, queue)):
+        reason = f"{cached} messages are pulled and not processed"
+        yield QueueLag(group=group.name, queue=queue, messages=cached, reason=reason)
+
+
+def _cached(group: GroupView, queue: QueueId) -> int:
+    """Return how many messages clients have pulled and not processed; those that do not tell have none."""
+    return sum(held.cached for client in group.clients if (held := (client.queues or {}).get(queue)) is not None)
+
+
+def _broadcast_lag(
+    group: GroupView, queue: QueueId, end: int, offsets: Mapping[str, Mapping[int, int]]
+) -> Iterator[QueueLag]:
+    """Yield what members have not consumed; those that are not connected cannot be known."""
+    stored = offsets.get(group.name, {}).get(queue.queue_id)
+    for client in group.clients:
+        held = None if client.queues is None else client.queues.get(queue)
+        if held is None and stored is not None and stored >= end:
+            # Brokers from 5.1 store how far all members have pulled.
+            continue
+        reason, messages = _client_lag(client.client_id, held, end, answered=client.queues is not None)
+        if reason:
+            yield QueueLag(group=group.name, queue=queue, messages=messages, reason=reason)
+
+
+def _client_lag(client_id: str, held: HeldQueue | None, end: int, *, answered: bool) -> tuple[str, int | None]:
+    if not answered:
+        return f"client {client_id} does not report how far it is", None
+    if held is None:
+        return f"client {client_id} does not show the queue", None
+    if held.commit_offset < end or held.cached:
+        behind = max(end - held.commit_offset, held.cached)
+        return f"client {client_id} has {behind} messages to consume", behind
+    return "", 0
+
+
+def sentences(lags: Iterable[QueueLag], limit: int) -> tuple[str, ...]:
+    """Return the lags as text, the first `limit` of them."""
+    every = list(lags)
+    shown = [str(each) for each in every[:limit]]
+    return (*shown, f"and {len(every) - limit} more") if len(every) > limit else tuple(shown)

@@ -1,0 +1,152 @@
+"""Phases of a grow: seed, read up, assign, write up, verify (docs/protocol/queue-scaling.md 4)."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from controller.scaling.resize.decision import ResizeDecision
+from controller.scaling.resize.observation import ClientView, GroupKind, GroupView
+from controller.scaling.resize.operation import QueueId, ResizeKind, ResizeOperation, ResizePhase
+from controller.scaling.rules.path import new_queues
+from controller.scaling.rules.round import ResizeRound
+from controller.scaling.rules.seeding import seeds_of, unseeded
+
+#: Positions of the path of a grow.
+READ_UP: Final = 1
+WRITE_UP: Final = 2
+
+
+def seed(this: ResizeRound) -> ResizeDecision:
+    """Store where groups begin in new queues."""
+    operation, observation = this.operation, this.observation
+    if observation.missing:
+        return this.stay(observation.missing)
+    if not operation.seeds:
+        seeds = seeds_of(operation, observation)
+        if seeds:
+            return this.record(seeds=seeds)
+    actions = unseeded(operation, observation)
+    if not actions:
+        evidence = [f"queue {each.queue} begins at {each.offset}" for each in operation.seeds]
+        evidence += _without_configuration(this)
+        if operation.kind is ResizeKind.ORDERED:
+            return this.go(ResizePhase.RESIZE, evidence, reached=max(operation.reached, 2))
+        return this.go(ResizePhase.READ_UP, evidence, reached=max(operation.reached, READ_UP))
+    if this.is_over(operation.waits.seed_ms):
+        return this.undo(
+            f"{len(actions)} offsets of new queues could not be stored within {operation.waits.seed_ms} ms"
+        )
+    waits = [f"offset {each.offset} of group {each.group} in {each.broker_name}/{each.queue_id}" for each in actions]
+    return this.stay(waits[:10], actions)
+
+
+def _without_configuration(this: ResizeRound) -> list[str]:
+    return [
+        f"group {group} has no configuration on {name}: nothing is stored for it there"
+        for name, view in sorted(this.observation.sets.items())
+        for group in sorted(view.unknown_groups)
+    ]
+
+
+def read_up(this: ResizeRound) -> ResizeDecision:
+    """Let consumers see the new queues."""
+    check = this.path(READ_UP, furthest=this.operation.reached)
+    if check.conflicts:
+        return this.conflict(check.conflicts)
+    if check.is_reached and not this.observation.missing:
+        return this.go(ResizePhase.ASSIGN, ["every master, slave and NameServer shows the new read queues"])
+    if this.is_over(this.operation.waits.verify_ms):
+        return this.undo(f"not every broker and NameServer showed the new read queues: {'; '.join(check.waits_for)}")
+    return this.stay((*check.waits_for, *this.observation.missing), check.actions)
+
+
+def assign(this: ResizeRound) -> ResizeDecision:
+    """Wait until consumers have the new queues; groups that came meanwhile are seeded before any message is there."""
+    operation, observation = this.operation, this.observation
+    check = this.path(READ_UP, furthest=this.operation.reached)
+    if check.conflicts or check.actions:
+        return this.conflict(check.conflicts or ["the read queues are not the ones of this resize any more"])
+    if observation.missing or check.waits_for:
+        return this.stay((*observation.missing, *check.waits_for))
+    if unseeded(operation, observation):
+        return this.go(ResizePhase.SEED, ["a group has no offset in a new queue yet"])
+    return _assigned(this)
+
+
+def _assigned(this: ResizeRound) -> ResizeDecision:
+    operation = this.operation
+    waits, unprotected = unassigned(operation, this.observation.groups or ())
+    if not waits:
+        return this.go(ResizePhase.WRITE_UP, ["every online group has the new queues"], reached=WRITE_UP)
+    if not this.is_over(operation.waits.assign_ms):
+        return this.stay(waits)
+    if unprotected and not operation.options.ignore_unassigned:
+        return this.undo(f"clients that keep their own offsets do not have the new queues: {'; '.join(unprotected)}")
+    return this.go(ResizePhase.WRITE_UP, [f"{each}; its stored offset protects it" for each in waits], reached=WRITE_UP)
+
+
+def unassigned(operation: ResizeOperation, groups: tuple[GroupView, ...]) -> tuple[list[str], list[str]]:
+    """Return sentences about groups without new queues, and of those the ones that no stored offset protects."""
+    new = {QueueId(each.broker_name, queue_id) for each in operation.sets for queue_id in new_queues(each)}
+    waits: list[str] = []
+    unprotected: list[str] = []
+    for group in groups:
+        match group.kind:
+            case GroupKind.CONCURRENT | GroupKind.ORDERLY:
+                if left := new.difference(*map(_queues, group.clients)):
+                    waits.append(f"group {group.name} does not consume {_named(left)} yet")
+            case GroupKind.BROADCAST:
+                unprotected += _broadcast_waits(group, new)
+            case _:
+                continue
+    return [*waits, *unprotected], unprotected
+
+
+def _broadcast_waits(group: GroupView, new: set[QueueId]) -> Iterator[str]:
+    for client in group.clients:
+        if left := new - _queues(client):
+            yield f"client {client.client_id} of the broadcasting group {group.name} does not consume {_named(left)}"
+
+
+def _queues(client: ClientView) -> set[QueueId]:
+    return set(client.queues or ())
+
+
+def _named(queues: set[QueueId]) -> str:
+    shown = ", ".join(map(str, sorted(queues)[:4]))
+    return f"{shown} and {len(queues) - 4} more" if len(queues) > 4 else shown  # noqa: PLR2004
+
+
+def write_up(this: ResizeRound) -> ResizeDecision:
+    """Let producers use the new queues."""
+    check = this.path(WRITE_UP)
+    if check.conflicts:
+        return this.conflict(check.conflicts)
+    if check.is_reached and not this.observation.missing:
+        return this.go(ResizePhase.VERIFY, ["every master, slave and NameServer shows the new write queues"])
+    if this.is_over(this.operation.waits.verify_ms):
+        return this.undo(f"not everybody showed the new write queues: {'; '.join(check.waits_for)}")
+    return this.stay((*check.waits_for, *this.observation.missing), check.actions)
+
+
+def verify(this: ResizeRound, position: int) -> ResizeDecision:
+    """Report how groups get on with the new queues."""
+    check = this.path(position)
+    if check.conflicts or check.actions:
+        return this.conflict(check.conflicts or ["the queue numbers are not the ones of this resize any more"])
+    if not this.is_over(this.operation.waits.grown_watch_ms):
+        left_s = (this.operation.waits.grown_watch_ms - this.waited_ms) / 1000
+        return this.stay((*this.observation.missing, f"watches lag on the new queues for {left_s:.0f} s more"))
+    return this.go(this.operation.ends_as, _lag_of_new_queues(this))
+
+
+def _lag_of_new_queues(this: ResizeRound) -> list[str]:
+    lines = []
+    for resize in this.operation.sets:
+        view = this.observation.sets.get(resize.broker_name)
+        if view is None or view.offsets is None:
+            continue
+        for group, offsets in sorted(view.offsets.items()):
+            both = [each for each in new_queues(resize) if each in view.ends and each in offsets]
+            lag = sum(max(view.ends[each].max_offset - offsets[each], 0) for each in both)
+            lines.append(f"group {group} is {lag} messages behind in the new queues of {resize.broker_name}")
+    return lines

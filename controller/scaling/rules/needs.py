@@ -1,0 +1,70 @@
+"""What a phase of a resize has to know, and how often it looks."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from controller.scaling.resize.operation import ResizeOperation, ResizePhase
+from controller.scaling.rules.path import QueueFilter, dropped_queues, new_queues, watched_queues
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResizeNeeds:
+    """The requests that a phase needs, beside the numbers of queues, which every phase does."""
+
+    #: Which queues' ends.
+    ends: QueueFilter | None = None
+    #: Groups of the topic and their stored offsets.
+    groups: bool = False
+    #: What each member of a group consumes.
+    clients: bool = False
+    log: bool = False
+    late: bool = False
+    #: Clients that have not fetched the present route.
+    producers: bool = False
+
+
+_GROUPS: Final = frozenset({ResizePhase.SEED, ResizePhase.ASSIGN, ResizePhase.DRAIN, ResizePhase.CONFIRM})
+_CLIENTS: Final = _GROUPS - {ResizePhase.SEED}
+_NEW: Final = frozenset({ResizePhase.SEED, ResizePhase.ASSIGN, ResizePhase.VERIFY})
+_WATCHED: Final = frozenset({ResizePhase.QUIESCE, ResizePhase.DRAIN, ResizePhase.CONFIRM})
+_DROPPED: Final = frozenset({ResizePhase.READ_DOWN, ResizePhase.WATCH})
+_LATE: Final = frozenset({ResizePhase.QUIESCE, ResizePhase.LATE, ResizePhase.WATCH})
+
+#: Phases in which brokers are to show something at once.
+_QUICK: Final = frozenset({
+    ResizePhase.PAUSE, ResizePhase.SEED, ResizePhase.READ_UP, ResizePhase.WRITE_UP, ResizePhase.WRITE_DOWN,
+    ResizePhase.RESIZE, ResizePhase.UNPAUSE, ResizePhase.READ_DOWN, ResizePhase.REOPEN, ResizePhase.ROLLBACK,
+})  # fmt: skip
+QUICK_ROUND_MS: Final = 1_000
+ROUND_MS_MIN: Final = 500
+ROUND_MS_MAX: Final = 10_000
+
+
+def needs_of(operation: ResizeOperation) -> ResizeNeeds:
+    """Return what the present phase has to know."""
+    phase = operation.resume_phase or operation.phase
+    return ResizeNeeds(
+        ends=_ends(operation, phase),
+        groups=phase in _GROUPS or phase is ResizePhase.VERIFY,
+        clients=phase in _CLIENTS,
+        log=phase is ResizePhase.QUIESCE,
+        late=phase in _LATE,
+        producers=phase is ResizePhase.QUIESCE,
+    )
+
+
+def round_ms(operation: ResizeOperation) -> int:
+    """Return how long after a round the next one begins."""
+    if operation.phase in _QUICK:
+        return QUICK_ROUND_MS
+    # Each wait is looked at several times before it ends.
+    shortest_ms = min(operation.waits.confirm_ms, operation.waits.stable_ms, operation.waits.watch_ms)
+    return min(max(shortest_ms // 4, ROUND_MS_MIN), ROUND_MS_MAX)
+
+
+def _ends(operation: ResizeOperation, phase: ResizePhase) -> QueueFilter | None:
+    if phase in _NEW:
+        return new_queues
+    if phase in _WATCHED:
+        return watched_queues(operation)
+    return dropped_queues if phase in _DROPPED else None

@@ -1,0 +1,101 @@
+"""When nobody can send to a queue any more, as far as that can be known (docs/protocol/queue-scaling.md 7).
+
+No wait is proof: a producer that is cut off from all NameServers keeps its route. The proof is the check after read
+numbers are lowered, because from then on brokers refuse.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from controller.scaling.resize.decision import PhaseProgress
+from controller.scaling.resize.observation import ResizeObservation
+from controller.scaling.resize.operation import LateMark, QueueId, QueueOffset, ResizeOperation
+from controller.scaling.rules.path import QueueFilter
+
+#: What is left of the wait for producers once all of them have fetched the present route: requests and sends under way.
+FETCHED_SHARE: Final = 6
+
+
+def ends_of(operation: ResizeOperation, observation: ResizeObservation, queues: QueueFilter) -> dict[QueueId, int]:
+    """Return the ends of queues."""
+    return {
+        QueueId(resize.broker_name, queue_id): observation.sets[resize.broker_name].ends[queue_id].max_offset
+        for resize in operation.sets
+        for queue_id in queues(resize)
+    }
+
+
+def with_ends(progress: PhaseProgress, ends: dict[QueueId, int]) -> PhaseProgress:
+    """Return the progress with new ends, and when they last moved."""
+    if progress.ends == ends:
+        return progress
+    return replace(progress, ends=ends, moved_at_ms=progress.waited_ms)
+
+
+def as_offsets(ends: dict[QueueId, int]) -> tuple[QueueOffset, ...]:
+    """Return ends as they are stored."""
+    return tuple(QueueOffset(queue.broker_name, queue.queue_id, end) for queue, end in sorted(ends.items()))
+
+
+def grown(confirmed: tuple[QueueOffset, ...], ends: dict[QueueId, int]) -> tuple[str, ...]:
+    """Return sentences about queues whose end is not the confirmed one."""
+    return tuple(
+        f"queue {each.queue} ended at {each.offset} and ends at {end}"
+        for each in confirmed
+        if (end := ends.get(each.queue)) is not None and end != each.offset
+    )
+
+
+def producers_wait(operation: ResizeOperation, observation: ResizeObservation) -> tuple[int, tuple[str, ...]]:
+    """Return how long to wait for producers in ms, and which of them still have the old route."""
+    producers = observation.producers
+    if not producers.is_complete:
+        return operation.waits.producers_ms, ()
+    stale = tuple(f"producers at {each} have not fetched the new route" for each in producers.addresses)
+    return operation.waits.producers_ms // FETCHED_SHARE, stale
+
+
+def undispatched(observation: ResizeObservation, marks: dict[str, int]) -> tuple[str, ...]:
+    """Return sentences about masters whose messages up to a mark are not in their queues yet."""
+    return tuple(
+        f"{name} has not dispatched its commit log up to {mark}"
+        for name, mark in sorted(marks.items())
+        if (log := observation.sets[name].log) is None or log.dispatched < mark
+    )
+
+
+def late_marks_of(observation: ResizeObservation) -> tuple[LateMark, ...]:
+    """Return the ends of delay levels that have undelivered messages now."""
+    return tuple(
+        LateMark(name, level, each.end)
+        for name, view in sorted(observation.sets.items())
+        if view.late is not None
+        for level, each in sorted(view.late.levels.items())
+        if each.delivered < each.end
+    )
+
+
+def late_arrivals(operation: ResizeOperation, observation: ResizeObservation, waited_ms: int) -> tuple[str, ...]:
+    """Return sentences about messages that may still arrive in the watched queues, by what brokers show.
+
+    Half messages are those of all topics; once the checks of transactions are over by time, they do not count.
+    """
+    return tuple(_late_arrivals(operation, observation, waited_ms))
+
+
+def _late_arrivals(operation: ResizeOperation, observation: ResizeObservation, waited_ms: int) -> Iterator[str]:
+    for mark in operation.late_marks:
+        late = observation.sets[mark.broker_name].late
+        level = None if late is None else late.levels.get(mark.level)
+        if level is None or level.delivered < mark.offset:
+            left = "some" if level is None else str(mark.offset - level.delivered)
+            yield f"{mark.broker_name} has {left} delayed messages of level {mark.level} to deliver"
+    for name, view in sorted(observation.sets.items()):
+        if view.late is None:
+            yield f"{name} does not answer which messages are delayed"
+            continue
+        if view.late.timed:
+            yield f"{name} has {view.late.timed} timed messages of {operation.topic} to deliver"
+        if view.late.half_messages and waited_ms < operation.waits.transaction_ms:
+            yield f"{name} has {view.late.half_messages} transactional messages that are not decided"

@@ -1,0 +1,75 @@
+"""One round of a resize, and what its phase can make of it: stay, go on, block, undo, or stop in a conflict."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import msgspec
+
+from controller.scaling.resize.decision import PhaseProgress, ResizeAction, ResizeDecision
+from controller.scaling.resize.observation import ResizeObservation
+from controller.scaling.resize.operation import ResizeKind, ResizeOperation, ResizePhase
+from controller.scaling.rules.path import PathCheck, check_path, reversed_grow
+
+#: How often the time that a phase has waited is saved.
+SAVE_MS: Final = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResizeRound:
+    """The operation, what this leader has seen of the phase, and what was answered now."""
+
+    operation: ResizeOperation
+    progress: PhaseProgress
+    observation: ResizeObservation
+
+    @property
+    def waited_ms(self) -> int:
+        """How long the phase has waited; time in which an answer was missing does not count."""
+        return self.progress.waited_ms
+
+    def is_over(self, limit_ms: int) -> bool:
+        """Return whether the phase has waited for longer than this."""
+        return self.waited_ms >= limit_ms
+
+    def stay(self, waits_for: Sequence[str], actions: Sequence[ResizeAction] = ()) -> ResizeDecision:
+        """Remain in the phase."""
+        operation, progress = self.operation, self.progress
+        if self.waited_ms - progress.saved_ms >= SAVE_MS:
+            progress = replace(progress, saved_ms=self.waited_ms)
+            operation = msgspec.structs.replace(operation, waited_ms=self.waited_ms)
+        return ResizeDecision(
+            operation=operation, progress=progress, actions=tuple(actions), waits_for=tuple(waits_for)
+        )
+
+    def record(self, **changes: Any) -> ResizeDecision:
+        """Remain in the phase with a fact that is stored before anything rests on it."""
+        return replace(self.stay(()), operation=msgspec.structs.replace(self.operation, **changes))
+
+    def go(
+        self, phase: ResizePhase, evidence: Sequence[str] = (), *, problem: str = "", **changes: Any
+    ) -> ResizeDecision:
+        """Enter another phase."""
+        entered = self.operation.entered(phase, self.observation.unix_ms, evidence, problem=problem)
+        return ResizeDecision(operation=msgspec.structs.replace(entered, **changes), progress=PhaseProgress())
+
+    def block(self, reasons: Sequence[str]) -> ResizeDecision:
+        """Wait for an operator; the phase goes on by itself if the reason ends."""
+        if self.operation.resume_phase is not None:
+            return self.stay(reasons)
+        resume = self.operation.phase
+        return self.go(ResizePhase.BLOCKED, reasons, problem="; ".join(reasons), resume_phase=resume)
+
+    def conflict(self, reasons: Sequence[str]) -> ResizeDecision:
+        """Do nothing more: somebody else has changed what this resize changes."""
+        return self.go(ResizePhase.CONFLICT, reasons, problem="; ".join(reasons))
+
+    def undo(self, problem: str) -> ResizeDecision:
+        """Go back to the numbers from before; where new queues may hold messages already, that is a shrink."""
+        if self.operation.kind is ResizeKind.GROW and self.operation.reached > 1:
+            return self.go(ResizePhase.WRITE_DOWN, (problem,), problem=problem, **reversed_grow(self.operation))
+        return self.go(ResizePhase.ROLLBACK, (problem,), problem=problem, ends_as=ResizePhase.ABORTED)
+
+    def path(self, wanted: int, *, lowest: int | None = None, furthest: int | None = None) -> PathCheck:
+        """Compare all brokers with a position of the path."""
+        return check_path(self.operation, self.observation, wanted, lowest=lowest, furthest=furthest)

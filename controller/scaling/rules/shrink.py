@@ -1,0 +1,212 @@
+"""Phases of a shrink: write down, quiesce, late sources, drain, confirm, read down, watch, reopen.
+
+docs/protocol/queue-scaling.md 5. The same phases make an ordered topic quiet before its counts change (section 8, O1).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from controller.scaling.resize.decision import ResizeDecision
+from controller.scaling.resize.operation import ResizeKind, ResizePhase
+from controller.scaling.rules.drained import DrainCheck, check_drained, sentences
+from controller.scaling.rules.path import PAUSED_END, dropped_queues, watched_queues
+from controller.scaling.rules.quiet import (
+    as_offsets,
+    ends_of,
+    grown,
+    late_arrivals,
+    late_marks_of,
+    producers_wait,
+    undispatched,
+    with_ends,
+)
+from controller.scaling.rules.round import ResizeRound
+
+#: Lags that are shown to the operator.
+LAGS_SHOWN: Final = 20
+
+
+def lowered_position(this: ResizeRound) -> int:
+    """Return the position of the path at which nobody may write to the dropped queues, and all can be read."""
+    operation = this.operation
+    if operation.kind is ResizeKind.ORDERED:
+        return 1 if operation.reached < PAUSED_END else PAUSED_END + 1
+    return 1
+
+
+def write_down(this: ResizeRound) -> ResizeDecision:
+    """Let producers leave the dropped queues."""
+    check = this.path(lowered_position(this), lowest=0)
+    if check.conflicts:
+        return this.conflict(check.conflicts)
+    if check.is_reached and not this.observation.missing:
+        return this.go(ResizePhase.QUIESCE, ["every master, slave and NameServer shows fewer write queues"])
+    if this.is_over(this.operation.waits.verify_ms) and this.operation.ends_as is ResizePhase.DONE:
+        return this.undo(f"not everybody showed the new write queues: {'; '.join(check.waits_for)}")
+    return this.stay((*check.waits_for, *this.observation.missing), check.actions)
+
+
+def _moved_away(this: ResizeRound) -> ResizeDecision | None:
+    """Stop if brokers do not show the lowered numbers any more."""
+    check = this.path(lowered_position(this))
+    if check.conflicts or check.actions:
+        return this.conflict(check.conflicts or ["the queue numbers are not the ones of this resize any more"])
+    if this.observation.missing or check.waits_for:
+        return this.stay((*this.observation.missing, *check.waits_for))
+    return None
+
+
+def quiesce(this: ResizeRound) -> ResizeDecision:
+    """Wait until producers have left, and the ends of the queues do not move."""
+    if (stopped := _moved_away(this)) is not None:
+        return stopped
+    operation, observation = this.operation, this.observation
+    ends = ends_of(operation, observation, watched_queues(operation))
+    this = replace(this, progress=with_ends(this.progress, ends))
+    wait_ms, stale = producers_wait(operation, observation)
+    if this.waited_ms < wait_ms:
+        return this.stay(
+            (f"producers may have the old route for {(wait_ms - this.waited_ms) / 1000:.0f} s more", *stale)
+        )
+    if not this.progress.log_marks:
+        marks = {name: view.log.end for name, view in observation.sets.items() if view.log is not None}
+        this = replace(this, progress=replace(this.progress, log_marks=marks))
+    still_ms = this.waited_ms - this.progress.moved_at_ms
+    waits = list(stale)
+    if still_ms < operation.waits.stable_ms:
+        waits.append(f"no message may come for {(operation.waits.stable_ms - still_ms) / 1000:.0f} s more")
+    waits += undispatched(observation, dict(this.progress.log_marks))
+    if not waits:
+        evidence = [f"no message came for {still_ms / 1000:.0f} s, {this.waited_ms / 1000:.0f} s after the change"]
+        return this.go(ResizePhase.LATE, evidence, late_marks=late_marks_of(observation))
+    if this.is_over(operation.waits.quiesce_ms):
+        return this.block([f"producers still send to the queues: {'; '.join(waits)}"])
+    return this.stay(waits)
+
+
+def late(this: ResizeRound) -> ResizeDecision:
+    """Wait for delayed, timed and transactional messages that are on their way to the queues."""
+    if (stopped := _moved_away(this)) is not None:
+        return stopped
+    waits = late_arrivals(this.operation, this.observation, this.waited_ms)
+    if not waits:
+        return this.go(ResizePhase.DRAIN, ["nothing is on its way to the queues any more"])
+    if this.operation.options.accept_late:
+        return this.go(ResizePhase.DRAIN, [f"accepted by the operator: {each}" for each in waits])
+    return this.stay(waits)
+
+
+def drain(this: ResizeRound) -> ResizeDecision:
+    """Wait until every group has consumed the queues."""
+    if (stopped := _moved_away(this)) is not None:
+        return stopped
+    operation, observation = this.operation, this.observation
+    ends = ends_of(operation, observation, watched_queues(operation))
+    if this.progress.ends and this.progress.ends != ends:
+        return this.go(ResizePhase.QUIESCE, ["messages came while groups consumed the rest"])
+    check = check_drained(operation, observation, with_ends(this.progress, ends))
+    this = replace(this, progress=check.progress)
+    if check.is_drained:
+        evidence = [f"all {len(observation.groups or ())} groups have consumed the queues", *check.waived]
+        return this.go(ResizePhase.CONFIRM, evidence, confirmed=as_offsets(ends))
+    waits = (*sentences(check.lags, LAGS_SHOWN), *check.settling)
+    if check.offline:
+        return this.block([_offline(check)])
+    if this.is_over(operation.waits.drain_ms):
+        return this.block([f"groups do not consume the queues: {'; '.join(waits)}"])
+    return this.stay(waits)
+
+
+def _offline(check: DrainCheck) -> str:
+    lags = sentences([each for each in check.lags if each.group in check.offline], LAGS_SHOWN)
+    return (
+        f"nobody of {', '.join(check.offline)} is connected, and the queues are not consumed: start a consumer, waive "
+        f"the group, or abort. {'; '.join(lags)}"
+    )
+
+
+def confirm(this: ResizeRound) -> ResizeDecision:
+    """Check a second time that nothing came and everything is consumed."""
+    if (stopped := _moved_away(this)) is not None:
+        return stopped
+    operation, observation = this.operation, this.observation
+    ends = ends_of(operation, observation, watched_queues(operation))
+    if grew := grown(operation.confirmed, ends):
+        return this.go(ResizePhase.QUIESCE, grew)
+    # Groups have settled in DRAIN; only what they have not consumed counts here.
+    check = check_drained(operation, observation, with_ends(this.progress, ends))
+    if check.lags:
+        return this.go(ResizePhase.DRAIN, sentences(check.lags, LAGS_SHOWN))
+    if not this.is_over(operation.waits.confirm_ms):
+        return this.stay([f"a second check in {(operation.waits.confirm_ms - this.waited_ms) / 1000:.0f} s"])
+    return _confirmed(this)
+
+
+def _confirmed(this: ResizeRound) -> ResizeDecision:
+    operation = this.operation
+    evidence = [f"queue {each.queue} ends at {each.offset}, all of it consumed" for each in operation.confirmed]
+    if operation.kind is not ResizeKind.ORDERED:
+        return this.go(ResizePhase.READ_DOWN, evidence, reached=2)
+    if operation.reached > PAUSED_END:
+        return this.go(ResizePhase.READ_DOWN, evidence, reached=PAUSED_END + 2)
+    grows = any(each.target > each.before.write for each in operation.sets)
+    return this.go(ResizePhase.SEED, evidence) if grows else this.go(ResizePhase.RESIZE, evidence, reached=PAUSED_END)
+
+
+def read_down(this: ResizeRound) -> ResizeDecision:
+    """Close the dropped queues: from here on brokers refuse them. What came just before is found by two checks."""
+    operation, observation = this.operation, this.observation
+    wanted = lowered_position(this) + 1
+    check = this.path(wanted)
+    if check.conflicts:
+        return this.conflict(check.conflicts)
+    if not observation.missing and (grew := _grown(this)):
+        return reopen_queues(this, grew)
+    if check.is_reached and not observation.missing:
+        return _post_check(this)
+    if this.is_over(operation.waits.verify_ms):
+        return reopen_queues(this, [f"not everybody showed the new read queues: {'; '.join(check.waits_for)}"])
+    return this.stay((*check.waits_for, *observation.missing), check.actions)
+
+
+def _post_check(this: ResizeRound) -> ResizeDecision:
+    agreed = this.waited_ms if this.progress.agreed_at_ms is None else this.progress.agreed_at_ms
+    if this.waited_ms - agreed >= this.operation.waits.confirm_ms:
+        return this.go(ResizePhase.WATCH, ["every broker refuses the dropped queues, and none has grown"])
+    this = replace(this, progress=replace(this.progress, agreed_at_ms=agreed))
+    return this.stay(["a second check that nothing came just before the queues were closed"])
+
+
+def _grown(this: ResizeRound) -> tuple[str, ...]:
+    return grown(this.operation.confirmed, ends_of(this.operation, this.observation, dropped_queues))
+
+
+def watch(this: ResizeRound) -> ResizeDecision:
+    """Look for messages that arrive late in the dropped queues, until none can come any more."""
+    check = this.path(lowered_position(this) + 1)
+    if check.conflicts or check.actions:
+        return this.conflict(check.conflicts or ["the queue numbers are not the ones of this resize any more"])
+    if this.observation.missing or check.waits_for:
+        return this.stay((*this.observation.missing, *check.waits_for))
+    if grew := _grown(this):
+        return reopen_queues(this, grew)
+    waits = list(late_arrivals(this.operation, this.observation, this.waited_ms))
+    if not this.is_over(this.operation.waits.watch_ms):
+        waits.append(f"watches for {(this.operation.waits.watch_ms - this.waited_ms) / 1000:.0f} s more")
+    return this.stay(waits) if waits else this.go(this.operation.ends_as, ["no message came late"])
+
+
+def reopen_queues(this: ResizeRound, reasons: Sequence[str]) -> ResizeDecision:
+    """Make the dropped queues readable again, so that groups consume what is in them."""
+    return this.go(ResizePhase.REOPEN, reasons, reopened=this.operation.reopened + 1)
+
+
+def reopen(this: ResizeRound) -> ResizeDecision:
+    """Wait until everybody shows the dropped queues again."""
+    check = this.path(lowered_position(this), lowest=0)
+    if check.conflicts:
+        return this.conflict(check.conflicts)
+    if check.is_reached and not this.observation.missing:
+        return this.go(ResizePhase.QUIESCE, ["the dropped queues are read again"], reached=lowered_position(this))
+    return this.stay((*check.waits_for, *this.observation.missing), check.actions)

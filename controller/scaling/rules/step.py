@@ -1,0 +1,150 @@
+"""The next step of a resize: the rule of its phase, after what holds in every phase."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from controller.scaling.resize.decision import PhaseProgress, ResizeDecision
+from controller.scaling.resize.observation import ResizeObservation
+from controller.scaling.resize.operation import MasterIdentity, ResizeKind, ResizeOperation, ResizePhase
+from controller.scaling.rules import grow, ordered, shrink
+from controller.scaling.rules.path import PAUSED_END
+from controller.scaling.rules.round import ResizeRound
+
+_PAUSED: Final = frozenset({
+    ResizePhase.PAUSE, ResizePhase.QUIESCE, ResizePhase.LATE, ResizePhase.DRAIN, ResizePhase.CONFIRM, ResizePhase.SEED,
+})  # fmt: skip
+#: Phase -> the one that begins anew with a new master: it may have older offsets, ends and numbers.
+_AGAIN: Final[Mapping[ResizePhase, ResizePhase]] = {
+    ResizePhase.SEED: ResizePhase.SEED,
+    ResizePhase.READ_UP: ResizePhase.SEED,
+    ResizePhase.ASSIGN: ResizePhase.SEED,
+    ResizePhase.WRITE_UP: ResizePhase.SEED,
+    ResizePhase.VERIFY: ResizePhase.SEED,
+    ResizePhase.QUIESCE: ResizePhase.WRITE_DOWN,
+    ResizePhase.LATE: ResizePhase.WRITE_DOWN,
+    ResizePhase.DRAIN: ResizePhase.WRITE_DOWN,
+    ResizePhase.CONFIRM: ResizePhase.WRITE_DOWN,
+    ResizePhase.READ_DOWN: ResizePhase.REOPEN,
+    ResizePhase.WATCH: ResizePhase.REOPEN,
+}
+
+
+def begin_phase(operation: ResizeOperation) -> PhaseProgress:
+    """Return what a leader knows of the present phase when it begins with it."""
+    return PhaseProgress(waited_ms=operation.waited_ms, saved_ms=operation.waited_ms)
+
+
+def decide_step(operation: ResizeOperation, progress: PhaseProgress, observation: ResizeObservation) -> ResizeDecision:
+    """Return what becomes of a started resize in this round; finished ones are not given."""
+    progress = progress.at(observation.now_ms, is_complete=not observation.missing)
+    this = ResizeRound(operation=operation, progress=progress, observation=observation)
+    if (decision := _masters_changed(this)) is not None:
+        return decision
+    if operation.phase is ResizePhase.BLOCKED:
+        return _blocked(this)
+    if _is_paused_too_long(this):
+        return this.undo(f"the topic had no writes for longer than {operation.waits.pause_ms / 1000:.0f} s")
+    return _RULES[operation.phase](this)
+
+
+def _blocked(this: ResizeRound) -> ResizeDecision:
+    """Go on as soon as the reason has ended."""
+    operation = this.operation
+    resume = operation.resume_phase
+    assert resume is not None, "a blocked operation knows its phase"
+    if _is_paused_too_long(this):
+        return this.undo(f"the topic had no writes for longer than {operation.waits.pause_ms / 1000:.0f} s")
+    decision = _RULES[resume](this)
+    if decision.operation.phase is not ResizePhase.BLOCKED:
+        return decision
+    return replace(decision, waits_for=decision.waits_for or (operation.problem,))
+
+
+def _is_paused_too_long(this: ResizeRound) -> bool:
+    """Return whether an ordered topic waits too long without writes; its counts have not changed yet."""
+    operation = this.operation
+    phase = operation.resume_phase or operation.phase
+    if operation.kind is not ResizeKind.ORDERED or operation.reached >= PAUSED_END or phase not in _PAUSED:
+        return False
+    paused = next((each.began_unix_ms for each in operation.steps if each.phase is ResizePhase.PAUSE), None)
+    return paused is not None and this.observation.unix_ms - paused > operation.waits.pause_ms
+
+
+def _masters_changed(this: ResizeRound) -> ResizeDecision | None:
+    """Begin anew what relied on a master that failed or was started again."""
+    operation = this.operation
+    seen = {name: view.master for name, view in this.observation.sets.items() if view.master is not None}
+    changed = sorted(name for name, master in seen.items() if operation.masters.get(name) != master)
+    if not changed:
+        return None
+    masters = operation.masters | seen
+    lost = [name for name in changed if name in operation.masters]
+    again = _again(operation)
+    if not lost or again is None:
+        return this.record(masters=masters)
+    evidence = [_replaced(name, operation.masters[name], masters[name]) for name in lost]
+    if again is ResizePhase.REOPEN:
+        return this.go(again, evidence, masters=masters, reopened=operation.reopened + 1)
+    return this.go(again, evidence, masters=masters)
+
+
+def _again(operation: ResizeOperation) -> ResizePhase | None:
+    """Return the phase from which a resize goes on after the change of a master; None: the present one."""
+    phase = operation.resume_phase or operation.phase
+    if operation.kind is not ResizeKind.ORDERED:
+        return _AGAIN.get(phase)
+    if phase in {ResizePhase.READ_DOWN, ResizePhase.WATCH}:
+        return ResizePhase.REOPEN
+    if operation.reached < PAUSED_END:
+        return ResizePhase.PAUSE if phase in _PAUSED else None
+    if phase is ResizePhase.RESIZE:
+        return ResizePhase.SEED if operation.seeds else None
+    return ResizePhase.UNPAUSE if operation.reached > PAUSED_END and phase is not ResizePhase.REOPEN else None
+
+
+def _replaced(name: str, before: MasterIdentity, after: MasterIdentity) -> str:
+    if before.address == after.address:
+        return f"the master of {name} at {after.address} was started again"
+    return f"{after.address} leads {name} instead of {before.address}"
+
+
+def rollback(this: ResizeRound) -> ResizeDecision:
+    """Give every broker its former numbers, one step of the path a round."""
+    check = this.path(0, lowest=0)
+    if check.conflicts:
+        return this.conflict(check.conflicts)
+    conf = ordered.rolled_back_conf(this) if this.operation.kind is ResizeKind.ORDERED else ()
+    if check.is_reached and not conf and not this.observation.missing:
+        return this.go(ResizePhase.ABORTED, ["every broker has its former numbers"], problem=this.operation.problem)
+    return this.stay((*check.waits_for, *this.observation.missing), (*conf, *check.actions))
+
+
+def _verify(this: ResizeRound) -> ResizeDecision:
+    return grow.verify(this, PAUSED_END + 1 if this.operation.kind is ResizeKind.ORDERED else grow.WRITE_UP)
+
+
+def _conflict(this: ResizeRound) -> ResizeDecision:
+    return this.stay([this.operation.problem])
+
+
+_RULES: Final[Mapping[ResizePhase, Callable[[ResizeRound], ResizeDecision]]] = {
+    ResizePhase.PAUSE: ordered.pause,
+    ResizePhase.SEED: grow.seed,
+    ResizePhase.READ_UP: grow.read_up,
+    ResizePhase.ASSIGN: grow.assign,
+    ResizePhase.WRITE_UP: grow.write_up,
+    ResizePhase.VERIFY: _verify,
+    ResizePhase.WRITE_DOWN: shrink.write_down,
+    ResizePhase.QUIESCE: shrink.quiesce,
+    ResizePhase.LATE: shrink.late,
+    ResizePhase.DRAIN: shrink.drain,
+    ResizePhase.CONFIRM: shrink.confirm,
+    ResizePhase.RESIZE: ordered.resize,
+    ResizePhase.UNPAUSE: ordered.unpause,
+    ResizePhase.READ_DOWN: shrink.read_down,
+    ResizePhase.WATCH: shrink.watch,
+    ResizePhase.REOPEN: shrink.reopen,
+    ResizePhase.ROLLBACK: rollback,
+    ResizePhase.CONFLICT: _conflict,
+}
