@@ -1,0 +1,84 @@
+"""A wanted resize, and the plan that is made of it: what changes where, how long it takes, and who is in the way."""
+
+from typing import Literal
+
+import msgspec
+
+from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizeOptions, ResizePhase, ResizeWaits
+
+
+class ResizeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+    """What an operator or the autoscaler wants."""
+
+    topic: str
+    #: Read and write queues of each broker set at the end.
+    queues: int
+    #: Changes of ordered topics have to be wanted: `pause` stops writes until everything is consumed.
+    ordered: Literal["", "pause"] = ""
+    #: Broker sets with different numbers are brought to the same one; never to a smaller one.
+    equalise: bool = False
+    waits: ResizeWaits = ResizeWaits()
+    options: ResizeOptions = ResizeOptions()
+    requested_by: str = ""
+    reason: str = ""
+
+
+class PlannedStep(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One phase of a plan."""
+
+    phase: ResizePhase
+    #: What happens, and what it waits for.
+    text: str
+    at_least_ms: int = 0
+
+
+class PlannedSet(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What changes on one broker set."""
+
+    broker_name: str
+    cluster: str
+    master: str
+    read: int
+    write: int
+    target: int
+
+
+class PlannedGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A consumer group of the topic, and what it has to do."""
+
+    group: str
+    kind: str
+    clients: int
+    #: Messages of dropped queues that it has not consumed; None: unknown.
+    lag: int | None = None
+    note: str = ""
+
+
+class ResizePlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a resize would do. With problems it is not started."""
+
+    topic: str
+    kind: ResizeKind | None
+    sets: tuple[PlannedSet, ...] = ()
+    steps: tuple[PlannedStep, ...] = ()
+    groups: tuple[PlannedGroup, ...] = ()
+    at_least_ms: int = 0
+    #: Why it cannot be done, each with what to do instead.
+    problems: tuple[str, ...] = ()
+    #: What to know before it starts.
+    warnings: tuple[str, ...] = ()
+
+
+class TopicTraits(msgspec.Struct, frozen=True, kw_only=True):
+    """Facts about a topic that only its plan needs."""
+
+    #: By broker name: its queues and addresses.
+    counts: dict[str, QueueCounts] = {}
+    clusters: dict[str, str] = {}
+    is_static: bool = False
+    #: Stored flag, or message type FIFO.
+    is_ordered: bool = False
+    #: None: there is no entry.
+    order_conf: str | None = None
+    #: Sets of the clusters of the topic that the controller knows, and no NameServer: they may have it.
+    absent_sets: tuple[str, ...] = ()

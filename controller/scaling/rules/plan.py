@@ -1,0 +1,297 @@
+"""Whether a resize can be done, and what it would do; made before it runs, and again when it starts."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec.structs import replace
+
+from controller.scaling.resize.decision import PhaseProgress
+from controller.scaling.resize.observation import GroupKind, GroupView, ResizeObservation
+from controller.scaling.resize.operation import (
+    READ_PERM,
+    WRITE_PERM,
+    QueueCounts,
+    ResizeKind,
+    ResizeOperation,
+    ResizePhase,
+    SetResize,
+)
+from controller.scaling.resize.request import (
+    PlannedGroup,
+    PlannedSet,
+    PlannedStep,
+    ResizePlan,
+    ResizeRequest,
+    TopicTraits,
+)
+from controller.scaling.rules.drained import check_drained
+
+#: Queues of a topic on one broker set; each costs files on the broker, and a pull of every group.
+QUEUES_MAX: Final = 1024
+#: Groups that a plan lists.
+GROUPS_SHOWN: Final = 200
+
+
+def plan_resize(request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation) -> ResizePlan:
+    """Return what a resize would do, and what is in its way."""
+    kind = _kind(request, traits)
+    problems = list(_problems(request, traits, observation, kind))
+    sets = tuple(_sets(request, traits, observation)) if kind is not None else ()
+    if kind is None or not all(each in traits.counts for each in observation.sets):
+        return ResizePlan(topic=request.topic, kind=kind, sets=sets, problems=tuple(problems))
+    groups = tuple(_groups(request, traits, observation, kind))
+    problems += [each.note for each in groups if each.note and each.kind == GroupKind.OFFLINE.value]
+    steps = tuple(_steps(request, kind, shrinks=_shrinks(request, traits)))
+    return ResizePlan(
+        topic=request.topic,
+        kind=kind,
+        sets=sets,
+        steps=steps,
+        groups=groups[:GROUPS_SHOWN],
+        at_least_ms=sum(each.at_least_ms for each in steps),
+        problems=tuple(problems),
+        warnings=tuple(_warnings(request, traits, observation, kind)),
+    )
+
+
+def planned_operation(
+    operation_id: str, request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation
+) -> ResizeOperation:
+    """Return the operation of a plan without problems; it starts with PRECHECK."""
+    kind = _kind(request, traits)
+    assert kind is not None, "a plan without problems has a kind"
+    return ResizeOperation(
+        id=operation_id,
+        topic=request.topic,
+        kind=kind,
+        sets=_resizes(request, traits),
+        phase=ResizePhase.PLANNED,
+        phase_since_unix_ms=observation.unix_ms,
+        created_unix_ms=observation.unix_ms,
+        requested_by=request.requested_by,
+        reason=request.reason,
+        waits=request.waits,
+        options=request.options,
+        order_conf=traits.order_conf,
+    )
+
+
+def first_phase(operation: ResizeOperation) -> ResizePhase:
+    """Return the phase after the check."""
+    match operation.kind:
+        case ResizeKind.GROW:
+            return ResizePhase.SEED
+        case ResizeKind.SHRINK:
+            return ResizePhase.WRITE_DOWN
+        case ResizeKind.ORDERED:
+            return ResizePhase.PAUSE
+
+
+def checked(operation: ResizeOperation, plan: ResizePlan, observation: ResizeObservation) -> ResizeOperation:
+    """Return the operation after PRECHECK: on its way, or REJECTED."""
+    if plan.problems:
+        return operation.entered(
+            ResizePhase.REJECTED, observation.unix_ms, plan.problems, problem="; ".join(plan.problems)
+        )
+    started = operation.entered(first_phase(operation), observation.unix_ms, ("nothing is in the way",))
+    masters = {name: view.master for name, view in observation.sets.items() if view.master is not None}
+    return replace(started, masters=masters, reached=0 if operation.kind is ResizeKind.GROW else 1)
+
+
+def _resizes(request: ResizeRequest, traits: TopicTraits) -> tuple[SetResize, ...]:
+    return tuple(
+        SetResize(broker_name=name, cluster=traits.clusters.get(name, ""), before=counts, target=request.queues)
+        for name, counts in sorted(traits.counts.items())
+    )
+
+
+def _sets(request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation) -> Iterator[PlannedSet]:
+    for each in _resizes(request, traits):
+        view = observation.sets.get(each.broker_name)
+        yield PlannedSet(
+            broker_name=each.broker_name,
+            cluster=each.cluster,
+            master=view.master.address if view is not None and view.master is not None else "",
+            read=each.before.read,
+            write=each.before.write,
+            target=each.target,
+        )
+
+
+def _shrinks(request: ResizeRequest, traits: TopicTraits) -> bool:
+    return any(request.queues < max(each.read, each.write) for each in traits.counts.values())
+
+
+def _kind(request: ResizeRequest, traits: TopicTraits) -> ResizeKind | None:
+    """Return how the topic would be resized; None if nothing is known of it."""
+    if not traits.counts:
+        return None
+    if request.ordered:
+        return ResizeKind.ORDERED
+    return ResizeKind.SHRINK if _shrinks(request, traits) else ResizeKind.GROW
+
+
+def _problems(
+    request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation, kind: ResizeKind | None
+) -> Iterator[str]:
+    yield from _target_problems(request)
+    if kind is None:
+        if not observation.missing:
+            yield f"no NameServer knows the topic {request.topic}: create it first"
+        yield from (f"{each}: try again" for each in observation.missing)
+        return
+    yield from (f"{each}: bring it back first" for each in observation.missing)
+    yield from (
+        f"{name} belongs to the cluster, and no NameServer knows it: nobody knows whether it has {request.topic}. "
+        "Start it, or remove it with cleanBrokerMetadata"
+        for name in traits.absent_sets
+    )
+    if traits.is_static:
+        yield f"{request.topic} is a static topic: its queues are moved with remappingStaticTopic, and never removed"
+    yield from _counts_problems(request, traits, kind)
+    yield from _order_problems(request, traits, observation)
+
+
+def _target_problems(request: ResizeRequest) -> Iterator[str]:
+    if request.queues < 1:
+        yield f"{request.queues} queues are none: a topic has at least 1 on each broker set"
+    if request.queues > QUEUES_MAX:
+        yield f"{request.queues} queues are above the limit of {QUEUES_MAX} on each broker set"
+
+
+def _counts_problems(request: ResizeRequest, traits: TopicTraits, kind: ResizeKind) -> Iterator[str]:
+    counts = traits.counts
+    shown = ", ".join(f"{name} ({each})" for name, each in sorted(counts.items()))
+    if len({each.perm for each in counts.values()}) > 1 or any(_is_closed(each) for each in counts.values()):
+        yield f"{request.topic} must be readable and writable (perm 6) on every broker: {shown}"
+    is_equal = len(set(counts.values())) == 1 and all(each.read == each.write for each in counts.values())
+    largest = max(max(each.read, each.write) for each in counts.values())
+    if is_equal and largest == request.queues:
+        yield f"{request.topic} has {request.queues} queues on every broker set already"
+    if is_equal:
+        return
+    if not request.equalise:
+        yield (
+            f"brokers have different numbers of queues: {shown}. Equalise them first: the same request with "
+            f'"equalise" and {largest} queues'
+        )
+    elif kind is not ResizeKind.GROW:
+        yield f"equalising never takes queues away: it needs at least {largest} queues, {request.queues} are wanted"
+
+
+def _is_closed(counts: QueueCounts) -> bool:
+    return counts.perm & (READ_PERM | WRITE_PERM) != READ_PERM | WRITE_PERM
+
+
+def _order_problems(request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation) -> Iterator[str]:
+    if request.ordered:
+        return
+    if traits.order_conf is not None:
+        yield (
+            f"orderTopicConf says {traits.order_conf}: producers use it and no other number; want the ordered resize "
+            '("ordered": "pause"), which changes it too'
+        )
+    orderly = sorted(each.name for each in observation.groups or () if each.kind is GroupKind.ORDERLY)
+    if traits.is_ordered or orderly:
+        why = f"groups that consume in order: {', '.join(orderly)}" if orderly else "its order flag or message type"
+        yield (
+            f"{request.topic} is an ordered topic ({why}): another number of queues sends keys elsewhere before their "
+            'older messages are consumed. Want the ordered resize ("ordered": "pause"), which stops writes meanwhile'
+        )
+
+
+def _warnings(
+    request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation, kind: ResizeKind
+) -> Iterator[str]:
+    yield "each change of read queues moves queues between clients: messages that they have cached are consumed again"
+    for each in observation.groups or ():
+        if each.kind is GroupKind.BROADCAST and kind is not ResizeKind.GROW:
+            yield f"broadcasting group {each.name}: members that are not connected are unknown, and may miss messages"
+    if kind is ResizeKind.ORDERED:
+        yield 'producers fail with "no route info of this topic" until the counts are changed'
+        if len(traits.counts) > 1:
+            yield (
+                f"{len(traits.counts)} broker sets pause one after the other: a producer that polls its route then "
+                "sends keys to other queues for as long as the others need"
+            )
+    if request.options.accept_late:
+        yield "delayed messages may arrive after the queues are closed: these are opened again then"
+
+
+def _groups(
+    request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation, kind: ResizeKind
+) -> Iterator[PlannedGroup]:
+    lags = _lags(request, traits, observation) if kind is not ResizeKind.GROW else {}
+    for group in observation.groups or ():
+        lag = lags.get(group.name, 0)
+        yield PlannedGroup(
+            group=group.name,
+            kind=group.kind.value,
+            clients=len(group.clients),
+            lag=lag,
+            note=_note(group, lag, request),
+        )
+
+
+def _note(group: GroupView, lag: int | None, request: ResizeRequest) -> str:
+    if group.kind is not GroupKind.OFFLINE or lag == 0 or group.name in request.options.waived_groups:
+        return ""
+    many = "an unknown number of" if lag is None else str(lag)
+    return (
+        f"group {group.name} is offline and has {many} messages to consume from the queues: start a consumer, or name "
+        'it in "waivedGroups" to give them up'
+    )
+
+
+def _lags(request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation) -> dict[str, int | None]:
+    """Return by group what it has not consumed of the queues that have to be drained."""
+    if observation.missing or observation.groups is None:
+        return {}
+    operation = planned_operation("", request, traits, observation)
+    lags: dict[str, int | None] = {}
+    for each in check_drained(operation, observation, PhaseProgress()).lags:
+        known = lags.get(each.group, 0)
+        lags[each.group] = None if known is None or each.messages is None else known + each.messages
+    return lags
+
+
+def _steps(request: ResizeRequest, kind: ResizeKind, *, shrinks: bool) -> Iterator[PlannedStep]:
+    waits = request.waits
+    quiet = (
+        PlannedStep(
+            phase=ResizePhase.QUIESCE,
+            text="wait until no producer has the old route, and no message comes",
+            at_least_ms=max(waits.producers_ms, waits.stable_ms),
+        ),
+        PlannedStep(phase=ResizePhase.LATE, text="wait for delayed, timed and transactional messages"),
+        PlannedStep(phase=ResizePhase.DRAIN, text="wait until every group has consumed the queues"),
+        PlannedStep(phase=ResizePhase.CONFIRM, text="check a second time", at_least_ms=waits.confirm_ms),
+    )
+    closing = (
+        PlannedStep(
+            phase=ResizePhase.READ_DOWN,
+            text="lower readQueueNums: brokers refuse the dropped queues; check twice that none has grown",
+            at_least_ms=waits.confirm_ms,
+        ),
+        PlannedStep(phase=ResizePhase.WATCH, text="watch for late messages", at_least_ms=waits.watch_ms),
+    )
+    seed = PlannedStep(phase=ResizePhase.SEED, text="store where each group begins in the new queues")
+    verify = PlannedStep(phase=ResizePhase.VERIFY, text="watch lag on the new queues", at_least_ms=waits.grown_watch_ms)
+    match kind:
+        case ResizeKind.GROW:
+            yield seed
+            yield PlannedStep(phase=ResizePhase.READ_UP, text="raise readQueueNums on every broker")
+            yield PlannedStep(phase=ResizePhase.ASSIGN, text="wait until every online group consumes the new queues")
+            yield PlannedStep(phase=ResizePhase.WRITE_UP, text="raise writeQueueNums on every broker")
+            yield verify
+        case ResizeKind.SHRINK:
+            yield PlannedStep(phase=ResizePhase.WRITE_DOWN, text="lower writeQueueNums on every broker")
+            yield from (*quiet, *closing)
+        case ResizeKind.ORDERED:
+            yield PlannedStep(phase=ResizePhase.PAUSE, text="set perm 4 and remove orderTopicConf: producers stop")
+            yield from quiet
+            if not shrinks:
+                yield seed
+            yield PlannedStep(phase=ResizePhase.RESIZE, text="change the numbers and orderTopicConf")
+            yield PlannedStep(phase=ResizePhase.UNPAUSE, text="set perm 6: producers go on")
+            yield from (*quiet, *closing) if shrinks else (verify,)
