@@ -32,7 +32,7 @@ class QueueEnds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DelayLevel:
+class DelayProgress:
     """Delayed messages of one level: the next offset to be delivered, and the next one to be written."""
 
     delivered: int
@@ -43,7 +43,7 @@ class DelayLevel:
 class LateSources:
     """Messages of a broker whose queue is fixed already (docs/protocol/queue-scaling.md 7)."""
 
-    levels: Mapping[int, DelayLevel]
+    levels: Mapping[int, DelayProgress]
     #: Pending timed messages of the topic; 0 where a broker has none (before 5.0).
     timed: int
     #: Transactional half messages that are not checked to the end, of all topics.
@@ -93,7 +93,7 @@ class NameServerView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldQueue:
+class ConsumedQueue:
     """A queue that a client consumes."""
 
     commit_offset: int
@@ -106,7 +106,7 @@ class ClientView:
 
     client_id: str
     #: None if the client could not be queried.
-    queues: Mapping[QueueId, HeldQueue] | None
+    queues: Mapping[QueueId, ConsumedQueue] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from controller.scaling.resize.decision import PhaseProgress
-from controller.scaling.resize.observation import GroupKind, GroupView, HeldQueue, ResizeObservation
+from controller.scaling.resize.observation import GroupKind, GroupView, ConsumedQueue, ResizeObservation
 from controller.scaling.resize.operation import QueueId, ResizeOperation, ResizeWaits
 from controller.scaling.rules.path import watched_queues
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueLag:
+class UndrainedQueue:
     """What a group has not consumed of a queue."""
 
     group: str
@@ -27,7 +27,7 @@ class QueueLag:
 class DrainCheck:
     """Who has still to consume what."""
 
-    lags: tuple[QueueLag, ...]
+    lags: tuple[UndrainedQueue, ...]
     #: Groups that have consumed everything and have to wait, with the sentence why.
     settling: tuple[str, ...]
     #: Groups that are offline with lag: nobody will consume it, an operator has to decide.
@@ -45,7 +45,7 @@ class DrainCheck:
 def check_drained(operation: ResizeOperation, observation: ResizeObservation, progress: PhaseProgress) -> DrainCheck:
     """Return what groups have still to consume of the watched queues; needs `groups`, `ends` and `offsets`."""
     assert observation.groups is not None, "a round with missing answers decides nothing"
-    lags: list[QueueLag] = []
+    lags: list[UndrainedQueue] = []
     settling: list[str] = []
     waived: list[str] = []
     settled_at: dict[str, int] = {}
@@ -84,7 +84,7 @@ def _settle_ms(kind: GroupKind, waits: ResizeWaits) -> int:
             return 0
 
 
-def _lags(group: GroupView, operation: ResizeOperation, observation: ResizeObservation) -> Iterator[QueueLag]:
+def _lags(group: GroupView, operation: ResizeOperation, observation: ResizeObservation) -> Iterator[UndrainedQueue]:
     watched = watched_queues(operation)
     for resize in operation.sets:
         view = observation.sets[resize.broker_name]
@@ -100,16 +100,20 @@ def _lags(group: GroupView, operation: ResizeOperation, observation: ResizeObser
                 yield from _lag(group, queue, ends.max_offset, view.offsets or {})
 
 
-def _lag(group: GroupView, queue: QueueId, end: int, offsets: Mapping[str, Mapping[int, int]]) -> Iterator[QueueLag]:
+def _lag(
+    group: GroupView, queue: QueueId, end: int, offsets: Mapping[str, Mapping[int, int]]
+) -> Iterator[UndrainedQueue]:
     stored = offsets.get(group.name, {}).get(queue.queue_id)
     if stored is None:
-        yield QueueLag(group=group.name, queue=queue, messages=None, reason="no offset is stored: it has not begun")
+        yield UndrainedQueue(
+            group=group.name, queue=queue, messages=None, reason="no offset is stored: it has not begun"
+        )
     elif stored < end:
         reason = f"{end - stored} messages are not consumed ({stored} of {end})"
-        yield QueueLag(group=group.name, queue=queue, messages=end - stored, reason=reason)
+        yield UndrainedQueue(group=group.name, queue=queue, messages=end - stored, reason=reason)
     elif group.kind is GroupKind.PULL and (cached := _cached(group, queue)):
         reason = f"{cached} messages are pulled and not processed"
-        yield QueueLag(group=group.name, queue=queue, messages=cached, reason=reason)
+        yield UndrainedQueue(group=group.name, queue=queue, messages=cached, reason=reason)
 
 
 def _cached(group: GroupView, queue: QueueId) -> int:
@@ -119,7 +123,7 @@ def _cached(group: GroupView, queue: QueueId) -> int:
 
 def _broadcast_lag(
     group: GroupView, queue: QueueId, end: int, offsets: Mapping[str, Mapping[int, int]]
-) -> Iterator[QueueLag]:
+) -> Iterator[UndrainedQueue]:
     """Yield what members have not consumed; those that are not connected cannot be known."""
     stored = offsets.get(group.name, {}).get(queue.queue_id)
     for client in group.clients:
@@ -129,10 +133,10 @@ def _broadcast_lag(
             continue
         reason, messages = _client_lag(client.client_id, held, end, answered=client.queues is not None)
         if reason:
-            yield QueueLag(group=group.name, queue=queue, messages=messages, reason=reason)
+            yield UndrainedQueue(group=group.name, queue=queue, messages=messages, reason=reason)
 
 
-def _client_lag(client_id: str, held: HeldQueue | None, end: int, *, answered: bool) -> tuple[str, int | None]:
+def _client_lag(client_id: str, held: ConsumedQueue | None, end: int, *, answered: bool) -> tuple[str, int | None]:
     if not answered:
         return f"client {client_id} does not report how far it is", None
     if held is None:
@@ -143,7 +147,7 @@ def _client_lag(client_id: str, held: HeldQueue | None, end: int, *, answered: b
     return "", 0
 
 
-def sentences(lags: Iterable[QueueLag], limit: int) -> tuple[str, ...]:
+def sentences(lags: Iterable[UndrainedQueue], limit: int) -> tuple[str, ...]:
     """Return the lags as text, the first `limit` of them."""
     every = list(lags)
     shown = [str(each) for each in every[:limit]]
