@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from controller.scaling.resize.decision import PhaseProgress
-from controller.scaling.resize.observation import GroupKind, GroupView, ConsumedQueue, ResizeObservation
+from controller.scaling.resize.observation import ConsumedQueue, GroupKind, GroupView, ResizeObservation
 from controller.scaling.resize.operation import QueueId, ResizeOperation, ResizeWaits
 from controller.scaling.rules.path import watched_queues
 
