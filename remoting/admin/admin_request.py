@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from remoting.protocol.codec import decode_fields, encode_fields
+from remoting.protocol.codec import decode_body, decode_fields, encode_fields
 from remoting.protocol.codes import ResponseCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, NotSupported, Refused
@@ -73,14 +73,15 @@ def decode_broker_body(shape: type[Shape], body: bytes) -> Shape:
     """Return `shape` read from a body as fastjson writes it, with objects and integers as keys.
 
     Standard JSON of any length is read at once; other text up to QUOTED_BYTES_MAX is read again with its keys in
-    quotes. Raises BodyError.
+    quotes, and as `decode_body` does. Raises BodyError.
     """
     try:
         return msgspec.json.decode(body, type=shape, strict=False)
     except _UNREADABLE as error:
         if len(body) > QUOTED_BYTES_MAX:
             raise BodyError(f"{error}; of more than {QUOTED_BYTES_MAX} bytes only standard JSON is read") from None
+    quoted = with_quoted_keys(body)
     try:
-        return msgspec.json.decode(with_quoted_keys(body), type=shape, strict=False)
-    except _UNREADABLE as error:
-        raise BodyError(f"not readable as {shape.__name__}: {error}") from None
+        return msgspec.json.decode(quoted, type=shape, strict=False)
+    except _UNREADABLE:
+        return decode_body(shape, quoted)

@@ -22,13 +22,13 @@ from remoting.protocol.shapes.broker_clients import (
 class HeldQueue:
     """A queue that a consumer holds now; None is what its client does not report."""
 
-    #: The client's own position; the broker gets it up to 5 s later.
+    #: The client's own position, which the broker gets up to 5 s later; None before the first pull too.
     commit_offset: int | None
     #: Messages that it has pulled and not consumed.
     cached_messages: int | None
     #: Messages of an orderly consumer that it consumes now.
     messages_in_work: int | None
-    #: Whether an orderly consumer has the broker's lock.
+    #: Whether an orderly consumer has the broker's lock. Other consumers report True too: `is_orderly` tells.
     is_locked: bool | None
     #: The queue is not its own any more, and the last messages are being consumed.
     is_dropped: bool | None
@@ -112,7 +112,7 @@ def _read_running(answer: RemotingCommand) -> RunningConsumer:
 
 def _held(body: ProcessQueueBody) -> HeldQueue:
     return HeldQueue(
-        commit_offset=body.commit_offset,
+        commit_offset=body.commit_offset if body.commit_offset is not None and body.commit_offset >= 0 else None,
         cached_messages=body.cached_msg_count,
         messages_in_work=body.transaction_msg_count,
         is_locked=body.locked,

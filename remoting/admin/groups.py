@@ -15,7 +15,6 @@ from remoting.protocol.shapes.broker_clients import (
     AllSubscriptionGroups,
     ConsumerConnectionBody,
     ConsumerGroupHeader,
-    GroupHeader,
     GroupListBody,
     SubscriptionGroupConfig,
 )
@@ -117,18 +116,11 @@ def lag_of_group(group: str, topic: str | None = None) -> AdminRequest[Mapping[M
 
 
 def group_definition(group: str) -> AdminRequest[GroupDefinition | None]:
-    """Request the settings of a group (352, 5.0+); None if the broker lacks it.
+    """Request all groups (201) and read one; None if it is not among them.
 
-    Raises NotSupported before 5.0: use `group_definition_of_all`. A broker that creates groups by itself
-    (autoCreateSubscriptionGroup) does so when it is queried. Source: docs/protocol/broker-admin.md 22.
+    The request for one group (352) is not sent: a broker of 5.5.0 creates the group. Source:
+    docs/protocol/broker-admin.md 22.
     """
-    request = command(BrokerRequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GroupHeader(group=group))
-    missing = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
-    return AdminRequest(request, lambda answer: _definition(answer.body), {missing: None})
-
-
-def group_definition_of_all(group: str) -> AdminRequest[GroupDefinition | None]:
-    """Request all groups (201) and read one; None if it is not among them. Source: docs/protocol/broker-admin.md 22."""
 
     def read(answer: RemotingCommand) -> GroupDefinition | None:
         text = decode_broker_body(AllSubscriptionGroups, answer.body).subscription_group_table.get(group)

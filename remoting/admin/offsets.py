@@ -25,8 +25,13 @@ from remoting.protocol.shapes.broker_admin import (
     UpdateConsumerOffsetHeader,
 )
 
+_TABLE_START: Final = re.compile(rb'(?<!\\)"%b"\s*+:\s*+\{' % OFFSET_TABLE.encode())
+_EMPTY: Final = re.compile(rb"\s*+\}")
+#: Text of a string, and the two braces that end a table of maps.
+_IN_STRING: Final = rb'(?>(?:[^"\\]++|\\.)*)'
+_STRING_OR_END: Final = re.compile(rb'"%b"|(?P<end>\}\s*+\})' % _IN_STRING, re.DOTALL)
 #: The rest of a key after its topic, and the map of integers that it leads to.
-_GROUP_AND_OFFSETS: Final = rb'((?>(?:[^"\\]++|\\.)*))"\s*+:\s*+(\{[^{}]*+\})'
+_GROUP_AND_OFFSETS: Final = rb'(%b)"\s*+:\s*+(\{[^{}]*+\})' % _IN_STRING
 _OFFSETS: Final = msgspec.json.Decoder(dict[int, int], strict=False)
 _NAMES: Final = msgspec.json.Decoder(str)
 
@@ -139,19 +144,30 @@ def _read_commit(answer: RemotingCommand) -> OffsetCommit:
 
 
 def _offsets_by_rest_of_key(topic: str, body: bytes) -> dict[str, dict[int, int]]:
-    """Return the rest of each key that begins with the topic, and what it leads to.
+    """Return the rest of each key of the table that begins with the topic, and what it leads to.
 
     A quote without a backslash before it begins or ends a string, and one with a name behind it does not end one. So
     what is found is a key, whatever other names hold.
     """
-    if not (body.lstrip()[:1] == b"{" and body.rstrip()[-1:] == b"}" and b'"%b"' % OFFSET_TABLE.encode() in body):
-        raise BodyError(f"the response of {len(body)} bytes has no {OFFSET_TABLE}")
     name = msgspec.json.encode(topic + OFFSET_KEY_SEPARATOR)[:-1]
-    found = re.finditer(rb"(?<!\\)" + re.escape(name) + _GROUP_AND_OFFSETS, body, re.DOTALL)
+    of_topic = re.compile(rb"(?<!\\)" + re.escape(name) + _GROUP_AND_OFFSETS, re.DOTALL)
     try:
         return {
             _NAMES.decode(b'"%b"' % rest): _OFFSETS.decode(with_quoted_keys(offsets))
-            for rest, offsets in (each.groups() for each in found)
+            for rest, offsets in (found.groups() for found in of_topic.finditer(body, *_offset_table(body)))
         }
     except msgspec.DecodeError as error:
         raise BodyError(f"offsets of topic {topic} are not readable: {error}") from None
+
+
+def _offset_table(body: bytes) -> tuple[int, int]:
+    """Return where the table of offsets begins and ends; that of pulled offsets (5.5.0) has the same keys."""
+    if (start := _TABLE_START.search(body)) is None:
+        raise BodyError(f"a response of {len(body)} bytes has no {OFFSET_TABLE}")
+    at = start.end()
+    if _EMPTY.match(body, at):
+        return at, at
+    for piece in _STRING_OR_END.finditer(body, at):
+        if piece["end"]:
+            return at, piece.end()
+    raise BodyError(f"a response of {len(body)} bytes has no end of its {OFFSET_TABLE}")

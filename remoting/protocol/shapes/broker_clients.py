@@ -31,7 +31,7 @@ class BrokerRuntimeFields(msgspec.Struct, frozen=True, kw_only=True, rename="cam
 
 
 class SubscriptionGroupConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is read of a group: body of 200, of the answer to 352, and in that to 201."""
+    """What is read of a group: body of 200, and in that of the answer to 201."""
 
     group_name: str
     consume_enable: bool | None = None
@@ -44,12 +44,6 @@ class AllSubscriptionGroups(msgspec.Struct, frozen=True, kw_only=True, rename="c
     """Body of the answer to GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201); the groups are not decoded."""
 
     subscription_group_table: dict[str, msgspec.Raw]
-
-
-class GroupHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Header of GET_SUBSCRIPTIONGROUP_CONFIG (352)."""
-
-    group: str
 
 
 class ConsumerGroupHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
