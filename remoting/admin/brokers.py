@@ -70,7 +70,10 @@ class HaStatus:
 
 
 def broker_runtime() -> AdminRequest[BrokerRuntime]:
-    """Request what a broker reports about itself (28). Source: docs/protocol/broker-admin.md 25."""
+    """Request what a broker reports about itself (28); one of 4.9 refuses with code 1 in its first second.
+
+    Source: docs/protocol/broker-admin.md 25.
+    """
     return AdminRequest(command(BrokerRequestCode.GET_BROKER_RUNTIME_INFO), _read_runtime)
 
 

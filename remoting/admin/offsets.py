@@ -30,8 +30,8 @@ _EMPTY: Final = re.compile(rb"\s*+\}")
 #: Text of a string, and the two braces that end a table of maps.
 _IN_STRING: Final = rb'(?>(?:[^"\\]++|\\.)*)'
 _STRING_OR_END: Final = re.compile(rb'"%b"|(?P<end>\}\s*+\})' % _IN_STRING, re.DOTALL)
-#: The rest of a key after its topic, and the map of integers that it leads to.
-_GROUP_AND_OFFSETS: Final = rb'(%b)"\s*+:\s*+(\{[^{}]*+\})' % _IN_STRING
+#: The rest of a key after its topic, and the map of integers that it leads to; blank if it leads to anything else.
+_GROUP_AND_OFFSETS: Final = rb'(%b)"\s*+:\s*+(\{[^{}]*+\}|)' % _IN_STRING
 _OFFSETS: Final = msgspec.json.Decoder(dict[int, int], strict=False)
 _NAMES: Final = msgspec.json.Decoder(str)
 

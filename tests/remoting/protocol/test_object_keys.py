@@ -1,4 +1,4 @@
-"""Objects as keys, as fastjson writes them, become standard JSON."""
+"""Objects and integers as keys, as fastjson writes them, become standard JSON."""
 
 import msgspec
 import pytest
@@ -22,10 +22,12 @@ def plain(text):
         ('{"t":{}}', {"t": {}}),
         ('[{"a":1},{"b":{"c":2}}]', [{"a": 1}, {"b": {"c": 2}}]),
         ('{"{\\"q\\":0}":7}', {'{"q":0}': 7}),
+        ('{0:5280,-1 : 5312,"2":3}', {"0": 5280, "-1": 5312, "2": 3}),
+        ('{"a":{0:{"b":1}},"t{1:2":[3,4]}', {"a": {"0": {"b": 1}}, "t{1:2": [3, 4]}),
         ("7", 7),
     ],
 )  # fmt: skip
-def test_object_keys_become_strings_and_all_else_stays(text, value):
+def test_keys_become_strings_and_all_else_stays(text, value):
     assert plain(text) == value
 
 
