@@ -7,13 +7,14 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
+from remoting.admin.admin_request import AdminRequest
+from remoting.admin.groups import groups_of_topic
 from remoting.background_tasks import all_results
 from remoting.client import RemotingClient
 from remoting.clock import Clock
-from remoting.protocol.errors import BodyError, InvokeError
+from remoting.protocol.errors import BodyError, InvokeError, Refused
 from sampling import requests
 from sampling.failures import BROKER, NAMESRV, TOPIC, Subject
-from sampling.requests import Refused, SampleRequest
 from sampling.samples import GroupMembers, GroupProgress, Master, MembersByBroker, SetResponse
 
 #: Requests under way.
@@ -96,7 +97,7 @@ class Round:
         return SetResponse(master=master, end=end, at_ms=at_ms, progress=await self._progress(topic, master.address))
 
     async def _progress(self, topic: str, address: str) -> dict[str, GroupProgress]:
-        groups = await self._query_broker([topic], address, requests.groups_of(topic)) or ()
+        groups = await self._query_broker([topic], address, groups_of_topic(topic)) or ()
         results = await all_results(
             self._query_broker([topic], address, requests.progress_of(group, topic)) for group in groups
         )
@@ -105,7 +106,7 @@ class Round:
     async def _members(self, address: str, group: str, topics: Collection[str]) -> GroupMembers | None:
         return await self._query_broker(topics, address, requests.members_of(group))
 
-    async def _query_broker(self, topics: Collection[str], address: str, wanted: SampleRequest[Found]) -> Found | None:
+    async def _query_broker(self, topics: Collection[str], address: str, wanted: AdminRequest[Found]) -> Found | None:
         """Return the response of a broker; None if it fails, and then its topics are marked as failed."""
         try:
             return await self._query(Subject(BROKER, address), wanted)
@@ -114,7 +115,7 @@ class Round:
             self._failed.update(dict.fromkeys((Subject(TOPIC, topic) for topic in topics), why))
             return None
 
-    async def _query(self, peer: Subject, wanted: SampleRequest[Found]) -> Found | None:
+    async def _query(self, peer: Subject, wanted: AdminRequest[Found]) -> Found | None:
         """Return the response of a peer, None if it does not answer; raises Refused and BodyError."""
         async with self._turns:
             if peer in self._failed:

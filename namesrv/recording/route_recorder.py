@@ -15,8 +15,9 @@ from namesrv.core.route_state import RouteState
 from namesrv.core.values.effects import BrokerHeartbeat, BrokerRemoved, Event
 from namesrv.recording import rows, snapshot_rows
 from namesrv.settings.config import NameServerConfig
-from namesrv.settings.kv_config import ORDER_TOPIC_CONFIG, KvConfig
+from namesrv.settings.kv_config import KvConfig
 from remoting.clock import SystemClock
+from remoting.protocol.shapes.namesrv import ORDER_TOPIC_CONFIG
 
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS

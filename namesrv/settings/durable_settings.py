@@ -11,7 +11,8 @@ from typing import Final, Protocol
 
 from namesrv.refusals import KvKeyMissing, KvTooLong, NameTooLong
 from namesrv.settings.config import NAMESRV, NameServerConfig
-from namesrv.settings.kv_config import ORDER_TOPIC_CONFIG, DamagedKvConfig, KvConfig, decode
+from namesrv.settings.kv_config import DamagedKvConfig, KvConfig, decode
+from remoting.protocol.shapes.namesrv import ORDER_TOPIC_CONFIG
 from serving.config.stored_config import ConfigObserver, NotStored, StoredConfig, store
 from serving.durable_file import DamagedFile, NotReadable, backup_of, read, read_latest, recover
 

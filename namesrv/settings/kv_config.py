@@ -9,8 +9,7 @@ from typing import Final
 
 import msgspec
 
-#: Namespace whose keys are topics and whose values are their order configuration, `broker-a:4;broker-b:4`.
-ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
+from remoting.protocol.shapes.namesrv import ORDER_TOPIC_CONFIG
 
 _NO_TEXT: Final = ("{", "[")
 

@@ -21,7 +21,6 @@ from namesrv.core.values.cooperative import BATCH_TOPICS, CooperativeTask, run_t
 from namesrv.core.values.effects import HeartbeatKind, RouteOutcome
 from namesrv.refusals import FieldInvalid, FieldMissing, NameTooLong
 from namesrv.settings.durable_settings import DurableSettings
-from namesrv.settings.kv_config import ORDER_TOPIC_CONFIG
 from namesrv.wire.cooperative_runner import CooperativeRunner
 from remoting.clock import Clock
 from remoting.protocol.addresses import is_address, is_name
@@ -30,6 +29,7 @@ from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.fastjson import Dialect, encode
 from remoting.protocol.shapes.namesrv import (
+    ORDER_TOPIC_CONFIG,
     BrokerIdentityHeader,
     BrokerMemberGroup,
     BrokerNameHeader,

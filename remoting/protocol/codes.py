@@ -9,7 +9,7 @@ from typing import Final
 
 
 class RequestCode(IntEnum):
-    """What a request is for; only the codes that a control plane answers or sends."""
+    """What a request is for; the codes that a server here answers, or sends itself."""
 
     GET_BROKER_CONFIG = 26
     PUT_KV_CONFIG = 100
@@ -73,6 +73,33 @@ NAMESRV_REQUESTS: Final = tuple(
 )
 
 
+class BrokerRequestCode(IntEnum):
+    """What brokers answer to whoever administers them; no server here answers these, so metrics do not name them."""
+
+    QUERY_CONSUMER_OFFSET = 14
+    UPDATE_CONSUMER_OFFSET = 15
+    UPDATE_AND_CREATE_TOPIC = 17
+    GET_ALL_TOPIC_CONFIG = 21
+    GET_BROKER_RUNTIME_INFO = 28
+    GET_MAX_OFFSET = 30
+    GET_MIN_OFFSET = 31
+    LOCK_BATCH_MQ = 41
+    UNLOCK_BATCH_MQ = 42
+    GET_ALL_CONSUMER_OFFSET = 43
+    GET_ALL_DELAY_OFFSET = 45
+    GET_TIMER_METRICS = 61
+    UPDATE_AND_CREATE_SUBSCRIPTIONGROUP = 200
+    GET_ALL_SUBSCRIPTIONGROUP_CONFIG = 201
+    GET_TOPIC_STATS_INFO = 202
+    GET_CONSUMER_CONNECTION_LIST = 203
+    GET_CONSUME_STATS = 208
+    QUERY_TOPIC_CONSUME_BY_WHO = 300
+    GET_CONSUMER_RUNNING_INFO = 307
+    GET_ALL_PRODUCER_INFO = 328
+    GET_TOPIC_CONFIG = 351
+    GET_BROKER_HA_STATUS = 907
+
+
 class ResponseCode(IntEnum):
     """How a request ended."""
 
@@ -83,6 +110,10 @@ class ResponseCode(IntEnum):
     NO_PERMISSION = 16
     TOPIC_NOT_EXIST = 17
     QUERY_NOT_FOUND = 22
+    SUBSCRIPTION_GROUP_NOT_EXIST = 26
+    INVALID_PARAMETER = 29
+    CONSUMER_NOT_ONLINE = 206
+    CONSUME_MSG_TIMEOUT = 207
     GO_AWAY = 1500
     CONTROLLER_FENCED_MASTER_EPOCH = 2000
     CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH = 2001

@@ -6,6 +6,8 @@ RemotingError
 +-- BodyError             the body of one request is invalid: that request is refused
 +-- RequestRefused        the request was understood and is answered with a code and a remark
 |   +-- CodeNotSupported  no handler for its code
++-- Refused               a peer answered a request of this process with an error code
+|   +-- NotSupported      the peer is too old for the request
 +-- InvokeError           a request of this process failed
     +-- InvokeTimeout     no answer before its deadline
     +-- ConnectionRefused nobody listens at the address
@@ -68,6 +70,18 @@ class CodeNotSupported(RequestRefused):
     def __init__(self, request_code: int) -> None:
         self.request_code = request_code
         super().__init__(f" request type {request_code} not supported")
+
+
+class Refused(RemotingError):
+    """A peer answered with an error code."""
+
+    def __init__(self, code: int, remark: str | None) -> None:
+        self.code, self.remark = code, remark
+        super().__init__(f"code {code}: {(remark or 'no remark').strip()}")
+
+
+class NotSupported(Refused):
+    """A peer does not know the request: its release is older than the request."""
 
 
 class InvokeError(RemotingError):

@@ -4,9 +4,9 @@ import asyncio
 import contextlib
 import json
 
+from remoting.protocol.codes import BrokerRequestCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.frame import decode, encode
-from sampling.requests import Code
 
 ROUTE = 105
 #: What a peer answers that does not answer.
@@ -95,16 +95,16 @@ class Topics:
 
     def __call__(self, code, fields):
         match code:
-            case Code.GET_TOPIC_STATS_INFO:
+            case BrokerRequestCode.GET_TOPIC_STATS_INFO:
                 return success(table(fields["topic"], maxOffset=self.ends[fields["topic"]]))
-            case Code.QUERY_TOPIC_CONSUME_BY_WHO:
+            case BrokerRequestCode.QUERY_TOPIC_CONSUME_BY_WHO:
                 names = [group for group, offsets in self.groups.items() if fields["topic"] in offsets]
                 return success({"groupList": names})
-            case Code.GET_CONSUME_STATS:
+            case BrokerRequestCode.GET_CONSUME_STATS:
                 topic = fields["topic"]
                 offset = self.groups[fields["consumerGroup"]][topic]
                 return success(table(topic, brokerOffset=self.ends[topic], consumerOffset=offset))
-            case Code.GET_CONSUMER_CONNECTION_LIST:
+            case BrokerRequestCode.GET_CONSUMER_CONNECTION_LIST:
                 members = self.members.get(fields["consumerGroup"])
                 if not members:
                     return refusal(206)

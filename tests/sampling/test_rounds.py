@@ -8,9 +8,9 @@ from sampling_site import NOTHING, Topics, a_route, peers, refusal, success
 
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
+from remoting.protocol.codes import BrokerRequestCode
 from sampling import rounds
 from sampling.failures import Subject
-from sampling.requests import Code
 from sampling.rounds import REQUESTS_MAX, Round
 from sampling.samples import GroupMembers, GroupProgress
 
@@ -65,7 +65,7 @@ async def test_topic_whose_broker_fails_after_its_end_counts_as_failed(take_roun
     works = Topics({"t": 5})
 
     def breaks(code, fields):
-        return NOTHING if code == Code.QUERY_TOPIC_CONSUME_BY_WHO else works(code, fields)
+        return NOTHING if code == BrokerRequestCode.QUERY_TOPIC_CONSUME_BY_WHO else works(code, fields)
 
     async with peers(breaks) as (broker,), peers(routed_to(broker)) as (namesrv,):
         sampled = await take_round([namesrv], ["t"])
@@ -77,7 +77,7 @@ async def test_refused_members_fail_all_topics_of_the_group(take_round):
     works = Topics({"t": 1, "u": 1, "v": 1}, groups={"g": {"t": 1, "u": 1}})
 
     def refuses(code, fields):
-        return refusal(1) if code == Code.GET_CONSUMER_CONNECTION_LIST else works(code, fields)
+        return refusal(1) if code == BrokerRequestCode.GET_CONSUMER_CONNECTION_LIST else works(code, fields)
 
     async with peers(refuses) as (broker,), peers(routed_to(broker)) as (namesrv,):
         sampled = await take_round([namesrv], ["t", "u", "v"])
@@ -88,7 +88,7 @@ async def test_members_of_a_group_are_requested_once_for_all_its_topics(take_rou
     topics = Topics({"t": 1, "u": 1}, groups={"g": {"t": 1, "u": 1}}, members={"g": ["x"]})
     async with peers(topics) as (broker,), peers(routed_to(broker)) as (namesrv,):
         await take_round([namesrv], ["t", "u"])
-        assert broker.count(Code.GET_CONSUMER_CONNECTION_LIST) == 1
+        assert broker.count(BrokerRequestCode.GET_CONSUMER_CONNECTION_LIST) == 1
 
 
 async def test_round_has_at_most_eight_requests_in_flight(take_round):
@@ -147,7 +147,11 @@ async def test_invalid_response_fails_the_topic_not_the_broker(take_round, answe
     works = Topics({"t": 5, "u": 6})
 
     def broker_answers(code, fields):
-        return answer if (code, fields.get("topic")) == (Code.GET_TOPIC_STATS_INFO, "t") else works(code, fields)
+        return (
+            answer
+            if (code, fields.get("topic")) == (BrokerRequestCode.GET_TOPIC_STATS_INFO, "t")
+            else works(code, fields)
+        )
 
     async with peers(broker_answers) as (broker,), peers(routed_to(broker)) as (namesrv,):
         sampled = await take_round([namesrv], ["t", "u"])

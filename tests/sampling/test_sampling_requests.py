@@ -2,9 +2,10 @@
 
 import pytest
 
+from remoting.admin.groups import groups_of_topic
 from remoting.protocol.command import RemotingCommand
-from remoting.protocol.errors import BodyError
-from sampling.requests import Refused, ends_of, groups_of, masters_of, members_of, progress_of
+from remoting.protocol.errors import BodyError, Refused
+from sampling.requests import ends_of, masters_of, members_of, progress_of
 from sampling.samples import GroupMembers, GroupProgress, Master
 
 # Asked for a topic with 30 messages, of which a group of one had told 14; queues in the order they came.
@@ -42,7 +43,7 @@ def found(sample_request, body):
 
 
 def test_requests_have_the_codes_and_fields_of_the_protocol():
-    to_send = [ends_of("t"), groups_of("t"), progress_of("g", "t"), members_of("g")]
+    to_send = [ends_of("t"), groups_of_topic("t"), progress_of("g", "t"), members_of("g")]
     assert [(each.request.code, each.request.ext_fields) for each in to_send] == [
         (202, {"topic": "t"}),
         (300, {"topic": "t"}),
@@ -80,8 +81,11 @@ def test_empty_table_means_no_progress_not_zero():
 
 
 def test_groups_of_brokers_and_tools_are_left_out():
-    assert found(groups_of("orders"), GROUPS) == ("grp-1",)
-    assert found(groups_of("orders"), b'{"groupList":["TOOLS_CONSUMER","b","CID_RMQ_SYS_TRANS","a"]}') == ("a", "b")
+    assert found(groups_of_topic("orders"), GROUPS) == ("grp-1",)
+    assert found(groups_of_topic("orders"), b'{"groupList":["TOOLS_CONSUMER","b","CID_RMQ_SYS_TRANS","a"]}') == (
+        "a",
+        "b",
+    )
 
 
 def test_members_of_a_group_are_their_client_ids():

@@ -3,19 +3,24 @@
 A field that Java calls required can be missing on the wire; it is None here, and the command decides what that means.
 """
 
+from typing import Final
+
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from remoting.protocol.shapes.integers import Int32, Int64
-from remoting.protocol.shapes.route import DataVersion, QueueData, TopicConfig, TopicQueueMappingInfo
+from remoting.protocol.shapes.route import BrokerData, DataVersion, QueueData, TopicConfig, TopicQueueMappingInfo
+
+#: KV namespace whose keys are topics and whose values are their order configuration, `broker-a:4;broker-b:4`.
+ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
 
 
 class KvConfigHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Header of PUT_KV_CONFIG (100), GET_KV_CONFIG (101) and DELETE_KV_CONFIG (102)."""
+    """Header of PUT_KV_CONFIG (100), GET_KV_CONFIG (101) and DELETE_KV_CONFIG (102), and of the answer to 101."""
 
     namespace: str | None = None
     key: str | None = None
-    #: Only of 100.
+    #: Only of 100 and of the answer.
     value: str | None = None
 
 
@@ -95,7 +100,7 @@ class TopicList(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class TopicHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Header of DELETE_TOPIC_IN_NAMESRV (216) and REGISTER_TOPIC_IN_NAMESRV (217)."""
+    """Header of DELETE_TOPIC_IN_NAMESRV (216) and REGISTER_TOPIC_IN_NAMESRV (217); of a broker's 202, 300 and 351."""
 
     topic: str | None = None
     #: Only of 216, and optional there.
@@ -138,3 +143,12 @@ class GetBrokerMemberGroupBody(msgspec.Struct, frozen=True, kw_only=True, rename
     """Body of the answer to GET_BROKER_MEMBER_GROUP (901)."""
 
     broker_member_group: BrokerMemberGroup
+
+
+class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Body of the answer to GET_BROKER_CLUSTER_INFO (106)."""
+
+    #: By broker name.
+    broker_addr_table: dict[str, BrokerData]
+    #: Cluster -> names of its broker sets.
+    cluster_addr_table: dict[str, list[str]]

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv.settings.kv_config import ORDER_TOPIC_CONFIG, DamagedKvConfig, KvConfig, decode
+from namesrv.settings.kv_config import DamagedKvConfig, KvConfig, decode
+from remoting.protocol.shapes.namesrv import ORDER_TOPIC_CONFIG
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 TABLES = st.dictionaries(TEXTS, st.dictionaries(TEXTS, TEXTS, max_size=3), max_size=3)

@@ -3,7 +3,15 @@
 import pytest
 
 from remoting.protocol import codes
-from remoting.protocol.codes import CONTROLLER_REQUESTS, LANGUAGES, NAMESRV_REQUESTS, ResponseCode, SerializeType
+from remoting.protocol.codes import (
+    CONTROLLER_REQUESTS,
+    LANGUAGES,
+    NAMESRV_REQUESTS,
+    BrokerRequestCode,
+    RequestCode,
+    ResponseCode,
+    SerializeType,
+)
 
 
 @pytest.mark.parametrize(
@@ -52,8 +60,12 @@ def test_every_request_of_a_controller_has_its_number():
     assert [code.value for code in CONTROLLER_REQUESTS] == [904, *range(1001, 1007), *range(1009, 1014)]
 
 
-def test_every_answer_of_a_nameserver_has_its_number():
-    assert [code.value for code in ResponseCode if code < 2000] == [0, 1, 2, 3, 16, 17, 22, 1500]
+def test_every_answer_of_a_nameserver_or_a_broker_has_its_number():
+    assert [code.value for code in ResponseCode if code < 2000] == [0, 1, 2, 3, 16, 17, 22, 26, 29, 206, 207, 1500]
+
+
+def test_requests_that_only_brokers_answer_are_none_of_a_server_here():
+    assert {code.value for code in BrokerRequestCode}.isdisjoint(RequestCode)
 
 
 def test_every_answer_of_a_controller_has_its_number():

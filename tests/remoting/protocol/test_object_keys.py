@@ -1,4 +1,4 @@
-"""Objects as keys, as fastjson writes them, become standard JSON."""
+"""Objects and integers as keys, as fastjson writes them, become standard JSON."""
 
 import msgspec
 import pytest
@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remoting.protocol.errors import BodyError
-from sampling.object_keys import with_quoted_object_keys
+from remoting.protocol.object_keys import with_quoted_keys
 
 
 def plain(text):
-    return msgspec.json.decode(with_quoted_object_keys(text.encode()))
+    return msgspec.json.decode(with_quoted_keys(text.encode()))
 
 
 @pytest.mark.parametrize(
@@ -22,10 +22,12 @@ def plain(text):
         ('{"t":{}}', {"t": {}}),
         ('[{"a":1},{"b":{"c":2}}]', [{"a": 1}, {"b": {"c": 2}}]),
         ('{"{\\"q\\":0}":7}', {'{"q":0}': 7}),
+        ('{0:5280,-1 : 5312,"2":3}', {"0": 5280, "-1": 5312, "2": 3}),
+        ('{"a":{0:{"b":1}},"t{1:2":[3,4]}', {"a": {"0": {"b": 1}}, "t{1:2": [3, 4]}),
         ("7", 7),
     ],
 )  # fmt: skip
-def test_object_keys_become_strings_and_all_else_stays(text, value):
+def test_keys_become_strings_and_all_else_stays(text, value):
     assert plain(text) == value
 
 
@@ -33,7 +35,7 @@ def test_object_keys_become_strings_and_all_else_stays(text, value):
 def test_names_with_any_characters_survive(names):
     queues = [msgspec.json.encode({"topic": name}) for name in names]
     text = b'{"offsetTable":{' + b",".join(b"%b:%d" % (queue, at) for at, queue in enumerate(queues)) + b"}}"
-    table = msgspec.json.decode(with_quoted_object_keys(text))["offsetTable"]
+    table = msgspec.json.decode(with_quoted_keys(text))["offsetTable"]
     assert {msgspec.json.decode(key)["topic"]: at for key, at in table.items()} == {
         name: at for at, name in enumerate(names)
     }
@@ -42,11 +44,11 @@ def test_names_with_any_characters_survive(names):
 @given(st.binary())
 def test_invalid_json_raises_no_other_error(text):
     try:
-        assert isinstance(with_quoted_object_keys(text), bytes)
+        assert isinstance(with_quoted_keys(text), bytes)
     except BodyError:
         assert b"}" in text
 
 
 def test_key_that_is_not_utf_8_is_refused():
     with pytest.raises(BodyError):
-        with_quoted_object_keys(b'{{"q":"\xff"}:7}')
+        with_quoted_keys(b'{{"q":"\xff"}:7}')

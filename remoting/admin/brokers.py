@@ -1,0 +1,152 @@
+"""Requests about a broker itself: its state, its options and its replication. Pure."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from remoting.admin.admin_request import AdminRequest, command, decode_broker_body
+from remoting.protocol.codec import decode_fields
+from remoting.protocol.codes import BrokerRequestCode, RequestCode
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.shapes.broker_clients import (
+    SCHEDULE_OFFSET_PREFIX,
+    BrokerRuntimeFields,
+    HaConnectionBody,
+    HaStatusBody,
+)
+from remoting.protocol.shapes.namesrv import KvTable
+
+_PAIR: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelayLevel:
+    """How far a delay level is delivered."""
+
+    delivered_offset: int
+    max_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRuntime:
+    """What a broker reports about itself; None is what it does not report."""
+
+    #: As Java names it: V5_5_0.
+    version: str | None
+    #: When it started, Unix ms by its own clock.
+    boot_unix_ms: int | None
+    commit_log_min_offset: int | None
+    commit_log_max_offset: int | None
+    #: Bytes of the log whose messages are not in their queues yet.
+    dispatch_behind_bytes: int | None
+    #: Messages a second over the last 10 s; None until the broker has run so long.
+    put_tps: float | None
+    #: By delay level, from 1; a level that never had a message can be absent.
+    delay_levels: Mapping[int, DelayLevel]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HaReplica:
+    """A slave as its master sees it."""
+
+    #: Of its connection, not the address of the broker.
+    address: str | None
+    ack_offset: int | None
+    behind_bytes: int | None
+    is_in_sync: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HaStatus:
+    """The replication of a broker."""
+
+    is_master: bool
+    #: Where its log ends.
+    max_offset: int | None
+    #: Of a master: those that are connected.
+    replicas: tuple[HaReplica, ...]
+    #: Of a slave: where it replicates from.
+    master_address: str | None
+
+
+def broker_runtime() -> AdminRequest[BrokerRuntime]:
+    """Request what a broker reports about itself (28); one of 4.9 refuses with code 1 in its first second.
+
+    Source: docs/protocol/broker-admin.md 25.
+    """
+    return AdminRequest(command(BrokerRequestCode.GET_BROKER_RUNTIME_INFO), _read_runtime)
+
+
+def broker_options(names: Collection[str]) -> AdminRequest[Mapping[str, str]]:
+    """Request the values of some of a broker's options (26); one that its release does not have is absent.
+
+    Source: docs/protocol/broker-admin.md 26.
+    """
+
+    def read(answer: RemotingCommand) -> dict[str, str]:
+        pairs = (line.partition("=") for line in answer.body.decode(errors="replace").splitlines())
+        return {name: value for name, _, value in pairs if name in names}
+
+    return AdminRequest(command(RequestCode.GET_BROKER_CONFIG), read)
+
+
+def ha_status() -> AdminRequest[HaStatus]:
+    """Request the replication of a broker (907, 5.0+); raises Refused with code 1 where DLedger replicates.
+
+    Source: docs/protocol/broker-admin.md 27.
+    """
+    return AdminRequest(command(BrokerRequestCode.GET_BROKER_HA_STATUS), _read_ha_status)
+
+
+def _read_runtime(answer: RemotingCommand) -> BrokerRuntime:
+    table = decode_broker_body(KvTable, answer.body).table
+    fields = decode_fields(BrokerRuntimeFields, table)
+    levels = {
+        name.removeprefix(SCHEDULE_OFFSET_PREFIX): _delay_level(value)
+        for name, value in table.items()
+        if name.startswith(SCHEDULE_OFFSET_PREFIX)
+    }
+    return BrokerRuntime(
+        version=fields.broker_version_desc,
+        boot_unix_ms=fields.boot_timestamp,
+        commit_log_min_offset=fields.commit_log_min_offset,
+        commit_log_max_offset=fields.commit_log_max_offset,
+        dispatch_behind_bytes=fields.dispatch_behind_bytes,
+        put_tps=_first_number(fields.put_tps or ""),
+        delay_levels={int(level): found for level, found in levels.items() if level.isdecimal() and found is not None},
+    )
+
+
+def _delay_level(text: str) -> DelayLevel | None:
+    numbers = text.split(",")
+    if len(numbers) != _PAIR or not all(number.isdecimal() for number in numbers):
+        return None
+    delivered, last = map(int, numbers)
+    return DelayLevel(delivered_offset=delivered, max_offset=last)
+
+
+def _first_number(text: str) -> float | None:
+    try:
+        return float(text.split(maxsplit=1)[0])
+    except (IndexError, ValueError):
+        return None
+
+
+def _read_ha_status(answer: RemotingCommand) -> HaStatus:
+    body = decode_broker_body(HaStatusBody, answer.body)
+    slave = body.ha_client_runtime_info
+    if body.master or slave is None:
+        replicas = tuple(map(_replica, body.ha_connection_info))
+        return HaStatus(
+            is_master=body.master,
+            max_offset=body.master_commit_log_max_offset,
+            replicas=replicas,
+            master_address=None,
+        )
+    return HaStatus(is_master=False, max_offset=slave.max_offset, replicas=(), master_address=slave.master_addr)
+
+
+def _replica(body: HaConnectionBody) -> HaReplica:
+    return HaReplica(
+        address=body.addr, ack_offset=body.slave_ack_offset, behind_bytes=body.diff, is_in_sync=body.in_sync
+    )

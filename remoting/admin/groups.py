@@ -1,0 +1,185 @@
+"""Requests about consumer groups: who consumes a topic, who is connected, how far they are, their settings. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, read_nothing
+from remoting.admin.message_queues import MessageQueue, by_queue
+from remoting.protocol.codes import BrokerRequestCode, ResponseCode
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.shapes.broker_admin import ConsumeStatsBody, ConsumeStatsHeader
+from remoting.protocol.shapes.broker_clients import (
+    BROADCASTING,
+    SYSTEM_GROUP_PREFIX,
+    TOOL_GROUP,
+    AllSubscriptionGroups,
+    ConsumerConnectionBody,
+    ConsumerGroupHeader,
+    GroupListBody,
+    SubscriptionGroupConfig,
+)
+from remoting.protocol.shapes.namesrv import TopicHeader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDefinition:
+    """The settings of a group on one broker; None is a setting that the broker does not have."""
+
+    group: str
+    is_consume_enabled: bool | None
+    is_broadcast_enabled: bool | None
+    is_orderly: bool | None
+    retry_queue_nums: int | None
+    #: All of its settings, as the broker wrote them: what `update_group` sends to another broker.
+    text: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupClient:
+    """One member of a group that is connected to a broker."""
+
+    client_id: str
+    address: str | None
+    language: str | None
+    #: Ordinal of its release (docs/protocol/remoting.md 7).
+    version: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSubscription:
+    """What a group takes of a topic."""
+
+    expression: str | None
+    #: TAG or SQL92.
+    expression_type: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConnections:
+    """The members of a group that are connected to one broker, and what the newest of them subscribed to."""
+
+    clients: tuple[GroupClient, ...]
+    #: CONSUME_PASSIVELY of push consumers, CONSUME_ACTIVELY of pull consumers, CONSUME_POP.
+    consume_type: str | None
+    #: CLUSTERING or BROADCASTING.
+    message_model: str | None
+    #: By topic, the group's retry topic included.
+    subscriptions: Mapping[str, TopicSubscription]
+
+    @property
+    def is_broadcasting(self) -> bool:
+        """Whether each member gets every message and keeps its own offsets."""
+        return self.message_model == BROADCASTING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLag:
+    """How far a group is in one queue."""
+
+    #: The queue's next offset to be written.
+    broker_offset: int
+    #: Committed, or 0 for a group that never committed: `committed_offset` tells them apart.
+    consumer_offset: int
+    #: The last position pulled from, if it is greater than `consumer_offset`; None before 5.1.0.
+    pull_offset: int | None
+    #: When the message before `consumer_offset` was stored, Unix ms by the broker's clock; None if there is none.
+    last_consumed_unix_ms: int | None
+
+
+def groups_of_topic(topic: str) -> AdminRequest[tuple[str, ...]]:
+    """Request which groups subscribe to a topic at this broker, or have an offset for it there (300).
+
+    Groups of the brokers' own and of tools are left out. Broadcasting groups are in it only while they are connected.
+    Source: docs/protocol/broker-admin.md 9.
+    """
+    return AdminRequest(command(BrokerRequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicHeader(topic=topic)), _read_groups)
+
+
+def connections_of_group(group: str) -> AdminRequest[GroupConnections | None]:
+    """Request the members of a group that are connected to this broker (203); None if there are none.
+
+    Source: docs/protocol/broker-admin.md 18.
+    """
+    request = command(BrokerRequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerGroupHeader(consumer_group=group))
+    return AdminRequest(request, _read_connections, {ResponseCode.CONSUMER_NOT_ONLINE: None})
+
+
+def lag_of_group(group: str, topic: str | None = None) -> AdminRequest[Mapping[MessageQueue, QueueLag]]:
+    """Request how far a group is in the queues of a topic, or of every topic of which it has offsets (208).
+
+    A topic is left out if it is unknown, or if the group is connected to this broker and does not subscribe to it: an
+    empty map does not mean that the group is up to date. It lists queues below readQueueNums.
+    Source: docs/protocol/broker-admin.md 10.
+    """
+    header = ConsumeStatsHeader(consumer_group=group, topic=topic)
+    return AdminRequest(command(BrokerRequestCode.GET_CONSUME_STATS, header), _read_lag)
+
+
+def group_definition(group: str) -> AdminRequest[GroupDefinition | None]:
+    """Request all groups (201) and read one; None if it is not among them.
+
+    The request for one group (352) is not sent: a broker of 5.5.0 creates the group. Source:
+    docs/protocol/broker-admin.md 22.
+    """
+
+    def read(answer: RemotingCommand) -> GroupDefinition | None:
+        text = decode_broker_body(AllSubscriptionGroups, answer.body).subscription_group_table.get(group)
+        return None if text is None else _definition(bytes(text))
+
+    return AdminRequest(command(BrokerRequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG), read)
+
+
+def update_group(definition: GroupDefinition) -> AdminRequest[None]:
+    """Create a group with the settings that another broker has, or replace its own (200); only for masters.
+
+    Source: docs/protocol/broker-admin.md 22.
+    """
+    request = command(BrokerRequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=definition.text)
+    return AdminRequest(request, read_nothing)
+
+
+def _read_groups(answer: RemotingCommand) -> tuple[str, ...]:
+    names = decode_broker_body(GroupListBody, answer.body).group_list
+    return tuple(sorted(name for name in names if name != TOOL_GROUP and not name.startswith(SYSTEM_GROUP_PREFIX)))
+
+
+def _read_connections(answer: RemotingCommand) -> GroupConnections:
+    body = decode_broker_body(ConsumerConnectionBody, answer.body)
+    clients = (
+        GroupClient(client_id=each.client_id, address=each.client_addr, language=each.language, version=each.version)
+        for each in body.connection_set
+    )
+    return GroupConnections(
+        clients=tuple(sorted(clients, key=lambda each: each.client_id)),
+        consume_type=body.consume_type,
+        message_model=body.message_model,
+        subscriptions={
+            topic: TopicSubscription(expression=each.sub_string, expression_type=each.expression_type)
+            for topic, each in body.subscription_table.items()
+        },
+    )
+
+
+def _read_lag(answer: RemotingCommand) -> dict[MessageQueue, QueueLag]:
+    table = by_queue(decode_broker_body(ConsumeStatsBody, answer.body).offset_table)
+    return {
+        queue: QueueLag(
+            broker_offset=each.broker_offset,
+            consumer_offset=each.consumer_offset,
+            pull_offset=each.pull_offset,
+            last_consumed_unix_ms=each.last_timestamp if each.last_timestamp and each.last_timestamp > 0 else None,
+        )
+        for queue, each in table.items()
+    }
+
+
+def _definition(text: bytes) -> GroupDefinition:
+    body = decode_broker_body(SubscriptionGroupConfig, text)
+    return GroupDefinition(
+        group=body.group_name,
+        is_consume_enabled=body.consume_enable,
+        is_broadcast_enabled=body.consume_broadcast_enable,
+        is_orderly=body.consume_message_orderly,
+        retry_queue_nums=body.retry_queue_nums,
+        text=text,
+    )

@@ -1,0 +1,40 @@
+"""Requests about the locks that orderly consumers hold on queues. Pure."""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, read_nothing
+from remoting.admin.message_queues import MessageQueue, body_of, queue_of
+from remoting.protocol.codes import BrokerRequestCode
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.shapes.broker_admin import LockRequestBody, LockResponseBody
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def lock_queues(client_id: str, group: str, queues: Iterable[MessageQueue]) -> AdminRequest[frozenset[MessageQueue]]:
+    """Lock queues for a client, at this broker alone (41); the result are those that it holds now.
+
+    The broker checks neither client, topic nor queue. A lock ends 60 s after it was last taken.
+    Source: docs/protocol/broker-admin.md 21.
+    """
+    return AdminRequest(command(BrokerRequestCode.LOCK_BATCH_MQ, body=_body(client_id, group, queues)), _read_locked)
+
+
+def unlock_queues(client_id: str, group: str, queues: Iterable[MessageQueue]) -> AdminRequest[None]:
+    """Give up locks of a client, at this broker alone (42); succeeds for those that it does not hold too.
+
+    Source: docs/protocol/broker-admin.md 21.
+    """
+    return AdminRequest(command(BrokerRequestCode.UNLOCK_BATCH_MQ, body=_body(client_id, group, queues)), read_nothing)
+
+
+def _body(client_id: str, group: str, queues: Iterable[MessageQueue]) -> bytes:
+    bodies = [body_of(queue) for queue in sorted(queues)]
+    return _encode(LockRequestBody(client_id=client_id, consumer_group=group, mq_set=bodies, only_this_broker=True))
+
+
+def _read_locked(answer: RemotingCommand) -> frozenset[MessageQueue]:
+    return frozenset(map(queue_of, decode_broker_body(LockResponseBody, answer.body).lock_ok_mq_set))

@@ -1,0 +1,149 @@
+"""Requests to NameServers: routes, clusters, and the order configuration of topics. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from msgspec import UNSET
+
+from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, read_nothing
+from remoting.protocol.codec import decode_fields
+from remoting.protocol.codes import RequestCode, ResponseCode
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.errors import BodyError
+from remoting.protocol.shapes.namesrv import (
+    ORDER_TOPIC_CONFIG,
+    ClusterInfo,
+    GetRouteInfoRequestHeader,
+    KvConfigHeader,
+)
+from remoting.protocol.shapes.route import MASTER_ID, BrokerData, QueueData, TopicRouteData
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutedQueues:
+    """The queues of a topic on one broker set."""
+
+    read_queue_nums: int
+    write_queue_nums: int
+    #: Bits PERM_READ, PERM_WRITE and PERM_INHERIT, already without what the broker's own permission forbids.
+    perm: int
+    sys_flag: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutedBrokerSet:
+    """The living members of a broker set."""
+
+    cluster: str
+    broker_name: str
+    #: By broker id.
+    addresses: Mapping[int, str]
+
+    @property
+    def master_address(self) -> str | None:
+        """The address of the master, or of the slave that acts for it; None while there is none."""
+        return self.addresses.get(MASTER_ID)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRoute:
+    """Where a topic is, as one NameServer knows it."""
+
+    #: By broker name; a set can be here without being in `broker_sets`, and the other way round.
+    queues: Mapping[str, RoutedQueues]
+    #: By broker name.
+    broker_sets: Mapping[str, RoutedBrokerSet]
+    #: `broker-a:4;broker-b:4` of an order topic.
+    order_conf: str | None
+    #: Names of sets with logical queues: those of a static topic.
+    static_broker_names: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterBrokers:
+    """All broker sets that one NameServer knows."""
+
+    #: By broker name.
+    broker_sets: Mapping[str, RoutedBrokerSet]
+    #: Cluster -> names of its broker sets.
+    clusters: Mapping[str, frozenset[str]]
+
+
+def route_of(topic: str) -> AdminRequest[TopicRoute]:
+    """Request the route of a topic (105); raises Refused with code 17 if no broker has it.
+
+    Source: docs/protocol/namesrv.md 2.10.
+    """
+    header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
+    return AdminRequest(command(RequestCode.GET_ROUTEINFO_BY_TOPIC, header), _read_route)
+
+
+def cluster_brokers() -> AdminRequest[ClusterBrokers]:
+    """Request all broker sets (106). Source: docs/protocol/namesrv.md 2.11."""
+    return AdminRequest(command(RequestCode.GET_BROKER_CLUSTER_INFO), _read_cluster)
+
+
+def order_conf(topic: str) -> AdminRequest[str | None]:
+    """Request the order configuration of a topic (101), `broker-a:4;broker-b:4`; None if it has none.
+
+    Source: docs/protocol/namesrv.md 2.2.
+    """
+    request = command(RequestCode.GET_KV_CONFIG, KvConfigHeader(namespace=ORDER_TOPIC_CONFIG, key=topic))
+    return AdminRequest(request, _read_value, {ResponseCode.QUERY_NOT_FOUND: None})
+
+
+def put_order_conf(topic: str, text: str) -> AdminRequest[None]:
+    """Set the order configuration of a topic (100), at one NameServer: each has its own.
+
+    Source: docs/protocol/namesrv.md 2.1.
+    """
+    header = KvConfigHeader(namespace=ORDER_TOPIC_CONFIG, key=topic, value=text)
+    return AdminRequest(command(RequestCode.PUT_KV_CONFIG, header), read_nothing)
+
+
+def delete_order_conf(topic: str) -> AdminRequest[None]:
+    """Remove the order configuration of a topic (102), at one NameServer; it may have none.
+
+    Source: docs/protocol/namesrv.md 2.3.
+    """
+    request = command(RequestCode.DELETE_KV_CONFIG, KvConfigHeader(namespace=ORDER_TOPIC_CONFIG, key=topic))
+    return AdminRequest(request, read_nothing)
+
+
+def _read_route(answer: RemotingCommand) -> TopicRoute:
+    route = decode_broker_body(TopicRouteData, answer.body)
+    mappings = route.topic_queue_mapping_by_broker
+    return TopicRoute(
+        queues={each.broker_name: _queues(each) for each in route.queue_datas},
+        broker_sets={each.broker_name: _broker_set(each) for each in route.broker_datas},
+        order_conf=None if route.order_topic_conf is UNSET else route.order_topic_conf,
+        static_broker_names=frozenset() if mappings is UNSET else frozenset(mappings),
+    )
+
+
+def _read_cluster(answer: RemotingCommand) -> ClusterBrokers:
+    body = decode_broker_body(ClusterInfo, answer.body)
+    return ClusterBrokers(
+        broker_sets={name: _broker_set(each) for name, each in body.broker_addr_table.items()},
+        clusters={cluster: frozenset(names) for cluster, names in body.cluster_addr_table.items()},
+    )
+
+
+def _queues(body: QueueData) -> RoutedQueues:
+    return RoutedQueues(
+        read_queue_nums=body.read_queue_nums,
+        write_queue_nums=body.write_queue_nums,
+        perm=body.perm,
+        sys_flag=body.topic_sys_flag,
+    )
+
+
+def _broker_set(body: BrokerData) -> RoutedBrokerSet:
+    return RoutedBrokerSet(cluster=body.cluster, broker_name=body.broker_name, addresses=body.broker_addrs)
+
+
+def _read_value(answer: RemotingCommand) -> str:
+    value = decode_fields(KvConfigHeader, answer.ext_fields).value
+    if value is None:
+        raise BodyError("the response has no value")
+    return value

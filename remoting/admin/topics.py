@@ -1,0 +1,153 @@
+"""Requests about the topics of a broker: configuration, and where queues begin and end. Pure.
+
+A change replaces the whole configuration: read it, change one field, send all (docs/protocol/broker-admin.md 3).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, read_nothing
+from remoting.admin.message_queues import MessageQueue, by_queue
+from remoting.protocol.codes import BrokerRequestCode, ResponseCode
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.shapes.broker_admin import (
+    SINGLE_TAG,
+    AllTopicConfigs,
+    BrokerTopicConfig,
+    QueueOffsetsBody,
+    TopicStatsTable,
+    UpdateTopicHeader,
+)
+from remoting.protocol.shapes.namesrv import TopicHeader
+
+_ADDS: Final = "+"
+_REMOVES: Final = "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDefinition:
+    """The configuration of a topic on one broker."""
+
+    topic: str
+    read_queue_nums: int
+    write_queue_nums: int
+    #: Bits PERM_READ, PERM_WRITE and PERM_INHERIT.
+    perm: int
+    filter_type: str = SINGLE_TAG
+    sys_flag: int = 0
+    #: Brokers before 5.1.0 do not store it and answer False.
+    is_order: bool = False
+    #: Brokers before 5.0.0 have none.
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueOffsets:
+    """Where one queue begins and ends."""
+
+    #: The next offset to be written. Messages count once they are in the consume queue.
+    max_offset: int
+    #: The first that can be read; None if the broker cannot read it.
+    min_offset: int | None
+    #: When the last message was stored, Unix ms by the broker's clock; None for an empty or unreadable queue.
+    last_stored_unix_ms: int | None
+
+
+def topic_definition(topic: str) -> AdminRequest[TopicDefinition | None]:
+    """Request a topic's configuration (351, 5.0+); None if the broker lacks it.
+
+    A slave may lack it for a moment. Raises NotSupported before 5.0: use `topic_definition_of_all`.
+    Source: docs/protocol/broker-admin.md 1.
+    """
+    request = command(BrokerRequestCode.GET_TOPIC_CONFIG, TopicHeader(topic=topic))
+    return AdminRequest(request, _read_topic, {ResponseCode.TOPIC_NOT_EXIST: None})
+
+
+def topic_definition_of_all(topic: str) -> AdminRequest[TopicDefinition | None]:
+    """Request all topics (21) and read one; None if it is not among them.
+
+    For brokers before 5.0: the body is megabytes where there are many topics.
+    Source: docs/protocol/broker-admin.md 2.
+    """
+
+    def read(answer: RemotingCommand) -> TopicDefinition | None:
+        text = decode_broker_body(AllTopicConfigs, answer.body).topic_config_table.get(topic)
+        return None if text is None else _definition(decode_broker_body(BrokerTopicConfig, bytes(text)))
+
+    return AdminRequest(command(BrokerRequestCode.GET_ALL_TOPIC_CONFIG), read)
+
+
+def update_topic(
+    definition: TopicDefinition, attribute_changes: Mapping[str, str | None] | None = None
+) -> AdminRequest[None]:
+    """Create a topic, or replace its configuration (17); only for masters.
+
+    `definition.attributes` are not sent: brokers keep those that `attribute_changes` does not name. It maps names to
+    new values, None removes one. Success does not prove that a NameServer knows of it: only `route_of` does. Raises
+    Refused with code 29 (5.x) or 1 for a name, an attribute or a broker that does not allow it.
+    Source: docs/protocol/broker-admin.md 3.
+    """
+    header = UpdateTopicHeader(
+        topic=definition.topic,
+        read_queue_nums=definition.read_queue_nums,
+        write_queue_nums=definition.write_queue_nums,
+        perm=definition.perm,
+        topic_filter_type=definition.filter_type,
+        topic_sys_flag=definition.sys_flag,
+        order=definition.is_order,
+        attributes=_attributes_text(attribute_changes or {}),
+    )
+    return AdminRequest(command(BrokerRequestCode.UPDATE_AND_CREATE_TOPIC, header), read_nothing)
+
+
+def queue_offsets(topic: str) -> AdminRequest[Mapping[MessageQueue, QueueOffsets]]:
+    """Request where the queues of a topic begin and end (202); raises Refused with code 17 for an unknown topic.
+
+    Brokers up to 5.2.0 list queues below writeQueueNums, from 5.3.0 on below the greater of both counts: queues that
+    are only read from can be left out. `offsets.max_offset` sees them.
+    Source: docs/protocol/broker-admin.md 7.
+    """
+    return AdminRequest(command(BrokerRequestCode.GET_TOPIC_STATS_INFO, TopicHeader(topic=topic)), _read_queue_offsets)
+
+
+def _read_topic(answer: RemotingCommand) -> TopicDefinition:
+    return _definition(decode_broker_body(BrokerTopicConfig, answer.body))
+
+
+def _definition(body: BrokerTopicConfig) -> TopicDefinition:
+    return TopicDefinition(
+        topic=body.topic_name,
+        read_queue_nums=body.read_queue_nums,
+        write_queue_nums=body.write_queue_nums,
+        perm=body.perm,
+        filter_type=body.topic_filter_type,
+        sys_flag=body.topic_sys_flag,
+        is_order=body.order,
+        attributes=body.attributes,
+    )
+
+
+def _attributes_text(changes: Mapping[str, str | None]) -> str | None:
+    odd = [name for name, value in changes.items() if not {",", "="}.isdisjoint(f"{name}{value or ''}")]
+    if odd:
+        raise ValueError(f"attributes with a comma or an equals sign cannot be sent: {', '.join(sorted(odd))}")
+    texts = (
+        f"{_REMOVES}{name}" if value is None else f"{_ADDS}{name}={value}" for name, value in sorted(changes.items())
+    )
+    return ",".join(texts) or None
+
+
+def _read_queue_offsets(answer: RemotingCommand) -> dict[MessageQueue, QueueOffsets]:
+    table = by_queue(decode_broker_body(TopicStatsTable, answer.body).offset_table)
+    return {queue: _queue_offsets(body) for queue, body in table.items()}
+
+
+def _queue_offsets(body: QueueOffsetsBody) -> QueueOffsets:
+    stored_ms = body.last_update_timestamp
+    is_readable = body.min_offset is not None and body.min_offset >= 0
+    return QueueOffsets(
+        max_offset=body.max_offset,
+        min_offset=body.min_offset if is_readable else None,
+        last_stored_unix_ms=stored_ms if stored_ms is not None and stored_ms > 0 else None,
+    )

@@ -1,0 +1,182 @@
+"""Headers and bodies of the requests to brokers about groups, clients and the broker itself, by their codes.
+
+Source: docs/protocol/broker-admin.md 9 to 27.
+"""
+
+from typing import Final
+
+import msgspec
+
+from remoting.protocol.shapes.integers import Int32, Int64
+
+#: `messageModel` of a group whose members get every message.
+BROADCASTING: Final = "BROADCASTING"
+#: Groups of the brokers' own, and of tools that come and go.
+SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
+TOOL_GROUP: Final = "TOOLS_CONSUMER"
+#: Key of the table in the answer to GET_BROKER_RUNTIME_INFO (28), with a delay level behind it: `delivered,max`.
+SCHEDULE_OFFSET_PREFIX: Final = "scheduleMessageOffset_"
+
+
+class BrokerRuntimeFields(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What is read of the table in the answer to GET_BROKER_RUNTIME_INFO (28), all of whose values are text."""
+
+    broker_version_desc: str | None = None
+    boot_timestamp: Int64 | None = None
+    commit_log_min_offset: Int64 | None = None
+    commit_log_max_offset: Int64 | None = None
+    dispatch_behind_bytes: Int64 | None = None
+    #: Three numbers: messages a second over the last 10 s, 60 s and 600 s. Blank until they are known.
+    put_tps: str | None = None
+
+
+class SubscriptionGroupConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What is read of a group: body of 200, and in that of the answer to 201."""
+
+    group_name: str
+    consume_enable: bool | None = None
+    consume_broadcast_enable: bool | None = None
+    consume_message_orderly: bool | None = None
+    retry_queue_nums: Int32 | None = None
+
+
+class AllSubscriptionGroups(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Body of the answer to GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201); the groups are not decoded."""
+
+    subscription_group_table: dict[str, msgspec.Raw]
+
+
+class ConsumerGroupHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Header of GET_CONSUMER_CONNECTION_LIST (203)."""
+
+    consumer_group: str
+
+
+class ClientConnectionBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One member in the answer to 203."""
+
+    client_id: str
+    client_addr: str | None = None
+    language: str | None = None
+    #: Ordinal of the client's release.
+    version: Int32 | None = None
+
+
+class SubscriptionDataBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What is subscribed to of a topic."""
+
+    topic: str | None = None
+    sub_string: str | None = None
+    expression_type: str | None = None
+
+
+class ConsumerConnectionBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Body of the answer to 203."""
+
+    connection_set: list[ClientConnectionBody] = []
+    consume_type: str | None = None
+    message_model: str | None = None
+    consume_from_where: str | None = None
+    #: By topic.
+    subscription_table: dict[str, SubscriptionDataBody] = {}
+
+
+class GroupListBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Body of the answer to QUERY_TOPIC_CONSUME_BY_WHO (300)."""
+
+    group_list: list[str]
+
+
+class ConsumerRunningInfoHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Header of GET_CONSUMER_RUNNING_INFO (307), which the broker passes on to the client."""
+
+    consumer_group: str
+    client_id: str
+    jstack_enable: bool = False
+
+
+class ProcessQueueBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One queue that a client holds, in the answer to 307."""
+
+    #: The client's own position, which the broker may not have yet.
+    commit_offset: Int64 | None = None
+    cached_msg_count: Int32 | None = None
+    cached_msg_min_offset: Int64 | None = None
+    cached_msg_max_offset: Int64 | None = None
+    transaction_msg_count: Int32 | None = None
+    locked: bool | None = None
+    last_lock_timestamp: Int64 | None = None
+    last_pull_timestamp: Int64 | None = None
+    last_consume_timestamp: Int64 | None = None
+    #: Java's spelling.
+    droped: bool | None = None
+
+
+class PopProcessQueueBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One queue that a client pops from, in the answer to 307."""
+
+    wait_ack_count: Int32 | None = None
+    last_pop_timestamp: Int64 | None = None
+    droped: bool | None = None
+
+
+class RunningProperties(msgspec.Struct, frozen=True, kw_only=True):
+    """What is read of a client's properties in the answer to 307, all of whose values are text."""
+
+    is_orderly: bool | None = msgspec.field(name="PROP_CONSUMEORDERLY", default=None)
+    consume_type: str | None = msgspec.field(name="PROP_CONSUME_TYPE", default=None)
+    client_version: str | None = msgspec.field(name="PROP_CLIENT_VERSION", default=None)
+    start_timestamp: Int64 | None = msgspec.field(name="PROP_CONSUMER_START_TIMESTAMP", default=None)
+    message_model: str | None = msgspec.field(name="messageModel", default=None)
+
+
+class ConsumerRunningInfoBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Body of the answer to 307; the keys of both tables are queues."""
+
+    mq_table: dict[str, ProcessQueueBody]
+    mq_pop_table: dict[str, PopProcessQueueBody] = {}
+    properties: dict[str, str] = {}
+    subscription_set: list[SubscriptionDataBody] = []
+
+
+class ProducerInfoBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One producer in the answer to GET_ALL_PRODUCER_INFO (328)."""
+
+    client_id: str
+    remote_ip: str | None = msgspec.field(name="remoteIP", default=None)
+    language: str | None = None
+    version: Int32 | None = None
+    last_update_timestamp: Int64 | None = None
+
+
+class AllProducersBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Body of the answer to 328: producer group -> its producers."""
+
+    data: dict[str, list[ProducerInfoBody]]
+
+
+class HaConnectionBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One slave in a master's answer to GET_BROKER_HA_STATUS (907)."""
+
+    #: Of the slave's connection, not the address of the broker.
+    addr: str | None = None
+    slave_ack_offset: Int64 | None = None
+    diff: Int64 | None = None
+    in_sync: bool | None = None
+
+
+class HaClientBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The slave's side in an answer to 907."""
+
+    master_addr: str | None = None
+    max_offset: Int64 | None = None
+
+
+class HaStatusBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Body of the answer to 907."""
+
+    master: bool
+    master_commit_log_max_offset: Int64 | None = None
+    in_sync_slave_nums: Int32 | None = None
+    ha_connection_info: list[HaConnectionBody] = []
+    ha_client_runtime_info: HaClientBody | None = None

@@ -1,0 +1,68 @@
+"""The client sends a limited number of requests at a time, over real connections."""
+
+import asyncio
+import contextlib
+
+import pytest
+from fakes.answering_broker import AnsweringBroker
+
+from remoting.admin.client import AdminClient, AdminLimits
+from remoting.admin.offsets import delay_offsets
+from remoting.client import RemotingClient
+from remoting.clock import SystemClock
+from remoting.protocol.errors import BodyError, InvokeTimeout, NotSupported, Refused
+
+LIMITS = AdminLimits(timeout_ms=10_000, requests_max=3, requests_per_peer_max=2)
+
+
+@contextlib.asynccontextmanager
+async def listening(*brokers):
+    servers = [await asyncio.start_server(each.serve, "127.0.0.1", 0) for each in brokers]
+    client = RemotingClient(SystemClock())
+    try:
+        yield client, [f"127.0.0.1:{each.sockets[0].getsockname()[1]}" for each in servers]
+    finally:
+        await client.close()
+        for server in servers:
+            server.close()
+
+
+async def test_client_returns_what_a_broker_answers():
+    broker = AnsweringBroker()
+    broker.body = b'{"offsetTable":{1:100}}'
+    async with listening(broker) as (client, [address]):
+        assert await AdminClient(client, LIMITS).call(address, delay_offsets()) == {1: 100}
+
+
+@pytest.mark.parametrize(("code", "body", "error"), [(1, b"", Refused), (3, b"", NotSupported), (0, b"x", BodyError)])
+async def test_client_raises_what_a_broker_refuses_or_garbles(code, body, error):
+    broker = AnsweringBroker(code)
+    broker.body = body
+    async with listening(broker) as (client, [address]):
+        with pytest.raises(error):
+            await AdminClient(client, LIMITS).call(address, delay_offsets())
+
+
+async def test_broker_that_hangs_gets_no_more_requests_and_others_do():
+    hanging, healthy = AnsweringBroker(None), AnsweringBroker()
+    healthy.body = b'{"offsetTable":{}}'
+    async with listening(hanging, healthy) as (client, [slow, fast]):
+        admin = AdminClient(client, LIMITS)
+        waiting = [asyncio.create_task(admin.call(slow, delay_offsets())) for _ in range(5)]
+        await hanging.got(2)
+        for _ in range(4):
+            assert await admin.call(fast, delay_offsets()) == {}
+        assert len(hanging.requests) == 2
+        for each in waiting:
+            each.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_waiting_requests_are_sent_when_earlier_ones_end():
+    hanging = AnsweringBroker(None)
+    async with listening(hanging) as (client, [address]):
+        admin = AdminClient(client, AdminLimits(timeout_ms=50, requests_max=1, requests_per_peer_max=1))
+        calls = (admin.call(address, delay_offsets()) for _ in range(3))
+        ends = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(each) for each in ends] == [InvokeTimeout] * 3
+    assert len(hanging.requests) == 3

@@ -1,0 +1,146 @@
+"""Offsets of queues and groups in the answers of brokers."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remoting.admin.offsets import (
+    OffsetCommit,
+    TopicOffsets,
+    commit_offset,
+    committed_offset,
+    delay_offsets,
+    max_offset,
+    min_offset,
+    offsets_of_topic,
+    timed_messages,
+)
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.errors import BodyError, NotSupported, Refused
+
+OF_4_9 = (
+    b'{"offsetTable":{"orders@readers-1":{0:5,1:5,2:5,3:5},"orders@gx":{2:5},"%RETRY%readers-1@readers-1":{0:0},'
+    b'"nope@gx":{2:5}}}'
+)
+#: Its last table has positions pulled from, under the same keys.
+OF_5_5 = (
+    b'{"dataVersion":{"counter":0,"stateVersion":0,"timestamp":1795580193694},"groupTopicMap":{"readers-1":["orders"]},'
+    b'"offsetTable":{"orders@readers-1":{1:1}},"pullOffsetTable":{"orders@readers-1":{0:5,1:5,2:5,3:5}}}'
+)
+
+
+def found(wanted, body):
+    return wanted.read_response(RemotingCommand(0, body=body))
+
+
+def offset_answer(offset):
+    return RemotingCommand(0, ext_fields={"offset": offset})
+
+
+def test_requests_about_a_queue_name_it():
+    to_send = [max_offset("t", 3), min_offset("t", 3), committed_offset("g", "t", 3), commit_offset("g", "t", 3, 9)]
+    assert [(each.request.code, each.request.ext_fields) for each in to_send] == [
+        (30, {"topic": "t", "queueId": "3"}),
+        (31, {"topic": "t", "queueId": "3"}),
+        (14, {"consumerGroup": "g", "topic": "t", "queueId": "3", "setZeroIfNotFound": "false"}),
+        (15, {"consumerGroup": "g", "topic": "t", "queueId": "3", "commitOffset": "9"}),
+    ]
+
+
+def test_end_of_a_queue_is_the_offset_in_the_answer():
+    assert max_offset("t", 0).read_response(offset_answer("9223372036854775807")) == 2**63 - 1
+
+
+@pytest.mark.parametrize("fields", [None, {}, {"offset": ""}, {"offset": "9223372036854775808"}])
+def test_answer_without_a_readable_offset_is_an_error_and_not_zero(fields):
+    with pytest.raises(BodyError, match="no readable offset"):
+        max_offset("t", 0).read_response(RemotingCommand(0, ext_fields=fields))
+
+
+def test_beginning_that_a_broker_cannot_read_is_none():
+    assert min_offset("t", 0).read_response(offset_answer("-1")) is None
+    assert min_offset("t", 0).read_response(offset_answer("0")) == 0
+
+
+def test_offset_that_is_not_stored_is_none():
+    answer = RemotingCommand(22, remark="Not found, do not set to zero, maybe this group boot first")
+    assert committed_offset("g", "t", 0).read_response(answer) is None
+    assert committed_offset("g", "t", 0).read_response(offset_answer("0")) == 0
+
+
+def test_commit_during_a_reset_is_not_stored():
+    commit = commit_offset("g", "t", 0, 5)
+    assert commit.read_response(RemotingCommand(0)) is OffsetCommit.STORED
+    pending = RemotingCommand(0, remark="Offset has been previously reset")
+    assert commit.read_response(pending) is OffsetCommit.RESET_PENDING
+
+
+@pytest.mark.parametrize("code", [17, 26, 29])
+def test_refused_commit_has_its_code(code):
+    with pytest.raises(Refused) as refused:
+        commit_offset("g", "t", 0, 5).read_response(RemotingCommand(code, remark="no"))
+    assert refused.value.code == code
+
+
+def test_offsets_of_a_topic_are_those_of_its_groups():
+    orders = found(offsets_of_topic("orders"), OF_4_9)
+    assert orders == TopicOffsets(by_group={"readers-1": {0: 5, 1: 5, 2: 5, 3: 5}, "gx": {2: 5}}, broadcast_by_group={})
+    assert found(offsets_of_topic("%RETRY%readers-1"), OF_4_9).by_group == {"readers-1": {0: 0}}
+    assert found(offsets_of_topic("rders"), OF_4_9).by_group == {}
+
+
+def test_positions_pulled_from_do_not_count_as_committed():
+    assert found(offsets_of_topic("orders"), OF_5_5).by_group == {"readers-1": {1: 1}}
+    empty = OF_5_5.replace(b'{"orders@readers-1":{1:1}}', b"{}")
+    assert found(offsets_of_topic("orders"), empty).by_group == {}
+
+
+def test_offsets_of_broadcasting_groups_are_apart():
+    text = b'{"offsetTable":{"t@g@broadcast":{"0":7},"t@g":{0:3}},"lmqOffsetTable":{"t@t":10}}'
+    offsets = found(offsets_of_topic("t"), text)
+    assert (offsets.by_group, offsets.broadcast_by_group) == ({"g": {0: 3}}, {"g": {0: 7}})
+
+
+@given(st.dictionaries(st.text(), st.dictionaries(st.integers(0, 99), st.integers(0, 2**63 - 1)), max_size=5))
+def test_names_with_any_characters_do_not_hide_offsets(others):
+    """Brokers of 4.9 store an offset for whatever name is sent to them."""
+    table = {f"t@{name}": queues for name, queues in others.items() if not name.endswith("@broadcast")}
+    hidden = {f'x"{name}"t@g': {0: 1} for name in others}
+    text = json.dumps({"offsetTable": table | hidden | {"t@": {0: 5}}}, ensure_ascii=False).encode(errors="replace")
+    offsets = found(offsets_of_topic("t"), text)
+    expected = {key.removeprefix("t@"): queues for key, queues in table.items()} | {"": {0: 5}}
+    assert offsets.by_group == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"{}", b'{"dataVersion":{}}', b'{"offsetTable":{"t@g":{0:1}', b'{"offsetTable":{"t@g":{0:x}}}', OF_4_9[:60]],
+)
+def test_text_without_the_table_of_offsets_is_an_error_and_not_empty(text):
+    with pytest.raises(BodyError):
+        found(offsets_of_topic("t"), text)
+
+
+@pytest.mark.parametrize("value", [b"null", b"[]", b'{"$ref":"$.offsetTable"}'])
+def test_offsets_of_a_group_that_are_not_readable_are_an_error(value):
+    with pytest.raises(BodyError, match="offsets of topic t are not readable"):
+        found(offsets_of_topic("t"), b'{"offsetTable":{"t@g":%b,"u@g":{}}}' % value)
+
+
+def test_delay_levels_have_their_next_offset():
+    text = b'{"dataVersion":{"counter":0,"stateVersion":0,"timestamp":1},"offsetTable":{1:100,2:7}}'
+    assert found(delay_offsets(), text) == {1: 100, 2: 7}
+
+
+def test_timed_messages_of_a_topic_are_counted():
+    text = b'{"dataVersion":{"counter":0},"timingCount":{"t":{"count":4,"timeStamp":1795580194016}}}'
+    assert (found(timed_messages("t"), text), found(timed_messages("u"), text)) == (4, 0)
+
+
+def test_broker_without_timed_messages_differs_from_one_that_has_none_waiting():
+    with pytest.raises(NotSupported):
+        timed_messages("t").read_response(RemotingCommand(3, remark=" request type 61 not supported"))
+    with pytest.raises(BodyError):
+        found(timed_messages("t"), b"{}")

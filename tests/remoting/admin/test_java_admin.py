@@ -1,0 +1,236 @@
+"""Every administrative request against real brokers of three releases, with a Java producer and a Java group."""
+
+import asyncio
+import contextlib
+from dataclasses import replace
+
+import pytest
+from peers.jars import V4_9, V5_1, V5_5
+from peers.servers import CLUSTER, registered
+from peers.waiting import wait_until
+
+from remoting.admin import brokers, clients, groups, locks, offsets, routes, topics
+from remoting.admin.client import AdminClient, AdminLimits
+from remoting.admin.message_queues import MessageQueue
+from remoting.admin.offsets import OffsetCommit
+from remoting.admin.topics import TopicDefinition
+from remoting.client import RemotingClient
+from remoting.clock import SystemClock
+from remoting.protocol.errors import NotSupported, Refused
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
+
+SOON_S = 120
+MESSAGES = 24
+TOPIC = TopicDefinition(topic="orders", read_queue_nums=8, write_queue_nums=4, perm=6, is_order=True)
+ATTRIBUTES = {"message.type": "FIFO"}
+LIMITS = AdminLimits(timeout_ms=15_000)
+
+
+class Admin:
+    """Requests something of one peer, each time over a client of its own."""
+
+    def __init__(self, address):
+        self._address = address
+
+    def __call__(self, wanted):
+        return asyncio.run(self._call(wanted))
+
+    async def _call(self, wanted):
+        client = RemotingClient(SystemClock())
+        try:
+            return await AdminClient(client, LIMITS).call(self._address, wanted)
+        finally:
+            await client.close()
+
+    def refusal(self, wanted):
+        with pytest.raises(Refused) as refused:
+            self(wanted)
+        return refused.value.code
+
+
+class Site:
+    """A NameServer and a broker of one release."""
+
+    def __init__(self, lab, version):
+        self.lab, self.version = lab, version
+        self.is_4_9 = version == V4_9
+        namesrv = lab.name_server()
+        broker = lab.broker("b1", namesrv=[namesrv.address], version=version).start().ready()
+        wait_until(lambda: registered(namesrv, broker), seconds=SOON_S, what="the broker")
+        self.address = broker.address
+        self.admin, self.namesrv = Admin(broker.address), Admin(namesrv.address)
+        self._clients = {"namesrv": [namesrv.address], "version": version, "topic": TOPIC.topic}
+
+    def runtime(self):
+        """Return what the broker reports; one of 4.9 fails with code 1 until it has counted for a second."""
+        with contextlib.suppress(Refused):
+            return self.admin(brokers.broker_runtime())
+
+    def definition(self, topic=TOPIC.topic):
+        request = topics.topic_definition_of_all if self.is_4_9 else topics.topic_definition
+        return self.admin(request(topic))
+
+    def send(self, name, count=MESSAGES):
+        producer = self.lab.producer(name, count=count, **self._clients).finish(seconds=SOON_S)
+        assert len(producer.sent()) == count
+        return producer.bodies()
+
+    def sending(self, name):
+        producer = self.lab.producer(name, **self._clients)
+        return wait_until(producer.sent, seconds=SOON_S, what="a message") and producer
+
+    def consume(self, bodies):
+        """Start a group and return its name once the broker has its offsets."""
+        self.lab.consumer("readers", **self._clients).wait_for_all(bodies, seconds=SOON_S)
+        return wait_until(self._group_with_offsets, seconds=SOON_S, what="the group's offsets")
+
+    def _group_with_offsets(self):
+        stored = self.admin(offsets.offsets_of_topic(TOPIC.topic)).by_group
+        return next((group for group, queues in stored.items() if sum(queues.values()) == MESSAGES), None)
+
+
+@pytest.fixture(params=[V4_9, pytest.param(V5_1, marks=pytest.mark.broad), V5_5])
+def site(lab, request):
+    return Site(lab, request.param)
+
+
+def queue(queue_id):
+    return MessageQueue(topic=TOPIC.topic, broker_name="b1", queue_id=queue_id)
+
+
+def test_topic_of_a_java_broker_changes_in_one_field_alone(site):
+    site.admin(topics.update_topic(TOPIC, ATTRIBUTES))
+    created = site.definition()
+    # Releases before 5.1.0 store no order flag, those before 5.0.0 no attributes.
+    assert created == (replace(TOPIC, is_order=False) if site.is_4_9 else replace(TOPIC, attributes=ATTRIBUTES))
+    assert site.admin(topics.topic_definition_of_all("orders")) == created
+    assert site.definition("nobody-has-it") is None
+
+    site.admin(topics.update_topic(replace(created, read_queue_nums=12)))
+    assert site.definition() == replace(created, read_queue_nums=12)
+    routed = wait_until(
+        lambda: site.namesrv(routes.route_of("orders")).queues["b1"], seconds=SOON_S, what="the topic's route"
+    )
+    assert (routed.read_queue_nums, routed.write_queue_nums, routed.perm) == (12, 4, 6)
+
+    invalid = replace(TOPIC, topic="no topic")
+    assert site.admin.refusal(topics.update_topic(invalid)) == (29 if site.version == V5_5 else 1)
+    if site.is_4_9:
+        with pytest.raises(NotSupported):
+            site.admin(topics.topic_definition("orders"))
+    else:
+        assert site.admin.refusal(topics.update_topic(TOPIC, {"no.such": "x"})) == 1
+        site.admin(topics.update_topic(created, {"message.type": None}))
+        assert site.definition() == replace(created, attributes={})
+
+
+def test_offsets_of_a_java_broker_are_those_sent_and_committed(site):
+    site.admin(topics.update_topic(TOPIC))
+    before = site.admin(offsets.committed_offset("nobody", "orders", 0))
+    assert before == (0 if site.is_4_9 else None)
+    assert site.admin(offsets.offsets_of_topic("orders")).by_group == {}
+    group = site.consume(site.send("producer"))
+
+    ends = site.admin(topics.queue_offsets("orders"))
+    assert sorted(ends) == [queue(i) for i in range(8 if site.version == V5_5 else 4)]
+    assert sum(each.max_offset for each in ends.values()) == MESSAGES
+    assert {each.min_offset for each in ends.values()} == {0}
+    assert ends[queue(0)].last_stored_unix_ms is not None
+    assert [site.admin(offsets.max_offset("orders", i)) for i in (0, 7)] == [ends[queue(0)].max_offset, 0]
+    assert site.admin(offsets.min_offset("orders", 0)) == 0
+    assert site.admin.refusal(topics.queue_offsets("nobody-has-it")) == 17
+
+    lag = site.admin(groups.lag_of_group(group, "orders"))
+    assert sorted(lag) == [queue(i) for i in range(8)]
+    assert {each.broker_offset - each.consumer_offset for each in lag.values()} == {0}
+    assert (lag[queue(0)].pull_offset is None) == site.is_4_9
+
+    assert site.admin(offsets.commit_offset(group, "orders", 20, 3)) is OffsetCommit.STORED
+    assert site.admin(offsets.committed_offset(group, "orders", 20)) == 3
+    assert site.admin(offsets.offsets_of_topic("orders")).by_group[group][20] == 3
+    unknown = offsets.commit_offset("nobody", "orders", 0, 1)
+    assert site.version != V5_5 or site.admin.refusal(unknown) == 26
+    missing = offsets.commit_offset(group, "nobody-has-it", 0, 1)
+    assert site.is_4_9 or site.admin.refusal(missing) == 17
+
+    assert site.admin(offsets.delay_offsets()) == {}
+    timed = offsets.timed_messages("orders")
+    assert site.admin.refusal(timed) == 3 if site.is_4_9 else site.admin(timed) == 0
+
+
+def test_groups_and_clients_of_a_java_broker_are_those_running(site):
+    site.admin(topics.update_topic(TOPIC))
+    group = site.consume(site.send("producer"))
+    assert site.admin(groups.groups_of_topic("orders")) == (group,)
+    assert site.admin(groups.connections_of_group("nobody")) is None
+
+    connections = site.admin(groups.connections_of_group(group))
+    [member] = connections.clients
+    assert set(connections.subscriptions) == {"orders", f"%RETRY%{group}"}
+    assert (connections.consume_type, connections.is_broadcasting) == ("CONSUME_PASSIVELY", False)
+    assert member.language == "JAVA"
+
+    running = site.admin(clients.running_consumer(group, member.client_id))
+    held = {each.queue_id: found for each, found in running.queues.items() if each.topic == "orders"}
+    assert sorted(held) == list(range(8))
+    assert sum(held[i].commit_offset for i in range(4)) == MESSAGES
+    assert (running.is_orderly, running.pop_queues) == (False, {})
+    assert running.client_version == "V" + site.version.replace(".", "_")
+    assert site.admin.refusal(clients.running_consumer(group, "nobody")) == 1
+
+    settings = site.admin(groups.group_definition(group))
+    assert (settings.is_consume_enabled, settings.retry_queue_nums) == (True, 1)
+    assert site.admin(groups.group_definition("copy")) is None
+    copy = replace(settings, group="copy", text=settings.text.replace(group.encode(), b"copy"))
+    site.admin(groups.update_group(copy))
+    assert site.admin(groups.group_definition("copy")) == copy
+
+    sending = site.sending("sender")
+    name = wait_until(
+        lambda: next((each.group for each in site.admin(clients.producers()) if "sender" in each.group), None),
+        seconds=SOON_S,
+        what="the producer's heartbeat",
+    )
+    assert name.startswith("sender")
+    sending.process.kill()
+
+
+def test_locked_queue_of_a_java_broker_is_refused_to_others(site):
+    both = [queue(0), queue(1)]
+    assert site.admin(locks.lock_queues("c1", "g", both)) == set(both)
+    assert site.admin(locks.lock_queues("c2", "g", both)) == set()
+    site.admin(locks.unlock_queues("c1", "g", both[:1]))
+    assert site.admin(locks.lock_queues("c2", "g", both)) == {queue(0)}
+
+
+def test_java_broker_reports_its_version_options_and_replication(site):
+    runtime = wait_until(site.runtime, seconds=SOON_S, what="a report")
+    assert runtime.version == "V" + site.version.replace(".", "_")
+    assert runtime.commit_log_max_offset >= 0
+    assert runtime.dispatch_behind_bytes >= 0
+    assert runtime.boot_unix_ms > 0
+    wanted = {"brokerRole", "brokerId", "useServerSideResetOffset", "noSuchOption"}
+    found = site.admin(brokers.broker_options(wanted))
+    assert (found["brokerRole"], found["brokerId"]) == ("ASYNC_MASTER", "0")
+    assert found.get("useServerSideResetOffset") == {V4_9: None, V5_1: "false", V5_5: "true"}[site.version]
+    assert "noSuchOption" not in found
+    if site.is_4_9:
+        with pytest.raises(NotSupported):
+            site.admin(brokers.ha_status())
+    else:
+        status = site.admin(brokers.ha_status())
+        assert (status.is_master, status.replicas, status.master_address) == (True, (), None)
+        assert status.max_offset >= runtime.commit_log_max_offset
+
+
+def test_name_server_keeps_the_order_configuration_of_a_topic(site):
+    known = site.namesrv(routes.cluster_brokers())
+    assert known.broker_sets["b1"].master_address == site.address
+    assert known.clusters == {CLUSTER: {"b1"}}
+    assert site.namesrv(routes.order_conf("orders")) is None
+    site.namesrv(routes.put_order_conf("orders", "b1:4"))
+    assert site.namesrv(routes.order_conf("orders")) == "b1:4"
+    site.namesrv(routes.delete_order_conf("orders"))
+    assert site.namesrv(routes.order_conf("orders")) is None
+    assert site.namesrv.refusal(routes.route_of("nobody-has-it")) == 17
