@@ -136,28 +136,29 @@ class DocumentStore:
         raise OutcomeUnknown(f"{kind} {name}: the store does not have it: {cause}")
 
     async def _read_again(self, kind: DocumentKind, name: str, ends_s: float) -> VersionedDocument:
-        """Know a document as it is stored, and return it; raises OutcomeUnknown if that takes too long after the end."""
+        """Know a document as it is stored, and return it; raises OutcomeUnknown if that takes too long."""
         try:
             async with asyncio.timeout_at(ends_s + DOCUMENT_READ_AGAIN_S):
-                versioned = await self._backend.read_document(kind, name)
+                while True:
+                    known = self._known(kind, name)
+                    versioned = await self._backend.read_document(kind, name)
+                    # What was loaded meanwhile may be newer than what was read.
+                    if self._known(kind, name) is known:
+                        self._keep(kind, name, versioned)
+                        return versioned
         except TimeoutError:
             raise OutcomeUnknown(f"{kind} {name}: it could not be read again in time") from None
-        documents = self._documents[kind]
-        if versioned.revision:
-            documents[name] = versioned
-        else:
-            documents.pop(name, None)
-        return versioned
 
     def _apply(self, kind: DocumentKind, name: str, value: bytes | None, revision: int) -> None:
         """Know what was stored, unless something newer was loaded meanwhile."""
-        documents = self._documents[kind]
-        if revision < self._known(kind, name).revision:
-            return
-        if value is None:
-            documents.pop(name, None)
+        if revision >= self._known(kind, name).revision:
+            self._keep(kind, name, _NOTHING if value is None else VersionedDocument(value, revision))
+
+    def _keep(self, kind: DocumentKind, name: str, versioned: VersionedDocument) -> None:
+        if versioned.revision:
+            self._documents[kind][name] = versioned
         else:
-            documents[name] = VersionedDocument(value, revision)
+            self._documents[kind].pop(name, None)
 
     def _known(self, kind: DocumentKind, name: str) -> VersionedDocument:
         return self._documents[kind].get(name, _NOTHING)

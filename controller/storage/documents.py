@@ -14,8 +14,8 @@ DOCUMENT_NAME_CHARACTERS_MAX: Final = 255
 DOCUMENT_BYTES_MAX: Final = 256 << 10
 #: How many documents of one kind there may be.
 DOCUMENTS_OF_KIND_MAX: Final = 10_000
-#: How many documents are read at once: 16 MiB at most.
-DOCUMENT_PAGE: Final = 64
+#: How many documents are read at once: 8 MiB at most, which take less than a second at 100 Mbit/s.
+DOCUMENT_PAGE: Final = 32
 
 
 class DocumentKind(enum.StrEnum):
