@@ -7,18 +7,19 @@ that was removed, replaced or rolled back is noticed: nothing is called stored t
 import asyncio
 import sqlite3
 import threading
-import zlib
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
-import msgspec
-
-from controller.sets.stored_set import NewerFormat, StoredSet, decode_stored_set
+from controller.sets.stored_set import StoredSet
+from controller.storage.document_table import DocumentTable, create_documents
+from controller.storage.documents import DOCUMENT_PAGE, DocumentKind, VersionedDocument
+from controller.storage.entry_table import EntryTable, count_changes, create_entries, entry_text
 from controller.storage.high_water import (
     DamagedMark,
     FileWatch,
@@ -36,6 +37,7 @@ from controller.storage.store import (
     StoreError,
     StoreObserver,
     VersionedEntry,
+    check_document,
 )
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import SystemClock
@@ -44,7 +46,8 @@ from serving.durable_file import DurableFileError
 FILE_NAME: Final = "controller.db"
 #: Takes the number of the last commit.
 MARK_NAME: Final = "controller.mark"
-#: What is in the file: a release that finds a higher number does not touch it.
+#: What is in the file: a release that finds a higher number does not touch it. The table of documents came without
+#: a new number: earlier releases leave it alone.
 FILE_FORMAT: Final = 1
 #: How long after a commit its number is written there.
 MARK_LAG_S: Final = 0.05
@@ -52,19 +55,6 @@ MARK_LAG_S: Final = 0.05
 FILE_CHECK_S: Final = 1.0
 #: Commits in one transaction: those that come later wait for it.
 BATCH_MAX: Final = 500
-
-_SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS entries (
-    broker_name TEXT PRIMARY KEY,
-    revision INTEGER NOT NULL,
-    entry TEXT NOT NULL,
-    digest INTEGER
-) WITHOUT ROWID
-"""
-
-_encode: Final = msgspec.json.Encoder().encode
-#: What is stored as no row at all.
-_NOTHING: Final = _encode(StoredSet()).decode()
 
 Result = TypeVar("Result")
 
@@ -89,7 +79,7 @@ class _Commit:
 
 
 class EmbeddedStore:
-    """The entries in one file; a thread of its own waits for the disk."""
+    """The entries and documents in one file; a thread of its own waits for the disk."""
 
     def __init__(self, folder: Path, observer: StoreObserver | None = None) -> None:
         """Open or make the file in `folder`; raises StoreInUse, or StoreError if what is in it cannot be read."""
@@ -105,6 +95,8 @@ class EmbeddedStore:
         self._background = BackgroundTasks(self._observer.task_failed)
         self._looking: asyncio.Task[None] | None = None
         self._missing: StoreFileMissing | None = None
+        #: One call for documents at a time is in the thread: a commit of a set waits for no more than that.
+        self._document_turn = asyncio.Lock()
         #: In the order they came; taken by the thread.
         self._waiting: deque[_Commit] = deque()
         try:
@@ -132,20 +124,44 @@ class EmbeddedStore:
 
     async def load(self) -> Mapping[str, VersionedEntry]:
         """Return all entries."""
-        return await self._call("load", self._load_if_there)
+        return await self._call("load", lambda: self._when_there(self._entries.load))
 
     async def read(self, broker_name: str) -> VersionedEntry:
         """Return one entry."""
-        return await self._call("read", lambda: self._read(broker_name))
+        return await self._call("read", lambda: self._when_there(lambda: self._entries.read(broker_name)))
 
     async def commit(self, broker_name: str, entry: StoredSet, revision: int) -> int:
         """Store an entry; it is on the disk when this returns."""
-        wanted = _Commit(broker_name, _encode(entry).decode(), revision)
+        wanted = _Commit(broker_name, entry_text(entry), revision)
         self._waiting.append(wanted)
         try:
             return await self._call("commit", lambda: self._committed(wanted))
         finally:
             wanted.is_given_up = True
+
+    async def load_documents(self, kind: DocumentKind) -> Mapping[str, VersionedDocument]:
+        """Return all documents of a kind; commits of sets come between the pages, and none of documents."""
+        documents: dict[str, VersionedDocument] = {}
+        first = ""
+        async with self._document_turn:
+            while True:
+                page = await self._call("load_documents", partial(self._document_page, kind, first))
+                documents.update(page)
+                if len(page) < DOCUMENT_PAGE:
+                    return documents
+                first = [*page][-1] + "\0"
+
+    async def read_document(self, kind: DocumentKind, name: str) -> VersionedDocument:
+        """Return one document."""
+        check_document(kind, name, None)
+        async with self._document_turn:
+            return await self._call("read_document", lambda: self._when_there(lambda: self._documents.read(kind, name)))
+
+    async def commit_document(self, kind: DocumentKind, name: str, value: bytes | None, revision: int) -> int:
+        """Store a document in a transaction of its own; it is on the disk when this returns."""
+        check_document(kind, name, value)
+        async with self._document_turn:
+            return await self._call("commit_document", lambda: self._commit_document(kind, name, value, revision))
 
     async def size_bytes(self) -> int | None:
         """There is no etcd, and nothing that has a quota."""
@@ -207,7 +223,9 @@ class EmbeddedStore:
         try:
             self._prepare(connection, self._path)
             # There is no other copy: a controller that cannot read it had better not start.
-            self._load()
+            self._entries = EntryTable(connection, self._path)
+            self._entries.load()
+            self._documents = DocumentTable(connection, self._path)
             self._begin(self._path.with_name(MARK_NAME))
         except (sqlite3.Error, StoreError, OSError):
             connection.close()
@@ -224,9 +242,7 @@ class EmbeddedStore:
                 f"{path} is damaged, so nobody knows whether {self._path} is whole: restore the folder from a backup, "
                 "or remove that file if the brokers' roles are right as they are"
             ) from None
-        # Each commit counts one revision up; those of entries that were removed are added up apart.
-        run = self._connection.execute
-        (number,) = run("SELECT (SELECT coalesce(sum(revision), 0) FROM entries) + revisions FROM removed").fetchone()
+        number = count_changes(self._connection)
         if number < self._mark.number:
             self._mark.close()
             raise StoreError(
@@ -253,28 +269,17 @@ class EmbeddedStore:
                 f"{path} has format {written}, and this release reads formats up to {FILE_FORMAT}: run the release "
                 "that wrote it, or a later one"
             )
-        connection.execute(_SCHEMA)
-        connection.execute("CREATE TABLE IF NOT EXISTS removed (revisions INTEGER NOT NULL)")
-        if connection.execute("SELECT count(*) FROM removed").fetchone() == (0,):
-            connection.execute("INSERT INTO removed VALUES (0)")
-        if "digest" not in {row[1] for row in connection.execute("PRAGMA table_info(entries)")}:
-            connection.execute("ALTER TABLE entries ADD COLUMN digest INTEGER")
+        create_entries(connection)
+        create_documents(connection)
         connection.execute(f"PRAGMA user_version = {FILE_FORMAT}")
         connection.execute("COMMIT")
 
-    def _load_if_there(self) -> dict[str, VersionedEntry]:
+    def _when_there(self, read: Callable[[], Result]) -> Result:
         self._check_files()
-        return self._load()
+        return read()
 
-    def _load(self) -> dict[str, VersionedEntry]:
-        rows = self._connection.execute("SELECT broker_name, entry, revision, digest FROM entries").fetchall()
-        return {row[0]: self._versioned(*row) for row in rows}
-
-    def _read(self, broker_name: str) -> VersionedEntry:
-        self._check_files()
-        query = "SELECT broker_name, entry, revision, digest FROM entries WHERE broker_name = ?"
-        row = self._connection.execute(query, (broker_name,)).fetchone()
-        return VersionedEntry() if row is None else self._versioned(*row)
+    def _document_page(self, kind: DocumentKind, first: str) -> dict[str, VersionedDocument]:
+        return self._when_there(lambda: self._documents.page(kind, first))
 
     def _check_files(self) -> None:
         """Raise StoreFileMissing if the next start would not find what is written, StoreUnseen if that is unknown."""
@@ -316,64 +321,42 @@ class EmbeddedStore:
         batch = [each for each in taken if not each.is_given_up]
         failure: Exception | None = None
         try:
-            self._connection.rollback()  # where the one before failed so badly that it could not be undone
-            self._check_files()
-            with self._connection:
-                self._connection.execute("BEGIN IMMEDIATE")
-                for each in batch:
-                    each.is_stored = self._put(each)
-            # They are in the file, wherever that is.
-            self._number += sum(each.is_stored for each in batch)
-            self._check_files()
-            if not self._is_marking:
-                self._is_marking = True
-                self._marking.submit(self._raise_mark)
+            self._transact(lambda: self._put(batch))
         except Exception as error:  # noqa: BLE001  # whatever it is, nobody may wait for this for ever
             failure = error
         for each in taken:
             each.failure, each.is_done = failure, True
 
-    def _put(self, wanted: _Commit) -> bool:
-        run = self._connection.execute
-        if wanted.revision == 0:
-            new = (wanted.broker_name, wanted.text, _digest(wanted.broker_name, wanted.text, 1))
-            return bool(run("INSERT OR IGNORE INTO entries VALUES (?, 1, ?, ?)", new).rowcount)
-        if wanted.text == _NOTHING:
-            return self._remove(wanted)
-        digest = _digest(wanted.broker_name, wanted.text, wanted.revision + 1)
-        done = run(
-            "UPDATE entries SET entry = ?, digest = ?, revision = revision + 1 WHERE broker_name = ? AND revision = ?",
-            (wanted.text, digest, wanted.broker_name, wanted.revision),
-        )
-        return bool(done.rowcount)
+    def _put(self, batch: Collection[_Commit]) -> int:
+        for each in batch:
+            each.is_stored = self._entries.put(each.broker_name, each.text, each.revision)
+        return sum(each.is_stored for each in batch)
 
-    def _remove(self, wanted: _Commit) -> bool:
-        run = self._connection.execute
-        removed = run(
-            "DELETE FROM entries WHERE broker_name = ? AND revision = ?", (wanted.broker_name, wanted.revision)
-        )
-        if removed.rowcount:
-            # Its changes happened, and so did this one.
-            run("UPDATE removed SET revisions = revisions + ?", (wanted.revision + 1,))
-        return bool(removed.rowcount)
-
-    def _versioned(self, broker_name: str, text: str, revision: int, digest: int | None) -> VersionedEntry:
+    def _commit_document(self, kind: DocumentKind, name: str, value: bytes | None, revision: int) -> int:
         try:
-            entry = decode_stored_set(text)
-        except NewerFormat as error:
-            raise StoreError(f"{self._path}: the entry of {broker_name} {error}") from None
-        except msgspec.DecodeError as error:
-            raise StoreError(
-                f"{self._path}: the entry of {broker_name} cannot be read: {error}; restore the file from a backup, "
-                "or remove it and let the brokers register again"
-            ) from None
-        # Entries of the first releases have no digest.
-        if digest is not None and digest != _digest(broker_name, text, revision):
-            raise StoreError(
-                f"{self._path}: the entry of {broker_name} is damaged; restore the folder from a backup, or remove "
-                "it and adopt the brokers"
-            )
-        return VersionedEntry(entry, revision)
+            changes = self._transact(lambda: int(self._documents.put(kind, name, value, revision)))
+        except StoreFileMissing:
+            raise
+        except Exception as error:
+            raise OutcomeUnknown(f"{self._path}: {error}") from error
+        if not changes:
+            raise EntryMoved(f"{kind} {name} is no longer at revision {revision}")
+        return revision + 1
+
+    def _transact(self, change: Callable[[], int]) -> int:
+        """Make changes in one transaction, and return how many they are; if it fails, nobody knows of them."""
+        self._connection.rollback()  # where the one before failed so badly that it could not be undone
+        self._check_files()
+        with self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            changes = change()
+        # They are in the file, wherever that is.
+        self._number += changes
+        self._check_files()
+        if not self._is_marking:
+            self._is_marking = True
+            self._marking.submit(self._raise_mark)
+        return changes
 
     async def _call(self, kind: str, work: Callable[[], Result]) -> Result:
         loop = asyncio.get_running_loop()
@@ -394,7 +377,3 @@ class EmbeddedStore:
             return answer
         finally:
             self._observer.store_call(kind, result, loop.time() - begun_s)
-
-
-def _digest(broker_name: str, text: str, revision: int) -> int:
-    return zlib.crc32(f"{broker_name}\0{revision}\0{text}".encode(errors="surrogatepass"))

@@ -14,6 +14,12 @@ import msgspec
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.sets.broker_set import BrokerSet
 from controller.sets.stored_set import Reply, SetDecision, StoredSet
+from controller.storage.documents import (
+    DOCUMENT_NAME_CHARACTERS_MAX,
+    DocumentKind,
+    VersionedDocument,
+    fault_of_document,
+)
 from remoting.protocol.errors import RemotingError
 
 #: How often a set that others change is decided anew.
@@ -42,7 +48,7 @@ class StoreError(RemotingError):
 
 
 class EntryMoved(StoreError):
-    """Somebody else has changed the entry: read it again."""
+    """Somebody else has changed the entry, or the document: read it again."""
 
 
 class Deposed(StoreError):
@@ -51,6 +57,20 @@ class Deposed(StoreError):
 
 class OutcomeUnknown(StoreError):
     """Nobody knows whether it is stored: read it again."""
+
+
+class DocumentRefused(StoreError):
+    """No store takes this document: it is too large, or no JSON, or its name is too long. Nothing was sent."""
+
+    def __init__(self, kind: DocumentKind, name: str, fault: str) -> None:
+        self.kind, self.name, self.fault = kind, name, fault
+        super().__init__(f"{kind} {name[:DOCUMENT_NAME_CHARACTERS_MAX]!r} cannot be stored: {fault}")
+
+
+def check_document(kind: DocumentKind, name: str, value: bytes | None) -> None:
+    """Raise DocumentRefused for what no store takes."""
+    if fault := fault_of_document(name, value):
+        raise DocumentRefused(kind, name, fault)
 
 
 class ControllerMember(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +106,8 @@ class StoreObserver:
     def store_call(self, kind: str, result: str, seconds: float) -> None:
         """Report one call: its kind (`commit`, `read`, `load`, ...), its result, and how long it took.
 
-        The result is `ok`, `moved`, `deposed`, `unknown` or `failed`.
+        Those for documents are `commit_document`, `read_document` and `load_documents`. The result is `ok`, `moved`,
+        `deposed`, `unknown` or `failed`.
         """
 
     def store_calls_failing(self, kind: str, error: str) -> None:
@@ -128,6 +149,21 @@ class StoreBackend(Protocol):
 
         An empty entry is removed: nothing is left under its name.
         Raises EntryMoved, Deposed, or OutcomeUnknown.
+        """
+
+    async def load_documents(self, kind: DocumentKind) -> Mapping[str, VersionedDocument]:
+        """Return all documents of a kind, by name; what is wrong with one keeps no other from its readers.
+
+        Followers may read too. No read or write of documents delays broker sets by more than one transaction.
+        """
+
+    async def read_document(self, kind: DocumentKind, name: str) -> VersionedDocument:
+        """Return one document as it is now; followers may."""
+
+    async def commit_document(self, kind: DocumentKind, name: str, value: bytes | None, revision: int) -> int:
+        """Store a document durably if its revision is still this one, and return the next revision.
+
+        None removes it. Raises DocumentRefused, EntryMoved, Deposed, or OutcomeUnknown.
         """
 
     async def size_bytes(self) -> int | None:

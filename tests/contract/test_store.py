@@ -9,8 +9,7 @@ import threading
 
 import pytest
 from controller_builders import CLUSTER, SET, a_set
-from fakes.leadership_listener import RecordingListener, eventually
-from peers.etcd import running_etcd
+from fakes.leadership_listener import eventually
 
 from controller.decisions.membership import Applicant, apply_id, new_set
 from controller.refusals import BrokerIdInvalid
@@ -18,70 +17,16 @@ from controller.sets.broker_set import Floor
 from controller.sets.events import MasterElected, MasterLost
 from controller.sets.stored_set import SetDecision, StoredSet
 from controller.storage.embedded import BATCH_MAX, EmbeddedStore, StoreInUse
-from controller.storage.etcd.etcd_store import EtcdOptions, EtcdStore
 from controller.storage.store import (
     Changed,
-    ControllerMember,
     EntryMoved,
     OutcomeUnknown,
     SetStore,
     StoreError,
     VersionedEntry,
 )
-from remoting.clock import SystemClock
 
 AN_ENTRY = StoredSet(broker_set=a_set())
-ME = ControllerMember(id="n0", address="10.0.0.1:9878")
-
-
-@pytest.fixture(scope="module")
-def etcd(tmp_path_factory):
-    with running_etcd(tmp_path_factory.mktemp("etcd")) as etcd:
-        yield etcd
-
-
-@pytest.fixture(params=["embedded", pytest.param("etcd", marks=pytest.mark.etcd)])
-def kind(request):
-    return request.param
-
-
-@pytest.fixture
-def made(kind, request, tmp_path):
-    """Return a function that makes the store anew, as the next process does."""
-    if kind == "embedded":
-        return lambda **more: EmbeddedStore(tmp_path / "store", **more)
-    options = EtcdOptions(endpoints=request.getfixturevalue("etcd").endpoints, group=str(tmp_path))
-    return lambda **more: EtcdStore(options, SystemClock(), **more)
-
-
-@pytest.fixture
-def listener():
-    return RecordingListener()
-
-
-@pytest.fixture
-async def opened(made, listener):
-    """Return a function that makes the store anew, in place of the one before, and waits until it leads."""
-    stores = []
-
-    async def open_one(**more):
-        while stores:
-            await stores.pop().close()
-        store = made(**more)
-        stores.append(store)
-        listener.is_leading = False
-        await store.join(ME, listener)
-        await eventually(lambda: listener.is_leading, seconds=30, what="the only controller leads")
-        return store
-
-    yield open_one
-    for store in stores:
-        await store.close()
-
-
-@pytest.fixture
-async def backend(opened):
-    return await opened()
 
 
 # Backends
@@ -166,8 +111,8 @@ async def test_own_commits_are_not_reported_to_the_listener(backend, listener):
     assert listener.entries == []
 
 
-async def test_single_controller_is_the_only_member(backend, listener):
-    await eventually(lambda: listener.members == (ME,), seconds=10, what="it is listed")
+async def test_single_controller_is_the_only_member(backend, listener, me):
+    await eventually(lambda: listener.members == (me,), seconds=10, what="it is listed")
 
 
 async def test_each_store_call_is_reported_to_the_observer(opened):

@@ -118,7 +118,7 @@ class Etcd:
         self.log = []
         self.watches = []
         self.entry = StoredSet()
-        #: What `sets/` had after each change.
+        #: What `sets/` and `documents/` had after each change.
         self.past = [({}, 1, StoredSet())]
 
     # Calls
@@ -213,11 +213,17 @@ class Etcd:
     def _check(self, key, value, process):
         if b"/sets/" in key:
             before, self.entry = self.entry, StoredSet() if value is None else decode_stored_set(value)
-            sets = {each: kv for each, kv in self.kvs.items() if b"/sets/" in each}
-            self.past.append((sets, self.revision, self.entry))
+            self._remember()
             self.world.stored(before, self.entry, process)
+        elif b"/documents/" in key:
+            self._remember()
         elif key.endswith(b"leader"):
             self.world.note("the key `leader` is %s", "gone" if value is None else value.decode())
+
+    def _remember(self):
+        """Let a backup be made of this."""
+        kvs = {key: kv for key, kv in self.kvs.items() if b"/sets/" in key or b"/documents/" in key}
+        self.past.append((kvs, self.revision, self.entry))
 
     @property
     def leading_process(self):
@@ -279,7 +285,13 @@ class Etcd:
         watch.push(SimpleNamespace(canceled=False, created=True, events=(), header=self._header(), compact_revision=0))
         for revision, changes in self.log:
             if revision >= watch.since_revision:
-                watch.push(self._news(revision, changes))
+                self._push_watched(watch, revision, changes)
+
+    @staticmethod
+    def _push_watched(watch, revision, changes):
+        """Send what a watch covers of the changes of one transaction."""
+        if watched := [each for each in changes if watch.first <= each.kv.key < watch.end]:
+            watch.push(Etcd._news(revision, watched))
 
     @staticmethod
     def _news(revision, changes):
@@ -295,7 +307,7 @@ class Etcd:
         if changes:
             self.log.append((self.revision, changes))
             for watch in self.watches:
-                watch.push(self._news(self.revision, changes))
+                self._push_watched(watch, self.revision, changes)
 
     def break_watches(self):
         watches, self.watches = self.watches, []
@@ -357,7 +369,7 @@ class Channel:
         return _Once(self._call(path, next(requests), timeout, metadata))
 
     def _watch(self, requests, metadata):
-        return WatchCall(self, next(requests).create_request.start_revision)
+        return WatchCall(self, next(requests).create_request)
 
 
 class _Once:
@@ -377,8 +389,9 @@ class _Once:
 
 
 class WatchCall:
-    def __init__(self, channel, since_revision):
-        self.channel, self.since_revision = channel, since_revision
+    def __init__(self, channel, request):
+        self.channel, self.since_revision = channel, request.start_revision
+        self.first, self.end = request.key, request.range_end
         self.came = deque()
         self.held = []
         self.waiting = None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from controller.storage.etcd.client import Compacted, EtcdClient, EtcdConnection, Metadata, messages
-from controller.storage.etcd.keys import Keys, address_of, after_prefix, holder_of, leader_value, member_value
+from controller.storage.etcd.keys import Keys, address_of, holder_of, leader_value, member_value
 from controller.storage.etcd.lease_state_machine import Holder
 from controller.storage.store import ControllerMember, OutcomeUnknown
 
@@ -202,13 +202,14 @@ def database_bytes() -> Callable[[EtcdConnection, float, Metadata], int]:
 
 
 def watch(keys: Keys, since_revision: int, until: Callable[[], object]) -> Callable[[EtcdConnection, Metadata], Any]:
-    """Open a watch of all keys of the group; it ends when `until`, which may block, returns, or is cancelled."""
+    """Open a watch of a group, its documents apart; it ends when `until`, which may block, returns, or is cancelled."""
+    first, end = keys.watched
 
     def requests() -> Iterator[Any]:
         yield messages.WatchRequest(
             create_request=messages.WatchCreateRequest(
-                key=keys.prefix,
-                range_end=after_prefix(keys.prefix),
+                key=first,
+                range_end=end,
                 start_revision=since_revision,
                 progress_notify=True,
             )
@@ -222,27 +223,31 @@ def watch(keys: Keys, since_revision: int, until: Callable[[], object]) -> Calla
     return call
 
 
-def read_all(client: EtcdClient, prefix: bytes, now_ms: Callable[[], int]) -> tuple[list[Any], int]:
-    """Return all keys below a prefix as they were at one revision, and that revision; in pages."""
+def read_all(
+    client: EtcdClient, keys: tuple[bytes, bytes], now_ms: Callable[[], int], page: int = PAGE_ENTRIES
+) -> tuple[list[Any], int]:
+    """Return all keys from one on and before another as they were at one revision, and that revision; in pages."""
     for _ in range(_SWEEPS):
         try:
-            return _sweep(client, prefix, now_ms)
+            return _sweep(client, keys, now_ms, page)
         except Compacted as error:
             problem = error
     raise problem
 
 
-def _sweep(client: EtcdClient, prefix: bytes, now_ms: Callable[[], int]) -> tuple[list[Any], int]:
+def _sweep(
+    client: EtcdClient, keys: tuple[bytes, bytes], now_ms: Callable[[], int], page: int
+) -> tuple[list[Any], int]:
     kvs: list[Any] = []
-    key, revision = prefix, 0
+    (key, end), revision = keys, 0
     while True:
-        request = messages.RangeRequest(key=key, range_end=after_prefix(prefix), limit=PAGE_ENTRIES, revision=revision)
-        page = client.request(_ranging(request), deadline_ms=now_ms() + PAGE_MS)
-        kvs.extend(page.kvs)
-        revision = revision or page.header.revision
-        if not page.more:
+        request = messages.RangeRequest(key=key, range_end=end, limit=page, revision=revision)
+        answer = client.request(_ranging(request), deadline_ms=now_ms() + PAGE_MS)
+        kvs.extend(answer.kvs)
+        revision = revision or answer.header.revision
+        if not answer.more:
             return kvs, revision
-        key = page.kvs[-1].key + b"\0"
+        key = answer.kvs[-1].key + b"\0"
 
 
 def _ranging(request: Any) -> EtcdCall:

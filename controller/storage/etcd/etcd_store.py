@@ -9,13 +9,14 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from controller.sets.stored_set import StoredSet
+from controller.storage.documents import DOCUMENT_PAGE, DocumentKind, VersionedDocument
 from controller.storage.etcd import calls
 from controller.storage.etcd.calls import LeaderKeyState, OwnLeaderKey
 from controller.storage.etcd.client import EtcdClient, EtcdOptions, System, Unreachable
-from controller.storage.etcd.keys import Keys, entry_value, shown_key, versioned_entry_of
+from controller.storage.etcd.keys import Keys, below, entry_value, shown_key, versioned_document_of, versioned_entry_of
 from controller.storage.etcd.lease import LeaderElection
 from controller.storage.etcd.lease_state_machine import Leadership
 from controller.storage.etcd.registration import Membership
@@ -31,6 +32,7 @@ from controller.storage.store import (
     StoreError,
     StoreObserver,
     VersionedEntry,
+    check_document,
 )
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
@@ -41,6 +43,8 @@ __all__ = ["EtcdOptions", "EtcdStore", "System"]
 CALLS_MAX: Final = 8
 #: Renewals do not wait behind commits: one thread for the election, one for the membership.
 RENEWALS_MAX: Final = 2
+#: Calls for documents at once: neither broker sets nor leases wait behind them.
+DOCUMENT_CALLS_MAX: Final = 2
 #: The call for the size of the database has a thread of its own: nobody waits behind it.
 SIZES_MAX: Final = 1
 #: How long the answer to it may take.
@@ -62,8 +66,19 @@ class DeposedBy(Deposed):
         )
 
 
+class Write(NamedTuple):
+    """What is to be stored, and by which name people know it."""
+
+    name: str
+    key: bytes
+    #: None removes the key.
+    value: bytes | None
+    #: That of the key; 0: it is not there.
+    revision: int
+
+
 class EtcdStore:
-    """The entries of one group of controllers."""
+    """The entries and documents of one group of controllers."""
 
     def __init__(
         self, options: EtcdOptions, clock: Clock, observer: StoreObserver | None = None, system: System | None = None
@@ -75,6 +90,7 @@ class EtcdStore:
         self._observer = observer = observer or StoreObserver()
         self._calls = CallThreads(CALLS_MAX, clock, observer)
         self._renewals = CallThreads(RENEWALS_MAX, clock, observer)
+        self._document_calls = CallThreads(DOCUMENT_CALLS_MAX, clock, observer)
         # Not reported: the size proves nothing about whether etcd serves.
         self._sizes = CallThreads(SIZES_MAX, clock, StoreObserver())
         self._known = KnownRevisions()
@@ -152,25 +168,35 @@ class EtcdStore:
 
     async def commit(self, broker_name: str, entry: StoredSet, revision: int) -> int:
         """Store an entry in one transaction; a majority of etcd has it when this returns."""
-        election = self._election
-        own_key = None if election is None else election.own_key
-        if election is None or own_key is None:
-            raise Deposed(f"{broker_name}: this controller does not lead")
         value = entry_value(entry) if entry != StoredSet() else None
         self._known.commit_begins(broker_name)
         try:
-            stored = await self._calls.run(
-                "commit", partial(self._commit, self._keys.broker_set(broker_name), value, revision, own_key)
+            stored = await self._committed(
+                self._calls, "commit", Write(broker_name, self._keys.broker_set(broker_name), value, revision)
             )
             self._known.revision_known(broker_name, stored)
-            election.revision_seen(stored)
-        except DeposedBy as error:
-            election.observed(error.leader_key)
-            election.recheck()
-            raise
         finally:
             self._report(self._known.commit_ends(broker_name))
         return stored
+
+    async def load_documents(self, kind: DocumentKind) -> Mapping[str, VersionedDocument]:
+        """Return all documents of a kind as they were at one revision, in pages."""
+        return await self._document_calls.run("load_documents", lambda _: self._load_documents(kind))
+
+    async def read_document(self, kind: DocumentKind, name: str) -> VersionedDocument:
+        """Return one document."""
+        check_document(kind, name, None)
+        call = calls.read(self._keys.document(kind, name))
+        kv = await self._document_calls.run(
+            "read_document", lambda deadline_ms: self._client.request(call, deadline_ms=deadline_ms)
+        )
+        return VersionedDocument() if kv is None else versioned_document_of(kv)
+
+    async def commit_document(self, kind: DocumentKind, name: str, value: bytes | None, revision: int) -> int:
+        """Store a document in one transaction; a majority of etcd has it when this returns."""
+        check_document(kind, name, value)
+        write = Write(f"{kind} {name}", self._keys.document(kind, name), value, revision)
+        return await self._committed(self._document_calls, "commit_document", write)
 
     async def size_bytes(self) -> int | None:
         """Return how large the database of the endpoint in use is; raises StoreError."""
@@ -196,11 +222,12 @@ class EtcdStore:
         if self._watch is not None:
             self._watch.stop(seconds=CLOSE_S)
         self._calls.close()
+        self._document_calls.close()
         self._renewals.close()
         self._sizes.close()
 
     def _load(self) -> dict[str, VersionedEntry]:
-        kvs, _ = calls.read_all(self._client, self._keys.sets, self._clock.now_ms)
+        kvs, _ = calls.read_all(self._client, below(self._keys.sets), self._clock.now_ms)
         return dict(self._loaded(kv) for kv in kvs)
 
     def _loaded(self, kv: Any) -> tuple[str, VersionedEntry]:
@@ -211,14 +238,40 @@ class EtcdStore:
         except StoreError as error:
             return name, VersionedEntry(revision=kv.mod_revision, problem=str(error))
 
-    def _commit(self, key: bytes, value: bytes | None, revision: int, own_key: OwnLeaderKey, deadline_ms: int) -> int:
-        call = calls.commit(self._keys, own_key, key, value, revision)
+    def _load_documents(self, kind: DocumentKind) -> dict[str, VersionedDocument]:
+        keys = below(self._keys.documents_of(kind))
+        kvs, _ = calls.read_all(self._client, keys, self._clock.now_ms, DOCUMENT_PAGE)
+        return dict(self._loaded_document(kind, kv) for kv in kvs)
+
+    def _loaded_document(self, kind: DocumentKind, kv: Any) -> tuple[str, VersionedDocument]:
+        try:
+            return self._keys.document_name(kind, kv.key), versioned_document_of(kv)
+        except StoreError as error:
+            return shown_key(kv.key), VersionedDocument(revision=kv.mod_revision, problem=str(error))
+
+    async def _committed(self, threads: CallThreads, kind: str, write: Write) -> int:
+        """Return the revision at which this is stored; raises Deposed, also if this controller does not lead."""
+        election = self._election
+        own_key = None if election is None else election.own_key
+        if election is None or own_key is None:
+            raise Deposed(f"{write.name}: this controller does not lead")
+        try:
+            stored = await threads.run(kind, partial(self._commit, write, own_key))
+        except DeposedBy as error:
+            election.observed(error.leader_key)
+            election.recheck()
+            raise
+        election.revision_seen(stored)
+        return stored
+
+    def _commit(self, write: Write, own_key: OwnLeaderKey, deadline_ms: int) -> int:
+        call = calls.commit(self._keys, own_key, write.key, write.value, write.revision)
         outcome = self._client.request(call, deadline_ms=deadline_ms, is_repeatable=False)
         if outcome.is_stored:
             return outcome.leader_key.revision
         if not own_key.is_of(outcome.leader_key.holder):
             raise DeposedBy(outcome.leader_key)
-        raise EntryMoved(f"{self._keys.broker_name(key)} is no longer at revision {revision}")
+        raise EntryMoved(f"{write.name} is no longer at revision {write.revision}")
 
     def _on_rollback(self) -> None:
         """Doubt everything: etcd was put back to an older state."""

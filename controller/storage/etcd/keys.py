@@ -6,6 +6,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from controller.sets.stored_set import NewerFormat, StoredSet, decode_stored_set
+from controller.storage.documents import DocumentKind, VersionedDocument, fault_of_value
 from controller.storage.etcd.lease_state_machine import Holder
 from controller.storage.store import ControllerMember, StoreError, VersionedEntry
 
@@ -32,6 +33,10 @@ class Keys:
         self.leader: Final = self.prefix + b"leader"
         self.members: Final = self.prefix + b"members/"
         self.sets: Final = self.prefix + b"sets/"
+        #: They come before all other keys: nobody watches them, and they may be large.
+        self.documents: Final = self.prefix + b"documents/"
+        #: From which key on, and up to which one, all keys are that controllers watch.
+        self.watched: Final = (after_prefix(self.documents), after_prefix(self.prefix))
 
     def member(self, member_id: str) -> bytes:
         """Return the key of a controller."""
@@ -41,6 +46,18 @@ class Keys:
         """Return the key of a set."""
         return self.sets + quote(broker_name, safe="").encode()
 
+    def documents_of(self, kind: DocumentKind) -> bytes:
+        """Return what the keys of all documents of a kind begin with."""
+        return self.documents + kind.encode() + b"/"
+
+    def document(self, kind: DocumentKind, name: str) -> bytes:
+        """Return the key of a document."""
+        return self.documents_of(kind) + quote(name, safe="").encode()
+
+    def document_name(self, kind: DocumentKind, key: bytes) -> str:
+        """Return which document of a kind that is; raises StoreError."""
+        return _name(key, self.documents_of(kind))
+
     def broker_name(self, key: bytes) -> str:
         """Return whose key that is; raises StoreError."""
         return _name(key, self.sets)
@@ -48,6 +65,11 @@ class Keys:
     def member_id(self, key: bytes) -> str:
         """Return whose key that is; raises StoreError."""
         return _name(key, self.members)
+
+
+def below(prefix: bytes) -> tuple[bytes, bytes]:
+    """Return the first key that may begin with a prefix, which ends in a slash, and the first after all that do."""
+    return prefix, after_prefix(prefix)
 
 
 def after_prefix(prefix: bytes) -> bytes:
@@ -97,6 +119,14 @@ def versioned_entry_of(kv: Any) -> VersionedEntry:
             f"etcd: the entry at {shown_key(kv.key)} cannot be read: {error}; restore etcd from a "
             "backup, or delete this key and let the brokers of the set register again"
         ) from None
+
+
+def versioned_document_of(kv: Any) -> VersionedDocument:
+    """Return the document of a key, with its problem if it cannot be read."""
+    if not (fault := fault_of_value(kv.value)):
+        return VersionedDocument(kv.value, kv.mod_revision)
+    problem = f"etcd: the document at {shown_key(kv.key)} cannot be read: {fault}; restore this key, or delete it"
+    return VersionedDocument(b"", kv.mod_revision, problem)
 
 
 def shown_key(key: bytes) -> str:

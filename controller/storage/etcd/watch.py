@@ -1,4 +1,4 @@
-"""Follows all keys of a group, in a thread of its own, through breaks, other endpoints and compactions."""
+"""Follows the keys of a group but its documents, in a thread of its own, through breaks and compactions."""
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -23,7 +23,7 @@ TASK: Final = "etcd_watch"
 
 
 class KeySnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """All keys of the group at one revision."""
+    """All keys of the group at one revision, its documents apart."""
 
     leader_key: LeaderKeyState
     members: Mapping[str, ControllerMember]
@@ -140,7 +140,7 @@ class Watch:
             self._cancel()
 
     def _sweep(self) -> None:
-        kvs, revision = calls.read_all(self._client, self._keys.prefix, self._clock.now_ms)
+        kvs, revision = calls.read_all(self._client, self._keys.watched, self._clock.now_ms)
         changes = [self._change(self._written, kv) for kv in kvs]
         holder = next((each.holder for each in changes if isinstance(each, LeaderKeyState)), None)
         self._on_news(

@@ -6,6 +6,7 @@ import pytest
 from controller_builders import a_set
 
 from controller.sets.stored_set import StoredSet
+from controller.storage.documents import DocumentKind
 from controller.storage.etcd.keys import (
     Keys,
     address_of,
@@ -34,6 +35,17 @@ def test_keys_have_the_documented_layout():
     assert KEYS.broker_name(KEYS.broker_set("é/%")) == "é/%"
     assert KEYS.member_id(KEYS.member("n/1")) == "n/1"
     assert KEYS.sets < KEYS.broker_set("\U0010ffff") < after_prefix(KEYS.sets)
+
+
+@pytest.mark.parametrize("kind", DocumentKind)
+def test_documents_come_before_all_keys_that_controllers_watch(kind):
+    key = KEYS.document(kind, "é/%")
+    assert key == b"/rmq-controller/a%2Fb/documents/" + kind.encode() + b"/%C3%A9%2F%25"
+    assert KEYS.document_name(kind, key) == "é/%"
+    first, end = KEYS.watched
+    assert key < first
+    for watched in (KEYS.leader, KEYS.member("\0"), KEYS.broker_set("\U0010ffff")):
+        assert first <= watched < end
 
 
 def test_written_values_are_read_back():
