@@ -1,0 +1,215 @@
+"""What the brokers of one set answer about the topic of a resize: numbers of queues, ends, offsets, late messages.
+
+The edge: whatever does not answer is a sentence in `missing`, and never a number.
+"""
+
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from controller.scaling.resize.observation import DelayProgress, LateSources, LogPosition, QueueEnds, SetView
+from controller.scaling.resize.operation import MasterIdentity, QueueCounts
+from remoting.admin.brokers import BrokerRuntime, broker_runtime, ha_status
+from remoting.admin.client import AdminClient
+from remoting.admin.offsets import (
+    TopicOffsets,
+    committed_offset,
+    max_offset,
+    min_offset,
+    offsets_of_topic,
+    timed_messages,
+)
+from remoting.admin.topics import TopicDefinition, topic_definition, topic_definition_of_all
+from remoting.background_tasks import all_results
+from remoting.protocol.codes import ResponseCode
+from remoting.protocol.errors import BodyError, InvokeError, NotSupported, Refused
+
+#: Half messages of all topics, and the group of the broker that checks them.
+HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+HALF_GROUP: Final = "CID_RMQ_SYS_TRANS"
+
+Found = TypeVar("Found")
+
+#: What a peer can do instead of answering.
+FAILURES: Final = (InvokeError, Refused, BodyError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetAddresses:
+    """Where the brokers of a set are."""
+
+    broker_name: str
+    #: None while there is no master.
+    master: str | None
+    slaves: tuple[str, ...] = ()
+    #: True: the controller has elected this master itself.
+    is_elected: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedOfSet:
+    """What is requested of a set, beside its numbers of queues."""
+
+    topic: str
+    queue_ids: range = range(0)
+    offsets: bool = False
+    log: bool = False
+    late: bool = False
+
+
+@dataclass(slots=True)
+class _Answers:
+    """What has answered, and why the rest has not."""
+
+    missing: list[str] = field(default_factory=list)
+
+    async def of(self, what: str, call: Awaitable[Found]) -> Found | None:
+        """Return the answer, or None with a sentence in `missing`."""
+        try:
+            return await call
+        except FAILURES as error:
+            self.missing.append(f"{what}: {error}")
+            return None
+
+
+async def topic_of(admin: AdminClient, address: str, topic: str) -> TopicDefinition | None:
+    """Return how a broker has stored a topic, None if it has none; for brokers before 5.0 too. Raises FAILURES."""
+    try:
+        return await admin.call(address, topic_definition(topic))
+    except NotSupported:
+        return await admin.call(address, topic_definition_of_all(topic))
+
+
+def counts_of(definition: TopicDefinition) -> QueueCounts:
+    """Return the numbers of queues of a topic."""
+    return QueueCounts(definition.read_queue_nums, definition.write_queue_nums, definition.perm)
+
+
+class SetObserver:
+    """Queries one broker set for one round."""
+
+    def __init__(self, admin: AdminClient) -> None:
+        self._admin = admin
+
+    async def view(
+        self, addresses: SetAddresses, wanted: WantedOfSet
+    ) -> tuple[SetView, TopicDefinition | None, list[str]]:
+        """Return what the set answered, the topic as its master has it, and what is missing."""
+        answers = _Answers()
+        name, master = addresses.broker_name, addresses.master
+        if master is None:
+            return SetView(broker_name=name), None, [f"{name} has no master"]
+        definition = await answers.of(f"{name} at {master}", topic_of(self._admin, master, wanted.topic))
+        is_known = definition is not None or not answers.missing
+        if definition is None:
+            if is_known:
+                answers.missing.append(f"{name} at {master} does not have the topic {wanted.topic}")
+            return SetView(broker_name=name, has_topic=not is_known), None, answers.missing
+        slaves = await self._slaves(addresses.slaves, wanted.topic)
+        # Offsets come before ends: what is consumed in between must not look as if it lay behind the end of a queue.
+        offsets = await self._offsets(master, wanted, answers)
+        ends = await self._ends(master, wanted, answers)
+        runtime = await answers.of(f"state of {name}", self._admin.call(master, broker_runtime()))
+        late = await self._late(master, wanted.topic, runtime, answers) if wanted.late and runtime is not None else None
+        identity = await self._identity(addresses, runtime, answers)
+        view = SetView(
+            broker_name=name,
+            master=identity,
+            counts=counts_of(definition),
+            slaves=slaves,
+            ends=ends,
+            log=_log_position(runtime) if wanted.log else None,
+            late=late,
+            offsets=None if offsets is None else offsets.by_group,
+            broadcast_offsets=None if offsets is None else offsets.broadcast_by_group,
+        )
+        if wanted.log and view.log is None:
+            answers.missing.append(f"{name} at {master} does not answer how far its commit log is dispatched")
+        return view, definition, answers.missing
+
+    async def _offsets(self, master: str, wanted: WantedOfSet, answers: _Answers) -> TopicOffsets | None:
+        if not wanted.offsets:
+            return None
+        return await answers.of(f"offsets at {master}", self._admin.call(master, offsets_of_topic(wanted.topic)))
+
+    async def _identity(
+        self, addresses: SetAddresses, runtime: BrokerRuntime | None, answers: _Answers
+    ) -> MasterIdentity | None:
+        """Return which life of which broker answered; None for a slave that acts as master: it must not be changed."""
+        if runtime is None or addresses.master is None:
+            return None
+        if runtime.boot_unix_ms is None:
+            answers.missing.append(f"{addresses.broker_name} at {addresses.master} does not answer when it was started")
+            return None
+        if not addresses.is_elected and not await self._is_master(addresses.master):
+            answers.missing.append(f"{addresses.master} of {addresses.broker_name} is a slave that acts as master")
+            return None
+        return MasterIdentity(addresses.master, runtime.boot_unix_ms)
+
+    async def _is_master(self, address: str) -> bool:
+        try:
+            return (await self._admin.call(address, ha_status())).is_master
+        except (NotSupported, Refused):
+            # Before 5.0 no slave acts as master, and DLedger has leaders of its own.
+            return True
+        except FAILURES:
+            return False
+
+    async def _slaves(self, addresses: tuple[str, ...], topic: str) -> dict[str, QueueCounts | None]:
+        found = await all_results(self._slave(each, topic) for each in addresses)
+        return dict(zip(addresses, found, strict=True))
+
+    async def _slave(self, address: str, topic: str) -> QueueCounts | None:
+        try:
+            definition = await topic_of(self._admin, address, topic)
+        except FAILURES:
+            return None
+        return None if definition is None else counts_of(definition)
+
+    async def _ends(self, master: str, wanted: WantedOfSet, answers: _Answers) -> dict[int, QueueEnds]:
+        found = await all_results(self._end(master, wanted.topic, each, answers) for each in wanted.queue_ids)
+        return {queue_id: each for queue_id, each in zip(wanted.queue_ids, found, strict=True) if each is not None}
+
+    async def _end(self, master: str, topic: str, queue_id: int, answers: _Answers) -> QueueEnds | None:
+        first = await answers.of(f"queue {queue_id} at {master}", self._admin.call(master, min_offset(topic, queue_id)))
+        last = await answers.of(f"queue {queue_id} at {master}", self._admin.call(master, max_offset(topic, queue_id)))
+        if last is None:
+            return None
+        # A queue whose begin cannot be read is not taken for an empty one.
+        return QueueEnds(min_offset=0 if first is None else first, max_offset=last)
+
+    async def _late(self, master: str, topic: str, runtime: BrokerRuntime, answers: _Answers) -> LateSources | None:
+        timed = await answers.of(f"timed messages at {master}", self._timed(master, topic))
+        half = await answers.of(f"transactions at {master}", self._half_messages(master))
+        if timed is None or half is None:
+            return None
+        levels: Mapping[int, DelayProgress] = {
+            level: DelayProgress(delivered=each.delivered_offset, end=each.max_offset)
+            for level, each in runtime.delay_levels.items()
+        }
+        return LateSources(levels=levels, timed=timed, half_messages=half)
+
+    async def _timed(self, master: str, topic: str) -> int:
+        try:
+            return await self._admin.call(master, timed_messages(topic))
+        except NotSupported:
+            return 0
+        except Refused as error:
+            if error.code == ResponseCode.SYSTEM_ERROR:
+                # Its timer is switched off.
+                return 0
+            raise
+
+    async def _half_messages(self, master: str) -> int:
+        end = await self._admin.call(master, max_offset(HALF_TOPIC, 0))
+        if not end:
+            return 0
+        checked = await self._admin.call(master, committed_offset(HALF_GROUP, HALF_TOPIC, 0))
+        return max(end - (checked or 0), 0)
+
+
+def _log_position(runtime: BrokerRuntime | None) -> LogPosition | None:
+    if runtime is None or runtime.commit_log_max_offset is None or runtime.dispatch_behind_bytes is None:
+        return None
+    end = runtime.commit_log_max_offset
+    return LogPosition(end=end, dispatched=end - runtime.dispatch_behind_bytes)

@@ -1,0 +1,119 @@
+"""The consumer groups of a topic, over all its masters: who is connected, and which queues they consume."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from controller.scaling.resize.observation import ClientView, ConsumedQueue, GroupKind, GroupView
+from controller.scaling.resize.operation import QueueId
+from remoting.admin.client import AdminClient
+from remoting.admin.clients import RunningConsumer, running_consumer
+from remoting.admin.groups import GroupConnections, connections_of_group, groups_of_topic
+from remoting.admin.offsets import TopicOffsets
+from remoting.background_tasks import all_results
+from remoting.protocol.errors import BodyError, InvokeError, Refused
+from remoting.protocol.shapes.broker_clients import SYSTEM_GROUP_PREFIX, TOOL_GROUP
+
+#: Groups of one topic; each costs requests to every broker in each round.
+GROUPS_MAX: Final = 500
+
+_ACTIVELY: Final = "CONSUME_ACTIVELY"
+_POP: Final = "CONSUME_POP"
+
+_FAILURES: Final = (InvokeError, Refused, BodyError)
+
+
+class GroupObserver:
+    """Queries the masters of a topic about its groups."""
+
+    def __init__(self, admin: AdminClient) -> None:
+        self._admin = admin
+
+    async def views(
+        self, topic: str, masters: Collection[str], offsets: Iterable[TopicOffsets], *, clients: bool
+    ) -> tuple[tuple[GroupView, ...] | None, list[str]]:
+        """Return all groups, None if a master did not answer; and what is missing.
+
+        Groups are those with subscriptions or offsets on any master: one that left years ago is among them.
+        """
+        missing: list[str] = []
+        listed = await all_results(self._listed(each, topic, missing) for each in masters)
+        stored = (name for each in offsets for name in (*each.by_group, *each.broadcast_by_group))
+        names = sorted({name for each in listed for name in each} | set(filter(_is_of_users, stored)))
+        if len(names) > GROUPS_MAX:
+            missing.append(f"{topic} has {len(names)} groups, more than {GROUPS_MAX}: delete those that are not used")
+        if missing:
+            return None, missing
+        views = await all_results(self._group(each, topic, masters, missing, clients=clients) for each in names)
+        return (None if missing else views_of(views)), missing
+
+    async def _listed(self, master: str, topic: str, missing: list[str]) -> tuple[str, ...]:
+        try:
+            return await self._admin.call(master, groups_of_topic(topic))
+        except _FAILURES as error:
+            missing.append(f"groups at {master}: {error}")
+            return ()
+
+    async def _group(
+        self, name: str, topic: str, masters: Collection[str], missing: list[str], *, clients: bool
+    ) -> GroupView:
+        found: dict[str, GroupConnections] = {}
+        for master in masters:
+            try:
+                connections = await self._admin.call(master, connections_of_group(name))
+            except _FAILURES as error:
+                missing.append(f"members of {name} at {master}: {error}")
+                continue
+            if connections is not None and topic in connections.subscriptions:
+                found[master] = connections
+        if not found:
+            return GroupView(name=name, kind=GroupKind.OFFLINE)
+        where = {client.client_id: master for master, each in found.items() for client in each.clients}
+        running: Mapping[str, RunningConsumer | None] = {}
+        if clients:
+            answers = await all_results(self._running(name, each, master) for each, master in where.items())
+            running = dict(zip(where, answers, strict=True))
+        kind = _kind(found.values(), [each for each in running.values() if each is not None])
+        members = tuple(ClientView(client_id=each, queues=_queues(running.get(each), topic)) for each in sorted(where))
+        return GroupView(name=name, kind=kind, clients=members)
+
+    async def _running(self, group: str, client_id: str, master: str) -> RunningConsumer | None:
+        try:
+            return await self._admin.call(master, running_consumer(group, client_id))
+        except _FAILURES:
+            # Old clients and those behind a proxy do not answer; rules know it as unknown.
+            return None
+
+
+def views_of(views: Iterable[GroupView]) -> tuple[GroupView, ...]:
+    """Return groups in the order of their names."""
+    return tuple(sorted(views, key=lambda each: each.name))
+
+
+def _is_of_users(name: str) -> bool:
+    return name != TOOL_GROUP and not name.startswith(SYSTEM_GROUP_PREFIX)
+
+
+def _kind(connections: Collection[GroupConnections], running: Collection[RunningConsumer]) -> GroupKind:
+    if any(each.is_broadcasting for each in connections):
+        return GroupKind.BROADCAST
+    types = {each.consume_type for each in connections} | {each.consume_type for each in running}
+    if _POP in types or any(each.pop_queues for each in running):
+        return GroupKind.POP
+    if any(each.is_orderly for each in running):
+        return GroupKind.ORDERLY
+    if any(each.consume_type == _ACTIVELY for each in connections):
+        return GroupKind.PULL
+    return GroupKind.CONCURRENT
+
+
+def _queues(running: RunningConsumer | None, topic: str) -> dict[QueueId, ConsumedQueue] | None:
+    if running is None:
+        return None
+    return {
+        QueueId(queue.broker_name, queue.queue_id): ConsumedQueue(
+            commit_offset=held.commit_offset if held.commit_offset is not None else -1,
+            cached=held.cached_messages or 0,
+        )
+        for queue, held in running.queues.items()
+        if queue.topic == topic and not held.is_dropped
+    }

@@ -1,0 +1,224 @@
+"""Queries NameServers and brokers about the topic of a resize: one observation a round, and the facts for a plan."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from controller.scaling.execution.broker_views import FAILURES, SetAddresses, SetObserver, WantedOfSet
+from controller.scaling.execution.group_views import GroupObserver
+from controller.scaling.resize.observation import (
+    NameServerView,
+    ResizeObservation,
+    SetView,
+    StaleProducers,
+)
+from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizeOperation
+from controller.scaling.resize.request import TopicTraits
+from controller.scaling.rules.needs import ResizeNeeds, needs_of
+from remoting.admin.client import AdminClient
+from remoting.admin.offsets import TopicOffsets
+from remoting.admin.routes import TopicRoute, order_conf, route_of
+from remoting.admin.topics import TopicDefinition
+from remoting.background_tasks import all_results
+from remoting.clock import Clock
+from remoting.protocol.codes import ResponseCode
+from remoting.protocol.errors import Refused
+
+#: Value of the attribute `message.type` of ordered topics, and its name.
+_FIFO = "FIFO"
+_MESSAGE_TYPE = "message.type"
+
+
+class ElectedMasters(Protocol):
+    """What the controller knows of its own broker sets."""
+
+    def address_of_master(self, broker_name: str) -> tuple[bool, str | None]:
+        """Return whether the set is one of the controller's, and where its master is."""
+
+    def absent_sets(self, clusters: Collection[str], present: Collection[str]) -> tuple[str, ...]:
+        """Return the sets of these clusters that are not present."""
+
+
+class ProducerObserver(Protocol):
+    """Learns from NameServers of this product which clients have an old route."""
+
+    async def stale(self, operation: ResizeOperation, masters: Collection[str]) -> StaleProducers:
+        """Return the clients that have not fetched the present route."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NameServerAnswer:
+    view: NameServerView
+    route: TopicRoute | None
+    failure: str = ""
+
+
+class TopicObserver:
+    """Makes observations of any topic."""
+
+    def __init__(
+        self,
+        admin: AdminClient,
+        name_servers: Callable[[], tuple[str, ...]],
+        masters: ElectedMasters,
+        producers: ProducerObserver,
+        clock: Clock,
+    ) -> None:
+        self._admin = admin
+        self._name_servers = name_servers
+        self._masters = masters
+        self._producers = producers
+        self._clock = clock
+        self._sets = SetObserver(admin)
+        self._groups = GroupObserver(admin)
+
+    async def observe(self, operation: ResizeOperation) -> ResizeObservation:
+        """Return what the present phase has to know."""
+        needs = needs_of(operation)
+        conf = operation.kind is ResizeKind.ORDERED
+        answers = await self._query_name_servers(operation.topic, order=conf)
+        routes = [each.route for each in answers if each.route is not None]
+        wanted = {
+            each.broker_name: _wanted(operation.topic, needs, needs.ends(each) if needs.ends else range(0))
+            for each in operation.sets
+        }
+        found = await self._query_sets(wanted, routes)
+        observation = self._observation(answers, found)
+        observation = await self._with_groups(observation, operation.topic, needs)
+        if needs.producers and not observation.missing:
+            producers = await self._producers.stale(operation, _masters(observation.sets.values()))
+            observation = replace(observation, producers=producers)
+        return observation
+
+    async def facts(self, topic: str) -> tuple[TopicTraits, ResizeObservation]:
+        """Return everything that a plan has to know of a topic."""
+        answers = await self._query_name_servers(topic, order=True)
+        routes = [each.route for each in answers if each.route is not None]
+        names = sorted({name for route in routes for name in route.queues})
+        needs = ResizeNeeds(groups=True, clients=True, log=True, late=True)
+        numbers = {name: max(_queue_nums(route, name) for route in routes) for name in names}
+        wanted = {name: _wanted(topic, needs, range(numbers[name])) for name in names}
+        found = await self._query_sets(wanted, routes)
+        observation = await self._with_groups(self._observation(answers, found), topic, needs)
+        return self._traits(answers, routes, found), observation
+
+    def _traits(
+        self,
+        answers: Iterable[_NameServerAnswer],
+        routes: Collection[TopicRoute],
+        found: Mapping[str, "_SetAnswer"],
+    ) -> TopicTraits:
+        definitions = {name: each.definition for name, each in found.items() if each.definition is not None}
+        clusters = {name: each.cluster for route in routes for name, each in route.broker_sets.items() if name in found}
+        return TopicTraits(
+            counts={name: each.view.counts for name, each in found.items() if each.view.counts is not None},
+            clusters=clusters,
+            is_static=any(route.static_broker_names for route in routes),
+            is_ordered=any(
+                each.is_order or each.attributes.get(_MESSAGE_TYPE) == _FIFO for each in definitions.values()
+            ),
+            order_conf=next((each.view.order_conf for each in answers if each.view.order_conf is not None), None),
+            absent_sets=self._masters.absent_sets(set(clusters.values()), set(found)),
+        )
+
+    async def _query_name_servers(self, topic: str, *, order: bool) -> list[_NameServerAnswer]:
+        return await all_results(self._query_name_server(each, topic, order=order) for each in self._name_servers())
+
+    async def _query_name_server(self, address: str, topic: str, *, order: bool) -> _NameServerAnswer:
+        try:
+            conf = await self._admin.call(address, order_conf(topic)) if order else None
+            route = await self._route(address, topic)
+        except FAILURES as error:
+            failure = f"NameServer {address} does not answer about {topic}: {error}"
+            return _NameServerAnswer(view=NameServerView(address=address, counts=None), route=None, failure=failure)
+        counts = (
+            {}
+            if route is None
+            else {
+                name: QueueCounts(each.read_queue_nums, each.write_queue_nums, each.perm)
+                for name, each in route.queues.items()
+            }
+        )
+        return _NameServerAnswer(view=NameServerView(address=address, counts=counts, order_conf=conf), route=route)
+
+    async def _route(self, address: str, topic: str) -> TopicRoute | None:
+        try:
+            return await self._admin.call(address, route_of(topic))
+        except Refused as error:
+            if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                return None
+            raise
+
+    async def _query_sets(
+        self, wanted: Mapping[str, WantedOfSet], routes: Collection[TopicRoute]
+    ) -> dict[str, "_SetAnswer"]:
+        found = await all_results(self._query_set(name, each, routes) for name, each in wanted.items())
+        return {each.view.broker_name: each for each in found}
+
+    async def _query_set(self, name: str, wanted: WantedOfSet, routes: Collection[TopicRoute]) -> "_SetAnswer":
+        addresses, problem = self._addresses(name, routes)
+        if problem:
+            return _SetAnswer(view=SetView(broker_name=name), definition=None, missing=(problem,))
+        view, definition, missing = await self._sets.view(addresses, wanted)
+        return _SetAnswer(view=view, definition=definition, missing=tuple(missing))
+
+    def _addresses(self, name: str, routes: Collection[TopicRoute]) -> tuple[SetAddresses, str]:
+        """Return where the brokers of a set are; the second value says why nobody knows."""
+        known = [route.broker_sets[name] for route in routes if name in route.broker_sets]
+        masters = {each.master_address for each in known if each.master_address is not None}
+        is_elected, elected = self._masters.address_of_master(name)
+        master = elected if is_elected else next(iter(masters), None)
+        everybody = {address for each in known for address in each.addresses.values()}
+        slaves = tuple(sorted(everybody - {master})) if master is not None else ()
+        problem = (
+            ""
+            if is_elected or len(masters) <= 1
+            else (f"NameServers name different masters of {name}: {', '.join(sorted(masters))}")
+        )
+        return SetAddresses(broker_name=name, master=master, slaves=slaves, is_elected=is_elected), problem
+
+    def _observation(
+        self, answers: Collection[_NameServerAnswer], found: Mapping[str, "_SetAnswer"]
+    ) -> ResizeObservation:
+        missing = [each.failure for each in answers if each.failure]
+        missing += [sentence for each in found.values() for sentence in each.missing]
+        if not answers:
+            missing.append("no NameServer is configured: set namesrvAddr")
+        return ResizeObservation(
+            now_ms=self._clock.now_ms(),
+            unix_ms=self._clock.unix_ms(),
+            sets={name: each.view for name, each in found.items()},
+            name_servers=tuple(each.view for each in answers),
+            missing=tuple(dict.fromkeys(missing)),
+        )
+
+    async def _with_groups(self, observation: ResizeObservation, topic: str, needs: ResizeNeeds) -> ResizeObservation:
+        if not needs.groups or observation.missing:
+            return observation
+        offsets = [
+            TopicOffsets(by_group=view.offsets or {}, broadcast_by_group=view.broadcast_offsets or {})
+            for view in observation.sets.values()
+        ]
+        masters = _masters(observation.sets.values())
+        groups, missing = await self._groups.views(topic, masters, offsets, clients=needs.clients)
+        return replace(observation, groups=groups, missing=(*observation.missing, *missing))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SetAnswer:
+    view: SetView
+    definition: TopicDefinition | None
+    missing: tuple[str, ...]
+
+
+def _wanted(topic: str, needs: ResizeNeeds, queue_ids: range) -> WantedOfSet:
+    return WantedOfSet(topic=topic, queue_ids=queue_ids, offsets=needs.groups, log=needs.log, late=needs.late)
+
+
+def _masters(views: Iterable[SetView]) -> list[str]:
+    return [each.master.address for each in views if each.master is not None]
+
+
+def _queue_nums(route: TopicRoute, broker_name: str) -> int:
+    queues = route.queues.get(broker_name)
+    return 0 if queues is None else max(queues.read_queue_nums, queues.write_queue_nums)
