@@ -1,0 +1,153 @@
+"""The stored operations: those under way, by topic, and those that have ended, by id."""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+
+from controller.scaling.resize.operation import (
+    NewerOperation,
+    ResizeOperation,
+    decode_operation,
+    encode_operation,
+)
+from controller.storage.document_store import DocumentStore
+from controller.storage.documents import DocumentKind
+from controller.storage.store import StoreError
+
+#: Ended operations that stay; the history of the controller has the older ones.
+ENDED_MAX: Final = 500
+
+
+class OperationExists(ValueError):
+    """Another operation of the topic is under way."""
+
+    def __init__(self, operation: ResizeOperation) -> None:
+        self.operation = operation
+        super().__init__(
+            f"{operation.id} resizes {operation.topic} already and is in {operation.phase.value}: wait for its end, or "
+            "abort it"
+        )
+
+
+class OperationMoved(ValueError):
+    """The operation has changed meanwhile: read it again."""
+
+
+class Operations:
+    """All operations as the leader knows them."""
+
+    def __init__(self, documents: DocumentStore) -> None:
+        self._documents = documents
+
+    def under_way(self) -> list[ResizeOperation]:
+        """Return the operations that have not ended and can be read, by topic."""
+        return self._all(DocumentKind.SCALING_OPERATION)
+
+    def ended(self) -> list[ResizeOperation]:
+        """Return the operations that have ended, the newest first."""
+        found = self._all(DocumentKind.SCALING_HISTORY)
+        return sorted(found, key=lambda each: (-each.created_unix_ms, each.id))
+
+    def problems(self) -> dict[str, str]:
+        """Return what is stored and cannot be read, by topic or id."""
+        kinds = (DocumentKind.SCALING_OPERATION, DocumentKind.SCALING_HISTORY)
+        found: dict[str, str] = {}
+        for kind in kinds:
+            found |= self._documents.problems(kind)
+            for name in self._documents.names(kind):
+                if name not in found and (problem := self._problem(kind, name)):
+                    found[name] = problem
+        return found
+
+    def of_topic(self, topic: str) -> ResizeOperation | None:
+        """Return the operation of a topic that is under way; raises StoreError if it cannot be read."""
+        return self._get(DocumentKind.SCALING_OPERATION, topic)
+
+    def find(self, operation_id: str) -> ResizeOperation | None:
+        """Return an operation by its id, ended or not."""
+        found = (each for each in self.under_way() if each.id == operation_id)
+        return next(found, None) or self._get(DocumentKind.SCALING_HISTORY, operation_id)
+
+    async def add(self, operation: ResizeOperation) -> None:
+        """Store a new operation; raises OperationExists, and StoreError."""
+
+        def decide(stored: bytes | None) -> bytes:
+            if stored is not None:
+                raise OperationExists(decode_operation(stored))
+            return encode_operation(operation)
+
+        await self._documents.change(DocumentKind.SCALING_OPERATION, operation.topic, decide)
+
+    async def replace(self, before: ResizeOperation, after: ResizeOperation) -> None:
+        """Store a changed operation if it is still as it was; raises OperationMoved, and StoreError."""
+
+        def decide(stored: bytes | None) -> bytes:
+            if stored is None or decode_operation(stored) != before:
+                raise OperationMoved(f"{before.id} has changed meanwhile")
+            return encode_operation(after)
+
+        await self._documents.change(DocumentKind.SCALING_OPERATION, before.topic, decide)
+
+    async def change(
+        self, operation: ResizeOperation, decide: Callable[[ResizeOperation], ResizeOperation]
+    ) -> tuple[ResizeOperation, ResizeOperation]:
+        """Store what `decide` makes of the newest state of an operation, and return it before and after.
+
+        Raises what `decide` raises, OperationMoved if another operation has its place, and StoreError.
+        """
+        states: list[ResizeOperation] = []
+
+        def decided(stored: bytes | None) -> bytes:
+            if stored is None or (before := decode_operation(stored)).id != operation.id:
+                raise OperationMoved(f"{operation.id} has ended meanwhile")
+            states[:] = [before, decide(before)]
+            return encode_operation(states[1])
+
+        await self._documents.change(DocumentKind.SCALING_OPERATION, operation.topic, decided)
+        return states[0], states[1]
+
+    async def end(self, operation: ResizeOperation) -> None:
+        """Move an ended operation to the others that have ended; can be repeated. Raises StoreError."""
+        kind = DocumentKind.SCALING_HISTORY
+        await self._documents.change(kind, operation.id, lambda _: encode_operation(operation))
+        await self._documents.change(DocumentKind.SCALING_OPERATION, operation.topic, _removed(operation))
+        for each in self.ended()[ENDED_MAX:]:
+            await self._documents.change(kind, each.id, lambda _: None)
+
+    def _all(self, kind: DocumentKind) -> list[ResizeOperation]:
+        names = self._documents.names(kind)
+        return list(_known(self._readable(kind, name) for name in names))
+
+    def _readable(self, kind: DocumentKind, name: str) -> ResizeOperation | None:
+        try:
+            return self._get(kind, name)
+        except StoreError:
+            return None
+
+    def _problem(self, kind: DocumentKind, name: str) -> str:
+        try:
+            self._get(kind, name)
+        except StoreError as error:
+            return str(error)
+        return ""
+
+    def _get(self, kind: DocumentKind, name: str) -> ResizeOperation | None:
+        value = self._documents.get(kind, name)
+        try:
+            return None if value is None else decode_operation(value)
+        except (NewerOperation, msgspec.DecodeError) as error:
+            raise StoreError(f"the operation stored as {name} {error}") from None
+
+
+def _removed(operation: ResizeOperation) -> Callable[[bytes | None], bytes | None]:
+    """Return what removes this operation, and no other one of the topic."""
+
+    def decide(stored: bytes | None) -> bytes | None:
+        return None if stored is None or decode_operation(stored).id == operation.id else stored
+
+    return decide
+
+
+def _known(found: Iterable[ResizeOperation | None]) -> Iterable[ResizeOperation]:
+    return (each for each in found if each is not None)

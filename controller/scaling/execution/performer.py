@@ -1,0 +1,86 @@
+"""Carries out what a round of a resize has decided: read, compare, write, read back.
+
+Nothing is written once the lead of this controller could end before the request does. What fails here is seen in the
+next round, which observes brokers anew.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from controller.scaling.execution.broker_views import FAILURES, counts_of, topic_of
+from controller.scaling.resize.decision import ChangeCounts, PutOrderConf, ResizeAction, StoreGroupOffset
+from remoting.admin.client import AdminClient
+from remoting.admin.offsets import OffsetCommit, commit_offset, committed_offset
+from remoting.admin.routes import delete_order_conf, order_conf, put_order_conf
+from remoting.admin.topics import update_topic
+from remoting.background_tasks import all_results
+from remoting.protocol.codes import ResponseCode
+from remoting.protocol.errors import Refused
+
+
+class ActionPerformer:
+    """Sends the changes of resizes."""
+
+    def __init__(self, admin: AdminClient, may_write: Callable[[], bool]) -> None:
+        """Take what sends requests, and what returns False once another controller may lead."""
+        self._admin = admin
+        self._may_write = may_write
+
+    async def perform(self, topic: str, actions: Iterable[ResizeAction]) -> tuple[str, ...]:
+        """Carry out all actions, and return sentences about those that did not succeed."""
+        outcomes = await all_results(self._attempt(topic, each) for each in actions)
+        return tuple(each for each in outcomes if each)
+
+    async def _attempt(self, topic: str, action: ResizeAction) -> str:
+        try:
+            match action:
+                case ChangeCounts():
+                    return await self._change_counts(topic, action)
+                case StoreGroupOffset():
+                    return await self._store_offset(topic, action)
+                case PutOrderConf():
+                    return await self._put_order_conf(topic, action)
+        except FAILURES as error:
+            return f"{action.address}: {error}"
+
+    async def _change_counts(self, topic: str, action: ChangeCounts) -> str:
+        present = await topic_of(self._admin, action.address, topic)
+        if present is None or counts_of(present) != action.before:
+            return f"{action.broker_name} does not show {action.before} any more"
+        after = action.after
+        wanted = replace(present, read_queue_nums=after.read, write_queue_nums=after.write, perm=after.perm)
+        if not self._may_write():
+            return _NO_LEAD
+        await self._admin.call(action.address, update_topic(wanted))
+        stored = await topic_of(self._admin, action.address, topic)
+        if stored != wanted:
+            return f"{action.broker_name} has stored {stored} instead of {wanted}"
+        return ""
+
+    async def _store_offset(self, topic: str, action: StoreGroupOffset) -> str:
+        where = f"offset of group {action.group} in {action.broker_name}/{action.queue_id}"
+        stored = await self._admin.call(action.address, committed_offset(action.group, topic, action.queue_id))
+        # Brokers before 5.0 answer 0 where nothing is stored.
+        if stored != action.before and not (action.before is None and stored == 0):
+            return f"{where} is {stored} meanwhile"
+        if not self._may_write():
+            return _NO_LEAD
+        try:
+            request = commit_offset(action.group, topic, action.queue_id, action.offset)
+            outcome = await self._admin.call(action.address, request)
+        except Refused as error:
+            if error.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+                return f"{where}: {action.address} has no configuration of the group"
+            raise
+        return f"{where}: a reset of it waits for its consumer" if outcome is OffsetCommit.RESET_PENDING else ""
+
+    async def _put_order_conf(self, topic: str, action: PutOrderConf) -> str:
+        if not self._may_write():
+            return _NO_LEAD
+        request = delete_order_conf(topic) if action.value is None else put_order_conf(topic, action.value)
+        await self._admin.call(action.address, request)
+        stored = await self._admin.call(action.address, order_conf(topic))
+        return "" if stored == action.value else f"{action.address} has orderTopicConf {stored} of {topic}"
+
+
+_NO_LEAD = "nothing was written: another controller may lead"
