@@ -297,6 +297,14 @@ def _http_and_settings(prefix: str) -> tuple[Panel, ...]:
         ),
         Panel(
             kind=Kind.LINES,
+            title="Denied changes over HTTP",
+            description="Requests that would change something without the token of httpAdminTokenFile (no_token, "
+            "wrong_token), from a page of another site (other_origin), or while there is no token (off). The log names "
+            "who sent them (http_admin_denied).",
+            queries=(grown_of_each("rocketmq_http_admin_requests_denied_total", "reason"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
             title="Changes of the configuration",
             description="Failed ones could not be written to disk, and nothing changed.",
             queries=(grown_of_each(f"{prefix}config_changes_total", "result"),),

@@ -1,4 +1,4 @@
-"""The options that decide whom a server trusts: TLS, and the keys that it signs with for brokers with ACL.
+"""The options that decide whom a server trusts: TLS, the admin token, the keys that it signs with for brokers with ACL.
 
 The first answer to Java's `TlsSystemConfig`.
 """
@@ -17,7 +17,7 @@ _GUARDS: Final = Fixed("it decides who may connect, and to whom this server conn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecurityConfig:
-    """Options of any server about TLS and keys."""
+    """Options of any server about TLS, tokens and keys."""
 
     # TlsSystemConfig; all read by process.py, which hands them to remoting/transport/tls.py
 
@@ -87,6 +87,17 @@ class SecurityConfig:
     tls_client_trust_cert_path: Annotated[
         str, Option("tls.client.trustCertPath", _PATH, "Certificate authorities of brokers, PEM.", _GUARDS)
     ] = ""
+    http_admin_token_file: Annotated[
+        str,
+        Option(
+            "httpAdminTokenFile",
+            _PATH,
+            "File whose first line, of 16 characters or more, is the token of HTTP requests that change something. "
+            "It is read again when it changes; blank refuses all of these requests.",
+            NAMES_A_FILE,
+        ),
+    ] = ""
+
     # Who we are for brokers with ACL; all read by broker_access.py
 
     broker_access_key: Annotated[

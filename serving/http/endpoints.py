@@ -1,7 +1,10 @@
-"""What an HTTP path is, and those that any server has; the web server and OpenAPI are made from a table of them."""
+"""What an HTTP endpoint is, and those that any server has; the web server and OpenAPI are made from a table of them.
+
+One that is no GET changes something, so it needs the admin token (`admin_access.py`): nothing here turns that off.
+"""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -12,6 +15,11 @@ from serving.http.views import ConfigView, HealthAnswer, ServerViews, ViewReques
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 TEXT_TYPE: Final = "text/plain; charset=utf-8"
 JSON_TYPE: Final = "application/json"
+
+#: Longest body of a request, in bytes, where the endpoint has no limit of its own.
+BODY_BYTES_MAX: Final = 64 * 1024
+
+Method = Literal["GET", "POST", "PUT", "DELETE"]
 
 #: Takes the views of the server and the request.
 View = Callable[[Any, ViewRequest], Any | Awaitable[Any]]
@@ -26,7 +34,7 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """One path."""
+    """One method of one path; raises ValueError for a body that a GET has, or that is not decoded strictly."""
 
     path: str
     #: Turns a request into the value that is answered.
@@ -39,8 +47,46 @@ class Endpoint(msgspec.Struct, frozen=True):
     parameters: tuple[Parameter, ...] | None = ()
     #: Parts of the path, explained.
     parts: tuple[Parameter, ...] = ()
-    #: Statuses of refusals, beside 500.
+    #: Statuses of refusals, beside 500 and those that every request with this method or a body may get.
     refusals: tuple[int, ...] = ()
+    #: HEAD is answered wherever GET is.
+    method: Method = "GET"
+    #: Shape of the request's body, JSON; None for no body.
+    body: type[msgspec.Struct] | None = None
+    body_bytes_max: int = BODY_BYTES_MAX
+    #: Of an answer that is no refusal.
+    status: Literal[200, 201, 202] = 200
+
+    def __post_init__(self) -> None:
+        """Refuse a declaration that a server could not keep."""
+        if self.body is None:
+            return
+        if not self.changes:
+            raise ValueError(f"GET {self.path} has a body, which GET requests do not have")
+        if lenient := lenient_shapes(self.body):
+            raise ValueError(f"{', '.join(lenient)} must be declared with forbid_unknown_fields=True")
+
+    @property
+    def changes(self) -> bool:
+        """Whether it changes something, and so needs the admin token."""
+        return self.method != "GET"
+
+    @property
+    def all_refusals(self) -> tuple[int, ...]:
+        """Statuses of all refusals, in their order."""
+        admin = (400, 401, 403) if self.changes else ()
+        body = (408, 413, 415, 422) if self.body else ()
+        return tuple(sorted({*self.refusals, *admin, *body, 500}))
+
+
+def lenient_shapes(shape: type[msgspec.Struct]) -> list[str]:
+    """Return the names of those shapes of a body, itself and all within it, that take fields they do not have."""
+    components = msgspec.json.schema_components([shape])[1]
+    return [
+        name
+        for name, schema in components.items()
+        if "properties" in schema and schema.get("additionalProperties") is not False
+    ]
 
 
 #: What a path takes whose answer is a list in pages.

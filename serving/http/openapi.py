@@ -1,6 +1,7 @@
 """The OpenAPI 3.1 description of the HTTP paths, made from their table and the shapes of their answers."""
 
 from collections.abc import Iterable, Sequence
+from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
@@ -8,6 +9,7 @@ import msgspec
 from serving import __version__
 from serving.config.server_config import Config
 from serving.config.server_kind import ServerKind
+from serving.http.admin_access import PROPERTY
 from serving.http.endpoints import JSON_TYPE, Endpoint, Parameter
 from serving.http.views import ErrorAnswer
 
@@ -15,46 +17,89 @@ from serving.http.views import ErrorAnswer
 PATH: Final = "/v1/openapi.json"
 
 _REFUSALS: Final = {
-    400: "The query, the cursor or a header cannot be read.",
+    400: "The query, the cursor, a header or the JSON of the body cannot be read.",
+    401: "The request does not show the admin token.",
+    403: "Requests that change something are off, or this one comes from a page of another site.",
     404: "There is no such thing.",
+    408: "The body did not come in time.",
+    409: "The request does not go together with what there is.",
+    413: "The body is too long.",
+    415: "The body is no JSON by its Content-Type, or compressed.",
+    422: "A field of the body is unknown, missing, of another type, or has a value that is not allowed.",
     500: "A fault of the server; its log has more.",
     503: "The server is starting or draining.",
+}
+
+_ADMIN: Final = "adminToken"
+_SECURITY: Final = {
+    _ADMIN: {
+        "type": "http",
+        "scheme": "bearer",
+        "description": f"First line of the file that {PROPERTY} names. Requests that read need none.",
+    }
 }
 
 
 def document(kind: ServerKind[Config], endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     """Return the description of all paths of a server as plain values."""
-    shapes: list[type] = list(dict.fromkeys(each.shape for each in endpoints if each.shape is not None))
+    used = (shape for each in endpoints for shape in (each.shape, each.body) if shape is not None)
+    shapes: list[type] = list(dict.fromkeys(used))
     schemas, components = msgspec.json.schema_components(
         [*shapes, ErrorAnswer], ref_template="#/components/schemas/{name}"
     )
     by_shape = dict(zip([*shapes, ErrorAnswer], schemas, strict=True))
-    paths = {each.path: {"get": _operation(each, by_shape)} for each in endpoints}
+    paths: dict[str, dict[str, Any]] = {}
+    for each in endpoints:
+        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, by_shape)
     paths[PATH] = {"get": _own_operation(by_shape)}
+    changes = any(each.changes for each in endpoints)
     return {
         "openapi": "3.1.0",
         "info": {
             "title": f"RocketMQ {kind.name}",
             "version": __version__,
-            "description": f"Read-only views of one {kind.name}. HEAD is answered wherever GET is.",
+            "description": _description(kind.name, changes=changes),
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": paths,
-        "components": {"schemas": components},
+        "components": {"schemas": components, **({"securitySchemes": _SECURITY} if changes else {})},
     }
+
+
+def _description(name: str, *, changes: bool) -> str:
+    what = f"Views of one {name}, and requests that change it." if changes else f"Read-only views of one {name}."
+    return (
+        f"{what} HEAD is answered wherever GET is. A method that a path does not have is answered 405, and Allow names "
+        "those that it has."
+    )
 
 
 def _operation(endpoint: Endpoint, schemas: dict[type, dict[str, Any]]) -> dict[str, Any]:
     schema = {"type": "string"} if endpoint.shape is None else schemas[endpoint.shape]
+    name = endpoint.path.strip("/").replace("/", "_").replace("{", "").replace("}", "").replace("-", "_")
     return {
-        "operationId": endpoint.path.strip("/").replace("/", "_").replace("{", "").replace("}", "").replace("-", "_"),
+        "operationId": f"{endpoint.method.lower()}_{name}" if endpoint.changes else name,
         "summary": endpoint.summary,
+        **_changing(endpoint, schemas),
         "parameters": [*_parameters(endpoint.parts, "path"), *_parameters(endpoint.parameters or (), "query")],
         "responses": {
-            "200": {"description": "OK", "content": {endpoint.content_type: {"schema": schema}}},
-            **_refusals((*endpoint.refusals, 500), schemas),
+            str(endpoint.status): {
+                "description": HTTPStatus(endpoint.status).phrase,
+                "content": {endpoint.content_type: {"schema": schema}},
+            },
+            **_refusals(endpoint.all_refusals, schemas),
         },
     }
+
+
+def _changing(endpoint: Endpoint, schemas: dict[type, dict[str, Any]]) -> dict[str, Any]:
+    """Return what only an operation has that changes something."""
+    security: dict[str, Any] = {"security": [{_ADMIN: []}]} if endpoint.changes else {}
+    if endpoint.body is None:
+        return security
+    content = {JSON_TYPE: {"schema": schemas[endpoint.body]}}
+    explanation = f"At most {endpoint.body_bytes_max} bytes; no fields but these."
+    return {**security, "requestBody": {"description": explanation, "required": True, "content": content}}
 
 
 def _own_operation(schemas: dict[type, dict[str, Any]]) -> dict[str, Any]:

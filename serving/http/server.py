@@ -1,9 +1,10 @@
 """The HTTP server beside the remoting one, in the same loop: probes, metrics, views as JSON, addresses for clients.
 
-Everything here is read only, and nothing it shows is secret. It listens on loopback by default, sends no
-CORS header, and authenticates nobody: on another address, put it behind a proxy that does, because whoever
-reaches it learns every broker's address. Importing aiohttp takes longer than all the rest of the start, so this module
-is imported when the remoting port is already open.
+Reading authenticates nobody, and nothing it shows is secret; but whoever reaches it learns every broker's address. It
+listens on loopback by default and sends no CORS header: on another address, put it behind a proxy that authenticates.
+What changes something needs the admin token (`admin_access.py`), over loopback too. This port has no TLS, so elsewhere
+the proxy has to have it, or the token is sent in clear text. Importing aiohttp takes longer than all the rest of the
+start, so this module is imported when the remoting port is already open.
 """
 
 import asyncio
@@ -21,12 +22,19 @@ from serving.config.checks import shortened
 from serving.config.server_config import Config
 from serving.config.server_kind import ServerKind
 from serving.http import openapi
+from serving.http.admin_access import AdminDenied, AdminToken, check_admin
 from serving.http.connections import HttpConnections
 from serving.http.endpoints import JSON_TYPE, Endpoint
 from serving.http.pages import LIMIT_DEFAULT, LIMIT_MAX, PageRequest
+from serving.http.request_bodies import read_body
 from serving.http.views import ErrorAnswer, Fault, HttpRefused, ViewRequest
 from serving.logging.logs import Logs
-from serving.logging.server_events import HTTP_REQUEST_FAILED, HTTP_REQUEST_REJECTED
+from serving.logging.server_events import (
+    HTTP_ADMIN_DENIED,
+    HTTP_ADMIN_REQUEST_ACCEPTED,
+    HTTP_REQUEST_FAILED,
+    HTTP_REQUEST_REJECTED,
+)
 from serving.metrics.server_counters import ServerCounters
 
 #: Seconds after which a connection without a further request is closed.
@@ -34,6 +42,9 @@ IDLE_S: Final = 60
 
 #: Seconds that requests under way have at the stop, and that unread bodies of requests are read for.
 STOP_S: Final = 0.5
+
+_UNAUTHORIZED: Final = 401
+_CHALLENGE: Final[str] = hdrs.WWW_AUTHENTICATE
 
 #: Label of requests that no path matches.
 UNMATCHED: Final = "unmatched"
@@ -68,16 +79,31 @@ class HttpServer:
 
 
 def make_app(
-    kind: ServerKind[Config], endpoints: Sequence[Endpoint], views: object, counters: ServerCounters, logs: Logs
+    kind: ServerKind[Config],
+    endpoints: Sequence[Endpoint],
+    views: object,
+    counters: ServerCounters,
+    logs: Logs,
+    token: AdminToken,
 ) -> web.Application:
-    """Return the application that answers every path of the table with the views of its server."""
+    """Return the application that answers every endpoint of the table with the views of its server.
+
+    Those that change something answer only who shows the token; while there is none, they answer nobody.
+    """
     app = web.Application(middlewares=[_observing({"Server": kind.program, **_HEADERS}, counters, logs)])
     app[_LOGS] = logs
     app[_CONNECTIONS] = []
+    # One for all methods of a path: aiohttp looks through those of another path in between.
+    resources = {path: app.router.add_resource(path) for path in dict.fromkeys(each.path for each in endpoints)}
     for endpoint in endpoints:
-        app.router.add_get(endpoint.path, _answering(endpoint, views))
+        answer = _answering(endpoint, views)
+        if endpoint.changes:
+            answer = _for_admins(answer, token, counters, logs)
+        else:
+            resources[endpoint.path].add_route(hdrs.METH_HEAD, answer)
+        resources[endpoint.path].add_route(endpoint.method, answer)
         # A rate misses a counter that is born at 1.
-        counters.http_requests.add((hdrs.METH_GET, endpoint.path, "2xx"), 0)
+        counters.http_requests.add((endpoint.method, endpoint.path, "2xx"), 0)
     app.router.add_get(openapi.PATH, _describing(lambda: openapi.document(kind, endpoints)))
     return app
 
@@ -92,6 +118,8 @@ async def start_http(app: web.Application, port: socket.socket) -> HttpServer:
         keepalive_timeout=IDLE_S,
         shutdown_timeout=STOP_S,
         lingering_time=STOP_S,
+        # Few bytes may be many once they are decompressed; a body that is compressed is refused.
+        auto_decompress=False,
     )
     await runner.setup()
     server = runner.server
@@ -125,10 +153,32 @@ def _answering(endpoint: Endpoint, views: object) -> _Handler:
     headers = {hdrs.CONTENT_TYPE: endpoint.content_type}
 
     async def answer(request: web.Request) -> web.Response:
-        value = endpoint.view(views, _view_request(endpoint, request))
+        checked = _view_request(endpoint, request)
+        if endpoint.changes:
+            checked = msgspec.structs.replace(checked, body=await read_body(endpoint, request))
+        value = endpoint.view(views, checked)
         if isawaitable(value):
             value = await value
-        return web.Response(body=_body(value), headers=headers)
+        return web.Response(status=endpoint.status, body=_body(value), headers=headers)
+
+    return answer
+
+
+def _for_admins(handler: _Handler, token: AdminToken, counters: ServerCounters, logs: Logs) -> _Handler:
+    """Return a handler that serves whoever shows the token; it counts and logs others, and logs what was done."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        about = {"peer": _peer(request), "method": request.method, "path": request.path}
+        origins, authorizations = (request.headers.getall(name, []) for name in (hdrs.ORIGIN, hdrs.AUTHORIZATION))
+        try:
+            check_admin(token, _host(request), origins, authorizations)
+        except AdminDenied as denied:
+            counters.http_admin_requests_denied.add((denied.reason,))
+            logs.write(HTTP_ADMIN_DENIED, **about, reason=denied.reason)
+            raise
+        response = await handler(request)
+        logs.write(HTTP_ADMIN_REQUEST_ACCEPTED, **about, status=response.status)
+        return response
 
     return answer
 
@@ -166,7 +216,8 @@ def _observing(headers: Mapping[str, str], counters: ServerCounters, logs: Logs)
         try:
             response = await handler(request)
         except HttpRefused as refusal:
-            response = _fault(refusal.status, refusal.code, str(refusal))
+            challenge = {_CHALLENGE: "Bearer"} if refusal.status == _UNAUTHORIZED else None
+            response = _fault(refusal.status, refusal.code, str(refusal), challenge)
         except web.HTTPException as error:
             response = _unserved(request, error)
         except Exception as error:  # noqa: BLE001  # a fault of the server: logged once, the peer gets no details
@@ -175,8 +226,10 @@ def _observing(headers: Mapping[str, str], counters: ServerCounters, logs: Logs)
             )
             response = _fault(500, "internal", "The server failed to answer this request; its log has more.")
         response.headers.update(headers)
-        method = request.method if request.method in (hdrs.METH_GET, hdrs.METH_HEAD) else "other"
         resource = request.match_info.route.resource
+        # Of other paths any word may come as method.
+        is_known = resource is not None or request.method in (hdrs.METH_GET, hdrs.METH_HEAD)
+        method = request.method if is_known else "other"
         route = resource.canonical if resource else UNMATCHED
         counters.http_requests.add((method, route, f"{response.status // 100}xx"))
         counters.http_durations.observe((method, route), loop.time() - began)
@@ -188,9 +241,10 @@ def _observing(headers: Mapping[str, str], counters: ServerCounters, logs: Logs)
 def _unserved(request: web.Request, error: web.HTTPException) -> web.Response:
     """Return the answer for a path or method that there is not."""
     if isinstance(error, web.HTTPMethodNotAllowed):
-        allowed: dict[str, str] = {hdrs.ALLOW: ", ".join(sorted(error.allowed_methods))}
-        sentence = f"{shortened(request.path)} takes GET and HEAD only."
-        return _fault(error.status, "method_not_allowed", sentence, allowed)
+        methods = sorted(error.allowed_methods)
+        listed = " and ".join(filter(None, (", ".join(methods[:-1]), methods[-1])))
+        sentence = f"{shortened(request.path)} takes {listed} only."
+        return _fault(error.status, "method_not_allowed", sentence, {hdrs.ALLOW: ", ".join(methods)})
     if isinstance(error, web.HTTPNotFound):
         return _fault(error.status, "not_found", f"There is nothing at {shortened(request.path)}; see {openapi.PATH}.")
     return _fault(error.status, "bad_request", f"{error.reason}.")

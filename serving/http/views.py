@@ -1,7 +1,7 @@
 """Requests over HTTP, their refusals, the views of any server and their bodies, as values; imports no web server."""
 
 from collections.abc import Mapping, Sequence
-from typing import Generic, Literal, Protocol
+from typing import Any, Generic, Literal, Protocol
 
 import msgspec
 
@@ -17,7 +17,8 @@ from serving.metrics.health import Health, Serving
 class Fault(msgspec.Struct, frozen=True, rename="camel"):
     """What went wrong."""
 
-    #: One word for programs: `not_found`, `bad_request`, `method_not_allowed`, `unavailable`, `internal`.
+    #: One word for programs: `bad_request`, `unauthorized`, `forbidden`, `not_found`, `method_not_allowed`,
+    #: `timed_out`, `conflict`, `too_large`, `unsupported_media_type`, `unprocessable`, `internal`, `unavailable`.
     code: str
     #: One sentence for people.
     message: str
@@ -59,6 +60,41 @@ class NotFound(HttpRefused):
     code = "not_found"
 
 
+class RequestTimedOut(HttpRefused):
+    """The request did not come in time."""
+
+    status = 408
+    code = "timed_out"
+
+
+class StateConflict(HttpRefused):
+    """What is requested does not go together with what there is; later, or after another request, it may."""
+
+    status = 409
+    code = "conflict"
+
+
+class BodyTooLarge(HttpRefused):
+    """The body is longer than its limit."""
+
+    status = 413
+    code = "too_large"
+
+
+class UnsupportedMediaType(HttpRefused):
+    """The body is no plain JSON."""
+
+    status = 415
+    code = "unsupported_media_type"
+
+
+class UnprocessableBody(HttpRefused):
+    """The body is JSON, and its fields or their values are not allowed."""
+
+    status = 422
+    code = "unprocessable"
+
+
 class Unavailable(HttpRefused):
     """This server does not want to be used now."""
 
@@ -75,6 +111,8 @@ class ViewRequest(msgspec.Struct, frozen=True, kw_only=True):
     prefix: str = ""
     #: The Host header, or the address the request came to.
     host: str = ""
+    #: The decoded body, of the shape that the endpoint takes; None where it takes none.
+    body: Any = None
 
 
 class MetricsText(Protocol):

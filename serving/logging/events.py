@@ -36,7 +36,7 @@ class LogEvent(msgspec.Struct, frozen=True, kw_only=True):
     meaning: str
     #: What an operator does about it.
     advice: str = "Nothing."
-    #: A change by request: the line also has `audit`, `peer`, `request_code` and `opaque`.
+    #: A change by request: the line also has `audit` and `peer`; unless it came over HTTP, `request_code` and `opaque`.
     audit: bool = False
 
 
@@ -88,7 +88,7 @@ def log_page(kind: ServerKind[Config], events: Iterable[LogEvent], catalogue: st
         "## Events",
         "",
         "Events marked *audit* are changes by request: they also have `audit`, and `peer`, `request_code`",
-        "and `opaque` of the request. They are written at every `logLevel`.",
+        "and `opaque` of the request (over HTTP `peer` alone). They are written at every `logLevel`.",
         "",
         "| event | level | keys | meaning | what to do |",
         "|---|---|---|---|---|",

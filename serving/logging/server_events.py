@@ -113,6 +113,21 @@ CERTIFICATE_LOAD_FAILED: Final = LogEvent(
     meaning="A TLS certificate cannot be loaded; the previous one, if any, stays in use.",
     advice="Repair the file; it is checked twice a second.",
 )
+HTTP_ADMIN_TOKEN_LOADED: Final = LogEvent(
+    name="http_admin_token_loaded",
+    level=Level.INFO,
+    keys=("path",),
+    meaning="The token of `httpAdminTokenFile` is in force, at the start or after the file changed: HTTP requests with "
+    "it, and no other token, may change something.",
+)
+HTTP_ADMIN_TOKEN_LOAD_FAILED: Final = LogEvent(
+    name="http_admin_token_load_failed",
+    level=Level.ERROR,
+    keys=("path", "error"),
+    meaning="The file of `httpAdminTokenFile` is gone or holds no token any more; the previous token stays in force.",
+    advice="Write a token into the file, which is read twice a second. To let nobody change anything, blank the option "
+    "and restart.",
+)
 BROKER_REQUEST_DENIED: Final = LogEvent(
     name="broker_request_denied",
     level=Level.WARNING,
@@ -230,6 +245,22 @@ HTTP_REQUEST_FAILED: Final = LogEvent(
     keys=("peer", "method", "path", "exception"),
     meaning="A fault of the server in an HTTP request, which was answered 500.",
     advice="Report it, with this line.",
+)
+HTTP_ADMIN_DENIED: Final = LogEvent(
+    name="http_admin_denied",
+    level=Level.WARNING,
+    keys=("peer", "method", "path", "reason"),
+    meaning="An HTTP request that would change something was refused: there is no `httpAdminTokenFile` (`off`), it "
+    "comes from a page of another site (`other_origin`), or it shows no token (`no_token`) or another one "
+    "(`wrong_token`).",
+    advice="Give the token to a peer of yours, after a rotation above all; find out what any other one wants.",
+)
+HTTP_ADMIN_REQUEST_ACCEPTED: Final = LogEvent(
+    name="http_admin_request_accepted",
+    level=Level.INFO,
+    audit=True,
+    keys=("method", "path", "status"),
+    meaning="An HTTP request with the admin token changed something, or began to.",
 )
 LIBRARY_LOGGED: Final = LogEvent(
     name="library_logged",

@@ -139,6 +139,7 @@ class ServerMetrics(ABC, Generic[Config]):
         yield families.connection_pauses, single(statistics.pauses)
         yield families.connections, by_label(statistics.connections.items())
         yield families.connections_closed, by_label(statistics.closed.items())
+        yield families.http_admin_requests_denied, self._server.counters.http_admin_requests_denied.counts()
         yield families.unsigned_requests, self._server.counters.unsigned_requests.counts()
 
     def _history(self) -> Iterator[tuple[MetricFamily, Values]]:

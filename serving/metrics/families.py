@@ -107,6 +107,12 @@ class TrafficFamilies(_Families):
         self.http_duration = http.histogram(
             "request_duration_seconds", "HTTP requests by path template.", "method", "route"
         )
+        self.http_admin_requests_denied = http.counter(
+            "admin_requests_denied",
+            "HTTP requests that would change something and were refused: `off` (no `httpAdminTokenFile`), "
+            "`other_origin` (a page of another site), `no_token` or `wrong_token`.",
+            "reason",
+        )
         self.unsigned_requests = make.counter(
             "unsigned_requests",
             "Requests that this server sent unsigned, although it has keys, because `brokerAccessAddresses` does not "

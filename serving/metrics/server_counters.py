@@ -23,6 +23,10 @@ class ServerCounters:
         self._longest_lag_s = 0.0
         #: Seconds that writing a part of the history took.
         self.history_writes = Histogram(LATENCY_S)
+        #: Requests over HTTP that would change something, by the reason why they may not.
+        self.http_admin_requests_denied = CounterTable(
+            known=[("off",), ("other_origin",), ("no_token",), ("wrong_token",)]
+        )
         #: Method, route and class of the status.
         self.http_requests = CounterTable()
         #: Seconds, by method and route.

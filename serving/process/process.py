@@ -39,6 +39,7 @@ from serving.logging.writer import LineWriter
 from serving.metrics.health import Health, Serving
 from serving.metrics.server_counters import ServerCounters
 from serving.process import background_tasks
+from serving.process.admin_token_file import AdminTokenFile
 from serving.process.background_tasks import BackgroundTask, logged_tasks
 from serving.process.broker_access import ADDRESSES, PROPERTIES, OptionNames, SigningLog, signer_of
 from serving.process.recording import Measure, Recording
@@ -156,6 +157,7 @@ class ServerProcess(Generic[Config]):
         self._certificate = ServerCertificate(
             security_options.tls_settings_of(config), self._clock, self._logs, counters
         )
+        self._admin_token = AdminTokenFile(config.http_admin_token_file, self._logs)
         self._http_socket: socket.socket | None = None
         self._stop_http: Callable[[], Awaitable[None]] | None = None
         self.health = Health()
@@ -179,6 +181,7 @@ class ServerProcess(Generic[Config]):
         """Serve peers and take signals; return the address. Raises StartFailed."""
         config = self._config
         self._certificate.load_first()
+        self._admin_token.load_first()
         if config.http_port:
             self._http_socket = _bound_http_socket(config.http_bind_address, config.http_port)
         try:
@@ -205,7 +208,8 @@ class ServerProcess(Generic[Config]):
         from serving.http.server import make_app, start_http  # noqa: PLC0415  # aiohttp: slower than all before
 
         endpoints, views = load()
-        return partial(start_http, make_app(self._kind, endpoints, views, self._counters, self._logs), port)
+        token = self._admin_token.token
+        return partial(start_http, make_app(self._kind, endpoints, views, self._counters, self._logs, token), port)
 
     async def serve(self, *own: BackgroundTask, measure: Measure = dict) -> None:
         """Be ready and run the background tasks until the stop signal; `measure` returns the sizes of the tables."""
@@ -226,6 +230,8 @@ class ServerProcess(Generic[Config]):
             "watch_certificate": self._certificate.watch,
             "give_memory_back": lambda: background_tasks.give_memory_back(free_memory.give_back),
         }
+        if config.http_admin_token_file:
+            named["watch_admin_token"] = self._admin_token.watch
         if (recording := self.recording) is not None:
             recording.start(f"{host}:{port}")
             named["tick"] = lambda: recording.tick(measure, self._listener.statistics, self._counters)

@@ -35,6 +35,7 @@ from controller.storage.store import ControllerMember, SetStore
 from controller.wire.handlers import Handlers
 from controller.wire.log_end_queries import LOG_END_MS
 from controller.wire.replica_info_cache import ReplicaInfoCache
+from fakes.admin_token import ADMIN_TOKEN
 from fakes.clock import FakeClock
 from fakes.lines import Lines
 from remoting.protocol.codes import RequestCode
@@ -44,6 +45,7 @@ from remoting.server.observer import ConnectionKind
 from remoting.server.response_cache import PreparedResponse
 from remoting.server.statistics import ServerStatistics
 from serving.config.stored_config import StoredConfig
+from serving.http.admin_access import AdminToken
 from serving.http.server import make_app, start_http
 from serving.logging.logs import Logs, json_line
 from serving.metrics.health import Health, Serving
@@ -349,7 +351,8 @@ class InProcessController:
     async def serve_http(self):
         port = socket.create_server(("127.0.0.1", 0))
         views = ControllerViews(self.health, self.metrics, self.settings, self.control, self.clock)
-        self.server = await start_http(make_app(CONTROLLER, ENDPOINTS, views, self.counters, self.logs), port)
+        token = AdminToken(ADMIN_TOKEN)
+        self.server = await start_http(make_app(CONTROLLER, ENDPOINTS, views, self.counters, self.logs, token), port)
         self.session = aiohttp.ClientSession()
         return self
 

@@ -5,6 +5,7 @@ import socket
 import aiohttp
 from yarl import URL
 
+from fakes.admin_token import ADMIN_TOKEN
 from fakes.clock import FakeClock
 from fakes.lines import Lines
 from namesrv.core.route_cache import RouteCounts
@@ -18,6 +19,7 @@ from namesrv.settings.config import NAMESRV, NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
 from namesrv.settings.kv_config import KvConfig
 from remoting.server.statistics import ServerStatistics
+from serving.http.admin_access import AdminToken
 from serving.http.server import make_app, start_http
 from serving.logging.logs import Logs, json_line
 from serving.metrics.health import Health
@@ -35,6 +37,7 @@ class Site:
         self.event_log = NameServerEventLog(self.logs, self.counters, self.config)
         self.settings = DurableSettings(self.config, KvConfig(), self.event_log, self.state.configure, lambda _: None)
         self.health = Health()
+        self.admin_token = AdminToken(ADMIN_TOKEN)
         self.background = logged_tasks(self.logs)
         self.background.failures["a_task"] = 0
         self.route_counts = RouteCounts()
@@ -68,7 +71,8 @@ class Site:
     async def __aenter__(self):
         port = socket.create_server(("127.0.0.1", 0))
         self.server = await start_http(
-            make_app(NAMESRV, ENDPOINTS, NameServerViews(self.sources), self.counters, self.logs), port
+            make_app(NAMESRV, ENDPOINTS, NameServerViews(self.sources), self.counters, self.logs, self.admin_token),
+            port,
         )
         self.url = f"http://127.0.0.1:{self.server.port}"
         self.session = aiohttp.ClientSession()

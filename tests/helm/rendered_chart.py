@@ -51,6 +51,7 @@ EVERYTHING = {
         "auth": {"existingSecret": "etcd-user"},
         "tls": {"existingSecret": "etcd-tls", "clientCertificate": True},
     },
+    "admin": {"tokenSecret": {"name": "rocketmq-admin", "key": "http"}},
     "brokers": {"auth": {"existingSecret": "broker-user", "addresses": ["10.0.0.0/16", "[2001:db8::5]:10911"]}},
     "tls": {"enabled": True, "existingSecret": "rocketmq-tls", "keyPasswordKey": "password", "clientAuth": "optional"},
     "history": {"volume": "shared", "shared": {"storageClass": "nfs"}},

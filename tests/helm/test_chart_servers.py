@@ -67,6 +67,30 @@ def test_both_servers_get_the_user_of_brokers_with_acl_from_a_secret():
         assert config.broker_access_key == config.broker_secret_key == "from a secret"
 
 
+def test_both_servers_read_the_admin_token_from_the_key_of_the_secret():
+    rendered = objects_of("everything")
+    for component, text, _ in components("everything"):
+        pod = rendered["StatefulSet", f"{FULLNAME}-{component}"]["spec"]["template"]["spec"]
+        (secret,) = (each["secret"] for each in pod["volumes"] if each["name"] == "admin")
+        assert (secret["secretName"], secret["items"]) == ("rocketmq-admin", [{"key": "http", "path": "token"}])
+        mounts = container(rendered, component)["volumeMounts"]
+        (folder,) = (each["mountPath"] for each in mounts if each["name"] == "admin")
+        config = from_sources(
+            KINDS[component],
+            Sources(file=PropertiesFile("server.conf", tuple(parse(text.encode()))), environment={"HOME": "/"}),
+        )
+        assert config.http_admin_token_file == f"{folder}/token"
+
+
+def test_without_a_secret_the_servers_have_no_admin_token():
+    for component, text, _ in components("production"):
+        assert "httpAdminTokenFile" not in text
+        volumes = objects_of("production")["StatefulSet", f"{FULLNAME}-{component}"]["spec"]["template"]["spec"][
+            "volumes"
+        ]
+        assert "admin" not in [each["name"] for each in volumes]
+
+
 def test_nameservers_announce_the_names_of_their_pods_to_clients():
     ((_, text, _),) = (each for each in components("production") if each[0] == "namesrv")
     file = PropertiesFile("namesrv.conf", tuple(parse(text.encode())))

@@ -65,6 +65,7 @@ def test_a_misspelled_key_is_refused_by_its_name(values, key):
         ({"image": {"digest": "sha256:12"}}, "/image/digest"),
         ({"profile": "prod"}, "/profile"),
         ({"brokers": {"auth": {"addresses": ["10.0.0.0/8;a"]}}}, "/brokers/auth/addresses/0"),
+        ({"admin": {"tokenSecret": {"name": "a", "key": "../token"}}}, "/admin/tokenSecret/key"),
         ({"analytics": {"run": {"schedule": "daily"}}}, "/analytics/run/schedule"),
     ],
 )
@@ -109,6 +110,10 @@ def test_a_value_of_another_kind_is_refused_with_its_place(values, where):
         (
             {"brokers": {"auth": {"existingSecret": "s"}}},
             "but not for whom requests are signed: set brokers.auth.addresses",
+        ),
+        (
+            {"controller": {"config": {"httpAdminTokenFile": "/token"}}},
+            "controller.config.httpAdminTokenFile is set by the chart",
         ),
         (
             {"namesrv": {"config": {"brokerAccessAddresses": "10.0.0.0/8"}}},

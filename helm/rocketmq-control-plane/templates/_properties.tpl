@@ -101,6 +101,9 @@ shutdownWaitTimeSeconds: {{ .values.drainSeconds }}
 {{ include "rmq.byteLimits" . }}
 {{ include "rmq.historyProperties" . }}
 {{ include "rmq.tlsProperties" .root }}
+{{- if .root.Values.admin.tokenSecret.name }}
+httpAdminTokenFile: /etc/rocketmq/admin/token
+{{- end }}
 {{- with .root.Values.brokers.auth.addresses }}
 brokerAccessAddresses: {{ join ";" . | quote }}
 {{- end }}

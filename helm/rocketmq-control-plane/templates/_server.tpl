@@ -212,6 +212,11 @@ tolerations:
   mountPath: /etc/rocketmq/tls
   readOnly: true
 {{- end }}
+{{- if $values.admin.tokenSecret.name }}
+- name: admin
+  mountPath: /etc/rocketmq/admin
+  readOnly: true
+{{- end }}
 {{- if include "rmq.server.usesEtcdTls" . }}
 - name: etcd-tls
   mountPath: /etc/rocketmq/etcd-tls
@@ -244,6 +249,17 @@ tolerations:
   secret:
     secretName: {{ $values.tls.existingSecret }}
     defaultMode: 0440
+{{- end }}
+{{- with $values.admin.tokenSecret }}
+{{- if .name }}
+- name: admin
+  secret:
+    secretName: {{ .name }}
+    defaultMode: 0440
+    items:
+      - key: {{ .key }}
+        path: token
+{{- end }}
 {{- end }}
 {{- if include "rmq.server.usesEtcdTls" . }}
 - name: etcd-tls

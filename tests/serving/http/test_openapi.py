@@ -37,7 +37,7 @@ def filled(path):
 
 async def test_every_route_of_the_server_is_described_and_no_other(site):
     _, described = await site.get(openapi.PATH)
-    app = make_app(NAMESRV, ENDPOINTS, NameServerViews(site.sources), site.counters, site.logs)
+    app = make_app(NAMESRV, ENDPOINTS, NameServerViews(site.sources), site.counters, site.logs, site.admin_token)
     assert set(described["paths"]) == {resource.canonical for resource in app.router.resources()}
     assert (described["openapi"], described["info"]["version"]) == ("3.1.0", "0.1.0")
 

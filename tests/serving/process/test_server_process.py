@@ -24,8 +24,8 @@ from remoting.protocol.frame import encode
 from remoting.protocol.frame_reader import CommandReader
 from remoting.server.limits import ServerOptions
 from serving.config.stored_config import StoredConfig
-from serving.http.endpoints import CONFIG, PROBES
-from serving.http.views import ServerViews
+from serving.http.endpoints import CONFIG, PROBES, Endpoint
+from serving.http.views import HealthAnswer, ServerViews
 from serving.logging.logs import Logs, json_line
 from serving.metrics.server_counters import ServerCounters
 from serving.process.background_tasks import logged_tasks
@@ -33,6 +33,8 @@ from serving.process.event_log import AttributedDispatcher, ServerEventLog
 from serving.process.process import Runtime, ServerProcess, serve, serve_together
 from serving.process.signals import Signals
 from serving.process.start import StartFailed
+
+CHANGE = Endpoint("/v1/change", ServerViews.alive, "A change that is none.", HealthAnswer, method="POST")
 
 
 class OtherServer:
@@ -66,7 +68,7 @@ class OtherServer:
         await self.process.close(self.close_more)
 
     def site(self):
-        return (*PROBES, CONFIG), ServerViews(OTHER, self.process.health, self, self.settings)
+        return (*PROBES, CONFIG, CHANGE), ServerViews(OTHER, self.process.health, self, self.settings)
 
     async def text(self):
         return b"nothing 0\n"
@@ -127,6 +129,32 @@ async def test_two_servers_live_side_by_side_and_stop_at_one_signal(around):
     logged = events_of(around)
     assert [logged.count(event) for event in ("server_ready", "server_draining", "server_stopped")] == [2, 2, 2]
     assert "background_task_failed" in logged
+
+
+async def test_the_admin_token_of_the_file_is_the_one_in_force_while_the_server_runs(around, tmp_path):
+    file = tmp_path / "token"
+    file.write_text("first-token-0123\n")
+    server, running = await started(around, http_admin_token_file=str(file))
+
+    async def change(token):
+        async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as session:
+            return (await session.post(f"http://127.0.0.1:{server.config.http_port}/v1/change")).status
+
+    assert (await change("first-token-0123"), await change("second-token-0123")) == (200, 401)
+    file.write_text("second-token-0123\n")
+    async with asyncio.timeout(30):
+        while await change("second-token-0123") != 200:
+            await asyncio.sleep(0.05)
+    assert await change("first-token-0123") == 401
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.wait_for(running, 30)
+
+
+async def test_a_file_without_an_admin_token_ends_the_start(around, tmp_path):
+    (tmp_path / "token").write_text("too short")
+    server = OtherServer(around, http_admin_token_file=str(tmp_path / "token"))
+    with pytest.raises(StartFailed, match=r"httpAdminTokenFile: the first line of .*token must be a token: 16 or more"):
+        await server.run()
 
 
 async def test_a_second_signal_ends_the_wait_for_peers_to_leave(around):
