@@ -47,7 +47,7 @@ class Brokers:
         self.delivered = dict.fromkeys(LEVELS_MS, 0)
         #: Holders of the locks of orderly groups, and until when.
         self.locks = {}
-        self.slow_until_ms = 0
+        self.slow_until_ms = self.appends_ms = 0
         world.every(PERSIST_MS, self.persist)
         world.every(REGISTER_MS, self.register)
         world.every(world.settings.copy_ms, self.copy)
@@ -77,8 +77,10 @@ class Brokers:
         """Check at once, append somewhat later if the broker is slow."""
         if not self.accepts(queue_id):
             return False
-        if self.world.now_ms < self.slow_until_ms:
-            self.world.later(self.world.random.randrange(3_000), self.append_if_up, message, queue_id)
+        if self.world.now_ms < max(self.slow_until_ms, self.appends_ms):
+            # In the order in which they came: a producer of keys waits for each answer.
+            self.appends_ms = max(self.appends_ms, self.world.now_ms + self.world.random.randrange(3_000))
+            self.world.later(self.appends_ms - self.world.now_ms, self.append_if_up, message, queue_id)
         else:
             self.append(message, queue_id)
             self.world.acknowledged(message)

@@ -371,7 +371,7 @@ class BroadcastConsumer(Consumer):
 
     def rebalance(self):
         super().rebalance()
-        if self.exists_ms is None and self.held:
+        if self.exists_ms is None and self.held and len(self.held) == len(self.route.read):
             self.exists_ms = self.world.now_ms
 
     def start(self, queue):
@@ -381,9 +381,8 @@ class BroadcastConsumer(Consumer):
         return self.kept.get(queue, len(brokers.queue(queue[1])))
 
     def leave(self, queue):
-        held = self.held.pop(queue)
-        if held.is_moved:
-            self.kept[queue] = held.position
+        # Kinder than Java's, which keeps nothing of a queue from which no answer has come yet.
+        self.kept[queue] = self.held.pop(queue).position
 
     def pulled(self, _held, messages):
         self.seen.update([each.id for each in messages])

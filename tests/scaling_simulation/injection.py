@@ -199,6 +199,6 @@ def mend_everything(world):
     control.observer.lost.clear()
     control.observer.hides_until_ms = 0
     for group in world.groups:
-        group.slow_until_ms = 0
+        group.slow_until_ms, group.batch = 0, 1_000
         if not group.members and world.settings.returns:
             group.join()

@@ -52,7 +52,7 @@ class World:
         self.waived = set()
         #: What an operator has changed: set -> the numbers before it.
         self.foreign = {}
-        self.is_foreign_read = False
+        self.loses_by_operator = False
         self.inversions = []
         self.phases = []
         self.entered_ms = 0
@@ -210,8 +210,8 @@ class World:
 
     def operator_changed(self, brokers, counts):
         self.foreign.setdefault(brokers.name, brokers.master.counts)
-        if counts.read < brokers.master.counts.read:
-            self.is_foreign_read = True
+        if counts.read < brokers.master.counts.read or counts.write > brokers.master.counts.write:
+            self.loses_by_operator = True
 
     # The end
 
@@ -321,7 +321,7 @@ class World:
         operation = self.controller.operation
         if (differs := self.disagreement()) is not None:
             self.fail("%s", differs)
-        if not self.is_foreign_read and (lost := next(self.unconsumed(), None)) is not None:
+        if not self.loses_by_operator and (lost := next(self.unconsumed(), None)) is not None:
             self.fail("%s", lost)
         is_from_conflict = ResizePhase.CONFLICT in self.phases
         expected = {ResizePhase.DONE: self.settings.target, ResizePhase.ABORTED: self.settings.before}

@@ -98,8 +98,11 @@ def _again(operation: ResizeOperation) -> ResizePhase | None:
         return ResizePhase.REOPEN
     if operation.reached < PAUSED_END:
         return ResizePhase.PAUSE if phase in _PAUSED else None
+    if operation.seeds and phase is not ResizePhase.ROLLBACK:
+        # Producers may use new queues already; what was stored for groups there may be lost.
+        return ResizePhase.SEED
     if phase is ResizePhase.RESIZE:
-        return ResizePhase.SEED if operation.seeds else None
+        return None
     return ResizePhase.UNPAUSE if operation.reached > PAUSED_END and phase is not ResizePhase.REOPEN else None
 
 
