@@ -119,8 +119,18 @@ def rollback(this: ResizeRound) -> ResizeDecision:
         return this.conflict(check.conflicts)
     conf = ordered.rolled_back_conf(this) if this.operation.kind is ResizeKind.ORDERED else ()
     if check.is_reached and not conf and not this.observation.missing:
-        return this.go(ResizePhase.ABORTED, ["every broker has its former numbers"], problem=this.operation.problem)
+        return _rolled_back(this)
+    this = replace(this, progress=replace(this.progress, agreed_at_ms=None))
     return this.stay((*check.waits_for, *this.observation.missing), (*conf, *check.actions))
+
+
+def _rolled_back(this: ResizeRound) -> ResizeDecision:
+    """End once no write that was under way when the rollback began can arrive any more."""
+    agreed = this.waited_ms if this.progress.agreed_at_ms is None else this.progress.agreed_at_ms
+    if this.waited_ms - agreed >= this.operation.waits.confirm_ms:
+        return this.go(ResizePhase.ABORTED, ["every broker has its former numbers"], problem=this.operation.problem)
+    this = replace(this, progress=replace(this.progress, agreed_at_ms=agreed))
+    return this.stay(["a second check that no earlier change arrives late"])
 
 
 def _verify(this: ResizeRound) -> ResizeDecision:
