@@ -65,6 +65,8 @@ class Producer(Client):
         super().__init__(world)
         world.every(POLL_MS, self.poll)
         self.pause_ms, self.late_share = pause_ms, late_share
+        #: How its late messages come.
+        self.late_way = world.random.choice((*LEVELS_MS, *PENDING_MS))
         world.later(world.random.randrange(pause_ms), self.send)
 
     def changed(self):
@@ -83,7 +85,7 @@ class Producer(Client):
         message = Message(world.next_id(), key, self.numbers[place], world.now_ms)
         if world.random.random() < self.late_share:
             name, queue_id = self.queues[int(world.random.random() * len(self.queues))]
-            world.sets[name].send_late(message, queue_id, world.random.choice((*LEVELS_MS, *PENDING_MS)))
+            world.sets[name].send_late(message, queue_id, self.late_way)
         else:
             name, queue_id = self.queues[(key * 7 + 3) % len(self.queues)]
             world.sets[name].send(message, queue_id)
