@@ -117,7 +117,7 @@ def history_of(seed, profile=""):
     before, target = _counts(draw, kind)
     is_ordered = kind == "ordered"
     has_conf = is_ordered and draw.random() < 0.3
-    producers_ms = tuple(draw.choice((2_500, 4_000, 7_000, 31_000)) for _ in range(draw.choice((1, 2, 3))))
+    producers_ms = tuple(draw.choice((2_500, 4_000, 7_000, 31_000, 90_000)) for _ in range(draw.choice((1, 2, 3))))
     settings = ResizeSettings(
         seed=seed,
         sets=1 if is_ordered and not has_conf else draw.choice((1, 1, 2, 3)),
