@@ -121,7 +121,8 @@ def rollback(this: ResizeRound) -> ResizeDecision:
     if check.is_reached and not conf and not this.observation.missing:
         return _rolled_back(this)
     this = replace(this, progress=replace(this.progress, agreed_at_ms=None))
-    return this.stay((*check.waits_for, *this.observation.missing), (*conf, *check.actions))
+    # First orderTopicConf, by which producers use all queues again at once, and not those of one set after the other.
+    return this.stay((*check.waits_for, *this.observation.missing), conf or check.actions)
 
 
 def _rolled_back(this: ResizeRound) -> ResizeDecision:
