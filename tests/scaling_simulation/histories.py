@@ -53,6 +53,8 @@ class GroupSettings(NamedTuple):
     clients: int = 1
     #: Messages that a client consumes of a queue at once.
     batch: int = 8
+    #: Until then it consumes nothing.
+    slow_until_ms: int = 0
 
 
 class ResizeSettings(NamedTuple):
@@ -152,7 +154,7 @@ def _counts(draw, kind):
 def _group(draw, *, is_ordered):
     kinds = (GroupKind.CONCURRENT, GroupKind.PULL, GroupKind.POP, GroupKind.BROADCAST, GroupKind.OFFLINE)
     kind = GroupKind.ORDERLY if is_ordered else draw.choice((*kinds, GroupKind.CONCURRENT))
-    return GroupSettings(kind, draw.choice((1, 2, 2, 3)), draw.choice((1, 4, 8)))
+    return GroupSettings(kind, draw.choice((1, 2, 2, 3)), draw.choice((1, 4, 8)), draw.choice((0, 0, 0, 0, 130_000, 220_000)))
 
 
 def _fault(draw, phases, kinds, phase):
