@@ -13,8 +13,9 @@ from controller.scaling.execution.observer import TopicObserver
 from controller.scaling.execution.operations import OperationMoved, Operations
 from controller.scaling.execution.performer import ActionPerformer
 from controller.scaling.resize.decision import PhaseProgress, ResizeAction, ResizeDecision
-from controller.scaling.resize.operation import ResizeOperation, ResizePhase
-from controller.scaling.resize.request import ResizePlan, ResizeRequest
+from controller.scaling.resize.observation import ResizeObservation
+from controller.scaling.resize.operation import ResizeKind, ResizeOperation, ResizePhase
+from controller.scaling.resize.request import ResizePlan, ResizeRequest, TopicTraits
 from controller.scaling.rules.needs import round_ms
 from controller.scaling.rules.plan import checked, plan_resize
 from controller.scaling.rules.step import begin_phase, decide_step
@@ -56,6 +57,15 @@ class ResizeStatus:
     observed_unix_ms: int
     #: How long the phase has waited; time in which an answer was missing does not count.
     waited_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFacts:
+    """A plan, and what it was made of."""
+
+    plan: ResizePlan
+    traits: TopicTraits
+    observation: ResizeObservation
 
 
 class ResizeRunner:
@@ -157,18 +167,19 @@ class ResizeRunner:
             entered = operation.entered(ResizePhase.PRECHECK, self._clock.unix_ms())
             await self._store(operation, entered)
             return entered, begin_phase(entered), 0.0
-        plan, traits_observation = await self.plan(request_of(operation))
-        if traits_observation.missing and self._clock.unix_ms() - operation.phase_since_unix_ms < PRECHECK_MS:
-            self._set_status(operation, traits_observation.missing, progress.waited_ms)
+        facts = await self.plan(request_of(operation))
+        missing = facts.observation.missing
+        if missing and self._clock.unix_ms() - operation.phase_since_unix_ms < PRECHECK_MS:
+            self._set_status(operation, missing, progress.waited_ms)
             return operation, progress, LOOK_S
-        after = checked(operation, plan, traits_observation)
+        after = checked(operation, facts.plan, facts.observation)
         await self._store(operation, after)
         return after, begin_phase(after), 0.0
 
-    async def plan(self, request: ResizeRequest) -> "tuple[ResizePlan, Any]":
-        """Return the plan of a request, and the observation that it was made of."""
+    async def plan(self, request: ResizeRequest) -> PlanFacts:
+        """Return the plan of a request, and what it was made of."""
         traits, observation = await self._observer.facts(request.topic)
-        return plan_resize(request, traits, observation), observation
+        return PlanFacts(plan=plan_resize(request, traits, observation), traits=traits, observation=observation)
 
     async def _store(self, before: ResizeOperation, after: ResizeOperation) -> None:
         if after == before:
@@ -216,7 +227,7 @@ def request_of(operation: ResizeOperation) -> ResizeRequest:
     return ResizeRequest(
         topic=operation.topic,
         queues=operation.sets[0].target,
-        ordered="pause" if operation.kind.value == "ordered" else "",
+        ordered="pause" if operation.kind is ResizeKind.ORDERED else "",
         equalise=len({each.before for each in operation.sets}) > 1,
         waits=operation.waits,
         options=operation.options,
