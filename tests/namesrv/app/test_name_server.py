@@ -56,9 +56,10 @@ class Line:
     """A connection of a broker that stays open."""
 
     @classmethod
-    async def to(cls, server):
+    async def to(cls, server, start=b""):
         line = cls()
         line._reader, line._writer = await asyncio.open_connection(*server._server.address)
+        line._writer.write(start)
         return line
 
     @property
@@ -130,3 +131,16 @@ async def test_connections_that_fetched_a_watched_route_are_known_until_the_watc
             await asyncio.sleep(0.01)
     await broker.close()
     await controller.close()
+
+
+async def test_client_of_a_watched_route_is_known_by_the_address_that_its_proxy_announces(server):
+    direct = await Line.to(server)
+    await direct.request(RequestCode.REGISTER_BROKER, BROKER, registration_body("TopicTest", "Other"))
+    proxied = await Line.to(server, b"PROXY TCP4 10.1.2.3 10.9.9.9 5555 9876\r\n")
+    watch = RequestCode.WATCH_ROUTE_FETCHES, {"topic": "TopicTest", "keepMs": "60000"}
+    await direct.request(*watch)
+    await proxied.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicTest"})
+    (fetch,) = json.loads((await direct.request(*watch)).body)["fetches"]
+    assert (fetch["clientAddress"], fetch["proxyAddress"]) == ("10.1.2.3:5555", proxied.address)
+    await proxied.close()
+    await direct.close()
