@@ -123,7 +123,9 @@ class NameServerViews(ServerViews[NameServerConfig]):
         topic, now_ms = request.path["topic"], self._sources.clock.now_ms()
         watched = self._sources.state.route_fetches.get(topic)
         if watched is None or watched.ends_ms < now_ms:
-            raise NotFound(f"Nobody watches the route fetches of {topic}; request 20105 (WATCH_ROUTE_FETCHES) begins it.")
+            raise NotFound(
+                f"Nobody watches the route fetches of {topic}; request 20105 (WATCH_ROUTE_FETCHES) begins it."
+            )
         keys = sorted((fetch.client_address, "", number) for number, fetch in watched.fetches.items())
         page = requested_page(keys, request, tuple[str, str, int])
         return shapes.RouteFetchListing(

@@ -26,8 +26,10 @@ def test_producer_is_shown_with_the_new_route_after_its_topic_lost_write_queues(
         command = ["updateTopic", "-b", fleet.b550.address, "-t", topic, "-r", "8", "-w", write_queue_nums]
         mqadmin.run(*command, namesrv=[fleet.namesrv.address])
         wait_until(
-            lambda: (route := fleet.namesrv.caller.route(topic))
-            and route["queueDatas"][0]["writeQueueNums"] == int(write_queue_nums),
+            lambda: (
+                (route := fleet.namesrv.caller.route(topic))
+                and route["queueDatas"][0]["writeQueueNums"] == int(write_queue_nums)
+            ),
             seconds=5,
             what=f"{write_queue_nums} write queues",
         )

@@ -12,7 +12,9 @@ from remoting.protocol.shapes.route_fetches import RouteFetch
 
 def a_route(*queues, broker_addrs=None, **values):
     brokers = [BrokerData(broker_addrs=broker_addrs or {0: "10.0.0.1:10911"}, broker_name=BROKER, cluster="C")]
-    return TopicRouteData(broker_datas=brokers, filter_server_table={}, queue_datas=list(queues or [a_queue_data()]), **values)
+    return TopicRouteData(
+        broker_datas=brokers, filter_server_table={}, queue_datas=list(queues or [a_queue_data()]), **values
+    )
 
 
 def a_watch(*, ends_ms=60_000):
