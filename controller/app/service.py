@@ -18,7 +18,6 @@ from controller.observability.resize_event_log import ResizeEventLog
 from controller.observability.results_reader import ResultsReader
 from controller.recording.set_recorder import SetRecorder
 from controller.recording.store_size import StoreSize
-from controller.scaling.execution.producer_fetches import UnknownProducers
 from controller.scaling.execution.service import QueueScaling, ScalingOptions, ScalingRuntime
 from controller.storage.embedded import EmbeddedStore
 from controller.storage.store import SetStore, StoreBackend, StoreError, StoreObserver
@@ -98,7 +97,6 @@ class Controller:
                 clock=self._clock,
                 options=self._scaling_options,
                 listener=ResizeEventLog(self._logs, self._counters),
-                producers=UnknownProducers(),
                 start=self._core.begin,
             )
         )

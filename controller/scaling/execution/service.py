@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, NamedTuple
 
 from controller.failover.group import Group
-from controller.scaling.execution.observer import ProducerObserver, TopicObserver
+from controller.scaling.execution.observer import TopicObserver
 from controller.scaling.execution.operations import Operations
 from controller.scaling.execution.performer import ActionPerformer
 from controller.scaling.execution.runner import LOOK_S, ResizeObserver, ResizeRunner, ResizeStatus
@@ -63,7 +63,6 @@ class ScalingRuntime(NamedTuple):
     clock: Clock
     options: Callable[[], ScalingOptions]
     listener: ResizeObserver
-    producers: ProducerObserver
     #: Runs what nobody waits for.
     start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[Any]]
 
@@ -84,7 +83,6 @@ class QueueScaling:
             admin,
             lambda: runtime.options().name_servers,
             StoredMasters(runtime.sets),
-            runtime.producers,
             runtime.clock,
         )
         performer = ActionPerformer(admin, lambda: runtime.group.leads_for(WRITE_MS))
