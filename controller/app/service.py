@@ -95,17 +95,10 @@ class Controller:
                 backend=self._backend,
                 client=self._client,
                 clock=self._clock,
-                options=self._scaling_options,
+                options=lambda: ScalingOptions.of(self._settings.config),
                 listener=ResizeEventLog(self._logs, self._counters),
                 start=self._core.begin,
             )
-        )
-
-    def _scaling_options(self) -> ScalingOptions:
-        config = self._settings.config
-        return ScalingOptions(
-            name_servers=tuple(each for each in config.namesrv_addr.split(";") if each),
-            running_max=config.scaling_operations_max,
         )
 
     def _make_listener(self, queued_requests_max: int) -> RemotingServer:
