@@ -11,23 +11,9 @@ from typing import Final, NamedTuple
 
 from controller.scaling.autoscaler.daily_peaks import DAY_MS, DAYS, TrafficForecast
 from controller.scaling.autoscaler.findings import Effect, Finding, FindingKind
+from controller.scaling.autoscaler.needs import is_balanced, lowered, queues_needed, queues_of_week, raised, ramped_tps
 from controller.scaling.autoscaler.policies import PolicyMode, ScalingPolicy
 from controller.scaling.autoscaler.signals import GroupKind, TopicSignals
-
-#: Growing leaves so much room above what is expected, shrinking more: what fits after it must not grow again.
-GROW_RESERVE: Final = 1.25
-SHRINK_RESERVE: Final = 1.5
-CLIENTS_RESERVE: Final = 1.25
-
-#: Where no group was ever too slow, a queue is taken to carry so much.
-QUEUE_TPS_TARGET: Final = 500.0
-
-#: A ramp is taken to go on for so long, and to at most so many times what comes in now.
-RAMP_AHEAD_S: Final = 300.0
-RAMP_FACTOR_MAX: Final = 2.0
-
-#: Clients are being added during a ramp: so many times those of now may find a queue.
-CLIENTS_FACTOR: Final = 2
 
 #: One ramp is no longer than this, and takes no more resizes.
 RAMP_MS: Final = 6 * 3_600_000
@@ -186,9 +172,11 @@ def _grown(policy: ScalingPolicy, evidence: Evidence, count: int, helping: list[
     if len(grown) >= RAMP_RESIZES_MAX:
         hours = RAMP_MS // 3_600_000
         return _Outcome(None, f"it grew {len(grown)} times within {hours} hours, an operator decides: {reason}")
-    need = max(queues_needed(each, evidence) for each in helping)
-    per_set = math.ceil(need / max(1, len(evidence.signals.sets)))
-    target = _raised(policy, count, per_set)
+    signals, sets = evidence.signals, max(1, len(evidence.signals.sets))
+    expected = expected_tps(evidence)
+    need = max(queues_needed(each, signals, expected, evidence.forecast) for each in helping)
+    clients = max((int(each.numbers.get("clients", 0)) for each in helping), default=0)
+    target = raised(policy, count, math.ceil(need / sets), lambda each: is_balanced(each * sets, clients))
     if target <= count:
         limit = f"max of the policy is {policy.queues_max}" if count >= policy.queues_max else f"{need} queues do"
         return _Outcome(None, f"{count} queues on each set stay, {limit}: {reason}")
@@ -207,46 +195,22 @@ def _obstacle(evidence: Evidence) -> str:
     return _sentences(blocking)
 
 
-def queues_needed(finding: Finding, evidence: Evidence) -> int:
-    """Return how many queues on all sets a finding that growth helps calls for, at the top of the ramp."""
-    numbers, signals = finding.numbers, evidence.signals
-    if finding.kind is FindingKind.ANALYSIS_PROPOSES_MORE:
-        return int(numbers["queues"])
-    expected = expected_tps(evidence)
-    if finding.kind is FindingKind.WRITES_NEAR_LIMIT:
-        # The number is of one set, and all sets get as many.
-        share = numbers["write_tps"] * numbers["queues"] / max(1.0, signals.put_tps or 0.0)
-        return math.ceil(expected * share * GROW_RESERVE / numbers["queue_tps"]) * len(signals.sets)
-    queue_tps, clients = numbers["queue_tps"], int(numbers["clients"])
-    by_load = math.ceil(expected * GROW_RESERVE / queue_tps) if queue_tps > 0 else 0
-    if finding.kind is FindingKind.ORDERLY_QUEUES_AT_LIMIT:
-        # Each queue has a thread, whoever holds it.
-        return by_load
-    clients_soon = max(clients * CLIENTS_FACTOR, evidence.forecast.expected_clients or 0)
-    return max(clients, min(by_load, clients_soon))
-
-
 def expected_tps(evidence: Evidence) -> float:
     """Return the write rate that has to be carried: where the ramp goes, or what the days before foretell."""
-    now = evidence.signals.put_tps or 0.0
-    ahead = min(now + max(0.0, evidence.put_slope) * RAMP_AHEAD_S, now * RAMP_FACTOR_MAX)
+    ahead = ramped_tps(evidence.signals.put_tps or 0.0, evidence.put_slope)
     return max(ahead, evidence.forecast.expected_tps or 0.0)
-
-
-def _raised(policy: ScalingPolicy, count: int, need: int) -> int:
-    """Return the count, multiplied by the step until it is enough, within the limits of the policy."""
-    target = float(count)
-    while target < need and target < policy.queues_max:
-        target *= policy.step
-    return max(policy.queues_min, min(policy.queues_max, math.ceil(target)))
 
 
 def _shrunk(policy: ScalingPolicy, evidence: Evidence, count: int, unix_ms: int) -> _Outcome:
     calm = _sentences(evidence.seen)
     if obstacle := _shrink_obstacle(evidence, unix_ms):
         return _Outcome(None, f"{calm}; no shrink: {obstacle}")
-    need = _need_of_week(evidence)
-    target = _lowered(policy, count, math.ceil(need / max(1, len(evidence.signals.sets))))
+    need, sets, clients = (
+        queues_of_week(evidence.forecast),
+        max(1, len(evidence.signals.sets)),
+        evidence.forecast.peak_clients,
+    )
+    target = lowered(policy, count, math.ceil(need / sets), lambda each: is_balanced(each * sets, clients or 0))
     if target >= count:
         return _Outcome(None, f"{calm}; the last {DAYS} days needed {need} queues in all")
     forecast = evidence.forecast
@@ -269,19 +233,3 @@ def _shrink_obstacle(evidence: Evidence, unix_ms: int) -> str:
         f"A9 states {outlook.verdict}": outlook.verdict in {"grow", "wait"},
     }
     return next((sentence for sentence, is_so in obstacles.items() if is_so), "")
-
-
-def _need_of_week(evidence: Evidence) -> int:
-    forecast = evidence.forecast
-    by_load = math.ceil((forecast.peak_tps or 0.0) * SHRINK_RESERVE / (forecast.queue_tps or QUEUE_TPS_TARGET))
-    return max(by_load, math.ceil((forecast.peak_clients or 0) * CLIENTS_RESERVE), 1)
-
-
-def _lowered(policy: ScalingPolicy, count: int, need: int) -> int:
-    """Return the count, divided by the step as long as it is enough, within the limits of the policy."""
-    target = count
-    least = max(need, policy.queues_min)
-    while (lower := math.ceil(target / policy.step)) >= least and lower < target:
-        target = lower
-    # A count above the policy's max shrinks to it or below, or not at all.
-    return target if target <= policy.queues_max else count

@@ -105,6 +105,12 @@ def _hot(rates: list[float]) -> int | None:
     return position if is_hot else None
 
 
+def has_hot_queue(signals: TopicSignals) -> bool:
+    """Return whether much more comes into one queue than into the others: a key, or few, that no queue can share."""
+    rates = [rate for each in signals.sets.values() for rate in each.write_tps if rate is not None]
+    return _hot(rates) is not None
+
+
 def _of_group(signals: TopicSignals, name: str, group: GroupSignals, behind_ms: int) -> Iterator[Finding]:
     if group.kind is GroupKind.BROADCAST:
         # Its members hold their offsets themselves, and each gets all messages.
@@ -129,9 +135,7 @@ def _reason(signals: TopicSignals, name: str, group: GroupSignals, totals: Group
     clients = len(group.clients or ())
     queues = signals.queues or len(group.queues)
     state = f"group {name}: {clients} consumers, {queues} queues"
-    # Holders of queues that left a moment ago are no consumers any more.
-    holding = min(clients, queues) if group.holders is None else len(group.holders & (group.clients or frozenset()))
-    without = max(0, clients - holding) if group.kind and group.kind.gives_queues_to_clients else 0
+    holding, without = group.holding(queues) or 0, group.clients_without_queue(queues) or 0
     numbers = {
         "clients": clients,
         "queues": queues,

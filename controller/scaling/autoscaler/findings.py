@@ -21,6 +21,7 @@ class FindingKind(Enum):
     CLIENTS_WITHOUT_QUEUE = "clients_without_queue"
     ORDERLY_QUEUES_AT_LIMIT = "orderly_queues_at_limit"
     WRITES_NEAR_LIMIT = "writes_near_limit"
+    RAMP_AHEAD = "ramp_ahead"
     DAILY_PEAK_AHEAD = "daily_peak_ahead"
     ANALYSIS_PROPOSES_MORE = "analysis_proposes_more"
     SLOW_LISTENER = "slow_listener"
@@ -37,6 +38,7 @@ _EFFECTS = {
     FindingKind.CLIENTS_WITHOUT_QUEUE: Effect.HELP,
     FindingKind.ORDERLY_QUEUES_AT_LIMIT: Effect.HELP,
     FindingKind.WRITES_NEAR_LIMIT: Effect.HELP,
+    FindingKind.RAMP_AHEAD: Effect.HELP,
     FindingKind.DAILY_PEAK_AHEAD: Effect.HELP,
     FindingKind.ANALYSIS_PROPOSES_MORE: Effect.HELP,
     FindingKind.MISSING_DATA: Effect.UNKNOWN,

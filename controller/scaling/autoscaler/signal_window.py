@@ -3,6 +3,7 @@
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Final
 
 from controller.scaling.autoscaler.findings import FindingKey
@@ -22,9 +23,16 @@ GAP_MS_MAX: Final = 5 * 60_000
 #: Findings of a topic that are followed.
 FINDINGS_MAX: Final = 64
 
-#: Write rates that are held for the slope, and how few of them give none.
-RATES_MAX: Final = 12
-RATES_MIN: Final = 4
+#: The newest write rates, which a ramp is seen by, and the older ones, which it is compared with; fewer give no ramp.
+RATES_MAX: Final = 5
+OLDER_RATES_MAX: Final = 60
+OLDER_RATES_MIN: Final = 3
+
+#: How closely they have to follow a line: their correlation with time.
+LINE_MIN: Final = 0.9
+
+#: A ramp leads to so many times the highest of the older rates: what only goes up and down does not.
+NEW_HIGH_FACTOR: Final = 1.2
 
 
 @dataclass(slots=True)
@@ -56,12 +64,13 @@ class SignalWindow:
         self._last_ms: int | None = None
         self._times = array("q")
         self._rates = array("d")
+        self._older = array("d")
 
     def add(self, unix_ms: int, keys: Iterable[FindingKey], put_tps: float | None) -> None:
         """Take one sample; after a gap, or if the clock went back, everything begins anew."""
         if self._last_ms is not None and not 0 < unix_ms - self._last_ms <= GAP_MS_MAX:
             self._runs.clear()
-            del self._times[:], self._rates[:]
+            del self._times[:], self._rates[:], self._older[:]
         self._last_ms = unix_ms
         seen = set(keys)
         for key, run in list(self._runs.items()):
@@ -79,7 +88,8 @@ class SignalWindow:
         self._times.append(unix_ms)
         self._rates.append(put_tps)
         if len(self._times) > RATES_MAX:
-            del self._times[0], self._rates[0]
+            self._older.append(self._rates[0])
+            del self._times[0], self._rates[0], self._older[:-OLDER_RATES_MAX]
 
     def holds(self, key: FindingKey, window_ms: int) -> bool:
         """Return whether a finding is seen now, and has held for the window."""
@@ -89,12 +99,15 @@ class SignalWindow:
         return run.samples >= SAMPLES_MIN and self._last_ms - run.since_ms >= window_ms
 
     def put_slope(self) -> float:
-        """Return by how many messages/s the write rate grows each second; 0 while too few rates are known."""
-        count = len(self._times)
-        if count < RATES_MIN:
+        """Return by how many messages/s the write rate grows each second.
+
+        0 unless the rates lie on a line that leads above all older ones.
+        """
+        if len(self._older) < OLDER_RATES_MIN or self._rates[-1] <= NEW_HIGH_FACTOR * max(self._older):
             return 0.0
         seconds = [(each - self._times[0]) / 1000 for each in self._times]
-        middle, mean = sum(seconds) / count, sum(self._rates) / count
-        spread = sum((each - middle) ** 2 for each in seconds)
+        middle, mean = fmean(seconds), fmean(self._rates)
         together = sum((x - middle) * (y - mean) for x, y in zip(seconds, self._rates, strict=True))
-        return together / spread if spread > 0 else 0.0
+        spread, height = sum((x - middle) ** 2 for x in seconds), sum((y - mean) ** 2 for y in self._rates)
+        is_line = together**2 >= LINE_MIN**2 * spread * height
+        return together / spread if spread > 0 and is_line else 0.0

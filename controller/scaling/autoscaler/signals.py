@@ -70,6 +70,20 @@ class GroupSignals:
     holders: frozenset[str] | None = None
     queues: tuple[QueueProgress, ...] = ()
 
+    def holding(self, queues: int) -> int | None:
+        """Return how many clients hold a queue; where they did not answer, as many as can, of so many queues."""
+        if self.clients is None:
+            return None
+        # Who has left a moment ago may still be shown as a holder.
+        return min(len(self.clients), queues) if self.holders is None else len(self.holders & self.clients)
+
+    def clients_without_queue(self, queues: int) -> int | None:
+        """Return how many clients have nothing to do, of so many queues; None if unknown."""
+        holding = self.holding(queues)
+        if holding is None or self.clients is None or self.kind is None:
+            return None
+        return len(self.clients) - holding if self.kind.gives_queues_to_clients else 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSignals:

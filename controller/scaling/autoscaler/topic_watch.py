@@ -49,13 +49,14 @@ class TopicWatch:
         self._peaks.add(unix_ms, put_tps, most_clients(signals))
         self._measure(findings)
         forecast = self._peaks.forecast(unix_ms)
-        seen = (*findings, *foretold(signals, forecast, outlook))
+        put_slope = self._window.put_slope()
+        seen = (*findings, *foretold(signals, put_slope, forecast, outlook))
         self._window.add(unix_ms, [each.key for each in seen], put_tps)
         evidence = Evidence(
             signals=signals,
             seen=seen,
             held=tuple(each for each in seen if self._window.holds(each.key, _window_ms(each, policy))),
-            put_slope=self._window.put_slope(),
+            put_slope=put_slope,
             forecast=forecast,
             resizes=resizes,
             outlook=outlook,
