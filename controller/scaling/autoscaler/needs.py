@@ -21,7 +21,8 @@ QUEUE_TPS_TARGET: Final = 500.0
 RAMP_AHEAD_S: Final = 300.0
 RAMP_FACTOR_MAX: Final = 2.0
 
-#: Clients are being added during a ramp: so many times those of now may find a queue.
+#: Clients are being added while so many times more than now is expected: so many times those of now may find a queue.
+RISE_FACTOR: Final = 1.1
 CLIENTS_FACTOR: Final = 2
 
 #: The client with the most queues may have so many times the average.
@@ -47,6 +48,9 @@ def queues_needed(finding: Finding, signals: TopicSignals, expected_tps: float, 
     if finding.kind is FindingKind.ORDERLY_QUEUES_AT_LIMIT:
         # Each queue has a thread, whoever holds it.
         return by_load
+    if expected_tps <= RISE_FACTOR * (signals.put_tps or 0.0):
+        # More queues than clients would carry no more.
+        return clients
     clients_soon = max(clients * CLIENTS_FACTOR, forecast.expected_clients or 0)
     return max(clients, min(by_load, clients_soon))
 
