@@ -2,6 +2,7 @@
 
 from array import array
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +19,9 @@ QUARTERS_MIN: Final = 72
 
 #: A peak is grown for so long before it.
 AHEAD_MS: Final = 30 * 60_000
+
+#: More clients of a group than these count as so many.
+_CLIENTS_COUNTED_MAX: Final = 32_767
 
 #: How much a new measurement of what a queue carries counts.
 _NEW_SHARE: Final = 0.2
@@ -40,24 +44,47 @@ class TrafficForecast:
 
 
 class _Day:
-    """What one day had at most, by quarter of an hour; -1 where nothing was sampled."""
+    """What one day had at most, by quarter of an hour."""
 
-    __slots__ = ("clients", "number", "peak_clients", "peak_tps", "sampled", "tps")
+    __slots__ = ("_clients", "_sampled", "_tps", "number", "peak_clients", "peak_tps")
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.tps = array("f", [-1.0]) * _QUARTERS
-        self.clients = array("i", [-1]) * _QUARTERS
-        self.sampled = 0
+        #: None while nothing came in, or no client was known: most topics are idle. -1: not sampled.
+        self._tps: array[float] | None = None
+        self._clients: array[int] | None = None
+        #: A bit for each quarter that was sampled.
+        self._sampled = 0
         self.peak_tps = -1.0
         self.peak_clients = -1
 
+    @property
+    def sampled(self) -> int:
+        """How many quarters were sampled."""
+        return self._sampled.bit_count()
+
     def add(self, quarter: int, tps: float, clients: int) -> None:
-        self.sampled += self.tps[quarter] < 0
-        self.tps[quarter] = max(self.tps[quarter], tps)
-        self.clients[quarter] = max(self.clients[quarter], clients)
+        self._sampled |= 1 << quarter
         self.peak_tps = max(self.peak_tps, tps)
         self.peak_clients = max(self.peak_clients, clients)
+        if tps > 0 and self._tps is None:
+            self._tps = array("f", (0.0 if self._sampled >> each & 1 else -1.0 for each in range(_QUARTERS)))
+        if self._tps is not None:
+            self._tps[quarter] = max(self._tps[quarter], tps)
+        if clients >= 0 and self._clients is None:
+            self._clients = array("h", [-1]) * _QUARTERS
+        if self._clients is not None:
+            self._clients[quarter] = max(self._clients[quarter], min(clients, _CLIENTS_COUNTED_MAX))
+
+    def most_tps(self, quarters: Iterable[int]) -> float:
+        """Return the highest rate of these quarters; -1 if none was sampled."""
+        if self._tps is not None:
+            return max(self._tps[each] for each in quarters)
+        return 0.0 if any(self._sampled >> each & 1 for each in quarters) else -1.0
+
+    def most_clients(self, quarters: Iterable[int]) -> int:
+        """Return the most clients of these quarters; -1 if unknown."""
+        return -1 if self._clients is None else max(self._clients[each] for each in quarters)
 
 
 class DailyPeaks:
@@ -108,7 +135,7 @@ def _expected(past: list[_Day], unix_ms: int) -> tuple[float | None, int | None]
     first = unix_ms % DAY_MS // QUARTER_MS
     # The quarter that has begun is not ahead any more, except for what is left of it.
     ahead = [(first + each) % _QUARTERS for each in range(AHEAD_MS // QUARTER_MS + 1)]
-    rates = sorted((max(day.tps[each] for each in ahead) for day in past), reverse=True)
-    clients = sorted((max(day.clients[each] for each in ahead) for day in past), reverse=True)
+    rates = sorted((day.most_tps(ahead) for day in past), reverse=True)
+    clients = sorted((day.most_clients(ahead) for day in past), reverse=True)
     tps, count = rates[DAYS_AGREEING - 1], clients[DAYS_AGREEING - 1]
     return None if tps < 0 else tps, None if count < 0 else count

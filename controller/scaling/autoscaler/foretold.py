@@ -30,13 +30,13 @@ def foretold(
     queues, put_tps = signals.queues, signals.put_tps
     if queues is None or put_tps is None:
         return
-    if has_hot_queue(signals):
-        return
-    yield from _peak(queues, put_tps, forecast)
     ahead = ramped_tps(put_tps, put_slope)
+    needs = list(_peak(queues, put_tps, forecast))
     if put_tps >= RAMP_TPS_MIN and ahead >= RAMP_FACTOR_MIN * put_tps:
         for name, group in signals.groups.items():
-            yield from _ramp(name, group, (queues, put_tps, ahead), forecast)
+            needs += _ramp(name, group, (queues, put_tps, ahead), forecast)
+    if needs and not has_hot_queue(signals):
+        yield from needs
     proposed = outlook.queues_proposed
     if outlook.verdict == "grow" and proposed is not None and proposed > queues:
         yield Finding(

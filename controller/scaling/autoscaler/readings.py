@@ -23,6 +23,9 @@ RATE_SPAN_MS: Final = 60_000
 READINGS_MAX: Final = 8
 GROUPS_MAX: Final = 64
 
+#: One object for all queues in which nothing happens.
+_NONE: Final = 0.0
+
 Offsets = tuple[int | None, ...]
 
 
@@ -63,36 +66,41 @@ class ReadingHistory:
 
     def __init__(self) -> None:
         self._readings: deque[TopicReading] = deque(maxlen=READINGS_MAX)
+        #: What is known of a topic in which nothing has happened for as long as rates look back.
+        self._idle: TopicSignals | None = None
 
     def add(self, reading: TopicReading) -> TopicSignals:
         """Return what is known by now; no rate is known of the first reading, nor after a clock went back."""
-        if self._readings and reading.unix_ms <= self._readings[-1].unix_ms:
-            self._readings.clear()
-        if len(reading.groups) > GROUPS_MAX:
-            reading = replace(
-                reading, groups={name: reading.groups[name] for name in sorted(reading.groups)[:GROUPS_MAX]}
-            )
-        while len(self._readings) > 1 and self._readings[1].unix_ms <= reading.unix_ms - RATE_SPAN_MS:
-            self._readings.popleft()
-        if self._readings and _is_unchanged(self._readings[-1], reading):
+        held = self._readings
+        if held and reading.unix_ms <= held[-1].unix_ms:
+            held.clear()
+        while len(held) > 1 and held[1].unix_ms <= reading.unix_ms - RATE_SPAN_MS:
+            held.popleft()
+        reading = _limited(reading)
+        if held and _is_unchanged(held[-1], reading):
             # Most topics are idle: theirs share what they hold.
-            last = self._readings[-1]
-            reading = replace(last, unix_ms=reading.unix_ms)
-        base = self._readings[0] if self._readings else None
-        self._readings.append(reading)
-        return signals_between(base, reading)
+            reading = replace(held[-1], unix_ms=reading.unix_ms)
+        base = held[0] if held else None
+        held.append(reading)
+        if base is None or base.sets is not reading.sets or base.groups is not reading.groups:
+            self._idle = None
+            return signals_between(base, reading)
+        # Signals of an idle topic are the same objects each time, so that nothing need be found anew.
+        idle = self._idle or signals_between(base, reading)
+        self._idle = replace(idle, unix_ms=reading.unix_ms)
+        return self._idle
+
+
+def _limited(reading: TopicReading) -> TopicReading:
+    if len(reading.groups) <= GROUPS_MAX:
+        return reading
+    names = sorted(reading.groups)[:GROUPS_MAX]
+    return replace(reading, groups={name: reading.groups[name] for name in names})
 
 
 def _is_unchanged(last: TopicReading, reading: TopicReading) -> bool:
-    return (
-        last.sets == reading.sets
-        and last.groups == reading.groups
-        and (last.is_ordered, last.is_static)
-        == (
-            reading.is_ordered,
-            reading.is_static,
-        )
-    )
+    flags = (reading.is_ordered, reading.is_static)
+    return (last.is_ordered, last.is_static) == flags and last.sets == reading.sets and last.groups == reading.groups
 
 
 def signals_between(base: TopicReading | None, now: TopicReading) -> TopicSignals:
@@ -133,11 +141,17 @@ def _group_signals(name: str, before: TopicReading, now: TopicReading, seconds: 
                     broker_name,
                     queue_id,
                     lag=max(0, end - offset) if end is not None and offset is not None else None,
-                    lag_trend=written - consumed if written is not None and consumed is not None else None,
+                    lag_trend=_trend(written, consumed),
                     consume_tps=consumed,
                 )
             )
     return GroupSignals(kind=group.kind, clients=group.clients, holders=group.holders, queues=tuple(queues))
+
+
+def _trend(written: float | None, consumed: float | None) -> float | None:
+    if written is None or consumed is None:
+        return None
+    return written - consumed if written != consumed else _NONE
 
 
 def _at(offsets: Offsets, queue_id: int) -> int | None:
@@ -148,4 +162,4 @@ def _rate(before: int | None, now: int | None, seconds: float) -> float | None:
     """Return the messages a second; None if an end is unknown, or went back: a topic made anew, a reset, a failover."""
     if before is None or now is None or now < before or seconds <= 0:
         return None
-    return (now - before) / seconds
+    return (now - before) / seconds if now > before else _NONE

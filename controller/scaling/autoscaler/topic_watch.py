@@ -31,6 +31,8 @@ class TopicWatch:
     def __init__(self) -> None:
         self._window = SignalWindow()
         self._peaks = DailyPeaks()
+        #: An idle topic, and what was found of it.
+        self._idle: tuple[TopicSignals, int, tuple[Finding, ...]] | None = None
 
     def remember(self, unix_ms: int, put_tps: float | None, clients: int | None) -> None:
         """Take a recorded sample of the days before, in the order of time; nothing is decided."""
@@ -45,7 +47,7 @@ class TopicWatch:
     ) -> ScalingVerdict:
         """Take what is known at a later moment, and return what follows from it."""
         put_tps, unix_ms = signals.put_tps, signals.unix_ms
-        findings = diagnose(signals, policy.behind_ms)
+        findings = self._found(signals, policy.behind_ms)
         self._peaks.add(unix_ms, put_tps, most_clients(signals))
         self._measure(findings)
         forecast = self._peaks.forecast(unix_ms)
@@ -62,6 +64,15 @@ class TopicWatch:
             outlook=outlook,
         )
         return decide(policy, evidence, unix_ms)
+
+    def _found(self, signals: TopicSignals, behind_ms: int) -> tuple[Finding, ...]:
+        if self._idle is not None:
+            idle, idle_behind_ms, findings = self._idle
+            if signals.sets is idle.sets and signals.groups is idle.groups and behind_ms == idle_behind_ms:
+                return findings
+        findings = diagnose(signals, behind_ms)
+        self._idle = (signals, behind_ms, findings) if signals.put_tps == 0 else None
+        return findings
 
     def _measure(self, findings: Iterable[Finding]) -> None:
         rates = [each.numbers["queue_tps"] for each in findings if each.kind in _SATURATED]

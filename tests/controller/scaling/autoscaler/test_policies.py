@@ -83,8 +83,8 @@ def test_json_of_the_same_shape_gives_the_same_policies():
         (
             "minimum = 3",
             (
-                "line 3, policy 1: minimum: is no property of a policy; those are topic, min, max, step, cooldown, window, "
-                "behind, mode"
+                "line 3, policy 1: minimum: is no property of a policy; those are topic, min, max, step, cooldown, "
+                "window, behind, mode"
             ),
         ),
     ],
