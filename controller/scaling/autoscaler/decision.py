@@ -177,6 +177,9 @@ def _grown(policy: ScalingPolicy, evidence: Evidence, count: int, helping: list[
     need = max(queues_needed(each, signals, expected, evidence.forecast) for each in helping)
     clients = max((int(each.numbers.get("clients", 0)) for each in helping), default=0)
     target = raised(policy, count, math.ceil(need / sets), lambda each: is_balanced(each * sets, clients))
+    is_in_vain = all(each.kind is FindingKind.UNEVEN_QUEUES for each in helping)
+    if is_in_vain and not is_balanced(target * sets, clients):
+        return _Outcome(None, f"no count up to {policy.queues_max} is even: {reason}")
     if target <= count:
         limit = f"max of the policy is {policy.queues_max}" if count >= policy.queues_max else f"{need} queues do"
         return _Outcome(None, f"{count} queues on each set stay, {limit}: {reason}")

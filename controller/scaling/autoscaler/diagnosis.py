@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Final
 
 from controller.scaling.autoscaler.findings import Finding, FindingKind
+from controller.scaling.autoscaler.needs import is_balanced
 from controller.scaling.autoscaler.progress import GroupProgressTotals, totals_of
 from controller.scaling.autoscaler.signals import BrokerLoad, GroupKind, GroupSignals, TopicSignals
 
@@ -158,7 +159,19 @@ def _kind_and_why(
         return FindingKind.CLIENTS_WITHOUT_QUEUE, f"{without} have none"
     if group.kind is GroupKind.ORDERLY and totals.growing_queues >= QUEUES_AT_LIMIT_SHARE * len(group.queues):
         return FindingKind.ORDERLY_QUEUES_AT_LIMIT, f"orderly, and behind in {totals.growing_queues} of them"
+    if more := _clients_with_more(group, totals):
+        return FindingKind.UNEVEN_QUEUES, f"{more} hold more queues than the others, and only they are behind"
     return FindingKind.SLOW_LISTENER, "each consumer has a queue, so they are too slow or too few"
+
+
+def _clients_with_more(group: GroupSignals, totals: GroupProgressTotals) -> int:
+    """Return how many clients hold one queue more than the others, if nobody else is behind; else 0."""
+    queues, clients = len(group.queues), len(group.clients or ())
+    gives_queues = group.kind is not None and group.kind.gives_queues_to_clients
+    if not gives_queues or queues <= clients or is_balanced(queues, clients):
+        return 0
+    share, more = divmod(queues, clients)
+    return more if totals.lagging_queues <= more * (share + 1) else 0
 
 
 def _not_for_lack_of_queues(

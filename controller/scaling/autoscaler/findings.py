@@ -20,6 +20,7 @@ class FindingKind(Enum):
 
     CLIENTS_WITHOUT_QUEUE = "clients_without_queue"
     ORDERLY_QUEUES_AT_LIMIT = "orderly_queues_at_limit"
+    UNEVEN_QUEUES = "uneven_queues"
     WRITES_NEAR_LIMIT = "writes_near_limit"
     RAMP_AHEAD = "ramp_ahead"
     DAILY_PEAK_AHEAD = "daily_peak_ahead"
@@ -37,6 +38,7 @@ class FindingKind(Enum):
 _EFFECTS = {
     FindingKind.CLIENTS_WITHOUT_QUEUE: Effect.HELP,
     FindingKind.ORDERLY_QUEUES_AT_LIMIT: Effect.HELP,
+    FindingKind.UNEVEN_QUEUES: Effect.HELP,
     FindingKind.WRITES_NEAR_LIMIT: Effect.HELP,
     FindingKind.RAMP_AHEAD: Effect.HELP,
     FindingKind.DAILY_PEAK_AHEAD: Effect.HELP,

@@ -39,6 +39,8 @@ def queues_needed(finding: Finding, signals: TopicSignals, expected_tps: float, 
     numbers = finding.numbers
     if finding.kind is FindingKind.ANALYSIS_PROPOSES_MORE:
         return int(numbers["queues"])
+    if finding.kind is FindingKind.UNEVEN_QUEUES:
+        return int(numbers["queues"]) + 1
     if finding.kind is FindingKind.WRITES_NEAR_LIMIT:
         # The number is of one set, and all sets get as many.
         share = numbers["write_tps"] * numbers["queues"] / max(1.0, signals.put_tps or 0.0)

@@ -43,7 +43,7 @@ class ScalingPolicy(Struct, frozen=True, kw_only=True):
     #: So long after the end of a resize there is no other.
     cooldown_ms: int = 10 * 60_000
     #: So long a finding must hold before there is a resize.
-    window_ms: int = 60_000
+    window_ms: int = 45_000
     #: A group that is so far behind needs help.
     behind_ms: int = 30_000
     mode: PolicyMode = PolicyMode.PROPOSE

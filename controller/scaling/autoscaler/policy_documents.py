@@ -6,7 +6,7 @@ min = 4
 max = 64
 step = 2.0
 cooldown = "10m"
-window = "1m"
+window = "45s"
 behind = "30s"
 mode = "propose"
 """

@@ -21,6 +21,8 @@ class GroupProgressTotals(NamedTuple):
     #: Queues with a lag in which nothing is consumed, and that lag.
     still_queues: int
     still_lag: int
+    #: Queues with a lag.
+    lagging_queues: int
     #: Queues whose lag does not shrink.
     growing_queues: int
 
@@ -52,7 +54,7 @@ class GroupProgressTotals(NamedTuple):
 
 def totals_of(group: GroupSignals) -> GroupProgressTotals | None:
     """Return the sums; None if the lag or a rate of any queue is unknown."""
-    lag = still_queues = still_lag = growing = 0
+    lag = still_queues = still_lag = lagging = growing = 0
     trend = consumed = 0.0
     for each in group.queues:
         if each.lag is None or each.lag_trend is None or each.consume_tps is None:
@@ -60,6 +62,7 @@ def totals_of(group: GroupSignals) -> GroupProgressTotals | None:
         lag += each.lag
         trend += each.lag_trend
         consumed += each.consume_tps
+        lagging += each.lag > 0
         if each.lag > 0 and each.consume_tps <= 0:
             still_queues += 1
             still_lag += each.lag
@@ -67,4 +70,4 @@ def totals_of(group: GroupSignals) -> GroupProgressTotals | None:
             growing += 1
     if not group.queues:
         return None
-    return GroupProgressTotals(lag, trend, consumed, still_queues, still_lag, growing)
+    return GroupProgressTotals(lag, trend, consumed, still_queues, still_lag, lagging, growing)

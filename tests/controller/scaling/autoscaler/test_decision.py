@@ -51,7 +51,7 @@ def test_finding_that_has_not_held_for_the_window_changes_nothing():
     found = decide(AUTO, Evidence(signals=signals, seen=diagnose(signals, 30_000)), NOW_MS)
 
     assert found.target is None
-    assert found.reason.startswith("not for 60 s yet: group billing: 12 consumers")
+    assert found.reason.startswith("not for 45 s yet: group billing: 12 consumers")
 
 
 @pytest.mark.parametrize("mode", [PolicyMode.PROPOSE, PolicyMode.APPROVE])
@@ -68,6 +68,24 @@ def test_ramp_goes_to_the_top_at_once():
     steep = verdict(a_topic(sets={"broker-a": a_set(queues=4)}, groups={"billing": group}), put_slope=5.0)
 
     assert steep.target == 32
+
+
+def uneven_topic():
+    group = a_group(clients=12, queues=16, lag=0, trend=0.0)
+    behind = a_group(queues=8, lag=5000, trend=20.0).queues
+    group = replace(group, queues=(*behind, *group.queues[8:]))
+    return a_topic(sets={"broker-a": a_set(queues=16)}, groups={"billing": group})
+
+
+def test_uneven_queues_grow_to_a_count_that_is_even():
+    assert verdict(uneven_topic()).target == 32
+
+
+def test_uneven_queues_do_not_grow_where_no_count_is_even():
+    kept = verdict(uneven_topic(), policy=msgspec.structs.replace(AUTO, queues_max=17))
+
+    assert kept.target is None
+    assert "no count up to 17 is even" in kept.reason
 
 
 def test_growth_beyond_the_policy_ends_at_its_max():

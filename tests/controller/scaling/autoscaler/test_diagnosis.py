@@ -41,6 +41,22 @@ def test_fewer_consumers_than_queues_are_a_slow_listener():
     assert "4 consumers, 8 queues: each consumer has a queue" in finding.sentence
 
 
+def uneven(lagging: int):
+    """12 clients of 16 queues, of which these are behind."""
+    group = a_group(clients=12, queues=16, lag=0, trend=0.0)
+    behind = a_group(queues=lagging, lag=5000, trend=20.0).queues
+    return type(group)(kind=group.kind, clients=group.clients, queues=(*behind, *group.queues[lagging:]))
+
+
+def test_clients_with_more_queues_than_others_are_found_if_only_they_are_behind():
+    sets = {"broker-a": a_set(queues=16)}
+    (finding,) = found(sets=sets, groups={"billing": uneven(8)})
+
+    assert finding.kind is FindingKind.UNEVEN_QUEUES
+    assert "4 hold more queues than the others, and only they are behind" in finding.sentence
+    assert kinds(sets=sets, groups={"billing": uneven(9)}) == [FindingKind.SLOW_LISTENER]
+
+
 def test_orderly_group_behind_in_each_queue_is_at_its_limit():
     assert kinds(groups={"billing": a_group(GroupKind.ORDERLY, clients=4)}) == [FindingKind.ORDERLY_QUEUES_AT_LIMIT]
 

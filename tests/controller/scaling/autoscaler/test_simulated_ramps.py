@@ -40,6 +40,17 @@ def test_group_is_not_behind_two_minutes_after_a_ramp_that_took_at_most_two_resi
     assert max(late.values()) <= 30_000
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_ramp_of_a_noisy_rate_with_all_consumers_there_is_followed_in_time(seed):
+    draw = Random(seed)
+    noise = [draw.gauss(1, 0.1) for _ in range(3600)]
+    topic = SimulatedTopic(lambda at_ms: ramp(at_ms) * noise[at_ms // 1000], lambda _: 16)
+    run = Run(topic).play(TOP_MS + 10 * MINUTE_MS)
+
+    assert 1 <= len(run.resizes) <= 2
+    assert max(behind for at, behind in run.behind.items() if at >= TOP_MS + 2 * MINUTE_MS) <= 30_000
+
+
 def test_without_resizes_the_ramp_leaves_the_group_behind():
     run = Run(SimulatedTopic(ramp, joining), policy_of(PolicyMode.PROPOSE)).play(TOP_MS + 5 * MINUTE_MS)
 
