@@ -53,7 +53,7 @@ def dry_run(samples: Iterable[RecordedSample], policy: ScalingPolicy, start: Dry
 
     Only the verdicts that differ from the one before are returned: a change, or another kind of finding.
     """
-    run = _Run(policy, start)
+    run = _DryRun(policy, start)
     verdicts: list[ScalingVerdict] = []
     for verdict in run.verdicts(samples):
         if not verdicts or verdict.is_change or _shown(verdict) != _shown(verdicts[-1]):
@@ -65,7 +65,7 @@ def _shown(verdict: ScalingVerdict) -> object:
     return verdict.target, verdict.before, {each.key for each in verdict.findings}
 
 
-class _Run:
+class _DryRun:
     """Plays the samples."""
 
     def __init__(self, policy: ScalingPolicy, start: DryRunStart) -> None:

@@ -72,7 +72,7 @@ def policies_of_toml(text: str) -> PolicyTable:
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise PoliciesRefused([PolicyMistake(None, "", f"no TOML: {error}")]) from error
-    return _policies(document, _Lines(text))
+    return _policies(document, _PolicyLines(text))
 
 
 def policies_of_json(text: str) -> PolicyTable:
@@ -91,7 +91,7 @@ def _check_length(text: str) -> None:
         raise PoliciesRefused([PolicyMistake(None, "", problem)])
 
 
-class _Lines:
+class _PolicyLines:
     """Where the policies of a file and their properties stand."""
 
     def __init__(self, text: str) -> None:
@@ -114,7 +114,7 @@ class _Wrong(Exception):
     """A value of a property is not allowed; the text says what is."""
 
 
-def _policies(document: Any, lines: _Lines | None) -> PolicyTable:
+def _policies(document: Any, lines: _PolicyLines | None) -> PolicyTable:
     rows = document.get(_LIST, []) if isinstance(document, Mapping) else None
     if not isinstance(rows, list) or not isinstance(document, Mapping) or document.keys() - {_LIST}:
         problem = 'the document is a list of policies: [[policy]] in TOML, {"policy": [...]} in JSON'

@@ -36,7 +36,7 @@ NEW_HIGH_FACTOR: Final = 1.2
 
 
 @dataclass(slots=True)
-class _Run:
+class _FindingRun:
     """How often a finding was seen since it began."""
 
     since_ms: int
@@ -60,7 +60,7 @@ class SignalWindow:
     """The runs of findings of one topic."""
 
     def __init__(self) -> None:
-        self._runs: dict[FindingKey, _Run] = {}
+        self._runs: dict[FindingKey, _FindingRun] = {}
         self._last_ms: int | None = None
         self._times = array("q")
         self._rates = array("d")
@@ -79,7 +79,7 @@ class SignalWindow:
                 del self._runs[key]
         for key in seen - self._runs.keys():
             if len(self._runs) < FINDINGS_MAX:
-                self._runs[key] = _Run(unix_ms, seen=1, samples=1)
+                self._runs[key] = _FindingRun(unix_ms, seen=1, samples=1)
         self._add_rate(unix_ms, put_tps)
 
     def _add_rate(self, unix_ms: int, put_tps: float | None) -> None:
