@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from controller.scaling.autoscaler.decision import RESIZES_MAX, PastResize, ScalingVerdict
 from controller.scaling.autoscaler.policies import PolicyMode, ScalingPolicy
-from controller.scaling.autoscaler.signals import GroupKind, GroupSignals, QueueProgress, SetSignals, TopicSignals
+from controller.scaling.autoscaler.signals import ConsumptionKind, GroupSignals, QueueProgress, SetSignals, TopicSignals
 from controller.scaling.autoscaler.topic_watch import TopicWatch
 
 #: Without a sample for so long, rates are not known.
@@ -41,7 +41,7 @@ class DryRunStart:
     queues_per_set: int
     sets: int = 1
     #: Of all its groups.
-    kind: GroupKind = GroupKind.CONCURRENT
+    kind: ConsumptionKind = ConsumptionKind.CONCURRENT
     #: How long a resize takes.
     resize_ms: int = 90_000
     #: Every proposal is taken as carried out; else only those of the mode `auto`.
@@ -111,7 +111,7 @@ class _DryRun:
             unix_ms=unix_ms,
             sets={f"{_ALL}-{number}": each_set for number in range(self._start.sets)},
             groups={name: self._group(row) for name, row in now.items() if name is not None},
-            is_ordered=self._start.kind is GroupKind.ORDERLY,
+            is_ordered=self._start.kind is ConsumptionKind.ORDERLY,
             is_static=False,
         )
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from controller.scaling.autoscaler.signals import (
     BrokerLoad,
-    GroupKind,
+    ConsumptionKind,
     GroupSignals,
     QueueProgress,
     SetSignals,
@@ -43,7 +43,7 @@ class SetReading:
 class GroupReading:
     """What is known of a group; its offsets are by broker name and queue id."""
 
-    kind: GroupKind | None = None
+    kind: ConsumptionKind | None = None
     clients: frozenset[str] | None = None
     holders: frozenset[str] | None = None
     offsets: Mapping[str, Offsets] = field(default_factory=dict)

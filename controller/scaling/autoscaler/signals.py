@@ -6,7 +6,7 @@ from enum import Enum
 from typing import NamedTuple
 
 
-class GroupKind(Enum):
+class ConsumptionKind(Enum):
     """How a group consumes; the values are shown to operators."""
 
     CONCURRENT = "concurrent"
@@ -18,7 +18,7 @@ class GroupKind(Enum):
     @property
     def gives_queues_to_clients(self) -> bool:
         """Whether each queue belongs to one client at a time, so that clients beyond the queues have nothing to do."""
-        return self in {GroupKind.CONCURRENT, GroupKind.ORDERLY, GroupKind.PULL}
+        return self in {ConsumptionKind.CONCURRENT, ConsumptionKind.ORDERLY, ConsumptionKind.PULL}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class QueueProgress(NamedTuple):
 class GroupSignals:
     """A consumer group of a topic."""
 
-    kind: GroupKind | None = None
+    kind: ConsumptionKind | None = None
     #: Ids of the clients that are online.
     clients: frozenset[str] | None = None
     #: Ids of those that hold a queue; None if they did not answer.

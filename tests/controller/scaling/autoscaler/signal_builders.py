@@ -2,7 +2,7 @@
 
 from controller.scaling.autoscaler.signals import (
     BrokerLoad,
-    GroupKind,
+    ConsumptionKind,
     GroupSignals,
     QueueProgress,
     SetSignals,
@@ -12,7 +12,9 @@ from controller.scaling.autoscaler.signals import (
 NOW_MS = 1_772_409_600_000
 
 
-def a_group(kind=GroupKind.CONCURRENT, clients=12, queues=8, lag=500, trend=40.0, consumed=100.0, *, holders=None):
+def a_group(
+    kind=ConsumptionKind.CONCURRENT, clients=12, queues=8, lag=500, trend=40.0, consumed=100.0, *, holders=None
+):
     """A group of which each queue has this lag, trend and rate."""
     return GroupSignals(
         kind=kind,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from controller.scaling.autoscaler.decision import PastResize, ScalingVerdict
 from controller.scaling.autoscaler.policies import PolicyMode, ScalingPolicy
 from controller.scaling.autoscaler.readings import GroupReading, ReadingHistory, SetReading, TopicReading
-from controller.scaling.autoscaler.signals import BrokerLoad, GroupKind
+from controller.scaling.autoscaler.signals import BrokerLoad, ConsumptionKind
 from controller.scaling.autoscaler.topic_watch import TopicWatch
 
 #: Monday, 2026-03-02 00:00 UTC.
@@ -37,7 +37,7 @@ class SimulatedTopic:
     consumers: Callable[[int], int]
     consumer_tps: float = 100.0
     queues: int = 4
-    kind: GroupKind = GroupKind.CONCURRENT
+    kind: ConsumptionKind = ConsumptionKind.CONCURRENT
     #: By queue: how much more than others it gets.
     weights: Callable[[int], Sequence[float]] = lambda count: [1.0] * count
     load: BrokerLoad = field(default_factory=BrokerLoad)
