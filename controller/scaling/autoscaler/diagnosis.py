@@ -85,7 +85,7 @@ def _near_limits(signals: TopicSignals) -> Iterator[Finding]:
     for name, each in signals.sets.items():
         limit = each.load.queue_tps_limit
         rates = [rate for rate in each.write_tps[: each.write_queues] if rate is not None]
-        if limit is None or not rates or fmean(rates) < QUEUE_WRITES_SHARE * limit or _hot(rates) is not None:
+        if not limit or not rates or fmean(rates) < QUEUE_WRITES_SHARE * limit or _hot(rates) is not None:
             continue
         yield Finding(
             kind=FindingKind.WRITES_NEAR_LIMIT,

@@ -3,7 +3,6 @@
 More queues do not help with messages that wait in the old ones already: only growth before a lag is in time.
 """
 
-import math
 from collections.abc import Iterator
 from typing import Final
 
@@ -11,7 +10,7 @@ from controller.scaling.autoscaler.daily_peaks import AHEAD_MS, DAYS_AGREEING, T
 from controller.scaling.autoscaler.decision import AnalysisOutlook
 from controller.scaling.autoscaler.diagnosis import has_hot_queue
 from controller.scaling.autoscaler.findings import Finding, FindingKind
-from controller.scaling.autoscaler.needs import GROW_RESERVE, RAMP_AHEAD_S, ramped_tps
+from controller.scaling.autoscaler.needs import GROW_RESERVE, RAMP_AHEAD_S, carrying, ramped_tps
 from controller.scaling.autoscaler.progress import totals_of
 from controller.scaling.autoscaler.signals import GroupSignals, TopicSignals
 
@@ -71,7 +70,7 @@ def _peak(queues: int, put_tps: float, forecast: TrafficForecast) -> Iterator[Fi
     if expected is None or clients is None or not queue_tps or expected < PEAK_FACTOR * put_tps:
         return
     # More queues than clients would carry no more.
-    need = min(math.ceil(expected * GROW_RESERVE / queue_tps), clients)
+    need = min(carrying(expected * GROW_RESERVE, queue_tps), clients)
     if need > queues:
         yield Finding(
             kind=FindingKind.DAILY_PEAK_AHEAD,

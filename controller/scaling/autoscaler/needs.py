@@ -17,6 +17,9 @@ CLIENTS_RESERVE: Final = 1.25
 #: Where no group was ever too slow, a queue is taken to carry so many messages a second.
 QUEUE_TPS_TARGET: Final = 500.0
 
+#: What is measured of a queue counts as no less.
+QUEUE_TPS_MIN: Final = 0.01
+
 #: A ramp is taken to go on for so long, and to at most so many times what comes in now.
 RAMP_AHEAD_S: Final = 300.0
 RAMP_FACTOR_MAX: Final = 2.0
@@ -44,9 +47,9 @@ def queues_needed(finding: Finding, signals: TopicSignals, expected_tps: float, 
     if finding.kind is FindingKind.WRITES_NEAR_LIMIT:
         # The number is of one set, and all sets get as many.
         share = numbers["write_tps"] * numbers["queues"] / max(1.0, signals.put_tps or 0.0)
-        return math.ceil(expected_tps * share * GROW_RESERVE / numbers["queue_tps"]) * len(signals.sets)
+        return carrying(expected_tps * share * GROW_RESERVE, numbers["queue_tps"]) * len(signals.sets)
     queue_tps, clients = numbers["queue_tps"], int(numbers["clients"])
-    by_load = math.ceil(expected_tps * GROW_RESERVE / queue_tps) if queue_tps > 0 else 0
+    by_load = carrying(expected_tps * GROW_RESERVE, queue_tps)
     if finding.kind is FindingKind.ORDERLY_QUEUES_AT_LIMIT:
         # Each queue has a thread, whoever holds it.
         return by_load
@@ -57,9 +60,14 @@ def queues_needed(finding: Finding, signals: TopicSignals, expected_tps: float, 
     return max(clients, min(by_load, clients_soon))
 
 
+def carrying(tps: float, queue_tps: float) -> int:
+    """Return how many queues carry a rate; queues that carry hardly anything count as `QUEUE_TPS_MIN` each."""
+    return math.ceil(tps / max(queue_tps, QUEUE_TPS_MIN))
+
+
 def queues_of_week(forecast: TrafficForecast) -> int:
     """Return how many queues on all sets the last days needed, with a reserve."""
-    by_load = math.ceil((forecast.peak_tps or 0.0) * SHRINK_RESERVE / (forecast.queue_tps or QUEUE_TPS_TARGET))
+    by_load = carrying((forecast.peak_tps or 0.0) * SHRINK_RESERVE, forecast.queue_tps or QUEUE_TPS_TARGET)
     return max(by_load, math.ceil((forecast.peak_clients or 0) * CLIENTS_RESERVE), 1)
 
 

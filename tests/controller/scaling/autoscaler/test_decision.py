@@ -316,3 +316,18 @@ def test_missing_rates_of_the_topic_are_a_reason_against_growth():
     evidence = evidence_of(a_topic())
 
     assert decide(AUTO, replace(evidence, seen=(*evidence.seen, missing)), NOW_MS).target is None
+
+
+@pytest.mark.parametrize("limit", [0.0, 5e-324, 1e-300])
+def test_limit_that_is_measured_as_nothing_breaks_nothing(limit):
+    signals = a_topic(sets={"broker-a": a_set(queue_tps_limit=limit)}, groups={})
+
+    assert verdict(signals).target in {None, AUTO.queues_max}
+
+
+@pytest.mark.parametrize("queue_tps", [5e-324, 1e-300])
+def test_queue_that_carries_hardly_anything_breaks_nothing(queue_tps):
+    forecast = replace(WEEK, queue_tps=queue_tps, expected_tps=1e5, expected_clients=100)
+
+    assert verdict(QUIET, forecast=forecast).target is None
+    assert list(foretold(QUIET, 0.0, forecast, AnalysisOutlook()))
