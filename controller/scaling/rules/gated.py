@@ -1,7 +1,8 @@
 """Phases that only a gated resize has: new queues of an ordered topic stay locked until the old ones are consumed.
 
 One broker set, and k times as many queues: a key goes from queue v to v or to v + j * n, and nowhere else. A group gets
-v + j * n once it has consumed what was in v when every producer had the new route. A broker that restarts, or a new master, has no locks: order may break then, and no message is lost.
+v + j * n once it has consumed what was in v when every producer had the new route. A broker that restarts, or a new
+master, has no locks: order may break then, and no message is lost.
 Source: docs/protocol/queue-scaling.md 8, O2.
 """
 
