@@ -6,7 +6,7 @@ from typing import Final
 from controller.scaling.resize.decision import ResizeDecision
 from controller.scaling.resize.observation import ClientView, GroupKind, GroupView
 from controller.scaling.resize.operation import QueueId, ResizeKind, ResizeOperation, ResizePhase
-from controller.scaling.rules.path import new_queues
+from controller.scaling.rules.path import PAUSED_END, new_queues
 from controller.scaling.rules.round import ResizeRound
 from controller.scaling.rules.seeding import seeds_of, unseeded
 
@@ -28,15 +28,20 @@ def seed(this: ResizeRound) -> ResizeDecision:
     if not actions:
         evidence = [f"queue {each.queue} begins at {each.offset}" for each in operation.seeds]
         evidence += _without_configuration(this)
+        if _is_resized_and_ordered(operation):
+            return this.go(ResizePhase.UNPAUSE, evidence)
         if operation.kind is ResizeKind.ORDERED:
-            return this.go(ResizePhase.RESIZE, evidence, reached=max(operation.reached, 2))
+            return this.go(ResizePhase.RESIZE, evidence, reached=PAUSED_END)
         return this.go(ResizePhase.READ_UP, evidence, reached=max(operation.reached, READ_UP))
-    if this.is_over(operation.waits.seed_ms):
-        return this.undo(
-            f"{len(actions)} offsets of new queues could not be stored within {operation.waits.seed_ms} ms"
-        )
     waits = [f"offset {each.offset} of group {each.group} in {each.broker_name}/{each.queue_id}" for each in actions]
-    return this.stay(waits[:10], actions)
+    if not this.is_over(operation.waits.seed_ms) or _is_resized_and_ordered(operation):
+        return this.stay(waits[:10], actions)
+    return this.undo(f"{len(actions)} offsets of new queues could not be stored within {operation.waits.seed_ms} ms")
+
+
+def _is_resized_and_ordered(operation: ResizeOperation) -> bool:
+    """Return whether keys are in new queues already: going back would mix their order."""
+    return operation.kind is ResizeKind.ORDERED and operation.reached > PAUSED_END
 
 
 def _without_configuration(this: ResizeRound) -> list[str]:

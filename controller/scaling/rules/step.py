@@ -98,8 +98,11 @@ def _again(operation: ResizeOperation) -> ResizePhase | None:
         return ResizePhase.REOPEN
     if operation.reached < PAUSED_END:
         return ResizePhase.PAUSE if phase in _PAUSED else None
+    if operation.seeds and phase is not ResizePhase.ROLLBACK:
+        # Producers may use new queues already; what was stored for groups there may be lost.
+        return ResizePhase.SEED
     if phase is ResizePhase.RESIZE:
-        return ResizePhase.SEED if operation.seeds else None
+        return None
     return ResizePhase.UNPAUSE if operation.reached > PAUSED_END and phase is not ResizePhase.REOPEN else None
 
 
@@ -116,8 +119,18 @@ def rollback(this: ResizeRound) -> ResizeDecision:
         return this.conflict(check.conflicts)
     conf = ordered.rolled_back_conf(this) if this.operation.kind is ResizeKind.ORDERED else ()
     if check.is_reached and not conf and not this.observation.missing:
-        return this.go(ResizePhase.ABORTED, ["every broker has its former numbers"], problem=this.operation.problem)
+        return _rolled_back(this)
+    this = replace(this, progress=replace(this.progress, agreed_at_ms=None))
     return this.stay((*check.waits_for, *this.observation.missing), (*conf, *check.actions))
+
+
+def _rolled_back(this: ResizeRound) -> ResizeDecision:
+    """End once no write that was under way when the rollback began can arrive any more."""
+    agreed = this.waited_ms if this.progress.agreed_at_ms is None else this.progress.agreed_at_ms
+    if this.waited_ms - agreed >= this.operation.waits.confirm_ms:
+        return this.go(ResizePhase.ABORTED, ["every broker has its former numbers"], problem=this.operation.problem)
+    this = replace(this, progress=replace(this.progress, agreed_at_ms=agreed))
+    return this.stay(["a second check that no earlier change arrives late"])
 
 
 def _verify(this: ResizeRound) -> ResizeDecision:
