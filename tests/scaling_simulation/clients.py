@@ -289,7 +289,7 @@ class OrderlyConsumer(Consumer):
 
 
 class PullConsumer(Consumer):
-    """Stores what it has pulled, and processes it later; what is not processed when a queue goes is lost to it."""
+    """Stores what was handed to the application, which processes it later; if that dies, it has lost it by itself."""
 
     def pulled(self, held, messages):
         ready_ms = self.world.now_ms + self.world.random.randrange(PROCESS_MS)
@@ -303,10 +303,8 @@ class PullConsumer(Consumer):
                 self.group.consumed(held.cached.pop(0)[1])
 
     def leave(self, queue):
-        held = self.held[queue]
-        if queue in self.route.read:
-            # It goes to another member: what is lost thereby is so without any resize.
-            self.forgive(held)
+        for ready_ms, messages in self.held[queue].cached:
+            self.world.later(max(ready_ms - self.world.now_ms, 0), self.group.consumed, messages)
         super().leave(queue)
 
     def crash(self):
@@ -371,7 +369,8 @@ class BroadcastConsumer(Consumer):
 
     def rebalance(self):
         super().rebalance()
-        if self.exists_ms is None and self.held and len(self.held) == len(self.route.read):
+        is_first = self.exists_ms is None and self.route is not None
+        if is_first and self.route.counts.keys() == self.world.sets.keys() and len(self.held) == len(self.route.read):
             self.exists_ms = self.world.now_ms
 
     def start(self, queue):

@@ -128,12 +128,16 @@ def history_of(seed, profile=""):
         groups=tuple(_group(draw, is_ordered=is_ordered) for _ in range(draw.choice((1, 2, 2, 3)))),
         producers_ms=tuple(draw.choice((2_500, 4_000, 7_000, 31_000)) for _ in range(draw.choice((1, 2, 3)))),
         copy_ms=draw.choice((10_000, 60_000)),
-        delayed_share=draw.choice((0, 0, 0.1)),
+        delayed_share=draw.choice((0.0, 0.0, 0.1, 0.3)),
         accepts_late=draw.random() < 0.3,
         returns=draw.random() < 0.7,
     )
     phases = {"grow": _GROW, "shrink": _SHRINK, "ordered": _ORDERED}[kind]
-    return settings, tuple(_fault(draw, phases) for _ in range(draw.choice(_FAULTS)))
+    many = draw.choice(_FAULTS)
+    # Some histories are about two kinds of faults in one phase.
+    kinds = draw.choices(tuple(KINDS), tuple(KINDS.values()), k=2) if draw.random() < 0.3 else ()
+    phase = draw.choice(phases) if draw.random() < 0.2 else ""
+    return settings, tuple(_fault(draw, phases, kinds, phase) for _ in range(many))
 
 
 def _counts(draw, kind):
@@ -148,10 +152,10 @@ def _group(draw, *, is_ordered):
     return GroupSettings(kind, draw.choice((1, 2, 2, 3)), draw.choice((1, 4, 8)))
 
 
-def _fault(draw, phases):
+def _fault(draw, phases, kinds, phase):
     return Fault(
-        kind=draw.choices(tuple(KINDS), tuple(KINDS.values()))[0],
-        phase=draw.choice(("", *phases)),
+        kind=draw.choice(kinds) if kinds else draw.choices(tuple(KINDS), tuple(KINDS.values()))[0],
+        phase=phase or draw.choice(("", *phases)),
         after_ms=int(draw.choice((0, 1_000, 3_000, 10_000, 30_000, 90_000)) * (0.5 + draw.random())),
         who=draw.randrange(6),
         for_ms=int(draw.choice((1_500, 6_000, 20_000, 60_000, 150_000)) * (0.5 + draw.random())),

@@ -173,7 +173,7 @@ class World:
 
     def check_entry(self, operation):
         phase = operation.phase
-        if phase is ResizePhase.CONFLICT and not self.foreign:
+        if phase is ResizePhase.CONFLICT and not self.foreign and not self.has_late_actions:
             self.fail("a conflict with nobody: %s", operation.problem)
         if phase in (ResizePhase.READ_DOWN, ResizePhase.RESIZE):
             self.check_confirmed(operation)
