@@ -187,6 +187,8 @@ class ResizeRunner:
 
     async def _store(self, before: ResizeOperation, after: ResizeOperation) -> None:
         if after == before:
+            # What an operator has changed since the round began replaces its decision.
+            self._operations.check_stored(before)
             return
         await self._operations.replace(before, after)
         if after.phase is not before.phase:
