@@ -18,7 +18,6 @@ from controller.observability.resize_event_log import ResizeEventLog
 from controller.observability.results_reader import ResultsReader
 from controller.recording.set_recorder import SetRecorder
 from controller.recording.store_size import StoreSize
-from controller.scaling.execution.producer_fetches import UnknownProducers
 from controller.scaling.execution.service import QueueScaling, ScalingOptions, ScalingRuntime
 from controller.storage.embedded import EmbeddedStore
 from controller.storage.store import SetStore, StoreBackend, StoreError, StoreObserver
@@ -96,18 +95,10 @@ class Controller:
                 backend=self._backend,
                 client=self._client,
                 clock=self._clock,
-                options=self._scaling_options,
+                options=lambda: ScalingOptions.of(self._settings.config),
                 listener=ResizeEventLog(self._logs, self._counters),
-                producers=UnknownProducers(),
                 start=self._core.begin,
             )
-        )
-
-    def _scaling_options(self) -> ScalingOptions:
-        config = self._settings.config
-        return ScalingOptions(
-            name_servers=tuple(each for each in config.namesrv_addr.split(";") if each),
-            running_max=config.scaling_operations_max,
         )
 
     def _make_listener(self, queued_requests_max: int) -> RemotingServer:

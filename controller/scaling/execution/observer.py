@@ -6,11 +6,11 @@ from typing import Protocol
 
 from controller.scaling.execution.broker_views import FAILURES, SetAddresses, SetObserver, WantedOfSet
 from controller.scaling.execution.group_views import GroupObserver
+from controller.scaling.execution.producer_fetches import ProducerFetches
 from controller.scaling.resize.observation import (
     NameServerView,
     ResizeObservation,
     SetView,
-    StaleProducers,
 )
 from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizeOperation
 from controller.scaling.resize.request import TopicTraits
@@ -39,13 +39,6 @@ class ElectedMasters(Protocol):
         """Return the sets of these clusters that are not present."""
 
 
-class ProducerObserver(Protocol):
-    """Learns from NameServers of this product which clients have an old route."""
-
-    async def stale(self, operation: ResizeOperation, masters: Collection[str]) -> StaleProducers:
-        """Return the clients that have not fetched the present route."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _NameServerAnswer:
     view: NameServerView
@@ -61,13 +54,12 @@ class TopicObserver:
         admin: AdminClient,
         name_servers: Callable[[], tuple[str, ...]],
         masters: ElectedMasters,
-        producers: ProducerObserver,
         clock: Clock,
     ) -> None:
         self._admin = admin
         self._name_servers = name_servers
         self._masters = masters
-        self._producers = producers
+        self._producers = ProducerFetches(admin, name_servers, clock)
         self._clock = clock
         self._sets = SetObserver(admin)
         self._groups = GroupObserver(admin)
@@ -91,7 +83,8 @@ class TopicObserver:
         return observation
 
     async def facts(self, topic: str) -> tuple[TopicTraits, ResizeObservation]:
-        """Return everything that a plan has to know of a topic."""
+        """Return everything that a plan has to know of a topic; who fetches its route is watched from now on."""
+        await self._producers.begin(topic)
         answers = await self._query_name_servers(topic, order=True)
         routes = [each.route for each in answers if each.route is not None]
         names = sorted({name for route in routes for name in route.queues})

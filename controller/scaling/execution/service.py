@@ -8,8 +8,9 @@ import contextlib
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, NamedTuple
 
+from controller.config import ControllerConfig
 from controller.failover.group import Group
-from controller.scaling.execution.observer import ProducerObserver, TopicObserver
+from controller.scaling.execution.observer import TopicObserver
 from controller.scaling.execution.operations import Operations
 from controller.scaling.execution.performer import ActionPerformer
 from controller.scaling.execution.runner import LOOK_S, ResizeObserver, ResizeRunner, ResizeStatus
@@ -37,6 +38,12 @@ class ScalingOptions(NamedTuple):
     #: Operations that run at one time.
     running_max: int
 
+    @classmethod
+    def of(cls, config: ControllerConfig) -> "ScalingOptions":
+        """Return the options of a configuration."""
+        name_servers = tuple(each for each in config.namesrv_addr.split(";") if each)
+        return cls(name_servers, config.scaling_operations_max)
+
 
 class ResizeRefused(Exception):
     """The plan has problems: nothing was started."""
@@ -63,7 +70,6 @@ class ScalingRuntime(NamedTuple):
     clock: Clock
     options: Callable[[], ScalingOptions]
     listener: ResizeObserver
-    producers: ProducerObserver
     #: Runs what nobody waits for.
     start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[Any]]
 
@@ -84,7 +90,6 @@ class QueueScaling:
             admin,
             lambda: runtime.options().name_servers,
             StoredMasters(runtime.sets),
-            runtime.producers,
             runtime.clock,
         )
         performer = ActionPerformer(admin, lambda: runtime.group.leads_for(WRITE_MS))
@@ -106,12 +111,13 @@ class QueueScaling:
         """Run operations while this controller leads, for ever."""
         try:
             while True:
-                await self._look()
+                await self.look()
                 await asyncio.sleep(LOOK_S)
         finally:
             self._runner.stop()
 
-    async def _look(self) -> None:
+    async def look(self) -> None:
+        """Start what is stored and does not run, if this controller leads; stop everything if it does not."""
         if not self._group.is_leader:
             self._runner.stop()
             return
