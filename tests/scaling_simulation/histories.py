@@ -20,7 +20,8 @@ WAITS: Final = ResizeWaits(
     grown_watch_ms=70_000,
     pop_ms=36_000,
     process_ms=20_000,
-    transaction_ms=120_000,
+    transaction_ms=70_000,
+    timed_ms=100_000,
     pause_ms=600_000,
 )
 
@@ -72,7 +73,8 @@ class ResizeSettings(NamedTuple):
     producers_ms: tuple[int, ...] = (3_000, 5_000)
     #: Slaves copy topics and offsets so often.
     copy_ms: int = 10_000
-    delayed_share: float = 0.0
+    #: Share of the messages of each producer that are delivered later: delayed, timed or transactional.
+    late_shares: tuple[float, ...] = (0.0, 0.0)
     accepts_late: bool = False
     #: Groups without members get some at the end.
     returns: bool = True
@@ -115,6 +117,7 @@ def history_of(seed, profile=""):
     before, target = _counts(draw, kind)
     is_ordered = kind == "ordered"
     has_conf = is_ordered and draw.random() < 0.3
+    producers_ms = tuple(draw.choice((2_500, 4_000, 7_000, 31_000, 90_000)) for _ in range(draw.choice((1, 2, 3))))
     settings = ResizeSettings(
         seed=seed,
         sets=1 if is_ordered and not has_conf else draw.choice((1, 1, 2, 3)),
@@ -126,9 +129,9 @@ def history_of(seed, profile=""):
         has_order_conf=has_conf,
         gives_order_conf=has_conf,
         groups=tuple(_group(draw, is_ordered=is_ordered) for _ in range(draw.choice((1, 2, 2, 3)))),
-        producers_ms=tuple(draw.choice((2_500, 4_000, 7_000, 31_000)) for _ in range(draw.choice((1, 2, 3)))),
+        producers_ms=producers_ms,
         copy_ms=draw.choice((10_000, 60_000)),
-        delayed_share=draw.choice((0.0, 0.0, 0.1, 0.3)),
+        late_shares=tuple(0.0 if is_ordered else draw.choice((0.0, 0.0, 0.0, 0.1, 0.3, 1.0)) for _ in producers_ms),
         accepts_late=draw.random() < 0.3,
         returns=draw.random() < 0.7,
     )

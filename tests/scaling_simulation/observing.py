@@ -118,7 +118,9 @@ class Observer:
                 level: DelayProgress(delivered=brokers.delivered[level], end=len(waiting))
                 for level, waiting in brokers.delayed.items()
             }
-            self.answer(brokers, "late", fields, LateSources(levels=levels, timed=0, half_messages=0), missing)
+            pending = brokers.pending
+            late = LateSources(levels=levels, timed=pending["timed"], half_messages=pending["half"])
+            self.answer(brokers, "late", fields, late, missing)
         return fields
 
     def answer(self, brokers, name, fields, value, missing):

@@ -76,7 +76,9 @@ class World:
         for group, each in zip(self.groups, settings.groups, strict=True):
             for _ in range(0 if each.kind is GroupKind.OFFLINE else each.clients):
                 group.join()
-        self.producers = [Producer(self, i, pause_ms) for i, pause_ms in enumerate(settings.producers_ms)]
+        self.producers = [
+            Producer(self, i, pause_ms, settings.late_shares[i]) for i, pause_ms in enumerate(settings.producers_ms)
+        ]
         self.controller = ResizeController(self)
         self.later(START_MS, self.controller.begin)
 
@@ -279,7 +281,7 @@ class World:
         end_ms = self.now_ms + CONSUMED_WITHIN_MS
         while self.now_ms < end_ms:
             self.run_until(self.now_ms + 20_000)
-            if not any(each.has_delayed for each in self.sets.values()) and self.disagreement() is None:
+            if not any(each.has_late for each in self.sets.values()) and self.disagreement() is None:
                 if next(self.unconsumed(), None) is None:
                     return
 
