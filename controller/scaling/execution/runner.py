@@ -6,8 +6,8 @@ task of its own: a broker that hangs holds up the topics that it has, and no oth
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, Protocol
 
 from controller.scaling.execution.observer import TopicObserver
 from controller.scaling.execution.operations import OperationMoved, Operations
@@ -86,6 +86,8 @@ class ResizeRunner:
         self._clock = clock
         self._tasks: dict[str, asyncio.Task[Any]] = {}
         self._statuses: dict[str, ResizeStatus] = {}
+        #: Actions of the last round that did not succeed, by id.
+        self._failures: dict[str, tuple[str, ...]] = {}
         #: Set to begin a round at once: an operator has changed the operation.
         self._wakes: dict[str, asyncio.Event] = {}
 
@@ -121,6 +123,7 @@ class ResizeRunner:
             task.cancel()
         self._tasks.clear()
         self._statuses.clear()
+        self._failures.clear()
         self._wakes.clear()
 
     async def _run(self, operation: ResizeOperation) -> None:
@@ -128,6 +131,7 @@ class ResizeRunner:
             await self._run_to_end(operation)
         finally:
             self._statuses.pop(operation.id, None)
+            self._failures.pop(operation.id, None)
             self._wakes.pop(operation.id, None)
 
     async def _run_to_end(self, operation: ResizeOperation) -> None:
@@ -152,7 +156,7 @@ class ResizeRunner:
         """Make one round, and return the operation after it, its progress, and how long to wait for the next one."""
         if operation.phase in {ResizePhase.PLANNED, ResizePhase.PRECHECK}:
             return await self._precheck(operation, progress)
-        observation = await self._observer.observe(operation)
+        observation = replace(await self._observer.observe(operation), failures=self._failures.pop(operation.id, ()))
         decision = decide_step(operation, progress, observation)
         await self._store(operation, decision.operation)
         await self._perform(decision)
@@ -193,6 +197,7 @@ class ResizeRunner:
             return
         failures = await self._performer.perform(decision.operation.topic, decision.actions)
         if failures:
+            self._failures[decision.operation.id] = failures
             self._listener.actions_failed(decision.operation, failures)
         else:
             self._listener.actions_done(decision.operation, decision.actions)
@@ -222,12 +227,18 @@ class ResizeRunner:
         )
 
 
+_ORDERED: Final[Mapping[ResizeKind, Literal["", "pause", "gate"]]] = {
+    ResizeKind.ORDERED: "pause",
+    ResizeKind.GATED: "gate",
+}
+
+
 def request_of(operation: ResizeOperation) -> ResizeRequest:
     """Return the request that an operation was made of, for its check before the start."""
     return ResizeRequest(
         topic=operation.topic,
         queues=operation.sets[0].target,
-        ordered="pause" if operation.kind is ResizeKind.ORDERED else "",
+        ordered=_ORDERED.get(operation.kind, ""),
         equalise=len({each.before for each in operation.sets}) > 1,
         waits=operation.waits,
         options=operation.options,

@@ -40,6 +40,8 @@ class ResizeKind(Enum):
     SHRINK = "shrink"
     #: Writes pause until everything is consumed: keeps the order of each key (docs/protocol/queue-scaling.md 8, O1).
     ORDERED = "ordered"
+    #: New queues are locked until the old ones are consumed: keeps that order without a pause (section 8, O2).
+    GATED = "gated"
 
 
 class ResizePhase(Enum):
@@ -48,10 +50,12 @@ class ResizePhase(Enum):
     PLANNED = "PLANNED"
     PRECHECK = "PRECHECK"
     PAUSE = "PAUSE"
+    GATE = "GATE"
     SEED = "SEED"
     READ_UP = "READ_UP"
     ASSIGN = "ASSIGN"
     WRITE_UP = "WRITE_UP"
+    RELEASE = "RELEASE"
     VERIFY = "VERIFY"
     WRITE_DOWN = "WRITE_DOWN"
     QUIESCE = "QUIESCE"
@@ -188,6 +192,14 @@ class ResizeOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ignore_unassigned: bool = False
 
 
+class ReleasedQueue(msgspec.Struct, frozen=True, array_like=True):
+    """A new queue that a group may consume: it has consumed the old queue of the same keys."""
+
+    group: str
+    broker_name: str
+    queue_id: int
+
+
 class FinishedStep(msgspec.Struct, frozen=True, kw_only=True):
     """A phase that has ended."""
 
@@ -230,6 +242,9 @@ class ResizeOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     waited_ms: int = 0
     #: `orderTopicConf` as it was before; None: there was none.
     order_conf: str | None = None
+    #: Groups for which new queues are locked, and the queues that they may consume.
+    gated_groups: tuple[str, ...] = ()
+    released: tuple[ReleasedQueue, ...] = ()
     #: Why it is BLOCKED, in CONFLICT or REJECTED, or why it is undone.
     problem: str = ""
     #: How often dropped queues were opened again.

@@ -13,8 +13,9 @@ class ResizeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     topic: str
     #: Read and write queues of each broker set at the end.
     queues: int
-    #: Changes of ordered topics have to be wanted: `pause` stops writes until everything is consumed.
-    ordered: Literal["", "pause"] = ""
+    #: Changes of ordered topics have to be wanted: `pause` stops writes until everything is consumed, `gate` multiplies
+    #: the queues of one broker set and locks the new ones until the old ones are consumed.
+    ordered: Literal["", "pause", "gate"] = ""
     #: Broker sets with different numbers are brought to the same one; never to a smaller one.
     equalise: bool = False
     waits: ResizeWaits = ResizeWaits()

@@ -33,6 +33,11 @@ def aborted(operation: ResizeOperation, unix_ms: int, reason: str) -> ResizeOper
             f"{operation.id} has given the ordered topic {operation.topic} its new queues: going back now would mix "
             "the order of keys. Let it end, then start an ordered resize back"
         )
+    if operation.kind is ResizeKind.GATED and operation.reached > 1:
+        raise ResizeCommandRefused(
+            f"{operation.id} has given the ordered topic {operation.topic} its new queues. Let it end: fewer queues "
+            "would mix the order of keys"
+        )
     changes: dict[str, Any] = {"ends_as": ResizePhase.ABORTED}
     if operation.kind is ResizeKind.GROW and operation.reached > 1:
         changes = reversed_grow(operation)
@@ -57,6 +62,7 @@ def _after_conflict(operation: ResizeOperation) -> ResizePhase:
         return ResizePhase.ROLLBACK
     by_kind = {
         ResizeKind.GROW: ResizePhase.SEED,
+        ResizeKind.GATED: ResizePhase.GATE,
         ResizeKind.SHRINK: ResizePhase.WRITE_DOWN if operation.reached <= 1 else ResizePhase.REOPEN,
         ResizeKind.ORDERED: ResizePhase.PAUSE if operation.reached < PAUSED_END else ResizePhase.UNPAUSE,
     }

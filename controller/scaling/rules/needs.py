@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller.scaling.resize.operation import ResizeOperation, ResizePhase
-from controller.scaling.rules.path import QueueFilter, dropped_queues, new_queues, watched_queues
+from controller.scaling.rules.path import QueueFilter, all_queues, dropped_queues, new_queues, watched_queues
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +23,10 @@ class ResizeNeeds:
     producers: bool = False
 
 
-_GROUPS: Final = frozenset({ResizePhase.SEED, ResizePhase.ASSIGN, ResizePhase.DRAIN, ResizePhase.CONFIRM})
-_CLIENTS: Final = _GROUPS - {ResizePhase.SEED}
+_GROUPS: Final = frozenset({
+    ResizePhase.GATE, ResizePhase.RELEASE, ResizePhase.SEED, ResizePhase.ASSIGN, ResizePhase.DRAIN, ResizePhase.CONFIRM,
+})  # fmt: skip
+_CLIENTS: Final = _GROUPS - {ResizePhase.SEED, ResizePhase.RELEASE}
 _NEW: Final = frozenset({ResizePhase.SEED, ResizePhase.ASSIGN, ResizePhase.VERIFY})
 _WATCHED: Final = frozenset({ResizePhase.QUIESCE, ResizePhase.DRAIN, ResizePhase.CONFIRM})
 _DROPPED: Final = frozenset({ResizePhase.READ_DOWN, ResizePhase.WATCH})
@@ -32,8 +34,9 @@ _LATE: Final = frozenset({ResizePhase.QUIESCE, ResizePhase.LATE, ResizePhase.WAT
 
 #: Phases in which brokers are to show something at once.
 _QUICK: Final = frozenset({
-    ResizePhase.PAUSE, ResizePhase.SEED, ResizePhase.READ_UP, ResizePhase.WRITE_UP, ResizePhase.WRITE_DOWN,
-    ResizePhase.RESIZE, ResizePhase.UNPAUSE, ResizePhase.READ_DOWN, ResizePhase.REOPEN, ResizePhase.ROLLBACK,
+    ResizePhase.GATE, ResizePhase.PAUSE, ResizePhase.SEED, ResizePhase.READ_UP, ResizePhase.WRITE_UP,
+    ResizePhase.WRITE_DOWN, ResizePhase.RESIZE, ResizePhase.UNPAUSE, ResizePhase.READ_DOWN, ResizePhase.REOPEN,
+    ResizePhase.ROLLBACK,
 })  # fmt: skip
 QUICK_ROUND_MS: Final = 1_000
 ROUND_MS_MIN: Final = 500
@@ -63,6 +66,8 @@ def round_ms(operation: ResizeOperation) -> int:
 
 
 def _ends(operation: ResizeOperation, phase: ResizePhase) -> QueueFilter | None:
+    if phase is ResizePhase.RELEASE:
+        return all_queues
     if phase in _NEW:
         return new_queues
     if phase in _WATCHED:
