@@ -235,6 +235,27 @@ class ControllerConfig(ServerConfig):
     controller_id: Annotated[
         str, Option("controllerId", _TEXT, "Name of this controller; blank for its address.", _STORE)
     ] = ""
+    #: Read by app/service.py.
+    namesrv_addr: Annotated[
+        str,
+        Option(
+            "namesrvAddr",
+            AddressList(),
+            "NameServers at which queue scaling looks up topics, all of them; blank switches it off.",
+            Fixed("it decides which brokers are changed"),
+        ),
+    ] = ""
+    #: Read by app/service.py.
+    scaling_operations_max: Annotated[
+        int,
+        Option(
+            "scalingOperationsMax",
+            Whole(1, 1_000),
+            "Topics that are resized at one time; others wait.",
+            Within(Whole(1, 100), "each of them sends requests to brokers"),
+            at_once=True,
+        ),
+    ] = 20
     #: Read by app/service.py, as all that follow.
     controller_store: Annotated[
         StoreKind,

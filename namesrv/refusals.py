@@ -54,6 +54,20 @@ class TooManyBrokers(RequestRefused):
     """A new broker beyond what one connection, or all together, may register."""
 
 
+class KeepInvalid(RequestRefused):
+    """A watch that would end at once, or never."""
+
+    def __init__(self, keep_ms: int | None, keep_ms_min: int, keep_ms_max: int) -> None:
+        super().__init__(f"WATCH_ROUTE_FETCHES: keepMs is {keep_ms}, and has to be {keep_ms_min} to {keep_ms_max}")
+
+
+class TooManyWatchedTopics(RequestRefused):
+    """One more topic to watch than there may be; queries for watched topics cost more than others."""
+
+    def __init__(self, topics_max: int) -> None:
+        super().__init__(f"the route fetches of {topics_max} topics are watched, which is the limit")
+
+
 class KvTooLong(RequestRefused):
     """An entry, or a KV table, that is larger than those of operators; the whole is written at each change."""
 

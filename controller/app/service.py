@@ -14,9 +14,11 @@ from controller.failure_detection.heartbeats import HeartbeatTable
 from controller.http.views import ControllerViews
 from controller.observability.counters import SetCounters
 from controller.observability.event_log import BROKER_CODES, ControllerEventLog
+from controller.observability.resize_event_log import ResizeEventLog
 from controller.observability.results_reader import ResultsReader
 from controller.recording.set_recorder import SetRecorder
 from controller.recording.store_size import StoreSize
+from controller.scaling.execution.service import QueueScaling, ScalingOptions, ScalingRuntime
 from controller.storage.embedded import EmbeddedStore
 from controller.storage.store import SetStore, StoreBackend, StoreError, StoreObserver
 from controller.wire.handlers import BODY_LIMITS
@@ -80,9 +82,24 @@ class Controller:
                 stop=self._stop,
             ),
         )
+        self._scaling = self._make_scaling()
         self._results = ResultsReader(Path(config.analytics_dir).expanduser()) if config.analytics_dir else None
         self._server = self._make_listener(config.controller_request_thread_pool_queue_capacity)
         self._is_closing = False
+
+    def _make_scaling(self) -> QueueScaling:
+        return QueueScaling(
+            ScalingRuntime(
+                group=self._core.group,
+                sets=self._core.store,
+                backend=self._backend,
+                client=self._client,
+                clock=self._clock,
+                options=lambda: ScalingOptions.of(self._settings.config),
+                listener=ResizeEventLog(self._logs, self._counters),
+                start=self._core.begin,
+            )
+        )
 
     def _make_listener(self, queued_requests_max: int) -> RemotingServer:
         handlers = self._core.handlers
@@ -113,7 +130,7 @@ class Controller:
                 f"The Controller Server boot success. serializeType={config.serialize_type}, address {host}:{port}"
             )
             await self._process.start_http(self._site)
-            own = [self._core.look_at_brokers, self._core.look_at_sets]
+            own = [self._core.look_at_brokers, self._core.look_at_sets, self._scaling.run]
             if self._results is not None:
                 own.append(self._results.read_results)
             if self._process.recording is not None:
@@ -139,11 +156,17 @@ class Controller:
             recorder=self._process.recording.recorder if self._process.recording is not None else None,
             task_failures=self._tasks.failures,
             control=self._core.control,
+            resizes=self._scaling.under_way,
             clock=self._clock,
             results=lambda: self._results.samples if self._results is not None else (),
         )
         views = ControllerViews(
-            self._process.health, ControllerMetrics(sources), self._settings, self._core.control, self._clock
+            self._process.health,
+            ControllerMetrics(sources),
+            self._settings,
+            self._core.control,
+            self._scaling,
+            self._clock,
         )
         return ENDPOINTS, views
 

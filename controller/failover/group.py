@@ -117,6 +117,10 @@ class Group:
         """Whether this controller leads and knows all that is stored; its lease is looked at each time."""
         return self._leads and self._is_ready and self._is_in_time
 
+    def leads_for(self, duration_ms: int) -> bool:
+        """Whether this controller leads for so long from now on, even if it renews nothing."""
+        return self.is_leader and (self._until_ms is None or self._clock.now_ms() + duration_ms <= self._until_ms)
+
     @property
     def leads_for_good(self) -> bool:
         """Whether nobody else can lead: nothing but `deposed` ends it."""

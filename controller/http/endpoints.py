@@ -2,11 +2,15 @@
 
 from typing import Final
 
+from controller.http.scaling_shapes import OperationListing, OperationView, OperatorReason, WaivedGroup
 from controller.http.shapes import BrokerSetListing, ControllerListing, ElectionListing, StoredSetView
 from controller.http.views import ControllerViews
+from controller.scaling.resize.request import ResizePlan, ResizeRequest
 from serving.http.endpoints import CONFIG, PAGED, PROBES, Endpoint, Parameter
 
 _PREFIX: Final = Parameter("prefix", "Only broker sets whose names begin with this.")
+_TOPIC_PREFIX: Final = Parameter("prefix", "Only topics whose names begin with this.")
+_OPERATION: Final = Parameter("id", "The id of the operation.")
 (_LIMIT,) = (each for each in PAGED if each.name == "limit")
 
 ENDPOINTS: Final = (
@@ -41,6 +45,71 @@ ENDPOINTS: Final = (
         shape=ElectionListing,
         parameters=(_PREFIX, _LIMIT),
         refusals=(400,),
+    ),
+    Endpoint(
+        path="/v1/scaling/operations",
+        view=ControllerViews.operations,
+        summary="Resizes of topics under way, by topic, then those that have ended, the newest first.",
+        shape=OperationListing,
+        parameters=(_TOPIC_PREFIX, _LIMIT),
+        refusals=(400, 409, 503),
+    ),
+    Endpoint(
+        path="/v1/scaling/operations/{id}",
+        view=ControllerViews.operation,
+        summary="One resize: where it is, what it waits for, and what was seen in each phase.",
+        shape=OperationView,
+        parts=(_OPERATION,),
+        refusals=(404, 409, 503),
+    ),
+    Endpoint(
+        path="/v1/scaling/plan",
+        method="POST",
+        view=ControllerViews.plan,
+        summary="What a resize would do, how long it takes at least, and what is in its way; nothing is changed.",
+        body=ResizeRequest,
+        shape=ResizePlan,
+        refusals=(409, 503),
+    ),
+    Endpoint(
+        path="/v1/scaling/operations",
+        method="POST",
+        view=ControllerViews.start,
+        summary="Start the resize of a topic.",
+        body=ResizeRequest,
+        shape=OperationView,
+        status=201,
+        refusals=(409, 503),
+    ),
+    Endpoint(
+        path="/v1/scaling/operations/{id}/abort",
+        method="POST",
+        view=ControllerViews.abort,
+        summary="Undo a resize; what that leaves behind is in its steps.",
+        body=OperatorReason,
+        shape=OperationView,
+        parts=(_OPERATION,),
+        refusals=(404, 409, 503),
+    ),
+    Endpoint(
+        path="/v1/scaling/operations/{id}/resume",
+        method="POST",
+        view=ControllerViews.resume,
+        summary="Go on with a resize that is BLOCKED, or in CONFLICT.",
+        body=OperatorReason,
+        shape=OperationView,
+        parts=(_OPERATION,),
+        refusals=(404, 409, 503),
+    ),
+    Endpoint(
+        path="/v1/scaling/operations/{id}/waive",
+        method="POST",
+        view=ControllerViews.waive,
+        summary="Give up what a group has not consumed of the queues that a resize drops.",
+        body=WaivedGroup,
+        shape=OperationView,
+        parts=(_OPERATION,),
+        refusals=(404, 409, 503),
     ),
     CONFIG,
 )

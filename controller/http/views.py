@@ -4,32 +4,35 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from itertools import islice
 
-from controller.config import CONTROLLER, ControllerConfig
+from controller.config import ControllerConfig
 from controller.failover.election_log import ElectionRecord
 from controller.failover.requests import BrokerRequests
 from controller.failure_detection.heartbeats import UNKNOWN, BrokerKey
 from controller.http import shapes
+from controller.http.scaling_views import ScalingViews
+from controller.scaling.execution.service import QueueScaling
 from controller.sets.broker_set import BrokerSet
 from controller.sets.health import health_of
 from remoting.clock import Clock
 from serving.config.stored_config import StoredConfig
 from serving.http.pages import with_prefix
-from serving.http.views import MetricsText, NotFound, ServerViews, Unavailable, ViewRequest, requested_page
+from serving.http.views import MetricsText, NotFound, Unavailable, ViewRequest, requested_page
 from serving.metrics.health import Health
 
 
-class ControllerViews(ServerViews[ControllerConfig]):
+class ControllerViews(ScalingViews):
     """One method per path."""
 
-    def __init__(
+    def __init__(  # one for each part of a controller that is shown
         self,
         health: Health,
         metrics: MetricsText,
         settings: StoredConfig[ControllerConfig],
         control: BrokerRequests,
+        scaling: QueueScaling,
         clock: Clock,
     ) -> None:
-        super().__init__(CONTROLLER, health, metrics, settings)
+        super().__init__(health, metrics, settings, scaling)
         self._control = control
         self._clock = clock
 

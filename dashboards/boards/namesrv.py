@@ -69,6 +69,13 @@ _ROUTES: Final = Row(
         ),
         Panel(
             kind=Kind.LINES,
+            title="Watched routes",
+            description="Topics of which it is noted who fetches their routes, while a controller takes queues away. "
+            "Each query for one of them takes twice as long; 64 is the limit.",
+            queries=(now_of_each(f"{_PREFIX}watched_routes"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
             title="Look for silent brokers",
             description="How long one look takes, p99. It is made on the loop.",
             unit="s",

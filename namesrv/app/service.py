@@ -67,7 +67,7 @@ class NameServer:
         # What peers reach, and what reaches them.
         self._server = self._process.make_listener(
             AttributedDispatcher(requests, BROKER_CODES, RequestCode.GET_ROUTEINFO_BY_TOPIC),
-            ConnectionWatch(event_log, self._cleanup.put),
+            ConnectionWatch(event_log, self._connection_lost),
             ServerOptions(
                 urgent=frozenset({RequestCode.GET_ROUTEINFO_BY_TOPIC}),
                 cached_code=RequestCode.GET_ROUTEINFO_BY_TOPIC,
@@ -133,12 +133,17 @@ class NameServer:
             interval_ms = self._settings.config.scan_not_active_broker_interval_ms
             await asyncio.sleep(expiry.wait_ms(self._clock.now_ms(), live.earliest_ms, interval_ms) / 1000)
             now_ms = self._clock.now_ms()
+            self._state.route_fetches.end_overdue(now_ms)
             if (late_ms := expiry.pause_ms(now_ms, interval_ms)) is not None:
                 self._logs.write(SCAN_SKIPPED, late_ms=late_ms)
             elif expiry.is_due(now_ms, live.earliest_ms, interval_ms):
                 began_ns = timer_ns()
                 self._perform(await self._runner.run_first(self._state.expiry_steps(now_ms)))
                 self._counters.expiry_scan.observe((timer_ns() - began_ns) / 1e9)
+
+    def _connection_lost(self, connection_id: int) -> None:
+        self._state.route_fetches.close(connection_id, self._clock.unix_ms())
+        self._cleanup.put(connection_id)
 
     def _apply_config(self, config: NameServerConfig) -> None:
         """Pass another configuration to the parts that keep an option of their own."""

@@ -17,6 +17,7 @@ from namesrv.core.registration import registration
 from namesrv.core.registration.accepted_topics import PreviousRegistration
 from namesrv.core.registration.registration import MasterAddresses
 from namesrv.core.registration.request import Registration
+from namesrv.core.route_fetches import RouteFetches
 from namesrv.core.tables import broker_connections
 from namesrv.core.tables.broker_connections import heartbeat_event, probes_of
 from namesrv.core.tables.change import RouteTables, SetChange, counted
@@ -61,6 +62,8 @@ class RouteState:
         self.tables = applier.tables
         self.topic_counts = applier.topic_counts
         self.route_cache = applier.route_cache
+        #: Who fetched the routes of the topics that are watched.
+        self.route_fetches = RouteFetches()
         self.cluster_info = applier.cluster_info
         self._last_registrations = applier.last_registrations
         self.take_changes = applier.take_changes

@@ -8,6 +8,7 @@ from remoting.protocol.shapes.route import TopicRouteData
 from serving.http.endpoints import CONFIG, PAGED, PROBES, TEXT_TYPE, Endpoint, Parameter
 
 _PREFIX: Final = Parameter("prefix", "Only topics that begin with this.")
+_TOPIC: Final = Parameter("topic", "Name of the topic, percent-encoded: %25RETRY%25group for a retry topic.")
 
 ENDPOINTS: Final = (
     *PROBES,
@@ -43,7 +44,16 @@ ENDPOINTS: Final = (
         NameServerViews.route,
         "The route of a topic, as a client without a zone gets it.",
         TopicRouteData,
-        parts=(Parameter("topic", "Name of the topic, percent-encoded: %25RETRY%25group for a retry topic."),),
+        parts=(_TOPIC,),
+        refusals=(400, 404),
+    ),
+    Endpoint(
+        "/v1/topics/{topic}/route-fetches",
+        NameServerViews.route_fetches,
+        "Who fetched the route of a topic since it is watched (request 20105), and whether it was the present one.",
+        shapes.RouteFetchListing,
+        parameters=PAGED,
+        parts=(_TOPIC,),
         refusals=(400, 404),
     ),
     Endpoint(

@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from remoting.protocol.shapes.route import DataVersion
+from remoting.protocol.shapes.route_fetches import RouteFetch, RouteVersion
 
 
 class TopicCounts(msgspec.Struct, frozen=True, rename="camel"):
@@ -114,6 +115,20 @@ class TopicListing(Listing, frozen=True, kw_only=True, rename="camel"):
     """Topics by name."""
 
     items: list[ListedTopic]
+
+
+class RouteFetchListing(Listing, frozen=True, kw_only=True, rename="camel"):
+    """Who fetched the route of a watched topic, by client address; one item of each connection."""
+
+    topic: str
+    #: Of this watch in this process: another one means that fetches in between are not known.
+    watch_id: str
+    watched_since_unix_ms: int
+    ends_in_ms: int
+    present: RouteVersion
+    #: False if fetches were left out because there were too many connections.
+    is_complete: bool
+    items: list[RouteFetch]
 
 
 class KvNamespaceListing(Listing, frozen=True, kw_only=True, rename="camel"):

@@ -13,10 +13,10 @@ import msgspec
 
 from namesrv.core import cluster_summary
 from namesrv.core.cluster_summary import BrokerRole, ClusterSummary, SetLeadership
+from namesrv.core.route_fetches import version_after
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.live_table import LiveKey
-from namesrv.core.tables.topic_counts import kind_of
 from namesrv.core.tables.topic_table import TopicTable
 from namesrv.http import shapes
 from namesrv.settings.config import NAMESRV, NameServerConfig
@@ -24,6 +24,7 @@ from namesrv.settings.durable_settings import DurableSettings
 from remoting.clock import Clock
 from remoting.protocol.addresses import host_and_port
 from remoting.protocol.shapes.route import TopicRouteData
+from remoting.protocol.topic_kinds import kind_of
 from serving.http.pages import PageRequest, page_of, sorted_in_turns, with_prefix
 from serving.http.views import HttpRefused, MetricsText, NotFound, ServerViews, ViewRequest, requested_page
 from serving.metrics.health import Health
@@ -112,12 +113,32 @@ class NameServerViews(ServerViews[NameServerConfig]):
     def route(self, request: ViewRequest) -> TopicRouteData:
         """Return the route that clients without a zone get."""
         topic = request.path["topic"]
-        settings = self._sources.settings
-        order_conf = settings.kv.order_conf(topic) if settings.config.order_message_enable else None
-        route = self._sources.state.route_of(topic, order_conf)
+        route = self._route_of(topic)
         if route is None:
             raise NotFound(f"No broker has the topic {topic}.")
         return route
+
+    def route_fetches(self, request: ViewRequest) -> shapes.RouteFetchListing:
+        """Return a page of the connections that fetched the route of a topic while it is watched."""
+        topic, now_ms = request.path["topic"], self._sources.clock.now_ms()
+        watched = self._sources.state.route_fetches.get(topic)
+        if watched is None or watched.ends_ms < now_ms:
+            raise NotFound(
+                f"Nobody watches the route fetches of {topic}; request 20105 (WATCH_ROUTE_FETCHES) begins it."
+            )
+        keys = sorted((fetch.client_address, "", number) for number, fetch in watched.fetches.items())
+        page = requested_page(keys, request, tuple[str, str, int])
+        return shapes.RouteFetchListing(
+            total=page.total,
+            next_cursor=page.next_cursor,
+            topic=topic,
+            watch_id=watched.watch_id,
+            watched_since_unix_ms=watched.since_unix_ms,
+            ends_in_ms=watched.ends_ms - now_ms,
+            present=version_after(watched.present, self._route_of(topic), self._sources.clock.unix_ms()),
+            is_complete=watched.is_complete,
+            items=[watched.fetches[key[2]] for key in page.keys],
+        )
 
     def kv_namespaces(self, request: ViewRequest) -> shapes.KvNamespaceListing:
         """Return a page of KV namespaces."""
@@ -158,6 +179,11 @@ class NameServerViews(ServerViews[NameServerConfig]):
         bound, port = self._sources.served_at
         host = _host_of(request.host) if bound in _ANY_ADDRESS else bound
         return host_and_port(host, port)
+
+    def _route_of(self, topic: str) -> TopicRouteData | None:
+        settings = self._sources.settings
+        order_conf = settings.kv.order_conf(topic) if settings.config.order_message_enable else None
+        return self._sources.state.route_of(topic, order_conf)
 
     def _listed_broker(self, broker_set: RegisteredSet, broker_id: int) -> shapes.ListedBroker:
         member = broker_set.members[broker_id]

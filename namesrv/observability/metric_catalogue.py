@@ -24,6 +24,9 @@ ROUTE_CACHE: Final = _MAKE.counter(
     "Lookups in the cache of encoded routes (`hit`, `miss`), and entries that a change made invalid.",
     "result",
 )
+WATCHED_ROUTES: Final = _MAKE.gauge(
+    "watched_routes", "Topics of which it is noted who fetches their routes; queries for them take longer."
+)
 ROUTE_CHANGES: Final = _MAKE.counter("route_changes", "Changes of the routes that clients can see.", "cluster", "kind")
 
 # Clusters and brokers

@@ -103,6 +103,7 @@ class NameServerMetrics(ServerMetrics[NameServerConfig]):
             "invalidated": answers.invalidated,
         }
         yield catalogue.ROUTE_CACHE, by_label(used.items())
+        yield catalogue.WATCHED_ROUTES, single(len(self._sources.state.route_fetches))
 
     def _clusters(self) -> Iterator[tuple[MetricFamily, Values]]:
         clusters = cluster_summary.clusters(self._sources.state)

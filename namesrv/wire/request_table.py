@@ -74,6 +74,7 @@ class RequestTable:
             RequestCode.ADD_WRITE_PERM_OF_BROKER: operators.add_write_perm,
             RequestCode.GET_BROKER_MEMBER_GROUP: brokers.member_group,
             RequestCode.BROKER_HEARTBEAT: brokers.heartbeat,
+            RequestCode.WATCH_ROUTE_FETCHES: routes.watch_fetches,
         }
 
     def dispatch(self, request: RemotingCommand, connection: Peer) -> Answer:

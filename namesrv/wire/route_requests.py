@@ -1,15 +1,17 @@
-"""Routes of topics (105, the busiest request) and the list of all clusters (106).
+"""Routes of topics (105, the busiest request), who fetched them (20105), and the list of all clusters (106).
 
 Answers to `ClientRequestProcessor` (docs/protocol/namesrv.md 2).
 """
 
 from collections.abc import Awaitable
+from secrets import token_hex
 
 from namesrv.core.route_cache import RouteCounts
+from namesrv.core.route_fetches import KEEP_MS_MAX, KEEP_MS_MIN, WatchedTopic, first_version
 from namesrv.core.route_state import RouteState
 from namesrv.core.routes import in_zone
 from namesrv.core.values.cooperative import CooperativeTask, run_to_completion
-from namesrv.refusals import NotReady, TopicNotExist
+from namesrv.refusals import FieldMissing, KeepInvalid, NotReady, TopicNotExist
 from namesrv.settings.durable_settings import DurableSettings
 from namesrv.wire.cooperative_runner import CooperativeRunner
 from remoting.clock import Clock
@@ -19,12 +21,13 @@ from remoting.protocol.command import RemotingCommand
 from remoting.protocol.fastjson import Dialect, encode
 from remoting.protocol.shapes.namesrv import GetRouteInfoRequestHeader
 from remoting.protocol.shapes.route import TopicRouteData
+from remoting.protocol.shapes.route_fetches import RouteFetch, WatchedRoute, WatchRouteFetchesHeader
 from remoting.server.observer import Peer
 from remoting.server.response_cache import PreparedResponse
 
 
 class RouteRequestHandler:
-    """Answers from the routes; changes nothing."""
+    """Answers from the routes; changes nothing but which topics are watched."""
 
     def __init__(
         self,
@@ -35,13 +38,14 @@ class RouteRequestHandler:
         counters: RouteCounts,
     ) -> None:
         self._state = state
+        self._fetches = state.route_fetches
         self._settings = settings
         self._clock = clock
         self._runner = runner
         self._counters = counters
         self._started_ms = clock.now_ms()
 
-    def topic_route(self, request: RemotingCommand, _: Peer) -> RemotingCommand | PreparedResponse:
+    def topic_route(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | PreparedResponse:
         """Answer the route of a topic, from the cache if it was queried before; raises NotReady or TopicNotExist."""
         header = decode_fields(GetRouteInfoRequestHeader, request.ext_fields)
         if self._waits_for_brokers():
@@ -54,10 +58,38 @@ class RouteRequestHandler:
         answer: RemotingCommand | PreparedResponse | None = None
         if topic is not None:
             answer = self._zone_route(request, topic, zone) if zone else self._prepared_route(topic, dialect)
-        if answer is None:
+        if topic is None or answer is None:
             self._counters.not_found += 1
             raise TopicNotExist(topic)
-        return answer
+        watched = self._fetches.get(topic)
+        return answer if watched is None else self._watched_answer(request, peer, watched, answer)
+
+    def watch_fetches(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
+        """Watch who fetches a topic's route, or go on; answer who did.
+
+        Raises KeepInvalid, FieldMissing, TooManyWatchedTopics, and TopicNotExist for a topic that is not watched yet.
+        """
+        header = decode_fields(WatchRouteFetchesHeader, request.ext_fields)
+        keep_ms, topic = header.keep_ms, header.topic
+        if keep_ms is None or not KEEP_MS_MIN <= keep_ms <= KEEP_MS_MAX:
+            raise KeepInvalid(keep_ms, KEEP_MS_MIN, KEEP_MS_MAX)
+        if topic is None:
+            raise FieldMissing("WATCH_ROUTE_FETCHES", "topic")
+        now_ms = self._clock.now_ms()
+        self._fetches.end_overdue(now_ms)
+        route = self._route_of(topic)
+        watched = self._fetches.get(topic) or self._begin_watch(topic, route, now_ms)
+        watched.ends_ms = max(watched.ends_ms, now_ms + keep_ms)
+        body = WatchedRoute(
+            topic=topic,
+            watch_id=watched.watch_id,
+            watched_since_unix_ms=watched.since_unix_ms,
+            ends_in_ms=watched.ends_ms - now_ms,
+            present=watched.present,
+            is_complete=watched.is_complete,
+            fetches=list(watched.fetches.values()),
+        )
+        return request.reply(body=encode(body, Dialect.STANDARD))
 
     def cluster_info(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | Awaitable[RemotingCommand]:
         """Answer all clusters and broker sets with every change up to now, however late the answer leaves."""
@@ -74,6 +106,33 @@ class RouteRequestHandler:
             cache.keep(topic, dialect, prepared)
         return prepared
 
+    def _begin_watch(self, topic: str, route: TopicRouteData | None, now_ms: int) -> WatchedTopic:
+        if route is None:
+            raise TopicNotExist(topic)
+        watched = WatchedTopic(token_hex(8), first_version(route, self._clock.unix_ms()), now_ms)
+        self._fetches.begin(topic, watched)
+        # From now on no query for it is answered by its bytes alone.
+        self._state.route_cache.drop((topic,))
+        return watched
+
+    def _watched_answer(
+        self, request: RemotingCommand, peer: Peer, watched: WatchedTopic, answer: RemotingCommand | PreparedResponse
+    ) -> RemotingCommand:
+        """Note who fetches the route; return the answer as a command, which is not cached by the request's bytes."""
+        if not (request.is_oneway or peer.is_lost):
+            fetch = RouteFetch(
+                client_address=peer.peer,
+                proxy_address=peer.socket_peer if peer.socket_peer != peer.peer else None,
+                version=watched.present.number,
+                fetched_unix_ms=self._clock.unix_ms(),
+            )
+            self._fetches.note(watched, peer.id, fetch)
+        if isinstance(answer, RemotingCommand):
+            return answer
+        body = answer.body
+        self._counters.found.add(len(body))
+        return request.reply(body=body)
+
     def _zone_route(self, request: RemotingCommand, topic: str, zone: str) -> RemotingCommand | None:
         route = self._route_of(topic)
         if route is None:
@@ -86,7 +145,10 @@ class RouteRequestHandler:
 
     def _route_of(self, topic: str) -> TopicRouteData | None:
         ordered = self._settings.config.order_message_enable
-        return self._state.route_of(topic, self._settings.kv.order_conf(topic) if ordered else None)
+        route = self._state.route_of(topic, self._settings.kv.order_conf(topic) if ordered else None)
+        if (watched := self._fetches.get(topic)) is not None:
+            watched.observe(route, self._clock.unix_ms())
+        return route
 
     def _waits_for_brokers(self) -> bool:
         config = self._settings.config

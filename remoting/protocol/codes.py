@@ -49,6 +49,8 @@ class RequestCode(IntEnum):
     CLEAN_BROKER_DATA = 1011
     CONTROLLER_GET_NEXT_BROKER_ID = 1012
     CONTROLLER_APPLY_BROKER_ID = 1013
+    #: Of this NameServer alone: no release of RocketMQ has a code near it, and binary headers have two bytes for one.
+    WATCH_ROUTE_FETCHES = 20105
 
 
 #: What a controller answers.
@@ -68,8 +70,9 @@ CONTROLLER_REQUESTS: Final = (
 )
 
 #: What a NameServer answers, and the notification that it sends.
-NAMESRV_REQUESTS: Final = tuple(
-    code for code in RequestCode if RequestCode.PUT_KV_CONFIG <= code < RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET
+NAMESRV_REQUESTS: Final = (
+    *(code for code in RequestCode if RequestCode.PUT_KV_CONFIG <= code < RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET),
+    RequestCode.WATCH_ROUTE_FETCHES,
 )
 
 

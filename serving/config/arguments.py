@@ -29,6 +29,11 @@ has it wins. Give no passwords on the command line: every user of the machine ca
 """
 
 
+#: What every program of RocketMQ takes, whether it has a use for it or not.
+_NAMESRV_ADDR: Final = "namesrvAddr"
+_NAMESRV_ADDR_ARGUMENTS: Final = ("-n", "--namesrv-addr", "--namesrvAddr")
+
+
 class Arguments(msgspec.Struct, frozen=True, kw_only=True):
     """The parsed command line."""
 
@@ -84,7 +89,8 @@ def _parser(kind: ServerKind[Config]) -> argparse.ArgumentParser:
         dest="print_config",
         help="print the configuration and exit",
     )
-    add("-n", "--namesrv-addr", "--namesrvAddr", metavar="ADDRESS", help="accepted, without effect")
+    if _NAMESRV_ADDR not in kind.field_of_key:
+        add(*_NAMESRV_ADDR_ARGUMENTS, metavar="ADDRESS", help="accepted, without effect")
     add("--version", action="version", version=f"%(prog)s {__version__}", help="print the version and exit")
     ours = parser.add_argument_group("properties")
     idle = parser.add_argument_group(f"properties with an effect in the Java {kind.name} only")
@@ -95,8 +101,9 @@ def _parser(kind: ServerKind[Config]) -> argparse.ArgumentParser:
 
 def _add(group: argparse._ArgumentGroup, option: Option, default: str) -> None:
     is_switch = isinstance(option.kind, Flag | AlwaysFalse)
+    arguments = _NAMESRV_ADDR_ARGUMENTS if option.key == _NAMESRV_ADDR else (option.argument,)
     group.add_argument(
-        option.argument,
+        *arguments,
         dest=option.key,
         metavar=option.kind.placeholder,
         # A switch alone means that it is on.

@@ -17,7 +17,7 @@ from controller.wire.handlers import BODY_LIMITS as CONTROLLER_BODY_LIMITS
 from namesrv.settings.config import NAMESRV
 from namesrv.wire.request_table import BODY_LIMITS as NAMESRV_BODY_LIMITS
 from remoting.protocol.codes import CONTROLLER_REQUESTS, NAMESRV_REQUESTS, RequestCode
-from remoting.protocol.shapes import controller, namesrv
+from remoting.protocol.shapes import controller, namesrv, route_fetches
 from remoting.protocol.shapes.route import DataVersion
 
 ONE_WAY = 2
@@ -148,6 +148,7 @@ NAMESRV_GRAMMAR = {
     RequestCode.GET_BROKER_MEMBER_GROUP: _OF_SET,
     RequestCode.BROKER_HEARTBEAT: _OF_BROKER,
     RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE: _NOTHING,
+    RequestCode.WATCH_ROUTE_FETCHES: Request(route_fetches.WatchRouteFetchesHeader),
 }
 CONTROLLER_GRAMMAR = {
     RequestCode.BROKER_HEARTBEAT: Request(controller.BrokerHeartbeatHeader),

@@ -114,7 +114,7 @@ _FAULTS: Final = (0, 1, 1, 2, 2, 3, 3, 4, 5, 6)
 
 def history_of(seed, profile=""):
     """Return the world and the faults of a seed; a profile fixes the kind: grow, shrink, ordered."""
-    draw = random.Random(seed)  # noqa: S311
+    draw = random.Random(seed)
     kind = profile or draw.choice(("grow", "shrink", "shrink", "ordered"))
     before, target = _counts(draw, kind)
     is_ordered = kind == "ordered"

@@ -73,7 +73,9 @@ class Observer:
         early_sets, groups, missing = early
         missing = list(missing)
         sets = {
-            name: SetView(broker_name=name, **fields, **self.late_set(world.sets[name], fields, operation, needs, missing))
+            name: SetView(
+                broker_name=name, **fields, **self.late_set(world.sets[name], fields, operation, needs, missing)
+            )
             for name, fields in early_sets.items()
         }
         if groups is not None and any(self.is_lost(name, "groups") for name in sets):

@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 
 from controller.scaling.resize.decision import ChangeCounts
 from controller.scaling.resize.observation import GroupKind
-from controller.scaling.resize.operation import QueueCounts, ResizePhase
+from controller.scaling.resize.operation import ResizePhase
 from controller.scaling.rules import commands
 from scaling_simulation import injection
 from scaling_simulation.brokers import Brokers, NameServer, equal_counts
@@ -41,7 +41,7 @@ class Violation(AssertionError):
 class World:
     def __init__(self, settings, plan):
         self.settings, self.plan = settings, list(plan)
-        self.random = random.Random(settings.seed)  # noqa: S311
+        self.random = random.Random(settings.seed)
         self.now_ms = 0
         self.story = None
         self._events = []
@@ -155,7 +155,9 @@ class World:
         self.messages[message.id] = message
 
     def inverted(self, group, message):
-        self.note("%s consumes %d of key %d after %d", group.name, message.number, message.key, group.newest[message.key])
+        self.note(
+            "%s consumes %d of key %d after %d", group.name, message.number, message.key, group.newest[message.key]
+        )
         producer = self.producers[message.key // Producer.KEYS]
         self.inversions.append(message)
         is_wrong = self.settings.is_ordered and not self.tolerates_inversions
@@ -199,7 +201,9 @@ class World:
                 self.fail("%s without a second check", operation.phase.value)
             if each.phase is ResizePhase.CONFIRM:
                 if each.ended_unix_ms - each.began_unix_ms < WAITS.confirm_ms:
-                    self.fail("%s after checks %d ms apart", operation.phase.value, each.ended_unix_ms - each.began_unix_ms)
+                    self.fail(
+                        "%s after checks %d ms apart", operation.phase.value, each.ended_unix_ms - each.began_unix_ms
+                    )
                 return
 
     @property

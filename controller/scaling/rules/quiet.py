@@ -50,10 +50,9 @@ def grown(confirmed: tuple[QueueOffset, ...], ends: dict[QueueId, int]) -> tuple
 def producers_wait(operation: ResizeOperation, observation: ResizeObservation) -> tuple[int, tuple[str, ...]]:
     """Return how long to wait for producers in ms, and which of them still have the old route."""
     producers = observation.producers
-    if not producers.is_complete:
-        return operation.waits.producers_ms, ()
     stale = tuple(f"producers at {each} have not fetched the new route" for each in producers.addresses)
-    return operation.waits.producers_ms // FETCHED_SHARE, stale
+    share = FETCHED_SHARE if producers.is_complete else 1
+    return operation.waits.producers_ms // share, stale
 
 
 def undispatched(observation: ResizeObservation, marks: dict[str, int]) -> tuple[str, ...]:

@@ -1,8 +1,10 @@
 """A whole NameServer in this process, and brokers over real connections."""
 
 import asyncio
+import json
 
 import pytest
+from broker_messages import registration_body
 from fakes.leadership_listener import eventually
 from fakes.lines import Lines
 
@@ -11,6 +13,7 @@ from namesrv.core.values.effects import CloseConnection, RouteOutcome
 from namesrv.settings.config import NameServerConfig
 from namesrv.settings.kv_config import KvConfig
 from remoting.clock import SystemClock
+from remoting.protocol.addresses import host_and_port
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.frame import encode
@@ -53,14 +56,19 @@ class Line:
     """A connection of a broker that stays open."""
 
     @classmethod
-    async def to(cls, server):
+    async def to(cls, server, start=b""):
         line = cls()
         line._reader, line._writer = await asyncio.open_connection(*server._server.address)
+        line._writer.write(start)
         return line
 
-    async def request(self, code, fields):
+    @property
+    def address(self):
+        return host_and_port(*self._writer.get_extra_info("sockname"))
+
+    async def request(self, code, fields, body=b""):
         """Return the answer; raises ConnectionError if the connection is closed instead."""
-        self._writer.write(encode(RemotingCommand(code, ext_fields=fields)))
+        self._writer.write(encode(RemotingCommand(code, version=513, ext_fields=fields, body=body)))
         commands, answers = CommandReader(), []
         while not answers:
             received = await asyncio.wait_for(self._reader.read(65536), SOON_S)
@@ -87,3 +95,52 @@ async def test_connection_of_an_expired_broker_stays_open_if_it_registered_again
     with pytest.raises(ConnectionError):
         await line.request(RequestCode.GET_BROKER_CLUSTER_INFO, {})
     await line.close()
+
+
+async def test_connections_that_fetched_a_watched_route_are_known_until_the_watch_ends(server):
+    broker, producer, controller = [await Line.to(server) for _ in range(3)]
+    topics = registration_body("TopicTest", "Other")
+    await broker.request(RequestCode.REGISTER_BROKER, BROKER, topics)
+    query = RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicTest"}
+    cached = [await producer.request(*query) for _ in range(3)]
+
+    async def watched():
+        fields = {"topic": "TopicTest", "keepMs": "60000"}
+        body = json.loads((await controller.request(RequestCode.WATCH_ROUTE_FETCHES, fields)).body)
+        return body["present"]["number"], [(each["clientAddress"], each["version"]) for each in body["fetches"]], body
+
+    assert (await watched())[:2] == (1, [])
+    answers = [await producer.request(*query) for _ in range(3)]
+    assert answers == cached
+    assert (await watched())[:2] == (1, [(producer.address, 1)])
+    changed = registration_body("TopicTest", "Other", counter=2, writeQueueNums=4)
+    await broker.request(RequestCode.REGISTER_BROKER, BROKER, changed)
+    assert (await watched())[:2] == (2, [(producer.address, 1)])
+    answer = await producer.request(*query)
+    assert json.loads(answer.body)["queueDatas"][0]["writeQueueNums"] == 4
+    assert (await watched())[:2] == (2, [(producer.address, 2)])
+    assert (await watched())[2]["fetches"][0]["closedUnixMs"] is None
+
+    await producer.close()
+
+    async def closed():
+        return (await watched())[2]["fetches"][0]["closedUnixMs"] is not None
+
+    async with asyncio.timeout(SOON_S):
+        while not await closed():
+            await asyncio.sleep(0.01)
+    await broker.close()
+    await controller.close()
+
+
+async def test_client_of_a_watched_route_is_known_by_the_address_that_its_proxy_announces(server):
+    direct = await Line.to(server)
+    await direct.request(RequestCode.REGISTER_BROKER, BROKER, registration_body("TopicTest", "Other"))
+    proxied = await Line.to(server, b"PROXY TCP4 10.1.2.3 10.9.9.9 5555 9876\r\n")
+    watch = RequestCode.WATCH_ROUTE_FETCHES, {"topic": "TopicTest", "keepMs": "60000"}
+    await direct.request(*watch)
+    await proxied.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicTest"})
+    (fetch,) = json.loads((await direct.request(*watch)).body)["fetches"]
+    assert (fetch["clientAddress"], fetch["proxyAddress"]) == ("10.1.2.3:5555", proxied.address)
+    await proxied.close()
+    await direct.close()

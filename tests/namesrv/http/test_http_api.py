@@ -7,17 +7,19 @@ import time
 
 import aiohttp
 import pytest
-from builders import CLUSTER, topic_configs
+from builders import CLUSTER, TOPIC, topic_configs
 from clusters import register
 from fakes.site import Site
 from route_states import lose_connection
 
+from namesrv.core.route_fetches import WatchedTopic, first_version
 from namesrv.core.route_state import RouteState
 from namesrv.http import views
 from namesrv.http.endpoints import ENDPOINTS
 from namesrv.settings.config import NameServerConfig
 from namesrv.settings.kv_config import KvConfig
 from remoting.protocol.shapes.route import DataVersion
+from remoting.protocol.shapes.route_fetches import RouteFetch
 from serving.http import connections, server
 from serving.metrics.health import Serving
 
@@ -72,6 +74,31 @@ async def test_clusters_are_listed_with_their_counts(site):
         "readQueues": 32,
         "writeQueues": 32,
     }
+
+
+async def test_route_fetches_are_listed_in_pages_while_somebody_watches_the_topic(site):
+    register(site.state, "broker-a")
+    path = f"/v1/topics/{TOPIC}/route-fetches"
+    status, body = await site.get(path)
+    assert (status, body["error"]["code"]) == (404, "not_found")
+
+    route = site.state.route_of(TOPIC, None)
+    watched = WatchedTopic("id", first_version(route, site.clock.unix_ms()), site.clock.now_ms() + 60_000)
+    site.state.route_fetches.begin(TOPIC, watched)
+    for number in (1, 2, 3):
+        fetch = RouteFetch(client_address=f"10.0.0.{number}:5", proxy_address=None, version=1, fetched_unix_ms=number)
+        site.state.route_fetches.note(watched, number, fetch)
+    register(site.state, "broker-b", now_ms=0, address="b:10911", connection_id=9)
+    status, first = await site.get(f"{path}?limit=2")
+    assert (status, first["total"], first["watchId"], first["endsInMs"]) == (200, 3, "id", 60_000)
+    assert (first["isComplete"], first["present"]["number"]) == (True, 2)
+    assert first["present"]["writeQueueNums"] == {"broker-a": 16, "broker-b": 16}
+    _, second = await site.get(f"{path}?limit=2&cursor={first['nextCursor']}")
+    addresses = [each["clientAddress"] for each in (*first["items"], *second["items"])]
+    assert (addresses, second["nextCursor"]) == (["10.0.0.1:5", "10.0.0.2:5", "10.0.0.3:5"], None)
+
+    site.clock.pass_ms(60_001)
+    assert (await site.get(path))[0] == 404
 
 
 async def test_broker_is_listed_with_age_timeout_release_and_version(site):

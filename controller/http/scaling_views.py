@@ -1,0 +1,170 @@
+"""What the HTTP paths of queue scaling answer, and what they request of it."""
+
+from collections.abc import Awaitable
+from itertools import islice
+from typing import TypeVar
+
+from controller.config import CONTROLLER, ControllerConfig
+from controller.http.scaling_shapes import (
+    FinishedStepView,
+    OperationListing,
+    OperationView,
+    OperatorReason,
+    ResizedSetView,
+    WaivedGroup,
+)
+from controller.refusals import NotLeader
+from controller.scaling.execution.operations import OperationExists, OperationMoved
+from controller.scaling.execution.service import OperationUnknown, QueueScaling, ResizeRefused
+from controller.scaling.resize.operation import ResizeOperation, ResizePhase
+from controller.scaling.resize.request import ResizePlan
+from controller.scaling.rules.commands import ResizeCommandRefused
+from controller.storage.store import DocumentRefused, StoreError
+from serving.config.stored_config import StoredConfig
+from serving.http.views import (
+    MetricsText,
+    NotFound,
+    ServerViews,
+    StateConflict,
+    Unavailable,
+    UnprocessableBody,
+    ViewRequest,
+)
+from serving.metrics.health import Health
+
+Answer = TypeVar("Answer")
+
+
+class ScalingViews(ServerViews[ControllerConfig]):
+    """One method per path."""
+
+    def __init__(
+        self, health: Health, metrics: MetricsText, settings: StoredConfig[ControllerConfig], scaling: QueueScaling
+    ) -> None:
+        super().__init__(CONTROLLER, health, metrics, settings)
+        self._scaling = scaling
+
+    def operations(self, request: ViewRequest) -> OperationListing:
+        """Return operations under way and ended ones, of topics with a prefix."""
+        self._check_leads()
+        stored = self._scaling.operations
+        every = [*stored.under_way(), *stored.ended()]
+        found = [each for each in every if each.topic.startswith(request.prefix)]
+        return OperationListing(
+            operations=[self._view(each) for each in islice(found, request.page.limit)],
+            total=len(found),
+            problems=stored.problems(),
+        )
+
+    def operation(self, request: ViewRequest) -> OperationView:
+        """Return one operation."""
+        self._check_leads()
+        try:
+            return self._view(self._scaling.find(request.path["id"]))
+        except OperationUnknown as error:
+            raise NotFound(_sentence(error)) from None
+
+    async def plan(self, request: ViewRequest) -> ResizePlan:
+        """Return what a resize would do; nothing is changed."""
+        self._check_configured()
+        return await _answered(self._scaling.plan(request.body))
+
+    async def start(self, request: ViewRequest) -> OperationView:
+        """Start a resize."""
+        self._check_configured()
+        return self._view(await _answered(self._scaling.start(request.body)))
+
+    async def abort(self, request: ViewRequest) -> OperationView:
+        """Undo a resize."""
+        body: OperatorReason = request.body
+        return self._view(await _answered(self._scaling.abort(request.path["id"], body.reason)))
+
+    async def resume(self, request: ViewRequest) -> OperationView:
+        """Go on with a resize that waits for an operator."""
+        body: OperatorReason = request.body
+        return self._view(await _answered(self._scaling.resume(request.path["id"], body.reason)))
+
+    async def waive(self, request: ViewRequest) -> OperationView:
+        """Give up what a group has not consumed."""
+        body: WaivedGroup = request.body
+        return self._view(await _answered(self._scaling.waive(request.path["id"], body.group)))
+
+    def _check_configured(self) -> None:
+        if not self._settings.config.namesrv_addr:
+            raise StateConflict("Queue scaling is off: set namesrvAddr to the addresses of all NameServers.")
+
+    def _check_leads(self) -> None:
+        """Raise StateConflict on a controller that does not know the operations."""
+        try:
+            self._scaling.check_leads()
+        except NotLeader as error:
+            raise StateConflict(_of_leader(error)) from None
+        except StoreError as error:
+            raise Unavailable(_sentence(error)) from None
+
+    def _view(self, operation: ResizeOperation) -> OperationView:
+        status = self._scaling.statuses.get(operation.id)
+        return OperationView(
+            id=operation.id,
+            topic=operation.topic,
+            kind=operation.kind.value,
+            phase=operation.phase.value,
+            resume_phase=operation.resume_phase.value if operation.resume_phase is not None else None,
+            phase_since_unix_ms=operation.phase_since_unix_ms,
+            created_unix_ms=operation.created_unix_ms,
+            requested_by=operation.requested_by,
+            reason=operation.reason,
+            is_undone=operation.ends_as is ResizePhase.ABORTED,
+            problem=operation.problem,
+            waits_for=list(status.waits_for) if status is not None else [],
+            observed_unix_ms=status.observed_unix_ms if status is not None else None,
+            waited_ms=status.waited_ms if status is not None else operation.waited_ms,
+            reopened=operation.reopened,
+            sets=[
+                ResizedSetView(
+                    broker_name=each.broker_name,
+                    cluster=each.cluster,
+                    read_before=each.before.read,
+                    write_before=each.before.write,
+                    perm_before=each.before.perm,
+                    target=each.target,
+                )
+                for each in operation.sets
+            ],
+            waits=operation.waits,
+            options=operation.options,
+            steps=[
+                FinishedStepView(
+                    phase=each.phase.value,
+                    began_unix_ms=each.began_unix_ms,
+                    ended_unix_ms=each.ended_unix_ms,
+                    evidence=list(each.evidence),
+                )
+                for each in operation.steps
+            ],
+        )
+
+
+async def _answered(work: Awaitable[Answer]) -> Answer:
+    """Return the result of a request, or raise its refusal with the status that it has."""
+    try:
+        return await work
+    except NotLeader as error:
+        raise StateConflict(_of_leader(error)) from None
+    except (OperationExists, OperationMoved, ResizeCommandRefused) as error:
+        raise StateConflict(_sentence(error)) from None
+    except OperationUnknown as error:
+        raise NotFound(_sentence(error)) from None
+    except (ResizeRefused, DocumentRefused) as error:
+        raise UnprocessableBody(_sentence(error)) from None
+    except StoreError as error:
+        raise Unavailable(_sentence(error)) from None
+
+
+def _of_leader(error: NotLeader) -> str:
+    return f"Only the controller that leads knows and changes operations: {error}."
+
+
+def _sentence(error: Exception) -> str:
+    text = str(error)
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"

@@ -1,0 +1,193 @@
+"""Queue scaling of one controller: what operators request, and the operations that run while this controller leads.
+
+It depends on the store and on brokers, and nothing depends on it: elections go on whatever happens here.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, NamedTuple
+
+from controller.config import ControllerConfig
+from controller.failover.group import Group
+from controller.scaling.execution.observer import TopicObserver
+from controller.scaling.execution.operations import Operations
+from controller.scaling.execution.performer import ActionPerformer
+from controller.scaling.execution.runner import LOOK_S, ResizeObserver, ResizeRunner, ResizeStatus
+from controller.scaling.execution.set_masters import StoredMasters
+from controller.scaling.resize.operation import ResizeOperation
+from controller.scaling.resize.request import ResizePlan, ResizeRequest
+from controller.scaling.rules import commands
+from controller.scaling.rules.plan import planned_operation
+from controller.storage.document_store import DocumentStore
+from controller.storage.store import SetStore, StoreBackend, StoreError
+from remoting.admin.client import AdminClient, AdminLimits
+from remoting.client import Requester
+from remoting.clock import Clock
+
+#: As mqadmin's: a broker answers 17 once its NameServers have, and 307 once its client has.
+_REQUESTS: Final = AdminLimits(timeout_ms=5_000, requests_max=64, requests_per_peer_max=8)
+#: A write is not sent if the lead could end before it arrives.
+WRITE_MS: Final = 1_000
+
+
+class ScalingOptions(NamedTuple):
+    """What is configured; read again at each use."""
+
+    name_servers: tuple[str, ...]
+    #: Operations that run at one time.
+    running_max: int
+
+    @classmethod
+    def of(cls, config: ControllerConfig) -> "ScalingOptions":
+        """Return the options of a configuration."""
+        name_servers = tuple(each for each in config.namesrv_addr.split(";") if each)
+        return cls(name_servers, config.scaling_operations_max)
+
+
+class ResizeRefused(Exception):
+    """The plan has problems: nothing was started."""
+
+    def __init__(self, plan: ResizePlan) -> None:
+        self.plan = plan
+        super().__init__("; ".join(plan.problems))
+
+
+class OperationUnknown(Exception):
+    """There is no operation of that id."""
+
+    def __init__(self, operation_id: str) -> None:
+        super().__init__(f"there is no operation {operation_id}")
+
+
+class ScalingRuntime(NamedTuple):
+    """What queue scaling reaches the world through."""
+
+    group: Group
+    sets: SetStore
+    backend: StoreBackend
+    client: Requester
+    clock: Clock
+    options: Callable[[], ScalingOptions]
+    listener: ResizeObserver
+    #: Runs what nobody waits for.
+    start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[Any]]
+
+
+class QueueScaling:
+    """Plans, starts, runs and stops resizes."""
+
+    def __init__(self, runtime: ScalingRuntime) -> None:
+        self._group = runtime.group
+        self._clock = runtime.clock
+        self._options = runtime.options
+        self._listener = runtime.listener
+        self._start = runtime.start
+        self._documents = DocumentStore(runtime.backend)
+        self.operations = Operations(self._documents)
+        admin = AdminClient(runtime.client, _REQUESTS)
+        observer = TopicObserver(
+            admin,
+            lambda: runtime.options().name_servers,
+            StoredMasters(runtime.sets),
+            runtime.clock,
+        )
+        performer = ActionPerformer(admin, lambda: runtime.group.leads_for(WRITE_MS))
+        self._runner = ResizeRunner(self.operations, observer, performer, runtime.listener, runtime.clock)
+        #: The term for which the documents are loaded.
+        self._term = 0
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether this controller leads, and knows all operations."""
+        return self._group.is_leader and self._term == self._group.term
+
+    def under_way(self) -> list[ResizeOperation]:
+        """Return the operations that have not ended, none on a controller that does not lead."""
+        return self.operations.under_way() if self.is_ready else []
+
+    @property
+    def statuses(self) -> Mapping[str, ResizeStatus]:
+        """What operations under way wait for, by id."""
+        return self._runner.statuses
+
+    async def run(self) -> None:
+        """Run operations while this controller leads, for ever."""
+        try:
+            while True:
+                await self.look()
+                await asyncio.sleep(LOOK_S)
+        finally:
+            self._runner.stop()
+
+    async def look(self) -> None:
+        """Start what is stored and does not run, if this controller leads; stop everything if it does not."""
+        if not self._group.is_leader:
+            self._runner.stop()
+            return
+        if self._term != self._group.term:
+            self._runner.stop()
+            term = self._group.term
+            with contextlib.suppress(StoreError):
+                await self._documents.load(lambda: self._group.leads_in(term))
+                self._term = term
+        if self.is_ready:
+            self._runner.look(self._options().running_max, self._start)
+
+    # Requests of operators and of the autoscaler
+
+    async def plan(self, request: ResizeRequest) -> ResizePlan:
+        """Return what a resize would do, and what is in its way; changes nothing."""
+        self._group.check_leads()
+        return (await self._runner.plan(request)).plan
+
+    async def start(self, request: ResizeRequest) -> ResizeOperation:
+        """Store a new operation, which starts within a second; raises ResizeRefused, OperationExists and StoreError."""
+        self.check_leads()
+        facts = await self._runner.plan(request)
+        if facts.plan.problems:
+            raise ResizeRefused(facts.plan)
+        operation_id = f"{request.topic}.{self._clock.unix_ms()}"
+        operation = planned_operation(operation_id, request, facts.traits, facts.observation)
+        await self.operations.add(operation)
+        self._listener.resize_created(operation)
+        return operation
+
+    async def abort(self, operation_id: str, reason: str) -> ResizeOperation:
+        """Undo an operation; raises OperationUnknown, ResizeCommandRefused and StoreError."""
+        return await self._change(operation_id, lambda each, unix_ms: commands.aborted(each, unix_ms, reason))
+
+    async def resume(self, operation_id: str, reason: str) -> ResizeOperation:
+        """Go on with a blocked operation, or after a conflict; raises as `abort` does."""
+        return await self._change(operation_id, lambda each, unix_ms: commands.resumed(each, unix_ms, reason))
+
+    async def waive(self, operation_id: str, group: str) -> ResizeOperation:
+        """Give up what a group has not consumed; raises as `abort` does."""
+        return await self._change(operation_id, lambda each, unix_ms: commands.waived(each, group, unix_ms))
+
+    def find(self, operation_id: str) -> ResizeOperation:
+        """Return an operation; raises OperationUnknown."""
+        operation = self.operations.find(operation_id)
+        if operation is None:
+            raise OperationUnknown(operation_id)
+        return operation
+
+    async def _change(
+        self, operation_id: str, command: Callable[[ResizeOperation, int], ResizeOperation]
+    ) -> ResizeOperation:
+        self.check_leads()
+        found = self.find(operation_id)
+        if found.is_finished:
+            # The command says that it has ended.
+            return command(found, self._clock.unix_ms())
+        before, after = await self.operations.change(found, lambda each: command(each, self._clock.unix_ms()))
+        if after.phase is not before.phase:
+            self._listener.phase_entered(before, after)
+        self._runner.wake(operation_id)
+        return after
+
+    def check_leads(self) -> None:
+        """Raise NotLeader on another controller than the leader, and StoreError until the operations are loaded."""
+        self._group.check_leads()
+        if not self.is_ready:
+            raise StoreError("operations are being loaded: try again in a second")
