@@ -98,7 +98,7 @@ def _again(operation: ResizeOperation) -> ResizePhase | None:
             return _again_ordered(operation, phase)
         case ResizeKind.GATED:
             # Locks are in the memory of a broker: they are taken again before anything else.
-            return ResizePhase.GATE if phase in gated.LOCKED else None
+            return ResizePhase.GATE if phase in gated.LOCKED or phase is ResizePhase.VERIFY else None
         case _:
             return _AGAIN.get(phase)
 
