@@ -210,6 +210,7 @@ class World:
     def has_no_locks(self):
         """True if brokers may forget the locks of a gated resize, or a leader is absent for longer than they last."""
         loud = {"restart_master", "fail_over", "kill_controller", "lose_actions", "lose_answers", "slow_rounds"}
+        loud |= {"join_group", "delay_actions"}
         return self.settings.is_gated and any(each.kind in loud for each in self.plan)
 
     @property
