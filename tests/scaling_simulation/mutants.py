@@ -10,7 +10,8 @@ from msgspec.structs import replace as replaced
 from controller.scaling.resize.decision import ChangeCounts
 from controller.scaling.resize.observation import GroupKind, LateSources, LogPosition, QueueEnds
 from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizePhase
-from controller.scaling.rules import commands, drained, grow, ordered, path, round as rounds, shrink, step
+from controller.scaling.rules import commands, drained, grow, path, shrink, step
+from controller.scaling.rules import round as rounds
 from controller.scaling.rules.needs import needs_of
 
 _path_of = path.path_of

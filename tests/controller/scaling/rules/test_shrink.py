@@ -43,7 +43,9 @@ def test_time_without_answers_does_not_count():
 def test_delayed_messages_from_before_are_waited_for():
     shrink = a_shrink(ResizePhase.LATE, late_marks=(LateMark(BROKER, 5, 10),))
     pending = with_set(observed(shrink, 1), late=delayed(5, 9, 12))
-    assert decide_step(shrink, waited(0), pending).waits_for == ("broker-a has 1 delayed messages of level 5 to deliver",)
+    assert decide_step(shrink, waited(0), pending).waits_for == (
+        "broker-a has 1 delayed messages of level 5 to deliver",
+    )
     delivered = with_set(observed(shrink, 1), late=delayed(5, 10, 12))
     assert phase_after(shrink, waited(0), delivered) is ResizePhase.DRAIN
 

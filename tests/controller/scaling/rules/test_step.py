@@ -2,7 +2,16 @@
 
 import pytest
 from scaling_builders import (
-    ADDRESS, BROKER, MASTER, a_gated, a_grow, a_shrink, an_ordered, observed, waited, with_set,
+    ADDRESS,
+    BROKER,
+    MASTER,
+    a_gated,
+    a_grow,
+    a_shrink,
+    an_ordered,
+    observed,
+    waited,
+    with_set,
 )  # fmt: skip
 
 from controller.scaling.resize.decision import ChangeCounts, PutOrderConf
