@@ -9,6 +9,7 @@ from typing import Final
 
 from controller.observability import log_events as catalogue
 from controller.observability.counters import SetCounters
+from controller.recording.resize_recorder import ResizeRecorder
 from controller.scaling.resize.decision import ResizeAction
 from controller.scaling.resize.operation import ResizeOperation, ResizePhase
 from controller.storage.store import StoreError
@@ -36,12 +37,15 @@ _EVENTS: Final[Mapping[ResizePhase, LogEvent]] = {
 class ResizeEventLog:
     """Learns what becomes of operations."""
 
-    def __init__(self, logs: Logs, counters: SetCounters) -> None:
+    def __init__(self, logs: Logs, counters: SetCounters, history: ResizeRecorder | None = None) -> None:
         self._logs = logs
         self._counters = counters
+        self._history = history
 
     def resize_created(self, operation: ResizeOperation) -> None:
-        """Log a new operation."""
+        """Log and record a new operation."""
+        if self._history is not None:
+            self._history.resize_created(operation)
         self._logs.write(
             catalogue.RESIZE_CREATED,
             **_which(operation),
@@ -53,6 +57,8 @@ class ResizeEventLog:
 
     def phase_entered(self, before: ResizeOperation, after: ResizeOperation) -> None:
         """Log the phase, and count conflicts, queues that were opened again, and ends."""
+        if self._history is not None:
+            self._history.phase_entered(before, after)
         counters = self._counters
         keys: dict[str, object] = {
             "from_phase": before.phase.value,

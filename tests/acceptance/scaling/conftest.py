@@ -1,4 +1,4 @@
-"""A site of each release, shared by all tests of a file; the tests of a file run at the same time, each with its topics.
+"""A site of each release, shared by the tests of a file, which run at the same time, each with its topics.
 
 A resize waits most of its time: ten of them take as long as one.
 """
