@@ -16,7 +16,7 @@ from controller.storage.store import StoreError
 from serving.logging.events import LogEvent
 from serving.logging.logs import Logs
 
-#: Sentences of one line, and characters of each: a resize can wait for hundreds of groups and queues.
+#: Failures of one line, and characters of each sentence: a resize can wait for hundreds of groups and queues.
 SENTENCES_MAX: Final = 3
 SENTENCE_CHARS_MAX: Final = 300
 PROBLEM_CHARS_MAX: Final = 600
@@ -64,7 +64,8 @@ class ResizeEventLog:
             "from_phase": before.phase.value,
             "to_phase": after.phase.value,
             "lasted_ms": after.phase_since_unix_ms - before.phase_since_unix_ms,
-            "evidence": _limited(after.steps[-1].evidence) if after.steps else [],
+            # How many are stored with a step is limited already.
+            "evidence": [each[:SENTENCE_CHARS_MAX] for each in after.steps[-1].evidence] if after.steps else [],
             "problem": after.problem[:PROBLEM_CHARS_MAX],
         }
         if after.phase is ResizePhase.CONFLICT:
