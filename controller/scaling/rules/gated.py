@@ -48,15 +48,20 @@ def gate(this: ResizeRound) -> ResizeDecision:
         return this.record(gated_groups=tuple(dict.fromkeys((*operation.gated_groups, *groups))))
     if this.progress.agreed_at_ms is not None and not observation.failures:
         # Also after a failover: the new master may not have what was stored for groups in new queues.
-        return this.go(
-            ResizePhase.SEED, [f"new queues are locked for {', '.join(operation.gated_groups) or 'no group'}"]
-        )
+        groups_locked = ", ".join(operation.gated_groups) or "no group"
+        return this.go(ResizePhase.SEED, [f"new queues are locked for {groups_locked}"])
     if this.is_over(operation.waits.seed_ms):
-        problem = f"new queues could not be locked: {'; '.join(observation.failures)}"
-        # After a failover consumers were faster: the order of keys may break, and going back would not mend it.
-        return this.undo(problem) if operation.reached <= 1 else this.go(ResizePhase.SEED, [problem])
+        return _not_locked(this)
     this = replace(this, progress=replace(this.progress, agreed_at_ms=this.waited_ms))
     return this.stay(observation.failures or ["locks of the new queues"])
+
+
+def _not_locked(this: ResizeRound) -> ResizeDecision:
+    """Go back while no producer uses the new queues; after that consumers that were quicker keep what they have."""
+    failures = this.observation.failures
+    if this.operation.reached < WRITE_UP:
+        return this.undo(f"new queues could not be locked: {'; '.join(failures)}")
+    return this.go(ResizePhase.SEED, failures)
 
 
 def release(this: ResizeRound) -> ResizeDecision:

@@ -10,7 +10,7 @@ from remoting.protocol.topic_kinds import TopicKind, kind_of
 
 #: What the offsets and marks of all broker sets may take of a document, in bytes of JSON. Finished phases, the problem,
 #: waived groups and the request take the rest.
-SETS_BYTES_MAX: Final = 112 * 1024
+SETS_BYTES_MAX: Final = 140 * 1024
 #: The shortest limit of a phase that is to be undone or blocked after it: a round has to be in it.
 LIMIT_MS_MIN: Final = 1_000
 
@@ -56,7 +56,7 @@ def topic_problems(topic: str, traits: TopicTraits) -> Iterator[str]:
 def _named_like_brokers(topic: str, clusters: Collection[str], broker_names: Collection[str]) -> Iterator[str]:
     if topic in clusters or topic in broker_names:
         kind = "cluster" if topic in clusters else "broker set"
-        yield f"{topic} is the system topic that brokers make for the {kind} of that name: they set its queues themselves"
+        yield f"{topic} is the system topic that brokers make for the {kind} of that name: they set its queues"
     if topic.removesuffix(_REPLY_SUFFIX) in clusters and topic.endswith(_REPLY_SUFFIX):
         yield f"{topic} is the system topic for replies in its cluster: brokers set its queues themselves"
 
@@ -84,8 +84,8 @@ def size_problems(kind: ResizeKind, sets: Sequence[SetResize], orderly: Collecti
         return
     queues = sum(_stored_queues(kind, each) for each in sets)
     yield (
-        f"{len(sets)} broker sets with {queues} queues to follow need {needed} bytes of state, and one resize can store "
-        f"{SETS_BYTES_MAX}: change fewer queues at a time, in several resizes"
+        f"{len(sets)} broker sets with {queues} queues to follow need {needed} bytes of state, and one resize can "
+        f"store {SETS_BYTES_MAX}: change fewer queues at a time, in several resizes"
     )
 
 
