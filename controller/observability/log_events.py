@@ -276,8 +276,8 @@ RESIZE_CONFLICTED: Final = LogEvent(
     keys=_PHASE,
     meaning="A broker shows queue numbers that this resize has not set: somebody else has changed them. It changes "
     "nothing more until an operator decides.",
-    advice="Find out who changes queue numbers, then resume (the numbers of this resize are set again, step by step) "
-    f"or abort (they stay as they are): see {_SECTION}.",
+    advice="Find out who changes queue numbers. Give the broker the numbers that `problem` names, then resume; or "
+    f"abort: all numbers stay as they are. See {_SECTION}.",
 )
 RESIZE_REOPENED: Final = LogEvent(
     name="resize_reopened",

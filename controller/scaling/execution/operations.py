@@ -79,6 +79,11 @@ class Operations:
 
         await self._documents.change(DocumentKind.SCALING_OPERATION, operation.topic, decide)
 
+    def check_stored(self, operation: ResizeOperation) -> None:
+        """Raise OperationMoved unless the operation is stored as it is here; StoreError if it cannot be read."""
+        if self.of_topic(operation.topic) != operation:
+            raise OperationMoved(f"{operation.id} has changed meanwhile")
+
     async def replace(self, before: ResizeOperation, after: ResizeOperation) -> None:
         """Store a changed operation if it is still as it was; raises OperationMoved, and StoreError."""
 
@@ -88,11 +93,6 @@ class Operations:
             return encode_operation(after)
 
         await self._documents.change(DocumentKind.SCALING_OPERATION, before.topic, decide)
-
-    def check_current(self, operation: ResizeOperation) -> None:
-        """Raise OperationMoved unless the operation is stored as it is, and StoreError if that cannot be read."""
-        if self.of_topic(operation.topic) != operation:
-            raise OperationMoved(f"{operation.id} has changed meanwhile")
 
     async def change(
         self, operation: ResizeOperation, decide: Callable[[ResizeOperation], ResizeOperation]

@@ -194,7 +194,7 @@ class ResizeRunner:
         """Make one round, and return the operation after it, its progress, and how long to wait for the next one."""
         if operation.phase in {ResizePhase.PLANNED, ResizePhase.PRECHECK}:
             return await self._precheck(operation, progress)
-        self._operations.check_current(operation)
+        self._operations.check_stored(operation)
         observation = replace(await self._observer.observe(operation), failures=run.take_failures())
         decision = decide_step(operation, progress, observation)
         await self._store(operation, decision.operation)
@@ -210,7 +210,7 @@ class ResizeRunner:
             entered = operation.entered(ResizePhase.PRECHECK, self._clock.unix_ms())
             await self._store(operation, entered)
             return entered, begin_phase(entered), 0.0
-        self._operations.check_current(operation)
+        self._operations.check_stored(operation)
         facts = await self.plan(request_of(operation))
         missing = facts.observation.missing
         if missing and self._clock.unix_ms() - operation.phase_since_unix_ms < PRECHECK_MS:
@@ -227,8 +227,8 @@ class ResizeRunner:
 
     async def _store(self, before: ResizeOperation, after: ResizeOperation) -> None:
         if after == before:
-            # An operator may have aborted it during the round: what was decided before must not be done.
-            self._operations.check_current(before)
+            # What an operator has changed since the round began replaces its decision.
+            self._operations.check_stored(before)
             return
         await self._operations.replace(before, after)
         if after.phase is not before.phase:

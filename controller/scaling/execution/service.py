@@ -102,6 +102,10 @@ class QueueScaling:
         """Whether this controller leads, and knows all operations."""
         return self._group.is_leader and self._term == self._group.term
 
+    def under_way(self) -> list[ResizeOperation]:
+        """Return the operations that have not ended, none on a controller that does not lead."""
+        return self.operations.under_way() if self.is_ready else []
+
     @property
     def statuses(self) -> Mapping[str, ResizeStatus]:
         """What operations under way wait for, by id."""

@@ -177,6 +177,9 @@ class ResizeWaits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     process_ms: WaitMs = 60_000
     #: Checks of transactions: 15 of them, one each 60 s, and slack.
     transaction_ms: WaitMs = 960_000
+    #: For timed messages, where new ones come all the time: the longest delay that brokers accept by default
+    #: (timerMaxDelaySec, 3 days); then those from before have been delivered.
+    timed_ms: WaitMs = 259_200_000
     #: How long an ordered topic may be without writes before the resize is rolled back.
     pause_ms: WaitMs = 900_000
 

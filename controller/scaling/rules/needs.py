@@ -33,7 +33,7 @@ _DEFINITIONS: Final = frozenset({ResizePhase.SEED, ResizePhase.ASSIGN})
 _NEW: Final = frozenset({ResizePhase.SEED, ResizePhase.ASSIGN, ResizePhase.VERIFY})
 _WATCHED: Final = frozenset({ResizePhase.QUIESCE, ResizePhase.DRAIN, ResizePhase.CONFIRM})
 _DROPPED: Final = frozenset({ResizePhase.READ_DOWN, ResizePhase.WATCH})
-_LATE: Final = frozenset({ResizePhase.QUIESCE, ResizePhase.LATE, ResizePhase.WATCH})
+_LATE: Final = frozenset({ResizePhase.QUIESCE, ResizePhase.LATE, ResizePhase.READ_DOWN, ResizePhase.WATCH})
 
 #: Phases in which brokers are to show something at once.
 _QUICK: Final = frozenset({

@@ -22,6 +22,8 @@ _LIMITS: Final[Mapping[ResizePhase, Callable[[ResizeWaits], int]]] = {
     ResizePhase.VERIFY: lambda waits: waits.grown_watch_ms,
     ResizePhase.QUIESCE: lambda waits: max(waits.quiesce_ms, waits.producers_ms + waits.stable_ms),
     ResizePhase.DRAIN: lambda waits: waits.drain_ms,
+    ResizePhase.GATE: lambda waits: waits.seed_ms,
+    ResizePhase.RELEASE: lambda waits: waits.producers_ms + waits.drain_ms,
     ResizePhase.CONFIRM: lambda waits: waits.confirm_ms,
 }
 
