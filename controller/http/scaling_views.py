@@ -166,5 +166,5 @@ def _of_leader(error: NotLeader) -> str:
 
 
 def _sentence(error: Exception) -> str:
-    text = str(error)
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
+    # It may begin with the name of a topic, a group or an operation, which stays as it is.
+    return f"{error}."
