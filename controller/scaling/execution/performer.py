@@ -52,10 +52,7 @@ class ActionPerformer:
                 case HoldLocks():
                     return await self._hold_locks(topic, action)
                 case GiveLocks():
-                    await self._admin.call(
-                        action.address, unlock_queues(action.client_id, action.group, _queues(topic, action))
-                    )
-                    return ""
+                    return await self._give_locks(topic, action)
         except FAILURES as error:
             return f"{action.address}: {error}"
 
@@ -102,6 +99,12 @@ class ActionPerformer:
             f"queues {held} of {action.broker_name} are locked by a consumer of group {action.group}: the order of "
             "keys may break"
         )
+
+    async def _give_locks(self, topic: str, action: GiveLocks) -> str:
+        if not self._may_write():
+            return _NO_LEAD
+        await self._admin.call(action.address, unlock_queues(action.client_id, action.group, _queues(topic, action)))
+        return ""
 
     async def _put_order_conf(self, topic: str, action: PutOrderConf) -> str:
         if not self._may_write():

@@ -157,9 +157,9 @@ class QueueScaling:
         """Undo an operation; raises OperationUnknown, ResizeCommandRefused and StoreError."""
         return await self._change(operation_id, lambda each, unix_ms: commands.aborted(each, unix_ms, reason))
 
-    async def resume(self, operation_id: str) -> ResizeOperation:
+    async def resume(self, operation_id: str, reason: str) -> ResizeOperation:
         """Go on with a blocked operation, or after a conflict; raises as `abort` does."""
-        return await self._change(operation_id, commands.resumed)
+        return await self._change(operation_id, lambda each, unix_ms: commands.resumed(each, unix_ms, reason))
 
     async def waive(self, operation_id: str, group: str) -> ResizeOperation:
         """Give up what a group has not consumed; raises as `abort` does."""

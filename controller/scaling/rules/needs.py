@@ -15,6 +15,8 @@ class ResizeNeeds:
     ends: QueueFilter | None = None
     #: Groups of the topic and their stored offsets.
     groups: bool = False
+    #: For which groups brokers refuse to store offsets.
+    definitions: bool = False
     #: What each member of a group consumes.
     clients: bool = False
     log: bool = False
@@ -27,6 +29,7 @@ _GROUPS: Final = frozenset({
     ResizePhase.GATE, ResizePhase.RELEASE, ResizePhase.SEED, ResizePhase.ASSIGN, ResizePhase.DRAIN, ResizePhase.CONFIRM,
 })  # fmt: skip
 _CLIENTS: Final = _GROUPS - {ResizePhase.SEED, ResizePhase.RELEASE}
+_DEFINITIONS: Final = frozenset({ResizePhase.SEED, ResizePhase.ASSIGN})
 _NEW: Final = frozenset({ResizePhase.SEED, ResizePhase.ASSIGN, ResizePhase.VERIFY})
 _WATCHED: Final = frozenset({ResizePhase.QUIESCE, ResizePhase.DRAIN, ResizePhase.CONFIRM})
 _DROPPED: Final = frozenset({ResizePhase.READ_DOWN, ResizePhase.WATCH})
@@ -49,6 +52,7 @@ def needs_of(operation: ResizeOperation) -> ResizeNeeds:
     return ResizeNeeds(
         ends=_ends(operation, phase),
         groups=phase in _GROUPS or phase is ResizePhase.VERIFY,
+        definitions=phase in _DEFINITIONS,
         clients=phase in _CLIENTS,
         log=phase is ResizePhase.QUIESCE,
         late=phase in _LATE,

@@ -25,6 +25,7 @@ from controller.scaling.resize.request import (
     TopicTraits,
 )
 from controller.scaling.rules.drained import check_drained
+from controller.scaling.rules.request_limits import size_problems, topic_problems, wait_problems, wait_warnings
 
 #: Queues of a topic on one broker set; each costs files on the broker, and a pull of every group.
 QUEUES_MAX: Final = 1024
@@ -97,6 +98,12 @@ def checked(operation: ResizeOperation, plan: ResizePlan, observation: ResizeObs
         return operation.entered(
             ResizePhase.REJECTED, observation.unix_ms, plan.problems, problem="; ".join(plan.problems)
         )
+    now = {(each.broker_name, each.read, each.write) for each in plan.sets}
+    if now != {(each.broker_name, each.before.read, each.before.write) for each in operation.sets}:
+        problem = (
+            f"{operation.topic} has other broker sets or queues than when the resize was requested: request it again"
+        )
+        return operation.entered(ResizePhase.REJECTED, observation.unix_ms, (problem,), problem=problem)
     started = operation.entered(first_phase(operation), observation.unix_ms, ("nothing is in the way",))
     masters = {name: view.master for name, view in observation.sets.items() if view.master is not None}
     return replace(started, masters=masters, reached=0 if operation.kind in _RAISING else 1)
@@ -139,6 +146,8 @@ def _problems(
     request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation, kind: ResizeKind | None
 ) -> Iterator[str]:
     yield from _target_problems(request)
+    yield from topic_problems(request.topic, traits)
+    yield from wait_problems(request.waits)
     if kind is None:
         if not observation.missing:
             yield f"no NameServer knows the topic {request.topic}: create it first"
@@ -154,6 +163,8 @@ def _problems(
         yield f"{request.topic} is a static topic: its queues are moved with remappingStaticTopic, and never removed"
     yield from _counts_problems(request, traits, kind)
     yield from _order_problems(request, traits, observation)
+    orderly = [each.name for each in observation.groups or () if each.kind is GroupKind.ORDERLY]
+    yield from size_problems(kind, _resizes(request, traits), orderly)
     if kind is ResizeKind.GATED:
         yield from _gate_problems(request, traits, observation)
 
@@ -224,6 +235,7 @@ def _order_problems(request: ResizeRequest, traits: TopicTraits, observation: Re
 def _warnings(
     request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation, kind: ResizeKind
 ) -> Iterator[str]:
+    yield from wait_warnings(request.waits)
     yield "each change of read queues moves queues between clients: messages that they have cached are consumed again"
     for each in observation.groups or ():
         if each.kind is GroupKind.BROADCAST and kind not in _RAISING:
