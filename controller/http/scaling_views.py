@@ -156,7 +156,8 @@ async def _answered(work: Awaitable[Answer]) -> Answer:
     except OperationUnknown as error:
         raise NotFound(_sentence(error)) from None
     except (ResizeRefused, DocumentRefused) as error:
-        raise UnprocessableBody(_sentence(error)) from None
+        # It may begin with a name, which has to stay as it is.
+        raise UnprocessableBody(_ended(str(error))) from None
     except StoreError as error:
         raise Unavailable(_sentence(error)) from None
 
@@ -167,4 +168,8 @@ def _of_leader(error: NotLeader) -> str:
 
 def _sentence(error: Exception) -> str:
     text = str(error)
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
+    return _ended(f"{text[:1].upper()}{text[1:]}")
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith(".") else f"{text}."

@@ -33,7 +33,7 @@ def send_with_old_route(site, name, topic, its_ways, **options):
 
 
 def test_sends_with_an_old_route_are_drained_or_refused(site):
-    """Nothing of a producer that is cut off from NameServers is accepted and left unread, at whatever moment it sends."""
+    """Nothing of a producer that is cut off from NameServers is accepted and left unread, whenever it sends."""
     topic, traffic = site.make_topic("Stale", 4), site.traffic
     group = site.consume(topic, "push", from_="FIRST_OFFSET")
     with ways(site) as its_ways:
