@@ -16,9 +16,9 @@ from controller.observability.counters import SetCounters
 from controller.observability.event_log import BROKER_CODES, ControllerEventLog
 from controller.observability.resize_event_log import ResizeEventLog
 from controller.observability.results_reader import ResultsReader
+from controller.recording.resize_recorder import ResizeRecorder
 from controller.recording.set_recorder import SetRecorder
 from controller.recording.store_size import StoreSize
-from controller.scaling.execution.producer_fetches import UnknownProducers
 from controller.scaling.execution.service import QueueScaling, ScalingOptions, ScalingRuntime
 from controller.storage.embedded import EmbeddedStore
 from controller.storage.store import SetStore, StoreBackend, StoreError, StoreObserver
@@ -83,12 +83,13 @@ class Controller:
                 stop=self._stop,
             ),
         )
-        self._scaling = self._make_scaling()
+        resize_recorder = ResizeRecorder(recording.recorder) if recording is not None else None
+        self._scaling = self._make_scaling(ResizeEventLog(self._logs, self._counters, resize_recorder))
         self._results = ResultsReader(Path(config.analytics_dir).expanduser()) if config.analytics_dir else None
         self._server = self._make_listener(config.controller_request_thread_pool_queue_capacity)
         self._is_closing = False
 
-    def _make_scaling(self) -> QueueScaling:
+    def _make_scaling(self, listener: ResizeEventLog) -> QueueScaling:
         return QueueScaling(
             ScalingRuntime(
                 group=self._core.group,
@@ -96,18 +97,10 @@ class Controller:
                 backend=self._backend,
                 client=self._client,
                 clock=self._clock,
-                options=self._scaling_options,
-                listener=ResizeEventLog(self._logs, self._counters),
-                producers=UnknownProducers(),
+                options=lambda: ScalingOptions.of(self._settings.config),
+                listener=listener,
                 start=self._core.begin,
             )
-        )
-
-    def _scaling_options(self) -> ScalingOptions:
-        config = self._settings.config
-        return ScalingOptions(
-            name_servers=tuple(each for each in config.namesrv_addr.split(";") if each),
-            running_max=config.scaling_operations_max,
         )
 
     def _make_listener(self, queued_requests_max: int) -> RemotingServer:
@@ -165,6 +158,7 @@ class Controller:
             recorder=self._process.recording.recorder if self._process.recording is not None else None,
             task_failures=self._tasks.failures,
             control=self._core.control,
+            resizes=self._scaling.under_way,
             clock=self._clock,
             results=lambda: self._results.samples if self._results is not None else (),
         )

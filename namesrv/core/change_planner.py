@@ -13,12 +13,13 @@ from namesrv.core.registration.request import Registration
 from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.change import RouteTables, SetChange, with_perms
 from namesrv.core.tables.mapping_table import PreparedMappingRemoval, PreparedMappings
-from namesrv.core.tables.topic_counts import TopicKind, kinds_of
+from namesrv.core.tables.topic_counts import kinds_of
 from namesrv.core.tables.topic_table import PreparedQueues, PreparedRemoval
 from namesrv.core.values.cooperative import CooperativeTask, in_batches, run_to_completion
 from namesrv.core.values.effects import RegistrationConflicted
 from namesrv.core.values.topics import QueueChanges, compare_topics
 from remoting.protocol.shapes.route import QueueData, TopicQueueMappingInfo
+from remoting.protocol.topic_kinds import TopicKind
 
 
 class PreparedChange(NamedTuple):

@@ -7,8 +7,8 @@ import msgspec
 
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.broker_table import RegisteredSet
-from namesrv.core.tables.topic_counts import TopicKind
 from remoting.protocol.shapes.route import MASTER_ID
+from remoting.protocol.topic_kinds import TopicKind
 
 
 class SetLeadership(Enum):

@@ -17,7 +17,6 @@ from namesrv.core.route_fetches import version_after
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.live_table import LiveKey
-from namesrv.core.tables.topic_counts import kind_of
 from namesrv.core.tables.topic_table import TopicTable
 from namesrv.http import shapes
 from namesrv.settings.config import NAMESRV, NameServerConfig
@@ -25,6 +24,7 @@ from namesrv.settings.durable_settings import DurableSettings
 from remoting.clock import Clock
 from remoting.protocol.addresses import host_and_port
 from remoting.protocol.shapes.route import TopicRouteData
+from remoting.protocol.topic_kinds import kind_of
 from serving.http.pages import PageRequest, page_of, sorted_in_turns, with_prefix
 from serving.http.views import HttpRefused, MetricsText, NotFound, ServerViews, ViewRequest, requested_page
 from serving.metrics.health import Health

@@ -30,6 +30,8 @@ from controller.http.views import ControllerViews
 from controller.observability.counters import SetCounters
 from controller.observability.event_log import ControllerEventLog
 from controller.observability.metrics import ControllerMetrics, ControllerMetricSources
+from controller.observability.resize_event_log import ResizeEventLog
+from controller.scaling.execution.service import QueueScaling, ScalingOptions, ScalingRuntime
 from controller.storage.embedded import EmbeddedStore
 from controller.storage.store import ControllerMember, SetStore
 from controller.wire.handlers import Handlers
@@ -38,6 +40,7 @@ from controller.wire.replica_info_cache import ReplicaInfoCache
 from fakes.admin_token import ADMIN_TOKEN
 from fakes.clock import FakeClock
 from fakes.lines import Lines
+from remoting.client import RemotingClient
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, RequestRefused
@@ -148,6 +151,8 @@ class InProcessController:
         self.background.failures["a_task"] = 0
         #: What analyses have published.
         self.results = ()
+        #: Resizes under way.
+        self.resizes = ()
         self.metrics = ControllerMetrics(
             ControllerMetricSources(
                 statistics=self.statistics,
@@ -158,6 +163,7 @@ class InProcessController:
                 control=self.control,
                 clock=self.clock,
                 results=lambda: self.results,
+                resizes=lambda: self.resizes,
             )
         )
         self.session = None
@@ -226,9 +232,23 @@ class InProcessController:
 
     async def __aenter__(self):
         self.loop = asyncio.get_running_loop()
+        self.client = RemotingClient(self.clock)
+        self.scaling = QueueScaling(
+            ScalingRuntime(
+                group=self.group,
+                sets=self.store,
+                backend=self.backend,
+                client=self.client,
+                clock=self.clock,
+                options=lambda: ScalingOptions.of(self.settings.config),
+                listener=ResizeEventLog(self.logs, self.counters),
+                start=self._start,
+            )
+        )
         await self.backend.join(ME, self.group)
         await self.store.load()
         self.group.ready(self.group.term)
+        await self.scaling.look()
         self.health.serving = Serving.READY
         return self
 
@@ -237,6 +257,7 @@ class InProcessController:
         if self.session is not None:
             await self.session.close()
             await self.server.stop()
+        await self.client.close()
         await self.backend.close()
         self.logs.close(1)
 
@@ -350,7 +371,7 @@ class InProcessController:
 
     async def serve_http(self):
         port = socket.create_server(("127.0.0.1", 0))
-        views = ControllerViews(self.health, self.metrics, self.settings, self.control, self.clock)
+        views = ControllerViews(self.health, self.metrics, self.settings, self.control, self.scaling, self.clock)
         token = AdminToken(ADMIN_TOKEN)
         self.server = await start_http(make_app(CONTROLLER, ENDPOINTS, views, self.counters, self.logs, token), port)
         self.session = aiohttp.ClientSession()

@@ -25,13 +25,13 @@ from namesrv.core.registration.registration import SingleTopicFromUnknownBroker
 from namesrv.core.registration.request import Registration
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.live_table import LiveKey
-from namesrv.core.tables.topic_counts import kind_of
 from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.effects import CloseConnection, HeartbeatKind, StaleRegistration
 from namesrv.core.values.topics import TopicSettings
 from namesrv.settings.config import NameServerConfig
 from remoting.protocol.fastjson import Dialect, encode
 from remoting.protocol.shapes.route import DataVersion, QueueData
+from remoting.protocol.topic_kinds import kind_of
 from remoting.server.response_cache import PreparedResponse
 from remoting.server.statistics import SizeTally
 

@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from controller.scaling.execution.broker_views import FAILURES, SetAddresses, SetObserver, WantedOfSet
+from controller.scaling.execution.group_definitions import GroupDefinitions
 from controller.scaling.execution.group_views import GroupObserver
+from controller.scaling.execution.producer_fetches import ProducerFetches
 from controller.scaling.resize.observation import (
     NameServerView,
     ResizeObservation,
     SetView,
-    StaleProducers,
 )
 from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizeOperation
 from controller.scaling.resize.request import TopicTraits
@@ -39,13 +40,6 @@ class ElectedMasters(Protocol):
         """Return the sets of these clusters that are not present."""
 
 
-class ProducerObserver(Protocol):
-    """Learns from NameServers of this product which clients have an old route."""
-
-    async def stale(self, operation: ResizeOperation, masters: Collection[str]) -> StaleProducers:
-        """Return the clients that have not fetched the present route."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _NameServerAnswer:
     view: NameServerView
@@ -61,16 +55,16 @@ class TopicObserver:
         admin: AdminClient,
         name_servers: Callable[[], tuple[str, ...]],
         masters: ElectedMasters,
-        producers: ProducerObserver,
         clock: Clock,
     ) -> None:
         self._admin = admin
         self._name_servers = name_servers
         self._masters = masters
-        self._producers = producers
+        self._producers = ProducerFetches(admin, name_servers, clock)
         self._clock = clock
         self._sets = SetObserver(admin)
         self._groups = GroupObserver(admin)
+        self._definitions = GroupDefinitions(admin, clock)
 
     async def observe(self, operation: ResizeOperation) -> ResizeObservation:
         """Return what the present phase has to know."""
@@ -85,13 +79,16 @@ class TopicObserver:
         found = await self._query_sets(wanted, routes)
         observation = self._observation(answers, found)
         observation = await self._with_groups(observation, operation.topic, needs)
+        if needs.definitions and not observation.missing:
+            observation = await self._with_definitions(observation)
         if needs.producers and not observation.missing:
             producers = await self._producers.stale(operation, _masters(observation.sets.values()))
             observation = replace(observation, producers=producers)
         return observation
 
     async def facts(self, topic: str) -> tuple[TopicTraits, ResizeObservation]:
-        """Return everything that a plan has to know of a topic."""
+        """Return everything that a plan has to know of a topic; who fetches its route is watched from now on."""
+        await self._producers.begin(topic)
         answers = await self._query_name_servers(topic, order=True)
         routes = [each.route for each in answers if each.route is not None]
         names = sorted({name for route in routes for name in route.queues})
@@ -202,6 +199,23 @@ class TopicObserver:
         masters = _masters(observation.sets.values())
         groups, missing = await self._groups.views(topic, masters, offsets, clients=needs.clients)
         return replace(observation, groups=groups, missing=(*observation.missing, *missing))
+
+    async def _with_definitions(self, observation: ResizeObservation) -> ResizeObservation:
+        groups = [each.name for each in observation.groups or ()]
+        missing: list[str] = []
+        views = await all_results(
+            self._with_unknown_groups(each, groups, missing) for each in observation.sets.values()
+        )
+        return replace(observation, sets={each.broker_name: each for each in views}, missing=tuple(missing))
+
+    async def _with_unknown_groups(self, view: SetView, groups: list[str], missing: list[str]) -> SetView:
+        assert view.master is not None, "a round with missing answers needs no more"
+        try:
+            unknown = await self._definitions.unknown(view.master.address, groups)
+        except FAILURES as error:
+            missing.append(f"groups that are configured at {view.master.address}: {error}")
+            return view
+        return replace(view, unknown_groups=unknown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,9 @@ import contextlib
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, NamedTuple
 
+from controller.config import ControllerConfig
 from controller.failover.group import Group
-from controller.scaling.execution.observer import ProducerObserver, TopicObserver
+from controller.scaling.execution.observer import TopicObserver
 from controller.scaling.execution.operations import Operations
 from controller.scaling.execution.performer import ActionPerformer
 from controller.scaling.execution.runner import LOOK_S, ResizeObserver, ResizeRunner, ResizeStatus
@@ -37,6 +38,12 @@ class ScalingOptions(NamedTuple):
     #: Operations that run at one time.
     running_max: int
 
+    @classmethod
+    def of(cls, config: ControllerConfig) -> "ScalingOptions":
+        """Return the options of a configuration."""
+        name_servers = tuple(each for each in config.namesrv_addr.split(";") if each)
+        return cls(name_servers, config.scaling_operations_max)
+
 
 class ResizeRefused(Exception):
     """The plan has problems: nothing was started."""
@@ -63,7 +70,6 @@ class ScalingRuntime(NamedTuple):
     clock: Clock
     options: Callable[[], ScalingOptions]
     listener: ResizeObserver
-    producers: ProducerObserver
     #: Runs what nobody waits for.
     start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[Any]]
 
@@ -84,7 +90,6 @@ class QueueScaling:
             admin,
             lambda: runtime.options().name_servers,
             StoredMasters(runtime.sets),
-            runtime.producers,
             runtime.clock,
         )
         performer = ActionPerformer(admin, lambda: runtime.group.leads_for(WRITE_MS))
@@ -97,6 +102,10 @@ class QueueScaling:
         """Whether this controller leads, and knows all operations."""
         return self._group.is_leader and self._term == self._group.term
 
+    def under_way(self) -> list[ResizeOperation]:
+        """Return the operations that have not ended, none on a controller that does not lead."""
+        return self.operations.under_way() if self.is_ready else []
+
     @property
     def statuses(self) -> Mapping[str, ResizeStatus]:
         """What operations under way wait for, by id."""
@@ -106,12 +115,13 @@ class QueueScaling:
         """Run operations while this controller leads, for ever."""
         try:
             while True:
-                await self._look()
+                await self.look()
                 await asyncio.sleep(LOOK_S)
         finally:
             self._runner.stop()
 
-    async def _look(self) -> None:
+    async def look(self) -> None:
+        """Start what is stored and does not run, if this controller leads; stop everything if it does not."""
         if not self._group.is_leader:
             self._runner.stop()
             return
@@ -147,9 +157,9 @@ class QueueScaling:
         """Undo an operation; raises OperationUnknown, ResizeCommandRefused and StoreError."""
         return await self._change(operation_id, lambda each, unix_ms: commands.aborted(each, unix_ms, reason))
 
-    async def resume(self, operation_id: str) -> ResizeOperation:
+    async def resume(self, operation_id: str, reason: str) -> ResizeOperation:
         """Go on with a blocked operation, or after a conflict; raises as `abort` does."""
-        return await self._change(operation_id, commands.resumed)
+        return await self._change(operation_id, lambda each, unix_ms: commands.resumed(each, unix_ms, reason))
 
     async def waive(self, operation_id: str, group: str) -> ResizeOperation:
         """Give up what a group has not consumed; raises as `abort` does."""

@@ -6,7 +6,7 @@ from typing import Final
 from controller.scaling.resize.decision import ResizeDecision
 from controller.scaling.resize.observation import ClientView, GroupKind, GroupView
 from controller.scaling.resize.operation import QueueId, ResizeKind, ResizeOperation, ResizePhase
-from controller.scaling.rules.path import new_queues
+from controller.scaling.rules.path import PAUSED_END, new_queues
 from controller.scaling.rules.round import ResizeRound
 from controller.scaling.rules.seeding import seeds_of, unseeded
 
@@ -26,17 +26,33 @@ def seed(this: ResizeRound) -> ResizeDecision:
             return this.record(seeds=seeds)
     actions = unseeded(operation, observation)
     if not actions:
-        evidence = [f"queue {each.queue} begins at {each.offset}" for each in operation.seeds]
-        evidence += _without_configuration(this)
-        if operation.kind is ResizeKind.ORDERED:
-            return this.go(ResizePhase.RESIZE, evidence, reached=max(operation.reached, 2))
-        return this.go(ResizePhase.READ_UP, evidence, reached=max(operation.reached, READ_UP))
-    if this.is_over(operation.waits.seed_ms):
-        return this.undo(
-            f"{len(actions)} offsets of new queues could not be stored within {operation.waits.seed_ms} ms"
-        )
+        return _seeded(this)
     waits = [f"offset {each.offset} of group {each.group} in {each.broker_name}/{each.queue_id}" for each in actions]
-    return this.stay(waits[:10], actions)
+    if not this.is_over(operation.waits.seed_ms) or _must_go_on(operation):
+        return this.stay(waits[:10], actions)
+    return this.undo(f"{len(actions)} offsets of new queues could not be stored within {operation.waits.seed_ms} ms")
+
+
+def _seeded(this: ResizeRound) -> ResizeDecision:
+    operation = this.operation
+    evidence = [f"queue {each.queue} begins at {each.offset}" for each in operation.seeds]
+    evidence += _without_configuration(this)
+    if operation.kind is ResizeKind.ORDERED and _must_go_on(operation):
+        return this.go(ResizePhase.UNPAUSE, evidence)
+    if operation.kind is ResizeKind.ORDERED:
+        return this.go(ResizePhase.RESIZE, evidence, reached=PAUSED_END)
+    return this.go(ResizePhase.READ_UP, evidence, reached=max(operation.reached, READ_UP))
+
+
+def _must_go_on(operation: ResizeOperation) -> bool:
+    """Return whether keys may be in new queues already: going back would mix their order."""
+    match operation.kind:
+        case ResizeKind.ORDERED:
+            return operation.reached > PAUSED_END
+        case ResizeKind.GATED:
+            return operation.reached > READ_UP
+        case _:
+            return False
 
 
 def _without_configuration(this: ResizeRound) -> list[str]:
@@ -52,9 +68,12 @@ def read_up(this: ResizeRound) -> ResizeDecision:
     check = this.path(READ_UP, furthest=this.operation.reached)
     if check.conflicts:
         return this.conflict(check.conflicts)
+    if check.is_reached and not this.observation.missing and this.operation.kind is ResizeKind.GATED:
+        # Consumers get no queue that is locked.
+        return this.go(ResizePhase.WRITE_UP, ["the new queues are read, and locked"], reached=WRITE_UP)
     if check.is_reached and not this.observation.missing:
         return this.go(ResizePhase.ASSIGN, ["every master, slave and NameServer shows the new read queues"])
-    if this.is_over(this.operation.waits.verify_ms):
+    if this.is_over(this.operation.waits.verify_ms) and not _must_go_on(this.operation):
         return this.undo(f"not every broker and NameServer showed the new read queues: {'; '.join(check.waits_for)}")
     return this.stay((*check.waits_for, *this.observation.missing), check.actions)
 
@@ -122,8 +141,9 @@ def write_up(this: ResizeRound) -> ResizeDecision:
     if check.conflicts:
         return this.conflict(check.conflicts)
     if check.is_reached and not this.observation.missing:
-        return this.go(ResizePhase.VERIFY, ["every master, slave and NameServer shows the new write queues"])
-    if this.is_over(this.operation.waits.verify_ms):
+        following = ResizePhase.RELEASE if this.operation.kind is ResizeKind.GATED else ResizePhase.VERIFY
+        return this.go(following, ["every master, slave and NameServer shows the new write queues"])
+    if this.is_over(this.operation.waits.verify_ms) and this.operation.kind is ResizeKind.GROW:
         return this.undo(f"not everybody showed the new write queues: {'; '.join(check.waits_for)}")
     return this.stay((*check.waits_for, *this.observation.missing), check.actions)
 

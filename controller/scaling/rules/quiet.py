@@ -50,10 +50,9 @@ def grown(confirmed: tuple[QueueOffset, ...], ends: dict[QueueId, int]) -> tuple
 def producers_wait(operation: ResizeOperation, observation: ResizeObservation) -> tuple[int, tuple[str, ...]]:
     """Return how long to wait for producers in ms, and which of them still have the old route."""
     producers = observation.producers
-    if not producers.is_complete:
-        return operation.waits.producers_ms, ()
     stale = tuple(f"producers at {each} have not fetched the new route" for each in producers.addresses)
-    return operation.waits.producers_ms // FETCHED_SHARE, stale
+    share = FETCHED_SHARE if producers.is_complete else 1
+    return operation.waits.producers_ms // share, stale
 
 
 def undispatched(observation: ResizeObservation, marks: dict[str, int]) -> tuple[str, ...]:
@@ -80,6 +79,7 @@ def late_arrivals(operation: ResizeOperation, observation: ResizeObservation, wa
     """Return sentences about messages that may still arrive in the watched queues, by what brokers show.
 
     Half messages are those of all topics; once the checks of transactions are over by time, they do not count.
+    The same holds for timed messages after the longest delay: counts do not tell which queue they are for.
     """
     return tuple(_late_arrivals(operation, observation, waited_ms))
 
@@ -95,7 +95,7 @@ def _late_arrivals(operation: ResizeOperation, observation: ResizeObservation, w
         if view.late is None:
             yield f"{name} does not answer which messages are delayed"
             continue
-        if view.late.timed:
+        if view.late.timed and waited_ms < operation.waits.timed_ms:
             yield f"{name} has {view.late.timed} timed messages of {operation.topic} to deliver"
         if view.late.half_messages and waited_ms < operation.waits.transaction_ms:
             yield f"{name} has {view.late.half_messages} transactional messages that are not decided"

@@ -2,53 +2,14 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from enum import Enum
-from typing import Final
 
-# Java's `TopicValidator.SYSTEM_TOPIC_SET`, less those that the prefix covers.
-_SYSTEM_TOPICS: Final = frozenset(
-    {
-        "TBW102",
-        "SCHEDULE_TOPIC_XXXX",
-        "BenchmarkTest",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRACE_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
-        "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-        "CHECKPOINT_TOPIC",
-    }
-)
-_SYSTEM_PREFIX: Final = "rmq_sys_"
-
-
-class TopicKind(Enum):
-    """What a topic is for; the values are the metric's labels."""
-
-    NORMAL = "normal"
-    SYSTEM = "system"
-    RETRY = "retry"
-    DLQ = "dlq"
-
-
-def kind_of(topic: str) -> TopicKind:
-    """Return the kind of a topic by its name."""
-    if topic.startswith("%RETRY%"):
-        return TopicKind.RETRY
-    if topic.startswith("%DLQ%"):
-        return TopicKind.DLQ
-    if topic in _SYSTEM_TOPICS or topic.startswith(_SYSTEM_PREFIX):
-        return TopicKind.SYSTEM
-    return TopicKind.NORMAL
+from remoting.protocol.topic_kinds import SYSTEM_PREFIX, SYSTEM_TOPICS, TopicKind, kind_of
 
 
 def kinds_of(topics: Collection[str]) -> Counter[TopicKind]:
     """Return how many of the topics are of each kind."""
     # Nearly all are normal, and counting an enum for each would take longer than all the rest.
-    special = [topic for topic in topics if topic[:1] == "%" or topic in _SYSTEM_TOPICS or topic[:8] == _SYSTEM_PREFIX]
+    special = [topic for topic in topics if topic[:1] == "%" or topic in SYSTEM_TOPICS or topic[:8] == SYSTEM_PREFIX]
     kinds = Counter(map(kind_of, special))
     kinds[TopicKind.NORMAL] += len(topics) - len(special)
     return kinds

@@ -26,7 +26,6 @@ from route_states import expire, lose_connection, register_broker, unregister_br
 from namesrv.core.registration.body import decode_registration
 from namesrv.core.registration.registration import MasterAddresses, SingleTopicFromUnknownBroker
 from namesrv.core.route_state import RouteState, StoredVersion
-from namesrv.core.tables.topic_counts import TopicKind
 from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.effects import (
     BrokerHeartbeat,
@@ -45,6 +44,7 @@ from namesrv.core.values.effects import (
     TopicsChangedByAdmin,
 )
 from namesrv.settings.config import NameServerConfig
+from remoting.protocol.topic_kinds import TopicKind
 from remoting.server.response_cache import PreparedResponse
 from remoting.server.statistics import SizeTally
 

@@ -7,7 +7,8 @@ from builders import CLUSTER
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv.core.tables.topic_counts import TopicCountTable, TopicKind, kind_of, kinds_of
+from namesrv.core.tables.topic_counts import TopicCountTable, kinds_of
+from remoting.protocol.topic_kinds import TopicKind, kind_of
 
 # `TopicValidator.getSystemTopicSet()` of Java 5.5.0, printed by it.
 JAVA_SYSTEM_TOPICS = [

@@ -1,0 +1,1 @@
+"""The autoscaler's rules: whether more or fewer queues would help a topic, and how many. It only ever proposes."""

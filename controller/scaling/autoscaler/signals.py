@@ -1,0 +1,127 @@
+"""What the autoscaler knows of a topic at one moment. Values only; None is unknown, and never stands for zero."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+
+class ConsumptionKind(Enum):
+    """How a group consumes; the values are shown to operators."""
+
+    CONCURRENT = "concurrent"
+    ORDERLY = "orderly"
+    POP = "pop"
+    PULL = "pull"
+    BROADCAST = "broadcast"
+
+    @property
+    def gives_queues_to_clients(self) -> bool:
+        """Whether each queue belongs to one client at a time, so that clients beyond the queues have nothing to do."""
+        return self in {ConsumptionKind.CONCURRENT, ConsumptionKind.ORDERLY, ConsumptionKind.PULL}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerLoad:
+    """How busy a master is, with all its topics."""
+
+    put_tps: float | None = None
+    #: Messages a second that it was measured to take at most.
+    put_tps_limit: float | None = None
+    #: Messages a second that one queue of it was measured to take at most.
+    queue_tps_limit: float | None = None
+    #: How long the first request in its sendThreadPoolQueue has waited.
+    queue_wait_ms: float | None = None
+    is_page_cache_busy: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetSignals:
+    """A topic on one broker set."""
+
+    #: None if no master answered.
+    read_queues: int | None = None
+    write_queues: int | None = None
+    #: Messages a second that come into each queue, by queue id.
+    write_tps: tuple[float | None, ...] = ()
+    load: BrokerLoad = field(default_factory=BrokerLoad)
+
+
+class QueueProgress(NamedTuple):
+    """What a group has left in one queue."""
+
+    broker_name: str
+    queue_id: int
+    #: Messages that are not consumed.
+    lag: int | None = None
+    #: By how many messages a second that grows; negative while the group catches up.
+    lag_trend: float | None = None
+    consume_tps: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSignals:
+    """A consumer group of a topic."""
+
+    kind: ConsumptionKind | None = None
+    #: Ids of the clients that are online.
+    clients: frozenset[str] | None = None
+    #: Ids of those that hold a queue; None if they did not answer.
+    holders: frozenset[str] | None = None
+    queues: tuple[QueueProgress, ...] = ()
+
+    def holding(self, queues: int) -> int | None:
+        """Return how many clients hold a queue; where they did not answer, as many as can, of so many queues."""
+        if self.clients is None:
+            return None
+        # Who has left a moment ago may still be shown as a holder.
+        return min(len(self.clients), queues) if self.holders is None else len(self.holders & self.clients)
+
+    def clients_without_queue(self, queues: int) -> int | None:
+        """Return how many clients have nothing to do, of so many queues; None if unknown."""
+        holding = self.holding(queues)
+        if holding is None or self.clients is None or self.kind is None:
+            return None
+        return len(self.clients) - holding if self.kind.gives_queues_to_clients else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSignals:
+    """Everything about a topic at one moment."""
+
+    topic: str
+    unix_ms: int
+    #: By broker name.
+    sets: Mapping[str, SetSignals] = field(default_factory=dict)
+    groups: Mapping[str, GroupSignals] = field(default_factory=dict)
+    #: Its messages have an order: its flag, an entry of ORDER_TOPIC_CONFIG, its message type. None if unknown.
+    is_ordered: bool | None = None
+    #: Its queues are mapped to brokers by a table. None if unknown.
+    is_static: bool | None = None
+
+    @property
+    def queues_per_set(self) -> int | None:
+        """Queues on each broker set: of sets that differ, the most; None if a set did not answer."""
+        counts = self._counts()
+        return max(counts) if counts else None
+
+    @property
+    def has_equal_sets(self) -> bool:
+        """Whether all sets have as many queues, read and write alike."""
+        return len(set(self._counts())) == 1
+
+    @property
+    def queues(self) -> int | None:
+        """Write queues on all broker sets; None if a set did not answer."""
+        counts = [each.write_queues for each in self.sets.values()]
+        return sum(count for count in counts if count is not None) if counts and None not in counts else None
+
+    @property
+    def put_tps(self) -> float | None:
+        """Messages a second that come into the topic; None if that of a queue is unknown."""
+        rates = [rate for each in self.sets.values() for rate in each.write_tps]
+        return sum(rate for rate in rates if rate is not None) if rates and None not in rates else None
+
+    def _counts(self) -> list[int]:
+        counts = [count for each in self.sets.values() for count in (each.read_queues, each.write_queues)]
+        return [count for count in counts if count is not None] if None not in counts else []

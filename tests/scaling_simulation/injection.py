@@ -1,0 +1,204 @@
+"""What each fault does to a simulated world."""
+
+from controller.scaling.resize.observation import GroupKind
+from controller.scaling.resize.operation import QueueCounts
+from controller.scaling.rules import commands
+from scaling_simulation.clients import Group
+from scaling_simulation.histories import WAITS
+from scaling_simulation.observing import ANSWERS
+
+
+def _brokers(world, fault):
+    return list(world.sets.values())[fault.who % len(world.sets)]
+
+
+def _group(world, fault):
+    return world.groups[fault.who % len(world.groups)]
+
+
+def _name_server(world, fault):
+    return world.name_servers[fault.who % len(world.name_servers)]
+
+
+def restart_master(world, fault):
+    brokers = _brokers(world, fault)
+    stopped = brokers.stop()
+    if stopped is not None:
+        world.later(min(fault.for_ms, 60_000), brokers.start, stopped)
+
+
+def fail_over(world, fault):
+    """Let a slave lead, with the numbers and offsets that it has copied."""
+    brokers = _brokers(world, fault)
+    following = next((each for each in brokers.slaves if each.is_up), None)
+    if brokers.master is None:
+        return
+    stopped = brokers.stop()
+
+    def lead():
+        if brokers.master is None:
+            brokers.lead(following if following is not None and following.is_up else stopped)
+            brokers.master.is_up = True
+
+    world.later(1_000 + fault.choice * 1_000, lead)
+    if following is not None:
+        world.later(12_500 + fault.for_ms, brokers.start, stopped)
+
+
+def slow_appends(world, fault):
+    _brokers(world, fault).slow_until_ms = world.now_ms + fault.for_ms
+
+
+def stop_name_server(world, fault):
+    server = _name_server(world, fault)
+    server.is_up = False
+    world.later(fault.for_ms, setattr, server, "is_up", True)
+
+
+def lose_registrations(world, fault):
+    _name_server(world, fault).loses_until_ms = world.now_ms + min(fault.for_ms, 70_000)
+
+
+def empty_name_server(world, fault):
+    _name_server(world, fault).counts.clear()
+
+
+def cut_producer(world, fault):
+    producer = world.producers[fault.who % len(world.producers)]
+    producer.cut_until_ms = max(producer.cut_until_ms, world.now_ms + 2 * fault.for_ms)
+    if 2 * fault.for_ms + 30_000 > WAITS.producers_ms:
+        producer.was_cut = True
+
+
+def crash_consumer(world, fault):
+    group = _group(world, fault)
+    if group.members:
+        group.members[fault.choice % len(group.members)].crash()
+        world.later(fault.for_ms, _refill, group)
+
+
+def _refill(group):
+    if not group.members and group.world.now_ms >= group.returns_ms:
+        group.join()
+
+
+def join_consumer(world, fault):
+    group = _group(world, fault)
+    if group.members:
+        group.join()
+
+
+def join_group(world, fault):
+    kinds = (GroupKind.CONCURRENT, GroupKind.PULL, GroupKind.POP, GroupKind.BROADCAST)
+    kind = GroupKind.ORDERLY if world.settings.is_ordered else kinds[fault.choice % len(kinds)]
+    group = Group(world, f"group-{len(world.groups)}", kind, 4)
+    group.exists_ms = None
+    world.groups.append(group)
+    group.join()
+
+
+def stop_group(world, fault):
+    """Stop all members; most groups come back."""
+    group = _group(world, fault)
+    for each in list(group.members):
+        each.crash()
+    group.returns_ms = world.now_ms + 2 * fault.for_ms
+    world.later(2 * fault.for_ms, _refill, group)
+
+
+def slow_group(world, fault):
+    _group(world, fault).slow_until_ms = world.now_ms + fault.for_ms
+
+
+def kill_controller(world, fault):
+    world.controller.killed_at = fault.choice % 3
+    world.controller.absent_ms = min(fault.for_ms, 40_000)
+
+
+def lose_answers(world, fault):
+    answer = ANSWERS[fault.choice % len(ANSWERS)]
+    world.controller.observer.lost[_brokers(world, fault).name, answer] = world.now_ms + fault.for_ms
+
+
+def hide_clients(world, fault):
+    world.controller.observer.hides_until_ms = world.now_ms + fault.for_ms
+
+
+def lose_actions(world, fault):
+    world.controller.loses_until_ms = world.now_ms + fault.for_ms
+
+
+def lose_action_answers(world, fault):
+    world.controller.loses_answers_until_ms = world.now_ms + fault.for_ms
+
+
+def delay_actions(world, fault):
+    world.controller.delays_until_ms = world.now_ms + fault.for_ms
+    world.has_late_actions = True
+
+
+def slow_rounds(world, fault):
+    world.controller.slow_until_ms = world.now_ms + fault.for_ms
+
+
+def set_counts(world, fault):
+    """Let an operator change the numbers in the middle."""
+    brokers = _brokers(world, fault)
+    if brokers.master is None or world.controller.operation.is_finished:
+        return
+    before = brokers.master.counts
+    read = (before.read, before.read + 3, max(before.read - 1, 1))[fault.choice % 3]
+    counts = QueueCounts(read, min(read, before.write + fault.choice % 2), before.perm)
+    if counts == before:
+        return
+    world.note("an operator sets %s of %s", counts, brokers.name)
+    world.operator_changed(brokers, counts)
+    brokers.set_counts(counts)
+
+
+def abort(world, _fault):
+    world.controller.abort()
+
+
+def resume(world, _fault):
+    world.controller.command(commands.resumed)
+
+
+def waive(world, fault):
+    group = _group(world, fault)
+    if group.exists_ms is not None:
+        world.waived.add(group.name)
+        world.controller.command(commands.waived, group.name)
+
+
+ACTS = {
+    act.__name__: act
+    for act in (
+        restart_master, fail_over, slow_appends, stop_name_server, lose_registrations, empty_name_server, cut_producer,
+        crash_consumer, join_consumer, join_group, stop_group, slow_group, kill_controller, lose_answers, hide_clients,
+        lose_actions, lose_action_answers, delay_actions, slow_rounds, set_counts, abort, resume, waive,
+    )
+}  # fmt: skip
+
+
+def mend_everything(world):
+    """End all faults."""
+    for brokers in world.sets.values():
+        brokers.slow_until_ms = 0
+        for each in brokers.replicas:
+            if not each.is_up:
+                brokers.start(each)
+        if brokers.master is None:
+            brokers.lead(brokers.replicas[0])
+    for server in world.name_servers:
+        server.is_up, server.loses_until_ms = True, 0
+    for producer in world.producers:
+        producer.cut_until_ms = 0
+    control = world.controller
+    control.loses_until_ms = control.loses_answers_until_ms = control.delays_until_ms = control.slow_until_ms = 0
+    control.observer.lost.clear()
+    control.observer.hides_until_ms = 0
+    for group in world.groups:
+        group.slow_until_ms, group.batch = 0, 1_000
+        if not group.members and world.settings.returns:
+            group.join()
