@@ -15,7 +15,7 @@ _PURPOSES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "planned and checked": ("PLANNED", "PRECHECK"),
         "new queues": (),
-        "waiting for producers": ("WRITE_DOWN", "QUIESCE", "PAUSE", "LATE"),
+        "waiting for producers": ("WRITE_DOWN", "QUIESCE", "PAUSE", "GATE", "LATE"),
         "waiting for consumers": ("DRAIN", "CONFIRM"),
         "dropped and watched": ("READ_DOWN", "WATCH"),
         "blocked or in conflict": ("BLOCKED", "CONFLICT"),
