@@ -58,6 +58,10 @@ class Traffic:
         self._topic_of[group] = topic
         return self._start("receive", name, {"topic": topic, "group": group, "kind": kind} | options)
 
+    def finish(self, name):
+        """Wait until a producer that was started with `count` has sent that many, and end it."""
+        self._run("finish", name)
+
     def stop(self, name):
         """End a client in order: a consumer commits its offsets and leaves its group."""
         self._run("stop", name)

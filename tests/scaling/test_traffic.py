@@ -11,7 +11,7 @@ def test_every_kind_of_consumer_gets_every_message_while_consumers_end(site):
     kinds = ["push", "orderly", "broadcast", "lite", *([] if site.is_4_9 else ["pop"])]
     for kind in kinds:
         if kind == "pop":
-            site.pop(topic, "ending-pop")
+            site.let_pop(topic, "ending-pop")
         for number in range(2):
             options = {"kind": kind, "group": f"ending-{kind}", "from_": "FIRST_OFFSET"}
             traffic.receive(f"ending-{kind}-{number}", topic=topic, **options)

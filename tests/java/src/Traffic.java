@@ -11,6 +11,7 @@ import java.util.Map;
  * <pre>
  * send NAME --namesrv ADDRESSES --topic TOPIC ...      a producer, see TrafficSender
  * receive NAME --namesrv ADDRESSES --topic TOPIC ...   a consumer, see TrafficReceiver
+ * finish NAME                                          waits until a producer has sent its --count, and ends it
  * stop NAME                                            ends it in order: offsets are committed, brokers informed
  * kill NAME                                            ends it as a killed process ends: connections close, no more
  * </pre>
@@ -49,6 +50,9 @@ public final class Traffic {
                 return add(name, new TrafficSender(name, options, records));
             case "receive":
                 return add(name, new TrafficReceiver(name, options, records));
+            case "finish":
+                clients.remove(name).finish();
+                return name;
             case "stop":
                 clients.remove(name).stop();
                 return name;

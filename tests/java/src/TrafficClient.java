@@ -9,6 +9,9 @@ abstract class TrafficClient {
     /** Starts it and returns its client id. */
     abstract String start() throws Exception;
 
+    /** Waits until it has done all that it was started for, and stops it. */
+    abstract void finish() throws Exception;
+
     abstract void stop() throws Exception;
 
     abstract void kill() throws Exception;

@@ -127,6 +127,11 @@ final class TrafficReceiver extends TrafficClient {
     }
 
     @Override
+    void finish() {
+        throw new UnsupportedOperationException("a consumer has no end");
+    }
+
+    @Override
     void stop() throws Exception {
         if (push != null) {
             push.shutdown();

@@ -46,10 +46,15 @@ final class TrafficSender extends TrafficClient {
     }
 
     @Override
-    void stop() throws Exception {
-        goesOn = false;
+    void finish() throws Exception {
         thread.join();
         producer.shutdown();
+    }
+
+    @Override
+    void stop() throws Exception {
+        goesOn = false;
+        finish();
     }
 
     @Override
