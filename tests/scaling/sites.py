@@ -17,7 +17,6 @@ QUERY_CONSUMER_OFFSET = 14
 UPDATE_CONSUMER_OFFSET = 15
 UPDATE_TOPIC = 17
 GET_ALL_TOPIC_CONFIG = 21
-UPDATE_BROKER_CONFIG = 25
 GET_MIN_OFFSET = 31
 GET_ALL_CONSUMER_OFFSET = 43
 GET_ALL_GROUPS = 201
@@ -46,13 +45,13 @@ UNIX = SystemClock()
 class ScalingSite:
     """Topics and groups have names of their own in each test; nothing is removed."""
 
-    def __init__(self, lab, version):
+    def __init__(self, lab, version, **properties):
         self.version = version
         self.is_4_9 = version == V4_9
         #: The code for a queue id or a topic name that the broker refuses.
         self.illegal = INVALID_PARAMETER if version == V5_5 else SYSTEM_ERROR
         self.namesrv = lab.name_server()
-        self.broker = lab.broker("broker-a", version=version, namesrv=[self.namesrv.address]).start()
+        self.broker = lab.broker("broker-a", version=version, namesrv=[self.namesrv.address], **properties).start()
         self.traffic = lab.traffic(namesrv=[self.namesrv.address], version=version)
         self.broker.ready()
         wait_until(lambda: registered(self.namesrv, self.broker), seconds=30, what="the broker is registered")
@@ -91,12 +90,12 @@ class ScalingSite:
         """Return how the broker has a topic stored."""
         return self.asked(GET_ALL_TOPIC_CONFIG)["topicConfigTable"][topic]
 
-    def send(self, topic, queue, *, delay_level=0):
+    def send(self, topic, queue, *, delay_level=0, text="text"):
         """Send a message to a queue, whether the route shows it or not, and return the broker's code."""
         words = ["direct", topic, "TBW102", 4, queue, 0, UNIX.unix_ms(), 0]
         words += [f"WAIT\x01true\x02DELAY\x01{delay_level}", 0, False]
         fields = dict(zip("abcdefghijk", words, strict=True))
-        return self.request(SEND_MESSAGE, fields, "text").code
+        return self.request(SEND_MESSAGE, fields, text).code
 
     def pull(self, topic, queue):
         """Pull from the beginning of a queue with a subscription of its own, and return the broker's code."""
@@ -136,8 +135,10 @@ class ScalingSite:
         """Return the offsets that are stored under a key, TOPIC@GROUP, by queue id; empty if there are none."""
         return self.asked(GET_ALL_CONSUMER_OFFSET)["offsetTable"].get(key, {})
 
-    def configure(self, key, value):
-        assert self._caller.request(UPDATE_BROKER_CONFIG, body=f"{key}={value}\n".encode()).code == SUCCESS
+    def holds(self, group, client_id, topic, queue):
+        """Return whether a consumer has this queue now."""
+        held = self.running(group, client_id)["mqTable"]
+        return any(f'"queueId":{queue},"topic":"{topic}"' in key for key in held)
 
     def running(self, group, client_id):
         """Return what a consumer reports about itself."""
