@@ -8,9 +8,9 @@ from peers.jars import V4_9, V5_5
 from peers.servers import registered
 from peers.waiting import wait_until
 from peers.wire import GET_MAX_OFFSET, SUCCESS, SYSTEM_ERROR, Caller
+from sampling.object_keys import with_quoted_object_keys
 
 from remoting.clock import SystemClock
-from sampling.object_keys import with_quoted_object_keys
 
 PULL = 11
 QUERY_CONSUMER_OFFSET = 14
