@@ -83,8 +83,8 @@ class QueueScaling:
         self._options = runtime.options
         self._listener = runtime.listener
         self._start = runtime.start
-        self._documents = DocumentStore(runtime.backend)
-        self.operations = Operations(self._documents)
+        self.documents = DocumentStore(runtime.backend)
+        self.operations = Operations(self.documents)
         admin = AdminClient(runtime.client, _REQUESTS)
         observer = TopicObserver(
             admin,
@@ -101,6 +101,11 @@ class QueueScaling:
     def is_ready(self) -> bool:
         """Whether this controller leads, and knows all operations."""
         return self._group.is_leader and self._term == self._group.term
+
+    @property
+    def term(self) -> int:
+        """How often this controller has begun to lead."""
+        return self._group.term
 
     @property
     def statuses(self) -> Mapping[str, ResizeStatus]:
@@ -125,7 +130,7 @@ class QueueScaling:
             self._runner.stop()
             term = self._group.term
             with contextlib.suppress(StoreError):
-                await self._documents.load(lambda: self._group.leads_in(term))
+                await self.documents.load(lambda: self._group.leads_in(term))
                 self._term = term
         if self.is_ready:
             self._runner.look(self._options().running_max, self._start)
