@@ -18,7 +18,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 
 #: Version -> what came with it.
 CHANGES: Final[Mapping[int, str]] = MappingProxyType(
@@ -27,6 +27,8 @@ CHANGES: Final[Mapping[int, str]] = MappingProxyType(
         2: "controller.timeout_ms; route_change has event type `snapshot` for what did not change; "
         "route_snapshot.rows counts rows, which were topics before",
         3: "ns_tick.not_found_total",
+        4: "scaling is written, with the columns from `kind` on, and without the event type `step_done`, which nobody "
+        "wrote; scaling_decision",
     }
 )
 
@@ -257,20 +259,70 @@ SCALING: Final = RowFamily(
     (
         Column("operation_id", Type.STRING, "the operation"),
         Column("topic", Type.STRING, "the topic"),
-        Column("step", Type.STRING, "which step"),
-        Column("from_read", Type.LONG, "read queues before"),
-        Column("from_write", Type.LONG, "write queues before"),
-        Column("to_read", Type.LONG, "read queues wanted"),
-        Column("to_write", Type.LONG, "write queues wanted"),
-        Column("reason", Type.STRING, "why"),
+        Column("step", Type.STRING, "the phase that it is in from now on: docs/protocol/queue-scaling.md 9"),
+        Column("from_read", Type.LONG, "read queues before, of all sets"),
+        Column("from_write", Type.LONG, "write queues before, of all sets"),
+        Column("to_read", Type.LONG, "read queues wanted, of all sets"),
+        Column("to_write", Type.LONG, "write queues wanted, of all sets"),
+        Column("reason", Type.STRING, "why it was wanted"),
+        Column("kind", Type.STRING, "grow, shrink or ordered; an undone grow is a shrink from then on", since=4),
+        Column("former_step", Type.STRING, "the phase that has ended; null in `plan`", since=4),
+        Column(
+            "duration_ms", Type.LONG, "ms that it took, by the wall clocks of the controllers that led then", since=4
+        ),
+        Column(
+            "waited_ms",
+            Type.LONG,
+            "ms of these in which no answer was missing, as stored with the operation: each minute",
+            since=4,
+        ),
+        Column("evidence", Type.STRINGS, "what ended it, in sentences: 20 of 500 characters at most", since=4),
+        Column("problem", Type.STRING, "why it is blocked, in conflict, rejected or undone", since=4),
+        Column("requested_by", Type.STRING, "who wanted it", since=4),
+        Column("reopened", Type.LONG, "how often dropped queues were opened again so far", since=4),
+        Column("created_time", Type.TIMESTAMP, "when the operation was stored first", since=4),
+        Column("broker_names", Type.STRINGS, "the sets that it changes", since=4),
+        Column("set_clusters", Type.STRINGS, "their clusters, in the same order", since=4),
+        Column("set_reads", Type.LONGS, "their read queues before, in the same order", since=4),
+        Column("set_writes", Type.LONGS, "their write queues before, in the same order", since=4),
+        Column("set_targets", Type.LONGS, "read and write queues wanted on each, in the same order", since=4),
     ),
     MappingProxyType(
         {
-            "plan": "the plan of the operation",
-            "step_started": "a step began",
-            "step_done": "a step is done",
-            "verified": "the routes show the goal",
+            "plan": "an operation was stored: its plan has no problem",
+            "step_started": "it entered a phase",
+            "verified": "it is done: brokers and routes show the goal",
             "rolled_back": "it was aborted and undone",
+            "rejected": "it was not begun: its check before the start found a problem",
+        }
+    ),
+)
+
+SCALING_DECISION: Final = RowFamily(
+    "scaling_decision",
+    (
+        Column("topic", Type.STRING, "the topic"),
+        Column("policy", Type.STRING, "the topic or pattern of the policy that holds for it"),
+        Column("mode", Type.STRING, "who decides on a resize: propose, approve or auto"),
+        Column("queues", Type.LONG, "queues on each set; null where a set did not answer"),
+        Column("target", Type.LONG, "queues wanted on each set; null: nothing is to change"),
+        Column("finding", Type.STRING, "what was found, the kind that comes first; null: nothing was"),
+        Column("subject", Type.STRING, "the group, or the broker set, that it is about; null: the topic"),
+        Column("findings", Type.STRINGS, "the kinds of all that was found"),
+        Column("reason", Type.STRING, "why, in a sentence with the numbers"),
+        Column("sets", Type.LONG, "broker sets that have the topic"),
+        Column("tps", Type.DOUBLE, "messages that come in a second; null if that of a queue is unknown"),
+        Column("lag", Type.LONG, "messages not consumed by the group that is most behind; null if unknown"),
+        Column("consumers", Type.LONG, "clients of the largest group; null if unknown"),
+        Column("operation_id", Type.STRING, "resized: the operation"),
+    ),
+    MappingProxyType(
+        {
+            "kept": "nothing is to change",
+            "proposed": "another count is proposed, and waits for an operator",
+            "approved": "an operator approved a proposal",
+            "resized": "a resize was started",
+            "refused": "a resize could not be started",
         }
     ),
 )
@@ -358,6 +410,7 @@ FAMILIES: Final[Mapping[str, RowFamily]] = MappingProxyType(
             ROUTE_SNAPSHOT,
             CONTROLLER,
             SCALING,
+            SCALING_DECISION,
             OFFSET_SAMPLE,
             NS_LIFECYCLE,
             NS_TICK,

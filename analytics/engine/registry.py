@@ -25,6 +25,7 @@ MODULES: Final[Mapping[str, str]] = MappingProxyType(
         "A12": "capacity",
         "A13": "anomalies",
         "A14": "correlated_failures",
+        "A15": "resizes",
     }
 )
 

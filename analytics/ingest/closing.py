@@ -28,6 +28,8 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "heartbeat": ("ns_id", "cluster", "broker_name", "broker_id", "event_type"),
         "broker_state": ("ns_id", "cluster", "broker_name", "broker_id", "event_type"),
+        # One operation of a topic runs at a time.
+        "scaling": ("topic",),
         # The reason names what is missing when recording resumes.
         "ns_lifecycle": ("ns_id", "event_type", "reason"),
     }

@@ -156,6 +156,7 @@ class Controller:
             recorder=self._process.recording.recorder if self._process.recording is not None else None,
             task_failures=self._tasks.failures,
             control=self._core.control,
+            resizes=self._scaling.under_way,
             clock=self._clock,
             results=lambda: self._results.samples if self._results is not None else (),
         )

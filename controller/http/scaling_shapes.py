@@ -2,7 +2,8 @@
 
 import msgspec
 
-from controller.scaling.resize.operation import ResizeOptions, ResizeWaits
+from controller.scaling.resize.operation import GroupName, ResizeOptions, ResizeWaits
+from controller.scaling.resize.request import Remark
 
 
 class ResizedSetView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -67,10 +68,10 @@ class OperationListing(msgspec.Struct, frozen=True, rename="camel", kw_only=True
 class OperatorReason(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
     """Why an operator does something."""
 
-    reason: str = ""
+    reason: Remark = ""
 
 
 class WaivedGroup(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
     """A group whose messages in dropped queues are given up."""
 
-    group: str
+    group: GroupName

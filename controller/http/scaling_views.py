@@ -81,13 +81,12 @@ class ScalingViews(ServerViews[ControllerConfig]):
 
     async def resume(self, request: ViewRequest) -> OperationView:
         """Go on with a resize that waits for an operator."""
-        return self._view(await _answered(self._scaling.resume(request.path["id"])))
+        body: OperatorReason = request.body
+        return self._view(await _answered(self._scaling.resume(request.path["id"], body.reason)))
 
     async def waive(self, request: ViewRequest) -> OperationView:
         """Give up what a group has not consumed."""
         body: WaivedGroup = request.body
-        if not body.group:
-            raise UnprocessableBody("group is empty: name the group whose messages are given up.")
         return self._view(await _answered(self._scaling.waive(request.path["id"], body.group)))
 
     def _check_configured(self) -> None:

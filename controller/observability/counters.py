@@ -4,6 +4,7 @@ from typing import Final
 
 from controller.decisions.election import ElectionResult
 from controller.failure_detection.suspicion import ProbeOutcome, SuspicionReason
+from controller.scaling.resize.operation import FINISHED, ResizeKind
 from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, CounterTable, HistogramTable, Living, everything
 from serving.metrics.server_counters import LATENCY_S, ServerCounters
 
@@ -14,6 +15,10 @@ RESULTS: Final = tuple(result.value for result in ElectionResult)
 #: How a failover ended that brought a new master; otherwise it is the result of its election.
 FAILED_OVER: Final = "failed_over"
 NOTIFIED: Final = ("ok", "refused", "failed", "superseded")
+#: Upper bounds in seconds for resizes: a grow takes minutes, a shrink with late messages days.
+RESIZE_S: Final = (60, 180, 300, 600, 1_200, 1_800, 3_600, 7_200, 14_400, 43_200, 86_400, 345_600)
+#: What becomes of the change of a broker.
+ACTED: Final = ("done", "failed")
 
 
 class SetCounters(ServerCounters):
@@ -42,6 +47,15 @@ class SetCounters(ServerCounters):
         #: Kind and result of each call to the store.
         self.store_calls = CounterTable()
         self.store_durations = HistogramTable(LATENCY_S)
+        #: How resizes ended.
+        self.resizes_ended = CounterTable(known=sorted((phase.value.lower(),) for phase in FINISHED))
+        #: Seconds by kind, from the request to the end.
+        self.resize_durations = HistogramTable(RESIZE_S, known=[(kind.value,) for kind in ResizeKind])
+        self.resize_actions = CounterTable(known=[(result,) for result in ACTED])
+        #: How often dropped queues were opened again.
+        self.resizes_reopened = 0
+        self.resize_conflicts = 0
+        self.resize_rounds_failed = 0
 
     def know(self, cluster: str) -> None:
         """Begin to count what can happen in a cluster: a rate misses a counter that is born at 1."""

@@ -84,6 +84,41 @@ NOTIFICATIONS: Final = _MAKE.counter(
     "role_notifications", "Notifications of a broker about its role, by result.", "result"
 )
 
+# Queue scaling. Topics are in the log and at /v1/scaling/operations. What is under way only of the leader
+
+RESIZES: Final = _MAKE.gauge("resizes", "Resizes of topics under way, by phase.", "phase")
+RESIZE_PHASE_SINCE: Final = _MAKE.gauge(
+    "resize_phase_since_timestamp_seconds",
+    "Since when the resize that is longest in a phase is there; 0 if none is.",
+    "phase",
+)
+RESIZES_OVERDUE: Final = _MAKE.gauge(
+    "resizes_overdue",
+    "Resizes whose phase lasts 10 minutes longer than its waits, or that lacked answers for 10 minutes in it.",
+)
+RESIZE_WRITES_PAUSED_SINCE: Final = _MAKE.gauge(
+    "resize_writes_paused_since_timestamp_seconds",
+    "Since when the ordered topic that is longest without writes has none because of its resize; 0 if none is.",
+)
+RESIZES_ENDED: Final = _MAKE.counter("resizes_ended", "Resizes that have ended, by result.", "result")
+RESIZE_DURATION: Final = _MAKE.histogram(
+    "resize_duration_seconds", "From the request for a resize to its end, whatever that was.", "kind"
+)
+RESIZES_REOPENED: Final = _MAKE.counter(
+    "resizes_reopened", "Times that dropped queues became readable again: late messages, replaced masters."
+)
+RESIZE_CONFLICTS: Final = _MAKE.counter(
+    "resize_conflicts", "Resizes that stopped because somebody else had changed queue numbers."
+)
+RESIZE_ACTIONS: Final = _MAKE.counter(
+    "resize_actions",
+    "Changes of brokers and NameServers, by result; of a round in which some failed only those are counted.",
+    "result",
+)
+RESIZE_ROUNDS_FAILED: Final = _MAKE.counter(
+    "resize_rounds_failed", "Rounds of resizes that could not be stored, or failed by a fault of the controller."
+)
+
 # Results of the Spark analyses
 
 _ANALYTICS: Final = FamilyMaker("rocketmq_analytics_")

@@ -1,5 +1,6 @@
 """The metrics of a controller as Prometheus scrapes them: read from sets, brokers and counts at that moment."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import add
@@ -10,6 +11,8 @@ from controller.failover.requests import BrokerRequests
 from controller.observability import metric_catalogue as catalogue
 from controller.observability.analytics_results import Sample
 from controller.observability.counters import SetCounters
+from controller.scaling.resize.operation import FINISHED, ResizeOperation, ResizePhase
+from controller.scaling.rules.overdue import is_overdue, writes_paused_since
 from controller.sets.broker_set import BrokerSet
 from controller.sets.health import SetHealth, health_of
 from remoting.clock import Clock
@@ -20,6 +23,15 @@ from serving.metrics.families import MetricFamily
 #: So many sets are read at a time.
 _SETS_AT_ONCE: Final = 50
 
+_OF_RESIZES: Final = (
+    catalogue.RESIZES,
+    catalogue.RESIZE_PHASE_SINCE,
+    catalogue.RESIZES_OVERDUE,
+    catalogue.RESIZE_WRITES_PAUSED_SINCE,
+)
+#: Phases of resizes under way, as labels.
+_UNDER_WAY: Final = tuple((phase.value,) for phase in ResizePhase if phase not in FINISHED)
+
 
 class ControllerMetricSources(ServerSources, frozen=True, kw_only=True):
     """Everything that is read."""
@@ -29,6 +41,8 @@ class ControllerMetricSources(ServerSources, frozen=True, kw_only=True):
     clock: Clock
     #: What the Spark analyses have published last.
     results: Callable[[], Iterable[Sample]] = tuple
+    #: Resizes under way.
+    resizes: Callable[[], Iterable[ResizeOperation]] = tuple
 
 
 class ControllerMetrics(ServerMetrics[ControllerConfig]):
@@ -59,6 +73,10 @@ class ControllerMetrics(ServerMetrics[ControllerConfig]):
         yield catalogue.DISPUTED_EPOCHS, single(control.monitor.disputed_sets)
         yield from self._sets()
         yield from self._results()
+        yield from self._resizes()
+        yield catalogue.RESIZES_REOPENED, single(counters.resizes_reopened)
+        yield catalogue.RESIZE_CONFLICTS, single(counters.resize_conflicts)
+        yield catalogue.RESIZE_ROUNDS_FAILED, single(counters.resize_rounds_failed)
         for family, tally in _tallies(counters):
             yield family, tally.counts()
 
@@ -80,6 +98,25 @@ class ControllerMetrics(ServerMetrics[ControllerConfig]):
         for sample in self._sources.results():
             found[sample.family].add(sample.labels, sample.value)
         yield from ((family, admitted.values) for family, admitted in found.items())
+
+    def _resizes(self) -> Iterator[tuple[MetricFamily, Values]]:
+        """Yield what is under way; a follower has only what it knew when it led last."""
+        if not self._sources.control.group.is_leader:
+            yield from ((family, {}) for family in _OF_RESIZES)
+            return
+        unix_ms = self._sources.clock.unix_ms()
+        present = list(self._sources.resizes())
+        counts: dict[Labels, float] = dict.fromkeys(_UNDER_WAY, 0)
+        since: dict[Labels, float] = dict.fromkeys(_UNDER_WAY, 0)
+        for each in present:
+            labels = (each.phase.value,)
+            counts[labels] = counts.get(labels, 0) + 1
+            since[labels] = min(since.get(labels) or math.inf, each.phase_since_unix_ms / 1000)
+        paused = [began for each in present if (began := writes_paused_since(each)) is not None]
+        yield catalogue.RESIZES, counts
+        yield catalogue.RESIZE_PHASE_SINCE, since
+        yield catalogue.RESIZES_OVERDUE, single(sum(is_overdue(each, unix_ms) for each in present))
+        yield catalogue.RESIZE_WRITES_PAUSED_SINCE, single(min(paused, default=0) / 1000)
 
     def _sets(self) -> Iterator[tuple[MetricFamily, Values] | None]:
         families = [family for family in self._guards if family not in catalogue.PER_SET_RESULTS]
@@ -137,6 +174,8 @@ def _tallies(counters: SetCounters) -> tuple[tuple[MetricFamily, CounterTable], 
         (catalogue.PROBES, counters.probes),
         (catalogue.BROKERS_FAILED, counters.brokers_failed),
         (catalogue.STORE_TXN, counters.store_calls),
+        (catalogue.RESIZES_ENDED, counters.resizes_ended),
+        (catalogue.RESIZE_ACTIONS, counters.resize_actions),
     )
 
 
@@ -145,4 +184,5 @@ def _histogram_tables(counters: SetCounters) -> tuple[tuple[MetricFamily, Histog
         (catalogue.ELECTION_DURATION, counters.election_durations),
         (catalogue.FAILOVER_PHASES, counters.failover_phases),
         (catalogue.STORE_TXN_DURATION, counters.store_durations),
+        (catalogue.RESIZE_DURATION, counters.resize_durations),
     )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dashboards.boards import analytics, brokers, controller, lag, namesrv, overview, topics
+from dashboards.boards import analytics, brokers, controller, lag, namesrv, overview, scaling, topics
 from dashboards.panels import Board
 
 BOARDS: Final[tuple[Board, ...]] = (
@@ -12,5 +12,6 @@ BOARDS: Final[tuple[Board, ...]] = (
     brokers.BOARD,
     topics.BOARD,
     lag.BOARD,
+    scaling.BOARD,
     analytics.BOARD,
 )

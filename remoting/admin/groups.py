@@ -129,6 +129,15 @@ def group_definition(group: str) -> AdminRequest[GroupDefinition | None]:
     return AdminRequest(command(BrokerRequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG), read)
 
 
+def configured_groups() -> AdminRequest[frozenset[str]]:
+    """Request which groups have a configuration on a broker (201). Source: docs/protocol/broker-admin.md 22."""
+
+    def read(answer: RemotingCommand) -> frozenset[str]:
+        return frozenset(decode_broker_body(AllSubscriptionGroups, answer.body).subscription_group_table)
+
+    return AdminRequest(command(BrokerRequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG), read)
+
+
 def update_group(definition: GroupDefinition) -> AdminRequest[None]:
     """Create a group with the settings that another broker has, or replace its own (200); only for masters.
 

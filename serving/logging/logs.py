@@ -240,9 +240,12 @@ class _LibraryHandler(logging.Handler):
 
 
 def _subject(line: EventDict) -> Subject:
-    """Return whom a line is about: a broker, an option, a host, a library, or nobody in particular."""
+    """Return whom a line is about: a broker, a phase of a resize, an option, a host, a library, or nobody."""
     if (broker := line.get("broker")) is not None:
         return line["event"], (broker, line.get("broker_id"))
+    if (resize := line.get("resize")) is not None:
+        # A resize goes through several phases within seconds, and its reader wants to know all of them.
+        return line["event"], (resize, line.get("to_phase"))
     if (key := line.get("property")) is not None:
         # A file may have many lines that change nothing, and its author wants to know all of them.
         return line["event"], key

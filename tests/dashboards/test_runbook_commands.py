@@ -1,10 +1,13 @@
 """The commands on the pages of alerts: programs, options and paths are those that there are."""
 
+import itertools
 import re
+import shlex
 from pathlib import Path
 
+import msgspec
 import pytest
-from runbook_commands import asking_servers, everything, pages
+from runbook_commands import asking_servers, changing_servers, everything, pages
 
 import timemachine.__main__
 from controller.http.endpoints import ENDPOINTS as CONTROLLER_ENDPOINTS
@@ -16,6 +19,10 @@ MQADMIN = {
     for words in map(str.split, Path(__file__).with_name("mqadmin_5.5.0.txt").read_text().splitlines())
 }
 OF_SHELLS = {"h", "n"}
+
+
+#: What stands for a part of a path.
+PART = re.compile(r"\{\w+\}|\$[A-Z_]+")
 
 
 def called(program):
@@ -62,10 +69,21 @@ def test_a_server_has_the_path_with_its_parameters(typed):
     assert requests or "$ETCD/metrics" in typed.text or '"$PROMETHEUS/api/v1/' in typed.text
     for server, path, query in requests:
         endpoints = NAMESRV_ENDPOINTS if server in "Nn" else CONTROLLER_ENDPOINTS
-        known = {re.sub(r"\{\w+\}", "$BROKER", each.path): each for each in endpoints}
-        assert path in known
-        parameters = {parameter.name for parameter in known[path].parameters or ()}
+        known = {PART.sub("*", each.path): each for each in endpoints if each.method == "GET"}
+        assert PART.sub("*", path) in known
+        parameters = {parameter.name for parameter in known[PART.sub("*", path)].parameters or ()}
         assert {each.partition("=")[0] for each in query.split("&") if each} <= parameters
+
+
+@pytest.mark.parametrize("typed", changing_servers(), ids=str)
+def test_a_change_shows_the_token_and_has_a_body_that_its_path_takes(typed):
+    words = shlex.split(typed.text)
+    headers = {after for word, after in itertools.pairwise(words) if word == "-H"}
+    assert headers == {"Authorization: Bearer $TOKEN", "Content-Type: application/json"}
+    assert words[-1].startswith("$H/")
+    changes = {PART.sub("*", each.path): each for each in CONTROLLER_ENDPOINTS if each.method == "POST"}
+    endpoint = changes[PART.sub("*", words[-1].removeprefix("$H"))]
+    assert msgspec.json.decode(words[words.index("-d") + 1], type=endpoint.body)
 
 
 def test_the_readme_explains_every_name_that_stands_for_something():

@@ -151,6 +151,8 @@ class InProcessController:
         self.background.failures["a_task"] = 0
         #: What analyses have published.
         self.results = ()
+        #: Resizes under way.
+        self.resizes = ()
         self.metrics = ControllerMetrics(
             ControllerMetricSources(
                 statistics=self.statistics,
@@ -161,6 +163,7 @@ class InProcessController:
                 control=self.control,
                 clock=self.clock,
                 results=lambda: self.results,
+                resizes=lambda: self.resizes,
             )
         )
         self.session = None

@@ -5,6 +5,7 @@ import os
 from peers.clients import Consumer, Load, Mqadmin, Producer, Scan
 from peers.controllers import JavaController
 from peers.servers import Broker, HAProxy, JavaNameServer, OurNameServer
+from peers.traffic import Traffic
 
 #: The original can take the place of our NameServer: what a test claims must hold for both.
 UNDER_TEST = {"ours": OurNameServer, "java": JavaNameServer}[os.environ.get("NAMESRV_UNDER_TEST", "ours")]
@@ -67,6 +68,9 @@ class Lab:
 
     def consumer(self, name, **settings):
         return self._client(Consumer(self.folder, name, **settings))
+
+    def traffic(self, name="traffic", **settings):
+        return self._client(Traffic(self.folder, name, **settings))
 
     def mqadmin(self, **settings):
         return self._client(Mqadmin(self.folder, **settings))

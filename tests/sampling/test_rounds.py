@@ -3,8 +3,9 @@
 import re
 
 import pytest
+from fakes.answering_peer import NOTHING, peers, refusal, success
 from peers.processes import free_port
-from sampling_site import NOTHING, Topics, a_route, peers, refusal, success
+from sampling_site import Topics, a_route
 
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock

@@ -3,8 +3,9 @@
 import json
 
 import pytest
+from fakes.answering_peer import peers, refusal
 from fakes.lines import Lines
-from sampling_site import Topics, a_route, peers, refusal
+from sampling_site import Topics, a_route
 
 from history.landing import LANDING, lines_of
 from history.recorder import RecorderIdentity

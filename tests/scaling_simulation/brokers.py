@@ -5,7 +5,9 @@ from controller.scaling.resize.operation import READ_PERM, WRITE_PERM, MasterIde
 #: Between two saves of offsets by a broker, and two registrations.
 PERSIST_MS = 5_000
 REGISTER_MS = 30_000
+#: Levels of delayed messages, and how late others come: timed ones, and decisions about transactional ones.
 LEVELS_MS = {1: 10_000, 5: 60_000, 6: 120_000}
+PENDING_MS = {"timed": 90_000, "half": 60_000}
 
 
 class Message:
@@ -45,6 +47,7 @@ class Brokers:
         #: By level: (due, queue id, message), in the order of being sent; and how many were delivered.
         self.delayed = {level: [] for level in LEVELS_MS}
         self.delivered = dict.fromkeys(LEVELS_MS, 0)
+        self.pending = dict.fromkeys(PENDING_MS, 0)
         #: Holders of the locks of orderly groups, and until when.
         self.locks = {}
         self.slow_until_ms = self.appends_ms = 0
@@ -96,13 +99,24 @@ class Brokers:
         message.broker_name, message.queue_id, message.at = self.name, queue_id, len(queue)
         queue.append(message)
 
-    def send_delayed(self, message, queue_id, level):
+    def send_late(self, message, queue_id, how):
+        """Check at once, and append much later: delayed, timed, or once the transaction is decided."""
         if not self.accepts(queue_id):
-            return False
-        self.delayed[level].append((self.world.now_ms + LEVELS_MS[level], queue_id, message))
-        self.world.later(LEVELS_MS[level], self.deliver, level)
+            return
         self.world.acknowledged(message)
-        return True
+        if how in LEVELS_MS:
+            self.delayed[how].append((self.world.now_ms + LEVELS_MS[how], queue_id, message))
+            self.world.later(LEVELS_MS[how], self.deliver, how)
+        else:
+            self.pending[how] += 1
+            self.world.later(1 + self.world.random.randrange(PENDING_MS[how]), self.decide, how, message, queue_id)
+
+    def decide(self, how, message, queue_id):
+        if self.master is None:
+            self.world.later(1_000, self.decide, how, message, queue_id)
+            return
+        self.pending[how] -= 1
+        self.append(message, queue_id)
 
     def deliver(self, level):
         """Put delayed messages into their queues, without a look at the numbers."""
@@ -117,8 +131,8 @@ class Brokers:
             self.append(message, queue_id)
 
     @property
-    def has_delayed(self):
-        return any(self.delivered[level] < len(waiting) for level, waiting in self.delayed.items())
+    def has_late(self):
+        return any(self.pending.values()) or any(self.delivered[level] < len(waiting) for level, waiting in self.delayed.items())
 
     def offset(self, group, queue_id):
         return self.master.offsets.get(group, {}).get(queue_id)

@@ -4,7 +4,7 @@ from bisect import bisect_left
 
 from controller.scaling.resize.observation import ClientView, ConsumedQueue, GroupKind
 from controller.scaling.resize.operation import QueueId
-from scaling_simulation.brokers import LEVELS_MS, Message
+from scaling_simulation.brokers import LEVELS_MS, PENDING_MS, Message, Route
 
 POLL_MS = 30_000
 REBALANCE_MS = 20_000
@@ -44,17 +44,11 @@ class Client:
 
     def take_route(self, order_conf, counts):
         if self.route is None or self.route.counts != counts or self.route.order_conf != order_conf:
-            self.route = world_route(counts, order_conf)
+            self.route = Route(dict(counts), order_conf)
             self.changed()
 
     def changed(self):
         """Do what a new route brings."""
-
-
-def world_route(counts, order_conf):
-    from scaling_simulation.brokers import Route
-
-    return Route(dict(counts), order_conf)
 
 
 class Producer(Client):
@@ -62,7 +56,7 @@ class Producer(Client):
 
     KEYS = 5
 
-    def __init__(self, world, index, pause_ms):
+    def __init__(self, world, index, pause_ms, late_share):
         self.index = index
         self.queues = []
         self.numbers = [0] * self.KEYS
@@ -70,7 +64,9 @@ class Producer(Client):
         self.was_cut = False
         super().__init__(world)
         world.every(POLL_MS, self.poll)
-        self.pause_ms = pause_ms
+        self.pause_ms, self.late_share = pause_ms, late_share
+        #: How its late messages come.
+        self.late_way = world.random.choice((*LEVELS_MS, *PENDING_MS))
         world.later(world.random.randrange(pause_ms), self.send)
 
     def changed(self):
@@ -87,15 +83,11 @@ class Producer(Client):
         self.numbers[place] += 1
         key = self.index * self.KEYS + place
         message = Message(world.next_id(), key, self.numbers[place], world.now_ms)
-        draw = world.random.random()
-        delayed = draw < world.settings.delayed_share
-        if world.settings.is_ordered or not delayed:
-            name, queue_id = self.queues[(key * 7 + 3) % len(self.queues)]
-        else:
+        if world.random.random() < self.late_share:
             name, queue_id = self.queues[int(world.random.random() * len(self.queues))]
-        if delayed and not world.settings.is_ordered:
-            world.sets[name].send_delayed(message, queue_id, world.random.choice(tuple(LEVELS_MS)))
+            world.sets[name].send_late(message, queue_id, self.late_way)
         else:
+            name, queue_id = self.queues[(key * 7 + 3) % len(self.queues)]
             world.sets[name].send(message, queue_id)
 
 
@@ -289,7 +281,7 @@ class OrderlyConsumer(Consumer):
 
 
 class PullConsumer(Consumer):
-    """Stores what it has pulled, and processes it later; what is not processed when a queue goes is lost to it."""
+    """Stores what was handed to the application, which processes it later; if that dies, it has lost it by itself."""
 
     def pulled(self, held, messages):
         ready_ms = self.world.now_ms + self.world.random.randrange(PROCESS_MS)
@@ -303,10 +295,8 @@ class PullConsumer(Consumer):
                 self.group.consumed(held.cached.pop(0)[1])
 
     def leave(self, queue):
-        held = self.held[queue]
-        if queue in self.route.read:
-            # It goes to another member: what is lost thereby is so without any resize.
-            self.forgive(held)
+        for ready_ms, messages in self.held[queue].cached:
+            self.world.later(max(ready_ms - self.world.now_ms, 0), self.group.consumed, messages)
         super().leave(queue)
 
     def crash(self):
@@ -371,7 +361,8 @@ class BroadcastConsumer(Consumer):
 
     def rebalance(self):
         super().rebalance()
-        if self.exists_ms is None and self.held and len(self.held) == len(self.route.read):
+        is_first = self.exists_ms is None and self.route is not None
+        if is_first and self.route.counts.keys() == self.world.sets.keys() and len(self.held) == len(self.route.read):
             self.exists_ms = self.world.now_ms
 
     def start(self, queue):

@@ -3,11 +3,10 @@
 from controller.scaling.resize.decision import ChangeCounts, StoreGroupOffset
 from controller.scaling.resize.observation import ResizeObservation
 from controller.scaling.resize.operation import ResizePhase
-from controller.scaling.rules import commands, step
-from controller.scaling.rules.needs import needs_of, round_ms
-from controller.scaling.rules.path import all_queues, path_of
-from controller.scaling.rules.needs import ResizeNeeds
 from controller.scaling.resize.request import ResizeOptions, ResizeRequest, TopicTraits
+from controller.scaling.rules import commands, step
+from controller.scaling.rules.needs import ResizeNeeds, needs_of, round_ms
+from controller.scaling.rules.path import all_queues, path_of
 from controller.scaling.rules.plan import checked, plan_resize, planned_operation
 from scaling_simulation.histories import WAITS
 from scaling_simulation.observing import UNIX_MS, Observer

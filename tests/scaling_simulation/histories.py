@@ -20,7 +20,8 @@ WAITS: Final = ResizeWaits(
     grown_watch_ms=70_000,
     pop_ms=36_000,
     process_ms=20_000,
-    transaction_ms=120_000,
+    transaction_ms=70_000,
+    timed_ms=100_000,
     pause_ms=600_000,
 )
 
@@ -72,7 +73,8 @@ class ResizeSettings(NamedTuple):
     producers_ms: tuple[int, ...] = (3_000, 5_000)
     #: Slaves copy topics and offsets so often.
     copy_ms: int = 10_000
-    delayed_share: float = 0.0
+    #: Share of the messages of each producer that are delivered later: delayed, timed or transactional.
+    late_shares: tuple[float, ...] = (0.0, 0.0)
     accepts_late: bool = False
     #: Groups without members get some at the end.
     returns: bool = True
@@ -110,11 +112,12 @@ _FAULTS: Final = (0, 1, 1, 2, 2, 3, 3, 4, 5, 6)
 
 def history_of(seed, profile=""):
     """Return the world and the faults of a seed; a profile fixes the kind: grow, shrink, ordered."""
-    draw = random.Random(seed)  # noqa: S311
+    draw = random.Random(seed)
     kind = profile or draw.choice(("grow", "shrink", "shrink", "ordered"))
     before, target = _counts(draw, kind)
     is_ordered = kind == "ordered"
     has_conf = is_ordered and draw.random() < 0.3
+    producers_ms = tuple(draw.choice((2_500, 4_000, 7_000, 31_000, 90_000)) for _ in range(draw.choice((1, 2, 3))))
     settings = ResizeSettings(
         seed=seed,
         sets=1 if is_ordered and not has_conf else draw.choice((1, 1, 2, 3)),
@@ -126,14 +129,18 @@ def history_of(seed, profile=""):
         has_order_conf=has_conf,
         gives_order_conf=has_conf,
         groups=tuple(_group(draw, is_ordered=is_ordered) for _ in range(draw.choice((1, 2, 2, 3)))),
-        producers_ms=tuple(draw.choice((2_500, 4_000, 7_000, 31_000)) for _ in range(draw.choice((1, 2, 3)))),
+        producers_ms=producers_ms,
         copy_ms=draw.choice((10_000, 60_000)),
-        delayed_share=draw.choice((0, 0, 0.1)),
+        late_shares=tuple(0.0 if is_ordered else draw.choice((0.0, 0.0, 0.0, 0.1, 0.3, 1.0)) for _ in producers_ms),
         accepts_late=draw.random() < 0.3,
         returns=draw.random() < 0.7,
     )
     phases = {"grow": _GROW, "shrink": _SHRINK, "ordered": _ORDERED}[kind]
-    return settings, tuple(_fault(draw, phases) for _ in range(draw.choice(_FAULTS)))
+    many = draw.choice(_FAULTS)
+    # Some histories are about two kinds of faults in one phase.
+    kinds = draw.choices(tuple(KINDS), tuple(KINDS.values()), k=2) if draw.random() < 0.3 else ()
+    phase = draw.choice(phases) if draw.random() < 0.2 else ""
+    return settings, tuple(_fault(draw, phases, kinds, phase) for _ in range(many))
 
 
 def _counts(draw, kind):
@@ -148,10 +155,10 @@ def _group(draw, *, is_ordered):
     return GroupSettings(kind, draw.choice((1, 2, 2, 3)), draw.choice((1, 4, 8)))
 
 
-def _fault(draw, phases):
+def _fault(draw, phases, kinds, phase):
     return Fault(
-        kind=draw.choices(tuple(KINDS), tuple(KINDS.values()))[0],
-        phase=draw.choice(("", *phases)),
+        kind=draw.choice(kinds) if kinds else draw.choices(tuple(KINDS), tuple(KINDS.values()))[0],
+        phase=phase or draw.choice(("", *phases)),
         after_ms=int(draw.choice((0, 1_000, 3_000, 10_000, 30_000, 90_000)) * (0.5 + draw.random())),
         who=draw.randrange(6),
         for_ms=int(draw.choice((1_500, 6_000, 20_000, 60_000, 150_000)) * (0.5 + draw.random())),

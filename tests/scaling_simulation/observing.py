@@ -73,7 +73,9 @@ class Observer:
         early_sets, groups, missing = early
         missing = list(missing)
         sets = {
-            name: SetView(broker_name=name, **fields, **self.late_set(world.sets[name], fields, operation, needs, missing))
+            name: SetView(
+                broker_name=name, **fields, **self.late_set(world.sets[name], fields, operation, needs, missing)
+            )
             for name, fields in early_sets.items()
         }
         if groups is not None and any(self.is_lost(name, "groups") for name in sets):
@@ -116,7 +118,9 @@ class Observer:
                 level: DelayProgress(delivered=brokers.delivered[level], end=len(waiting))
                 for level, waiting in brokers.delayed.items()
             }
-            self.answer(brokers, "late", fields, LateSources(levels=levels, timed=0, half_messages=0), missing)
+            pending = brokers.pending
+            late = LateSources(levels=levels, timed=pending["timed"], half_messages=pending["half"])
+            self.answer(brokers, "late", fields, late, missing)
         return fields
 
     def answer(self, brokers, name, fields, value, missing):

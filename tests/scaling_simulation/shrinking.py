@@ -39,8 +39,11 @@ def shrunk(failure):
     failure = _with_less_faults(failure)
     settings = failure.settings
     smaller = [{"groups": (each,)} for each in settings.groups]
-    smaller += [{"producers_ms": (each,)} for each in settings.producers_ms]
-    smaller += [{"sets": 1}, {"slaves": 0}, {"name_servers": 1}, {"delayed_share": 0.0}]
+    smaller += [
+        {"producers_ms": (pause_ms,), "late_shares": (share,)}
+        for pause_ms, share in zip(settings.producers_ms, settings.late_shares, strict=True)
+    ]
+    smaller += [{"sets": 1}, {"slaves": 0}, {"name_servers": 1}]
     for change in smaller:
         less = failure.settings._replace(**change)
         if less != failure.settings and (what := what_fails(less, failure.plan)) is not None:

@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 
 from controller.scaling.resize.decision import ChangeCounts
 from controller.scaling.resize.observation import GroupKind
-from controller.scaling.resize.operation import QueueCounts, ResizePhase
+from controller.scaling.resize.operation import ResizePhase
 from controller.scaling.rules import commands
 from scaling_simulation import injection
 from scaling_simulation.brokers import Brokers, NameServer, equal_counts
@@ -39,7 +39,7 @@ class Violation(AssertionError):
 class World:
     def __init__(self, settings, plan):
         self.settings, self.plan = settings, list(plan)
-        self.random = random.Random(settings.seed)  # noqa: S311
+        self.random = random.Random(settings.seed)
         self.now_ms = 0
         self.story = None
         self._events = []
@@ -76,7 +76,9 @@ class World:
         for group, each in zip(self.groups, settings.groups, strict=True):
             for _ in range(0 if each.kind is GroupKind.OFFLINE else each.clients):
                 group.join()
-        self.producers = [Producer(self, i, pause_ms) for i, pause_ms in enumerate(settings.producers_ms)]
+        self.producers = [
+            Producer(self, i, pause_ms, settings.late_shares[i]) for i, pause_ms in enumerate(settings.producers_ms)
+        ]
         self.controller = ResizeController(self)
         self.later(START_MS, self.controller.begin)
 
@@ -147,7 +149,9 @@ class World:
         self.messages[message.id] = message
 
     def inverted(self, group, message):
-        self.note("%s consumes %d of key %d after %d", group.name, message.number, message.key, group.newest[message.key])
+        self.note(
+            "%s consumes %d of key %d after %d", group.name, message.number, message.key, group.newest[message.key]
+        )
         producer = self.producers[message.key // Producer.KEYS]
         self.inversions.append(message)
         if self.settings.is_ordered and not producer.was_cut and not self.foreign and not self.waived:
@@ -173,7 +177,7 @@ class World:
 
     def check_entry(self, operation):
         phase = operation.phase
-        if phase is ResizePhase.CONFLICT and not self.foreign:
+        if phase is ResizePhase.CONFLICT and not self.foreign and not self.has_late_actions:
             self.fail("a conflict with nobody: %s", operation.problem)
         if phase in (ResizePhase.READ_DOWN, ResizePhase.RESIZE):
             self.check_confirmed(operation)
@@ -188,7 +192,9 @@ class World:
                 self.fail("%s without a second check", operation.phase.value)
             if each.phase is ResizePhase.CONFIRM:
                 if each.ended_unix_ms - each.began_unix_ms < WAITS.confirm_ms:
-                    self.fail("%s after checks %d ms apart", operation.phase.value, each.ended_unix_ms - each.began_unix_ms)
+                    self.fail(
+                        "%s after checks %d ms apart", operation.phase.value, each.ended_unix_ms - each.began_unix_ms
+                    )
                 return
 
     @property
@@ -275,7 +281,7 @@ class World:
         end_ms = self.now_ms + CONSUMED_WITHIN_MS
         while self.now_ms < end_ms:
             self.run_until(self.now_ms + 20_000)
-            if not any(each.has_delayed for each in self.sets.values()) and self.disagreement() is None:
+            if not any(each.has_late for each in self.sets.values()) and self.disagreement() is None:
                 if next(self.unconsumed(), None) is None:
                     return
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from controller.scaling.execution.broker_views import FAILURES, SetAddresses, SetObserver, WantedOfSet
+from controller.scaling.execution.group_definitions import GroupDefinitions
 from controller.scaling.execution.group_views import GroupObserver, every_client, no_client
 from controller.scaling.execution.producer_fetches import ProducerFetches
 from controller.scaling.resize.observation import (
@@ -74,6 +75,7 @@ class TopicObserver:
         self._clock = clock
         self._sets = SetObserver(admin)
         self._groups = GroupObserver(admin)
+        self._definitions = GroupDefinitions(admin, clock)
 
     async def observe(self, operation: ResizeOperation) -> ResizeObservation:
         """Return what the present phase has to know."""
@@ -88,6 +90,8 @@ class TopicObserver:
         found = await self._query_sets(wanted, routes)
         observation = self._observation(answers, found)
         observation = await self._with_groups(observation, operation.topic, needs)
+        if needs.definitions and not observation.missing:
+            observation = await self._with_definitions(observation)
         if needs.producers and not observation.missing:
             producers = await self._producers.stale(operation, _masters(observation.sets.values()))
             observation = replace(observation, producers=producers)
@@ -219,6 +223,23 @@ class TopicObserver:
         clients = every_client if needs.clients else no_client
         groups, missing = await self._groups.views(topic, masters, offsets, clients)
         return replace(observation, groups=groups, missing=(*observation.missing, *missing))
+
+    async def _with_definitions(self, observation: ResizeObservation) -> ResizeObservation:
+        groups = [each.name for each in observation.groups or ()]
+        missing: list[str] = []
+        views = await all_results(
+            self._with_unknown_groups(each, groups, missing) for each in observation.sets.values()
+        )
+        return replace(observation, sets={each.broker_name: each for each in views}, missing=tuple(missing))
+
+    async def _with_unknown_groups(self, view: SetView, groups: list[str], missing: list[str]) -> SetView:
+        assert view.master is not None, "a round with missing answers needs no more"
+        try:
+            unknown = await self._definitions.unknown(view.master.address, groups)
+        except FAILURES as error:
+            missing.append(f"groups that are configured at {view.master.address}: {error}")
+            return view
+        return replace(view, unknown_groups=unknown)
 
 
 def has_order(definition: TopicDefinition) -> bool:

@@ -82,16 +82,21 @@ class Operations:
 
         def decide(stored: bytes | None) -> bytes:
             if stored is not None:
-                raise OperationExists(decode_operation(stored))
+                raise OperationExists(_decoded(operation.topic, stored))
             return encode_operation(operation)
 
         await self._documents.change(DocumentKind.SCALING_OPERATION, operation.topic, decide)
+
+    def check_stored(self, operation: ResizeOperation) -> None:
+        """Raise OperationMoved unless the operation is stored as it is here; StoreError if it cannot be read."""
+        if self.of_topic(operation.topic) != operation:
+            raise OperationMoved(f"{operation.id} has changed meanwhile")
 
     async def replace(self, before: ResizeOperation, after: ResizeOperation) -> None:
         """Store a changed operation if it is still as it was; raises OperationMoved, and StoreError."""
 
         def decide(stored: bytes | None) -> bytes:
-            if stored is None or decode_operation(stored) != before:
+            if stored is None or _decoded(before.topic, stored) != before:
                 raise OperationMoved(f"{before.id} has changed meanwhile")
             return encode_operation(after)
 
@@ -107,7 +112,7 @@ class Operations:
         states: list[ResizeOperation] = []
 
         def decided(stored: bytes | None) -> bytes:
-            if stored is None or (before := decode_operation(stored)).id != operation.id:
+            if stored is None or (before := _decoded(operation.topic, stored)).id != operation.id:
                 raise OperationMoved(f"{operation.id} has ended meanwhile")
             states[:] = [before, decide(before)]
             return encode_operation(states[1])
@@ -142,17 +147,23 @@ class Operations:
 
     def _get(self, kind: DocumentKind, name: str) -> ResizeOperation | None:
         value = self._documents.get(kind, name)
-        try:
-            return None if value is None else decode_operation(value)
-        except (NewerOperation, msgspec.DecodeError) as error:
-            raise StoreError(f"the operation stored as {name} {error}") from None
+        return None if value is None else _decoded(name, value)
+
+
+def _decoded(name: str, stored: bytes) -> ResizeOperation:
+    try:
+        return decode_operation(stored)
+    except NewerOperation as error:
+        raise StoreError(f"the operation stored as {name} {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StoreError(f"the operation stored as {name} cannot be read: {error}") from None
 
 
 def _removed(operation: ResizeOperation) -> Callable[[bytes | None], bytes | None]:
     """Return what removes this operation, and no other one of the topic."""
 
     def decide(stored: bytes | None) -> bytes | None:
-        return None if stored is None or decode_operation(stored).id == operation.id else stored
+        return None if stored is None or _decoded(operation.topic, stored).id == operation.id else stored
 
     return decide
 

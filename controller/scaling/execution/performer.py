@@ -8,8 +8,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from controller.scaling.execution.broker_views import FAILURES, counts_of, topic_of
-from controller.scaling.resize.decision import ChangeCounts, PutOrderConf, ResizeAction, StoreGroupOffset
+from controller.scaling.resize.decision import (
+    ChangeCounts,
+    GiveLocks,
+    HoldLocks,
+    PutOrderConf,
+    ResizeAction,
+    StoreGroupOffset,
+)
 from remoting.admin.client import AdminClient
+from remoting.admin.locks import lock_queues, unlock_queues
+from remoting.admin.message_queues import MessageQueue
 from remoting.admin.offsets import OffsetCommit, commit_offset, committed_offset
 from remoting.admin.routes import delete_order_conf, order_conf, put_order_conf
 from remoting.admin.topics import update_topic
@@ -40,6 +49,10 @@ class ActionPerformer:
                     return await self._store_offset(topic, action)
                 case PutOrderConf():
                     return await self._put_order_conf(topic, action)
+                case HoldLocks():
+                    return await self._hold_locks(topic, action)
+                case GiveLocks():
+                    return await self._give_locks(topic, action)
         except FAILURES as error:
             return f"{action.address}: {error}"
 
@@ -74,6 +87,25 @@ class ActionPerformer:
             raise
         return f"{where}: a reset of it waits for its consumer" if outcome is OffsetCommit.RESET_PENDING else ""
 
+    async def _hold_locks(self, topic: str, action: HoldLocks) -> str:
+        if not self._may_write():
+            return _NO_LEAD
+        queues = _queues(topic, action)
+        locked = await self._admin.call(action.address, lock_queues(action.client_id, action.group, queues))
+        held = sorted(each.queue_id for each in queues if each not in locked)
+        if not held:
+            return ""
+        return (
+            f"queues {held} of {action.broker_name} are locked by a consumer of group {action.group}: the order of "
+            "keys may break"
+        )
+
+    async def _give_locks(self, topic: str, action: GiveLocks) -> str:
+        if not self._may_write():
+            return _NO_LEAD
+        await self._admin.call(action.address, unlock_queues(action.client_id, action.group, _queues(topic, action)))
+        return ""
+
     async def _put_order_conf(self, topic: str, action: PutOrderConf) -> str:
         if not self._may_write():
             return _NO_LEAD
@@ -81,6 +113,10 @@ class ActionPerformer:
         await self._admin.call(action.address, request)
         stored = await self._admin.call(action.address, order_conf(topic))
         return "" if stored == action.value else f"{action.address} has orderTopicConf {stored} of {topic}"
+
+
+def _queues(topic: str, action: HoldLocks | GiveLocks) -> list[MessageQueue]:
+    return [MessageQueue(topic=topic, broker_name=action.broker_name, queue_id=each) for each in action.queue_ids]
 
 
 _NO_LEAD = "nothing was written: another controller may lead"

@@ -8,7 +8,7 @@ from controller.scaling.resize.observation import StaleProducers
 from controller.scaling.resize.operation import ResizeOperation
 from controller.scaling.rules.producers import LoweredWrites, stale_producers
 from remoting.admin.client import AdminClient
-from remoting.admin.clients import producers
+from remoting.admin.clients import ProducerClient, producers
 from remoting.admin.route_fetches import ClientFetches, host_of, watch_route_fetches
 from remoting.background_tasks import all_results
 from remoting.clock import Clock
@@ -47,10 +47,15 @@ class ProducerFetches:
 
     async def _hosts(self, masters: Collection[str]) -> frozenset[str] | None:
         """Return the hosts of all producers that brokers know; None if a broker does not tell."""
+        found = await all_results(self._producers(each) for each in masters)
+        answered = [each for each in found if each is not None]
+        addresses = [client.remote_address for each in answered for client in each]
+        known = [each for each in addresses if each is not None]
+        is_everybody = len(answered) == len(found) and len(known) == len(addresses)
+        return frozenset(map(host_of, known)) if is_everybody else None
+
+    async def _producers(self, master: str) -> tuple[ProducerClient, ...] | None:
         try:
-            found = await all_results(self._admin.call(each, producers()) for each in masters)
+            return await self._admin.call(master, producers())
         except FAILURES:
             return None
-        addresses = [client.remote_address for each in found for client in each]
-        known = [each for each in addresses if each is not None]
-        return frozenset(map(host_of, known)) if len(known) == len(addresses) else None

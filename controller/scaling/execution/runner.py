@@ -5,16 +5,17 @@ task of its own: a broker that hangs holds up the topics that it has, and no oth
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, Protocol
 
 from controller.scaling.execution.observer import TopicObserver
 from controller.scaling.execution.operations import OperationMoved, Operations
 from controller.scaling.execution.performer import ActionPerformer
 from controller.scaling.resize.decision import PhaseProgress, ResizeAction, ResizeDecision
 from controller.scaling.resize.observation import ResizeObservation
-from controller.scaling.resize.operation import ResizeKind, ResizeOperation, ResizePhase
+from controller.scaling.resize.operation import NEEDS_OPERATOR, ResizeKind, ResizeOperation, ResizePhase
 from controller.scaling.resize.request import ResizePlan, ResizeRequest, TopicTraits
 from controller.scaling.rules.needs import round_ms
 from controller.scaling.rules.plan import checked, plan_resize
@@ -68,6 +69,35 @@ class PlanFacts:
     observation: ResizeObservation
 
 
+class _Run:
+    """The task of one operation."""
+
+    def __init__(self) -> None:
+        #: None until it is started.
+        self.task: asyncio.Task[Any] | None = None
+        #: Set to begin a round at once: an operator has changed the operation.
+        self.wake = asyncio.Event()
+        #: Actions of the last round that did not succeed.
+        self.failures: tuple[str, ...] = ()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its task does nothing any more."""
+        return self.task is not None and self.task.done()
+
+    def take_failures(self) -> tuple[str, ...]:
+        """Return the failed actions of the last round, once."""
+        failures, self.failures = self.failures, ()
+        return failures
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait until the next round."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.wake.wait()
+        self.wake.clear()
+
+
 class ResizeRunner:
     """The tasks of all operations under way."""
 
@@ -84,10 +114,10 @@ class ResizeRunner:
         self._performer = performer
         self._listener = listener
         self._clock = clock
-        self._tasks: dict[str, asyncio.Task[Any]] = {}
+        #: Tasks by id, those that were stopped and have not ended included.
+        self._runs: dict[str, _Run] = {}
+        #: By id.
         self._statuses: dict[str, ResizeStatus] = {}
-        #: Set to begin a round at once: an operator has changed the operation.
-        self._wakes: dict[str, asyncio.Event] = {}
 
     @property
     def statuses(self) -> Mapping[str, ResizeStatus]:
@@ -96,66 +126,79 @@ class ResizeRunner:
 
     def wake(self, operation_id: str) -> None:
         """Begin the next round of an operation at once."""
-        if (event := self._wakes.get(operation_id)) is not None:
-            event.set()
+        if (run := self._runs.get(operation_id)) is not None:
+            run.wake.set()
 
     def look(self, running_max: int, start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[Any]]) -> None:
-        """Start what is stored and does not run, oldest first; at most so many at one time."""
-        self._tasks = {name: task for name, task in self._tasks.items() if not task.done()}
+        """Start what is stored and does not run, oldest first.
+
+        At most `running_max` run at one time; those that wait for an operator do not count.
+        """
+        self._runs = {name: run for name, run in self._runs.items() if not run.has_ended}
         waiting = sorted(self._operations.under_way(), key=lambda each: each.created_unix_ms)
+        running = sum(each.id in self._runs and each.phase not in NEEDS_OPERATOR for each in waiting)
         # Those that have begun come first: after a change of the leader none of them waits for a new one.
         waiting.sort(key=lambda each: each.phase is ResizePhase.PLANNED)
         for operation in waiting:
-            if operation.id in self._tasks:
+            # One that was stopped may still wait for an answer: two would act at the same time.
+            if operation.id in self._runs:
                 continue
-            if operation.phase is ResizePhase.PLANNED and len(self._tasks) >= running_max:
-                reason = f"{len(self._tasks)} other resizes run, which is the limit"
-                self._set_status(operation, (reason,), 0)
+            if operation.phase is ResizePhase.PLANNED and running >= running_max:
+                self._set_status(operation, (f"{running} other resizes run, which is the limit",), 0)
                 continue
-            self._wakes[operation.id] = asyncio.Event()
-            self._tasks[operation.id] = start(self._run(operation))
+            running += operation.phase not in NEEDS_OPERATOR
+            run = self._runs[operation.id] = _Run()
+            run.task = start(self._run(operation, run))
 
     def stop(self) -> None:
         """Stop all tasks: another controller leads, or this one ends."""
-        for task in self._tasks.values():
-            task.cancel()
-        self._tasks.clear()
+        for run in self._runs.values():
+            if run.task is not None:
+                run.task.cancel()
         self._statuses.clear()
-        self._wakes.clear()
 
-    async def _run(self, operation: ResizeOperation) -> None:
+    async def _run(self, operation: ResizeOperation, run: "_Run") -> None:
         try:
-            await self._run_to_end(operation)
+            await self._run_to_end(operation, run)
         finally:
             self._statuses.pop(operation.id, None)
-            self._wakes.pop(operation.id, None)
 
-    async def _run_to_end(self, operation: ResizeOperation) -> None:
+    async def _run_to_end(self, operation: ResizeOperation, run: "_Run") -> None:
         progress = begin_phase(operation)
         while not operation.is_finished:
             try:
-                operation, progress, pause_s = await self._round(operation, progress)
+                operation, progress, pause_s = await self._round(operation, progress, run)
             except OperationMoved:
-                stored = self._operations.of_topic(operation.topic)
-                if stored is None or stored.id != operation.id:
+                stored = self._stored(operation)
+                if stored is None:
                     return
                 operation, progress, pause_s = stored, begin_phase(stored), 0.0
             except (StoreError, Exception) as error:  # noqa: BLE001  # whatever it is, it is reported and tried again
                 self._listener.round_failed(operation, error)
                 pause_s = FAILED_ROUND_S
-            await self._sleep(operation.id, pause_s)
+            await run.sleep(pause_s)
         await self._end(operation)
 
+    def _stored(self, operation: ResizeOperation) -> ResizeOperation | None:
+        """Return what an operator has made of an operation; None if it is gone, or cannot be read."""
+        try:
+            stored = self._operations.of_topic(operation.topic)
+        except StoreError as error:
+            self._listener.round_failed(operation, error)
+            return None
+        return stored if stored is not None and stored.id == operation.id else None
+
     async def _round(
-        self, operation: ResizeOperation, progress: PhaseProgress
+        self, operation: ResizeOperation, progress: PhaseProgress, run: "_Run"
     ) -> tuple[ResizeOperation, PhaseProgress, float]:
         """Make one round, and return the operation after it, its progress, and how long to wait for the next one."""
         if operation.phase in {ResizePhase.PLANNED, ResizePhase.PRECHECK}:
             return await self._precheck(operation, progress)
-        observation = await self._observer.observe(operation)
+        self._operations.check_stored(operation)
+        observation = replace(await self._observer.observe(operation), failures=run.take_failures())
         decision = decide_step(operation, progress, observation)
         await self._store(operation, decision.operation)
-        await self._perform(decision)
+        await self._perform(decision, run)
         entered = decision.operation.phase is not operation.phase
         self._set_status(decision.operation, decision.waits_for, decision.progress.waited_ms)
         return decision.operation, decision.progress, 0.0 if entered else round_ms(decision.operation) / 1000
@@ -167,6 +210,7 @@ class ResizeRunner:
             entered = operation.entered(ResizePhase.PRECHECK, self._clock.unix_ms())
             await self._store(operation, entered)
             return entered, begin_phase(entered), 0.0
+        self._operations.check_stored(operation)
         facts = await self.plan(request_of(operation))
         missing = facts.observation.missing
         if missing and self._clock.unix_ms() - operation.phase_since_unix_ms < PRECHECK_MS:
@@ -183,16 +227,19 @@ class ResizeRunner:
 
     async def _store(self, before: ResizeOperation, after: ResizeOperation) -> None:
         if after == before:
+            # What an operator has changed since the round began replaces its decision.
+            self._operations.check_stored(before)
             return
         await self._operations.replace(before, after)
         if after.phase is not before.phase:
             self._listener.phase_entered(before, after)
 
-    async def _perform(self, decision: ResizeDecision) -> None:
+    async def _perform(self, decision: ResizeDecision, run: "_Run") -> None:
         if not decision.actions:
             return
         failures = await self._performer.perform(decision.operation.topic, decision.actions)
         if failures:
+            run.failures = failures
             self._listener.actions_failed(decision.operation, failures)
         else:
             self._listener.actions_done(decision.operation, decision.actions)
@@ -207,19 +254,16 @@ class ResizeRunner:
             else:
                 return
 
-    async def _sleep(self, operation_id: str, seconds: float) -> None:
-        event = self._wakes[operation_id]
-        try:
-            async with asyncio.timeout(seconds):
-                await event.wait()
-        except TimeoutError:
-            return
-        event.clear()
-
     def _set_status(self, operation: ResizeOperation, waits_for: tuple[str, ...], waited_ms: int) -> None:
         self._statuses[operation.id] = ResizeStatus(
             waits_for=waits_for, observed_unix_ms=self._clock.unix_ms(), waited_ms=waited_ms
         )
+
+
+_ORDERED: Final[Mapping[ResizeKind, Literal["", "pause", "gate"]]] = {
+    ResizeKind.ORDERED: "pause",
+    ResizeKind.GATED: "gate",
+}
 
 
 def request_of(operation: ResizeOperation) -> ResizeRequest:
@@ -227,7 +271,7 @@ def request_of(operation: ResizeOperation) -> ResizeRequest:
     return ResizeRequest(
         topic=operation.topic,
         queues=operation.sets[0].target,
-        ordered="pause" if operation.kind is ResizeKind.ORDERED else "",
+        ordered=_ORDERED.get(operation.kind, ""),
         equalise=len({each.before for each in operation.sets}) > 1,
         waits=operation.waits,
         options=operation.options,

@@ -102,6 +102,10 @@ class QueueScaling:
         """Whether this controller leads, and knows all operations."""
         return self._group.is_leader and self._term == self._group.term
 
+    def under_way(self) -> list[ResizeOperation]:
+        """Return the operations that have not ended, none on a controller that does not lead."""
+        return self.operations.under_way() if self.is_ready else []
+
     @property
     def term(self) -> int:
         """How often this controller has begun to lead."""
@@ -158,9 +162,9 @@ class QueueScaling:
         """Undo an operation; raises OperationUnknown, ResizeCommandRefused and StoreError."""
         return await self._change(operation_id, lambda each, unix_ms: commands.aborted(each, unix_ms, reason))
 
-    async def resume(self, operation_id: str) -> ResizeOperation:
+    async def resume(self, operation_id: str, reason: str) -> ResizeOperation:
         """Go on with a blocked operation, or after a conflict; raises as `abort` does."""
-        return await self._change(operation_id, commands.resumed)
+        return await self._change(operation_id, lambda each, unix_ms: commands.resumed(each, unix_ms, reason))
 
     async def waive(self, operation_id: str, group: str) -> ResizeOperation:
         """Give up what a group has not consumed; raises as `abort` does."""

@@ -36,7 +36,29 @@ class PutOrderConf:
     value: str | None
 
 
-ResizeAction = ChangeCounts | StoreGroupOffset | PutOrderConf
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldLocks:
+    """Lock queues of a group on one master (41), or renew the locks: they end after 60 s."""
+
+    broker_name: str
+    address: str
+    client_id: str
+    group: str
+    queue_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GiveLocks:
+    """Unlock queues of a group on one master (42): its consumers lock them from then on."""
+
+    broker_name: str
+    address: str
+    client_id: str
+    group: str
+    queue_ids: tuple[int, ...]
+
+
+ResizeAction = ChangeCounts | StoreGroupOffset | PutOrderConf | HoldLocks | GiveLocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

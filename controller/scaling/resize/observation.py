@@ -147,5 +147,7 @@ class ResizeObservation:
     producers: StaleProducers = StaleProducers()
     #: What was needed and is not known, as sentences; timers stand still meanwhile.
     missing: tuple[str, ...] = ()
+    #: Actions of the last round that did not succeed, as sentences.
+    failures: tuple[str, ...] = ()
     #: Facts that refuse a resize at its start: static topic, order flag and so on; only in PRECHECK.
     traits: frozenset[str] = frozenset()

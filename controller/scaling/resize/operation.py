@@ -6,16 +6,31 @@ leader, or a process that was killed, enters the stored phase again. Phases: doc
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
+
+from controller.scaling.resize.stored_text import limited_sentences, limited_text
 
 #: The form in which operations are written; an older release must not go on with a newer one.
 OPERATION_FORMAT: Final = 1
 #: Finished phases that are stored with an operation; of more, the first and the last ones stay.
-STEPS_MAX: Final = 100
-#: Sentences of evidence that are stored with a finished phase.
-EVIDENCE_MAX: Final = 20
+STEPS_MAX: Final = 60
+#: Evidence that is stored with a finished phase, in bytes of JSON; sentences beyond are counted.
+EVIDENCE_BYTES_MAX: Final = 1_500
+#: Why an operation is blocked or undone, in bytes of JSON.
+PROBLEM_BYTES_MAX: Final = 4_000
+#: The longest wait: a week.
+WAIT_MS_MAX: Final = 7 * 24 * 60 * 60 * 1000
+#: Characters of the name of a group, with its namespace.
+GROUP_CHARACTERS_MAX: Final = 255
+WAIVED_GROUPS_MAX: Final = 100
+
+WaitMs = Annotated[int, msgspec.Meta(ge=0, le=WAIT_MS_MAX)]
+#: Without its last part a line end at the end would fit.
+GroupName = Annotated[
+    str, msgspec.Meta(min_length=1, max_length=GROUP_CHARACTERS_MAX, pattern=r"^[%|a-zA-Z0-9_-]+$(?!\n)")
+]
 
 
 class ResizeKind(Enum):
@@ -25,6 +40,8 @@ class ResizeKind(Enum):
     SHRINK = "shrink"
     #: Writes pause until everything is consumed: keeps the order of each key (docs/protocol/queue-scaling.md 8, O1).
     ORDERED = "ordered"
+    #: New queues are locked until the old ones are consumed: keeps that order without a pause (section 8, O2).
+    GATED = "gated"
 
 
 class ResizePhase(Enum):
@@ -33,10 +50,12 @@ class ResizePhase(Enum):
     PLANNED = "PLANNED"
     PRECHECK = "PRECHECK"
     PAUSE = "PAUSE"
+    GATE = "GATE"
     SEED = "SEED"
     READ_UP = "READ_UP"
     ASSIGN = "ASSIGN"
     WRITE_UP = "WRITE_UP"
+    RELEASE = "RELEASE"
     VERIFY = "VERIFY"
     WRITE_DOWN = "WRITE_DOWN"
     QUIESCE = "QUIESCE"
@@ -133,44 +152,55 @@ class ResizeWaits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     #: From when every NameServer answers fewer write queues until every producer has noticed: longest poll interval of
     #: clients (30 s), time of that request (6 s), sendMsgTimeout (3 s), and slack.
-    producers_ms: int = 90_000
+    producers_ms: WaitMs = 90_000
     #: How long the ends of queues must not move.
-    stable_ms: int = 60_000
+    stable_ms: WaitMs = 60_000
     #: Between two checks that must agree.
-    confirm_ms: int = 10_000
+    confirm_ms: WaitMs = 10_000
     #: For brokers, NameServers and slaves to show new numbers; static slaves copy them each 60 s.
-    verify_ms: int = 180_000
+    verify_ms: WaitMs = 180_000
     #: For consumers to get new queues: poll of routes (30 s) and rebalance (20 s).
-    assign_ms: int = 180_000
+    assign_ms: WaitMs = 180_000
     #: For offsets to be stored.
-    seed_ms: int = 60_000
+    seed_ms: WaitMs = 60_000
     #: For senders to stop, after `producers_ms`; then the resize is blocked.
-    quiesce_ms: int = 900_000
+    quiesce_ms: WaitMs = 900_000
     #: For groups to consume what is left; then the resize is blocked.
-    drain_ms: int = 14_400_000
+    drain_ms: WaitMs = 14_400_000
     #: After the last change, until the resize is done.
-    watch_ms: int = 60_000
+    watch_ms: WaitMs = 60_000
     #: After the end of a grow, while lag on new queues is reported.
-    grown_watch_ms: int = 300_000
+    grown_watch_ms: WaitMs = 300_000
     #: Invisible time of pop consumers (60 s) and 30 s: later acks are refused.
-    pop_ms: int = 90_000
+    pop_ms: WaitMs = 90_000
     #: Time in which clients process what they have pulled: lite pull and broadcast.
-    process_ms: int = 60_000
+    process_ms: WaitMs = 60_000
     #: Checks of transactions: 15 of them, one each 60 s, and slack.
-    transaction_ms: int = 960_000
+    transaction_ms: WaitMs = 960_000
+    #: For timed messages, where new ones come all the time: the longest delay that brokers accept by default
+    #: (timerMaxDelaySec, 3 days); then those from before have been delivered.
+    timed_ms: WaitMs = 259_200_000
     #: How long an ordered topic may be without writes before the resize is rolled back.
-    pause_ms: int = 900_000
+    pause_ms: WaitMs = 900_000
 
 
 class ResizeOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """What an operator has chosen."""
 
     #: Groups whose unread messages in dropped queues are given up.
-    waived_groups: tuple[str, ...] = ()
+    waived_groups: Annotated[tuple[GroupName, ...], msgspec.Meta(max_length=WAIVED_GROUPS_MAX)] = ()
     #: True: delayed messages that may still arrive are not waited for; if one does, dropped queues are opened again.
     accept_late: bool = False
     #: True: goes on to new write queues although broadcasting clients do not show the new read queues.
     ignore_unassigned: bool = False
+
+
+class ReleasedQueue(msgspec.Struct, frozen=True, array_like=True):
+    """A new queue that a group may consume: it has consumed the old queue of the same keys."""
+
+    group: str
+    broker_name: str
+    queue_id: int
 
 
 class FinishedStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -215,6 +245,9 @@ class ResizeOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     waited_ms: int = 0
     #: `orderTopicConf` as it was before; None: there was none.
     order_conf: str | None = None
+    #: Groups for which new queues are locked, and the queues that they may consume.
+    gated_groups: tuple[str, ...] = ()
+    released: tuple[ReleasedQueue, ...] = ()
     #: Why it is BLOCKED, in CONFLICT or REJECTED, or why it is undone.
     problem: str = ""
     #: How often dropped queues were opened again.
@@ -238,14 +271,14 @@ class ResizeOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             phase=self.phase,
             began_unix_ms=self.phase_since_unix_ms,
             ended_unix_ms=unix_ms,
-            evidence=tuple(evidence)[:EVIDENCE_MAX],
+            evidence=limited_sentences(evidence, EVIDENCE_BYTES_MAX),
         )
         return msgspec.structs.replace(
             self,
             phase=phase,
             phase_since_unix_ms=unix_ms,
             waited_ms=0,
-            problem=problem,
+            problem=limited_text(problem, PROBLEM_BYTES_MAX),
             resume_phase=None,
             steps=_limited((*self.steps, step)),
         )

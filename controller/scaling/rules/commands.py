@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from controller.scaling.resize.operation import ResizeKind, ResizeOperation, ResizePhase
+from controller.scaling.resize.operation import WAIVED_GROUPS_MAX, ResizeKind, ResizeOperation, ResizePhase
 from controller.scaling.rules.path import PAUSED_END, reversed_grow
 
 #: Nothing has been changed on any broker.
@@ -33,6 +33,11 @@ def aborted(operation: ResizeOperation, unix_ms: int, reason: str) -> ResizeOper
             f"{operation.id} has given the ordered topic {operation.topic} its new queues: going back now would mix "
             "the order of keys. Let it end, then start an ordered resize back"
         )
+    if operation.kind is ResizeKind.GATED and operation.reached > 1:
+        raise ResizeCommandRefused(
+            f"{operation.id} has given the ordered topic {operation.topic} its new queues. Let it end: fewer queues "
+            "would mix the order of keys"
+        )
     changes: dict[str, Any] = {"ends_as": ResizePhase.ABORTED}
     if operation.kind is ResizeKind.GROW and operation.reached > 1:
         changes = reversed_grow(operation)
@@ -40,13 +45,14 @@ def aborted(operation: ResizeOperation, unix_ms: int, reason: str) -> ResizeOper
     return replace(operation.entered(ResizePhase.ROLLBACK, unix_ms, (why,), problem=why), **changes)
 
 
-def resumed(operation: ResizeOperation, unix_ms: int) -> ResizeOperation:
+def resumed(operation: ResizeOperation, unix_ms: int, reason: str = "") -> ResizeOperation:
     """Return the operation with its blocked phase begun anew, or after a conflict; raises ResizeCommandRefused."""
+    why = f"resumed by the operator{': ' if reason else ''}{reason}"
     if operation.phase is ResizePhase.BLOCKED:
         assert operation.resume_phase is not None, "a blocked operation knows its phase"
-        return operation.entered(operation.resume_phase, unix_ms, ("resumed by the operator",))
+        return operation.entered(operation.resume_phase, unix_ms, (why,))
     if operation.phase is ResizePhase.CONFLICT:
-        return operation.entered(_after_conflict(operation), unix_ms, ("resumed by the operator",))
+        return operation.entered(_after_conflict(operation), unix_ms, (why,))
     _refuse_finished(operation)
     raise ResizeCommandRefused(f"{operation.id} is in {operation.phase.value} and goes on by itself")
 
@@ -57,6 +63,7 @@ def _after_conflict(operation: ResizeOperation) -> ResizePhase:
         return ResizePhase.ROLLBACK
     by_kind = {
         ResizeKind.GROW: ResizePhase.SEED,
+        ResizeKind.GATED: ResizePhase.GATE,
         ResizeKind.SHRINK: ResizePhase.WRITE_DOWN if operation.reached <= 1 else ResizePhase.REOPEN,
         ResizeKind.ORDERED: ResizePhase.PAUSE if operation.reached < PAUSED_END else ResizePhase.UNPAUSE,
     }
@@ -71,6 +78,8 @@ def waived(operation: ResizeOperation, group: str, unix_ms: int) -> ResizeOperat
     _refuse_finished(operation)
     if group in operation.options.waived_groups:
         raise ResizeCommandRefused(f"{group} is waived already")
+    if len(operation.options.waived_groups) >= WAIVED_GROUPS_MAX:
+        raise ResizeCommandRefused(f"{WAIVED_GROUPS_MAX} groups are waived, which is the limit: delete unused groups")
     options = replace(operation.options, waived_groups=(*operation.options.waived_groups, group))
     operation = replace(operation, options=options)
     if operation.phase is ResizePhase.BLOCKED:

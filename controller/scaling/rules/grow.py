@@ -26,17 +26,22 @@ def seed(this: ResizeRound) -> ResizeDecision:
             return this.record(seeds=seeds)
     actions = unseeded(operation, observation)
     if not actions:
-        evidence = [f"queue {each.queue} begins at {each.offset}" for each in operation.seeds]
-        evidence += _without_configuration(this)
-        if _is_resized_and_ordered(operation):
-            return this.go(ResizePhase.UNPAUSE, evidence)
-        if operation.kind is ResizeKind.ORDERED:
-            return this.go(ResizePhase.RESIZE, evidence, reached=PAUSED_END)
-        return this.go(ResizePhase.READ_UP, evidence, reached=max(operation.reached, READ_UP))
+        return _seeded(this)
     waits = [f"offset {each.offset} of group {each.group} in {each.broker_name}/{each.queue_id}" for each in actions]
     if not this.is_over(operation.waits.seed_ms) or _is_resized_and_ordered(operation):
         return this.stay(waits[:10], actions)
     return this.undo(f"{len(actions)} offsets of new queues could not be stored within {operation.waits.seed_ms} ms")
+
+
+def _seeded(this: ResizeRound) -> ResizeDecision:
+    operation = this.operation
+    evidence = [f"queue {each.queue} begins at {each.offset}" for each in operation.seeds]
+    evidence += _without_configuration(this)
+    if _is_resized_and_ordered(operation):
+        return this.go(ResizePhase.UNPAUSE, evidence)
+    if operation.kind is ResizeKind.ORDERED:
+        return this.go(ResizePhase.RESIZE, evidence, reached=PAUSED_END)
+    return this.go(ResizePhase.READ_UP, evidence, reached=max(operation.reached, READ_UP))
 
 
 def _is_resized_and_ordered(operation: ResizeOperation) -> bool:
@@ -57,6 +62,9 @@ def read_up(this: ResizeRound) -> ResizeDecision:
     check = this.path(READ_UP, furthest=this.operation.reached)
     if check.conflicts:
         return this.conflict(check.conflicts)
+    if check.is_reached and not this.observation.missing and this.operation.kind is ResizeKind.GATED:
+        # Consumers get no queue that is locked.
+        return this.go(ResizePhase.WRITE_UP, ["the new queues are read, and locked"], reached=WRITE_UP)
     if check.is_reached and not this.observation.missing:
         return this.go(ResizePhase.ASSIGN, ["every master, slave and NameServer shows the new read queues"])
     if this.is_over(this.operation.waits.verify_ms):
@@ -127,8 +135,9 @@ def write_up(this: ResizeRound) -> ResizeDecision:
     if check.conflicts:
         return this.conflict(check.conflicts)
     if check.is_reached and not this.observation.missing:
-        return this.go(ResizePhase.VERIFY, ["every master, slave and NameServer shows the new write queues"])
-    if this.is_over(this.operation.waits.verify_ms):
+        following = ResizePhase.RELEASE if this.operation.kind is ResizeKind.GATED else ResizePhase.VERIFY
+        return this.go(following, ["every master, slave and NameServer shows the new write queues"])
+    if this.is_over(this.operation.waits.verify_ms) and this.operation.kind is ResizeKind.GROW:
         return this.undo(f"not everybody showed the new write queues: {'; '.join(check.waits_for)}")
     return this.stay((*check.waits_for, *this.observation.missing), check.actions)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller.scaling.resize.operation import ResizeOperation, ResizePhase
-from controller.scaling.rules.path import QueueFilter, dropped_queues, new_queues, watched_queues
+from controller.scaling.rules.path import QueueFilter, all_queues, dropped_queues, new_queues, watched_queues
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +15,8 @@ class ResizeNeeds:
     ends: QueueFilter | None = None
     #: Groups of the topic and their stored offsets.
     groups: bool = False
+    #: For which groups brokers refuse to store offsets.
+    definitions: bool = False
     #: What each member of a group consumes.
     clients: bool = False
     log: bool = False
@@ -23,17 +25,21 @@ class ResizeNeeds:
     producers: bool = False
 
 
-_GROUPS: Final = frozenset({ResizePhase.SEED, ResizePhase.ASSIGN, ResizePhase.DRAIN, ResizePhase.CONFIRM})
-_CLIENTS: Final = _GROUPS - {ResizePhase.SEED}
+_GROUPS: Final = frozenset({
+    ResizePhase.GATE, ResizePhase.RELEASE, ResizePhase.SEED, ResizePhase.ASSIGN, ResizePhase.DRAIN, ResizePhase.CONFIRM,
+})  # fmt: skip
+_CLIENTS: Final = _GROUPS - {ResizePhase.SEED, ResizePhase.RELEASE}
+_DEFINITIONS: Final = frozenset({ResizePhase.SEED, ResizePhase.ASSIGN})
 _NEW: Final = frozenset({ResizePhase.SEED, ResizePhase.ASSIGN, ResizePhase.VERIFY})
 _WATCHED: Final = frozenset({ResizePhase.QUIESCE, ResizePhase.DRAIN, ResizePhase.CONFIRM})
 _DROPPED: Final = frozenset({ResizePhase.READ_DOWN, ResizePhase.WATCH})
-_LATE: Final = frozenset({ResizePhase.QUIESCE, ResizePhase.LATE, ResizePhase.WATCH})
+_LATE: Final = frozenset({ResizePhase.QUIESCE, ResizePhase.LATE, ResizePhase.READ_DOWN, ResizePhase.WATCH})
 
 #: Phases in which brokers are to show something at once.
 _QUICK: Final = frozenset({
-    ResizePhase.PAUSE, ResizePhase.SEED, ResizePhase.READ_UP, ResizePhase.WRITE_UP, ResizePhase.WRITE_DOWN,
-    ResizePhase.RESIZE, ResizePhase.UNPAUSE, ResizePhase.READ_DOWN, ResizePhase.REOPEN, ResizePhase.ROLLBACK,
+    ResizePhase.GATE, ResizePhase.PAUSE, ResizePhase.SEED, ResizePhase.READ_UP, ResizePhase.WRITE_UP,
+    ResizePhase.WRITE_DOWN, ResizePhase.RESIZE, ResizePhase.UNPAUSE, ResizePhase.READ_DOWN, ResizePhase.REOPEN,
+    ResizePhase.ROLLBACK,
 })  # fmt: skip
 QUICK_ROUND_MS: Final = 1_000
 ROUND_MS_MIN: Final = 500
@@ -46,6 +52,7 @@ def needs_of(operation: ResizeOperation) -> ResizeNeeds:
     return ResizeNeeds(
         ends=_ends(operation, phase),
         groups=phase in _GROUPS or phase is ResizePhase.VERIFY,
+        definitions=phase in _DEFINITIONS,
         clients=phase in _CLIENTS,
         log=phase is ResizePhase.QUIESCE,
         late=phase in _LATE,
@@ -63,6 +70,8 @@ def round_ms(operation: ResizeOperation) -> int:
 
 
 def _ends(operation: ResizeOperation, phase: ResizePhase) -> QueueFilter | None:
+    if phase is ResizePhase.RELEASE:
+        return all_queues
     if phase in _NEW:
         return new_queues
     if phase in _WATCHED:

@@ -3,9 +3,9 @@
 Invariant: readQueueNums >= writeQueueNums on every step. A step is taken only if the broker shows the one before it;
 any other numbers are somebody else's, and nothing is overwritten (docs/protocol/queue-scaling.md 1, 9).
 
-GROW     read up, then write up.
-SHRINK   write down, then read down.
-ORDERED  writes pause first; counts change while they do; then writes go on. One that shrinks lowers read at the end.
+GROW, GATED  read up, then write up.
+SHRINK       write down, then read down.
+ORDERED      writes pause first; counts change while they do; then writes go on. A shrink lowers read at the end.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def path_of(kind: ResizeKind, resize: SetResize) -> tuple[QueueCounts, ...]:
     before, target = resize.before, resize.target
     end = QueueCounts(target, target, before.perm)
     match kind:
-        case ResizeKind.GROW:
+        case ResizeKind.GROW | ResizeKind.GATED:
             return (before, QueueCounts(target, before.write, before.perm), end)
         case ResizeKind.SHRINK:
             return (before, QueueCounts(before.read, target, before.perm), end)

@@ -25,9 +25,12 @@ from controller.scaling.resize.request import (
     TopicTraits,
 )
 from controller.scaling.rules.drained import check_drained
+from controller.scaling.rules.request_limits import size_problems, topic_problems, wait_problems, wait_warnings
 
 #: Queues of a topic on one broker set; each costs files on the broker, and a pull of every group.
 QUEUES_MAX: Final = 1024
+#: Kinds that change nothing on brokers in their first phase.
+_RAISING: Final = frozenset({ResizeKind.GROW, ResizeKind.GATED})
 #: Groups that a plan lists.
 GROUPS_SHOWN: Final = 200
 
@@ -85,6 +88,8 @@ def first_phase(operation: ResizeOperation) -> ResizePhase:
             return ResizePhase.WRITE_DOWN
         case ResizeKind.ORDERED:
             return ResizePhase.PAUSE
+        case ResizeKind.GATED:
+            return ResizePhase.GATE
 
 
 def checked(operation: ResizeOperation, plan: ResizePlan, observation: ResizeObservation) -> ResizeOperation:
@@ -93,9 +98,15 @@ def checked(operation: ResizeOperation, plan: ResizePlan, observation: ResizeObs
         return operation.entered(
             ResizePhase.REJECTED, observation.unix_ms, plan.problems, problem="; ".join(plan.problems)
         )
+    now = {(each.broker_name, each.read, each.write) for each in plan.sets}
+    if now != {(each.broker_name, each.before.read, each.before.write) for each in operation.sets}:
+        problem = (
+            f"{operation.topic} has other broker sets or queues than when the resize was requested: request it again"
+        )
+        return operation.entered(ResizePhase.REJECTED, observation.unix_ms, (problem,), problem=problem)
     started = operation.entered(first_phase(operation), observation.unix_ms, ("nothing is in the way",))
     masters = {name: view.master for name, view in observation.sets.items() if view.master is not None}
-    return replace(started, masters=masters, reached=0 if operation.kind is ResizeKind.GROW else 1)
+    return replace(started, masters=masters, reached=0 if operation.kind in _RAISING else 1)
 
 
 def _resizes(request: ResizeRequest, traits: TopicTraits) -> tuple[SetResize, ...]:
@@ -127,7 +138,7 @@ def _kind(request: ResizeRequest, traits: TopicTraits) -> ResizeKind | None:
     if not traits.counts:
         return None
     if request.ordered:
-        return ResizeKind.ORDERED
+        return ResizeKind.ORDERED if request.ordered == "pause" else ResizeKind.GATED
     return ResizeKind.SHRINK if _shrinks(request, traits) else ResizeKind.GROW
 
 
@@ -135,6 +146,8 @@ def _problems(
     request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation, kind: ResizeKind | None
 ) -> Iterator[str]:
     yield from _target_problems(request)
+    yield from topic_problems(request.topic, traits)
+    yield from wait_problems(request.waits)
     if kind is None:
         if not observation.missing:
             yield f"no NameServer knows the topic {request.topic}: create it first"
@@ -150,6 +163,25 @@ def _problems(
         yield f"{request.topic} is a static topic: its queues are moved with remappingStaticTopic, and never removed"
     yield from _counts_problems(request, traits, kind)
     yield from _order_problems(request, traits, observation)
+    orderly = [each.name for each in observation.groups or () if each.kind is GroupKind.ORDERLY]
+    yield from size_problems(kind, _resizes(request, traits), orderly)
+    if kind is ResizeKind.GATED:
+        yield from _gate_problems(request, traits, observation)
+
+
+def _gate_problems(request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation) -> Iterator[str]:
+    """Yield why keys could go elsewhere than from a queue to a locked one."""
+    instead = 'want "ordered": "pause" instead'
+    if len(traits.counts) > 1:
+        yield f"{len(traits.counts)} broker sets have {request.topic}: keys would move between their queues; {instead}"
+    for name, counts in sorted(traits.counts.items()):
+        if request.queues <= counts.write or request.queues % max(counts.write, 1):
+            yield f"{request.queues} is no multiple of the {counts.write} queues of {name}; {instead}"
+    if traits.order_conf is not None:
+        yield f"orderTopicConf says {traits.order_conf}, which producers use; {instead}"
+    others = sorted(each.name for each in observation.groups or () if each.kind is not GroupKind.ORDERLY)
+    if others:
+        yield f"groups that do not consume in order now, or are offline: {', '.join(others)}; {instead}"
 
 
 def _target_problems(request: ResizeRequest) -> Iterator[str]:
@@ -175,7 +207,7 @@ def _counts_problems(request: ResizeRequest, traits: TopicTraits, kind: ResizeKi
             f"brokers have different numbers of queues: {shown}. Equalise them first: the same request with "
             f'"equalise" and {largest} queues'
         )
-    elif kind is not ResizeKind.GROW:
+    elif kind not in _RAISING:
         yield f"equalising never takes queues away: it needs at least {largest} queues, {request.queues} are wanted"
 
 
@@ -203,9 +235,10 @@ def _order_problems(request: ResizeRequest, traits: TopicTraits, observation: Re
 def _warnings(
     request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation, kind: ResizeKind
 ) -> Iterator[str]:
+    yield from wait_warnings(request.waits)
     yield "each change of read queues moves queues between clients: messages that they have cached are consumed again"
     for each in observation.groups or ():
-        if each.kind is GroupKind.BROADCAST and kind is not ResizeKind.GROW:
+        if each.kind is GroupKind.BROADCAST and kind not in _RAISING:
             yield f"broadcasting group {each.name}: members that are not connected are unknown, and may miss messages"
     if kind is ResizeKind.ORDERED:
         yield 'producers fail with "no route info of this topic" until the counts are changed'
@@ -221,7 +254,7 @@ def _warnings(
 def _groups(
     request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation, kind: ResizeKind
 ) -> Iterator[PlannedGroup]:
-    lags = _lags(request, traits, observation) if kind is not ResizeKind.GROW else {}
+    lags = _lags(request, traits, observation) if kind not in _RAISING else {}
     for group in observation.groups or ():
         lag = lags.get(group.name, 0)
         yield PlannedGroup(
@@ -283,6 +316,17 @@ def _steps(request: ResizeRequest, kind: ResizeKind, *, shrinks: bool) -> Iterat
             yield PlannedStep(phase=ResizePhase.READ_UP, text="raise readQueueNums on every broker")
             yield PlannedStep(phase=ResizePhase.ASSIGN, text="wait until every online group consumes the new queues")
             yield PlannedStep(phase=ResizePhase.WRITE_UP, text="raise writeQueueNums on every broker")
+            yield verify
+        case ResizeKind.GATED:
+            yield PlannedStep(phase=ResizePhase.GATE, text="lock the new queues for every group")
+            yield seed
+            yield PlannedStep(phase=ResizePhase.READ_UP, text="raise readQueueNums")
+            yield PlannedStep(phase=ResizePhase.WRITE_UP, text="raise writeQueueNums")
+            yield PlannedStep(
+                phase=ResizePhase.RELEASE,
+                text="unlock each new queue for a group once it has consumed the old queue of the same keys",
+                at_least_ms=waits.producers_ms,
+            )
             yield verify
         case ResizeKind.SHRINK:
             yield PlannedStep(phase=ResizePhase.WRITE_DOWN, text="lower writeQueueNums on every broker")

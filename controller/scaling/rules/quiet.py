@@ -79,6 +79,7 @@ def late_arrivals(operation: ResizeOperation, observation: ResizeObservation, wa
     """Return sentences about messages that may still arrive in the watched queues, by what brokers show.
 
     Half messages are those of all topics; once the checks of transactions are over by time, they do not count.
+    The same holds for timed messages after the longest delay: counts do not tell which queue they are for.
     """
     return tuple(_late_arrivals(operation, observation, waited_ms))
 
@@ -94,7 +95,7 @@ def _late_arrivals(operation: ResizeOperation, observation: ResizeObservation, w
         if view.late is None:
             yield f"{name} does not answer which messages are delayed"
             continue
-        if view.late.timed:
+        if view.late.timed and waited_ms < operation.waits.timed_ms:
             yield f"{name} has {view.late.timed} timed messages of {operation.topic} to deliver"
         if view.late.half_messages and waited_ms < operation.waits.transaction_ms:
             yield f"{name} has {view.late.half_messages} transactional messages that are not decided"

@@ -178,7 +178,11 @@ def read_down(this: ResizeRound) -> ResizeDecision:
 def _post_check(this: ResizeRound) -> ResizeDecision:
     agreed = this.waited_ms if this.progress.agreed_at_ms is None else this.progress.agreed_at_ms
     if this.waited_ms - agreed >= this.operation.waits.confirm_ms:
-        return this.go(ResizePhase.WATCH, ["every broker refuses the dropped queues, and none has grown"])
+        # A producer with an old route may have sent delayed messages since QUIESCE; from here on, brokers refuse them.
+        marks = late_marks_of(this.observation)
+        return this.go(
+            ResizePhase.WATCH, ["every broker refuses the dropped queues, and none has grown"], late_marks=marks
+        )
     this = replace(this, progress=replace(this.progress, agreed_at_ms=agreed))
     return this.stay(["a second check that nothing came just before the queues were closed"])
 

@@ -7,7 +7,7 @@ from typing import Final
 from controller.scaling.resize.decision import PhaseProgress, ResizeDecision
 from controller.scaling.resize.observation import ResizeObservation
 from controller.scaling.resize.operation import MasterIdentity, ResizeKind, ResizeOperation, ResizePhase
-from controller.scaling.rules import grow, ordered, shrink
+from controller.scaling.rules import gated, grow, ordered, shrink
 from controller.scaling.rules.path import PAUSED_END
 from controller.scaling.rules.round import ResizeRound
 
@@ -16,6 +16,7 @@ _PAUSED: Final = frozenset({
 })  # fmt: skip
 #: Phase -> the one that begins anew with a new master: it may have older offsets, ends and numbers.
 _AGAIN: Final[Mapping[ResizePhase, ResizePhase]] = {
+    ResizePhase.GATE: ResizePhase.GATE,
     ResizePhase.SEED: ResizePhase.SEED,
     ResizePhase.READ_UP: ResizePhase.SEED,
     ResizePhase.ASSIGN: ResizePhase.SEED,
@@ -45,7 +46,7 @@ def decide_step(operation: ResizeOperation, progress: PhaseProgress, observation
         return _blocked(this)
     if _is_paused_too_long(this):
         return this.undo(f"the topic had no writes for longer than {operation.waits.pause_ms / 1000:.0f} s")
-    return _RULES[operation.phase](this)
+    return gated.with_locks(this, _RULES[operation.phase](this))
 
 
 def _blocked(this: ResizeRound) -> ResizeDecision:
@@ -92,8 +93,17 @@ def _masters_changed(this: ResizeRound) -> ResizeDecision | None:
 def _again(operation: ResizeOperation) -> ResizePhase | None:
     """Return the phase from which a resize goes on after the change of a master; None: the present one."""
     phase = operation.resume_phase or operation.phase
-    if operation.kind is not ResizeKind.ORDERED:
-        return _AGAIN.get(phase)
+    match operation.kind:
+        case ResizeKind.ORDERED:
+            return _again_ordered(operation, phase)
+        case ResizeKind.GATED:
+            # Locks are in the memory of a broker: they are taken again before anything else.
+            return ResizePhase.GATE if phase in gated.LOCKED else None
+        case _:
+            return _AGAIN.get(phase)
+
+
+def _again_ordered(operation: ResizeOperation, phase: ResizePhase) -> ResizePhase | None:
     if phase in {ResizePhase.READ_DOWN, ResizePhase.WATCH}:
         return ResizePhase.REOPEN
     if operation.reached < PAUSED_END:
@@ -147,6 +157,8 @@ _RULES: Final[Mapping[ResizePhase, Callable[[ResizeRound], ResizeDecision]]] = {
     ResizePhase.READ_UP: grow.read_up,
     ResizePhase.ASSIGN: grow.assign,
     ResizePhase.WRITE_UP: grow.write_up,
+    ResizePhase.GATE: gated.gate,
+    ResizePhase.RELEASE: gated.release,
     ResizePhase.VERIFY: _verify,
     ResizePhase.WRITE_DOWN: shrink.write_down,
     ResizePhase.QUIESCE: shrink.quiesce,

@@ -1,15 +1,18 @@
 """What the values of a controller's metrics say."""
 
+import msgspec
 import pytest
 from controller_builders import a_set, an_address
 from controller_builders import replicas as members
 from fakes.in_process_controller import CLUSTER, SET, InProcessController, at
 from prometheus_client.parser import text_string_to_metric_families
+from resize_builders import CREATED_UNIX_MS, a_resize, went
 
 from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
 from controller.failure_detection.suspicion import ProbeOutcome
 from controller.observability.analytics_results import Sample
 from controller.observability.metric_catalogue import ANALYTICS_RESULTS, FAMILIES
+from controller.scaling.resize.operation import ResizeKind, ResizePhase
 from controller.sets.stored_set import StoredSet
 from controller.storage.store import ControllerMember, VersionedEntry
 from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, OTHER
@@ -23,6 +26,12 @@ OF_SETS = (
     "sync_state_set_size",
     "master_epoch",
     "broker_last_heartbeat_timestamp_seconds",
+)
+OF_RESIZES = (
+    "resizes",
+    "resize_phase_since_timestamp_seconds",
+    "resizes_overdue",
+    "resize_writes_paused_since_timestamp_seconds",
 )
 
 
@@ -257,6 +266,64 @@ async def test_leader_with_an_expired_lease_has_no_series_of_sets(controller):
     assert states(scrape(controller)) == [1, 0, 0]
     controller.clock.pass_ms(1)
     assert states(scrape(controller)) == [None, None, None]
+
+
+# Queue scaling
+
+
+async def test_resizes_of_a_leader_without_any_are_at_zero(controller):
+    samples = scrape(controller)
+    phases = {phase.value for phase in ResizePhase} - {"DONE", "ABORTED", "REJECTED"}
+    for name in ("resizes", "resize_phase_since_timestamp_seconds"):
+        assert {value(samples, name, phase=phase) for phase in phases} == {0}
+    for name in ("resizes_overdue", "resize_writes_paused_since_timestamp_seconds"):
+        assert value(samples, name) == 0
+    for result in ("done", "aborted", "rejected"):
+        assert value(samples, "resizes_ended_total", result=result) == 0
+    for kind in ResizeKind:
+        assert value(samples, "resize_duration_seconds_count", kind=kind.value) == 0
+    for result in ("done", "failed"):
+        assert value(samples, "resize_actions_total", result=result) == 0
+    for name in ("resizes_reopened_total", "resize_conflicts_total", "resize_rounds_failed_total"):
+        assert value(samples, name) == 0
+
+
+async def test_resizes_are_counted_by_phase_with_the_oldest_of_each(controller):
+    drained = went(a_resize(), ResizePhase.PRECHECK, ResizePhase.DRAIN)
+    controller.resizes = (
+        drained,
+        went(a_resize(topic="Orders"), ResizePhase.DRAIN),
+        went(a_resize(topic="Bills"), ResizePhase.BLOCKED),
+    )
+    samples = scrape(controller)
+    assert [value(samples, "resizes", phase=phase) for phase in ("DRAIN", "BLOCKED", "QUIESCE")] == [2, 1, 0]
+    since = "resize_phase_since_timestamp_seconds"
+    assert value(samples, since, phase="DRAIN") == CREATED_UNIX_MS / 1000 + 60
+    assert value(samples, since, phase="QUIESCE") == 0
+
+
+async def test_overdue_resizes_are_counted_by_wall_time(controller):
+    quick = went(a_resize(), ResizePhase.WRITE_DOWN)
+    now_ms = controller.clock.unix_ms()
+    controller.resizes = tuple(
+        msgspec.structs.replace(quick, topic=topic, phase_since_unix_ms=now_ms - since_ms)
+        for topic, since_ms in (("TopicTest", 0), ("Orders", 3_600_000))
+    )
+    assert value(scrape(controller), "resizes_overdue") == 1
+
+
+async def test_ordered_topic_without_writes_has_its_beginning_as_a_timestamp(controller):
+    controller.resizes = (went(a_resize(kind=ResizeKind.ORDERED), ResizePhase.PAUSE, ResizePhase.QUIESCE),)
+    since = value(scrape(controller), "resize_writes_paused_since_timestamp_seconds")
+    assert since == CREATED_UNIX_MS / 1000 + 60
+
+
+async def test_follower_has_no_series_of_resizes_under_way(controller):
+    controller.resizes = (went(a_resize(), ResizePhase.DRAIN),)
+    controller.group.follows(OTHER_CONTROLLER)
+    names = {name.removeprefix("rocketmq_controller_") for name, _ in scrape(controller)}
+    assert names.isdisjoint(OF_RESIZES)
+    assert "resizes_reopened_total" in names
 
 
 # Limits

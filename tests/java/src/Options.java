@@ -22,6 +22,10 @@ final class Options {
         return value;
     }
 
+    String text(String name, String otherwise) {
+        return values.getOrDefault(name, otherwise);
+    }
+
     int number(String name, int otherwise) {
         String value = values.get(name);
         return value == null ? otherwise : Integer.parseInt(value);

@@ -38,6 +38,13 @@ def test_an_address_of_name_servers_is_taken_as_java_takes_it(argument):
     assert parse(NAMESRV, [argument, "ns:9876"], {}) == Arguments(options={})
 
 
+@pytest.mark.parametrize("argument", ["-n", "--namesrvAddr", "--namesrv-addr"])
+def test_an_address_of_name_servers_is_a_property_of_the_controller(argument):
+    assert parse(CONTROLLER, [argument, "ns-1:9876;ns-2:9876"], {}) == Arguments(
+        options={"namesrvAddr": "ns-1:9876;ns-2:9876"}
+    )
+
+
 def test_every_property_has_an_option():
     defaults = from_sources(NAMESRV, Sources(environment={"HOME": "/h"}))
     for name, option in NAMESRV.options.items():

@@ -7,6 +7,7 @@ import pytest
 from clusters import register
 from fakes.site import Site
 
+from namesrv.core.route_fetches import KEEP_MS_MIN, WatchedTopic, first_version
 from namesrv.http.endpoints import ENDPOINTS
 from namesrv.http.views import NameServerViews
 from namesrv.settings.config import NAMESRV
@@ -25,6 +26,8 @@ async def site():
         register(site.state, "broker-a", 1)
         register(site.state, "broker-b", zone_name="z1")
         site.settings.kv = KvConfig().with_value("ns", "k", "v")
+        present = first_version(site.state.route_of("TopicTest", None), site.clock.unix_ms())
+        site.state.route_fetches.begin("TopicTest", WatchedTopic("w", present, site.clock.now_ms() + KEEP_MS_MIN))
         yield site
 
 

@@ -1,0 +1,162 @@
+"""Phases that only a gated resize has: new queues of an ordered topic stay locked until the old ones are consumed.
+
+One broker set, and k times as many queues: a key goes from queue v to v or to v + j * n, and nowhere else. A group gets
+v + j * n once it has consumed what was in v when every producer had the new route. A broker that restarts, or a new
+master, has no locks: order may break then, and no message is lost.
+Source: docs/protocol/queue-scaling.md 8, O2.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from controller.scaling.resize.decision import GiveLocks, HoldLocks, ResizeDecision
+from controller.scaling.resize.observation import GroupKind
+from controller.scaling.resize.operation import (
+    QueueOffset,
+    ReleasedQueue,
+    ResizeKind,
+    ResizeOperation,
+    ResizePhase,
+    SetResize,
+)
+from controller.scaling.rules.grow import WRITE_UP
+from controller.scaling.rules.path import new_queues
+from controller.scaling.rules.quiet import producers_wait
+from controller.scaling.rules.round import ResizeRound
+
+#: Phases in which queues are locked.
+LOCKED: Final = frozenset({
+    ResizePhase.GATE, ResizePhase.SEED, ResizePhase.READ_UP, ResizePhase.WRITE_UP, ResizePhase.RELEASE,
+})  # fmt: skip
+
+
+def client_id(operation: ResizeOperation) -> str:
+    """Return under which client id the locks are held."""
+    return f"rmq-controller@{operation.id}"
+
+
+def gate(this: ResizeRound) -> ResizeDecision:
+    """Lock the new queues for every group, before any consumer can see them."""
+    operation, observation = this.operation, this.observation
+    if observation.missing:
+        return this.stay(observation.missing)
+    groups = tuple(each.name for each in observation.groups or () if each.kind is GroupKind.ORDERLY)
+    if not set(groups) <= set(operation.gated_groups):
+        return this.record(gated_groups=tuple(dict.fromkeys((*operation.gated_groups, *groups))))
+    if this.progress.agreed_at_ms is not None and not observation.failures:
+        following = ResizePhase.RELEASE if operation.confirmed else ResizePhase.SEED
+        return this.go(following, [f"new queues are locked for {', '.join(operation.gated_groups) or 'no group'}"])
+    if this.is_over(operation.waits.seed_ms) and operation.reached <= 1:
+        return this.undo(f"new queues could not be locked: {'; '.join(observation.failures)}")
+    this = replace(this, progress=replace(this.progress, agreed_at_ms=this.waited_ms))
+    return this.stay(observation.failures or ["locks of the new queues"])
+
+
+def release(this: ResizeRound) -> ResizeDecision:
+    """Give each group a new queue once it has consumed the old queue of the same keys."""
+    operation, observation = this.operation, this.observation
+    check = this.path(WRITE_UP)
+    if check.conflicts or check.actions:
+        return this.conflict(check.conflicts or ["the queue numbers are not the ones of this resize any more"])
+    if observation.missing or check.waits_for:
+        return this.stay((*observation.missing, *check.waits_for))
+    return _released(this) if operation.confirmed else _await_producers(this)
+
+
+def _await_producers(this: ResizeRound) -> ResizeDecision:
+    wait_ms, _ = producers_wait(this.operation, this.observation)
+    if this.is_over(wait_ms):
+        return this.record(confirmed=tuple(_old_ends(this)))
+    return this.stay([f"producers may have the old route for {(wait_ms - this.waited_ms) / 1000:.0f} s more"])
+
+
+def _released(this: ResizeRound) -> ResizeDecision:
+    behind, ready = _consumed(this)
+    if ready:
+        return this.record(released=(*this.operation.released, *ready))
+    waits = [*behind, *this.observation.failures]
+    if not waits and this.progress.agreed_at_ms is not None:
+        return this.go(ResizePhase.VERIFY, ["every group has consumed the old queues and consumes the new ones"])
+    agreed_ms = None if waits else this.waited_ms
+    this = replace(this, progress=replace(this.progress, agreed_at_ms=agreed_ms))
+    return this.stay(waits or ["the last queues are unlocked"], tuple(_given(this)))
+
+
+def with_locks(this: ResizeRound, decision: ResizeDecision) -> ResizeDecision:
+    """Renew the locks with each round in which queues are locked."""
+    operation = decision.operation
+    if operation.kind is not ResizeKind.GATED or operation.phase not in LOCKED:
+        return decision
+    return replace(decision, actions=(*_held(replace(this, operation=operation)), *decision.actions))
+
+
+def _old_ends(this: ResizeRound) -> Iterator[QueueOffset]:
+    for resize in this.operation.sets:
+        ends = this.observation.sets[resize.broker_name].ends
+        for queue_id in range(resize.before.write):
+            yield QueueOffset(resize.broker_name, queue_id, ends[queue_id].max_offset)
+
+
+def _consumed(this: ResizeRound) -> tuple[list[str], list[ReleasedQueue]]:
+    """Return sentences about old queues that are not consumed, and new queues that a group may consume now."""
+    behind: list[str] = []
+    ready: list[ReleasedQueue] = []
+    released = set(this.operation.released)
+    for group in this.operation.gated_groups:
+        for mark in this.operation.confirmed:
+            resize = this.operation.set_of(mark.broker_name)
+            assert resize is not None, "marks are of the sets of the operation"
+            wanted = [ReleasedQueue(group, mark.broker_name, each) for each in _of_same_keys(resize, mark.queue_id)]
+            if released.issuperset(wanted):
+                continue
+            offsets = this.observation.sets[mark.broker_name].offsets or {}
+            offset = offsets.get(group, {}).get(mark.queue_id)
+            if mark.offset == 0 or (offset is not None and offset >= mark.offset):
+                ready += [each for each in wanted if each not in released]
+            else:
+                behind.append(f"group {group} has not consumed {mark.queue} up to {mark.offset}")
+    return behind, ready
+
+
+def _of_same_keys(resize: SetResize, queue_id: int) -> range:
+    """Return the new queues that get keys of an old one."""
+    return range(queue_id + resize.before.write, resize.target, resize.before.write)
+
+
+def _held(this: ResizeRound) -> Iterator[HoldLocks]:
+    for group, resize, address, released in _locks(this):
+        if ids := tuple(each for each in new_queues(resize) if each not in released):
+            yield HoldLocks(
+                broker_name=resize.broker_name,
+                address=address,
+                client_id=client_id(this.operation),
+                group=group,
+                queue_ids=ids,
+            )
+
+
+def _given(this: ResizeRound) -> Iterator[GiveLocks]:
+    for group, resize, address, released in _locks(this):
+        if released:
+            yield GiveLocks(
+                broker_name=resize.broker_name,
+                address=address,
+                client_id=client_id(this.operation),
+                group=group,
+                queue_ids=tuple(sorted(released)),
+            )
+
+
+def _locks(this: ResizeRound) -> Iterator[tuple[str, SetResize, str, set[int]]]:
+    for resize in this.operation.sets:
+        view = this.observation.sets.get(resize.broker_name)
+        if view is None or view.master is None:
+            continue
+        for group in this.operation.gated_groups:
+            released = {
+                each.queue_id
+                for each in this.operation.released
+                if (each.group, each.broker_name) == (group, resize.broker_name)
+            }
+            yield group, resize, view.master.address, released

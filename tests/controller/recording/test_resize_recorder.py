@@ -1,0 +1,119 @@
+import json
+
+import msgspec
+import pytest
+
+from controller.recording.resize_recorder import SENTENCE_MAX, ResizeRecorder
+from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizeOperation, ResizePhase, SetResize
+from history.recorder import Recorder, RecorderIdentity
+from remoting.clock import SystemClock
+
+CREATED_MS = 1_772_409_600_000
+
+
+class Unobserved:
+    """Nothing is reported of the recording itself."""
+
+    def recording_stopped(self, error):
+        raise error
+
+    def recording_resumed(self):
+        pass
+
+    def history_deleted(self, deleted):
+        raise AssertionError(deleted)
+
+
+def an_operation(**values):
+    sets = (
+        SetResize(broker_name="broker-a", cluster="east", before=QueueCounts(8, 8), target=4),
+        SetResize(broker_name="broker-b", cluster="east", before=QueueCounts(8, 6), target=4),
+    )
+    defaults = {
+        "id": "orders.1",
+        "topic": "orders",
+        "kind": ResizeKind.SHRINK,
+        "sets": sets,
+        "phase": ResizePhase.PLANNED,
+        "phase_since_unix_ms": CREATED_MS,
+        "created_unix_ms": CREATED_MS,
+        "requested_by": "an operator",
+        "reason": "too many queues",
+    }
+    return ResizeOperation(**(defaults | values))
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """From what is done with a ResizeRecorder to the rows that land."""
+
+    def record(work):
+        identity = RecorderIdentity("host:9878", "controller", "1.0", "127.0.0.1:9878")
+        recorder = Recorder(tmp_path, identity, SystemClock(), Unobserved())
+        recorder.start()
+        work(ResizeRecorder(recorder))
+        recorder.close()
+        lines = [line for path in tmp_path.rglob("*.jsonl") for line in path.read_text().splitlines()]
+        return [row for row in map(json.loads, lines) if row.get("operation_id") == "orders.1"]
+
+    return record
+
+
+def test_new_operation_is_recorded_with_what_it_changes_on_each_set(recorded):
+    (row,) = recorded(lambda history: history.resize_created(an_operation()))
+    assert (row["event_type"], row["step"], row["kind"], row["topic"]) == ("plan", "PLANNED", "shrink", "orders")
+    assert (row["from_read"], row["from_write"], row["to_read"], row["to_write"]) == (16, 14, 8, 8)
+    assert (row["broker_names"], row["set_clusters"]) == (["broker-a", "broker-b"], ["east", "east"])
+    assert (row["set_reads"], row["set_writes"], row["set_targets"]) == ([8, 8], [8, 6], [4, 4])
+    assert (row["cluster"], row["requested_by"], row["reason"]) == ("east", "an operator", "too many queues")
+    assert row["created_time"] == "2026-03-02T00:00:00.000000Z"
+    assert "former_step" not in row
+
+
+def test_phase_is_recorded_with_how_long_the_one_before_took_and_what_ended_it(recorded):
+    before = msgspec.structs.replace(an_operation(phase=ResizePhase.DRAIN), waited_ms=60_000)
+    after = before.entered(ResizePhase.CONFIRM, CREATED_MS + 75_000, ["every group has consumed everything"])
+    (row,) = recorded(lambda history: history.phase_entered(before, after))
+    assert (row["event_type"], row["former_step"], row["step"]) == ("step_started", "DRAIN", "CONFIRM")
+    assert (row["duration_ms"], row["waited_ms"]) == (75_000, 60_000)
+    assert row["evidence"] == ["every group has consumed everything"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "event_type"),
+    [
+        (ResizePhase.DONE, "verified"),
+        (ResizePhase.ABORTED, "rolled_back"),
+        (ResizePhase.REJECTED, "rejected"),
+        (ResizePhase.BLOCKED, "step_started"),
+    ],
+)
+def test_end_of_an_operation_has_an_event_type_of_its_own(recorded, phase, event_type):
+    before = an_operation(phase=ResizePhase.WATCH)
+    after = before.entered(phase, CREATED_MS + 1, problem="a group does not consume")
+    (row,) = recorded(lambda history: history.phase_entered(before, after))
+    assert (row["event_type"], row["step"]) == (event_type, phase.value)
+    assert row["problem"] == "a group does not consume"
+
+
+def test_operation_of_two_clusters_has_no_single_one(recorded):
+    sets = tuple(
+        SetResize(broker_name=name, cluster=name, before=QueueCounts(4, 4), target=8) for name in ("east", "west")
+    )
+    (row,) = recorded(lambda history: history.resize_created(an_operation(sets=sets)))
+    assert "cluster" not in row
+    assert row["set_clusters"] == ["east", "west"]
+
+
+def test_long_sentences_are_cut(recorded):
+    before = an_operation()
+    after = before.entered(ResizePhase.BLOCKED, CREATED_MS + 1, ["x" * 9_999], problem="y" * 9_999)
+    (row,) = recorded(lambda history: history.phase_entered(before, after))
+    assert (len(row["evidence"][0]), len(row["problem"])) == (SENTENCE_MAX, SENTENCE_MAX)
+
+
+def test_clock_of_the_leader_before_that_is_ahead_makes_no_negative_duration(recorded):
+    before = an_operation(phase=ResizePhase.DRAIN, phase_since_unix_ms=CREATED_MS + 5_000)
+    after = before.entered(ResizePhase.CONFIRM, CREATED_MS)
+    (row,) = recorded(lambda history: history.phase_entered(before, after))
+    assert row["duration_ms"] == 0

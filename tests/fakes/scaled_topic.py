@@ -1,0 +1,304 @@
+"""Brokers and NameServers on loopback that hold a topic which is resized: its queues, offsets and groups."""
+
+import json
+
+from fakes.answering_peer import NOTHING, AnsweringPeer, refusal, success
+from remoting.admin.client import AdminClient, AdminLimits
+from remoting.client import RemotingClient
+from remoting.clock import SystemClock
+from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
+from remoting.protocol.command import RemotingCommand
+
+TOPIC = "TopicTest"
+CLUSTER = "DefaultCluster"
+GROUP = "g1"
+BOOT_MS = 1_700_000_000_000
+#: Short, so that a test of a peer that does not answer is short.
+TIMEOUT_MS = 400
+
+
+class ScaledBroker:
+    """A broker of release 5.5.0 with one topic; a test changes what it knows, and how it answers a code."""
+
+    def __init__(self, name="broker-a", queues=4, *, is_master=True, version="V5_5_0"):
+        self.name = name
+        self.is_master = is_master
+        self.version = version
+        self.boot_ms = BOOT_MS
+        self.topic = {
+            "topicName": TOPIC,
+            "readQueueNums": queues,
+            "writeQueueNums": queues,
+            "perm": 6,
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": 0,
+            "order": False,
+            "attributes": {},
+        }
+        #: Queue -> first and next offset.
+        self.ends = {}
+        #: Group -> queue -> offset.
+        self.offsets = {GROUP: {}}
+        self.broadcast_offsets = {}
+        self.configured = {GROUP, "CID_RMQ_SYS_TRANS", "TOOLS_CONSUMER"}
+        #: Group -> type, model, client ids; and client id -> what it runs.
+        self.connections = {}
+        self.running = {}
+        self.producers = {}
+        self.timed = self.half = 0
+        self.log = (1000, 0)
+        self.levels = {}
+        #: Code -> what it is answered with instead: a code, or None for nothing.
+        self.instead = {}
+        #: What was written, in its order.
+        self.written = []
+        self.seen = []
+        self.peer = AnsweringPeer(self)
+
+    @property
+    def address(self):
+        return self.peer.address
+
+    def __call__(self, code, fields):
+        self.seen.append(code)
+        if code in self.instead:
+            instead = self.instead[code]
+            return NOTHING if instead is None else refusal(instead)
+        return _ANSWERS[code](self, fields)
+
+    def join(self, group, *clients, kind="CONSUME_PASSIVELY", model="CLUSTERING", topic=TOPIC):
+        """Let members of a group be connected."""
+        self.connections[group] = (kind, model, clients, topic)
+
+    def run(self, client, queues, *, is_orderly=False, topic=TOPIC):
+        """Let a client consume queues: queue -> offset, cached messages."""
+        held = (
+            f'{{"brokerName":"{self.name}","queueId":{queue},"topic":"{topic}"}}'
+            f':{{"commitOffset":{offset},"cachedMsgCount":{cached},"droped":false}}'
+            for queue, (offset, cached) in queues.items()
+        )
+        properties = json.dumps({"PROP_CONSUMEORDERLY": str(is_orderly).lower()})
+        self.running[client] = f'{{"mqTable":{{{",".join(held)}}},"properties":{properties}}}'.encode()
+
+    def _topic_config(self, fields):
+        if self.topic is None or fields["topic"] != self.topic["topicName"]:
+            return refusal(ResponseCode.TOPIC_NOT_EXIST)
+        return success(self.topic)
+
+    def _all_topics(self, _):
+        return success({"topicConfigTable": {self.topic["topicName"]: self.topic} if self.topic else {}})
+
+    def _update_topic(self, fields):
+        self.written.append(("topic", dict(fields)))
+        self.topic |= {
+            "readQueueNums": int(fields["readQueueNums"]),
+            "writeQueueNums": int(fields["writeQueueNums"]),
+            "perm": int(fields["perm"]),
+        }
+        return success(b"")
+
+    def _runtime(self, _):
+        end, behind = self.log
+        table = {
+            "brokerVersionDesc": self.version,
+            "bootTimestamp": str(self.boot_ms),
+            "commitLogMaxOffset": str(end),
+            "dispatchBehindBytes": str(behind),
+        }
+        table |= {f"scheduleMessageOffset_{level}": f"{at},{last}" for level, (at, last) in self.levels.items()}
+        return success({"table": table})
+
+    def _ha_status(self, _):
+        return success({"master": self.is_master, "haClientRuntimeInfo": {"masterAddr": "127.0.0.1:1"}})
+
+    def _max_offset(self, fields):
+        if fields["topic"] == "RMQ_SYS_TRANS_HALF_TOPIC":
+            return an_offset(self.half)
+        return an_offset(self.ends.get(int(fields["queueId"]), (0, 0))[1])
+
+    def _min_offset(self, fields):
+        return an_offset(self.ends.get(int(fields["queueId"]), (0, 0))[0])
+
+    def _offset(self, fields):
+        stored = self.offsets.get(fields["consumerGroup"], {}).get(int(fields["queueId"]))
+        return refusal(ResponseCode.QUERY_NOT_FOUND) if stored is None else an_offset(stored)
+
+    def _commit(self, fields):
+        group = fields["consumerGroup"]
+        if group not in self.configured and not self.version.startswith(("V4", "V5_1", "V5_2")):
+            return refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)
+        self.written.append(("offset", dict(fields)))
+        self.offsets.setdefault(group, {})[int(fields["queueId"])] = int(fields["commitOffset"])
+        return success(b"")
+
+    def _all_offsets(self, _):
+        table = {f"{TOPIC}@{group}": offsets for group, offsets in self.offsets.items() if offsets}
+        table |= {f"{TOPIC}@{group}@broadcast": offsets for group, offsets in self.broadcast_offsets.items()}
+        return success({"offsetTable": table})
+
+    def _groups_of_topic(self, _):
+        subscribed = {name for name, connection in self.connections.items() if connection[3] == TOPIC}
+        return success({"groupList": sorted(subscribed | {name for name, each in self.offsets.items() if each})})
+
+    def _connected(self, fields):
+        if (found := self.connections.get(fields["consumerGroup"])) is None:
+            return refusal(ResponseCode.CONSUMER_NOT_ONLINE)
+        kind, model, clients, topic = found
+        body = {"connectionSet": [{"clientId": each} for each in clients], "consumeType": kind, "messageModel": model}
+        return success(body | {"subscriptionTable": {topic: {"topic": topic, "subString": "*"}}})
+
+    def _runs(self, fields):
+        body = self.running.get(fields["clientId"])
+        return refusal(ResponseCode.CONSUME_MSG_TIMEOUT) if body is None else success(body)
+
+    def _definitions(self, _):
+        return success({"subscriptionGroupTable": {name: {"groupName": name} for name in self.configured}})
+
+    def _producers(self, _):
+        data = {
+            group: [{"clientId": each, "remoteIP": each} for each in found] for group, found in self.producers.items()
+        }
+        return success({"data": data})
+
+    def _timer(self, _):
+        return success({"timingCount": {TOPIC: {"count": self.timed}} if self.timed else {}})
+
+
+#: What a broker answers, by request code.
+_ANSWERS = {
+    BrokerRequestCode.GET_TOPIC_CONFIG: ScaledBroker._topic_config,
+    BrokerRequestCode.GET_ALL_TOPIC_CONFIG: ScaledBroker._all_topics,
+    BrokerRequestCode.UPDATE_AND_CREATE_TOPIC: ScaledBroker._update_topic,
+    BrokerRequestCode.GET_BROKER_RUNTIME_INFO: ScaledBroker._runtime,
+    BrokerRequestCode.GET_BROKER_HA_STATUS: ScaledBroker._ha_status,
+    BrokerRequestCode.GET_MAX_OFFSET: ScaledBroker._max_offset,
+    BrokerRequestCode.GET_MIN_OFFSET: ScaledBroker._min_offset,
+    BrokerRequestCode.QUERY_CONSUMER_OFFSET: ScaledBroker._offset,
+    BrokerRequestCode.UPDATE_CONSUMER_OFFSET: ScaledBroker._commit,
+    BrokerRequestCode.GET_ALL_CONSUMER_OFFSET: ScaledBroker._all_offsets,
+    BrokerRequestCode.QUERY_TOPIC_CONSUME_BY_WHO: ScaledBroker._groups_of_topic,
+    BrokerRequestCode.GET_CONSUMER_CONNECTION_LIST: ScaledBroker._connected,
+    BrokerRequestCode.GET_CONSUMER_RUNNING_INFO: ScaledBroker._runs,
+    BrokerRequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: ScaledBroker._definitions,
+    BrokerRequestCode.GET_ALL_PRODUCER_INFO: ScaledBroker._producers,
+    BrokerRequestCode.GET_TIMER_METRICS: ScaledBroker._timer,
+}
+
+
+class ScaledNameServer:
+    """A NameServer whose routes are what the brokers have now."""
+
+    def __init__(self, *brokers):
+        self.brokers = brokers
+        #: Broker name -> master that this NameServer names instead.
+        self.masters = {}
+        self.order_conf = {}
+        self.instead = {}
+        #: Answer to WATCH_ROUTE_FETCHES, None where it is a Java NameServer.
+        self.watched = None
+        self.peer = AnsweringPeer(self)
+
+    @property
+    def address(self):
+        return self.peer.address
+
+    def __call__(self, code, fields):
+        if code in self.instead:
+            instead = self.instead[code]
+            return NOTHING if instead is None else refusal(instead)
+        match code:
+            case RequestCode.GET_ROUTEINFO_BY_TOPIC:
+                return self._route(fields["topic"])
+            case RequestCode.GET_KV_CONFIG | RequestCode.PUT_KV_CONFIG | RequestCode.DELETE_KV_CONFIG:
+                return self._order_conf(code, fields)
+            case RequestCode.WATCH_ROUTE_FETCHES if self.watched is not None:
+                return success(self.watched)
+        return refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+
+    def _order_conf(self, code, fields):
+        key = fields["key"]
+        if code == RequestCode.PUT_KV_CONFIG:
+            self.order_conf[key] = fields["value"]
+        elif code == RequestCode.DELETE_KV_CONFIG:
+            self.order_conf.pop(key, None)
+        elif key in self.order_conf:
+            return RemotingCommand(0, ext_fields={"value": self.order_conf[key]})
+        else:
+            return refusal(ResponseCode.QUERY_NOT_FOUND)
+        return success(b"")
+
+    def _route(self, topic):
+        having = [each for each in self.brokers if each.topic is not None and each.topic["topicName"] == topic]
+        if not having:
+            return refusal(ResponseCode.TOPIC_NOT_EXIST)
+        names = sorted({each.name for each in having})
+        queues = {each.name: each.topic for each in having if each.is_master}
+        body = {
+            "brokerDatas": [
+                {"brokerName": name, "cluster": CLUSTER, "brokerAddrs": self._addresses(name)} for name in names
+            ],
+            "queueDatas": [
+                {
+                    "brokerName": name,
+                    "readQueueNums": each["readQueueNums"],
+                    "writeQueueNums": each["writeQueueNums"],
+                    "perm": each["perm"],
+                    "topicSysFlag": 0,
+                }
+                for name, each in queues.items()
+            ],
+            "filterServerTable": {},
+        }
+        return success(body)
+
+    def _addresses(self, name):
+        members = [each for each in self.brokers if each.name == name]
+        addresses = {}
+        for broker_id, each in enumerate(sorted(members, key=lambda each: not each.is_master)):
+            addresses[str(broker_id)] = each.address
+        if name in self.masters:
+            addresses["0"] = self.masters[name]
+        return addresses
+
+
+class NoElectedMasters:
+    """A controller without broker sets of its own."""
+
+    def address_of_master(self, _name):
+        return False, None
+
+    def absent_sets(self, _clusters, _present):
+        return ()
+
+
+class ScalingSite:
+    """Peers that listen, and a client for them."""
+
+    def __init__(self, brokers, name_servers):
+        self.brokers = brokers
+        self.name_servers = name_servers
+
+    @property
+    def addresses(self):
+        return tuple(each.address for each in self.name_servers)
+
+    async def __aenter__(self):
+        for each in (*self.brokers, *self.name_servers):
+            await each.peer.open()
+        self.client = RemotingClient(SystemClock())
+        self.admin = AdminClient(self.client, AdminLimits(timeout_ms=TIMEOUT_MS))
+        return self
+
+    async def __aexit__(self, *_):
+        await self.client.close()
+        for each in (*self.brokers, *self.name_servers):
+            await each.peer.close()
+
+
+def scaling_site(*brokers, name_servers=2):
+    """Return a site of these brokers with NameServers that know all of them."""
+    return ScalingSite(brokers, [ScaledNameServer(*brokers) for _ in range(name_servers)])
+
+
+def an_offset(offset):
+    return RemotingCommand(0, ext_fields={"offset": str(offset)})

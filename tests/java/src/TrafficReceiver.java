@@ -1,0 +1,157 @@
+import java.lang.reflect.Method;
+import java.util.List;
+import org.apache.rocketmq.client.ClientConfig;
+import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.MessageExt;
+
+/**
+ * A consumer of {@code --group}, of one {@code --kind}:
+ * <ul>
+ * <li>{@code push}, {@code orderly}, {@code broadcast}: a push consumer with that listener or message model;
+ * <li>{@code pop}: a push consumer whose queues the broker assigns. It pops what the broker's request mode of topic and
+ *     group (401) says so for, and pulls otherwise. From 5.0 on;
+ * <li>{@code lite}: a lite pull consumer that commits by itself what it has polled.
+ * </ul>
+ * {@code --from} names where it begins without a stored offset, {@code --work-ms} how long it needs for a message,
+ * {@code --invisible-ms} how long a popped message is its own, {@code --persist-ms} how often it commits.
+ */
+final class TrafficReceiver extends TrafficClient {
+    private static final int POLL_MS = 200;
+
+    private final String name;
+    private final Options options;
+    private final TrafficRecords records;
+    private final String group;
+    private DefaultMQPushConsumer push;
+    private DefaultLitePullConsumer lite;
+    private Thread poller;
+    private volatile boolean goesOn = true;
+    private boolean killed;
+
+    TrafficReceiver(String name, Options options, TrafficRecords records) {
+        this.name = name;
+        this.options = options;
+        this.records = records;
+        group = options.text("group");
+    }
+
+    @Override
+    String start() throws Exception {
+        return options.text("kind").equals("lite") ? startLite() : startPush(options.text("kind"));
+    }
+
+    private String startPush(String kind) throws Exception {
+        push = new DefaultMQPushConsumer(group);
+        separate(push, name, options);
+        push.setConsumeFromWhere(from());
+        if (kind.equals("broadcast")) {
+            setMessageModel(push, "BROADCASTING");
+        }
+        if (kind.equals("pop")) {
+            DefaultMQPushConsumer.class.getMethod("setClientRebalance", boolean.class).invoke(push, false);
+            DefaultMQPushConsumer.class.getMethod("setPopInvisibleTime", long.class)
+                .invoke(push, (long) options.number("invisible-ms", 60_000));
+        }
+        push.subscribe(options.text("topic"), "*");
+        if (kind.equals("orderly")) {
+            push.registerMessageListener((MessageListenerOrderly) (messages, context) -> consumeAll(messages)
+                ? ConsumeOrderlyStatus.SUCCESS : ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT);
+        } else {
+            push.registerMessageListener((MessageListenerConcurrently) (messages, context) -> consumeAll(messages)
+                ? ConsumeConcurrentlyStatus.CONSUME_SUCCESS : ConsumeConcurrentlyStatus.RECONSUME_LATER);
+        }
+        push.start();
+        return push.buildMQClientId();
+    }
+
+    private String startLite() throws Exception {
+        lite = new DefaultLitePullConsumer(group);
+        separate(lite, name, options);
+        lite.setConsumeFromWhere(from());
+        lite.setAutoCommitIntervalMillis(options.number("persist-ms", 5000));
+        lite.subscribe(options.text("topic"), "*");
+        lite.start();
+        poller = new Thread(() -> {
+            while (goesOn) {
+                consumeAll(lite.poll(POLL_MS));
+            }
+        });
+        poller.start();
+        return lite.buildMQClientId();
+    }
+
+    private ConsumeFromWhere from() {
+        return ConsumeFromWhere.valueOf("CONSUME_FROM_" + options.text("from", "LAST_OFFSET"));
+    }
+
+    /** The type of message models has moved to another package between 4.9 and 5.1. */
+    private static void setMessageModel(DefaultMQPushConsumer consumer, String model) throws Exception {
+        for (Method method : DefaultMQPushConsumer.class.getMethods()) {
+            if (method.getName().equals("setMessageModel")) {
+                for (Object value : method.getParameterTypes()[0].getEnumConstants()) {
+                    if (value.toString().equals(model)) {
+                        method.invoke(consumer, value);
+                    }
+                }
+            }
+        }
+    }
+
+    private boolean consumeAll(List<MessageExt> messages) {
+        for (MessageExt message : messages) {
+            if (!consume(message)) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    private boolean consume(MessageExt message) {
+        try {
+            Thread.sleep(options.number("work-ms", 0));
+        } catch (InterruptedException e) {
+            return false;
+        }
+        synchronized (this) {
+            if (!killed) {
+                records.consumed(group, name, message);
+            }
+            return !killed;
+        }
+    }
+
+    @Override
+    void finish() {
+        throw new UnsupportedOperationException("a consumer has no end");
+    }
+
+    @Override
+    void stop() throws Exception {
+        if (push != null) {
+            push.shutdown();
+            return;
+        }
+        goesOn = false;
+        poller.join();
+        lite.shutdown();
+    }
+
+    @Override
+    @SuppressWarnings("deprecation")
+    void kill() throws Exception {
+        synchronized (this) {
+            killed = true;
+        }
+        goesOn = false;
+        sever(push != null ? push : (ClientConfig) lite);
+        if (push != null) {
+            push.getDefaultMQPushConsumerImpl().getConsumeMessageService().shutdown(0);
+        }
+    }
+}

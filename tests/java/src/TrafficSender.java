@@ -1,0 +1,113 @@
+import java.nio.charset.StandardCharsets;
+import org.apache.rocketmq.client.exception.MQBrokerException;
+import org.apache.rocketmq.client.exception.MQClientException;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.SendStatus;
+import org.apache.rocketmq.client.producer.selector.SelectMessageQueueByHash;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageQueue;
+
+/**
+ * Sends a message every {@code --interval-ms} until it is ended or has sent {@code --count}. The id of a message is
+ * NAME:0, NAME:1 and so on; its body is the id, its key and its number among those of the key, split by tabs.
+ * <ul>
+ * <li>{@code --keys n}: the messages have n keys in turn, and go to the queue that the hash of the key selects;
+ * <li>{@code --queue id --broker name}: they go to this queue, whether the route shows it or not;
+ * <li>{@code --delay-level n}: they are delivered later;
+ * <li>{@code --timeout-ms}, {@code --retries}, {@code --poll-ms}: the client's own settings.
+ * </ul>
+ */
+final class TrafficSender extends TrafficClient {
+    private final String name;
+    private final Options options;
+    private final TrafficRecords records;
+    private final DefaultMQProducer producer;
+    private final Thread thread = new Thread(this::sendAll);
+    private volatile boolean goesOn = true;
+
+    TrafficSender(String name, Options options, TrafficRecords records) {
+        this.name = name;
+        this.options = options;
+        this.records = records;
+        producer = new DefaultMQProducer(options.text("group", name));
+        separate(producer, name, options);
+        producer.setSendMsgTimeout(options.number("timeout-ms", 3000));
+        producer.setRetryTimesWhenSendFailed(options.number("retries", 2));
+    }
+
+    @Override
+    String start() throws Exception {
+        producer.start();
+        // The first request of a cold JVM can outlast the client's 3 s on a busy machine.
+        producer.fetchPublishMessageQueues(options.text("topic"));
+        thread.start();
+        return producer.buildMQClientId();
+    }
+
+    @Override
+    void finish() throws Exception {
+        thread.join();
+        producer.shutdown();
+    }
+
+    @Override
+    void stop() throws Exception {
+        goesOn = false;
+        finish();
+    }
+
+    @Override
+    void kill() throws Exception {
+        goesOn = false;
+        sever(producer);
+    }
+
+    private void sendAll() {
+        int keys = options.number("keys", 0);
+        int count = options.number("count", Integer.MAX_VALUE);
+        long intervalNanos = options.number("interval-ms", 10) * 1_000_000L;
+        long next = System.nanoTime();
+        try {
+            for (int i = 0; goesOn && i < count; i++) {
+                String key = keys > 0 ? name + "/" + i % keys : "-";
+                send(key, String.join("\t", name + ":" + i, key, String.valueOf(keys > 0 ? i / keys : i)));
+                // A slow broker is not made up for by a burst.
+                next = Math.max(next + intervalNanos, System.nanoTime());
+                Thread.sleep(Math.max(0, (next - System.nanoTime()) / 1_000_000L));
+            }
+        } catch (InterruptedException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    private void send(String key, String body) throws InterruptedException {
+        try {
+            SendResult result = sent(key, body);
+            if (result.getSendStatus() == SendStatus.SEND_OK) {
+                records.acknowledged(name, body, result);
+            } else {
+                records.failed(name, body, result.getSendStatus().name(), "");
+            }
+        } catch (MQBrokerException e) {
+            records.failed(name, body, String.valueOf(e.getResponseCode()), e.getErrorMessage());
+        } catch (MQClientException e) {
+            records.failed(name, body, String.valueOf(e.getResponseCode()), e.getErrorMessage());
+        } catch (InterruptedException e) {
+            throw e;
+        } catch (Exception e) {
+            records.failed(name, body, e.getClass().getSimpleName(), e.getMessage());
+        }
+    }
+
+    private SendResult sent(String key, String body) throws Exception {
+        Message message = new Message(options.text("topic"), body.getBytes(StandardCharsets.UTF_8));
+        message.setKeys(body.substring(0, body.indexOf('\t')));
+        message.setDelayTimeLevel(options.number("delay-level", 0));
+        int queue = options.number("queue", -1);
+        if (queue >= 0) {
+            return producer.send(message, new MessageQueue(message.getTopic(), options.text("broker"), queue));
+        }
+        return key.equals("-") ? producer.send(message) : producer.send(message, new SelectMessageQueueByHash(), key);
+    }
+}
