@@ -16,6 +16,7 @@ from controller.observability.counters import SetCounters
 from controller.observability.event_log import BROKER_CODES, ControllerEventLog
 from controller.observability.resize_event_log import ResizeEventLog
 from controller.observability.results_reader import ResultsReader
+from controller.recording.resize_recorder import ResizeRecorder
 from controller.recording.set_recorder import SetRecorder
 from controller.recording.store_size import StoreSize
 from controller.scaling.execution.service import QueueScaling, ScalingOptions, ScalingRuntime
@@ -82,12 +83,13 @@ class Controller:
                 stop=self._stop,
             ),
         )
-        self._scaling = self._make_scaling()
+        resize_recorder = ResizeRecorder(recording.recorder) if recording is not None else None
+        self._scaling = self._make_scaling(ResizeEventLog(self._logs, self._counters, resize_recorder))
         self._results = ResultsReader(Path(config.analytics_dir).expanduser()) if config.analytics_dir else None
         self._server = self._make_listener(config.controller_request_thread_pool_queue_capacity)
         self._is_closing = False
 
-    def _make_scaling(self) -> QueueScaling:
+    def _make_scaling(self, listener: ResizeEventLog) -> QueueScaling:
         return QueueScaling(
             ScalingRuntime(
                 group=self._core.group,
@@ -96,7 +98,7 @@ class Controller:
                 client=self._client,
                 clock=self._clock,
                 options=lambda: ScalingOptions.of(self._settings.config),
-                listener=ResizeEventLog(self._logs, self._counters),
+                listener=listener,
                 start=self._core.begin,
             )
         )

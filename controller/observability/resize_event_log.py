@@ -9,13 +9,14 @@ from typing import Final
 
 from controller.observability import log_events as catalogue
 from controller.observability.counters import SetCounters
+from controller.recording.resize_recorder import ResizeRecorder
 from controller.scaling.resize.decision import ResizeAction
 from controller.scaling.resize.operation import ResizeOperation, ResizePhase
 from controller.storage.store import StoreError
 from serving.logging.events import LogEvent
 from serving.logging.logs import Logs
 
-#: Sentences of one line, and characters of each: a resize can wait for hundreds of groups and queues.
+#: Failures of one line, and characters of each sentence: a resize can wait for hundreds of groups and queues.
 SENTENCES_MAX: Final = 3
 SENTENCE_CHARS_MAX: Final = 300
 PROBLEM_CHARS_MAX: Final = 600
@@ -36,12 +37,15 @@ _EVENTS: Final[Mapping[ResizePhase, LogEvent]] = {
 class ResizeEventLog:
     """Learns what becomes of operations."""
 
-    def __init__(self, logs: Logs, counters: SetCounters) -> None:
+    def __init__(self, logs: Logs, counters: SetCounters, history: ResizeRecorder | None = None) -> None:
         self._logs = logs
         self._counters = counters
+        self._history = history
 
     def resize_created(self, operation: ResizeOperation) -> None:
-        """Log a new operation."""
+        """Log and record a new operation."""
+        if self._history is not None:
+            self._history.resize_created(operation)
         self._logs.write(
             catalogue.RESIZE_CREATED,
             **_which(operation),
@@ -53,12 +57,15 @@ class ResizeEventLog:
 
     def phase_entered(self, before: ResizeOperation, after: ResizeOperation) -> None:
         """Log the phase, and count conflicts, queues that were opened again, and ends."""
+        if self._history is not None:
+            self._history.phase_entered(before, after)
         counters = self._counters
         keys: dict[str, object] = {
             "from_phase": before.phase.value,
             "to_phase": after.phase.value,
             "lasted_ms": after.phase_since_unix_ms - before.phase_since_unix_ms,
-            "evidence": _limited(after.steps[-1].evidence) if after.steps else [],
+            # How many are stored with a step is limited already.
+            "evidence": [each[:SENTENCE_CHARS_MAX] for each in after.steps[-1].evidence] if after.steps else [],
             "problem": after.problem[:PROBLEM_CHARS_MAX],
         }
         if after.phase is ResizePhase.CONFLICT:

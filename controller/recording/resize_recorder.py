@@ -1,13 +1,12 @@
 """Hands over to the recorder what becomes of resizes: each phase that one enters, with what ended the phase before.
 
-Answers to `ResizeObserver`. Changes of brokers that fail are in the log: they are tried again within the phase.
+Changes of brokers that fail are in the log: they are tried again within the phase.
 """
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from controller.scaling.resize.decision import ResizeAction
-from controller.scaling.resize.operation import EVIDENCE_MAX, ResizeOperation, ResizePhase
+from controller.scaling.resize.operation import ResizeOperation, ResizePhase
 from history.recorder import Recorder
 from history.rows import BrokerRef, HistoryRow, Moment, RowMaker
 from history.schemas import SCALING
@@ -56,15 +55,6 @@ class ResizeRecorder:
         """Record that an operation is in another phase."""
         self._recorder.enqueue(ResizeRow(after, before))
 
-    def actions_failed(self, operation: ResizeOperation, failures: tuple[str, ...]) -> None:
-        """Record nothing."""
-
-    def actions_done(self, operation: ResizeOperation, actions: tuple[ResizeAction, ...]) -> None:
-        """Record nothing: what was changed shows in the routes."""
-
-    def round_failed(self, operation: ResizeOperation, error: Exception) -> None:
-        """Record nothing."""
-
 
 def _of_operation(operation: ResizeOperation) -> dict[str, object]:
     return {
@@ -104,7 +94,7 @@ def _of_phase(before: ResizeOperation, after: ResizeOperation) -> dict[str, obje
         # Another controller may have stored its beginning, by a clock that is ahead of this one.
         "duration_ms": max(0, after.phase_since_unix_ms - before.phase_since_unix_ms),
         "waited_ms": before.waited_ms,
-        "evidence": [_sentence(each) for each in evidence[:EVIDENCE_MAX]],
+        "evidence": [_sentence(each) for each in evidence],
     }
 
 

@@ -132,7 +132,9 @@ class Brokers:
 
     @property
     def has_late(self):
-        return any(self.pending.values()) or any(self.delivered[level] < len(waiting) for level, waiting in self.delayed.items())
+        return any(self.pending.values()) or any(
+            self.delivered[level] < len(waiting) for level, waiting in self.delayed.items()
+        )
 
     def offset(self, group, queue_id):
         return self.master.offsets.get(group, {}).get(queue_id)

@@ -1,6 +1,8 @@
 """The runner of a resize, as the product's: observe, decide, commit, and only then act on brokers."""
 
-from controller.scaling.resize.decision import ChangeCounts, StoreGroupOffset
+from dataclasses import replace
+
+from controller.scaling.resize.decision import ChangeCounts, GiveLocks, HoldLocks, PutOrderConf, StoreGroupOffset
 from controller.scaling.resize.observation import ResizeObservation
 from controller.scaling.resize.operation import ResizePhase
 from controller.scaling.resize.request import ResizeOptions, ResizeRequest, TopicTraits
@@ -8,6 +10,7 @@ from controller.scaling.rules import commands, step
 from controller.scaling.rules.needs import ResizeNeeds, needs_of, round_ms
 from controller.scaling.rules.path import all_queues, path_of
 from controller.scaling.rules.plan import checked, plan_resize, planned_operation
+from scaling_simulation.clients import LOCK_MS
 from scaling_simulation.histories import WAITS
 from scaling_simulation.observing import UNIX_MS, Observer
 
@@ -22,7 +25,8 @@ class ResizeController:
         #: As it is in the store.
         self.operation = None
         self.progress = None
-        self.decision = None
+        #: Of the actions of the round before.
+        self.failures = []
         self.runs = 0
         self.killed_at = None
         self.absent_ms = 0
@@ -34,7 +38,7 @@ class ResizeController:
         request = ResizeRequest(
             topic="Orders",
             queues=settings.target,
-            ordered="pause" if settings.is_ordered else "",
+            ordered="gate" if settings.is_gated else "pause" if settings.is_ordered else "",
             waits=WAITS,
             options=ResizeOptions(accept_late=settings.accepts_late),
         )
@@ -80,8 +84,9 @@ class ResizeController:
             # An operator's command came first: what was observed is of another phase.
             self.next_round(run, 0)
             return
-        observation = self.observer.whole(operation, needs, early)
-        self.decision = decision = step.decide_step(operation, self.progress, observation)
+        observation = replace(self.observer.whole(operation, needs, early), failures=tuple(self.failures))
+        self.failures.clear()
+        decision = step.decide_step(operation, self.progress, observation)
         if self.killed_at == BEFORE_COMMIT:
             self.kill()
             return
@@ -112,12 +117,17 @@ class ResizeController:
         world = self.world
         world.act(self.operation, action)
         if world.now_ms < self.loses_until_ms:
+            self.failures.append("no answer")
             return
-        if not isinstance(action, (ChangeCounts, StoreGroupOffset)):
+        if isinstance(action, PutOrderConf):
             self.put_order_conf(action)
             return
         brokers = world.sets[action.broker_name]
         if brokers.master is None or brokers.master.address != action.address:
+            self.failures.append(f"{action.broker_name} does not answer")
+            return
+        if isinstance(action, (HoldLocks, GiveLocks)):
+            self.lock(brokers, action)
             return
         if not self.compares(brokers, action):
             return
@@ -143,6 +153,20 @@ class ResizeController:
             brokers.set_counts(action.after)
         else:
             brokers.commit(action.group, action.queue_id, action.offset)
+
+    def lock(self, brokers, action):
+        """Lock queues for the operation, or unlock them."""
+        now_ms = self.world.now_ms
+        for queue_id in action.queue_ids:
+            holder, until_ms = brokers.locks.get((action.group, queue_id), ("", 0))
+            is_free = holder == action.client_id or until_ms <= now_ms
+            if isinstance(action, GiveLocks):
+                if holder == action.client_id:
+                    del brokers.locks[action.group, queue_id]
+            elif is_free:
+                brokers.locks[action.group, queue_id] = action.client_id, now_ms + LOCK_MS
+            else:
+                self.failures.append(f"queue {queue_id} is locked by {holder}")
 
     def put_order_conf(self, action):
         for each in self.world.name_servers:

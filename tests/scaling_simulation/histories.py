@@ -53,6 +53,8 @@ class GroupSettings(NamedTuple):
     clients: int = 1
     #: Messages that a client consumes of a queue at once.
     batch: int = 8
+    #: Until then it consumes nothing.
+    slow_until_ms: int = 0
 
 
 class ResizeSettings(NamedTuple):
@@ -65,6 +67,8 @@ class ResizeSettings(NamedTuple):
     before: int = 4
     target: int = 6
     is_ordered: bool = False
+    #: New queues are locked instead of a pause of writes.
+    is_gated: bool = False
     has_order_conf: bool = False
     #: NameServers give `orderTopicConf` to clients (orderMessageEnable).
     gives_order_conf: bool = False
@@ -107,16 +111,17 @@ _SHRINK: Final = (
     "WRITE_DOWN", "QUIESCE", "LATE", "DRAIN", "CONFIRM", "READ_DOWN", "WATCH", "REOPEN", "BLOCKED", "ROLLBACK",
 )  # fmt: skip
 _ORDERED: Final = ("PAUSE", "QUIESCE", "DRAIN", "CONFIRM", "SEED", "RESIZE", "UNPAUSE", "READ_DOWN", "WATCH", "VERIFY")
+_GATED: Final = ("GATE", "SEED", "READ_UP", "WRITE_UP", "RELEASE", "VERIFY", "ROLLBACK")
 _FAULTS: Final = (0, 1, 1, 2, 2, 3, 3, 4, 5, 6)
 
 
 def history_of(seed, profile=""):
     """Return the world and the faults of a seed; a profile fixes the kind: grow, shrink, ordered."""
     draw = random.Random(seed)
-    kind = profile or draw.choice(("grow", "shrink", "shrink", "ordered"))
+    kind = profile or draw.choice(("grow", "shrink", "shrink", "ordered", "gated"))
     before, target = _counts(draw, kind)
-    is_ordered = kind == "ordered"
-    has_conf = is_ordered and draw.random() < 0.3
+    is_ordered = kind in ("ordered", "gated")
+    has_conf = kind == "ordered" and draw.random() < 0.3
     producers_ms = tuple(draw.choice((2_500, 4_000, 7_000, 31_000, 90_000)) for _ in range(draw.choice((1, 2, 3))))
     settings = ResizeSettings(
         seed=seed,
@@ -126,6 +131,7 @@ def history_of(seed, profile=""):
         before=before,
         target=target,
         is_ordered=is_ordered,
+        is_gated=kind == "gated",
         has_order_conf=has_conf,
         gives_order_conf=has_conf,
         groups=tuple(_group(draw, is_ordered=is_ordered) for _ in range(draw.choice((1, 2, 2, 3)))),
@@ -135,7 +141,7 @@ def history_of(seed, profile=""):
         accepts_late=draw.random() < 0.3,
         returns=draw.random() < 0.7,
     )
-    phases = {"grow": _GROW, "shrink": _SHRINK, "ordered": _ORDERED}[kind]
+    phases = {"grow": _GROW, "shrink": _SHRINK, "ordered": _ORDERED, "gated": _GATED}[kind]
     many = draw.choice(_FAULTS)
     # Some histories are about two kinds of faults in one phase.
     kinds = draw.choices(tuple(KINDS), tuple(KINDS.values()), k=2) if draw.random() < 0.3 else ()
@@ -144,6 +150,8 @@ def history_of(seed, profile=""):
 
 
 def _counts(draw, kind):
+    if kind == "gated":
+        return draw.choice(((2, 4), (3, 6), (2, 6)))
     less, more = draw.choice(((2, 3), (2, 4), (3, 5), (4, 6)))
     grows = kind == "grow" or (kind == "ordered" and draw.random() < 0.6)
     return (less, more) if grows else (more, less)
@@ -152,7 +160,7 @@ def _counts(draw, kind):
 def _group(draw, *, is_ordered):
     kinds = (GroupKind.CONCURRENT, GroupKind.PULL, GroupKind.POP, GroupKind.BROADCAST, GroupKind.OFFLINE)
     kind = GroupKind.ORDERLY if is_ordered else draw.choice((*kinds, GroupKind.CONCURRENT))
-    return GroupSettings(kind, draw.choice((1, 2, 2, 3)), draw.choice((1, 4, 8)))
+    return GroupSettings(kind, draw.choice((1, 2, 2, 3)), draw.choice((1, 4, 8)), draw.choice((0, 0, 0, 0, 130_000, 220_000)))
 
 
 def _fault(draw, phases, kinds, phase):

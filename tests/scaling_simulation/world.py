@@ -29,6 +29,8 @@ OVER_WITHIN_MS = 1_500_000
 CONSUMED_WITHIN_MS = 400_000
 #: How long a resize has to stand still until an operator looks.
 STANDS_MS = 40_000
+#: A change of masters is noticed by the next rounds.
+UNNOTICED_MS = 10_000
 _NOT_DONE = frozenset({ResizePhase.BLOCKED, ResizePhase.CONFLICT})
 
 
@@ -54,7 +56,10 @@ class World:
         self.foreign = {}
         self.loses_by_operator = False
         self.inversions = []
+        #: For measurements: inversions are counted, and do not fail.
+        self.tolerates_inversions = False
         self.phases = []
+        self.began_ms = {}
         self.entered_ms = 0
         self.begin()
 
@@ -74,6 +79,7 @@ class World:
         ]
         self.begin_messages()
         for group, each in zip(self.groups, settings.groups, strict=True):
+            group.slow_until_ms = each.slow_until_ms
             for _ in range(0 if each.kind is GroupKind.OFFLINE else each.clients):
                 group.join()
         self.producers = [
@@ -154,7 +160,8 @@ class World:
         )
         producer = self.producers[message.key // Producer.KEYS]
         self.inversions.append(message)
-        if self.settings.is_ordered and not producer.was_cut and not self.foreign and not self.waived:
+        is_wrong = self.settings.is_ordered and not self.tolerates_inversions and not self.has_no_locks
+        if is_wrong and not producer.was_cut and not self.foreign and not self.waived:
             self.fail("order of key %d: %d after %d", message.key, message.number, group.newest[message.key])
 
     def entered(self, operation):
@@ -164,6 +171,7 @@ class World:
         self.note("%s (reached %d): %s", phase.value, operation.reached, "; ".join(evidence[:3]) or operation.problem)
         first = phase not in self.phases
         self.phases.append(phase)
+        self.began_ms[phase] = self.now_ms
         self.check_entry(operation)
         start = len(self.phases) == 1
         for fault in self.plan:
@@ -177,6 +185,7 @@ class World:
 
     def check_entry(self, operation):
         phase = operation.phase
+        self.check_masters(operation)
         if phase is ResizePhase.CONFLICT and not self.foreign and not self.has_late_actions:
             self.fail("a conflict with nobody: %s", operation.problem)
         if phase in (ResizePhase.READ_DOWN, ResizePhase.RESIZE):
@@ -198,6 +207,12 @@ class World:
                 return
 
     @property
+    def has_no_locks(self):
+        """True if brokers may forget the locks of a gated resize, or a leader is absent for longer than they last."""
+        loud = {"restart_master", "fail_over", "kill_controller", "lose_actions", "lose_answers", "slow_rounds"}
+        return self.settings.is_gated and any(each.kind in loud for each in self.plan)
+
+    @property
     def is_calm(self):
         """True if nothing happens that makes late messages, or another master."""
         loud = {"restart_master", "fail_over", "set_counts", "cut_producer", "resume", "slow_appends", "abort", "waive"}
@@ -213,6 +228,27 @@ class World:
     def changes_counts(self, brokers, action):
         if action.after.write > action.after.read:
             self.fail("%s gets more write queues than read queues: %s", brokers.name, action.after)
+        is_resized = (action.after.read, action.after.write) != (action.before.read, action.before.write)
+        if self.controller.operation.phase is ResizePhase.RESIZE and is_resized and not self.foreign:
+            self.check_all_consumed()
+
+    def check_all_consumed(self):
+        """While the numbers of an ordered topic change, no key has a message that is not consumed."""
+        for group in self.groups:
+            if group.name in self.waived or group.exists_ms is None:
+                continue
+            for each in missed(self.acked_ids, self.acked_ms, group.seen, group.exists_ms):
+                key = self.messages[each].key
+                if key < 0 or not self.producers[key // Producer.KEYS].was_cut:
+                    self.fail("numbers change, and %s", self.lost(group, each))
+
+    def check_masters(self, operation):
+        """What a phase relies on was seen of the present masters."""
+        relied_on = {ResizePhase.READ_DOWN: ResizePhase.QUIESCE, ResizePhase.WRITE_UP: ResizePhase.SEED}
+        began_ms = self.began_ms.get(relied_on.get(operation.phase), self.now_ms)
+        for brokers in self.sets.values():
+            if brokers.master is not None and began_ms < brokers.master.boot_ms < self.now_ms - UNNOTICED_MS:
+                self.fail("%s, and %s has another master since %d ms", operation.phase.value, brokers.name, began_ms)
 
     def operator_changed(self, brokers, counts):
         self.foreign.setdefault(brokers.name, brokers.master.counts)

@@ -28,7 +28,7 @@ def seed(this: ResizeRound) -> ResizeDecision:
     if not actions:
         return _seeded(this)
     waits = [f"offset {each.offset} of group {each.group} in {each.broker_name}/{each.queue_id}" for each in actions]
-    if not this.is_over(operation.waits.seed_ms) or _is_resized_and_ordered(operation):
+    if not this.is_over(operation.waits.seed_ms) or _must_go_on(operation):
         return this.stay(waits[:10], actions)
     return this.undo(f"{len(actions)} offsets of new queues could not be stored within {operation.waits.seed_ms} ms")
 
@@ -37,16 +37,22 @@ def _seeded(this: ResizeRound) -> ResizeDecision:
     operation = this.operation
     evidence = [f"queue {each.queue} begins at {each.offset}" for each in operation.seeds]
     evidence += _without_configuration(this)
-    if _is_resized_and_ordered(operation):
+    if operation.kind is ResizeKind.ORDERED and _must_go_on(operation):
         return this.go(ResizePhase.UNPAUSE, evidence)
     if operation.kind is ResizeKind.ORDERED:
         return this.go(ResizePhase.RESIZE, evidence, reached=PAUSED_END)
     return this.go(ResizePhase.READ_UP, evidence, reached=max(operation.reached, READ_UP))
 
 
-def _is_resized_and_ordered(operation: ResizeOperation) -> bool:
-    """Return whether keys are in new queues already: going back would mix their order."""
-    return operation.kind is ResizeKind.ORDERED and operation.reached > PAUSED_END
+def _must_go_on(operation: ResizeOperation) -> bool:
+    """Return whether keys may be in new queues already: going back would mix their order."""
+    match operation.kind:
+        case ResizeKind.ORDERED:
+            return operation.reached > PAUSED_END
+        case ResizeKind.GATED:
+            return operation.reached > READ_UP
+        case _:
+            return False
 
 
 def _without_configuration(this: ResizeRound) -> list[str]:
@@ -67,7 +73,7 @@ def read_up(this: ResizeRound) -> ResizeDecision:
         return this.go(ResizePhase.WRITE_UP, ["the new queues are read, and locked"], reached=WRITE_UP)
     if check.is_reached and not this.observation.missing:
         return this.go(ResizePhase.ASSIGN, ["every master, slave and NameServer shows the new read queues"])
-    if this.is_over(this.operation.waits.verify_ms):
+    if this.is_over(this.operation.waits.verify_ms) and not _must_go_on(this.operation):
         return this.undo(f"not every broker and NameServer showed the new read queues: {'; '.join(check.waits_for)}")
     return this.stay((*check.waits_for, *this.observation.missing), check.actions)
 

@@ -12,11 +12,14 @@ from controller.scaling.rules.round import ResizeRound
 
 
 def pause(this: ResizeRound) -> ResizeDecision:
-    """Take the permission to write from the topic, and remove `orderTopicConf`: producers would use only that."""
+    """Take the permission to write from the topic, then remove `orderTopicConf`: producers use only that.
+
+    So they use all queues until none: no set pauses before another one for them.
+    """
     check = this.path(1, lowest=0)
     if check.conflicts:
         return this.conflict(check.conflicts)
-    conf = tuple(_conf_actions(this, None))
+    conf = tuple(_conf_actions(this, None)) if check.is_reached else ()
     if check.is_reached and not conf and not this.observation.missing:
         return this.go(ResizePhase.QUIESCE, ["producers get no queue of the topic any more"])
     if this.is_over(this.operation.waits.verify_ms):

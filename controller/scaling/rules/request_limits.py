@@ -56,7 +56,7 @@ def topic_problems(topic: str, traits: TopicTraits) -> Iterator[str]:
 def _named_like_brokers(topic: str, clusters: Collection[str], broker_names: Collection[str]) -> Iterator[str]:
     if topic in clusters or topic in broker_names:
         kind = "cluster" if topic in clusters else "broker set"
-        yield f"{topic} is the system topic that brokers make for the {kind} of that name: they set its queues themselves"
+        yield f"{topic} is the system topic that brokers make for the {kind} of that name: they set its queues"
     if topic.removesuffix(_REPLY_SUFFIX) in clusters and topic.endswith(_REPLY_SUFFIX):
         yield f"{topic} is the system topic for replies in its cluster: brokers set its queues themselves"
 
@@ -84,8 +84,8 @@ def size_problems(kind: ResizeKind, sets: Sequence[SetResize], orderly: Collecti
         return
     queues = sum(_stored_queues(kind, each) for each in sets)
     yield (
-        f"{len(sets)} broker sets with {queues} queues to follow need {needed} bytes of state, and one resize can store "
-        f"{SETS_BYTES_MAX}: change fewer queues at a time, in several resizes"
+        f"{len(sets)} broker sets with {queues} queues to follow need {needed} bytes of state, and one resize can "
+        f"store {SETS_BYTES_MAX}: change fewer queues at a time, in several resizes"
     )
 
 

@@ -98,7 +98,7 @@ def _again(operation: ResizeOperation) -> ResizePhase | None:
             return _again_ordered(operation, phase)
         case ResizeKind.GATED:
             # Locks are in the memory of a broker: they are taken again before anything else.
-            return ResizePhase.GATE if phase in gated.LOCKED else None
+            return ResizePhase.GATE if phase in gated.LOCKED or phase is ResizePhase.VERIFY else None
         case _:
             return _AGAIN.get(phase)
 
@@ -131,7 +131,8 @@ def rollback(this: ResizeRound) -> ResizeDecision:
     if check.is_reached and not conf and not this.observation.missing:
         return _rolled_back(this)
     this = replace(this, progress=replace(this.progress, agreed_at_ms=None))
-    return this.stay((*check.waits_for, *this.observation.missing), (*conf, *check.actions))
+    # First orderTopicConf, by which producers use all queues again at once, and not those of one set after the other.
+    return this.stay((*check.waits_for, *this.observation.missing), conf or check.actions)
 
 
 def _rolled_back(this: ResizeRound) -> ResizeDecision:

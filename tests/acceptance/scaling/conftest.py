@@ -1,4 +1,4 @@
-"""A site of each release, shared by all tests of a file; the tests of a file run at the same time, each with its topics.
+"""A site of each release, shared by all tests; those of one file run at the same time, each with topics of its own.
 
 A resize waits most of its time: ten of them take as long as one.
 """
@@ -35,10 +35,9 @@ class Together:
         """Return once this test has ended; raises what it has raised."""
         if item.nodeid not in self._running:
             fellows = [each for each in item.session.items if _has_the_same_site(each, item)]
-            arguments = item.funcargs
             for each in fellows:
-                wanted = {name: arguments[name] for name in each.fixturenames if name in arguments}
-                self._running[each.nodeid] = self._executor.submit(each.obj, **_accepted(each, wanted))
+                arguments = each.callspec.params | {"site": item.funcargs["site"]}
+                self._running[each.nodeid] = self._executor.submit(each.obj, **arguments)
         self._running[item.nodeid].result()
 
 
@@ -48,10 +47,6 @@ def _has_the_same_site(one, other):
         and getattr(one, "callspec", None) is not None
         and one.callspec.params.get("site") == other.callspec.params.get("site")
     )
-
-
-def _accepted(item, arguments):
-    return {name: arguments[name] for name in item._fixtureinfo.argnames}
 
 
 _together = Together()

@@ -1,6 +1,7 @@
 """Two real broker sets, two NameServers, a controller and Java clients: where tests resize topics under load."""
 
 import json
+import time
 import urllib.error
 import urllib.request
 
@@ -33,8 +34,13 @@ WAITS = {
 DELAYS = "6s 25s"
 #: How long a popped message is its consumer's own: the shortest that clients accept.
 INVISIBLE_MS = 5000
+#: Between two looks at an operation: each costs the controller some milliseconds.
+LOOK_S = 0.1
 #: Of a resize with the waits above, on a machine that others use as well.
 RESIZED_S = 120
+#: Phases of a resize that nothing hinders.
+GROWN = ["PLANNED", "PRECHECK", "SEED", "READ_UP", "ASSIGN", "WRITE_UP", "VERIFY"]
+SHRUNK = ["PLANNED", "PRECHECK", "WRITE_DOWN", "QUIESCE", "LATE", "DRAIN", "CONFIRM", "READ_DOWN", "WATCH"]
 STOPPED = ("DONE", "ABORTED", "REJECTED", "CONFLICT", "BLOCKED")
 
 
@@ -42,14 +48,14 @@ class ScalingClient:
     """Requests of an operator to the leader of some controllers."""
 
     def __init__(self, *controllers):
-        self._controllers = controllers
+        self.controllers = list(controllers)
 
     def call(self, method, path, body=None, *, token=TOKEN):
         """Send a request and return the status and what the body holds."""
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
         data = None if body is None else json.dumps(body).encode()
         refused = (0, None)
-        for controller in self._controllers:
+        for controller in self.controllers:
             url = f"http://127.0.0.1:{controller.http_port}/v1/scaling/{path}"
             request = urllib.request.Request(url, method=method, data=data, headers=headers)
             try:
@@ -81,8 +87,16 @@ class ScalingClient:
         status, body = self.call("GET", f"operations/{operation_id}")
         return body if status == 200 else None
 
+    def ready(self):
+        """Wait until one of the controllers leads and has loaded its operations; return this client."""
+        wait_until(lambda: self.call("GET", "operations")[0] == 200, seconds=60, what="a controller leads")
+        return self
+
     def wait_for_phase(self, operation_id, *phases, seconds=RESIZED_S):
         """Return the operation once it is in one of these phases; fail if it stops in another one."""
+        return self._wait_for(operation_id, phases, STOPPED, seconds)
+
+    def _wait_for(self, operation_id, phases, stopped, seconds):
         last = None
 
         def entered():
@@ -90,10 +104,21 @@ class ScalingClient:
             last = self.operation(operation_id) or last
             if last is None or last["phase"] in phases:
                 return last
-            assert last["phase"] not in STOPPED, described(last)
+            assert last["phase"] not in stopped, described(last)
+            time.sleep(LOOK_S)
             return None
 
         return wait_until(entered, seconds=seconds, what=lambda: f"{phases}, not {described(last)}")
+
+    def wait_for_waiting(self, operation_id, phase):
+        """Return the operation once it is in this phase and says what it waits for."""
+        while not (operation := self.wait_for_phase(operation_id, phase))["waitsFor"]:
+            time.sleep(LOOK_S)
+        return operation
+
+    def wait_until_done_after_block(self, operation_id):
+        """Return the operation once it is DONE; it may still be blocked or in a conflict when this is called."""
+        return self._wait_for(operation_id, ("DONE",), ("ABORTED", "REJECTED"), RESIZED_S)
 
     def wait_until_done(self, operation_id, *, seconds=RESIZED_S):
         """Return the operation once it is DONE."""
@@ -122,6 +147,7 @@ class ResizeSite(ScalingClient):
     """Topics and groups have names of their own in each test; nothing is removed."""
 
     def __init__(self, lab, version):
+        super().__init__()
         self.lab = lab
         self.version = version
         self.is_4_9 = version == V4_9
@@ -136,11 +162,14 @@ class ResizeSite(ScalingClient):
             name: lab.broker(name, version=version, namesrv=self.namesrv_addresses, **settings).start()
             for name in ("broker-a", "broker-b")
         }
+        #: Brokers that some tests start beside these.
+        self.others = {}
         self.traffic = lab.traffic(namesrv=self.namesrv_addresses, version=version)
         self._token = lab.folder / "token"
         self._token.write_text(f"{TOKEN}\n")
         self.controller = self.new_controller("controller")
-        super().__init__(self.controller)
+        self.controllers = [self.controller]
+        self.ready()
         for broker in self.brokers.values():
             broker.ready()
         for namesrv in self.namesrvs:
@@ -188,11 +217,11 @@ class ResizeSite(ScalingClient):
         wanted = dict.fromkeys(self.brokers, (read, write))
         wait_until(lambda: self.routed(topic) == [wanted] * len(self.namesrvs), seconds=30, what=f"routes of {topic}")
 
-    def counts(self, topic):
-        """Return read and write queues of a topic by broker name, as the brokers have stored them."""
+    def counts(self, topic, *names):
+        """Return read and write queues of a topic by broker name, as these brokers or the first two have them."""
         return {
             name: (stored["readQueueNums"], stored["writeQueueNums"])
-            for name in self.brokers
+            for name in names or self.brokers
             if (stored := self.stored(topic, name)) is not None
         }
 
@@ -271,4 +300,5 @@ class ResizeSite(ScalingClient):
             key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (fields or {}).items()
         }
         data = b"" if body is None else json.dumps(body).encode()
-        return Caller(self.brokers[broker_name].address).request(code, texts, data)
+        broker = (self.brokers | self.others)[broker_name]
+        return Caller(broker.address).request(code, texts, data)

@@ -19,8 +19,9 @@ def test_gated_grow_keeps_the_order_of_keys(site):
     operation = site.wait_until_done(site.start(topic, 8, ordered="gate"))
     before = len(traffic.read().acknowledged)
     wait_until(
-        lambda: {each.queue for each in traffic.read().acknowledged[before:] if each.producer == "gated"}
-        == set(range(8)),
+        lambda: (
+            {each.queue for each in traffic.read().acknowledged[before:] if each.producer == "gated"} == set(range(8))
+        ),
         seconds=30,
         what="producers use all queues",
     )

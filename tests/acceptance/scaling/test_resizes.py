@@ -2,14 +2,9 @@
 
 import pytest
 from peers.waiting import wait_until
-from resize_site import phases_of
+from resize_site import GROWN, SHRUNK, phases_of
 
 pytestmark = pytest.mark.java
-
-GROWN = ["PLANNED", "PRECHECK", "SEED", "READ_UP", "ASSIGN", "WRITE_UP", "VERIFY"]
-SHRUNK = [
-    "PLANNED", "PRECHECK", "WRITE_DOWN", "QUIESCE", "LATE", "DRAIN", "CONFIRM", "READ_DOWN", "WATCH",
-]  # fmt: skip
 
 
 def queues_used(traffic, producer, *, since=0):
@@ -18,13 +13,19 @@ def queues_used(traffic, producer, *, since=0):
     return {each.queue for each in mine[since:]}
 
 
+def sent_since_consumers_have_every_queue(site, topic, producer, names):
+    """Start a steady producer once these consumers share all queues, so that no default of a client skips a message."""
+    for group, members in names.items():
+        site.wait_until_shared_out(topic, group, members, 4)
+    site.traffic.send(producer, topic=topic, interval_ms=10)
+    site.traffic.wait_for_acknowledged(200, producer=producer).wait_until_consumed(list(names))
+
+
 def test_grow_loses_nothing_while_a_consumer_is_killed(site):
     topic, traffic = site.make_topic("Grow", 4), site.traffic
-    group = site.consume(topic, "push", clients=3)
-    names = [f"{group}-{number}" for number in range(3)]
-    site.wait_until_shared_out(topic, group, names, 4)
-    traffic.send("grow", topic=topic, interval_ms=10)
-    traffic.wait_for_acknowledged(200, producer="grow").wait_until_consumed([group])
+    push, broadcast = site.consume(topic, "push", clients=3), site.consume(topic, "broadcast")
+    names = [f"{push}-{number}" for number in range(3)]
+    sent_since_consumers_have_every_queue(site, topic, "grow", {push: names, broadcast: [f"{broadcast}-0"]})
 
     operation_id = site.start(topic, 8)
     site.wait_for_phase(operation_id, "ASSIGN")
@@ -32,32 +33,61 @@ def test_grow_loses_nothing_while_a_consumer_is_killed(site):
     operation = site.wait_until_done(operation_id)
     wait_until(lambda: queues_used(traffic, "grow") == set(range(8)), seconds=30, what="producers use all queues")
     traffic.stop("grow")
-    traffic.wait_until_consumed([group])
+    traffic.wait_until_consumed([push, broadcast])
 
     assert phases_of(operation) == GROWN
     assert site.is_everywhere(topic, 8)
-    assert traffic.verdict([group])[group].missing == ()
+    for group in (push, broadcast):
+        assert traffic.verdict([group])[group].missing == ()
 
 
-def test_new_write_queues_before_read_queues_lose_messages(site):
-    """Proves the test above: it would see a loss."""
+def test_write_queues_raised_before_read_queues_lose_messages(site):
+    """Proves the test above: it would see a loss.
+
+    Brokers of 5.x let a group without an offset begin at the first message of a queue if that is in memory; nobody does
+    so for a broadcasting group.
+    """
     topic, traffic = site.make_topic("WriteFirst", 4), site.traffic
-    group = site.consume(topic, "push")
-    site.wait_until_shared_out(topic, group, [f"{group}-0"], 4)
-    traffic.send("write-first", topic=topic, interval_ms=10)
-    traffic.wait_for_acknowledged(100, producer="write-first").wait_until_consumed([group])
+    push, broadcast = site.consume(topic, "push"), site.consume(topic, "broadcast")
+    members = {push: [f"{push}-0"], broadcast: [f"{broadcast}-0"]}
+    sent_since_consumers_have_every_queue(site, topic, "write-first", members)
 
     site.set_all_counts(topic, read=4, write=8)
     wait_until(lambda: queues_used(traffic, "write-first") == set(range(8)), seconds=30, what="new queues are used")
     site.set_all_counts(topic, read=8, write=8)
-    site.wait_until_shared_out(topic, group, [f"{group}-0"], 8)
+    for group, names in members.items():
+        site.wait_until_shared_out(topic, group, names, 8)
     traffic.stop("write-first")
 
-    def missing_of_old_queues():
-        return [each for each in traffic.verdict([group])[group].missing if each.queue < 4]
+    losers = [broadcast, push] if site.is_4_9 else [broadcast]
+    for group in losers:
+        missing = still_missing(traffic, group)
+        assert missing
+        assert {each.queue for each in missing} <= {4, 5, 6, 7}
 
-    wait_until(lambda: not missing_of_old_queues(), seconds=30, what="messages of the old queues are consumed")
-    missing = traffic.verdict([group])[group].missing
+
+def still_missing(traffic, group):
+    """Return what a group misses once it has consumed the queues that it had from the start."""
+
+    def missing():
+        return traffic.verdict([group])[group].missing
+
+    wait_until(lambda: all(each.queue >= 4 for each in missing()), seconds=30, what="old queues are consumed")
+    return missing()
+
+
+def test_read_and_write_queues_lowered_at_once_lose_messages(site):
+    """Proves the next test: it would see a loss."""
+    topic, traffic = site.make_topic("ReadFirst", 8), site.traffic
+    group = site.consume(topic, "push", from_="FIRST_OFFSET", work_ms=200)
+    traffic.send("read-first", topic=topic, interval_ms=10)
+    wait_until(lambda: queues_used(traffic, "read-first") == set(range(8)), seconds=30, what="all queues are used")
+
+    site.set_all_counts(topic, read=4, write=4)
+    traffic.wait_for_acknowledged(50, producer="read-first")
+    traffic.stop("read-first")
+
+    missing = still_missing(traffic, group)
     assert missing
     assert {each.queue for each in missing} <= {4, 5, 6, 7}
 
@@ -80,3 +110,39 @@ def test_shrink_loses_nothing_of_any_kind_of_group(site):
     assert site.is_everywhere(topic, 4)
     for group in judged:
         assert traffic.verdict([group])[group].missing == ()
+
+
+def test_plain_resize_of_a_topic_with_an_orderly_group_is_refused(site):
+    topic = site.make_topic("Orderly", 4)
+    group = site.consume(topic, "orderly", from_="FIRST_OFFSET")
+    site.wait_until_shared_out(topic, group, [f"{group}-0"], 4)
+
+    status, body = site.request(topic, 8)
+
+    assert status == 422
+    assert f"Orderly is an ordered topic (groups that consume in order: {group})" in body["error"]["message"]
+    assert '"ordered": "pause"' in body["error"]["message"]
+    assert site.is_everywhere(topic, 4)
+
+
+@pytest.mark.parametrize(("before", "after"), [(8, 12), (8, 4)])
+def test_ordered_resize_keeps_the_order_of_every_key(site, before, after):
+    topic, traffic = site.make_topic(f"Ordered{after}", before, brokers=["broker-a"]), site.traffic
+    group = site.consume(topic, "orderly", clients=2, from_="FIRST_OFFSET")
+    producers = [f"{topic}-keyed-{number}" for number in range(2)]
+    for name in producers:
+        traffic.send(name, topic=topic, interval_ms=10, keys=40)
+        traffic.wait_for_acknowledged(100, producer=name)
+
+    operation = site.wait_until_done(site.start(topic, after, ordered="pause"))
+    for name in producers:
+        traffic.wait_for_acknowledged(200, producer=name)
+        traffic.stop(name)
+    traffic.wait_until_consumed([group])
+
+    assert operation["kind"] == "ordered"
+    assert {phase for phase in phases_of(operation) if "PAUSE" in phase} == {"PAUSE", "UNPAUSE"}
+    assert site.counts(topic) == {"broker-a": (after, after)}
+    assert queues_used(traffic, producers[0], since=-150) == set(range(after))
+    delivery = traffic.verdict([group])[group]
+    assert (delivery.missing, delivery.inversions) == ((), ())

@@ -1,0 +1,236 @@
+"""What is in the way of a resize: producers with an old route, delayed messages, absent groups, other hands."""
+
+import contextlib
+
+import pytest
+from peers.etcd import Way
+from peers.waiting import holds_for, wait_until
+from resize_site import described, evidence_of, phases_of
+
+pytestmark = pytest.mark.java
+
+#: What a broker answers to a send beyond its queues: SYSTEM_ERROR, and INVALID_PARAMETER from 5.3.2 on.
+REFUSED_SENDS = {"1", "29"}
+
+
+@contextlib.contextmanager
+def ways(site):
+    """Ways to all NameServers; one that is held cuts its users off from new routes."""
+    made = [Way(each.address) for each in site.namesrvs]
+    try:
+        yield made
+    finally:
+        for each in made:
+            each.close()
+
+
+def send_with_old_route(site, name, topic, its_ways, **options):
+    """Start a producer that will not see any new route."""
+    site.traffic.send(name, topic=topic, namesrv=[each.endpoint for each in its_ways], **options)
+    site.traffic.wait_for_acknowledged(1, producer=name)
+    for each in its_ways:
+        each.hold()
+
+
+def test_producer_cut_off_from_name_servers_is_drained_or_refused(site):
+    """It sends to each dropped queue, then pauses for so long that the shrink goes on."""
+    topic, traffic = site.make_topic("Stale", 4), site.traffic
+    group = site.consume(topic, "push", from_="FIRST_OFFSET")
+    with ways(site) as its_ways:
+        send_with_old_route(site, "stale", topic, its_ways, interval_ms=2500, retries=0)
+        operation_id = site.start(topic, 2)
+        operation = site.wait_until_done(operation_id, seconds=180)
+
+        def is_refused():
+            return [each for each in traffic.read().unacknowledged if each.producer == "stale"]
+
+        wait_until(is_refused, seconds=60, what="a message is refused")
+        traffic.wait_for_acknowledged(2, producer="stale")
+    traffic.stop("stale")
+    traffic.wait_until_consumed([group])
+
+    assert site.is_everywhere(topic, 2), described(operation)
+    refused = [each for each in traffic.read().unacknowledged if each.producer == "stale"]
+    assert {each.code for each in refused} <= REFUSED_SENDS
+    assert traffic.verdict([group])[group].missing == ()
+
+
+def test_shrink_is_blocked_by_a_busy_producer_with_an_old_route_until_it_has_the_new_one(site):
+    topic, traffic = site.make_topic("Busy", 4), site.traffic
+    group = site.consume(topic, "push", from_="FIRST_OFFSET")
+    with ways(site) as its_ways:
+        send_with_old_route(site, "busy", topic, its_ways, interval_ms=50)
+        operation_id = site.start(topic, 2, waits={"quiesceMs": 5000})
+        blocked = site.wait_for_phase(operation_id, "BLOCKED")
+        for each in its_ways:
+            each.let_go()
+        operation = site.wait_until_done_after_block(operation_id)
+    traffic.stop("busy")
+    traffic.wait_until_consumed([group])
+
+    assert blocked["resumePhase"] == "QUIESCE"
+    assert blocked["problem"].startswith("producers still send to the queues")
+    assert operation["reopened"] == 0
+    assert traffic.verdict([group])[group].missing == ()
+
+
+def test_delayed_message_of_a_closed_queue_is_consumed_since_it_is_opened_again(site):
+    topic, traffic = site.make_topic("LateAccepted", 8), site.traffic
+    group = site.consume(topic, "push", from_="FIRST_OFFSET")
+    delay(site, topic, "late-accepted")
+
+    operation = site.wait_until_done(site.start(topic, 4, options={"acceptLate": True}))
+    traffic.wait_until_consumed([group], seconds=1)
+
+    assert operation["reopened"] == 1
+    assert "REOPEN" in phases_of(operation)
+    accepted = evidence_of(operation, "LATE")
+    assert any(each.startswith("accepted by the operator: broker-a has") for each in accepted), accepted
+    assert evidence_of(operation, "WATCH")[0].startswith("queue broker-a/7 ended at 0 and ends at ")
+    assert site.is_everywhere(topic, 4)
+    assert traffic.verdict([group])[group].missing == ()
+
+
+def test_shrink_waits_for_delayed_messages(site):
+    topic, traffic = site.make_topic("LateAwaited", 8), site.traffic
+    group = site.consume(topic, "push", from_="FIRST_OFFSET")
+    delay(site, topic, "late-awaited")
+
+    operation_id = site.start(topic, 4)
+    late = site.wait_for_waiting(operation_id, "LATE")
+    operation = site.wait_until_done(operation_id)
+    traffic.wait_until_consumed([group], seconds=1)
+
+    # Other topics of the broker have delayed messages too, which cannot be told from these.
+    assert any("delayed messages of level 2 to deliver" in each for each in late["waitsFor"]), described(late)
+    assert operation["reopened"] == 0
+    assert traffic.verdict([group])[group].missing == ()
+
+
+def delay(site, topic, name):
+    """Send messages to queue 7 that arrive there only when a shrink could be over."""
+    site.traffic.send(name, topic=topic, queue=7, broker="broker-a", delay_level=2, count=3)
+    site.traffic.finish(name)
+
+
+def lagging(site, topic):
+    """Return a shrink that drains queues with messages for a group that has left, and the group."""
+    group = site.consume(topic, "push", from_="FIRST_OFFSET")
+    fill(site, topic, f"{topic}-before")
+    site.traffic.wait_until_consumed([group])
+    operation_id = site.start(topic, 4)
+    site.wait_for_phase(operation_id, "QUIESCE")
+    site.traffic.stop(f"{group}-0")
+    fill(site, topic, f"{topic}-after")
+    return operation_id, group
+
+
+def fill(site, topic, name):
+    """Send ten messages to queue 7 of broker-a, which takes them whatever the route shows."""
+    site.traffic.send(name, topic=topic, queue=7, broker="broker-a", count=10)
+    site.traffic.finish(name)
+
+
+def test_shrink_is_blocked_by_a_group_that_has_left_with_its_name_and_range_until_it_returns(site):
+    topic = site.make_topic("Left", 8)
+    operation_id, group = lagging(site, topic)
+
+    blocked = site.wait_for_phase(operation_id, "BLOCKED")
+    site.consume(topic, "push", from_="FIRST_OFFSET")
+    operation = site.wait_until_done_after_block(operation_id)
+
+    assert blocked["resumePhase"] == "DRAIN"
+    assert f"nobody of {group} is connected" in blocked["problem"]
+    assert f"group {group}, queue broker-a/7: 10 messages are not consumed (10 of 20)" in blocked["problem"]
+    site.traffic.wait_until_consumed([group], seconds=1)
+    assert site.is_everywhere(topic, 4), described(operation)
+
+
+def test_group_that_has_left_is_waived_and_what_it_loses_is_recorded(site):
+    topic = site.make_topic("Waived", 8)
+    operation_id, group = lagging(site, topic)
+    site.wait_for_phase(operation_id, "BLOCKED")
+
+    status, body = site.command(operation_id, "waive", {"group": group})
+    operation = site.wait_until_done_after_block(operation_id)
+
+    assert status == 200, body
+    recorded = [each for each in evidence_of(operation, "DRAIN") if group in each]
+    assert any("(10 of 20)" in each for each in recorded), operation["steps"]
+    assert site.is_everywhere(topic, 4)
+
+
+def test_shrink_is_refused_while_a_group_is_offline_with_lag(site):
+    topic, traffic = site.make_topic("Offline", 8), site.traffic
+    group = site.consume(topic, "push", from_="FIRST_OFFSET")
+    fill(site, topic, "offline-before")
+    traffic.wait_until_consumed([group])
+    traffic.stop(f"{group}-0")
+    fill(site, topic, "offline-after")
+
+    status, body = site.request(topic, 4)
+
+    assert status == 422
+    assert f"roup {group} is offline and has 10 messages to consume from the queues" in body["error"]["message"]
+    operation = site.wait_until_done(site.start(topic, 4, options={"waivedGroups": [group]}))
+    assert site.is_everywhere(topic, 4), described(operation)
+
+
+@pytest.mark.parametrize("command", ["abort", "resume"])
+def test_manual_change_stops_a_shrink_and_is_not_overwritten(site, command):
+    topic = site.make_topic(f"Conflict-{command}", 8)
+    site.traffic.send(f"conflict-{command}", topic=topic, interval_ms=50)
+    operation_id = site.start(topic, 4)
+    site.wait_for_phase(operation_id, "QUIESCE")
+    site.set_counts(topic, "broker-a", read=6, write=6)
+
+    conflict = site.wait_for_phase(operation_id, "CONFLICT")
+    counts = {"broker-a": (6, 6), "broker-b": (8, 4)}
+    holds_for(lambda: site.counts(topic) == counts, seconds=3, what="nothing is overwritten")
+
+    assert "broker-a shows read 6, write 6, perm 6" in conflict["problem"]
+    assert "somebody else has changed it" in conflict["problem"]
+    if command == "abort":
+        assert site.command(operation_id, "abort", {"reason": "by hand"})[0] == 200
+        site.wait_for_phase(operation_id, "ABORTED")
+        assert site.counts(topic) == counts
+    else:
+        # A resume finds the same conflict until somebody gives the broker numbers that the resize knows.
+        assert site.command(operation_id, "resume")[0] == 200
+        site.wait_for_phase(operation_id, "CONFLICT")
+        site.set_counts(topic, "broker-a", read=8, write=8)
+        assert site.command(operation_id, "resume")[0] == 200
+        site.wait_until_done_after_block(operation_id)
+        assert site.is_everywhere(topic, 4)
+    site.traffic.stop(f"conflict-{command}")
+
+
+def test_manual_change_stops_a_grow_and_is_not_overwritten(site):
+    topic = site.make_topic("ConflictGrow", 4)
+    operation_id = site.start(topic, 8, waits={"grownWatchMs": 60_000})
+    site.wait_for_phase(operation_id, "VERIFY")
+    site.set_counts(topic, "broker-b", read=9, write=4)
+
+    site.wait_for_phase(operation_id, "CONFLICT")
+
+    counts = {"broker-a": (8, 8), "broker-b": (9, 4)}
+    holds_for(lambda: site.counts(topic) == counts, seconds=3, what="nothing is overwritten")
+
+
+def test_abort_of_a_shrink_gives_back_the_queues(site):
+    topic, traffic = site.make_topic("Aborted", 8), site.traffic
+    group = site.consume(topic, "push", from_="FIRST_OFFSET")
+    traffic.send("aborted", topic=topic, interval_ms=20)
+    traffic.wait_for_acknowledged(50, producer="aborted")
+    operation_id = site.start(topic, 4, waits={"watchMs": 60_000})
+    site.wait_for_phase(operation_id, "WATCH")
+
+    assert site.command(operation_id, "abort", {"reason": "not today"})[0] == 200
+    operation = site.wait_for_phase(operation_id, "ABORTED")
+    traffic.wait_for_acknowledged(50, producer="aborted")
+    traffic.stop("aborted")
+    traffic.wait_until_consumed([group])
+
+    assert site.is_everywhere(topic, 8), described(operation)
+    assert operation["problem"] == "aborted by the operator: not today"
+    assert traffic.verdict([group])[group].missing == ()

@@ -1,0 +1,197 @@
+"""Rules of a resize with one thing wrong each, to see that a simulated history shows it."""
+
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import NamedTuple
+from unittest import mock
+
+from msgspec.structs import replace as replaced
+
+from controller.scaling.resize.decision import ChangeCounts
+from controller.scaling.resize.observation import GroupKind, LateSources, LogPosition, QueueEnds
+from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizePhase
+from controller.scaling.rules import commands, drained, grow, ordered, path, round as rounds, shrink, step
+from controller.scaling.rules.needs import needs_of
+
+_path_of = path.path_of
+
+
+def write_goes_first(kind, resize):
+    positions = _path_of(kind, resize)
+    if kind is ResizeKind.GROW:
+        return positions[0], QueueCounts(resize.before.read, resize.target, resize.before.perm), positions[2]
+    return positions
+
+
+def read_goes_down_first(kind, resize):
+    positions = _path_of(kind, resize)
+    if kind is ResizeKind.SHRINK:
+        return positions[0], QueueCounts(resize.target, resize.before.write, resize.before.perm), positions[2]
+    return positions
+
+
+def nothing_is_seeded(operation, observation):
+    return ()
+
+
+def all_was_read(confirmed, ends):
+    return ()
+
+
+_decide_step = step.decide_step
+
+
+def missing_is_zero(operation, progress, observation):
+    """Take what is not known for nothing."""
+    needs = needs_of(operation)
+    sets = {}
+    for resize in operation.sets:
+        view = observation.sets[resize.broker_name]
+        ends = dict.fromkeys(needs.ends(resize), QueueEnds(min_offset=0, max_offset=0)) if needs.ends else {}
+        sets[resize.broker_name] = replace(
+            view,
+            ends=ends | dict(view.ends),
+            offsets=view.offsets or {},
+            log=view.log or LogPosition(end=0, dispatched=0),
+            late=view.late or LateSources(levels={}, timed=0, half_messages=0),
+        )
+    # Without numbers of queues nothing can be decided by any rule.
+    is_known = all(view.counts is not None for view in sets.values())
+    missing = () if is_known else observation.missing
+    filled = replace(observation, sets=sets, groups=observation.groups or (), missing=missing)
+    return _decide_step(operation, progress, filled)
+
+
+def producers_are_not_waited_for(this):
+    if (stopped := shrink._moved_away(this)) is not None:
+        return stopped
+    return this.go(ResizePhase.LATE, ["at once"], late_marks=shrink.late_marks_of(this.observation))
+
+
+_confirmed = shrink._confirmed
+_drain = shrink.drain
+
+
+def one_check_is_enough(this):
+    decision = _drain(this)
+    if decision.operation.phase is not ResizePhase.CONFIRM:
+        return decision
+    return _confirmed(replace(this, operation=replaced(this.operation, confirmed=decision.operation.confirmed)))
+
+
+_lags = drained._lags
+
+
+def not_drained(*kinds):
+    """Return a rule that takes everything for consumed by groups of these kinds."""
+
+    def lags(group, operation, observation):
+        return iter(()) if group.kind in kinds else _lags(group, operation, observation)
+
+    return lags
+
+
+def nothing_begins_anew(operation):
+    return None
+
+
+def grown_queues_just_go(self, problem):
+    return self.go(ResizePhase.ROLLBACK, (problem,), problem=problem, ends_as=ResizePhase.ABORTED)
+
+
+def grown_queues_just_go_by_command(operation, unix_ms, reason):
+    aborted = _aborted(operation, unix_ms, reason)
+    if operation.kind is ResizeKind.GROW and aborted.phase is ResizePhase.WRITE_DOWN:
+        rolled_back = operation.entered(ResizePhase.ROLLBACK, unix_ms, (reason,), problem=reason)
+        return replaced(rolled_back, ends_as=ResizePhase.ABORTED)
+    return aborted
+
+
+_aborted = commands.aborted
+_check_path = path.check_path
+
+
+def conflicts_are_overwritten(operation, observation, wanted, *, lowest=None, furthest=None):
+    check = _check_path(operation, observation, wanted, lowest=lowest, furthest=furthest)
+    if not check.conflicts:
+        return check
+    actions = tuple(
+        ChangeCounts(
+            broker_name=resize.broker_name,
+            address=view.master.address,
+            before=view.counts,
+            after=path.path_of(operation.kind, resize)[wanted],
+        )
+        for resize in operation.sets
+        if (view := observation.sets[resize.broker_name]).master is not None and view.counts is not None
+    )
+    return path.PathCheck(actions=actions, waits_for=check.waits_for)
+
+
+
+def late_levels_do_not_count(observation):
+    return ()
+
+
+def nothing_comes_late(operation, observation, waited_ms):
+    return ()
+
+
+def in_rules(rule, instead):
+    """Return the patches of a rule in the table of phases."""
+    return (step._RULES, rule, instead)
+
+
+class RuleMutant(NamedTuple):
+    """What is wrong, and how it is done: what stands where under which name."""
+
+    patches: tuple[tuple[object, object, object], ...]
+    #: Kind of resize in which it is looked for, and from which history on: those before do not show it.
+    profile: str
+    seed: int = 0
+
+
+def wrong(profile, *patches, seed=0):
+    return RuleMutant(patches, profile, seed)
+
+
+MUTANTS = {
+    "a grow raises write queues first": wrong("grow", (path, "path_of", write_goes_first)),
+    "a shrink lowers read queues first": wrong("shrink", (path, "path_of", read_goes_down_first)),
+    "new queues are not seeded": wrong("grow", (grow, "unseeded", nothing_is_seeded)),
+    "what came just before queues closed is not looked for": wrong("shrink", (shrink, "grown", all_was_read), seed=97),
+    "a missing answer counts as zero": wrong("shrink", (step, "decide_step", missing_is_zero), seed=858),
+    "a missing answer counts as zero in a grow": wrong("grow", (step, "decide_step", missing_is_zero), seed=3433),
+    "producers are not waited for": wrong("shrink", in_rules(ResizePhase.QUIESCE, producers_are_not_waited_for), seed=1143),
+    "producers are not waited for in an ordered resize": wrong(
+        "ordered", in_rules(ResizePhase.QUIESCE, producers_are_not_waited_for), seed=793),
+    "one check is enough": wrong("shrink", in_rules(ResizePhase.DRAIN, one_check_is_enough)),
+    "a failover does not matter": wrong("shrink", (step, "_again", nothing_begins_anew)),
+    "a failover does not matter in a grow": wrong("grow", (step, "_again", nothing_begins_anew)),
+    "a failover does not matter in an ordered resize": wrong("ordered", (step, "_again", nothing_begins_anew)),
+    "a grow is undone without draining": wrong(
+        "grow",
+        (rounds.ResizeRound, "undo", grown_queues_just_go),
+        (commands, "aborted", grown_queues_just_go_by_command), seed=236),
+    "numbers of somebody else are overwritten": wrong("shrink", (rounds, "check_path", conflicts_are_overwritten)),
+    "delayed messages are not waited for": wrong(
+        "shrink", (shrink, "late_marks_of", late_levels_do_not_count), seed=133),
+    "nothing comes late": wrong("shrink", (shrink, "late_arrivals", nothing_comes_late), seed=133),
+} | {
+    f"{kind.value} groups are not drained": wrong(
+        "ordered" if kind is GroupKind.ORDERLY else "shrink", (drained, "_lags", not_drained(kind))
+    )
+    for kind in GroupKind
+}
+
+
+@contextmanager
+def mutated(name):
+    """Let one thing be wrong."""
+    with ExitStack() as stack:
+        for where, what, instead in MUTANTS[name].patches:
+            is_table = isinstance(where, dict)
+            stack.enter_context(
+                mock.patch.dict(where, {what: instead}) if is_table else mock.patch.object(where, what, instead)
+            )
+        yield
