@@ -46,7 +46,9 @@ def gate(this: ResizeRound) -> ResizeDecision:
         return this.record(gated_groups=tuple(dict.fromkeys((*operation.gated_groups, *groups))))
     if this.progress.agreed_at_ms is not None and not observation.failures:
         # Also after a failover: the new master may not have what was stored for groups in new queues.
-        return this.go(ResizePhase.SEED, [f"new queues are locked for {', '.join(operation.gated_groups) or 'no group'}"])
+        return this.go(
+            ResizePhase.SEED, [f"new queues are locked for {', '.join(operation.gated_groups) or 'no group'}"]
+        )
     if this.is_over(operation.waits.seed_ms) and operation.reached <= 1:
         return this.undo(f"new queues could not be locked: {'; '.join(observation.failures)}")
     this = replace(this, progress=replace(this.progress, agreed_at_ms=this.waited_ms))
