@@ -122,7 +122,7 @@ class Autoscaler:
 
     # Rounds
 
-    async def run(self) -> None:
+    async def watch_topics(self) -> None:
         """Look at topics while this controller leads, for ever."""
         try:
             while True:
