@@ -10,7 +10,7 @@ from msgspec.structs import replace as replaced
 from controller.scaling.resize.decision import ChangeCounts
 from controller.scaling.resize.observation import GroupKind, LateSources, LogPosition, QueueEnds
 from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizePhase
-from controller.scaling.rules import commands, drained, grow, path, shrink, step
+from controller.scaling.rules import commands, drained, gated, grow, path, shrink, step
 from controller.scaling.rules import round as rounds
 from controller.scaling.rules.needs import needs_of
 
@@ -129,6 +129,15 @@ def conflicts_are_overwritten(operation, observation, wanted, *, lowest=None, fu
     return path.PathCheck(actions=actions, waits_for=check.waits_for)
 
 
+def everything_is_released(this):
+    """Unlock new queues without a look at the old ones."""
+    at_once = [replaced(each, offset=0) for each in this.operation.confirmed]
+    return _consumed(replace(this, operation=replaced(this.operation, confirmed=tuple(at_once))))
+
+
+_consumed = gated._consumed
+
+
 def late_levels_do_not_count(observation):
     return ()
 
@@ -182,6 +191,9 @@ MUTANTS = {
     "delayed messages are not waited for": wrong(
         "shrink", (shrink, "late_marks_of", late_levels_do_not_count), seed=133
     ),
+    "locked queues are released at once": wrong("gated", (gated, "_consumed", everything_is_released)),
+    "new queues are not locked": wrong("gated", (gated, "_held", lambda _: iter(()))),
+    "locked queues are not seeded": wrong("gated", (grow, "unseeded", nothing_is_seeded)),
     "nothing comes late": wrong("shrink", (shrink, "late_arrivals", nothing_comes_late), seed=133),
 } | {
     f"{kind.value} groups are not drained": wrong(

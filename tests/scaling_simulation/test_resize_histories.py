@@ -15,7 +15,7 @@ from scaling_simulation.shrinking import FailedResize, described, first_failure,
 from scaling_simulation.world import World
 
 FROM = int(os.environ.get("RMQ_RESIZES_FROM", "0"))
-IN_CI = 400
+IN_CI = 300
 IN_SOAK = int(os.environ.get("RMQ_RESIZES", "40000"))
 #: Within so many histories each mutant is found.
 MUTANT_HISTORIES = 8_000
@@ -26,7 +26,7 @@ def must_hold(seeds, profile=""):
     assert failure is None, "\n" + described(shrunk(failure))
 
 
-@pytest.mark.parametrize("profile", ["grow", "shrink", "ordered"])
+@pytest.mark.parametrize("profile", ["grow", "shrink", "ordered", "gated"])
 def test_resize_loses_and_reorders_no_message_under_random_faults(profile):
     must_hold(range(FROM, FROM + IN_CI), profile)
 
