@@ -169,5 +169,6 @@ def _of_leader(error: NotLeader) -> str:
 
 
 def _sentence(error: Exception) -> str:
+    # It may begin with the name of a topic, a group or an operation, which stays as it is.
     text = str(error)
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
+    return text if text.endswith(".") else f"{text}."
