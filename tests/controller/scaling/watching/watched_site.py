@@ -48,8 +48,8 @@ class WatchedSite:
             self.looks += 1
             self.clock.pass_ms(LOOK_MS)
             queues = range(self.broker.topic["writeQueueNums"])
-            self.broker.ends = {queue: (0, self.looks * written) for queue in queues}
-            self.broker.offsets[GROUP] = {queue: self.looks * consumed for queue in queues}
+            self.broker.ends = dict.fromkeys(queues, (0, self.looks * written))
+            self.broker.offsets[GROUP] = dict.fromkeys(queues, self.looks * consumed)
             await self.round()
 
     async def round(self):
@@ -77,11 +77,12 @@ class WatchedSite:
 
 
 @asynccontextmanager
-async def watched_site(folder, **settings):
+async def watched_site(folder, policy_file="", **settings):
     async with scaling_site(ScaledBroker(), name_servers=1) as site:
         for each in (*site.brokers, *site.name_servers):
             each.peer.pause_s = 0
         async with InProcessController(folder, namesrv_addr=";".join(site.addresses), **settings) as controller:
+            controller.autoscaler = controller.new_autoscaler(policy_file)
             await controller.serve_http()
             watched = WatchedSite(controller, site)
             watched.consumers(8)
