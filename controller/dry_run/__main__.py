@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from controller.dry_run.published_run import DRY_RUN, TopicRun, document_of
-from controller.dry_run.recorded_topics import NotRecorded, TopicCounts, counts_of, samples_of
+from controller.dry_run.recorded_topics import RecordedCounts, TopicNotRecorded, counts_of, samples_of
 from controller.scaling.autoscaler.dry_run import DryRunStart, dry_run
 from controller.scaling.autoscaler.policies import PolicyTable
 from controller.scaling.autoscaler.policy_documents import PoliciesRefused, policies_of_toml
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (PoliciesRefused, UnicodeDecodeError) as error:
         print(f"rmq-scaling-dry-run: {options.policies}: {error}", file=sys.stderr)
         return _EXIT_ARGUMENTS
-    except (NotRecorded, OSError) as error:
+    except (TopicNotRecorded, OSError) as error:
         print(f"rmq-scaling-dry-run: {error}", file=sys.stderr)
         return _EXIT_NOTHING
     for run in runs:
@@ -61,17 +61,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _runs(
     folder: Path, topic: str, policies: PolicyTable, options: argparse.Namespace, window: tuple[datetime, datetime]
 ) -> Iterator[TopicRun]:
-    """Yield the run of a topic in each of its clusters; raises NotRecorded."""
+    """Yield the run of a topic in each of its clusters; raises TopicNotRecorded."""
     policy = policies.policy_of(topic)
     if policy is None:
-        raise NotRecorded(f"no policy of {options.policies} holds for {topic}")
+        raise TopicNotRecorded(f"no policy of {options.policies} holds for {topic}")
     by_cluster = samples_of(folder, topic, *window)
     if not by_cluster:
-        raise NotRecorded(f"{topic} was not sampled in that time: is it among the topics of rmq-sampler?")
+        raise TopicNotRecorded(f"{topic} was not sampled in that time: is it among the topics of rmq-sampler?")
     if len(by_cluster) > 1 and options.queues is None:
         clusters = ", ".join(sorted(by_cluster))
-        raise NotRecorded(f"{topic} is in the clusters {clusters}: give its queues in one with --queues and --sets")
-    given = None if options.queues is None else TopicCounts(options.queues, options.sets)
+        raise TopicNotRecorded(
+            f"{topic} is in the clusters {clusters}: give its queues in one with --queues and --sets"
+        )
+    given = None if options.queues is None else RecordedCounts(options.queues, options.sets)
     counts = given or counts_of(folder, topic, *window)
     start = DryRunStart(queues_per_set=counts.queues_per_set, sets=counts.sets, kind=options.kind)
     for cluster, samples in sorted(by_cluster.items()):

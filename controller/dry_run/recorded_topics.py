@@ -17,11 +17,11 @@ from history.times import unix_us
 ROUND_MS: Final = 5_000
 
 
-class NotRecorded(Exception):
+class TopicNotRecorded(Exception):
     """The history does not have what is needed; the text says what, and what to do."""
 
 
-class TopicCounts(NamedTuple):
+class RecordedCounts(NamedTuple):
     """How a topic was when it was seen first."""
 
     #: Of sets that differ, the most.
@@ -90,8 +90,8 @@ def _in_rounds(samples: Iterable[RecordedSample]) -> Iterator[RecordedSample]:
         yield sample._replace(unix_ms=began_ms)
 
 
-def counts_of(folder: Path, topic: str, first: datetime, last: datetime) -> TopicCounts:
-    """Return the queues of a topic in the first snapshot that has it; raises NotRecorded."""
+def counts_of(folder: Path, topic: str, first: datetime, last: datetime) -> RecordedCounts:
+    """Return the queues of a topic in the first snapshot that has it; raises TopicNotRecorded."""
     rows: list[_QueuesRow] = []
     for line in _lines(folder, ROUTE_SNAPSHOT.name, topic, first, last):
         try:
@@ -102,13 +102,13 @@ def counts_of(folder: Path, topic: str, first: datetime, last: datetime) -> Topi
         if row.scope == "all" and topic in row.topics and row.event_time >= first:
             rows.append(row)
     if not rows:
-        raise NotRecorded(
+        raise TopicNotRecorded(
             f"no snapshot of routes has {topic} between {first.isoformat()} and {last.isoformat()}: "
             "give its queues with --queues and --sets"
         )
     snapshot_id = min(rows, key=lambda each: each.event_time).snapshot_id
     counts = {name: row.read or 0 for row in rows if row.snapshot_id == snapshot_id for name in row.broker_names}
-    return TopicCounts(max(counts.values()), len(counts))
+    return RecordedCounts(max(counts.values()), len(counts))
 
 
 def _lines(folder: Path, family: str, topic: str, first: datetime, last: datetime) -> Iterator[bytes]:

@@ -1,12 +1,10 @@
-"""`rmq-scaling-dry-run` over landed rows, and the report that shows what it has written."""
+"""`rmq-scaling-dry-run` over landed rows."""
 
 import json
-from argparse import Namespace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from analytics.cli.report import report
 from controller.dry_run.__main__ import main
 from controller.dry_run.published_run import DRY_RUN
 from history.landing import Landing
@@ -141,22 +139,3 @@ def test_mistakes_of_policies_are_named(tmp_path, samplers, command):
     (tmp_path / "policies.toml").write_text('[[policy]]\ntopic = "orders"\nmin = 0\n')
     code, error = command()
     assert (code, "policies.toml: line 3, policy 1: min: 0 is not allowed" in error) == (2, True)
-
-
-def test_report_shows_what_policies_would_have_done(tmp_path, samplers, command):
-    samplers.samples()
-    command("--queues", "4")
-    page = tmp_path / "report.html"
-    report(Namespace(output=str(tmp_path), file=str(page)))
-    text = page.read_text()
-    assert "In 120 samples of 1 topic the policies would have made 1 resize, 1 without an operator." in text
-    assert "15 analyses have not been run yet" in text
-    assert text.count("<svg") == 4
-
-
-def test_report_shows_policies_that_would_have_done_nothing(tmp_path, samplers, command):
-    samplers.samples(consumed=700)
-    command("--queues", "8")
-    page = tmp_path / "report.html"
-    report(Namespace(output=str(tmp_path), file=str(page)))
-    assert "In 120 samples of 1 topic the policies would have changed nothing." in page.read_text()
