@@ -256,6 +256,27 @@ class ControllerConfig(ServerConfig):
             at_once=True,
         ),
     ] = 20
+    #: Read by watching/service.py.
+    scaling_interval_ms: Annotated[
+        int,
+        Option(
+            "scalingIntervalMs",
+            Whole(5_000, 120_000),
+            "How often the autoscaler looks at each topic that has a policy, in milliseconds.",
+            Within(Whole(10_000, 60_000), "each look sends requests to brokers"),
+            at_once=True,
+        ),
+    ] = 15_000
+    #: Read by app/service.py.
+    scaling_policy_file: Annotated[
+        str,
+        Option(
+            "scalingPolicyFile",
+            _PATH,
+            "TOML file with the autoscaler's policies, read again when it changes; blank: they are set over HTTP.",
+            NAMES_A_FILE,
+        ),
+    ] = ""
     #: Read by app/service.py, as all that follow.
     controller_store: Annotated[
         StoreKind,

@@ -43,6 +43,10 @@ class BrokerRuntime:
     put_tps: float | None
     #: By delay level, from 1; a level that never had a message can be absent.
     delay_levels: Mapping[int, DelayLevel]
+    #: How long the first request to send has waited for a thread.
+    send_queue_wait_ms: int | None = None
+    #: How long the append that is under way has held the log.
+    page_cache_lock_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +117,8 @@ def _read_runtime(answer: RemotingCommand) -> BrokerRuntime:
         commit_log_max_offset=fields.commit_log_max_offset,
         dispatch_behind_bytes=fields.dispatch_behind_bytes,
         put_tps=_first_number(fields.put_tps or ""),
+        send_queue_wait_ms=fields.send_thread_pool_queue_head_wait_time_mills,
+        page_cache_lock_ms=fields.page_cache_lock_time_mills,
         delay_levels={int(level): found for level, found in levels.items() if level.isdecimal() and found is not None},
     )
 

@@ -25,14 +25,14 @@ from remoting.protocol.shapes.broker_admin import (
     UpdateConsumerOffsetHeader,
 )
 
-_TABLE_START: Final = re.compile(rb'(?<!\\)"%b"\s*+:\s*+\{' % OFFSET_TABLE.encode())
+TABLE_START: Final = re.compile(rb'(?<!\\)"%b"\s*+:\s*+\{' % OFFSET_TABLE.encode())
 _EMPTY: Final = re.compile(rb"\s*+\}")
 #: Text of a string, and the two braces that end a table of maps.
-_IN_STRING: Final = rb'(?>(?:[^"\\]++|\\.)*)'
-_STRING_OR_END: Final = re.compile(rb'"%b"|(?P<end>\}\s*+\})' % _IN_STRING, re.DOTALL)
+IN_STRING: Final = rb'(?>(?:[^"\\]++|\\.)*)'
+_STRING_OR_END: Final = re.compile(rb'"%b"|(?P<end>\}\s*+\})' % IN_STRING, re.DOTALL)
 #: The rest of a key after its topic, and the map of integers that it leads to; blank if it leads to anything else.
-_GROUP_AND_OFFSETS: Final = rb'(%b)"\s*+:\s*+(\{[^{}]*+\}|)' % _IN_STRING
-_OFFSETS: Final = msgspec.json.Decoder(dict[int, int], strict=False)
+_GROUP_AND_OFFSETS: Final = rb'(%b)"\s*+:\s*+(\{[^{}]*+\}|)' % IN_STRING
+OFFSETS: Final = msgspec.json.Decoder(dict[int, int], strict=False)
 _NAMES: Final = msgspec.json.Decoder(str)
 
 
@@ -153,7 +153,7 @@ def _offsets_by_rest_of_key(topic: str, body: bytes) -> dict[str, dict[int, int]
     of_topic = re.compile(rb"(?<!\\)" + re.escape(name) + _GROUP_AND_OFFSETS, re.DOTALL)
     try:
         return {
-            _NAMES.decode(b'"%b"' % rest): _OFFSETS.decode(with_quoted_keys(offsets))
+            _NAMES.decode(b'"%b"' % rest): OFFSETS.decode(with_quoted_keys(offsets))
             for rest, offsets in (found.groups() for found in of_topic.finditer(body, *_offset_table(body)))
         }
     except msgspec.DecodeError as error:
@@ -162,7 +162,7 @@ def _offsets_by_rest_of_key(topic: str, body: bytes) -> dict[str, dict[int, int]
 
 def _offset_table(body: bytes) -> tuple[int, int]:
     """Return where the table of offsets begins and ends; that of pulled offsets (5.5.0) has the same keys."""
-    if (start := _TABLE_START.search(body)) is None:
+    if (start := TABLE_START.search(body)) is None:
         raise BodyError(f"a response of {len(body)} bytes has no {OFFSET_TABLE}")
     at = start.end()
     if _EMPTY.match(body, at):

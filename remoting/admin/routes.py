@@ -15,6 +15,7 @@ from remoting.protocol.shapes.namesrv import (
     ClusterInfo,
     GetRouteInfoRequestHeader,
     KvConfigHeader,
+    TopicList,
 )
 from remoting.protocol.shapes.route import MASTER_ID, BrokerData, QueueData, TopicRouteData
 
@@ -81,6 +82,15 @@ def route_of(topic: str) -> AdminRequest[TopicRoute]:
 def cluster_brokers() -> AdminRequest[ClusterBrokers]:
     """Request all broker sets (106). Source: docs/protocol/namesrv.md 2.11."""
     return AdminRequest(command(RequestCode.GET_BROKER_CLUSTER_INFO), _read_cluster)
+
+
+def all_topics() -> AdminRequest[frozenset[str]]:
+    """Request the names of all topics (206); raises Refused with code 1 where `enableAllTopicList` is false.
+
+    Source: docs/protocol/namesrv.md 2.14.
+    """
+    request = command(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    return AdminRequest(request, lambda answer: frozenset(decode_broker_body(TopicList, answer.body).topic_list))
 
 
 def order_conf(topic: str) -> AdminRequest[str | None]:

@@ -1,6 +1,6 @@
 """The consumer groups of a topic, over all its masters: who is connected, and which queues they consume."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from controller.scaling.resize.observation import ClientView, ConsumedQueue, GroupKind, GroupView
@@ -19,7 +19,20 @@ GROUPS_MAX: Final = 500
 _ACTIVELY: Final = "CONSUME_ACTIVELY"
 _POP: Final = "CONSUME_POP"
 
+#: Chooses of a group, by its name and the ids of its clients, those that are queried: each costs the client a request.
+ClientChoice = Callable[[str, Sequence[str]], Collection[str]]
+
 _FAILURES: Final = (InvokeError, Refused, BodyError)
+
+
+def every_client(_: str, clients: Sequence[str]) -> Collection[str]:
+    """Choose all clients."""
+    return clients
+
+
+def no_client(_: str, __: Sequence[str]) -> Collection[str]:
+    """Choose none."""
+    return ()
 
 
 class GroupObserver:
@@ -29,7 +42,7 @@ class GroupObserver:
         self._admin = admin
 
     async def views(
-        self, topic: str, masters: Collection[str], offsets: Iterable[TopicOffsets], *, clients: bool
+        self, topic: str, masters: Collection[str], offsets: Iterable[TopicOffsets], clients: ClientChoice
     ) -> tuple[tuple[GroupView, ...] | None, list[str]]:
         """Return all groups, None if a master did not answer; and what is missing.
 
@@ -43,7 +56,7 @@ class GroupObserver:
             missing.append(f"{topic} has {len(names)} groups, more than {GROUPS_MAX}: delete those that are not used")
         if missing:
             return None, missing
-        views = await all_results(self._group(each, topic, masters, missing, clients=clients) for each in names)
+        views = await all_results(self._group(each, topic, masters, missing, clients) for each in names)
         return (None if missing else views_of(views)), missing
 
     async def _listed(self, master: str, topic: str, missing: list[str]) -> tuple[str, ...]:
@@ -54,7 +67,7 @@ class GroupObserver:
             return ()
 
     async def _group(
-        self, name: str, topic: str, masters: Collection[str], missing: list[str], *, clients: bool
+        self, name: str, topic: str, masters: Collection[str], missing: list[str], clients: ClientChoice
     ) -> GroupView:
         found: dict[str, GroupConnections] = {}
         for master in masters:
@@ -68,10 +81,9 @@ class GroupObserver:
         if not found:
             return GroupView(name=name, kind=GroupKind.OFFLINE)
         where = {client.client_id: master for master, each in found.items() for client in each.clients}
-        running: Mapping[str, RunningConsumer | None] = {}
-        if clients:
-            answers = await all_results(self._running(name, each, master) for each, master in where.items())
-            running = dict(zip(where, answers, strict=True))
+        chosen = clients(name, sorted(where))
+        answers = await all_results(self._running(name, each, where[each]) for each in chosen)
+        running: Mapping[str, RunningConsumer | None] = dict(zip(chosen, answers, strict=True))
         kind = _kind(found.values(), [each for each in running.values() if each is not None])
         members = tuple(ClientView(client_id=each, queues=_queues(running.get(each), topic)) for each in sorted(where))
         return GroupView(name=name, kind=kind, clients=members)

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from controller.scaling.execution.broker_views import FAILURES, SetAddresses, SetObserver, WantedOfSet
 from controller.scaling.execution.group_definitions import GroupDefinitions
-from controller.scaling.execution.group_views import GroupObserver
+from controller.scaling.execution.group_views import GroupObserver, every_client, no_client
 from controller.scaling.execution.producer_fetches import ProducerFetches
 from controller.scaling.resize.observation import (
     NameServerView,
@@ -38,6 +38,17 @@ class ElectedMasters(Protocol):
 
     def absent_sets(self, clusters: Collection[str], present: Collection[str]) -> tuple[str, ...]:
         """Return the sets of these clusters that are not present."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPlaces:
+    """Where the queues of a topic are; None is unknown."""
+
+    #: By broker name; None while there is no master, or NameServers name different ones.
+    masters: Mapping[str, str | None]
+    is_static: bool | None
+    #: Whether a NameServer has an entry of ORDER_TOPIC_CONFIG.
+    has_order_conf: bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +110,20 @@ class TopicObserver:
         observation = await self._with_groups(self._observation(answers, found), topic, needs)
         return self._traits(answers, routes, found), observation
 
+    async def places(self, topic: str) -> TopicPlaces:
+        """Return where a topic is; nothing is known without any NameServer's answer."""
+        answers = await self._query_name_servers(topic, order=True)
+        routes = [each.route for each in answers if each.route is not None]
+        found = {
+            name: self._addresses(name, routes) for name in sorted({name for each in routes for name in each.queues})
+        }
+        is_known = bool(routes)
+        return TopicPlaces(
+            masters={name: None if problem else addresses.master for name, (addresses, problem) in found.items()},
+            is_static=any(each.static_broker_names for each in routes) if is_known else None,
+            has_order_conf=any(each.view.order_conf is not None for each in answers) if is_known else None,
+        )
+
     def _traits(
         self,
         answers: Iterable[_NameServerAnswer],
@@ -111,9 +136,7 @@ class TopicObserver:
             counts={name: each.view.counts for name, each in found.items() if each.view.counts is not None},
             clusters=clusters,
             is_static=any(route.static_broker_names for route in routes),
-            is_ordered=any(
-                each.is_order or each.attributes.get(_MESSAGE_TYPE) == _FIFO for each in definitions.values()
-            ),
+            is_ordered=any(map(has_order, definitions.values())),
             order_conf=next((each.view.order_conf for each in answers if each.view.order_conf is not None), None),
             absent_sets=self._masters.absent_sets(set(clusters.values()), set(found)),
         )
@@ -197,7 +220,8 @@ class TopicObserver:
             for view in observation.sets.values()
         ]
         masters = _masters(observation.sets.values())
-        groups, missing = await self._groups.views(topic, masters, offsets, clients=needs.clients)
+        clients = every_client if needs.clients else no_client
+        groups, missing = await self._groups.views(topic, masters, offsets, clients)
         return replace(observation, groups=groups, missing=(*observation.missing, *missing))
 
     async def _with_definitions(self, observation: ResizeObservation) -> ResizeObservation:
@@ -216,6 +240,11 @@ class TopicObserver:
             missing.append(f"groups that are configured at {view.master.address}: {error}")
             return view
         return replace(view, unknown_groups=unknown)
+
+
+def has_order(definition: TopicDefinition) -> bool:
+    """Return whether messages have an order by what a broker has stored: the flag, or the message type FIFO."""
+    return definition.is_order or definition.attributes.get(_MESSAGE_TYPE) == _FIFO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -49,6 +49,14 @@ class Operations:
         found = self._all(DocumentKind.SCALING_HISTORY)
         return sorted(found, key=lambda each: (-each.created_unix_ms, each.id))
 
+    def ended_ids(self) -> list[str]:
+        """Return the ids of the operations that have ended; of those that cannot be read too."""
+        return self._documents.names(DocumentKind.SCALING_HISTORY)
+
+    def find_ended(self, operation_id: str) -> ResizeOperation | None:
+        """Return an operation that has ended; None if there is none, or it cannot be read."""
+        return self._readable(DocumentKind.SCALING_HISTORY, operation_id)
+
     def problems(self) -> dict[str, str]:
         """Return what is stored and cannot be read, by topic or id."""
         kinds = (DocumentKind.SCALING_OPERATION, DocumentKind.SCALING_HISTORY)

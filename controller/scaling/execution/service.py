@@ -83,8 +83,8 @@ class QueueScaling:
         self._options = runtime.options
         self._listener = runtime.listener
         self._start = runtime.start
-        self._documents = DocumentStore(runtime.backend)
-        self.operations = Operations(self._documents)
+        self.documents = DocumentStore(runtime.backend)
+        self.operations = Operations(self.documents)
         admin = AdminClient(runtime.client, _REQUESTS)
         observer = TopicObserver(
             admin,
@@ -105,6 +105,11 @@ class QueueScaling:
     def under_way(self) -> list[ResizeOperation]:
         """Return the operations that have not ended, none on a controller that does not lead."""
         return self.operations.under_way() if self.is_ready else []
+
+    @property
+    def term(self) -> int:
+        """How often this controller has begun to lead."""
+        return self._group.term
 
     @property
     def statuses(self) -> Mapping[str, ResizeStatus]:
@@ -129,7 +134,7 @@ class QueueScaling:
             self._runner.stop()
             term = self._group.term
             with contextlib.suppress(StoreError):
-                await self._documents.load(lambda: self._group.leads_in(term))
+                await self.documents.load(lambda: self._group.leads_in(term))
                 self._term = term
         if self.is_ready:
             self._runner.look(self._options().running_max, self._start)

@@ -28,6 +28,10 @@ class BrokerRuntimeFields(msgspec.Struct, frozen=True, kw_only=True, rename="cam
     dispatch_behind_bytes: Int64 | None = None
     #: Three numbers: messages a second over the last 10 s, 60 s and 600 s. Blank until they are known.
     put_tps: str | None = None
+    #: How long the first request to send has waited for a thread.
+    send_thread_pool_queue_head_wait_time_mills: Int64 | None = None
+    #: How long the append that is under way has held the log; 0 while none is.
+    page_cache_lock_time_mills: Int64 | None = None
 
 
 class SubscriptionGroupConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

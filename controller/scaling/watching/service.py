@@ -1,0 +1,235 @@
+"""The autoscaler of one controller: looks at all topics with a policy, again and again, while this controller leads.
+
+The topics of a round are spread over its interval. Nothing of a former lead counts: windows begin anew, so that no
+decision is made on half of one. It depends on queue scaling, and nothing depends on it.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+from controller.config import ControllerConfig
+from controller.scaling.autoscaler.decision import AnalysisOutlook
+from controller.scaling.autoscaler.policies import PolicyTable
+from controller.scaling.autoscaler.readings import TopicReading
+from controller.scaling.execution.service import QueueScaling
+from controller.scaling.resize.operation import ResizeOperation
+from controller.scaling.watching.decisions import DecisionRuntime, Decisions, Verdict
+from controller.scaling.watching.past_resizes import PastResizes
+from controller.scaling.watching.policy_source import PolicySource
+from controller.scaling.watching.proposals import Proposal
+from controller.scaling.watching.scaling_observer import RoundReport, ScalingObserver
+from controller.scaling.watching.topic_decisions import TopicDecision
+from controller.scaling.watching.topic_requests import TopicRequests
+from controller.scaling.watching.watched_topic import WatchedTopic
+from remoting.background_tasks import all_results
+from remoting.clock import Clock
+
+#: Parts of a round; the topics of one are read together, so that a broker's own answers serve all of them.
+SLOTS: Final = 5
+#: How often a controller that does not lead, or has no policies, looks whether that has changed.
+IDLE_S: Final = 1.0
+#: Topics that are evaluated before something else goes on: some milliseconds.
+_TOPICS_AT_ONCE: Final = 20
+
+
+class AutoscalerOptions(NamedTuple):
+    """What is configured; read again at each use."""
+
+    name_servers: tuple[str, ...]
+    interval_ms: int
+    #: Resizes that run at one time.
+    running_max: int
+
+    @classmethod
+    def of(cls, config: ControllerConfig) -> "AutoscalerOptions":
+        """Return the options of a configuration."""
+        name_servers = tuple(each for each in config.namesrv_addr.split(";") if each)
+        return cls(name_servers, config.scaling_interval_ms, config.scaling_operations_max)
+
+
+class AutoscalerRuntime(NamedTuple):
+    """What the autoscaler reaches the world through."""
+
+    scaling: QueueScaling
+    requests: TopicRequests
+    observer: ScalingObserver
+    clock: Clock
+    options: Callable[[], AutoscalerOptions]
+    #: What the newest analyses tell of a topic.
+    outlook: Callable[[str], AnalysisOutlook]
+    #: Runs what nobody waits for.
+    start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[Any]]
+
+
+class Autoscaler:
+    """Watches topics, and decides on them."""
+
+    def __init__(self, runtime: AutoscalerRuntime, policies: PolicySource) -> None:
+        self.policies = policies
+        self._scaling, self._requests, self._observer = runtime.scaling, runtime.requests, runtime.observer
+        self._clock, self._options, self._outlook = runtime.clock, runtime.options, runtime.outlook
+        self._past = PastResizes(runtime.scaling.operations)
+        self._decisions = Decisions(
+            DecisionRuntime(
+                scaling=runtime.scaling,
+                observer=runtime.observer,
+                clock=runtime.clock,
+                running_max=lambda: runtime.options().running_max,
+                start=runtime.start,
+            )
+        )
+        self._watched: dict[str, WatchedTopic] = {}
+        #: The term in which everything above was seen.
+        self._term = 0
+        self._worked_ms = 0
+
+    @property
+    def left_out(self) -> int:
+        """Topics with a policy that are too many to be watched."""
+        return self._requests.names.left_out
+
+    def decisions(self) -> list[TopicDecision]:
+        """Return the last decision on each topic, by topic."""
+        found = (self._watched[topic].decision for topic in sorted(self._watched))
+        return [each for each in found if each is not None]
+
+    def changes(self) -> list[TopicDecision]:
+        """Return the last changes of decisions, the newest first."""
+        return list(reversed(self._decisions.changes))
+
+    def proposals(self) -> list[Proposal]:
+        """Return the proposals that wait for an operator, by topic."""
+        return self._decisions.proposals.waiting(self._clock.unix_ms())
+
+    async def approve(self, proposal_id: str, reason: str) -> ResizeOperation:
+        """Start a proposed resize; raises NotLeader, ProposalUnknown and what `QueueScaling.start` raises."""
+        self._scaling.check_leads()
+        proposal = self._decisions.proposals.find(proposal_id, self._clock.unix_ms())
+        return await self._decisions.approve(self._watched.get(proposal.topic), proposal, reason)
+
+    def dismiss(self, proposal_id: str, reason: str) -> Proposal:
+        """Give up a proposal; raises NotLeader and ProposalUnknown."""
+        self._scaling.check_leads()
+        return self._decisions.dismiss(proposal_id, reason)
+
+    async def replace_policies(self, text: str) -> None:
+        """Put other policies in force; raises NotLeader, PolicyFileDecides, PoliciesRefused and StoreError."""
+        self._scaling.check_leads()
+        await self.policies.replace(text)
+
+    # Rounds
+
+    async def run(self) -> None:
+        """Look at topics while this controller leads, for ever."""
+        try:
+            while True:
+                await self._next_round()
+        finally:
+            self._forget()
+
+    async def _next_round(self) -> None:
+        began_ms = self._clock.now_ms()
+        if not await self.prepare():
+            await asyncio.sleep(IDLE_S)
+            return
+        interval_ms = self._options().interval_ms
+        for slot in range(SLOTS):
+            await self._wait_until(began_ms + slot * interval_ms // SLOTS)
+            await self.look(slot)
+        self._report()
+        await self._wait_until(began_ms + interval_ms)
+
+    async def prepare(self) -> bool:
+        """Begin a round: know policies, topics and past resizes. Return whether there is anything to look at."""
+        if not self._is_current():
+            self._forget()
+            if not self._scaling.is_ready:
+                return False
+            self._term = self._scaling.term
+        began_ms = self._clock.now_ms()
+        try:
+            self.policies.look_at_store()
+            await self._keep_topics(self.policies.table)
+            self._past.look()
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is reported, and tried again in the next round
+            self._observer.round_failed("", error)
+            return False
+        self._worked_ms = self._clock.now_ms() - began_ms
+        return bool(self._watched) and self._is_current()
+
+    async def look(self, slot: int) -> None:
+        """Look at the topics of one part of the round."""
+        began_ms, term = self._clock.now_ms(), self._term
+        topics = {topic: each for topic, each in self._watched.items() if crc32(topic.encode()) % SLOTS == slot}
+        if topics and self._is_current():
+            try:
+                await self._look_at(topics, term)
+            except Exception as error:  # noqa: BLE001  # as above
+                self._observer.round_failed("", error)
+        self._worked_ms += self._clock.now_ms() - began_ms
+
+    async def _look_at(self, topics: Mapping[str, WatchedTopic], term: int) -> None:
+        await all_results(self._refresh(topic, each) for topic, each in topics.items())
+        known = {topic: each.facts for topic, each in topics.items() if each.facts is not None}
+        readings = await self._requests.readings.read(known)
+        for number, reading in enumerate(readings, 1):
+            if not self._is_current() or self._term != term:
+                return
+            self._take(reading)
+            if number % _TOPICS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    async def _refresh(self, topic: str, watched: WatchedTopic) -> None:
+        facts = self._requests.facts
+        if not facts.is_due(watched.facts):
+            return
+        try:
+            watched.facts = await facts.facts(topic, watched.facts, watched.behind)
+        except Exception as error:  # noqa: BLE001  # one topic holds up no other
+            self._observer.round_failed(topic, error)
+
+    def _take(self, reading: TopicReading) -> None:
+        topic = reading.topic
+        watched, policy = self._watched.get(topic), self.policies.table.policy_of(topic)
+        if watched is None or policy is None:
+            return
+        try:
+            resizes, outlook = self._past.of_topic(topic), self._outlook(topic)
+            verdict, numbers = watched.evaluate(reading, policy, resizes, outlook)
+            self._decisions.take(watched, Verdict(policy, verdict, numbers), self._past.running)
+        except Exception as error:  # noqa: BLE001  # one topic holds up no other
+            self._observer.round_failed(topic, error)
+
+    async def _keep_topics(self, policies: PolicyTable) -> None:
+        names = await self._requests.names.watched(policies) if policies.policies else []
+        self._watched = {topic: self._watched.get(topic) or WatchedTopic() for topic in names}
+        self._decisions.proposals.keep_only(self._watched)
+
+    def _is_current(self) -> bool:
+        return self._scaling.is_ready and self._term == self._scaling.term
+
+    def _forget(self) -> None:
+        """Know nothing: what was seen in another term is no evidence in this one."""
+        if not self._term:
+            return
+        self._term = 0
+        self._watched.clear()
+        self._decisions.clear()
+        self.policies.forget_stored()
+        self._observer.watch_ended()
+
+    def _report(self) -> None:
+        if self._is_current():
+            outcomes = Counter(each.outcome for each in self.decisions())
+            report = RoundReport(
+                duration_ms=self._worked_ms, topics=len(self._watched), left_out=self.left_out, outcomes=outcomes
+            )
+            self._observer.round_ended(report)
+
+    async def _wait_until(self, deadline_ms: int) -> None:
+        """Wait, unless this controller ceases to lead."""
+        while (left_ms := deadline_ms - self._clock.now_ms()) > 0 and self._is_current():
+            await asyncio.sleep(min(left_ms / 1000, IDLE_S))

@@ -1,0 +1,139 @@
+"""What changes rarely about a topic: where it is, how it is configured, who consumes it. Requested each minute or two.
+
+Clients cost themselves a request: only those of groups that are behind are all queried, of others one, for its kind.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from controller.scaling.autoscaler.signals import ConsumptionKind
+from controller.scaling.execution.broker_views import FAILURES, counts_of, topic_of
+from controller.scaling.execution.group_views import GroupObserver
+from controller.scaling.execution.observer import TopicObserver, has_order
+from controller.scaling.resize.observation import GroupKind, GroupView
+from controller.scaling.resize.operation import QueueCounts
+from remoting.admin.client import AdminClient
+from remoting.admin.topics import TopicDefinition
+from remoting.background_tasks import all_results
+
+#: How old facts may be.
+PLACES_MS: Final = 120_000
+GROUPS_MS: Final = 60_000
+
+#: Clients of one group that are queried at one time.
+CLIENTS_MAX: Final = 64
+
+#: Kinds that the answers of brokers show; what else a group is, only its clients know.
+_SHOWN_BY_BROKERS: Final = frozenset({GroupKind.BROADCAST, GroupKind.POP, GroupKind.PULL})
+_OFFLINE: Final = frozenset[str]()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFacts:
+    """Who consumes; None is unknown."""
+
+    kind: ConsumptionKind | None
+    clients: frozenset[str] | None
+    holders: frozenset[str] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFacts:
+    """What is known of a topic; None is unknown."""
+
+    #: When it was requested, monotonic.
+    places_ms: int
+    groups_ms: int
+    #: By broker name.
+    masters: Mapping[str, str | None] = field(default_factory=dict)
+    counts: Mapping[str, QueueCounts | None] = field(default_factory=dict)
+    is_ordered: bool | None = None
+    is_static: bool | None = None
+    groups: Mapping[str, GroupFacts] = field(default_factory=dict)
+    #: Whether every answer came.
+    is_complete: bool = False
+
+
+class TopicFactsObserver:
+    """Requests the facts of topics."""
+
+    def __init__(
+        self, admin: AdminClient, topics: TopicObserver, groups: GroupObserver, now_ms: Callable[[], int]
+    ) -> None:
+        self._admin = admin
+        self._topics = topics
+        self._groups = groups
+        self._now_ms = now_ms
+
+    def is_due(self, facts: TopicFacts | None) -> bool:
+        """Return whether facts are too old, or lack an answer."""
+        return facts is None or not facts.is_complete or self._now_ms() - facts.groups_ms >= GROUPS_MS
+
+    async def facts(self, topic: str, former: TopicFacts | None, behind: Collection[str]) -> TopicFacts:
+        """Return what is known of a topic by now; all clients of the groups that are `behind` are queried."""
+        found = former
+        if found is None or not found.is_complete or self._now_ms() - found.places_ms >= PLACES_MS:
+            found = await self._placed(topic, former)
+        return await self._grouped(topic, found, behind)
+
+    async def _placed(self, topic: str, former: TopicFacts | None) -> TopicFacts:
+        places = await self._topics.places(topic)
+        definitions = await all_results(self._definition(each, topic) for each in places.masters.values())
+        found = dict(zip(places.masters, definitions, strict=True))
+        known = [each for each in definitions if each is not None]
+        is_known = places.has_order_conf is not None and len(known) == len(definitions)
+        has_any_order = places.has_order_conf or any(map(has_order, known))
+        return TopicFacts(
+            places_ms=self._now_ms(),
+            groups_ms=0,
+            masters=places.masters,
+            counts={name: None if each is None else counts_of(each) for name, each in found.items()},
+            is_ordered=True if has_any_order else (False if is_known else None),
+            is_static=places.is_static,
+            groups=former.groups if former is not None else {},
+            is_complete=is_known,
+        )
+
+    async def _definition(self, master: str | None, topic: str) -> TopicDefinition | None:
+        try:
+            return None if master is None else await topic_of(self._admin, master, topic)
+        except FAILURES:
+            return None
+
+    async def _grouped(self, topic: str, facts: TopicFacts, behind: Collection[str]) -> TopicFacts:
+        former = facts.groups
+        masters = [each for each in facts.masters.values() if each is not None]
+
+        def chosen(group: str, clients: Sequence[str]) -> Collection[str]:
+            if group in behind:
+                return clients[:CLIENTS_MAX]
+            known = former.get(group)
+            is_same = known is not None and known.kind is not None and known.clients == frozenset(clients)
+            return () if is_same else clients[:1]
+
+        views, missing = await self._groups.views(topic, masters, (), chosen)
+        if views is None:
+            unknown = {name: replace(each, clients=None, holders=None) for name, each in former.items()}
+            return replace(facts, groups_ms=self._now_ms(), groups=unknown, is_complete=False)
+        groups = {each.name: group_facts(each, former.get(each.name)) for each in views}
+        is_complete = facts.is_complete and not missing and len(masters) == len(facts.masters)
+        return replace(facts, groups_ms=self._now_ms(), groups=groups, is_complete=is_complete)
+
+
+def group_facts(view: GroupView, former: GroupFacts | None) -> GroupFacts:
+    """Return what is known of a group; its kind stays unknown until one of its clients has answered."""
+    if view.kind is GroupKind.OFFLINE:
+        # What it was matters to nobody: none of its clients is online.
+        kind = former.kind if former is not None else None
+        return GroupFacts(kind=kind or ConsumptionKind.CONCURRENT, clients=_OFFLINE, holders=_OFFLINE)
+    clients = frozenset(each.client_id for each in view.clients)
+    answered = [each for each in view.clients if each.queues is not None]
+    kind = None
+    if answered or view.kind in _SHOWN_BY_BROKERS:
+        kind = ConsumptionKind(view.kind.value)
+    elif former is not None and former.clients == clients:
+        kind = former.kind
+    holders = frozenset(each.client_id for each in answered if each.queues)
+    is_whole = len(answered) == len(view.clients)
+    return GroupFacts(kind=kind, clients=clients, holders=holders if is_whole else None)

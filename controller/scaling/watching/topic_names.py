@@ -1,0 +1,64 @@
+"""Which topics are watched: those that policies name, and those of NameServers that patterns match."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from controller.scaling.autoscaler.policies import PolicyTable
+from controller.scaling.execution.broker_views import FAILURES
+from remoting.admin.client import AdminClient
+from remoting.admin.routes import all_topics
+from remoting.background_tasks import all_results
+
+#: Topics that are watched; each costs requests to its brokers in each round.
+TOPICS_MAX: Final = 5_000
+#: How old the list of NameServers may be.
+LIST_MS: Final = 60_000
+#: Names that are compared with patterns before something else goes on.
+_NAMES_AT_ONCE: Final = 100
+
+
+class TopicNames:
+    """The list of all topics, requested each minute; only while a policy has a pattern."""
+
+    def __init__(
+        self, admin: AdminClient, name_servers: Callable[[], tuple[str, ...]], now_ms: Callable[[], int]
+    ) -> None:
+        self._admin = admin
+        self._name_servers = name_servers
+        self._now_ms = now_ms
+        self._listed: frozenset[str] = frozenset()
+        self._listed_ms: int | None = None
+        #: Topics with a policy beyond TOPICS_MAX.
+        self.left_out = 0
+
+    async def watched(self, policies: PolicyTable) -> list[str]:
+        """Return the topics to be watched: those with policies of their own, then the others by name."""
+        exact = sorted(each.topic for each in policies.policies if not each.is_pattern)
+        found = dict.fromkeys(exact)
+        if len(exact) < len(policies.policies):
+            await self._look()
+            for number, topic in enumerate(sorted(self._listed), 1):
+                if policies.policy_of(topic) is not None:
+                    found[topic] = None
+                if number % _NAMES_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+        self.left_out = max(0, len(found) - TOPICS_MAX)
+        return list(found)[:TOPICS_MAX]
+
+    async def _look(self) -> None:
+        """Request the list if it is old; without any answer the last one counts."""
+        now_ms = self._now_ms()
+        if self._listed_ms is not None and now_ms - self._listed_ms < LIST_MS:
+            return
+        answers = await all_results(self._listed_at(each) for each in self._name_servers())
+        known = [each for each in answers if each is not None]
+        if known:
+            # One that has just started does not know all of them yet.
+            self._listed, self._listed_ms = frozenset().union(*known), now_ms
+
+    async def _listed_at(self, address: str) -> frozenset[str] | None:
+        try:
+            return await self._admin.call(address, all_topics())
+        except FAILURES:
+            return None
