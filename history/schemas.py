@@ -265,7 +265,7 @@ SCALING: Final = RowFamily(
         Column("to_read", Type.LONG, "read queues wanted, of all sets"),
         Column("to_write", Type.LONG, "write queues wanted, of all sets"),
         Column("reason", Type.STRING, "why it was wanted"),
-        Column("kind", Type.STRING, "grow, shrink or ordered; an undone grow is a shrink from then on", since=4),
+        Column("kind", Type.STRING, "grow, shrink, ordered or gated; an undone grow is a shrink from then on", since=4),
         Column("former_step", Type.STRING, "the phase that has ended; null in `plan`", since=4),
         Column(
             "duration_ms", Type.LONG, "ms that it took, by the wall clocks of the controllers that led then", since=4

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from history.landing import LANDING
-from history.schemas import BROKER_STATE, CONTROLLER, NS_LIFECYCLE, NS_TICK, SAMPLER, UNOBSERVED_AFTER_MS
+from history.schemas import BROKER_STATE, CONTROLLER, NS_LIFECYCLE, NS_TICK, SAMPLER, SCALING, UNOBSERVED_AFTER_MS
 from history.times import time_text
 from remoting.clock import SystemClock
 from remoting.protocol.fastjson import Dialect, encode
@@ -187,9 +187,9 @@ def _timeline(options: argparse.Namespace, history: History) -> int:
     name = as_written(options.broker)
     rows = [
         row
-        for family in (BROKER_STATE.name, CONTROLLER.name)
+        for family in (BROKER_STATE.name, CONTROLLER.name, SCALING.name)
         for row in history.rows(family, first, last, None, lambda line: name in line)
-        if row.broker_name == options.broker
+        if row.broker_name == options.broker or options.broker in row.broker_names
     ]
     events = timeline(rows)
     # A sampler sees no broker come or go.

@@ -23,6 +23,11 @@ _SENTENCES: Final = {
     "sync_set_changed": "SyncStateSet is {sync_state_set} now",
     "role_notified": "broker {broker_id} was notified of its role: {result} after {duration_ms} ms",
     "registered": "broker {broker_id} starts at {broker_addr}",
+    "plan": "a resize of {topic} is planned ({kind}, by {requested_by}): {from_write} to {to_write} queues in all",
+    "step_started": "the resize of {topic} goes from {former_step} to {step} after {duration_ms} ms",
+    "verified": "the resize of {topic} is done: it has {to_write} queues in all",
+    "rolled_back": "the resize of {topic} is undone: {problem}",
+    "rejected": "the resize of {topic} is rejected: {problem}",
     "started": "this server starts; the previous process was watching until {unobserved_from}",
     "stopping": "this server stops",
     "clock_set": "the clock of this server is set {reason}",
@@ -72,5 +77,7 @@ def _events(row: StoredRow, last_heartbeat_us: int) -> Iterator[TimelineEvent]:
     columns = {name: getattr(row, name) for name in StoredRow.__struct_fields__}
     if row.unobserved_from is not None:
         columns["unobserved_from"] = time_text(unix_us(row.unobserved_from))
+    if row.event_type == "step_started" and row.problem is not None:
+        sentence = f"{sentence}: {{problem}}"
     texts = {name: "-" if value is None else value for name, value in columns.items()}
     yield TimelineEvent(row.unix_us, row.ns_id, sentence.format(**texts))

@@ -78,6 +78,14 @@ class StoredRow(msgspec.Struct, kw_only=True):
     result: str | None = None
     duration_ms: int | None = None
 
+    # scaling
+    step: str | None = None
+    former_step: str | None = None
+    from_write: int | None = None
+    to_write: int | None = None
+    requested_by: str | None = None
+    problem: str | None = None
+
     # ns_lifecycle
     version: str | None = None
     address: str | None = None

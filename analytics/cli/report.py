@@ -14,7 +14,7 @@ import msgspec
 from analytics.cli.options import WrongOptions
 from analytics.engine.publication import LATEST, LatestRun
 from analytics.engine.registry import MODULES
-from analytics.reporting import brokers, incidents, outlook, routes
+from analytics.reporting import brokers, incidents, outlook, resizes, routes
 from analytics.reporting.advice import advice
 from analytics.reporting.page import ReportPage, Section, as_page
 from analytics.reporting.results import JobResult
@@ -37,13 +37,14 @@ _SECTIONS: Final[Mapping[str, Callable[[JobResult], Section]]] = MappingProxyTyp
         "A2": brokers.heartbeats,
         "A8": routes.balance,
         "A9": routes.scaling,
+        "A15": resizes.resizes,
         "A7": routes.churn,
         "A12": outlook.capacity,
     }
 )
 
 #: These report what happened; the others how things are.
-_HAPPENINGS: Final = ("A10", "A1", "A11", "A6", "A13", "A14", "A3", "A12")
+_HAPPENINGS: Final = ("A10", "A1", "A11", "A6", "A13", "A14", "A3", "A15", "A12")
 
 
 def report(options: argparse.Namespace) -> None:

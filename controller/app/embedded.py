@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from controller.config import CONTROLLER, ControllerConfig
+from remoting.protocol.addresses import host_and_port
 from serving.config.server_config import ServerConfig
 from serving.config.sources import IgnoredKey, PropertiesFile, Sources, from_sources, ignored_keys, load_properties
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 #: What is not as the other server has it.
 _OWN_FIELDS: Final = frozenset({"listen_port", "http_port", "frame_bytes_max", "unknown", "stored", "others_keys"})
+_ALL_INTERFACES: Final = frozenset({"", "0.0.0.0", "::"})
 _SHARED_FIELDS: Final = tuple(each.name for each in dataclasses.fields(ServerConfig) if each.name not in _OWN_FIELDS)
 #: Properties that the other server has read.
 _COMMON_KEYS: Final = frozenset(
@@ -62,6 +64,7 @@ def embedded_controller(
 ) -> EmbeddedController:
     """Return the controller that the file of another server configures, with these ports; raises ConfigError.
 
+    Unless it names NameServers, it scales queues by that one alone.
     `others_keys` are the properties of that server, which are changed by requests to it alone.
     """
     environment = {"HOME": str(Path("~").expanduser()), **os.environ}
@@ -72,4 +75,12 @@ def embedded_controller(
     config = from_sources(CONTROLLER, sources)
     shared = {name: getattr(other, name) for name in _SHARED_FIELDS}
     config = dataclasses.replace(config, **shared, others_keys=frozenset(others_keys))
+    if not config.namesrv_addr:
+        config = dataclasses.replace(config, namesrv_addr=_loopback_address(other))
     return EmbeddedController(config, ignored_keys(CONTROLLER, sources))
+
+
+def _loopback_address(other: ServerConfig) -> str:
+    """Return where the other server is reached from its own process."""
+    host = other.bind_address
+    return host_and_port("127.0.0.1" if host in _ALL_INTERFACES else host, other.listen_port)

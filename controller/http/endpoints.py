@@ -60,7 +60,7 @@ ENDPOINTS: Final = (
         summary="One resize: where it is, what it waits for, and what was seen in each phase.",
         shape=OperationView,
         parts=(_OPERATION,),
-        refusals=(404, 409, 503),
+        refusals=(400, 404, 409, 503),
     ),
     Endpoint(
         path="/v1/scaling/plan",
@@ -69,7 +69,7 @@ ENDPOINTS: Final = (
         summary="What a resize would do, how long it takes at least, and what is in its way; nothing is changed.",
         body=ResizeRequest,
         shape=ResizePlan,
-        refusals=(409, 503),
+        refusals=(409,),
     ),
     Endpoint(
         path="/v1/scaling/operations",

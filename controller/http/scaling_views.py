@@ -156,6 +156,7 @@ async def _answered(work: Awaitable[Answer]) -> Answer:
     except OperationUnknown as error:
         raise NotFound(_sentence(error)) from None
     except (ResizeRefused, DocumentRefused) as error:
+        # It may begin with a name, which has to stay as it is.
         raise UnprocessableBody(_sentence(error)) from None
     except StoreError as error:
         raise Unavailable(_sentence(error)) from None
@@ -166,5 +167,6 @@ def _of_leader(error: NotLeader) -> str:
 
 
 def _sentence(error: Exception) -> str:
+    # It may begin with the name of a topic, a group or an operation, which stays as it is.
     text = str(error)
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
+    return text if text.endswith(".") else f"{text}."

@@ -34,11 +34,17 @@ def decoded_body(text: bytes, shape: type[msgspec.Struct]) -> Any:
     try:
         return msgspec.json.decode(text, type=shape)
     except msgspec.ValidationError as error:
-        raise UnprocessableBody(f"The body does not fit: {shortened(str(error))}.") from None
+        raise UnprocessableBody(f"The body does not fit: {_with_path(str(error))}.") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise HttpRefused(f"The body is no JSON: {shortened(str(error))}.") from None
     except RecursionError:
         raise HttpRefused("The body is no JSON that can be read: it is nested too deeply.") from None
+
+
+def _with_path(problem: str) -> str:
+    """Return what does not fit, shortened, with the whole path of its field where there is one."""
+    what, at, path = problem.rpartition(" - at ")
+    return f"{shortened(what)}{at}{shortened(path)}"
 
 
 def _check_type(request: web.Request) -> None:

@@ -68,6 +68,7 @@ def eventful():
         *_about_routes(),
         *_incidents(),
         a_result("A12", *_resources()),
+        a_result("A15", *_resizes()),
     ]
 
 
@@ -480,3 +481,42 @@ def _resources():
             history=[round(now - slope * (29 - n)) for n in range(30)],
         )
     yield a_row("A12", source="namesrv", resource="brokers", days=2, now=80.0, history_days=days[:2], history=[80, 80])
+
+
+def _resizes():
+    for n, (topic, outcome) in enumerate((("orders", "done"), ("payments", "running"), (HOSTILE, "aborted"))):
+        who = {"topic": topic, "operation_id": f"{topic}.{n}", "resize": "shrink", "result": outcome}
+        yield a_row(
+            "A15",
+            **who,
+            kind="operation",
+            phase="DONE" if outcome == "done" else "BLOCKED",
+            requested_by="an operator",
+            problem=None if outcome == "done" else "readers has 900 messages left",
+            sets=2,
+            write_from=16,
+            write_to=8,
+            created=at(4, "10:00:00"),
+            ended=None if outcome == "running" else at(4, "11:00:00"),
+            seconds=3600.0 * (n + 1),
+            reopened=n % 2,
+            longest_phase="DRAIN",
+            longest_s=1800.0 * (n + 1),
+            evidence=["readers has consumed everything"],
+            samples_before=30,
+            samples_during=60,
+            samples_after=30 if outcome == "done" else 0,
+            tps_before=900.0,
+            tps_during=950.0,
+            tps_after=910.0 if outcome == "done" else None,
+            queue_tps_before=56.25,
+            queue_tps_after=113.75 if outcome == "done" else None,
+        )
+        for phase, seconds in (("PLANNED", 2.0), ("QUIESCE", 95.0), ("DRAIN", 1800.0 * (n + 1)), ("BLOCKED", 40.0)):
+            yield a_row("A15", **who, kind="phase", phase=phase, seconds=seconds, entries=1)
+        lags = {"lag_max_before": 500, "lag_max_during": 70_000, "lag_max_after": 0 if outcome == "done" else None}
+        members = {"consumers_before": 4, "consumers_after": 4}
+        yield a_row("A15", **who, kind="group", group="readers", **lags, **members)
+    for verdict, finding in (("proposed", "clients_without_queue"), ("refused", None)):
+        counts = {"decisions": 3, "first": at(4), "last": at(5)}
+        yield a_row("A15", cluster=None, kind="decision", topic="orders", verdict=verdict, finding=finding, **counts)

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from synthetic.frames import frame, frames
 from synthetic.generator import generate
 from synthetic.plan import (
+    CLUSTER,
     DAY,
     HOUR,
     MINUTE,
@@ -29,7 +30,16 @@ from synthetic.plan import (
     Topic,
     brokers,
 )
-from synthetic.plants import churner, correlated_failure, failover, flaps, offset_samples, storm
+from synthetic.plants import (
+    churner,
+    correlated_failure,
+    failover,
+    flaps,
+    offset_samples,
+    resize,
+    scaling_decisions,
+    storm,
+)
 
 from analytics.engine.inputs import with_look_back
 from analytics.engine.registry import load_jobs
@@ -44,6 +54,16 @@ MIDNIGHT = MONDAY + DAY
 JOBS = {job.id: job for job in load_jobs()}
 
 KEYS_OF_BROKERS = [broker.key for broker in brokers(8)]
+
+
+#: A resize that entered its last phase but one before midnight, and ended after it.
+_PHASES = [
+    ("PLANNED", MINUTE),
+    ("PRECHECK", MINUTE),
+    ("WRITE_DOWN", 5 * MINUTE),
+    ("DRAIN", 40 * MINUTE),
+    ("DONE", 0),
+]
 
 
 def a_plan():
@@ -71,6 +91,9 @@ def a_plan():
         storm(KEYS_OF_BROKERS[2:], MONDAY + 22 * HOUR),
         correlated_failure(KEYS_OF_BROKERS[6:], MIDNIGHT + 2 * HOUR, MIDNIGHT + 3 * HOUR),
         offset_samples("controller-0", "one", MONDAY + 20 * HOUR, [5.0 + (number % 60) for number in range(480)]),
+        resize("controller-0", "one", MIDNIGHT - 20 * MINUTE, _PHASES, sets={first.broker_name: (CLUSTER, 8, 4)}),
+        resize("controller-0", "one", MIDNIGHT + 2 * HOUR, _PHASES[:4], sets={first.broker_name: (CLUSTER, 4, 8)}),
+        scaling_decisions("controller-0", "one", [(MIDNIGHT + n * MINUTE, "kept", "calm") for n in (-5, -1, 1)]),
     )
 
 
@@ -193,7 +216,7 @@ USUAL = {
 def changed(request, spark, rows, plain):
     """Job -> its result of rows that are mixed up, with other partitions and in other time zones."""
     with settings(spark, MORE_PARTITIONS), elsewhere(spark):
-        # Mixed up once for all jobs: they are fourteen, and most of them read the same families.
+        # Mixed up once for all jobs: they are fifteen, and most of them read the same families.
         inputs = {name: mixed(spark, name, rows[name]).localCheckpoint() for name in FAMILIES}
         made = at_once(request, lambda job: published(job, [job.parts(inputs, SPAN)]))
     return lambda job: made[job.id].result()

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+from inspect import isawaitable
 
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.frame import decode, encode
@@ -12,7 +13,7 @@ NOTHING = RemotingCommand(-1)
 
 
 class AnsweringPeer:
-    """Answers each request with what `answer(code, fields)` returns, as long as it listens."""
+    """Answers each request with what `answer(code, fields)` returns or waits for, as long as it listens."""
 
     def __init__(self, answer):
         self.answer = answer
@@ -63,6 +64,8 @@ class AnsweringPeer:
         await asyncio.sleep(0.02)
         self.under_way -= 1
         answer = self.answer(request.code, sent)
+        if isawaitable(answer):
+            answer = await answer
         if answer is not NOTHING:
             fields, body = answer.ext_fields or None, answer.body
             writer.write(encode(request.reply(answer.code, remark=answer.remark, ext_fields=fields, body=body)))

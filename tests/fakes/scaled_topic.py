@@ -50,6 +50,8 @@ class ScaledBroker:
         self.levels = {}
         #: Code -> what it is answered with instead: a code, or None for nothing.
         self.instead = {}
+        #: Code -> event that its answers wait for.
+        self.held = {}
         #: What was written, in its order.
         self.written = []
         self.seen = []
@@ -64,6 +66,12 @@ class ScaledBroker:
         if code in self.instead:
             instead = self.instead[code]
             return NOTHING if instead is None else refusal(instead)
+        if code in self.held:
+            return self._held(code, fields)
+        return _ANSWERS[code](self, fields)
+
+    async def _held(self, code, fields):
+        await self.held[code].wait()
         return _ANSWERS[code](self, fields)
 
     def join(self, group, *clients, kind="CONSUME_PASSIVELY", model="CLUSTERING", topic=TOPIC):

@@ -13,7 +13,7 @@ import pytest
 from history import rows
 from history.landing import Landing
 from history.rows import BrokerRef, Moment, RowMaker, encoded
-from history.schemas import BROKER_STATE, NS_LIFECYCLE, ROUTE_CHANGE, ROUTE_SNAPSHOT
+from history.schemas import BROKER_STATE, NS_LIFECYCLE, ROUTE_CHANGE, ROUTE_SNAPSHOT, SCALING
 from history.server_rows import HEARTBEATS_MISSING, STATES_MISSING, LifecycleEvent, Tick
 from remoting.clock import SystemClock
 from timemachine.__main__ import main
@@ -431,6 +431,27 @@ def test_broker_events_include_unobserved_times(server, time_machine):
     assert "was paused for 60000 ms" in printed[2]
     code, out, error = time_machine("timeline", "--broker", "nobody", *span)
     assert (code, "nothing happened to nobody" in error, "was paused" in out) == (1, True, True)
+
+
+def test_resizes_of_its_topics_are_events_of_a_broker(server, time_machine):
+    server.starts(THEN)
+    about = {"operation_id": "orders.1", "topic": "orders", "kind": "shrink", "from_write": 16, "to_write": 8}
+    about |= {"broker_names": ["a", "b"], "requested_by": "an operator"}
+    server.row(THEN + SECOND, SCALING, "plan", step="PLANNED", **about)
+    blocked = {"former_step": "DRAIN", "step": "BLOCKED", "duration_ms": 9, "problem": "readers does not consume"}
+    server.row(THEN + 2 * SECOND, SCALING, "step_started", **about, **blocked)
+    server.row(THEN + 3 * SECOND, SCALING, "step_started", **about, former_step="BLOCKED", step="DRAIN", duration_ms=1)
+    server.row(THEN + 4 * SECOND, SCALING, "verified", **about, step="DONE")
+    server.row(THEN + 5 * SECOND, SCALING, "plan", **(about | {"broker_names": ["c"]}), step="PLANNED")
+    span = ("--from", THEN.isoformat(), "--to", (THEN + HOUR).isoformat())
+    code, out, _ = time_machine("timeline", "--broker", "a", *span)
+    assert code == 0
+    assert [line.split(maxsplit=2)[2] for line in out.splitlines()][1:] == [
+        "a resize of orders is planned (shrink, by an operator): 16 to 8 queues in all",
+        "the resize of orders goes from DRAIN to BLOCKED after 9 ms: readers does not consume",
+        "the resize of orders goes from BLOCKED to DRAIN after 1 ms",
+        "the resize of orders is done: it has 8 queues in all",
+    ]
 
 
 def test_last_heartbeat_is_not_listed_before_the_registration(server, time_machine):

@@ -14,7 +14,6 @@ A producer that shall not see new routes gets `namesrv=[way.endpoint]` of a `pee
 """
 
 import itertools
-import threading
 from collections import defaultdict
 
 from peers.clients import POLL_MS, REBALANCE_FLAG
@@ -37,8 +36,6 @@ class Traffic:
         flags = [REBALANCE_FLAG, *flags]
         self.process = start_java(name, version, "Traffic", arguments, folder=folder, flags=flags, heap=heap)
         self._numbers = itertools.count()
-        #: Tests that run at the same time may read.
-        self._reading = threading.Lock()
         self._read_to = 0
         #: By producer and by group, the topic; a test may use several, each group one.
         self._topic_of = {}
@@ -75,11 +72,6 @@ class Traffic:
 
     def read(self):
         """Read what was recorded since the last call; return self."""
-        with self._reading:
-            self._read_more()
-        return self
-
-    def _read_more(self):
         with self._records.open("rb") as file:
             file.seek(self._read_to)
             text, ending, _ = file.read().rpartition(b"\n")
@@ -92,6 +84,7 @@ class Traffic:
             self._sent[each.producer].add(each.message)
         for each in (*consumed, *by_client(consumed)):
             self._got[each.group].add(each.message)
+        return self
 
     def verdict(self, groups):
         """Judge what was sent to the topic of each group, see `delivery.verdict`; GROUP/CLIENT is one client alone."""

@@ -194,6 +194,15 @@ class Brokers:
         for level in LEVELS_MS:
             self.deliver(level)
 
+    def mend(self):
+        """Start what is down, and append at once."""
+        self.slow_until_ms = 0
+        for each in self.replicas:
+            if not each.is_up:
+                self.start(each)
+        if self.master is None:
+            self.lead(self.replicas[0])
+
 
 class NameServer:
     def __init__(self, world, index):

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from controller.scaling.resize.decision import ChangeCounts, GiveLocks, HoldLocks, PutOrderConf, StoreGroupOffset
+from controller.scaling.resize.decision import ChangeCounts, GiveLocks, HoldLocks, PutOrderConf
 from controller.scaling.resize.observation import ResizeObservation
 from controller.scaling.resize.operation import ResizePhase
 from controller.scaling.resize.request import ResizeOptions, ResizeRequest, TopicTraits
@@ -93,14 +93,9 @@ class ResizeController:
         if decision.operation != operation:
             self.commit(decision.operation)
         self.progress = decision.progress
-        if self.killed_at == BEFORE_ACTIONS:
-            self.kill()
-            return
-        for action in decision.actions:
+        actions = {BEFORE_ACTIONS: (), WITHIN_ACTIONS: decision.actions[:1]}.get(self.killed_at, decision.actions)
+        for action in actions:
             self.perform(action)
-            if self.killed_at == WITHIN_ACTIONS:
-                self.kill()
-                return
         if self.killed_at is not None:
             self.kill()
             return

@@ -160,7 +160,9 @@ def _counts(draw, kind):
 def _group(draw, *, is_ordered):
     kinds = (GroupKind.CONCURRENT, GroupKind.PULL, GroupKind.POP, GroupKind.BROADCAST, GroupKind.OFFLINE)
     kind = GroupKind.ORDERLY if is_ordered else draw.choice((*kinds, GroupKind.CONCURRENT))
-    return GroupSettings(kind, draw.choice((1, 2, 2, 3)), draw.choice((1, 4, 8)), draw.choice((0, 0, 0, 0, 130_000, 220_000)))
+    return GroupSettings(
+        kind, draw.choice((1, 2, 2, 3)), draw.choice((1, 4, 8)), draw.choice((0, 0, 0, 0, 130_000, 220_000))
+    )
 
 
 def _fault(draw, phases, kinds, phase):

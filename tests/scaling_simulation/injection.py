@@ -184,12 +184,7 @@ ACTS = {
 def mend_everything(world):
     """End all faults."""
     for brokers in world.sets.values():
-        brokers.slow_until_ms = 0
-        for each in brokers.replicas:
-            if not each.is_up:
-                brokers.start(each)
-        if brokers.master is None:
-            brokers.lead(brokers.replicas[0])
+        brokers.mend()
     for server in world.name_servers:
         server.is_up, server.loses_until_ms = True, 0
     for producer in world.producers:

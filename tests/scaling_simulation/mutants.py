@@ -10,7 +10,8 @@ from msgspec.structs import replace as replaced
 from controller.scaling.resize.decision import ChangeCounts
 from controller.scaling.resize.observation import GroupKind, LateSources, LogPosition, QueueEnds
 from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizePhase
-from controller.scaling.rules import commands, drained, grow, ordered, path, round as rounds, shrink, step
+from controller.scaling.rules import commands, drained, grow, path, shrink, step
+from controller.scaling.rules import round as rounds
 from controller.scaling.rules.needs import needs_of
 
 _path_of = path.path_of
@@ -128,7 +129,6 @@ def conflicts_are_overwritten(operation, observation, wanted, *, lowest=None, fu
     return path.PathCheck(actions=actions, waits_for=check.waits_for)
 
 
-
 def late_levels_do_not_count(observation):
     return ()
 
@@ -162,9 +162,12 @@ MUTANTS = {
     "what came just before queues closed is not looked for": wrong("shrink", (shrink, "grown", all_was_read), seed=97),
     "a missing answer counts as zero": wrong("shrink", (step, "decide_step", missing_is_zero), seed=858),
     "a missing answer counts as zero in a grow": wrong("grow", (step, "decide_step", missing_is_zero), seed=3433),
-    "producers are not waited for": wrong("shrink", in_rules(ResizePhase.QUIESCE, producers_are_not_waited_for), seed=1143),
+    "producers are not waited for": wrong(
+        "shrink", in_rules(ResizePhase.QUIESCE, producers_are_not_waited_for), seed=1143
+    ),
     "producers are not waited for in an ordered resize": wrong(
-        "ordered", in_rules(ResizePhase.QUIESCE, producers_are_not_waited_for), seed=793),
+        "ordered", in_rules(ResizePhase.QUIESCE, producers_are_not_waited_for), seed=793
+    ),
     "one check is enough": wrong("shrink", in_rules(ResizePhase.DRAIN, one_check_is_enough)),
     "a failover does not matter": wrong("shrink", (step, "_again", nothing_begins_anew)),
     "a failover does not matter in a grow": wrong("grow", (step, "_again", nothing_begins_anew)),
@@ -172,10 +175,13 @@ MUTANTS = {
     "a grow is undone without draining": wrong(
         "grow",
         (rounds.ResizeRound, "undo", grown_queues_just_go),
-        (commands, "aborted", grown_queues_just_go_by_command), seed=236),
+        (commands, "aborted", grown_queues_just_go_by_command),
+        seed=236,
+    ),
     "numbers of somebody else are overwritten": wrong("shrink", (rounds, "check_path", conflicts_are_overwritten)),
     "delayed messages are not waited for": wrong(
-        "shrink", (shrink, "late_marks_of", late_levels_do_not_count), seed=133),
+        "shrink", (shrink, "late_marks_of", late_levels_do_not_count), seed=133
+    ),
     "nothing comes late": wrong("shrink", (shrink, "late_arrivals", nothing_comes_late), seed=133),
 } | {
     f"{kind.value} groups are not drained": wrong(

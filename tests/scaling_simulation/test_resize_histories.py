@@ -40,9 +40,7 @@ def test_resize_loses_and_reorders_no_message_under_random_faults_for_long():
 def test_delayed_messages_of_a_producer_with_an_old_route_are_consumed():
     cut = Fault("cut_producer", "", 0, 0, 150_000)
     for seed in range(1_480, 1_500):
-        settings = ResizeSettings(
-            seed=seed, before=6, target=2, producers_ms=(90_000, 4_000), late_shares=(1.0, 0.0)
-        )
+        settings = ResizeSettings(seed=seed, before=6, target=2, producers_ms=(90_000, 4_000), late_shares=(1.0, 0.0))
         assert what_fails(settings, (cut,)) is None
 
 

@@ -90,28 +90,28 @@ class World:
 
     def begin_messages(self):
         """Write some messages, and where groups are; an offline group may have consumed none of the kept queues."""
-        settings = self.settings
         for brokers in self.sets.values():
-            for queue_id in range(settings.before):
+            for queue_id in range(self.settings.before):
                 for _ in range(self.random.randrange(4)):
                     message = Message(self.next_id(), -1, 0, 0)
                     brokers.append(message, queue_id)
                     self.acknowledged(message)
-        for group, each in zip(self.groups, settings.groups, strict=True):
+        for group, each in zip(self.groups, self.settings.groups, strict=True):
             is_behind = each.kind is GroupKind.OFFLINE and self.random.random() < 0.5
             group.exists_ms = 0 if is_behind else 1
-            if group.kind is GroupKind.BROADCAST:
-                continue
-            for brokers in self.sets.values():
-                for queue_id in range(settings.before):
-                    is_kept = queue_id < settings.target
-                    lags = is_behind and is_kept
-                    brokers.commit(group.name, queue_id, 0 if lags else len(brokers.queue(queue_id)))
-                    if is_behind and not lags:
-                        group.seen.update(each.id for each in brokers.queue(queue_id))
+            if group.kind is not GroupKind.BROADCAST:
+                self.begin_offsets(group, is_behind=is_behind)
         for brokers in self.sets.values():
             brokers.persist()
             brokers.copy()
+
+    def begin_offsets(self, group, *, is_behind):
+        for brokers in self.sets.values():
+            for queue_id in range(self.settings.before):
+                lags = is_behind and queue_id < self.settings.target
+                brokers.commit(group.name, queue_id, 0 if lags else len(brokers.queue(queue_id)))
+                if is_behind and not lags:
+                    group.seen.update(each.id for each in brokers.queue(queue_id))
 
     # Time
 
@@ -210,6 +210,7 @@ class World:
     def has_no_locks(self):
         """True if brokers may forget the locks of a gated resize, or a leader is absent for longer than they last."""
         loud = {"restart_master", "fail_over", "kill_controller", "lose_actions", "lose_answers", "slow_rounds"}
+        loud |= {"join_group", "delay_actions"}
         return self.settings.is_gated and any(each.kind in loud for each in self.plan)
 
     @property
@@ -290,15 +291,7 @@ class World:
         """Do what an operator does about a resize that stands; True: nothing more."""
         draw = self.random.random()
         if operation.phase is ResizePhase.CONFLICT:
-            if draw < 0.3:
-                return True
-            if draw < 0.6:
-                self.controller.abort()
-                return False
-            for name, counts in self.foreign.items():
-                self.sets[name].set_counts(counts)
-            self.controller.command(commands.resumed)
-            return False
+            return self.operator_leaves_conflict(draw)
         offline = [each.name for each in self.groups if not each.members and each.kind is not GroupKind.BROADCAST]
         if not offline:
             return False
@@ -311,15 +304,26 @@ class World:
             self.controller.command(commands.waived, name)
         return False
 
+    def operator_leaves_conflict(self, draw):
+        if draw < 0.3:
+            return True
+        if draw < 0.6:
+            self.controller.abort()
+            return False
+        for name, counts in self.foreign.items():
+            self.sets[name].set_counts(counts)
+        self.controller.command(commands.resumed)
+        return False
+
     def settle(self):
         """Let groups consume what is left."""
         self.producers_run = False
         end_ms = self.now_ms + CONSUMED_WITHIN_MS
         while self.now_ms < end_ms:
             self.run_until(self.now_ms + 20_000)
-            if not any(each.has_late for each in self.sets.values()) and self.disagreement() is None:
-                if next(self.unconsumed(), None) is None:
-                    return
+            is_quiet = not any(each.has_late for each in self.sets.values()) and self.disagreement() is None
+            if is_quiet and next(self.unconsumed(), None) is None:
+                return
 
     def unconsumed(self):
         """Yield a sentence for each message that a group has not consumed, and cannot."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from synthetic.plan import (
     MS,
@@ -158,6 +158,67 @@ def offset_samples(
             PlannedEvent(at_us, server, "offset_sample", "sample", of_group),
         ]
     return Plant(happenings=tuple(happenings))
+
+
+class Resize(NamedTuple):
+    """A resize of a topic: when it entered which phase, Unix us; the last one is how it ended, if it did."""
+
+    operation_id: str
+    topic: str
+    phases: tuple[tuple[int, str], ...]
+
+
+#: How an operation ends -> what is recorded of it.
+_RESIZE_ENDS = {"DONE": "verified", "ABORTED": "rolled_back", "REJECTED": "rejected"}
+
+
+def resize(
+    controller: str,
+    topic: str,
+    created_us: int,
+    phases: Sequence[tuple[str, int]],
+    *,
+    sets: Mapping[str, tuple[str, int, int]],
+    **values: Any,
+) -> Plant:
+    """Plant a resize as one controller tells of it: its phases, and for how many us it was in each of them.
+
+    `sets`: by broker set its cluster, the queues before, and those wanted. What comes after DONE is not told.
+    """
+    about = {
+        "operation_id": f"{topic}.{created_us}",
+        "topic": topic,
+        "kind": "grow",
+        "reopened": 0,
+        "created_time": created_us,
+        "broker_names": list(sets),
+        "set_clusters": [cluster for cluster, _, _ in sets.values()],
+        "set_writes": [before for _, before, _ in sets.values()],
+        "set_targets": [target for _, _, target in sets.values()],
+        **values,
+    }
+    happenings = [PlannedEvent(created_us, controller, "scaling", "plan", about | {"step": "PLANNED"})]
+    at_us, former, former_us = created_us, "PLANNED", phases[0][1]
+    entered = [(created_us, "PLANNED")]
+    for step, in_it_us in phases[1:]:
+        at_us += former_us
+        told = {"step": step, "former_step": former, "duration_ms": former_us // MS, "evidence": [f"{former} is over"]}
+        what = _RESIZE_ENDS.get(step, "step_started")
+        happenings.append(PlannedEvent(at_us, controller, "scaling", what, about | told))
+        entered.append((at_us, step))
+        former, former_us = step, in_it_us
+    truth = Resize(about["operation_id"], topic, tuple(entered))
+    return Plant(happenings=tuple(happenings), truth={"resizes": (truth,)})
+
+
+def scaling_decisions(controller: str, topic: str, decided: Sequence[tuple[int, str, str | None]]) -> Plant:
+    """Plant what an autoscaler decided: when, what, and by what finding."""
+    return Plant(
+        happenings=tuple(
+            PlannedEvent(at_us, controller, "scaling_decision", what, {"topic": topic, "finding": finding})
+            for at_us, what, finding in decided
+        )
+    )
 
 
 def new_master_seen(failover: Failover, after_us: Mapping[str, int]) -> Plant:

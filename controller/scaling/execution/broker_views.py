@@ -68,8 +68,17 @@ class _Answers:
         try:
             return await call
         except FAILURES as error:
-            self.missing.append(f"{what}: {error}")
+            self.missing.append(f"{what}: {_reason(error)}")
             return None
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, Refused) and error.code == ResponseCode.NO_PERMISSION:
+        return (
+            f"it denies this controller the request ({error}); give the controller the keys of a user with the right "
+            "to it: brokerAccessKey, brokerSecretKey, brokerAccessAddresses"
+        )
+    return str(error)
 
 
 async def topic_of(admin: AdminClient, address: str, topic: str) -> TopicDefinition | None:

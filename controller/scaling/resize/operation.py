@@ -17,7 +17,7 @@ OPERATION_FORMAT: Final = 1
 #: Finished phases that are stored with an operation; of more, the first and the last ones stay.
 STEPS_MAX: Final = 60
 #: Evidence that is stored with a finished phase, in bytes of JSON; sentences beyond are counted.
-EVIDENCE_BYTES_MAX: Final = 1_500
+EVIDENCE_BYTES_MAX: Final = 1_000
 #: Why an operation is blocked or undone, in bytes of JSON.
 PROBLEM_BYTES_MAX: Final = 4_000
 #: The longest wait: a week.

@@ -41,7 +41,9 @@ def gate(this: ResizeRound) -> ResizeDecision:
     operation, observation = this.operation, this.observation
     if observation.missing:
         return this.stay(observation.missing)
-    groups = tuple(each.name for each in observation.groups or () if each.kind is GroupKind.ORDERLY)
+    # Nobody knows how a group without members consumes: it may come back in order.
+    kinds = {GroupKind.ORDERLY, GroupKind.OFFLINE}
+    groups = tuple(each.name for each in observation.groups or () if each.kind in kinds)
     if not set(groups) <= set(operation.gated_groups):
         return this.record(gated_groups=tuple(dict.fromkeys((*operation.gated_groups, *groups))))
     if this.progress.agreed_at_ms is not None and not observation.failures:
@@ -81,9 +83,17 @@ def _await_producers(this: ResizeRound) -> ResizeDecision:
 
 
 def _released(this: ResizeRound) -> ResizeDecision:
-    behind, ready = _consumed(this)
+    lags, ready = _consumed(this)
     if ready:
         return this.record(released=(*this.operation.released, *ready))
+    behind = [sentence for sentences in lags.values() for sentence in sentences]
+    offline = [each.name for each in this.observation.groups or () if each.kind is GroupKind.OFFLINE]
+    if absent := [each for each in offline if each in lags]:
+        return this.block(
+            [f"nobody of {', '.join(absent)} is connected: start a consumer, or waive the group", *behind]
+        )
+    if behind and this.is_over(this.operation.waits.drain_ms):
+        return this.block(["groups do not consume the old queues: start their consumers, or waive them", *behind])
     waits = [*behind, *this.observation.failures]
     if not waits and this.progress.agreed_at_ms is not None:
         return this.go(ResizePhase.VERIFY, ["every group has consumed the old queues and consumes the new ones"])
@@ -92,10 +102,15 @@ def _released(this: ResizeRound) -> ResizeDecision:
     return this.stay(waits or ["the last queues are unlocked"], tuple(_given(this)))
 
 
+def _gated_groups(operation: ResizeOperation) -> list[str]:
+    """Return the groups that are waited for: those that are waived get no locks, and lose their order."""
+    return [each for each in operation.gated_groups if each not in operation.options.waived_groups]
+
+
 def with_locks(this: ResizeRound, decision: ResizeDecision) -> ResizeDecision:
     """Renew the locks with each round in which queues are locked."""
     operation = decision.operation
-    if operation.kind is not ResizeKind.GATED or operation.phase not in LOCKED:
+    if operation.kind is not ResizeKind.GATED or (operation.resume_phase or operation.phase) not in LOCKED:
         return decision
     return replace(decision, actions=(*_held(replace(this, operation=operation)), *decision.actions))
 
@@ -107,12 +122,12 @@ def _old_ends(this: ResizeRound) -> Iterator[QueueOffset]:
             yield QueueOffset(resize.broker_name, queue_id, ends[queue_id].max_offset)
 
 
-def _consumed(this: ResizeRound) -> tuple[list[str], list[ReleasedQueue]]:
-    """Return sentences about old queues that are not consumed, and new queues that a group may consume now."""
-    behind: list[str] = []
+def _consumed(this: ResizeRound) -> tuple[dict[str, list[str]], list[ReleasedQueue]]:
+    """Return by group what it has not consumed of old queues, and new queues that a group may consume now."""
+    behind: dict[str, list[str]] = {}
     ready: list[ReleasedQueue] = []
     released = set(this.operation.released)
-    for group in this.operation.gated_groups:
+    for group in _gated_groups(this.operation):
         for mark in this.operation.confirmed:
             resize = this.operation.set_of(mark.broker_name)
             assert resize is not None, "marks are of the sets of the operation"
@@ -124,7 +139,7 @@ def _consumed(this: ResizeRound) -> tuple[list[str], list[ReleasedQueue]]:
             if mark.offset == 0 or (offset is not None and offset >= mark.offset):
                 ready += [each for each in wanted if each not in released]
             else:
-                behind.append(f"group {group} has not consumed {mark.queue} up to {mark.offset}")
+                behind.setdefault(group, []).append(f"group {group} has not consumed {mark.queue} up to {mark.offset}")
     return behind, ready
 
 
@@ -162,7 +177,7 @@ def _locks(this: ResizeRound) -> Iterator[tuple[str, SetResize, str, set[int]]]:
         view = this.observation.sets.get(resize.broker_name)
         if view is None or view.master is None:
             continue
-        for group in this.operation.gated_groups:
+        for group in _gated_groups(this.operation):
             released = {
                 each.queue_id
                 for each in this.operation.released

@@ -10,7 +10,7 @@ from remoting.protocol.topic_kinds import TopicKind, kind_of
 
 #: What the offsets and marks of all broker sets may take of a document, in bytes of JSON. Finished phases, the problem,
 #: waived groups and the request take the rest.
-SETS_BYTES_MAX: Final = 112 * 1024
+SETS_BYTES_MAX: Final = 140 * 1024
 #: The shortest limit of a phase that is to be undone or blocked after it: a round has to be in it.
 LIMIT_MS_MIN: Final = 1_000
 

@@ -43,7 +43,7 @@ def decide_step(operation: ResizeOperation, progress: PhaseProgress, observation
     if (decision := _masters_changed(this)) is not None:
         return decision
     if operation.phase is ResizePhase.BLOCKED:
-        return _blocked(this)
+        return gated.with_locks(this, _blocked(this))
     if _is_paused_too_long(this):
         return this.undo(f"the topic had no writes for longer than {operation.waits.pause_ms / 1000:.0f} s")
     return gated.with_locks(this, _RULES[operation.phase](this))

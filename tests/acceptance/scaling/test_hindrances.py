@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 from peers.etcd import Way
-from peers.waiting import holds_for, wait_until
+from peers.waiting import holds_for
 from resize_site import described, evidence_of, phases_of
 
 pytestmark = pytest.mark.java
@@ -32,26 +32,35 @@ def send_with_old_route(site, name, topic, its_ways, **options):
         each.hold()
 
 
-def test_producer_cut_off_from_name_servers_is_drained_or_refused(site):
-    """It sends to each dropped queue, then pauses for so long that the shrink goes on."""
+def test_sends_with_an_old_route_are_drained_or_refused(site):
+    """Nothing of a producer that is cut off from NameServers is accepted and left unread, whenever it sends."""
     topic, traffic = site.make_topic("Stale", 4), site.traffic
     group = site.consume(topic, "push", from_="FIRST_OFFSET")
     with ways(site) as its_ways:
-        send_with_old_route(site, "stale", topic, its_ways, interval_ms=2500, retries=0)
+        send_with_old_route(site, "stale", topic, its_ways, interval_ms=20)
         operation_id = site.start(topic, 2)
-        operation = site.wait_until_done(operation_id, seconds=180)
+        site.wait_for_phase(operation_id, "QUIESCE")
+        traffic.wait_for_acknowledged(50, producer="stale").stop("stale")
 
-        def is_refused():
-            return [each for each in traffic.read().unacknowledged if each.producer == "stale"]
+    def send_to_dropped(phase, count):
+        """Send as a producer does that has the old route; the broker decides what becomes of it."""
+        site.wait_for_phase(operation_id, phase, "DONE")
+        name = f"stale-{phase}"
+        traffic.send(name, topic=topic, queue=3, broker="broker-a", count=count, interval_ms=5, retries=0)
+        traffic.finish(name)
+        return name
 
-        wait_until(is_refused, seconds=60, what="a message is refused")
-        traffic.wait_for_acknowledged(2, producer="stale")
-    traffic.stop("stale")
+    for phase in ("DRAIN", "CONFIRM", "READ_DOWN"):
+        send_to_dropped(phase, 100)
+    last = send_to_dropped("WATCH", 3)
+    operation = site.wait_until_done(operation_id)
     traffic.wait_until_consumed([group])
 
-    assert site.is_everywhere(topic, 2), described(operation)
-    refused = [each for each in traffic.read().unacknowledged if each.producer == "stale"]
+    refused = [each for each in traffic.read().unacknowledged if each.producer.startswith("stale")]
     assert {each.code for each in refused} <= REFUSED_SENDS
+    assert len([each for each in refused if each.producer == last]) == 3
+    assert phases_of(operation).count("QUIESCE") > 1, described(operation)
+    assert site.is_everywhere(topic, 2)
     assert traffic.verdict([group])[group].missing == ()
 
 

@@ -309,7 +309,7 @@ def test_long_tables_are_truncated_with_a_note():
 
 
 def test_analyses_that_were_not_run_are_counted():
-    assert "13 analyses have not been run yet" in made_of([a_result("A1")])
+    assert "14 analyses have not been run yet" in made_of([a_result("A1")])
 
 
 def test_command_without_results_names_the_next_step(tmp_path):
@@ -464,6 +464,35 @@ def test_each_of_two_clusters_may_have_one_set():
 
     assert of("east", "west") == "Each cluster has one broker set only: nothing can be spread unevenly."
     assert of("east") == "There is one broker set only: nothing can be spread unevenly."
+
+
+def test_resizes_are_counted_once_however_many_clusters_they_concern():
+    def of(**values):
+        about = {"kind": "operation", "topic": "t", "operation_id": "t.1", "result": "done", "seconds": 60.0}
+        about |= {"created": at(3), "longest_phase": "DRAIN", "longest_s": 40.0, "evidence": ["g has consumed all"]}
+        rows = [a_row("A15", **(about | values), cluster=name) for name in ("east", "west")]
+        return answer_of(made_of([a_result("A15", *rows)]), "A15")
+
+    longest = "The longest wait was that of east/t 03-03 00:00:00 in DRAIN, 40 s: g has consumed all."
+    assert of() == f"1 resize: 1 done. {longest}"
+    again = "1 resize opened dropped queues again, as messages came late."
+    assert of(reopened=2, result="running") == f"1 resize: 1 running. {longest} {again}"
+
+
+def test_what_was_not_sampled_around_a_resize_is_no_zero():
+    about = {"topic": "t", "operation_id": "t.1", "result": "done", "created": at(3), "seconds": 9.0}
+    group = a_row("A15", **about, kind="group", group="g", lag_max_during=0)
+    section = section_of(made_of([a_result("A15", a_row("A15", **about, kind="operation"), group)]), "A15")
+    assert section.count("not sampled") == 5 + 4
+
+
+def test_decisions_of_the_autoscaler_are_counted():
+    def decided(verdict, count):
+        return a_row("A15", kind="decision", topic="t", verdict=verdict, decisions=count, first=at(3), last=at(3))
+
+    rows = [decided("kept", 9), decided("proposed", 2), decided("proposed", 1), decided("refused", 1)]
+    sentence = answer_of(made_of([a_result("A15", *rows)]), "A15")
+    assert sentence == "No topic was resized. The autoscaler proposed 3 times, was refused 1 time."
 
 
 def test_what_is_usual_for_a_broker_is_not_known_of_one_day():

@@ -16,6 +16,7 @@ from plain.failover_timeline import failover_timeline
 from plain.heartbeat_gaps import heartbeat_gaps
 from plain.queue_balance import queue_balance
 from plain.queue_scaling import queue_scaling
+from plain.resizes import resizes
 from plain.restart_storms import restart_storms
 from plain.route_churn import route_churn
 from plain.spans import Span
@@ -86,6 +87,9 @@ QUESTIONS: dict[str, Question] = {
     "A12": Question(_of_rows(capacity), ("source", "resource"), {"in_30d": 60.0}),
     "A13": Question(_of_rows(anomalies), (*BROKER, "metric", "start")),
     "A14": Question(_of_rows(correlated_failures), ("cluster", "broker_a", "broker_b", "cluster_b")),
+    "A15": Question(
+        _of_rows(resizes), ("cluster", "kind", "topic", "operation_id", "phase", "group", "verdict", "finding")
+    ),
 }
 #: These look at many days; the others at some hours.
 LONG = ("A9", "A12")

@@ -123,3 +123,19 @@ def test_invalid_controller_options_abort_the_start(file):
         embedded_controller(path, NameServerConfig(), *PORTS, ())
     with pytest.raises(ConfigError, match=r"line 1 of .*: suspectTimeoutMs must be "):
         embedded_controller(file("suspectTimeoutMs=0"), NameServerConfig(), *PORTS, ())
+
+
+@pytest.mark.parametrize(
+    ("bind_address", "expected"),
+    [("", "127.0.0.1:9876"), ("0.0.0.0", "127.0.0.1:9876"), ("10.0.0.7", "10.0.0.7:9876"), ("::1", "[::1]:9876")],
+)
+def test_queues_are_scaled_by_the_name_server_of_the_process(bind_address, expected):
+    other = NameServerConfig(bind_address=bind_address)
+
+    assert embedded_controller("", other, *PORTS, ()).config.namesrv_addr == expected
+
+
+def test_queues_are_scaled_by_the_name_servers_that_the_file_names(file):
+    config = embedded_controller(file("namesrvAddr=ns-1:9876;ns-2:9876"), NameServerConfig(), *PORTS, ()).config
+
+    assert config.namesrv_addr == "ns-1:9876;ns-2:9876"

@@ -187,3 +187,24 @@ def test_members_and_entries_of_other_controllers_are_applied(group):
     group.entry_changed("broker-a", VersionedEntry(revision=7))
     assert group.members == (ME, OTHER)
     assert group.happened == [("broker-a", VersionedEntry(revision=7))]
+
+
+def test_leader_leads_for_what_is_left_of_its_lease(group):
+    group.lease()
+    assert not group.leads_for(0)
+    group.ready(group.term)
+    assert group.leads_for(LEASE_MS)
+    assert not group.leads_for(LEASE_MS + 1)
+    group.clock.pass_ms(1_000)
+    assert group.leads_for(LEASE_MS - 1_000)
+    assert not group.leads_for(LEASE_MS - 999)
+    group.lease()
+    assert group.leads_for(LEASE_MS)
+    group.follows(OTHER)
+    assert not group.leads_for(0)
+
+
+def test_leader_that_nobody_else_can_replace_leads_for_any_time(group):
+    group.leads(None)
+    group.ready(group.term)
+    assert group.leads_for(10**12)

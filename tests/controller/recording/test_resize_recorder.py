@@ -1,27 +1,11 @@
-import json
-
 import msgspec
 import pytest
+import recorded_rows
 
 from controller.recording.resize_recorder import SENTENCE_MAX, ResizeRecorder
 from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizeOperation, ResizePhase, SetResize
-from history.recorder import Recorder, RecorderIdentity
-from remoting.clock import SystemClock
 
 CREATED_MS = 1_772_409_600_000
-
-
-class Unobserved:
-    """Nothing is reported of the recording itself."""
-
-    def recording_stopped(self, error):
-        raise error
-
-    def recording_resumed(self):
-        pass
-
-    def history_deleted(self, deleted):
-        raise AssertionError(deleted)
 
 
 def an_operation(**values):
@@ -46,17 +30,7 @@ def an_operation(**values):
 @pytest.fixture
 def recorded(tmp_path):
     """From what is done with a ResizeRecorder to the rows that land."""
-
-    def record(work):
-        identity = RecorderIdentity("host:9878", "controller", "1.0", "127.0.0.1:9878")
-        recorder = Recorder(tmp_path, identity, SystemClock(), Unobserved())
-        recorder.start()
-        work(ResizeRecorder(recorder))
-        recorder.close()
-        lines = [line for path in tmp_path.rglob("*.jsonl") for line in path.read_text().splitlines()]
-        return [row for row in map(json.loads, lines) if row.get("operation_id") == "orders.1"]
-
-    return record
+    return lambda work: recorded_rows.recorded(tmp_path, "scaling", lambda recorder: work(ResizeRecorder(recorder)))
 
 
 def test_new_operation_is_recorded_with_what_it_changes_on_each_set(recorded):

@@ -2,25 +2,13 @@ import json
 from datetime import UTC, datetime
 
 from controller_builders import SET, a_set, last_heartbeat
+from recorded_rows import Unobserved
 
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.suspicion import BrokerFailure, ProbeOutcome, SuspicionReason
 from controller.recording.set_recorder import SetRecorder
 from history.recorder import Recorder, RecorderIdentity
 from remoting.clock import SystemClock
-
-
-class Unobserved:
-    """Nothing is reported of the recording itself."""
-
-    def recording_stopped(self, error):
-        raise error
-
-    def recording_resumed(self):
-        pass
-
-    def history_deleted(self, deleted):
-        raise AssertionError(deleted)
 
 
 def test_a_failure_is_dated_when_it_was_detected_not_when_it_was_recorded(tmp_path):

@@ -5,6 +5,7 @@ import pytest
 from remoting.admin.groups import (
     GroupClient,
     TopicSubscription,
+    configured_groups,
     connections_of_group,
     group_definition,
     groups_of_topic,
@@ -85,3 +86,13 @@ def test_settings_of_a_group_are_sent_to_another_broker_as_they_came():
     request = update_group(settings).request
     assert (request.code, request.body) == (200, GROUP)
     assert found(group_definition("nobody"), text) is None
+
+
+def test_configured_groups_are_all_that_a_broker_has():
+    body = b'{"dataVersion":{},"subscriptionGroupTable":{"readers-1":' + GROUP + b',"CID_RMQ_SYS_TRANS":{}}}'
+    assert found(configured_groups(), body) == {"readers-1", "CID_RMQ_SYS_TRANS"}
+
+
+def test_answer_without_groups_is_not_taken_for_none():
+    with pytest.raises(BodyError):
+        found(configured_groups(), b"{}")

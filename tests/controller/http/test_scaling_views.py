@@ -1,0 +1,395 @@
+"""What a controller answers over HTTP about resizes, and what operators do with them there."""
+
+from urllib.parse import quote
+
+import msgspec
+import pytest
+from fakes.admin_token import ADMIN_TOKEN
+from fakes.in_process_controller import InProcessController
+from fakes.scaled_topic import GROUP, TOPIC, ScaledBroker, scaling_site
+from resize_builders import CREATED_UNIX_MS, a_resize, went
+
+from controller.http.endpoints import ENDPOINTS
+from controller.scaling.resize.operation import ResizeKind, ResizePhase
+from controller.storage.documents import DocumentKind
+from controller.storage.store import ControllerMember
+from serving.http import openapi
+from serving.http.views import ErrorAnswer
+
+OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
+SCALING = [each for each in ENDPOINTS if each.path.startswith("/v1/scaling/")]
+OPERATIONS = "/v1/scaling/operations"
+PLAN = "/v1/scaling/plan"
+ADMIN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
+GROW = {"topic": TOPIC, "queues": 8}
+
+COMMANDS = [("abort", {"reason": "why"}), ("resume", {"reason": "why"}), ("waive", {"group": GROUP})]
+
+
+@pytest.fixture
+async def broker():
+    return ScaledBroker()
+
+
+@pytest.fixture
+async def site(broker):
+    async with scaling_site(broker) as site:
+        yield site
+
+
+@pytest.fixture
+async def controller(site, tmp_path):
+    async with InProcessController(tmp_path, namesrv_addr=";".join(site.addresses)) as controller:
+        yield await controller.serve_http()
+
+
+async def post(controller, path, body, **kwargs):
+    return await controller.get(path, "POST", json=body, headers=ADMIN, **kwargs)
+
+
+def message(answer):
+    status, body = answer
+    return status, msgspec.convert(body, ErrorAnswer).error.message
+
+
+async def store(controller, operation):
+    await controller.scaling.operations.add(operation)
+    return f"{OPERATIONS}/{quote(operation.id, safe='')}"
+
+
+def body_of(endpoint):
+    if endpoint.path.endswith("waive"):
+        return {"group": GROUP}
+    return GROW if endpoint.path in {PLAN, OPERATIONS} else {"reason": ""}
+
+
+def named(endpoint):
+    return f"{endpoint.method} {endpoint.path}"
+
+
+# OpenAPI
+
+
+@pytest.mark.parametrize("endpoint", SCALING, ids=named)
+async def test_answer_has_the_shape_and_status_of_openapi(controller, endpoint):
+    blocked = went(a_resize(id="resize-1", topic="Other"), ResizePhase.DRAIN, ResizePhase.WATCH)
+    blocked = msgspec.structs.replace(blocked, phase=ResizePhase.BLOCKED, resume_phase=ResizePhase.DRAIN)
+    await store(controller, blocked)
+    path = endpoint.path.replace("{id}", "resize-1")
+    if endpoint.changes:
+        status, body = await post(controller, path, body_of(endpoint))
+    else:
+        status, body = await controller.get(path)
+    assert status == endpoint.status, body
+    # Nothing came that the shape does not have.
+    assert msgspec.json.decode(msgspec.json.encode(msgspec.convert(body, endpoint.shape))) == body
+
+
+@pytest.mark.parametrize("endpoint", SCALING, ids=named)
+async def test_openapi_describes_exactly_the_refusals_that_occur(controller, endpoint):
+    _, described = await controller.get(openapi.PATH)
+    expected = set(described["paths"][endpoint.path][endpoint.method.lower()]["responses"]) - {"200", "201", "500"}
+    path, body = endpoint.path.replace("{id}", "nope"), body_of(endpoint)
+    seen = {str((await send(controller, endpoint, f"{path}?odd=1", body))[0])}
+    if "{id}" in path or "nope" in path:
+        seen.add(str((await send(controller, endpoint, path, body))[0]))
+    if endpoint.changes:
+        seen |= {str(each) for each in await refusals_of_changes(controller, endpoint, path, body)}
+    controller.group.follows(OTHER)
+    seen.add(str((await send(controller, endpoint, path, body))[0]))
+    if "503" in expected:
+        # It leads, and has not loaded the operations.
+        controller.group.leads(None)
+        controller.group.ready(controller.group.term)
+        seen.add(str((await send(controller, endpoint, path, body))[0]))
+    # That a body takes too long or is too long is tested where bodies are read.
+    assert seen == expected - {"408", "413"}
+
+
+async def send(controller, endpoint, path, body):
+    return await (post(controller, path, body) if endpoint.changes else controller.get(path))
+
+
+async def refusals_of_changes(controller, endpoint, path, body):
+    texts = {"headers": ADMIN | {"Content-Type": "text/plain"}, "data": b"{}"}
+    calls = (
+        {"json": body},
+        {"json": body, "headers": ADMIN | {"Origin": "http://a.example"}},
+        texts,
+        {"json": {"odd": 1}, "headers": ADMIN},
+    )
+    return [(await controller.get(path, "POST", **each))[0] for each in calls]
+
+
+# Plans and starts
+
+
+async def test_plan_shows_what_would_change_and_changes_nothing(broker, controller):
+    broker.offsets[GROUP] = {0: 3}
+    status, plan = await post(controller, PLAN, GROW)
+    assert (status, plan["kind"], plan["problems"]) == (200, "grow", [])
+    assert plan["sets"] == [
+        {
+            "brokerName": "broker-a",
+            "cluster": "DefaultCluster",
+            "master": broker.address,
+            "read": 4,
+            "write": 4,
+            "target": 8,
+        }
+    ]
+    assert [each["group"] for each in plan["groups"]] == [GROUP]
+    assert (broker.written, (await controller.get(OPERATIONS))[1]["total"]) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("request_", "problem"),
+    [
+        (GROW | {"queues": 4}, "TopicTest has 4 queues on every broker set already"),
+        (GROW | {"queues": 0}, "0 queues are none: a topic has at least 1 on each broker set"),
+        (GROW | {"queues": 2000}, "2000 queues are above the limit of 1024 on each broker set"),
+        (GROW | {"topic": "Nope"}, "no NameServer knows the topic Nope: create it first"),
+        (GROW | {"topic": "TBW102"}, "TBW102 is a system topic: brokers rely on its number of queues"),
+        (
+            GROW | {"waits": {"verifyMs": 0}},
+            "verifyMs of 0 is shorter than 1000: no broker could answer in time",
+        ),
+    ],
+)
+async def test_plan_with_problems_is_answered_and_its_start_refused_with_the_same_sentences(
+    controller, request_, problem
+):
+    status, plan = await post(controller, PLAN, request_)
+    assert status == 200
+    assert problem in plan["problems"]
+    status, sentence = message(await post(controller, OPERATIONS, request_))
+    assert status == 422
+    assert sentence == "; ".join(plan["problems"]) + "."
+    assert (await controller.get(OPERATIONS))[1]["total"] == 0
+
+
+async def test_short_wait_is_a_warning(controller):
+    _, plan = await post(controller, PLAN, GROW | {"waits": {"producersMs": 5000}})
+    assert plan["problems"] == []
+    assert plan["warnings"][0] == (
+        "producersMs of 5000 is shorter than the default of 90000: producers that poll their routes more slowly may "
+        "send to queues that are about to be closed"
+    )
+
+
+async def test_broker_that_does_not_answer_is_named_by_the_plan(broker, controller):
+    broker.topic["perm"] = 6
+    await broker.peer.close()
+    _, plan = await post(controller, PLAN, GROW)
+    assert any(broker.address in each for each in plan["problems"])
+
+
+async def test_started_resize_is_listed_and_found(controller):
+    status, started = await post(controller, OPERATIONS, GROW | {"reason": "too slow", "requestedBy": "ops"})
+    assert (status, started["phase"], started["reason"], started["requestedBy"]) == (201, "PLANNED", "too slow", "ops")
+    assert await controller.get(f"{OPERATIONS}/{started['id']}") == (200, started)
+    _, listing = await controller.get(f"{OPERATIONS}?prefix=Topic")
+    assert (listing["operations"], listing["total"], listing["problems"]) == ([started], 1, {})
+    assert (await controller.get(f"{OPERATIONS}?prefix=Other"))[1]["operations"] == []
+
+
+async def test_topic_has_one_resize_under_way(controller):
+    _, started = await post(controller, OPERATIONS, GROW)
+    status, sentence = message(await post(controller, OPERATIONS, GROW))
+    assert status == 409
+    assert sentence == (f"{started['id']} resizes TopicTest already and is in PLANNED: wait for its end, or abort it.")
+
+
+async def test_scaling_that_is_off_says_how_to_switch_it_on(tmp_path):
+    async with InProcessController(tmp_path) as controller:
+        await controller.serve_http()
+        off = (409, "Queue scaling is off: set namesrvAddr to the addresses of all NameServers.")
+        assert message(await post(controller, PLAN, GROW)) == off
+        assert message(await post(controller, OPERATIONS, GROW)) == off
+        assert (await controller.get(OPERATIONS))[0] == 200
+
+
+# Commands
+
+
+async def test_abort_is_recorded_with_its_reason(controller):
+    path = await store(controller, a_resize())
+    status, aborted = await post(controller, f"{path}/abort", {"reason": "a mistake"})
+    assert (status, aborted["phase"], aborted["problem"]) == (200, "ABORTED", "aborted by the operator: a mistake")
+
+
+async def test_resume_is_recorded_with_its_reason(controller):
+    path = await store(controller, a_resize(phase=ResizePhase.CONFLICT, problem="somebody"))
+    status, resumed = await post(controller, f"{path}/resume", {"reason": "put right"})
+    assert (status, resumed["phase"]) == (200, "WRITE_DOWN")
+    assert resumed["steps"][-1]["evidence"] == ["resumed by the operator: put right"]
+
+
+async def test_waived_group_is_shown(controller):
+    path = await store(controller, a_resize(phase=ResizePhase.DRAIN))
+    status, waived = await post(controller, f"{path}/waive", {"group": GROUP})
+    assert (status, waived["options"]["waivedGroups"]) == (200, [GROUP])
+    status, sentence = message(await post(controller, f"{path}/waive", {"group": GROUP}))
+    assert (status, sentence) == (409, f"{GROUP} is waived already.")
+
+
+async def test_one_group_too_many_is_not_waived(controller):
+    options = msgspec.structs.replace(a_resize().options, waived_groups=tuple(f"other-{each}" for each in range(100)))
+    path = await store(controller, a_resize(phase=ResizePhase.DRAIN, options=options))
+    status, sentence = message(await post(controller, f"{path}/waive", {"group": GROUP}))
+    assert (status, sentence) == (409, "100 groups are waived, which is the limit: delete unused groups.")
+
+
+@pytest.mark.parametrize(("command", "body"), COMMANDS)
+async def test_command_to_an_ended_resize_is_refused(controller, command, body):
+    await controller.scaling.operations.end(a_resize(phase=ResizePhase.DONE))
+    status, sentence = message(await post(controller, f"{OPERATIONS}/resize-1/{command}", body))
+    assert (status, sentence) == (409, "resize-1 has ended: DONE.")
+
+
+@pytest.mark.parametrize(("command", "body"), COMMANDS)
+async def test_command_to_an_unknown_resize_is_not_found(controller, command, body):
+    assert message(await post(controller, f"{OPERATIONS}/nope/{command}", body)) == (
+        404,
+        "there is no operation nope.",
+    )
+
+
+async def test_command_that_does_not_fit_the_phase_says_why(controller):
+    path = await store(controller, a_resize(phase=ResizePhase.DRAIN))
+    assert message(await post(controller, f"{path}/resume", {"reason": ""})) == (
+        409,
+        "resize-1 is in DRAIN and goes on by itself.",
+    )
+
+
+# Who may do it
+
+
+@pytest.mark.parametrize("endpoint", [each for each in SCALING if each.changes], ids=named)
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 401),
+        ({"Authorization": "Bearer wrong"}, 401),
+        ({**ADMIN, "Origin": "http://a.example"}, 403),
+    ],
+)
+async def test_change_needs_the_token_of_an_admin(broker, controller, endpoint, headers, status):
+    path = endpoint.path.replace("{id}", "resize-1")
+    await store(controller, a_resize(phase=ResizePhase.CONFLICT))
+    answered, body = await controller.get(path, "POST", json=body_of(endpoint), headers=headers)
+    assert answered == status, body
+    assert controller.scaling.find("resize-1").phase is ResizePhase.CONFLICT
+    assert broker.seen == []
+
+
+@pytest.mark.parametrize("endpoint", SCALING, ids=named)
+async def test_follower_names_the_leader(controller, endpoint):
+    await store(controller, a_resize())
+    controller.group.follows(OTHER)
+    path = endpoint.path.replace("{id}", "resize-1")
+    status, sentence = message(await send(controller, endpoint, path, body_of(endpoint)))
+    assert status == 409
+    assert sentence.startswith("Only the controller that leads knows and changes operations: ")
+    assert "n1 at 10.0.0.2:9878" in sentence
+
+
+# Bodies
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"topic": TOPIC}, "queues"),
+        (GROW | {"queues": "8"}, "$.queues"),
+        (GROW | {"queues": 8.5}, "$.queues"),
+        (GROW | {"topic": ""}, "$.topic"),
+        (GROW | {"topic": "a b"}, "$.topic"),
+        (GROW | {"topic": "a" * 128}, "$.topic"),
+        (GROW | {"ordered": "odd"}, "$.ordered"),
+        (GROW | {"waits": {"drainMs": -1}}, "$.waits.drainMs"),
+        (GROW | {"waits": {"drainMs": 604_800_001}}, "$.waits.drainMs"),
+        (GROW | {"waits": {"drainMs": 10**30}}, "$.waits.drainMs"),
+        (GROW | {"waits": {"oddMs": 1}}, "oddMs"),
+        (GROW | {"options": {"waivedGroups": ["g"] * 101}}, "$.options.waivedGroups"),
+        (GROW | {"options": {"waivedGroups": ["a b"]}}, "$.options.waivedGroups"),
+        (GROW | {"reason": "a" * 501}, "$.reason"),
+        (GROW | {"reason": "two\nlines"}, "$.reason"),
+        (GROW | {"requestedBy": "a" * 501}, "$.requestedBy"),
+        (GROW | {"odd": 1}, "odd"),
+    ],
+)
+@pytest.mark.parametrize("path", [PLAN, OPERATIONS])
+async def test_body_that_does_not_fit_names_the_field(broker, controller, path, body, field):
+    status, sentence = message(await post(controller, path, body))
+    assert status == 422
+    assert field in sentence
+    assert broker.seen == []
+
+
+@pytest.mark.parametrize(
+    ("command", "body", "field"),
+    [
+        ("abort", {"reason": "a" * 501}, "$.reason"),
+        ("abort", {"odd": 1}, "odd"),
+        ("resume", {"reason": 1}, "$.reason"),
+        ("waive", {}, "group"),
+        ("waive", {"group": ""}, "$.group"),
+        ("waive", {"group": "a b"}, "$.group"),
+    ],
+)
+async def test_command_that_does_not_fit_names_the_field(controller, command, body, field):
+    path = await store(controller, a_resize(phase=ResizePhase.DRAIN))
+    status, sentence = message(await post(controller, f"{path}/{command}", body))
+    assert status == 422
+    assert field in sentence
+
+
+# Names in paths
+
+
+@pytest.mark.parametrize("name", ["%RETRY%g", "a/b", "ä€𝄞", "a b?c=d#e", "..", "100%", "a+b", '"quoted"'])
+async def test_operation_is_found_by_any_id(controller, name):
+    operation = a_resize(id=f"{name}.{CREATED_UNIX_MS}", topic="Other")
+    path = await store(controller, operation)
+    status, body = await controller.get(path)
+    assert (status, body.get("id")) == (200, operation.id)
+    status, body = await post(controller, f"{path}/abort", {"reason": ""})
+    assert (status, body.get("phase")) == (200, "ABORTED")
+
+
+@pytest.mark.parametrize("name", ["%RETRY%g", "a/b", "ä€𝄞", "a b?c=d#e"])
+async def test_unknown_id_is_named_as_it_is(controller, name):
+    assert message(await controller.get(f"{OPERATIONS}/{quote(name, safe='')}")) == (
+        404,
+        f"there is no operation {name}.",
+    )
+
+
+# Listings
+
+
+async def test_ended_operations_follow_those_under_way_the_newest_first(controller):
+    for number in (1, 3, 2):
+        await controller.scaling.operations.end(
+            a_resize(id=f"ended-{number}", created_unix_ms=CREATED_UNIX_MS + number, phase=ResizePhase.DONE)
+        )
+    await store(controller, a_resize(id="b", topic="b"))
+    await store(controller, a_resize(id="a", topic="a", kind=ResizeKind.GROW))
+    _, listing = await controller.get(OPERATIONS)
+    assert [each["id"] for each in listing["operations"]] == ["a", "b", "ended-3", "ended-2", "ended-1"]
+    _, listing = await controller.get(f"{OPERATIONS}?limit=2")
+    assert ([each["id"] for each in listing["operations"]], listing["total"]) == (["a", "b"], 5)
+
+
+async def test_operation_that_cannot_be_read_is_a_problem_of_the_listing(controller):
+    await controller.backend.commit_document(DocumentKind.SCALING_OPERATION, "orders", b"[]", 0)
+    controller.group.follows(OTHER)
+    controller.group.leads(None)
+    controller.group.ready(controller.group.term)
+    await controller.scaling.look()
+    await store(controller, a_resize())
+    status, listing = await controller.get(OPERATIONS)
+    assert (status, listing["total"]) == (200, 1)
+    assert listing["problems"]["orders"].startswith("the operation stored as orders cannot be read: ")

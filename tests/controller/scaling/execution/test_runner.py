@@ -1,0 +1,305 @@
+"""Operations run while a controller leads: what is decided is stored first, and commands of operators win."""
+
+import asyncio
+
+import pytest
+from fakes.scaled_topic import GROUP, TOPIC, ScaledBroker, ScaledNameServer, ScalingSite, scaling_site
+from fakes.scaling_controller import OTHER, ScalingController
+from resize_builders import a_resize
+
+from controller.scaling.execution import runner
+from controller.scaling.resize.operation import (
+    MasterIdentity,
+    QueueCounts,
+    ResizeKind,
+    ResizePhase,
+    ResizeWaits,
+    SetResize,
+)
+from controller.scaling.resize.request import ResizeRequest
+from controller.scaling.rules import needs
+from remoting.protocol.codes import BrokerRequestCode
+
+WAITS = ResizeWaits(
+    producers_ms=0, stable_ms=0, confirm_ms=0, watch_ms=0, grown_watch_ms=0, assign_ms=0, pop_ms=0, process_ms=0
+)
+EIGHT = QueueCounts(8, 8)
+RUNTIME = BrokerRequestCode.GET_BROKER_RUNTIME_INFO
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Let rounds follow each other soon."""
+    monkeypatch.setattr(runner, "FAILED_ROUND_S", 0.05)
+    monkeypatch.setattr(needs, "QUICK_ROUND_MS", 50)
+    monkeypatch.setattr(needs, "ROUND_MS_MIN", 50)
+
+
+@pytest.fixture
+async def broker():
+    return ScaledBroker()
+
+
+@pytest.fixture
+async def site(broker):
+    async with scaling_site(broker) as site:
+        yield site
+
+
+@pytest.fixture
+async def controller(site, tmp_path):
+    async with ScalingController(tmp_path, lambda: site.addresses) as controller:
+        yield controller
+
+
+def request(queues=8, topic=TOPIC, **values):
+    return ResizeRequest(topic=topic, queues=queues, waits=WAITS, **values)
+
+
+def stored(broker, phase, **values):
+    """Return a grow from 4 to 8 queues as another leader has left it."""
+    sets = (SetResize(broker_name=broker.name, cluster="DefaultCluster", before=QueueCounts(4, 4), target=8),)
+    masters = {broker.name: MasterIdentity(broker.address, broker.boot_ms)}
+    return a_resize(kind=ResizeKind.GROW, sets=sets, phase=phase, masters=masters, waits=WAITS, **values)
+
+
+def counts(broker):
+    return broker.topic["readQueueNums"], broker.topic["writeQueueNums"]
+
+
+def steps(operation):
+    return [each.phase.value for each in operation.steps]
+
+
+async def test_grow_stores_offsets_then_raises_read_then_write(broker, controller):
+    broker.offsets[GROUP] = {0: 5}
+    started = await controller.scaling.start(request())
+    ended = await controller.ended(started, ResizePhase.DONE)
+    kinds = [kind for kind, _ in broker.written]
+    assert kinds == ["offset"] * 4 + ["topic"] * 2
+    assert [each["readQueueNums"] + "/" + each["writeQueueNums"] for _, each in broker.written[4:]] == ["8/4", "8/8"]
+    assert steps(ended) == ["PLANNED", "PRECHECK", "SEED", "READ_UP", "ASSIGN", "WRITE_UP", "VERIFY"]
+    assert controller.scaling.operations.under_way() == []
+    assert controller.scaling.statuses == {}
+    assert controller.listener.faults == []
+
+
+async def test_shrink_lowers_write_then_read(broker, controller):
+    broker.offsets[GROUP] = dict.fromkeys(range(4), 0)
+    started = await controller.scaling.start(request(queues=2))
+    await controller.ended(started, ResizePhase.DONE)
+    assert [each["readQueueNums"] + "/" + each["writeQueueNums"] for _, each in broker.written] == ["4/2", "2/2"]
+
+
+async def test_shrink_asks_brokers_without_the_request_for_producers_to_wait_by_time(broker, controller):
+    broker.instead[BrokerRequestCode.GET_ALL_PRODUCER_INFO] = 3
+    started = await controller.scaling.start(request(queues=2))
+    await controller.ended(started, ResizePhase.DONE)
+    assert controller.listener.faults == []
+
+
+async def test_group_that_a_broker_refuses_offsets_of_holds_up_no_grow(broker, controller):
+    broker.offsets = {"gone": {0: 1}}
+    started = await controller.scaling.start(request())
+    ended = await controller.ended(started, ResizePhase.DONE)
+    seed = next(each for each in ended.steps if each.phase is ResizePhase.SEED)
+    assert "group gone has no configuration on broker-a: nothing is stored for it there" in seed.evidence
+    assert [kind for kind, _ in broker.written] == ["topic"] * 2
+
+
+# What is decided is stored first
+
+
+async def test_nothing_is_done_that_could_not_be_stored(broker, controller):
+    started = await controller.scaling.start(request())
+    controller.backend.fails = True
+    await controller.until(lambda: len(controller.listener.faults) > 2)
+    assert (broker.written, counts(broker)) == ([], (4, 4))
+    controller.backend.fails = False
+    await controller.ended(started, ResizePhase.DONE)
+    assert counts(broker) == (8, 8)
+
+
+async def test_operation_that_could_not_be_stored_as_ended_is_tried_again(broker, controller):
+    started = await controller.scaling.start(request())
+    await controller.until(lambda: (TOPIC, ResizePhase.VERIFY) in controller.listener.phases)
+    controller.backend.fails = True
+    await controller.until(lambda: controller.listener.faults)
+    controller.backend.fails = False
+    await controller.ended(started, ResizePhase.DONE)
+
+
+# Commands of operators
+
+
+async def test_abort_wins_over_a_round_that_is_about_to_change_a_broker(broker, controller):
+    held = broker.held[RUNTIME] = asyncio.Event()
+    operation = stored(broker, ResizePhase.READ_UP, reached=1)
+    await controller.scaling.operations.add(operation)
+    await controller.until(lambda: RUNTIME in broker.seen)
+    await controller.scaling.abort(operation.id, "a mistake")
+    held.set()
+    ended = await controller.ended(operation, ResizePhase.ABORTED)
+    # The round had decided to raise the read queues.
+    assert broker.written == []
+    assert "aborted by the operator: a mistake" in ended.steps[0].evidence
+
+
+async def test_abort_wins_over_a_round_that_is_about_to_leave_its_phase(broker, controller):
+    broker.topic["readQueueNums"] = 8
+    held = broker.held[RUNTIME] = asyncio.Event()
+    operation = stored(broker, ResizePhase.READ_UP, reached=1)
+    await controller.scaling.operations.add(operation)
+    await controller.until(lambda: RUNTIME in broker.seen)
+    await controller.scaling.abort(operation.id, "")
+    held.set()
+    ended = await controller.ended(operation, ResizePhase.ABORTED)
+    assert "ASSIGN" not in steps(ended)
+    assert counts(broker) == (4, 4)
+
+
+async def test_waived_group_counts_in_the_next_round(broker, controller):
+    broker.topic["writeQueueNums"] = 2
+    broker.ends = {2: (0, 9), 3: (0, 9)}
+    broker.offsets[GROUP] = {2: 4, 3: 9}
+    sets = (SetResize(broker_name="broker-a", cluster="DefaultCluster", before=QueueCounts(4, 4), target=2),)
+    masters = {"broker-a": MasterIdentity(broker.address, broker.boot_ms)}
+    operation = a_resize(sets=sets, phase=ResizePhase.DRAIN, reached=1, waits=WAITS, masters=masters)
+    await controller.scaling.operations.add(operation)
+    await controller.until(lambda: controller.scaling.find(operation.id).phase is ResizePhase.BLOCKED)
+    await controller.scaling.waive(operation.id, GROUP)
+    ended = await controller.ended(operation, ResizePhase.DONE)
+    assert ended.options.waived_groups == (GROUP,)
+    assert counts(broker) == (2, 2)
+
+
+async def test_conflict_goes_on_once_an_operator_resumes_it(broker, controller):
+    broker.topic["readQueueNums"] = 6
+    operation = stored(broker, ResizePhase.READ_UP, reached=1)
+    await controller.scaling.operations.add(operation)
+    await controller.until(lambda: controller.scaling.find(operation.id).phase is ResizePhase.CONFLICT)
+    assert (broker.written, counts(broker)) == ([], (6, 4))
+    broker.topic["readQueueNums"] = 4
+    await controller.scaling.resume(operation.id, "put right")
+    ended = await controller.ended(operation, ResizePhase.DONE)
+    assert "resumed by the operator: put right" in [line for each in ended.steps for line in each.evidence]
+
+
+# The lead
+
+
+async def test_operations_stop_when_another_leads_and_go_on_with_the_stored_phase(broker, controller):
+    held = broker.held[BrokerRequestCode.UPDATE_AND_CREATE_TOPIC] = asyncio.Event()
+    started = await controller.scaling.start(request())
+    await controller.until(lambda: BrokerRequestCode.UPDATE_AND_CREATE_TOPIC in broker.seen)
+    controller.group.follows(OTHER)
+    await controller.until(lambda: not controller.tasks)
+    assert (controller.scaling.is_ready, controller.scaling.statuses) == (False, {})
+    assert controller.scaling.operations.of_topic(TOPIC).phase is ResizePhase.READ_UP
+    seen = len(broker.seen)
+    await asyncio.sleep(0.3)
+    assert len(broker.seen) == seen
+    held.set()
+    controller.lead()
+    ended = await controller.ended(started, ResizePhase.DONE)
+    assert steps(ended).count("READ_UP") == 1
+
+
+async def test_operation_runs_once_although_the_lead_flickers(broker, controller):
+    operation = stored(broker, ResizePhase.CONFLICT, problem="somebody")
+    await controller.scaling.operations.add(operation)
+    for _ in range(5):
+        await controller.until(lambda: operation.id in controller.scaling.statuses)
+        controller.group.follows(OTHER)
+        controller.lead()
+    await controller.until(lambda: controller.scaling.is_ready and operation.id in controller.scaling.statuses)
+    assert len(controller.tasks) == 1
+    await controller.scaling.abort(operation.id, "")
+    await controller.ended(operation, ResizePhase.ABORTED)
+
+
+# Limits and faults
+
+
+def two_topics():
+    first, second = ScaledBroker("broker-a"), ScaledBroker("broker-b")
+    second.topic["topicName"] = "Other"
+    return first, second
+
+
+async def test_operations_above_the_limit_wait_the_oldest_first(tmp_path):
+    first, second = two_topics()
+    held = first.held[BrokerRequestCode.UPDATE_AND_CREATE_TOPIC] = asyncio.Event()
+    async with (
+        ScalingSite([first, second], [ScaledNameServer(first, second)]) as site,
+        ScalingController(tmp_path, lambda: site.addresses, running_max=1) as controller,
+    ):
+        one = await controller.scaling.start(request())
+        await controller.until(lambda: BrokerRequestCode.UPDATE_AND_CREATE_TOPIC in first.seen)
+        two = await controller.scaling.start(request(topic="Other"))
+        status = await controller.until(lambda: controller.scaling.statuses.get(two.id))
+        assert status.waits_for == ("1 other resizes run, which is the limit",)
+        assert controller.scaling.find(two.id).phase is ResizePhase.PLANNED
+        held.set()
+        await controller.ended(one, ResizePhase.DONE)
+        await controller.ended(two, ResizePhase.DONE)
+
+
+async def test_operation_that_waits_for_an_operator_takes_no_turn_from_others(tmp_path):
+    first, second = two_topics()
+    async with (
+        ScalingSite([first, second], [ScaledNameServer(first, second)]) as site,
+        ScalingController(tmp_path, lambda: site.addresses, running_max=1) as controller,
+    ):
+        conflict = stored(first, ResizePhase.CONFLICT, problem="somebody")
+        await controller.scaling.operations.add(conflict)
+        await controller.until(lambda: conflict.id in controller.scaling.statuses)
+        two = await controller.scaling.start(request(topic="Other"))
+        await controller.ended(two, ResizePhase.DONE)
+
+
+async def test_broker_that_hangs_holds_up_only_its_own_topics(tmp_path):
+    first, second = two_topics()
+    async with (
+        ScalingSite([first, second], [ScaledNameServer(first, second)]) as site,
+        ScalingController(tmp_path, lambda: site.addresses) as controller,
+    ):
+        one = stored(first, ResizePhase.READ_UP, reached=1)
+        first.instead = dict.fromkeys(BrokerRequestCode)
+        await controller.scaling.operations.add(one)
+        await controller.until(lambda: first.seen)
+        two = await controller.scaling.start(request(topic="Other"))
+        await controller.ended(two, ResizePhase.DONE)
+        assert controller.scaling.find(one.id).phase is ResizePhase.READ_UP
+
+
+async def test_round_that_fails_by_a_fault_of_ours_is_reported_and_tried_again(broker, controller):
+    operation = stored(broker, ResizePhase.READ_UP, reached=1)
+    controller.listener.fault = fault = ZeroDivisionError()
+    await controller.scaling.operations.add(operation)
+    await controller.ended(operation, ResizePhase.DONE)
+    assert controller.listener.faults == [(TOPIC, fault)]
+
+
+# The check before the start
+
+
+async def test_topic_that_has_changed_since_it_was_planned_is_not_resized(broker, controller):
+    operation = stored(broker, ResizePhase.PRECHECK)
+    broker.topic |= {"readQueueNums": 6, "writeQueueNums": 6}
+    await controller.scaling.operations.add(operation)
+    ended = await controller.ended(operation, ResizePhase.REJECTED)
+    assert ended.problem == (
+        "TopicTest has other broker sets or queues than when the resize was requested: request it again"
+    )
+    assert broker.written == []
+
+
+async def test_check_that_lacks_answers_waits_and_can_be_aborted(broker, controller):
+    broker.instead[BrokerRequestCode.GET_MAX_OFFSET] = 2
+    operation = stored(broker, ResizePhase.PRECHECK, phase_since_unix_ms=controller.clock.unix_ms())
+    await controller.scaling.operations.add(operation)
+    status = await controller.until(lambda: controller.scaling.statuses.get(operation.id))
+    assert status.waits_for[0].startswith(f"queue 0 at {broker.address}")
+    await controller.scaling.abort(operation.id, "")
+    await controller.ended(operation, ResizePhase.ABORTED)

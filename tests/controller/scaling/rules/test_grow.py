@@ -1,0 +1,77 @@
+"""Growing: seed, read up, assign, write up, verify."""
+
+import pytest
+from scaling_builders import ADDRESS, BROKER, a_group, a_grow, an_ordered, observed, waited
+
+from controller.scaling.resize.decision import ChangeCounts
+from controller.scaling.resize.observation import GroupKind
+from controller.scaling.resize.operation import QueueCounts, QueueOffset, ResizeKind, ResizePhase
+from controller.scaling.rules.step import decide_step
+
+SEEDS = (QueueOffset(BROKER, 2, 0), QueueOffset(BROKER, 3, 0))
+SEEDED = {"billing": {2: 0, 3: 0}}
+
+
+def test_seeds_are_stored_before_any_offset_is():
+    grow = a_grow(ResizePhase.SEED)
+    decision = decide_step(grow, waited(0), observed(grow, 0, groups=[a_group()]))
+    assert decision.operation.seeds == SEEDS
+    assert decision.actions == ()
+
+
+def test_queues_are_read_once_every_group_has_an_offset():
+    grow = a_grow(ResizePhase.SEED, seeds=SEEDS)
+    decision = decide_step(grow, waited(0), observed(grow, 0, groups=[a_group()], offsets=SEEDED))
+    assert (decision.operation.phase, decision.operation.reached) == (ResizePhase.READ_UP, 1)
+
+
+def test_read_queues_go_up_and_write_queues_do_not():
+    grow = a_grow(ResizePhase.READ_UP, seeds=SEEDS, reached=1)
+    decision = decide_step(grow, waited(0), observed(grow, 0))
+    assert decision.actions == (
+        ChangeCounts(broker_name=BROKER, address=ADDRESS, before=QueueCounts(2, 2), after=QueueCounts(4, 2)),
+    )
+
+
+def test_writes_wait_until_online_groups_have_the_new_queues():
+    grow = a_grow(ResizePhase.ASSIGN, seeds=SEEDS, reached=1)
+    holds_one = observed(grow, 1, groups=[a_group(queues=(0, 1, 2))], offsets=SEEDED)
+    decision = decide_step(grow, waited(0), holds_one)
+    assert decision.operation.phase is ResizePhase.ASSIGN
+    assert decision.waits_for == ("group billing does not consume broker-a/3 yet",)
+    holds_all = observed(grow, 1, groups=[a_group(queues=(0, 1, 2, 3))], offsets=SEEDED)
+    assert decide_step(grow, waited(0), holds_all).operation.phase is ResizePhase.WRITE_UP
+
+
+def test_group_that_came_meanwhile_is_seeded_before_writes():
+    grow = a_grow(ResizePhase.ASSIGN, seeds=SEEDS, reached=1)
+    observation = observed(grow, 1, groups=[a_group("new", queues=(2, 3))])
+    assert decide_step(grow, waited(0), observation).operation.phase is ResizePhase.SEED
+
+
+@pytest.mark.parametrize(
+    ("kind", "phase"), [(GroupKind.CONCURRENT, ResizePhase.WRITE_UP), (GroupKind.BROADCAST, ResizePhase.ROLLBACK)]
+)
+def test_only_groups_that_a_stored_offset_protects_may_be_late(kind, phase):
+    grow = a_grow(ResizePhase.ASSIGN, seeds=SEEDS, reached=1)
+    observation = observed(grow, 1, groups=[a_group(kind=kind)], offsets=SEEDED)
+    assert decide_step(grow, waited(grow.waits.assign_ms), observation).operation.phase is phase
+
+
+def test_grow_whose_write_queues_do_not_show_becomes_a_shrink_back():
+    grow = a_grow(ResizePhase.WRITE_UP, seeds=SEEDS, reached=2)
+    undone = decide_step(grow, waited(grow.waits.verify_ms), observed(grow, 1)).operation
+    assert (undone.kind, undone.phase, undone.ends_as) == (
+        ResizeKind.SHRINK, ResizePhase.WRITE_DOWN, ResizePhase.ABORTED,
+    )  # fmt: skip
+    assert (undone.sets[0].before, undone.sets[0].target) == (QueueCounts(4, 4), 2)
+
+
+def test_ordered_topic_with_new_queues_in_use_is_seeded_again_and_goes_on():
+    resize = an_ordered(ResizePhase.SEED, seeds=SEEDS, reached=3)
+    seeded = observed(resize, 3, groups=[a_group()], offsets=SEEDED)
+    assert decide_step(resize, waited(0), seeded).operation.phase is ResizePhase.UNPAUSE
+    unseeded = observed(resize, 3, groups=[a_group()])
+    decision = decide_step(resize, waited(resize.waits.seed_ms), unseeded)
+    assert decision.operation.phase is ResizePhase.SEED
+    assert len(decision.actions) == 2

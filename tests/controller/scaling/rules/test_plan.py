@@ -1,0 +1,95 @@
+"""Whether a resize can be done, and what it would do."""
+
+import pytest
+from scaling_builders import BROKER, MASTER, a_group, a_shrink, observed
+
+from controller.scaling.resize.observation import GroupKind
+from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizeOptions, ResizePhase
+from controller.scaling.resize.request import ResizeRequest, TopicTraits
+from controller.scaling.rules.plan import checked, plan_resize, planned_operation
+
+FOUR = QueueCounts(4, 4)
+SHRINK = a_shrink(ResizePhase.PRECHECK)
+
+
+def traits(**values):
+    return TopicTraits(**({"counts": {BROKER: FOUR}} | values))
+
+
+def plan_of(queues, *, groups=(), request=None, offsets=None, **values):
+    observation = observed(SHRINK, 0, ends={3: 5}, groups=groups, offsets=offsets)
+    return plan_resize(
+        ResizeRequest(topic="TopicTest", queues=queues, **(request or {})), traits(**values), observation
+    )
+
+
+@pytest.mark.parametrize(
+    ("queues", "request_values", "kind"),
+    [
+        (6, {}, ResizeKind.GROW),
+        (2, {}, ResizeKind.SHRINK),
+        (2, {"ordered": "pause"}, ResizeKind.ORDERED),
+        (8, {"ordered": "gate"}, ResizeKind.GATED),
+    ],
+)
+def test_kind_of_resize_follows_from_the_numbers_and_the_order(queues, request_values, kind):
+    plan = plan_of(queues, request=request_values)
+    assert (plan.kind, plan.problems) == (kind, ())
+    assert plan.at_least_ms > 0
+
+
+@pytest.mark.parametrize(
+    ("queues", "values", "text"),
+    [
+        (0, {}, "0 queues are none"),
+        (4, {}, "TopicTest has 4 queues on every broker set already"),
+        (6, {"is_static": True}, "is a static topic"),
+        (6, {"is_ordered": True}, "is an ordered topic"),
+        (6, {"order_conf": "broker-a:4"}, "orderTopicConf says broker-a:4"),
+        (6, {"counts": {BROKER: QueueCounts(4, 4, 4)}}, "must be readable and writable"),
+        (6, {"counts": {BROKER: QueueCounts(5, 4)}}, "brokers have different numbers of queues"),
+        (6, {"absent_sets": ("broker-z",)}, "broker-z belongs to the cluster, and no NameServer knows it"),
+    ],
+)
+def test_what_is_in_the_way_is_named(queues, values, text):
+    assert any(text in each for each in plan_of(queues, **values).problems)
+
+
+def test_orderly_group_makes_a_topic_an_ordered_one():
+    plan = plan_of(6, groups=[a_group(kind=GroupKind.ORDERLY)])
+    assert "groups that consume in order: billing" in plan.problems[0]
+
+
+def test_offline_group_with_lag_has_to_be_waived():
+    offline = [a_group(kind=GroupKind.OFFLINE)]
+    lagging = {"billing": {3: 1}}
+    assert "is offline and has 4 messages to consume" in plan_of(2, groups=offline, offsets=lagging).problems[0]
+    waived = {"options": ResizeOptions(waived_groups=("billing",))}
+    assert plan_of(2, groups=offline, offsets=lagging, request=waived).problems == ()
+    assert plan_of(6, groups=offline, offsets=lagging).problems == ()
+
+
+def test_checked_plan_starts_with_the_masters_that_it_saw():
+    request = ResizeRequest(topic="TopicTest", queues=2)
+    observation = observed(SHRINK, 0)
+    planned = planned_operation("resize-1", request, traits(), observation)
+    started = checked(planned, plan_resize(request, traits(), observation), observation)
+    assert (started.phase, started.reached, started.masters) == (ResizePhase.WRITE_DOWN, 1, {BROKER: MASTER})
+
+
+def test_plan_with_problems_is_rejected_with_them():
+    request = ResizeRequest(topic="TopicTest", queues=2)
+    observation = observed(SHRINK, 0)
+    planned = planned_operation("resize-1", request, traits(), observation)
+    plan = plan_resize(request, traits(is_static=True), observation)
+    rejected = checked(planned, plan, observation)
+    assert rejected.phase is ResizePhase.REJECTED
+    assert rejected.problem == plan.problems[0]
+
+
+def test_resize_whose_topic_has_changed_since_is_rejected():
+    request = ResizeRequest(topic="TopicTest", queues=2)
+    observation = observed(SHRINK, 0)
+    planned = planned_operation("resize-1", request, traits(), observation)
+    changed = plan_resize(request, traits(counts={BROKER: QueueCounts(5, 5)}), observation)
+    assert "has other broker sets or queues" in checked(planned, changed, observation).problem

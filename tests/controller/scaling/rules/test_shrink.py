@@ -1,0 +1,117 @@
+"""Shrinking: write down, quiesce, late sources, drain, confirm, read down, watch, reopen."""
+
+import pytest
+from scaling_builders import BROKER, a_group, a_shrink, delayed, observed, waited, with_set
+
+from controller.scaling.resize.observation import GroupKind, QueueEnds
+from controller.scaling.resize.operation import LateMark, QueueId, QueueOffset, ResizePhase
+from controller.scaling.rules.step import decide_step
+
+ENDS = {2: 5, 3: 9}
+QUEUE_ENDS = {QueueId(BROKER, 2): 5, QueueId(BROKER, 3): 9}
+CONFIRMED = (QueueOffset(BROKER, 2, 5), QueueOffset(BROKER, 3, 9))
+CONSUMED = {"billing": {2: 5, 3: 9}}
+
+
+def phase_after(resize, progress, observation):
+    return decide_step(resize, progress, observation).operation.phase
+
+
+def test_producers_are_waited_for_even_if_no_message_comes():
+    shrink = a_shrink(ResizePhase.QUIESCE)
+    waits = shrink.waits
+    still = {"ends": QUEUE_ENDS}
+    before = waited(waits.producers_ms - 1, **still)
+    assert phase_after(shrink, before, observed(shrink, 1, ends=ENDS)) is ResizePhase.QUIESCE
+    assert phase_after(shrink, waited(waits.producers_ms, **still), observed(shrink, 1, ends=ENDS)) is ResizePhase.LATE
+
+
+def test_message_begins_the_wait_for_quiet_anew():
+    shrink = a_shrink(ResizePhase.QUIESCE)
+    progress = waited(shrink.waits.producers_ms, ends=QUEUE_ENDS)
+    decision = decide_step(shrink, progress, observed(shrink, 1, ends=ENDS | {3: 10}))
+    assert decision.operation.phase is ResizePhase.QUIESCE
+    assert decision.waits_for == ("no message may come for 60 s more",)
+
+
+def test_time_without_answers_does_not_count():
+    shrink = a_shrink(ResizePhase.QUIESCE)
+    observation = observed(shrink, 1, ends=ENDS, now_ms=shrink.waits.producers_ms * 2, missing=("no answer",))
+    assert decide_step(shrink, waited(0), observation).progress.waited_ms == 0
+
+
+def test_delayed_messages_from_before_are_waited_for():
+    shrink = a_shrink(ResizePhase.LATE, late_marks=(LateMark(BROKER, 5, 10),))
+    pending = with_set(observed(shrink, 1), late=delayed(5, 9, 12))
+    assert decide_step(shrink, waited(0), pending).waits_for == (
+        "broker-a has 1 delayed messages of level 5 to deliver",
+    )
+    delivered = with_set(observed(shrink, 1), late=delayed(5, 10, 12))
+    assert phase_after(shrink, waited(0), delivered) is ResizePhase.DRAIN
+
+
+def test_queues_are_confirmed_once_every_group_has_consumed_them():
+    shrink = a_shrink(ResizePhase.DRAIN)
+    lagging = observed(shrink, 1, ends=ENDS, groups=[a_group()], offsets={"billing": {2: 5, 3: 8}})
+    assert decide_step(shrink, waited(0), lagging).waits_for == (
+        "group billing, queue broker-a/3: 1 messages are not consumed (8 of 9)",
+    )
+    consumed = observed(shrink, 1, ends=ENDS, groups=[a_group()], offsets=CONSUMED)
+    confirmed = decide_step(shrink, waited(0), consumed).operation
+    assert (confirmed.phase, confirmed.confirmed) == (ResizePhase.CONFIRM, CONFIRMED)
+
+
+def test_offline_group_with_lag_blocks_and_its_return_ends_that():
+    shrink = a_shrink(ResizePhase.DRAIN)
+    offline = observed(shrink, 1, ends=ENDS, groups=[a_group(kind=GroupKind.OFFLINE)])
+    blocked = decide_step(shrink, waited(0), offline).operation
+    assert blocked.phase is ResizePhase.BLOCKED
+    assert blocked.problem.startswith("nobody of billing is connected")
+    back = observed(shrink, 1, ends=ENDS, groups=[a_group()], offsets=CONSUMED)
+    assert phase_after(blocked, waited(0), back) is ResizePhase.CONFIRM
+
+
+@pytest.mark.parametrize(
+    ("ends", "offsets", "phase"),
+    [
+        (ENDS, CONSUMED, ResizePhase.READ_DOWN),
+        (ENDS | {2: 6}, CONSUMED, ResizePhase.QUIESCE),
+        (ENDS, {"billing": {2: 5, 3: 3}}, ResizePhase.DRAIN),
+    ],
+)
+def test_second_check_has_to_agree_with_the_first(ends, offsets, phase):
+    shrink = a_shrink(ResizePhase.CONFIRM, confirmed=CONFIRMED)
+    observation = observed(shrink, 1, ends=ends, groups=[a_group()], offsets=offsets)
+    assert phase_after(shrink, waited(shrink.waits.confirm_ms), observation) is phase
+    if phase is ResizePhase.READ_DOWN:
+        assert phase_after(shrink, waited(0), observation) is ResizePhase.CONFIRM
+
+
+@pytest.mark.parametrize("phase", [ResizePhase.READ_DOWN, ResizePhase.WATCH])
+def test_message_that_came_just_before_the_fence_opens_the_queues_again(phase):
+    shrink = a_shrink(phase, confirmed=CONFIRMED, reached=2)
+    reopened = decide_step(shrink, waited(0), observed(shrink, 2, ends=ENDS | {3: 10})).operation
+    assert (reopened.phase, reopened.reopened) == (ResizePhase.REOPEN, 1)
+
+
+def test_delayed_messages_are_marked_again_once_brokers_refuse_them():
+    shrink = a_shrink(ResizePhase.READ_DOWN, confirmed=CONFIRMED, reached=2)
+    progress = waited(shrink.waits.confirm_ms, agreed_at_ms=0)
+    closed = with_set(observed(shrink, 2, ends=ENDS), late=delayed(6, 3, 4))
+    watched = decide_step(shrink, progress, closed).operation
+    assert (watched.phase, watched.late_marks) == (ResizePhase.WATCH, (LateMark(BROKER, 6, 4),))
+    assert phase_after(watched, waited(watched.waits.watch_ms), closed) is ResizePhase.WATCH
+
+
+def test_queue_whose_messages_have_all_expired_is_drained_for_everybody():
+    shrink = a_shrink(ResizePhase.DRAIN)
+    expired = {i: QueueEnds(min_offset=9, max_offset=9) for i in range(4)}
+    observation = with_set(observed(shrink, 1, groups=[a_group(kind=GroupKind.OFFLINE)]), ends=expired)
+    assert phase_after(shrink, waited(0), observation) is ResizePhase.CONFIRM
+
+
+def test_numbers_of_somebody_else_stop_the_resize():
+    shrink = a_shrink(ResizePhase.DRAIN)
+    decision = decide_step(shrink, waited(0), observed(shrink, 0, ends=ENDS))
+    assert decision.operation.phase is ResizePhase.CONFLICT
+    assert decision.actions == ()

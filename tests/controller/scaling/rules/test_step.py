@@ -1,0 +1,87 @@
+"""What holds in every phase: changes of masters, blocked resizes, rollbacks."""
+
+import pytest
+from scaling_builders import (
+    ADDRESS,
+    BROKER,
+    MASTER,
+    a_gated,
+    a_grow,
+    a_shrink,
+    an_ordered,
+    observed,
+    waited,
+    with_set,
+)  # fmt: skip
+
+from controller.scaling.resize.decision import ChangeCounts, PutOrderConf
+from controller.scaling.resize.operation import MasterIdentity, QueueCounts, QueueOffset, ResizePhase
+from controller.scaling.rules.step import begin_phase, decide_step
+
+RESTARTED = MasterIdentity(ADDRESS, 2)
+SEEDS = (QueueOffset(BROKER, 2, 0),)
+
+
+@pytest.mark.parametrize(
+    ("resize", "again"),
+    [
+        (a_grow(ResizePhase.VERIFY, reached=2), ResizePhase.SEED),
+        (a_shrink(ResizePhase.CONFIRM), ResizePhase.WRITE_DOWN),
+        (a_shrink(ResizePhase.WATCH, reached=2), ResizePhase.REOPEN),
+        (an_ordered(ResizePhase.DRAIN), ResizePhase.PAUSE),
+        (an_ordered(ResizePhase.UNPAUSE, reached=3, seeds=SEEDS), ResizePhase.SEED),
+        (an_ordered(ResizePhase.UNPAUSE, before=4, target=2, reached=3), ResizePhase.UNPAUSE),
+        (a_gated(ResizePhase.RELEASE, reached=2), ResizePhase.GATE),
+        (a_gated(ResizePhase.VERIFY, reached=2), ResizePhase.GATE),
+    ],
+    ids=lambda each: each.value if isinstance(each, ResizePhase) else f"{each.kind.value}-{each.phase.value}",
+)
+def test_phase_begins_anew_with_another_master(resize, again):
+    restarted = with_set(observed(resize, 0), master=RESTARTED)
+    operation = decide_step(resize, waited(0), restarted).operation
+    assert (operation.phase, operation.masters) == (again, {BROKER: RESTARTED})
+
+
+def test_silent_master_is_not_another_one():
+    shrink = a_shrink(ResizePhase.DRAIN)
+    silent = with_set(observed(shrink, 1, missing=("broker-a does not answer",)), master=None, counts=None)
+    decision = decide_step(shrink, waited(0), silent)
+    assert (decision.operation, decision.actions) == (shrink, ())
+
+
+def test_new_leader_goes_on_with_the_time_that_was_saved():
+    assert begin_phase(a_shrink(ResizePhase.DRAIN, waited_ms=120_000)).waited_ms == 120_000
+
+
+def test_rollback_ends_once_an_earlier_change_cannot_arrive_any_more():
+    grow = a_grow(ResizePhase.ROLLBACK, reached=1)
+    first = decide_step(grow, waited(0), observed(grow, 0))
+    assert first.operation.phase is ResizePhase.ROLLBACK
+    last = decide_step(grow, first.progress, observed(grow, 0, now_ms=grow.waits.confirm_ms))
+    assert last.operation.phase is ResizePhase.ABORTED
+
+
+def test_change_that_arrives_during_a_rollback_is_undone_and_waited_for_again():
+    grow = a_grow(ResizePhase.ROLLBACK, reached=1)
+    decision = decide_step(grow, waited(5_000, agreed_at_ms=0), observed(grow, 1))
+    assert decision.progress.agreed_at_ms is None
+    assert decision.actions == (
+        ChangeCounts(broker_name=BROKER, address=ADDRESS, before=QueueCounts(4, 2), after=QueueCounts(2, 2)),
+    )
+
+
+def test_order_conf_comes_back_before_writes_do():
+    resize = an_ordered(ResizePhase.ROLLBACK, order_conf="broker-a:2")
+    decision = decide_step(resize, waited(0), observed(resize, 1))
+    assert decision.actions == (PutOrderConf(address="10.0.0.9:9876", value="broker-a:2"),)
+
+
+def test_ordered_topic_is_not_without_writes_for_longer_than_allowed():
+    resize = an_ordered(ResizePhase.PAUSE)
+    resize = resize.entered(ResizePhase.QUIESCE, resize.phase_since_unix_ms)
+    late = observed(resize, 1, now_ms=resize.waits.pause_ms + 1)
+    assert decide_step(resize, waited(0), late).operation.phase is ResizePhase.ROLLBACK
+
+
+def test_masters_of_the_start_are_known():
+    assert a_shrink(ResizePhase.DRAIN).masters == {BROKER: MASTER}
