@@ -12,6 +12,7 @@ from controller.app.identity import member_of
 from controller.config import CONTROLLER, ControllerConfig
 from controller.failure_detection.heartbeats import HeartbeatTable
 from controller.http.views import ControllerViews
+from controller.observability.autoscaler_event_log import AutoscalerEventLog
 from controller.observability.counters import SetCounters
 from controller.observability.event_log import BROKER_CODES, ControllerEventLog
 from controller.observability.resize_event_log import ResizeEventLog
@@ -19,7 +20,12 @@ from controller.observability.results_reader import ResultsReader
 from controller.recording.resize_recorder import ResizeRecorder
 from controller.recording.set_recorder import SetRecorder
 from controller.recording.store_size import StoreSize
+from controller.scaling.autoscaler.decision import AnalysisOutlook
 from controller.scaling.execution.service import QueueScaling, ScalingOptions, ScalingRuntime
+from controller.scaling.execution.set_masters import StoredMasters
+from controller.scaling.watching.policy_source import PolicySource
+from controller.scaling.watching.service import Autoscaler, AutoscalerOptions, AutoscalerRuntime
+from controller.scaling.watching.topic_requests import TopicRequests
 from controller.storage.embedded import EmbeddedStore
 from controller.storage.store import SetStore, StoreBackend, StoreError, StoreObserver
 from controller.wire.handlers import BODY_LIMITS
@@ -85,6 +91,7 @@ class Controller:
         )
         resize_recorder = ResizeRecorder(recording.recorder) if recording is not None else None
         self._scaling = self._make_scaling(ResizeEventLog(self._logs, self._counters, resize_recorder))
+        self._autoscaler = self._make_autoscaler(AutoscalerEventLog(self._logs, self._counters))
         self._results = ResultsReader(Path(config.analytics_dir).expanduser()) if config.analytics_dir else None
         self._server = self._make_listener(config.controller_request_thread_pool_queue_capacity)
         self._is_closing = False
@@ -102,6 +109,27 @@ class Controller:
                 start=self._core.begin,
             )
         )
+
+    def _make_autoscaler(self, observer: AutoscalerEventLog) -> Autoscaler:
+        def options() -> AutoscalerOptions:
+            return AutoscalerOptions.of(self._settings.config)
+
+        runtime = AutoscalerRuntime(
+            scaling=self._scaling,
+            requests=TopicRequests.over(
+                self._client, self._clock, lambda: options().name_servers, StoredMasters(self._core.store)
+            ),
+            observer=observer,
+            clock=self._clock,
+            options=options,
+            outlook=self._outlook,
+            start=self._core.begin,
+        )
+        path = self._settings.config.scaling_policy_file
+        return Autoscaler(runtime, PolicySource(path, self._scaling.documents, observer))
+
+    def _outlook(self, topic: str) -> AnalysisOutlook:
+        return self._results.outlooks.of_topic(topic) if self._results is not None else AnalysisOutlook()
 
     def _make_listener(self, queued_requests_max: int) -> RemotingServer:
         handlers = self._core.handlers
@@ -132,7 +160,9 @@ class Controller:
                 f"The Controller Server boot success. serializeType={config.serialize_type}, address {host}:{port}"
             )
             await self._process.start_http(self._site)
-            own = [self._core.look_at_brokers, self._core.look_at_sets, self._scaling.run]
+            own = [self._core.look_at_brokers, self._core.look_at_sets, self._scaling.run, self._autoscaler.watch_topics]
+            if self._autoscaler.policies.is_file:
+                own.append(self._autoscaler.policies.watch_file)
             if self._results is not None:
                 own.append(self._results.read_results)
             if self._process.recording is not None:
@@ -167,7 +197,7 @@ class Controller:
             ControllerMetrics(sources),
             self._settings,
             self._core.control,
-            self._scaling,
+            self._autoscaler,
             self._clock,
         )
         return ENDPOINTS, views

@@ -2,15 +2,27 @@
 
 from typing import Final
 
-from controller.http.scaling_shapes import OperationListing, OperationView, OperatorReason, WaivedGroup
+from controller.http.scaling_shapes import (
+    DecisionListing,
+    OperationListing,
+    OperationView,
+    OperatorReason,
+    PolicyDocument,
+    PolicyListing,
+    ProposalListing,
+    ProposalView,
+    WaivedGroup,
+)
 from controller.http.shapes import BrokerSetListing, ControllerListing, ElectionListing, StoredSetView
 from controller.http.views import ControllerViews
 from controller.scaling.resize.request import ResizePlan, ResizeRequest
+from controller.storage.documents import DOCUMENT_BYTES_MAX
 from serving.http.endpoints import CONFIG, PAGED, PROBES, Endpoint, Parameter
 
 _PREFIX: Final = Parameter("prefix", "Only broker sets whose names begin with this.")
 _TOPIC_PREFIX: Final = Parameter("prefix", "Only topics whose names begin with this.")
 _OPERATION: Final = Parameter("id", "The id of the operation.")
+_PROPOSAL: Final = Parameter("id", "The id of the proposal.")
 (_LIMIT,) = (each for each in PAGED if each.name == "limit")
 
 ENDPOINTS: Final = (
@@ -109,6 +121,59 @@ ENDPOINTS: Final = (
         body=WaivedGroup,
         shape=OperationView,
         parts=(_OPERATION,),
+        refusals=(404, 409, 503),
+    ),
+    Endpoint(
+        path="/v1/scaling/policies",
+        view=ControllerViews.policies,
+        summary="The policies of the autoscaler that are in force, and where they come from.",
+        shape=PolicyListing,
+        refusals=(409, 503),
+    ),
+    Endpoint(
+        path="/v1/scaling/policies",
+        method="PUT",
+        view=ControllerViews.replace_policies,
+        summary="Replace all policies of the autoscaler; refused while they come from a file.",
+        body=PolicyDocument,
+        body_bytes_max=DOCUMENT_BYTES_MAX,
+        shape=PolicyListing,
+        refusals=(409, 503),
+    ),
+    Endpoint(
+        path="/v1/scaling/decisions",
+        view=ControllerViews.decisions,
+        summary="What the autoscaler makes of each topic that has a policy, and why; and the last changes of that.",
+        shape=DecisionListing,
+        parameters=(_TOPIC_PREFIX, _LIMIT),
+        refusals=(400, 409, 503),
+    ),
+    Endpoint(
+        path="/v1/scaling/proposals",
+        view=ControllerViews.proposals,
+        summary="Resizes that wait for an operator, by topic.",
+        shape=ProposalListing,
+        refusals=(409, 503),
+    ),
+    Endpoint(
+        path="/v1/scaling/proposals/{id}/approve",
+        method="POST",
+        view=ControllerViews.approve_proposal,
+        summary="Start a proposed resize.",
+        body=OperatorReason,
+        shape=OperationView,
+        status=201,
+        parts=(_PROPOSAL,),
+        refusals=(404, 409, 503),
+    ),
+    Endpoint(
+        path="/v1/scaling/proposals/{id}/dismiss",
+        method="POST",
+        view=ControllerViews.dismiss_proposal,
+        summary="Give up a proposal; the same count is not proposed again for a day.",
+        body=OperatorReason,
+        shape=ProposalView,
+        parts=(_PROPOSAL,),
         refusals=(404, 409, 503),
     ),
     CONFIG,

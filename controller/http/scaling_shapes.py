@@ -1,5 +1,7 @@
 """Bodies of requests and answers of queue scaling; `openapi.py` describes them from here. Times are Unix ms, UTC."""
 
+from typing import Any
+
 import msgspec
 
 from controller.scaling.resize.operation import GroupName, ResizeOptions, ResizeWaits
@@ -75,3 +77,103 @@ class WaivedGroup(msgspec.Struct, frozen=True, rename="camel", kw_only=True, for
     """A group whose messages in dropped queues are given up."""
 
     group: GroupName
+
+
+class PolicyView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """One policy with all its properties; counts are those of each broker set."""
+
+    topic: str
+    min: int
+    max: int
+    step: float
+    cooldown_ms: int
+    window_ms: int
+    behind_ms: int
+    #: `propose`, `approve` or `auto`.
+    mode: str
+
+
+class PolicyListing(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """The policies in force."""
+
+    #: The path of the file that they come from, or `http`.
+    source: str
+    policies: list[PolicyView]
+    #: What is wrong with newer ones, which are not in force; blank if nothing is.
+    problem: str
+
+
+class PolicyDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All policies, as in the file: `topic`, `min`, `max`, `step`, `cooldown`, `window`, `behind`, `mode`."""
+
+    policy: list[dict[str, Any]]
+
+
+class FindingView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """One thing that was found of a topic."""
+
+    kind: str
+    #: The group, or the broker set, that it is about; blank for the topic.
+    subject: str
+    #: What more queues would do about it: `queues help`, `queues do not help`, `unknown`, `not needed`.
+    effect: str
+    sentence: str
+    numbers: dict[str, float]
+
+
+class DecisionView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """What the autoscaler makes of a topic, and what became of that."""
+
+    topic: str
+    unix_ms: int
+    #: The topic or pattern of the policy that holds for it.
+    policy: str
+    #: Who decides: the mode of the policy, or `propose` where it must not be carried out.
+    mode: str
+    #: `kept`, `proposed`, `resized` or `refused`.
+    outcome: str
+    #: Queues on each broker set; null: a set did not answer.
+    queues: int | None
+    #: Null: nothing is to change.
+    target: int | None
+    reason: str
+    #: Of a refused one: why.
+    problem: str
+    operation_id: str
+    proposal_id: str
+    sets: int
+    put_tps: float | None
+    #: Messages not consumed by the group that is most behind; null: unknown, as are all numbers.
+    lag: int | None
+    clients: int | None
+    findings: list[FindingView]
+
+
+class DecisionListing(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """The last verdicts on topics with a policy, by topic."""
+
+    decisions: list[DecisionView]
+    total: int
+    #: Topics with a policy that are too many to be watched.
+    left_out: int
+    #: The last changes of verdicts, the newest first.
+    changes: list[DecisionView]
+
+
+class ProposalView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A resize that waits for an operator; counts are those of each broker set."""
+
+    id: str
+    topic: str
+    before: int
+    target: int
+    reason: str
+    created_unix_ms: int
+    #: It ends then, unless a verdict confirms it before.
+    expires_unix_ms: int
+
+
+class ProposalListing(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """All proposals, by topic."""
+
+    proposals: list[ProposalView]

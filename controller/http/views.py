@@ -9,8 +9,8 @@ from controller.failover.election_log import ElectionRecord
 from controller.failover.requests import BrokerRequests
 from controller.failure_detection.heartbeats import UNKNOWN, BrokerKey
 from controller.http import shapes
-from controller.http.scaling_views import ScalingViews
-from controller.scaling.execution.service import QueueScaling
+from controller.http.autoscaler_views import AutoscalerViews
+from controller.scaling.watching.service import Autoscaler
 from controller.sets.broker_set import BrokerSet
 from controller.sets.health import health_of
 from remoting.clock import Clock
@@ -20,7 +20,7 @@ from serving.http.views import MetricsText, NotFound, Unavailable, ViewRequest, 
 from serving.metrics.health import Health
 
 
-class ControllerViews(ScalingViews):
+class ControllerViews(AutoscalerViews):
     """One method per path."""
 
     def __init__(  # one for each part of a controller that is shown
@@ -29,10 +29,10 @@ class ControllerViews(ScalingViews):
         metrics: MetricsText,
         settings: StoredConfig[ControllerConfig],
         control: BrokerRequests,
-        scaling: QueueScaling,
+        autoscaler: Autoscaler,
         clock: Clock,
     ) -> None:
-        super().__init__(health, metrics, settings, scaling)
+        super().__init__(health, metrics, settings, autoscaler)
         self._control = control
         self._clock = clock
 

@@ -56,6 +56,14 @@ class SetCounters(ServerCounters):
         self.resizes_reopened = 0
         self.resize_conflicts = 0
         self.resize_rounds_failed = 0
+        #: Of the autoscaler's last round; 0 on a controller that does not lead.
+        self.scaling_topics_watched = 0
+        self.scaling_topics_left_out = 0
+        #: Topics by what became of their last verdict.
+        self.scaling_verdicts: dict[str, int] = {}
+        self.scaling_rounds_failed = 0
+        #: Seconds.
+        self.scaling_rounds = HistogramTable(LATENCY_S, known=[()])
 
     def know(self, cluster: str) -> None:
         """Begin to count what can happen in a cluster: a rate misses a counter that is born at 1."""

@@ -8,6 +8,7 @@ import sys
 from typing import Final
 
 from controller.config import CONTROLLER
+from controller.observability.autoscaler_log_events import AUTOSCALER
 from serving.logging import server_events
 from serving.logging.events import Level, LogEvent, log_page
 
@@ -366,6 +367,7 @@ EVENTS: Final = (
     RESIZE_REJECTED,
     RESIZE_ACTIONS_FAILED,
     RESIZE_ROUND_FAILED,
+    *AUTOSCALER,
     *server_events.SETTINGS,
     *server_events.TRAFFIC,
 )

@@ -119,6 +119,26 @@ RESIZE_ROUNDS_FAILED: Final = _MAKE.counter(
     "resize_rounds_failed", "Rounds of resizes that could not be stored, or failed by a fault of the controller."
 )
 
+# The autoscaler; of a controller that does not lead all are 0
+
+SCALING_TOPICS_WATCHED: Final = _MAKE.gauge(
+    "scaling_topics_watched", "Topics with a policy that the autoscaler looks at in each round."
+)
+SCALING_TOPICS_LEFT_OUT: Final = _MAKE.gauge(
+    "scaling_topics_left_out", "Topics with a policy that are not looked at, because there are too many."
+)
+SCALING_VERDICTS: Final = _MAKE.gauge(
+    "scaling_verdicts",
+    "Watched topics by what became of their last verdict: kept, proposed, resized, refused.",
+    "verdict",
+)
+SCALING_ROUNDS_FAILED: Final = _MAKE.counter(
+    "scaling_rounds_failed", "Rounds of the autoscaler, or looks at a topic, that failed by a fault of the controller."
+)
+SCALING_ROUND_SECONDS: Final = _MAKE.histogram(
+    "scaling_round_seconds", "Duration of a round of the autoscaler, without the waits that spread it."
+)
+
 # Results of the Spark analyses
 
 _ANALYTICS: Final = FamilyMaker("rocketmq_analytics_")

@@ -13,6 +13,7 @@ from controller.observability.analytics_results import Sample
 from controller.observability.counters import SetCounters
 from controller.scaling.resize.operation import FINISHED, ResizeOperation, ResizePhase
 from controller.scaling.rules.overdue import is_overdue, writes_paused_since
+from controller.scaling.watching.topic_decisions import SHOWN_OUTCOMES
 from controller.sets.broker_set import BrokerSet
 from controller.sets.health import SetHealth, health_of
 from remoting.clock import Clock
@@ -77,6 +78,7 @@ class ControllerMetrics(ServerMetrics[ControllerConfig]):
         yield catalogue.RESIZES_REOPENED, single(counters.resizes_reopened)
         yield catalogue.RESIZE_CONFLICTS, single(counters.resize_conflicts)
         yield catalogue.RESIZE_ROUNDS_FAILED, single(counters.resize_rounds_failed)
+        yield from _autoscaling(counters)
         for family, tally in _tallies(counters):
             yield family, tally.counts()
 
@@ -160,6 +162,14 @@ def _combine(family: MetricFamily) -> Callable[[float, float], float]:
     return min if family is catalogue.BROKER_LAST_HEARTBEAT else add
 
 
+def _autoscaling(counters: SetCounters) -> Iterator[tuple[MetricFamily, Values]]:
+    yield catalogue.SCALING_TOPICS_WATCHED, single(counters.scaling_topics_watched)
+    yield catalogue.SCALING_TOPICS_LEFT_OUT, single(counters.scaling_topics_left_out)
+    verdicts = counters.scaling_verdicts
+    yield catalogue.SCALING_VERDICTS, {(each,): verdicts.get(each, 0) for each in SHOWN_OUTCOMES}
+    yield catalogue.SCALING_ROUNDS_FAILED, single(counters.scaling_rounds_failed)
+
+
 def _suspects(control: BrokerRequests) -> int:
     """Return how many brokers are being probed; a broker that belongs to no set is not."""
     sets = ((control.store.get(key.broker_name), key.broker_id) for key in control.detector.suspects)
@@ -184,5 +194,6 @@ def _histogram_tables(counters: SetCounters) -> tuple[tuple[MetricFamily, Histog
         (catalogue.ELECTION_DURATION, counters.election_durations),
         (catalogue.FAILOVER_PHASES, counters.failover_phases),
         (catalogue.STORE_TXN_DURATION, counters.store_durations),
+        (catalogue.SCALING_ROUND_SECONDS, counters.scaling_rounds),
         (catalogue.RESIZE_DURATION, counters.resize_durations),
     )

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from controller.observability.analytics_results import AnalysisResult, Sample, samples
+from controller.observability.topic_outlooks import TopicOutlooks
 
 #: Analyses run once a day; a new result shows after so long.
 _LOOK_S: Final = 30.0
@@ -27,6 +28,8 @@ class ResultsReader:
         self._read: dict[Path, tuple[tuple[int, int, int], AnalysisResult]] = {}
         #: What all of them come to, by now.
         self.samples: tuple[Sample, ...] = ()
+        #: What A9 and A12 tell of topics, by now.
+        self.outlooks = TopicOutlooks()
 
     async def read_results(self) -> None:
         """Look for new results for as long as the server serves."""
@@ -44,7 +47,9 @@ class ResultsReader:
                 # A file of anybody's can be nested more deeply than it can be read.
                 with contextlib.suppress(OSError, msgspec.DecodeError, RecursionError):
                     self._read_one(path)
-        return tuple(samples(latest for _, latest in self._read.values()))
+        results = [latest for _, latest in self._read.values()]
+        self.outlooks = TopicOutlooks(results)
+        return tuple(samples(results))
 
     def _read_one(self, path: Path) -> None:
         status = path.stat()

@@ -223,6 +223,7 @@ class ServerProcess(Generic[Config]):
             http_addr=f"{config.http_bind_address}:{config.http_port}" if self._http_socket else None,
             duration_ms=self._clock.now_ms() - self._started_ms,
         )
+        assert len({task.__name__ for task in own}) == len(own), "each is known by its name"
         named: dict[str, BackgroundTask] = {
             **{task.__name__.strip("_"): task for task in own},
             "measure_lag": lambda: background_tasks.measure_lag(self._counters),

@@ -12,7 +12,7 @@ from peers.programs import require
 from prometheus_client.parser import text_string_to_metric_families
 
 from controller.config import CONTROLLER
-from controller.observability import log_events, metric_catalogue
+from controller.observability import autoscaler_log_events, log_events, metric_catalogue
 from controller.observability.analytics_results import Sample
 from controller.observability.log_events import EVENTS
 from controller.observability.metric_catalogue import FAMILIES
@@ -22,7 +22,7 @@ from serving.logging.events import Level, LogEvent, common_keys
 ROOT = Path(__file__).parents[2]
 CONSTANTS = {
     name: value
-    for catalogue in (server_events, log_events)
+    for catalogue in (server_events, log_events, autoscaler_log_events)
     for name, value in vars(catalogue).items()
     if isinstance(value, LogEvent)
 }

@@ -134,6 +134,7 @@ def test_options_that_take_effect_at_once():
         "enableShutdownGracefully",
         "logLevel",
         "notifyBrokerRoleChanged",
+        "scalingIntervalMs",
         "scalingOperationsMax",
         "serverChannelMaxIdleTimeSeconds",
         "shutdownWaitTimeSeconds",

@@ -27,11 +27,17 @@ from controller.failure_detection.reachability import Reachability
 from controller.failure_detection.suspicion import ProbeOutcome
 from controller.http.endpoints import ENDPOINTS
 from controller.http.views import ControllerViews
+from controller.observability.autoscaler_event_log import AutoscalerEventLog
 from controller.observability.counters import SetCounters
 from controller.observability.event_log import ControllerEventLog
 from controller.observability.metrics import ControllerMetrics, ControllerMetricSources
 from controller.observability.resize_event_log import ResizeEventLog
+from controller.scaling.autoscaler.decision import AnalysisOutlook
 from controller.scaling.execution.service import QueueScaling, ScalingOptions, ScalingRuntime
+from controller.scaling.execution.set_masters import StoredMasters
+from controller.scaling.watching.policy_source import PolicySource
+from controller.scaling.watching.service import Autoscaler, AutoscalerOptions, AutoscalerRuntime
+from controller.scaling.watching.topic_requests import TopicRequests
 from controller.storage.embedded import EmbeddedStore
 from controller.storage.store import ControllerMember, SetStore
 from controller.wire.handlers import Handlers
@@ -245,12 +251,32 @@ class InProcessController:
                 start=self._start,
             )
         )
+        self.autoscaler = self.new_autoscaler()
         await self.backend.join(ME, self.group)
         await self.store.load()
         self.group.ready(self.group.term)
         await self.scaling.look()
         self.health.serving = Serving.READY
         return self
+
+    def new_autoscaler(self, policy_file=""):
+        """Return an autoscaler that looks when a test lets it."""
+        self.scaling_log = AutoscalerEventLog(self.logs, self.counters)
+        runtime = AutoscalerRuntime(
+            scaling=self.scaling,
+            requests=TopicRequests.over(
+                self.client,
+                self.clock,
+                lambda: ScalingOptions.of(self.settings.config).name_servers,
+                StoredMasters(self.store),
+            ),
+            observer=self.scaling_log,
+            clock=self.clock,
+            options=lambda: AutoscalerOptions.of(self.settings.config),
+            outlook=lambda _: AnalysisOutlook(),
+            start=self._start,
+        )
+        return Autoscaler(runtime, PolicySource(str(policy_file), self.scaling.documents, self.scaling_log))
 
     async def __aexit__(self, *_):
         await self.done()
@@ -371,7 +397,7 @@ class InProcessController:
 
     async def serve_http(self):
         port = socket.create_server(("127.0.0.1", 0))
-        views = ControllerViews(self.health, self.metrics, self.settings, self.control, self.scaling, self.clock)
+        views = ControllerViews(self.health, self.metrics, self.settings, self.control, self.autoscaler, self.clock)
         token = AdminToken(ADMIN_TOKEN)
         self.server = await start_http(make_app(CONTROLLER, ENDPOINTS, views, self.counters, self.logs, token), port)
         self.session = aiohttp.ClientSession()

@@ -69,7 +69,7 @@ class Autoscaler:
 
     def __init__(self, runtime: AutoscalerRuntime, policies: PolicySource) -> None:
         self.policies = policies
-        self._scaling, self._requests, self._observer = runtime.scaling, runtime.requests, runtime.observer
+        self.scaling, self._requests, self._observer = runtime.scaling, runtime.requests, runtime.observer
         self._clock, self._options, self._outlook = runtime.clock, runtime.options, runtime.outlook
         self._past = PastResizes(runtime.scaling.operations)
         self._decisions = Decisions(
@@ -106,23 +106,23 @@ class Autoscaler:
 
     async def approve(self, proposal_id: str, reason: str) -> ResizeOperation:
         """Start a proposed resize; raises NotLeader, ProposalUnknown and what `QueueScaling.start` raises."""
-        self._scaling.check_leads()
+        self.scaling.check_leads()
         proposal = self._decisions.proposals.find(proposal_id, self._clock.unix_ms())
         return await self._decisions.approve(self._watched.get(proposal.topic), proposal, reason)
 
     def dismiss(self, proposal_id: str, reason: str) -> Proposal:
         """Give up a proposal; raises NotLeader and ProposalUnknown."""
-        self._scaling.check_leads()
+        self.scaling.check_leads()
         return self._decisions.dismiss(proposal_id, reason)
 
     async def replace_policies(self, text: str) -> None:
         """Put other policies in force; raises NotLeader, PolicyFileDecides, PoliciesRefused and StoreError."""
-        self._scaling.check_leads()
+        self.scaling.check_leads()
         await self.policies.replace(text)
 
     # Rounds
 
-    async def run(self) -> None:
+    async def watch_topics(self) -> None:
         """Look at topics while this controller leads, for ever."""
         try:
             while True:
@@ -146,9 +146,9 @@ class Autoscaler:
         """Begin a round: know policies, topics and past resizes. Return whether there is anything to look at."""
         if not self._is_current():
             self._forget()
-            if not self._scaling.is_ready:
+            if not self.scaling.is_ready:
                 return False
-            self._term = self._scaling.term
+            self._term = self.scaling.term
         began_ms = self._clock.now_ms()
         try:
             self.policies.look_at_store()
@@ -209,7 +209,7 @@ class Autoscaler:
         self._decisions.proposals.keep_only(self._watched)
 
     def _is_current(self) -> bool:
-        return self._scaling.is_ready and self._term == self._scaling.term
+        return self.scaling.is_ready and self._term == self.scaling.term
 
     def _forget(self) -> None:
         """Know nothing: what was seen in another term is no evidence in this one."""
@@ -231,5 +231,8 @@ class Autoscaler:
 
     async def _wait_until(self, deadline_ms: int) -> None:
         """Wait, unless this controller ceases to lead."""
-        while (left_ms := deadline_ms - self._clock.now_ms()) > 0 and self._is_current():
+        while self._is_current():
+            left_ms = deadline_ms - self._clock.now_ms()
+            if left_ms <= 0:
+                return
             await asyncio.sleep(min(left_ms / 1000, IDLE_S))

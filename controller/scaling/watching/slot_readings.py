@@ -62,10 +62,8 @@ class SlotReadings:
         return await all_results(self._of_topic(topic, facts, brokers) for topic, facts in topics.items())
 
     async def _of_broker(self, address: str, topics: Collection[str]) -> _BrokerAnswers:
-        async with asyncio.TaskGroup() as tasks:
-            offsets = tasks.create_task(self._answer(address, all_offsets()))
-            load = tasks.create_task(self._answer(address, broker_runtime()))
-        table, runtime = offsets.result(), load.result()
+        runtime = await self._answer(address, broker_runtime())
+        table = await self._answer(address, all_offsets())
         return _BrokerAnswers(None if table is None else await _offsets_of(table, topics), _load(runtime))
 
     async def _of_topic(self, topic: str, facts: TopicFacts, brokers: Mapping[str, _BrokerAnswers]) -> TopicReading:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from controller.scaling.autoscaler.decision import ScalingVerdict
 from controller.scaling.autoscaler.policies import ScalingPolicy
@@ -23,6 +24,10 @@ class DecisionOutcome(Enum):
     RESIZED = "resized"
     #: A resize could not be started.
     REFUSED = "refused"
+
+
+#: What can be the last that became of a topic.
+SHOWN_OUTCOMES: Final = tuple(each.value for each in DecisionOutcome if each is not DecisionOutcome.APPROVED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
