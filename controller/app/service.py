@@ -160,7 +160,12 @@ class Controller:
                 f"The Controller Server boot success. serializeType={config.serialize_type}, address {host}:{port}"
             )
             await self._process.start_http(self._site)
-            own = [self._core.look_at_brokers, self._core.look_at_sets, self._scaling.run, self._autoscaler.watch_topics]
+            own = [
+                self._core.look_at_brokers,
+                self._core.look_at_sets,
+                self._scaling.run,
+                self._autoscaler.watch_topics,
+            ]
             if self._autoscaler.policies.is_file:
                 own.append(self._autoscaler.policies.watch_file)
             if self._results is not None:

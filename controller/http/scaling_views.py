@@ -14,11 +14,14 @@ from controller.http.scaling_shapes import (
     WaivedGroup,
 )
 from controller.refusals import NotLeader
+from controller.scaling.autoscaler.policy_documents import PoliciesRefused
 from controller.scaling.execution.operations import OperationExists, OperationMoved
 from controller.scaling.execution.service import OperationUnknown, QueueScaling, ResizeRefused
 from controller.scaling.resize.operation import ResizeOperation, ResizePhase
 from controller.scaling.resize.request import ResizePlan
 from controller.scaling.rules.commands import ResizeCommandRefused
+from controller.scaling.watching.policy_source import PolicyFileDecides
+from controller.scaling.watching.proposals import ProposalUnknown
 from controller.storage.store import DocumentRefused, StoreError
 from serving.config.stored_config import StoredConfig
 from serving.http.views import (
@@ -67,27 +70,27 @@ class ScalingViews(ServerViews[ControllerConfig]):
     async def plan(self, request: ViewRequest) -> ResizePlan:
         """Return what a resize would do; nothing is changed."""
         self._check_configured()
-        return await _answered(self._scaling.plan(request.body))
+        return await answered(self._scaling.plan(request.body))
 
     async def start(self, request: ViewRequest) -> OperationView:
         """Start a resize."""
         self._check_configured()
-        return self._view(await _answered(self._scaling.start(request.body)))
+        return self._view(await answered(self._scaling.start(request.body)))
 
     async def abort(self, request: ViewRequest) -> OperationView:
         """Undo a resize."""
         body: OperatorReason = request.body
-        return self._view(await _answered(self._scaling.abort(request.path["id"], body.reason)))
+        return self._view(await answered(self._scaling.abort(request.path["id"], body.reason)))
 
     async def resume(self, request: ViewRequest) -> OperationView:
         """Go on with a resize that waits for an operator."""
         body: OperatorReason = request.body
-        return self._view(await _answered(self._scaling.resume(request.path["id"], body.reason)))
+        return self._view(await answered(self._scaling.resume(request.path["id"], body.reason)))
 
     async def waive(self, request: ViewRequest) -> OperationView:
         """Give up what a group has not consumed."""
         body: WaivedGroup = request.body
-        return self._view(await _answered(self._scaling.waive(request.path["id"], body.group)))
+        return self._view(await answered(self._scaling.waive(request.path["id"], body.group)))
 
     def _check_configured(self) -> None:
         if not self._settings.config.namesrv_addr:
@@ -145,18 +148,17 @@ class ScalingViews(ServerViews[ControllerConfig]):
         )
 
 
-async def _answered(work: Awaitable[Answer]) -> Answer:
+async def answered(work: Awaitable[Answer]) -> Answer:
     """Return the result of a request, or raise its refusal with the status that it has."""
     try:
         return await work
     except NotLeader as error:
         raise StateConflict(_of_leader(error)) from None
-    except (OperationExists, OperationMoved, ResizeCommandRefused) as error:
+    except (OperationExists, OperationMoved, ResizeCommandRefused, PolicyFileDecides) as error:
         raise StateConflict(_sentence(error)) from None
-    except OperationUnknown as error:
+    except (OperationUnknown, ProposalUnknown) as error:
         raise NotFound(_sentence(error)) from None
-    except (ResizeRefused, DocumentRefused) as error:
-        # It may begin with a name, which has to stay as it is.
+    except (ResizeRefused, DocumentRefused, PoliciesRefused) as error:
         raise UnprocessableBody(_sentence(error)) from None
     except StoreError as error:
         raise Unavailable(_sentence(error)) from None

@@ -76,11 +76,11 @@ async def test_operation_that_has_changed_meanwhile_is_not_replaced(operations):
 async def test_current_operation_is_as_it_is_stored(operations):
     operation = named("orders")
     with pytest.raises(OperationMoved):
-        operations.check_current(operation)
+        operations.check_stored(operation)
     await operations.add(operation)
-    operations.check_current(operation)
+    operations.check_stored(operation)
     with pytest.raises(OperationMoved):
-        operations.check_current(replace(operation, reason="another"))
+        operations.check_stored(replace(operation, reason="another"))
 
 
 async def test_change_decides_on_the_newest_state(operations):
