@@ -1,4 +1,4 @@
-"""The autoscaler with real brokers and clients: it grows where queues are missing, and says why it does not elsewhere."""
+"""The autoscaler with real brokers: it grows where queues are missing, and says why it does not elsewhere."""
 
 import pytest
 from peers.waiting import wait_until
