@@ -15,7 +15,7 @@ DECIDED_S = 150
 #: A grow is watched for five minutes after its end, and nothing shortens that here.
 GROWN_S = 600
 
-pytestmark = [pytest.mark.java, pytest.mark.broad, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.java, pytest.mark.soak, pytest.mark.timeout(1500)]
 
 
 def watched(site, topic, mode):
