@@ -17,7 +17,8 @@ from serving.http import openapi
 from serving.http.views import ErrorAnswer
 
 OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
-SCALING = [each for each in ENDPOINTS if each.path.startswith("/v1/scaling/")]
+#: Those of resizes, and not of the autoscaler.
+SCALING = [each for each in ENDPOINTS if each.path.startswith(("/v1/scaling/operations", "/v1/scaling/plan"))]
 OPERATIONS = "/v1/scaling/operations"
 PLAN = "/v1/scaling/plan"
 ADMIN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}

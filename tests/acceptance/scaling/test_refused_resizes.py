@@ -8,7 +8,7 @@ from peers.waiting import wait_until
 from peers.wire import PUT_KV_CONFIG, SUCCESS
 from resize_site import UPDATE_TOPIC, ScalingClient, described
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.soak]
 
 
 def refused(site, topic, queues, **request):
