@@ -172,7 +172,8 @@ async def test_order_configuration_that_is_not_stored_is_reported(broker):
 async def test_nothing_is_written_once_another_controller_may_lead(broker):
     async with scaling_site(broker) as site:
         actions = (change(broker), store(broker), PutOrderConf(address=site.addresses[0], value="broker-a:8"))
-        assert await performed(site, *actions, may_write=lambda: False) == (NO_LEAD,) * 3
+        failures = await performed(site, *actions, may_write=lambda: False)
+        assert [each.endswith(NO_LEAD) for each in failures] == [True] * 3
     assert (broker.written, site.name_servers[0].order_conf) == ([], {})
 
 
