@@ -321,6 +321,7 @@ SCALING_DECISION: Final = RowFamily(
             "kept": "nothing is to change",
             "proposed": "another count is proposed, and waits for an operator",
             "approved": "an operator approved a proposal",
+            "dismissed": "an operator dismissed a proposal",
             "resized": "a resize was started",
             "refused": "a resize could not be started",
         }

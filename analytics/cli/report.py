@@ -14,13 +14,17 @@ import msgspec
 from analytics.cli.options import WrongOptions
 from analytics.engine.publication import LATEST, LatestRun
 from analytics.engine.registry import MODULES
-from analytics.reporting import brokers, incidents, outlook, resizes, routes
+from analytics.reporting import brokers, dry_runs, incidents, outlook, resizes, routes
 from analytics.reporting.advice import advice
 from analytics.reporting.page import ReportPage, Section, as_page
 from analytics.reporting.results import JobResult
 from analytics.reporting.wording import counted, with_clusters
 from analytics.spark.progress import to_stderr
 from analytics.spark.storage import UnreadableFile
+
+#: What `rmq-scaling-dry-run` writes, beside the results of the analyses: nobody runs it each day.
+DRY_RUN: Final = "dry-run"
+_DRY_RUN_FILE: Final = "dry-run/scaling_dry_run.json"
 
 #: In the order of the page: what hurts first.
 _SECTIONS: Final[Mapping[str, Callable[[JobResult], Section]]] = MappingProxyType(
@@ -38,6 +42,7 @@ _SECTIONS: Final[Mapping[str, Callable[[JobResult], Section]]] = MappingProxyTyp
         "A8": routes.balance,
         "A9": routes.scaling,
         "A15": resizes.resizes,
+        DRY_RUN: dry_runs.dry_run,
         "A7": routes.churn,
         "A12": outlook.capacity,
     }
@@ -63,13 +68,14 @@ def report(options: argparse.Namespace) -> None:
 
 
 def read_results(folder: Path) -> dict[str, JobResult]:
-    """Return the newest result of each analysis that has one, by its id."""
+    """Return the newest result of each analysis that has one, by its id, and that of a dry run beside them."""
     found = {}
     for job_id, name in MODULES.items():
         path = folder / f"{name}.json"
         if path.is_file():
             found[job_id] = result_of(_latest(path))
-    return found
+    path = folder.parent / _DRY_RUN_FILE
+    return found | {DRY_RUN: result_of(_latest(path))} if path.is_file() else found
 
 
 def _latest(path: Path) -> LatestRun:
@@ -102,7 +108,7 @@ def page_of(results: Mapping[str, JobResult]) -> ReportPage:
     happened = [(job_id, by_id[job_id].answer) for job_id in _HAPPENINGS if job_id in by_id]
     start = min(result.window_start for result in results.values())
     end = max(result.window_end for result in results.values())
-    missing = len(MODULES) - len(sections)
+    missing = len(MODULES.keys() - results.keys())
     lacking = f"; {counted(missing, 'analysis has', 'analyses have')} not been run yet" if missing else ""
     window = f"{start[:16].replace('T', ' ')} to {end[:16].replace('T', ' ')} UTC"
     return ReportPage(f"{window}{lacking}", happened, advice(results), sections)

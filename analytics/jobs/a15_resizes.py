@@ -94,7 +94,7 @@ COLUMNS: Final = (
     *_of_windows("lag", Type.DOUBLE, "mean messages not consumed,"),
     *_of_windows("lag_max", Type.LONG, "most messages not consumed,"),
     *_of_windows("consumers", Type.LONG, "most members that were connected,"),
-    Column("verdict", Type.STRING, "decision: kept, proposed, approved, resized or refused"),
+    Column("verdict", Type.STRING, "decision: kept, proposed, approved, dismissed, resized or refused"),
     Column("finding", Type.STRING, "decision: the kind of what was found first; null: nothing was"),
     Column("decisions", Type.LONG, "decision: how often it came to that; an unchanged decision is one"),
     Column("first", Type.TIMESTAMP, "decision: the first of them"),

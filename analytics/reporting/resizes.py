@@ -29,6 +29,7 @@ _RESULTS: Final = ("done", "running", "aborted", "rejected")
 _VERDICTS: Final = {
     "proposed": "proposed {}",
     "approved": "was approved {}",
+    "dismissed": "was dismissed {}",
     "resized": "resized {}",
     "refused": "was refused {}",
 }

@@ -17,6 +17,7 @@ from controller.observability.counters import SetCounters
 from controller.observability.event_log import BROKER_CODES, ControllerEventLog
 from controller.observability.resize_event_log import ResizeEventLog
 from controller.observability.results_reader import ResultsReader
+from controller.recording.decision_recorder import DecisionRecorder
 from controller.recording.resize_recorder import ResizeRecorder
 from controller.recording.set_recorder import SetRecorder
 from controller.recording.store_size import StoreSize
@@ -91,7 +92,8 @@ class Controller:
         )
         resize_recorder = ResizeRecorder(recording.recorder) if recording is not None else None
         self._scaling = self._make_scaling(ResizeEventLog(self._logs, self._counters, resize_recorder))
-        self._autoscaler = self._make_autoscaler(AutoscalerEventLog(self._logs, self._counters))
+        decision_recorder = DecisionRecorder(recording.recorder) if recording is not None else None
+        self._autoscaler = self._make_autoscaler(AutoscalerEventLog(self._logs, self._counters, decision_recorder))
         self._results = ResultsReader(Path(config.analytics_dir).expanduser()) if config.analytics_dir else None
         self._server = self._make_listener(config.controller_request_thread_pool_queue_capacity)
         self._is_closing = False

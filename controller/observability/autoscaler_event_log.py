@@ -1,9 +1,10 @@
-"""Turns what the autoscaler does into log lines and counts. Answers to `ScalingObserver`."""
+"""Turns what the autoscaler does into log lines, counts and rows of the history. Answers to `ScalingObserver`."""
 
 from typing import Final
 
 from controller.observability import autoscaler_log_events as catalogue
 from controller.observability.counters import SetCounters
+from controller.recording.decision_recorder import DecisionRecorder
 from controller.scaling.autoscaler.policies import PolicyMode, PolicyTable
 from controller.scaling.autoscaler.policy_documents import PoliciesRefused
 from controller.scaling.watching.scaling_observer import RoundReport
@@ -19,12 +20,14 @@ REASON_CHARS_MAX: Final = 600
 class AutoscalerEventLog:
     """Learns what the autoscaler does."""
 
-    def __init__(self, logs: Logs, counters: SetCounters) -> None:
+    def __init__(self, logs: Logs, counters: SetCounters, history: DecisionRecorder | None = None) -> None:
         self._logs = logs
         self._counters = counters
+        self._history = history
 
     def verdict_changed(self, decision: TopicDecision) -> None:
-        """Log the verdict."""
+        """Log and record the verdict."""
+        self._record(decision)
         self._logs.write(
             catalogue.SCALING_VERDICT_CHANGED,
             **_keys(decision),
@@ -34,19 +37,24 @@ class AutoscalerEventLog:
         )
 
     def proposal_approved(self, decision: TopicDecision) -> None:
-        """Log an operator's decision."""
+        """Log and record an operator's decision."""
+        self._record(decision)
         self._logs.write(catalogue.SCALING_PROPOSAL_APPROVED, **_keys(decision), proposal=decision.proposal_id)
 
     def proposal_dismissed(self, topic: str, reason: str) -> None:
-        """Log an operator's decision."""
+        """Log and record an operator's decision."""
+        if self._history is not None:
+            self._history.proposal_dismissed(topic, reason)
         self._logs.write(catalogue.SCALING_PROPOSAL_DISMISSED, topic=topic, reason=reason[:SENTENCE_CHARS_MAX])
 
     def resize_requested(self, decision: TopicDecision) -> None:
-        """Log a resize that was started."""
+        """Log and record a resize that was started."""
+        self._record(decision)
         self._logs.write(catalogue.SCALING_RESIZE_REQUESTED, **_keys(decision), resize=decision.operation_id)
 
     def resize_refused(self, decision: TopicDecision) -> None:
-        """Log a resize that could not be started."""
+        """Log and record a resize that could not be started."""
+        self._record(decision)
         self._logs.write(
             catalogue.SCALING_RESIZE_REFUSED, **_keys(decision), problem=decision.problem[:SENTENCE_CHARS_MAX]
         )
@@ -82,6 +90,10 @@ class AutoscalerEventLog:
         """Count nothing any more."""
         self._counters.scaling_topics_watched = self._counters.scaling_topics_left_out = 0
         self._counters.scaling_verdicts = {}
+
+    def _record(self, decision: TopicDecision) -> None:
+        if self._history is not None:
+            self._history.decided(decision)
 
 
 def _keys(decision: TopicDecision) -> dict[str, object]:

@@ -15,6 +15,9 @@ NOTHING = RemotingCommand(-1)
 class AnsweringPeer:
     """Answers each request with what `answer(code, fields)` returns or waits for, as long as it listens."""
 
+    #: Long enough for all requests that are sent together to be here.
+    pause_s = 0.02
+
     def __init__(self, answer):
         self.answer = answer
         self.received = []
@@ -60,8 +63,7 @@ class AnsweringPeer:
         self.received.append((request.code, sent))
         self.under_way += 1
         self.under_way_most = max(self.under_way, self.under_way_most)
-        # Long enough for all that are asked together to be here.
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(self.pause_s)
         self.under_way -= 1
         answer = self.answer(request.code, sent)
         if isawaitable(answer):

@@ -124,6 +124,16 @@ class ScaledBroker:
             return an_offset(self.half)
         return an_offset(self.ends.get(int(fields["queueId"]), (0, 0))[1])
 
+    def _all_ends(self, fields):
+        if self.topic is None or fields["topic"] != self.topic["topicName"]:
+            return refusal(ResponseCode.TOPIC_NOT_EXIST)
+        rows = (
+            f'{{"brokerName":"{self.name}","queueId":{queue},"topic":"{TOPIC}"}}'
+            f':{{"lastUpdateTimestamp":{BOOT_MS},"maxOffset":{last},"minOffset":{first}}}'
+            for queue, (first, last) in self.ends.items()
+        )
+        return success(f'{{"offsetTable":{{{",".join(rows)}}}}}'.encode())
+
     def _min_offset(self, fields):
         return an_offset(self.ends.get(int(fields["queueId"]), (0, 0))[0])
 
@@ -179,6 +189,7 @@ _ANSWERS = {
     BrokerRequestCode.UPDATE_AND_CREATE_TOPIC: ScaledBroker._update_topic,
     BrokerRequestCode.GET_BROKER_RUNTIME_INFO: ScaledBroker._runtime,
     BrokerRequestCode.GET_BROKER_HA_STATUS: ScaledBroker._ha_status,
+    BrokerRequestCode.GET_TOPIC_STATS_INFO: ScaledBroker._all_ends,
     BrokerRequestCode.GET_MAX_OFFSET: ScaledBroker._max_offset,
     BrokerRequestCode.GET_MIN_OFFSET: ScaledBroker._min_offset,
     BrokerRequestCode.QUERY_CONSUMER_OFFSET: ScaledBroker._offset,
@@ -215,6 +226,8 @@ class ScaledNameServer:
             instead = self.instead[code]
             return NOTHING if instead is None else refusal(instead)
         match code:
+            case RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER:
+                return success({"topicList": [each.topic["topicName"] for each in self.brokers if each.topic]})
             case RequestCode.GET_ROUTEINFO_BY_TOPIC:
                 return self._route(fields["topic"])
             case RequestCode.GET_KV_CONFIG | RequestCode.PUT_KV_CONFIG | RequestCode.DELETE_KV_CONFIG:

@@ -14,6 +14,7 @@ A producer that shall not see new routes gets `namesrv=[way.endpoint]` of a `pee
 """
 
 import itertools
+import threading
 from collections import defaultdict
 
 from peers.clients import POLL_MS, REBALANCE_FLAG
@@ -36,6 +37,8 @@ class Traffic:
         flags = [REBALANCE_FLAG, *flags]
         self.process = start_java(name, version, "Traffic", arguments, folder=folder, flags=flags, heap=heap)
         self._numbers = itertools.count()
+        #: Tests that run at the same time may read.
+        self._reading = threading.Lock()
         self._read_to = 0
         #: By producer and by group, the topic; a test may use several, each group one.
         self._topic_of = {}
@@ -72,6 +75,11 @@ class Traffic:
 
     def read(self):
         """Read what was recorded since the last call; return self."""
+        with self._reading:
+            self._read_more()
+        return self
+
+    def _read_more(self):
         with self._records.open("rb") as file:
             file.seek(self._read_to)
             text, ending, _ = file.read().rpartition(b"\n")
@@ -84,17 +92,17 @@ class Traffic:
             self._sent[each.producer].add(each.message)
         for each in (*consumed, *by_client(consumed)):
             self._got[each.group].add(each.message)
-        return self
 
     def verdict(self, groups):
         """Judge what was sent to the topic of each group, see `delivery.verdict`; GROUP/CLIENT is one client alone."""
         self.read()
-        consumed = [*self.consumed, *by_client(self.consumed)]
         deliveries = {}
         for group in groups:
             producers = self._producers_for(group)
             acknowledged = [each for each in self.acknowledged if each.producer in producers]
-            deliveries |= verdict(acknowledged, consumed, [group])
+            name, _, client = group.partition("/")
+            consumed = [each for each in self.consumed if each.group == name]
+            deliveries |= verdict(acknowledged, by_client(consumed) if client else consumed, [group])
         return deliveries
 
     def missing(self, groups):

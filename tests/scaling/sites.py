@@ -8,9 +8,9 @@ from peers.jars import V4_9, V5_5
 from peers.servers import registered
 from peers.waiting import wait_until
 from peers.wire import GET_MAX_OFFSET, SUCCESS, SYSTEM_ERROR, Caller
-from sampling.object_keys import with_quoted_object_keys
 
 from remoting.clock import SystemClock
+from remoting.protocol.object_keys import with_quoted_keys
 
 PULL = 11
 QUERY_CONSUMER_OFFSET = 14
@@ -158,7 +158,7 @@ class ScalingSite:
 
 def decoded(body):
     """Return what a body in fastjson's dialect holds; keys that are objects or integers become strings."""
-    return msgspec.json.decode(_with_quoted_integer_keys(with_quoted_object_keys(body)))
+    return msgspec.json.decode(_with_quoted_integer_keys(with_quoted_keys(body)))
 
 
 def _with_quoted_integer_keys(text):

@@ -1,4 +1,4 @@
-"""Models of Java's brokers and NameServers, as far as a resize can see them (docs/protocol/queue-scaling.md)."""
+"""Models of Java's brokers and NameServers, as far as a resize can see them (docs/protocol/queue-scaling.md 1)."""
 
 from controller.scaling.resize.operation import READ_PERM, WRITE_PERM, MasterIdentity, QueueCounts
 

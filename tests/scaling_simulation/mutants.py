@@ -200,6 +200,8 @@ MUTANTS = {
         "ordered" if kind is GroupKind.ORDERLY else "shrink", (drained, "_lags", not_drained(kind))
     )
     for kind in GroupKind
+    # Every simulated member reports how it consumes.
+    if kind is not GroupKind.UNKNOWN
 }
 
 

@@ -84,7 +84,8 @@ class GroupObserver:
         chosen = clients(name, sorted(where))
         answers = await all_results(self._running(name, each, where[each]) for each in chosen)
         running: Mapping[str, RunningConsumer | None] = dict(zip(chosen, answers, strict=True))
-        kind = _kind(found.values(), [each for each in running.values() if each is not None])
+        known = [each for each in running.values() if each is not None]
+        kind = _kind(found.values(), known, is_answered=len(known) == len(running))
         members = tuple(ClientView(client_id=each, queues=_queues(running.get(each), topic)) for each in sorted(where))
         return GroupView(name=name, kind=kind, clients=members)
 
@@ -105,7 +106,10 @@ def _is_of_users(name: str) -> bool:
     return name != TOOL_GROUP and not name.startswith(SYSTEM_GROUP_PREFIX)
 
 
-def _kind(connections: Collection[GroupConnections], running: Collection[RunningConsumer]) -> GroupKind:
+def _kind(
+    connections: Collection[GroupConnections], running: Collection[RunningConsumer], *, is_answered: bool
+) -> GroupKind:
+    """Return how a group consumes; `is_answered`: every member that was queried has answered."""
     if any(each.is_broadcasting for each in connections):
         return GroupKind.BROADCAST
     types = {each.consume_type for each in connections} | {each.consume_type for each in running}
@@ -115,7 +119,7 @@ def _kind(connections: Collection[GroupConnections], running: Collection[Running
         return GroupKind.ORDERLY
     if any(each.consume_type == _ACTIVELY for each in connections):
         return GroupKind.PULL
-    return GroupKind.CONCURRENT
+    return GroupKind.CONCURRENT if is_answered else GroupKind.UNKNOWN
 
 
 def _queues(running: RunningConsumer | None, topic: str) -> dict[QueueId, ConsumedQueue] | None:

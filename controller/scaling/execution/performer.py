@@ -6,6 +6,7 @@ next round, which observes brokers anew.
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import TypeVar
 
 from controller.scaling.execution.broker_views import FAILURES, counts_of, topic_of
 from controller.scaling.resize.decision import (
@@ -16,6 +17,7 @@ from controller.scaling.resize.decision import (
     ResizeAction,
     StoreGroupOffset,
 )
+from remoting.admin.admin_request import AdminRequest
 from remoting.admin.client import AdminClient
 from remoting.admin.locks import lock_queues, unlock_queues
 from remoting.admin.message_queues import MessageQueue
@@ -25,6 +27,8 @@ from remoting.admin.topics import update_topic
 from remoting.background_tasks import all_results
 from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import Refused
+
+Found = TypeVar("Found")
 
 
 class ActionPerformer:
@@ -56,15 +60,17 @@ class ActionPerformer:
         except FAILURES as error:
             return f"{action.address}: {error}"
 
+    async def _write(self, address: str, request: AdminRequest[Found]) -> Found:
+        """Send a change; raises NotSent if another controller may lead once it is its turn."""
+        return await self._admin.call(address, request, self._may_write)
+
     async def _change_counts(self, topic: str, action: ChangeCounts) -> str:
         present = await topic_of(self._admin, action.address, topic)
         if present is None or counts_of(present) != action.before:
             return f"{action.broker_name} does not show {action.before} any more"
         after = action.after
         wanted = replace(present, read_queue_nums=after.read, write_queue_nums=after.write, perm=after.perm)
-        if not self._may_write():
-            return _NO_LEAD
-        await self._admin.call(action.address, update_topic(wanted))
+        await self._write(action.address, update_topic(wanted))
         stored = await topic_of(self._admin, action.address, topic)
         if stored != wanted:
             return f"{action.broker_name} has stored {stored} instead of {wanted}"
@@ -76,11 +82,9 @@ class ActionPerformer:
         # Brokers before 5.0 answer 0 where nothing is stored.
         if stored != action.before and not (action.before is None and stored == 0):
             return f"{where} is {stored} meanwhile"
-        if not self._may_write():
-            return _NO_LEAD
         try:
             request = commit_offset(action.group, topic, action.queue_id, action.offset)
-            outcome = await self._admin.call(action.address, request)
+            outcome = await self._write(action.address, request)
         except Refused as error:
             if error.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
                 return f"{where}: {action.address} has no configuration of the group"
@@ -88,10 +92,8 @@ class ActionPerformer:
         return f"{where}: a reset of it waits for its consumer" if outcome is OffsetCommit.RESET_PENDING else ""
 
     async def _hold_locks(self, topic: str, action: HoldLocks) -> str:
-        if not self._may_write():
-            return _NO_LEAD
         queues = _queues(topic, action)
-        locked = await self._admin.call(action.address, lock_queues(action.client_id, action.group, queues))
+        locked = await self._write(action.address, lock_queues(action.client_id, action.group, queues))
         held = sorted(each.queue_id for each in queues if each not in locked)
         if not held:
             return ""
@@ -101,22 +103,15 @@ class ActionPerformer:
         )
 
     async def _give_locks(self, topic: str, action: GiveLocks) -> str:
-        if not self._may_write():
-            return _NO_LEAD
-        await self._admin.call(action.address, unlock_queues(action.client_id, action.group, _queues(topic, action)))
+        await self._write(action.address, unlock_queues(action.client_id, action.group, _queues(topic, action)))
         return ""
 
     async def _put_order_conf(self, topic: str, action: PutOrderConf) -> str:
-        if not self._may_write():
-            return _NO_LEAD
         request = delete_order_conf(topic) if action.value is None else put_order_conf(topic, action.value)
-        await self._admin.call(action.address, request)
+        await self._write(action.address, request)
         stored = await self._admin.call(action.address, order_conf(topic))
         return "" if stored == action.value else f"{action.address} has orderTopicConf {stored} of {topic}"
 
 
 def _queues(topic: str, action: HoldLocks | GiveLocks) -> list[MessageQueue]:
     return [MessageQueue(topic=topic, broker_name=action.broker_name, queue_id=each) for each in action.queue_ids]
-
-
-_NO_LEAD = "nothing was written: another controller may lead"

@@ -19,6 +19,8 @@ class GroupKind(Enum):
     PULL = "pull"
     POP = "pop"
     BROADCAST = "broadcast"
+    #: Some members do not report how they consume: in order, one by one, or by a proxy.
+    UNKNOWN = "unknown"
     #: No member is connected to any broker of the topic.
     OFFLINE = "offline"
 

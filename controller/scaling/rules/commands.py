@@ -5,7 +5,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from controller.scaling.resize.operation import WAIVED_GROUPS_MAX, ResizeKind, ResizeOperation, ResizePhase
-from controller.scaling.rules.path import PAUSED_END, reversed_grow
+from controller.scaling.rules.path import PAUSED_END, may_hold_messages, reversed_grow
 
 #: Nothing has been changed on any broker.
 _UNTOUCHED: Final = frozenset({ResizePhase.PLANNED, ResizePhase.PRECHECK})
@@ -24,8 +24,8 @@ def aborted(operation: ResizeOperation, unix_ms: int, reason: str) -> ResizeOper
     phase, why = operation.phase, f"aborted by the operator{': ' if reason else ''}{reason}"
     _refuse_finished(operation)
     if phase is ResizePhase.CONFLICT or phase in _UNTOUCHED:
-        left = "queue numbers stay as they are" if phase is ResizePhase.CONFLICT else "nothing was changed"
-        return operation.entered(ResizePhase.ABORTED, unix_ms, (why, left), problem=why)
+        left = _left_by_conflict(operation) if phase is ResizePhase.CONFLICT else ("nothing was changed",)
+        return operation.entered(ResizePhase.ABORTED, unix_ms, (why, *left), problem=why)
     if operation.ends_as is ResizePhase.ABORTED:
         raise ResizeCommandRefused(f"{operation.id} is being undone already, in {phase.value}")
     if operation.kind is ResizeKind.ORDERED and operation.reached > PAUSED_END:
@@ -39,7 +39,7 @@ def aborted(operation: ResizeOperation, unix_ms: int, reason: str) -> ResizeOper
             "would mix the order of keys"
         )
     changes: dict[str, Any] = {"ends_as": ResizePhase.ABORTED}
-    if operation.kind is ResizeKind.GROW and operation.reached > 1:
+    if may_hold_messages(operation):
         changes = reversed_grow(operation)
         return replace(operation.entered(ResizePhase.WRITE_DOWN, unix_ms, (why,), problem=why), **changes)
     return replace(operation.entered(ResizePhase.ROLLBACK, unix_ms, (why,), problem=why), **changes)
@@ -57,6 +57,15 @@ def resumed(operation: ResizeOperation, unix_ms: int, reason: str = "") -> Resiz
     raise ResizeCommandRefused(f"{operation.id} is in {operation.phase.value} and goes on by itself")
 
 
+def _left_by_conflict(operation: ResizeOperation) -> tuple[str, ...]:
+    left = ["queue numbers and permissions stay as they are"]
+    if operation.kind is ResizeKind.ORDERED:
+        left.append("writes may be paused: check that perm is 6 on every broker")
+    if operation.order_conf is not None:
+        left.append(f"orderTopicConf was {operation.order_conf}, and may be missing")
+    return tuple(left)
+
+
 def _after_conflict(operation: ResizeOperation) -> ResizePhase:
     """Return the phase that brings all brokers to the numbers that this resize relies on."""
     if operation.ends_as is ResizePhase.ABORTED and operation.kind is not ResizeKind.SHRINK:
@@ -65,7 +74,7 @@ def _after_conflict(operation: ResizeOperation) -> ResizePhase:
         ResizeKind.GROW: ResizePhase.SEED,
         ResizeKind.GATED: ResizePhase.GATE,
         ResizeKind.SHRINK: ResizePhase.WRITE_DOWN if operation.reached <= 1 else ResizePhase.REOPEN,
-        ResizeKind.ORDERED: ResizePhase.PAUSE if operation.reached < PAUSED_END else ResizePhase.UNPAUSE,
+        ResizeKind.ORDERED: ResizePhase.PAUSE if operation.reached <= PAUSED_END else ResizePhase.UNPAUSE,
     }
     return by_kind[operation.kind]
 

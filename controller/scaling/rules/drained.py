@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from controller.scaling.resize.decision import PhaseProgress
-from controller.scaling.resize.observation import ConsumedQueue, GroupKind, GroupView, ResizeObservation
+from controller.scaling.resize.observation import ConsumedQueue, GroupKind, GroupView, ResizeObservation, SetView
 from controller.scaling.resize.operation import QueueId, ResizeOperation, ResizeWaits
 from controller.scaling.rules.path import watched_queues
 
@@ -76,7 +76,7 @@ def check_drained(operation: ResizeOperation, observation: ResizeObservation, pr
 
 def _settle_ms(kind: GroupKind, waits: ResizeWaits) -> int:
     match kind:
-        case GroupKind.POP:
+        case GroupKind.POP | GroupKind.UNKNOWN:
             return waits.pop_ms
         case GroupKind.PULL | GroupKind.BROADCAST:
             return waits.process_ms
@@ -97,7 +97,15 @@ def _lags(group: GroupView, operation: ResizeOperation, observation: ResizeObser
             if group.kind is GroupKind.BROADCAST:
                 yield from _broadcast_lag(group, queue, ends.max_offset, view.broadcast_offsets or {})
             else:
-                yield from _lag(group, queue, ends.max_offset, view.offsets or {})
+                yield from _lag(group, queue, ends.max_offset, _offsets_of(group, view))
+
+
+def _offsets_of(group: GroupView, view: SetView) -> Mapping[str, Mapping[int, int]]:
+    """Return the stored offsets; of a group that is offline also those that brokers have stored while it broadcast."""
+    offsets, broadcast = view.offsets or {}, view.broadcast_offsets or {}
+    if group.is_online or group.name in offsets:
+        return offsets
+    return broadcast
 
 
 def _lag(

@@ -93,6 +93,9 @@ def assign(this: ResizeRound) -> ResizeDecision:
 
 def _assigned(this: ResizeRound) -> ResizeDecision:
     operation = this.operation
+    orderly = [each.name for each in this.observation.groups or () if each.kind is GroupKind.ORDERLY]
+    if orderly and operation.reached < WRITE_UP:
+        return this.undo(f"groups consume in order, and more queues would mix it: {', '.join(orderly)}")
     waits, unprotected = unassigned(operation, this.observation.groups or ())
     if not waits:
         return this.go(ResizePhase.WRITE_UP, ["every online group has the new queues"], reached=WRITE_UP)

@@ -44,6 +44,7 @@ _QUICK: Final = frozenset({
 QUICK_ROUND_MS: Final = 1_000
 ROUND_MS_MIN: Final = 500
 ROUND_MS_MAX: Final = 10_000
+BLOCKED_ROUND_MS_MAX: Final = 60_000
 
 
 def needs_of(operation: ResizeOperation) -> ResizeNeeds:
@@ -66,7 +67,12 @@ def round_ms(operation: ResizeOperation) -> int:
         return QUICK_ROUND_MS
     # Each wait is looked at several times before it ends.
     shortest_ms = min(operation.waits.confirm_ms, operation.waits.stable_ms, operation.waits.watch_ms)
-    return min(max(shortest_ms // 4, ROUND_MS_MIN), ROUND_MS_MAX)
+    if operation.phase is ResizePhase.BLOCKED:
+        # An operator's command begins the next round at once.
+        return min(max(shortest_ms * 6, ROUND_MS_MIN), BLOCKED_ROUND_MS_MAX)
+    # All offsets of a broker come with each answer.
+    share = 1 if needs_of(operation).groups else 4
+    return min(max(shortest_ms // share, ROUND_MS_MIN), ROUND_MS_MAX)
 
 
 def _ends(operation: ResizeOperation, phase: ResizePhase) -> QueueFilter | None:

@@ -50,11 +50,6 @@ def path_of(kind: ResizeKind, resize: SetResize) -> tuple[QueueCounts, ...]:
             return (before, before.paused, resized.paused, resized, end)
 
 
-def is_growing(operation: ResizeOperation) -> bool:
-    """Return whether the operation adds queues."""
-    return all(each.target >= each.before.read for each in operation.sets)
-
-
 def check_path(
     operation: ResizeOperation,
     observation: ResizeObservation,
@@ -139,8 +134,8 @@ QueueFilter = Callable[[SetResize], range]
 
 
 def new_queues(resize: SetResize) -> range:
-    """Return the queue ids that producers get by a grow."""
-    return range(min(resize.before.write, resize.target), resize.target)
+    """Return the queue ids that consumers get by a grow; those that could be read before are not new to them."""
+    return range(min(resize.before.read, resize.target), resize.target)
 
 
 def dropped_queues(resize: SetResize) -> range:
@@ -164,11 +159,18 @@ def watched_queues(operation: ResizeOperation) -> QueueFilter:
 PAUSED_END = 2
 
 
+def may_hold_messages(operation: ResizeOperation) -> bool:
+    """Return whether a grow has let producers use new queues, which have to be drained before it is undone."""
+    adds_queues = any(each.before.read < each.target for each in operation.sets)
+    return operation.kind is ResizeKind.GROW and operation.reached > 1 and adds_queues
+
+
 def reversed_grow(operation: ResizeOperation) -> dict[str, Any]:
     """Return the changes that make a shrink back of a grow; brokers may be anywhere on its path."""
     sets = tuple(
         replace(each, before=QueueCounts(each.target, each.target, each.before.perm), target=each.before.read)
         for each in operation.sets
+        if each.before.read < each.target
     )
     return {
         "kind": ResizeKind.SHRINK,

@@ -238,6 +238,8 @@ def _warnings(
     yield from wait_warnings(request.waits)
     yield "each change of read queues moves queues between clients: messages that they have cached are consumed again"
     for each in observation.groups or ():
+        if each.kind is GroupKind.UNKNOWN:
+            yield f"group {each.name}: members do not report how they consume; if it is in order, keys may get mixed"
         if each.kind is GroupKind.BROADCAST and kind not in _RAISING:
             yield f"broadcasting group {each.name}: members that are not connected are unknown, and may miss messages"
     if kind is ResizeKind.ORDERED:

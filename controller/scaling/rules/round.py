@@ -8,8 +8,8 @@ import msgspec
 
 from controller.scaling.resize.decision import PhaseProgress, ResizeAction, ResizeDecision
 from controller.scaling.resize.observation import ResizeObservation
-from controller.scaling.resize.operation import ResizeKind, ResizeOperation, ResizePhase
-from controller.scaling.rules.path import PathCheck, check_path, reversed_grow
+from controller.scaling.resize.operation import ResizeOperation, ResizePhase
+from controller.scaling.rules.path import PathCheck, check_path, may_hold_messages, reversed_grow
 
 #: How often the time that a phase has waited is saved.
 SAVE_MS: Final = 60_000
@@ -66,7 +66,7 @@ class ResizeRound:
 
     def undo(self, problem: str) -> ResizeDecision:
         """Go back to the numbers from before; where new queues may hold messages already, that is a shrink."""
-        if self.operation.kind is ResizeKind.GROW and self.operation.reached > 1:
+        if may_hold_messages(self.operation):
             return self.go(ResizePhase.WRITE_DOWN, (problem,), problem=problem, **reversed_grow(self.operation))
         return self.go(ResizePhase.ROLLBACK, (problem,), problem=problem, ends_as=ResizePhase.ABORTED)
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Final
 
 from controller.scaling.resize.decision import ResizeDecision
-from controller.scaling.resize.operation import ResizeKind, ResizePhase
+from controller.scaling.resize.operation import QueueId, ResizeKind, ResizePhase
 from controller.scaling.rules.drained import DrainCheck, check_drained, sentences
-from controller.scaling.rules.path import PAUSED_END, dropped_queues, watched_queues
+from controller.scaling.rules.path import PAUSED_END, watched_queues
 from controller.scaling.rules.quiet import (
     as_offsets,
     ends_of,
@@ -47,19 +47,21 @@ def write_down(this: ResizeRound) -> ResizeDecision:
     return this.stay((*check.waits_for, *this.observation.missing), check.actions)
 
 
-def _moved_away(this: ResizeRound) -> ResizeDecision | None:
-    """Stop if brokers do not show the lowered numbers any more."""
+def _moved_away(this: ResizeRound, limit_ms: int | None = None) -> ResizeDecision | None:
+    """Stop if brokers do not show the lowered numbers any more; block after the limit if a slave does not answer."""
     check = this.path(lowered_position(this))
     if check.conflicts or check.actions:
         return this.conflict(check.conflicts or ["the queue numbers are not the ones of this resize any more"])
-    if this.observation.missing or check.waits_for:
+    if this.observation.missing:
         return this.stay((*this.observation.missing, *check.waits_for))
-    return None
+    if check.waits_for and limit_ms is not None and this.is_over(limit_ms):
+        return this.block(check.waits_for)
+    return this.stay(check.waits_for) if check.waits_for else None
 
 
 def quiesce(this: ResizeRound) -> ResizeDecision:
     """Wait until producers have left, and the ends of the queues do not move."""
-    if (stopped := _moved_away(this)) is not None:
+    if (stopped := _moved_away(this, this.operation.waits.quiesce_ms)) is not None:
         return stopped
     operation, observation = this.operation, this.observation
     ends = ends_of(operation, observation, watched_queues(operation))
@@ -104,7 +106,7 @@ def late(this: ResizeRound) -> ResizeDecision:
 
 def drain(this: ResizeRound) -> ResizeDecision:
     """Wait until every group has consumed the queues."""
-    if (stopped := _moved_away(this)) is not None:
+    if (stopped := _moved_away(this, this.operation.waits.drain_ms)) is not None:
         return stopped
     operation, observation = this.operation, this.observation
     ends = ends_of(operation, observation, watched_queues(operation))
@@ -166,7 +168,7 @@ def read_down(this: ResizeRound) -> ResizeDecision:
     check = this.path(wanted)
     if check.conflicts:
         return this.conflict(check.conflicts)
-    if not observation.missing and (grew := _grown(this)):
+    if grew := _grown(this):
         return reopen_queues(this, grew)
     if check.is_reached and not observation.missing:
         return _post_check(this)
@@ -188,7 +190,13 @@ def _post_check(this: ResizeRound) -> ResizeDecision:
 
 
 def _grown(this: ResizeRound) -> tuple[str, ...]:
-    return grown(this.operation.confirmed, ends_of(this.operation, this.observation, dropped_queues))
+    """Return sentences about dropped queues that have new messages, of the brokers that answered."""
+    answered = {
+        QueueId(name, queue_id): end.max_offset
+        for name, view in this.observation.sets.items()
+        for queue_id, end in view.ends.items()
+    }
+    return grown(this.operation.confirmed, answered)
 
 
 def watch(this: ResizeRound) -> ResizeDecision:
@@ -196,10 +204,11 @@ def watch(this: ResizeRound) -> ResizeDecision:
     check = this.path(lowered_position(this) + 1)
     if check.conflicts or check.actions:
         return this.conflict(check.conflicts or ["the queue numbers are not the ones of this resize any more"])
-    if this.observation.missing or check.waits_for:
-        return this.stay((*this.observation.missing, *check.waits_for))
+    # Whoever does not answer: what came late is to be consumed.
     if grew := _grown(this):
         return reopen_queues(this, grew)
+    if this.observation.missing or check.waits_for:
+        return this.stay((*this.observation.missing, *check.waits_for))
     waits = list(late_arrivals(this.operation, this.observation, this.waited_ms))
     if not this.is_over(this.operation.waits.watch_ms):
         waits.append(f"watches for {(this.operation.waits.watch_ms - this.waited_ms) / 1000:.0f} s more")

@@ -13,6 +13,7 @@ from controller.scaling.rules.round import ResizeRound
 
 _PAUSED: Final = frozenset({
     ResizePhase.PAUSE, ResizePhase.QUIESCE, ResizePhase.LATE, ResizePhase.DRAIN, ResizePhase.CONFIRM, ResizePhase.SEED,
+    ResizePhase.RESIZE,
 })  # fmt: skip
 #: Phase -> the one that begins anew with a new master: it may have older offsets, ends and numbers.
 _AGAIN: Final[Mapping[ResizePhase, ResizePhase]] = {
@@ -66,10 +67,12 @@ def _is_paused_too_long(this: ResizeRound) -> bool:
     """Return whether an ordered topic waits too long without writes; its counts have not changed yet."""
     operation = this.operation
     phase = operation.resume_phase or operation.phase
-    if operation.kind is not ResizeKind.ORDERED or operation.reached >= PAUSED_END or phase not in _PAUSED:
+    if operation.kind is not ResizeKind.ORDERED or operation.reached > PAUSED_END or phase not in _PAUSED:
         return False
-    paused = next((each.began_unix_ms for each in operation.steps if each.phase is ResizePhase.PAUSE), None)
-    return paused is not None and this.observation.unix_ms - paused > operation.waits.pause_ms
+    paused = [each.began_unix_ms for each in operation.steps if each.phase is ResizePhase.PAUSE]
+    if phase is ResizePhase.PAUSE:
+        paused.append(operation.phase_since_unix_ms)
+    return bool(paused) and this.observation.unix_ms - paused[0] > operation.waits.pause_ms
 
 
 def _masters_changed(this: ResizeRound) -> ResizeDecision | None:
@@ -107,7 +110,7 @@ def _again_ordered(operation: ResizeOperation, phase: ResizePhase) -> ResizePhas
     if phase in {ResizePhase.READ_DOWN, ResizePhase.WATCH}:
         return ResizePhase.REOPEN
     if operation.reached < PAUSED_END:
-        return ResizePhase.PAUSE if phase in _PAUSED else None
+        return ResizePhase.PAUSE if phase in _PAUSED and phase is not ResizePhase.RESIZE else None
     if operation.seeds and phase is not ResizePhase.ROLLBACK:
         # Producers may use new queues already; what was stored for groups there may be lost.
         return ResizePhase.SEED
@@ -132,7 +135,9 @@ def rollback(this: ResizeRound) -> ResizeDecision:
         return _rolled_back(this)
     this = replace(this, progress=replace(this.progress, agreed_at_ms=None))
     # First orderTopicConf, by which producers use all queues again at once, and not those of one set after the other.
-    return this.stay((*check.waits_for, *this.observation.missing), conf or check.actions)
+    # Where a NameServer does not take it, writes are given back even so.
+    actions = (*conf, *check.actions) if this.observation.failures else conf or check.actions
+    return this.stay((*check.waits_for, *this.observation.missing), actions)
 
 
 def _rolled_back(this: ResizeRound) -> ResizeDecision:

@@ -16,7 +16,7 @@ from controller.scaling.resize.request import ResizeRequest
 from controller.scaling.watching.proposals import Proposal, Proposals
 from controller.scaling.watching.scaling_observer import ScalingObserver
 from controller.scaling.watching.topic_decisions import DecisionOutcome, TopicDecision, TopicNumbers
-from controller.scaling.watching.watched_topic import Refusal, WatchedTopic
+from controller.scaling.watching.topic_under_policy import Refusal, TopicUnderPolicy
 from controller.storage.store import DocumentRefused, StoreError
 from remoting.clock import Clock
 
@@ -30,7 +30,7 @@ APPROVED_BY: Final = "autoscaler, approved by an operator"
 _REFUSALS: Final = (ResizeRefused, OperationExists, DocumentRefused, StoreError)
 
 
-class Verdict(NamedTuple):
+class FoundVerdict(NamedTuple):
     """What follows from one reading of a topic, and from which policy."""
 
     policy: ScalingPolicy
@@ -66,7 +66,7 @@ class Decisions:
         self.changes: deque[TopicDecision] = deque(maxlen=CHANGES_MAX)
         self._starts: set[asyncio.Task[Any]] = set()
 
-    def take(self, watched: WatchedTopic, found: Verdict, running: int) -> None:
+    def take(self, watched: TopicUnderPolicy, found: FoundVerdict, running: int) -> None:
         """Carry out a verdict; `running` resizes are under way."""
         if watched.is_starting:
             return
@@ -83,7 +83,7 @@ class Decisions:
         if found.verdict.target is None or found.verdict.mode is not PolicyMode.APPROVE:
             self._withdraw_changed(found.verdict)
 
-    async def approve(self, watched: WatchedTopic | None, proposal: Proposal, reason: str) -> ResizeOperation:
+    async def approve(self, watched: TopicUnderPolicy | None, proposal: Proposal, reason: str) -> ResizeOperation:
         """Start what is proposed; raises what `QueueScaling.start` raises, and then the proposal goes on waiting."""
         decision = None if watched is None else watched.decision
         if decision is not None:
@@ -125,7 +125,7 @@ class Decisions:
         if waiting is not None and verdict.before is not None and verdict.before != waiting.before:
             self.proposals.withdraw(verdict.topic)
 
-    def _begin(self, watched: WatchedTopic, found: Verdict, running: int) -> None:
+    def _begin(self, watched: TopicUnderPolicy, found: FoundVerdict, running: int) -> None:
         refusal, starting = watched.refusal, len(self._starts)
         if refusal is not None and self._clock.now_ms() < refusal.until_ms:
             self._decided(watched, found.decision(DecisionOutcome.REFUSED, refusal.problem))
@@ -138,7 +138,7 @@ class Decisions:
             self._starts.add(task)
             task.add_done_callback(self._starts.discard)
 
-    async def _resize(self, watched: WatchedTopic, found: Verdict) -> None:
+    async def _resize(self, watched: TopicUnderPolicy, found: FoundVerdict) -> None:
         verdict = found.verdict
         assert verdict.target is not None, "only a change is carried out"
         request = ResizeRequest(
@@ -155,19 +155,19 @@ class Decisions:
         finally:
             watched.is_starting = False
 
-    def _refused(self, watched: WatchedTopic, found: Verdict, problem: str) -> None:
+    def _refused(self, watched: TopicUnderPolicy, found: FoundVerdict, problem: str) -> None:
         watched.refusal = Refusal(problem, self._clock.now_ms() + found.policy.cooldown_ms)
         decision = found.decision(DecisionOutcome.REFUSED, problem)
         self._change(watched, decision)
         self._observer.resize_refused(decision)
 
-    def _resized(self, watched: WatchedTopic, decision: TopicDecision, operation: ResizeOperation) -> None:
+    def _resized(self, watched: TopicUnderPolicy, decision: TopicDecision, operation: ResizeOperation) -> None:
         watched.refusal = None
         resized = replace(decision, outcome=DecisionOutcome.RESIZED, operation_id=operation.id, proposal_id="")
         self._change(watched, resized)
         self._observer.resize_requested(resized)
 
-    def _decided(self, watched: WatchedTopic, decision: TopicDecision) -> None:
+    def _decided(self, watched: TopicUnderPolicy, decision: TopicDecision) -> None:
         if decision.is_shown_as(watched.decision):
             # Its numbers are newer.
             watched.decision = decision
@@ -175,6 +175,6 @@ class Decisions:
         self._change(watched, decision)
         self._observer.verdict_changed(decision)
 
-    def _change(self, watched: WatchedTopic, decision: TopicDecision) -> None:
+    def _change(self, watched: TopicUnderPolicy, decision: TopicDecision) -> None:
         watched.decision = decision
         self.changes.append(decision)

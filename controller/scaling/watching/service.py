@@ -16,14 +16,14 @@ from controller.scaling.autoscaler.policies import PolicyTable
 from controller.scaling.autoscaler.readings import TopicReading
 from controller.scaling.execution.service import QueueScaling
 from controller.scaling.resize.operation import ResizeOperation
-from controller.scaling.watching.decisions import DecisionRuntime, Decisions, Verdict
+from controller.scaling.watching.decisions import DecisionRuntime, Decisions, FoundVerdict
 from controller.scaling.watching.past_resizes import PastResizes
 from controller.scaling.watching.policy_source import PolicySource
 from controller.scaling.watching.proposals import Proposal
 from controller.scaling.watching.scaling_observer import RoundReport, ScalingObserver
 from controller.scaling.watching.topic_decisions import TopicDecision
 from controller.scaling.watching.topic_requests import TopicRequests
-from controller.scaling.watching.watched_topic import WatchedTopic
+from controller.scaling.watching.topic_under_policy import TopicUnderPolicy
 from remoting.background_tasks import all_results
 from remoting.clock import Clock
 
@@ -81,7 +81,7 @@ class Autoscaler:
                 start=runtime.start,
             )
         )
-        self._watched: dict[str, WatchedTopic] = {}
+        self._watched: dict[str, TopicUnderPolicy] = {}
         #: The term in which everything above was seen.
         self._term = 0
         self._worked_ms = 0
@@ -171,7 +171,7 @@ class Autoscaler:
                 self._observer.round_failed("", error)
         self._worked_ms += self._clock.now_ms() - began_ms
 
-    async def _look_at(self, topics: Mapping[str, WatchedTopic], term: int) -> None:
+    async def _look_at(self, topics: Mapping[str, TopicUnderPolicy], term: int) -> None:
         await all_results(self._refresh(topic, each) for topic, each in topics.items())
         known = {topic: each.facts for topic, each in topics.items() if each.facts is not None}
         readings = await self._requests.readings.read(known)
@@ -182,7 +182,7 @@ class Autoscaler:
             if number % _TOPICS_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
-    async def _refresh(self, topic: str, watched: WatchedTopic) -> None:
+    async def _refresh(self, topic: str, watched: TopicUnderPolicy) -> None:
         facts = self._requests.facts
         if not facts.is_due(watched.facts):
             return
@@ -199,13 +199,13 @@ class Autoscaler:
         try:
             resizes, outlook = self._past.of_topic(topic), self._outlook(topic)
             verdict, numbers = watched.evaluate(reading, policy, resizes, outlook)
-            self._decisions.take(watched, Verdict(policy, verdict, numbers), self._past.running)
+            self._decisions.take(watched, FoundVerdict(policy, verdict, numbers), self._past.running)
         except Exception as error:  # noqa: BLE001  # one topic holds up no other
             self._observer.round_failed(topic, error)
 
     async def _keep_topics(self, policies: PolicyTable) -> None:
         names = await self._requests.names.watched(policies) if policies.policies else []
-        self._watched = {topic: self._watched.get(topic) or WatchedTopic() for topic in names}
+        self._watched = {topic: self._watched.get(topic) or TopicUnderPolicy() for topic in names}
         self._decisions.proposals.keep_only(self._watched)
 
     def _is_current(self) -> bool:

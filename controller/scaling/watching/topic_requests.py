@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 from controller.scaling.execution.group_views import GroupObserver
 from controller.scaling.execution.observer import ElectedMasters, TopicObserver
 from controller.scaling.watching.failed_peers import FailedPeers
+from controller.scaling.watching.policy_topics import PolicyTopics
 from controller.scaling.watching.slot_readings import SlotReadings
 from controller.scaling.watching.topic_facts import TopicFactsObserver
-from controller.scaling.watching.topic_names import TopicNames
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.client import Requester
 from remoting.clock import Clock
@@ -23,7 +23,7 @@ _REQUESTS_OF_GROUPS: Final = AdminLimits(timeout_ms=3_000, requests_max=16, requ
 class TopicRequests(NamedTuple):
     """What finds topics, what changes rarely about them, and where they are now."""
 
-    names: TopicNames
+    names: PolicyTopics
     facts: TopicFactsObserver
     readings: SlotReadings
 
@@ -37,7 +37,7 @@ class TopicRequests(NamedTuple):
         topics = TopicObserver(admin, name_servers, masters, clock)
         groups = GroupObserver(AdminClient(peers, _REQUESTS_OF_GROUPS))
         return cls(
-            names=TopicNames(admin, name_servers, clock.now_ms),
+            names=PolicyTopics(admin, name_servers, clock.now_ms),
             facts=TopicFactsObserver(admin, topics, groups, clock.now_ms),
             readings=SlotReadings(admin, clock),
         )

@@ -17,7 +17,7 @@ TOGETHER = 16
 
 @pytest.fixture(
     scope="session",
-    params=[V5_5, pytest.param(V5_1, marks=pytest.mark.broad), pytest.param(V4_9, marks=pytest.mark.broad)],
+    params=[V5_5, pytest.param(V5_1, marks=pytest.mark.soak), pytest.param(V4_9, marks=pytest.mark.soak)],
 )
 def site(request, tmp_path_factory):
     with contextlib.closing(ResizeSite(Lab(tmp_path_factory.mktemp("resizes")), request.param)) as started:

@@ -7,7 +7,7 @@ from peers.etcd import running_etcd
 from peers.waiting import wait_until
 from resize_site import GROWN, SHRUNK, ScalingClient, described, evidence_of, phases_of
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.soak]
 
 #: Phases that a controller can be killed in: the others end with the round that begins them.
 KILLED_IN = {

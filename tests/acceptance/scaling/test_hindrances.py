@@ -7,7 +7,7 @@ from peers.etcd import Way
 from peers.waiting import holds_for
 from resize_site import described, evidence_of, phases_of
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.soak]
 
 #: What a broker answers to a send beyond its queues: SYSTEM_ERROR, and INVALID_PARAMETER from 5.3.2 on.
 REFUSED_SENDS = {"1", "29"}

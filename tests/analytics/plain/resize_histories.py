@@ -14,7 +14,7 @@ LENGTH_US = 16 * HOUR
 _CONTROLLER, _SAMPLER = "ctl-0", "sampler-0"
 _GROW = ("PRECHECK", "SEED", "READ_UP", "ASSIGN", "WRITE_UP", "WATCH")
 _SHRINK = ("PRECHECK", "WRITE_DOWN", "QUIESCE", "DRAIN", "CONFIRM", "READ_DOWN", "WATCH")
-_DECISIONS = ("kept", "proposed", "approved", "resized", "refused")
+_DECISIONS = ("kept", "proposed", "approved", "dismissed", "resized", "refused")
 _FINDINGS = ("clients_without_queue", "writes_near_limit", None)
 
 

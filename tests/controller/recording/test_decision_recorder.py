@@ -1,37 +1,34 @@
-from dataclasses import replace
-
 import pytest
 import recorded_rows
+from fakes.in_process_controller import InProcessController
 
+from controller.observability.autoscaler_event_log import AutoscalerEventLog
 from controller.recording.decision_recorder import DecisionRecorder
+from controller.recording.resize_recorder import SENTENCE_MAX
 from controller.scaling.autoscaler.decision import ScalingVerdict
 from controller.scaling.autoscaler.findings import Finding, FindingKind
 from controller.scaling.autoscaler.policies import PolicyMode, ScalingPolicy
-from controller.scaling.autoscaler.signals import (
-    ConsumptionKind,
-    GroupSignals,
-    QueueProgress,
-    SetSignals,
-    TopicSignals,
-)
+from controller.scaling.watching.topic_decisions import DecisionOutcome, TopicDecision, TopicNumbers
+from history.schemas import SCALING_DECISION
 
-POLICY = ScalingPolicy(topic="orders-*")
+SENTENCE = "billing: 12 consumers, 2 queues"
 
 
-def signals(*lags, clients=12):
-    group = GroupSignals(
-        kind=ConsumptionKind.CONCURRENT,
-        clients=frozenset(map(str, range(clients))),
-        queues=tuple(QueueProgress("broker-a", number, lag) for number, lag in enumerate(lags)),
+def a_decision(outcome=DecisionOutcome.PROPOSED, *, lag=300, target=4, findings=None, **values):
+    found = Finding(kind=FindingKind.CLIENTS_WITHOUT_QUEUE, subject="billing", sentence=SENTENCE)
+    verdict = ScalingVerdict(
+        topic="orders-eu",
+        unix_ms=0,
+        mode=PolicyMode.APPROVE,
+        before=2,
+        target=target,
+        reason=SENTENCE,
+        findings=(found,) if findings is None else findings,
     )
-    a_set = SetSignals(read_queues=2, write_queues=2, write_tps=(30.0, 40.0))
-    return TopicSignals(topic="orders-eu", unix_ms=0, sets={"broker-a": a_set}, groups={"billing": group})
-
-
-def verdict(target=4, sentence="billing: 12 consumers, 2 queues", *, kind=FindingKind.CLIENTS_WITHOUT_QUEUE, **values):
-    findings = (Finding(kind=kind, subject="billing", sentence=sentence),)
-    about = {"topic": "orders-eu", "unix_ms": 0, "mode": PolicyMode.APPROVE, "before": 2, "target": target}
-    return ScalingVerdict(**(about | {"reason": sentence, "findings": findings} | values))
+    numbers = TopicNumbers(sets=1, put_tps=70.0, lag=lag, clients=12)
+    return TopicDecision(
+        verdict=verdict, policy=ScalingPolicy(topic="orders-*"), outcome=outcome, numbers=numbers, **values
+    )
 
 
 @pytest.fixture
@@ -43,7 +40,7 @@ def recorded(tmp_path):
 
 
 def test_proposal_is_recorded_with_the_numbers_that_it_rests_on(recorded):
-    (row,) = recorded(lambda history: history.decided(verdict(), POLICY, signals(100, 200)))
+    (row,) = recorded(lambda history: history.decided(a_decision()))
     assert (row["event_type"], row["topic"], row["policy"], row["mode"]) == (
         "proposed",
         "orders-eu",
@@ -51,43 +48,59 @@ def test_proposal_is_recorded_with_the_numbers_that_it_rests_on(recorded):
         "approve",
     )
     assert (row["queues"], row["target"], row["sets"]) == (2, 4, 1)
-    assert (row["finding"], row["subject"]) == ("clients_without_queue", "billing")
-    assert (row["lag"], row["tps"], row["consumers"]) == (300, 70.0, 12)
-    assert row["reason"] == "billing: 12 consumers, 2 queues"
+    assert (row["finding"], row["subject"], row["findings"]) == (
+        "clients_without_queue",
+        "billing",
+        ["clients_without_queue"],
+    )
+    assert (row["lag"], row["tps"], row["consumers"], row["reason"]) == (300, 70.0, 12, SENTENCE)
 
 
-def test_unknown_lag_is_not_recorded_as_a_number(recorded):
-    (row,) = recorded(lambda history: history.decided(verdict(), POLICY, signals(100, None)))
-    assert "lag" not in row
-
-
-def test_decision_that_stays_as_it_is_is_recorded_once(recorded):
-    def work(history):
-        for number in range(3):
-            history.decided(verdict(sentence=f"{number} messages are left"), POLICY, signals(number))
-
-    (row,) = recorded(work)
-    assert row["reason"] == "0 messages are left"
-
-
-def test_decision_that_differs_is_recorded(recorded):
-    calm = verdict(None, kind=FindingKind.CALM)
-
-    def work(history):
-        for each in (verdict(), calm, verdict(), verdict(8), replace(calm, before=8)):
-            history.decided(each, POLICY, signals(1))
-
-    rows = recorded(work)
-    assert [row["event_type"] for row in rows] == ["proposed", "kept", "proposed", "proposed", "kept"]
+def test_what_is_unknown_is_not_recorded_as_a_number(recorded):
+    kept = a_decision(DecisionOutcome.KEPT, lag=None, target=None, findings=())
+    (row,) = recorded(lambda history: history.decided(kept))
+    assert row["event_type"] == "kept"
+    assert row.keys().isdisjoint({"lag", "target", "finding", "subject", "operation_id"})
 
 
 def test_what_becomes_of_a_proposal_is_recorded(recorded):
     def work(history):
-        history.approved(verdict(), POLICY, signals(1))
-        history.resized(verdict(), POLICY, signals(1), "orders-eu.1")
-        history.refused(verdict(), POLICY, signals(1), "broker-b does not answer")
+        history.decided(a_decision(DecisionOutcome.APPROVED))
+        history.decided(a_decision(DecisionOutcome.RESIZED, operation_id="orders-eu.1"))
+        history.decided(a_decision(DecisionOutcome.REFUSED, problem="broker-b does not answer"))
+        history.proposal_dismissed("orders-eu", "not before the weekend")
 
-    approved, resized, refused = recorded(work)
+    approved, resized, refused, dismissed = recorded(work)
     assert (approved["event_type"], approved["target"]) == ("approved", 4)
     assert (resized["event_type"], resized["operation_id"]) == ("resized", "orders-eu.1")
     assert (refused["event_type"], refused["reason"]) == ("refused", "broker-b does not answer")
+    assert (dismissed["event_type"], dismissed["topic"], dismissed["reason"]) == (
+        "dismissed",
+        "orders-eu",
+        "not before the weekend",
+    )
+
+
+def test_long_reason_is_cut(recorded):
+    refused = a_decision(DecisionOutcome.REFUSED, problem="x" * 9_999)
+    (row,) = recorded(lambda history: history.decided(refused))
+    assert len(row["reason"]) == SENTENCE_MAX
+
+
+def test_each_outcome_has_its_event_type():
+    assert {each.value for each in DecisionOutcome} < set(SCALING_DECISION.event_types)
+
+
+async def test_what_is_logged_of_a_decision_is_recorded_too(tmp_path, recorded):
+    async with InProcessController(tmp_path / "controller") as controller:
+
+        def work(history):
+            log = AutoscalerEventLog(controller.logs, controller.counters, history)
+            log.verdict_changed(a_decision())
+            log.proposal_approved(a_decision(DecisionOutcome.APPROVED))
+            log.resize_refused(a_decision(DecisionOutcome.REFUSED, problem="broker-b does not answer"))
+            log.proposal_dismissed("orders-eu", "")
+            log.resize_requested(a_decision(DecisionOutcome.RESIZED, operation_id="orders-eu.1"))
+
+        rows = recorded(work)
+    assert [row["event_type"] for row in rows] == ["proposed", "approved", "refused", "dismissed", "resized"]

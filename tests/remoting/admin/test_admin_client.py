@@ -6,7 +6,7 @@ import contextlib
 import pytest
 from fakes.answering_broker import AnsweringBroker
 
-from remoting.admin.client import AdminClient, AdminLimits
+from remoting.admin.client import AdminClient, AdminLimits, NotSent
 from remoting.admin.offsets import delay_offsets
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
@@ -66,3 +66,29 @@ async def test_waiting_requests_are_sent_when_earlier_ones_end():
         ends = await asyncio.gather(*calls, return_exceptions=True)
     assert [type(each) for each in ends] == [InvokeTimeout] * 3
     assert len(hanging.requests) == 3
+
+
+async def test_request_is_not_sent_if_it_must_not_be_once_it_is_its_turn():
+    hanging = AnsweringBroker(None)
+    async with listening(hanging) as (client, [address]):
+        admin = AdminClient(client, LIMITS)
+        leads = True
+        waiting = [asyncio.create_task(admin.call(address, delay_offsets())) for _ in range(2)]
+        await hanging.got(2)
+        late = asyncio.create_task(admin.call(address, delay_offsets(), lambda: leads))
+        await asyncio.sleep(0)
+        leads = False
+        for each in waiting:
+            each.cancel()
+        with pytest.raises(NotSent, match="another controller may lead"):
+            await late
+        assert len(hanging.requests) == 2
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_long_answer_is_read_while_others_go_on():
+    broker = AnsweringBroker()
+    levels = ",".join(f"{level}:{level}" for level in range(1, 200_000))
+    broker.body = f'{{"offsetTable":{{{levels}}}}}'.encode()
+    async with listening(broker) as (client, [address]):
+        assert len(await AdminClient(client, LIMITS).call(address, delay_offsets())) == 199_999

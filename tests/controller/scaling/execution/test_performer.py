@@ -9,7 +9,7 @@ from controller.scaling.resize.operation import QueueCounts
 from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
 
-NO_LEAD = "nothing was written: another controller may lead"
+NO_LEAD = "nothing was sent: another controller may lead"
 
 
 @pytest.fixture

@@ -24,5 +24,5 @@ def test_blocked_resize_needs_what_its_phase_does():
 def test_numbers_are_looked_at_each_second_and_waits_several_times():
     assert round_ms(a_shrink(ResizePhase.READ_DOWN)) == QUICK_ROUND_MS
     drain = a_shrink(ResizePhase.DRAIN)
-    assert round_ms(drain) == drain.waits.confirm_ms // 4
+    assert round_ms(drain) == drain.waits.confirm_ms
     assert round_ms(replace(drain, waits=replace(drain.waits, confirm_ms=0))) == ROUND_MS_MIN

@@ -23,9 +23,12 @@ def test_writes_pause_before_the_order_conf_goes():
 
 def test_order_conf_has_the_new_numbers_before_writes_go_on():
     resize = an_ordered(ResizePhase.RESIZE, order_conf=CONF, reached=2)
-    decision = decide_step(resize, waited(0), observed(resize, 2))
+    # Producers use the entry whatever the permission is: that there is no way back is stored first.
+    first = decide_step(resize, waited(0), observed(resize, 2))
+    assert (first.actions, first.operation.reached) == ((), 3)
+    decision = decide_step(first.operation, waited(0), observed(resize, 2))
     assert decision.actions == (PutOrderConf(address=NAME_SERVER, value="broker-a:4"),)
-    done = decide_step(resize, waited(0), observed(resize, 2, order_conf="broker-a:4")).operation
+    done = decide_step(first.operation, waited(0), observed(resize, 2, order_conf="broker-a:4")).operation
     assert (done.phase, done.reached) == (ResizePhase.UNPAUSE, 3)
 
 

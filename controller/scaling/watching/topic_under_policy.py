@@ -25,7 +25,7 @@ class Refusal:
     until_ms: int
 
 
-class WatchedTopic:
+class TopicUnderPolicy:
     """What is known of a topic since this controller leads."""
 
     def __init__(self) -> None:

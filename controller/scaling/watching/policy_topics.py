@@ -18,7 +18,7 @@ LIST_MS: Final = 60_000
 _NAMES_AT_ONCE: Final = 100
 
 
-class TopicNames:
+class PolicyTopics:
     """The list of all topics, requested each minute; only while a policy has a pattern."""
 
     def __init__(

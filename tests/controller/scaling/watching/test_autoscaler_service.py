@@ -1,0 +1,248 @@
+"""What the autoscaler makes of answers of brokers, what it does about it, and what it forgets."""
+
+import pytest
+from fakes.in_process_controller import ME
+from fakes.scaled_topic import GROUP, TOPIC
+from resize_builders import a_resize
+from watched_site import LOOKS_UNTIL_DECIDED, POLICY, watched_site
+
+from controller.storage.store import ControllerMember, StoreError
+from remoting.protocol.codes import BrokerRequestCode, ResponseCode
+
+OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
+
+
+@pytest.fixture
+async def site(tmp_path):
+    async with watched_site(tmp_path) as site:
+        yield site
+
+
+async def resized(site):
+    """Let the autoscaler resize the topic."""
+    await site.put(site.mode("auto"))
+    await site.look(LOOKS_UNTIL_DECIDED)
+    (operation,) = site.operations()
+    return operation
+
+
+# Modes
+
+
+async def test_proposal_is_shown_and_nothing_else_happens(site):
+    await site.put(site.mode("propose"))
+    await site.look(LOOKS_UNTIL_DECIDED)
+    decision = site.decision()
+    assert (site.outcome(), decision.verdict.before, decision.verdict.target) == ("proposed", 4, 8)
+    assert decision.verdict.reason.startswith("4 to 8 queues on each set, 8 in all are needed: group g1: 8 consumers")
+    assert not site.operations()
+    assert not site.autoscaler.proposals()
+    assert site.broker.written == []
+
+
+async def test_automatic_resize_names_who_requested_it_and_why(site):
+    operation = await resized(site)
+    assert (operation.topic, operation.requested_by, operation.sets[0].target) == (TOPIC, "autoscaler", 8)
+    assert "4 have none" in operation.reason
+    assert (site.outcome(), site.decision().operation_id) == ("resized", operation.id)
+    await site.look()
+    assert (site.outcome(), site.decision().verdict.reason) == ("kept", "a resize from 4 to 8 queues runs")
+    assert [each["resize"] for each in site.events("scaling_resize_requested")] == [operation.id]
+
+
+async def test_first_looks_decide_nothing(site):
+    await site.put(site.mode("auto"))
+    await site.look(LOOKS_UNTIL_DECIDED - 1)
+    assert site.decision().verdict.reason.startswith("not for 15 s yet")
+    assert not site.operations()
+
+
+async def test_same_verdict_is_logged_once(site):
+    await site.put(site.mode("propose"))
+    await site.look(LOOKS_UNTIL_DECIDED + 4)
+    reasons = [(each["outcome"], each["target"]) for each in site.events("scaling_verdict_changed")]
+    assert reasons == [("kept", None), ("kept", None), ("proposed", 8)]
+    assert [each.outcome.value for each in site.autoscaler.changes()] == ["proposed", "kept", "kept"]
+
+
+async def test_orderly_group_is_only_proposed_to_resize(site):
+    for number in range(4):
+        site.broker.run(f"c{number}", {number: (0, 0)}, is_orderly=True)
+    await site.put(site.mode("auto"))
+    await site.look(LOOKS_UNTIL_DECIDED)
+    assert site.outcome() == "proposed"
+    assert "only proposed: its messages have an order" in site.decision().verdict.reason
+    assert not site.operations()
+
+
+async def test_group_whose_clients_do_not_answer_is_unknown(site):
+    site.broker.running.clear()
+    await site.put(site.mode("auto"))
+    await site.look(LOOKS_UNTIL_DECIDED)
+    assert "group g1: its kind is not known" in site.decision().verdict.reason
+    assert not site.operations()
+
+
+async def test_slow_listeners_are_named_and_nothing_is_resized(site):
+    site.consumers(4)
+    await site.put(site.mode("auto"))
+    await site.look(LOOKS_UNTIL_DECIDED)
+    (finding,) = site.decision().verdict.findings
+    assert (finding.kind.value, finding.effect.value) == ("slow_listener", "queues do not help")
+    assert not site.operations()
+
+
+# Refusals
+
+
+async def test_refused_resize_is_tried_again_after_the_cooldown(site):
+    await site.put(site.mode("auto"))
+    await site.look(LOOKS_UNTIL_DECIDED - 1)
+    site.broker.instead[BrokerRequestCode.GET_TIMER_METRICS] = ResponseCode.INVALID_PARAMETER
+    await site.look()
+    assert site.outcome() == "refused"
+    assert "timed messages at" in site.decision().problem
+    for _ in range(3):
+        await site.look()
+    assert len(site.events("scaling_resize_refused")) == 1
+    assert site.outcome() == "refused"
+    await site.look()
+    assert len(site.events("scaling_resize_refused")) == 2
+    site.broker.instead.clear()
+    await site.look(5)
+    assert [each.requested_by for each in site.operations()] == ["autoscaler"]
+
+
+async def test_no_more_resizes_are_started_than_may_run(tmp_path):
+    async with watched_site(tmp_path, scaling_operations_max=1) as site:
+        await site.controller.scaling.operations.add(a_resize(topic="Other"))
+        await site.put(site.mode("auto"))
+        await site.look(LOOKS_UNTIL_DECIDED)
+        assert (site.outcome(), site.decision().problem[:22]) == ("refused", "1 other resizes run, w")
+        assert [each.topic for each in site.operations()] == ["Other"]
+        assert not site.events("scaling_resize_refused")
+
+
+# What is remembered
+
+
+async def test_new_leader_begins_its_windows_anew_and_knows_former_resizes(site):
+    await site.put(site.mode("auto"))
+    await site.look(LOOKS_UNTIL_DECIDED - 1)
+    site.controller.group.follows(OTHER)
+    await site.round()
+    assert site.autoscaler.decisions() == []
+    site.controller.group.leads(None)
+    site.controller.group.ready(site.controller.group.term)
+    await site.controller.scaling.look()
+    await site.look(LOOKS_UNTIL_DECIDED - 1)
+    assert not site.operations()
+    await site.look()
+    assert len(site.operations()) == 1
+
+
+async def test_resizes_of_a_former_leader_count(site):
+    operation = await resized(site)
+    site.controller.autoscaler = site.autoscaler = site.controller.new_autoscaler()
+    await site.look()
+    assert site.decision().verdict.reason == "a resize from 4 to 8 queues runs"
+    assert site.autoscaler._past.of_topic(TOPIC)[0].begun_unix_ms == operation.created_unix_ms
+
+
+async def test_deposed_controller_starts_nothing(site):
+    await site.put(site.mode("auto"))
+    await site.look(LOOKS_UNTIL_DECIDED - 1)
+    site.clock.pass_ms(15_000)
+    assert await site.autoscaler.prepare()
+    site.controller.group.follows(OTHER)
+    sent = len(site.broker.seen)
+    for slot in range(5):
+        await site.autoscaler.look(slot)
+    await site.controller.done()
+    assert len(site.broker.seen) == sent
+    assert not site.operations()
+
+
+async def test_follower_watches_nothing(site):
+    await site.put(site.mode("auto"))
+    await site.look()
+    site.controller.group.follows(OTHER)
+    await site.round()
+    assert site.controller.counters.scaling_topics_watched == 0
+    assert (await site.request("GET", "decisions"))[0] == 409
+    assert (await site.request("GET", "proposals"))[0] == 409
+
+
+async def test_topic_without_a_policy_is_not_watched(site):
+    await site.put(POLICY | {"topic": "other-*"})
+    await site.look(2)
+    assert site.autoscaler.decisions() == []
+    assert site.broker.seen == []
+
+
+async def test_without_policies_nothing_is_requested(site):
+    await site.look(3)
+    assert site.broker.seen == []
+    assert site.site.name_servers[0].peer.received == []
+
+
+async def test_pattern_finds_topics_of_name_servers(site):
+    await site.put(POLICY | {"topic": "Topic*"})
+    await site.look()
+    assert [each.topic for each in site.autoscaler.decisions()] == [TOPIC]
+
+
+# Missing answers
+
+
+async def test_broker_that_does_not_answer_is_unknown_and_waited_for_once(site):
+    await site.put(site.mode("auto"))
+    await site.look(2)
+    site.broker.instead = dict.fromkeys((*site.broker.instead, 202, 43, 28, 300), None)
+    before = len(site.broker.seen)
+    await site.look()
+    assert site.decision().verdict.before is None
+    assert "its master did not answer" in site.decision().verdict.reason
+    assert len(site.broker.seen) - before <= 4
+
+
+async def test_offsets_that_are_missing_are_no_lag(site):
+    await site.put(site.mode("auto"))
+    site.broker.instead[43] = ResponseCode.SYSTEM_ERROR
+    await site.look(LOOKS_UNTIL_DECIDED)
+    assert "its lag or its rates are not known" in site.decision().verdict.reason
+    assert site.decision().numbers.lag is None
+
+
+async def test_clients_are_queried_each_minute_and_all_only_of_groups_that_are_behind(site):
+    await site.put(site.mode("propose"))
+    await site.look(consumed=3000)
+    assert site.broker.seen.count(BrokerRequestCode.GET_CONSUMER_RUNNING_INFO) == 1
+    await site.look(4, consumed=3000)
+    assert site.broker.seen.count(BrokerRequestCode.GET_CONSUMER_RUNNING_INFO) == 1
+    assert site.broker.seen.count(BrokerRequestCode.GET_CONSUMER_CONNECTION_LIST) == 2
+    assert site.broker.seen.count(BrokerRequestCode.GET_ALL_CONSUMER_OFFSET) == 5
+
+
+async def test_store_that_cannot_be_read_ends_no_round(site, monkeypatch):
+    await site.put(site.mode("auto"))
+
+    def fail():
+        raise StoreError("gone")
+
+    monkeypatch.setattr(site.controller.scaling.operations, "under_way", fail)
+    assert not await site.autoscaler.prepare()
+    assert site.controller.counters.scaling_rounds_failed == 1
+    assert site.events("scaling_round_failed")[0]["error"] == "gone"
+
+
+async def test_metrics_show_what_became_of_topics(site):
+    await site.put(site.mode("propose"))
+    await site.look(LOOKS_UNTIL_DECIDED)
+    _, text = await site.controller.get("/metrics")
+    assert "rocketmq_controller_scaling_topics_watched 1.0" in text
+    assert 'rocketmq_controller_scaling_verdicts{verdict="proposed"} 1.0' in text
+    assert 'rocketmq_controller_scaling_verdicts{verdict="kept"} 0.0' in text
+    assert f"rocketmq_controller_scaling_round_seconds_count {LOOKS_UNTIL_DECIDED}.0" in text
+    assert ME.address not in text
+    assert GROUP not in text
