@@ -77,8 +77,8 @@ _NOW: Final = Row(
         Panel(
             kind=Kind.LINES,
             title="Resizes under way",
-            description="By phase. QUIESCE waits for producers, LATE for delayed messages, DRAIN for groups, ASSIGN "
-            "for consumers; PLANNED for the end of another resize.",
+            description="By phase. QUIESCE waits for producers, LATE for delayed messages, DRAIN and RELEASE for "
+            "groups, ASSIGN for consumers; PLANNED for the end of another resize.",
             queries=(Query(_BY_PHASE, "{{phase}}"),),
             stacked=True,
             width=9,
@@ -167,6 +167,53 @@ _WORK: Final = Row(
     ),
 )
 
+_AUTOSCALER: Final = Row(
+    "What the autoscaler makes of topics",
+    (
+        Panel(
+            kind=Kind.LINES,
+            title="Last verdicts",
+            description="Watched topics by what became of their last verdict. proposed: it waits for an operator, or "
+            "the policy only shows. refused: a resize could not be started; /v1/scaling/decisions says why.",
+            queries=(
+                Query(f"sum by (verdict) ({_PREFIX}scaling_verdicts{{{BY_PLANE}}}) or on () vector(0)", "{{verdict}}"),
+            ),
+            stacked=True,
+            width=6,
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Watched topics",
+            description="Topics with a policy. left out: there are too many, and these are never resized by a policy.",
+            queries=tuple(
+                Query(f"sum({_PREFIX}scaling_topics_{name}{{{BY_PLANE}}})", name.replace("_", " "))
+                for name in ("watched", "left_out")
+            ),
+            width=6,
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Duration of a round, p95",
+            description="Without the waits that spread it. As long as scalingIntervalMs: too many topics, or brokers "
+            "that answer late.",
+            unit="s",
+            limits=worse_above(5, 15),
+            queries=(
+                Query(quantile(0.95, f"{_PREFIX}scaling_round_seconds", window="1h") + " or on () vector(0)", "p95"),
+            ),
+            width=6,
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Rounds of the autoscaler that failed",
+            description="By a fault of the controller: scaling_round_failed in the log. Nothing is decided on them.",
+            limits=bad_above(1),
+            queries=(Query(increase(f"{_PREFIX}scaling_rounds_failed_total"), "failed"),),
+            width=6,
+        ),
+    ),
+)
+
 BOARD: Final = Board(
     uid="rmq-scaling",
     title="RocketMQ / Queue scaling",
@@ -176,5 +223,5 @@ BOARD: Final = Board(
     "`ResizeStuck`, `OrderedTopicPaused`, `ResizeReopened`.",
     variables=(PLANE,),
     annotations=(FAILOVERS, LEADER_CHANGES),
-    rows=(_NOW, _ENDS, _WORK),
+    rows=(_NOW, _ENDS, _WORK, _AUTOSCALER),
 )

@@ -45,7 +45,15 @@ EVERYTHING = {
         "extraVolumes": [{"name": "more", "emptyDir": {}}],
         "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
     },
-    "controller": {"replicas": 3, "store": "etcd", "config": {"suspectTimeoutMs": 4000}},
+    "controller": {
+        "replicas": 3,
+        "store": "etcd",
+        "config": {"suspectTimeoutMs": 4000},
+        "scaling": {
+            "nameServers": ["ns.example.org:9876", "other.example.org:19876"],
+            "policies": {"existingConfigMap": "queue-policies", "key": "prod.toml"},
+        },
+    },
     "etcd": {
         **ETCD,
         "auth": {"existingSecret": "etcd-user"},

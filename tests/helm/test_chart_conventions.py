@@ -79,7 +79,8 @@ def test_config_maps_and_claims_that_pods_mount_are_made_by_the_chart_or_named_b
     for name, spec in pod_specs(rendered).items():
         for volume in spec["volumes"]:
             if "configMap" in volume:
-                assert ("ConfigMap", volume["configMap"]["name"]) in rendered, name
+                config_map = volume["configMap"]["name"]
+                assert config_map == "queue-policies" or ("ConfigMap", config_map) in rendered, name
             if "persistentVolumeClaim" in volume:
                 claim = volume["persistentVolumeClaim"]["claimName"]
                 assert claim == "old" or ("PersistentVolumeClaim", claim) in rendered, name
@@ -279,7 +280,7 @@ def test_the_network_policy_lets_out_to_dns_brokers_and_etcd():
         ]
         for component in ("namesrv", "controller")
     }
-    assert out == {"namesrv": [53, 53, 10911, 30911], "controller": [53, 53, 10911, 30911, 2379, 12379]}
+    assert out == {"namesrv": [53, 53, 10911, 30911], "controller": [53, 53, 10911, 30911, 9876, 19876, 2379, 12379]}
     analytics = policies[f"{FULLNAME}-analytics"]["spec"]
     assert analytics["policyTypes"] == ["Ingress", "Egress"]
     assert not {"ingress", "egress"} & set(analytics), "the jobs talk to nobody"
@@ -287,10 +288,29 @@ def test_the_network_policy_lets_out_to_dns_brokers_and_etcd():
 
 def test_without_a_list_of_broker_ports_a_controller_may_reach_any_broker():
     policies = of_kind(objects({"networkPolicy": {"enabled": True}}), "NetworkPolicy")
-    (brokers,) = (
-        rule for rule in policies[f"{FULLNAME}-controller"]["spec"]["egress"] if rule["ports"][0]["port"] != 53
-    )
+    _, brokers, _ = policies[f"{FULLNAME}-controller"]["spec"]["egress"]
     assert brokers == {"ports": [{"port": 1, "endPort": 65535, "protocol": "TCP"}]}
+
+
+def test_controllers_and_nameservers_of_the_chart_let_each_other_through_for_queue_scaling():
+    clients = [{"namespaceSelector": {"matchLabels": {"rocketmq": "yes"}}}]
+
+    def policies(**scaling):
+        values = {
+            "networkPolicy": {"enabled": True, "clients": clients, "brokerPorts": [10911]},
+            "controller": {"scaling": scaling},
+        }
+        rendered = of_kind(objects(values), "NetworkPolicy")
+        return [
+            (rule[whom][0]["podSelector"]["matchLabels"]["app.kubernetes.io/component"], rule["ports"][0]["port"])
+            for component, side, whom in (("namesrv", "ingress", "from"), ("controller", "egress", "to"))
+            for rule in rendered[f"{FULLNAME}-{component}"]["spec"][side]
+            if "podSelector" in rule.get(whom, [{}])[0]
+        ]
+
+    assert policies() == [("controller", 9876), ("namesrv", 9876)]
+    assert policies(enabled=False) == []
+    assert policies(nameServers=["10.0.0.1:9876"]) == []
 
 
 def test_the_embedded_etcd_is_reached_by_controllers_alone_also_without_other_policies():

@@ -91,6 +91,35 @@ def test_without_a_secret_the_servers_have_no_admin_token():
         assert "admin" not in [each["name"] for each in volumes]
 
 
+def controller_config(values):
+    """Return what the controller makes of its file."""
+    ((_, text, _),) = (each for each in components(values) if each[0] == "controller")
+    file = PropertiesFile("controller.conf", tuple(parse(text.encode())))
+    return from_sources(CONTROLLER, Sources(file=file, environment={"HOME": "/"}))
+
+
+def test_controllers_look_topics_up_at_the_nameservers_of_the_chart():
+    host = f"{FULLNAME}-namesrv-headless.mq.svc.cluster.local:9876"
+    config = controller_config("production")
+    assert config.namesrv_addr == ";".join(f"{FULLNAME}-namesrv-{n}.{host}" for n in range(3))
+    assert config.scaling_policy_file == ""
+
+
+def test_controllers_look_topics_up_at_other_nameservers_and_read_policies_of_a_config_map():
+    config = controller_config("everything")
+    assert config.namesrv_addr == "ns.example.org:9876;other.example.org:19876"
+    rendered = objects_of("everything")
+    pod = rendered["StatefulSet", f"{FULLNAME}-controller"]["spec"]["template"]["spec"]
+    (source,) = (each["configMap"] for each in pod["volumes"] if each["name"] == "policies")
+    assert source == {"name": "queue-policies", "items": [{"key": "prod.toml", "path": "policies.toml"}]}
+    mounts = container(rendered, "controller")["volumeMounts"]
+    (mount,) = (each for each in mounts if each["name"] == "policies")
+    # A mount of one path of the volume would not follow changes of the ConfigMap.
+    assert "subPath" not in mount
+    assert config.scaling_policy_file == f"{mount['mountPath']}/policies.toml"
+    assert "policies" not in [each["name"] for each in container(rendered, "namesrv")["volumeMounts"]]
+
+
 def test_nameservers_announce_the_names_of_their_pods_to_clients():
     ((_, text, _),) = (each for each in components("production") if each[0] == "namesrv")
     file = PropertiesFile("namesrv.conf", tuple(parse(text.encode())))

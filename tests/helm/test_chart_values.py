@@ -66,6 +66,8 @@ def test_a_misspelled_key_is_refused_by_its_name(values, key):
         ({"profile": "prod"}, "/profile"),
         ({"brokers": {"auth": {"addresses": ["10.0.0.0/8;a"]}}}, "/brokers/auth/addresses/0"),
         ({"admin": {"tokenSecret": {"name": "a", "key": "../token"}}}, "/admin/tokenSecret/key"),
+        ({"controller": {"scaling": {"nameServers": ["ns"]}}}, "/controller/scaling/nameServers/0"),
+        ({"controller": {"scaling": {"policies": {"key": "a/b"}}}}, "/controller/scaling/policies/key"),
         ({"analytics": {"run": {"schedule": "daily"}}}, "/analytics/run/schedule"),
     ],
 )
@@ -114,6 +116,22 @@ def test_a_value_of_another_kind_is_refused_with_its_place(values, where):
         (
             {"controller": {"config": {"httpAdminTokenFile": "/token"}}},
             "controller.config.httpAdminTokenFile is set by the chart",
+        ),
+        (
+            {"controller": {"config": {"scalingPolicyFile": "/policies.toml"}}},
+            "controller.config.scalingPolicyFile is set by the chart",
+        ),
+        (
+            {"controller": {"config": {"namesrvAddr": "ns:9876"}}},
+            "controller.config.namesrvAddr is set by the chart",
+        ),
+        (
+            {"controller": {"scaling": {"enabled": False, "policies": {"existingConfigMap": "p"}}}},
+            "controller.scaling.policies.existingConfigMap is set, but controller.scaling.enabled is false",
+        ),
+        (
+            {"controller": {"scaling": {"enabled": False, "nameServers": ["ns:9876"]}}},
+            "controller.scaling.nameServers is set, but controller.scaling.enabled is false",
         ),
         (
             {"namesrv": {"config": {"brokerAccessAddresses": "10.0.0.0/8"}}},

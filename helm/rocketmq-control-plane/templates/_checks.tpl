@@ -25,6 +25,12 @@ What a schema cannot say: values that do not go together. Each sentence names th
 {{- if and .enabled (eq .store "embedded") (gt (int .replicas) 1) -}}
 {{- fail (printf "controller.replicas is %d, but controller.store=embedded is a file of one controller alone: set controller.store=etcd, or controller.replicas=1." (int .replicas)) -}}
 {{- end -}}
+{{- if and .scaling.policies.existingConfigMap (not .scaling.enabled) -}}
+{{- fail "controller.scaling.policies.existingConfigMap is set, but controller.scaling.enabled is false: no policy would change anything." -}}
+{{- end -}}
+{{- if and .scaling.nameServers (not .scaling.enabled) -}}
+{{- fail "controller.scaling.nameServers is set, but controller.scaling.enabled is false: nobody would look a topic up." -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
@@ -106,7 +112,7 @@ What a schema cannot say: values that do not go together. Each sentence names th
 {{- define "rmq.checks.config" -}}
 {{- $own := fromYaml .own -}}
 {{- $free := list "bindAddress" "httpBindAddress" "logFormat" "partialFrameBytesMax" "responseBufferBytesMax" "queuedBytesMax" -}}
-{{- $reserved := "^(configStorePath|controllerId|advertisedAddress|brokerAccessAddresses|enableControllerInNamesrv|controllerStorePath|etcd.*|tls\\..*|useTLS|historyDir|httpAdminTokenFile)$" -}}
+{{- $reserved := "^(configStorePath|controllerId|advertisedAddress|brokerAccessAddresses|enableControllerInNamesrv|controllerStorePath|etcd.*|tls\\..*|useTLS|historyDir|httpAdminTokenFile|scalingPolicyFile)$" -}}
 {{- range $key, $value := .values.config -}}
 {{- if and (regexMatch "(?i)password|secret|accesskey" $key) (not (hasSuffix "Path" $key)) -}}
 {{- fail (printf "%s.config.%s would stand in the values as plain text: use the existingSecret of tls, brokers.auth or etcd." $.server $key) -}}

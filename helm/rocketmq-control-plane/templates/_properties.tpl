@@ -8,6 +8,11 @@ The properties files of the servers. What the chart sets itself follows from oth
 /var/lib/rocketmq
 {{- end -}}
 
+{{/* Where the controller sees the policies of the autoscaler. */}}
+{{- define "rmq.policiesDir" -}}
+/etc/rocketmq/policies
+{{- end -}}
+
 {{- define "rmq.historyDir" -}}
 {{ include "rmq.dataDir" . }}/history
 {{- end -}}
@@ -137,6 +142,12 @@ etcdKeyPath: /etc/rocketmq/etcd-tls/tls.key
 {{- end }}
 {{- else }}
 controllerStorePath: {{ include "rmq.dataDir" . }}/store
+{{- end }}
+{{- with .Values.controller.scaling }}
+namesrvAddr: {{ ternary (.nameServers | join ";" | default (include "rmq.namesrv.addresses" $)) "" .enabled | quote }}
+{{- if .policies.existingConfigMap }}
+scalingPolicyFile: {{ include "rmq.policiesDir" $ }}/policies.toml
+{{- end }}
 {{- end }}
 {{- if .Values.analytics.enabled }}
 analyticsDir: {{ include "rmq.historyDir" . }}

@@ -194,6 +194,10 @@ tolerations:
 {{- if and (eq .component "controller") (eq .values.store "etcd") .root.Values.etcd.tls.existingSecret -}}true{{- end -}}
 {{- end -}}
 
+{{- define "rmq.server.hasPolicies" -}}
+{{- if and (eq .component "controller") .values.scaling.policies.existingConfigMap -}}true{{- end -}}
+{{- end -}}
+
 {{- define "rmq.server.mounts" -}}
 {{- $values := .root.Values -}}
 - name: config
@@ -215,6 +219,11 @@ tolerations:
 {{- if $values.admin.tokenSecret.name }}
 - name: admin
   mountPath: /etc/rocketmq/admin
+  readOnly: true
+{{- end }}
+{{- if include "rmq.server.hasPolicies" . }}
+- name: policies
+  mountPath: {{ include "rmq.policiesDir" . }}
   readOnly: true
 {{- end }}
 {{- if include "rmq.server.usesEtcdTls" . }}
@@ -260,6 +269,14 @@ tolerations:
       - key: {{ .key }}
         path: token
 {{- end }}
+{{- end }}
+{{- if include "rmq.server.hasPolicies" . }}
+- name: policies
+  configMap:
+    name: {{ .values.scaling.policies.existingConfigMap }}
+    items:
+      - key: {{ .values.scaling.policies.key }}
+        path: policies.toml
 {{- end }}
 {{- if include "rmq.server.usesEtcdTls" . }}
 - name: etcd-tls
