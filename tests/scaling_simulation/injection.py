@@ -3,7 +3,7 @@
 from controller.scaling.resize.observation import GroupKind
 from controller.scaling.resize.operation import QueueCounts
 from controller.scaling.rules import commands
-from scaling_simulation.clients import Group
+from scaling_simulation.clients import POLL_MS, Group
 from scaling_simulation.histories import WAITS
 from scaling_simulation.observing import ANSWERS
 
@@ -65,8 +65,9 @@ def empty_name_server(world, fault):
 
 def cut_producer(world, fault):
     producer = world.producers[fault.who % len(world.producers)]
+    is_first = producer.cut_until_ms == 0
     producer.cut_until_ms = max(producer.cut_until_ms, world.now_ms + 2 * fault.for_ms)
-    if 2 * fault.for_ms + 30_000 > WAITS.producers_ms:
+    if not is_first or 2 * fault.for_ms + POLL_MS > WAITS.producers_ms:
         producer.was_cut = True
 
 

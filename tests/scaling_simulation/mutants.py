@@ -13,6 +13,7 @@ from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizeP
 from controller.scaling.rules import commands, drained, gated, grow, path, shrink, step
 from controller.scaling.rules import round as rounds
 from controller.scaling.rules.needs import needs_of
+from scaling_simulation.histories import Fault
 
 _path_of = path.path_of
 
@@ -158,24 +159,35 @@ class RuleMutant(NamedTuple):
     #: Kind of resize in which it is looked for, and from which history on: those before do not show it.
     profile: str
     seed: int = 0
+    #: What happens in each of these histories, as it is rare without.
+    more: tuple[Fault, ...] = ()
 
 
-def wrong(profile, *patches, seed=0):
-    return RuleMutant(patches, profile, seed)
+def wrong(profile, *patches, seed=0, more=()):
+    return RuleMutant(patches, profile, seed, more)
 
+
+#: A producer that gets its route as late as is waited for.
+SLOW_POLL = Fault("cut_producer", "", 0, 0, 8_500)
 
 MUTANTS = {
     "a grow raises write queues first": wrong("grow", (path, "path_of", write_goes_first)),
     "a shrink lowers read queues first": wrong("shrink", (path, "path_of", read_goes_down_first)),
     "new queues are not seeded": wrong("grow", (grow, "unseeded", nothing_is_seeded)),
-    "what came just before queues closed is not looked for": wrong("shrink", (shrink, "grown", all_was_read), seed=97),
+    "what came just before queues closed is not looked for": wrong("shrink", (shrink, "grown", all_was_read)),
     "a missing answer counts as zero": wrong("shrink", (step, "decide_step", missing_is_zero), seed=858),
-    "a missing answer counts as zero in a grow": wrong("grow", (step, "decide_step", missing_is_zero), seed=3433),
+    "a missing answer counts as zero in a grow": wrong(
+        "grow", (step, "decide_step", missing_is_zero), more=(Fault("lose_answers", "", 0, 0, 90_000, 3),)
+    ),
     "producers are not waited for": wrong(
-        "shrink", in_rules(ResizePhase.QUIESCE, producers_are_not_waited_for), seed=1143
+        "shrink",
+        in_rules(ResizePhase.QUIESCE, producers_are_not_waited_for),
+        more=(SLOW_POLL, Fault("kill_controller", "READ_DOWN", 0, 0, 20_000, 1)),
     ),
     "producers are not waited for in an ordered resize": wrong(
-        "ordered", in_rules(ResizePhase.QUIESCE, producers_are_not_waited_for), seed=793
+        "ordered",
+        in_rules(ResizePhase.QUIESCE, producers_are_not_waited_for),
+        more=(SLOW_POLL, Fault("kill_controller", "RESIZE", 0, 0, 20_000, 1)),
     ),
     "one check is enough": wrong("shrink", in_rules(ResizePhase.DRAIN, one_check_is_enough)),
     "a failover does not matter": wrong("shrink", (step, "_again", nothing_begins_anew)),
@@ -194,7 +206,7 @@ MUTANTS = {
     "locked queues are released at once": wrong("gated", (gated, "_consumed", everything_is_released)),
     "new queues are not locked": wrong("gated", (gated, "_held", lambda _: iter(()))),
     "locked queues are not seeded": wrong("gated", (grow, "unseeded", nothing_is_seeded)),
-    "nothing comes late": wrong("shrink", (shrink, "late_arrivals", nothing_comes_late), seed=133),
+    "nothing comes late": wrong("shrink", (shrink, "late_arrivals", nothing_comes_late)),
 } | {
     f"{kind.value} groups are not drained": wrong(
         "ordered" if kind is GroupKind.ORDERLY else "shrink", (drained, "_lags", not_drained(kind))

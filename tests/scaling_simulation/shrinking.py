@@ -24,10 +24,11 @@ def what_fails(settings, plan):
     return None
 
 
-def first_failure(seeds, profile=""):
-    """Return the first history of these seeds that fails."""
+def first_failure(seeds, profile="", more=()):
+    """Return the first history of these seeds that fails; `more` faults happen in each of them."""
     for seed in seeds:
         settings, plan = history_of(seed, profile)
+        plan = (*plan, *more)
         what = what_fails(settings, plan)
         if what is not None:
             return FailedResize(settings, plan, what)

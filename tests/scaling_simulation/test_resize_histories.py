@@ -49,22 +49,23 @@ def test_delayed_messages_of_a_producer_with_an_old_route_are_consumed():
 def test_each_mutated_rule_of_a_resize_is_found(name):
     mutant = MUTANTS[name]
     with mutated(name):
-        assert first_failure(range(mutant.seed, MUTANT_HISTORIES), mutant.profile) is not None
+        assert first_failure(range(mutant.seed, MUTANT_HISTORIES), mutant.profile, mutant.more) is not None
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("name", sorted(MUTANTS))
 def test_each_mutated_rule_of_a_resize_is_found_in_any_histories(name):
+    mutant = MUTANTS[name]
     with mutated(name):
-        assert first_failure(range(100_000, 100_000 + 4 * MUTANT_HISTORIES), MUTANTS[name].profile) is not None
+        assert first_failure(range(100_000, 100_000 + 4 * MUTANT_HISTORIES), mutant.profile, mutant.more) is not None
 
 
 def test_shortest_history_of_a_mutated_resize_is_printed():
     name = "concurrent groups are not drained"
     mutant = MUTANTS[name]
     with mutated(name):
-        found = first_failure(range(mutant.seed, MUTANT_HISTORIES), mutant.profile)
+        found = first_failure(range(mutant.seed, MUTANT_HISTORIES), mutant.profile, mutant.more)
         shortest = shrunk(found)
         text = described(shortest)
     assert len(shortest.plan) <= min(1, len(found.plan))

@@ -216,9 +216,10 @@ class World:
     @property
     def is_calm(self):
         """True if nothing happens that makes late messages, or another master."""
-        loud = {"restart_master", "fail_over", "set_counts", "cut_producer", "resume", "slow_appends", "abort", "waive"}
+        loud = {"restart_master", "fail_over", "set_counts", "resume", "slow_appends", "abort", "waive"}
         loud |= {"delay_actions", "lose_registrations", "stop_name_server", "lose_actions"}
-        return not self.settings.accepts_late and not any(each.kind in loud for each in self.plan)
+        is_quiet = not any(each.was_cut for each in self.producers) and not self.settings.accepts_late
+        return is_quiet and not any(each.kind in loud for each in self.plan)
 
     def act(self, operation, action):
         if operation.phase is ResizePhase.CONFLICT or operation.is_finished:
