@@ -21,8 +21,8 @@ class Finding(NamedTuple):
     sentence: str
 
 
-def findings(incidents: Sequence[Any], results: dict[str, Any]) -> Iterator[Finding]:
-    """Yield a finding for each incident and each analysis that has to know of it."""
+def findings(incidents: Sequence[Any], resized: Sequence[Any], results: dict[str, Any]) -> Iterator[Finding]:
+    """Yield a finding for each incident and resize, and each analysis that has to know of it."""
     rows = {name: result["rows"] for name, result in results.items()}
     for incident in incidents:
         if incident.kind in ("killed", "frozen"):
@@ -31,6 +31,9 @@ def findings(incidents: Sequence[Any], results: dict[str, Any]) -> Iterator[Find
             yield _divergence(incident, rows["divergence"])
         elif incident.kind == "all restarted":
             yield _storm(incident, rows["restart_storms"])
+    for each in resized:
+        yield _resize(each, rows["resizes"])
+    yield _in_vain(rows["resizes"])
     yield from _delays(rows["detection_delay"])
     yield _churn(rows["route_churn"])
     yield _flapping(rows["flapping"], sum(each.kind == "flapped" for each in incidents))
@@ -67,6 +70,41 @@ def _storm(incident: Any, rows: list[dict[str, Any]]) -> Finding:
     return Finding(
         brokers == BROKERS, f"A11: all were restarted at {incident.began:%H:%M:%S}; {brokers} registered anew"
     )
+
+
+def _resize(resized: Any, rows: list[dict[str, Any]]) -> Finding:
+    """Compare a resize with its row, and say what it did to rate and lag."""
+    mine = [row for row in rows if row["operation_id"] == resized.operation_id]
+    row = next((row for row in mine if row["kind"] == "operation"), None)
+    if row is None:
+        return Finding(False, f"A15: {resized.topic} was resized by {resized.by}; no resize is known")
+    is_found = row["result"] == "done" and row["requested_by"] == resized.by
+    lags = [
+        f"{group['group']} had {_window(group, 'lag_max')} messages left at most"
+        for group in mine
+        if group["kind"] == "group"
+    ]
+    did = f"{row['write_from']} to {row['write_to']} queues by {row['requested_by']}"
+    ended = f"{row['result']} in {row['seconds']:.0f} s"
+    longest = f"longest in {row['longest_phase']} ({row['longest_s']:.0f} s)"
+    rates = f"{_window(row, 'tps')} messages/s"
+    return Finding(
+        is_found, f"A15: {resized.topic} {did}, {ended}, {longest}; {'; '.join([rates, *lags])} before, during, after"
+    )
+
+
+def _window(row: dict[str, Any], name: str) -> str:
+    """Return the values before, during and after a resize; what was not sampled is unknown."""
+    values = [row[f"{name}_{window}"] for window in ("before", "during", "after")]
+    return " / ".join("unknown" if each is None else f"{each:.0f}" for each in values)
+
+
+def _in_vain(rows: list[dict[str, Any]]) -> Finding:
+    mine = [row for row in rows if row["finding"] == "slow_listener"]
+    resized = {row["topic"] for row in rows if row["kind"] == "operation"}
+    verdicts = ", ".join(f"{row['topic']} {row['verdict']}" for row in mine)
+    is_found = any(row["verdict"] == "kept" and row["topic"] not in resized for row in mine)
+    return Finding(is_found, f"A15: slow listeners: {verdicts or 'none'}, which more queues would not help")
 
 
 def _delays(rows: list[dict[str, Any]]) -> Iterator[Finding]:
