@@ -21,8 +21,13 @@ class Finding(NamedTuple):
     sentence: str
 
 
-def findings(incidents: Sequence[Any], resized: Sequence[Any], results: dict[str, Any]) -> Iterator[Finding]:
-    """Yield a finding for each incident and resize, and each analysis that has to know of it."""
+def findings(
+    incidents: Sequence[Any], resized: Sequence[Any], left_alone: str, results: dict[str, Any]
+) -> Iterator[Finding]:
+    """Yield a finding for each incident and resize, and each analysis that has to know of it.
+
+    `left_alone` is the topic with slow listeners, which nobody resized.
+    """
     rows = {name: result["rows"] for name, result in results.items()}
     for incident in incidents:
         if incident.kind in ("killed", "frozen"):
@@ -33,7 +38,7 @@ def findings(incidents: Sequence[Any], resized: Sequence[Any], results: dict[str
             yield _storm(incident, rows["restart_storms"])
     for each in resized:
         yield _resize(each, rows["resizes"])
-    yield _in_vain(rows["resizes"])
+    yield _left_alone(left_alone, rows["resizes"])
     yield from _delays(rows["detection_delay"])
     yield _churn(rows["route_churn"])
     yield _flapping(rows["flapping"], sum(each.kind == "flapped" for each in incidents))
@@ -99,12 +104,14 @@ def _window(row: dict[str, Any], name: str) -> str:
     return " / ".join("unknown" if each is None else f"{each:.0f}" for each in values)
 
 
-def _in_vain(rows: list[dict[str, Any]]) -> Finding:
-    mine = [row for row in rows if row["finding"] == "slow_listener"]
-    resized = {row["topic"] for row in rows if row["kind"] == "operation"}
-    verdicts = ", ".join(f"{row['topic']} {row['verdict']}" for row in mine)
-    is_found = any(row["verdict"] == "kept" and row["topic"] not in resized for row in mine)
-    return Finding(is_found, f"A15: slow listeners: {verdicts or 'none'}, which more queues would not help")
+def _left_alone(topic: str, rows: list[dict[str, Any]]) -> Finding:
+    mine = [row for row in rows if row["topic"] == topic]
+    resizes = sum(row["kind"] == "operation" for row in mine)
+    verdicts = {row["verdict"] for row in mine if row["finding"] == "slow_listener"}
+    shown = ", ".join(sorted(verdicts)) or "not found"
+    return Finding(
+        verdicts == {"kept"} and resizes == 0, f"A15: {topic} has slow listeners: {shown}, {resizes} resizes"
+    )
 
 
 def _delays(rows: list[dict[str, Any]]) -> Iterator[Finding]:

@@ -29,7 +29,7 @@ from peers.lab import Lab  # noqa: E402
 from peers.servers import Broker, registered  # noqa: E402
 from peers.waiting import wait_until  # noqa: E402
 from peers.wire import Caller  # noqa: E402
-from queues import Market, controller_settings  # noqa: E402
+from queues import IN_VAIN, Market, controller_settings  # noqa: E402
 
 UPDATE_TOPIC: Final = 17
 CHURNS: Final = 20
@@ -279,7 +279,7 @@ def main() -> int:
         stage.close()
     from findings import findings  # noqa: PLC0415  # nothing of it is needed to play
 
-    found = list(findings(stage.incidents, stage.market.resized, analyse(stage)))
+    found = list(findings(stage.incidents, stage.market.resized, IN_VAIN, analyse(stage)))
     for each in found:
         say(("found    " if each.is_found else "NOT FOUND ") + each.sentence)
     say(f"the page for people who would rather look: {folder / 'report.html'}")
