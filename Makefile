@@ -103,7 +103,7 @@ dashboards: $(VENV)/.dev
 	$(BIN)/python -m dashboards.generate
 	$(BIN)/python helm/values_table.py
 
-## demo: real brokers, incidents, and what the analyses find of them; about eight minutes, into ~/rocketmq-demo
+## demo: real brokers, resizes, incidents, and what the analyses find of them; about ten minutes, into ~/rocketmq-demo
 demo: $(VENV)/.dev
 	$(BIN)/python demo/play.py
 

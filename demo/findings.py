@@ -21,8 +21,13 @@ class Finding(NamedTuple):
     sentence: str
 
 
-def findings(incidents: Sequence[Any], results: dict[str, Any]) -> Iterator[Finding]:
-    """Yield a finding for each incident and each analysis that has to know of it."""
+def findings(
+    incidents: Sequence[Any], resized: Sequence[Any], left_alone: str, results: dict[str, Any]
+) -> Iterator[Finding]:
+    """Yield a finding for each incident and resize, and each analysis that has to know of it.
+
+    `left_alone` is the topic with slow listeners, which nobody resized.
+    """
     rows = {name: result["rows"] for name, result in results.items()}
     for incident in incidents:
         if incident.kind in ("killed", "frozen"):
@@ -31,6 +36,9 @@ def findings(incidents: Sequence[Any], results: dict[str, Any]) -> Iterator[Find
             yield _divergence(incident, rows["divergence"])
         elif incident.kind == "all restarted":
             yield _storm(incident, rows["restart_storms"])
+    for each in resized:
+        yield _resize(each, rows["resizes"])
+    yield _left_alone(left_alone, rows["resizes"])
     yield from _delays(rows["detection_delay"])
     yield _churn(rows["route_churn"])
     yield _flapping(rows["flapping"], sum(each.kind == "flapped" for each in incidents))
@@ -66,6 +74,43 @@ def _storm(incident: Any, rows: list[dict[str, Any]]) -> Finding:
     brokers = max((row["brokers"] for row in near), default=0)
     return Finding(
         brokers == BROKERS, f"A11: all were restarted at {incident.began:%H:%M:%S}; {brokers} registered anew"
+    )
+
+
+def _resize(resized: Any, rows: list[dict[str, Any]]) -> Finding:
+    """Compare a resize with its row, and say what it did to rate and lag."""
+    mine = [row for row in rows if row["operation_id"] == resized.operation_id]
+    row = next((row for row in mine if row["kind"] == "operation"), None)
+    if row is None:
+        return Finding(False, f"A15: {resized.topic} was resized by {resized.by}; no resize is known")
+    is_found = row["result"] == "done" and row["requested_by"] == resized.by
+    lags = [
+        f"{group['group']} had {_window(group, 'lag_max')} messages left at most"
+        for group in mine
+        if group["kind"] == "group"
+    ]
+    did = f"{row['write_from']} to {row['write_to']} queues by {row['requested_by']}"
+    ended = f"{row['result']} in {row['seconds']:.0f} s"
+    longest = f"longest in {row['longest_phase']} ({row['longest_s']:.0f} s)"
+    rates = f"{_window(row, 'tps')} messages/s"
+    return Finding(
+        is_found, f"A15: {resized.topic} {did}, {ended}, {longest}; {'; '.join([rates, *lags])} before, during, after"
+    )
+
+
+def _window(row: dict[str, Any], name: str) -> str:
+    """Return the values before, during and after a resize; what was not sampled is unknown."""
+    values = [row[f"{name}_{window}"] for window in ("before", "during", "after")]
+    return " / ".join("unknown" if each is None else f"{each:.0f}" for each in values)
+
+
+def _left_alone(topic: str, rows: list[dict[str, Any]]) -> Finding:
+    mine = [row for row in rows if row["topic"] == topic]
+    resizes = sum(row["kind"] == "operation" for row in mine)
+    verdicts = {row["verdict"] for row in mine if row["finding"] == "slow_listener"}
+    shown = ", ".join(sorted(verdicts)) or "not found"
+    return Finding(
+        verdicts == {"kept"} and resizes == 0, f"A15: {topic} has slow listeners: {shown}, {resizes} resizes"
     )
 
 

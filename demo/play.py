@@ -1,9 +1,10 @@
 """An hour of incidents in some minutes: real brokers, two NameServers, a controller, and what their history says of it.
 
-    make demo        (JDK 17 and Maven; about eight minutes; everything into ~/rocketmq-demo)
+    make demo        (JDK 17 and Maven; about ten minutes; everything into ~/rocketmq-demo)
 
-Brokers are killed, frozen, cut off, flap and restart all at once, and a topic is changed again and again; each time is
-written down. Then the history is ingested and analysed, and it is looked whether the analyses have found what was done.
+A topic gets more queues because an operator wants it, another because the autoscaler does. Brokers are killed, frozen,
+cut off, flap and restart all at once, and a topic is changed again and again; each time is written down. Then the
+history is ingested and analysed, and it is looked whether the analyses have found what was done.
 """
 
 import argparse
@@ -21,13 +22,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 REPOSITORY = Path(__file__).parents[1]
-sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tests")]
+sys.path[:0] = [str(REPOSITORY), *(str(REPOSITORY / each) for each in ("tests", "tests/acceptance/scaling"))]
 
 from peers.controllers import OurController  # noqa: E402  # the tests' peers, found by the line above
 from peers.lab import Lab  # noqa: E402
 from peers.servers import Broker, registered  # noqa: E402
 from peers.waiting import wait_until  # noqa: E402
 from peers.wire import Caller  # noqa: E402
+from queues import IN_VAIN, Market, controller_settings  # noqa: E402
 
 UPDATE_TOPIC: Final = 17
 CHURNS: Final = 20
@@ -114,9 +116,11 @@ class Stage:
             )
             for name in ("namesrv-1", "namesrv-2")
         ]
-        self.controller = self.lab.kept(OurController(self.lab.folder, historyDir=self.history)).start()
-        self.cable = Cable(self.namesrvs[1].address)
         addresses = [each.address for each in self.namesrvs]
+        settings = controller_settings(folder, addresses)
+        self.controller = self.lab.kept(OurController(self.lab.folder, historyDir=self.history, **settings)).start()
+        self.market = Market(self.lab, self.controller, addresses, self.history)
+        self.cable = Cable(self.namesrvs[1].address)
         self.sets = {
             name: [
                 self.lab.broker(
@@ -135,11 +139,12 @@ class Stage:
 
     @property
     def brokers(self) -> list[Broker]:
-        """Every broker."""
+        """Every broker that something happens to."""
         return [*self.sets["orders"], *self.sets["payments"], self.alone, self.flappy, self.busy]
 
     def close(self) -> None:
         """End everything; servers stop in order, and seal what they have recorded."""
+        self.market.stop_sampler()
         if self.controller.process is not None and self.controller.process.running:
             self.controller.process.stop()
         self.lab.close()
@@ -189,8 +194,11 @@ class Stage:
 
 def play(stage: Stage) -> None:
     """Do everything that happens."""
-    say("seven brokers start")
-    stage.start(*stage.brokers)
+    say("eight brokers start")
+    stage.start(*stage.brokers, stage.market.broker)
+    stage.market.begin()
+    stage.market.resize(say)
+    stage.market.grow_by_itself(say)
     killed = stage.master_of("orders")
     with stage.incident("killed", "orders"):
         killed.process.kill()
@@ -231,6 +239,7 @@ def play(stage: Stage) -> None:
             broker.process.kill()
         time.sleep(2)
         stage.start(*stage.brokers)
+    stage.market.end(say)
     # The next tick proves that all of it was watched.
     time.sleep(12)
 
@@ -270,7 +279,7 @@ def main() -> int:
         stage.close()
     from findings import findings  # noqa: PLC0415  # nothing of it is needed to play
 
-    found = list(findings(stage.incidents, analyse(stage)))
+    found = list(findings(stage.incidents, stage.market.resized, IN_VAIN, analyse(stage)))
     for each in found:
         say(("found    " if each.is_found else "NOT FOUND ") + each.sentence)
     say(f"the page for people who would rather look: {folder / 'report.html'}")

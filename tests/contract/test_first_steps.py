@@ -1,12 +1,15 @@
 """The first things that people type, as the Makefile and the README have them: `make run`, and brokers of their own."""
 
 import contextlib
+import json
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -41,14 +44,15 @@ class Made:
     In a terminal, if `terminal` is the slave side of one; what it prints is in a file nevertheless.
     """
 
-    def __init__(self, folder, terminal=None):
+    def __init__(self, folder, terminal=None, run_args="", environment=None):
         self.ports = {name: free_port() for name in PORTS}
-        environment = folder / "venv"
-        environment.mkdir()
-        (environment / "bin").symlink_to(Path(sys.executable).parent)
-        (environment / ".run").touch()
-        words = ["make", "run", f"VENV={environment}", f"HISTORY={folder / 'history'}"]
-        words.append("RUN_ARGS=" + " ".join(f"--{name} {port}" for name, port in self.ports.items()))
+        venv = folder / "venv"
+        venv.mkdir()
+        (venv / "bin").symlink_to(Path(sys.executable).parent)
+        (venv / ".run").touch()
+        words = ["make", "run", f"VENV={venv}", f"HISTORY={folder / 'history'}"]
+        ports = (f"--{name} {port}" for name, port in self.ports.items())
+        words.append("RUN_ARGS=" + " ".join((run_args, *ports)))
         if terminal is not None:
             words = [sys.executable, "-c", SHELL, *words]
         self.log = folder / "make.log"
@@ -56,7 +60,7 @@ class Made:
             self.process = subprocess.Popen(
                 words,
                 cwd=REPOSITORY,
-                env=os.environ | {"HOME": str(folder)},
+                env=os.environ | {"HOME": str(folder)} | (environment or {}),
                 stdin=subprocess.DEVNULL if terminal is None else terminal,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -166,11 +170,16 @@ def shell(tmp_path):
     return run
 
 
+def commands_between(heading, next_heading):
+    """Return the commands of the README from a heading to another one."""
+    text = (REPOSITORY / "README.md").read_text()
+    part = re.search(rf"^## {heading}\n(.*?)^## {next_heading}", text, re.MULTILINE | re.DOTALL)[1]
+    return "".join(re.findall(r"```sh\n(.*?)```", part, re.DOTALL))
+
+
 def tour():
     """Return the commands of the README with a real broker, without those that ask RocketMQ's tools."""
-    text = (REPOSITORY / "README.md").read_text()
-    part = re.search(r"^## Five minutes with a real broker\n(.*?)^## What happened", text, re.MULTILINE | re.DOTALL)[1]
-    blocks = "".join(re.findall(r"```sh\n(.*?)```", part, re.DOTALL))
+    blocks = commands_between("Five minutes with a real broker", "A topic gets more queues")
     return "\n".join(line for line in blocks.splitlines() if "MQAdminStartup" not in line)
 
 
@@ -211,3 +220,45 @@ def test_demo_kills_only_its_own_brokers(shell, tmp_path, options):
         foreign.kill()
         foreign.wait(timeout=SOON_S)
         wait_until(lambda: not kill_brokers(tmp_path), seconds=SOON_S, what="nothing is left")
+
+
+@pytest.fixture
+def scaling(tmp_path, shell):
+    """`make run` with the token and the policies of the README."""
+    commands, make_run = commands_between("A topic gets more queues", "What happened").split("make run ", 1)
+    shell(f'{commands}echo "$RMQ_CONTROLLER_SCALING_POLICY_FILE" > policies')
+    run_args = re.match(r'RUN_ARGS="(.*)"', make_run)[1].replace("$PWD", str(tmp_path))
+    policies = {"RMQ_CONTROLLER_SCALING_POLICY_FILE": (tmp_path / "policies").read_text().strip()}
+    making = Made(tmp_path, run_args=run_args, environment=policies)
+    try:
+        making.wait_until_ready()
+        yield making
+    finally:
+        making.close()
+
+
+def requested(made, path, token="", body=None):
+    """Return the status and the body of a request to the controller's HTTP side."""
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+    url = f"http://127.0.0.1:{made.ports['controller-http-port']}/v1/scaling/{path}"
+    data = None if body is None else json.dumps(body).encode()
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, data=data, headers=headers), timeout=30) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())
+
+
+def test_readme_puts_token_and_policies_of_scaling_in_force(scaling, tmp_path):
+    token = (tmp_path / ".cache" / "tour" / "token").read_text().strip()
+    wanted = {"topic": "Orders", "queues": 16}
+    wait_until(lambda: requested(scaling, "policies")[0] == 200, seconds=SOON_S, what="the controller leads")
+
+    (policy,) = requested(scaling, "policies")[1]["policies"]
+    refused, _ = requested(scaling, "plan", body=wanted)
+    status, plan = requested(scaling, "plan", token, wanted)
+
+    assert (policy["topic"], policy["min"], policy["max"], policy["mode"]) == ("Orders", 8, 32, "propose")
+    assert refused in (401, 403)
+    assert status == 200, "the controller looks for the topic at the NameServer of its process"
+    assert plan["problems"]
