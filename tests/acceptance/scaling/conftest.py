@@ -1,4 +1,4 @@
-"""A site of each release, shared by all tests; those of one file run at the same time, each with topics of its own.
+"""A site of each release, shared by the tests of a file; they run at the same time, each with topics of its own.
 
 A resize waits most of its time: ten of them take as long as one.
 """
@@ -16,7 +16,7 @@ TOGETHER = 16
 
 
 @pytest.fixture(
-    scope="session",
+    scope="module",
     params=[V5_5, pytest.param(V5_1, marks=pytest.mark.soak), pytest.param(V4_9, marks=pytest.mark.soak)],
 )
 def site(request, tmp_path_factory):
