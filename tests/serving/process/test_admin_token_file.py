@@ -79,7 +79,14 @@ async def test_token_of_a_mounted_secret_is_rotated_when_its_link_changes(site, 
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize("break_it", [Path.unlink, lambda path: path.write_text("short")], ids=["gone", "too short"])
+def replace_file(path, text):
+    """Change what a file holds at once: a writer that empties it first shows an empty file in between."""
+    new = path.with_name("new")
+    new.write_text(text)
+    new.replace(path)
+
+
+@pytest.mark.parametrize("break_it", [Path.unlink, lambda path: replace_file(path, "short")], ids=["gone", "too short"])
 async def test_token_stays_in_force_while_the_file_holds_none(site, lines, break_it):
     break_it(site.path)
     await logged(lines, LOADED, FAILED)
@@ -89,7 +96,7 @@ async def test_token_stays_in_force_while_the_file_holds_none(site, lines, break
     line = lines.decoded()[-1]
     assert (line["path"], line["level"]) == (str(site.path), "error")
     assert "httpAdminTokenFile" in line["error"]
-    site.path.write_text(FIRST)
+    replace_file(site.path, FIRST)
     await logged(lines, LOADED, FAILED, LOADED)
 
 
