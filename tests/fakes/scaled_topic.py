@@ -14,7 +14,7 @@ CLUSTER = "DefaultCluster"
 GROUP = "g1"
 BOOT_MS = 1_700_000_000_000
 #: Short, so that a test of a peer that does not answer is short.
-TIMEOUT_MS = 400
+TIMEOUT_MS = 2000
 
 
 class ScaledBroker:

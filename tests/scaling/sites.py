@@ -4,7 +4,7 @@ import json
 import re
 
 import msgspec
-from peers.jars import V4_9, V5_5
+from peers.jars import V4_9, V5_1, V5_5
 from peers.servers import registered
 from peers.waiting import wait_until
 from peers.wire import GET_MAX_OFFSET, SUCCESS, SYSTEM_ERROR, Caller
@@ -40,6 +40,9 @@ INVALID_PARAMETER = 29
 NOT_ONLINE = 206
 
 UNIX = SystemClock()
+
+#: 4.9 has no pop.
+WITH_POP = [V5_5, V5_1]
 
 
 class ScalingSite:

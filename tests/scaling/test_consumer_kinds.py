@@ -5,7 +5,7 @@ import json
 import pytest
 from peers.jars import V5_5
 from peers.waiting import wait_until
-from sites import GET_ALL_CONSUMER_OFFSET, GET_ASSIGNMENT, GET_CONSUMERS, GET_CONSUMING_GROUPS
+from sites import GET_ALL_CONSUMER_OFFSET, GET_ASSIGNMENT, GET_CONSUMERS, GET_CONSUMING_GROUPS, WITH_POP
 
 pytestmark = pytest.mark.java
 
@@ -70,9 +70,8 @@ def test_running_consumers_show_their_queues(site, kinds):
     assert held == {kind: [] if kind in nothing else list(range(QUEUES)) for kind in kinds}
 
 
+@pytest.mark.parametrize("site", WITH_POP, indirect=True)
 def test_popping_consumer_shows_all_queues_of_a_broker_set(site, kinds):
-    if site.is_4_9:
-        pytest.skip("4.9 has no pop")
     popping = {kind: _queues(site.running(kind, client_id)["mqPopTable"]) for kind, client_id in kinds.items()}
 
     assert popping == {kind: [-1] if kind == "pop" else [] for kind in kinds}

@@ -7,7 +7,7 @@ from peers.jars import V4_9, V5_1, V5_5
 from peers.lab import Lab
 from peers.waiting import wait_until
 from peers.wire import SUCCESS
-from sites import ACK, GET_ALL_TOPIC_CONFIG, ILLEGAL_MESSAGE, NOT_FOUND, ScalingSite
+from sites import ACK, GET_ALL_TOPIC_CONFIG, ILLEGAL_MESSAGE, NOT_FOUND, WITH_POP, ScalingSite
 
 pytestmark = pytest.mark.java
 
@@ -77,9 +77,8 @@ def test_new_group_gets_all_of_a_young_queue(site):
     traffic.stop("late")
 
 
+@pytest.mark.parametrize("site", WITH_POP, indirect=True)
 def test_acknowledgements_are_refused_after_a_queue_was_closed_and_messages_come_again(site):
-    if site.is_4_9:
-        pytest.skip("4.9 has no pop")
     site.set_queues("Popped", read=2, write=2)
     for _ in range(2):
         assert site.send("Popped", 1) == SUCCESS

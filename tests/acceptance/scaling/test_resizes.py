@@ -78,6 +78,7 @@ def still_missing(traffic, group):
     return missing()
 
 
+@pytest.mark.soak
 def test_read_and_write_queues_lowered_at_once_lose_messages(site):
     """Proves the next test: it would see a loss."""
     topic, traffic = site.make_topic("ReadFirst", 8), site.traffic
