@@ -41,7 +41,7 @@ class BrokerRuntime:
     dispatch_behind_bytes: int | None
     #: Messages a second over the last 10 s; None until the broker has run so long.
     put_tps: float | None
-    #: By delay level, from 1; a level that never had a message can be absent.
+    #: By delay level, from 1. One that has messages is absent until the first of them was delivered (4.9).
     delay_levels: Mapping[int, DelayLevel]
     #: How long the first request to send has waited for a thread.
     send_queue_wait_ms: int | None = None

@@ -37,6 +37,8 @@ class ScaledBroker:
         }
         #: Queue -> first and next offset.
         self.ends = {}
+        #: Delayed messages of levels that the state does not have, as nothing of them was delivered yet.
+        self.undelivered = {}
         #: Group -> queue -> offset.
         self.offsets = {GROUP: {}}
         self.broadcast_offsets = {}
@@ -125,12 +127,16 @@ class ScaledBroker:
         return an_offset(self.ends.get(int(fields["queueId"]), (0, 0))[1])
 
     def _all_ends(self, fields):
-        if self.topic is None or fields["topic"] != self.topic["topicName"]:
+        topic, ends = fields["topic"], self.ends
+        if topic == "SCHEDULE_TOPIC_XXXX":
+            written = {level: last for level, (_, last) in self.levels.items()} | self.undelivered
+            ends = {level - 1: (0, last) for level, last in written.items()}
+        elif self.topic is None or topic != self.topic["topicName"]:
             return refusal(ResponseCode.TOPIC_NOT_EXIST)
         rows = (
-            f'{{"brokerName":"{self.name}","queueId":{queue},"topic":"{TOPIC}"}}'
+            f'{{"brokerName":"{self.name}","queueId":{queue},"topic":"{topic}"}}'
             f':{{"lastUpdateTimestamp":{BOOT_MS},"maxOffset":{last},"minOffset":{first}}}'
-            for queue, (first, last) in self.ends.items()
+            for queue, (first, last) in ends.items()
         )
         return success(f'{{"offsetTable":{{{",".join(rows)}}}}}'.encode())
 

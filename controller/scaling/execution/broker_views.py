@@ -19,7 +19,7 @@ from remoting.admin.offsets import (
     offsets_of_topic,
     timed_messages,
 )
-from remoting.admin.topics import TopicDefinition, topic_definition, topic_definition_of_all
+from remoting.admin.topics import TopicDefinition, queue_offsets, topic_definition, topic_definition_of_all
 from remoting.background_tasks import all_results
 from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import BodyError, InvokeError, NotSupported, Refused
@@ -27,6 +27,8 @@ from remoting.protocol.errors import BodyError, InvokeError, NotSupported, Refus
 #: Half messages of all topics, and the group of the broker that checks them.
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 HALF_GROUP: Final = "CID_RMQ_SYS_TRANS"
+#: Delayed messages until they are delivered; those of a level are in the queue of its number - 1.
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 
 Found = TypeVar("Found")
 
@@ -190,13 +192,32 @@ class SetObserver:
     async def _late(self, master: str, topic: str, runtime: BrokerRuntime, answers: _Answers) -> LateSources | None:
         timed = await answers.of(f"timed messages at {master}", self._timed(master, topic))
         half = await answers.of(f"transactions at {master}", self._half_messages(master))
-        if timed is None or half is None:
+        levels = await self._levels(master, runtime, answers)
+        if timed is None or half is None or levels is None:
             return None
-        levels: Mapping[int, DelayProgress] = {
+        return LateSources(levels=levels, timed=timed, half_messages=half)
+
+    async def _levels(
+        self, master: str, runtime: BrokerRuntime, answers: _Answers
+    ) -> Mapping[int, DelayProgress] | None:
+        """Return the delay levels that have messages; None if a broker does not answer how many.
+
+        A level of which nothing was delivered yet is not in the state of a broker: its messages are in its queue.
+        """
+        levels = {
             level: DelayProgress(delivered=each.delivered_offset, end=each.max_offset)
             for level, each in runtime.delay_levels.items()
         }
-        return LateSources(levels=levels, timed=timed, half_messages=half)
+        queues = await answers.of(
+            f"delayed messages at {master}", self._admin.call(master, queue_offsets(SCHEDULE_TOPIC))
+        )
+        if queues is None:
+            return None
+        ends = {queue.queue_id + 1: each.max_offset for queue, each in queues.items()}
+        levels |= {
+            level: DelayProgress(delivered=0, end=end) for level, end in ends.items() if level not in levels and end
+        }
+        return levels
 
     async def _timed(self, master: str, topic: str) -> int:
         try:

@@ -86,6 +86,17 @@ async def test_facts_of_a_topic_are_those_of_its_brokers(broker):
     assert [each.counts["broker-b"] for each in observation.name_servers] == [QueueCounts(2, 2)] * 2
 
 
+async def test_delay_level_of_which_nothing_was_delivered_yet_is_known_by_its_queue(broker):
+    """4.9 has a level in its state only once a message of it was delivered."""
+    broker.levels, broker.undelivered = {3: (1, 4)}, {2: 5}
+    async with scaling_site(broker) as site:
+        _, observation = await facts(site)
+    assert observation.sets["broker-a"].late.levels == {
+        2: DelayProgress(delivered=0, end=5),
+        3: DelayProgress(delivered=1, end=4),
+    }
+
+
 @pytest.mark.parametrize("code", CODES_OF_FACTS, ids=lambda code: code.name)
 @pytest.mark.parametrize("instead", [None, ResponseCode.SYSTEM_BUSY], ids=["silent", "refused"])
 async def test_what_a_broker_does_not_answer_is_missing(broker, code, instead):
