@@ -15,6 +15,7 @@ from remoting.protocol.object_keys import with_quoted_keys
 
 UPDATE_TOPIC = 17
 GET_ALL_TOPIC_CONFIG = 21
+GET_BROKER_RUNTIME_INFO = 28
 GET_RUNNING_INFO = 307
 SET_REQUEST_MODE = 401
 
@@ -172,6 +173,9 @@ class ResizeSite(ScalingClient):
         self.ready()
         for broker in self.brokers.values():
             broker.ready()
+            # 4.9 answers an error in its first second.
+            answers = lambda broker=broker: Caller(broker.address).request(GET_BROKER_RUNTIME_INFO).code == SUCCESS  # noqa: E731
+            wait_until(answers, seconds=30, what="a broker answers how it is")
         for namesrv in self.namesrvs:
             known = lambda namesrv=namesrv: registered(namesrv, *self.brokers.values())  # noqa: E731
             wait_until(known, seconds=60, what="the brokers are registered")

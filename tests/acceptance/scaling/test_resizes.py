@@ -25,7 +25,8 @@ def sent_since_consumers_have_every_queue(site, topic, producer, names):
 
 def test_grow_loses_nothing_while_a_consumer_is_killed(site):
     topic, traffic = site.make_topic("Grow", 4), site.traffic
-    push, broadcast = site.consume(topic, "push", clients=3), site.consume(topic, "broadcast")
+    # A client that sees new queues late, so that others can be killed before all of them are assigned.
+    push, broadcast = site.consume(topic, "push", clients=3), site.consume(topic, "broadcast", poll_ms=4000)
     names = [f"{push}-{number}" for number in range(3)]
     sent_since_consumers_have_every_queue(site, topic, "grow", {push: names, broadcast: [f"{broadcast}-0"]})
 
