@@ -14,7 +14,7 @@ from resize_site import LOOK_S, ResizeSite, ScalingClient, described
 
 pytestmark = [pytest.mark.java, pytest.mark.etcd]
 
-QUEUES = (2, 16)
+QUEUES = (2, 17)
 #: Between two kills.
 KILLED_EACH_S = (4.0, 12.0)
 #: No resize of these may take so long, whatever is killed.
