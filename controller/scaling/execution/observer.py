@@ -1,8 +1,9 @@
 """Queries NameServers and brokers about the topic of a resize: one observation a round, and the facts for a plan."""
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from controller.scaling.execution.broker_views import FAILURES, SetAddresses, SetObserver, WantedOfSet
 from controller.scaling.execution.group_definitions import GroupDefinitions
@@ -28,6 +29,9 @@ from remoting.protocol.errors import Refused
 #: Value of the attribute `message.type` of ordered topics, and its name.
 _FIFO = "FIFO"
 _MESSAGE_TYPE = "message.type"
+
+#: A set whose master hangs holds up a round no longer; commands of operators wait for its end.
+SET_ROUND_S: Final = 30.0
 
 
 class ElectedMasters(Protocol):
@@ -179,7 +183,12 @@ class TopicObserver:
         addresses, problem = self._addresses(name, routes)
         if problem:
             return _SetAnswer(view=SetView(broker_name=name), definition=None, missing=(problem,))
-        view, definition, missing = await self._sets.view(addresses, wanted)
+        try:
+            async with asyncio.timeout(SET_ROUND_S):
+                view, definition, missing = await self._sets.view(addresses, wanted)
+        except TimeoutError:
+            late = f"{name} did not answer everything within {SET_ROUND_S:.0f} s"
+            return _SetAnswer(view=SetView(broker_name=name), definition=None, missing=(late,))
         return _SetAnswer(view=view, definition=definition, missing=tuple(missing))
 
     def _addresses(self, name: str, routes: Collection[TopicRoute]) -> tuple[SetAddresses, str]:

@@ -27,6 +27,8 @@ from remoting.clock import Clock
 LOOK_S: Final = 1.0
 #: After a round that failed by a fault of ours, or of the store.
 FAILED_ROUND_S: Final = 5.0
+#: Sentences about what an operation waits for that operators are shown; there can be one for each queue and client.
+WAITS_SHOWN_MAX: Final = 50
 #: How long a check before the start may lack answers.
 PRECHECK_MS: Final = 60_000
 
@@ -84,11 +86,6 @@ class _Run:
     def has_ended(self) -> bool:
         """Whether its task does nothing any more."""
         return self.task is not None and self.task.done()
-
-    def take_failures(self) -> tuple[str, ...]:
-        """Return the failed actions of the last round, once."""
-        failures, self.failures = self.failures, ()
-        return failures
 
     async def sleep(self, seconds: float) -> None:
         """Wait until the next round."""
@@ -195,9 +192,11 @@ class ResizeRunner:
         if operation.phase in {ResizePhase.PLANNED, ResizePhase.PRECHECK}:
             return await self._precheck(operation, progress)
         self._operations.check_stored(operation)
-        observation = replace(await self._observer.observe(operation), failures=run.take_failures())
+        observation = replace(await self._observer.observe(operation), failures=run.failures)
         decision = decide_step(operation, progress, observation)
         await self._store(operation, decision.operation)
+        # A round that could not be stored is made again, and has to know of them too.
+        run.failures = ()
         await self._perform(decision, run)
         entered = decision.operation.phase is not operation.phase
         self._set_status(decision.operation, decision.waits_for, decision.progress.waited_ms)
@@ -255,8 +254,11 @@ class ResizeRunner:
                 return
 
     def _set_status(self, operation: ResizeOperation, waits_for: tuple[str, ...], waited_ms: int) -> None:
+        shown = waits_for[:WAITS_SHOWN_MAX]
+        if beyond := len(waits_for) - len(shown):
+            shown = (*shown, f"and {beyond} more")
         self._statuses[operation.id] = ResizeStatus(
-            waits_for=waits_for, observed_unix_ms=self._clock.unix_ms(), waited_ms=waited_ms
+            waits_for=shown, observed_unix_ms=self._clock.unix_ms(), waited_ms=waited_ms
         )
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from controller.scaling.resize.operation import ResizeOperation, ResizePhase
+from controller.scaling.resize.operation import ResizeKind, ResizeOperation, ResizePhase
 from controller.scaling.rules.path import QueueFilter, all_queues, dropped_queues, new_queues, watched_queues
 
 
@@ -67,8 +67,8 @@ def round_ms(operation: ResizeOperation) -> int:
         return QUICK_ROUND_MS
     # Each wait is looked at several times before it ends.
     shortest_ms = min(operation.waits.confirm_ms, operation.waits.stable_ms, operation.waits.watch_ms)
-    if operation.phase is ResizePhase.BLOCKED:
-        # An operator's command begins the next round at once.
+    if operation.phase is ResizePhase.BLOCKED and operation.kind is not ResizeKind.GATED:
+        # Rounds of a gated resize renew its locks, which end after 60 s. A command begins the next round at once.
         return min(max(shortest_ms * 6, ROUND_MS_MIN), BLOCKED_ROUND_MS_MAX)
     # All offsets of a broker come with each answer.
     share = 1 if needs_of(operation).groups else 4

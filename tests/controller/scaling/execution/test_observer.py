@@ -5,6 +5,7 @@ from fakes.clock import FakeClock
 from fakes.scaled_topic import GROUP, TOPIC, NoElectedMasters, ScaledBroker, ScaledNameServer, ScalingSite, scaling_site
 from resize_builders import a_resize
 
+from controller.scaling.execution import observer
 from controller.scaling.execution.group_definitions import KEEP_MS
 from controller.scaling.execution.group_views import GROUPS_MAX
 from controller.scaling.execution.observer import TopicObserver
@@ -111,6 +112,15 @@ async def test_what_a_broker_does_not_answer_is_missing(broker, code, instead):
         return
     assert observation.missing != ()
     assert any(broker.address in each for each in observation.missing)
+
+
+async def test_master_that_hangs_holds_up_a_round_for_a_limited_time(broker, monkeypatch):
+    monkeypatch.setattr(observer, "SET_ROUND_S", 0.2)
+    broker.instead[BrokerRequestCode.GET_MIN_OFFSET] = None
+    async with scaling_site(broker, name_servers=1) as site:
+        _, observation = await facts(site)
+    (missing,) = observation.missing
+    assert missing.endswith("did not answer everything within 0 s")
 
 
 async def test_topic_without_a_name_server_that_answers_has_no_counts(broker):

@@ -4,8 +4,15 @@ import pytest
 from msgspec.structs import replace
 from scaling_builders import a_shrink
 
-from controller.scaling.resize.operation import ResizePhase
-from controller.scaling.rules.needs import QUICK_ROUND_MS, ROUND_MS_MIN, needs_of, round_ms
+from controller.scaling.resize.operation import ResizeKind, ResizePhase
+from controller.scaling.rules.needs import (
+    BLOCKED_ROUND_MS_MAX,
+    QUICK_ROUND_MS,
+    ROUND_MS_MAX,
+    ROUND_MS_MIN,
+    needs_of,
+    round_ms,
+)
 from controller.scaling.rules.path import dropped_queues
 
 
@@ -26,3 +33,10 @@ def test_numbers_are_looked_at_each_second_and_waits_several_times():
     drain = a_shrink(ResizePhase.DRAIN)
     assert round_ms(drain) == drain.waits.confirm_ms
     assert round_ms(replace(drain, waits=replace(drain.waits, confirm_ms=0))) == ROUND_MS_MIN
+
+
+def test_blocked_resize_is_looked_at_each_minute_unless_it_holds_locks():
+    blocked = replace(a_shrink(ResizePhase.BLOCKED), resume_phase=ResizePhase.DRAIN)
+    assert round_ms(blocked) == BLOCKED_ROUND_MS_MAX
+    gated = replace(blocked, kind=ResizeKind.GATED, resume_phase=ResizePhase.RELEASE)
+    assert round_ms(gated) <= ROUND_MS_MAX
