@@ -3,6 +3,8 @@
 Several workers may share the tests (pytest-xdist), a file each: what is quick comes first, then what takes longest.
 """
 
+import sys
+
 import measured
 import pytest
 from hypothesis import settings
@@ -31,6 +33,7 @@ LONG = (
 )
 
 _started_before = pytest.StashKey[int]()
+_internal_errors = []
 
 
 def pytest_report_header():
@@ -66,9 +69,26 @@ def pytest_runtest_makereport(item, call):
         before = item.stash[_started_before]
         shared = [process for process in processes.started[:before] if process.running]
         for process in [*shared, *processes.started[before:]]:
-            tail = "\n".join(process.text().splitlines()[-LOG_TAIL_LINES:])
-            report.sections.append((f"log of {process.name}", tail))
+            report.sections.append((f"log of {process.name}", tail_of(process)))
     return report
+
+
+def tail_of(process):
+    try:
+        return "\n".join(process.text().splitlines()[-LOG_TAIL_LINES:])
+    except OSError as error:
+        # An error in a report ends the whole run.
+        return f"cannot be read: {error}"
+
+
+def pytest_internalerror(excrepr):
+    _internal_errors.append(str(excrepr))
+
+
+def pytest_unconfigure():
+    # The first one is the cause: with several workers others follow, and of a long run one sees only the end.
+    for line in "".join(_internal_errors[:1]).splitlines()[-LOG_TAIL_LINES:]:
+        sys.stderr.write(f"first internal error: {line}\n")
 
 
 def pytest_sessionfinish(session):
