@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 RUN_ARGS ?=
 HISTORY ?= $(HOME)/rocketmq-history
 
-.PHONY: run test test-all check unit coverage integration bench-start bench bench-quick bench-controller bench-failover bench-replicas bench-attacks bench-analytics bench-history dashboards demo soak mutants clean
+.PHONY: run test test-all check unit coverage integration bench-start bench bench-quick bench-controller bench-failover bench-replicas bench-resizes bench-attacks bench-analytics bench-history dashboards demo soak mutants clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.run: pyproject.toml
@@ -85,6 +85,10 @@ bench-failover: $(VENV)/.run
 ## benchmarks/CONTROLLER.md; about an hour
 bench-replicas: $(VENV)/.run
 	$(BIN)/python benchmarks/three_replicas.py
+
+## bench-resizes: resizes and a ramp with clients as they come, into benchmarks/CONTROLLER.md; about an hour
+bench-resizes: $(VENV)/.run
+	$(BIN)/python benchmarks/resizes.py
 
 ## bench-attacks: what the same attacks do to these servers and to Java's, into benchmarks/ATTACKS.md; about 12 minutes
 bench-attacks: $(VENV)/.run

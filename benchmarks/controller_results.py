@@ -19,6 +19,11 @@ TITLES = {
     "pause": "The master pauses for 2 s",
     "replicas": "The master of three replicas is killed",
     "load": "3,000 broker sets",
+    "resize_static": "A topic grows and another one shrinks, static sets with slaves",
+    "resize_managed": "A topic grows and another one shrinks, the controller elects masters",
+    "resize_ten": "Ten topics are resized at once, the controller is killed",
+    "ramp": "100 to 1,000 messages a second, consumers find no queue",
+    "ramp_slow": "100 to 1,000 messages a second, listeners are slow",
 }
 HEAD = """\
 # The controller, beside the Java controller 5.5.0
