@@ -86,7 +86,7 @@ def ramp_part(folder: Path) -> Iterator[str]:
         for each in sorted(operations, key=lambda its: its["createdUnixMs"]):
             last = f"{ended_after_s(each):.0f}" if each["phase"] == "DONE" else each["phase"]
             since_s = (each["createdUnixMs"] - began_ms) / 1000
-            yield row(f"to {each['queues']}", each["requestedBy"], f"{since_s:.0f}", last, each["reason"])
+            yield row(f"to {each['sets'][0]['target']}", each["requestedBy"], f"{since_s:.0f}", last, each["reason"])
         yield ""
         yield from table("after, s", "group is behind, s")
         for second in range(0, len(behind), SHOWN_EACH_S):

@@ -29,7 +29,7 @@ VERY_LONG_S = 120
 #: A grow is watched for five minutes, and a shrink has waits of as much.
 RESIZED_S = 1800
 LOOK_S = 0.5
-KILLED_EACH_S = (20.0, 60.0)
+KILLED_EACH_S = (30.0, 90.0)
 
 Operation = dict[str, Any]
 

@@ -63,7 +63,10 @@ ResizeAction = ChangeCounts | StoreGroupOffset | PutOrderConf | HoldLocks | Give
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseProgress:
-    """What the present leader has seen in the present phase; not stored, and begun anew with each phase and leader."""
+    """What the present leader has seen in the present phase; begun anew with each phase, and each leader.
+
+    A new leader begins with the waited time and the ends that were saved last.
+    """
 
     #: Monotonic time of the last round; None before the first one.
     round_ms: int | None = None

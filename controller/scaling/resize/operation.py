@@ -241,8 +241,11 @@ class ResizeOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     #: Ends of the queues that no message may be added to.
     confirmed: tuple[QueueOffset, ...] = ()
     late_marks: tuple[LateMark, ...] = ()
-    #: How long the present phase has waited, saved each minute; a new leader goes on there.
+    #: How long the present phase has waited, saved each 10 s; a new leader goes on there.
     waited_ms: int = 0
+    #: The newest ends of observed queues at that time, and how long the phase had waited at their last change.
+    seen_ends: tuple[QueueOffset, ...] = ()
+    moved_at_ms: int = 0
     #: `orderTopicConf` as it was before; None: there was none.
     order_conf: str | None = None
     #: Groups for which new queues are locked, and the queues that they may consume.
@@ -278,6 +281,8 @@ class ResizeOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             phase=phase,
             phase_since_unix_ms=unix_ms,
             waited_ms=0,
+            seen_ends=(),
+            moved_at_ms=0,
             problem=limited_text(problem, PROBLEM_BYTES_MAX),
             resume_phase=None,
             steps=_limited((*self.steps, step)),

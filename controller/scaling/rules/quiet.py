@@ -4,7 +4,7 @@ No wait is proof: a producer that is cut off from all NameServers keeps its rout
 numbers are lowered, because from then on brokers refuse.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -33,7 +33,7 @@ def with_ends(progress: PhaseProgress, ends: dict[QueueId, int]) -> PhaseProgres
     return replace(progress, ends=ends, moved_at_ms=progress.waited_ms)
 
 
-def as_offsets(ends: dict[QueueId, int]) -> tuple[QueueOffset, ...]:
+def as_offsets(ends: Mapping[QueueId, int]) -> tuple[QueueOffset, ...]:
     """Return ends as they are stored."""
     return tuple(QueueOffset(queue.broker_name, queue.queue_id, end) for queue, end in sorted(ends.items()))
 

@@ -10,9 +10,10 @@ from controller.scaling.resize.decision import PhaseProgress, ResizeAction, Resi
 from controller.scaling.resize.observation import ResizeObservation
 from controller.scaling.resize.operation import ResizeOperation, ResizePhase
 from controller.scaling.rules.path import PathCheck, check_path, may_hold_messages, reversed_grow
+from controller.scaling.rules.quiet import as_offsets
 
-#: How often the time that a phase has waited is saved.
-SAVE_MS: Final = 60_000
+#: How often the time that a phase has waited is saved: a leader that lasts longer brings every resize on.
+SAVE_MS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,12 @@ class ResizeRound:
         operation, progress = self.operation, self.progress
         if self.waited_ms - progress.saved_ms >= SAVE_MS:
             progress = replace(progress, saved_ms=self.waited_ms)
-            operation = msgspec.structs.replace(operation, waited_ms=self.waited_ms)
+            operation = msgspec.structs.replace(
+                operation,
+                waited_ms=self.waited_ms,
+                seen_ends=as_offsets(progress.ends),
+                moved_at_ms=progress.moved_at_ms,
+            )
         return ResizeDecision(
             operation=operation, progress=progress, actions=tuple(actions), waits_for=tuple(waits_for)
         )

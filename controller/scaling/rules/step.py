@@ -33,8 +33,16 @@ _AGAIN: Final[Mapping[ResizePhase, ResizePhase]] = {
 
 
 def begin_phase(operation: ResizeOperation) -> PhaseProgress:
-    """Return what a leader knows of the present phase when it begins with it."""
-    return PhaseProgress(waited_ms=operation.waited_ms, saved_ms=operation.waited_ms)
+    """Return what a leader knows of the present phase when it begins with it.
+
+    Ends only grow: if they are what they were, no message has come meanwhile.
+    """
+    return PhaseProgress(
+        waited_ms=operation.waited_ms,
+        saved_ms=operation.waited_ms,
+        ends={each.queue: each.offset for each in operation.seen_ends},
+        moved_at_ms=operation.moved_at_ms,
+    )
 
 
 def decide_step(operation: ResizeOperation, progress: PhaseProgress, observation: ResizeObservation) -> ResizeDecision:

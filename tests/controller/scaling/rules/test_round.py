@@ -11,7 +11,7 @@ def a_round(operation, waited_ms=0, **progress):
     return ResizeRound(operation=operation, progress=waited(waited_ms, **progress), observation=observed(operation, 0))
 
 
-def test_waited_time_is_saved_each_minute():
+def test_waited_time_is_saved_each_ten_seconds():
     shrink = a_shrink(ResizePhase.DRAIN)
     progress = PhaseProgress(round_ms=0, waited_ms=SAVE_MS - 1)
     this = ResizeRound(operation=shrink, progress=progress, observation=observed(shrink, 1))

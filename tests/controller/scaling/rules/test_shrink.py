@@ -1,11 +1,13 @@
 """Shrinking: write down, quiesce, late sources, drain, confirm, read down, watch, reopen."""
 
+from dataclasses import replace
+
 import pytest
 from scaling_builders import BROKER, a_group, a_shrink, delayed, observed, waited, with_set
 
 from controller.scaling.resize.observation import GroupKind, QueueEnds
 from controller.scaling.resize.operation import LateMark, QueueId, QueueOffset, ResizePhase
-from controller.scaling.rules.step import decide_step
+from controller.scaling.rules.step import begin_phase, decide_step
 
 ENDS = {2: 5, 3: 9}
 QUEUE_ENDS = {QueueId(BROKER, 2): 5, QueueId(BROKER, 3): 9}
@@ -32,6 +34,16 @@ def test_message_begins_the_wait_for_quiet_anew():
     decision = decide_step(shrink, progress, observed(shrink, 1, ends=ENDS | {3: 10}))
     assert decision.operation.phase is ResizePhase.QUIESCE
     assert decision.waits_for == ("no message may come for 60 s more",)
+
+
+@pytest.mark.parametrize(("ends", "phase"), [(ENDS, ResizePhase.LATE), (ENDS | {3: 10}, ResizePhase.QUIESCE)])
+def test_new_leader_goes_on_with_the_wait_for_quiet_unless_a_message_came(ends, phase):
+    shrink = a_shrink(ResizePhase.QUIESCE)
+    waits = shrink.waits
+    before = replace(waited(waits.producers_ms - 1, ends=QUEUE_ENDS, moved_at_ms=5), saved_ms=0)
+    saved = decide_step(shrink, before, observed(shrink, 1, ends=ENDS)).operation
+    first = decide_step(saved, begin_phase(saved), observed(saved, 1, ends=ends))
+    assert phase_after(first.operation, first.progress, observed(saved, 1, ends=ends, now_ms=1)) is phase
 
 
 def test_time_without_answers_does_not_count():
