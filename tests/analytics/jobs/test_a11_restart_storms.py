@@ -15,6 +15,7 @@ from hand_tables import (
     row,
     tables,
 )
+from plain.restart_storms import restart_storms
 from synthetic.frames import frames
 from synthetic.generator import generate
 from synthetic.plan import Downtime, Plan, Server, brokers
@@ -51,6 +52,19 @@ def registrations(count, at_us, *, every_us=SECOND_US, cluster="c", ns="ns-1", f
         )
         for n in range(count)
     ]
+
+
+def registered(name, broker_id, ns, at_us, address=None):
+    return row(
+        "registered_first",
+        at_us,
+        cluster="c",
+        broker_name=name,
+        broker_id=broker_id,
+        broker_addr=address or f"{name}-{broker_id}:10911",
+        ns_id=ns,
+        boot_id=f"{ns}-1",
+    )
 
 
 def shown(count, cluster="c", *, at_us=HOUR_US, ns="ns-1", what=""):
@@ -170,6 +184,38 @@ def test_what_another_namesrv_had_before_the_window_it_had_all_along(storms):
 def test_namesrv_without_heartbeats_of_brokers_is_no_evidence_against_their_restart(result):
     deaf = next(row for row in result if row["cluster"] == "deaf")
     assert (deaf["cause"], deaf["registrations"], deaf["namesrvs"]) == ("brokers", 6, ["ns-1"])
+
+
+def test_broker_without_its_role_yet_is_the_broker_that_it_becomes(spark):
+    """In controller mode a broker has the id -1 at first: it registers so with one NameServer, or with all."""
+    h = HOUR_US
+    reported = [
+        *(registered(name, 0, ns, h) for name in ("alone", "busy", "flappy") for ns in NAMESRVS[:2]),
+        *(registered("orders", id, ns, h) for id in (0, 1) for ns in NAMESRVS[:2]),
+        # One of the two was known to a NameServer before it had its role, to the other one only afterwards.
+        registered("payments", -1, "ns-1", h, address="payments-1:10911"),
+        registered("payments", 1, "ns-2", h + SECOND_US),
+        *(registered("payments", 0, ns, h + 2 * SECOND_US) for ns in NAMESRVS[:2]),
+        # Both of this set have no role for now.
+        *(registered("late", -1, ns, h, address=f"late-{n}:10911") for n in (0, 1) for ns in NAMESRVS[:2]),
+        *(
+            row("tick", h + n * 10 * SECOND_US, ns_id=ns, boot_id=f"{ns}-1", interval_ms=10_000)
+            for n in range(-30, 4)
+            for ns in NAMESRVS[:2]
+        ),
+    ]
+    reported = [each | {"event_id": f"{each['ns_id']}-{h}-{n}"} for n, each in enumerate(reported)]
+    rows = {
+        "broker_state": [each for each in reported if each["event_type"] != "tick"],
+        "ns_tick": [each for each in reported if each["event_type"] == "tick"],
+        "ns_lifecycle": [],
+    }
+    (storm_of_nine,) = found(JOB, tables(spark, **rows), days(1))
+    counts = (storm_of_nine["brokers"], storm_of_nine["registrations"], storm_of_nine["known"])
+    assert (counts, storm_of_nine["share"]) == ((9, 18, 9), 1.0)
+    span = days(1)
+    (model,) = restart_storms(rows, (span.start_us, span.end_us))
+    assert ((model["brokers"], model["registrations"], model["known"]), model["share"]) == (counts, 1.0)
 
 
 @pytest.mark.broad

@@ -55,21 +55,27 @@ def _sessions(rows: list[Row]) -> list[list[Row]]:
 
 def _answer(cluster: str, cause: str, session: list[Row], rows: Rows) -> Answer:
     start_us, end_us = session[0]["event_time"], session[-1]["event_time"]
-    brokers = {key_of(row) for row in session}
-    known = {
-        key_of(row)
-        for row in rows["broker_state"]
-        if row["cluster"] == cluster and row.get("broker_id") is not None and row["event_time"] <= end_us
-    }
+    brokers = _brokers(session)
+    before = [row for row in rows["broker_state"] if row["cluster"] == cluster and row["event_time"] <= end_us]
+    ids = {key_of(row) for row in before if row.get("broker_id") is not None and row["broker_id"] >= 0}
+    known = max(len(ids), brokers)
     return {
         "cluster": cluster,
         "cause": cause,
         "start": start_us,
         "end": end_us,
         "seconds": (end_us - start_us) / 1e6,
-        "brokers": len(brokers),
+        "brokers": brokers,
         "registrations": len(session),
-        "known": len(known),
-        "share": len(brokers) / len(known),
+        "known": known,
+        "share": brokers / known,
         "namesrvs": sorted({row["ns_id"] for row in session}),
     }
+
+
+def _brokers(session: list[Row]) -> int:
+    """Count brokers: one that has no role yet registers with a negative id, and may do so with one NameServer only."""
+    named = [row for row in session if row["broker_id"] >= 0]
+    places = {(row["broker_name"], row["broker_addr"]) for row in named}
+    waiting = {(row["broker_name"], row["broker_addr"]) for row in session if row["broker_id"] < 0}
+    return len({key_of(row) for row in named}) + len(waiting - places)
