@@ -191,7 +191,7 @@ def test_broker_without_its_role_yet_is_the_broker_that_it_becomes(spark):
     h = HOUR_US
     reported = [
         *(registered(name, 0, ns, h) for name in ("alone", "busy", "flappy") for ns in NAMESRVS[:2]),
-        *(registered("orders", id, ns, h) for id in (0, 1) for ns in NAMESRVS[:2]),
+        *(registered("orders", broker_id, ns, h) for broker_id in (0, 1) for ns in NAMESRVS[:2]),
         # One of the two was known to a NameServer before it had its role, to the other one only afterwards.
         registered("payments", -1, "ns-1", h, address="payments-1:10911"),
         registered("payments", 1, "ns-2", h + SECOND_US),
