@@ -7,6 +7,7 @@ without `*` and `?`; of equally long ones the first.
 import re
 from collections.abc import Sequence
 from enum import Enum
+from fnmatch import translate
 from typing import Final
 
 from msgspec import Struct
@@ -66,7 +67,9 @@ class PolicyTable:
         self.policies = tuple(policies)
         self._exact = {each.topic: each for each in policies if not each.is_pattern}
         patterns = sorted((each for each in policies if each.is_pattern), key=lambda each: -each.literal_length)
-        self._patterns = [(_expression(each.topic), each) for each in patterns]
+        # Names of topics come from whoever creates them. `translate` makes expressions that never go back to an earlier
+        # `*`: plain ones take minutes for `*-*-*-*-*-a` and a name of dashes.
+        self._patterns = [(re.compile(translate(each.topic)), each) for each in patterns]
         self._matches: dict[str, ScalingPolicy | None] = {}
 
     def policy_of(self, topic: str) -> ScalingPolicy | None:
@@ -84,7 +87,3 @@ class PolicyTable:
         if topic in self._exact or kind_of(topic) is not TopicKind.NORMAL:
             return self._exact.get(topic)
         return next((policy for expression, policy in self._patterns if expression.fullmatch(topic)), None)
-
-
-def _expression(pattern: str) -> re.Pattern[str]:
-    return re.compile("".join({"*": ".*", "?": "."}.get(each, re.escape(each)) for each in pattern))

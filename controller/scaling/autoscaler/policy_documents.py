@@ -1,4 +1,4 @@
-"""Reads policies from a TOML file, or from JSON of the same shape; all mistakes are named, and none is passed over.
+"""Reads policies from a TOML file, or from JSON of the same shape; mistakes are named, and none is passed over.
 
 [[policy]]
 topic = "orders-*"
@@ -11,20 +11,23 @@ behind = "30s"
 mode = "propose"
 """
 
-import math
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from controller.scaling.autoscaler.policies import QUEUES_MAX, PolicyMode, PolicyTable, ScalingPolicy
 from remoting.protocol.topic_kinds import TopicKind, kind_of
+from serving.config.checks import shortened
 
 POLICIES_MAX: Final = 1_000
 DOCUMENT_CHARS_MAX: Final = 1024 * 1024
 TOPIC_LENGTH_MAX: Final = 255
+#: A step near 1 would have millions of counts between min and max.
+STEP_MIN: Final = 1.1
 STEP_MAX: Final = 8.0
 COOLDOWN_MS_MIN: Final = 60_000
 COOLDOWN_MS_MAX: Final = 7 * 86_400_000
@@ -32,6 +35,11 @@ WINDOW_MS_MIN: Final = 15_000
 WINDOW_MS_MAX: Final = 3_600_000
 BEHIND_MS_MIN: Final = 1_000
 BEHIND_MS_MAX: Final = 86_400_000
+
+#: Mistakes of one document that are named.
+MISTAKES_MAX: Final = 50
+#: Longer integers have too many digits to be shown.
+_SHOWN_BITS_MAX: Final = 64
 
 #: The key of the list of policies.
 _LIST: Final = "policy"
@@ -61,8 +69,9 @@ class PoliciesRefused(Exception):
     """A document has mistakes, so none of its policies holds; those before stay in force."""
 
     def __init__(self, mistakes: Sequence[PolicyMistake]) -> None:
-        self.mistakes = tuple(mistakes)
-        super().__init__("; ".join(map(str, mistakes)))
+        self.mistakes = tuple(mistakes[:MISTAKES_MAX])
+        others = ("there are more of them",) if len(mistakes) > MISTAKES_MAX else ()
+        super().__init__("; ".join((*map(str, self.mistakes), *others)))
 
 
 def policies_of_toml(text: str) -> PolicyTable:
@@ -70,7 +79,8 @@ def policies_of_toml(text: str) -> PolicyTable:
     _check_length(text)
     try:
         document = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
+        # Beside mistakes of TOML: an integer of thousands of digits.
         raise PoliciesRefused([PolicyMistake(None, "", f"no TOML: {error}")]) from error
     return _policies(document, _PolicyLines(text))
 
@@ -96,7 +106,7 @@ class _PolicyLines:
 
     def __init__(self, text: str) -> None:
         self._policies: list[dict[str, int]] = []
-        for number, line in enumerate(text.splitlines(), start=1):
+        for number, line in enumerate(text.split("\n"), start=1):
             if _HEADER.match(line):
                 self._policies.append({"": number})
             elif self._policies and (found := _PROPERTY.match(line)):
@@ -125,10 +135,13 @@ def _policies(document: Any, lines: _PolicyLines | None) -> PolicyTable:
     policies: list[ScalingPolicy] = []
     first: dict[str, int] = {}
     for position, row in enumerate(rows):
-        found = list(_problems(row)) or list(_repeated(row, position, first))
+        found = list(islice(_problems(row), MISTAKES_MAX + 1)) or list(_repeated(row, position, first))
         for name, problem in found:
             line = lines.line_of(position, name, len(rows)) if lines else None
-            mistakes.append(PolicyMistake(line, f"policy {position + 1}{f': {name}' if name else ''}", problem))
+            place = f": {shortened(name)}" if name else ""
+            mistakes.append(PolicyMistake(line, f"policy {position + 1}{place}", problem))
+        if len(mistakes) > MISTAKES_MAX:
+            break
         if not found:
             policies.append(_policy(row))
     if mistakes:
@@ -145,7 +158,7 @@ def _repeated(row: Mapping[str, Any], position: int, first: dict[str, int]) -> I
 def _problems(row: Any) -> Iterator[tuple[str, str]]:
     """Yield the properties of a policy that are wrong, and how."""
     if not isinstance(row, Mapping):
-        yield "", f"{row!r} is no policy, but a table of {', '.join(_READERS)} is"
+        yield "", f"{_shown(row)} is no policy, but a table of {', '.join(_READERS)} is"
         return
     if "topic" not in row:
         yield "topic", "is missing: the name of a topic, or a pattern with * and ?"
@@ -157,10 +170,19 @@ def _problems(row: Any) -> Iterator[tuple[str, str]]:
         try:
             read[name] = _READERS[name].read(value)
         except _Wrong as wrong:
-            yield name, f"{value!r} is not allowed, but {wrong} is"
+            yield name, f"{_shown(value)} is not allowed, but {wrong} is"
     least, most = (read.get(name, getattr(_DEFAULTS, _READERS[name].field)) for name in ("min", "max"))
     if least > most:
         yield "min" if "min" in read else "max", f"min is {least} and max {most}; min may not be larger than max"
+
+
+def _shown(value: Any) -> str:
+    """Return a value as a sentence repeats it: of what is nested or long only what it is."""
+    if isinstance(value, list | Mapping):
+        return "a list" if isinstance(value, list) else "a table"
+    if isinstance(value, int) and value.bit_length() > _SHOWN_BITS_MAX:
+        return f"an integer of {value.bit_length()} bits"
+    return shortened(repr(value))
 
 
 def _policy(row: Mapping[str, Any]) -> ScalingPolicy:
@@ -190,9 +212,9 @@ def _count(value: Any) -> int:
 
 
 def _step(value: Any) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not is_number or not 1 < value <= STEP_MAX:
-        raise _Wrong(f"a factor above 1, up to {STEP_MAX:g}")
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not STEP_MIN <= value <= STEP_MAX:
+        raise _Wrong(f"a factor from {STEP_MIN:g} to {STEP_MAX:g}")
     return float(value)
 
 

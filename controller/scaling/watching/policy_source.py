@@ -5,6 +5,7 @@ mended, and brokers are served meanwhile.
 """
 
 import asyncio
+import errno
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -52,6 +53,8 @@ class PolicySource:
         self._observer = observer
         #: The text that was read last, whether it was taken or not; None before the first one.
         self._read: str | None = None
+        #: The text that the file had at the last look; None before the first one.
+        self._seen: str | None = None
 
     @property
     def source(self) -> str:
@@ -70,15 +73,22 @@ class PolicySource:
             await asyncio.sleep(_LOOK_S)
 
     async def read_file(self) -> None:
-        """Take the file if it has changed; one that cannot be read changes nothing."""
+        """Take the file if it has changed and was the same at the last look; one that cannot be read changes nothing.
+
+        An editor may be in the middle of it: half of a file is a list of fewer policies, by which topics are forgotten.
+        """
         try:
             text = await asyncio.to_thread(_text_of, self._path)
-        except OSError as error:
-            self._refuse_once(f"{self._path} cannot be read: {error.strerror or error}")
+        except (OSError, RuntimeError) as error:
+            # RuntimeError: nobody knows whose home `~` is.
+            self._refuse_once(f"{self._path} cannot be read: {getattr(error, 'strerror', None) or error}")
         except UnicodeDecodeError:
             self._refuse_once(f"{self._path} is no UTF-8 text")
         else:
-            self._take(text, policies_of_toml)
+            is_settled, self._seen = self._seen in (None, text), text
+            if is_settled and text != self._read:
+                # A long file takes a second, in which the loop has to go on.
+                self._take(text, await asyncio.to_thread(_table_or_refusal, text))
 
     def look_at_store(self) -> None:
         """Take the stored document if it has changed, and no file decides; to be called while this controller leads."""
@@ -90,7 +100,9 @@ class PolicySource:
             self._refuse_once(str(error))
             return
         if stored is not None or self._read is not None:
-            self._take((stored or b"{}").decode(), policies_of_json)
+            text = (stored or b"{}").decode()
+            if text != self._read:
+                self._take(text, _table_or_refusal(text, policies_of_json))
 
     async def replace(self, text: str) -> None:
         """Store policies and put them in force; raises PolicyFileDecides, PoliciesRefused and StoreError."""
@@ -105,17 +117,13 @@ class PolicySource:
         if not self._path:
             self.table, self.problem, self._read = PolicyTable(), "", None
 
-    def _take(self, text: str, read: Callable[[str], PolicyTable]) -> None:
-        if text == self._read:
-            return
+    def _take(self, text: str, found: PolicyTable | PoliciesRefused) -> None:
         self._read = text
-        try:
-            table = read(text)
-        except PoliciesRefused as refusal:
-            self._refuse(refusal)
-            return
-        self.table, self.problem = table, ""
-        self._observer.policies_loaded(self.source, table)
+        if isinstance(found, PoliciesRefused):
+            self._refuse(found)
+        else:
+            self.table, self.problem = found, ""
+            self._observer.policies_loaded(self.source, found)
 
     def _refuse_once(self, problem: str) -> None:
         if problem != self.problem:
@@ -127,7 +135,20 @@ class PolicySource:
         self._observer.policies_refused(self.source, refusal)
 
 
+def _table_or_refusal(
+    text: str, read: Callable[[str], PolicyTable] = policies_of_toml
+) -> PolicyTable | PoliciesRefused:
+    try:
+        return read(text)
+    except PoliciesRefused as refusal:
+        return refusal
+
+
 def _text_of(path: str) -> str:
     """Return the text of a file, and of one that is too long somewhat more than policies may have."""
-    with Path(path).expanduser().open("rb") as file:
+    found = Path(path).expanduser()
+    if found.exists() and not found.is_file():
+        # To open a pipe would wait for a writer, for ever.
+        raise OSError(errno.EINVAL, "it is no file")
+    with found.open("rb") as file:
         return file.read(_CHARACTER_BYTES * DOCUMENT_CHARS_MAX + 1).decode()

@@ -3,6 +3,7 @@ import pytest
 from controller.scaling.autoscaler.policies import MATCHES_MAX, PolicyMode, PolicyTable, ScalingPolicy
 from controller.scaling.autoscaler.policy_documents import (
     DOCUMENT_CHARS_MAX,
+    MISTAKES_MAX,
     POLICIES_MAX,
     PoliciesRefused,
     policies_of_json,
@@ -67,8 +68,20 @@ def test_json_of_the_same_shape_gives_the_same_policies():
         ("max = 1025", "line 3, policy 1: max: 1025 is not allowed, but a whole number of queues from 1 to 1024 is"),
         ("min = true", "line 3, policy 1: min: True is not allowed, but a whole number of queues from 1 to 1024 is"),
         ("min = 200", "line 3, policy 1: min: min is 200 and max 128; min may not be larger than max"),
-        ("step = 1", "line 3, policy 1: step: 1 is not allowed, but a factor above 1, up to 8 is"),
-        ("step = nan", "line 3, policy 1: step: nan is not allowed, but a factor above 1, up to 8 is"),
+        ("step = 1", "line 3, policy 1: step: 1 is not allowed, but a factor from 1.1 to 8 is"),
+        (
+            "step = 1.0000000001",
+            "line 3, policy 1: step: 1.0000000001 is not allowed, but a factor from 1.1 to 8 is",
+        ),
+        (
+            f"step = 0x{'f' * 900}",
+            "line 3, policy 1: step: an integer of 3600 bits is not allowed, but a factor from 1.1 to 8 is",
+        ),
+        (
+            "min" + ".a" * 1500 + " = 1",
+            "line 1, policy 1: min: a table is not allowed, but a whole number of queues from 1 to 1024 is",
+        ),
+        ("step = nan", "line 3, policy 1: step: nan is not allowed, but a factor from 1.1 to 8 is"),
         (
             'cooldown = "soon"',
             (
@@ -119,6 +132,23 @@ def test_two_policies_of_one_pattern_are_refused():
     ]
 
 
+@pytest.mark.parametrize("separator", ["\u2028", "\x85"])
+def test_line_is_counted_as_editors_and_toml_count_it(separator):
+    assert mistakes_of(f'# one{separator}line\r\n[[policy]]\r\ntopic = "orders"\r\nmin = 0')[0].startswith("line 4, ")
+
+
+def test_thousands_of_mistakes_are_named_in_part():
+    text = "[[policy]]\n" + "".join(f"p{number} = 1\n" for number in range(5_000))
+    with pytest.raises(PoliciesRefused) as refused:
+        policies_of_toml(text)
+    assert len(refused.value.mistakes) == MISTAKES_MAX
+    assert str(refused.value).endswith("; there are more of them")
+
+
+def test_number_of_thousands_of_digits_is_refused():
+    assert mistakes_of(f'[[policy]]\ntopic = "orders"\nmin = {"9" * 5000}')[0].startswith("no TOML: ")
+
+
 def test_text_that_is_no_toml_is_refused_with_its_line():
     assert "line 2" in mistakes_of('[[policy]]\ntopic = "orders\nmin = 1')[0]
 
@@ -162,6 +192,12 @@ def table(*topics: str) -> PolicyTable:
 )
 def test_exact_name_wins_before_the_longest_pattern(topic, winner):
     assert table("*", "orders-*", "orders", "orders-eu-?").policy_of(topic).topic == winner
+
+
+def test_name_that_somebody_made_up_to_be_compared_for_minutes_is_compared_at_once():
+    """Whoever creates topics chooses their names; going back to each `*` would take longer than this test may."""
+    assert table("*-*-*-*-*-*-*-*-a").policy_of("-" * 127) is None
+    assert table("*-*-*-*-*-*-*-*-a").policy_of("-" * 126 + "a") is not None
 
 
 def test_of_equally_long_patterns_the_first_wins():

@@ -1,11 +1,12 @@
 """Where policies come from, and that a mistake leaves those before in force."""
 
 import json
+import os
 
 import pytest
 from fakes.in_process_controller import InProcessController
 from fakes.scaled_topic import TOPIC
-from watched_site import POLICY, watched_site
+from fakes.watched_site import POLICY, watched_site
 
 from controller.scaling.watching.policy_source import PolicySource
 from controller.storage.documents import DocumentKind
@@ -34,6 +35,12 @@ def source_of(controller, file):
     return PolicySource(str(file), controller.scaling.documents, controller.scaling_log)
 
 
+async def look(source):
+    """Look twice: a file that has changed counts once it was the same for a second."""
+    await source.read_file()
+    await source.read_file()
+
+
 def topics(source):
     return [each.topic for each in source.table.policies]
 
@@ -45,7 +52,7 @@ async def test_changed_file_is_read_again_and_the_same_one_is_not(controller, fi
     await source.read_file()
     assert topics(source) == ["Orders"]
     file.write_text(FILE.format(topic="Payments", most=8))
-    await source.read_file()
+    await look(source)
     assert topics(source) == ["Payments"]
     loaded = controller.events("scaling_policies_loaded")
     assert [(each["source"], each["policies"], each["automatic"]) for each in loaded] == [(str(file), 1, 0)] * 2
@@ -66,7 +73,7 @@ async def test_mistake_is_logged_once_with_its_line_and_the_policies_before_stay
     assert topics(source) == ["Orders"]
     assert source.problem.startswith("line 4, policy 1: max")
     file.write_text(FILE.format(topic="Payments", most=20))
-    await source.read_file()
+    await look(source)
     assert (topics(source), source.problem) == (["Payments"], "")
 
 
@@ -83,6 +90,33 @@ async def test_start_with_an_unreadable_file_has_no_policies(controller, file, c
     assert topics(source) == []
     assert problem in source.problem
     assert len(controller.events("scaling_policies_refused")) == 1
+
+
+async def test_file_that_is_half_written_at_one_look_is_not_taken(controller, file):
+    source = source_of(controller, file)
+    file.write_text(FILE.format(topic="Orders", most=8))
+    await source.read_file()
+    for half in ("", FILE.format(topic="Ord", most=8)):
+        file.write_text(half)
+        await source.read_file()
+    assert topics(source) == ["Orders"]
+    file.write_text(FILE.format(topic="Payments", most=8))
+    await look(source)
+    assert (topics(source), source.problem) == (["Payments"], "")
+    assert len(controller.events("scaling_policies_loaded")) == 2
+
+
+async def test_pipe_in_place_of_the_file_holds_nothing_up(controller, file):
+    os.mkfifo(file)
+    source = source_of(controller, file)
+    await source.read_file()
+    assert source.problem == f"{file} cannot be read: it is no file"
+
+
+async def test_home_of_nobody_is_a_problem_of_the_file(controller):
+    source = source_of(controller, "~nobody-of-that-name/queues.toml")
+    await source.read_file()
+    assert "cannot be read: Could not determine home directory" in source.problem
 
 
 async def test_file_that_comes_back_unchanged_is_taken(controller, file):
