@@ -128,7 +128,7 @@ ENDPOINTS: Final = (
         view=ControllerViews.policies,
         summary="The policies of the autoscaler that are in force, and where they come from.",
         shape=PolicyListing,
-        refusals=(409, 503),
+        refusals=(400, 409, 503),
     ),
     Endpoint(
         path="/v1/scaling/policies",
@@ -153,7 +153,7 @@ ENDPOINTS: Final = (
         view=ControllerViews.proposals,
         summary="Resizes that wait for an operator, by topic.",
         shape=ProposalListing,
-        refusals=(409, 503),
+        refusals=(400, 409, 503),
     ),
     Endpoint(
         path="/v1/scaling/proposals/{id}/approve",

@@ -27,7 +27,7 @@ _REFUSALS: Final = {
     415: "The body is no JSON by its Content-Type, or compressed.",
     422: "A field of the body is unknown, missing, of another type, or has a value that is not allowed.",
     500: "A fault of the server; its log has more.",
-    503: "The server is starting or draining.",
+    503: "The server is starting or draining, or what it stores cannot be reached.",
 }
 
 _ADMIN: Final = "adminToken"

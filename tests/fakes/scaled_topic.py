@@ -219,6 +219,8 @@ class ScaledNameServer:
         self.masters = {}
         self.order_conf = {}
         self.instead = {}
+        #: Topics that it lists instead of those of the brokers.
+        self.topics = None
         #: Answer to WATCH_ROUTE_FETCHES, None where it is a Java NameServer.
         self.watched = None
         self.peer = AnsweringPeer(self)
@@ -233,7 +235,8 @@ class ScaledNameServer:
             return NOTHING if instead is None else refusal(instead)
         match code:
             case RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER:
-                return success({"topicList": [each.topic["topicName"] for each in self.brokers if each.topic]})
+                known = [each.topic["topicName"] for each in self.brokers if each.topic]
+                return success({"topicList": known if self.topics is None else self.topics})
             case RequestCode.GET_ROUTEINFO_BY_TOPIC:
                 return self._route(fields["topic"])
             case RequestCode.GET_KV_CONFIG | RequestCode.PUT_KV_CONFIG | RequestCode.DELETE_KV_CONFIG:

@@ -2,11 +2,10 @@
 
 from contextlib import asynccontextmanager
 
+from controller.scaling.watching.service import SLOTS
 from fakes.admin_token import ADMIN_TOKEN
 from fakes.in_process_controller import InProcessController
 from fakes.scaled_topic import GROUP, TOPIC, ScaledBroker, scaling_site
-
-from controller.scaling.watching.service import SLOTS
 
 LOOK_MS = 15_000
 #: A look that finds something, and those until it has held for the shortest window.
