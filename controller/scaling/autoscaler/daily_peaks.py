@@ -95,14 +95,15 @@ class DailyPeaks:
         self._queue_tps: float | None = None
 
     def add(self, unix_ms: int, put_tps: float | None, clients: int | None) -> None:
-        """Take one sample, in the order of time; one of a day that is over is left out."""
+        """Take one sample, in the order of time; days after it are those of a clock that was wrong, and go."""
         if put_tps is None:
             return
         number, within_ms = divmod(unix_ms, DAY_MS)
+        while self._days and self._days[-1].number > number:
+            self._days.pop()
         if not self._days or number > self._days[-1].number:
             self._days.append(_Day(number))
-        if number == self._days[-1].number:
-            self._days[-1].add(within_ms // QUARTER_MS, put_tps, -1 if clients is None else clients)
+        self._days[-1].add(within_ms // QUARTER_MS, put_tps, -1 if clients is None else clients)
 
     def measured_queue(self, queue_tps: float) -> None:
         """Take what a queue carried while a group could not keep up."""

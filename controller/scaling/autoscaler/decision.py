@@ -43,6 +43,18 @@ class PastResize(NamedTuple):
     after: int
 
 
+class KnownResizes(NamedTuple):
+    """The resizes of a topic, in the order of their beginning."""
+
+    of_topic: tuple[PastResize, ...] = ()
+    #: Those that began before are not all known, as there were too many of all topics. 0: all are known.
+    since_unix_ms: int = 0
+
+    def is_whole(self, unix_ms: int, span_ms: int) -> bool:
+        """Return whether all of the last `span_ms` are known."""
+        return self.since_unix_ms == 0 or unix_ms - self.since_unix_ms >= span_ms
+
+
 class AnalysisOutlook(NamedTuple):
     """What the newest results of A9 and A12 tell of a topic; None where there is no result."""
 
@@ -65,7 +77,7 @@ class Evidence:
     #: By how many messages/s the write rate grows each second.
     put_slope: float = 0.0
     forecast: TrafficForecast = field(default_factory=TrafficForecast)
-    resizes: tuple[PastResize, ...] = ()
+    resizes: KnownResizes = field(default_factory=KnownResizes)
     outlook: AnalysisOutlook = field(default_factory=AnalysisOutlook)
 
 
@@ -136,7 +148,7 @@ def _why_only_proposed(evidence: Evidence, count: int | None, outcome: _Outcome)
 def _outcome(policy: ScalingPolicy, evidence: Evidence, count: int | None, unix_ms: int) -> _Outcome:
     if count is None:
         return _Outcome(None, _sentences(evidence.seen) or "the queues of the topic are not known")
-    if pause := _pause(policy, evidence.resizes, unix_ms):
+    if pause := _pause(policy, evidence.resizes.of_topic, unix_ms):
         return _Outcome(None, pause)
     helping = [each for each in evidence.held if each.effect is Effect.HELP]
     if helping:
@@ -168,10 +180,8 @@ def _grown(policy: ScalingPolicy, evidence: Evidence, count: int, helping: list[
     reason = _sentences(helping)
     if obstacle := _obstacle(evidence):
         return _Outcome(None, f"{obstacle}; so no growth although {reason}")
-    grown = [each for each in evidence.resizes if each.after > each.before and unix_ms - each.begun_unix_ms < RAMP_MS]
-    if len(grown) >= RAMP_RESIZES_MAX:
-        hours = RAMP_MS // 3_600_000
-        return _Outcome(None, f"it grew {len(grown)} times within {hours} hours, an operator decides: {reason}")
+    if tired := _why_no_further_growth(evidence.resizes, unix_ms):
+        return _Outcome(None, f"{tired}, an operator decides: {reason}")
     signals, sets = evidence.signals, max(1, len(evidence.signals.sets))
     expected = expected_tps(evidence)
     need = max(queues_needed(each, signals, expected, evidence.forecast) for each in helping)
@@ -185,6 +195,14 @@ def _grown(policy: ScalingPolicy, evidence: Evidence, count: int, helping: list[
         return _Outcome(None, f"{count} queues on each set stay, {limit}: {reason}")
     is_foretold = all(each.kind is FindingKind.ANALYSIS_PROPOSES_MORE for each in helping)
     return _Outcome(target, f"{count} to {target} queues on each set, {need} in all are needed: {reason}", is_foretold)
+
+
+def _why_no_further_growth(resizes: KnownResizes, unix_ms: int) -> str:
+    hours = RAMP_MS // 3_600_000
+    grown = [each for each in resizes.of_topic if each.after > each.before and unix_ms - each.begun_unix_ms < RAMP_MS]
+    if len(grown) >= RAMP_RESIZES_MAX:
+        return f"it grew {len(grown)} times within {hours} hours"
+    return "" if resizes.is_whole(unix_ms, RAMP_MS) else f"not all resizes of the last {hours} hours are known"
 
 
 def _obstacle(evidence: Evidence) -> str:
@@ -228,7 +246,10 @@ def _shrink_obstacle(evidence: Evidence, unix_ms: int) -> str:
     is_busy = (signals.put_tps or 0.0) > QUIET_SHARE * (forecast.peak_tps or 0.0)
     obstacles = {
         "the topic is not calm": any(each.kind is not FindingKind.CALM for each in evidence.seen),
-        "it was resized within a day": any(unix_ms - each.begun_unix_ms < SHRINK_PAUSE_MS for each in evidence.resizes),
+        "it was resized within a day": any(
+            unix_ms - (each.ended_unix_ms or unix_ms) < SHRINK_PAUSE_MS for each in evidence.resizes.of_topic
+        ),
+        "not all resizes of the last day are known": not evidence.resizes.is_whole(unix_ms, SHRINK_PAUSE_MS),
         "static topics cannot": signals.is_static is not False,
         "its sets have different counts, an operator makes them equal first": not signals.has_equal_sets,
         f"{forecast.days} of the last {DAYS} days are known": forecast.days < DAYS or forecast.peak_tps is None,

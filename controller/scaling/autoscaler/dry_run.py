@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from controller.scaling.autoscaler.decision import RESIZES_MAX, PastResize, ScalingVerdict
+from controller.scaling.autoscaler.decision import RESIZES_MAX, KnownResizes, PastResize, ScalingVerdict
 from controller.scaling.autoscaler.policies import PolicyMode, ScalingPolicy
 from controller.scaling.autoscaler.signals import ConsumptionKind, GroupSignals, QueueProgress, SetSignals, TopicSignals
 from controller.scaling.autoscaler.topic_watch import TopicWatch
@@ -79,7 +79,7 @@ class _DryRun:
         for unix_ms, rows in groupby(samples, key=lambda each: each.unix_ms):
             now = {each.group: each for each in rows}
             self._end_resizes(unix_ms)
-            verdict = self._watch.evaluate(self._signals(now, unix_ms), self._policy, self._resizes)
+            verdict = self._watch.evaluate(self._signals(now, unix_ms), self._policy, KnownResizes(self._resizes))
             self._before = now
             if verdict.target is not None and self._is_carried_out(verdict):
                 resize = PastResize(unix_ms, None, self._count, verdict.target)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from controller.scaling.autoscaler.daily_peaks import DailyPeaks
-from controller.scaling.autoscaler.decision import AnalysisOutlook, Evidence, PastResize, ScalingVerdict, decide
+from controller.scaling.autoscaler.decision import AnalysisOutlook, Evidence, KnownResizes, ScalingVerdict, decide
 from controller.scaling.autoscaler.diagnosis import diagnose
 from controller.scaling.autoscaler.findings import Finding, FindingKind
 from controller.scaling.autoscaler.foretold import foretold
@@ -22,6 +22,7 @@ CALM_MS: Final = 30 * 60_000
 _SATURATED: Final = frozenset(
     {FindingKind.CLIENTS_WITHOUT_QUEUE, FindingKind.ORDERLY_QUEUES_AT_LIMIT, FindingKind.SLOW_LISTENER}
 )
+_NO_RESIZES: Final = KnownResizes()
 _NO_OUTLOOK: Final = AnalysisOutlook()
 
 
@@ -42,7 +43,7 @@ class TopicWatch:
         self,
         signals: TopicSignals,
         policy: ScalingPolicy,
-        resizes: tuple[PastResize, ...] = (),
+        resizes: KnownResizes = _NO_RESIZES,
         outlook: AnalysisOutlook = _NO_OUTLOOK,
     ) -> ScalingVerdict:
         """Take what is known at a later moment, and return what follows from it."""

@@ -6,14 +6,17 @@ It depends on the store and on brokers, and nothing depends on it: elections go 
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
+
+from msgspec import structs
 
 from controller.config import ControllerConfig
 from controller.failover.group import Group
 from controller.scaling.execution.observer import TopicObserver
 from controller.scaling.execution.operations import Operations
 from controller.scaling.execution.performer import ActionPerformer
-from controller.scaling.execution.runner import LOOK_S, ResizeObserver, ResizeRunner, ResizeStatus
+from controller.scaling.execution.runner import LOOK_S, PlanFacts, ResizeObserver, ResizeRunner, ResizeStatus
 from controller.scaling.execution.set_masters import StoredMasters
 from controller.scaling.resize.operation import ResizeOperation
 from controller.scaling.resize.request import ResizePlan, ResizeRequest
@@ -149,7 +152,19 @@ class QueueScaling:
     async def start(self, request: ResizeRequest) -> ResizeOperation:
         """Store a new operation, which starts within a second; raises ResizeRefused, OperationExists and StoreError."""
         self.check_leads()
+        return await self._add(request, await self._runner.plan(request))
+
+    async def start_from(self, request: ResizeRequest, before: int) -> ResizeOperation:
+        """As `start`, refused unless the set with the most queues has `before`: a growth must not become a shrink."""
+        self.check_leads()
         facts = await self._runner.plan(request)
+        most = max((max(each.read, each.write) for each in facts.plan.sets), default=before)
+        if most != before:
+            moved = f"{request.topic} has {most} queues by now, and this was decided for {before}"
+            facts = replace(facts, plan=structs.replace(facts.plan, problems=(*facts.plan.problems, moved)))
+        return await self._add(request, facts)
+
+    async def _add(self, request: ResizeRequest, facts: PlanFacts) -> ResizeOperation:
         if facts.plan.problems:
             raise ResizeRefused(facts.plan)
         operation_id = f"{request.topic}.{self._clock.unix_ms()}"

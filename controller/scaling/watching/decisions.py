@@ -17,6 +17,7 @@ from controller.scaling.watching.proposals import Proposal, Proposals
 from controller.scaling.watching.scaling_observer import ScalingObserver
 from controller.scaling.watching.topic_decisions import DecisionOutcome, TopicDecision, TopicNumbers
 from controller.scaling.watching.topic_under_policy import Refusal, TopicUnderPolicy
+from controller.storage.documents import DocumentKind
 from controller.storage.store import DocumentRefused, StoreError
 from remoting.clock import Clock
 
@@ -66,8 +67,8 @@ class Decisions:
         self.changes: deque[TopicDecision] = deque(maxlen=CHANGES_MAX)
         self._starts: set[asyncio.Task[Any]] = set()
 
-    def take(self, watched: TopicUnderPolicy, found: FoundVerdict, running: int) -> None:
-        """Carry out a verdict; `running` resizes are under way."""
+    def take(self, watched: TopicUnderPolicy, found: FoundVerdict) -> None:
+        """Carry out a verdict."""
         if watched.is_starting:
             return
         if found.verdict.target is None:
@@ -79,15 +80,15 @@ class Decisions:
             decision = found.decision(DecisionOutcome.PROPOSED)
             self._decided(watched, replace(decision, proposal_id="" if proposal is None else proposal.id))
         else:
-            self._begin(watched, found, running)
+            self._begin(watched, found)
         if found.verdict.target is None or found.verdict.mode is not PolicyMode.APPROVE:
             self._withdraw_changed(found.verdict)
 
     async def approve(self, watched: TopicUnderPolicy | None, proposal: Proposal, reason: str) -> ResizeOperation:
         """Start what is proposed; raises what `QueueScaling.start` raises, and then the proposal goes on waiting."""
-        decision = None if watched is None else watched.decision
+        decision = None if watched is None else _of_proposal(watched.decision, proposal)
         if decision is not None:
-            self._observer.proposal_approved(replace(decision, outcome=DecisionOutcome.APPROVED))
+            self._observer.proposal_approved(decision)
         request = ResizeRequest(
             topic=proposal.topic,
             queues=proposal.target,
@@ -95,7 +96,7 @@ class Decisions:
             reason=f"{proposal.reason}; approved: {reason}" if reason else proposal.reason,
         )
         try:
-            operation = await self._scaling.start(request)
+            operation = await self._scaling.start_from(request, proposal.before)
         except _REFUSALS as error:
             if decision is not None:
                 self._observer.resize_refused(replace(decision, outcome=DecisionOutcome.REFUSED, problem=str(error)))
@@ -125,8 +126,10 @@ class Decisions:
         if waiting is not None and verdict.before is not None and verdict.before != waiting.before:
             self.proposals.withdraw(verdict.topic)
 
-    def _begin(self, watched: TopicUnderPolicy, found: FoundVerdict, running: int) -> None:
+    def _begin(self, watched: TopicUnderPolicy, found: FoundVerdict) -> None:
         refusal, starting = watched.refusal, len(self._starts)
+        # Counted anew each time: those that were started a moment ago are stored by now.
+        running = len(self._scaling.documents.names(DocumentKind.SCALING_OPERATION))
         if refusal is not None and self._clock.now_ms() < refusal.until_ms:
             self._decided(watched, found.decision(DecisionOutcome.REFUSED, refusal.problem))
         elif running + starting >= self._running_max():
@@ -141,11 +144,12 @@ class Decisions:
     async def _resize(self, watched: TopicUnderPolicy, found: FoundVerdict) -> None:
         verdict = found.verdict
         assert verdict.target is not None, "only a change is carried out"
+        assert verdict.before is not None, "nothing follows from unknown counts"
         request = ResizeRequest(
             topic=verdict.topic, queues=verdict.target, requested_by=REQUESTED_BY, reason=verdict.reason
         )
         try:
-            operation = await self._scaling.start(request)
+            operation = await self._scaling.start_from(request, verdict.before)
         except NotLeader:
             return
         except _REFUSALS as error:
@@ -178,3 +182,17 @@ class Decisions:
     def _change(self, watched: TopicUnderPolicy, decision: TopicDecision) -> None:
         watched.decision = decision
         self.changes.append(decision)
+
+
+def _of_proposal(decision: TopicDecision | None, proposal: Proposal) -> TopicDecision | None:
+    """Return the decision that an operator approves: the newest verdict may be another one."""
+    if decision is None:
+        return None
+    verdict = replace(
+        decision.verdict,
+        mode=PolicyMode.APPROVE,
+        before=proposal.before,
+        target=proposal.target,
+        reason=proposal.reason,
+    )
+    return replace(decision, verdict=verdict, outcome=DecisionOutcome.APPROVED, problem="", proposal_id=proposal.id)

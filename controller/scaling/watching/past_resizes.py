@@ -1,8 +1,13 @@
 """The resizes of each topic as the rules want to know them, from stored operations: so they survive a new leader."""
 
+from typing import Final
+
 from controller.scaling.autoscaler.decision import RESIZES_MAX, PastResize
-from controller.scaling.execution.operations import Operations
+from controller.scaling.execution.operations import ENDED_MAX, Operations
 from controller.scaling.resize.operation import ResizeOperation, ResizePhase
+
+#: Ended operations that are remembered although the store had no space for them any more.
+REMEMBERED_MAX: Final = 5_000
 
 
 class PastResizes:
@@ -13,21 +18,30 @@ class PastResizes:
         #: By operation: its topic and what became of it; None for one that cannot be read.
         self._ended: dict[str, tuple[str, PastResize] | None] = {}
         self._by_topic: dict[str, tuple[PastResize, ...]] = {}
-        #: How many are under way, of all topics.
-        self.running = 0
+        #: Resizes that began before it are not all known: the store had too many. Unix ms, 0 if all are known.
+        self.known_since_unix_ms = 0
 
     def look(self) -> None:
-        """Know what is stored now."""
-        self._ended = {each: self._ended.get(each) or self._read(each) for each in self._operations.ended_ids()}
+        """Know what is stored now, beside what was."""
+        self._ended |= {each: self._ended.get(each) or self._read(each) for each in self._operations.ended_ids()}
+        if len(self._ended) > REMEMBERED_MAX:
+            newest = sorted(self._ended.items(), key=lambda each: _begun(each[1]))[-REMEMBERED_MAX:]
+            self._ended = dict(newest)
+        ended = [known for known in self._ended.values() if known is not None]
+        is_cut = len(self._ended) >= ENDED_MAX
+        self.known_since_unix_ms = min((each.begun_unix_ms for _, each in ended), default=0) if is_cut else 0
         found: dict[str, list[PastResize]] = {}
-        for known in self._ended.values():
-            if known is not None:
-                found.setdefault(known[0], []).append(known[1])
-        under_way = self._operations.under_way()
-        self.running = len(under_way)
-        for operation in under_way:
+        for topic, resize in ended:
+            found.setdefault(topic, []).append(resize)
+        for operation in self._operations.under_way():
             found.setdefault(operation.topic, []).append(past_resize(operation))
         self._by_topic = {topic: _newest(each) for topic, each in found.items()}
+
+    def forget(self) -> None:
+        """Know nothing: another controller leads, and ends resizes."""
+        self._ended.clear()
+        self._by_topic = {}
+        self.known_since_unix_ms = 0
 
     def of_topic(self, topic: str) -> tuple[PastResize, ...]:
         """Return the newest resizes of a topic, in the order of their beginning."""
@@ -36,6 +50,10 @@ class PastResizes:
     def _read(self, operation_id: str) -> tuple[str, PastResize] | None:
         operation = self._operations.find_ended(operation_id)
         return None if operation is None else (operation.topic, past_resize(operation))
+
+
+def _begun(known: tuple[str, PastResize] | None) -> int:
+    return 0 if known is None else known[1].begun_unix_ms
 
 
 def _newest(resizes: list[PastResize]) -> tuple[PastResize, ...]:

@@ -14,6 +14,8 @@ from remoting.background_tasks import all_results
 TOPICS_MAX: Final = 5_000
 #: How old the list of NameServers may be.
 LIST_MS: Final = 60_000
+#: A topic is watched for so long after it is on no list any more: a NameServer that has just started knows few.
+UNLISTED_MS: Final = 600_000
 #: Names that are compared with patterns before something else goes on.
 _NAMES_AT_ONCE: Final = 100
 
@@ -29,22 +31,47 @@ class PolicyTopics:
         self._now_ms = now_ms
         self._listed: frozenset[str] = frozenset()
         self._listed_ms: int | None = None
+        #: Watched topics of patterns, and when a NameServer listed them last.
+        self._listed_last_ms: dict[str, int] = {}
+        #: What was matched last, and what followed.
+        self._matched: tuple[PolicyTable, int | None, list[str]] | None = None
         #: Topics with a policy beyond TOPICS_MAX.
         self.left_out = 0
 
     async def watched(self, policies: PolicyTable) -> list[str]:
-        """Return the topics to be watched: those with policies of their own, then the others by name."""
+        """Return the topics to be watched: those with policies of their own, then those of patterns."""
         exact = sorted(each.topic for each in policies.policies if not each.is_pattern)
         found = dict.fromkeys(exact)
         if len(exact) < len(policies.policies):
             await self._look()
-            for number, topic in enumerate(sorted(self._listed), 1):
-                if policies.policy_of(topic) is not None:
-                    found[topic] = None
-                if number % _NAMES_AT_ONCE == 0:
-                    await asyncio.sleep(0)
+            found |= dict.fromkeys(await self._matching(policies))
         self.left_out = max(0, len(found) - TOPICS_MAX)
-        return list(found)[:TOPICS_MAX]
+        watched = list(found)[:TOPICS_MAX]
+        now_ms, former = self._listed_ms or 0, self._listed_last_ms
+        self._listed_last_ms = {
+            topic: now_ms if topic in self._listed else former.get(topic, now_ms) for topic in watched[len(exact) :]
+        }
+        return watched
+
+    async def _matching(self, policies: PolicyTable) -> list[str]:
+        """Return the topics that patterns match: first those that are watched, so that new ones push none of them out.
+
+        Both by name. Only a new list or new policies are matched.
+        """
+        if self._matched is None or self._matched[0] is not policies or self._matched[1] != self._listed_ms:
+            self._matched = policies, self._listed_ms, await self._match(policies)
+        return self._matched[2]
+
+    async def _match(self, policies: PolicyTable) -> list[str]:
+        known_ms = (self._listed_ms or 0) - UNLISTED_MS
+        former = [topic for topic, listed_ms in self._listed_last_ms.items() if listed_ms > known_ms]
+        found: dict[str, None] = {}
+        for number, topic in enumerate((*sorted(former), *sorted(self._listed)), 1):
+            if policies.policy_of(topic) is not None:
+                found[topic] = None
+            if number % _NAMES_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return list(found)
 
     async def _look(self) -> None:
         """Request the list if it is old; without any answer the last one counts."""

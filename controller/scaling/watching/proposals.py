@@ -37,6 +37,10 @@ class Proposal:
         """When it ends, unless a verdict confirms it before."""
         return min(self.confirmed_unix_ms + UNCONFIRMED_MS, self.created_unix_ms + WAIT_MS)
 
+    def is_over(self, unix_ms: int) -> bool:
+        """Return whether it has ended; after a clock was set back nobody knows how old it is, so it has too."""
+        return not self.confirmed_unix_ms - UNCONFIRMED_MS < unix_ms < self.expires_unix_ms
+
 
 class ProposalUnknown(Exception):
     """There is no proposal of that id, or not any more."""
@@ -63,12 +67,12 @@ class Proposals:
         unix_ms = verdict.unix_ms
         assert verdict.target is not None, "only a change is proposed"
         assert verdict.before is not None, "nothing is proposed for unknown counts"
-        self._expire(unix_ms)
         dismissed_target, until_ms = self._dismissed.get(verdict.topic, (None, 0))
         if dismissed_target == verdict.target and unix_ms < until_ms:
             return None
         known = self._by_topic.get(verdict.topic)
-        if known is not None and (known.before, known.target) == (verdict.before, verdict.target):
+        counts = verdict.before, verdict.target
+        if known is not None and (known.before, known.target) == counts and not known.is_over(unix_ms):
             confirmed = replace(known, reason=verdict.reason, confirmed_unix_ms=unix_ms)
         else:
             confirmed = Proposal(
@@ -119,6 +123,6 @@ class Proposals:
         self._dismissed.clear()
 
     def _expire(self, unix_ms: int) -> None:
-        ended = [topic for topic, each in self._by_topic.items() if each.expires_unix_ms <= unix_ms]
+        ended = [topic for topic, each in self._by_topic.items() if each.is_over(unix_ms)]
         for topic in ended:
             del self._by_topic[topic]

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from controller.config import ControllerConfig
-from controller.scaling.autoscaler.decision import AnalysisOutlook
+from controller.scaling.autoscaler.decision import AnalysisOutlook, KnownResizes
 from controller.scaling.autoscaler.policies import PolicyTable
 from controller.scaling.autoscaler.readings import TopicReading
 from controller.scaling.execution.service import QueueScaling
@@ -197,9 +197,9 @@ class Autoscaler:
         if watched is None or policy is None:
             return
         try:
-            resizes, outlook = self._past.of_topic(topic), self._outlook(topic)
-            verdict, numbers = watched.evaluate(reading, policy, resizes, outlook)
-            self._decisions.take(watched, FoundVerdict(policy, verdict, numbers), self._past.running)
+            resizes = KnownResizes(self._past.of_topic(topic), self._past.known_since_unix_ms)
+            verdict, numbers = watched.evaluate(reading, policy, resizes, self._outlook(topic))
+            self._decisions.take(watched, FoundVerdict(policy, verdict, numbers))
         except Exception as error:  # noqa: BLE001  # one topic holds up no other
             self._observer.round_failed(topic, error)
 
@@ -218,6 +218,7 @@ class Autoscaler:
         self._term = 0
         self._watched.clear()
         self._decisions.clear()
+        self._past.forget()
         self.policies.forget_stored()
         self._observer.watch_ended()
 

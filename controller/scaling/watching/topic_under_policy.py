@@ -1,9 +1,9 @@
 """One watched topic: its readings, its findings, its last decision. Pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from controller.scaling.autoscaler.decision import AnalysisOutlook, PastResize, ScalingVerdict
+from controller.scaling.autoscaler.decision import AnalysisOutlook, KnownResizes, ScalingVerdict
 from controller.scaling.autoscaler.policies import ScalingPolicy
 from controller.scaling.autoscaler.progress import totals_of
 from controller.scaling.autoscaler.readings import ReadingHistory, TopicReading
@@ -31,7 +31,7 @@ class TopicUnderPolicy:
     def __init__(self) -> None:
         self._history = ReadingHistory()
         self._watch = TopicWatch()
-        self._resizes: tuple[PastResize, ...] = ()
+        self._resizes = KnownResizes()
         self.facts: TopicFacts | None = None
         #: Groups that need help: of these all clients are queried.
         self.behind: frozenset[str] = _NOBODY
@@ -44,13 +44,14 @@ class TopicUnderPolicy:
         self,
         reading: TopicReading,
         policy: ScalingPolicy,
-        resizes: tuple[PastResize, ...],
+        resizes: KnownResizes,
         outlook: AnalysisOutlook,
     ) -> tuple[ScalingVerdict, TopicNumbers]:
         """Take one reading, and return what follows from all of them."""
-        if resizes != self._resizes:
+        if resizes.of_topic != self._resizes.of_topic and self.facts is not None:
             # Its queues may be others.
-            self._resizes, self.facts = resizes, None
+            self.facts = replace(self.facts, counts={}, is_complete=False)
+        self._resizes = resizes
         signals = self._history.add(reading)
         self.behind = _behind(signals, policy.behind_ms)
         return self._watch.evaluate(signals, policy, resizes, outlook), TopicNumbers.of(signals)

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from controller.scaling.autoscaler.decision import PastResize, ScalingVerdict
+from controller.scaling.autoscaler.decision import KnownResizes, PastResize, ScalingVerdict
 from controller.scaling.autoscaler.policies import PolicyMode, ScalingPolicy
 from controller.scaling.autoscaler.readings import GroupReading, ReadingHistory, SetReading, TopicReading
 from controller.scaling.autoscaler.signals import BrokerLoad, ConsumptionKind
@@ -129,7 +129,7 @@ class Run:
             if at_ms % interval_ms == 0:
                 self.behind[at_ms] = self.topic.behind_ms(at_ms)
                 signals = history.add(self.seen(self.topic.reading(at_ms)))
-                self._take(watch.evaluate(signals, self.policy, tuple(self.resizes[-16:])))
+                self._take(watch.evaluate(signals, self.policy, KnownResizes(tuple(self.resizes[-16:]))))
         return self
 
     def _take(self, verdict: ScalingVerdict) -> None:

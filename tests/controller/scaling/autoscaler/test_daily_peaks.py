@@ -78,3 +78,13 @@ def test_what_a_queue_carries_follows_new_measurements():
     for _ in range(40):
         peaks.measured_queue(50.0)
     assert peaks.forecast(MONDAY_MS).queue_tps == pytest.approx(50.0, abs=0.1)
+
+
+def test_clock_that_was_far_ahead_for_a_moment_does_not_end_the_memory():
+    peaks = peaks_of(3)
+    peaks.add(MONDAY_MS + 3650 * DAY_MS, 5.0, 1)
+    for within_ms in range(0, DAY_MS, QUARTER_MS):
+        peaks.add(MONDAY_MS + 3 * DAY_MS + within_ms, 700.0, 4)
+
+    forecast = peaks.forecast(MONDAY_MS + 4 * DAY_MS)
+    assert (forecast.days, forecast.peak_tps) == (4, 1000.0)

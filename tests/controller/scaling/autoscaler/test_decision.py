@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from signal_builders import NOW_MS, a_group, a_set, a_topic
 
 from controller.scaling.autoscaler.daily_peaks import DAY_MS, TrafficForecast
-from controller.scaling.autoscaler.decision import RAMP_MS, AnalysisOutlook, Evidence, PastResize, decide
+from controller.scaling.autoscaler.decision import RAMP_MS, AnalysisOutlook, Evidence, KnownResizes, PastResize, decide
 from controller.scaling.autoscaler.diagnosis import diagnose
 from controller.scaling.autoscaler.findings import Finding, FindingKind
 from controller.scaling.autoscaler.foretold import foretold
@@ -24,9 +24,10 @@ QUIET = a_topic(
 )
 
 
-def evidence_of(signals, **other) -> Evidence:
+def evidence_of(signals, resizes=(), resizes_known_since_ms=0, **other) -> Evidence:
     seen = diagnose(signals, 30_000)
-    return Evidence(signals=signals, seen=seen, held=seen, **other)
+    known = KnownResizes(resizes, resizes_known_since_ms)
+    return Evidence(signals=signals, seen=seen, held=seen, resizes=known, **other)
 
 
 def verdict(signals=None, policy=AUTO, **other):
@@ -126,6 +127,14 @@ def test_ramp_takes_at_most_two_resizes():
     assert "it grew 2 times within 6 hours, an operator decides" in third.reason
 
 
+def test_ramp_of_which_former_resizes_may_be_forgotten_is_left_to_an_operator():
+    unknown = verdict(resizes_known_since_ms=NOW_MS - RAMP_MS // 2)
+
+    assert unknown.target is None
+    assert "not all resizes of the last 6 hours are known, an operator decides" in unknown.reason
+    assert verdict(resizes_known_since_ms=NOW_MS - RAMP_MS).target is not None
+
+
 def test_slow_broker_is_a_reason_against_growth():
     slow = verdict(a_topic(sets={"broker-a": a_set(queue_wait_ms=500.0)}))
 
@@ -166,6 +175,17 @@ def test_week_that_needed_less_shrinks():
     [
         (QUIET, {"forecast": WEEK, "resizes": (ended(23),)}, "it was resized within a day"),
         (QUIET, {"forecast": WEEK, "resizes": (ended(23, 64, 32),)}, "it was resized within a day"),
+        # It was blocked for days.
+        (
+            QUIET,
+            {"forecast": WEEK, "resizes": (PastResize(NOW_MS - 3 * DAY_MS, NOW_MS - DAY_MS // 2, 4, 32),)},
+            "it was resized within a day",
+        ),
+        (
+            QUIET,
+            {"forecast": WEEK, "resizes_known_since_ms": NOW_MS - DAY_MS // 2},
+            "not all resizes of the last day are known",
+        ),
         (QUIET, {"forecast": replace(WEEK, days=6)}, "6 of the last 7 days are known"),
         (QUIET, {"forecast": replace(WEEK, peak_tps=20.0)}, "it is not a quiet hour"),
         (QUIET, {"forecast": WEEK, "outlook": AnalysisOutlook(verdict="wait")}, "A9 states wait"),
@@ -279,14 +299,14 @@ def test_target_is_another_count_within_the_limits_of_the_policy(policy, evidenc
 def test_nothing_shrinks_within_a_day_of_a_growth(policy, evidence):
     found = decide(policy, evidence, NOW_MS)
     if found.target is not None and found.before is not None and found.target < found.before:
-        assert all(NOW_MS - each.begun_unix_ms >= DAY_MS for each in evidence.resizes)
+        assert all(NOW_MS - each.begun_unix_ms >= DAY_MS for each in evidence.resizes.of_topic)
 
 
 @given(POLICIES, EVIDENCE)
 def test_nothing_grows_a_third_time_on_one_ramp(policy, evidence):
     found = decide(policy, evidence, NOW_MS)
     if found.target is not None and found.before is not None and found.target > found.before:
-        grown = [each for each in evidence.resizes if each.after > each.before]
+        grown = [each for each in evidence.resizes.of_topic if each.after > each.before]
         assert sum(NOW_MS - each.begun_unix_ms < RAMP_MS for each in grown) < 2
 
 

@@ -1,11 +1,19 @@
 """What the autoscaler makes of answers of brokers, what it does about it, and what it forgets."""
 
+from dataclasses import replace
+
 import pytest
 from fakes.in_process_controller import ME
 from fakes.scaled_topic import GROUP, TOPIC
+from fakes.watched_site import LOOKS_UNTIL_DECIDED, POLICY, watched_site
 from resize_builders import a_resize
-from watched_site import LOOKS_UNTIL_DECIDED, POLICY, watched_site
 
+from controller.scaling.resize.operation import ResizePhase
+from controller.scaling.watching import past_resizes, policy_topics
+from controller.scaling.watching.past_resizes import PastResizes
+from controller.scaling.watching.policy_topics import UNLISTED_MS
+from controller.scaling.watching.topic_facts import GONE_MS
+from controller.storage.documents import DocumentKind
 from controller.storage.store import ControllerMember, StoreError
 from remoting.protocol.codes import BrokerRequestCode, ResponseCode
 
@@ -123,6 +131,40 @@ async def test_no_more_resizes_are_started_than_may_run(tmp_path):
         assert not site.events("scaling_resize_refused")
 
 
+async def test_resizes_that_were_started_in_the_same_round_count(tmp_path):
+    """The topics of a round are looked at in five parts: what one part starts is stored before the next one."""
+    async with watched_site(tmp_path, scaling_operations_max=1) as site:
+        await site.put(site.mode("auto"))
+        await site.look(LOOKS_UNTIL_DECIDED - 1)
+        site.clock.pass_ms(15_000)
+        await site.autoscaler.prepare()
+        await site.controller.scaling.operations.add(a_resize(topic="Other"))
+        site.looks += 1
+        site.broker.ends = dict.fromkeys(range(4), (0, site.looks * 3000))
+        site.broker.offsets[GROUP] = dict.fromkeys(range(4), site.looks * 1500)
+        for slot in range(5):
+            await site.autoscaler.look(slot)
+        await site.controller.done()
+        assert (site.outcome(), site.decision().problem[:22]) == ("refused", "1 other resizes run, w")
+        assert [each.topic for each in site.operations()] == ["Other"]
+
+
+async def test_growth_never_becomes_a_shrink_of_a_topic_that_was_changed_by_hand(site):
+    """Counts are requested each two minutes, and an operator may have been quicker."""
+    await site.put(site.mode("auto"))
+    await site.look(LOOKS_UNTIL_DECIDED - 1)
+    written = site.broker.topic["writeQueueNums"]
+    site.broker.topic |= {"readQueueNums": 32, "writeQueueNums": 32}
+    site.looks += 1
+    site.clock.pass_ms(15_000)
+    site.broker.ends = dict.fromkeys(range(written), (0, site.looks * 3000))
+    site.broker.offsets[GROUP] = dict.fromkeys(range(written), site.looks * 1500)
+    await site.round()
+    assert site.outcome() == "refused"
+    assert site.decision().problem == f"{TOPIC} has 32 queues by now, and this was decided for 4"
+    assert not site.operations()
+
+
 # What is remembered
 
 
@@ -147,6 +189,39 @@ async def test_resizes_of_a_former_leader_count(site):
     await site.look()
     assert site.decision().verdict.reason == "a resize from 4 to 8 queues runs"
     assert site.autoscaler._past.of_topic(TOPIC)[0].begun_unix_ms == operation.created_unix_ms
+
+
+async def test_resizes_that_the_store_had_no_space_for_count_until_the_lead_ends(site, monkeypatch):
+    monkeypatch.setattr(past_resizes, "ENDED_MAX", 2)
+    operations, past = site.controller.scaling.operations, PastResizes(site.controller.scaling.operations)
+    ended = [
+        a_resize(id=f"{TOPIC}.{n}", created_unix_ms=n, phase=ResizePhase.DONE, phase_since_unix_ms=n + 1)
+        for n in (1, 2, 3)
+    ]
+    for each in ended[:2]:
+        await operations.end(each)
+        past.look()
+    assert past.known_since_unix_ms == 1
+    await site.controller.scaling.documents.change(DocumentKind.SCALING_HISTORY, ended[0].id, lambda _: None)
+    await operations.end(ended[2])
+    past.look()
+    assert [each.begun_unix_ms for each in past.of_topic(TOPIC)] == [1, 2, 3]
+    past.forget()
+    past.look()
+    assert ([each.begun_unix_ms for each in past.of_topic(TOPIC)], past.known_since_unix_ms) == ([2, 3], 2)
+
+
+async def test_topics_of_a_pattern_outlive_a_name_server_that_has_just_started(site):
+    await site.put(POLICY | {"topic": "Topic*"})
+    await site.look()
+    watched = site.autoscaler._watched[TOPIC]
+    (name_server,) = site.site.name_servers
+    name_server.topics = []
+    await site.look(5)
+    assert site.autoscaler._watched == {TOPIC: watched}
+    site.clock.pass_ms(UNLISTED_MS)
+    await site.look()
+    assert site.autoscaler._watched == {}
 
 
 async def test_deposed_controller_starts_nothing(site):
@@ -192,7 +267,37 @@ async def test_pattern_finds_topics_of_name_servers(site):
     assert [each.topic for each in site.autoscaler.decisions()] == [TOPIC]
 
 
+async def test_topics_that_come_later_push_none_out(site, monkeypatch):
+    monkeypatch.setattr(policy_topics, "TOPICS_MAX", 2)
+    (name_server,) = site.site.name_servers
+    await site.put(POLICY | {"topic": "*"})
+    name_server.topics = ["M", "N"]
+    await site.look()
+    name_server.topics = ["A", "B", "M", "N"]
+    await site.look(5)
+    assert (sorted(site.autoscaler._watched), site.autoscaler.left_out) == (["M", "N"], 2)
+
+
 # Missing answers
+
+
+async def test_set_that_has_left_the_route_is_waited_for(site):
+    """A dead set leaves the route: its consumers seem to lack queues then, and it comes back with its old count."""
+    await site.put(site.mode("auto"))
+    facts = site.autoscaler._requests.facts
+    await site.look()
+    before = site.autoscaler._watched[TOPIC].facts
+    with_other = replace(before, masters={**before.masters, "broker-b": "127.0.0.1:1"}, places_ms=-200_000)
+    after = await facts.facts(TOPIC, with_other, ())
+    assert dict(after.masters) == {**before.masters, "broker-b": None}
+    assert after.is_complete
+    site.autoscaler._watched[TOPIC].facts = after
+    await site.look(LOOKS_UNTIL_DECIDED)
+    assert site.decision().verdict.reason.startswith("broker set broker-b: its master did not answer")
+    assert not site.operations()
+    site.clock.pass_ms(GONE_MS)
+    await site.look()
+    assert list(site.autoscaler._watched[TOPIC].facts.masters) == list(before.masters)
 
 
 async def test_broker_that_does_not_answer_is_unknown_and_waited_for_once(site):

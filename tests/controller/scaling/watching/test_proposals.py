@@ -2,7 +2,7 @@
 
 import pytest
 from fakes.scaled_topic import TOPIC
-from watched_site import LOOKS_UNTIL_DECIDED, watched_site
+from fakes.watched_site import LOOKS_UNTIL_DECIDED, watched_site
 
 from controller.scaling.autoscaler.decision import ScalingVerdict
 from controller.scaling.autoscaler.policies import PolicyMode
@@ -51,6 +51,12 @@ def test_proposal_ends_after_a_day_however_often_it_is_confirmed():
     for after_ms in range(60_000, WAIT_MS + 60_000, 60_000):
         proposals.propose(a_verdict(NOW_MS + after_ms))
     assert proposals.waiting(NOW_MS + WAIT_MS + 60_000)[0].id != first.id
+
+
+def test_proposal_of_a_clock_that_was_set_back_ends():
+    proposals = Proposals()
+    proposals.propose(a_verdict(NOW_MS + 86_400_000))
+    assert not proposals.waiting(NOW_MS)
 
 
 def test_dismissed_count_is_not_proposed_for_a_day():
