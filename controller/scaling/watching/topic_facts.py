@@ -22,7 +22,7 @@ PLACES_MS: Final = 120_000
 GROUPS_MS: Final = 60_000
 
 #: A broker set that has left the route counts for so long as one that does not answer: it may be down.
-GONE_MS: Final = 3_600_000
+ABSENT_MS: Final = 3_600_000
 
 #: Clients of one group that are queried at one time.
 CLIENTS_MAX: Final = 64
@@ -55,7 +55,7 @@ class TopicFacts:
     is_static: bool | None = None
     groups: Mapping[str, GroupFacts] = field(default_factory=dict)
     #: Since when sets are in no route any more, monotonic; they have no master.
-    gone: Mapping[str, int] = field(default_factory=dict)
+    absent: Mapping[str, int] = field(default_factory=dict)
     #: Whether every answer came.
     is_complete: bool = False
 
@@ -89,12 +89,12 @@ class TopicFactsObserver:
         known = [each for each in definitions if each is not None]
         is_known = places.has_order_conf is not None and len(known) == len(definitions)
         has_any_order = places.has_order_conf or any(map(has_order, known))
-        gone = self._gone(places.masters, former)
+        absent = self._absent(places.masters, former)
         return TopicFacts(
             places_ms=self._now_ms(),
             groups_ms=0,
-            masters={**places.masters, **dict.fromkeys(gone)},
-            gone=gone,
+            masters={**places.masters, **dict.fromkeys(absent)},
+            absent=absent,
             counts={name: None if each is None else counts_of(each) for name, each in found.items()},
             is_ordered=True if has_any_order else (False if is_known else None),
             is_static=places.is_static,
@@ -102,10 +102,10 @@ class TopicFactsObserver:
             is_complete=is_known,
         )
 
-    def _gone(self, masters: Collection[str], former: TopicFacts | None) -> Mapping[str, int]:
+    def _absent(self, masters: Collection[str], former: TopicFacts | None) -> Mapping[str, int]:
         now_ms = self._now_ms()
-        left = {} if former is None else {name: former.gone.get(name, now_ms) for name in former.masters}
-        return {name: since for name, since in left.items() if name not in masters and now_ms - since < GONE_MS}
+        left = {} if former is None else {name: former.absent.get(name, now_ms) for name in former.masters}
+        return {name: since for name, since in left.items() if name not in masters and now_ms - since < ABSENT_MS}
 
     async def _definition(self, master: str | None, topic: str) -> TopicDefinition | None:
         try:
@@ -129,7 +129,7 @@ class TopicFactsObserver:
             unknown = {name: replace(each, clients=None, holders=None) for name, each in former.items()}
             return replace(facts, groups_ms=self._now_ms(), groups=unknown, is_complete=False)
         groups = {each.name: group_facts(each, former.get(each.name)) for each in views}
-        is_complete = facts.is_complete and not missing and len(masters) + len(facts.gone) == len(facts.masters)
+        is_complete = facts.is_complete and not missing and len(masters) + len(facts.absent) == len(facts.masters)
         return replace(facts, groups_ms=self._now_ms(), groups=groups, is_complete=is_complete)
 
 

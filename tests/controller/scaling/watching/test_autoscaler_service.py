@@ -12,7 +12,7 @@ from controller.scaling.resize.operation import ResizePhase
 from controller.scaling.watching import past_resizes, policy_topics
 from controller.scaling.watching.past_resizes import PastResizes
 from controller.scaling.watching.policy_topics import UNLISTED_MS
-from controller.scaling.watching.topic_facts import GONE_MS
+from controller.scaling.watching.topic_facts import ABSENT_MS
 from controller.storage.documents import DocumentKind
 from controller.storage.store import ControllerMember, StoreError
 from remoting.protocol.codes import BrokerRequestCode, ResponseCode
@@ -295,7 +295,7 @@ async def test_set_that_has_left_the_route_is_waited_for(site):
     await site.look(LOOKS_UNTIL_DECIDED)
     assert site.decision().verdict.reason.startswith("broker set broker-b: its master did not answer")
     assert not site.operations()
-    site.clock.pass_ms(GONE_MS)
+    site.clock.pass_ms(ABSENT_MS)
     await site.look()
     assert list(site.autoscaler._watched[TOPIC].facts.masters) == list(before.masters)
 
