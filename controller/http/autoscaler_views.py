@@ -53,6 +53,8 @@ class AutoscalerViews(ScalingViews):
                     cooldown_ms=each.cooldown_ms,
                     window_ms=each.window_ms,
                     behind_ms=each.behind_ms,
+                    queue_writes=each.queue_writes_max,
+                    broker_writes=each.broker_writes_max,
                     mode=each.mode.value,
                 )
                 for each in source.table.policies

@@ -89,6 +89,9 @@ class PolicyView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     cooldown_ms: int
     window_ms: int
     behind_ms: int
+    #: Messages a second that a queue, and a broker, take at most; null: unknown.
+    queue_writes: float | None
+    broker_writes: float | None
     #: `propose`, `approve` or `auto`.
     mode: str
 
@@ -104,7 +107,10 @@ class PolicyListing(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class PolicyDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All policies, as in the file: `topic`, `min`, `max`, `step`, `cooldown`, `window`, `behind`, `mode`."""
+    """All policies, as in the file.
+
+    Properties are `topic`, `min`, `max`, `step`, `cooldown`, `window`, `behind`, `queueWrites`, `brokerWrites`, `mode`.
+    """
 
     policy: list[dict[str, Any]]
 

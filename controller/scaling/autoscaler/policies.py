@@ -47,6 +47,9 @@ class ScalingPolicy(Struct, frozen=True, kw_only=True):
     window_ms: int = 45_000
     #: A group that is so far behind needs help.
     behind_ms: int = 30_000
+    #: Messages a second that a queue, and a broker with all its topics, were measured to take at most; None: unknown.
+    queue_writes_max: float | None = None
+    broker_writes_max: float | None = None
     mode: PolicyMode = PolicyMode.PROPOSE
 
     @property

@@ -8,6 +8,8 @@ step = 2.0
 cooldown = "10m"
 window = "45s"
 behind = "30s"
+queueWrites = 8000
+brokerWrites = 60000
 mode = "propose"
 """
 
@@ -35,6 +37,8 @@ WINDOW_MS_MIN: Final = 15_000
 WINDOW_MS_MAX: Final = 3_600_000
 BEHIND_MS_MIN: Final = 1_000
 BEHIND_MS_MAX: Final = 86_400_000
+#: Messages a second.
+WRITES_MAX: Final = 100_000_000
 
 #: Mistakes of one document that are named.
 MISTAKES_MAX: Final = 50
@@ -218,6 +222,13 @@ def _step(value: Any) -> float:
     return float(value)
 
 
+def _writes(value: Any) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 1 <= value <= WRITES_MAX:
+        raise _Wrong(f"a number of messages a second from 1 to {WRITES_MAX}")
+    return float(value)
+
+
 def _mode(value: Any) -> PolicyMode:
     try:
         return PolicyMode(value)
@@ -250,5 +261,7 @@ _READERS: Final[Mapping[str, _PropertyReader]] = {
     "cooldown": _PropertyReader("cooldown_ms", _duration(COOLDOWN_MS_MIN, COOLDOWN_MS_MAX)),
     "window": _PropertyReader("window_ms", _duration(WINDOW_MS_MIN, WINDOW_MS_MAX)),
     "behind": _PropertyReader("behind_ms", _duration(BEHIND_MS_MIN, BEHIND_MS_MAX)),
+    "queueWrites": _PropertyReader("queue_writes_max", _writes),
+    "brokerWrites": _PropertyReader("broker_writes_max", _writes),
     "mode": _PropertyReader("mode", _mode),
 }

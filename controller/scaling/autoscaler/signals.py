@@ -26,9 +26,9 @@ class BrokerLoad:
     """How busy a master is, with all its topics."""
 
     put_tps: float | None = None
-    #: Messages a second that it was measured to take at most.
+    #: Messages a second that it takes at most, as the policy says.
     put_tps_limit: float | None = None
-    #: Messages a second that one queue of it was measured to take at most.
+    #: Messages a second that one queue of it takes at most, as the policy says.
     queue_tps_limit: float | None = None
     #: How long the first request in its sendThreadPoolQueue has waited.
     queue_wait_ms: float | None = None

@@ -4,6 +4,8 @@ It holds a few kB, however long it watches. It reads no clock, and the same sign
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from controller.scaling.autoscaler.daily_peaks import DailyPeaks
@@ -47,6 +49,7 @@ class TopicWatch:
         outlook: AnalysisOutlook = _NO_OUTLOOK,
     ) -> ScalingVerdict:
         """Take what is known at a later moment, and return what follows from it."""
+        signals = with_limits(signals, policy)
         put_tps, unix_ms = signals.put_tps, signals.unix_ms
         findings = self._found(signals, policy.behind_ms)
         self._peaks.add(unix_ms, put_tps, most_clients(signals))
@@ -79,6 +82,14 @@ class TopicWatch:
         rates = [each.numbers["queue_tps"] for each in findings if each.kind in _SATURATED]
         if rates and min(rates) > 0:
             self._peaks.measured_queue(min(rates))
+
+
+def with_limits(signals: TopicSignals, policy: ScalingPolicy) -> TopicSignals:
+    """Return the signals with what queues and brokers take at most, where the policy says it."""
+    if policy.queue_writes_max is None and policy.broker_writes_max is None:
+        return signals
+    limited = partial(replace, put_tps_limit=policy.broker_writes_max, queue_tps_limit=policy.queue_writes_max)
+    return replace(signals, sets={name: replace(each, load=limited(each.load)) for name, each in signals.sets.items()})
 
 
 def _window_ms(finding: Finding, policy: ScalingPolicy) -> int:

@@ -20,6 +20,8 @@ step = 1.5
 cooldown = "15m"
 window = 90000
 behind = "1m"
+queueWrites = 8000
+brokerWrites = 60000.5
 mode = "auto"
 
 [[policy]]
@@ -45,6 +47,8 @@ def test_policies_of_a_file_are_read():
         cooldown_ms=900_000,
         window_ms=90_000,
         behind_ms=60_000,
+        queue_writes_max=8000.0,
+        broker_writes_max=60000.5,
         mode=PolicyMode.AUTO,
     )
     assert logs == ScalingPolicy(topic="log-*", mode=PolicyMode.APPROVE)
@@ -68,6 +72,10 @@ def test_json_of_the_same_shape_gives_the_same_policies():
         ("max = 1025", "line 3, policy 1: max: 1025 is not allowed, but a whole number of queues from 1 to 1024 is"),
         ("min = true", "line 3, policy 1: min: True is not allowed, but a whole number of queues from 1 to 1024 is"),
         ("min = 200", "line 3, policy 1: min: min is 200 and max 128; min may not be larger than max"),
+        (
+            "queueWrites = 0",
+            "line 3, policy 1: queueWrites: 0 is not allowed, but a number of messages a second from 1 to 100000000 is",
+        ),
         ("step = 1", "line 3, policy 1: step: 1 is not allowed, but a factor from 1.1 to 8 is"),
         (
             "step = 1.0000000001",
@@ -97,7 +105,7 @@ def test_json_of_the_same_shape_gives_the_same_policies():
             "minimum = 3",
             (
                 "line 3, policy 1: minimum: is no property of a policy; those are topic, min, max, step, cooldown, "
-                "window, behind, mode"
+                "window, behind, queueWrites, brokerWrites, mode"
             ),
         ),
     ],

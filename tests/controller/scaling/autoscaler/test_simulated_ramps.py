@@ -150,6 +150,22 @@ def staff(at_ms: int) -> int:
     return 12 if 7 <= at_ms % DAY_MS / HOUR_MS < 22 else 4
 
 
+def test_writes_near_the_limit_of_the_policy_grow_and_a_broker_at_its_limit_does_not():
+    def steady(_: int) -> float:
+        return 900.0
+
+    def run(**limits: float) -> Run:
+        policy = msgspec.structs.replace(AUTO, **limits)
+        busy = BrokerLoad(put_tps=900.0)
+        topic = SimulatedTopic(steady, lambda _: 4, consumer_tps=1000.0, load=busy)
+        return Run(topic, policy).play(10 * MINUTE_MS)
+
+    assert run().resizes == []
+    (grown,) = run(queue_writes_max=250.0).resizes
+    assert (grown.before, grown.after) == (4, 8)
+    assert run(queue_writes_max=250.0, broker_writes_max=950.0).resizes == []
+
+
 def by_night(run: Run) -> list[int]:
     return [(each.begun_unix_ms - 12 * HOUR_MS) // DAY_MS for each in run.resizes if each.after < each.before]
 
