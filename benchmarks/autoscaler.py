@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from controller.scaling.autoscaler.policies import PolicyTable, ScalingPolicy
 from controller.scaling.autoscaler.readings import GroupReading, ReadingHistory, SetReading, TopicReading
-from controller.scaling.autoscaler.signals import ConsumptionKind
 from controller.scaling.autoscaler.topic_watch import TopicWatch
+from controller.scaling.resize.observation import GroupKind
 
 INTERVAL_MS = 15_000
 ROUNDS = 12
@@ -62,7 +62,7 @@ def reading_of(case: Case, topic: str, number: int) -> TopicReading:
         sets={name: SetReading(read_queues=8, write_queues=8, max_offsets=tuple([end] * QUEUES)) for name in SETS},
         groups={
             group: GroupReading(
-                kind=ConsumptionKind.CONCURRENT,
+                kind=GroupKind.CONCURRENT,
                 clients=clients,
                 holders=clients,
                 offsets={name: tuple([offset] * QUEUES) for name in SETS},

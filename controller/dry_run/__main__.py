@@ -12,7 +12,7 @@ from controller.dry_run.recorded_topics import RecordedCounts, TopicNotRecorded,
 from controller.scaling.autoscaler.dry_run import DryRunStart, dry_run
 from controller.scaling.autoscaler.policies import PolicyTable
 from controller.scaling.autoscaler.policy_documents import PoliciesRefused, policies_of_toml
-from controller.scaling.autoscaler.signals import ConsumptionKind
+from controller.scaling.resize.observation import GroupKind
 from history.landing import LANDING
 from history.times import unix_us
 from remoting.clock import SystemClock
@@ -21,6 +21,8 @@ from remoting.clock import SystemClock
 DAYS: Final = 30
 #: Each of them is read by itself.
 TOPICS_MAX: Final = 50
+#: How groups of a run can consume.
+KINDS: Final = tuple(each for each in GroupKind if each not in {GroupKind.UNKNOWN, GroupKind.OFFLINE})
 _QUEUES: Final = range(1, 1025)
 
 _EXIT_NOTHING: Final = 1
@@ -93,11 +95,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--to", dest="last", type=_time, metavar="TIME", help="UTC; default: now")
     parser.add_argument("--queues", type=_count, metavar="N", help="queues on each set at first (default: as recorded)")
     parser.add_argument("--sets", type=_count, default=1, metavar="N", help="with --queues: broker sets (default: 1)")
-    kinds = [each.value for each in ConsumptionKind]
-    parser.add_argument(
-        "--kind", type=ConsumptionKind, default=ConsumptionKind.CONCURRENT, help=f"of the groups: {', '.join(kinds)}"
-    )
+    kinds = ", ".join(each.value for each in KINDS)
+    parser.add_argument("--kind", type=_kind, default=GroupKind.CONCURRENT, help=f"of the groups: {kinds}")
     return parser
+
+
+def _kind(text: str) -> GroupKind:
+    kind = GroupKind(text)
+    if kind not in KINDS:
+        raise ValueError(text)
+    return kind
 
 
 def _topics(text: str) -> list[str]:

@@ -278,7 +278,7 @@ RESIZE_CONFLICTED: Final = LogEvent(
     meaning="A broker shows queue numbers that this resize has not set: somebody else has changed them. It changes "
     "nothing more until an operator decides.",
     advice="Find out who changes queue numbers. Give the broker the numbers that `problem` names, then resume; or "
-    f"abort: all numbers stay as they are. See {_SECTION}.",
+    f"abort: all numbers stay as they are, and an ordered topic gets its writes back. See {_SECTION}.",
 )
 RESIZE_REOPENED: Final = LogEvent(
     name="resize_reopened",

@@ -21,9 +21,9 @@ DOCUMENT_PAGE: Final = 32
 class DocumentKind(enum.StrEnum):
     """What a document is about; each kind has names of its own."""
 
-    #: Operations that change the queues of a topic, and have not ended; by their ids.
+    #: Operations that change the queues of a topic, and have not ended; by the topic.
     SCALING_OPERATION = "scaling-operation"
-    #: Operations that have ended.
+    #: Operations that have ended; by their ids.
     SCALING_HISTORY = "scaling-history"
     #: When the queues of topics are to be changed by themselves.
     SCALING_POLICY = "scaling-policy"

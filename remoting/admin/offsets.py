@@ -11,13 +11,14 @@ import msgspec
 from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, read_offset
 from remoting.protocol.codes import BrokerRequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
-from remoting.protocol.errors import BodyError
+from remoting.protocol.errors import BodyError, Refused
 from remoting.protocol.object_keys import with_quoted_keys
 from remoting.protocol.shapes.broker_admin import (
     BROADCAST_SUFFIX,
     OFFSET_KEY_SEPARATOR,
     OFFSET_TABLE,
     RESET_PENDING,
+    TIMER_IS_OFF,
     DelayOffsets,
     QueryConsumerOffsetHeader,
     QueueHeader,
@@ -128,7 +129,7 @@ def timed_messages(topic: str) -> AdminRequest[int]:
     """Request how many timed messages of a topic wait for their time (61, 5.0+); of a topic without any it is 0.
 
     Raises NotSupported before 5.0, whose brokers have no timed messages but those of the delay levels, and Refused
-    with code 1 where the timer is switched off. Source: docs/protocol/broker-admin.md 24.
+    where the timer is switched off (`is_timer_off`), or for a fault. Source: docs/protocol/broker-admin.md 24.
     """
 
     def read(answer: RemotingCommand) -> int:
@@ -136,6 +137,11 @@ def timed_messages(topic: str) -> AdminRequest[int]:
         return 0 if counted is None else counted.count
 
     return AdminRequest(command(BrokerRequestCode.GET_TIMER_METRICS), read)
+
+
+def is_timer_off(error: Refused) -> bool:
+    """Return whether a broker has refused because it has no timer: any fault of it has code 1 too."""
+    return error.code == ResponseCode.SYSTEM_ERROR and TIMER_IS_OFF in (error.remark or "")
 
 
 def _read_commit(answer: RemotingCommand) -> OffsetCommit:

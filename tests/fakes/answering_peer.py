@@ -77,8 +77,8 @@ def success(body):
     return RemotingCommand(0, body=body if isinstance(body, bytes) else json.dumps(body).encode())
 
 
-def refusal(code):
-    return RemotingCommand(code, remark="no")
+def refusal(code, remark="no"):
+    return RemotingCommand(code, remark=remark)
 
 
 @contextlib.asynccontextmanager

@@ -47,7 +47,9 @@ class ScaledBroker:
         self.connections = {}
         self.running = {}
         self.producers = {}
-        self.timed = self.half = 0
+        #: Timed messages; None where the timer is off.
+        self.timed = 0
+        self.half = 0
         self.log = (1000, 0)
         self.levels = {}
         #: Code -> what it is answered with instead: a code, or None for nothing.
@@ -185,6 +187,8 @@ class ScaledBroker:
         return success({"data": data})
 
     def _timer(self, _):
+        if self.timed is None:
+            return refusal(ResponseCode.SYSTEM_ERROR, "The timer message store is null")
         return success({"timingCount": {TOPIC: {"count": self.timed}} if self.timed else {}})
 
 

@@ -169,7 +169,7 @@ def waive(world, fault):
     group = _group(world, fault)
     if group.exists_ms is not None:
         world.waived.add(group.name)
-        world.controller.command(commands.waived, group.name)
+        world.controller.command(commands.waived, group.name, [group.name])
 
 
 ACTS = {

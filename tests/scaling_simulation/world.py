@@ -302,7 +302,7 @@ class World:
             self.controller.abort()
         for name in offline:
             self.waived.add(name)
-            self.controller.command(commands.waived, name)
+            self.controller.command(commands.waived, name, [name])
         return False
 
     def operator_leaves_conflict(self, draw):

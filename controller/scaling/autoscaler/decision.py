@@ -13,7 +13,8 @@ from controller.scaling.autoscaler.daily_peaks import DAY_MS, DAYS, TrafficForec
 from controller.scaling.autoscaler.findings import Effect, Finding, FindingKind
 from controller.scaling.autoscaler.needs import is_balanced, lowered, queues_needed, queues_of_week, raised, ramped_tps
 from controller.scaling.autoscaler.policies import PolicyMode, ScalingPolicy
-from controller.scaling.autoscaler.signals import ConsumptionKind, TopicSignals
+from controller.scaling.autoscaler.signals import TopicSignals
+from controller.scaling.resize.observation import GroupKind
 
 #: One ramp is no longer than this, and takes no more resizes.
 RAMP_MS: Final = 6 * 3_600_000
@@ -134,7 +135,7 @@ def decide(policy: ScalingPolicy, evidence: Evidence, unix_ms: int) -> ScalingVe
 
 def _why_only_proposed(evidence: Evidence, count: int | None, outcome: _Outcome) -> str:
     signals = evidence.signals
-    is_orderly = any(group.kind is ConsumptionKind.ORDERLY for group in signals.groups.values())
+    is_orderly = any(group.kind is GroupKind.ORDERLY for group in signals.groups.values())
     if signals.is_static is not False:
         return "its queues are mapped by a table, or nobody knows whether they are"
     if signals.is_ordered is not False or is_orderly:

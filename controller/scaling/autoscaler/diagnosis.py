@@ -11,7 +11,8 @@ from typing import Final
 from controller.scaling.autoscaler.findings import Finding, FindingKind
 from controller.scaling.autoscaler.needs import is_balanced
 from controller.scaling.autoscaler.progress import GroupProgressTotals, totals_of
-from controller.scaling.autoscaler.signals import BrokerLoad, ConsumptionKind, GroupSignals, TopicSignals
+from controller.scaling.autoscaler.signals import BrokerLoad, GroupSignals, TopicSignals
+from controller.scaling.resize.observation import GroupKind
 
 #: A queue is hot if so many times more comes into it than into the others on average, and at least so much.
 HOT_FACTOR: Final = 3.0
@@ -113,7 +114,7 @@ def has_hot_queue(signals: TopicSignals) -> bool:
 
 
 def _of_group(signals: TopicSignals, name: str, group: GroupSignals, behind_ms: int) -> Iterator[Finding]:
-    if group.kind is ConsumptionKind.BROADCAST:
+    if group.kind is GroupKind.BROADCAST:
         # Its members hold their offsets themselves, and each gets all messages.
         return
     totals = totals_of(group)
@@ -157,7 +158,7 @@ def _kind_and_why(
         return elsewhere
     if without > 0:
         return FindingKind.CLIENTS_WITHOUT_QUEUE, f"{without} have none"
-    if group.kind is ConsumptionKind.ORDERLY and totals.growing_queues >= QUEUES_AT_LIMIT_SHARE * len(group.queues):
+    if group.kind is GroupKind.ORDERLY and totals.growing_queues >= QUEUES_AT_LIMIT_SHARE * len(group.queues):
         return FindingKind.ORDERLY_QUEUES_AT_LIMIT, f"orderly, and behind in {totals.growing_queues} of them"
     if more := _clients_with_more(group, totals):
         return FindingKind.UNEVEN_QUEUES, f"{more} hold more queues than the others, and only they are behind"
@@ -183,7 +184,7 @@ def _not_for_lack_of_queues(
         return FindingKind.OFFSETS_STAND_STILL, f"its offset stands still in {totals.still_queues} queues"
     if hot := _hot_queue(signals, group, totals):
         return FindingKind.HOT_KEY, hot
-    if group.kind is ConsumptionKind.POP:
+    if group.kind is GroupKind.POP:
         return FindingKind.SHARED_QUEUES, "pop clients share all queues, so they are too slow or too few"
     return None
 

@@ -12,8 +12,9 @@ from typing import Final, NamedTuple
 
 from controller.scaling.autoscaler.decision import RESIZES_MAX, KnownResizes, PastResize, ScalingVerdict
 from controller.scaling.autoscaler.policies import PolicyMode, ScalingPolicy
-from controller.scaling.autoscaler.signals import ConsumptionKind, GroupSignals, QueueProgress, SetSignals, TopicSignals
+from controller.scaling.autoscaler.signals import GroupSignals, QueueProgress, SetSignals, TopicSignals
 from controller.scaling.autoscaler.topic_watch import TopicWatch
+from controller.scaling.resize.observation import GroupKind
 
 #: Without a sample for so long, rates are not known.
 SAMPLE_GAP_MS_MAX: Final = 5 * 60_000
@@ -41,7 +42,7 @@ class DryRunStart:
     queues_per_set: int
     sets: int = 1
     #: Of all its groups.
-    kind: ConsumptionKind = ConsumptionKind.CONCURRENT
+    kind: GroupKind = GroupKind.CONCURRENT
     #: How long a resize takes.
     resize_ms: int = 90_000
     #: Every proposal is taken as carried out; else only those of the mode `auto`.
@@ -111,7 +112,7 @@ class _DryRun:
             unix_ms=unix_ms,
             sets={f"{_ALL}-{number}": each_set for number in range(self._start.sets)},
             groups={name: self._group(row) for name, row in now.items() if name is not None},
-            is_ordered=self._start.kind is ConsumptionKind.ORDERLY,
+            is_ordered=self._start.kind is GroupKind.ORDERLY,
             is_static=False,
         )
 

@@ -8,14 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from controller.scaling.autoscaler.signals import (
-    BrokerLoad,
-    ConsumptionKind,
-    GroupSignals,
-    QueueProgress,
-    SetSignals,
-    TopicSignals,
-)
+from controller.scaling.autoscaler.signals import BrokerLoad, GroupSignals, QueueProgress, SetSignals, TopicSignals
+from controller.scaling.resize.observation import GroupKind
 
 RATE_SPAN_MS: Final = 60_000
 
@@ -43,7 +37,7 @@ class SetReading:
 class GroupReading:
     """What is known of a group; its offsets are by broker name and queue id."""
 
-    kind: ConsumptionKind | None = None
+    kind: GroupKind | None = None
     clients: frozenset[str] | None = None
     holders: frozenset[str] | None = None
     offsets: Mapping[str, Offsets] = field(default_factory=dict)

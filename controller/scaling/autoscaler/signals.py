@@ -2,23 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import NamedTuple
 
-
-class ConsumptionKind(Enum):
-    """How a group consumes; the values are shown to operators."""
-
-    CONCURRENT = "concurrent"
-    ORDERLY = "orderly"
-    POP = "pop"
-    PULL = "pull"
-    BROADCAST = "broadcast"
-
-    @property
-    def gives_queues_to_clients(self) -> bool:
-        """Whether each queue belongs to one client at a time, so that clients beyond the queues have nothing to do."""
-        return self in {ConsumptionKind.CONCURRENT, ConsumptionKind.ORDERLY, ConsumptionKind.PULL}
+from controller.scaling.resize.observation import GroupKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +49,7 @@ class QueueProgress(NamedTuple):
 class GroupSignals:
     """A consumer group of a topic."""
 
-    kind: ConsumptionKind | None = None
+    kind: GroupKind | None = None
     #: Ids of the clients that are online.
     clients: frozenset[str] | None = None
     #: Ids of those that hold a queue; None if they did not answer.

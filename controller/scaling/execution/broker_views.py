@@ -14,6 +14,7 @@ from remoting.admin.client import AdminClient
 from remoting.admin.offsets import (
     TopicOffsets,
     committed_offset,
+    is_timer_off,
     max_offset,
     min_offset,
     offsets_of_topic,
@@ -117,11 +118,12 @@ class SetObserver:
                 answers.missing.append(f"{name} at {master} does not have the topic {wanted.topic}")
             return SetView(broker_name=name, has_topic=not is_known), None, answers.missing
         slaves = await self._slaves(addresses.slaves, wanted.topic)
-        # Offsets come before ends: what is consumed in between must not look as if it lay behind the end of a queue.
+        # Ends come last. What is consumed in between must not look as if it lay behind the end of a queue; and what was
+        # delivered or dispatched by then is in the ends.
         offsets = await self._offsets(master, wanted, answers)
-        ends = await self._ends(master, wanted, answers)
         runtime = await answers.of(f"state of {name}", self._admin.call(master, broker_runtime()))
         late = await self._late(master, wanted.topic, runtime, answers) if wanted.late and runtime is not None else None
+        ends = await self._ends(master, wanted, answers)
         identity = await self._identity(addresses, runtime, answers)
         view = SetView(
             broker_name=name,
@@ -225,8 +227,7 @@ class SetObserver:
         except NotSupported:
             return 0
         except Refused as error:
-            if error.code == ResponseCode.SYSTEM_ERROR:
-                # Its timer is switched off.
+            if is_timer_off(error):
                 return 0
             raise
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from controller.scaling.execution.broker_views import FAILURES
 from controller.scaling.resize.observation import ClientView, ConsumedQueue, GroupKind, GroupView
 from controller.scaling.resize.operation import QueueId
 from remoting.admin.client import AdminClient
@@ -10,7 +11,6 @@ from remoting.admin.clients import RunningConsumer, running_consumer
 from remoting.admin.groups import GroupConnections, connections_of_group, groups_of_topic
 from remoting.admin.offsets import TopicOffsets
 from remoting.background_tasks import all_results
-from remoting.protocol.errors import BodyError, InvokeError, Refused
 from remoting.protocol.shapes.broker_clients import SYSTEM_GROUP_PREFIX, TOOL_GROUP
 
 #: Groups of one topic; each costs requests to every broker in each round.
@@ -21,8 +21,6 @@ _POP: Final = "CONSUME_POP"
 
 #: Chooses of a group, by its name and the ids of its clients, those that are queried: each costs the client a request.
 ClientChoice = Callable[[str, Sequence[str]], Collection[str]]
-
-_FAILURES: Final = (InvokeError, Refused, BodyError)
 
 
 def every_client(_: str, clients: Sequence[str]) -> Collection[str]:
@@ -62,7 +60,7 @@ class GroupObserver:
     async def _listed(self, master: str, topic: str, missing: list[str]) -> tuple[str, ...]:
         try:
             return await self._admin.call(master, groups_of_topic(topic))
-        except _FAILURES as error:
+        except FAILURES as error:
             missing.append(f"groups at {master}: {error}")
             return ()
 
@@ -73,7 +71,7 @@ class GroupObserver:
         for master in masters:
             try:
                 connections = await self._admin.call(master, connections_of_group(name))
-            except _FAILURES as error:
+            except FAILURES as error:
                 missing.append(f"members of {name} at {master}: {error}")
                 continue
             if connections is not None and topic in connections.subscriptions:
@@ -92,7 +90,7 @@ class GroupObserver:
     async def _running(self, group: str, client_id: str, master: str) -> RunningConsumer | None:
         try:
             return await self._admin.call(master, running_consumer(group, client_id))
-        except _FAILURES:
+        except FAILURES:
             # Old clients and those behind a proxy do not answer; rules know it as unknown.
             return None
 

@@ -10,6 +10,7 @@ from controller.scaling.execution.group_definitions import GroupDefinitions
 from controller.scaling.execution.group_views import GroupObserver, every_client, no_client
 from controller.scaling.execution.producer_fetches import ProducerFetches
 from controller.scaling.resize.observation import (
+    GroupView,
     NameServerView,
     ResizeObservation,
     SetView,
@@ -113,6 +114,17 @@ class TopicObserver:
         found = await self._query_sets(wanted, routes)
         observation = await self._with_groups(self._observation(answers, found), topic, needs)
         return self._traits(answers, routes, found), observation
+
+    async def groups(self, topic: str) -> tuple[tuple[GroupView, ...] | None, tuple[str, ...]]:
+        """Return the groups of a topic, None if they are not known, and what is missing; no client is queried."""
+        answers = await self._query_name_servers(topic, order=False)
+        routes = [each.route for each in answers if each.route is not None]
+        needs = ResizeNeeds(groups=True)
+        names = sorted({name for route in routes for name in route.queues})
+        wanted = {name: _wanted(topic, needs, range(0)) for name in names}
+        found = await self._query_sets(wanted, routes)
+        observation = await self._with_groups(self._observation(answers, found), topic, needs)
+        return observation.groups, observation.missing
 
     async def places(self, topic: str) -> TopicPlaces:
         """Return where a topic is; nothing is known without any NameServer's answer."""

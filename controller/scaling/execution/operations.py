@@ -49,6 +49,12 @@ class Operations:
         found = self._all(DocumentKind.SCALING_HISTORY)
         return sorted(found, key=lambda each: (-each.created_unix_ms, each.id))
 
+    def former_sets(self, topic: str) -> tuple[str, ...]:
+        """Return the broker sets that had a topic when it was resized before."""
+        ids = (each for each in self.ended_ids() if each.rpartition(".")[0] == topic)
+        found = _known(self._readable(DocumentKind.SCALING_HISTORY, each) for each in ids)
+        return tuple(sorted({resize.broker_name for each in found for resize in each.sets}))
+
     def ended_ids(self) -> list[str]:
         """Return the ids of the operations that have ended; of those that cannot be read too."""
         return self._documents.names(DocumentKind.SCALING_HISTORY)

@@ -6,7 +6,7 @@ next round, which observes brokers anew.
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from controller.scaling.execution.broker_views import FAILURES, counts_of, topic_of
 from controller.scaling.resize.decision import (
@@ -23,21 +23,29 @@ from remoting.admin.locks import lock_queues, unlock_queues
 from remoting.admin.message_queues import MessageQueue
 from remoting.admin.offsets import OffsetCommit, commit_offset, committed_offset
 from remoting.admin.routes import delete_order_conf, order_conf, put_order_conf
-from remoting.admin.topics import update_topic
+from remoting.admin.topics import TopicDefinition, update_topic
 from remoting.background_tasks import all_results
+from remoting.clock import Clock
 from remoting.protocol.codes import ResponseCode
-from remoting.protocol.errors import Refused
+from remoting.protocol.errors import InvokeTimeout, Refused
 
 Found = TypeVar("Found")
+
+#: How long a broker may still carry out a change of numbers that it has not answered: with NameServers it takes up to
+#: 24 s. No other one of the topic is sent there meanwhile: the earlier one could come after it.
+UNANSWERED_MS: Final = 30_000
 
 
 class ActionPerformer:
     """Sends the changes of resizes."""
 
-    def __init__(self, admin: AdminClient, may_write: Callable[[], bool]) -> None:
+    def __init__(self, admin: AdminClient, may_write: Callable[[], bool], clock: Clock) -> None:
         """Take what sends requests, and what returns False once another controller may lead."""
         self._admin = admin
         self._may_write = may_write
+        self._clock = clock
+        #: Until when a change without an answer may still be carried out, monotonic; by address and topic.
+        self._unanswered: dict[tuple[str, str], int] = {}
 
     async def perform(self, topic: str, actions: Iterable[ResizeAction]) -> tuple[str, ...]:
         """Carry out all actions, and return sentences about those that did not succeed."""
@@ -70,11 +78,22 @@ class ActionPerformer:
             return f"{action.broker_name} does not show {action.before} any more"
         after = action.after
         wanted = replace(present, read_queue_nums=after.read, write_queue_nums=after.write, perm=after.perm)
-        await self._write(action.address, update_topic(wanted))
+        if (left_ms := self._unanswered.get((action.address, topic), 0) - self._clock.now_ms()) > 0:
+            return f"{action.broker_name} has not answered an earlier change: the next one in {left_ms / 1000:.0f} s"
+        await self._update(action.address, wanted)
         stored = await topic_of(self._admin, action.address, topic)
         if stored != wanted:
             return f"{action.broker_name} has stored {stored} instead of {wanted}"
         return ""
+
+    async def _update(self, address: str, wanted: TopicDefinition) -> None:
+        now_ms = self._clock.now_ms()
+        try:
+            await self._write(address, update_topic(wanted))
+        except InvokeTimeout:
+            known = {key: until_ms for key, until_ms in self._unanswered.items() if until_ms > now_ms}
+            self._unanswered = known | {(address, wanted.topic): now_ms + UNANSWERED_MS}
+            raise
 
     async def _store_offset(self, topic: str, action: StoreGroupOffset) -> str:
         where = f"offset of group {action.group} in {action.broker_name}/{action.queue_id}"

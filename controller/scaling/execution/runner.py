@@ -10,6 +10,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Protocol
 
+import msgspec
+
 from controller.scaling.execution.observer import TopicObserver
 from controller.scaling.execution.operations import OperationMoved, Operations
 from controller.scaling.execution.performer import ActionPerformer
@@ -222,6 +224,7 @@ class ResizeRunner:
     async def plan(self, request: ResizeRequest) -> PlanFacts:
         """Return the plan of a request, and what it was made of."""
         traits, observation = await self._observer.facts(request.topic)
+        traits = msgspec.structs.replace(traits, former_sets=self._operations.former_sets(request.topic))
         return PlanFacts(plan=plan_resize(request, traits, observation), traits=traits, observation=observation)
 
     async def _store(self, before: ResizeOperation, after: ResizeOperation) -> None:

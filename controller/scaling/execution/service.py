@@ -32,6 +32,8 @@ from remoting.clock import Clock
 _REQUESTS: Final = AdminLimits(timeout_ms=5_000, requests_max=64, requests_per_peer_max=8)
 #: A write is not sent if the lead could end before it arrives.
 WRITE_MS: Final = 1_000
+#: Missing answers that a refusal names.
+MISSING_SHOWN: Final = 5
 
 
 class ScalingOptions(NamedTuple):
@@ -89,14 +91,14 @@ class QueueScaling:
         self.documents = DocumentStore(runtime.backend)
         self.operations = Operations(self.documents)
         admin = AdminClient(runtime.client, _REQUESTS)
-        observer = TopicObserver(
+        self._observer = TopicObserver(
             admin,
             lambda: runtime.options().name_servers,
             StoredMasters(runtime.sets),
             runtime.clock,
         )
-        performer = ActionPerformer(admin, lambda: runtime.group.leads_for(WRITE_MS))
-        self._runner = ResizeRunner(self.operations, observer, performer, runtime.listener, runtime.clock)
+        performer = ActionPerformer(admin, lambda: runtime.group.leads_for(WRITE_MS), runtime.clock)
+        self._runner = ResizeRunner(self.operations, self._observer, performer, runtime.listener, runtime.clock)
         #: The term for which the documents are loaded.
         self._term = 0
 
@@ -183,7 +185,18 @@ class QueueScaling:
 
     async def waive(self, operation_id: str, group: str) -> ResizeOperation:
         """Give up what a group has not consumed; raises as `abort` does."""
-        return await self._change(operation_id, lambda each, unix_ms: commands.waived(each, group, unix_ms))
+        self.check_leads()
+        found = self.find(operation_id)
+        groups = () if found.is_finished else await self._groups_of(found.topic)
+        return await self._change(operation_id, lambda each, unix_ms: commands.waived(each, group, groups, unix_ms))
+
+    async def _groups_of(self, topic: str) -> tuple[str, ...]:
+        groups, missing = await self._observer.groups(topic)
+        if groups is None:
+            raise commands.ResizeCommandRefused(
+                f"which groups {topic} has is not known, try again: {'; '.join(missing[:MISSING_SHOWN])}"
+            )
+        return tuple(each.name for each in groups)
 
     def find(self, operation_id: str) -> ResizeOperation:
         """Return an operation; raises OperationUnknown."""

@@ -24,6 +24,11 @@ class GroupKind(Enum):
     #: No member is connected to any broker of the topic.
     OFFLINE = "offline"
 
+    @property
+    def gives_queues_to_clients(self) -> bool:
+        """Whether each queue belongs to one client at a time, so that clients beyond the queues have nothing to do."""
+        return self in {GroupKind.CONCURRENT, GroupKind.ORDERLY, GroupKind.PULL}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueEnds:

@@ -234,6 +234,8 @@ class ResizeOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     resume_phase: ResizePhase | None = None
     #: DONE, or ABORTED for one that is being undone.
     ends_as: ResizePhase = ResizePhase.DONE
+    #: Aborted in a conflict: only the pause of writes is undone, and numbers of somebody else stay.
+    leaves_numbers: bool = False
     #: By broker name: who led when the present phase relied on it.
     masters: dict[str, MasterIdentity] = {}
     #: Where each new queue began: what is stored for groups without an offset there.

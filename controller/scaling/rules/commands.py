@@ -1,5 +1,6 @@
 """What an operator can do with a resize that is under way: abort, resume, waive a group. Pure."""
 
+from collections.abc import Collection
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -10,6 +11,9 @@ from controller.scaling.rules.path import PAUSED_END, may_hold_messages, reverse
 #: Nothing has been changed on any broker.
 _UNTOUCHED: Final = frozenset({ResizePhase.PLANNED, ResizePhase.PRECHECK})
 
+#: Groups that a refusal names.
+GROUPS_SHOWN: Final = 20
+
 
 class ResizeCommandRefused(ValueError):
     """The command does not fit the phase; the text says why, and what to do instead."""
@@ -19,13 +23,17 @@ def aborted(operation: ResizeOperation, unix_ms: int, reason: str) -> ResizeOper
     """Return the operation on its way back; raises ResizeCommandRefused.
 
     What is left behind: offsets stored for new queues, which harm nobody; after a shrink that had closed queues, groups
-    may consume the last 5 s of them twice (docs/protocol/queue-scaling.md 10).
+    may consume the last 5 s of them twice (docs/protocol/queue-scaling.md 10). After a conflict numbers stay as they
+    are; the pause of an ordered topic is undone where it is this resize's own.
     """
     phase, why = operation.phase, f"aborted by the operator{': ' if reason else ''}{reason}"
     _refuse_finished(operation)
+    if phase is ResizePhase.CONFLICT and operation.kind is ResizeKind.ORDERED:
+        gives_back = operation.entered(ResizePhase.ROLLBACK, unix_ms, (why,), problem=why)
+        return replace(gives_back, ends_as=ResizePhase.ABORTED, leaves_numbers=True)
     if phase is ResizePhase.CONFLICT or phase in _UNTOUCHED:
-        left = _left_by_conflict(operation) if phase is ResizePhase.CONFLICT else ("nothing was changed",)
-        return operation.entered(ResizePhase.ABORTED, unix_ms, (why, *left), problem=why)
+        left = "queue numbers stay as they are" if phase is ResizePhase.CONFLICT else "nothing was changed"
+        return operation.entered(ResizePhase.ABORTED, unix_ms, (why, left), problem=why)
     if operation.ends_as is ResizePhase.ABORTED:
         raise ResizeCommandRefused(f"{operation.id} is being undone already, in {phase.value}")
     if operation.kind is ResizeKind.ORDERED and operation.reached > PAUSED_END:
@@ -57,15 +65,6 @@ def resumed(operation: ResizeOperation, unix_ms: int, reason: str = "") -> Resiz
     raise ResizeCommandRefused(f"{operation.id} is in {operation.phase.value} and goes on by itself")
 
 
-def _left_by_conflict(operation: ResizeOperation) -> tuple[str, ...]:
-    left = ["queue numbers and permissions stay as they are"]
-    if operation.kind is ResizeKind.ORDERED:
-        left.append("writes may be paused: check that perm is 6 on every broker")
-    if operation.order_conf is not None:
-        left.append(f"orderTopicConf was {operation.order_conf}, and may be missing")
-    return tuple(left)
-
-
 def _after_conflict(operation: ResizeOperation) -> ResizePhase:
     """Return the phase that brings all brokers to the numbers that this resize relies on."""
     if operation.ends_as is ResizePhase.ABORTED and operation.kind is not ResizeKind.SHRINK:
@@ -79,21 +78,33 @@ def _after_conflict(operation: ResizeOperation) -> ResizePhase:
     return by_kind[operation.kind]
 
 
-def waived(operation: ResizeOperation, group: str, unix_ms: int) -> ResizeOperation:
+def waived(operation: ResizeOperation, group: str, groups: Collection[str], unix_ms: int) -> ResizeOperation:
     """Return the operation that gives up what a group has not consumed of the dropped queues.
 
-    Raises ResizeCommandRefused. The ranges of offsets are recorded when the queues are drained.
+    `groups` are those that the topic has now. Raises ResizeCommandRefused. The ranges of offsets are recorded when the
+    queues are drained.
     """
     _refuse_finished(operation)
+    if operation.kind is ResizeKind.GROW:
+        raise ResizeCommandRefused(f"{operation.id} adds queues and waits for no group: nothing can be waived")
     if group in operation.options.waived_groups:
         raise ResizeCommandRefused(f"{group} is waived already")
     if len(operation.options.waived_groups) >= WAIVED_GROUPS_MAX:
         raise ResizeCommandRefused(f"{WAIVED_GROUPS_MAX} groups are waived, which is the limit: delete unused groups")
+    if group not in groups:
+        raise ResizeCommandRefused(_not_of_topic(operation, group, groups))
     options = replace(operation.options, waived_groups=(*operation.options.waived_groups, group))
     operation = replace(operation, options=options)
     if operation.phase is ResizePhase.BLOCKED:
         return resumed(operation, unix_ms)
     return operation
+
+
+def _not_of_topic(operation: ResizeOperation, group: str, groups: Collection[str]) -> str:
+    others = sorted(set(groups) - set(operation.options.waived_groups))
+    shown = ", ".join(others[:GROUPS_SHOWN]) or "none"
+    more = f" and {len(others) - GROUPS_SHOWN} more" if len(others) > GROUPS_SHOWN else ""
+    return f"{group} is no group of {operation.topic}; those that can be waived: {shown}{more}"
 
 
 def _refuse_finished(operation: ResizeOperation) -> None:

@@ -2,11 +2,15 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from controller.scaling.resize.decision import PhaseProgress
 from controller.scaling.resize.observation import ConsumedQueue, GroupKind, GroupView, ResizeObservation, SetView
 from controller.scaling.resize.operation import QueueId, ResizeOperation, ResizeWaits
 from controller.scaling.rules.path import watched_queues
+
+#: Queues that a record of what was given up names, of each group and broker set.
+RANGES_SHOWN: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +22,8 @@ class UndrainedQueue:
     #: None: it is not known how much.
     messages: int | None
     reason: str
+    #: Where the queue ends; None: what is given up has no range, as clients have it already.
+    end: int | None = None
 
     def __str__(self) -> str:
         return f"group {self.group}, queue {self.queue}: {self.reason}"
@@ -52,7 +58,7 @@ def check_drained(operation: ResizeOperation, observation: ResizeObservation, pr
     for group in observation.groups:
         lag = list(_lags(group, operation, observation))
         if group.name in operation.options.waived_groups:
-            waived += [f"given up: {each}" for each in lag]
+            waived += given_up(lag)
             continue
         lags += lag
         if lag:
@@ -118,7 +124,7 @@ def _lag(
         )
     elif stored < end:
         reason = f"{end - stored} messages are not consumed ({stored} of {end})"
-        yield UndrainedQueue(group=group.name, queue=queue, messages=end - stored, reason=reason)
+        yield UndrainedQueue(group=group.name, queue=queue, messages=end - stored, reason=reason, end=end)
     elif group.kind is GroupKind.PULL and (cached := _cached(group, queue)):
         reason = f"{cached} messages are pulled and not processed"
         yield UndrainedQueue(group=group.name, queue=queue, messages=cached, reason=reason)
@@ -153,6 +159,28 @@ def _client_lag(client_id: str, held: ConsumedQueue | None, end: int, *, answere
         behind = max(end - held.commit_offset, held.cached)
         return f"client {client_id} has {behind} messages to consume", behind
     return "", 0
+
+
+def given_up(lags: Iterable[UndrainedQueue]) -> Iterator[str]:
+    """Yield what a group gives up, one sentence for each broker set; of many queues the first ones are named."""
+    by_set: dict[str, list[UndrainedQueue]] = {}
+    for each in lags:
+        by_set.setdefault(each.queue.broker_name, []).append(each)
+    for broker_name, found in sorted(by_set.items()):
+        known = sum(each.messages or 0 for each in found)
+        shown = ", ".join(_range(each) for each in found[:RANGES_SHOWN])
+        more = f" and {len(found) - RANGES_SHOWN} more" if len(found) > RANGES_SHOWN else ""
+        yield (
+            f"given up by group {found[0].group}: {known} messages in {len(found)} queues of {broker_name}: "
+            f"{shown}{more}"
+        )
+
+
+def _range(lag: UndrainedQueue) -> str:
+    """Return the queue id, and from which offset on to which."""
+    if lag.end is None or lag.messages is None:
+        return f"{lag.queue.queue_id} (unknown how many)"
+    return f"{lag.queue.queue_id} ({lag.end - lag.messages} to {lag.end})"
 
 
 def sentences(lags: Iterable[UndrainedQueue], limit: int) -> tuple[str, ...]:

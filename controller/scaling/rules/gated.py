@@ -22,7 +22,7 @@ from controller.scaling.resize.operation import (
 )
 from controller.scaling.rules.grow import WRITE_UP
 from controller.scaling.rules.path import new_queues
-from controller.scaling.rules.quiet import producers_wait
+from controller.scaling.rules.quiet import producers_wait, undispatched, with_log_marks
 from controller.scaling.rules.round import ResizeRound
 
 #: Phases in which queues are locked.
@@ -77,9 +77,13 @@ def release(this: ResizeRound) -> ResizeDecision:
 
 def _await_producers(this: ResizeRound) -> ResizeDecision:
     wait_ms, _ = producers_wait(this.operation, this.observation)
-    if this.is_over(wait_ms):
-        return this.record(confirmed=tuple(_old_ends(this)))
-    return this.stay([f"producers may have the old route for {(wait_ms - this.waited_ms) / 1000:.0f} s more"])
+    if not this.is_over(wait_ms):
+        return this.stay([f"producers may have the old route for {(wait_ms - this.waited_ms) / 1000:.0f} s more"])
+    # The end of an old queue does not show what is in the log only.
+    this = replace(this, progress=with_log_marks(this.progress, this.observation))
+    if waits := undispatched(this.observation, this.progress.log_marks):
+        return this.stay(waits)
+    return this.record(confirmed=tuple(_old_ends(this)))
 
 
 def _released(this: ResizeRound) -> ResizeDecision:

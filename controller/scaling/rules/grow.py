@@ -7,6 +7,7 @@ from controller.scaling.resize.decision import ResizeDecision
 from controller.scaling.resize.observation import ClientView, GroupKind, GroupView
 from controller.scaling.resize.operation import QueueId, ResizeKind, ResizeOperation, ResizePhase
 from controller.scaling.rules.path import PAUSED_END, new_queues
+from controller.scaling.rules.plan_sources import uncovered_sets
 from controller.scaling.rules.round import ResizeRound
 from controller.scaling.rules.seeding import seeds_of, unseeded
 
@@ -156,10 +157,12 @@ def verify(this: ResizeRound, position: int) -> ResizeDecision:
     check = this.path(position)
     if check.conflicts or check.actions:
         return this.conflict(check.conflicts or ["the queue numbers are not the ones of this resize any more"])
+    uncovered = uncovered_sets(this.operation, this.observation)
     if not this.is_over(this.operation.waits.grown_watch_ms):
         left_s = (this.operation.waits.grown_watch_ms - this.waited_ms) / 1000
-        return this.stay((*this.observation.missing, f"watches lag on the new queues for {left_s:.0f} s more"))
-    return this.go(this.operation.ends_as, _lag_of_new_queues(this))
+        watches = f"watches lag on the new queues for {left_s:.0f} s more"
+        return this.stay((*this.observation.missing, watches, *uncovered))
+    return this.go(this.operation.ends_as, [*uncovered, *_lag_of_new_queues(this)])
 
 
 def _lag_of_new_queues(this: ResizeRound) -> list[str]:

@@ -34,6 +34,7 @@ _NEW: Final = frozenset({ResizePhase.SEED, ResizePhase.ASSIGN, ResizePhase.VERIF
 _WATCHED: Final = frozenset({ResizePhase.QUIESCE, ResizePhase.DRAIN, ResizePhase.CONFIRM})
 _DROPPED: Final = frozenset({ResizePhase.READ_DOWN, ResizePhase.WATCH})
 _LATE: Final = frozenset({ResizePhase.QUIESCE, ResizePhase.LATE, ResizePhase.READ_DOWN, ResizePhase.WATCH})
+_LOG: Final = _DROPPED | {ResizePhase.QUIESCE, ResizePhase.CONFIRM, ResizePhase.RELEASE}
 
 #: Phases in which brokers are to show something at once.
 _QUICK: Final = frozenset({
@@ -55,7 +56,7 @@ def needs_of(operation: ResizeOperation) -> ResizeNeeds:
         groups=phase in _GROUPS or phase is ResizePhase.VERIFY,
         definitions=phase in _DEFINITIONS,
         clients=phase in _CLIENTS,
-        log=phase is ResizePhase.QUIESCE,
+        log=phase in _LOG,
         late=phase in _LATE,
         producers=phase is ResizePhase.QUIESCE,
     )

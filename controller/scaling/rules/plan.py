@@ -25,6 +25,7 @@ from controller.scaling.resize.request import (
     TopicTraits,
 )
 from controller.scaling.rules.drained import check_drained
+from controller.scaling.rules.plan_sources import changed_order_conf, covered_sets, order_conf_problems
 from controller.scaling.rules.request_limits import size_problems, topic_problems, wait_problems, wait_warnings
 
 #: Queues of a topic on one broker set; each costs files on the broker, and a pull of every group.
@@ -104,6 +105,8 @@ def checked(operation: ResizeOperation, plan: ResizePlan, observation: ResizeObs
             f"{operation.topic} has other broker sets or queues than when the resize was requested: request it again"
         )
         return operation.entered(ResizePhase.REJECTED, observation.unix_ms, (problem,), problem=problem)
+    if changed := list(changed_order_conf(operation, observation)):
+        return operation.entered(ResizePhase.REJECTED, observation.unix_ms, changed, problem="; ".join(changed))
     started = operation.entered(first_phase(operation), observation.unix_ms, ("nothing is in the way",))
     masters = {name: view.master for name, view in observation.sets.items() if view.master is not None}
     return replace(started, masters=masters, reached=0 if operation.kind in _RAISING else 1)
@@ -162,6 +165,7 @@ def _problems(
     if traits.is_static:
         yield f"{request.topic} is a static topic: its queues are moved with remappingStaticTopic, and never removed"
     yield from _counts_problems(request, traits, kind)
+    yield from order_conf_problems(request.topic, observation)
     yield from _order_problems(request, traits, observation)
     orderly = [each.name for each in observation.groups or () if each.kind is GroupKind.ORDERLY]
     yield from size_problems(kind, _resizes(request, traits), orderly)
@@ -236,6 +240,7 @@ def _warnings(
     request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation, kind: ResizeKind
 ) -> Iterator[str]:
     yield from wait_warnings(request.waits)
+    yield from covered_sets(traits)
     yield "each change of read queues moves queues between clients: messages that they have cached are consumed again"
     for each in observation.groups or ():
         if each.kind is GroupKind.UNKNOWN:
@@ -249,6 +254,9 @@ def _warnings(
                 f"{len(traits.counts)} broker sets pause one after the other: a producer that polls its route then "
                 "sends keys to other queues for as long as the others need"
             )
+    known = {each.name for each in observation.groups or ()}
+    for name in sorted(set(request.options.waived_groups) - known) if observation.groups is not None else ():
+        yield f"waivedGroups names {name}, which is no group of {request.topic} now"
     if request.options.accept_late:
         yield "delayed messages may arrive after the queues are closed: these are opened again then"
 

@@ -55,7 +55,15 @@ def producers_wait(operation: ResizeOperation, observation: ResizeObservation) -
     return operation.waits.producers_ms // share, stale
 
 
-def undispatched(observation: ResizeObservation, marks: dict[str, int]) -> tuple[str, ...]:
+def with_log_marks(progress: PhaseProgress, observation: ResizeObservation) -> PhaseProgress:
+    """Return the progress with the ends of all commit logs, unless it has them: what a queue gets is before them."""
+    if progress.log_marks:
+        return progress
+    marks = {name: view.log.end for name, view in observation.sets.items() if view.log is not None}
+    return replace(progress, log_marks=marks)
+
+
+def undispatched(observation: ResizeObservation, marks: Mapping[str, int]) -> tuple[str, ...]:
     """Return sentences about masters whose messages up to a mark are not in their queues yet."""
     return tuple(
         f"{name} has not dispatched its commit log up to {mark}"

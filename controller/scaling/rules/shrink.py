@@ -11,6 +11,7 @@ from controller.scaling.resize.decision import ResizeDecision
 from controller.scaling.resize.operation import QueueId, ResizeKind, ResizePhase
 from controller.scaling.rules.drained import DrainCheck, check_drained, sentences
 from controller.scaling.rules.path import PAUSED_END, watched_queues
+from controller.scaling.rules.plan_sources import uncovered_sets
 from controller.scaling.rules.quiet import (
     as_offsets,
     ends_of,
@@ -20,6 +21,7 @@ from controller.scaling.rules.quiet import (
     producers_wait,
     undispatched,
     with_ends,
+    with_log_marks,
 )
 from controller.scaling.rules.round import ResizeRound
 
@@ -71,14 +73,12 @@ def quiesce(this: ResizeRound) -> ResizeDecision:
         return this.stay(
             (f"producers may have the old route for {(wait_ms - this.waited_ms) / 1000:.0f} s more", *stale)
         )
-    if not this.progress.log_marks:
-        marks = {name: view.log.end for name, view in observation.sets.items() if view.log is not None}
-        this = replace(this, progress=replace(this.progress, log_marks=marks))
+    this = replace(this, progress=with_log_marks(this.progress, observation))
     still_ms = this.waited_ms - this.progress.moved_at_ms
     waits = []
     if still_ms < operation.waits.stable_ms:
         waits.append(f"no message may come for {(operation.waits.stable_ms - still_ms) / 1000:.0f} s more")
-    waits += undispatched(observation, dict(this.progress.log_marks))
+    waits += undispatched(observation, this.progress.log_marks)
     is_over = this.is_over(operation.waits.quiesce_ms)
     # Who has the old route and sends nothing does not hold up the resize for ever.
     if not waits and (is_over or not stale):
@@ -145,9 +145,11 @@ def confirm(this: ResizeRound) -> ResizeDecision:
     check = check_drained(operation, observation, with_ends(this.progress, ends))
     if check.lags:
         return this.go(ResizePhase.DRAIN, sentences(check.lags, LAGS_SHOWN))
+    this = replace(this, progress=with_log_marks(this.progress, observation))
+    waits = list(undispatched(observation, this.progress.log_marks))
     if not this.is_over(operation.waits.confirm_ms):
-        return this.stay([f"a second check in {(operation.waits.confirm_ms - this.waited_ms) / 1000:.0f} s"])
-    return _confirmed(this)
+        waits.append(f"a second check in {(operation.waits.confirm_ms - this.waited_ms) / 1000:.0f} s")
+    return this.stay(waits) if waits else _confirmed(this)
 
 
 def _confirmed(this: ResizeRound) -> ResizeDecision:
@@ -179,14 +181,15 @@ def read_down(this: ResizeRound) -> ResizeDecision:
 
 def _post_check(this: ResizeRound) -> ResizeDecision:
     agreed = this.waited_ms if this.progress.agreed_at_ms is None else this.progress.agreed_at_ms
-    if this.waited_ms - agreed >= this.operation.waits.confirm_ms:
+    this = replace(this, progress=replace(with_log_marks(this.progress, this.observation), agreed_at_ms=agreed))
+    waits = undispatched(this.observation, this.progress.log_marks)
+    if not waits and this.waited_ms - agreed >= this.operation.waits.confirm_ms:
         # A producer with an old route may have sent delayed messages since QUIESCE; from here on, brokers refuse them.
         marks = late_marks_of(this.observation)
         return this.go(
             ResizePhase.WATCH, ["every broker refuses the dropped queues, and none has grown"], late_marks=marks
         )
-    this = replace(this, progress=replace(this.progress, agreed_at_ms=agreed))
-    return this.stay(["a second check that nothing came just before the queues were closed"])
+    return this.stay([*waits, "a second check that nothing came just before the queues were closed"])
 
 
 def _grown(this: ResizeRound) -> tuple[str, ...]:
@@ -212,7 +215,27 @@ def watch(this: ResizeRound) -> ResizeDecision:
     waits = list(late_arrivals(this.operation, this.observation, this.waited_ms))
     if not this.is_over(this.operation.waits.watch_ms):
         waits.append(f"watches for {(this.operation.waits.watch_ms - this.waited_ms) / 1000:.0f} s more")
-    return this.stay(waits) if waits else this.go(this.operation.ends_as, ["no message came late"])
+    if waits:
+        # What is delivered later is dispatched later.
+        this = replace(this, progress=replace(this.progress, agreed_at_ms=None, log_marks={}))
+        return this.stay([*waits, *uncovered_sets(this.operation, this.observation)])
+    return _watched(this)
+
+
+def _watched(this: ResizeRound) -> ResizeDecision:
+    """End once all that was delivered before is dispatched: the ends of queues do not show it sooner.
+
+    The mark is taken in the round after the one that found nothing on its way: the same answer of a broker may be older
+    in one part than in the other.
+    """
+    if this.progress.agreed_at_ms is None:
+        this = replace(this, progress=replace(this.progress, agreed_at_ms=this.waited_ms))
+        return this.stay(["a second check that what came last is in its queue"])
+    this = replace(this, progress=with_log_marks(this.progress, this.observation))
+    if waits := undispatched(this.observation, this.progress.log_marks):
+        return this.stay(waits)
+    evidence = ["no message came late", *uncovered_sets(this.operation, this.observation)]
+    return this.go(this.operation.ends_as, evidence)
 
 
 def reopen_queues(this: ResizeRound, reasons: Sequence[str]) -> ResizeDecision:

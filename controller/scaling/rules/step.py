@@ -8,6 +8,7 @@ from controller.scaling.resize.decision import PhaseProgress, ResizeDecision
 from controller.scaling.resize.observation import ResizeObservation
 from controller.scaling.resize.operation import MasterIdentity, ResizeKind, ResizeOperation, ResizePhase
 from controller.scaling.rules import gated, grow, ordered, shrink
+from controller.scaling.rules.given_back import give_back
 from controller.scaling.rules.path import PAUSED_END
 from controller.scaling.rules.round import ResizeRound
 
@@ -105,6 +106,8 @@ def _again(operation: ResizeOperation) -> ResizePhase | None:
     """Return the phase from which a resize goes on after the change of a master; None: the present one."""
     phase = operation.resume_phase or operation.phase
     match operation.kind:
+        case ResizeKind.ORDERED if operation.leaves_numbers:
+            return None
         case ResizeKind.ORDERED:
             return _again_ordered(operation, phase)
         case ResizeKind.GATED:
@@ -135,6 +138,8 @@ def _replaced(name: str, before: MasterIdentity, after: MasterIdentity) -> str:
 
 def rollback(this: ResizeRound) -> ResizeDecision:
     """Give every broker its former numbers, one step of the path a round."""
+    if this.operation.leaves_numbers:
+        return give_back(this)
     check = this.path(0, lowest=0)
     if check.conflicts:
         return this.conflict(check.conflicts)

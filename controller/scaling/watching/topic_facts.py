@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from controller.scaling.autoscaler.signals import ConsumptionKind
 from controller.scaling.execution.broker_views import FAILURES, counts_of, topic_of
 from controller.scaling.execution.group_views import GroupObserver
 from controller.scaling.execution.observer import TopicObserver, has_order
@@ -36,7 +35,7 @@ _OFFLINE: Final = frozenset[str]()
 class GroupFacts:
     """Who consumes; None is unknown."""
 
-    kind: ConsumptionKind | None
+    kind: GroupKind | None
     clients: frozenset[str] | None
     holders: frozenset[str] | None
 
@@ -138,12 +137,12 @@ def group_facts(view: GroupView, former: GroupFacts | None) -> GroupFacts:
     if view.kind is GroupKind.OFFLINE:
         # What it was matters to nobody: none of its clients is online.
         kind = former.kind if former is not None else None
-        return GroupFacts(kind=kind or ConsumptionKind.CONCURRENT, clients=_OFFLINE, holders=_OFFLINE)
+        return GroupFacts(kind=kind or GroupKind.CONCURRENT, clients=_OFFLINE, holders=_OFFLINE)
     clients = frozenset(each.client_id for each in view.clients)
     answered = [each for each in view.clients if each.queues is not None]
     kind = None
-    if answered or view.kind in _SHOWN_BY_BROKERS:
-        kind = ConsumptionKind(view.kind.value)
+    if view.kind in _SHOWN_BY_BROKERS or (answered and view.kind is not GroupKind.UNKNOWN):
+        kind = view.kind
     elif former is not None and former.clients == clients:
         kind = former.kind
     holders = frozenset(each.client_id for each in answered if each.queues)

@@ -23,6 +23,8 @@ BROADCAST_SUFFIX: Final = "@broadcast"
 OFFSET_TABLE: Final = "offsetTable"
 #: Remark of the answer to UPDATE_CONSUMER_OFFSET (15) when a reset on the server is pending, and nothing was stored.
 RESET_PENDING: Final = "Offset has been previously reset"
+#: Remark of the refusal of GET_TIMER_METRICS (61) where there is no timer.
+TIMER_IS_OFF: Final = "The timer message store is null"
 
 
 class MessageQueueBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -167,7 +167,7 @@ def test_group_that_has_left_is_waived_and_what_it_loses_is_recorded(site):
 
     assert status == 200, body
     recorded = [each for each in evidence_of(operation, "DRAIN") if group in each]
-    assert any("(10 of 20)" in each for each in recorded), operation["steps"]
+    assert any("(10 to 20)" in each for each in recorded), operation["steps"]
     assert site.is_everywhere(topic, 4)
 
 

@@ -29,7 +29,10 @@ COMMANDS = [("abort", {"reason": "why"}), ("resume", {"reason": "why"}), ("waive
 
 @pytest.fixture
 async def broker():
-    return ScaledBroker()
+    broker = ScaledBroker()
+    # A group of the topic, which has consumed nothing of it.
+    broker.offsets[GROUP] = {0: 0}
+    return broker
 
 
 @pytest.fixture
@@ -73,7 +76,9 @@ def named(endpoint):
 
 @pytest.mark.parametrize("endpoint", SCALING, ids=named)
 async def test_answer_has_the_shape_and_status_of_openapi(controller, endpoint):
-    blocked = went(a_resize(id="resize-1", topic="Other"), ResizePhase.DRAIN, ResizePhase.WATCH)
+    # One that is waived of has a topic with groups; a new one needs a topic without a resize.
+    topic = TOPIC if endpoint.path.endswith("waive") else "Other"
+    blocked = went(a_resize(id="resize-1", topic=topic), ResizePhase.DRAIN, ResizePhase.WATCH)
     blocked = msgspec.structs.replace(blocked, phase=ResizePhase.BLOCKED, resume_phase=ResizePhase.DRAIN)
     await store(controller, blocked)
     path = endpoint.path.replace("{id}", "resize-1")
@@ -232,6 +237,20 @@ async def test_waived_group_is_shown(controller):
     assert (status, waived["options"]["waivedGroups"]) == (200, [GROUP])
     status, sentence = message(await post(controller, f"{path}/waive", {"group": GROUP}))
     assert (status, sentence) == (409, f"{GROUP} is waived already.")
+
+
+async def test_group_that_the_topic_does_not_have_is_not_waived(controller):
+    path = await store(controller, a_resize(phase=ResizePhase.DRAIN))
+    status, sentence = message(await post(controller, f"{path}/waive", {"group": "g11"}))
+    assert (status, sentence) == (409, f"g11 is no group of {TOPIC}; those that can be waived: {GROUP}.")
+
+
+async def test_group_is_not_waived_while_nobody_knows_the_groups(broker, controller):
+    path = await store(controller, a_resize(phase=ResizePhase.DRAIN))
+    await broker.peer.close()
+    status, sentence = message(await post(controller, f"{path}/waive", {"group": GROUP}))
+    assert status == 409
+    assert sentence.startswith(f"which groups {TOPIC} has is not known, try again: ")
 
 
 async def test_one_group_too_many_is_not_waived(controller):

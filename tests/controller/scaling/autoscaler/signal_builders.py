@@ -1,20 +1,12 @@
 """A small valid example of every signal; a test writes only what it is about."""
 
-from controller.scaling.autoscaler.signals import (
-    BrokerLoad,
-    ConsumptionKind,
-    GroupSignals,
-    QueueProgress,
-    SetSignals,
-    TopicSignals,
-)
+from controller.scaling.autoscaler.signals import BrokerLoad, GroupSignals, QueueProgress, SetSignals, TopicSignals
+from controller.scaling.resize.observation import GroupKind
 
 NOW_MS = 1_772_409_600_000
 
 
-def a_group(
-    kind=ConsumptionKind.CONCURRENT, clients=12, queues=8, lag=500, trend=40.0, consumed=100.0, *, holders=None
-):
+def a_group(kind=GroupKind.CONCURRENT, clients=12, queues=8, lag=500, trend=40.0, consumed=100.0, *, holders=None):
     """A group of which each queue has this lag, trend and rate."""
     return GroupSignals(
         kind=kind,

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from controller.scaling.autoscaler.decision import KnownResizes, PastResize, ScalingVerdict
 from controller.scaling.autoscaler.policies import PolicyMode, ScalingPolicy
 from controller.scaling.autoscaler.readings import GroupReading, ReadingHistory, SetReading, TopicReading
-from controller.scaling.autoscaler.signals import BrokerLoad, ConsumptionKind
+from controller.scaling.autoscaler.signals import BrokerLoad
 from controller.scaling.autoscaler.topic_watch import TopicWatch
+from controller.scaling.resize.observation import GroupKind
 
 #: Monday, 2026-03-02 00:00 UTC.
 MONDAY_MS = 1_772_409_600_000
@@ -37,7 +38,7 @@ class SimulatedTopic:
     consumers: Callable[[int], int]
     consumer_tps: float = 100.0
     queues: int = 4
-    kind: ConsumptionKind = ConsumptionKind.CONCURRENT
+    kind: GroupKind = GroupKind.CONCURRENT
     #: By queue: how much more than others it gets.
     weights: Callable[[int], Sequence[float]] = lambda count: [1.0] * count
     load: BrokerLoad = field(default_factory=BrokerLoad)

@@ -14,7 +14,7 @@ from controller.scaling.autoscaler.diagnosis import diagnose
 from controller.scaling.autoscaler.findings import Finding, FindingKind
 from controller.scaling.autoscaler.foretold import foretold
 from controller.scaling.autoscaler.policies import PolicyMode, ScalingPolicy
-from controller.scaling.autoscaler.signals import ConsumptionKind
+from controller.scaling.resize.observation import GroupKind
 
 AUTO = ScalingPolicy(topic="orders", queues_min=4, queues_max=64, mode=PolicyMode.AUTO)
 WEEK = TrafficForecast(days=7, peak_tps=1000.0, peak_clients=4, queue_tps=500.0)
@@ -145,11 +145,11 @@ def test_slow_broker_is_a_reason_against_growth():
 @pytest.mark.parametrize(
     ("is_ordered", "is_static", "kind"),
     [
-        (True, False, ConsumptionKind.CONCURRENT),
-        (None, False, ConsumptionKind.CONCURRENT),
-        (False, True, ConsumptionKind.CONCURRENT),
-        (False, None, ConsumptionKind.CONCURRENT),
-        (False, False, ConsumptionKind.ORDERLY),
+        (True, False, GroupKind.CONCURRENT),
+        (None, False, GroupKind.CONCURRENT),
+        (False, True, GroupKind.CONCURRENT),
+        (False, None, GroupKind.CONCURRENT),
+        (False, False, GroupKind.ORDERLY),
     ],
 )
 def test_topic_that_may_have_an_order_or_a_mapping_is_only_proposed_for(is_ordered, is_static, kind):
@@ -244,7 +244,7 @@ POLICIES = st.builds(
 RATES = st.one_of(st.none(), st.floats(0, 1e5))
 GROUPS = st.builds(
     a_group,
-    st.sampled_from([None, *ConsumptionKind]),
+    st.sampled_from([None, *GroupKind]),
     st.one_of(st.none(), st.integers(0, 100)),
     st.integers(0, 8),
     st.one_of(st.none(), st.integers(0, 10**6)),

@@ -3,7 +3,8 @@ from signal_builders import a_group, a_set, a_topic
 
 from controller.scaling.autoscaler.diagnosis import diagnose
 from controller.scaling.autoscaler.findings import Effect, FindingKind
-from controller.scaling.autoscaler.signals import ConsumptionKind, QueueProgress, SetSignals
+from controller.scaling.autoscaler.signals import QueueProgress, SetSignals
+from controller.scaling.resize.observation import GroupKind
 
 BEHIND_MS = 30_000
 
@@ -58,17 +59,15 @@ def test_clients_with_more_queues_than_others_are_found_if_only_they_are_behind(
 
 
 def test_orderly_group_behind_in_each_queue_is_at_its_limit():
-    assert kinds(groups={"billing": a_group(ConsumptionKind.ORDERLY, clients=4)}) == [
-        FindingKind.ORDERLY_QUEUES_AT_LIMIT
-    ]
+    assert kinds(groups={"billing": a_group(GroupKind.ORDERLY, clients=4)}) == [FindingKind.ORDERLY_QUEUES_AT_LIMIT]
 
 
 def test_pop_group_shares_all_queues():
-    assert kinds(groups={"billing": a_group(ConsumptionKind.POP)}) == [FindingKind.SHARED_QUEUES]
+    assert kinds(groups={"billing": a_group(GroupKind.POP)}) == [FindingKind.SHARED_QUEUES]
 
 
 def test_broadcasting_group_is_never_in_need():
-    assert kinds(groups={"billing": a_group(ConsumptionKind.BROADCAST)}) == [FindingKind.CALM]
+    assert kinds(groups={"billing": a_group(GroupKind.BROADCAST)}) == [FindingKind.CALM]
 
 
 def test_group_whose_offset_stands_still_is_not_helped():

@@ -9,7 +9,7 @@ from synthetic.plants import offset_samples
 
 from controller.scaling.autoscaler.dry_run import DryRunStart, RecordedSample, dry_run
 from controller.scaling.autoscaler.policies import PolicyMode
-from controller.scaling.autoscaler.signals import ConsumptionKind
+from controller.scaling.resize.observation import GroupKind
 
 START = DryRunStart(queues_per_set=4)
 
@@ -68,7 +68,7 @@ def test_proposals_that_nobody_carries_out_leave_the_count():
 
 
 def test_orderly_groups_are_only_proposed_for():
-    start = DryRunStart(queues_per_set=4, kind=ConsumptionKind.ORDERLY)
+    start = DryRunStart(queues_per_set=4, kind=GroupKind.ORDERLY)
     verdicts = dry_run(recorded(60, lambda _: 700.0, 4, can_consume=400), AUTO, start)
 
     assert {each.mode for each in verdicts if each.is_change} == {PolicyMode.PROPOSE}

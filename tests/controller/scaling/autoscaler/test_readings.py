@@ -8,7 +8,7 @@ from controller.scaling.autoscaler.readings import (
     SetReading,
     TopicReading,
 )
-from controller.scaling.autoscaler.signals import ConsumptionKind
+from controller.scaling.resize.observation import GroupKind
 
 
 def reading(unix_ms, ends=(0, 0), offsets=(0, 0), **other):
@@ -16,7 +16,7 @@ def reading(unix_ms, ends=(0, 0), offsets=(0, 0), **other):
         topic="orders",
         unix_ms=unix_ms,
         sets={"broker-a": SetReading(read_queues=2, write_queues=2, max_offsets=ends)},
-        groups={"billing": GroupReading(kind=ConsumptionKind.CONCURRENT, offsets={"broker-a": offsets})},
+        groups={"billing": GroupReading(kind=GroupKind.CONCURRENT, offsets={"broker-a": offsets})},
         **other,
     )
 

@@ -11,7 +11,8 @@ from simulated_topics import AUTO, DAY_MS, HOUR_MS, MINUTE_MS, Run, SimulatedTop
 
 from controller.scaling.autoscaler.findings import FindingKind
 from controller.scaling.autoscaler.policies import PolicyMode
-from controller.scaling.autoscaler.signals import BrokerLoad, ConsumptionKind
+from controller.scaling.autoscaler.signals import BrokerLoad
+from controller.scaling.resize.observation import GroupKind
 
 RAMP_MS = 5 * MINUTE_MS
 #: The ramp begins after the rates of a quiet topic are known.
@@ -110,7 +111,7 @@ def test_missing_data_never_leads_to_a_resize(missing):
 
 
 def test_orderly_group_at_its_limit_is_only_proposed_for():
-    run = Run(SimulatedTopic(ramp, lambda _: 4, kind=ConsumptionKind.ORDERLY)).play(TOP_MS + 30 * MINUTE_MS)
+    run = Run(SimulatedTopic(ramp, lambda _: 4, kind=GroupKind.ORDERLY)).play(TOP_MS + 30 * MINUTE_MS)
 
     assert run.resizes == []
     proposed = [verdict for verdict in run.verdicts if verdict.is_change]

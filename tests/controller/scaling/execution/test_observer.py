@@ -229,10 +229,18 @@ async def test_broker_of_4_9_is_queried_for_all_topics(broker):
 
 
 async def test_broker_whose_timer_is_off_has_no_timed_messages(broker):
-    broker.instead[BrokerRequestCode.GET_TIMER_METRICS] = ResponseCode.SYSTEM_ERROR
+    broker.timed = None
     async with scaling_site(broker) as site:
         _, observation = await facts(site)
     assert (observation.missing, observation.sets["broker-a"].late.timed) == ((), 0)
+
+
+async def test_fault_of_a_timer_is_not_taken_for_a_timer_that_is_off(broker):
+    broker.instead[BrokerRequestCode.GET_TIMER_METRICS] = ResponseCode.SYSTEM_ERROR
+    async with scaling_site(broker) as site:
+        _, observation = await facts(site)
+    assert observation.missing == (f"timed messages at {broker.address}: code 1: no",)
+    assert observation.sets["broker-a"].late is None
 
 
 async def test_half_messages_are_those_that_are_not_checked(broker):
@@ -250,6 +258,17 @@ async def test_offsets_are_read_before_ends(broker):
         broker.seen.index(each) for each in (BrokerRequestCode.GET_MAX_OFFSET, BrokerRequestCode.GET_MIN_OFFSET)
     )
     assert broker.seen.index(BrokerRequestCode.GET_ALL_CONSUMER_OFFSET) < first_end
+
+
+@pytest.mark.parametrize(
+    "earlier",
+    [BrokerRequestCode.GET_BROKER_RUNTIME_INFO, BrokerRequestCode.GET_TIMER_METRICS],
+    ids=lambda code: code.name,
+)
+async def test_ends_are_read_after_what_is_delivered_and_dispatched(broker, earlier):
+    async with scaling_site(broker) as site:
+        await observer_of(site).observe(shrinks(ResizePhase.WATCH))
+    assert broker.seen.index(earlier) < broker.seen.index(BrokerRequestCode.GET_MIN_OFFSET)
 
 
 async def test_queue_whose_begin_the_broker_cannot_read_is_not_taken_for_empty(broker):

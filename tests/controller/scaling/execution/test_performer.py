@@ -1,9 +1,10 @@
 """Changes of brokers: compared before they are written, read back afterwards, and left alone once another may lead."""
 
 import pytest
+from fakes.clock import FakeClock
 from fakes.scaled_topic import GROUP, TOPIC, ScaledBroker, scaling_site
 
-from controller.scaling.execution.performer import ActionPerformer
+from controller.scaling.execution.performer import UNANSWERED_MS, ActionPerformer
 from controller.scaling.resize.decision import ChangeCounts, PutOrderConf, StoreGroupOffset
 from controller.scaling.resize.operation import QueueCounts
 from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
@@ -18,7 +19,7 @@ def broker():
 
 
 async def performed(site, *actions, may_write=lambda: True):
-    return await ActionPerformer(site.admin, may_write).perform(TOPIC, actions)
+    return await ActionPerformer(site.admin, may_write, FakeClock()).perform(TOPIC, actions)
 
 
 def change(broker, before=(4, 4), after=(8, 4), **values):
@@ -81,6 +82,23 @@ async def test_counts_that_a_broker_stores_otherwise_are_reported(broker, monkey
     assert failure.startswith("broker-a has stored TopicDefinition(")
     assert "read_queue_nums=4" in failure
     assert "read_queue_nums=8" in failure
+
+
+async def test_change_that_a_broker_has_not_answered_is_not_followed_by_another_one_at_once(broker):
+    clock = FakeClock()
+    async with scaling_site(broker) as site:
+        performer = ActionPerformer(site.admin, lambda: True, clock)
+        broker.instead[BrokerRequestCode.UPDATE_AND_CREATE_TOPIC] = None
+        (failure,) = await performer.perform(TOPIC, [change(broker)])
+        assert "no answer within" in failure
+        del broker.instead[BrokerRequestCode.UPDATE_AND_CREATE_TOPIC]
+        # The earlier one could still come, after this one.
+        assert await performer.perform(TOPIC, [change(broker, after=(2, 2))]) == (
+            "broker-a has not answered an earlier change: the next one in 30 s",
+        )
+        assert broker.written == []
+        clock.pass_ms(UNANSWERED_MS)
+        assert await performer.perform(TOPIC, [change(broker, after=(2, 2))]) == ()
 
 
 async def test_counts_of_a_broker_of_4_9_are_changed(broker):

@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 from scaling_builders import a_gated, a_grow, a_shrink, an_ordered
 
-from controller.scaling.resize.operation import ResizeKind, ResizePhase
-from controller.scaling.rules.commands import ResizeCommandRefused, aborted, resumed, waived
+from controller.scaling.resize.operation import ResizeKind, ResizeOptions, ResizePhase
+from controller.scaling.rules.commands import GROUPS_SHOWN, ResizeCommandRefused, aborted, resumed, waived
 
 NOW = 1_700_000_100_000
 
@@ -19,6 +19,8 @@ NOW = 1_700_000_100_000
         (a_shrink(ResizePhase.WATCH, reached=2), ResizeKind.SHRINK, ResizePhase.ROLLBACK),
         (a_shrink(ResizePhase.CONFLICT), ResizeKind.SHRINK, ResizePhase.ABORTED),
         (an_ordered(ResizePhase.DRAIN), ResizeKind.ORDERED, ResizePhase.ROLLBACK),
+        (an_ordered(ResizePhase.CONFLICT), ResizeKind.ORDERED, ResizePhase.ROLLBACK),
+        (an_ordered(ResizePhase.CONFLICT, reached=3), ResizeKind.ORDERED, ResizePhase.ROLLBACK),
     ],
 )
 def test_abort_takes_the_way_back_that_loses_nothing(resize, kind, phase):
@@ -67,7 +69,22 @@ def test_resize_that_goes_on_by_itself_is_not_resumed():
 
 def test_waived_group_lets_a_blocked_resize_go_on():
     blocked = replace(a_shrink(ResizePhase.BLOCKED), resume_phase=ResizePhase.DRAIN)
-    going = waived(blocked, "billing", NOW)
+    going = waived(blocked, "billing", ["billing"], NOW)
     assert (going.phase, going.options.waived_groups) == (ResizePhase.DRAIN, ("billing",))
     with pytest.raises(ResizeCommandRefused, match="billing is waived already"):
-        waived(going, "billing", NOW)
+        waived(going, "billing", ["billing"], NOW)
+
+
+def test_group_that_the_topic_does_not_have_is_not_waived():
+    drain = a_shrink(ResizePhase.DRAIN, options=ResizeOptions(waived_groups=("gone",)))
+    with pytest.raises(ResizeCommandRefused) as refused:
+        waived(drain, "biling", ["gone", "billing", "audit"], NOW)
+    assert str(refused.value) == "biling is no group of TopicTest; those that can be waived: audit, billing"
+    many = [f"group-{i:02}" for i in range(GROUPS_SHOWN + 3)]
+    with pytest.raises(ResizeCommandRefused, match="group-19 and 3 more"):
+        waived(drain, "biling", many, NOW)
+
+
+def test_nothing_is_waived_of_a_resize_that_adds_queues():
+    with pytest.raises(ResizeCommandRefused, match="resize-1 adds queues and waits for no group"):
+        waived(a_grow(ResizePhase.ASSIGN, reached=1), "billing", ["billing"], NOW)

@@ -4,8 +4,8 @@ import pytest
 from scaling_builders import BROKER, a_group, a_shrink, observed, waited, with_set
 
 from controller.scaling.resize.observation import ClientView, GroupKind, GroupView
-from controller.scaling.resize.operation import ResizeOptions, ResizePhase
-from controller.scaling.rules.drained import check_drained, sentences
+from controller.scaling.resize.operation import QueueId, ResizeOptions, ResizePhase
+from controller.scaling.rules.drained import RANGES_SHOWN, UndrainedQueue, check_drained, given_up, sentences
 
 ENDS = {2: 5}
 SHRINK = a_shrink(ResizePhase.DRAIN)
@@ -66,7 +66,22 @@ def test_what_a_waived_group_gives_up_is_recorded():
     observation = observed(shrink, 1, ends=ENDS, groups=[a_group()], offsets={"billing": {2: 1}})
     check = check_drained(shrink, observation, waited(0))
     assert check.is_drained
-    assert check.waived == (f"given up: group billing, queue {BROKER}/2: 4 messages are not consumed (1 of 5)",)
+    assert check.waived == (f"given up by group billing: 4 messages in 1 queues of {BROKER}: 2 (1 to 5)",)
+
+
+def test_what_is_given_up_of_many_queues_is_one_sentence_for_a_broker_set():
+    queues = RANGES_SHOWN + 3
+    lags = [
+        UndrainedQueue(group="billing", queue=QueueId(name, i), messages=2, reason="", end=5)
+        for name in ("broker-b", "broker-a")
+        for i in range(queues)
+    ]
+    first, second = given_up(lags)
+    assert first.startswith("given up by group billing: 22 messages in 11 queues of broker-a: 0 (3 to 5), 1 (3 to 5)")
+    assert first.endswith("7 (3 to 5) and 3 more")
+    assert "broker-b" in second
+    (unknown,) = given_up([UndrainedQueue(group="billing", queue=QueueId("broker-a", 0), messages=None, reason="")])
+    assert unknown.endswith("0 (unknown how many)")
 
 
 def test_long_lists_of_lags_are_cut():

@@ -1,9 +1,9 @@
 """Gated resizes: new queues stay locked until the old ones are consumed."""
 
-from scaling_builders import ADDRESS, BROKER, a_gated, a_group, observed, waited
+from scaling_builders import ADDRESS, BROKER, a_gated, a_group, observed, waited, with_set
 
 from controller.scaling.resize.decision import GiveLocks, HoldLocks
-from controller.scaling.resize.observation import GroupKind
+from controller.scaling.resize.observation import GroupKind, LogPosition
 from controller.scaling.resize.operation import QueueOffset, ReleasedQueue, ResizeOptions, ResizePhase
 from controller.scaling.rules.step import decide_step
 
@@ -22,6 +22,17 @@ def test_groups_without_members_are_gated_too():
     decision = decide_step(resize, waited(0), observed(resize, 0, groups=[OFFLINE]))
     assert decision.operation.gated_groups == ("billing",)
     assert decision.actions == (HoldLocks(queue_ids=(2, 3), **LOCKED),)
+
+
+def test_end_of_an_old_queue_counts_once_the_log_is_dispatched():
+    resize = releasing(confirmed=())
+    observation = observed(resize, 2, ends={0: 5, 1: 6}, groups=[ORDERLY])
+    behind = with_set(observation, log=LogPosition(end=200, dispatched=150))
+    decision = decide_step(resize, waited(resize.waits.producers_ms), behind)
+    assert decision.operation.confirmed == ()
+    assert decision.waits_for == ("broker-a has not dispatched its commit log up to 200",)
+    dispatched = with_set(observation, log=LogPosition(end=900, dispatched=200))
+    assert decide_step(resize, decision.progress, dispatched).operation.confirmed == MARKS
 
 
 def test_group_gets_the_new_queue_of_the_keys_that_it_has_consumed():

@@ -21,6 +21,7 @@ def test_closed_queues_and_late_messages_are_observed_until_the_end(phase):
     needs = needs_of(a_shrink(phase))
     assert needs.ends is dropped_queues
     assert needs.late
+    assert needs.log
 
 
 def test_blocked_resize_needs_what_its_phase_does():

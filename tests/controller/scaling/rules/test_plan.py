@@ -1,9 +1,11 @@
 """Whether a resize can be done, and what it would do."""
 
-import pytest
-from scaling_builders import BROKER, MASTER, a_group, a_shrink, observed
+from dataclasses import replace
 
-from controller.scaling.resize.observation import GroupKind
+import pytest
+from scaling_builders import BROKER, MASTER, NAME_SERVER, a_group, a_shrink, observed
+
+from controller.scaling.resize.observation import GroupKind, NameServerView
 from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizeOptions, ResizePhase
 from controller.scaling.resize.request import ResizeRequest, TopicTraits
 from controller.scaling.rules.plan import checked, plan_resize, planned_operation
@@ -69,6 +71,13 @@ def test_offline_group_with_lag_has_to_be_waived():
     assert plan_of(6, groups=offline, offsets=lagging).problems == ()
 
 
+def test_waived_group_that_the_topic_does_not_have_is_a_warning():
+    request = {"options": ResizeOptions(waived_groups=("billing", "biling"))}
+    warnings = plan_of(2, groups=[a_group()], offsets={"billing": {3: 5}}, request=request).warnings
+    assert "waivedGroups names biling, which is no group of TopicTest now" in warnings
+    assert not any("billing," in each for each in warnings)
+
+
 def test_checked_plan_starts_with_the_masters_that_it_saw():
     request = ResizeRequest(topic="TopicTest", queues=2)
     observation = observed(SHRINK, 0)
@@ -93,3 +102,65 @@ def test_resize_whose_topic_has_changed_since_is_rejected():
     planned = planned_operation("resize-1", request, traits(), observation)
     changed = plan_resize(request, traits(counts={BROKER: QueueCounts(5, 5)}), observation)
     assert "has other broker sets or queues" in checked(planned, changed, observation).problem
+
+
+# orderTopicConf of all NameServers
+
+PAUSED = ResizeRequest(topic="TopicTest", queues=6, ordered="pause")
+
+
+def with_confs(*confs):
+    views = [NameServerView(address=f"ns-{i}", counts={BROKER: FOUR}, order_conf=each) for i, each in enumerate(confs)]
+    return replace(observed(SHRINK, 0), name_servers=tuple(views))
+
+
+def checked_with(*confs):
+    """Check a resize of a topic that had `broker-a:4` when it was requested."""
+    planned = planned_operation("resize-1", PAUSED, traits(order_conf="broker-a:4"), observed(SHRINK, 0))
+    observation = with_confs(*confs)
+    return checked(planned, plan_resize(PAUSED, traits(order_conf="broker-a:4"), observation), observation)
+
+
+def test_name_servers_with_different_order_confs_are_named_before_a_resize():
+    plan = plan_resize(PAUSED, traits(order_conf="broker-a:4"), with_confs("broker-a:4", None, "broker-a:5"))
+    (problem,) = plan.problems
+    assert problem.startswith(
+        "NameServers have different orderTopicConf of TopicTest: ns-0 has broker-a:4, ns-1 has none, ns-2 has "
+        "broker-a:5. "
+    )
+
+
+def test_resize_starts_with_the_order_conf_that_it_was_requested_with():
+    assert checked_with("broker-a:4", "broker-a:4").phase is ResizePhase.PAUSE
+
+
+@pytest.mark.parametrize(("now", "text"), [("broker-a:8", "broker-a:8"), (None, "none")])
+def test_resize_whose_order_conf_has_changed_since_is_rejected(now, text):
+    rejected = checked_with(now, now)
+    assert rejected.phase is ResizePhase.REJECTED
+    assert rejected.problem == (
+        "orderTopicConf of TopicTest was broker-a:4 when the resize was requested, and now: "
+        f"ns-0 has {text}, ns-1 has {text}. Request it again"
+    )
+
+
+def test_order_conf_that_came_after_the_request_rejects_the_resize():
+    planned = planned_operation("resize-1", PAUSED, traits(), observed(SHRINK, 0))
+    observation = observed(SHRINK, 0, order_conf="broker-a:4")
+    rejected = checked(planned, plan_resize(PAUSED, traits(order_conf="broker-a:4"), observation), observation)
+    assert f"was none when the resize was requested, and now: {NAME_SERVER} has broker-a:4" in rejected.problem
+
+
+# Broker sets that are in no route
+
+
+def test_plan_says_which_sets_it_covers():
+    assert plan_of(6).warnings[0].startswith("the resize covers broker-a: a broker set that is down now")
+
+
+def test_sets_of_an_earlier_resize_and_of_the_order_conf_that_are_in_no_route_are_named():
+    values = {"order_conf": "broker-a:4;broker-x:4", "former_sets": (BROKER, "broker-y")}
+    warnings = plan_of(6, request={"ordered": "pause"}, **values).warnings
+    assert "orderTopicConf names broker-x, which is in no route of the topic: it is not resized" in warnings
+    assert "broker-y had the topic at an earlier resize, and is in no route of it now: it is not resized" in warnings
+    assert not any(each.startswith(f"{BROKER} had the topic") for each in warnings)

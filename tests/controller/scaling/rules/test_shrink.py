@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from scaling_builders import BROKER, a_group, a_shrink, delayed, observed, waited, with_set
 
-from controller.scaling.resize.observation import GroupKind, QueueEnds
-from controller.scaling.resize.operation import LateMark, QueueId, QueueOffset, ResizePhase
+from controller.scaling.resize.observation import GroupKind, LogPosition, QueueEnds
+from controller.scaling.resize.operation import LateMark, QueueCounts, QueueId, QueueOffset, ResizePhase
 from controller.scaling.rules.step import begin_phase, decide_step
 
 ENDS = {2: 5, 3: 9}
@@ -113,6 +113,51 @@ def test_delayed_messages_are_marked_again_once_brokers_refuse_them():
     watched = decide_step(shrink, progress, closed).operation
     assert (watched.phase, watched.late_marks) == (ResizePhase.WATCH, (LateMark(BROKER, 6, 4),))
     assert phase_after(watched, waited(watched.waits.watch_ms), closed) is ResizePhase.WATCH
+
+
+def test_message_in_the_log_and_in_no_queue_yet_keeps_closed_queues_watched():
+    shrink = a_shrink(ResizePhase.READ_DOWN, confirmed=CONFIRMED, reached=2)
+    behind = with_set(observed(shrink, 2, ends=ENDS), log=LogPosition(end=200, dispatched=150))
+    progress = waited(shrink.waits.confirm_ms, agreed_at_ms=0)
+    decision = decide_step(shrink, progress, behind)
+    assert decision.operation.phase is ResizePhase.READ_DOWN
+    assert "broker-a has not dispatched its commit log up to 200" in decision.waits_for
+    dispatched = with_set(observed(shrink, 2, ends=ENDS), log=LogPosition(end=900, dispatched=200))
+    assert phase_after(shrink, decision.progress, dispatched) is ResizePhase.WATCH
+
+
+def test_resize_ends_once_what_was_delivered_last_is_in_its_queue():
+    shrink = a_shrink(ResizePhase.WATCH, confirmed=CONFIRMED, reached=2)
+    behind = with_set(observed(shrink, 2, ends=ENDS), log=LogPosition(end=200, dispatched=150))
+    first = decide_step(shrink, waited(shrink.waits.watch_ms), behind)
+    second = decide_step(shrink, first.progress, behind)
+    assert second.waits_for == ("broker-a has not dispatched its commit log up to 200",)
+    dispatched = with_set(observed(shrink, 2, ends=ENDS), log=LogPosition(end=900, dispatched=200))
+    assert phase_after(shrink, second.progress, dispatched) is ResizePhase.DONE
+    came_late = with_set(observed(shrink, 2, ends=ENDS | {3: 10}), log=LogPosition(end=900, dispatched=200))
+    assert phase_after(shrink, second.progress, came_late) is ResizePhase.REOPEN
+
+
+def test_set_that_comes_back_during_a_resize_is_named_at_its_end():
+    shrink = a_shrink(ResizePhase.WATCH, confirmed=CONFIRMED, reached=2)
+    returned = observed(shrink, 2, ends=ENDS)
+    (view,) = returned.name_servers
+    view = replace(view, counts={**view.counts, "broker-z": QueueCounts(4, 4)})
+    returned = replace(returned, name_servers=(view,))
+    sentence = (
+        "broker-z has TopicTest too (read 4, write 4, perm 6), and is not part of this resize: it keeps these numbers"
+    )
+    assert sentence in decide_step(shrink, waited(0), returned).waits_for
+    progress = waited(shrink.waits.watch_ms, agreed_at_ms=0)
+    done = decide_step(shrink, progress, returned).operation
+    assert (done.phase, done.steps[-1].evidence) == (ResizePhase.DONE, ("no message came late", sentence))
+
+
+def test_keys_do_not_move_while_an_older_message_is_in_no_queue_yet():
+    shrink = a_shrink(ResizePhase.CONFIRM, confirmed=CONFIRMED)
+    observation = observed(shrink, 1, ends=ENDS, groups=[a_group()], offsets=CONSUMED)
+    behind = with_set(observation, log=LogPosition(end=200, dispatched=150))
+    assert phase_after(shrink, waited(shrink.waits.confirm_ms), behind) is ResizePhase.CONFIRM
 
 
 def test_queue_whose_messages_have_all_expired_is_drained_for_everybody():

@@ -1,0 +1,89 @@
+"""The end of an ordered resize that was aborted in a conflict: the topic gets its writes back, and keeps its numbers.
+
+Only what this resize has written itself is changed: its numbers without the permission to write, and the entry of
+`orderTopicConf` that it has removed. All else is somebody else's; it stays, and the last step names it
+(docs/protocol/queue-scaling.md 10).
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from controller.scaling.resize.decision import ChangeCounts, PutOrderConf, ResizeDecision
+from controller.scaling.resize.operation import WRITE_PERM, QueueCounts, ResizePhase, SetResize
+from controller.scaling.rules.ordered import resized_order_conf
+from controller.scaling.rules.path import path_of
+from controller.scaling.rules.round import ResizeRound
+
+
+def give_back(this: ResizeRound) -> ResizeDecision:
+    """Give writes back, and again if a pause arrives late; who does not answer holds it up for `verifyMs`."""
+    waits, observation = this.operation.waits, this.observation
+    actions: tuple[ChangeCounts | PutOrderConf, ...] = (*_conf_actions(this), *_unpaused(this))
+    is_over = observation.unix_ms - this.operation.phase_since_unix_ms >= waits.verify_ms
+    # What can be done is tried once, however long nobody led.
+    if is_over and (not actions or observation.failures):
+        return this.go(ResizePhase.ABORTED, list(_left(this)), problem=this.operation.problem)
+    if actions or observation.missing:
+        this = replace(this, progress=replace(this.progress, agreed_at_ms=None))
+        return this.stay((*(f"writes at {each.address}" for each in actions), *observation.missing), actions)
+    agreed = this.waited_ms if this.progress.agreed_at_ms is None else this.progress.agreed_at_ms
+    if this.waited_ms - agreed >= waits.confirm_ms:
+        return this.go(ResizePhase.ABORTED, list(_left(this)), problem=this.operation.problem)
+    this = replace(this, progress=replace(this.progress, agreed_at_ms=agreed))
+    return this.stay(["a second check that no earlier change arrives late"])
+
+
+def _shown(this: ResizeRound) -> Iterator[tuple[SetResize, QueueCounts | None]]:
+    for resize in this.operation.sets:
+        view = this.observation.sets.get(resize.broker_name)
+        yield resize, None if view is None else view.counts
+
+
+def _unpaused(this: ResizeRound) -> Iterator[ChangeCounts]:
+    for resize, counts in _shown(this):
+        view = this.observation.sets.get(resize.broker_name)
+        if counts is None or view is None or view.master is None or counts.perm & WRITE_PERM:
+            continue
+        if counts in path_of(this.operation.kind, resize):
+            yield ChangeCounts(
+                broker_name=resize.broker_name,
+                address=view.master.address,
+                before=counts,
+                after=QueueCounts(counts.read, counts.write, resize.before.perm),
+            )
+
+
+def _conf_actions(this: ResizeRound) -> Iterator[PutOrderConf]:
+    """Yield what brings a removed `orderTopicConf` back, if all sets have the numbers that it names."""
+    conf = _fitting_conf(this)
+    for each in this.observation.name_servers if conf is not None else ():
+        if each.counts is not None and each.order_conf is None:
+            yield PutOrderConf(address=each.address, value=conf)
+
+
+def _fitting_conf(this: ResizeRound) -> str | None:
+    shown = list(_shown(this))
+    if all(counts is not None and counts.write == resize.before.write for resize, counts in shown):
+        return this.operation.order_conf
+    if all(counts is not None and counts.write == resize.target for resize, counts in shown):
+        return resized_order_conf(this.operation)
+    return None
+
+
+def _left(this: ResizeRound) -> Iterator[str]:
+    """Yield what is not as it was before the resize."""
+    before = this.operation.order_conf
+    for resize, counts in _shown(this):
+        if counts is None:
+            yield f"{resize.broker_name} does not answer: check its numbers, and that its perm is {resize.before.perm}"
+        elif counts != resize.before:
+            closed = "" if counts.perm & WRITE_PERM else ", so producers get no queue there"
+            yield f"{resize.broker_name} stays with {counts}{closed}; before the resize it had {resize.before}"
+    for each in this.observation.name_servers:
+        was = f"before the resize it was {before or 'none'}"
+        if each.counts is None:
+            yield f"NameServer {each.address} does not answer: check its orderTopicConf; {was}"
+        elif each.order_conf != before:
+            yield f"orderTopicConf of {each.address} stays {each.order_conf or 'none'}; {was}"
+    if all(counts == resize.before for resize, counts in _shown(this)):
+        yield "every broker has its former numbers and permission"

@@ -1,0 +1,105 @@
+"""Ordered topics whose resize was aborted in a conflict: they get their writes back, and keep what others have set."""
+
+from dataclasses import replace
+
+import pytest
+from scaling_builders import ADDRESS, BROKER, NAME_SERVER, an_ordered, observed, waited, with_set
+
+from controller.scaling.resize.decision import ChangeCounts, PutOrderConf
+from controller.scaling.resize.observation import NameServerView
+from controller.scaling.resize.operation import MasterIdentity, QueueCounts, ResizePhase
+from controller.scaling.rules.commands import aborted
+from controller.scaling.rules.step import decide_step
+
+CONF = "broker-a:2"
+
+
+def aborted_in_conflict(**values):
+    conflict = an_ordered(ResizePhase.CONFLICT, **values)
+    return aborted(conflict, conflict.phase_since_unix_ms, "")
+
+
+def ended(resize, observation):
+    """Return the resize after the second check, and what it says to have left."""
+    operation = decide_step(resize, waited(resize.waits.confirm_ms, agreed_at_ms=0), observation).operation
+    return operation.phase, operation.steps[-1].evidence
+
+
+@pytest.mark.parametrize(
+    ("position", "reached", "after", "conf"),
+    [(1, 1, QueueCounts(2, 2), CONF), (2, 2, QueueCounts(4, 4), "broker-a:4"), (2, 3, QueueCounts(4, 4), "broker-a:4")],
+)
+def test_pause_of_the_resize_itself_is_undone(position, reached, after, conf):
+    resize = aborted_in_conflict(reached=reached, order_conf=CONF)
+    paused = observed(resize, position)
+    assert decide_step(resize, waited(0), paused).actions == (
+        PutOrderConf(address=NAME_SERVER, value=conf),
+        ChangeCounts(broker_name=BROKER, address=ADDRESS, before=QueueCounts(after.read, after.write, 4), after=after),
+    )
+    given_back = with_set(observed(resize, position, order_conf=conf), counts=after)
+    phase, evidence = ended(resize, given_back)
+    assert phase is ResizePhase.ABORTED
+    if reached == 1:
+        assert evidence == ("every broker has its former numbers and permission",)
+    else:
+        assert evidence == (
+            "broker-a stays with read 4, write 4, perm 6; before the resize it had read 2, write 2, perm 6",
+            f"orderTopicConf of {NAME_SERVER} stays broker-a:4; before the resize it was broker-a:2",
+        )
+
+
+def test_numbers_of_somebody_else_stay_and_are_named():
+    resize = aborted_in_conflict(order_conf=CONF)
+    foreign = with_set(observed(resize, 1), counts=QueueCounts(7, 7, 4))
+    assert decide_step(resize, waited(0), foreign).actions == ()
+    phase, (numbers, conf) = ended(resize, foreign)
+    assert phase is ResizePhase.ABORTED
+    assert numbers.startswith("broker-a stays with read 7, write 7, perm 4, so producers get no queue there; before")
+    assert conf == f"orderTopicConf of {NAME_SERVER} stays none; before the resize it was broker-a:2"
+
+
+def test_order_conf_of_somebody_else_stays_and_is_named():
+    resize = aborted_in_conflict(order_conf=CONF)
+    foreign = observed(resize, 0, order_conf="broker-a:9")
+    assert decide_step(resize, waited(0), foreign).actions == ()
+    _, evidence = ended(resize, foreign)
+    assert evidence[0] == f"orderTopicConf of {NAME_SERVER} stays broker-a:9; before the resize it was broker-a:2"
+
+
+def test_pause_that_arrives_late_is_undone_again():
+    resize = aborted_in_conflict()
+    progress = decide_step(resize, waited(0), observed(resize, 0)).progress
+    late = decide_step(resize, progress, observed(resize, 1))
+    assert len(late.actions) == 1
+    assert late.progress.agreed_at_ms is None
+
+
+def test_broker_that_does_not_answer_does_not_keep_the_resize_for_ever():
+    resize = aborted_in_conflict()
+    now_ms = resize.waits.verify_ms
+    silent = with_set(observed(resize, 1, now_ms=now_ms, missing=("no answer",)), counts=None, master=None)
+    silent = replace(silent, name_servers=(NameServerView(address=NAME_SERVER, counts=None),))
+    assert decide_step(resize, waited(0), replace(silent, unix_ms=silent.unix_ms - 1)).operation == resize
+    after = decide_step(resize, waited(0), silent).operation
+    assert (after.phase, after.steps[-1].evidence) == (
+        ResizePhase.ABORTED,
+        (
+            "broker-a does not answer: check its numbers, and that its perm is 6",
+            f"NameServer {NAME_SERVER} does not answer: check its orderTopicConf; before the resize it was none",
+        ),
+    )
+
+
+def test_what_can_be_given_back_is_tried_however_late():
+    resize = aborted_in_conflict()
+    paused = observed(resize, 1, now_ms=resize.waits.verify_ms)
+    assert len(decide_step(resize, waited(0), paused).actions) == 1
+    failed = decide_step(resize, waited(0), replace(paused, failures=("no answer",))).operation
+    assert failed.phase is ResizePhase.ABORTED
+    assert "so producers get no queue there" in failed.steps[-1].evidence[0]
+
+
+def test_another_master_changes_nothing_about_it():
+    resize = aborted_in_conflict(reached=3)
+    other = with_set(observed(resize, 2), master=MasterIdentity(ADDRESS, 2))
+    assert decide_step(resize, waited(0), other).operation.phase is ResizePhase.ROLLBACK
