@@ -6,7 +6,7 @@ Answers to `NettyRemotingClient`. The caller decides what a response means.
 import asyncio
 import errno
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Final, NamedTuple, Protocol, cast
 
@@ -54,11 +54,21 @@ class PeerResponse(NamedTuple):
     peer: str
 
 
+def send_always() -> None:
+    """Let a request be sent."""
+
+
 class Requester(Protocol):
     """Sends requests; every failure is an InvokeError."""
 
-    async def invoke(self, address: str, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
-        """Return the answer of the peer at "host:port", whatever its code."""
+    async def invoke(
+        self,
+        address: str,
+        request: RemotingCommand,
+        timeout_ms: int,
+        before_send: Callable[[], None] = send_always,
+    ) -> RemotingCommand:
+        """Return the answer of the peer at "host:port", whatever its code; `before_send` raises if none is wanted."""
 
     async def invoke_on_new_connection(self, address: str, request: RemotingCommand, timeout_ms: int) -> PeerResponse:
         """As `invoke`, over a connection of its own."""
@@ -91,16 +101,24 @@ class RemotingClient:
         self._idle_timer: asyncio.TimerHandle | None = None
         self._closed = False
 
-    async def invoke(self, address: str, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+    async def invoke(
+        self,
+        address: str,
+        request: RemotingCommand,
+        timeout_ms: int,
+        before_send: Callable[[], None] = send_always,
+    ) -> RemotingCommand:
         """Return the answer of the peer at "host:port", whatever its code.
 
-        Connecting counts towards the timeout. Raises InvokeTimeout without an answer in time, InvokeError otherwise.
-        After a timeout the next request opens another connection, as in the Java client: this one may be dead.
+        Connecting counts towards the timeout; `before_send` is called after it, and nothing is sent if that raises.
+        Raises InvokeTimeout without an answer in time, InvokeError otherwise. After a timeout the next request opens
+        another connection, as in the Java client: this one may be dead.
         """
         connection = None
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 connection = await self._connection(address)
+                before_send()
                 return await self._request(connection, request)
         except TimeoutError:
             if connection is not None:

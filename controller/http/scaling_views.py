@@ -1,7 +1,7 @@
 """What the HTTP paths of queue scaling answer, and what they request of it."""
 
 from collections.abc import Awaitable
-from itertools import islice
+from itertools import chain, islice
 from typing import TypeVar
 
 from controller.config import CONTROLLER, ControllerConfig
@@ -51,11 +51,14 @@ class ScalingViews(ServerViews[ControllerConfig]):
         """Return operations under way and ended ones, of topics with a prefix."""
         self._check_leads()
         stored = self._scaling.operations
-        every = [*stored.under_way(), *stored.ended()]
-        found = [each for each in every if each.topic.startswith(request.prefix)]
+        under_way = [each for each in stored.under_way() if each.topic.startswith(request.prefix)]
+        ended = [each for each in stored.ended() if each.topic.startswith(request.prefix)]
+        # Of the others no more is known than what the list is sorted and filtered by.
+        shown = (stored.find_ended(each.id) for each in ended)
+        found = (each for each in chain(under_way, shown) if each is not None)
         return OperationListing(
             operations=[self._view(each) for each in islice(found, request.page.limit)],
-            total=len(found),
+            total=len(under_way) + len(ended),
             problems=stored.problems(),
         )
 

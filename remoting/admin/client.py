@@ -7,21 +7,13 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from remoting.admin.admin_request import AdminRequest
-from remoting.client import Requester
-from remoting.protocol.errors import InvokeError
+from remoting.client import Requester, send_always
 
 Found = TypeVar("Found")
 
 
 #: Reading a longer answer would hold up everything else in the event loop for milliseconds.
 THREAD_BYTES: Final = 256 * 1024
-
-
-class NotSent(InvokeError):
-    """It was the request's turn, and it was not to be sent any more."""
-
-    def __init__(self, address: str) -> None:
-        super().__init__(address, "nothing was sent: another controller may lead")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,18 +38,19 @@ class AdminClient:
         self._peers: dict[str, _PeerTurns] = {}
 
     async def call(
-        self, address: str, wanted: AdminRequest[Found], may_send: Callable[[], bool] = lambda: True
+        self, address: str, wanted: AdminRequest[Found], before_send: Callable[[], None] = send_always
     ) -> Found:
         """Return what the peer at "host:port" answers.
 
-        The timeout begins when it is the request's turn; then `may_send` is looked at, and NotSent raised if it is
-        False. Raises InvokeError without an answer, Refused for an error code, NotSupported for a peer that is too old,
-        and BodyError for an answer that cannot be read. Long answers are read in a thread.
+        The timeout begins when it is the request's turn. `before_send` is called then, and again right before the
+        request is written; what it raises, NotSent for example, goes through. Raises InvokeError without an answer,
+        Refused for an error code, NotSupported for a peer that is too old, and BodyError for an answer that cannot be
+        read. Long answers are read in a thread.
         """
         async with self._turn(address), self._turns:
-            if not may_send():
-                raise NotSent(address)
-            answer = await self._client.invoke(address, wanted.request, self._limits.timeout_ms)
+            # Nothing is connected for a request that is not to be sent.
+            before_send()
+            answer = await self._client.invoke(address, wanted.request, self._limits.timeout_ms, before_send)
         if len(answer.body) < THREAD_BYTES:
             return wanted.read_response(answer)
         return await asyncio.to_thread(wanted.read_response, answer)

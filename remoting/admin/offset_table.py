@@ -1,28 +1,33 @@
-"""The offsets of many topics from one answer of a broker, which has megabytes where groups are many. Pure.
+"""The offsets of all groups in one answer of a broker, which has megabytes where groups are many. Pure.
 
-It is read a slice at a time, so that a caller can let others run in between.
+It is read a slice at a time, so that a caller can let others run in between. To read it in a thread would hold up the
+event loop for longer: one search in megabytes keeps the interpreter's lock.
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import msgspec
 
 from remoting.admin.admin_request import AdminRequest, command
-from remoting.admin.offsets import IN_STRING, OFFSETS, TABLE_START
 from remoting.protocol.codes import BrokerRequestCode
 from remoting.protocol.errors import BodyError
 from remoting.protocol.object_keys import with_quoted_keys
-from remoting.protocol.shapes.broker_admin import BROADCAST_SUFFIX, OFFSET_KEY_SEPARATOR
+from remoting.protocol.shapes.broker_admin import BROADCAST_SUFFIX, OFFSET_KEY_SEPARATOR, OFFSET_TABLE
 
 #: Entries that are looked at before the caller is let go on with something else: about a millisecond.
 SLICE_ENTRIES: Final = 500
 
-_ENTRY: Final = re.compile(rb'\s*+"(%b)"\s*+:\s*+(\{[^{}]*+\})\s*+([,}])' % IN_STRING, re.DOTALL)
+_TABLE_START: Final = re.compile(rb'(?<!\\)"%b"\s*+:\s*+\{' % OFFSET_TABLE.encode())
+#: Text of a string.
+_IN_STRING: Final = rb'(?>(?:[^"\\]++|\\.)*)'
+_ENTRY: Final = re.compile(rb'\s*+"(%b)"\s*+:\s*+(\{[^{}]*+\})\s*+([,}])' % _IN_STRING, re.DOTALL)
 _EMPTY: Final = re.compile(rb"\s*+\}")
 _SEPARATOR: Final = OFFSET_KEY_SEPARATOR.encode()
+_BROADCAST: Final = BROADCAST_SUFFIX.encode()
+_OFFSETS: Final = msgspec.json.Decoder(dict[int, int], strict=False)
 _NAMES: Final = msgspec.json.Decoder(str)
 
 
@@ -32,6 +37,17 @@ class GroupOffsets(NamedTuple):
     topic: str
     group: str
     offsets: dict[int, int]
+    #: Of groups that broadcast (5.1.0+): the smallest offset that any member has pulled.
+    is_broadcast: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicOffsets:
+    """The offsets that a broker has stored of one topic, by group and queue id; a queue without one is absent."""
+
+    by_group: Mapping[str, Mapping[int, int]]
+    #: Of groups that broadcast.
+    broadcast_by_group: Mapping[str, Mapping[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,25 +57,26 @@ class OffsetTable:
     body: bytes
 
     def of_topics(self, topics: Collection[str]) -> Iterator[GroupOffsets | None]:
-        """Yield the offsets of these topics, and None after each slice; those of broadcasting groups are left out.
+        """Yield the offsets of these topics, and None after each slice.
 
         Raises BodyError for text that is no such table.
         """
         wanted = {topic.encode(): topic for topic in topics}
         for number, (key, offsets) in enumerate(self._entries(), 1):
             topic, _, group = key.partition(_SEPARATOR)
-            if topic in wanted and not group.endswith(BROADCAST_SUFFIX.encode()):
+            if topic in wanted:
                 yield _decoded(wanted[topic], group, offsets)
             if number % SLICE_ENTRIES == 0:
                 yield None
 
     def _entries(self) -> Iterator[tuple[bytes, bytes]]:
-        if (start := TABLE_START.search(self.body)) is None:
-            raise BodyError(f"a response of {len(self.body)} bytes has no table of offsets")
+        """Yield keys with what they lead to; the table of pulled offsets (5.5.0) has the same keys, and is left out."""
+        if (start := _TABLE_START.search(self.body)) is None:
+            raise BodyError(f"a response of {len(self.body)} bytes has no {OFFSET_TABLE}")
         at, is_last = start.end(), _EMPTY.match(self.body, start.end()) is not None
         while not is_last:
             if (found := _ENTRY.match(self.body, at)) is None:
-                raise BodyError(f"the table of offsets is not readable from byte {at} on")
+                raise BodyError(f"the {OFFSET_TABLE} of a response is not readable from byte {at} on")
             yield found[1], found[2]
             at, is_last = found.end(), found[3] == b"}"
 
@@ -70,7 +87,9 @@ def all_offsets() -> AdminRequest[OffsetTable]:
 
 
 def _decoded(topic: str, group: bytes, offsets: bytes) -> GroupOffsets:
+    is_broadcast = group.endswith(_BROADCAST)
     try:
-        return GroupOffsets(topic, _NAMES.decode(b'"%b"' % group), OFFSETS.decode(with_quoted_keys(offsets)))
+        name = _NAMES.decode(b'"%b"' % group.removesuffix(_BROADCAST))
+        return GroupOffsets(topic, name, _OFFSETS.decode(with_quoted_keys(offsets)), is_broadcast)
     except msgspec.DecodeError as error:
         raise BodyError(f"offsets of topic {topic} are not readable: {error}") from None

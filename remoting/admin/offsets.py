@@ -1,22 +1,13 @@
 """Requests about offsets: where queues end, and how far groups are. Pure."""
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final
-
-import msgspec
 
 from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, read_offset
 from remoting.protocol.codes import BrokerRequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
-from remoting.protocol.errors import BodyError, Refused
-from remoting.protocol.object_keys import with_quoted_keys
+from remoting.protocol.errors import Refused
 from remoting.protocol.shapes.broker_admin import (
-    BROADCAST_SUFFIX,
-    OFFSET_KEY_SEPARATOR,
-    OFFSET_TABLE,
     RESET_PENDING,
     TIMER_IS_OFF,
     DelayOffsets,
@@ -26,16 +17,6 @@ from remoting.protocol.shapes.broker_admin import (
     UpdateConsumerOffsetHeader,
 )
 
-TABLE_START: Final = re.compile(rb'(?<!\\)"%b"\s*+:\s*+\{' % OFFSET_TABLE.encode())
-_EMPTY: Final = re.compile(rb"\s*+\}")
-#: Text of a string, and the two braces that end a table of maps.
-IN_STRING: Final = rb'(?>(?:[^"\\]++|\\.)*)'
-_STRING_OR_END: Final = re.compile(rb'"%b"|(?P<end>\}\s*+\})' % IN_STRING, re.DOTALL)
-#: The rest of a key after its topic, and the map of integers that it leads to; blank if it leads to anything else.
-_GROUP_AND_OFFSETS: Final = rb'(%b)"\s*+:\s*+(\{[^{}]*+\}|)' % IN_STRING
-OFFSETS: Final = msgspec.json.Decoder(dict[int, int], strict=False)
-_NAMES: Final = msgspec.json.Decoder(str)
-
 
 class OffsetCommit(Enum):
     """What became of an offset that was sent."""
@@ -44,15 +25,6 @@ class OffsetCommit(Enum):
     STORED = auto()
     #: Not stored: a reset of this queue on the broker waits for the group's next pull.
     RESET_PENDING = auto()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicOffsets:
-    """The offsets that a broker has stored of one topic, by group and queue id; a queue without one is absent."""
-
-    by_group: Mapping[str, Mapping[int, int]]
-    #: Of groups that broadcast (5.1.0+): the smallest offset that any member has pulled.
-    broadcast_by_group: Mapping[str, Mapping[int, int]]
 
 
 def max_offset(topic: str, queue_id: int) -> AdminRequest[int]:
@@ -78,7 +50,7 @@ def committed_offset(group: str, topic: str, queue_id: int) -> AdminRequest[int 
     """Request the offset of a group in a queue (14); None proves that none is stored.
 
     A number other than 0 is stored. 0 proves nothing before 5.0: such a broker answers 0 where nothing is stored, if
-    the queue is empty or its first message is in memory; `offsets_of_topic` knows better. Where a reset is pending
+    the queue is empty or its first message is in memory; `all_offsets` knows better. Where a reset is pending
     (5.1.0+), the answer is the offset of the reset. Source: docs/protocol/broker-admin.md 12.
     """
     header = QueryConsumerOffsetHeader(
@@ -97,23 +69,6 @@ def commit_offset(group: str, topic: str, queue_id: int, offset: int) -> AdminRe
     """
     header = UpdateConsumerOffsetHeader(consumer_group=group, topic=topic, queue_id=queue_id, commit_offset=offset)
     return AdminRequest(command(BrokerRequestCode.UPDATE_CONSUMER_OFFSET, header), _read_commit)
-
-
-def offsets_of_topic(topic: str) -> AdminRequest[TopicOffsets]:
-    """Request all offsets of a broker (43) and read those of one topic, which are found without decoding the others.
-
-    Source: docs/protocol/broker-admin.md 15.
-    """
-
-    def read(answer: RemotingCommand) -> TopicOffsets:
-        found = _offsets_by_rest_of_key(topic, answer.body)
-        broadcast = {key for key in found if key.endswith(BROADCAST_SUFFIX)}
-        return TopicOffsets(
-            by_group={key: offsets for key, offsets in found.items() if key not in broadcast},
-            broadcast_by_group={key.removesuffix(BROADCAST_SUFFIX): found[key] for key in broadcast},
-        )
-
-    return AdminRequest(command(BrokerRequestCode.GET_ALL_CONSUMER_OFFSET), read)
 
 
 def delay_offsets() -> AdminRequest[Mapping[int, int]]:
@@ -147,33 +102,3 @@ def is_timer_off(error: Refused) -> bool:
 def _read_commit(answer: RemotingCommand) -> OffsetCommit:
     is_pending = RESET_PENDING in (answer.remark or "")
     return OffsetCommit.RESET_PENDING if is_pending else OffsetCommit.STORED
-
-
-def _offsets_by_rest_of_key(topic: str, body: bytes) -> dict[str, dict[int, int]]:
-    """Return the rest of each key of the table that begins with the topic, and what it leads to.
-
-    A quote without a backslash before it begins or ends a string, and one with a name behind it does not end one. So
-    what is found is a key, whatever other names hold.
-    """
-    name = msgspec.json.encode(topic + OFFSET_KEY_SEPARATOR)[:-1]
-    of_topic = re.compile(rb"(?<!\\)" + re.escape(name) + _GROUP_AND_OFFSETS, re.DOTALL)
-    try:
-        return {
-            _NAMES.decode(b'"%b"' % rest): OFFSETS.decode(with_quoted_keys(offsets))
-            for rest, offsets in (found.groups() for found in of_topic.finditer(body, *_offset_table(body)))
-        }
-    except msgspec.DecodeError as error:
-        raise BodyError(f"offsets of topic {topic} are not readable: {error}") from None
-
-
-def _offset_table(body: bytes) -> tuple[int, int]:
-    """Return where the table of offsets begins and ends; that of pulled offsets (5.5.0) has the same keys."""
-    if (start := TABLE_START.search(body)) is None:
-        raise BodyError(f"a response of {len(body)} bytes has no {OFFSET_TABLE}")
-    at = start.end()
-    if _EMPTY.match(body, at):
-        return at, at
-    for piece in _STRING_OR_END.finditer(body, at):
-        if piece["end"]:
-            return at, piece.end()
-    raise BodyError(f"a response of {len(body)} bytes has no end of its {OFFSET_TABLE}")

@@ -101,6 +101,13 @@ class InvokeTimeout(InvokeError):
         super().__init__(address, f"no answer within {timeout_ms} ms")
 
 
+class NotSent(InvokeError):
+    """It was the request's turn, and it was not to be sent any more."""
+
+    def __init__(self, address: str, why: str) -> None:
+        super().__init__(address, f"nothing was sent: {why}")
+
+
 class ConnectionRefused(InvokeError):
     """Nobody listens at the address: the machine is there, the process is not."""
 

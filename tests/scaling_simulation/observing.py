@@ -25,6 +25,10 @@ class Observer:
         self.lost = {}
         self.hides_until_ms = 0
 
+    @property
+    def unix_ms(self):
+        return UNIX_MS + self.world.now_ms
+
     def is_lost(self, broker_name, answer):
         return self.lost.get((broker_name, answer), 0) > self.world.now_ms
 
@@ -45,7 +49,7 @@ class Observer:
         slaves = {each.address: each.counts if each.is_up else None for each in brokers.slaves}
         missing += [f"slave {address} does not answer" for address, counts in slaves.items() if counts is None]
         fields = {"master": brokers.identity, "counts": master.counts, "slaves": slaves}
-        if needs.groups:
+        if needs.offsets:
             if self.is_lost(brokers.name, "offsets"):
                 missing.append(f"{brokers.name} does not answer offsets")
             else:
@@ -90,7 +94,7 @@ class Observer:
         missing += [f"NameServer {each.address} does not answer" for each in name_servers if each.counts is None]
         return ResizeObservation(
             now_ms=world.now_ms,
-            unix_ms=UNIX_MS + world.now_ms,
+            unix_ms=self.unix_ms,
             sets=sets,
             name_servers=name_servers,
             groups=groups,

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from remoting.client import PeerResponse
+from remoting.client import PeerResponse, send_always
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.errors import ConnectionRefused, InvokeTimeout
 from remoting.server.observer import ConnectionKind
@@ -27,7 +27,8 @@ class Client:
     def __init__(self, controller, process):
         self.controller, self.process, self.world = controller, process, controller.world
 
-    async def invoke(self, address, request, timeout_ms):
+    async def invoke(self, address, request, timeout_ms, before_send=send_always):
+        before_send()
         return (await self.invoke_on_new_connection(address, request, timeout_ms)).command
 
     async def invoke_on_new_connection(self, address, request, timeout_ms):

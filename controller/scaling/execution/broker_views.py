@@ -7,23 +7,16 @@ from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
+from controller.scaling.execution.round_requests import Requests, RoundRequests
 from controller.scaling.resize.observation import DelayProgress, LateSources, LogPosition, QueueEnds, SetView
 from controller.scaling.resize.operation import MasterIdentity, QueueCounts
 from remoting.admin.brokers import BrokerRuntime, broker_runtime, ha_status
-from remoting.admin.client import AdminClient
-from remoting.admin.offsets import (
-    TopicOffsets,
-    committed_offset,
-    is_timer_off,
-    max_offset,
-    min_offset,
-    offsets_of_topic,
-    timed_messages,
-)
+from remoting.admin.offset_table import TopicOffsets
+from remoting.admin.offsets import committed_offset, is_timer_off, max_offset, min_offset, timed_messages
 from remoting.admin.topics import TopicDefinition, queue_offsets, topic_definition, topic_definition_of_all
 from remoting.background_tasks import all_results
 from remoting.protocol.codes import ResponseCode
-from remoting.protocol.errors import BodyError, InvokeError, NotSupported, Refused
+from remoting.protocol.errors import BodyError, InvokeError, NotSent, NotSupported, Refused
 
 #: Half messages of all topics, and the group of the broker that checks them.
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -71,7 +64,9 @@ class _Answers:
         try:
             return await call
         except FAILURES as error:
-            self.missing.append(f"{what}: {_reason(error)}")
+            # Of a broker that does not answer, what it was asked first is enough.
+            if not (isinstance(error, NotSent) and self.missing):
+                self.missing.append(f"{what}: {_reason(error)}")
             return None
 
 
@@ -84,7 +79,7 @@ def _reason(error: Exception) -> str:
     return str(error)
 
 
-async def topic_of(admin: AdminClient, address: str, topic: str) -> TopicDefinition | None:
+async def topic_of(admin: Requests, address: str, topic: str) -> TopicDefinition | None:
     """Return how a broker has stored a topic, None if it has none; for brokers before 5.0 too. Raises FAILURES."""
     try:
         return await admin.call(address, topic_definition(topic))
@@ -100,8 +95,8 @@ def counts_of(definition: TopicDefinition) -> QueueCounts:
 class SetObserver:
     """Queries one broker set for one round."""
 
-    def __init__(self, admin: AdminClient) -> None:
-        self._admin = admin
+    def __init__(self, requests: RoundRequests) -> None:
+        self._requests = requests
 
     async def view(
         self, addresses: SetAddresses, wanted: WantedOfSet
@@ -111,7 +106,7 @@ class SetObserver:
         name, master = addresses.broker_name, addresses.master
         if master is None:
             return SetView(broker_name=name), None, [f"{name} has no master"]
-        definition = await answers.of(f"{name} at {master}", topic_of(self._admin, master, wanted.topic))
+        definition = await answers.of(f"{name} at {master}", topic_of(self._requests, master, wanted.topic))
         is_known = definition is not None or not answers.missing
         if definition is None:
             if is_known:
@@ -121,7 +116,7 @@ class SetObserver:
         # Ends come last. What is consumed in between must not look as if it lay behind the end of a queue; and what was
         # delivered or dispatched by then is in the ends.
         offsets = await self._offsets(master, wanted, answers)
-        runtime = await answers.of(f"state of {name}", self._admin.call(master, broker_runtime()))
+        runtime = await answers.of(f"state of {name}", self._requests.call(master, broker_runtime()))
         late = await self._late(master, wanted.topic, runtime, answers) if wanted.late and runtime is not None else None
         ends = await self._ends(master, wanted, answers)
         identity = await self._identity(addresses, runtime, answers)
@@ -143,7 +138,7 @@ class SetObserver:
     async def _offsets(self, master: str, wanted: WantedOfSet, answers: _Answers) -> TopicOffsets | None:
         if not wanted.offsets:
             return None
-        return await answers.of(f"offsets at {master}", self._admin.call(master, offsets_of_topic(wanted.topic)))
+        return await answers.of(f"offsets at {master}", self._requests.offsets(master, wanted.topic))
 
     async def _identity(
         self, addresses: SetAddresses, runtime: BrokerRuntime | None, answers: _Answers
@@ -161,7 +156,7 @@ class SetObserver:
 
     async def _is_master(self, address: str) -> bool:
         try:
-            return (await self._admin.call(address, ha_status())).is_master
+            return (await self._requests.call(address, ha_status())).is_master
         except (NotSupported, Refused):
             # Before 5.0 no slave acts as master, and DLedger has leaders of its own.
             return True
@@ -174,7 +169,7 @@ class SetObserver:
 
     async def _slave(self, address: str, topic: str) -> QueueCounts | None:
         try:
-            definition = await topic_of(self._admin, address, topic)
+            definition = await topic_of(self._requests, address, topic)
         except FAILURES:
             return None
         return None if definition is None else counts_of(definition)
@@ -184,8 +179,9 @@ class SetObserver:
         return {queue_id: each for queue_id, each in zip(wanted.queue_ids, found, strict=True) if each is not None}
 
     async def _end(self, master: str, topic: str, queue_id: int, answers: _Answers) -> QueueEnds | None:
-        first = await answers.of(f"queue {queue_id} at {master}", self._admin.call(master, min_offset(topic, queue_id)))
-        last = await answers.of(f"queue {queue_id} at {master}", self._admin.call(master, max_offset(topic, queue_id)))
+        call, queue = self._requests.call, f"queue {queue_id} at {master}"
+        first = await answers.of(queue, call(master, min_offset(topic, queue_id)))
+        last = await answers.of(queue, call(master, max_offset(topic, queue_id)))
         if last is None:
             return None
         # A queue whose begin cannot be read is not taken for an empty one.
@@ -211,7 +207,7 @@ class SetObserver:
             for level, each in runtime.delay_levels.items()
         }
         queues = await answers.of(
-            f"delayed messages at {master}", self._admin.call(master, queue_offsets(SCHEDULE_TOPIC))
+            f"delayed messages at {master}", self._requests.call(master, queue_offsets(SCHEDULE_TOPIC))
         )
         if queues is None:
             return None
@@ -223,7 +219,7 @@ class SetObserver:
 
     async def _timed(self, master: str, topic: str) -> int:
         try:
-            return await self._admin.call(master, timed_messages(topic))
+            return await self._requests.call(master, timed_messages(topic))
         except NotSupported:
             return 0
         except Refused as error:
@@ -232,10 +228,10 @@ class SetObserver:
             raise
 
     async def _half_messages(self, master: str) -> int:
-        end = await self._admin.call(master, max_offset(HALF_TOPIC, 0))
+        end = await self._requests.call(master, max_offset(HALF_TOPIC, 0))
         if not end:
             return 0
-        checked = await self._admin.call(master, committed_offset(HALF_GROUP, HALF_TOPIC, 0))
+        checked = await self._requests.call(master, committed_offset(HALF_GROUP, HALF_TOPIC, 0))
         return max(end - (checked or 0), 0)
 
 

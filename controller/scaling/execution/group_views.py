@@ -1,15 +1,16 @@
 """The consumer groups of a topic, over all its masters: who is connected, and which queues they consume."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from controller.scaling.execution.broker_views import FAILURES
+from controller.scaling.execution.client_queries import ClientQueries
+from controller.scaling.execution.round_requests import Requests
 from controller.scaling.resize.observation import ClientView, ConsumedQueue, GroupKind, GroupView
 from controller.scaling.resize.operation import QueueId
-from remoting.admin.client import AdminClient
-from remoting.admin.clients import RunningConsumer, running_consumer
+from remoting.admin.clients import RunningConsumer
 from remoting.admin.groups import GroupConnections, connections_of_group, groups_of_topic
-from remoting.admin.offsets import TopicOffsets
+from remoting.admin.offset_table import TopicOffsets
 from remoting.background_tasks import all_results
 from remoting.protocol.shapes.broker_clients import SYSTEM_GROUP_PREFIX, TOOL_GROUP
 
@@ -19,25 +20,25 @@ GROUPS_MAX: Final = 500
 _ACTIVELY: Final = "CONSUME_ACTIVELY"
 _POP: Final = "CONSUME_POP"
 
-#: Chooses of a group, by its name and the ids of its clients, those that are queried: each costs the client a request.
-ClientChoice = Callable[[str, Sequence[str]], Collection[str]]
+
+class GroupMembers(NamedTuple):
+    """Who is connected of a group, as brokers answer it."""
+
+    group: str
+    client_ids: Sequence[str]
+    is_broadcasting: bool
 
 
-def every_client(_: str, clients: Sequence[str]) -> Collection[str]:
-    """Choose all clients."""
-    return clients
-
-
-def no_client(_: str, __: Sequence[str]) -> Collection[str]:
-    """Choose none."""
-    return ()
+#: Chooses of a group those clients that are queried: each costs the client a request.
+ClientChoice = Callable[[GroupMembers], Collection[str]]
 
 
 class GroupObserver:
     """Queries the masters of a topic about its groups."""
 
-    def __init__(self, admin: AdminClient) -> None:
-        self._admin = admin
+    def __init__(self, requests: Requests, clients: ClientQueries) -> None:
+        self._requests = requests
+        self._clients = clients
 
     async def views(
         self, topic: str, masters: Collection[str], offsets: Iterable[TopicOffsets], clients: ClientChoice
@@ -59,7 +60,7 @@ class GroupObserver:
 
     async def _listed(self, master: str, topic: str, missing: list[str]) -> tuple[str, ...]:
         try:
-            return await self._admin.call(master, groups_of_topic(topic))
+            return await self._requests.call(master, groups_of_topic(topic))
         except FAILURES as error:
             missing.append(f"groups at {master}: {error}")
             return ()
@@ -70,7 +71,7 @@ class GroupObserver:
         found: dict[str, GroupConnections] = {}
         for master in masters:
             try:
-                connections = await self._admin.call(master, connections_of_group(name))
+                connections = await self._requests.call(master, connections_of_group(name))
             except FAILURES as error:
                 missing.append(f"members of {name} at {master}: {error}")
                 continue
@@ -79,20 +80,14 @@ class GroupObserver:
         if not found:
             return GroupView(name=name, kind=GroupKind.OFFLINE)
         where = {client.client_id: master for master, each in found.items() for client in each.clients}
-        chosen = clients(name, sorted(where))
-        answers = await all_results(self._running(name, each, where[each]) for each in chosen)
+        is_broadcasting = any(each.is_broadcasting for each in found.values())
+        chosen = clients(GroupMembers(name, sorted(where), is_broadcasting))
+        answers = await all_results(self._clients.running(where[each], name, each) for each in chosen)
         running: Mapping[str, RunningConsumer | None] = dict(zip(chosen, answers, strict=True))
         known = [each for each in running.values() if each is not None]
         kind = _kind(found.values(), known, is_answered=len(known) == len(running))
         members = tuple(ClientView(client_id=each, queues=_queues(running.get(each), topic)) for each in sorted(where))
         return GroupView(name=name, kind=kind, clients=members)
-
-    async def _running(self, group: str, client_id: str, master: str) -> RunningConsumer | None:
-        try:
-            return await self._admin.call(master, running_consumer(group, client_id))
-        except FAILURES:
-            # Old clients and those behind a proxy do not answer; rules know it as unknown.
-            return None
 
 
 def views_of(views: Iterable[GroupView]) -> tuple[GroupView, ...]:

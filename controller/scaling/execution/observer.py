@@ -6,9 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from controller.scaling.execution.broker_views import FAILURES, SetAddresses, SetObserver, WantedOfSet
+from controller.scaling.execution.client_queries import ClientQueries
 from controller.scaling.execution.group_definitions import GroupDefinitions
-from controller.scaling.execution.group_views import GroupObserver, every_client, no_client
+from controller.scaling.execution.group_views import ClientChoice, GroupMembers, GroupObserver
 from controller.scaling.execution.producer_fetches import ProducerFetches
+from controller.scaling.execution.round_requests import RoundRequests
+from controller.scaling.execution.shared_offsets import SharedOffsets
 from controller.scaling.resize.observation import (
     GroupView,
     NameServerView,
@@ -17,9 +20,11 @@ from controller.scaling.resize.observation import (
 )
 from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizeOperation
 from controller.scaling.resize.request import TopicTraits
+from controller.scaling.rules.drained import is_behind
 from controller.scaling.rules.needs import ResizeNeeds, needs_of
+from controller.scaling.rules.plan import QUEUES_MAX
 from remoting.admin.client import AdminClient
-from remoting.admin.offsets import TopicOffsets
+from remoting.admin.offset_table import TopicOffsets
 from remoting.admin.routes import TopicRoute, order_conf, route_of
 from remoting.admin.topics import TopicDefinition
 from remoting.background_tasks import all_results
@@ -33,6 +38,8 @@ _MESSAGE_TYPE = "message.type"
 
 #: A set whose master hangs holds up a round no longer; commands of operators wait for its end.
 SET_ROUND_S: Final = 30.0
+#: Queues of one broker set whose ends are requested for a plan.
+SET_QUEUES_MAX: Final = 4 * QUEUES_MAX
 
 
 class ElectedMasters(Protocol):
@@ -71,6 +78,7 @@ class TopicObserver:
         admin: AdminClient,
         name_servers: Callable[[], tuple[str, ...]],
         masters: ElectedMasters,
+        clients: ClientQueries,
         clock: Clock,
     ) -> None:
         self._admin = admin
@@ -78,13 +86,14 @@ class TopicObserver:
         self._masters = masters
         self._producers = ProducerFetches(admin, name_servers, clock)
         self._clock = clock
-        self._sets = SetObserver(admin)
-        self._groups = GroupObserver(admin)
+        self._offsets = SharedOffsets(admin)
+        self._clients = clients
         self._definitions = GroupDefinitions(admin, clock)
 
     async def observe(self, operation: ResizeOperation) -> ResizeObservation:
         """Return what the present phase has to know."""
-        needs = needs_of(operation)
+        needs = needs_of(operation, self._clock.unix_ms())
+        requests = RoundRequests(self._admin, self._offsets)
         conf = operation.kind is ResizeKind.ORDERED
         answers = await self._query_name_servers(operation.topic, order=conf)
         routes = [each.route for each in answers if each.route is not None]
@@ -92,9 +101,11 @@ class TopicObserver:
             each.broker_name: _wanted(operation.topic, needs, needs.ends(each) if needs.ends else range(0))
             for each in operation.sets
         }
-        found = await self._query_sets(wanted, routes)
+        found = await self._query_sets(requests, wanted, routes)
         observation = self._observation(answers, found)
-        observation = await self._with_groups(observation, operation.topic, needs)
+        if needs.groups and not observation.missing:
+            clients = _client_choice(operation, needs, observation)
+            observation = await self._with_groups(requests, observation, operation.topic, clients)
         if needs.definitions and not observation.missing:
             observation = await self._with_definitions(observation)
         if needs.producers and not observation.missing:
@@ -108,22 +119,30 @@ class TopicObserver:
         answers = await self._query_name_servers(topic, order=True)
         routes = [each.route for each in answers if each.route is not None]
         names = sorted({name for route in routes for name in route.queues})
-        needs = ResizeNeeds(groups=True, clients=True, log=True, late=True)
+        needs = ResizeNeeds(offsets=True, log=True, late=True)
         numbers = {name: max(_queue_nums(route, name) for route in routes) for name in names}
-        wanted = {name: _wanted(topic, needs, range(numbers[name])) for name in names}
-        found = await self._query_sets(wanted, routes)
-        observation = await self._with_groups(self._observation(answers, found), topic, needs)
+        wanted = {name: _wanted(topic, needs, _looked_at(numbers[name])) for name in names}
+        requests = RoundRequests(self._admin, self._offsets)
+        found = await self._query_sets(requests, wanted, routes)
+        observation = self._observation(answers, found)
+        if too_many := _too_many_queues(numbers):
+            observation = replace(observation, missing=(*observation.missing, *too_many))
+        if not observation.missing:
+            observation = await self._with_groups(requests, observation, topic, lambda each: each.client_ids)
         return self._traits(answers, routes, found), observation
 
     async def groups(self, topic: str) -> tuple[tuple[GroupView, ...] | None, tuple[str, ...]]:
         """Return the groups of a topic, None if they are not known, and what is missing; no client is queried."""
         answers = await self._query_name_servers(topic, order=False)
         routes = [each.route for each in answers if each.route is not None]
-        needs = ResizeNeeds(groups=True)
+        needs = ResizeNeeds(offsets=True)
         names = sorted({name for route in routes for name in route.queues})
         wanted = {name: _wanted(topic, needs, range(0)) for name in names}
-        found = await self._query_sets(wanted, routes)
-        observation = await self._with_groups(self._observation(answers, found), topic, needs)
+        requests = RoundRequests(self._admin, self._offsets)
+        found = await self._query_sets(requests, wanted, routes)
+        observation = self._observation(answers, found)
+        if not observation.missing:
+            observation = await self._with_groups(requests, observation, topic, lambda _: ())
         return observation.groups, observation.missing
 
     async def places(self, topic: str) -> TopicPlaces:
@@ -186,18 +205,20 @@ class TopicObserver:
             raise
 
     async def _query_sets(
-        self, wanted: Mapping[str, WantedOfSet], routes: Collection[TopicRoute]
+        self, requests: RoundRequests, wanted: Mapping[str, WantedOfSet], routes: Collection[TopicRoute]
     ) -> dict[str, "_SetAnswer"]:
-        found = await all_results(self._query_set(name, each, routes) for name, each in wanted.items())
+        found = await all_results(self._query_set(requests, name, each, routes) for name, each in wanted.items())
         return {each.view.broker_name: each for each in found}
 
-    async def _query_set(self, name: str, wanted: WantedOfSet, routes: Collection[TopicRoute]) -> "_SetAnswer":
+    async def _query_set(
+        self, requests: RoundRequests, name: str, wanted: WantedOfSet, routes: Collection[TopicRoute]
+    ) -> "_SetAnswer":
         addresses, problem = self._addresses(name, routes)
         if problem:
             return _SetAnswer(view=SetView(broker_name=name), definition=None, missing=(problem,))
         try:
             async with asyncio.timeout(SET_ROUND_S):
-                view, definition, missing = await self._sets.view(addresses, wanted)
+                view, definition, missing = await SetObserver(requests).view(addresses, wanted)
         except TimeoutError:
             late = f"{name} did not answer everything within {SET_ROUND_S:.0f} s"
             return _SetAnswer(view=SetView(broker_name=name), definition=None, missing=(late,))
@@ -233,16 +254,16 @@ class TopicObserver:
             missing=tuple(dict.fromkeys(missing)),
         )
 
-    async def _with_groups(self, observation: ResizeObservation, topic: str, needs: ResizeNeeds) -> ResizeObservation:
-        if not needs.groups or observation.missing:
-            return observation
+    async def _with_groups(
+        self, requests: RoundRequests, observation: ResizeObservation, topic: str, clients: ClientChoice
+    ) -> ResizeObservation:
         offsets = [
             TopicOffsets(by_group=view.offsets or {}, broadcast_by_group=view.broadcast_offsets or {})
             for view in observation.sets.values()
         ]
         masters = _masters(observation.sets.values())
-        clients = every_client if needs.clients else no_client
-        groups, missing = await self._groups.views(topic, masters, offsets, clients)
+        observer = GroupObserver(requests, self._clients)
+        groups, missing = await observer.views(topic, masters, offsets, clients)
         return replace(observation, groups=groups, missing=(*observation.missing, *missing))
 
     async def _with_definitions(self, observation: ResizeObservation) -> ResizeObservation:
@@ -276,7 +297,7 @@ class _SetAnswer:
 
 
 def _wanted(topic: str, needs: ResizeNeeds, queue_ids: range) -> WantedOfSet:
-    return WantedOfSet(topic=topic, queue_ids=queue_ids, offsets=needs.groups, log=needs.log, late=needs.late)
+    return WantedOfSet(topic=topic, queue_ids=queue_ids, offsets=needs.offsets, log=needs.log, late=needs.late)
 
 
 def _masters(views: Iterable[SetView]) -> list[str]:
@@ -286,3 +307,29 @@ def _masters(views: Iterable[SetView]) -> list[str]:
 def _queue_nums(route: TopicRoute, broker_name: str) -> int:
     queues = route.queues.get(broker_name)
     return 0 if queues is None else max(queues.read_queue_nums, queues.write_queue_nums)
+
+
+def _looked_at(queues: int) -> range:
+    return range(queues) if queues <= SET_QUEUES_MAX else range(0)
+
+
+def _too_many_queues(numbers: Mapping[str, int]) -> list[str]:
+    return [
+        f"{name} has {number} queues of the topic, and no more than {SET_QUEUES_MAX} are looked at"
+        for name, number in numbers.items()
+        if number > SET_QUEUES_MAX
+    ]
+
+
+def _client_choice(operation: ResizeOperation, needs: ResizeNeeds, observation: ResizeObservation) -> ClientChoice:
+    """Return which clients a phase has to know: none of a group that is seen to lag by what brokers have stored."""
+
+    def chosen(members: GroupMembers) -> Collection[str]:
+        if not needs.clients:
+            return ()
+        decides_nothing = needs.drained and not members.is_broadcasting
+        if decides_nothing and is_behind(members.group, operation, observation):
+            return ()
+        return members.client_ids
+
+    return chosen

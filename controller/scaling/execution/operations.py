@@ -1,16 +1,10 @@
 """The stored operations: those under way, by topic, and those that have ended, by id."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
-import msgspec
-
-from controller.scaling.resize.operation import (
-    NewerOperation,
-    ResizeOperation,
-    decode_operation,
-    encode_operation,
-)
+from controller.scaling.execution.decoded_operations import DecodedOperations, OperationSummary, decoded
+from controller.scaling.resize.operation import ResizeOperation, encode_operation
 from controller.storage.document_store import DocumentStore
 from controller.storage.documents import DocumentKind
 from controller.storage.store import StoreError
@@ -39,21 +33,29 @@ class Operations:
 
     def __init__(self, documents: DocumentStore) -> None:
         self._documents = documents
+        self._under_way = DecodedOperations(documents, DocumentKind.SCALING_OPERATION)
+        self._ended = DecodedOperations(documents, DocumentKind.SCALING_HISTORY)
+
+    async def read_all(self) -> None:
+        """Decode what was loaded, and let others run meanwhile."""
+        await self._under_way.read_all()
+        await self._ended.read_all()
 
     def under_way(self) -> list[ResizeOperation]:
         """Return the operations that have not ended and can be read, by topic."""
-        return self._all(DocumentKind.SCALING_OPERATION)
+        names = self._documents.names(DocumentKind.SCALING_OPERATION)
+        found = (_readable(self._under_way, name) for name in names)
+        return [each for each in found if each is not None]
 
-    def ended(self) -> list[ResizeOperation]:
+    def ended(self) -> list[OperationSummary]:
         """Return the operations that have ended, the newest first."""
-        found = self._all(DocumentKind.SCALING_HISTORY)
-        return sorted(found, key=lambda each: (-each.created_unix_ms, each.id))
+        return sorted(self._ended.summaries(), key=lambda each: (-each.created_unix_ms, each.id))
 
     def former_sets(self, topic: str) -> tuple[str, ...]:
         """Return the broker sets that had a topic when it was resized before."""
         ids = (each for each in self.ended_ids() if each.rpartition(".")[0] == topic)
-        found = _known(self._readable(DocumentKind.SCALING_HISTORY, each) for each in ids)
-        return tuple(sorted({resize.broker_name for each in found for resize in each.sets}))
+        found = (self.find_ended(each) for each in ids)
+        return tuple(sorted({resize.broker_name for each in found if each is not None for resize in each.sets}))
 
     def ended_ids(self) -> list[str]:
         """Return the ids of the operations that have ended; of those that cannot be read too."""
@@ -61,34 +63,27 @@ class Operations:
 
     def find_ended(self, operation_id: str) -> ResizeOperation | None:
         """Return an operation that has ended; None if there is none, or it cannot be read."""
-        return self._readable(DocumentKind.SCALING_HISTORY, operation_id)
+        return _readable(self._ended, operation_id)
 
     def problems(self) -> dict[str, str]:
         """Return what is stored and cannot be read, by topic or id."""
-        kinds = (DocumentKind.SCALING_OPERATION, DocumentKind.SCALING_HISTORY)
-        found: dict[str, str] = {}
-        for kind in kinds:
-            found |= self._documents.problems(kind)
-            for name in self._documents.names(kind):
-                if name not in found and (problem := self._problem(kind, name)):
-                    found[name] = problem
-        return found
+        return self._under_way.problems() | self._ended.problems()
 
     def of_topic(self, topic: str) -> ResizeOperation | None:
         """Return the operation of a topic that is under way; raises StoreError if it cannot be read."""
-        return self._get(DocumentKind.SCALING_OPERATION, topic)
+        return self._under_way.get(topic)
 
     def find(self, operation_id: str) -> ResizeOperation | None:
         """Return an operation by its id, ended or not."""
         found = (each for each in self.under_way() if each.id == operation_id)
-        return next(found, None) or self._get(DocumentKind.SCALING_HISTORY, operation_id)
+        return next(found, None) or self._ended.get(operation_id)
 
     async def add(self, operation: ResizeOperation) -> None:
         """Store a new operation; raises OperationExists, and StoreError."""
 
         def decide(stored: bytes | None) -> bytes:
             if stored is not None:
-                raise OperationExists(_decoded(operation.topic, stored))
+                raise OperationExists(decoded(operation.topic, stored))
             return encode_operation(operation)
 
         await self._documents.change(DocumentKind.SCALING_OPERATION, operation.topic, decide)
@@ -102,7 +97,7 @@ class Operations:
         """Store a changed operation if it is still as it was; raises OperationMoved, and StoreError."""
 
         def decide(stored: bytes | None) -> bytes:
-            if stored is None or _decoded(before.topic, stored) != before:
+            if stored is None or decoded(before.topic, stored) != before:
                 raise OperationMoved(f"{before.id} has changed meanwhile")
             return encode_operation(after)
 
@@ -118,7 +113,7 @@ class Operations:
         states: list[ResizeOperation] = []
 
         def decided(stored: bytes | None) -> bytes:
-            if stored is None or (before := _decoded(operation.topic, stored)).id != operation.id:
+            if stored is None or (before := decoded(operation.topic, stored)).id != operation.id:
                 raise OperationMoved(f"{operation.id} has ended meanwhile")
             states[:] = [before, decide(before)]
             return encode_operation(states[1])
@@ -134,45 +129,18 @@ class Operations:
         for each in self.ended()[ENDED_MAX:]:
             await self._documents.change(kind, each.id, lambda _: None)
 
-    def _all(self, kind: DocumentKind) -> list[ResizeOperation]:
-        names = self._documents.names(kind)
-        return list(_known(self._readable(kind, name) for name in names))
 
-    def _readable(self, kind: DocumentKind, name: str) -> ResizeOperation | None:
-        try:
-            return self._get(kind, name)
-        except StoreError:
-            return None
-
-    def _problem(self, kind: DocumentKind, name: str) -> str:
-        try:
-            self._get(kind, name)
-        except StoreError as error:
-            return str(error)
-        return ""
-
-    def _get(self, kind: DocumentKind, name: str) -> ResizeOperation | None:
-        value = self._documents.get(kind, name)
-        return None if value is None else _decoded(name, value)
-
-
-def _decoded(name: str, stored: bytes) -> ResizeOperation:
+def _readable(operations: DecodedOperations, name: str) -> ResizeOperation | None:
     try:
-        return decode_operation(stored)
-    except NewerOperation as error:
-        raise StoreError(f"the operation stored as {name} {error}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise StoreError(f"the operation stored as {name} cannot be read: {error}") from None
+        return operations.get(name)
+    except StoreError:
+        return None
 
 
 def _removed(operation: ResizeOperation) -> Callable[[bytes | None], bytes | None]:
     """Return what removes this operation, and no other one of the topic."""
 
     def decide(stored: bytes | None) -> bytes | None:
-        return None if stored is None or _decoded(operation.topic, stored).id == operation.id else stored
+        return None if stored is None or decoded(operation.topic, stored).id == operation.id else stored
 
     return decide
-
-
-def _known(found: Iterable[ResizeOperation | None]) -> Iterable[ResizeOperation]:
-    return (each for each in found if each is not None)

@@ -27,7 +27,7 @@ from remoting.admin.topics import TopicDefinition, update_topic
 from remoting.background_tasks import all_results
 from remoting.clock import Clock
 from remoting.protocol.codes import ResponseCode
-from remoting.protocol.errors import InvokeTimeout, Refused
+from remoting.protocol.errors import InvokeTimeout, NotSent, Refused
 
 Found = TypeVar("Found")
 
@@ -39,20 +39,38 @@ UNANSWERED_MS: Final = 30_000
 class ActionPerformer:
     """Sends the changes of resizes."""
 
-    def __init__(self, admin: AdminClient, may_write: Callable[[], bool], clock: Clock) -> None:
-        """Take what sends requests, and what returns False once another controller may lead."""
+    def __init__(self, admin: AdminClient, clock: Clock) -> None:
         self._admin = admin
-        self._may_write = may_write
         self._clock = clock
         #: Until when a change without an answer may still be carried out, monotonic; by address and topic.
         self._unanswered: dict[tuple[str, str], int] = {}
 
-    async def perform(self, topic: str, actions: Iterable[ResizeAction]) -> tuple[str, ...]:
-        """Carry out all actions, and return sentences about those that did not succeed."""
-        outcomes = await all_results(self._attempt(topic, each) for each in actions)
+    async def perform(
+        self, topic: str, actions: Iterable[ResizeAction], may_write: Callable[[], bool]
+    ) -> tuple[str, ...]:
+        """Carry out all actions, and return sentences about those that did not succeed.
+
+        `may_write` returns False once another controller may lead, or has led; it is called right before each change.
+        """
+        changes = BrokerChanges(self._admin, may_write, self._clock, self._unanswered)
+        outcomes = await all_results(changes.attempt(topic, each) for each in actions)
         return tuple(each for each in outcomes if each)
 
-    async def _attempt(self, topic: str, action: ResizeAction) -> str:
+
+class BrokerChanges:
+    """The changes of one round."""
+
+    def __init__(
+        self, admin: AdminClient, may_write: Callable[[], bool], clock: Clock, unanswered: dict[tuple[str, str], int]
+    ) -> None:
+        self._admin = admin
+        self._may_write = may_write
+        self._clock = clock
+        #: As above, of all rounds.
+        self._unanswered = unanswered
+
+    async def attempt(self, topic: str, action: ResizeAction) -> str:
+        """Carry out an action, and return why it did not succeed; blank if it did."""
         try:
             match action:
                 case ChangeCounts():
@@ -69,8 +87,13 @@ class ActionPerformer:
             return f"{action.address}: {error}"
 
     async def _write(self, address: str, request: AdminRequest[Found]) -> Found:
-        """Send a change; raises NotSent if another controller may lead once it is its turn."""
-        return await self._admin.call(address, request, self._may_write)
+        """Send a change; raises NotSent if another controller may lead once the connection is there."""
+
+        def before_send() -> None:
+            if not self._may_write():
+                raise NotSent(address, "another controller may lead")
+
+        return await self._admin.call(address, request, before_send)
 
     async def _change_counts(self, topic: str, action: ChangeCounts) -> str:
         present = await topic_of(self._admin, action.address, topic)
@@ -91,8 +114,9 @@ class ActionPerformer:
         try:
             await self._write(address, update_topic(wanted))
         except InvokeTimeout:
-            known = {key: until_ms for key, until_ms in self._unanswered.items() if until_ms > now_ms}
-            self._unanswered = known | {(address, wanted.topic): now_ms + UNANSWERED_MS}
+            for over in [key for key, until_ms in self._unanswered.items() if until_ms <= now_ms]:
+                del self._unanswered[over]
+            self._unanswered[address, wanted.topic] = now_ms + UNANSWERED_MS
             raise
 
     async def _store_offset(self, topic: str, action: StoreGroupOffset) -> str:

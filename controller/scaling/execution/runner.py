@@ -76,7 +76,9 @@ class PlanFacts:
 class _Run:
     """The task of one operation."""
 
-    def __init__(self) -> None:
+    def __init__(self, term: int) -> None:
+        #: The term in which it acts, and in no later one.
+        self.term = term
         #: None until it is started.
         self.task: asyncio.Task[Any] | None = None
         #: Set to begin a round at once: an operator has changed the operation.
@@ -107,12 +109,18 @@ class ResizeRunner:
         performer: ActionPerformer,
         listener: ResizeObserver,
         clock: Clock,
+        may_write: Callable[[int], bool],
     ) -> None:
+        """Take what it works with; `may_write` returns whether this controller leads without a break since a term.
+
+        It is False as well if the lead could end before a request arrives.
+        """
         self._operations = operations
         self._observer = observer
         self._performer = performer
         self._listener = listener
         self._clock = clock
+        self._may_write = may_write
         #: Tasks by id, those that were stopped and have not ended included.
         self._runs: dict[str, _Run] = {}
         #: By id.
@@ -128,8 +136,10 @@ class ResizeRunner:
         if (run := self._runs.get(operation_id)) is not None:
             run.wake.set()
 
-    def look(self, running_max: int, start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[Any]]) -> None:
-        """Start what is stored and does not run, oldest first.
+    def look(
+        self, term: int, running_max: int, start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[Any]]
+    ) -> None:
+        """Start what is stored and does not run, oldest first, to act while this term lasts.
 
         At most `running_max` run at one time; those that wait for an operator do not count.
         """
@@ -146,7 +156,7 @@ class ResizeRunner:
                 self._set_status(operation, (f"{running} other resizes run, which is the limit",), 0)
                 continue
             running += operation.phase not in NEEDS_OPERATOR
-            run = self._runs[operation.id] = _Run()
+            run = self._runs[operation.id] = _Run(term)
             run.task = start(self._run(operation, run))
 
     def stop(self) -> None:
@@ -239,7 +249,9 @@ class ResizeRunner:
     async def _perform(self, decision: ResizeDecision, run: "_Run") -> None:
         if not decision.actions:
             return
-        failures = await self._performer.perform(decision.operation.topic, decision.actions)
+        failures = await self._performer.perform(
+            decision.operation.topic, decision.actions, lambda: self._may_write(run.term)
+        )
         if failures:
             run.failures = failures
             self._listener.actions_failed(decision.operation, failures)

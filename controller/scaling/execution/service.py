@@ -13,6 +13,7 @@ from msgspec import structs
 
 from controller.config import ControllerConfig
 from controller.failover.group import Group
+from controller.scaling.execution.client_queries import ClientQueries
 from controller.scaling.execution.observer import TopicObserver
 from controller.scaling.execution.operations import Operations
 from controller.scaling.execution.performer import ActionPerformer
@@ -30,6 +31,8 @@ from remoting.clock import Clock
 
 #: As mqadmin's: a broker answers 17 once its NameServers have, and 307 once its client has.
 _REQUESTS: Final = AdminLimits(timeout_ms=5_000, requests_max=64, requests_per_peer_max=8)
+#: Requests that clients answer: a broker has 16 threads for them, and one that hangs keeps its thread for 10 s.
+_REQUESTS_OF_CLIENTS: Final = AdminLimits(timeout_ms=5_000, requests_max=32, requests_per_peer_max=4)
 #: A write is not sent if the lead could end before it arrives.
 WRITE_MS: Final = 1_000
 #: Missing answers that a refusal names.
@@ -95,10 +98,17 @@ class QueueScaling:
             admin,
             lambda: runtime.options().name_servers,
             StoredMasters(runtime.sets),
+            ClientQueries(AdminClient(runtime.client, _REQUESTS_OF_CLIENTS), runtime.clock),
             runtime.clock,
         )
-        performer = ActionPerformer(admin, lambda: runtime.group.leads_for(WRITE_MS), runtime.clock)
-        self._runner = ResizeRunner(self.operations, self._observer, performer, runtime.listener, runtime.clock)
+        self._runner = ResizeRunner(
+            self.operations,
+            self._observer,
+            ActionPerformer(admin, runtime.clock),
+            runtime.listener,
+            runtime.clock,
+            self._may_write,
+        )
         #: The term for which the documents are loaded.
         self._term = 0
 
@@ -140,9 +150,14 @@ class QueueScaling:
             term = self._group.term
             with contextlib.suppress(StoreError):
                 await self.documents.load(lambda: self._group.leads_in(term))
+                await self.operations.read_all()
                 self._term = term
         if self.is_ready:
-            self._runner.look(self._options().running_max, self._start)
+            self._runner.look(self._term, self._options().running_max, self._start)
+
+    def _may_write(self, term: int) -> bool:
+        """Return whether this controller leads since that term began, and for long enough for a write to arrive."""
+        return self._group.leads_in(term) and self._group.leads_for(WRITE_MS)
 
     # Requests of operators and of the autoscaler
 

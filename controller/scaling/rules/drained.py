@@ -80,6 +80,24 @@ def check_drained(operation: ResizeOperation, observation: ResizeObservation, pr
     )
 
 
+def is_behind(group: str, operation: ResizeOperation, observation: ResizeObservation) -> bool:
+    """Return whether a group that does not broadcast has to consume something, by the stored offsets alone.
+
+    Then it does not matter yet how its members consume. Needs `ends` and `offsets`.
+    """
+    watched = watched_queues(operation)
+    return any(
+        _is_behind(group, observation.sets[resize.broker_name], queue_id)
+        for resize in operation.sets
+        for queue_id in watched(resize)
+    )
+
+
+def _is_behind(group: str, view: SetView, queue_id: int) -> bool:
+    ends, stored = view.ends[queue_id], (view.offsets or {}).get(group, {}).get(queue_id, -1)
+    return ends.min_offset < ends.max_offset and stored < ends.max_offset
+
+
 def _settle_ms(kind: GroupKind, waits: ResizeWaits) -> int:
     match kind:
         case GroupKind.POP | GroupKind.UNKNOWN:

@@ -13,12 +13,16 @@ class ResizeNeeds:
 
     #: Which queues' ends.
     ends: QueueFilter | None = None
-    #: Groups of the topic and their stored offsets.
+    #: Stored offsets of groups.
+    offsets: bool = False
+    #: Groups of the topic; with their offsets.
     groups: bool = False
     #: For which groups brokers refuse to store offsets.
     definitions: bool = False
     #: What each member of a group consumes.
     clients: bool = False
+    #: Only of groups that have consumed everything by their stored offsets, or broadcast.
+    drained: bool = False
     log: bool = False
     late: bool = False
     #: Clients that have not fetched the present route.
@@ -29,8 +33,9 @@ _GROUPS: Final = frozenset({
     ResizePhase.GATE, ResizePhase.RELEASE, ResizePhase.SEED, ResizePhase.ASSIGN, ResizePhase.DRAIN, ResizePhase.CONFIRM,
 })  # fmt: skip
 _CLIENTS: Final = _GROUPS - {ResizePhase.SEED, ResizePhase.RELEASE}
+_DRAINED: Final = frozenset({ResizePhase.DRAIN, ResizePhase.CONFIRM})
 _DEFINITIONS: Final = frozenset({ResizePhase.SEED, ResizePhase.ASSIGN})
-_NEW: Final = frozenset({ResizePhase.SEED, ResizePhase.ASSIGN, ResizePhase.VERIFY})
+_NEW: Final = frozenset({ResizePhase.SEED, ResizePhase.ASSIGN})
 _WATCHED: Final = frozenset({ResizePhase.QUIESCE, ResizePhase.DRAIN, ResizePhase.CONFIRM})
 _DROPPED: Final = frozenset({ResizePhase.READ_DOWN, ResizePhase.WATCH})
 _LATE: Final = frozenset({ResizePhase.QUIESCE, ResizePhase.LATE, ResizePhase.READ_DOWN, ResizePhase.WATCH})
@@ -46,16 +51,25 @@ QUICK_ROUND_MS: Final = 1_000
 ROUND_MS_MIN: Final = 500
 ROUND_MS_MAX: Final = 10_000
 BLOCKED_ROUND_MS_MAX: Final = 60_000
+#: How long before its end VERIFY begins to look at offsets: longer than two rounds of it.
+VERIFY_LAST_MS: Final = 30_000
 
 
-def needs_of(operation: ResizeOperation) -> ResizeNeeds:
-    """Return what the present phase has to know."""
+def needs_of(operation: ResizeOperation, unix_ms: int) -> ResizeNeeds:
+    """Return what the present phase has to know in a round that begins now."""
     phase = operation.resume_phase or operation.phase
+    if phase is ResizePhase.VERIFY:
+        # Lag in new queues is reported at its end, by what is known then.
+        passed_ms = unix_ms - operation.phase_since_unix_ms
+        ends_soon = passed_ms >= operation.waits.grown_watch_ms - VERIFY_LAST_MS
+        return ResizeNeeds(ends=new_queues if ends_soon else None, offsets=ends_soon)
     return ResizeNeeds(
         ends=_ends(operation, phase),
-        groups=phase in _GROUPS or phase is ResizePhase.VERIFY,
+        offsets=phase in _GROUPS,
+        groups=phase in _GROUPS,
         definitions=phase in _DEFINITIONS,
         clients=phase in _CLIENTS,
+        drained=phase in _DRAINED,
         log=phase in _LOG,
         late=phase in _LATE,
         producers=phase is ResizePhase.QUIESCE,
@@ -72,7 +86,8 @@ def round_ms(operation: ResizeOperation) -> int:
         # Rounds of a gated resize renew its locks, which end after 60 s. A command begins the next round at once.
         return min(max(shortest_ms * 6, ROUND_MS_MIN), BLOCKED_ROUND_MS_MAX)
     # All offsets of a broker come with each answer.
-    share = 1 if needs_of(operation).groups else 4
+    phase = operation.resume_phase or operation.phase
+    share = 1 if phase in _GROUPS or phase is ResizePhase.VERIFY else 4
     return min(max(shortest_ms // share, ROUND_MS_MIN), ROUND_MS_MAX)
 
 

@@ -1,12 +1,13 @@
 """Sends nothing for a while to who did not answer: of all topics of a broker that hangs, one waits for it."""
 
+from collections.abc import Callable
 from typing import Final
 
-from remoting.client import PeerResponse, Requester
+from remoting.client import PeerResponse, Requester, send_always
 from remoting.clock import Clock
 from remoting.protocol.codes import BrokerRequestCode
 from remoting.protocol.command import RemotingCommand
-from remoting.protocol.errors import InvokeError, OutOfResources
+from remoting.protocol.errors import InvokeError, NotSent, OutOfResources
 
 #: No request so long after one without an answer.
 PAUSE_MS: Final = 10_000
@@ -26,12 +27,18 @@ class FailedPeers:
         #: Address -> until when no request is sent there, monotonic.
         self._until_ms: dict[str, int] = {}
 
-    async def invoke(self, address: str, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+    async def invoke(
+        self,
+        address: str,
+        request: RemotingCommand,
+        timeout_ms: int,
+        before_send: Callable[[], None] = send_always,
+    ) -> RemotingCommand:
         """Return the answer of a peer; raises InvokeError at once where there was none a moment ago."""
         self._check(address)
         try:
-            answer = await self._client.invoke(address, request, timeout_ms)
-        except OutOfResources:
+            answer = await self._client.invoke(address, request, timeout_ms, before_send)
+        except (OutOfResources, NotSent):
             raise
         except InvokeError:
             self._failed(address, request.code)

@@ -3,13 +3,13 @@
 Offsets come before ends: what is consumed in between must not look as if it lay behind the end of a queue.
 """
 
-import asyncio
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 from controller.scaling.autoscaler.readings import GroupReading, Offsets, SetReading, TopicReading
 from controller.scaling.autoscaler.signals import BrokerLoad
 from controller.scaling.execution.broker_views import FAILURES
+from controller.scaling.execution.shared_offsets import read_offsets
 from controller.scaling.watching.topic_facts import TopicFacts
 from remoting.admin.admin_request import AdminRequest
 from remoting.admin.brokers import BrokerRuntime, broker_runtime
@@ -112,17 +112,11 @@ class SlotReadings:
 
 
 async def _offsets_of(table: OffsetTable, topics: Collection[str]) -> _StoredOffsets | None:
-    found: dict[str, dict[str, Mapping[int, int]]] = {}
     try:
-        for each in table.of_topics(topics):
-            if each is None:
-                # Brokers with many groups answer megabytes.
-                await asyncio.sleep(0)
-            else:
-                found.setdefault(each.topic, {})[each.group] = each.offsets
+        found = await read_offsets(table, topics)
     except BodyError:
         return None
-    return found
+    return {topic: each.by_group for topic, each in found.items()}
 
 
 def _load(runtime: BrokerRuntime | None) -> BrokerLoad:

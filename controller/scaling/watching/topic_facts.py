@@ -3,12 +3,12 @@
 Clients cost themselves a request: only those of groups that are behind are all queried, of others one, for its kind.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from controller.scaling.execution.broker_views import FAILURES, counts_of, topic_of
-from controller.scaling.execution.group_views import GroupObserver
+from controller.scaling.execution.group_views import GroupMembers, GroupObserver
 from controller.scaling.execution.observer import TopicObserver, has_order
 from controller.scaling.resize.observation import GroupKind, GroupView
 from controller.scaling.resize.operation import QueueCounts
@@ -116,7 +116,8 @@ class TopicFactsObserver:
         former = facts.groups
         masters = [each for each in facts.masters.values() if each is not None]
 
-        def chosen(group: str, clients: Sequence[str]) -> Collection[str]:
+        def chosen(members: GroupMembers) -> Collection[str]:
+            group, clients, _ = members
             if group in behind:
                 return clients[:CLIENTS_MAX]
             known = former.get(group)

@@ -6,6 +6,7 @@ Requests that clients answer have turns of their own: a client that hangs holds 
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from controller.scaling.execution.client_queries import ClientQueries
 from controller.scaling.execution.group_views import GroupObserver
 from controller.scaling.execution.observer import ElectedMasters, TopicObserver
 from controller.scaling.watching.failed_peers import FailedPeers
@@ -34,8 +35,10 @@ class TopicRequests(NamedTuple):
         """Return what sends its requests by a client."""
         peers = FailedPeers(client, clock)
         admin = AdminClient(peers, _REQUESTS)
-        topics = TopicObserver(admin, name_servers, masters, clock)
-        groups = GroupObserver(AdminClient(peers, _REQUESTS_OF_GROUPS))
+        of_groups = AdminClient(peers, _REQUESTS_OF_GROUPS)
+        clients = ClientQueries(of_groups, clock)
+        groups = GroupObserver(of_groups, clients)
+        topics = TopicObserver(admin, name_servers, masters, clients, clock)
         return cls(
             names=PolicyTopics(admin, name_servers, clock.now_ms),
             facts=TopicFactsObserver(admin, topics, groups, clock.now_ms),

@@ -6,11 +6,11 @@ import contextlib
 import pytest
 from fakes.answering_broker import AnsweringBroker
 
-from remoting.admin.client import AdminClient, AdminLimits, NotSent
+from remoting.admin.client import AdminClient, AdminLimits
 from remoting.admin.offsets import delay_offsets
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
-from remoting.protocol.errors import BodyError, InvokeTimeout, NotSupported, Refused
+from remoting.protocol.errors import BodyError, InvokeTimeout, NotSent, NotSupported, Refused
 
 LIMITS = AdminLimits(timeout_ms=10_000, requests_max=3, requests_per_peer_max=2)
 
@@ -73,9 +73,14 @@ async def test_request_is_not_sent_if_it_must_not_be_once_it_is_its_turn():
     async with listening(hanging) as (client, [address]):
         admin = AdminClient(client, LIMITS)
         leads = True
+
+        def before_send():
+            if not leads:
+                raise NotSent(address, "another controller may lead")
+
         waiting = [asyncio.create_task(admin.call(address, delay_offsets())) for _ in range(2)]
         await hanging.got(2)
-        late = asyncio.create_task(admin.call(address, delay_offsets(), lambda: leads))
+        late = asyncio.create_task(admin.call(address, delay_offsets(), before_send))
         await asyncio.sleep(0)
         leads = False
         for each in waiting:
@@ -84,6 +89,33 @@ async def test_request_is_not_sent_if_it_must_not_be_once_it_is_its_turn():
             await late
         assert len(hanging.requests) == 2
         await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_request_is_not_sent_if_it_must_not_be_once_the_connection_is_there(monkeypatch):
+    broker = AnsweringBroker()
+    loop = asyncio.get_running_loop()
+    connect, connects, may_connect = loop.create_connection, asyncio.Event(), asyncio.Event()
+
+    async def slowly(*args, **kwargs):
+        connects.set()
+        await may_connect.wait()
+        return await connect(*args, **kwargs)
+
+    leads = True
+
+    def before_send():
+        if not leads:
+            raise NotSent("broker", "another controller may lead")
+
+    async with listening(broker) as (client, [address]):
+        monkeypatch.setattr(loop, "create_connection", slowly)
+        call = asyncio.create_task(AdminClient(client, LIMITS).call(address, delay_offsets(), before_send))
+        await connects.wait()
+        leads = False
+        may_connect.set()
+        with pytest.raises(NotSent):
+            await call
+    assert len(broker.requests) == 0
 
 
 async def test_long_answer_is_read_while_others_go_on():

@@ -1,4 +1,4 @@
-"""The offsets of many topics in one answer of a broker."""
+"""The offsets of topics in one answer of a broker."""
 
 import json
 
@@ -7,25 +7,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remoting.admin.offset_table import SLICE_ENTRIES, OffsetTable, all_offsets
-from remoting.admin.offsets import offsets_of_topic
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError
 
+OF_4_9 = (
+    b'{"offsetTable":{"orders@readers-1":{0:5,1:5,2:5,3:5},"orders@gx":{2:5},"%RETRY%readers-1@readers-1":{0:0},'
+    b'"nope@gx":{2:5}}}'
+)
+#: Its last table has positions pulled from, under the same keys.
 OF_5_5 = (
-    b'{"dataVersion":{"counter":0},"groupTopicMap":{"readers-1":["orders"]},'
-    b'"offsetTable":{"orders@readers-1":{0:5,1:7},"orders@loud@broadcast":{0:9},"orders-2@x":{0:1},'
-    b'"payments@readers-1":{0:3}},"pullOffsetTable":{"orders@readers-1":{0:50}}}'
+    b'{"dataVersion":{"counter":0,"stateVersion":0,"timestamp":1795580193694},"groupTopicMap":{"readers-1":["orders"]},'
+    b'"offsetTable":{"orders@readers-1":{1:1}},"pullOffsetTable":{"orders@readers-1":{0:5,1:5,2:5,3:5}}}'
+)
+OF_MANY = (
+    b'{"offsetTable":{"orders@readers-1":{0:5,1:7},"orders@loud@broadcast":{0:9},"orders-2@x":{0:1},'
+    b'"payments@readers-1":{0:3}}}'
 )
 
 
-def found(body, *topics):
+def pieces(body, *topics):
     return [each for each in OffsetTable(body).of_topics(topics) if each is not None]
 
 
+def by_group(body, topic="t"):
+    return {each.group: each.offsets for each in pieces(body, topic) if not each.is_broadcast}
+
+
 def test_offsets_of_wanted_topics_are_read_and_no_others():
-    assert found(OF_5_5, "orders", "payments") == [
-        ("orders", "readers-1", {0: 5, 1: 7}),
-        ("payments", "readers-1", {0: 3}),
+    assert pieces(OF_MANY, "orders", "payments") == [
+        ("orders", "readers-1", {0: 5, 1: 7}, False),
+        ("orders", "loud", {0: 9}, True),
+        ("payments", "readers-1", {0: 3}, False),
     ]
 
 
@@ -37,34 +49,52 @@ def test_request_has_no_fields():
 
 def test_caller_gets_a_turn_after_each_slice():
     table = {f"t{number}@g": {"0": number} for number in range(2 * SLICE_ENTRIES)}
-    pieces = list(OffsetTable(json.dumps({"offsetTable": table}).encode()).of_topics(["t7"]))
-    assert pieces == [("t7", "g", {0: 7}), None, None]
+    found = list(OffsetTable(json.dumps({"offsetTable": table}).encode()).of_topics(["t7"]))
+    assert found == [("t7", "g", {0: 7}, False), None, None]
 
 
-@pytest.mark.parametrize("body", [b'{"offsetTable":{}}', b'{ "offsetTable" : { } , "x":{"orders@g":{0:1}}}'])
+def test_offsets_of_a_topic_are_those_of_its_groups():
+    assert by_group(OF_4_9, "orders") == {"readers-1": {0: 5, 1: 5, 2: 5, 3: 5}, "gx": {2: 5}}
+    assert by_group(OF_4_9, "%RETRY%readers-1") == {"readers-1": {0: 0}}
+    assert by_group(OF_4_9, "rders") == {}
+
+
+def test_positions_pulled_from_do_not_count_as_committed():
+    assert by_group(OF_5_5, "orders") == {"readers-1": {1: 1}}
+    assert by_group(OF_5_5.replace(b'{"orders@readers-1":{1:1}}', b"{}"), "orders") == {}
+
+
+def test_offsets_of_broadcasting_groups_are_apart():
+    text = b'{"offsetTable":{"t@g@broadcast":{"0":7},"t@g":{0:3}},"lmqOffsetTable":{"t@t":10}}'
+    assert pieces(text, "t") == [("t", "g", {0: 7}, True), ("t", "g", {0: 3}, False)]
+
+
+@given(st.dictionaries(st.text(), st.dictionaries(st.integers(0, 99), st.integers(0, 2**63 - 1)), max_size=5))
+def test_names_with_any_characters_do_not_hide_offsets(others):
+    """Brokers of 4.9 store an offset for whatever name is sent to them."""
+    table = {f"t@{name}": queues for name, queues in others.items() if not name.endswith("@broadcast")}
+    hidden = {f'x"{name}"t@g': {0: 1} for name in others}
+    every = table | hidden | {"t@": {0: 5}}
+    text = json.dumps({"offsetTable": every, "pullOffsetTable": hidden | {"t@x": {0: 6}}}, ensure_ascii=False)
+    expected = {key.removeprefix("t@"): queues for key, queues in table.items()} | {"": {0: 5}}
+    assert by_group(text.encode(errors="replace")) == expected
+
+
+@pytest.mark.parametrize("body", [b'{"offsetTable":{}}', b'{ "offsetTable" : { } , "x":{"t@g":{0:1}}}'])
 def test_broker_without_offsets_has_an_empty_table(body):
-    assert found(body, "orders") == []
+    assert by_group(body) == {}
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"{}", b'{"offsetTable":{"orders@g":{0:1}', b'{"offsetTable":{"orders@g":3}}', OF_5_5[:150]]
+    "text",
+    [b"", b"{}", b'{"dataVersion":{}}', b'{"offsetTable":{"t@g":{0:1}', b'{"offsetTable":{"t@g":{0:x}}}', OF_4_9[:60]],
 )
-def test_text_that_is_cut_or_no_table_is_an_error(body):
+def test_text_without_the_table_of_offsets_is_an_error_and_not_empty(text):
     with pytest.raises(BodyError):
-        found(body, "orders")
+        by_group(text)
 
 
-def test_offset_that_is_no_number_is_an_error():
-    with pytest.raises(BodyError, match="offsets of topic orders are not readable"):
-        found(b'{"offsetTable":{"orders@g":{0:x}}}', "orders")
-
-
-NAMES = st.text(min_size=1).filter(lambda name: "@" not in name)
-
-
-@given(groups=st.dictionaries(NAMES, st.dictionaries(st.integers(0, 9), st.integers(0, 2**60), min_size=1)))
-def test_both_ways_of_reading_agree_whatever_groups_are_called(groups):
-    table = {f"orders@{group}": {str(queue): at for queue, at in each.items()} for group, each in groups.items()}
-    body = json.dumps({"offsetTable": table, "pullOffsetTable": table}, ensure_ascii=False).encode()
-    expected = offsets_of_topic("orders").read_response(RemotingCommand(0, body=body)).by_group
-    assert {each.group: each.offsets for each in found(body, "orders")} == expected
+@pytest.mark.parametrize("value", [b"null", b"[]", b'{"$ref":"$.offsetTable"}'])
+def test_offsets_of_a_group_that_are_not_readable_are_an_error(value):
+    with pytest.raises(BodyError, match="not readable"):
+        by_group(b'{"offsetTable":{"t@g":%b,"u@g":{}}}' % value)

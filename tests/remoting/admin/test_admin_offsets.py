@@ -1,34 +1,18 @@
 """Offsets of queues and groups in the answers of brokers."""
 
-import json
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from remoting.admin.offsets import (
     OffsetCommit,
-    TopicOffsets,
     commit_offset,
     committed_offset,
     delay_offsets,
     max_offset,
     min_offset,
-    offsets_of_topic,
     timed_messages,
 )
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, NotSupported, Refused
-
-OF_4_9 = (
-    b'{"offsetTable":{"orders@readers-1":{0:5,1:5,2:5,3:5},"orders@gx":{2:5},"%RETRY%readers-1@readers-1":{0:0},'
-    b'"nope@gx":{2:5}}}'
-)
-#: Its last table has positions pulled from, under the same keys.
-OF_5_5 = (
-    b'{"dataVersion":{"counter":0,"stateVersion":0,"timestamp":1795580193694},"groupTopicMap":{"readers-1":["orders"]},'
-    b'"offsetTable":{"orders@readers-1":{1:1}},"pullOffsetTable":{"orders@readers-1":{0:5,1:5,2:5,3:5}}}'
-)
 
 
 def found(wanted, body):
@@ -82,51 +66,6 @@ def test_refused_commit_has_its_code(code):
     with pytest.raises(Refused) as refused:
         commit_offset("g", "t", 0, 5).read_response(RemotingCommand(code, remark="no"))
     assert refused.value.code == code
-
-
-def test_offsets_of_a_topic_are_those_of_its_groups():
-    orders = found(offsets_of_topic("orders"), OF_4_9)
-    assert orders == TopicOffsets(by_group={"readers-1": {0: 5, 1: 5, 2: 5, 3: 5}, "gx": {2: 5}}, broadcast_by_group={})
-    assert found(offsets_of_topic("%RETRY%readers-1"), OF_4_9).by_group == {"readers-1": {0: 0}}
-    assert found(offsets_of_topic("rders"), OF_4_9).by_group == {}
-
-
-def test_positions_pulled_from_do_not_count_as_committed():
-    assert found(offsets_of_topic("orders"), OF_5_5).by_group == {"readers-1": {1: 1}}
-    empty = OF_5_5.replace(b'{"orders@readers-1":{1:1}}', b"{}")
-    assert found(offsets_of_topic("orders"), empty).by_group == {}
-
-
-def test_offsets_of_broadcasting_groups_are_apart():
-    text = b'{"offsetTable":{"t@g@broadcast":{"0":7},"t@g":{0:3}},"lmqOffsetTable":{"t@t":10}}'
-    offsets = found(offsets_of_topic("t"), text)
-    assert (offsets.by_group, offsets.broadcast_by_group) == ({"g": {0: 3}}, {"g": {0: 7}})
-
-
-@given(st.dictionaries(st.text(), st.dictionaries(st.integers(0, 99), st.integers(0, 2**63 - 1)), max_size=5))
-def test_names_with_any_characters_do_not_hide_offsets(others):
-    """Brokers of 4.9 store an offset for whatever name is sent to them."""
-    table = {f"t@{name}": queues for name, queues in others.items() if not name.endswith("@broadcast")}
-    hidden = {f'x"{name}"t@g': {0: 1} for name in others}
-    text = json.dumps({"offsetTable": table | hidden | {"t@": {0: 5}}}, ensure_ascii=False).encode(errors="replace")
-    offsets = found(offsets_of_topic("t"), text)
-    expected = {key.removeprefix("t@"): queues for key, queues in table.items()} | {"": {0: 5}}
-    assert offsets.by_group == expected
-
-
-@pytest.mark.parametrize(
-    "text",
-    [b"", b"{}", b'{"dataVersion":{}}', b'{"offsetTable":{"t@g":{0:1}', b'{"offsetTable":{"t@g":{0:x}}}', OF_4_9[:60]],
-)
-def test_text_without_the_table_of_offsets_is_an_error_and_not_empty(text):
-    with pytest.raises(BodyError):
-        found(offsets_of_topic("t"), text)
-
-
-@pytest.mark.parametrize("value", [b"null", b"[]", b'{"$ref":"$.offsetTable"}'])
-def test_offsets_of_a_group_that_are_not_readable_are_an_error(value):
-    with pytest.raises(BodyError, match="offsets of topic t are not readable"):
-        found(offsets_of_topic("t"), b'{"offsetTable":{"t@g":%b,"u@g":{}}}' % value)
 
 
 def test_delay_levels_have_their_next_offset():

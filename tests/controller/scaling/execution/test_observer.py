@@ -6,11 +6,13 @@ from fakes.scaled_topic import GROUP, TOPIC, NoElectedMasters, ScaledBroker, Sca
 from resize_builders import a_resize
 
 from controller.scaling.execution import observer
+from controller.scaling.execution.client_queries import ClientQueries
 from controller.scaling.execution.group_definitions import KEEP_MS
 from controller.scaling.execution.group_views import GROUPS_MAX
-from controller.scaling.execution.observer import TopicObserver
+from controller.scaling.execution.observer import SET_QUEUES_MAX, TopicObserver
 from controller.scaling.resize.observation import DelayProgress, GroupKind, LogPosition, QueueEnds
 from controller.scaling.resize.operation import QueueCounts, QueueId, ResizeKind, ResizePhase, SetResize
+from remoting.admin.client import AdminLimits
 from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
 
 #: Queries of every kind that a plan needs.
@@ -43,7 +45,9 @@ def broker():
 
 
 def observer_of(site, masters=None, clock=None):
-    return TopicObserver(site.admin, lambda: site.addresses, masters or NoElectedMasters(), clock or FakeClock())
+    clock = clock or FakeClock()
+    clients = ClientQueries(site.admin, clock)
+    return TopicObserver(site.admin, lambda: site.addresses, masters or NoElectedMasters(), clients, clock)
 
 
 async def facts(site, **values):
@@ -121,6 +125,25 @@ async def test_master_that_hangs_holds_up_a_round_for_a_limited_time(broker, mon
         _, observation = await facts(site)
     (missing,) = observation.missing
     assert missing.endswith("did not answer everything within 0 s")
+
+
+async def test_master_that_does_not_answer_gets_no_further_request_in_the_round():
+    broker = ScaledBroker(queues=40)
+    broker.instead[BrokerRequestCode.GET_MIN_OFFSET] = None
+    async with scaling_site(broker, name_servers=1) as site:
+        _, observation = await facts(site)
+    # As many as are under way at one time; each of the others would have waited for its timeout too.
+    assert broker.seen.count(BrokerRequestCode.GET_MIN_OFFSET) == AdminLimits().requests_per_peer_max
+    assert BrokerRequestCode.GET_MAX_OFFSET not in broker.seen
+    assert not any("nothing was sent" in each for each in observation.missing)
+
+
+async def test_set_with_more_queues_than_are_looked_at_is_named_and_not_queried():
+    broker = ScaledBroker(queues=SET_QUEUES_MAX + 1)
+    async with scaling_site(broker, name_servers=1) as site:
+        _, observation = await facts(site)
+    assert observation.missing == ("broker-a has 4097 queues of the topic, and no more than 4096 are looked at",)
+    assert BrokerRequestCode.GET_MIN_OFFSET not in broker.seen
 
 
 async def test_topic_without_a_name_server_that_answers_has_no_counts(broker):
@@ -355,6 +378,29 @@ async def test_client_that_cannot_be_queried_is_unknown_and_not_missing(broker):
         "client-1": False,
         "client-2": True,
     }
+
+
+async def test_clients_of_a_group_that_lags_are_not_queried_until_it_has_drained(broker):
+    broker.ends, broker.offsets[GROUP] = {2: (0, 9), 3: (0, 0)}, {2: 8}
+    broker.join(GROUP, "client-1")
+    broker.run("client-1", {2: (8, 0)}, is_orderly=True)
+    async with scaling_site(broker) as site:
+        observer = observer_of(site)
+        assert (await observer.observe(shrinks(ResizePhase.DRAIN))).groups[0].is_online
+        assert BrokerRequestCode.GET_CONSUMER_RUNNING_INFO not in broker.seen
+        broker.offsets[GROUP] = {2: 9}
+        (group,) = (await observer.observe(shrinks(ResizePhase.DRAIN))).groups
+    assert group.kind is GroupKind.ORDERLY
+
+
+async def test_clients_that_broadcast_are_queried_whatever_their_group_has_stored_once(broker):
+    broker.ends, broker.offsets[GROUP] = {2: (0, 9)}, {2: 8}
+    broker.join(GROUP, "client-1", model="BROADCASTING")
+    broker.run("client-1", {2: (9, 0)})
+    async with scaling_site(broker) as site:
+        (group,) = (await observer_of(site).observe(shrinks(ResizePhase.DRAIN))).groups
+    (client,) = group.clients
+    assert client.queues[QueueId("broker-a", 2)].commit_offset == 9
 
 
 async def test_too_many_groups_are_a_sentence_and_no_partial_list(broker):

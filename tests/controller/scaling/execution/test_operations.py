@@ -5,6 +5,7 @@ import pytest
 from msgspec.structs import replace
 from resize_builders import CREATED_UNIX_MS, a_resize
 
+from controller.scaling.execution import decoded_operations
 from controller.scaling.execution import operations as module
 from controller.scaling.execution.operations import OperationExists, OperationMoved, Operations
 from controller.scaling.resize.operation import ResizePhase, encode_operation
@@ -124,7 +125,7 @@ async def test_end_can_be_repeated_and_takes_no_other_operation_away(backend, op
     # As a controller does that was killed between the two steps.
     await operations.end(first)
     assert operations.of_topic("orders") == second
-    assert (await loaded(backend)).ended() == [first]
+    assert (await loaded(backend)).ended() == [(first.id, first.topic, first.created_unix_ms)]
 
 
 async def test_only_the_newest_ended_operations_stay(operations, monkeypatch):
@@ -132,8 +133,49 @@ async def test_only_the_newest_ended_operations_stay(operations, monkeypatch):
     every = [ended(named("orders", number)) for number in range(5)]
     for each in every:
         await operations.end(each)
-    assert operations.ended() == every[:1:-1]
+    assert [each.id for each in operations.ended()] == [each.id for each in every[:1:-1]]
     assert operations.find(every[0].id) is None
+
+
+# Decoded once
+
+
+async def test_operation_is_decoded_again_only_once_it_has_changed(operations):
+    operation = named("orders")
+    await operations.add(operation)
+    await operations.end(ended(named("payments")))
+    (first,), (past,) = operations.under_way(), operations.ended()
+    assert operations.under_way()[0] is first
+    assert operations.find_ended(past.id) is operations.find_ended(past.id)
+    after = replace(operation, reason="another")
+    await operations.replace(operation, after)
+    assert operations.under_way() == [after]
+
+
+async def test_operations_beyond_what_is_kept_are_found_as_well(operations, monkeypatch):
+    every = [ended(named("orders", number)) for number in range(5)]
+    monkeypatch.setattr(decoded_operations, "KEPT_BYTES_MAX", 2 * len(encode_operation(every[0])))
+    for each in every:
+        await operations.end(each)
+    newest_first = every[::-1]
+    assert [each.id for each in operations.ended()] == [each.id for each in newest_first]
+    assert [operations.find_ended(each.id) for each in operations.ended()] == newest_first
+    # The one that was found first is not kept any more.
+    oldest = operations.find_ended(newest_first[0].id)
+    assert oldest == newest_first[0]
+    for each in every[:4]:
+        operations.find_ended(each.id)
+    assert operations.find_ended(newest_first[0].id) is not oldest
+
+
+async def test_what_was_loaded_is_listed_as_before(backend, operations):
+    await operations.add(named("orders"))
+    await operations.end(ended(named("payments")))
+    await backend.commit_document(UNDER_WAY, "broken", b"[]", 0)
+    other = await loaded(backend)
+    await other.read_all()
+    assert (other.under_way(), other.ended()) == (operations.under_way(), operations.ended())
+    assert list(other.problems()) == ["broken"]
 
 
 # What cannot be read

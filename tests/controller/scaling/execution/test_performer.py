@@ -19,7 +19,7 @@ def broker():
 
 
 async def performed(site, *actions, may_write=lambda: True):
-    return await ActionPerformer(site.admin, may_write, FakeClock()).perform(TOPIC, actions)
+    return await ActionPerformer(site.admin, FakeClock()).perform(TOPIC, actions, may_write)
 
 
 def change(broker, before=(4, 4), after=(8, 4), **values):
@@ -87,18 +87,18 @@ async def test_counts_that_a_broker_stores_otherwise_are_reported(broker, monkey
 async def test_change_that_a_broker_has_not_answered_is_not_followed_by_another_one_at_once(broker):
     clock = FakeClock()
     async with scaling_site(broker) as site:
-        performer = ActionPerformer(site.admin, lambda: True, clock)
+        performer = ActionPerformer(site.admin, clock)
         broker.instead[BrokerRequestCode.UPDATE_AND_CREATE_TOPIC] = None
-        (failure,) = await performer.perform(TOPIC, [change(broker)])
+        (failure,) = await performer.perform(TOPIC, [change(broker)], lambda: True)
         assert "no answer within" in failure
         del broker.instead[BrokerRequestCode.UPDATE_AND_CREATE_TOPIC]
         # The earlier one could still come, after this one.
-        assert await performer.perform(TOPIC, [change(broker, after=(2, 2))]) == (
+        assert await performer.perform(TOPIC, [change(broker, after=(2, 2))], lambda: True) == (
             "broker-a has not answered an earlier change: the next one in 30 s",
         )
         assert broker.written == []
         clock.pass_ms(UNANSWERED_MS)
-        assert await performer.perform(TOPIC, [change(broker, after=(2, 2))]) == ()
+        assert await performer.perform(TOPIC, [change(broker, after=(2, 2))], lambda: True) == ()
 
 
 async def test_counts_of_a_broker_of_4_9_are_changed(broker):

@@ -1,6 +1,8 @@
 """Operations run while a controller leads: what is decided is stored first, and commands of operators win."""
 
 import asyncio
+import contextlib
+from inspect import isawaitable
 
 import pytest
 from fakes.scaled_topic import GROUP, TOPIC, ScaledBroker, ScaledNameServer, ScalingSite, scaling_site
@@ -8,6 +10,7 @@ from fakes.scaling_controller import OTHER, ScalingController
 from resize_builders import a_resize
 
 from controller.scaling.execution import runner
+from controller.scaling.execution.service import WRITE_MS
 from controller.scaling.resize.operation import (
     MasterIdentity,
     QueueCounts,
@@ -186,6 +189,53 @@ async def test_conflict_goes_on_once_an_operator_resumes_it(broker, controller):
 
 
 # The lead
+
+
+@contextlib.asynccontextmanager
+async def before_the_change(broker, controller):
+    """Stop at the comparison that precedes a change, with nothing that looks whether this controller leads."""
+    compares, go_on = asyncio.Event(), asyncio.Event()
+    answers, looks = broker.peer.answer, 0
+
+    async def held(code, fields):
+        nonlocal looks
+        looks += code == BrokerRequestCode.GET_TOPIC_CONFIG
+        if looks == 2 and not go_on.is_set():
+            compares.set()
+            await go_on.wait()
+        answer = answers(code, fields)
+        return await answer if isawaitable(answer) else answer
+
+    broker.peer.answer = held
+    await controller.scaling.operations.add(stored(broker, ResizePhase.READ_UP, reached=1))
+    async with asyncio.timeout(30):
+        await compares.wait()
+    controller._looks.cancel()
+    yield
+    go_on.set()
+    await controller.until(lambda: controller.listener.failed or controller.listener.done)
+
+
+async def test_change_that_was_decided_in_an_earlier_term_is_not_made(broker, controller):
+    async with before_the_change(broker, controller):
+        # Meanwhile another controller may have led, and gone on with the resize.
+        controller.group.follows(OTHER)
+        controller.lead()
+    assert (broker.written, counts(broker)) == ([], (4, 4))
+    assert "another controller may lead" in controller.listener.failed[0]
+
+
+async def test_change_is_not_made_if_the_lease_could_end_before_it_arrives(broker, controller):
+    async with before_the_change(broker, controller):
+        controller.group.leads(controller.clock.now_ms() + WRITE_MS - 1)
+    assert (broker.written, counts(broker)) == ([], (4, 4))
+    assert "another controller may lead" in controller.listener.failed[0]
+
+
+async def test_change_is_made_while_the_lease_lasts(broker, controller):
+    async with before_the_change(broker, controller):
+        controller.group.leads(controller.clock.now_ms() + 60_000)
+    assert counts(broker) == (8, 4)
 
 
 async def test_operations_stop_when_another_leads_and_go_on_with_the_stored_phase(broker, controller):

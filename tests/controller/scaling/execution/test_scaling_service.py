@@ -58,7 +58,8 @@ async def test_leader_of_a_new_term_loads_what_others_have_stored(controller):
     assert not controller.scaling.is_ready
     await controller.scaling.look()
     assert controller.scaling.is_ready
-    assert controller.scaling.operations.ended() == [ended]
+    assert [each.id for each in controller.scaling.operations.ended()] == [ended.id]
+    assert controller.scaling.operations.find_ended(ended.id) == ended
 
 
 async def test_follower_names_the_leader_and_changes_nothing(controller):

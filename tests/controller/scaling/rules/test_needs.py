@@ -2,7 +2,7 @@
 
 import pytest
 from msgspec.structs import replace
-from scaling_builders import a_shrink
+from scaling_builders import a_grow, a_shrink
 
 from controller.scaling.resize.operation import ResizeKind, ResizePhase
 from controller.scaling.rules.needs import (
@@ -10,15 +10,18 @@ from controller.scaling.rules.needs import (
     QUICK_ROUND_MS,
     ROUND_MS_MAX,
     ROUND_MS_MIN,
+    VERIFY_LAST_MS,
     needs_of,
     round_ms,
 )
-from controller.scaling.rules.path import dropped_queues
+from controller.scaling.rules.path import dropped_queues, new_queues
+
+UNIX_MS = 1_800_000_000_000
 
 
 @pytest.mark.parametrize("phase", [ResizePhase.READ_DOWN, ResizePhase.WATCH])
 def test_closed_queues_and_late_messages_are_observed_until_the_end(phase):
-    needs = needs_of(a_shrink(phase))
+    needs = needs_of(a_shrink(phase), UNIX_MS)
     assert needs.ends is dropped_queues
     assert needs.late
     assert needs.log
@@ -26,7 +29,7 @@ def test_closed_queues_and_late_messages_are_observed_until_the_end(phase):
 
 def test_blocked_resize_needs_what_its_phase_does():
     blocked = replace(a_shrink(ResizePhase.BLOCKED), resume_phase=ResizePhase.DRAIN)
-    assert needs_of(blocked) == needs_of(a_shrink(ResizePhase.DRAIN))
+    assert needs_of(blocked, UNIX_MS) == needs_of(a_shrink(ResizePhase.DRAIN), UNIX_MS)
 
 
 def test_numbers_are_looked_at_each_second_and_waits_several_times():
@@ -41,3 +44,19 @@ def test_blocked_resize_is_looked_at_each_minute_unless_it_holds_locks():
     assert round_ms(blocked) == BLOCKED_ROUND_MS_MAX
     gated = replace(blocked, kind=ResizeKind.GATED, resume_phase=ResizePhase.RELEASE)
     assert round_ms(gated) <= ROUND_MS_MAX
+
+
+def test_lag_in_new_queues_is_looked_at_only_before_the_end_of_verify():
+    verify = a_grow(ResizePhase.VERIFY, reached=2)
+    ends_ms = verify.phase_since_unix_ms + verify.waits.grown_watch_ms
+    early, late = (needs_of(verify, ends_ms - VERIFY_LAST_MS - each) for each in (1, 0))
+    assert (early.ends, early.offsets, early.groups) == (None, False, False)
+    assert (late.ends, late.offsets, late.groups) == (new_queues, True, False)
+
+
+@pytest.mark.parametrize("phase", [ResizePhase.DRAIN, ResizePhase.CONFIRM])
+def test_clients_are_needed_only_of_groups_that_seem_to_have_drained(phase):
+    needs = needs_of(a_shrink(phase), UNIX_MS)
+    assert needs.clients
+    assert needs.drained
+    assert not needs_of(a_grow(ResizePhase.ASSIGN), UNIX_MS).drained

@@ -16,7 +16,7 @@ class Silent:
         self.error = error
         self.sent = 0
 
-    async def invoke(self, address, request, timeout_ms):
+    async def invoke(self, address, request, timeout_ms, before_send=None):
         self.sent += 1
         if self.error is not None:
             raise self.error
