@@ -21,7 +21,7 @@ _ACTIVELY: Final = "CONSUME_ACTIVELY"
 _POP: Final = "CONSUME_POP"
 
 
-class GroupMembers(NamedTuple):
+class ConnectedMembers(NamedTuple):
     """Who is connected of a group, as brokers answer it."""
 
     group: str
@@ -30,7 +30,7 @@ class GroupMembers(NamedTuple):
 
 
 #: Chooses of a group those clients that are queried: each costs the client a request.
-ClientChoice = Callable[[GroupMembers], Collection[str]]
+ClientChoice = Callable[[ConnectedMembers], Collection[str]]
 
 
 class GroupObserver:
@@ -81,7 +81,7 @@ class GroupObserver:
             return GroupView(name=name, kind=GroupKind.OFFLINE)
         where = {client.client_id: master for master, each in found.items() for client in each.clients}
         is_broadcasting = any(each.is_broadcasting for each in found.values())
-        chosen = clients(GroupMembers(name, sorted(where), is_broadcasting))
+        chosen = clients(ConnectedMembers(name, sorted(where), is_broadcasting))
         answers = await all_results(self._clients.running(where[each], name, each) for each in chosen)
         running: Mapping[str, RunningConsumer | None] = dict(zip(chosen, answers, strict=True))
         known = [each for each in running.values() if each is not None]

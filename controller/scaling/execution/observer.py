@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from controller.scaling.execution.broker_views import FAILURES, SetAddresses, SetObserver, WantedOfSet
 from controller.scaling.execution.client_queries import ClientQueries
 from controller.scaling.execution.group_definitions import GroupDefinitions
-from controller.scaling.execution.group_views import ClientChoice, GroupMembers, GroupObserver
+from controller.scaling.execution.group_views import ClientChoice, ConnectedMembers, GroupObserver
 from controller.scaling.execution.producer_fetches import ProducerFetches
 from controller.scaling.execution.round_requests import RoundRequests
 from controller.scaling.execution.shared_offsets import SharedOffsets
@@ -324,7 +324,7 @@ def _too_many_queues(numbers: Mapping[str, int]) -> list[str]:
 def _client_choice(operation: ResizeOperation, needs: ResizeNeeds, observation: ResizeObservation) -> ClientChoice:
     """Return which clients a phase has to know: none of a group that is seen to lag by what brokers have stored."""
 
-    def chosen(members: GroupMembers) -> Collection[str]:
+    def chosen(members: ConnectedMembers) -> Collection[str]:
         if not needs.clients:
             return ()
         decides_nothing = needs.drained and not members.is_broadcasting

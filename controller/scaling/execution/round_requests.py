@@ -32,14 +32,14 @@ class RoundRequests:
 
     async def call(self, address: str, wanted: AdminRequest[Found]) -> Found:
         """Return the answer as `AdminClient.call`; raises NotSent if there was none in this round before."""
-        return await self._heard(address, lambda: self._admin.call(address, wanted, lambda: self._check(address)))
+        return await self._answer(address, lambda: self._admin.call(address, wanted, lambda: self._check(address)))
 
     async def offsets(self, address: str, topic: str) -> TopicOffsets:
         """Return the stored offsets of a topic, requested within this round; raises as `call` does."""
         self._check(address)
-        return await self._heard(address, lambda: self._offsets.of_topic(address, topic))
+        return await self._answer(address, lambda: self._offsets.of_topic(address, topic))
 
-    async def _heard(self, address: str, call: Callable[[], Awaitable[Found]]) -> Found:
+    async def _answer(self, address: str, call: Callable[[], Awaitable[Found]]) -> Found:
         try:
             return await call()
         except InvokeError:

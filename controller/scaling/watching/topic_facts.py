@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from controller.scaling.execution.broker_views import FAILURES, counts_of, topic_of
-from controller.scaling.execution.group_views import GroupMembers, GroupObserver
+from controller.scaling.execution.group_views import ConnectedMembers, GroupObserver
 from controller.scaling.execution.observer import TopicObserver, has_order
 from controller.scaling.resize.observation import GroupKind, GroupView
 from controller.scaling.resize.operation import QueueCounts
@@ -116,7 +116,7 @@ class TopicFactsObserver:
         former = facts.groups
         masters = [each for each in facts.masters.values() if each is not None]
 
-        def chosen(members: GroupMembers) -> Collection[str]:
+        def chosen(members: ConnectedMembers) -> Collection[str]:
             group, clients, _ = members
             if group in behind:
                 return clients[:CLIENTS_MAX]
