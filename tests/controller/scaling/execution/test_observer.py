@@ -134,7 +134,8 @@ async def test_master_that_does_not_answer_gets_no_further_request_in_the_round(
         _, observation = await facts(site)
     # As many as are under way at one time; each of the others would have waited for its timeout too.
     assert broker.seen.count(BrokerRequestCode.GET_MIN_OFFSET) == AdminLimits().requests_per_peer_max
-    assert BrokerRequestCode.GET_MAX_OFFSET not in broker.seen
+    # That of half messages came before.
+    assert broker.seen.count(BrokerRequestCode.GET_MAX_OFFSET) == 1
     assert not any("nothing was sent" in each for each in observation.missing)
 
 
