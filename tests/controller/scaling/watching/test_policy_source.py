@@ -148,6 +148,8 @@ async def test_policies_put_over_http_are_shown_with_all_properties_and_stored(s
             "cooldownMs": 60_000,
             "windowMs": 15_000,
             "behindMs": 5_000,
+            "queueWrites": None,
+            "brokerWrites": None,
             "mode": "propose",
         }
     ]
