@@ -77,7 +77,7 @@ def ramp_part(folder: Path) -> Iterator[str]:
         kept = worst <= GOAL_BEHIND_S and len(operations) <= GOAL_RESIZES
         yield (
             f"{2 * QUEUES} queues, {CONSUMERS_FIRST} consumers of {1000 * 20 // WORK_MS} messages a second each and "
-            f"{CONSUMERS} at the top: **{len(operations)} resizes** (goal: at most {GOAL_RESIZES}), at most "
+            f"{CONSUMERS} at the top: **resizes: {len(operations)}** (goal: at most {GOAL_RESIZES}), at most "
             f"**{worst} s behind** from {GOAL_FROM_S} s after the top on (goal: {GOAL_BEHIND_S} s, reached: "
             f"{'yes' if kept else '**no**'}), {max(behind)} s at the worst moment."
         )
@@ -105,7 +105,7 @@ def slow_part(folder: Path) -> Iterator[str]:
         reached = "yes" if not operations else "**no**"
         yield (
             f"{2 * SLOW_QUEUES} queues, {SLOW_CONSUMERS} consumers of {1000 * 20 // SLOW_WORK_MS} messages a second "
-            f"each: **{len(operations)} resizes** (goal: none, reached: {reached}). What the autoscaler gave as reason:"
+            f"each: **resizes: {len(operations)}** (goal: none, reached: {reached}). What the autoscaler gave as reason:"
         )
         yield ""
         yield from table("from, s", "outcome", "reason")
