@@ -105,7 +105,7 @@ def slow_part(folder: Path) -> Iterator[str]:
         reached = "yes" if not operations else "**no**"
         yield (
             f"{2 * SLOW_QUEUES} queues, {SLOW_CONSUMERS} consumers of {1000 * 20 // SLOW_WORK_MS} messages a second "
-            f"each: **resizes: {len(operations)}** (goal: none, reached: {reached}). What the autoscaler gave as reason:"
+            f"each: **resizes: {len(operations)}** (goal: none, reached: {reached}). The reason that it gave:"
         )
         yield ""
         yield from table("from, s", "outcome", "reason")
