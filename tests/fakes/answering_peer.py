@@ -42,10 +42,14 @@ class AnsweringPeer:
     async def close(self):
         """Be gone; `open` brings it back at the same address."""
         self._server.close()
+        self.drop_connections()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def drop_connections(self):
+        """Break all connections; further ones are accepted."""
         for writer in self._writers:
             writer.transport.abort()
         self._writers = []
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _serve(self, reader, writer):
         self._writers.append(writer)

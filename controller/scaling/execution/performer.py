@@ -27,13 +27,15 @@ from remoting.admin.topics import TopicDefinition, update_topic
 from remoting.background_tasks import all_results
 from remoting.clock import Clock
 from remoting.protocol.codes import ResponseCode
-from remoting.protocol.errors import InvokeTimeout, NotSent, Refused
+from remoting.protocol.errors import ConnectionRefused, InvokeError, NotSent, OutOfResources, Refused
 
 Found = TypeVar("Found")
 
-#: How long a broker may still carry out a change of numbers that it has not answered: with NameServers it takes up to
-#: 24 s. No other one of the topic is sent there meanwhile: the earlier one could come after it.
+#: How long a broker may still carry out a change of numbers after nobody waits for its answer any more: with NameServers
+#: it takes up to 24 s. No other one of the topic is sent there meanwhile: the earlier one could come after it.
 UNANSWERED_MS: Final = 30_000
+#: Errors of which no byte of a request has left.
+_NOTHING_SENT: Final = (NotSent, ConnectionRefused, OutOfResources)
 
 
 class ActionPerformer:
@@ -110,10 +112,13 @@ class BrokerChanges:
         return ""
 
     async def _update(self, address: str, wanted: TopicDefinition) -> None:
-        now_ms = self._clock.now_ms()
         try:
             await self._write(address, update_topic(wanted))
-        except InvokeTimeout:
+        except _NOTHING_SENT:
+            raise
+        except InvokeError:
+            # Also where the connection has ended: the broker may have read the request before.
+            now_ms = self._clock.now_ms()
             for over in [key for key, until_ms in self._unanswered.items() if until_ms <= now_ms]:
                 del self._unanswered[over]
             self._unanswered[address, wanted.topic] = now_ms + UNANSWERED_MS

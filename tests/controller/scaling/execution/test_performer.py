@@ -1,6 +1,7 @@
 """Changes of brokers: compared before they are written, read back afterwards, and left alone once another may lead."""
 
 import pytest
+from fakes.answering_peer import NOTHING
 from fakes.clock import FakeClock
 from fakes.scaled_topic import GROUP, TOPIC, ScaledBroker, scaling_site
 
@@ -99,6 +100,52 @@ async def test_change_that_a_broker_has_not_answered_is_not_followed_by_another_
         assert broker.written == []
         clock.pass_ms(UNANSWERED_MS)
         assert await performer.perform(TOPIC, [change(broker, after=(2, 2))], lambda: True) == ()
+
+
+def instead_of_an_update(broker, happens):
+    """Let something happen when a change of numbers comes, which is not answered and not carried out."""
+    answers = broker.peer.answer
+
+    def answer(code, fields):
+        if code != BrokerRequestCode.UPDATE_AND_CREATE_TOPIC:
+            return answers(code, fields)
+        broker.peer.answer = answers
+        happens()
+        return NOTHING
+
+    broker.peer.answer = answer
+
+
+async def test_wait_after_an_unanswered_change_begins_when_nobody_waits_for_its_answer_any_more(broker):
+    clock = FakeClock()
+    async with scaling_site(broker) as site:
+        performer = ActionPerformer(site.admin, clock)
+        instead_of_an_update(broker, lambda: clock.pass_ms(UNANSWERED_MS))
+        (failure,) = await performer.perform(TOPIC, [change(broker)], lambda: True)
+        assert "no answer within" in failure
+        (failure,) = await performer.perform(TOPIC, [change(broker)], lambda: True)
+        assert failure == "broker-a has not answered an earlier change: the next one in 30 s"
+
+
+async def test_change_whose_connection_breaks_may_still_be_carried_out(broker):
+    clock = FakeClock()
+    async with scaling_site(broker) as site:
+        performer = ActionPerformer(site.admin, clock)
+        instead_of_an_update(broker, broker.peer.drop_connections)
+        (failure,) = await performer.perform(TOPIC, [change(broker)], lambda: True)
+        assert "no answer within" not in failure
+        (failure,) = await performer.perform(TOPIC, [change(broker)], lambda: True)
+        assert failure == "broker-a has not answered an earlier change: the next one in 30 s"
+        clock.pass_ms(UNANSWERED_MS)
+        assert await performer.perform(TOPIC, [change(broker)], lambda: True) == ()
+
+
+async def test_change_that_was_not_sent_holds_up_no_other_one(broker):
+    async with scaling_site(broker) as site:
+        performer = ActionPerformer(site.admin, FakeClock())
+        (failure,) = await performer.perform(TOPIC, [change(broker)], lambda: False)
+        assert failure.endswith(NO_LEAD)
+        assert await performer.perform(TOPIC, [change(broker)], lambda: True) == ()
 
 
 async def test_counts_of_a_broker_of_4_9_are_changed(broker):
