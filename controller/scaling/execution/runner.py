@@ -85,6 +85,8 @@ class _Run:
         self.wake = asyncio.Event()
         #: Actions of the last round that did not succeed.
         self.failures: tuple[str, ...] = ()
+        #: Groups of the topic in the last round that knew them.
+        self.groups: frozenset[str] = frozenset()
 
     @property
     def has_ended(self) -> bool:
@@ -130,6 +132,11 @@ class ResizeRunner:
     def statuses(self) -> Mapping[str, ResizeStatus]:
         """What each operation waits for, by id."""
         return self._statuses
+
+    def groups_seen(self, operation_id: str) -> frozenset[str]:
+        """Return the groups of the topic that a running operation has seen last; none of one that does not run."""
+        run = self._runs.get(operation_id)
+        return frozenset() if run is None else run.groups
 
     def wake(self, operation_id: str) -> None:
         """Begin the next round of an operation at once."""
@@ -205,6 +212,8 @@ class ResizeRunner:
             return await self._precheck(operation, progress)
         self._operations.check_stored(operation)
         observation = replace(await self._observer.observe(operation), failures=run.failures)
+        if observation.groups is not None:
+            run.groups = frozenset(each.name for each in observation.groups)
         decision = decide_step(operation, progress, observation)
         await self._store(operation, decision.operation)
         # A round that could not be stored is made again, and has to know of them too.

@@ -5,7 +5,7 @@ It depends on the store and on brokers, and nothing depends on it: elections go 
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -202,10 +202,12 @@ class QueueScaling:
         """Give up what a group has not consumed; raises as `abort` does."""
         self.check_leads()
         found = self.find(operation_id)
-        groups = () if found.is_finished else await self._groups_of(found.topic)
+        known = {*found.gated_groups, *self._runner.groups_seen(operation_id)}
+        # Nobody else has to answer about a group that the resize waits for.
+        groups = known if found.is_finished or group in known else await self._groups_of(found.topic)
         return await self._change(operation_id, lambda each, unix_ms: commands.waived(each, group, groups, unix_ms))
 
-    async def _groups_of(self, topic: str) -> tuple[str, ...]:
+    async def _groups_of(self, topic: str) -> Collection[str]:
         groups, missing = await self._observer.groups(topic)
         if groups is None:
             raise commands.ResizeCommandRefused(

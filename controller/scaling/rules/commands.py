@@ -91,8 +91,10 @@ def waived(operation: ResizeOperation, group: str, groups: Collection[str], unix
         raise ResizeCommandRefused(f"{group} is waived already")
     if len(operation.options.waived_groups) >= WAIVED_GROUPS_MAX:
         raise ResizeCommandRefused(f"{WAIVED_GROUPS_MAX} groups are waived, which is the limit: delete unused groups")
-    if group not in groups:
-        raise ResizeCommandRefused(_not_of_topic(operation, group, groups))
+    # A group that was deleted keeps its locks, and would be waited for.
+    known = {*groups, *operation.gated_groups}
+    if group not in known:
+        raise ResizeCommandRefused(_not_of_topic(operation, group, known))
     options = replace(operation.options, waived_groups=(*operation.options.waived_groups, group))
     operation = replace(operation, options=options)
     if operation.phase is ResizePhase.BLOCKED:

@@ -21,7 +21,8 @@ from controller.scaling.resize.operation import (
 )
 from controller.scaling.resize.request import ResizeRequest
 from controller.scaling.rules import needs
-from remoting.protocol.codes import BrokerRequestCode
+from controller.scaling.rules.commands import ResizeCommandRefused
+from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
 
 WAITS = ResizeWaits(
     producers_ms=0, stable_ms=0, confirm_ms=0, watch_ms=0, grown_watch_ms=0, assign_ms=0, pop_ms=0, process_ms=0
@@ -161,7 +162,8 @@ async def test_abort_wins_over_a_round_that_is_about_to_leave_its_phase(broker, 
     assert counts(broker) == (4, 4)
 
 
-async def test_waived_group_counts_in_the_next_round(broker, controller):
+async def blocked_in_drain(broker, controller):
+    """Return a shrink that waits for a group without members."""
     broker.topic["writeQueueNums"] = 2
     broker.ends = {2: (0, 9), 3: (0, 9)}
     broker.offsets[GROUP] = {2: 4, 3: 9}
@@ -170,10 +172,24 @@ async def test_waived_group_counts_in_the_next_round(broker, controller):
     operation = a_resize(sets=sets, phase=ResizePhase.DRAIN, reached=1, waits=WAITS, masters=masters)
     await controller.scaling.operations.add(operation)
     await controller.until(lambda: controller.scaling.find(operation.id).phase is ResizePhase.BLOCKED)
+    return operation
+
+
+async def test_waived_group_counts_in_the_next_round(broker, controller):
+    operation = await blocked_in_drain(broker, controller)
     await controller.scaling.waive(operation.id, GROUP)
     ended = await controller.ended(operation, ResizePhase.DONE)
     assert ended.options.waived_groups == (GROUP,)
     assert counts(broker) == (2, 2)
+
+
+async def test_group_that_a_resize_waits_for_is_waived_while_a_name_server_is_silent(site, broker, controller):
+    operation = await blocked_in_drain(broker, controller)
+    site.name_servers[1].instead[RequestCode.GET_ROUTEINFO_BY_TOPIC] = ResponseCode.SYSTEM_ERROR
+    with pytest.raises(ResizeCommandRefused, match="is not known, try again"):
+        await controller.scaling.waive(operation.id, "other")
+    waived = await controller.scaling.waive(operation.id, GROUP)
+    assert waived.options.waived_groups == (GROUP,)
 
 
 async def test_conflict_goes_on_once_an_operator_resumes_it(broker, controller):

@@ -85,6 +85,15 @@ def test_group_that_the_topic_does_not_have_is_not_waived():
         waived(drain, "biling", many, NOW)
 
 
+def test_group_with_locks_is_waived_although_the_topic_has_it_no_more():
+    release = a_gated(ResizePhase.RELEASE, reached=2, gated_groups=("billing", "gone"))
+    blocked = replace(release, phase=ResizePhase.BLOCKED, resume_phase=ResizePhase.RELEASE)
+    going = waived(blocked, "gone", ["billing"], NOW)
+    assert (going.phase, going.options.waived_groups) == (ResizePhase.RELEASE, ("gone",))
+    with pytest.raises(ResizeCommandRefused, match="those that can be waived: billing, gone"):
+        waived(blocked, "biling", [], NOW)
+
+
 def test_nothing_is_waived_of_a_resize_that_adds_queues():
     with pytest.raises(ResizeCommandRefused, match="resize-1 adds queues and waits for no group"):
         waived(a_grow(ResizePhase.ASSIGN, reached=1), "billing", ["billing"], NOW)
