@@ -50,7 +50,8 @@ class ResizeRound:
 
     def record(self, **changes: Any) -> ResizeDecision:
         """Remain in the phase with a fact that is stored before anything rests on it."""
-        return replace(self.stay(()), operation=msgspec.structs.replace(self.operation, **changes))
+        decision = self.stay(())
+        return replace(decision, operation=msgspec.structs.replace(decision.operation, **changes))
 
     def go(
         self, phase: ResizePhase, evidence: Sequence[str] = (), *, problem: str = "", **changes: Any

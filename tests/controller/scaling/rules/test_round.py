@@ -21,6 +21,14 @@ def test_waited_time_is_saved_each_ten_seconds():
     assert (decision.operation.waited_ms, decision.progress.saved_ms) == (SAVE_MS, SAVE_MS)
 
 
+def test_waited_time_is_saved_with_a_fact_that_is_recorded():
+    gated = a_gated(ResizePhase.RELEASE)
+    this = ResizeRound(operation=gated, progress=PhaseProgress(waited_ms=SAVE_MS), observation=observed(gated, 2))
+    decision = this.record(gated_groups=("billing",))
+    assert (decision.operation.gated_groups, decision.operation.waited_ms) == (("billing",), SAVE_MS)
+    assert decision.progress.saved_ms == SAVE_MS
+
+
 def test_next_phase_begins_with_nothing_seen():
     decision = a_round(a_shrink(ResizePhase.DRAIN), 5_000).go(ResizePhase.CONFIRM, ["why"])
     assert decision.progress == PhaseProgress()
