@@ -79,6 +79,9 @@ FINISHED: Final = frozenset({ResizePhase.DONE, ResizePhase.ABORTED, ResizePhase.
 #: Phases in which somebody has to act.
 NEEDS_OPERATOR: Final = frozenset({ResizePhase.BLOCKED, ResizePhase.CONFLICT})
 
+#: Phases that save the ends of queues that they see, until ends are confirmed again.
+_SEES_ENDS: Final = frozenset({ResizePhase.QUIESCE, ResizePhase.DRAIN})
+
 READ_PERM: Final = 4
 WRITE_PERM: Final = 2
 
@@ -240,7 +243,7 @@ class ResizeOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     masters: dict[str, MasterIdentity] = {}
     #: Where each new queue began: what is stored for groups without an offset there.
     seeds: tuple[QueueOffset, ...] = ()
-    #: Ends of the queues that no message may be added to.
+    #: Ends of the queues that no message may be added to; none while those that are seen are saved.
     confirmed: tuple[QueueOffset, ...] = ()
     late_marks: tuple[LateMark, ...] = ()
     #: How long the present phase has waited, saved each 10 s; a new leader goes on there.
@@ -285,6 +288,8 @@ class ResizeOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             waited_ms=0,
             seen_ends=(),
             moved_at_ms=0,
+            # They are found anew, and the ends that are seen meanwhile have their place in the document.
+            confirmed=() if phase in _SEES_ENDS else self.confirmed,
             problem=limited_text(problem, PROBLEM_BYTES_MAX),
             resume_phase=None,
             steps=_limited((*self.steps, step)),

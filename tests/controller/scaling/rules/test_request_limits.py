@@ -214,6 +214,17 @@ def test_largest_resize_that_is_not_refused_fits_a_document(kind, number, name):
     assert len(decode_operation(stored).steps) == STEPS_MAX
 
 
+@pytest.mark.parametrize("again", [ResizePhase.QUIESCE, ResizePhase.DRAIN])
+def test_shrink_that_looks_at_its_queues_again_still_fits_a_document(again):
+    before = next(
+        each for each in range(1024, 300, -4) if not list(size_problems(ResizeKind.SHRINK, sets(3, each, 300), ()))
+    )
+    wanted = sets(3, before, 300)
+    entered = at_the_limit(ResizeKind.SHRINK, wanted, before, 0).entered(again, 1_700_000_000_000)
+    looks = msgspec.structs.replace(entered, seen_ends=offsets(wanted, dropped_queues))
+    assert len(encode_operation(looks)) <= DOCUMENT_BYTES_MAX
+
+
 # Text
 
 
