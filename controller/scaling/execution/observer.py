@@ -5,6 +5,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
+from msgspec import structs
+
 from controller.scaling.execution.broker_views import FAILURES, SetAddresses, SetObserver, WantedOfSet
 from controller.scaling.execution.client_queries import ClientQueries
 from controller.scaling.execution.group_definitions import GroupDefinitions
@@ -22,7 +24,7 @@ from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizeO
 from controller.scaling.resize.request import TopicTraits
 from controller.scaling.rules.drained import is_behind
 from controller.scaling.rules.needs import ResizeNeeds, needs_of
-from controller.scaling.rules.plan import QUEUES_MAX
+from controller.scaling.rules.plan import SET_QUEUES_MAX
 from remoting.admin.client import AdminClient
 from remoting.admin.offset_table import TopicOffsets
 from remoting.admin.routes import TopicRoute, order_conf, route_of
@@ -38,8 +40,6 @@ _MESSAGE_TYPE = "message.type"
 
 #: A set whose master hangs holds up a round no longer; commands of operators wait for its end.
 SET_ROUND_S: Final = 30.0
-#: Queues of one broker set whose ends are requested for a plan.
-SET_QUEUES_MAX: Final = 4 * QUEUES_MAX
 
 
 class ElectedMasters(Protocol):
@@ -125,11 +125,11 @@ class TopicObserver:
         requests = RoundRequests(self._admin, self._offsets)
         found = await self._query_sets(requests, wanted, routes)
         observation = self._observation(answers, found)
-        if too_many := _too_many_queues(numbers):
-            observation = replace(observation, missing=(*observation.missing, *too_many))
-        if not observation.missing:
+        too_many = {name: queues for name, queues in numbers.items() if queues > SET_QUEUES_MAX}
+        if not observation.missing and not too_many:
             observation = await self._with_groups(requests, observation, topic, lambda each: each.client_ids)
-        return self._traits(answers, routes, found), observation
+        traits = structs.replace(self._traits(answers, routes, found), too_many_queues=too_many)
+        return traits, observation
 
     async def groups(self, topic: str) -> tuple[tuple[GroupView, ...] | None, tuple[str, ...]]:
         """Return the groups of a topic, None if they are not known, and what is missing; no client is queried."""
@@ -311,14 +311,6 @@ def _queue_nums(route: TopicRoute, broker_name: str) -> int:
 
 def _looked_at(queues: int) -> range:
     return range(queues) if queues <= SET_QUEUES_MAX else range(0)
-
-
-def _too_many_queues(numbers: Mapping[str, int]) -> list[str]:
-    return [
-        f"{name} has {number} queues of the topic, and no more than {SET_QUEUES_MAX} are looked at"
-        for name, number in numbers.items()
-        if number > SET_QUEUES_MAX
-    ]
 
 
 def _client_choice(operation: ResizeOperation, needs: ResizeNeeds, observation: ResizeObservation) -> ClientChoice:

@@ -31,7 +31,7 @@ from remoting.protocol.errors import ConnectionRefused, InvokeError, NotSent, Ou
 
 Found = TypeVar("Found")
 
-#: How long a broker may still carry out a change of numbers after nobody waits for its answer any more: with NameServers
+#: How long a broker may still carry out a change of numbers once nobody waits for its answer any more: with NameServers
 #: it takes up to 24 s. No other one of the topic is sent there meanwhile: the earlier one could come after it.
 UNANSWERED_MS: Final = 30_000
 #: Errors of which no byte of a request has left.

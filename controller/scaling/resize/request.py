@@ -97,3 +97,5 @@ class TopicTraits(msgspec.Struct, frozen=True, kw_only=True):
     absent_sets: tuple[str, ...] = ()
     #: Sets that had the topic at an earlier resize, by the stored operations.
     former_sets: tuple[str, ...] = ()
+    #: By broker name: numbers of queues above the limit, whose ends nobody looks at.
+    too_many_queues: dict[str, int] = {}

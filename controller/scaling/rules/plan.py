@@ -30,6 +30,8 @@ from controller.scaling.rules.request_limits import size_problems, topic_problem
 
 #: Queues of a topic on one broker set; each costs files on the broker, and a pull of every group.
 QUEUES_MAX: Final = 1024
+#: Queues of one broker set whose ends are requested for a plan.
+SET_QUEUES_MAX: Final = 4 * QUEUES_MAX
 #: Kinds that change nothing on brokers in their first phase.
 _RAISING: Final = frozenset({ResizeKind.GROW, ResizeKind.GATED})
 #: Groups that a plan lists.
@@ -164,6 +166,11 @@ def _problems(
     )
     if traits.is_static:
         yield f"{request.topic} is a static topic: its queues are moved with remappingStaticTopic, and never removed"
+    yield from (
+        f"{name} has {queues} queues of {request.topic}, and no topic with more than {SET_QUEUES_MAX} on a broker set "
+        "is resized: use a new topic with fewer"
+        for name, queues in sorted(traits.too_many_queues.items())
+    )
     yield from _counts_problems(request, traits, kind)
     yield from order_conf_problems(request.topic, observation)
     yield from _order_problems(request, traits, observation)

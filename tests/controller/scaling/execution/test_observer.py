@@ -9,9 +9,10 @@ from controller.scaling.execution import observer
 from controller.scaling.execution.client_queries import ClientQueries
 from controller.scaling.execution.group_definitions import KEEP_MS
 from controller.scaling.execution.group_views import GROUPS_MAX
-from controller.scaling.execution.observer import SET_QUEUES_MAX, TopicObserver
+from controller.scaling.execution.observer import TopicObserver
 from controller.scaling.resize.observation import DelayProgress, GroupKind, LogPosition, QueueEnds
 from controller.scaling.resize.operation import QueueCounts, QueueId, ResizeKind, ResizePhase, SetResize
+from controller.scaling.rules.plan import SET_QUEUES_MAX
 from remoting.admin.client import AdminLimits
 from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
 
@@ -142,8 +143,8 @@ async def test_master_that_does_not_answer_gets_no_further_request_in_the_round(
 async def test_set_with_more_queues_than_are_looked_at_is_named_and_not_queried():
     broker = ScaledBroker(queues=SET_QUEUES_MAX + 1)
     async with scaling_site(broker, name_servers=1) as site:
-        _, observation = await facts(site)
-    assert observation.missing == ("broker-a has 4097 queues of the topic, and no more than 4096 are looked at",)
+        traits, observation = await facts(site)
+    assert (traits.too_many_queues, observation.missing) == ({"broker-a": SET_QUEUES_MAX + 1}, ())
     assert BrokerRequestCode.GET_MIN_OFFSET not in broker.seen
 
 

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from scaling_builders import BROKER, MASTER, NAME_SERVER, a_group, a_shrink, observed
+from scaling_builders import BROKER, MASTER, NAME_SERVER, a_group, a_shrink, observed, with_set
 
 from controller.scaling.resize.observation import GroupKind, NameServerView
 from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizeOptions, ResizePhase
 from controller.scaling.resize.request import ResizeRequest, TopicTraits
-from controller.scaling.rules.plan import checked, plan_resize, planned_operation
+from controller.scaling.rules.plan import QUEUES_MAX, SET_QUEUES_MAX, checked, plan_resize, planned_operation
 
 FOUR = QueueCounts(4, 4)
 SHRINK = a_shrink(ResizePhase.PRECHECK)
@@ -55,6 +55,17 @@ def test_kind_of_resize_follows_from_the_numbers_and_the_order(queues, request_v
 )
 def test_what_is_in_the_way_is_named(queues, values, text):
     assert any(text in each for each in plan_of(queues, **values).problems)
+
+
+def test_topic_with_too_many_queues_to_look_at_is_refused_for_that_alone():
+    many = QueueCounts(SET_QUEUES_MAX + 1, SET_QUEUES_MAX + 1)
+    observation = replace(with_set(observed(SHRINK, 0), counts=many, ends={}), groups=None)
+    request = ResizeRequest(topic="TopicTest", queues=QUEUES_MAX)
+    plan = plan_resize(request, traits(counts={BROKER: many}, too_many_queues={BROKER: many.read}), observation)
+    (problem,) = plan.problems
+    assert problem.startswith(
+        "broker-a has 4097 queues of TopicTest, and no topic with more than 4096 on a broker set is"
+    )
 
 
 def test_orderly_group_makes_a_topic_an_ordered_one():
