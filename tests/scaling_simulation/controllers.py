@@ -70,7 +70,7 @@ class ResizeController:
     def round(self, run):
         if run != self.runs or self.operation.is_finished:
             return
-        needs = needs_of(self.operation, self.observer.unix_ms)
+        needs = needs_of(self.operation, self.progress.waited_ms)
         early = self.observer.early(needs)
         if self.world.now_ms < self.slow_until_ms:
             self.world.later(1 + self.world.random.randrange(4_000), self.decide, run, self.operation, needs, early)

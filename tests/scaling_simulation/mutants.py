@@ -45,7 +45,7 @@ _decide_step = step.decide_step
 
 def missing_is_zero(operation, progress, observation):
     """Take what is not known for nothing."""
-    needs = needs_of(operation, observation.unix_ms)
+    needs = needs_of(operation, progress.waited_ms)
     sets = {}
     for resize in operation.sets:
         view = observation.sets[resize.broker_name]

@@ -90,9 +90,9 @@ class TopicObserver:
         self._clients = clients
         self._definitions = GroupDefinitions(admin, clock)
 
-    async def observe(self, operation: ResizeOperation) -> ResizeObservation:
-        """Return what the present phase has to know."""
-        needs = needs_of(operation, self._clock.unix_ms())
+    async def observe(self, operation: ResizeOperation, waited_ms: int) -> ResizeObservation:
+        """Return what the present phase has to know, which has waited so long."""
+        needs = needs_of(operation, waited_ms)
         requests = RoundRequests(self._admin, self._offsets)
         conf = operation.kind is ResizeKind.ORDERED
         answers = await self._query_name_servers(operation.topic, order=conf)

@@ -211,7 +211,8 @@ class ResizeRunner:
         if operation.phase in {ResizePhase.PLANNED, ResizePhase.PRECHECK}:
             return await self._precheck(operation, progress)
         self._operations.check_stored(operation)
-        observation = replace(await self._observer.observe(operation), failures=run.failures)
+        observation = await self._observer.observe(operation, progress.waited_ms)
+        observation = replace(observation, failures=run.failures)
         if observation.groups is not None:
             run.groups = frozenset(each.name for each in observation.groups)
         decision = decide_step(operation, progress, observation)

@@ -162,6 +162,9 @@ def verify(this: ResizeRound, position: int) -> ResizeDecision:
         left_s = (this.operation.waits.grown_watch_ms - this.waited_ms) / 1000
         watches = f"watches lag on the new queues for {left_s:.0f} s more"
         return this.stay((*this.observation.missing, watches, *uncovered))
+    if not this.observation.missing and any(each.offsets is None for each in this.observation.sets.values()):
+        # The round before was so long that nobody has looked at them.
+        return this.stay(["lag on the new queues", *uncovered])
     return this.go(this.operation.ends_as, [*uncovered, *_lag_of_new_queues(this)])
 
 

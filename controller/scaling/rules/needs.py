@@ -55,13 +55,12 @@ BLOCKED_ROUND_MS_MAX: Final = 60_000
 VERIFY_LAST_MS: Final = 30_000
 
 
-def needs_of(operation: ResizeOperation, unix_ms: int) -> ResizeNeeds:
-    """Return what the present phase has to know in a round that begins now."""
+def needs_of(operation: ResizeOperation, waited_ms: int) -> ResizeNeeds:
+    """Return what the present phase has to know in a round that begins once it has waited so long."""
     phase = operation.resume_phase or operation.phase
     if phase is ResizePhase.VERIFY:
         # Lag in new queues is reported at its end, by what is known then.
-        passed_ms = unix_ms - operation.phase_since_unix_ms
-        ends_soon = passed_ms >= operation.waits.grown_watch_ms - VERIFY_LAST_MS
+        ends_soon = waited_ms >= operation.waits.grown_watch_ms - VERIFY_LAST_MS
         return ResizeNeeds(ends=new_queues if ends_soon else None, offsets=ends_soon)
     return ResizeNeeds(
         ends=_ends(operation, phase),

@@ -203,7 +203,7 @@ async def test_slave_that_acts_as_master_is_no_master(broker):
     async with scaling_site(broker, name_servers=1) as site:
         # It has the id 0 in its route.
         site.name_servers[0].brokers = (broker,)
-        observation = await observer_of(site).observe(grows(ResizePhase.READ_UP))
+        observation = await observer_of(site).observe(grows(ResizePhase.READ_UP), 0)
     assert observation.sets["broker-a"].master is None
     assert observation.missing == (f"{broker.address} of broker-a is a slave that acts as master",)
 
@@ -211,7 +211,7 @@ async def test_slave_that_acts_as_master_is_no_master(broker):
 async def test_master_that_does_not_show_its_start_is_no_master(broker):
     broker.boot_ms = ""
     async with scaling_site(broker) as site:
-        observation = await observer_of(site).observe(grows(ResizePhase.READ_UP))
+        observation = await observer_of(site).observe(grows(ResizePhase.READ_UP), 0)
     assert observation.sets["broker-a"].master is None
     assert observation.missing == (f"broker-a at {broker.address} does not answer when it was started",)
 
@@ -220,7 +220,7 @@ async def test_slaves_show_their_own_counts_and_a_silent_one_none(broker):
     slave, silent = (ScaledBroker(queues=2, is_master=False) for _ in range(2))
     silent.instead[BrokerRequestCode.GET_TOPIC_CONFIG] = None
     async with scaling_site(broker, slave, silent) as site:
-        observation = await observer_of(site).observe(grows(ResizePhase.READ_UP))
+        observation = await observer_of(site).observe(grows(ResizePhase.READ_UP), 0)
         expected = {slave.address: QueueCounts(2, 2), silent.address: None}
     assert observation.sets["broker-a"].slaves == expected
     assert observation.missing == ()
@@ -233,7 +233,7 @@ async def test_broker_without_the_topic_is_missing_and_not_empty(broker):
             each.brokers = (broker, ScaledBroker("broker-b"))
             each.masters = {"broker-b": other.address}
         other.topic = None
-        observation = await observer_of(site).observe(grows(ResizePhase.READ_UP, "broker-a", "broker-b"))
+        observation = await observer_of(site).observe(grows(ResizePhase.READ_UP, "broker-a", "broker-b"), 0)
         assert observation.missing == (f"broker-b at {other.address} does not have the topic TopicTest",)
     assert (observation.sets["broker-b"].has_topic, observation.sets["broker-b"].counts) == (False, None)
 
@@ -278,7 +278,7 @@ async def test_half_messages_are_those_that_are_not_checked(broker):
 
 async def test_offsets_are_read_before_ends(broker):
     async with scaling_site(broker) as site:
-        await observer_of(site).observe(shrinks(ResizePhase.DRAIN))
+        await observer_of(site).observe(shrinks(ResizePhase.DRAIN), 0)
     first_end = min(
         broker.seen.index(each) for each in (BrokerRequestCode.GET_MAX_OFFSET, BrokerRequestCode.GET_MIN_OFFSET)
     )
@@ -292,20 +292,20 @@ async def test_offsets_are_read_before_ends(broker):
 )
 async def test_ends_are_read_after_what_is_delivered_and_dispatched(broker, earlier):
     async with scaling_site(broker) as site:
-        await observer_of(site).observe(shrinks(ResizePhase.WATCH))
+        await observer_of(site).observe(shrinks(ResizePhase.WATCH), 0)
     assert broker.seen.index(earlier) < broker.seen.index(BrokerRequestCode.GET_MIN_OFFSET)
 
 
 async def test_queue_whose_begin_the_broker_cannot_read_is_not_taken_for_empty(broker):
     broker.ends = {2: (-1, 9)}
     async with scaling_site(broker) as site:
-        observation = await observer_of(site).observe(shrinks(ResizePhase.DRAIN))
+        observation = await observer_of(site).observe(shrinks(ResizePhase.DRAIN), 0)
     assert observation.sets["broker-a"].ends[2] == QueueEnds(min_offset=0, max_offset=9)
 
 
 async def test_phase_queries_only_what_it_needs(broker):
     async with scaling_site(broker) as site:
-        observation = await observer_of(site).observe(grows(ResizePhase.READ_UP))
+        observation = await observer_of(site).observe(grows(ResizePhase.READ_UP), 0)
     assert BrokerRequestCode.GET_ALL_CONSUMER_OFFSET not in broker.seen
     assert BrokerRequestCode.GET_MAX_OFFSET not in broker.seen
     assert (observation.groups, observation.sets["broker-a"].ends) == (None, {})
@@ -388,10 +388,10 @@ async def test_clients_of_a_group_that_lags_are_not_queried_until_it_has_drained
     broker.run("client-1", {2: (8, 0)}, is_orderly=True)
     async with scaling_site(broker) as site:
         observer = observer_of(site)
-        assert (await observer.observe(shrinks(ResizePhase.DRAIN))).groups[0].is_online
+        assert (await observer.observe(shrinks(ResizePhase.DRAIN), 0)).groups[0].is_online
         assert BrokerRequestCode.GET_CONSUMER_RUNNING_INFO not in broker.seen
         broker.offsets[GROUP] = {2: 9}
-        (group,) = (await observer.observe(shrinks(ResizePhase.DRAIN))).groups
+        (group,) = (await observer.observe(shrinks(ResizePhase.DRAIN), 0)).groups
     assert group.kind is GroupKind.ORDERLY
 
 
@@ -400,7 +400,7 @@ async def test_clients_that_broadcast_are_queried_whatever_their_group_has_store
     broker.join(GROUP, "client-1", model="BROADCASTING")
     broker.run("client-1", {2: (9, 0)})
     async with scaling_site(broker) as site:
-        (group,) = (await observer_of(site).observe(shrinks(ResizePhase.DRAIN))).groups
+        (group,) = (await observer_of(site).observe(shrinks(ResizePhase.DRAIN), 0)).groups
     (client,) = group.clients
     assert client.queues[QueueId("broker-a", 2)].commit_offset == 9
 
@@ -427,7 +427,7 @@ async def test_group_without_a_configuration_is_unknown_where_offsets_of_it_are_
     broker.offsets = {GROUP: {0: 1}, "gone": {0: 1}}
     other.configured |= {"gone"}
     async with scaling_site(broker, other) as site:
-        observation = await observer_of(site).observe(grows(ResizePhase.SEED, "broker-a", "broker-b"))
+        observation = await observer_of(site).observe(grows(ResizePhase.SEED, "broker-a", "broker-b"), 0)
     assert observation.missing == ()
     assert (unknown(observation), unknown(observation, "broker-b")) == (frozenset({"gone"}), frozenset())
 
@@ -436,7 +436,7 @@ async def test_group_without_a_configuration_is_unknown_where_offsets_of_it_are_
 async def test_releases_that_store_offsets_of_any_group_know_all_groups(broker, version):
     broker.version, broker.offsets = version, {"gone": {0: 1}}
     async with scaling_site(broker) as site:
-        observation = await observer_of(site).observe(grows(ResizePhase.SEED))
+        observation = await observer_of(site).observe(grows(ResizePhase.SEED), 0)
     assert unknown(observation) == frozenset()
     assert BrokerRequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG not in broker.seen
 
@@ -446,17 +446,17 @@ async def test_groups_of_a_broker_are_queried_again_after_some_seconds(broker):
     broker.offsets = {"new": {0: 1}}
     async with scaling_site(broker) as site:
         observer = observer_of(site, clock=clock)
-        assert unknown(await observer.observe(grows(ResizePhase.SEED))) == {"new"}
+        assert unknown(await observer.observe(grows(ResizePhase.SEED), 0)) == {"new"}
         broker.configured.add("new")
         clock.pass_ms(KEEP_MS - 1)
-        assert unknown(await observer.observe(grows(ResizePhase.ASSIGN))) == {"new"}
+        assert unknown(await observer.observe(grows(ResizePhase.ASSIGN), 0)) == {"new"}
         clock.pass_ms(1)
-        assert unknown(await observer.observe(grows(ResizePhase.ASSIGN))) == frozenset()
+        assert unknown(await observer.observe(grows(ResizePhase.ASSIGN), 0)) == frozenset()
     assert broker.seen.count(BrokerRequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG) == 2
 
 
 async def test_groups_that_a_broker_does_not_answer_are_missing(broker):
     broker.instead[BrokerRequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG] = None
     async with scaling_site(broker) as site:
-        observation = await observer_of(site).observe(grows(ResizePhase.SEED))
+        observation = await observer_of(site).observe(grows(ResizePhase.SEED), 0)
     assert observation.missing[0].startswith(f"groups that are configured at {broker.address}: ")

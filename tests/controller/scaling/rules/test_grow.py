@@ -1,11 +1,12 @@
 """Growing: seed, read up, assign, write up, verify."""
 
 import pytest
-from scaling_builders import ADDRESS, BROKER, a_group, a_grow, an_ordered, observed, waited
+from scaling_builders import ADDRESS, BROKER, a_group, a_grow, an_ordered, observed, waited, with_set
 
 from controller.scaling.resize.decision import ChangeCounts
 from controller.scaling.resize.observation import GroupKind
 from controller.scaling.resize.operation import QueueCounts, QueueOffset, ResizeKind, ResizePhase
+from controller.scaling.rules.needs import needs_of
 from controller.scaling.rules.step import decide_step
 
 SEEDS = (QueueOffset(BROKER, 2, 0), QueueOffset(BROKER, 3, 0))
@@ -65,6 +66,19 @@ def test_grow_whose_write_queues_do_not_show_becomes_a_shrink_back():
         ResizeKind.SHRINK, ResizePhase.WRITE_DOWN, ResizePhase.ABORTED,
     )  # fmt: skip
     assert (undone.sets[0].before, undone.sets[0].target) == (QueueCounts(4, 4), 2)
+
+
+def test_grow_does_not_end_before_lag_in_new_queues_was_looked_at():
+    """The clock of a leader may be behind that of the one before, and a round may take long."""
+    grow = a_grow(ResizePhase.VERIFY, seeds=SEEDS, reached=2)
+    at_the_end = waited(grow.waits.grown_watch_ms)
+    not_looked_at = with_set(observed(grow, 2), offsets=None)
+    decision = decide_step(grow, at_the_end, not_looked_at)
+    assert (decision.operation.phase, decision.waits_for) == (ResizePhase.VERIFY, ("lag on the new queues",))
+    assert needs_of(grow, decision.progress.waited_ms).offsets
+    ended = decide_step(grow, decision.progress, observed(grow, 2, ends={2: 9}, offsets=SEEDED)).operation
+    assert ended.phase is ResizePhase.DONE
+    assert any("messages behind in the new queues of broker-a" in each for each in ended.steps[-1].evidence)
 
 
 def test_ordered_topic_with_new_queues_in_use_is_seeded_again_and_goes_on():
