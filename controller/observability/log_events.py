@@ -300,7 +300,8 @@ RESIZE_ABORTED: Final = LogEvent(
     level=Level.WARNING,
     keys=_ENDED,
     meaning="A resize has ended without its target, for the reason in `problem`. Every broker has its former queue "
-    "numbers, unless it was aborted in a conflict: then they are as they were found.",
+    "numbers, unless it was aborted in a conflict: then they are as they were found. An ordered topic has its writes "
+    "and its orderTopicConf back as far as nobody else has changed them; `evidence` names what differs.",
     advice="End the reason, then start it again.",
 )
 RESIZE_REJECTED: Final = LogEvent(

@@ -82,6 +82,8 @@ class PhaseProgress:
     settled_at_ms: Mapping[str, int] = field(default_factory=dict)
     #: `waited_ms` at which everything was seen in the wanted state.
     agreed_at_ms: int | None = None
+    #: Rounds after the time for it in which writes were still given back.
+    last_rounds: int = 0
     #: Of the save of `waited_ms`.
     saved_ms: int = 0
 

@@ -7,27 +7,56 @@ Only what this resize has written itself is changed: its numbers without the per
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Final
 
 from controller.scaling.resize.decision import ChangeCounts, PutOrderConf, ResizeDecision
 from controller.scaling.resize.operation import WRITE_PERM, QueueCounts, ResizePhase, SetResize
-from controller.scaling.rules.ordered import resized_order_conf
+from controller.scaling.rules.ordered import is_any_open, resized_order_conf
 from controller.scaling.rules.path import path_of
 from controller.scaling.rules.round import ResizeRound
 
+#: Rounds after `verifyMs` in which writes are still given back: somebody may take them away again each time.
+LAST_ROUNDS_MAX: Final = 3
+
 
 def give_back(this: ResizeRound) -> ResizeDecision:
-    """Give writes back, and again if a pause arrives late; who does not answer holds it up for `verifyMs`."""
-    waits, observation = this.operation.waits, this.observation
-    actions: tuple[ChangeCounts | PutOrderConf, ...] = (*_conf_actions(this), *_unpaused(this))
+    """Give writes back, and again if a pause arrives late.
+
+    For `verifyMs` no set is opened alone: while one does not answer, producers would send its keys to the others.
+    """
+    waits, observation, progress = this.operation.waits, this.observation, this.progress
+    conf, unpaused = tuple(_conf_actions(this)), tuple(_unpaused(this))
+    actions: tuple[ChangeCounts | PutOrderConf, ...] = (*conf, *unpaused)
     is_over = observation.unix_ms - this.operation.phase_since_unix_ms >= waits.verify_ms
-    # What can be done is tried once, however long nobody led.
-    if is_over and (not actions or observation.failures):
+    # What can be done is tried once, however long nobody led, and not for ever.
+    if is_over and (not actions or observation.failures or progress.last_rounds >= LAST_ROUNDS_MAX):
         return this.go(ResizePhase.ABORTED, list(_left(this)), problem=this.operation.problem)
     if actions or observation.missing:
-        this = replace(this, progress=replace(this.progress, agreed_at_ms=None))
-        return this.stay((*(f"writes at {each.address}" for each in actions), *observation.missing), actions)
+        progress = replace(progress, agreed_at_ms=None, last_rounds=progress.last_rounds + is_over)
+        sentences = [
+            *(f"orderTopicConf of {each.address}" for each in conf),
+            *(f"writes at {each.address}" for each in unpaused),
+        ]
+        now = actions if is_over else _in_order(this, conf, unpaused)
+        return replace(this, progress=progress).stay((*sentences, *observation.missing), now)
+    return _checked(this)
+
+
+def _in_order(
+    this: ResizeRound, conf: tuple[PutOrderConf, ...], unpaused: tuple[ChangeCounts, ...]
+) -> tuple[ChangeCounts | PutOrderConf, ...]:
+    """Return what is done now: first `orderTopicConf`, by which producers use all queues again at once."""
+    is_one_silent = any(counts is None for _, counts in _shown(this))
+    if is_one_silent and not is_any_open(this):
+        return conf
+    # Where a NameServer does not take it, writes are given back even so.
+    return (*conf, *unpaused) if this.observation.failures else conf or unpaused
+
+
+def _checked(this: ResizeRound) -> ResizeDecision:
+    """End once no write that was under way before can arrive any more."""
     agreed = this.waited_ms if this.progress.agreed_at_ms is None else this.progress.agreed_at_ms
-    if this.waited_ms - agreed >= waits.confirm_ms:
+    if this.waited_ms - agreed >= this.operation.waits.confirm_ms:
         return this.go(ResizePhase.ABORTED, list(_left(this)), problem=this.operation.problem)
     this = replace(this, progress=replace(this.progress, agreed_at_ms=agreed))
     return this.stay(["a second check that no earlier change arrives late"])

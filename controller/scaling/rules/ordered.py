@@ -55,13 +55,13 @@ def unpause(this: ResizeRound) -> ResizeDecision:
         return this.stay([*waits, *(f"orderTopicConf of {each.address}" for each in conf)], conf)
     if not check.is_reached or this.observation.missing:
         # While a set does not answer, producers would send keys of its queues to those of the others.
-        return this.stay(waits, () if this.observation.missing and not _is_any_open(this) else check.actions)
+        return this.stay(waits, () if this.observation.missing and not is_any_open(this) else check.actions)
     shrinks = any(each.target < each.before.read for each in this.operation.sets)
     following = ResizePhase.QUIESCE if shrinks else ResizePhase.VERIFY
     return this.go(following, ["producers use the new queues"], confirmed=())
 
 
-def _is_any_open(this: ResizeRound) -> bool:
+def is_any_open(this: ResizeRound) -> bool:
     """Return whether producers can use a broker set already."""
     views = (this.observation.sets.get(each.broker_name) for each in this.operation.sets)
     counts = [view.counts for view in views if view is not None and view.counts is not None]

@@ -3,12 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from scaling_builders import ADDRESS, BROKER, NAME_SERVER, an_ordered, observed, waited, with_set
+from msgspec import structs
+from scaling_builders import ADDRESS, BROKER, MASTER, NAME_SERVER, an_ordered, observed, waited, with_set
 
 from controller.scaling.resize.decision import ChangeCounts, PutOrderConf
-from controller.scaling.resize.observation import NameServerView
+from controller.scaling.resize.observation import NameServerView, SetView
 from controller.scaling.resize.operation import MasterIdentity, QueueCounts, ResizePhase
 from controller.scaling.rules.commands import aborted
+from controller.scaling.rules.given_back import LAST_ROUNDS_MAX
 from controller.scaling.rules.step import decide_step
 
 CONF = "broker-a:2"
@@ -17,6 +19,12 @@ CONF = "broker-a:2"
 def aborted_in_conflict(**values):
     conflict = an_ordered(ResizePhase.CONFLICT, **values)
     return aborted(conflict, conflict.phase_since_unix_ms, "")
+
+
+def two_sets(observation):
+    """Return an observation in which a second set shows what the first one does."""
+    view = observation.sets[BROKER]
+    return replace(observation, sets={BROKER: view, "broker-b": replace(view, broker_name="broker-b")})
 
 
 def ended(resize, observation):
@@ -31,11 +39,16 @@ def ended(resize, observation):
 )
 def test_pause_of_the_resize_itself_is_undone(position, reached, after, conf):
     resize = aborted_in_conflict(reached=reached, order_conf=CONF)
-    paused = observed(resize, position)
-    assert decide_step(resize, waited(0), paused).actions == (
-        PutOrderConf(address=NAME_SERVER, value=conf),
-        ChangeCounts(broker_name=BROKER, address=ADDRESS, before=QueueCounts(after.read, after.write, 4), after=after),
+    put = PutOrderConf(address=NAME_SERVER, value=conf)
+    opened = ChangeCounts(
+        broker_name=BROKER, address=ADDRESS, before=QueueCounts(after.read, after.write, 4), after=after
     )
+    # First the entry: with it producers use all queues again at once.
+    paused = observed(resize, position)
+    assert decide_step(resize, waited(0), paused).actions == (put,)
+    assert decide_step(resize, waited(0), observed(resize, position, order_conf=conf)).actions == (opened,)
+    # A NameServer that does not take it holds up no writes.
+    assert decide_step(resize, waited(0), replace(paused, failures=("no",))).actions == (put, opened)
     given_back = with_set(observed(resize, position, order_conf=conf), counts=after)
     phase, evidence = ended(resize, given_back)
     assert phase is ResizePhase.ABORTED
@@ -97,6 +110,40 @@ def test_what_can_be_given_back_is_tried_however_late():
     failed = decide_step(resize, waited(0), replace(paused, failures=("no answer",))).operation
     assert failed.phase is ResizePhase.ABORTED
     assert "so producers get no queue there" in failed.steps[-1].evidence[0]
+
+
+def test_no_set_is_opened_alone_while_another_one_does_not_answer():
+    one = aborted_in_conflict()
+    masters = dict.fromkeys([BROKER, "broker-b", "broker-c"], MASTER)
+    sets = (*one.sets, structs.replace(one.sets[0], broker_name="broker-b"))
+    resize = structs.replace(one, sets=sets, masters=masters)
+    paused, verify_ms = two_sets(observed(resize, 1)), resize.waits.verify_ms
+    silent = replace(paused, sets=paused.sets | {"broker-b": SetView(broker_name="broker-b")}, missing=("no answer",))
+    decision = decide_step(resize, waited(0), silent)
+    assert (decision.actions, decision.waits_for) == ((), (f"writes at {ADDRESS}", "no answer"))
+    assert len(decide_step(resize, waited(0), paused).actions) == 2
+    # It is not held up for ever.
+    late = replace(silent, now_ms=verify_ms, unix_ms=silent.unix_ms + verify_ms)
+    assert [each.broker_name for each in decide_step(resize, waited(0), late).actions] == [BROKER]
+    # Producers that have one set already get the other one too.
+    third = structs.replace(one.sets[0], broker_name="broker-c")
+    resize = structs.replace(resize, sets=(*resize.sets, third))
+    is_open = replace(paused.sets[BROKER], broker_name="broker-c", counts=one.sets[0].before)
+    one_open = replace(silent, sets=silent.sets | {"broker-c": is_open})
+    assert [each.broker_name for each in decide_step(resize, waited(0), one_open).actions] == [BROKER]
+
+
+def test_tool_that_takes_writes_away_again_and_again_does_not_keep_the_resize_for_ever():
+    resize = aborted_in_conflict()
+    paused = observed(resize, 1, now_ms=resize.waits.verify_ms)
+    progress = waited(0)
+    for _ in range(LAST_ROUNDS_MAX):
+        decision = decide_step(resize, progress, paused)
+        assert (decision.operation.phase, len(decision.actions)) == (ResizePhase.ROLLBACK, 1)
+        progress = decision.progress
+    after = decide_step(resize, progress, paused).operation
+    assert after.phase is ResizePhase.ABORTED
+    assert "so producers get no queue there" in after.steps[-1].evidence[0]
 
 
 def test_another_master_changes_nothing_about_it():
