@@ -48,7 +48,7 @@ class ClientQueries:
 
 
 class ClientRound:
-    """The queries of one topic in one round: what is under way after ROUND_MS is waited for, and nothing else is sent."""
+    """The queries of one topic in one round: after ROUND_MS nothing more is sent, and answers are waited for."""
 
     def __init__(self, admin: AdminClient, clock: Clock, silent: dict[_Client, _Silence]) -> None:
         self._admin = admin
