@@ -19,6 +19,8 @@ from remoting.protocol.shapes.broker_admin import BROADCAST_SUFFIX, OFFSET_KEY_S
 
 #: Entries that are looked at before the caller is let go on with something else: about a millisecond.
 SLICE_ENTRIES: Final = 500
+#: The same for text of wanted offsets, which takes far longer, as it is decoded.
+SLICE_BYTES: Final = 16 * 1024
 
 _TABLE_START: Final = re.compile(rb'(?<!\\)"%b"\s*+:\s*+\{' % OFFSET_TABLE.encode())
 #: Text of a string.
@@ -41,6 +43,13 @@ class GroupOffsets(NamedTuple):
     is_broadcast: bool = False
 
 
+class UnreadableOffsets(NamedTuple):
+    """What a broker has stored of a group and a topic is no offsets, or its name is none."""
+
+    topic: str
+    error: BodyError
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicOffsets:
     """The offsets that a broker has stored of one topic, by group and queue id; a queue without one is absent."""
@@ -56,17 +65,21 @@ class OffsetTable:
 
     body: bytes
 
-    def of_topics(self, topics: Collection[str]) -> Iterator[GroupOffsets | None]:
+    def of_topics(self, topics: Collection[str]) -> Iterator[GroupOffsets | UnreadableOffsets | None]:
         """Yield the offsets of these topics, and None after each slice.
 
         Raises BodyError for text that is no such table.
         """
         wanted = {topic.encode(): topic for topic in topics}
-        for number, (key, offsets) in enumerate(self._entries(), 1):
+        entries = decoded_bytes = 0
+        for key, offsets in self._entries():
+            entries += 1
             topic, _, group = key.partition(_SEPARATOR)
             if topic in wanted:
+                decoded_bytes += len(offsets)
                 yield _decoded(wanted[topic], group, offsets)
-            if number % SLICE_ENTRIES == 0:
+            if entries == SLICE_ENTRIES or decoded_bytes >= SLICE_BYTES:
+                entries = decoded_bytes = 0
                 yield None
 
     def _entries(self) -> Iterator[tuple[bytes, bytes]]:
@@ -86,10 +99,10 @@ def all_offsets() -> AdminRequest[OffsetTable]:
     return AdminRequest(command(BrokerRequestCode.GET_ALL_CONSUMER_OFFSET), lambda answer: OffsetTable(answer.body))
 
 
-def _decoded(topic: str, group: bytes, offsets: bytes) -> GroupOffsets:
+def _decoded(topic: str, group: bytes, offsets: bytes) -> GroupOffsets | UnreadableOffsets:
     is_broadcast = group.endswith(_BROADCAST)
     try:
         name = _NAMES.decode(b'"%b"' % group.removesuffix(_BROADCAST))
         return GroupOffsets(topic, name, _OFFSETS.decode(with_quoted_keys(offsets)), is_broadcast)
-    except msgspec.DecodeError as error:
-        raise BodyError(f"offsets of topic {topic} are not readable: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return UnreadableOffsets(topic, BodyError(f"offsets of topic {topic} are not readable: {error}"))

@@ -61,7 +61,7 @@ class Observer:
         return tuple(
             GroupView(
                 name=group.name,
-                kind=group.observed_kind,
+                kind=_hidden(group.observed_kind) if hides else group.observed_kind,
                 clients=tuple(
                     ClientView(client_id=each.id, queues=None) if hides else each.view() for each in group.members
                 ),
@@ -132,3 +132,8 @@ class Observer:
             missing.append(f"{brokers.name} does not answer {name}")
         else:
             fields[name] = value
+
+
+def _hidden(kind):
+    """Return the kind of a group whose members do not answer; brokers know the others."""
+    return GroupKind.UNKNOWN if kind in (GroupKind.CONCURRENT, GroupKind.ORDERLY) else kind

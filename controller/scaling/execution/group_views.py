@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from controller.scaling.execution.broker_views import FAILURES
-from controller.scaling.execution.client_queries import ClientQueries
+from controller.scaling.execution.client_queries import ClientQueries, ClientRound
 from controller.scaling.execution.round_requests import Requests
 from controller.scaling.resize.observation import ClientView, ConsumedQueue, GroupKind, GroupView
 from controller.scaling.resize.operation import QueueId
@@ -33,6 +33,13 @@ class ConnectedMembers(NamedTuple):
 ClientChoice = Callable[[ConnectedMembers], Collection[str]]
 
 
+class _Choice(NamedTuple):
+    """Which clients of a topic are queried, and how."""
+
+    choose: ClientChoice
+    round: ClientRound
+
+
 class GroupObserver:
     """Queries the masters of a topic about its groups."""
 
@@ -55,7 +62,8 @@ class GroupObserver:
             missing.append(f"{topic} has {len(names)} groups, more than {GROUPS_MAX}: delete those that are not used")
         if missing:
             return None, missing
-        views = await all_results(self._group(each, topic, masters, missing, clients) for each in names)
+        choice = _Choice(clients, self._clients.begin_round())
+        views = await all_results(self._group(each, topic, masters, missing, choice) for each in names)
         return (None if missing else views_of(views)), missing
 
     async def _listed(self, master: str, topic: str, missing: list[str]) -> tuple[str, ...]:
@@ -66,7 +74,7 @@ class GroupObserver:
             return ()
 
     async def _group(
-        self, name: str, topic: str, masters: Collection[str], missing: list[str], clients: ClientChoice
+        self, name: str, topic: str, masters: Collection[str], missing: list[str], clients: "_Choice"
     ) -> GroupView:
         found: dict[str, GroupConnections] = {}
         for master in masters:
@@ -81,8 +89,8 @@ class GroupObserver:
             return GroupView(name=name, kind=GroupKind.OFFLINE)
         where = {client.client_id: master for master, each in found.items() for client in each.clients}
         is_broadcasting = any(each.is_broadcasting for each in found.values())
-        chosen = clients(ConnectedMembers(name, sorted(where), is_broadcasting))
-        answers = await all_results(self._clients.running(where[each], name, each) for each in chosen)
+        chosen = clients.choose(ConnectedMembers(name, sorted(where), is_broadcasting))
+        answers = await all_results(clients.round.running(where[each], name, each) for each in chosen)
         running: Mapping[str, RunningConsumer | None] = dict(zip(chosen, answers, strict=True))
         known = [each for each in running.values() if each is not None]
         kind = _kind(found.values(), known, is_answered=len(known) == len(running))

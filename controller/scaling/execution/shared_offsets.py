@@ -9,14 +9,15 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from remoting.admin.client import AdminClient
-from remoting.admin.offset_table import OffsetTable, TopicOffsets, all_offsets
+from remoting.admin.offset_table import OffsetTable, TopicOffsets, UnreadableOffsets, all_offsets
 from remoting.background_tasks import start_task
 from remoting.protocol.errors import BodyError, InvokeError, Refused, without_origin
 
 #: From one request to a broker to the next one; whoever comes meanwhile waits for that.
 PAUSE_S: Final = 0.5
 
-_Offsets = Mapping[str, TopicOffsets]
+#: By topic; an error where a broker has something stored of the topic that cannot be read.
+_Offsets = Mapping[str, TopicOffsets | BodyError]
 
 
 class SharedOffsets:
@@ -59,9 +60,10 @@ class _BrokerOffsets:
         self._topics.add(topic)
         # One that gives up waiting must not end it for the others.
         found = await asyncio.shield(self._next)
-        if isinstance(found, Exception):
-            raise found
-        return found[topic]
+        offsets = found if isinstance(found, Exception) else found[topic]
+        if isinstance(offsets, Exception):
+            raise offsets
+        return offsets
 
     async def _request(self) -> _Offsets | Exception:
         """Request the offsets when it is time; a failure is returned: it is for all that wait, be it nobody."""
@@ -77,12 +79,19 @@ class _BrokerOffsets:
 
 
 async def read_offsets(table: OffsetTable, topics: Collection[str]) -> _Offsets:
-    """Return the offsets of topics, while others go on: brokers with many groups answer megabytes. Raises BodyError."""
+    """Return the offsets of topics, while others go on: brokers with many groups answer megabytes.
+
+    What cannot be read of one topic is an error of that topic alone. Raises BodyError for text that is no such table.
+    """
     by_group: dict[str, dict[str, Mapping[int, int]]] = {topic: {} for topic in topics}
     broadcast: dict[str, dict[str, Mapping[int, int]]] = {topic: {} for topic in topics}
+    errors: dict[str, BodyError] = {}
     for each in table.of_topics(topics):
         if each is None:
             await asyncio.sleep(0)
+        elif isinstance(each, UnreadableOffsets):
+            errors[each.topic] = each.error
         else:
             (broadcast if each.is_broadcast else by_group)[each.topic][each.group] = each.offsets
-    return {topic: TopicOffsets(by_group=by_group[topic], broadcast_by_group=broadcast[topic]) for topic in topics}
+    readable = {each: TopicOffsets(by_group=by_group[each], broadcast_by_group=broadcast[each]) for each in topics}
+    return readable | errors

@@ -25,6 +25,10 @@ from controller.scaling.rules.path import new_queues
 from controller.scaling.rules.quiet import producers_wait, undispatched, with_log_marks
 from controller.scaling.rules.round import ResizeRound
 
+#: Kinds of groups that get locks. Nobody knows how a group without members consumes, and how one does whose members do
+#: not answer: it may be in order. Locks hold up only who consumes in order.
+_GATED_KINDS: Final = frozenset({GroupKind.ORDERLY, GroupKind.OFFLINE, GroupKind.UNKNOWN})
+
 #: Phases in which queues are locked.
 LOCKED: Final = frozenset({
     ResizePhase.GATE, ResizePhase.SEED, ResizePhase.READ_UP, ResizePhase.WRITE_UP, ResizePhase.RELEASE,
@@ -41,9 +45,7 @@ def gate(this: ResizeRound) -> ResizeDecision:
     operation, observation = this.operation, this.observation
     if observation.missing:
         return this.stay(observation.missing)
-    # Nobody knows how a group without members consumes: it may come back in order.
-    kinds = {GroupKind.ORDERLY, GroupKind.OFFLINE}
-    groups = tuple(each.name for each in observation.groups or () if each.kind in kinds)
+    groups = tuple(each.name for each in observation.groups or () if each.kind in _GATED_KINDS)
     if not set(groups) <= set(operation.gated_groups):
         return this.record(gated_groups=tuple(dict.fromkeys((*operation.gated_groups, *groups))))
     if this.progress.agreed_at_ms is not None and not observation.failures:

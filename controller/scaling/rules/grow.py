@@ -117,6 +117,10 @@ def unassigned(operation: ResizeOperation, groups: tuple[GroupView, ...]) -> tup
             case GroupKind.CONCURRENT | GroupKind.ORDERLY:
                 if left := new.difference(*map(_queues, group.clients)):
                     waits.append(f"group {group.name} does not consume {_named(left)} yet")
+            case GroupKind.UNKNOWN:
+                # It may have them, and it may consume in order, which is to be known before a message is there.
+                if left := new.difference(*map(_queues, group.clients)):
+                    waits.append(f"no member of group {group.name} that answers consumes {_named(left)} yet")
             case GroupKind.BROADCAST:
                 unprotected += _broadcast_waits(group, new)
             case _:

@@ -32,7 +32,7 @@ _QUEUE_ID_MAX: Final = 65_535
 
 Found = TypeVar("Found")
 
-#: Topic -> group -> offsets by queue id.
+#: Topic -> group -> offsets by queue id; a topic whose offsets cannot be read is absent.
 _StoredOffsets = Mapping[str, Mapping[str, Mapping[int, int]]]
 
 
@@ -78,8 +78,8 @@ class SlotReadings:
             sets[name] = SetReading(
                 read_queues=counts.read, write_queues=counts.write, max_offsets=max_offsets, load=answers.load
             )
-            if answers.offsets is not None:
-                stored[name] = answers.offsets.get(topic, {})
+            if answers.offsets is not None and topic in answers.offsets:
+                stored[name] = answers.offsets[topic]
         groups = {
             group: GroupReading(
                 kind=each.kind,
@@ -116,7 +116,7 @@ async def _offsets_of(table: OffsetTable, topics: Collection[str]) -> _StoredOff
         found = await read_offsets(table, topics)
     except BodyError:
         return None
-    return {topic: each.by_group for topic, each in found.items()}
+    return {topic: each.by_group for topic, each in found.items() if not isinstance(each, BodyError)}
 
 
 def _load(runtime: BrokerRuntime | None) -> BrokerLoad:

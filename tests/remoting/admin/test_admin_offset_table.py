@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoting.admin.offset_table import SLICE_ENTRIES, OffsetTable, all_offsets
+from remoting.admin.offset_table import SLICE_BYTES, SLICE_ENTRIES, OffsetTable, UnreadableOffsets, all_offsets
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError
 
@@ -53,6 +53,13 @@ def test_caller_gets_a_turn_after_each_slice():
     assert found == [("t7", "g", {0: 7}, False), None, None]
 
 
+def test_caller_gets_a_turn_sooner_where_what_is_read_is_long():
+    queues = {str(queue): 7 for queue in range(SLICE_BYTES // 7)}
+    table = {f"t@g{number}": queues for number in range(4)} | {f"u@g{number}": queues for number in range(4)}
+    found = list(OffsetTable(json.dumps({"offsetTable": table}).encode()).of_topics(["t"]))
+    assert [each and each.group for each in found] == ["g0", None, "g1", None, "g2", None, "g3", None]
+
+
 def test_offsets_of_a_topic_are_those_of_its_groups():
     assert by_group(OF_4_9, "orders") == {"readers-1": {0: 5, 1: 5, 2: 5, 3: 5}, "gx": {2: 5}}
     assert by_group(OF_4_9, "%RETRY%readers-1") == {"readers-1": {0: 0}}
@@ -87,14 +94,26 @@ def test_broker_without_offsets_has_an_empty_table(body):
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b"{}", b'{"dataVersion":{}}', b'{"offsetTable":{"t@g":{0:1}', b'{"offsetTable":{"t@g":{0:x}}}', OF_4_9[:60]],
+    [b"", b"{}", b'{"dataVersion":{}}', b'{"offsetTable":{"t@g":{0:1}', OF_4_9[:60]],
 )
 def test_text_without_the_table_of_offsets_is_an_error_and_not_empty(text):
     with pytest.raises(BodyError):
         by_group(text)
 
 
-@pytest.mark.parametrize("value", [b"null", b"[]", b'{"$ref":"$.offsetTable"}'])
-def test_offsets_of_a_group_that_are_not_readable_are_an_error(value):
+@pytest.mark.parametrize("value", [b"null", b"[]"])
+def test_table_with_something_else_than_offsets_is_an_error(value):
     with pytest.raises(BodyError, match="not readable"):
         by_group(b'{"offsetTable":{"t@g":%b,"u@g":{}}}' % value)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [b'"t@g":{"$ref":"$.offsetTable"}', b'"t@g":{0:x}', b'"t@g\xff":{0:1}', b'"t@g":{0:"\xff"}'],
+)
+def test_offsets_of_a_group_that_are_not_readable_are_an_error_of_their_topic_alone(entry):
+    unreadable, readable = pieces(b'{"offsetTable":{%b,"u@g":{0:1}}}' % entry, "t", "u")
+    assert isinstance(unreadable, UnreadableOffsets)
+    assert unreadable.topic == "t"
+    assert str(unreadable.error).startswith("offsets of topic t are not readable")
+    assert readable == ("u", "g", {0: 1}, False)

@@ -3,12 +3,13 @@
 import asyncio
 
 import pytest
+from fakes.answering_peer import success
 from fakes.scaled_topic import GROUP, TOPIC, ScaledBroker, scaling_site
 
 from controller.scaling.execution import shared_offsets
 from controller.scaling.execution.shared_offsets import SharedOffsets
 from remoting.protocol.codes import BrokerRequestCode, ResponseCode
-from remoting.protocol.errors import Refused
+from remoting.protocol.errors import BodyError, Refused
 
 CODE = BrokerRequestCode.GET_ALL_CONSUMER_OFFSET
 
@@ -71,6 +72,15 @@ async def test_refusal_is_that_of_all_who_wait_and_of_no_later_look(broker, offs
     del broker.instead[CODE]
     assert (await offsets.of_topic(broker.address, TOPIC)).by_group == {GROUP: {0: 5}}
     assert broker.seen == [CODE] * 2
+
+
+@pytest.mark.parametrize("entry", [b'"Other@g\xff":{0:1}', b'"Other@g":{0:x}'], ids=["name", "offset"])
+async def test_offsets_of_a_topic_that_cannot_be_read_are_missing_for_no_other_topic(broker, offsets, entry):
+    broker.peer.answer = lambda *_: success(b'{"offsetTable":{%b,"%b@g1":{0:5}}}' % (entry, TOPIC.encode()))
+    calls = (offsets.of_topic(broker.address, each) for each in ("Other", TOPIC))
+    unreadable, readable = await asyncio.gather(*calls, return_exceptions=True)
+    assert isinstance(unreadable, BodyError)
+    assert readable.by_group == {GROUP: {0: 5}}
 
 
 async def test_one_that_gives_up_ends_the_request_for_no_other(broker, offsets):

@@ -24,6 +24,13 @@ def test_groups_without_members_are_gated_too():
     assert decision.actions == (HoldLocks(queue_ids=(2, 3), **LOCKED),)
 
 
+def test_group_whose_members_do_not_answer_is_gated_as_if_it_were_in_order():
+    resize = a_gated(ResizePhase.GATE)
+    decision = decide_step(resize, waited(0), observed(resize, 0, groups=[a_group(kind=GroupKind.UNKNOWN)]))
+    assert (decision.operation.phase, decision.operation.gated_groups) == (ResizePhase.GATE, ("billing",))
+    assert decision.actions == (HoldLocks(queue_ids=(2, 3), **LOCKED),)
+
+
 def test_end_of_an_old_queue_counts_once_the_log_is_dispatched():
     resize = releasing(confirmed=())
     observation = observed(resize, 2, ends={0: 5, 1: 6}, groups=[ORDERLY])

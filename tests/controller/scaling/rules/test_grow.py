@@ -59,6 +59,23 @@ def test_only_groups_that_a_stored_offset_protects_may_be_late(kind, phase):
     assert decide_step(grow, waited(grow.waits.assign_ms), observation).operation.phase is phase
 
 
+def test_group_whose_members_do_not_answer_is_waited_for_as_it_may_be_in_order():
+    grow = a_grow(ResizePhase.ASSIGN, seeds=SEEDS, reached=1)
+    silent = observed(grow, 1, groups=[a_group(kind=GroupKind.UNKNOWN)], offsets=SEEDED)
+    decision = decide_step(grow, waited(0), silent)
+    assert decision.operation.phase is ResizePhase.ASSIGN
+    assert decision.waits_for == ("no member of group billing that answers consumes broker-a/2, broker-a/3 yet",)
+    assert decide_step(grow, waited(grow.waits.assign_ms), silent).operation.phase is ResizePhase.WRITE_UP
+    orderly = observed(grow, 1, groups=[a_group(kind=GroupKind.ORDERLY)], offsets=SEEDED)
+    assert decide_step(grow, waited(1), orderly).operation.phase is ResizePhase.ROLLBACK
+
+
+def test_members_that_answer_and_hold_every_new_queue_are_enough():
+    grow = a_grow(ResizePhase.ASSIGN, seeds=SEEDS, reached=1)
+    holds_all = observed(grow, 1, groups=[a_group(kind=GroupKind.UNKNOWN, queues=(2, 3))], offsets=SEEDED)
+    assert decide_step(grow, waited(0), holds_all).operation.phase is ResizePhase.WRITE_UP
+
+
 def test_grow_whose_write_queues_do_not_show_becomes_a_shrink_back():
     grow = a_grow(ResizePhase.WRITE_UP, seeds=SEEDS, reached=2)
     undone = decide_step(grow, waited(grow.waits.verify_ms), observed(grow, 1)).operation
