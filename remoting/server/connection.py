@@ -416,3 +416,13 @@ class Connection(asyncio.Protocol):
         if self._state is _LOST and self._close_reason is not None and not self._has_queued():
             self._queue = None
             self._context.observer.connection_closed(self, self._close_reason)
+
+
+class PlainConnection(Connection):
+    """A connection that came over a port on which everybody gets the plain answers."""
+
+    __slots__ = ()
+
+    def classify(self) -> None:
+        """Stay of the plain audience."""
+        self.cache = self._context.processor.cache

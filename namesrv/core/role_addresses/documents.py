@@ -7,7 +7,6 @@ master = "10.0.0.5:10911"
 slaves = "omit"
 controllerMode = true
 hold = "10s"
-verify = "off"
 """
 
 import re
@@ -229,12 +228,6 @@ def _flag(value: Any) -> bool:
     return value
 
 
-def _verify(value: Any) -> bool:
-    if value not in ("on", "off"):  # a list has no hash
-        raise WrongValue('"on" or "off"')
-    return bool(value == "on")
-
-
 _READERS: Final[Mapping[str, PropertyReader]] = {
     "set": PropertyReader("set_name", _set),
     "networks": PropertyReader("networks", _networks),
@@ -242,6 +235,5 @@ _READERS: Final[Mapping[str, PropertyReader]] = {
     "slaves": PropertyReader("slaves", _slaves),
     "controllerMode": PropertyReader("controller_mode", _flag),
     "hold": PropertyReader("hold_ms", duration(HOLD_MS_MIN, HOLD_MS_MAX)),
-    "verify": PropertyReader("is_verified", _verify),
 }
 _KIND: Final = TableKind("roleAddress", "role addresses", RULES_MAX, _READERS)

@@ -42,6 +42,10 @@ class RoleAddresses:
         self._tables = tables
         self.rules = RoleAddressRules()
         self._audiences = Audiences(self.rules)
+        #: The path of their file; blank where there is none.
+        self.source = ""
+        #: What is wrong with the newest text of the file; blank if its rules are in force.
+        self.problem = ""
         #: Rules that are not applied, by their set.
         self.loops: Mapping[str, RoleAddressLoop] = {}
         #: Sets with a hold that lost their master -> until when id 0 keeps its role address; None before the next tick.

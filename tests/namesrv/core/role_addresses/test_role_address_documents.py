@@ -28,12 +28,11 @@ def test_rule_has_every_property():
         slaves='{ 2 = "10.0.0.6:10911" }',
         controllerMode="true",
         hold='"10s"',
-        verify='"off"',
     )
     (found,) = rules_of_toml(text).rules
     assert [str(network) for network in found.networks] == ["10.1.0.0/16", "fd00:1::/64", "10.2.0.0/16"]
     assert (found.master, found.slaves.by_id) == ("[fd00::5]:10911", {2: "10.0.0.6:10911"})
-    assert (found.hold_ms, found.controller_mode, found.is_verified, found.line) == (10_000, True, False, 1)
+    assert (found.hold_ms, found.controller_mode, found.line) == (10_000, True, 1)
 
 
 def test_rule_of_one_set_and_one_address_holds_for_everybody_and_slaves_keep_their_own():
@@ -87,7 +86,7 @@ def test_address_that_is_no_number_of_one_host_with_a_port_is_refused(address):
         ("hold", '"11s"'),
         ("hold", '"500ms"'),
         ("controllerMode", '"yes"'),
-        ("verify", "[]"),
+        ("verify", '"off"'),
         ("address", '"10.0.0.6:10911"'),
     ],
 )
