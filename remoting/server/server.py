@@ -142,7 +142,7 @@ class RemotingServer:
     def reclassify(self) -> None:
         """Let each peer be of the audience that `audience_of` returns from now on; every cached response is another's.
 
-        Whoever prepared responses for the former audiences has invalidated them. It takes about 2 ms for 1,000
+        Whoever prepared responses for the former audiences has invalidated them. It takes about 5 ms for 1,000
         connections, in one step: in between some would get the answers of others.
         """
         self.processor.drop_audiences()
