@@ -11,11 +11,12 @@ from controller.dry_run.published_run import DRY_RUN, TopicRun, document_of
 from controller.dry_run.recorded_topics import RecordedCounts, TopicNotRecorded, counts_of, samples_of
 from controller.scaling.autoscaler.dry_run import DryRunStart, dry_run
 from controller.scaling.autoscaler.policies import PolicyTable
-from controller.scaling.autoscaler.policy_documents import PoliciesRefused, policies_of_toml
+from controller.scaling.autoscaler.policy_documents import policies_of_toml
 from controller.scaling.resize.observation import GroupKind
 from history.landing import LANDING
 from history.times import unix_us
 from remoting.clock import SystemClock
+from serving.config.table_documents import TablesRefused
 
 #: So much is looked at unless --from says otherwise: servers keep as much.
 DAYS: Final = 30
@@ -48,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         target = Path(options.output or folder).expanduser() / DRY_RUN
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(document_of(runs, (unix_us(first), unix_us(last)), (started_us, clock.unix_us())))
-    except (PoliciesRefused, UnicodeDecodeError) as error:
+    except (TablesRefused, UnicodeDecodeError) as error:
         print(f"rmq-scaling-dry-run: {options.policies}: {error}", file=sys.stderr)
         return _EXIT_ARGUMENTS
     except (TopicNotRecorded, OSError) as error:

@@ -14,7 +14,6 @@ from controller.http.scaling_shapes import (
     WaivedGroup,
 )
 from controller.refusals import NotLeader
-from controller.scaling.autoscaler.policy_documents import PoliciesRefused
 from controller.scaling.execution.operations import OperationExists, OperationMoved
 from controller.scaling.execution.service import OperationUnknown, QueueScaling, ResizeRefused
 from controller.scaling.resize.operation import ResizeOperation, ResizePhase
@@ -24,6 +23,7 @@ from controller.scaling.watching.policy_source import PolicyFileDecides
 from controller.scaling.watching.proposals import ProposalUnknown
 from controller.storage.store import DocumentRefused, StoreError
 from serving.config.stored_config import StoredConfig
+from serving.config.table_documents import TablesRefused
 from serving.http.views import (
     MetricsText,
     NotFound,
@@ -161,7 +161,7 @@ async def answered(work: Awaitable[Answer]) -> Answer:
         raise StateConflict(_sentence(error)) from None
     except (OperationUnknown, ProposalUnknown) as error:
         raise NotFound(_sentence(error)) from None
-    except (ResizeRefused, DocumentRefused, PoliciesRefused) as error:
+    except (ResizeRefused, DocumentRefused, TablesRefused) as error:
         raise UnprocessableBody(_sentence(error)) from None
     except StoreError as error:
         raise Unavailable(_sentence(error)) from None

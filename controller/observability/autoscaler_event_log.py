@@ -6,9 +6,9 @@ from controller.observability import autoscaler_log_events as catalogue
 from controller.observability.counters import SetCounters
 from controller.recording.decision_recorder import DecisionRecorder
 from controller.scaling.autoscaler.policies import PolicyMode, PolicyTable
-from controller.scaling.autoscaler.policy_documents import PoliciesRefused
 from controller.scaling.watching.scaling_observer import RoundReport
 from controller.scaling.watching.topic_decisions import TopicDecision
+from serving.config.table_documents import TablesRefused
 from serving.logging.logs import Logs
 
 #: Mistakes of one line, and characters of its sentences.
@@ -66,7 +66,7 @@ class AutoscalerEventLog:
             catalogue.SCALING_POLICIES_LOADED, source=source, policies=len(policies.policies), automatic=automatic
         )
 
-    def policies_refused(self, source: str, refusal: PoliciesRefused) -> None:
+    def policies_refused(self, source: str, refusal: TablesRefused) -> None:
         """Log what is wrong with policies."""
         problems = [str(each)[:SENTENCE_CHARS_MAX] for each in refusal.mistakes[:MISTAKES_MAX]]
         self._logs.write(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from namesrv.app.connection_cleanup import ConnectionCleanup
 from namesrv.app.effect_runner import RUN_EFFECTS, EffectQueue, EffectRunner
+from namesrv.app.role_address_source import RoleAddressSource
 from namesrv.core.expiry import ExpirySchedule
 from namesrv.core.route_cache import RouteCounts
 from namesrv.core.route_state import RouteState
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from namesrv.http.views import NameServerViews
     from serving.http.endpoints import Endpoint
+    from serving.process.background_tasks import BackgroundTask
 
 
 class NameServer:
@@ -72,26 +74,36 @@ class NameServer:
                 urgent=frozenset({RequestCode.GET_ROUTEINFO_BY_TOPIC}),
                 cached_code=RequestCode.GET_ROUTEINFO_BY_TOPIC,
                 body_limits=BODY_LIMITS,
+                audience_of=state.role_addresses.audience_of if config.role_address_file else None,
                 is_protected=state.tables.live.has_registered_over,
             ),
             queued_requests_max=config.default_thread_pool_queue_capacity,
+        )
+        self._role_addresses = (
+            RoleAddressSource(config.role_address_file, state, self._server.reclassify, clock, event_log)
+            if config.role_address_file
+            else None
         )
         self._client = self._process.make_client()
         self._effect_runner = EffectRunner(effects, state.tables.live, self._server, self._client, event_log, tasks)
 
     async def run(self) -> None:
         """Serve until the stop signal, then stop in order. Raises StartFailed."""
-        host, port = await self._process.open()
+        followed: list[BackgroundTask] = [self._scan]
+        if (role_addresses := self._role_addresses) is not None:
+            # Before the first query: clients keep what they get for 30 s.
+            await role_addresses.read_file()
+            followed.append(role_addresses.follow_role_addresses)
+        host, port = await self._process.open(self._settings.config.member_port)
         running_effects = self._tasks.keep_running(self._effect_runner.run_effects, RUN_EFFECTS)
         serialize_type = self._settings.config.serialize_type
         self._logs.announce(f"The Name Server boot success. serializeType={serialize_type}, address {host}:{port}")
         await self._process.start_http(self._site)
         if (recorder := self._recorder) is None:
-            await self._process.serve(self._scan)
+            await self._process.serve(*followed)
         else:
-            await self._process.serve(
-                self._scan, recorder.take_snapshots, measure=partial(recorder.measure, self._route_counters)
-            )
+            followed.append(recorder.take_snapshots)
+            await self._process.serve(*followed, measure=partial(recorder.measure, self._route_counters))
         await self._process.drain(self._settings.config)
         self._cleanup.stop()
         await self._process.close(self._client.close)

@@ -10,6 +10,7 @@ from namesrv.core import change_planner
 from namesrv.core.change_planner import PreparedChange
 from namesrv.core.cluster_info import ClusterInfoText
 from namesrv.core.registration.reported_topics import ReportedTopics
+from namesrv.core.role_addresses.state import RoleAddresses
 from namesrv.core.route_cache import RouteCache
 from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.change import AppliedChange, RouteTables, SetChange, applied_change
@@ -37,6 +38,8 @@ class ChangeApplier:
         self.topic_counts = TopicCountTable()
         #: Encoded routes, dropped as soon as they change.
         self.route_cache = RouteCache()
+        #: Addresses that some peers get instead of the brokers' own.
+        self.role_addresses = RoleAddresses(tables)
         #: The list of all clusters and sets as it is sent to peers.
         self.cluster_info = ClusterInfoText(tables.brokers)
         #: Broker name -> the last registration of each member, as long as the tables hold just that.
@@ -75,6 +78,7 @@ class ChangeApplier:
         tables.brokers.put(change.broker_set)
         if before != change.broker_set:
             self.cluster_info.put(change.broker_set)
+            self.role_addresses.set_changed(before, change.broker_set)
         for key in change.removed_members:
             tables.live.remove(key)
         if change.registrant:

@@ -42,7 +42,7 @@ ENDPOINTS: Final = (
     Endpoint(
         "/v1/topics/{topic}/route",
         NameServerViews.route,
-        "The route of a topic, as a client without a zone gets it.",
+        "The route of a topic, as a client without a zone gets it; always with the brokers' own addresses.",
         TopicRouteData,
         parts=(_TOPIC,),
         refusals=(400, 404),
@@ -55,6 +55,12 @@ ENDPOINTS: Final = (
         parameters=PAGED,
         parts=(_TOPIC,),
         refusals=(400, 404),
+    ),
+    Endpoint(
+        "/v1/role-addresses",
+        NameServerViews.role_addresses,
+        "Rules of role addresses in force (roleAddressFile), their digest, and what is wrong with the newest file.",
+        shapes.RoleAddressListing,
     ),
     Endpoint(
         "/v1/kv",

@@ -131,6 +131,38 @@ class RouteFetchListing(Listing, frozen=True, kw_only=True, rename="camel"):
     items: list[RouteFetch]
 
 
+class ListedRoleAddress(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One rule of role addresses, as the file gives it."""
+
+    #: Name of a broker set, or a pattern of names.
+    set: str
+    #: Peers of these networks get it; an empty list for everybody.
+    networks: list[str]
+    #: What stands for broker id 0; null for the master's own address.
+    master: str | None
+    #: Broker id -> what stands for it.
+    slaves: dict[int, str]
+    slaves_omitted: bool
+    controller_mode: bool
+    hold_ms: int
+    #: In the file, from 1.
+    line: int | None
+    #: Why it is not applied; null if it is.
+    problem: str | None
+
+
+class RoleAddressListing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The rules of role addresses that are in force."""
+
+    #: The same for rules that say the same; null without a file.
+    digest: str | None
+    #: Path of the file (roleAddressFile); null without one.
+    source: str | None
+    #: What is wrong with the newest text of the file, so that the rules before it are in force; null if nothing is.
+    problem: str | None
+    rules: list[ListedRoleAddress]
+
+
 class KvNamespaceListing(Listing, frozen=True, kw_only=True, rename="camel"):
     """KV namespaces by name."""
 

@@ -13,6 +13,8 @@ import msgspec
 
 from namesrv.core import cluster_summary
 from namesrv.core.cluster_summary import BrokerRole, ClusterSummary, SetLeadership
+from namesrv.core.role_addresses.rules import RoleAddressRule
+from namesrv.core.role_addresses.state import RoleAddressLoop
 from namesrv.core.route_fetches import version_after
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.broker_table import RegisteredSet
@@ -111,7 +113,7 @@ class NameServerViews(ServerViews[NameServerConfig]):
         return shapes.TopicListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
     def route(self, request: ViewRequest) -> TopicRouteData:
-        """Return the route that clients without a zone get."""
+        """Return the route that clients without a zone and without role addresses get."""
         topic = request.path["topic"]
         route = self._route_of(topic)
         if route is None:
@@ -138,6 +140,16 @@ class NameServerViews(ServerViews[NameServerConfig]):
             present=version_after(watched.present, self._route_of(topic), self._sources.clock.unix_ms()),
             is_complete=watched.is_complete,
             items=[watched.fetches[key[2]] for key in page.keys],
+        )
+
+    def role_addresses(self, _: ViewRequest) -> shapes.RoleAddressListing:
+        """Return the rules of role addresses, at most 1,000."""
+        found = self._sources.state.role_addresses
+        return shapes.RoleAddressListing(
+            digest=found.rules.digest if found.source else None,
+            source=found.source or None,
+            problem=found.problem or None,
+            rules=[_listed_role_address(rule, found.loops.get(rule.set_name)) for rule in found.rules.rules],
         )
 
     def kv_namespaces(self, request: ViewRequest) -> shapes.KvNamespaceListing:
@@ -234,6 +246,20 @@ def _listed_cluster(name: str, numbers: ClusterSummary) -> shapes.ListedCluster:
         topics=shapes.TopicCounts(**{kind.value: count for kind, count in numbers.topics.items()}),
         read_queues=numbers.read_queues,
         write_queues=numbers.write_queues,
+    )
+
+
+def _listed_role_address(rule: RoleAddressRule, loop: RoleAddressLoop | None) -> shapes.ListedRoleAddress:
+    return shapes.ListedRoleAddress(
+        set=rule.set_name,
+        networks=[str(network) for network in rule.networks],
+        master=rule.master,
+        slaves=dict(rule.slaves.by_id),
+        slaves_omitted=rule.slaves.are_omitted,
+        controller_mode=rule.controller_mode,
+        hold_ms=rule.hold_ms,
+        line=rule.line,
+        problem=None if loop is None else str(loop),
     )
 
 

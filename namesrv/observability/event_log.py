@@ -7,6 +7,8 @@ Heartbeats and unchanged registrations are only counted.
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from namesrv.core.role_addresses.rules import RoleAddressRules
+from namesrv.core.role_addresses.state import RoleAddressLoop
 from namesrv.core.tables.change import SAMPLE_TOPICS_MAX
 from namesrv.core.values.effects import (
     BrokerRegistered,
@@ -29,6 +31,7 @@ from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import InvokeError
 from remoting.server.observer import Peer, Rejection
 from serving.config.stored_config import NotStored
+from serving.config.table_documents import TablesRefused
 from serving.logging.logs import Logs
 from serving.process.event_log import ServerEventLog
 
@@ -134,6 +137,19 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
         """Audit a KV change that could not be written to disk."""
         self._counters.kv_changes.add(("failed",))
         self.audit(catalogue.KV_STORE_FAILED, error=str(error))
+
+    def role_addresses_loaded(self, source: str, rules: RoleAddressRules) -> None:
+        """Audit rules that are in force from now on."""
+        self.audit(catalogue.ROLE_ADDRESSES_LOADED, source=source, rules=len(rules.rules), digest=rules.digest)
+
+    def role_addresses_refused(self, source: str, refusal: TablesRefused) -> None:
+        """Audit a file with mistakes."""
+        self.audit(catalogue.ROLE_ADDRESSES_REFUSED, source=source, problems=[str(each) for each in refusal.mistakes])
+
+    def role_address_ignored(self, loop: RoleAddressLoop) -> None:
+        """Log a rule that is not applied."""
+        keys = {"broker": loop.broker_name, "addr": loop.address, "owner": loop.owner, "line": loop.line}
+        self._logs.write(catalogue.ROLE_ADDRESS_IGNORED, **keys)
 
     # Requests
 

@@ -145,6 +145,30 @@ KV_STORE_FAILED: Final = LogEvent(
     advice="`error` names the file and the reason, often a full disk or missing rights; repair it and try again.",
 )
 
+ROLE_ADDRESSES_LOADED: Final = LogEvent(
+    name="role_addresses_loaded",
+    level=Level.INFO,
+    audit=True,
+    keys=("source", "rules", "digest"),
+    meaning="The rules of role addresses were read and are in force: clients get other addresses at their next poll.",
+    advice="Compare `digest` with that of the other NameServers: it has to be the same everywhere.",
+)
+ROLE_ADDRESSES_REFUSED: Final = LogEvent(
+    name="role_addresses_refused",
+    level=Level.ERROR,
+    audit=True,
+    keys=("source", "problems"),
+    meaning="The file of role addresses has mistakes, so the rules before it stay in force, after a start none.",
+    advice="Correct the file; each of `problems` has its line. It is read again by itself.",
+)
+ROLE_ADDRESS_IGNORED: Final = LogEvent(
+    name="role_address_ignored",
+    level=Level.ERROR,
+    keys=("broker", "addr", "owner", "line"),
+    meaning="A role address is the own one of a broker of `owner`, so the rule is not applied: it would never move.",
+    advice="Give the address of a proxy, or one that moves with the role, or stop the broker that registers with it.",
+)
+
 #: These events and those of any server, in the order of the page.
 EVENTS: Final = (
     *server_events.LIFE,

@@ -78,6 +78,22 @@ NOTIFICATIONS: Final = _MAKE.counter(
     "min_broker_id_notifications", "Notifications of brokers about a new smallest broker id of their set.", "result"
 )
 
+# Role addresses
+
+ROLE_ADDRESSES_INFO: Final = _MAKE.gauge(
+    "role_addresses_info",
+    "Rules of role addresses in force, by their digest; always 1. It has to be the same on all NameServers, "
+    "with and without roleAddressFile.",
+    "digest",
+)
+ROLE_ADDRESS_RULES: Final = _MAKE.gauge("role_address_rules", "Rules of role addresses in force.")
+ROLE_ADDRESS_PROBLEMS: Final = _MAKE.gauge(
+    "role_address_problems",
+    "What keeps role addresses from clients: `file` is 1 while the newest file is refused; `loop` counts rules that "
+    "have the address of a broker.",
+    "kind",
+)
+
 # KV and configuration
 
 KV_ENTRIES: Final = _MAKE.gauge("kv_entries", "KV entries in all namespaces.")

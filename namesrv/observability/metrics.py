@@ -68,6 +68,7 @@ class NameServerMetrics(ServerMetrics[NameServerConfig]):
         yield from self._routes()
         yield from self._clusters()
         yield from self._brokers()
+        yield from self._role_addresses()
         kv = self._sources.settings.kv.table
         yield catalogue.KV_ENTRIES, single(sum(map(len, kv.values())))
         for family, tally in _tallies(self._sources.counters):
@@ -104,6 +105,13 @@ class NameServerMetrics(ServerMetrics[NameServerConfig]):
         }
         yield catalogue.ROUTE_CACHE, by_label(used.items())
         yield catalogue.WATCHED_ROUTES, single(len(self._sources.state.route_fetches))
+
+    def _role_addresses(self) -> Iterator[tuple[MetricFamily, Values]]:
+        role_addresses = self._sources.state.role_addresses
+        yield catalogue.ROLE_ADDRESSES_INFO, by_label([(role_addresses.rules.digest, 1)])
+        yield catalogue.ROLE_ADDRESS_RULES, single(len(role_addresses.rules.rules))
+        problems = {"file": int(bool(role_addresses.problem)), "loop": len(role_addresses.loops)}
+        yield catalogue.ROLE_ADDRESS_PROBLEMS, by_label(problems.items())
 
     def _clusters(self) -> Iterator[tuple[MetricFamily, Values]]:
         clusters = cluster_summary.clusters(self._sources.state)

@@ -4,6 +4,7 @@ Answers to Java's `NamesrvConfig`, whose property names and defaults are kept (d
 docs/protocol/remoting.md 11.3). What any server has stands in `serving/config/server_config.py`.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -258,10 +259,42 @@ class NameServerConfig(ServerConfig):
         ),
     ] = ""
 
+    #: Read by service.py, as the next one.
+    role_address_file: Annotated[
+        str,
+        Option(
+            "roleAddressFile",
+            FilePath(),
+            "TOML file with role addresses, which clients get in routes instead of the brokers' own; read again when "
+            "it changes; blank for none.",
+            NAMES_A_FILE,
+        ),
+    ] = ""
+    member_port: Annotated[
+        int,
+        Option(
+            "memberPort",
+            Whole(0, 65535),
+            "Second port for RocketMQ peers, where routes always have the brokers' own addresses; 0 for none.",
+            LISTENS,
+        ),
+    ] = 0
+
     @property
     def has_others_properties(self) -> bool:
         """Whether there is a controller, whose properties in the file are not this server's to change."""
         return self.enable_controller_in_namesrv
+
+
+def _conflicts(config: NameServerConfig) -> Iterator[tuple[str, str]]:
+    others = {config.listen_port: "listenPort", config.http_port: "httpPort"}
+    if config.enable_controller_in_namesrv:
+        others |= {
+            config.controller_listen_port: "controllerListenPort",
+            config.controller_http_port: "controllerHttpPort",
+        }
+    if config.member_port and config.member_port in others:
+        yield "member_port", f"another port than {others[config.member_port]}"
 
 
 #: The NameServer, as everything in `serving/` takes it.
@@ -274,4 +307,5 @@ NAMESRV: Final = ServerKind(
     id_meaning="Host name and port of this NameServer.",
     requests=NAMESRV_REQUESTS,
     config_class=NameServerConfig,
+    conflicts=_conflicts,
 )

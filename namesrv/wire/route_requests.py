@@ -6,10 +6,11 @@ Answers to `ClientRequestProcessor` (docs/protocol/namesrv.md 2).
 from collections.abc import Awaitable
 from secrets import token_hex
 
+from namesrv.core.role_addresses.audiences import PLAIN
 from namesrv.core.route_cache import RouteCounts
 from namesrv.core.route_fetches import KEEP_MS_MAX, KEEP_MS_MIN, WatchedTopic, first_version
 from namesrv.core.route_state import RouteState
-from namesrv.core.routes import in_zone
+from namesrv.core.routes import SYNC_BROKER_MEMBER_PREFIX, in_zone
 from namesrv.core.values.cooperative import CooperativeTask, run_to_completion
 from namesrv.refusals import FieldMissing, KeepInvalid, NotReady, TopicNotExist
 from namesrv.settings.durable_settings import DurableSettings
@@ -57,7 +58,12 @@ class RouteRequestHandler:
         zone = (header.zone_name or "").strip() if header.zone_mode else ""
         answer: RemotingCommand | PreparedResponse | None = None
         if topic is not None:
-            answer = self._zone_route(request, topic, zone) if zone else self._prepared_route(topic, dialect)
+            # A slave that looks for the members of its set needs their own addresses.
+            audience = PLAIN if topic.startswith(SYNC_BROKER_MEMBER_PREFIX) else peer.audience
+            if zone:
+                answer = self._zone_route(request, topic, zone, audience)
+            else:
+                answer = self._prepared_route(topic, dialect, audience)
         if topic is None or answer is None:
             self._counters.not_found += 1
             raise TopicNotExist(topic)
@@ -98,12 +104,14 @@ class RouteRequestHandler:
             return self._runner.run(steps, peer.id, 0)
         return run_to_completion(steps)
 
-    def _prepared_route(self, topic: str, dialect: Dialect) -> PreparedResponse | None:
+    def _prepared_route(self, topic: str, dialect: Dialect, audience: int) -> PreparedResponse | None:
         cache = self._state.route_cache
-        prepared = cache.get(topic, dialect)
+        form = dialect if audience == PLAIN else (dialect, audience)
+        prepared = cache.get(topic, form)
         if prepared is None and (route := self._route_of(topic)):
+            route = self._state.role_addresses.for_audience(route, audience)
             prepared = PreparedResponse(encode(route, dialect), self._counters.found)
-            cache.keep(topic, dialect, prepared)
+            cache.keep(topic, form, prepared)
         return prepared
 
     def _begin_watch(self, topic: str, route: TopicRouteData | None, now_ms: int) -> WatchedTopic:
@@ -133,12 +141,13 @@ class RouteRequestHandler:
         self._counters.found.add(len(body))
         return request.reply(body=body)
 
-    def _zone_route(self, request: RemotingCommand, topic: str, zone: str) -> RemotingCommand | None:
+    def _zone_route(self, request: RemotingCommand, topic: str, zone: str, audience: int) -> RemotingCommand | None:
         route = self._route_of(topic)
         if route is None:
             return None
         # Java's zone hook encodes the filtered route anew, in its default dialect for everybody.
-        body = encode(in_zone(route, zone), Dialect.BARE_INTEGER_KEYS)
+        route = self._state.role_addresses.for_audience(in_zone(route, zone), audience)
+        body = encode(route, Dialect.BARE_INTEGER_KEYS)
         self._counters.found.add(len(body))
         self._counters.zoned += 1
         return request.reply(body=body)

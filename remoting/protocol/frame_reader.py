@@ -79,6 +79,10 @@ class FrameReader(Generic[Read]):
         #: Why the stream ended, once it did.
         self.error: FrameError | None = None
 
+    def read_with(self, read: Callable[[bytes, int, int], Read]) -> None:
+        """Read complete frames with another function from now on; those in pieces are read as before."""
+        self._read = read
+
     def missing_bytes(self, data: bytes) -> int:
         """Return how many of the next bytes, which begin with `data`, belong to a frame that began, or begins there."""
         if self.partial_frame_bytes:

@@ -84,6 +84,13 @@ class ConnectionInput:
         """Why the bytes cannot be cut into frames any more; None while they can."""
         return self._reader.error
 
+    def read_with(
+        self, read: Callable[[bytes, int, int], Received], new_reader: Callable[[], FrameReader[Received]]
+    ) -> None:
+        """Read frames with `read` from now on, as the readers of `new_reader` do; a partial frame stays."""
+        self._new_reader = new_reader
+        self._reader.read_with(read)
+
     def read(self, data: bytes) -> list[Received]:
         """Return the frames that `data`, which passed the filter, completes."""
         return self._reader.receive(data)

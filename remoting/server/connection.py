@@ -6,6 +6,7 @@ loop: how bytes become frames, how a request is processed and whose turn it is a
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, cast
 
 from remoting.protocol.addresses import host_and_port
@@ -40,6 +41,8 @@ class Connection(asyncio.Protocol):
         "_queue",
         "_state",
         "_transport",
+        "audience",
+        "cache",
         "id",
         "input",
         "last_activity_ms",
@@ -55,6 +58,9 @@ class Connection(asyncio.Protocol):
         self.peer = self.socket_peer = "unknown"
         #: The network of the other end itself, whatever a proxy there claims.
         self.network = ""
+        #: Which answers the peer gets, and where those are that are known by the bytes of its requests.
+        self.audience = 0
+        self.cache = context.processor.cache
         #: When the peer last sent or read something, on the server's `awake_ms`.
         self.last_activity_ms = context.awake_ms
         self._kind = ConnectionKind.UNKNOWN
@@ -105,6 +111,8 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
             return
         self.id = number
+        if self._context.audience_of is not None:
+            self.classify()
         limits = self._context.limits
         self._transport.set_write_buffer_limits(limits.response_buffer_high_bytes, limits.response_buffer_low_bytes)
         self._context.statistics.connections[self._kind] += 1
@@ -124,13 +132,12 @@ class Connection(asyncio.Protocol):
         self.last_activity_ms = context.awake_ms
         context.statistics.received_bytes += len(data)
         if self.input.is_plain:
-            processor = context.processor
-            if (cache := processor.cache) is not None and (response := cache.reply(data)) is not None:
+            if (cache := self.cache) is not None and (response := cache.reply(data)) is not None:
                 context.write_batch.put(self, response)
                 return
             # The first request of a connection takes the other path, which shows its kind.
             is_brokers = self._kind is ConnectionKind.BROKER
-            if is_brokers and (oneway := processor.oneway) is not None and oneway.take(data, self):
+            if is_brokers and (oneway := context.processor.oneway) is not None and oneway.take(data, self):
                 return
         self._receive(data, timer_ns())
 
@@ -196,6 +203,15 @@ class Connection(asyncio.Protocol):
         self._report_closed()
 
     # Called by handlers and the server
+
+    def classify(self) -> None:
+        """Let the peer be of the audience that its address, as a proxy gives it, has now."""
+        audience_of, processor = self._context.audience_of, self._context.processor
+        audience = 0 if audience_of is None else audience_of(self.peer)
+        if audience or self.audience:
+            self.input.read_with(processor.read_of(audience), partial(processor.new_reader, audience))
+        self.audience = audience
+        self.cache = processor.cache_of(audience)
 
     def close(self, reason: CloseReason) -> None:
         """End the connection; what is written to it already still leaves."""
@@ -357,8 +373,10 @@ class Connection(asyncio.Protocol):
             self.reject(error)
             return b""
         self._write_raw(connection_filter.take_output())
-        if connection_filter.source is not None:
+        # With TLS the filter stays, and its source with it.
+        if connection_filter.source is not None and connection_filter.source != self.peer:
             self.peer = connection_filter.source
+            self.classify()
         if connection_filter.is_plain:
             self.input.filter = None
         return data
@@ -398,3 +416,13 @@ class Connection(asyncio.Protocol):
         if self._state is _LOST and self._close_reason is not None and not self._has_queued():
             self._queue = None
             self._context.observer.connection_closed(self, self._close_reason)
+
+
+class PlainConnection(Connection):
+    """A connection that came over a port on which everybody gets the plain answers."""
+
+    __slots__ = ()
+
+    def classify(self) -> None:
+        """Stay of the plain audience."""
+        self.cache = self._context.processor.cache

@@ -1,5 +1,6 @@
 """What the connections of one server share, and the life of each; `RemotingServer` is the context."""
 
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, Protocol
 
@@ -36,6 +37,8 @@ class ServerContext(Protocol):
     tls: TlsContexts | None
     #: Cached responses leave in it.
     write_batch: WriteBatch
+    #: As in `ServerOptions`.
+    audience_of: Callable[[str], int] | None
     #: For how long the process ran since the server's start, in ms, pauses left out; moves on with each idle check.
     awake_ms: int
 

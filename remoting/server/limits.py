@@ -86,6 +86,9 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     oneway: OnewayKind | None = None
     #: How headers of responses are written, whatever the request used.
     serialize_type: SerializeType = SerializeType.JSON
+    #: The audience of a peer by its "host:port", and so which cached responses it shares with others; 0 for plain
+    #: answers. None where answers depend on no peer's network. `RemotingServer.reclassify` applies a change of it.
+    audience_of: Callable[[str], int] | None = None
     #: Whether the connection of this id is that of a known broker, which is evicted last (`connection_limit.py`).
     is_protected: Callable[[int], bool] = lambda _connection_id: False
 

@@ -75,6 +75,10 @@ class Peer(Protocol):
     def kind(self, kind: ConnectionKind) -> None: ...
 
     @property
+    def audience(self) -> int:
+        """Which answers the peer gets, of those that depend on its network; 0 for the plain ones."""
+
+    @property
     def is_lost(self) -> bool:
         """Whether the peer is gone, or closed its side; its queued requests are still processed."""
 

@@ -4,7 +4,8 @@ Answers to `NettyRemotingAbstract.processRequestCommand` (docs/protocol/remoting
 decided in `request_queue.py`.
 """
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from traceback import clear_frames
 from typing import Final, Protocol
 
@@ -17,7 +18,7 @@ from remoting.protocol.frame_reader import FrameReader
 from remoting.server.limits import BodyTooLong, ServerOptions
 from remoting.server.observer import Peer, Rejection, ServerObserver
 from remoting.server.oneway_fast_path import OnewayFastPath
-from remoting.server.response_cache import CachedRequest, PreparedResponse, ResponseCache
+from remoting.server.response_cache import AUDIENCE_CACHE_BYTES_MAX, CachedRequest, PreparedResponse, ResponseCache
 from remoting.server.statistics import Latencies, ServerStatistics, timer_ns
 
 BUSY_REMARK: Final = "[OVERLOAD]system busy, start flow control for a while"
@@ -72,8 +73,10 @@ class RequestProcessor:
         code, oneway = options.cached_code, options.oneway
         # Cached frames have JSON headers.
         is_json = options.serialize_type is SerializeType.JSON
-        #: None where every request is processed.
+        #: That of the plain audience; None where every request is processed.
         self.cache = ResponseCache(code, statistics) if code is not None and is_json else None
+        #: Those of other audiences, made for the first connection of each.
+        self._audience_caches: dict[int, ResponseCache] = {}
         #: None without such requests, or while each is to be answered.
         self.oneway = None if oneway is None else OnewayFastPath(oneway, statistics)
 
@@ -83,19 +86,50 @@ class RequestProcessor:
         if self.cache is not None:
             self.cache.clear()
             self.cache = None
+        self.drop_audiences()
         self.oneway = None
+
+    # Audiences
+
+    def cache_of(self, audience: int) -> ResponseCache | None:
+        """Return the cache of an audience; None where every request is processed."""
+        if self.cache is None or not audience:
+            return self.cache
+        cache = self._audience_caches.get(audience)
+        if cache is None:
+            assert self._options.cached_code is not None, "there is a cache"
+            cache = ResponseCache(self._options.cached_code, self._statistics, AUDIENCE_CACHE_BYTES_MAX)
+            self._audience_caches[audience] = cache
+        return cache
+
+    def drop_audiences(self) -> None:
+        """Drop the caches of all audiences but the plain one: their numbers mean something else from now on."""
+        for cache in self._audience_caches.values():
+            cache.clear()
+        self._audience_caches.clear()
 
     # Frames
 
-    def new_reader(self) -> FrameReader[Received]:
+    def new_reader(self, audience: int = 0) -> FrameReader[Received]:
         """Return what cuts the bytes of one connection into requests."""
-        return FrameReader(self._read, self._read_pieces, self._options.limits.frame_bytes_max, self._refuse)
+        frame_bytes_max = self._options.limits.frame_bytes_max
+        return FrameReader(self.read_of(audience), self._read_pieces, frame_bytes_max, self._refuse)
+
+    def read_of(self, audience: int) -> Callable[[bytes, int, int], Received]:
+        """Return what reads a complete frame of a connection of an audience."""
+        cache = self.cache_of(audience) if audience else None
+        return self._read if cache is None else partial(self._read_for, cache)
 
     def _read(self, data: bytes, at: int, length: int) -> Received:
         """Return the request in a frame; raises as `frame.decode`."""
         cache = self.cache
         if cache is None:
             return decode(data, at, length), None
+        return cache.find(data, at, at + 4 + length) or (decode(data, at, length), cache.missed_key)
+
+    @staticmethod
+    def _read_for(cache: ResponseCache, data: bytes, at: int, length: int) -> Received:
+        """Return the request in a frame of another audience, as `_read`; a cache is empty once it is not used."""
         return cache.find(data, at, at + 4 + length) or (decode(data, at, length), cache.missed_key)
 
     @staticmethod
@@ -168,7 +202,7 @@ class RequestProcessor:
         except Exception as error:  # noqa: BLE001  # whatever a handler raises ends here, reported and answered
             answer = self._error_answer(error, request, connection)
         if isinstance(answer, PreparedResponse):
-            return self._prepared_frame(answer, request, key)
+            return self._prepared_frame(answer, request, connection, key)
         if isinstance(answer, RemotingCommand):
             return self._frame(answer, request, connection)
         return answer
@@ -217,9 +251,11 @@ class RequestProcessor:
         self._statistics.rejected[reason] += 1
         self._observer.request_rejected(connection, request, reason, error)
 
-    def _prepared_frame(self, prepared: PreparedResponse, request: RemotingCommand, key: bytes | None) -> bytes:
-        if self.cache is not None and key is not None:
-            self.cache.store(key, request, prepared)
+    def _prepared_frame(
+        self, prepared: PreparedResponse, request: RemotingCommand, connection: Peer, key: bytes | None
+    ) -> bytes:
+        if key is not None and (cache := self.cache_of(connection.audience)) is not None:
+            cache.store(key, request, prepared)
         self._statistics.prepared[request.code] += 1
         frame = prepared.frame(b"%d" % request.opaque)
         if self._serialize_type is not SerializeType.JSON:

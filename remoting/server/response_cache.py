@@ -20,6 +20,8 @@ from remoting.server.statistics import ServerStatistics, SizeTally
 
 #: Bytes of cached keys; beyond them the cache is cleared, and filled again as requests come.
 CACHE_BYTES_MAX: Final = 32 * 1024 * 1024
+#: The same for each audience but the plain one; there can be a hundred of them.
+AUDIENCE_CACHE_BYTES_MAX: Final = 4 * 1024 * 1024
 #: Memory of an entry beside its key.
 _ENTRY_BYTES: Final = 150
 #: Longer requests are not cached: a route query has about 150 bytes.

@@ -177,8 +177,11 @@ class ServerProcess(Generic[Config]):
         self._listener = RemotingServer(dispatcher, observer, self._tasks, self._clock, options, tls)
         return self._listener
 
-    async def open(self) -> tuple[str, int]:
-        """Serve peers and take signals; return the address. Raises StartFailed."""
+    async def open(self, plain_port: int = 0) -> tuple[str, int]:
+        """Serve peers, also on another port with plain answers unless that is 0, and take signals.
+
+        Returns the address of the first port. Raises StartFailed.
+        """
         config = self._config
         self._certificate.load_first()
         self._admin_token.load_first()
@@ -186,6 +189,8 @@ class ServerProcess(Generic[Config]):
             self._http_socket = _bound_http_socket(config.http_bind_address, config.http_port)
         try:
             await self._listener.start(config.bind_address, config.listen_port)
+            if plain_port:
+                await self._listener.listen_plain(config.bind_address, plain_port)
         except RemotingError as error:
             raise StartFailed(str(error)) from error
         self._signals.listen()

@@ -11,7 +11,11 @@ from namesrv.observability.metric_catalogue import FAMILIES as NAMESRV_FAMILIES
 JAVA_BROKER_SCRAPE = Path(__file__).with_name("java_broker_5.5.0.prom")
 
 #: Exposed metrics that no panel and no rule uses -> why that is right.
-DELIBERATELY_UNUSED = {}
+DELIBERATELY_UNUSED = {
+    "rocketmq_namesrv_role_address_problems": "Role addresses are off by default; who sets them watches this.",
+    "rocketmq_namesrv_role_address_rules": "Role addresses are off by default; who sets them watches this.",
+    "rocketmq_namesrv_role_addresses_info": "Compared between NameServers where role addresses are set.",
+}
 
 #: Of Prometheus itself, and of its client library in every process.
 OF_EVERY_TARGET = {

@@ -60,6 +60,7 @@ class Peer:
 
     id: int
     is_lost: bool = False
+    audience: int = 0
 
 
 @dataclass

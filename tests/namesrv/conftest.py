@@ -29,6 +29,7 @@ class Peer:
     def __init__(self, number):
         self.id = number
         self.is_lost = False
+        self.audience = 0
 
 
 class Desk:

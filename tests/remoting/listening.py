@@ -211,6 +211,7 @@ async def serving(
     oneway=None,
     body_limits=UNLIMITED,
     kept=(),
+    audience_of=None,
     **limits,
 ):
     observer = RecordingObserver()
@@ -221,6 +222,7 @@ async def serving(
         body_limits=body_limits,
         serialize_type=serialize_type,
         is_protected=kept.__contains__,
+        audience_of=audience_of,
     )
     async with background_tasks() as tasks:
         server = RemotingServer(Dispatching(dispatch), observer, tasks, clock or SystemClock(), options, tls)

@@ -4,15 +4,14 @@ Of several policies that match a topic, one holds: that with its exact name, els
 without `*` and `?`; of equally long ones the first.
 """
 
-import re
 from collections.abc import Sequence
 from enum import Enum
-from fnmatch import translate
 from typing import Final
 
 from msgspec import Struct
 
 from remoting.protocol.topic_kinds import TopicKind, kind_of
+from serving.config.name_patterns import NamePattern, is_pattern, literal_length
 
 #: Queues of a topic on one broker set: no policy allows more.
 QUEUES_MAX: Final = 1024
@@ -55,12 +54,7 @@ class ScalingPolicy(Struct, frozen=True, kw_only=True):
     @property
     def is_pattern(self) -> bool:
         """Whether it is about all topics that match."""
-        return "*" in self.topic or "?" in self.topic
-
-    @property
-    def literal_length(self) -> int:
-        """How many characters of the pattern stand for themselves."""
-        return len(self.topic) - self.topic.count("*") - self.topic.count("?")
+        return is_pattern(self.topic)
 
 
 class PolicyTable:
@@ -69,10 +63,8 @@ class PolicyTable:
     def __init__(self, policies: Sequence[ScalingPolicy] = ()) -> None:
         self.policies = tuple(policies)
         self._exact = {each.topic: each for each in policies if not each.is_pattern}
-        patterns = sorted((each for each in policies if each.is_pattern), key=lambda each: -each.literal_length)
-        # Names of topics come from whoever creates them. `translate` makes expressions that never go back to an earlier
-        # `*`: plain ones take minutes for `*-*-*-*-*-a` and a name of dashes.
-        self._patterns = [(re.compile(translate(each.topic)), each) for each in patterns]
+        patterns = sorted((each for each in policies if each.is_pattern), key=lambda each: -literal_length(each.topic))
+        self._patterns = [(NamePattern(each.topic), each) for each in patterns]
         self._matches: dict[str, ScalingPolicy | None] = {}
 
     def policy_of(self, topic: str) -> ScalingPolicy | None:
@@ -89,4 +81,4 @@ class PolicyTable:
     def _looked_up(self, topic: str) -> ScalingPolicy | None:
         if topic in self._exact or kind_of(topic) is not TopicKind.NORMAL:
             return self._exact.get(topic)
-        return next((policy for expression, policy in self._patterns if expression.fullmatch(topic)), None)
+        return next((policy for pattern, policy in self._patterns if pattern.matches(topic)), None)

@@ -5,32 +5,22 @@ mended, and brokers are served meanwhile.
 """
 
 import asyncio
-import errno
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 from controller.scaling.autoscaler.policies import PolicyTable
-from controller.scaling.autoscaler.policy_documents import (
-    DOCUMENT_CHARS_MAX,
-    PoliciesRefused,
-    PolicyMistake,
-    policies_of_json,
-    policies_of_toml,
-)
+from controller.scaling.autoscaler.policy_documents import policies_of_json, policies_of_toml
 from controller.scaling.watching.scaling_observer import ScalingObserver
 from controller.storage.document_store import DocumentStore
 from controller.storage.documents import DocumentKind
 from controller.storage.store import StoreError
+from serving.config.table_documents import TableMistake, TablesRefused
+from serving.config.watched_file import LOOK_S, FileUnreadable, WatchedFile
 
 #: The one document that has all policies.
 DOCUMENT: Final = "policies"
 #: What stands for the source of policies that HTTP has set.
 HTTP: Final = "http"
-
-_LOOK_S: Final = 1.0
-#: Bytes of a character in UTF-8, at most.
-_CHARACTER_BYTES: Final = 4
 
 
 class PolicyFileDecides(Exception):
@@ -49,12 +39,11 @@ class PolicySource:
         #: What is wrong with the newest policies; blank if they are in force.
         self.problem = ""
         self._path = path
+        self._file = WatchedFile(path)
         self._documents = documents
         self._observer = observer
-        #: The text that was read last, whether it was taken or not; None before the first one.
+        #: The stored text that was read last, whether it was taken or not; None before the first one.
         self._read: str | None = None
-        #: The text that the file had at the last look; None before the first one.
-        self._seen: str | None = None
 
     @property
     def source(self) -> str:
@@ -70,23 +59,19 @@ class PolicySource:
         """Read the file each second, for ever; only what has changed is taken."""
         while True:
             await self.read_file()
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(LOOK_S)
 
     async def read_file(self) -> None:
         """Take the file if it has changed and was the same at the last look; one that cannot be read changes nothing.
 
-        An editor may be in the middle of it: half of a file is a list of fewer policies, by which topics are forgotten.
+        Half of a file is a list of fewer policies, by which topics are forgotten.
         """
         try:
-            text = await asyncio.to_thread(_text_of, self._path)
-        except (OSError, RuntimeError) as error:
-            # RuntimeError: nobody knows whose home `~` is.
-            self._refuse_once(f"{self._path} cannot be read: {getattr(error, 'strerror', None) or error}")
-        except UnicodeDecodeError:
-            self._refuse_once(f"{self._path} is no UTF-8 text")
+            text = await self._file.new_text()
+        except FileUnreadable as error:
+            self._refuse_once(str(error))
         else:
-            is_settled, self._seen = self._seen in (None, text), text
-            if is_settled and text != self._read:
+            if text is not None:
                 # A long file takes a second, in which the loop has to go on.
                 self._take(text, await asyncio.to_thread(_table_or_refusal, text))
 
@@ -105,7 +90,7 @@ class PolicySource:
                 self._take(text, _table_or_refusal(text, policies_of_json))
 
     async def replace(self, text: str) -> None:
-        """Store policies and put them in force; raises PolicyFileDecides, PoliciesRefused and StoreError."""
+        """Store policies and put them in force; raises PolicyFileDecides, TablesRefused and StoreError."""
         if self._path:
             raise PolicyFileDecides(self._path)
         policies_of_json(text)
@@ -117,9 +102,9 @@ class PolicySource:
         if not self._path:
             self.table, self.problem, self._read = PolicyTable(), "", None
 
-    def _take(self, text: str, found: PolicyTable | PoliciesRefused) -> None:
+    def _take(self, text: str, found: PolicyTable | TablesRefused) -> None:
         self._read = text
-        if isinstance(found, PoliciesRefused):
+        if isinstance(found, TablesRefused):
             self._refuse(found)
         else:
             self.table, self.problem = found, ""
@@ -128,27 +113,15 @@ class PolicySource:
     def _refuse_once(self, problem: str) -> None:
         if problem != self.problem:
             self._read = None
-            self._refuse(PoliciesRefused([PolicyMistake(None, "", problem)]))
+            self._refuse(TablesRefused([TableMistake(None, "", problem)]))
 
-    def _refuse(self, refusal: PoliciesRefused) -> None:
+    def _refuse(self, refusal: TablesRefused) -> None:
         self.problem = str(refusal)
         self._observer.policies_refused(self.source, refusal)
 
 
-def _table_or_refusal(
-    text: str, read: Callable[[str], PolicyTable] = policies_of_toml
-) -> PolicyTable | PoliciesRefused:
+def _table_or_refusal(text: str, read: Callable[[str], PolicyTable] = policies_of_toml) -> PolicyTable | TablesRefused:
     try:
         return read(text)
-    except PoliciesRefused as refusal:
+    except TablesRefused as refusal:
         return refusal
-
-
-def _text_of(path: str) -> str:
-    """Return the text of a file, and of one that is too long somewhat more than policies may have."""
-    found = Path(path).expanduser()
-    if found.exists() and not found.is_file():
-        # To open a pipe would wait for a writer, for ever.
-        raise OSError(errno.EINVAL, "it is no file")
-    with found.open("rb") as file:
-        return file.read(_CHARACTER_BYTES * DOCUMENT_CHARS_MAX + 1).decode()

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from controller.scaling.autoscaler.policies import PolicyTable
-from controller.scaling.autoscaler.policy_documents import PoliciesRefused
 from controller.scaling.watching.topic_decisions import DecisionOutcome, TopicDecision
+from serving.config.table_documents import TablesRefused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class ScalingObserver(Protocol):
     def policies_loaded(self, source: str, policies: PolicyTable) -> None:
         """Report the policies that are in force from now on, and the file they come from; or `http`."""
 
-    def policies_refused(self, source: str, refusal: PoliciesRefused) -> None:
+    def policies_refused(self, source: str, refusal: TablesRefused) -> None:
         """Report policies with mistakes; those before stay in force."""
 
     def round_ended(self, report: RoundReport) -> None:

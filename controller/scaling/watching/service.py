@@ -116,7 +116,7 @@ class Autoscaler:
         return self._decisions.dismiss(proposal_id, reason)
 
     async def replace_policies(self, text: str) -> None:
-        """Put other policies in force; raises NotLeader, PolicyFileDecides, PoliciesRefused and StoreError."""
+        """Put other policies in force; raises NotLeader, PolicyFileDecides, TablesRefused and StoreError."""
         self.scaling.check_leads()
         await self.policies.replace(text)
 

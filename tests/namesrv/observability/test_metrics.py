@@ -10,6 +10,7 @@ from fakes.site import Site
 from prometheus_client.parser import text_string_to_metric_families
 from route_states import lose_connection
 
+from namesrv.core.role_addresses.documents import rules_of_toml
 from namesrv.settings.kv_config import KvConfig
 from remoting.server.observer import CloseReason, ConnectionKind, Rejection
 from remoting.server.statistics import LATENCY_BOUNDS_NS
@@ -160,3 +161,16 @@ async def test_text_is_rendered_again_after_a_pause(site):
     while (text := await site.metrics.text()) == first or b"ready 1.0" not in text:
         assert time.perf_counter() < deadline
         await asyncio.sleep(0.01)
+
+
+async def test_role_addresses_are_in_the_metrics_with_their_digest(site):
+    role_addresses = site.state.role_addresses
+    samples = scrape(site)
+    assert value(samples, "role_addresses_info", digest=role_addresses.rules.digest) == 1
+    assert value(samples, "role_address_rules") == 0
+    site.state.replace_role_addresses(rules_of_toml('[[roleAddress]]\nset = "broker-a"\nmaster = "10.9.0.5:10911"\n'))
+    role_addresses.problem = "line 3"
+    samples = scrape(site)
+    assert value(samples, "role_addresses_info", digest=role_addresses.rules.digest) == 1
+    assert value(samples, "role_address_rules") == 1
+    assert [value(samples, "role_address_problems", kind=kind) for kind in ("file", "loop")] == [1, 0]

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from namesrv.settings.config import NAMESRV, NameServerConfig
+from serving.config.checks import conflicts
 from serving.config.options import FilePath, Fixed, Secret, text_of
 from serving.config.server_config import LIMITS
 
@@ -92,3 +93,15 @@ def test_a_configuration_does_not_show_its_secrets():
 def test_water_marks_count_only_if_both_are_set(low, high, limits):
     config = NameServerConfig(write_buffer_low_water_mark_bytes=low, write_buffer_high_water_mark_bytes=high)
     assert config.write_buffer_bytes == limits
+
+
+@pytest.mark.parametrize("other", ["listen_port", "http_port"])
+def test_member_port_has_to_be_a_port_of_its_own(other):
+    config = NameServerConfig(member_port=9866, **{other: 9866})
+    assert [field for field, _ in conflicts(NAMESRV, config)] == ["member_port"]
+    assert not list(conflicts(NAMESRV, NameServerConfig(member_port=9866)))
+
+
+def test_member_port_differs_from_those_of_a_controller_in_the_same_process():
+    config = NameServerConfig(member_port=9878, enable_controller_in_namesrv=True)
+    assert list(conflicts(NAMESRV, config)) == [("member_port", "another port than controllerListenPort")]

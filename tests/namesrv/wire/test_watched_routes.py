@@ -22,6 +22,7 @@ class APeer:
         self.peer = f"10.1.0.{number}:50000"
         self.socket_peer = proxy or self.peer
         self.is_lost = is_lost
+        self.audience = 0
 
 
 async def watch(desk, topic="TopicTest", keep_ms=60_000):

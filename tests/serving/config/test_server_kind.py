@@ -156,6 +156,7 @@ def test_the_properties_of_java_are_listed_as_java_lists_them():
         "httpPort",
         "logFormat",
         "logLevel",
+        "memberPort",
         "queuedBytesMax",
         "serializeType",
         "tls.client.authServer",

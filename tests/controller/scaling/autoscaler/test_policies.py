@@ -2,13 +2,11 @@ import pytest
 
 from controller.scaling.autoscaler.policies import MATCHES_MAX, PolicyMode, PolicyTable, ScalingPolicy
 from controller.scaling.autoscaler.policy_documents import (
-    DOCUMENT_CHARS_MAX,
-    MISTAKES_MAX,
     POLICIES_MAX,
-    PoliciesRefused,
     policies_of_json,
     policies_of_toml,
 )
+from serving.config.table_documents import DOCUMENT_CHARS_MAX, MISTAKES_MAX, TablesRefused
 
 FILE = """
 # Queues of the shop.
@@ -31,7 +29,7 @@ mode = "approve"
 
 
 def mistakes_of(text: str) -> list[str]:
-    with pytest.raises(PoliciesRefused) as refused:
+    with pytest.raises(TablesRefused) as refused:
         policies_of_toml(text)
     return [str(each) for each in refused.value.mistakes]
 
@@ -130,7 +128,7 @@ def test_every_mistake_of_a_file_is_named():
 
 
 def test_mistake_in_json_names_the_policy():
-    with pytest.raises(PoliciesRefused, match="policy 2: max: 'many' is not allowed"):
+    with pytest.raises(TablesRefused, match="policy 2: max: 'many' is not allowed"):
         policies_of_json('{"policy": [{"topic": "a"}, {"topic": "b", "max": "many"}]}')
 
 
@@ -147,7 +145,7 @@ def test_line_is_counted_as_editors_and_toml_count_it(separator):
 
 def test_thousands_of_mistakes_are_named_in_part():
     text = "[[policy]]\n" + "".join(f"p{number} = 1\n" for number in range(5_000))
-    with pytest.raises(PoliciesRefused) as refused:
+    with pytest.raises(TablesRefused) as refused:
         policies_of_toml(text)
     assert len(refused.value.mistakes) == MISTAKES_MAX
     assert str(refused.value).endswith("; there are more of them")
@@ -180,7 +178,7 @@ def test_document_of_another_shape_or_size_is_refused(text):
 
 
 def test_json_nested_without_end_is_refused():
-    with pytest.raises(PoliciesRefused):
+    with pytest.raises(TablesRefused):
         policies_of_json("[" * 100_000)
 
 

@@ -1,0 +1,108 @@
+"""Rules of role addresses, and which of them holds for a broker set and a peer. Values only.
+
+Of several rules that match a broker set and hold for a peer's network, one counts: that with the exact name, else that
+with the longest pattern, counted without `*` and `?`; of equally long ones the first.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Network, IPv6Network
+from typing import Final
+
+import msgspec
+
+from serving.config.name_patterns import NamePattern, is_pattern, literal_length
+
+#: So many characters of a digest tell rules apart.
+_DIGEST_CHARS: Final = 12
+
+Network = IPv4Network | IPv6Network
+
+
+class SlaveAddresses(msgspec.Struct, frozen=True):
+    """What stands for the slaves of a set; without anything here, their own addresses."""
+
+    #: Broker id -> address; ids that are not there keep their own.
+    by_id: Mapping[int, str] = msgspec.field(default_factory=dict)
+    #: They are left out.
+    are_omitted: bool = False
+
+
+class RoleAddressRule(msgspec.Struct, frozen=True, kw_only=True):
+    """Which addresses some peers get instead of those that the brokers of a set advertise."""
+
+    #: The name of a broker set, or a pattern of names: `*` stands for any characters, `?` for one.
+    set_name: str
+    #: Peers of these networks get them; nothing for everybody.
+    networks: tuple[Network, ...] = ()
+    #: What stands for broker id 0; None for the master's own address.
+    master: str | None = None
+    slaves: SlaveAddresses = SlaveAddresses()
+    #: The set is failed over by a controller; a NameServer cannot know it by itself.
+    controller_mode: bool = False
+    #: For so long after the master left, id 0 keeps its role address, in ms.
+    hold_ms: int = 0
+    #: Line of the file, from 1, if it is known.
+    line: int | None = None
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Every address that it gives."""
+        return (*(() if self.master is None else (self.master,)), *self.slaves.by_id.values())
+
+    def canonical(self) -> dict[str, object]:
+        """Return what the rule says, whatever it looks like in the file."""
+        return {
+            "set": self.set_name,
+            "networks": sorted(map(str, self.networks)),
+            "master": self.master,
+            "slaves": [[broker_id, self.slaves.by_id[broker_id]] for broker_id in sorted(self.slaves.by_id)],
+            "slavesOmitted": self.slaves.are_omitted,
+            "controllerMode": self.controller_mode,
+            "holdMs": self.hold_ms,
+        }
+
+
+class RoleAddressRules:
+    """All rules of a file; another file makes other rules."""
+
+    def __init__(self, rules: Sequence[RoleAddressRule] = ()) -> None:
+        self.rules = tuple(rules)
+        self._exact: dict[str, list[RoleAddressRule]] = {}
+        patterns: list[RoleAddressRule] = []
+        for rule in rules:
+            if is_pattern(rule.set_name):
+                patterns.append(rule)
+            else:
+                self._exact.setdefault(rule.set_name, []).append(rule)
+        patterns.sort(key=lambda rule: -literal_length(rule.set_name))
+        self._patterns = [(NamePattern(rule.set_name), rule) for rule in patterns]
+
+    def __bool__(self) -> bool:
+        return bool(self.rules)
+
+    @property
+    def digest(self) -> str:
+        """The same for rules that say the same, in whatever form; the order counts, as it does for patterns."""
+        text = msgspec.json.encode([rule.canonical() for rule in self.rules])
+        return hashlib.sha256(text).hexdigest()[:_DIGEST_CHARS]
+
+    @property
+    def networks(self) -> tuple[Network, ...]:
+        """Every network that a rule names, each once."""
+        return tuple(dict.fromkeys(network for rule in self.rules for network in rule.networks))
+
+    @property
+    def is_for_everybody(self) -> bool:
+        """Whether a rule holds for peers of every network."""
+        return any(not rule.networks for rule in self.rules)
+
+    def rule_of(self, broker_name: str, networks: frozenset[Network]) -> RoleAddressRule | None:
+        """Return the rule that counts for a set and a peer in these networks; None if there is none."""
+        exact = self._exact.get(broker_name, ())
+        matching = (rule for pattern, rule in self._patterns if pattern.matches(broker_name))
+        for rules in (exact, matching):
+            for rule in rules:
+                if not rule.networks or not networks.isdisjoint(rule.networks):
+                    return rule
+        return None

@@ -1,0 +1,131 @@
+"""The rules in force, whom they concern, and the sets whose master left a moment ago. Time is an argument."""
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from namesrv.core.role_addresses.audiences import PLAIN, Audiences
+from namesrv.core.role_addresses.rules import RoleAddressRule, RoleAddressRules
+from namesrv.core.role_addresses.substitution import looping_address, with_role_addresses
+from namesrv.core.tables.broker_table import RegisteredSet
+from namesrv.core.tables.change import RouteTables
+from remoting.protocol.shapes.route import MASTER_ID, TopicRouteData
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: A lapsed hold is noticed so late at most, in ms, so it is counted as that much shorter.
+TICK_MS: Final = 250
+
+
+class RoleAddressLoop(msgspec.Struct, frozen=True):
+    """A rule that is not applied: its address is that of a broker, so it would not move with the role."""
+
+    broker_name: str
+    address: str
+    #: The set of the broker that registers with it.
+    owner: str
+    line: int | None
+
+    def __str__(self) -> str:
+        where = "" if self.line is None else f"line {self.line}: "
+        return (
+            f"{where}{self.address} of {self.broker_name} is the address with which a broker of {self.owner} "
+            "registers; it would stay there when the master changes. Give the address of a proxy, or one that moves"
+        )
+
+
+class RoleAddresses:
+    """Which role addresses the peers of each audience get."""
+
+    def __init__(self, tables: RouteTables) -> None:
+        self._tables = tables
+        self.rules = RoleAddressRules()
+        self._audiences = Audiences(self.rules)
+        #: The path of their file; blank where there is none.
+        self.source = ""
+        #: What is wrong with the newest text of the file; blank if its rules are in force.
+        self.problem = ""
+        #: Rules that are not applied, by their set.
+        self.loops: Mapping[str, RoleAddressLoop] = {}
+        #: Sets with a hold that lost their master -> until when id 0 keeps its role address; None before the next tick.
+        self._held: dict[str, int | None] = {}
+        self._holds: dict[str, int] = {}
+
+    def replace(self, rules: RoleAddressRules) -> None:
+        """Put other rules in force; every answer of an audience made before is to be dropped."""
+        self.rules = rules
+        self._audiences = Audiences(rules)
+        self._holds = {rule.set_name: rule.hold_ms for rule in rules.rules if rule.hold_ms}
+        self._held = {name: until_ms for name, until_ms in self._held.items() if name in self._holds}
+        self.loops = self._found_loops()
+
+    # Queries
+
+    def audience_of(self, peer: str) -> int:
+        """Return the audience of a "host:port"."""
+        return self._audiences.of_peer(peer) if self.rules else PLAIN
+
+    def for_audience(self, route: TopicRouteData, audience: int) -> TopicRouteData:
+        """Return a route as an audience gets it."""
+        if audience == PLAIN:
+            return route
+        networks = self._audiences.networks_of(audience)
+
+        def rule_of(broker_set: RegisteredSet) -> RoleAddressRule | None:
+            name = broker_set.broker_name
+            return None if name in self.loops else self.rules.rule_of(name, networks)
+
+        def is_held(name: str, rule: RoleAddressRule) -> bool:
+            return bool(rule.hold_ms) and name in self._held
+
+        return with_role_addresses(route, self._tables.brokers, rule_of, is_held)
+
+    # What changes
+
+    def set_changed(self, before: RegisteredSet | None, after: RegisteredSet) -> None:
+        """Follow a broker set: its master left, or a new one came."""
+        name = after.broker_name
+        if name not in self._holds:
+            return
+        if MASTER_ID in after.members or not after.members:
+            self._held.pop(name, None)
+        elif before is not None and MASTER_ID in before.members:
+            self._held[name] = None
+
+    def tick(self, now_ms: int) -> list[str]:
+        """Return the sets of which peers get other addresses from now on, without a change of the tables.
+
+        Their holds have lapsed, or a broker registered with a role address. To be called each `TICK_MS`.
+        """
+        changed = []
+        for name, until_ms in list(self._held.items()):
+            if until_ms is None:
+                self._held[name] = now_ms + self._holds[name] - 2 * TICK_MS
+            elif now_ms >= until_ms:
+                del self._held[name]
+                changed.append(name)
+        loops = self._found_loops()
+        if loops != self.loops:
+            changed += loops.keys() ^ self.loops.keys()
+            self.loops = loops
+        return changed
+
+    def _found_loops(self) -> dict[str, RoleAddressLoop]:
+        found: dict[str, RoleAddressLoop] = {}
+        for rule in self.rules.rules:
+            own_set = self._tables.brokers.get(rule.set_name)
+            if own_set is not None and (address := looping_address(rule, own_set)) is not None:
+                found[rule.set_name] = RoleAddressLoop(rule.set_name, address, rule.set_name, rule.line)
+                continue
+            for address in rule.addresses:
+                owner = self._owner_of(address)
+                if owner not in {None, rule.set_name}:
+                    found[rule.set_name] = RoleAddressLoop(rule.set_name, address, str(owner), rule.line)
+        return found
+
+    def _owner_of(self, address: str) -> str | None:
+        """Return the set of a broker that registers with an address; None if nobody does."""
+        clusters = self._tables.brokers.clusters()
+        keys = (self._tables.live.at_address(cluster, address) for cluster in clusters)
+        return next((key.broker_name for key in keys if key is not None), None)
