@@ -75,7 +75,8 @@ class Made:
         wait_until(ready, seconds=SOON_S, what="the server is ready")
 
     def serves(self):
-        with contextlib.suppress(ConnectionRefusedError):
+        # Reset: the listener was closed while the connection waited to be accepted.
+        with contextlib.suppress(ConnectionRefusedError, ConnectionResetError):
             socket.create_connection(("127.0.0.1", self.ports["listen-port"]), timeout=5).close()
             return True
         return False
