@@ -62,6 +62,8 @@ class Producer(Client):
         self.numbers = [0] * self.KEYS
         #: Time of the route in use that was longer without an answer than producers are waited for.
         self.was_cut = False
+        #: A NameServer that had missed the change has given it fewer queues than another one before.
+        self.went_back = False
         super().__init__(world)
         world.every(POLL_MS, self.poll)
         self.pause_ms, self.late_share = pause_ms, late_share
@@ -70,6 +72,7 @@ class Producer(Client):
         world.later(world.random.randrange(pause_ms), self.send)
 
     def changed(self):
+        self.went_back |= len(self.route.written) < len(self.queues)
         self.queues = self.route.written
 
     def send(self):
