@@ -397,7 +397,7 @@ async def test_clients_of_all_groups_are_queried_for_a_limited_time_in_a_round(b
 
     broker.peer.answer = late
     async with scaling_site(broker) as site:
-        observation = await observer_of(site, clock=clock).observe(grows(ResizePhase.ASSIGN))
+        observation = await observer_of(site, clock=clock).observe(grows(ResizePhase.ASSIGN), 0)
     assert observation.missing == ()
     kinds = [each.kind for each in observation.groups]
     assert kinds.count(GroupKind.UNKNOWN) >= 2
