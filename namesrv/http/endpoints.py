@@ -61,6 +61,7 @@ ENDPOINTS: Final = (
         NameServerViews.role_addresses,
         "Rules of role addresses in force (roleAddressFile), their digest, and what is wrong with the newest file.",
         shapes.RoleAddressListing,
+        refusals=(400,),
     ),
     Endpoint(
         "/v1/kv",
