@@ -39,7 +39,7 @@ def give_back(this: ResizeRound) -> ResizeDecision:
         ]
         now = actions if is_over else _in_order(this, conf, unpaused)
         return replace(this, progress=progress).stay((*sentences, *observation.missing), now)
-    return _checked(this)
+    return this.end_undone(list(_left(this)))
 
 
 def _in_order(
@@ -51,15 +51,6 @@ def _in_order(
         return conf
     # Where a NameServer does not take it, writes are given back even so.
     return (*conf, *unpaused) if this.observation.failures else conf or unpaused
-
-
-def _checked(this: ResizeRound) -> ResizeDecision:
-    """End once no write that was under way before can arrive any more."""
-    agreed = this.waited_ms if this.progress.agreed_at_ms is None else this.progress.agreed_at_ms
-    if this.waited_ms - agreed >= this.operation.waits.confirm_ms:
-        return this.go(ResizePhase.ABORTED, list(_left(this)), problem=this.operation.problem)
-    this = replace(this, progress=replace(this.progress, agreed_at_ms=agreed))
-    return this.stay(["a second check that no earlier change arrives late"])
 
 
 def _shown(this: ResizeRound) -> Iterator[tuple[SetResize, QueueCounts | None]]:

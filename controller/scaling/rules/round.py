@@ -77,6 +77,14 @@ class ResizeRound:
             return self.go(ResizePhase.WRITE_DOWN, (problem,), problem=problem, **reversed_grow(self.operation))
         return self.go(ResizePhase.ROLLBACK, (problem,), problem=problem, ends_as=ResizePhase.ABORTED)
 
+    def end_undone(self, evidence: Sequence[str]) -> ResizeDecision:
+        """End once no write that was under way when everything was undone can arrive any more."""
+        agreed = self.waited_ms if self.progress.agreed_at_ms is None else self.progress.agreed_at_ms
+        if self.waited_ms - agreed >= self.operation.waits.confirm_ms:
+            return self.go(ResizePhase.ABORTED, evidence, problem=self.operation.problem)
+        this = replace(self, progress=replace(self.progress, agreed_at_ms=agreed))
+        return this.stay(["a second check that no earlier change arrives late"])
+
     def path(self, wanted: int, *, lowest: int | None = None, furthest: int | None = None) -> PathCheck:
         """Compare all brokers with a position of the path."""
         return check_path(self.operation, self.observation, wanted, lowest=lowest, furthest=furthest)

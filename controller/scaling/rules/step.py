@@ -145,21 +145,12 @@ def rollback(this: ResizeRound) -> ResizeDecision:
         return this.conflict(check.conflicts)
     conf = ordered.rolled_back_conf(this) if this.operation.kind is ResizeKind.ORDERED else ()
     if check.is_reached and not conf and not this.observation.missing:
-        return _rolled_back(this)
+        return this.end_undone(["every broker has its former numbers"])
     this = replace(this, progress=replace(this.progress, agreed_at_ms=None))
     # First orderTopicConf, by which producers use all queues again at once, and not those of one set after the other.
     # Where a NameServer does not take it, writes are given back even so.
     actions = (*conf, *check.actions) if this.observation.failures else conf or check.actions
     return this.stay((*check.waits_for, *this.observation.missing), actions)
-
-
-def _rolled_back(this: ResizeRound) -> ResizeDecision:
-    """End once no write that was under way when the rollback began can arrive any more."""
-    agreed = this.waited_ms if this.progress.agreed_at_ms is None else this.progress.agreed_at_ms
-    if this.waited_ms - agreed >= this.operation.waits.confirm_ms:
-        return this.go(ResizePhase.ABORTED, ["every broker has its former numbers"], problem=this.operation.problem)
-    this = replace(this, progress=replace(this.progress, agreed_at_ms=agreed))
-    return this.stay(["a second check that no earlier change arrives late"])
 
 
 def _verify(this: ResizeRound) -> ResizeDecision:
