@@ -49,16 +49,24 @@ class _Growing:
     def __init__(self, path: Path, opened_us: int) -> None:
         self.path = path
         self.opened_us = opened_us
-        self.file: IO[bytes] = self._made()
-        try:
-            # A process that can lock the file knows that its writer has ended.
-            fcntl.flock(self.file, fcntl.LOCK_EX)
-        except OSError:
+        self.file: IO[bytes] = self._locked()
+        while self.is_deleted:
+            # Another process took it for the empty file of one that has ended, before it was locked.
             self.file.close()
-            self.part.unlink(missing_ok=True)
-            raise
+            self.file = self._locked()
         self.size = 0
         self.rows = 0
+
+    def _locked(self) -> IO[bytes]:
+        file = self._made()
+        try:
+            # A process that can lock the file knows that its writer has ended.
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError:
+            file.close()
+            self.part.unlink(missing_ok=True)
+            raise
+        return file
 
     def _made(self) -> IO[bytes]:
         self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,6 @@
 """Files that rows land in: whole lines only, sealed by a rename, and what a dead process left is not lost."""
 
+import fcntl
 import gzip
 import random
 import shutil
@@ -77,6 +78,23 @@ def test_file_sealed_after_listing_is_read_under_its_new_name(tmp_path, landing)
     listed = [path for family in ("heartbeat", "route_snapshot") for path in sealed_files(tmp_path, family, AT, AT)]
     landing.seal_all()
     assert [list(lines_of(path)) for path in listed] == [[b"1"], [b"1"]]
+
+
+def test_file_that_is_just_being_begun_is_not_lost_to_a_process_that_recovers_files(tmp_path, landing, monkeypatch):
+    lock = fcntl.flock
+    recovered = []
+
+    def recovered_before(file, operation):
+        if operation == fcntl.LOCK_EX and not recovered:
+            recovered.append(Landing(tmp_path, "host:1-1").recover())
+        lock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", recovered_before)
+    landing.append("ns_tick", b"1\n", AT_US)
+    landing.append("ns_tick", b"2\n", AT_US)
+    landing.seal_all()
+    assert recovered == [[]]
+    assert [list(lines_of(each)) for each in sealed_files(tmp_path, "ns_tick", AT, AT)] == [[b"1", b"2"]]
 
 
 def test_files_of_a_running_process_are_not_recovered(tmp_path, landing):
