@@ -32,3 +32,11 @@ class SystemClock:
     def unix_us(self) -> int:
         """Return the same as `unix_ms`, finer."""
         return time.time_ns() // 1_000
+
+
+class BootClock(SystemClock):
+    """The machine's clocks, of which the one for deadlines also counts the time that a Linux host was suspended."""
+
+    def now_ms(self) -> int:
+        """Return milliseconds since the host was started."""
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000

@@ -16,6 +16,9 @@ from remoting.protocol.shapes.broker_clients import (
 )
 from remoting.protocol.shapes.namesrv import KvTable
 
+#: The option of which `has_all_ack` reads the value.
+ALL_ACK: Final = "allAckInSyncStateSet"
+
 _PAIR: Final = 2
 
 
@@ -92,6 +95,11 @@ def broker_options(names: Collection[str]) -> AdminRequest[Mapping[str, str]]:
         return {name: value for name, _, value in pairs if name in names}
 
     return AdminRequest(command(RequestCode.GET_BROKER_CONFIG), read)
+
+
+def has_all_ack(options: Mapping[str, str]) -> bool:
+    """Return whether a broker with these options (26) acknowledges a message only once everybody in sync has it."""
+    return options.get(ALL_ACK, "").strip().lower() == "true"
 
 
 def ha_status() -> AdminRequest[HaStatus]:

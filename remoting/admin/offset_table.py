@@ -15,21 +15,41 @@ from remoting.admin.admin_request import AdminRequest, command
 from remoting.protocol.codes import BrokerRequestCode
 from remoting.protocol.errors import BodyError
 from remoting.protocol.object_keys import with_quoted_keys
-from remoting.protocol.shapes.broker_admin import BROADCAST_SUFFIX, OFFSET_KEY_SEPARATOR, OFFSET_TABLE
+from remoting.protocol.shapes.broker_admin import (
+    BROADCAST_SUFFIX,
+    LMQ_OFFSET_TABLE,
+    OFFSET_KEY_SEPARATOR,
+    OFFSET_TABLE,
+    PULL_OFFSET_TABLE,
+)
 
 #: Entries that are looked at before the caller is let go on with something else: about a millisecond.
 SLICE_ENTRIES: Final = 500
 #: The same for text of wanted offsets, which takes far longer, as it is decoded.
 SLICE_BYTES: Final = 16 * 1024
 
-_TABLE_START: Final = re.compile(rb'(?<!\\)"%b"\s*+:\s*+\{' % OFFSET_TABLE.encode())
+_COLON: Final = re.compile(rb"\s*+:\s*+\{")
 #: Text of a string.
 _IN_STRING: Final = rb'(?>(?:[^"\\]++|\\.)*)'
-_ENTRY: Final = re.compile(rb'\s*+"(%b)"\s*+:\s*+(\{[^{}]*+\})\s*+([,}])' % _IN_STRING, re.DOTALL)
+#: Offsets by queue id, or the offset of a light message queue.
+_ENTRY: Final = re.compile(rb'\s*+("(%b)"\s*+:\s*+(\{[^{}]*+\}|-?[0-9]++))\s*+([,}])' % _IN_STRING, re.DOTALL)
 _EMPTY: Final = re.compile(rb"\s*+\}")
+#: A slice of text that opens and closes no object but those without objects inside.
+_FLAT: Final = re.compile(
+    rb'(?:[^"{}]++|"%b"(?:\s*+:\s*+\{[^"{}]*+\})?+|\{[^"{}]*+\}){0,%d}+' % (_IN_STRING, 2 * SLICE_ENTRIES), re.DOTALL
+)
+_ENDS: Final = (b",", b"}")
+#: What is not needed to see where strings and objects end, as long as nothing is escaped.
+_NO_BOUNDS: Final = bytes(set(range(256)) - set(b'"{}'))
+#: Text that is rid of it before the caller is let go on.
+_TRANSLATED_BYTES: Final = 256 * 1024
 _SEPARATOR: Final = OFFSET_KEY_SEPARATOR.encode()
 _BROADCAST: Final = BROADCAST_SUFFIX.encode()
 _OFFSETS: Final = msgspec.json.Decoder(dict[int, int], strict=False)
+#: Offsets as brokers write them, which are read as a list of numbers: in a third of the time.
+_BARE_OFFSETS: Final = re.compile(rb"\{(?:-?[0-9]++:-?[0-9]++(?:,(?=[-0-9])|(?=\})))*+\}")
+_AS_LIST: Final = bytes.maketrans(b"{}:", b"[],")
+_NUMBERS: Final = msgspec.json.Decoder(list[int])
 _NAMES: Final = msgspec.json.Decoder(str)
 
 
@@ -68,30 +88,173 @@ class OffsetTable:
     def of_topics(self, topics: Collection[str]) -> Iterator[GroupOffsets | UnreadableOffsets | None]:
         """Yield the offsets of these topics, and None after each slice.
 
-        Raises BodyError for text that is no such table.
+        The table of pulled offsets (5.5.0) has the same keys, and is left out. Raises BodyError for other text.
         """
-        wanted = {topic.encode(): topic for topic in topics}
-        entries = decoded_bytes = 0
-        for key, offsets in self._entries():
-            entries += 1
-            topic, _, group = key.partition(_SEPARATOR)
-            if topic in wanted:
-                decoded_bytes += len(offsets)
-                yield _decoded(wanted[topic], group, offsets)
-            if entries == SLICE_ENTRIES or decoded_bytes >= SLICE_BYTES:
-                entries = decoded_bytes = 0
-                yield None
+        return _of_topics(self.reader(), topics)
 
-    def _entries(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield keys with what they lead to; the table of pulled offsets (5.5.0) has the same keys, and is left out."""
-        if (start := _TABLE_START.search(self.body)) is None:
+    def pulled_of_topics(self, topics: Collection[str]) -> Iterator[GroupOffsets | UnreadableOffsets | None] | None:
+        """Return the same of where the last pull of each group from each queue ended; None if the broker has none.
+
+        A queue from which a group has not pulled is absent.
+        """
+        start = self._start_of(PULL_OFFSET_TABLE)
+        return None if start is None else _of_topics(EntryReader(self.body, start, PULL_OFFSET_TABLE), topics)
+
+    def reader(self) -> "EntryReader":
+        """Return what reads the offsets entry by entry, not decoded; raises BodyError without such a table."""
+        if (start := self._start_of(OFFSET_TABLE)) is None:
             raise BodyError(f"a response of {len(self.body)} bytes has no {OFFSET_TABLE}")
-        at, is_last = start.end(), _EMPTY.match(self.body, start.end()) is not None
-        while not is_last:
-            if (found := _ENTRY.match(self.body, at)) is None:
-                raise BodyError(f"the {OFFSET_TABLE} of a response is not readable from byte {at} on")
-            yield found[1], found[2]
-            at, is_last = found.end(), found[3] == b"}"
+        return EntryReader(self.body, start, OFFSET_TABLE)
+
+    def lmq_reader(self) -> "EntryReader | None":
+        """Return the same for the offsets of light message queues; None if the broker has no such table."""
+        start = self._start_of(LMQ_OFFSET_TABLE)
+        return None if start is None else EntryReader(self.body, start, LMQ_OFFSET_TABLE)
+
+    def _start_of(self, table: str) -> int | None:
+        """Return where the first entry of a table can be.
+
+        A name of a group or topic cannot be taken for it: a quote in one has a backslash before it.
+        """
+        name = b'"%b"' % table.encode()
+        at = self.body.find(name)
+        while at >= 0:
+            if (found := _COLON.match(self.body, at + len(name))) is not None and self.body[at - 1 : at] != b"\\":
+                return found.end()
+            at = self.body.find(name, at + 1)
+        return None
+
+
+class RawEntry(NamedTuple):
+    """An entry of a table as a broker has written it."""
+
+    #: From the quote before the key to the end of the value.
+    text: bytes
+    #: What stands in the quotes, with its escapes.
+    key: bytes
+    value: bytes
+
+
+class EntryReader:
+    """Reads a table entry by entry, where most of them are known already and cost next to nothing."""
+
+    __slots__ = ("_at", "_body", "_is_last", "_table")
+
+    def __init__(self, body: bytes, start: int, table: str) -> None:
+        self._body, self._at, self._table = body, start, table
+        self._is_last = False
+        if (empty := _EMPTY.match(body, start)) is not None:
+            self._at, self._is_last = empty.end(), True
+
+    def skip(self, text: bytes) -> bool:
+        """Return whether the next entry has exactly this text, and go behind it if so."""
+        end = self._at + len(text)
+        if self._is_last or not self._body.startswith(text, self._at):
+            return False
+        if (behind := self._body[end : end + 1]) not in _ENDS:
+            return False
+        self._at, self._is_last = end + 1, behind == b"}"
+        return True
+
+    def value_under(self, key: bytes) -> bytes | None:
+        """Return the value of the next entry if that has this key and is an object; None if not.
+
+        None also if it is not written as usual. The value is text up to the next closing brace: whoever takes it
+        checks that it is one.
+        """
+        start = self._at + len(key) + 3
+        if self._is_last or not self._body.startswith(b'"%b":{' % key, self._at):
+            return None
+        return self._body[start : self._body.find(b"}", start) + 1]
+
+    def next_entry(self) -> RawEntry | None:
+        """Return the next entry, None behind the last one; raises BodyError where there is neither."""
+        if self._is_last:
+            return None
+        if (found := _ENTRY.match(self._body, self._at)) is None:
+            raise BodyError(f"the {self._table} of a response is not readable from byte {self._at} on")
+        self._at, self._is_last = found.end(), found[4] == b"}"
+        return RawEntry(found[1], found[2], found[3])
+
+    def check_end(self) -> Iterator[None]:
+        """Read from behind the last entry to the end of the answer, and yield after each slice.
+
+        Raises BodyError for an answer that was cut, and for one that goes on behind its end.
+        """
+        assert self._is_last, "what follows is found behind the last entry"
+        body = self._body
+        if body.find(b"\\", self._at) < 0:
+            pieces = []
+            for start in range(self._at, len(body), _TRANSLATED_BYTES):
+                pieces.append(body[start : start + _TRANSLATED_BYTES].translate(None, _NO_BOUNDS))
+                yield None
+            text = b"".join(pieces)
+        else:
+            text = body[self._at :].rstrip()
+        yield from _end_of_object(text)
+        if not body.rstrip().endswith(b"}"):
+            raise BodyError(f"something follows the end of a response of {len(body)} bytes")
+
+
+def _end_of_object(text: bytes) -> Iterator[None]:
+    """Find the end of an object that begins before the text, and yield after each slice.
+
+    Raises BodyError if that is not the end of the text.
+    """
+    depth, at = 1, 0
+    while depth:
+        found = _FLAT.match(text, at)
+        assert found is not None, "nothing at all is a slice too"
+        brace = text[found.end() : found.end() + 1]
+        depth += (brace == b"{") - (brace == b"}")
+        is_brace = brace in (b"{", b"}")
+        if not is_brace and found.end() == at:
+            raise BodyError("a response ends in the middle of its text")
+        at = found.end() + is_brace
+        yield None
+    if at < len(text):
+        raise BodyError("something follows the end of a response")
+
+
+def decode_offsets(value: bytes) -> dict[int, int]:
+    """Return offsets by queue id, of which nothing is checked but that they are integers, and each queue is in it once.
+
+    Raises BodyError. Source: docs/protocol/broker-admin.md 15.
+    """
+    try:
+        if _BARE_OFFSETS.fullmatch(value) is not None:
+            numbers = _NUMBERS.decode(value.translate(_AS_LIST))
+            offsets = dict(zip(numbers[::2], numbers[1::2], strict=True))
+        else:
+            offsets = _OFFSETS.decode(with_quoted_keys(value))
+    except msgspec.DecodeError as error:
+        raise BodyError(f"these are no offsets: {error}") from None
+    # Each member has one colon: keys and values are numbers.
+    if len(offsets) < value.count(b":"):
+        raise BodyError("a queue occurs more than once: which offset counts is unknown")
+    return offsets
+
+
+def decode_key(key: bytes) -> str:
+    """Return the text of a key; raises BodyError for no UTF-8 and unknown escapes."""
+    try:
+        return _NAMES.decode(b'"%b"' % key)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BodyError(f"a key is not readable: {error}") from None
+
+
+def _of_topics(reader: EntryReader, topics: Collection[str]) -> Iterator[GroupOffsets | UnreadableOffsets | None]:
+    wanted = {topic.encode(): topic for topic in topics}
+    entries = decoded_bytes = 0
+    while (entry := reader.next_entry()) is not None:
+        entries += 1
+        topic, _, group = entry.key.partition(_SEPARATOR)
+        if topic in wanted:
+            decoded_bytes += len(entry.value)
+            yield _decoded(wanted[topic], group, entry.value)
+        if entries == SLICE_ENTRIES or decoded_bytes >= SLICE_BYTES:
+            entries = decoded_bytes = 0
+            yield None
 
 
 def all_offsets() -> AdminRequest[OffsetTable]:
@@ -102,7 +265,7 @@ def all_offsets() -> AdminRequest[OffsetTable]:
 def _decoded(topic: str, group: bytes, offsets: bytes) -> GroupOffsets | UnreadableOffsets:
     is_broadcast = group.endswith(_BROADCAST)
     try:
-        name = _NAMES.decode(b'"%b"' % group.removesuffix(_BROADCAST))
-        return GroupOffsets(topic, name, _OFFSETS.decode(with_quoted_keys(offsets)), is_broadcast)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        name = decode_key(group.removesuffix(_BROADCAST))
+        return GroupOffsets(topic, name, decode_offsets(offsets), is_broadcast)
+    except BodyError as error:
         return UnreadableOffsets(topic, BodyError(f"offsets of topic {topic} are not readable: {error}"))

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from enum import Enum, auto
+from typing import Final
 
-from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, read_offset
+from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, read_nothing, read_offset
 from remoting.protocol.codes import BrokerRequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import Refused
@@ -16,6 +17,12 @@ from remoting.protocol.shapes.broker_admin import (
     TimerMetricsBody,
     UpdateConsumerOffsetHeader,
 )
+from remoting.protocol.shapes.stored_messages import ResetOffsetHeader
+
+#: The option of a broker (26) that lets it reset offsets itself: 5.1.0+, and on by default from 5.2.0 on.
+RESETS_ON_SERVER: Final = "useServerSideResetOffset"
+#: The timestamp of a reset to an offset.
+_BY_OFFSET: Final = -1
 
 
 class OffsetCommit(Enum):
@@ -69,6 +76,20 @@ def commit_offset(group: str, topic: str, queue_id: int, offset: int) -> AdminRe
     """
     header = UpdateConsumerOffsetHeader(consumer_group=group, topic=topic, queue_id=queue_id, commit_offset=offset)
     return AdminRequest(command(BrokerRequestCode.UPDATE_CONSUMER_OFFSET, header), _read_commit)
+
+
+def reset_offset(group: str, topic: str, queue_id: int, offset: int) -> AdminRequest[None]:
+    """Reset where a group goes on in a queue, on the server (222): members that are online go there at their next pull.
+
+    Only for brokers whose option RESETS_ON_SERVER (26) is `true`: others would reset all queues by time, and so would
+    releases before 5.1.0. What clients commit (15) until that pull is answered and not stored. Raises Refused with 17
+    for an unknown topic, 26 for an unknown group, 1 on slaves and for an offset outside of [min, max + 1].
+    Source: docs/protocol/broker-admin.md 34.
+    """
+    header = ResetOffsetHeader(
+        group=group, topic=topic, timestamp=_BY_OFFSET, is_force=True, queue_id=queue_id, offset=offset
+    )
+    return AdminRequest(command(BrokerRequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header), read_nothing)
 
 
 def delay_offsets() -> AdminRequest[Mapping[int, int]]:

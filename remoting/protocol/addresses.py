@@ -53,6 +53,12 @@ def host_number(address: str) -> str:
     return "" if number is None else str(number)
 
 
+def is_loopback(host: str) -> bool:
+    """Return whether only programs of the same machine reach a host."""
+    ip = ip_of(host.strip("[]"))
+    return host == "localhost" if ip is None else ip.is_loopback
+
+
 def split_address(address: str) -> tuple[str, int] | None:
     """Return the host, without brackets, and the port of "host:port"; None if it is no such address."""
     host, _, port = address.rpartition(":")

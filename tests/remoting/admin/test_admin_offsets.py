@@ -9,6 +9,7 @@ from remoting.admin.offsets import (
     delay_offsets,
     max_offset,
     min_offset,
+    reset_offset,
     timed_messages,
 )
 from remoting.protocol.command import RemotingCommand
@@ -83,3 +84,14 @@ def test_broker_without_timed_messages_differs_from_one_that_has_none_waiting():
         timed_messages("t").read_response(RemotingCommand(3, remark=" request type 61 not supported"))
     with pytest.raises(BodyError):
         found(timed_messages("t"), b"{}")
+
+
+def test_reset_of_a_queue_names_its_offset_and_no_time():
+    wanted = reset_offset("g", "t", 3, 9)
+    assert (wanted.request.code, wanted.request.ext_fields) == (
+        222,
+        {"group": "g", "topic": "t", "timestamp": "-1", "isForce": "true", "queueId": "3", "offset": "9"},
+    )
+    assert wanted.read_response(RemotingCommand(0, body=b'{"offsetTable":{}}')) is None
+    with pytest.raises(Refused):
+        wanted.read_response(RemotingCommand(1, remark="Target offset 9 is out of range"))

@@ -9,8 +9,9 @@ from peers.jars import V4_9, V5_1, V5_5
 from peers.servers import CLUSTER, registered
 from peers.waiting import wait_until
 
-from remoting.admin import brokers, clients, groups, locks, offsets, routes, topics
+from remoting.admin import brokers, clients, groups, locks, messages, offsets, routes, stored_messages, topics
 from remoting.admin.client import AdminClient, AdminLimits
+from remoting.admin.log_epochs import log_epochs
 from remoting.admin.message_queues import MessageQueue
 from remoting.admin.offset_table import all_offsets
 from remoting.admin.offsets import OffsetCommit
@@ -18,6 +19,7 @@ from remoting.admin.topics import TopicDefinition
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
 from remoting.protocol.errors import NotSupported, Refused
+from remoting.protocol.shapes.broker_clients import TOOL_GROUP
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 
@@ -59,11 +61,11 @@ def stored_offsets(site, topic):
 class Site:
     """A NameServer and a broker of one release."""
 
-    def __init__(self, lab, version):
+    def __init__(self, lab, version, **properties):
         self.lab, self.version = lab, version
         self.is_4_9 = version == V4_9
         namesrv = lab.name_server()
-        broker = lab.broker("b1", namesrv=[namesrv.address], version=version).start().ready()
+        broker = lab.broker("b1", namesrv=[namesrv.address], version=version, **properties).start().ready()
         wait_until(lambda: registered(namesrv, broker), seconds=SOON_S, what="the broker")
         self.address = broker.address
         self.admin, self.namesrv = Admin(broker.address), Admin(namesrv.address)
@@ -166,6 +168,51 @@ def test_offsets_of_a_java_broker_are_those_sent_and_committed(site):
     assert site.admin.refusal(timed) == 3 if site.is_4_9 else site.admin(timed) == 0
 
 
+def test_stored_messages_of_a_java_broker_are_found_in_its_log(site):
+    site.admin(topics.update_topic(TOPIC))
+    site.send("producer")
+    entries = [site.admin(stored_messages.queue_entry("orders", each, 0)) for each in range(4)]
+    for queue_id, entry in enumerate(entries):
+        message = site.admin(stored_messages.message_in_log(entry.physical_offset))
+        assert (message.queue_id, message.queue_offset) == (queue_id, 0)
+        assert message.physical_offset == entry.physical_offset
+        assert (entry.min_offset, entry.max_offset) == (0, site.admin(offsets.max_offset("orders", queue_id)))
+    assert site.admin(stored_messages.queue_entry("orders", 0, 1000)) is None
+    assert site.admin.refusal(stored_messages.queue_entry("orders", 7, 0)) == 1
+    assert site.admin.refusal(stored_messages.queue_entry("nobody-has-it", 0, 0)) == 1
+    assert site.admin.refusal(stored_messages.message_in_log(7)) == 1
+    # There is no controller.
+    assert site.admin.refusal(log_epochs()) == (3 if site.is_4_9 else 1)
+
+
+@pytest.mark.parametrize("version", [pytest.param(V5_1, marks=pytest.mark.broad), V5_5])
+def test_reset_on_a_java_broker_refuses_the_commits_that_follow(lab, version):
+    site = Site(lab, version, useServerSideResetOffset=True)
+    options = site.admin(brokers.broker_options([offsets.RESETS_ON_SERVER]))
+    assert options == {offsets.RESETS_ON_SERVER: "true"}
+    site.admin(topics.update_topic(TOPIC))
+    site.send("producer")
+    assert site.admin(offsets.max_offset("orders", 0)) > 1
+
+    site.admin(offsets.reset_offset(TOOL_GROUP, "orders", 0, 1))
+    assert site.admin(offsets.committed_offset(TOOL_GROUP, "orders", 0)) == 1
+    # 5.1.4 keeps it apart until the next pull.
+    stored = {TOOL_GROUP: {0: 1}} if version == V5_5 else {}
+    assert stored_offsets(site, "orders") == stored
+    assert site.admin(offsets.commit_offset(TOOL_GROUP, "orders", 0, 2)) is OffsetCommit.RESET_PENDING
+    assert stored_offsets(site, "orders") == stored
+    # There is no such message.
+    assert site.admin.refusal(offsets.reset_offset(TOOL_GROUP, "orders", 0, 1000)) == 1
+
+
+@pytest.mark.parametrize("version", [pytest.param(V5_1, marks=pytest.mark.broad), V5_5])
+def test_java_broker_whose_timer_is_off_answers_so(lab, version):
+    site = Site(lab, version, timerWheelEnable=False)
+    with pytest.raises(Refused) as refused:
+        site.admin(offsets.timed_messages("orders"))
+    assert offsets.is_timer_off(refused.value)
+
+
 def test_groups_and_clients_of_a_java_broker_are_those_running(site):
     site.admin(topics.update_topic(TOPIC))
     group = site.consume(site.send("producer"))
@@ -220,6 +267,8 @@ def test_java_broker_reports_its_version_options_and_replication(site):
     wanted = {"brokerRole", "brokerId", "useServerSideResetOffset", "noSuchOption"}
     found = site.admin(brokers.broker_options(wanted))
     assert (found["brokerRole"], found["brokerId"]) == ("ASYNC_MASTER", "0")
+    identity = site.admin(brokers.broker_options({"brokerName", "brokerIP1", "listenPort"}))
+    assert (identity["brokerName"], f"{identity['brokerIP1']}:{identity['listenPort']}") == ("b1", site.address)
     assert found.get("useServerSideResetOffset") == {V4_9: None, V5_1: "false", V5_5: "true"}[site.version]
     assert "noSuchOption" not in found
     if site.is_4_9:
@@ -229,6 +278,17 @@ def test_java_broker_reports_its_version_options_and_replication(site):
         status = site.admin(brokers.ha_status())
         assert (status.is_master, status.replicas, status.master_address) == (True, (), None)
         assert status.max_offset >= runtime.commit_log_max_offset
+
+
+def test_java_broker_acknowledges_a_message_of_the_probe_and_creates_no_topic(site):
+    site.admin(topics.update_topic(TOPIC))
+    for number in range(3):
+        unix_ms = 1_780_000_000_000 + number
+        site.admin(messages.send_message("orders", "b1", b"probe", producer_group="p", unix_ms=unix_ms))
+    wait_until(lambda: site.admin(offsets.max_offset("orders", 0)) == 3, seconds=SOON_S, what="the messages")
+    unknown = messages.send_message("nobody-has-it", "b1", b"probe", producer_group="p", unix_ms=1)
+    assert site.admin.refusal(unknown) in {1, 17}
+    assert site.definition("nobody-has-it") is None
 
 
 def test_name_server_keeps_the_order_configuration_of_a_topic(site):

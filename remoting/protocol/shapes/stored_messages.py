@@ -1,0 +1,68 @@
+"""Headers and bodies of the requests that read stored messages, or reset where a group goes on.
+
+Source: docs/protocol/broker-admin.md 31 to 34.
+"""
+
+import msgspec
+
+from remoting.protocol.shapes.integers import Int32, Int64
+
+
+class QueueEntriesHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Header of QUERY_CONSUME_QUEUE (321)."""
+
+    topic: str
+    queue_id: Int32
+    index: Int64
+    count: Int32
+    #: Blank: no subscription is applied, and no message is read.
+    consumer_group: str
+
+
+class QueueEntryBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One entry of a queue."""
+
+    physic_offset: Int64
+
+
+class QueueEntriesBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Body of the answer to QUERY_CONSUME_QUEUE (321)."""
+
+    max_queue_index: Int64
+    min_queue_index: Int64
+    queue_data: list[QueueEntryBody] = []
+
+
+class ViewMessageHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Header of VIEW_MESSAGE_BY_ID (33)."""
+
+    #: In the log.
+    offset: Int64
+
+
+class ResetOffsetHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Header of INVOKE_BROKER_TO_RESET_OFFSET (222), of one queue."""
+
+    group: str
+    topic: str
+    #: Unix ms; -1 where `offset` counts.
+    timestamp: Int64
+    is_force: bool = msgspec.field(name="isForce")
+    queue_id: Int32
+    offset: Int64
+
+
+class LogEpochBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One master epoch in a broker's log."""
+
+    epoch: Int64
+    start_offset: Int64
+
+
+class LogEpochsBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What is read of the answer to GET_BROKER_EPOCH_CACHE (1007) about the log; who answers: `EpochCache`."""
+
+    broker_name: str
+    broker_id: Int64
+    epoch_list: list[LogEpochBody] = []
+    max_offset: Int64
