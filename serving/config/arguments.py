@@ -23,8 +23,8 @@ _CONFIG_FILE_VARIABLE: Final = "CONFIG_FILE"
 EXIT_BAD_OPTION: Final = 1
 
 _EPILOG: Final = """\
-Every property can be given on the command line (--listen-port {port}), in the environment
-({prefix}LISTEN_PORT={port}) and in the configuration file (listenPort={port}); the first of these that
+Every property can be given on the command line ({argument} {port}), in the environment
+({variable}={port}) and in the configuration file ({key}={port}); the first of these that
 has it wins. Give no passwords on the command line: every user of the machine can read it.
 """
 
@@ -64,11 +64,19 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser(kind: ServerKind[Config]) -> argparse.ArgumentParser:
+    example = "listen_port" if "listen_port" in kind.options else "http_port"
+    port = kind.options[example]
+    as_of_java = f", as of the Java {kind.name}" if kind.is_changed_by_requests else ""
     parser = _Parser(
         prog=kind.program,
         usage=f"{kind.program} [-c FILE] [-p] [--PROPERTY VALUE ...]",
         description=f"The {kind.name} of Apache RocketMQ.",
-        epilog=_EPILOG.format(port=kind.defaults.listen_port, prefix=kind.variable_prefix),
+        epilog=_EPILOG.format(
+            argument=port.argument,
+            variable=kind.variable(port),
+            key=port.key,
+            port=getattr(kind.defaults, example),
+        ),
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -79,7 +87,7 @@ def _parser(kind: ServerKind[Config]) -> argparse.ArgumentParser:
         "--configFile",
         metavar="FILE",
         default="",
-        help=f"properties file, as of the Java {kind.name}; also {kind.variable_prefix}{_CONFIG_FILE_VARIABLE}",
+        help=f"properties file{as_of_java}; also {kind.variable_prefix}{_CONFIG_FILE_VARIABLE}",
     )
     add(
         "-p",
@@ -89,17 +97,18 @@ def _parser(kind: ServerKind[Config]) -> argparse.ArgumentParser:
         dest="print_config",
         help="print the configuration and exit",
     )
-    if _NAMESRV_ADDR not in kind.field_of_key:
+    if _NAMESRV_ADDR not in kind.field_of_key and kind.is_changed_by_requests:
         add(*_NAMESRV_ADDR_ARGUMENTS, metavar="ADDRESS", help="accepted, without effect")
     add("--version", action="version", version=f"%(prog)s {__version__}", help="print the version and exit")
     ours = parser.add_argument_group("properties")
     idle = parser.add_argument_group(f"properties with an effect in the Java {kind.name} only")
     for name, option in kind.options.items():
-        _add(ours if option.has_effect else idle, option, text_of(getattr(kind.defaults, name)))
+        changed = f" ({option.changed_by_request})" if kind.is_changed_by_requests else ""
+        _add(ours if option.has_effect else idle, option, text_of(getattr(kind.defaults, name)), changed)
     return parser
 
 
-def _add(group: argparse._ArgumentGroup, option: Option, default: str) -> None:
+def _add(group: argparse._ArgumentGroup, option: Option, default: str, changed: str) -> None:
     is_switch = isinstance(option.kind, Flag | AlwaysFalse)
     arguments = _NAMESRV_ADDR_ARGUMENTS if option.key == _NAMESRV_ADDR else (option.argument,)
     group.add_argument(
@@ -110,5 +119,5 @@ def _add(group: argparse._ArgumentGroup, option: Option, default: str) -> None:
         nargs="?" if is_switch else None,
         const="true" if is_switch else None,
         default=argparse.SUPPRESS,
-        help=option.explanation + (f" [{default}]" if default else "") + f" ({option.changed_by_request})",
+        help=option.explanation + (f" [{default}]" if default else "") + changed,
     )

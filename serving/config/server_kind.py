@@ -40,6 +40,9 @@ class ServerKind(Generic[Config]):
     #: Yields each field whose value does not go with that of another one, and what it must be; beside those that
     #: `checks.py` finds in any configuration.
     conflicts: Callable[[Config], Iterable[tuple[str, str]]] = lambda _: ()
+    #: The fields of `ServerConfig` that are options of this server too; None: all of them. A server that serves no
+    #: RocketMQ peers has no use for most.
+    inherited: frozenset[str] | None = None
 
     @cached_property
     def options(self) -> Mapping[str, Option]:
@@ -47,8 +50,22 @@ class ServerKind(Generic[Config]):
         hints = get_type_hints(self.config_class, include_extras=True)
         names = (name for each in self.config_class.__mro__ for name in vars(each).get("__annotations__", ()))
         return MappingProxyType(
-            {name: extra for name in names for extra in get_args(hints[name])[1:] if isinstance(extra, Option)}
+            {
+                name: extra
+                for name in names
+                if self._is_option(name)
+                for extra in get_args(hints[name])[1:]
+                if isinstance(extra, Option)
+            }
         )
+
+    def _is_option(self, name: str) -> bool:
+        return self.inherited is None or name in self.inherited or name not in ServerConfig.__dataclass_fields__
+
+    @property
+    def is_changed_by_requests(self) -> bool:
+        """Whether requests of peers change its configuration; else only a restart does."""
+        return "config_store_path" in self.options
 
     @cached_property
     def field_of_key(self) -> Mapping[str, str]:

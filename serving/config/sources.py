@@ -163,7 +163,7 @@ def _given(kind: ServerKind[Config], sources: Sources) -> Iterator[_Given]:
     """Yield all that is given, the weakest first."""
     yield from _given_in(kind, sources.file, kind.field_of_key.keys())
     yield from _given_in(kind, sources.tls_file, _tls_file_keys(kind))
-    if sources.file.path:
+    if sources.file.path and kind.is_changed_by_requests:
         yield _Given("config_store_path", sources.file.path, "option --config-file")
     for name, option in kind.options.items():
         for variable in (*option.also, kind.variable(option)):

@@ -24,6 +24,11 @@ _KEY_SHOWN_CHARS_MAX: Final = 80
 BAD_SHOWN_MAX: Final = 3
 UNKNOWN_SHOWN_MAX: Final = 20
 
+#: Properties of one server that name what it runs or where it sends: the file may be another server's too, to which
+#: they are unknown, and unknown ones may be changed.
+_OF_THE_FILE_ALONE: Final = frozenset({"onRoleChange", "onRoleChangeTokenFile"})
+_RUN_ELSEWHERE: Final = "it names a program that a controller runs, or where it sends requests; change the file"
+
 _SOURCE: Final = "request"
 _BLACK_LISTED: Final = "configBlackList names it"
 
@@ -117,6 +122,8 @@ def _protected(kind: ServerKind[Config], config: Config, wanted: dict[str, str])
         elif name not in kind.options:
             if name in black:
                 yield Protected(key, _BLACK_LISTED)
+            elif name in _OF_THE_FILE_ALONE:
+                yield Protected(key, _RUN_ELSEWHERE)
         elif why := _why_not(kind, name, wanted[key], is_closed=name in black, is_opened=name in white):
             yield Protected(key, why)
 

@@ -1,4 +1,7 @@
-"""Who may send requests that change something: whoever shows the admin token, and no page of another site.
+"""Who may send requests that change something: whoever shows a token, and no page of another site.
+
+Operators have one token. A server that clients change as a part of their work has a second one, for clients; requests
+that are an operator's are not done for it.
 
 A page that reaches this server under a name of its own (DNS rebinding) has an Origin that equals its Host: the token
 keeps it out. Values only; `serving/process/admin_token_file.py` reads the file with the token.
@@ -6,6 +9,7 @@ keeps it out. Values only; `serving/process/admin_token_file.py` reads the file 
 
 import hmac
 from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, Literal
 
@@ -13,6 +17,9 @@ from serving.http.views import HttpRefused
 
 #: Option with the path of the file.
 PROPERTY: Final = "httpAdminTokenFile"
+
+#: Option with the path of the file of the clients' token.
+CLIENT_PROPERTY: Final = "clientTokenFile"
 
 _SCHEME: Final = "bearer"
 
@@ -52,20 +59,68 @@ class AdminToken:
         return self._digest is not None and hmac.compare_digest(self._digest, _digest(token))
 
 
-def check_admin(token: AdminToken, host: str, origins: Sequence[str], authorizations: Sequence[str]) -> None:
-    """Raise AdminDenied unless the headers Host, Origin and Authorization permit to change something."""
-    if any(_authority(origin) != host.lower() for origin in origins):
-        raise AdminDenied("other_origin", "A page of another site may not change anything here: Origin is not Host.")
-    if not token.is_set:
-        raise AdminDenied(
-            "off",
-            f"Requests that change something are off: set {PROPERTY} to the path of a file with a token, and restart.",
-        )
-    if not authorizations:
-        raise AdminDenied("no_token", f"Send the token of {PROPERTY} as Authorization: Bearer TOKEN.")
-    shown = _bearer(authorizations[0]) if len(authorizations) == 1 else None
-    if shown is None or not token.is_same(shown):
-        raise AdminDenied("wrong_token", f"Authorization is not Bearer with the token of {PROPERTY}.")
+@dataclass(frozen=True, slots=True)
+class HttpTokens:
+    """The tokens of a server."""
+
+    admin: AdminToken
+    #: None: this server has no token for clients, and what they do needs the admin token.
+    clients: AdminToken | None = None
+    #: Nobody needs a token: whoever reaches the port is trusted.
+    is_open: bool = False
+
+    def check_admin(self, headers: "AccessHeaders") -> None:
+        """Raise AdminDenied unless an operator sends the request."""
+        headers.check_origin(are_pages_refused=self.is_open)
+        if not self.is_open:
+            headers.check_token(self.admin)
+
+    def check_client(self, headers: "AccessHeaders") -> None:
+        """Raise AdminDenied unless a client or an operator sends the request."""
+        headers.check_origin(are_pages_refused=self.is_open)
+        if self.is_open:
+            return
+        if self.clients is None:
+            headers.check_token(self.admin)
+        elif not (headers.shows(self.clients) or headers.shows(self.admin)):
+            reason: DenialReason = "wrong_token" if headers.authorizations else "no_token"
+            raise AdminDenied(
+                reason, f"Send the token of {CLIENT_PROPERTY}, or that of {PROPERTY}, as Authorization: Bearer TOKEN."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class AccessHeaders:
+    """The headers of a request that decide who sends it."""
+
+    host: str
+    origins: Sequence[str]
+    authorizations: Sequence[str]
+
+    def check_origin(self, *, are_pages_refused: bool) -> None:
+        """Raise AdminDenied for a page of another site, or for any page: no token would keep DNS rebinding out."""
+        if any(are_pages_refused or _authority(origin) != self.host.lower() for origin in self.origins):
+            raise AdminDenied(
+                "other_origin", "A page of another site may not change anything here: Origin is not Host."
+            )
+
+    def shows(self, token: AdminToken) -> bool:
+        """Return whether this token, and nothing else, is shown."""
+        shown = _bearer(self.authorizations[0]) if len(self.authorizations) == 1 else None
+        return shown is not None and token.is_same(shown)
+
+    def check_token(self, token: AdminToken) -> None:
+        """Raise AdminDenied unless this token of operators is shown."""
+        if not token.is_set:
+            raise AdminDenied(
+                "off",
+                f"Requests that change something are off: set {PROPERTY} to the path of a file with a token, and "
+                "restart.",
+            )
+        if not self.authorizations:
+            raise AdminDenied("no_token", f"Send the token of {PROPERTY} as Authorization: Bearer TOKEN.")
+        if not self.shows(token):
+            raise AdminDenied("wrong_token", f"Authorization is not Bearer with the token of {PROPERTY}.")
 
 
 def _authority(origin: str) -> str:

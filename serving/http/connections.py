@@ -1,12 +1,13 @@
 """The connections of the HTTP side: health probes find a place among them, whatever others hold."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Final, cast
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, cast
 
 from aiohttp import web
 
-#: Connections at one time; each costs a descriptor that brokers and clients need too.
+#: Connections at one time, unless a server says otherwise; each costs a descriptor that brokers and clients need too.
 CONNECTIONS_MAX: Final = 256
 
 #: Seconds in which a connection has to have sent its first request.
@@ -22,13 +23,16 @@ class HttpConnections:
     is at work on a request, the one that began first is closed.
     """
 
-    def __init__(self, make: Callable[[], Handler]) -> None:
-        """Take what makes the handler of a connection."""
+    def __init__(self, make: Callable[[], Handler], connections_max: int = 0) -> None:
+        """Take what makes the handler of a connection, and how many there may be; 0 for CONNECTIONS_MAX."""
         self._make = make
+        self._connections_max = connections_max or CONNECTIONS_MAX
         #: The one whose last activity is longest ago stands first; True while a request of it is worked on.
         self._open: dict[Handler, bool] = {}
         #: Those that have sent a request.
         self._used: set[Handler] = set()
+        #: What waits for something to happen, for a peer that may be gone before it does.
+        self._waiting: dict[Handler, asyncio.Task[Any]] = {}
 
     def __call__(self) -> asyncio.Protocol:
         """Return the protocol of a connection that is being accepted."""
@@ -36,7 +40,7 @@ class HttpConnections:
 
     def opened(self, handler: Handler) -> None:
         """Give a new connection a place, and a moment for its first request."""
-        if len(self._open) >= CONNECTIONS_MAX:
+        if len(self._open) >= self._connections_max:
             longest = next(iter(self._open))
             _close(next((each for each, works in self._open.items() if not works), longest), self)
         self._open[handler] = False
@@ -53,10 +57,22 @@ class HttpConnections:
         if self._open.pop(handler, None) is not None:
             self._open[handler] = False
 
+    @contextmanager
+    def waiting(self, handler: Handler, task: asyncio.Task[Any]) -> Iterator[None]:
+        """Cancel the task that answers a request if its connection closes meanwhile: nobody would read the answer."""
+        if handler in self._open:
+            self._waiting[handler] = task
+        try:
+            yield
+        finally:
+            self._waiting.pop(handler, None)
+
     def closed(self, handler: Handler) -> None:
         """Remove a connection."""
         self._open.pop(handler, None)
         self._used.discard(handler)
+        if (task := self._waiting.pop(handler, None)) is not None:
+            task.cancel()
 
     def _close_unused(self, handler: Handler) -> None:
         if handler in self._open and handler not in self._used:

@@ -1,6 +1,7 @@
 """What an HTTP endpoint is, and those that any server has; the web server and OpenAPI are made from a table of them.
 
-One that is no GET changes something, so it needs the admin token (`admin_access.py`): nothing here turns that off.
+One that is no GET changes something, so it needs a token (`admin_access.py`): that of operators, unless clients send it
+as a part of their work.
 """
 
 from collections.abc import Awaitable, Callable
@@ -34,7 +35,10 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """One method of one path; raises ValueError for a body that a GET has, or that is not decoded strictly."""
+    """One method of one path.
+
+    Raises ValueError for a body that a GET has, or that is not decoded strictly, and for a wait of another method.
+    """
 
     path: str
     #: Turns a request into the value that is answered.
@@ -56,9 +60,17 @@ class Endpoint(msgspec.Struct, frozen=True):
     body_bytes_max: int = BODY_BYTES_MAX
     #: Of an answer that is no refusal.
     status: Literal[200, 201, 202] = 200
+    #: Clients send it, often: the token of clients is enough, and no line is logged of each.
+    is_for_clients: bool = False
+    #: So many are worked on at a time, their bodies in memory; those beyond it are answered 429. 0: no limit.
+    concurrent_max: int = 0
+    #: It may wait for something to happen; the view is cancelled once its client is gone.
+    waits: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a declaration that a server could not keep."""
+        if self.waits and self.changes:
+            raise ValueError(f"{self.method} {self.path} waits: a change must not be cancelled half-way")
         if self.body is None:
             return
         if not self.changes:
@@ -68,7 +80,7 @@ class Endpoint(msgspec.Struct, frozen=True):
 
     @property
     def changes(self) -> bool:
-        """Whether it changes something, and so needs the admin token."""
+        """Whether it changes something, and so needs a token."""
         return self.method != "GET"
 
     @property
@@ -76,7 +88,8 @@ class Endpoint(msgspec.Struct, frozen=True):
         """Statuses of all refusals, in their order."""
         admin = (400, 401, 403) if self.changes else ()
         body = (408, 413, 415, 422) if self.body else ()
-        return tuple(sorted({*self.refusals, *admin, *body, 500}))
+        busy = (429,) if self.concurrent_max else ()
+        return tuple(sorted({*self.refusals, *admin, *body, *busy, 500}))
 
 
 def lenient_shapes(shape: type[msgspec.Struct]) -> list[str]:

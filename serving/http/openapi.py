@@ -9,7 +9,7 @@ import msgspec
 from serving import __version__
 from serving.config.server_config import Config
 from serving.config.server_kind import ServerKind
-from serving.http.admin_access import PROPERTY
+from serving.http.admin_access import CLIENT_PROPERTY, PROPERTY
 from serving.http.endpoints import JSON_TYPE, Endpoint, Parameter
 from serving.http.views import ErrorAnswer
 
@@ -18,7 +18,7 @@ PATH: Final = "/v1/openapi.json"
 
 _REFUSALS: Final = {
     400: "The query, the cursor, a header or the JSON of the body cannot be read.",
-    401: "The request does not show the admin token.",
+    401: "The request does not show the token that it needs.",
     403: "Requests that change something are off, or this one comes from a page of another site.",
     404: "There is no such thing.",
     408: "The body did not come in time.",
@@ -26,16 +26,25 @@ _REFUSALS: Final = {
     413: "The body is too long.",
     415: "The body is no JSON by its Content-Type, or compressed.",
     422: "A field of the body is unknown, missing, of another type, or has a value that is not allowed.",
+    429: "So many requests are worked on that this one has to come again after the time in Retry-After.",
     500: "A fault of the server; its log has more.",
-    503: "The server is starting or draining, or what it stores cannot be reached.",
+    503: "The server is starting or draining, does not lead, or what it stores cannot be reached.",
 }
 
 _ADMIN: Final = "adminToken"
+_CLIENT: Final = "clientToken"
 _SECURITY: Final = {
     _ADMIN: {
         "type": "http",
         "scheme": "bearer",
         "description": f"First line of the file that {PROPERTY} names. Requests that read need none.",
+    }
+}
+_CLIENT_SECURITY: Final = {
+    _CLIENT: {
+        "type": "http",
+        "scheme": "bearer",
+        "description": f"First line of the file that {CLIENT_PROPERTY} names. The admin token serves as well.",
     }
 }
 
@@ -53,6 +62,7 @@ def document(kind: ServerKind[Config], endpoints: Sequence[Endpoint]) -> dict[st
         paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, by_shape)
     paths[PATH] = {"get": _own_operation(by_shape)}
     changes = any(each.changes for each in endpoints)
+    security = _SECURITY | (_CLIENT_SECURITY if any(each.is_for_clients for each in endpoints) else {})
     return {
         "openapi": "3.1.0",
         "info": {
@@ -62,7 +72,7 @@ def document(kind: ServerKind[Config], endpoints: Sequence[Endpoint]) -> dict[st
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": paths,
-        "components": {"schemas": components, **({"securitySchemes": _SECURITY} if changes else {})},
+        "components": {"schemas": components, **({"securitySchemes": security} if changes else {})},
     }
 
 
@@ -94,7 +104,8 @@ def _operation(endpoint: Endpoint, schemas: dict[type, dict[str, Any]]) -> dict[
 
 def _changing(endpoint: Endpoint, schemas: dict[type, dict[str, Any]]) -> dict[str, Any]:
     """Return what only an operation has that changes something."""
-    security: dict[str, Any] = {"security": [{_ADMIN: []}]} if endpoint.changes else {}
+    schemes: list[dict[str, Any]] = [{_CLIENT: []}] if endpoint.is_for_clients else []
+    security: dict[str, Any] = {"security": [*schemes, {_ADMIN: []}]} if endpoint.changes else {}
     if endpoint.body is None:
         return security
     content = {JSON_TYPE: {"schema": schemas[endpoint.body]}}

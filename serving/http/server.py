@@ -11,6 +11,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack
 from inspect import isawaitable
 from typing import Any, Final
 
@@ -22,12 +23,12 @@ from serving.config.checks import shortened
 from serving.config.server_config import Config
 from serving.config.server_kind import ServerKind
 from serving.http import openapi
-from serving.http.admin_access import AdminDenied, AdminToken, check_admin
+from serving.http.admin_access import AccessHeaders, AdminDenied, HttpTokens
 from serving.http.connections import HttpConnections
 from serving.http.endpoints import JSON_TYPE, Endpoint
 from serving.http.pages import LIMIT_DEFAULT, LIMIT_MAX, PageRequest
 from serving.http.request_bodies import read_body
-from serving.http.views import ErrorAnswer, Fault, HttpRefused, ViewRequest
+from serving.http.views import ErrorAnswer, Fault, HttpRefused, TooManyRequests, ViewRequest
 from serving.logging.logs import Logs
 from serving.logging.server_events import (
     HTTP_ADMIN_DENIED,
@@ -45,6 +46,7 @@ STOP_S: Final = 0.5
 
 _UNAUTHORIZED: Final = 401
 _CHALLENGE: Final[str] = hdrs.WWW_AUTHENTICATE
+_RETRY_AFTER: Final[str] = hdrs.RETRY_AFTER
 
 #: Label of requests that no path matches.
 UNMATCHED: Final = "unmatched"
@@ -84,11 +86,11 @@ def make_app(
     views: object,
     counters: ServerCounters,
     logs: Logs,
-    token: AdminToken,
+    tokens: HttpTokens,
 ) -> web.Application:
     """Return the application that answers every endpoint of the table with the views of its server.
 
-    Those that change something answer only who shows the token; while there is none, they answer nobody.
+    Those that change something answer only who shows the token that they need; while there is none, they answer nobody.
     """
     app = web.Application(middlewares=[_observing({"Server": kind.program, **_HEADERS}, counters, logs)])
     app[_LOGS] = logs
@@ -97,8 +99,12 @@ def make_app(
     resources = {path: app.router.add_resource(path) for path in dict.fromkeys(each.path for each in endpoints)}
     for endpoint in endpoints:
         answer = _answering(endpoint, views)
-        if endpoint.changes:
-            answer = _for_admins(answer, token, counters, logs)
+        if endpoint.concurrent_max:
+            answer = _limited(answer, endpoint.concurrent_max)
+        if endpoint.is_for_clients:
+            answer = _for_clients(answer, tokens, counters, logs)
+        elif endpoint.changes:
+            answer = _for_admins(answer, tokens, counters, logs)
         else:
             resources[endpoint.path].add_route(hdrs.METH_HEAD, answer)
         resources[endpoint.path].add_route(endpoint.method, answer)
@@ -108,8 +114,8 @@ def make_app(
     return app
 
 
-async def start_http(app: web.Application, port: socket.socket) -> HttpServer:
-    """Serve the connections of a port that is open already."""
+async def start_http(app: web.Application, port: socket.socket, connections_max: int = 0) -> HttpServer:
+    """Serve the connections of a port that is open already, so many at a time; 0 for the usual limit."""
     runner = web.AppRunner(
         app,
         handle_signals=False,
@@ -125,7 +131,7 @@ async def start_http(app: web.Application, port: socket.socket) -> HttpServer:
     server = runner.server
     assert server is not None, "setup made it"
 
-    connections = HttpConnections(server)
+    connections = HttpConnections(server, connections_max)
     app[_CONNECTIONS].append(connections)
     return HttpServer(runner, await asyncio.get_running_loop().create_server(connections, sock=port))
 
@@ -158,27 +164,71 @@ def _answering(endpoint: Endpoint, views: object) -> _Handler:
             checked = msgspec.structs.replace(checked, body=await read_body(endpoint, request))
         value = endpoint.view(views, checked)
         if isawaitable(value):
-            value = await value
+            value = await (_while_open(request, value) if endpoint.waits else value)
         return web.Response(status=endpoint.status, body=_body(value), headers=headers)
 
     return answer
 
 
-def _for_admins(handler: _Handler, token: AdminToken, counters: ServerCounters, logs: Logs) -> _Handler:
-    """Return a handler that serves whoever shows the token; it counts and logs others, and logs what was done."""
+async def _while_open(request: web.Request, value: Awaitable[Any]) -> Any:
+    """Return what is awaited; whoever waits for it is cancelled once the client is gone."""
+    task = asyncio.current_task()
+    assert task is not None, "a view is awaited in the task of its connection"
+    with ExitStack() as stack:
+        for connections in request.app[_CONNECTIONS]:
+            stack.enter_context(connections.waiting(request.protocol, task))
+        return await value
+
+
+def _limited(handler: _Handler, concurrent_max: int) -> _Handler:
+    """Return a handler that works on so many requests at a time, and refuses the others before it reads their body."""
+    working = 0
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        about = {"peer": _peer(request), "method": request.method, "path": request.path}
-        origins, authorizations = (request.headers.getall(name, []) for name in (hdrs.ORIGIN, hdrs.AUTHORIZATION))
+        nonlocal working
+        if working >= concurrent_max:
+            raise TooManyRequests(f"{concurrent_max} requests of this kind are worked on, as many as allowed.")
+        working += 1
         try:
-            check_admin(token, _host(request), origins, authorizations)
-        except AdminDenied as denied:
-            counters.http_admin_requests_denied.add((denied.reason,))
-            logs.write(HTTP_ADMIN_DENIED, **about, reason=denied.reason)
-            raise
-        response = await handler(request)
+            return await handler(request)
+        finally:
+            working -= 1
+
+    return answer
+
+
+def _for_admins(handler: _Handler, tokens: HttpTokens, counters: ServerCounters, logs: Logs) -> _Handler:
+    """Return a handler that serves operators; it counts and logs others, and logs what was done."""
+    checked = _checked(handler, tokens.check_admin, counters, logs)
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = await checked(request)
+        about = {"peer": _peer(request), "method": request.method, "path": request.path}
         logs.write(HTTP_ADMIN_REQUEST_ACCEPTED, **about, status=response.status)
         return response
+
+    return answer
+
+
+def _for_clients(handler: _Handler, tokens: HttpTokens, counters: ServerCounters, logs: Logs) -> _Handler:
+    """Return a handler that serves clients and operators; it counts and logs others."""
+    return _checked(handler, tokens.check_client, counters, logs)
+
+
+def _checked(
+    handler: _Handler, check: Callable[[AccessHeaders], None], counters: ServerCounters, logs: Logs
+) -> _Handler:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        headers = request.headers
+        origins, authorizations = headers.getall(hdrs.ORIGIN, []), headers.getall(hdrs.AUTHORIZATION, [])
+        try:
+            check(AccessHeaders(_host(request), origins, authorizations))
+        except AdminDenied as denied:
+            counters.http_admin_requests_denied.add((denied.reason,))
+            about = {"peer": _peer(request), "method": request.method, "path": request.path}
+            logs.write(HTTP_ADMIN_DENIED, **about, reason=denied.reason)
+            raise
+        return await handler(request)
 
     return answer
 
@@ -216,8 +266,7 @@ def _observing(headers: Mapping[str, str], counters: ServerCounters, logs: Logs)
         try:
             response = await handler(request)
         except HttpRefused as refusal:
-            challenge = {_CHALLENGE: "Bearer"} if refusal.status == _UNAUTHORIZED else None
-            response = _fault(refusal.status, refusal.code, str(refusal), challenge)
+            response = _refusal(refusal)
         except web.HTTPException as error:
             response = _unserved(request, error)
         except Exception as error:  # noqa: BLE001  # a fault of the server: logged once, the peer gets no details
@@ -238,6 +287,14 @@ def _observing(headers: Mapping[str, str], counters: ServerCounters, logs: Logs)
     return observe
 
 
+def _refusal(refusal: HttpRefused) -> web.Response:
+    headers = {_CHALLENGE: "Bearer"} if refusal.status == _UNAUTHORIZED else {}
+    if refusal.retry_after_s:
+        headers[_RETRY_AFTER] = str(refusal.retry_after_s)
+    fault = Fault(refusal.code, str(refusal), refusal.leader_address)
+    return _faulty(refusal.status, fault, headers)
+
+
 def _unserved(request: web.Request, error: web.HTTPException) -> web.Response:
     """Return the answer for a path or method that there is not."""
     if isinstance(error, web.HTTPMethodNotAllowed):
@@ -251,7 +308,11 @@ def _unserved(request: web.Request, error: web.HTTPException) -> web.Response:
 
 
 def _fault(status: int, code: str, sentence: str, headers: Mapping[str, str] | None = None) -> web.Response:
-    body = _encode(ErrorAnswer(Fault(code, sentence)))
+    return _faulty(status, Fault(code, sentence), headers)
+
+
+def _faulty(status: int, fault: Fault, headers: Mapping[str, str] | None = None) -> web.Response:
+    body = _encode(ErrorAnswer(fault))
     return web.Response(status=status, body=body, headers={hdrs.CONTENT_TYPE: JSON_TYPE, **(headers or {})})
 
 
@@ -268,7 +329,9 @@ def _view_request(endpoint: Endpoint, request: web.Request) -> ViewRequest:
         path=request.match_info,
         page=PageRequest(_limit(query), query.get("cursor")),
         prefix=query.get("prefix", ""),
+        query=query,
         host=_host(request),
+        client=_peer_host(request),
     )
 
 
@@ -301,6 +364,11 @@ def _host(request: web.Request) -> str:
     sockname = request.transport.get_extra_info("sockname") if request.transport else None
     host = str(sockname[0]) if sockname else ""
     return f"[{host}]" if ":" in host else host
+
+
+def _peer_host(request: web.Request) -> str:
+    peer = request.transport.get_extra_info("peername") if request.transport else None
+    return str(peer[0]) if peer else ""
 
 
 def _peer(request: web.Request) -> str:

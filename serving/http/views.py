@@ -1,27 +1,32 @@
 """Requests over HTTP, their refusals, the views of any server and their bodies, as values; imports no web server."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, Literal, Protocol
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
-from serving.config.server_config import Config
+from serving.config.checks import shortened
+from serving.config.server_config import Config, ServerConfig
 from serving.config.server_kind import ServerKind, listed_properties
-from serving.config.stored_config import StoredConfig
 from serving.http.pages import BadCursor, Key, ListPage, PageRequest, page_of
 from serving.metrics.health import Health, Serving
+
+_Config_co = TypeVar("_Config_co", bound=ServerConfig, covariant=True)
 
 # Bodies of answers; `openapi.py` describes them from here
 
 
-class Fault(msgspec.Struct, frozen=True, rename="camel"):
+class Fault(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What went wrong."""
 
     #: One word for programs: `bad_request`, `unauthorized`, `forbidden`, `not_found`, `method_not_allowed`,
-    #: `timed_out`, `conflict`, `too_large`, `unsupported_media_type`, `unprocessable`, `internal`, `unavailable`.
+    #: `timed_out`, `conflict`, `too_large`, `unsupported_media_type`, `unprocessable`, `too_many_requests`, `internal`,
+    #: `unavailable`, `not_leader`.
     code: str
     #: One sentence for people.
     message: str
+    #: host:port of the server that leads, where this one does not and another one is known to.
+    leader_address: str = ""
 
 
 class ErrorAnswer(msgspec.Struct, frozen=True, rename="camel"):
@@ -51,6 +56,9 @@ class HttpRefused(Exception):
 
     status = 400
     code = "bad_request"
+    #: Seconds after which the same request may succeed; 0: not said.
+    retry_after_s = 0
+    leader_address = ""
 
 
 class NotFound(HttpRefused):
@@ -95,6 +103,17 @@ class UnprocessableBody(HttpRefused):
     code = "unprocessable"
 
 
+class TooManyRequests(HttpRefused):
+    """The server has as much to do as it takes on; nothing of the request was done."""
+
+    status = 429
+    code = "too_many_requests"
+
+    def __init__(self, sentence: str, retry_after_s: int = 1) -> None:
+        super().__init__(sentence)
+        self.retry_after_s = retry_after_s
+
+
 class Unavailable(HttpRefused):
     """This server does not want to be used now."""
 
@@ -109,8 +128,12 @@ class ViewRequest(msgspec.Struct, frozen=True, kw_only=True):
     path: Mapping[str, str] = msgspec.field(default_factory=dict)
     page: PageRequest = msgspec.field(default_factory=PageRequest)
     prefix: str = ""
+    #: The parameters that are given, by name.
+    query: Mapping[str, str] = msgspec.field(default_factory=dict)
     #: The Host header, or the address the request came to.
     host: str = ""
+    #: The address of the peer, without its port: several clients may share one.
+    client: str = ""
     #: The decoded body, of the shape that the endpoint takes; None where it takes none.
     body: Any = None
 
@@ -122,11 +145,19 @@ class MetricsText(Protocol):
         """Return the text format of Prometheus."""
 
 
+class PresentConfig(Protocol[_Config_co]):
+    """What has the configuration in force."""
+
+    @property
+    def config(self) -> _Config_co:
+        """The configuration in force."""
+
+
 class ServerViews(Generic[Config]):
     """One method per path; the views of a server are its children."""
 
     def __init__(
-        self, kind: ServerKind[Config], health: Health, metrics: MetricsText, settings: StoredConfig[Config]
+        self, kind: ServerKind[Config], health: Health, metrics: MetricsText, settings: PresentConfig[Config]
     ) -> None:
         self._kind = kind
         self._health = health
@@ -163,3 +194,14 @@ def requested_page(keys: Sequence[Key], request: ViewRequest, kind: type[Key]) -
         return page_of(keys, request.page, kind)
     except BadCursor:
         raise HttpRefused("cursor must be the nextCursor of the page before, of the same list.") from None
+
+
+def requested_number(request: ViewRequest, name: str, most: int, default: int = 0) -> int:
+    """Return a parameter that is a whole number from 0 to `most`; raises HttpRefused."""
+    text = request.query.get(name)
+    if text is None:
+        return default
+    # The length first: turning a million digits into a number takes a while.
+    if len(text) > len(str(most)) or not (text.isascii() and text.isdigit()) or int(text) > most:
+        raise HttpRefused(f"{name} must be a whole number from 0 to {most}, not {shortened(text)}.")
+    return int(text)

@@ -25,7 +25,7 @@ from serving.config.server_config import Config
 from serving.config.server_kind import ServerKind
 from serving.logging.logs import Logs
 from serving.metrics.counters import Histogram, LabelGuard, Labels
-from serving.metrics.families import MetricFamily, ServerFamilies
+from serving.metrics.families import HttpServerFamilies, MetricFamily, ServerFamilies
 from serving.metrics.health import Health, Serving
 from serving.metrics.label_values import UNKNOWN, request_name, response_name
 from serving.metrics.server_counters import LATENCY_S, ServerCounters
@@ -43,26 +43,30 @@ Values = Mapping[Labels, float]
 Histograms = Mapping[Labels, Histogram]
 
 
-class ServerSources(msgspec.Struct, frozen=True, kw_only=True):
-    """What is read in any server."""
+class ProcessSources(msgspec.Struct, frozen=True, kw_only=True):
+    """What is read in any server, also one that is reached over HTTP alone."""
 
-    statistics: ServerStatistics
     counters: ServerCounters
     logs: Logs
     health: Health
-    #: None where nothing is recorded.
-    recorder: Recorder | None = None
     #: Failures of background tasks by name of the task; counted on.
     task_failures: Mapping[str, int]
 
 
-class ServerMetrics(ABC, Generic[Config]):
-    """Reads all metrics of a server; its children add their own."""
+class ServerSources(ProcessSources, frozen=True, kw_only=True):
+    """What is read in a server of RocketMQ peers."""
 
-    def __init__(self, kind: ServerKind[Config], families: ServerFamilies, sources: ServerSources) -> None:
-        self._kind = kind
-        self._families = families
-        self._server = sources
+    statistics: ServerStatistics
+    #: None where nothing is recorded.
+    recorder: Recorder | None = None
+
+
+class HttpServerMetrics(ABC):
+    """Reads all metrics of a server that is reached over HTTP alone; its children add their own."""
+
+    def __init__(self, families: HttpServerFamilies | ServerFamilies, sources: ProcessSources) -> None:
+        self._life_families, self._http_families = families.life, families.traffic
+        self._sources_of_process = sources
         self._process = ProcessCollector(registry=None)
         self._turn = asyncio.Lock()
         self._text = b""
@@ -105,18 +109,23 @@ class ServerMetrics(ABC, Generic[Config]):
         yield generate_latest(_Collected(process))
 
     def _values(self) -> Iterator[tuple[MetricFamily, Values] | None]:
+        counters = self._sources_of_process.counters
         yield from self._life()
-        yield from self._traffic()
-        yield from self._history()
+        yield self._http_families.http_admin_requests_denied, counters.http_admin_requests_denied.counts()
         yield from self.own_values()
-        yield self._families.config_changes, self._server.counters.config_changes.counts()
-        yield self._families.traffic.http_requests, self._server.counters.http_requests.counts()
+        yield self._http_families.http_requests, counters.http_requests.counts()
         guards = self.own_guards()
         folded = ((family.name, guard.folded) for family, guard in guards.items() if guard.has_limit)
-        yield self._families.life.label_overflow, by_label(folded)
+        yield self._life_families.label_overflow, by_label(folded)
+
+    def _histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
+        counters = self._sources_of_process.counters
+        yield self._life_families.event_loop_lag, {(): counters.event_loop_lag}
+        yield self._http_families.http_duration, counters.http_durations.histograms()
+        yield from self.own_histograms()
 
     def _life(self) -> Iterator[tuple[MetricFamily, Values]]:
-        families, sources, logs = self._families.life, self._server, self._server.logs
+        families, sources, logs = self._life_families, self._sources_of_process, self._sources_of_process.logs
         yield families.build_info, {(__version__, platform.python_version()): 1}
         yield families.ready, single(sources.health.serving is Serving.READY)
         yield families.draining, single(sources.health.serving is Serving.DRAINING)
@@ -125,6 +134,22 @@ class ServerMetrics(ABC, Generic[Config]):
         yield families.log_suppressed, by_label(logs.suppressed.items())
         yield families.log_dropped, single(logs.lines_dropped)
         yield families.task_failures, by_label(sources.task_failures.items())
+
+
+class ServerMetrics(HttpServerMetrics, Generic[Config]):
+    """Reads all metrics of a server of RocketMQ peers; its children add their own."""
+
+    def __init__(self, kind: ServerKind[Config], families: ServerFamilies, sources: ServerSources) -> None:
+        super().__init__(families, sources)
+        self._kind = kind
+        self._families = families
+        self._server = sources
+
+    def _values(self) -> Iterator[tuple[MetricFamily, Values] | None]:
+        yield from super()._values()
+        yield from self._traffic()
+        yield from self._history()
+        yield self._families.config_changes, self._server.counters.config_changes.counts()
 
     def _traffic(self) -> Iterator[tuple[MetricFamily, Values]]:
         families, statistics = self._families.traffic, self._server.statistics
@@ -139,7 +164,6 @@ class ServerMetrics(ABC, Generic[Config]):
         yield families.connection_pauses, single(statistics.pauses)
         yield families.connections, by_label(statistics.connections.items())
         yield families.connections_closed, by_label(statistics.closed.items())
-        yield families.http_admin_requests_denied, self._server.counters.http_admin_requests_denied.counts()
         yield families.unsigned_requests, self._server.counters.unsigned_requests.counts()
 
     def _history(self) -> Iterator[tuple[MetricFamily, Values]]:
@@ -157,12 +181,9 @@ class ServerMetrics(ABC, Generic[Config]):
             self._server.counters.history_writes.observe(counts.writes_s.popleft())
 
     def _histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
-        counters = self._server.counters
+        yield from super()._histograms()
         yield self._families.traffic.request_duration, self._durations()
-        yield self._families.life.event_loop_lag, {(): counters.event_loop_lag}
-        yield self._families.traffic.http_duration, counters.http_durations.histograms()
-        yield self._families.history.write_duration, {(): counters.history_writes}
-        yield from self.own_histograms()
+        yield self._families.history.write_duration, {(): self._server.counters.history_writes}
 
     def _requests(self) -> Values:
         # What has not happened yet stands at 0, so that its first time shows in a rate.

@@ -79,7 +79,25 @@ class ProcessFamilies(_Families):
         )
 
 
-class TrafficFamilies(_Families):
+class HttpFamilies(_Families):
+    """Requests over HTTP."""
+
+    def __init__(self, http: FamilyMaker) -> None:
+        self.http_requests = http.counter(
+            "requests", "HTTP requests by path template and class of the status (2xx).", "method", "route", "status"
+        )
+        self.http_duration = http.histogram(
+            "request_duration_seconds", "HTTP requests by path template.", "method", "route"
+        )
+        self.http_admin_requests_denied = http.counter(
+            "admin_requests_denied",
+            "HTTP requests that would change something and were refused: `off` (no `httpAdminTokenFile`), "
+            "`other_origin` (a page of another site), `no_token` or `wrong_token`.",
+            "reason",
+        )
+
+
+class TrafficFamilies(HttpFamilies):
     """Requests and connections, those of the HTTP side among them."""
 
     def __init__(self, make: FamilyMaker, http: FamilyMaker, server_name: str) -> None:
@@ -101,18 +119,7 @@ class TrafficFamilies(_Families):
             "reason",
         )
         self._add_connections(make)
-        self.http_requests = http.counter(
-            "requests", "HTTP requests by path template and class of the status (2xx).", "method", "route", "status"
-        )
-        self.http_duration = http.histogram(
-            "request_duration_seconds", "HTTP requests by path template.", "method", "route"
-        )
-        self.http_admin_requests_denied = http.counter(
-            "admin_requests_denied",
-            "HTTP requests that would change something and were refused: `off` (no `httpAdminTokenFile`), "
-            "`other_origin` (a page of another site), `no_token` or `wrong_token`.",
-            "reason",
-        )
+        super().__init__(http)
         self.unsigned_requests = make.counter(
             "unsigned_requests",
             "Requests that this server sent unsigned, although it has keys, because `brokerAccessAddresses` does not "
@@ -166,6 +173,14 @@ class HistoryFamilies(_Families):
             "oldest_unsealed_timestamp_seconds",
             "When the oldest open file was begun, in Unix seconds; 0 if there is none.",
         )
+
+
+class HttpServerFamilies:
+    """The metrics that any server has, also one that is reached over HTTP alone."""
+
+    def __init__(self, kind: ServerKind[Config]) -> None:
+        self.life = ProcessFamilies(FamilyMaker(kind.metric_prefix))
+        self.traffic = HttpFamilies(FamilyMaker("rocketmq_http_"))
 
 
 class ServerFamilies:

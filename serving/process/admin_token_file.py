@@ -1,4 +1,4 @@
-"""The file with the admin token of the HTTP side: read at the start, and again whenever it changes."""
+"""A file with a token of the HTTP side: read at the start, and again whenever it changes."""
 
 import asyncio
 from typing import Final
@@ -18,8 +18,9 @@ _LOOK_S: Final = 0.5
 class AdminTokenFile:
     """Keeps the token in force that the file holds, and the one before while the file holds none."""
 
-    def __init__(self, path: str, logs: Logs) -> None:
-        """Take the path; blank for no token."""
+    def __init__(self, path: str, logs: Logs, key: str = PROPERTY) -> None:
+        """Take the path, blank for no token, and the option that names it."""
+        self._key = key
         self.token = AdminToken()
         self._path = path
         self._logs = logs
@@ -29,14 +30,14 @@ class AdminTokenFile:
     def load_first(self) -> None:
         """Read the token at the start; raises StartFailed if the file holds none."""
         if self._path:
-            self._take(token_in(self._path))
+            self._take(token_in(self._path, self._key))
 
     async def watch(self) -> None:
         """Read it again twice a second; a file that is gone or holds no token is logged once, and changes nothing."""
         while True:
             await asyncio.sleep(_LOOK_S)
             try:
-                token = await asyncio.to_thread(token_in, self._path)
+                token = await asyncio.to_thread(token_in, self._path, self._key)
             except StartFailed as error:
                 self._keep(str(error))
             else:
@@ -54,16 +55,16 @@ class AdminTokenFile:
             self._logs.write(HTTP_ADMIN_TOKEN_LOAD_FAILED, path=self._path, error=error)
 
 
-def token_in(path: str) -> str:
+def token_in(path: str, key: str) -> str:
     """Return the first line of a file, without blanks around it.
 
     Raises StartFailed with the name of the option and the path, never with what the file holds.
     """
-    token = key_in(path, PROPERTY).splitlines()[0].strip()
+    token = key_in(path, key).splitlines()[0].strip()
     # What a header can hold.
     if len(token) < TOKEN_CHARS_MIN or not (token.isascii() and token.isprintable()) or " " in token:
         raise StartFailed(
-            f"{PROPERTY}: the first line of {path} must be a token: {TOKEN_CHARS_MIN} or more printable ASCII "
+            f"{key}: the first line of {path} must be a token: {TOKEN_CHARS_MIN} or more printable ASCII "
             "characters without blanks"
         )
     return token

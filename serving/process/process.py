@@ -33,6 +33,7 @@ from serving.config import security_options
 from serving.config.server_config import Config, ServerConfig
 from serving.config.server_kind import ServerKind, listed_properties
 from serving.config.sources import IgnoredKey
+from serving.http.admin_access import HttpTokens
 from serving.logging import server_events as events
 from serving.logging.logs import STDOUT, Logs, open_logs
 from serving.logging.writer import LineWriter
@@ -186,7 +187,7 @@ class ServerProcess(Generic[Config]):
         self._certificate.load_first()
         self._admin_token.load_first()
         if config.http_port:
-            self._http_socket = _bound_http_socket(config.http_bind_address, config.http_port)
+            self._http_socket = bound_http_socket(config.http_bind_address, config.http_port)
         try:
             await self._listener.start(config.bind_address, config.listen_port)
             if plain_port:
@@ -213,12 +214,12 @@ class ServerProcess(Generic[Config]):
         from serving.http.server import make_app, start_http  # noqa: PLC0415  # aiohttp: slower than all before
 
         endpoints, views = load()
-        token = self._admin_token.token
-        return partial(start_http, make_app(self._kind, endpoints, views, self._counters, self._logs, token), port)
+        tokens = HttpTokens(self._admin_token.token)
+        return partial(start_http, make_app(self._kind, endpoints, views, self._counters, self._logs, tokens), port)
 
     async def serve(self, *own: BackgroundTask, measure: Measure = dict) -> None:
         """Be ready and run the background tasks until the stop signal; `measure` returns the sizes of the tables."""
-        free_memory = _settled_memory()
+        free_memory = settled_memory()
         self.health.serving = Serving.READY
         host, port = self._listener.address
         config = self._config
@@ -292,8 +293,8 @@ class ServerProcess(Generic[Config]):
         return min(room, self._config.connections_max)
 
 
-def _bound_http_socket(host: str, port: int) -> socket.socket:
-    """Return a listening socket, so that a port in use ends the start before peers are served."""
+def bound_http_socket(host: str, port: int) -> socket.socket:
+    """Return a listening socket, so that a port in use ends the start before peers are served; raises StartFailed."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)
@@ -309,7 +310,7 @@ def _recording(kind: ServerKind[Config], config: ServerConfig, logs: Logs) -> Re
     return Recording(Path(config.history_dir).expanduser(), identity, logs, config.history_bytes_max)
 
 
-def _settled_memory() -> "FreeMemory":
+def settled_memory() -> "FreeMemory":
     """Treat memory as requests need it, now that all is loaded that stays; return what gives it back."""
     from serving.process.allocator import FreeMemory, keep_freed_memory  # noqa: PLC0415  # ctypes: peers wait for it
 

@@ -8,7 +8,7 @@ from other_server import OTHER, OtherConfig
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from remoting.protocol.properties import Property, file_text, listing_text, parse
 from serving.config import arguments
-from serving.config.checks import ConfigError
+from serving.config.checks import ConfigError, conflicts
 from serving.config.options import (
     AddressList,
     AlwaysFalse,
@@ -234,7 +234,7 @@ CONFIGS = st.builds(
     unknown=st.dictionaries(st.text("ab=é", min_size=1), st.text(" a\\")).map(
         lambda items: tuple(Property(key, value) for key, value in sorted(items.items()))
     ),
-)
+).filter(lambda config: not any(conflicts(NAMESRV, config)))
 
 
 @given(CONFIGS)

@@ -15,9 +15,10 @@ from fakes.lines import Lines
 from other_server import OTHER
 
 import controller.http.endpoints
+import controller.offsets.http.endpoints
 import namesrv.http.endpoints
 from serving.http import openapi, request_bodies
-from serving.http.admin_access import AdminToken
+from serving.http.admin_access import AdminToken, HttpTokens
 from serving.http.endpoints import BODY_BYTES_MAX, Endpoint, Parameter
 from serving.http.server import make_app, start_http
 from serving.http.views import NotFound, StateConflict, UnprocessableBody
@@ -107,7 +108,7 @@ class ChangingServer:
         self.clock = FakeClock()
         self.logs = Logs(self.lines, json_line(), self.clock, {})
         self.token = AdminToken(token)
-        self.app = make_app(OTHER, table, self.views, self.counters, self.logs, self.token)
+        self.app = make_app(OTHER, table, self.views, self.counters, self.logs, HttpTokens(self.token))
 
     async def __aenter__(self):
         self.server = await start_http(self.app, socket.create_server(("127.0.0.1", 0)))
@@ -434,6 +435,11 @@ def test_body_that_would_take_unknown_fields_cannot_be_declared(shape):
         Endpoint("/topics", Topics.create, "A new topic.", method="POST", body=shape)
 
 
+def test_change_that_waits_cannot_be_declared():
+    with pytest.raises(ValueError, match="POST /topics waits"):
+        Endpoint("/topics", Topics.create, "A new topic.", method="POST", body=NewTopic, waits=True)
+
+
 def test_get_with_a_body_cannot_be_declared():
     with pytest.raises(ValueError, match="GET /topics has a body"):
         Endpoint("/topics", Topics.create, "A new topic.", body=NewTopic)
@@ -441,8 +447,13 @@ def test_get_with_a_body_cannot_be_declared():
 
 @pytest.mark.parametrize(
     "table",
-    [TABLE, namesrv.http.endpoints.ENDPOINTS, controller.http.endpoints.ENDPOINTS],
-    ids=["test", "namesrv", "controller"],
+    [
+        TABLE,
+        namesrv.http.endpoints.ENDPOINTS,
+        controller.http.endpoints.ENDPOINTS,
+        controller.offsets.http.endpoints.ENDPOINTS,
+    ],
+    ids=["test", "namesrv", "controller", "offset manager"],
 )
 @pytest.mark.parametrize("token", [ADMIN_TOKEN, ""], ids=["on", "off"])
 async def test_no_endpoint_of_any_server_changes_something_without_the_token(table, token):

@@ -13,6 +13,7 @@ from namesrv.http.views import NameServerViews
 from namesrv.settings.config import NAMESRV
 from namesrv.settings.kv_config import KvConfig
 from serving.http import openapi
+from serving.http.admin_access import HttpTokens
 from serving.http.server import make_app
 from serving.http.views import ErrorAnswer
 from serving.metrics.health import Serving
@@ -40,7 +41,9 @@ def filled(path):
 
 async def test_every_route_of_the_server_is_described_and_no_other(site):
     _, described = await site.get(openapi.PATH)
-    app = make_app(NAMESRV, ENDPOINTS, NameServerViews(site.sources), site.counters, site.logs, site.admin_token)
+    app = make_app(
+        NAMESRV, ENDPOINTS, NameServerViews(site.sources), site.counters, site.logs, HttpTokens(site.admin_token)
+    )
     assert set(described["paths"]) == {resource.canonical for resource in app.router.resources()}
     assert (described["openapi"], described["info"]["version"]) == ("3.1.0", "0.1.0")
 
