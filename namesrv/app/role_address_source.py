@@ -10,8 +10,7 @@ from typing import Protocol
 
 from namesrv.core.role_addresses.documents import rules_of_toml
 from namesrv.core.role_addresses.rules import RoleAddressRules
-from namesrv.core.role_addresses.state import TICK_MS, RoleAddressLoop
-from namesrv.core.route_state import RouteState
+from namesrv.core.role_addresses.state import TICK_MS, RoleAddresses, RoleAddressLoop
 from remoting.clock import Clock
 from serving.config.table_documents import TableMistake, TablesRefused
 from serving.config.watched_file import LOOK_S, FileUnreadable, WatchedFile
@@ -31,12 +30,12 @@ class RoleAddressObserver(Protocol):
 
 
 class RoleAddressSource:
-    """Keeps the rules of a state as their file says."""
+    """Keeps the rules in force as their file says."""
 
     def __init__(
         self,
         path: str,
-        state: RouteState,
+        role_addresses: RoleAddresses,
         reclassify: Callable[[], None],
         clock: Clock,
         observer: RoleAddressObserver,
@@ -44,9 +43,8 @@ class RoleAddressSource:
         """Call `reclassify` whenever peers may be of other audiences."""
         self._path = path
         self._file = WatchedFile(path)
-        self._state = state
-        self._role_addresses = state.role_addresses
-        self._role_addresses.source = path
+        self._role_addresses = role_addresses
+        role_addresses.source = path
         self._reclassify = reclassify
         self._clock = clock
         self._observer = observer
@@ -80,13 +78,13 @@ class RoleAddressSource:
     def tick(self) -> None:
         """Follow brokers that register with role addresses, and sets that have had no master for too long."""
         before = self._role_addresses.loops
-        self._state.tick_role_addresses(self._clock.now_ms())
+        self._role_addresses.tick(self._clock.now_ms())
         self._report_loops(before)
 
     def _take(self, rules: RoleAddressRules) -> None:
         self._role_addresses.problem = ""
         # In one step, so that no peer gets an answer for another audience.
-        self._state.replace_role_addresses(rules)
+        self._role_addresses.replace(rules, self._clock.now_ms())
         self._reclassify()
         self._observer.role_addresses_loaded(self._path, rules)
         self._report_loops({})

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from namesrv.app.connection_cleanup import ConnectionCleanup
 from namesrv.app.effect_runner import RUN_EFFECTS, EffectQueue, EffectRunner
+from namesrv.app.role_address_dial_back import RoleAddressDialBack
 from namesrv.app.role_address_source import RoleAddressSource
+from namesrv.app.role_address_store import RoleAddressStore
 from namesrv.core.expiry import ExpirySchedule
 from namesrv.core.route_cache import RouteCounts
 from namesrv.core.route_state import RouteState
@@ -79,21 +81,24 @@ class NameServer:
             ),
             queued_requests_max=config.default_thread_pool_queue_capacity,
         )
-        self._role_addresses = (
-            RoleAddressSource(config.role_address_file, state, self._server.reclassify, clock, event_log)
-            if config.role_address_file
-            else None
-        )
         self._client = self._process.make_client()
+        # Where clients get other addresses of brokers: the rules, and checks of where these addresses lead.
+        self._role_addresses = RoleAddressSource(
+            config.role_address_file, state.role_addresses, self._server.reclassify, clock, event_log
+        )
+        checks = state.role_addresses.checks
+        store = self._role_address_store = RoleAddressStore(config.role_address_store_path, checks, clock, event_log)
+        self._dial_back = RoleAddressDialBack(state.role_addresses, store, self._client, clock, event_log, tasks)
         self._effect_runner = EffectRunner(effects, state.tables.live, self._server, self._client, event_log, tasks)
 
     async def run(self) -> None:
         """Serve until the stop signal, then stop in order. Raises StartFailed."""
         followed: list[BackgroundTask] = [self._scan]
-        if (role_addresses := self._role_addresses) is not None:
+        if self._settings.config.role_address_file:
             # Before the first query: clients keep what they get for 30 s.
-            await role_addresses.read_file()
-            followed.append(role_addresses.follow_role_addresses)
+            self._role_address_store.restore()
+            await self._role_addresses.read_file()
+            followed += [self._role_addresses.follow_role_addresses, self._dial_back.check_role_addresses]
         host, port = await self._process.open(self._settings.config.member_port)
         running_effects = self._tasks.keep_running(self._effect_runner.run_effects, RUN_EFFECTS)
         serialize_type = self._settings.config.serialize_type

@@ -39,7 +39,7 @@ class ChangeApplier:
         #: Encoded routes, dropped as soon as they change.
         self.route_cache = RouteCache()
         #: Addresses that some peers get instead of the brokers' own.
-        self.role_addresses = RoleAddresses(tables)
+        self.role_addresses = RoleAddresses(tables, self.route_cache)
         #: The list of all clusters and sets as it is sent to peers.
         self.cluster_info = ClusterInfoText(tables.brokers)
         #: Broker name -> the last registration of each member, as long as the tables hold just that.

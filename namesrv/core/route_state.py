@@ -17,7 +17,6 @@ from namesrv.core.registration import registration
 from namesrv.core.registration.accepted_topics import PreviousRegistration
 from namesrv.core.registration.registration import MasterAddresses
 from namesrv.core.registration.request import Registration
-from namesrv.core.role_addresses.rules import RoleAddressRules
 from namesrv.core.route_fetches import RouteFetches
 from namesrv.core.tables import broker_connections
 from namesrv.core.tables.broker_connections import heartbeat_event, probes_of
@@ -65,7 +64,7 @@ class RouteState:
         self.route_cache = applier.route_cache
         #: Who fetched the routes of the topics that are watched.
         self.route_fetches = RouteFetches()
-        #: Addresses that some peers get instead of the brokers' own; to be changed by the two methods below only.
+        #: Addresses that some peers get instead of the brokers' own; it drops the cached routes that it changes.
         self.role_addresses = applier.role_addresses
         self.cluster_info = applier.cluster_info
         self._last_registrations = applier.last_registrations
@@ -342,18 +341,6 @@ class RouteState:
         return TopicsChangedByAdmin(
             request=code.name, target=target, broker_name=name, cluster=change.broker_set.cluster, changes=changes
         )
-
-    # Role addresses
-
-    def replace_role_addresses(self, rules: RoleAddressRules) -> None:
-        """Put other rules in force; every cached route is dropped, and peers may be of other audiences."""
-        self.role_addresses.replace(rules)
-        self.route_cache.clear()
-
-    def tick_role_addresses(self, now_ms: int) -> None:
-        """Drop the cached routes of sets whose role addresses begin or end to count, though no broker changed."""
-        for name in self.role_addresses.tick(now_ms):
-            self.route_cache.drop(self.tables.topics.topics_of(name).keys())
 
     # Queries
 

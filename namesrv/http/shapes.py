@@ -131,6 +131,21 @@ class RouteFetchListing(Listing, frozen=True, kw_only=True, rename="camel"):
     items: list[RouteFetch]
 
 
+class ListedAddressCheck(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What checks of one role address found."""
+
+    #: For which it stands; 0 for the master.
+    broker_id: int
+    address: str
+    #: waiting: no broker is registered for which it stands. refused: it did not lead there. Peers get neither.
+    #: in_force: it led there. failing: it has not for 15 s or more. Peers get both.
+    state: Literal["waiting", "refused", "in_force", "failing"]
+    #: What the last check found wrong; null if nothing was, and before the first one.
+    problem: str | None
+    #: When the last check ended; null before the first one.
+    checked_unix_ms: int | None
+
+
 class ListedRoleAddress(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One rule of role addresses, as the file gives it."""
 
@@ -145,10 +160,14 @@ class ListedRoleAddress(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     slaves_omitted: bool
     controller_mode: bool
     hold_ms: int
+    #: Its addresses are given to peers only once they led to their brokers.
+    verify: bool
     #: In the file, from 1.
     line: int | None
-    #: Why it is not applied; null if it is.
+    #: Why it is not applied, or not with all of its addresses; null if it is.
     problem: str | None
+    #: Of its addresses; none with `verify = false`.
+    checks: list[ListedAddressCheck]
 
 
 class RoleAddressListing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -13,8 +13,9 @@ import msgspec
 
 from namesrv.core import cluster_summary
 from namesrv.core.cluster_summary import BrokerRole, ClusterSummary, SetLeadership
+from namesrv.core.role_addresses.checks import AddressCheck
 from namesrv.core.role_addresses.rules import RoleAddressRule
-from namesrv.core.role_addresses.state import RoleAddressLoop
+from namesrv.core.role_addresses.state import RoleAddresses
 from namesrv.core.route_fetches import version_after
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.broker_table import RegisteredSet
@@ -149,7 +150,7 @@ class NameServerViews(ServerViews[NameServerConfig]):
             digest=found.rules.digest if found.source else None,
             source=found.source or None,
             problem=found.problem or None,
-            rules=[_listed_role_address(rule, found.loops.get(rule.set_name)) for rule in found.rules.rules],
+            rules=[_listed_role_address(rule, found) for rule in found.rules.rules],
         )
 
     def kv_namespaces(self, request: ViewRequest) -> shapes.KvNamespaceListing:
@@ -249,7 +250,7 @@ def _listed_cluster(name: str, numbers: ClusterSummary) -> shapes.ListedCluster:
     )
 
 
-def _listed_role_address(rule: RoleAddressRule, loop: RoleAddressLoop | None) -> shapes.ListedRoleAddress:
+def _listed_role_address(rule: RoleAddressRule, state: RoleAddresses) -> shapes.ListedRoleAddress:
     return shapes.ListedRoleAddress(
         set=rule.set_name,
         networks=[str(network) for network in rule.networks],
@@ -258,8 +259,20 @@ def _listed_role_address(rule: RoleAddressRule, loop: RoleAddressLoop | None) ->
         slaves_omitted=rule.slaves.are_omitted,
         controller_mode=rule.controller_mode,
         hold_ms=rule.hold_ms,
+        verify=rule.is_verified,
         line=rule.line,
-        problem=None if loop is None else str(loop),
+        problem=state.why_not_applied(rule) or None,
+        checks=[_listed_address_check(check) for check in state.checks.of_rule(rule)],
+    )
+
+
+def _listed_address_check(check: AddressCheck) -> shapes.ListedAddressCheck:
+    return shapes.ListedAddressCheck(
+        broker_id=check.use.broker_id,
+        address=check.use.address,
+        state=check.state.value,
+        problem=check.problem or None,
+        checked_unix_ms=check.checked_unix_ms,
     )
 
 

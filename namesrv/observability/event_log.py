@@ -7,6 +7,7 @@ Heartbeats and unchanged registrations are only counted.
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from namesrv.core.role_addresses.checks import AddressMove, CheckChange, CheckState
 from namesrv.core.role_addresses.rules import RoleAddressRules
 from namesrv.core.role_addresses.state import RoleAddressLoop
 from namesrv.core.tables.change import SAMPLE_TOPICS_MAX
@@ -150,6 +151,33 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
         """Log a rule that is not applied."""
         keys = {"broker": loop.broker_name, "addr": loop.address, "owner": loop.owner, "line": loop.line}
         self._logs.write(catalogue.ROLE_ADDRESS_IGNORED, **keys)
+
+    def role_address_checked(self, change: CheckChange) -> None:
+        """Log whether clients get an address, or that it leads nowhere."""
+        check, (broker, broker_id, address) = change.check, change.check.use
+        keys: dict[str, object] = {"broker": broker, "broker_id": broker_id, "addr": address}
+        match check.state:
+            case CheckState.REFUSED:
+                self._logs.write(catalogue.ROLE_ADDRESS_NOT_APPLIED, **keys, error=check.problem)
+            case CheckState.FAILING:
+                self._logs.write(catalogue.ROLE_ADDRESS_FAILING, **keys, error=check.problem)
+            case _ if change.before is CheckState.FAILING:
+                self._logs.write(catalogue.ROLE_ADDRESS_RECOVERED, **keys)
+            case _:
+                self._logs.write(catalogue.ROLE_ADDRESS_APPLIED, **keys)
+
+    def role_address_moved(self, move: AddressMove) -> None:
+        """Record that an address leads to its broker; log it if it led to another one before."""
+        if self._recorder is not None:
+            self._recorder.role_address_moved(move)
+        if move.former is not None:
+            broker, broker_id, address = move.use
+            keys = {"broker": broker, "broker_id": broker_id, "addr": address}
+            self._logs.write(catalogue.ROLE_ADDRESS_MOVED, **keys, leads_to=move.target, former_addr=move.former)
+
+    def role_address_store_failed(self, error: str) -> None:
+        """Log that the addresses that clients get are not in their file."""
+        self._logs.write(catalogue.ROLE_ADDRESS_STORE_FAILED, error=error)
 
     # Requests
 

@@ -150,7 +150,8 @@ ROLE_ADDRESSES_LOADED: Final = LogEvent(
     level=Level.INFO,
     audit=True,
     keys=("source", "rules", "digest"),
-    meaning="The rules of role addresses were read and are in force: clients get other addresses at their next poll.",
+    meaning="The rules of role addresses were read and are in force: at their next poll clients get those addresses "
+    "that lead to their brokers.",
     advice="Compare `digest` with that of the other NameServers: it has to be the same everywhere.",
 )
 ROLE_ADDRESSES_REFUSED: Final = LogEvent(
@@ -167,6 +168,50 @@ ROLE_ADDRESS_IGNORED: Final = LogEvent(
     keys=("broker", "addr", "owner", "line"),
     meaning="A role address is the own one of a broker of `owner`, so the rule is not applied: it would never move.",
     advice="Give the address of a proxy, or one that moves with the role, or stop the broker that registers with it.",
+)
+
+ROLE_ADDRESS_APPLIED: Final = LogEvent(
+    name="role_address_applied",
+    level=Level.INFO,
+    keys=("broker", "broker_id", "addr"),
+    meaning="A role address leads to the broker for which it stands: clients get it from now on.",
+)
+ROLE_ADDRESS_NOT_APPLIED: Final = LogEvent(
+    name="role_address_not_applied",
+    level=Level.ERROR,
+    keys=("broker", "broker_id", "addr", "error"),
+    meaning="A role address does not lead to its broker, so clients do not get it; it is checked again within 10 s.",
+    advice="Let the proxy lead there, or open the network, or give `verify = false` where a NameServer cannot reach "
+    "it. A broker that denies the request needs brokerAccessKey and the address in brokerAccessAddresses.",
+)
+ROLE_ADDRESS_FAILING: Final = LogEvent(
+    name="role_address_failing",
+    level=Level.ERROR,
+    keys=("broker", "broker_id", "addr", "error"),
+    meaning="A role address that clients have has not led to its broker for 15 s; they keep it.",
+    advice="Follow the runbook RoleAddressFailing: repair the proxy, or remove the rule on all NameServers.",
+)
+ROLE_ADDRESS_RECOVERED: Final = LogEvent(
+    name="role_address_recovered",
+    level=Level.INFO,
+    keys=("broker", "broker_id", "addr"),
+    meaning="A role address leads to its broker again.",
+)
+ROLE_ADDRESS_MOVED: Final = LogEvent(
+    name="role_address_moved",
+    level=Level.INFO,
+    keys=("broker", "broker_id", "addr", "leads_to", "former_addr"),
+    meaning="A new connection to a role address reached the broker that is registered now, for the first time since it "
+    "registered: clients that connect reach it too.",
+)
+ROLE_ADDRESS_STORE_FAILED: Final = LogEvent(
+    name="role_address_store_failed",
+    level=Level.ERROR,
+    keys=("error",),
+    meaning="The file of role addresses that clients get cannot be read or written; they still get them. After a "
+    "restart each is checked first, and clients get real addresses until then.",
+    advice="`error` names the file, which is beside kvConfigPath, and the reason; repair it. Writing is tried again "
+    "by itself.",
 )
 
 #: These events and those of any server, in the order of the page.

@@ -89,8 +89,10 @@ ROLE_ADDRESSES_INFO: Final = _MAKE.gauge(
 ROLE_ADDRESS_RULES: Final = _MAKE.gauge("role_address_rules", "Rules of role addresses in force.")
 ROLE_ADDRESS_PROBLEMS: Final = _MAKE.gauge(
     "role_address_problems",
-    "What keeps role addresses from clients: `file` is 1 while the newest file is refused; `loop` counts rules that "
-    "have the address of a broker.",
+    "What is wrong with role addresses: `file` is 1 while the newest file is refused; `loop` counts rules that have "
+    "the address of a broker, `waiting` addresses that are not checked yet as no broker is registered for which they "
+    "stand, `refused` those that did not lead to it. Clients get none of these. `failing` counts those that they get, "
+    "and that have led nowhere for 15 s or more.",
     "kind",
 )
 

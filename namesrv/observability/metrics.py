@@ -3,11 +3,13 @@
 It is imported once the remoting port is open, because importing prometheus-client takes long.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from operator import add
 from typing import Final
 
 from namesrv.core import cluster_summary
+from namesrv.core.role_addresses.checks import CheckState
 from namesrv.core.route_cache import BODY_BYTES_BOUNDS, RouteCounts
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.live_table import LiveKey, LiveRow
@@ -110,7 +112,14 @@ class NameServerMetrics(ServerMetrics[NameServerConfig]):
         role_addresses = self._sources.state.role_addresses
         yield catalogue.ROLE_ADDRESSES_INFO, by_label([(role_addresses.rules.digest, 1)])
         yield catalogue.ROLE_ADDRESS_RULES, single(len(role_addresses.rules.rules))
-        problems = {"file": int(bool(role_addresses.problem)), "loop": len(role_addresses.loops)}
+        states = Counter(role_addresses.checks.states())
+        problems = {
+            "file": int(bool(role_addresses.problem)),
+            "loop": len(role_addresses.loops),
+            "waiting": states[CheckState.WAITING],
+            "refused": states[CheckState.REFUSED],
+            "failing": states[CheckState.FAILING],
+        }
         yield catalogue.ROLE_ADDRESS_PROBLEMS, by_label(problems.items())
 
     def _clusters(self) -> Iterator[tuple[MetricFamily, Values]]:

@@ -10,10 +10,12 @@ from typing import Final
 from history.heartbeats import Heartbeat, HeartbeatAggregator
 from history.recorder import Recorder
 from history.rows import BrokerRef, Moment
+from namesrv.core.role_addresses.checks import AddressMove
 from namesrv.core.route_cache import RouteCounts
 from namesrv.core.route_state import RouteState
 from namesrv.core.values.effects import BrokerHeartbeat, BrokerRemoved, Event
 from namesrv.recording import rows, snapshot_rows
+from namesrv.recording.role_address_rows import GivenRoleAddresses
 from namesrv.settings.config import NameServerConfig
 from namesrv.settings.kv_config import KvConfig
 from remoting.clock import SystemClock
@@ -25,12 +27,12 @@ _DAY_MS: Final = 24 * _HOUR_MS
 _FIRST_SNAPSHOT_MS: Final = 2 * 60_000
 #: A snapshot rests so many times as long as it works.
 _REST_PER_WORK: Final = 9
-#: How often it is looked whether a snapshot is due.
+#: How often it is looked whether a snapshot is due, and which role addresses clients get.
 _LOOK_S: Final = 1.0
 
 
 class RouteRecorder:
-    """What is recorded of brokers and routes."""
+    """What is recorded of brokers, routes and role addresses."""
 
     def __init__(self, recorder: Recorder, state: RouteState, config: NameServerConfig, kv: KvConfig) -> None:
         self._recorder = recorder
@@ -38,6 +40,7 @@ class RouteRecorder:
         #: The configuration and the order topics in force: a snapshot repeats them.
         self._config = config
         self._order_topics = dict(kv.table.get(ORDER_TOPIC_CONFIG, {}))
+        self._role_addresses = GivenRoleAddresses(state)
         self._clock = clock = SystemClock()
         self._heartbeats = HeartbeatAggregator()
         #: Routes changed since the last snapshot, and when that was; the first one is due soon.
@@ -86,6 +89,11 @@ class RouteRecorder:
         )
         self._recorder.enqueue(rows.configured(properties))
 
+    def role_address_moved(self, move: AddressMove) -> None:
+        """Record that a role address leads to another master."""
+        if (event := self._role_addresses.moved(move)) is not None:
+            self._recorder.enqueue(event)
+
     def measure(self, queries: RouteCounts) -> dict[str, int | float | None]:
         """Return what the tables hold, and how questions about them ended, by column of a tick."""
         tables = self._state.tables
@@ -98,9 +106,11 @@ class RouteRecorder:
         }
 
     async def take_snapshots(self) -> None:
-        """Record all routes whenever that is due, for as long as the server serves."""
+        """Record all routes whenever that is due, and role addresses, for as long as the server serves."""
         while True:
             await asyncio.sleep(_LOOK_S)
+            for change in self._role_addresses.changes():
+                self._recorder.enqueue(change)
             age_ms = self._clock.now_ms() - self._snapshot_ms
             is_due = age_ms >= _DAY_MS or (self._changed and age_ms >= _HOUR_MS)
             if self._recorder.take_snapshot_request() or is_due:
@@ -122,6 +132,8 @@ class RouteRecorder:
         self.configured(self._config)
         for topic, value in self._order_topics.items():
             self._recorder.enqueue(rows.OrderConfiguration("snapshot", topic, value))
+        for given in self._role_addresses.all():
+            self._recorder.enqueue(given)
 
     def _record_heartbeat(self, event: BrokerHeartbeat) -> None:
         version = event.data_version

@@ -281,6 +281,11 @@ class NameServerConfig(ServerConfig):
     ] = 0
 
     @property
+    def role_address_store_path(self) -> str:
+        """Where the role addresses stand that clients get: beside the KV table."""
+        return f"{self.kv_config_path}.roleAddresses"
+
+    @property
     def has_others_properties(self) -> bool:
         """Whether there is a controller, whose properties in the file are not this server's to change."""
         return self.enable_controller_in_namesrv

@@ -48,7 +48,7 @@ class SingleTopicFromUnknownBroker(RequestRefused):
 
 
 class MasterAddresses(msgspec.Struct, frozen=True):
-    """The living master's addresses, for a slave; both None if there is none."""
+    """The living master's addresses, for a slave; both None if there is none, one if another has superseded it."""
 
     master_addr: str | None = None
     ha_server_addr: str | None = None
@@ -336,7 +336,12 @@ def unchanged_registration(registration: Registration, topics: int, data_version
 
 
 def master_of(tables: RouteTables, registration: Registration) -> MasterAddresses:
-    """Return where the registrant's master is, if it is another broker that lives in the same cluster."""
+    """Return where the registrant's master is, if it is another broker that lives in the same cluster.
+
+    Where the registrant knows of a newer state, that of the next master epoch, the broker has been superseded and may
+    live on as a slave. Its HA address is left out: a broker of 5.5.0 that connects to it stays there for good, out of
+    the SyncStateSet. Without one it waits until its next registration, by when the new master has registered.
+    """
     broker_set = tables.brokers.get(registration.broker_name)
     address = broker_set.master_address if broker_set else None
     if _is_master(registration) or address is None:
@@ -344,7 +349,10 @@ def master_of(tables: RouteTables, registration: Registration) -> MasterAddresse
     row = tables.live.get(LiveKey(registration.broker_name, address))
     if row is None or row.cluster != registration.cluster:
         return MasterAddresses()
-    return MasterAddresses(master_addr=address, ha_server_addr=row.ha_server_addr)
+    # A registration that is unchanged was not decoded: its state is that of the registrant's row.
+    mine = tables.live.get(registration.key)
+    is_superseded = mine is not None and row.data_version.state_version < mine.data_version.state_version
+    return MasterAddresses(master_addr=address, ha_server_addr=None if is_superseded else row.ha_server_addr)
 
 
 def _notification(registration: Registration, transition: _SetTransition) -> NotifyMinBrokerIdChange | None:

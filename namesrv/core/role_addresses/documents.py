@@ -7,6 +7,7 @@ master = "10.0.0.5:10911"
 slaves = "omit"
 controllerMode = true
 hold = "10s"
+verify = false
 """
 
 import re
@@ -15,6 +16,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
+from namesrv.core.role_addresses.checks import CHECKED_MAX, RoleAddressUse, checked_uses
 from namesrv.core.role_addresses.rules import Network, RoleAddressRule, RoleAddressRules, SlaveAddresses
 from remoting.protocol.addresses import NAME_CHARS_MAX, host_and_port
 from remoting.protocol.shapes.route import MASTER_ID
@@ -92,6 +94,7 @@ class _FormerRules:
         self._rules: dict[str, list[tuple[int, RoleAddressRule]]] = {}
         self._uses: dict[str, _Use] = {}
         self._networks: set[Network] = set()
+        self._checked: set[RoleAddressUse] = set()
 
     def problems_with(self, rule: RoleAddressRule, position: int) -> Iterator[Problem]:
         """Yield what of a rule does not go with the former ones; it is one of them from now on."""
@@ -104,6 +107,10 @@ class _FormerRules:
         self._networks.update(rule.networks)
         if len(self._networks) > NETWORKS_MAX:
             yield "networks", f"with this rule the file names more than {NETWORKS_MAX} different networks"
+        self._checked.update(checked_uses(rule))
+        if len(self._checked) > CHECKED_MAX:
+            problem = f"with this rule the file has more than {CHECKED_MAX} addresses that are checked"
+            yield "verify", f"{problem}; give rules verify = false, or split the cluster"
 
     def _same_set(self, rule: RoleAddressRule, position: int) -> Iterator[Problem]:
         same = self._rules.setdefault(rule.set_name, [])
@@ -235,5 +242,6 @@ _READERS: Final[Mapping[str, PropertyReader]] = {
     "slaves": PropertyReader("slaves", _slaves),
     "controllerMode": PropertyReader("controller_mode", _flag),
     "hold": PropertyReader("hold_ms", duration(HOLD_MS_MIN, HOLD_MS_MAX)),
+    "verify": PropertyReader("is_verified", _flag),
 }
 _KIND: Final = TableKind("roleAddress", "role addresses", RULES_MAX, _READERS)

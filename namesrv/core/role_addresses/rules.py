@@ -42,6 +42,8 @@ class RoleAddressRule(msgspec.Struct, frozen=True, kw_only=True):
     controller_mode: bool = False
     #: For so long after the master left, id 0 keeps its role address, in ms.
     hold_ms: int = 0
+    #: Its addresses are given to peers only once they led to the brokers for which they stand.
+    is_verified: bool = True
     #: Line of the file, from 1, if it is known.
     line: int | None = None
 
@@ -60,6 +62,7 @@ class RoleAddressRule(msgspec.Struct, frozen=True, kw_only=True):
             "slavesOmitted": self.slaves.are_omitted,
             "controllerMode": self.controller_mode,
             "holdMs": self.hold_ms,
+            "verify": self.is_verified,
         }
 
 

@@ -1,12 +1,15 @@
 """The rules in force, whom they concern, and the sets whose master left a moment ago. Time is an argument."""
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from namesrv.core.role_addresses.audiences import PLAIN, Audiences
+from namesrv.core.role_addresses.checks import BrokerIdentity, CheckOutcome, RoleAddressChecks, RoleAddressUse
 from namesrv.core.role_addresses.rules import RoleAddressRule, RoleAddressRules
 from namesrv.core.role_addresses.substitution import looping_address, with_role_addresses
+from namesrv.core.route_cache import RouteCache
 from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.change import RouteTables
 from remoting.protocol.shapes.route import MASTER_ID, TopicRouteData
@@ -36,10 +39,11 @@ class RoleAddressLoop(msgspec.Struct, frozen=True):
 
 
 class RoleAddresses:
-    """Which role addresses the peers of each audience get."""
+    """Which role addresses the peers of each audience get; cached routes that change are dropped in the same step."""
 
-    def __init__(self, tables: RouteTables) -> None:
+    def __init__(self, tables: RouteTables, route_cache: RouteCache) -> None:
         self._tables = tables
+        self._route_cache = route_cache
         self.rules = RoleAddressRules()
         self._audiences = Audiences(self.rules)
         #: The path of their file; blank where there is none.
@@ -51,14 +55,18 @@ class RoleAddresses:
         #: Sets with a hold that lost their master -> until when id 0 keeps its role address; None before the next tick.
         self._held: dict[str, int | None] = {}
         self._holds: dict[str, int] = {}
+        #: What is known of where addresses lead.
+        self.checks = RoleAddressChecks(tables.brokers)
 
-    def replace(self, rules: RoleAddressRules) -> None:
-        """Put other rules in force; every answer of an audience made before is to be dropped."""
+    def replace(self, rules: RoleAddressRules, now_ms: int) -> None:
+        """Put other rules in force; every cached route is dropped, and peers may be of other audiences."""
         self.rules = rules
+        self.checks.replace(rules, now_ms)
         self._audiences = Audiences(rules)
         self._holds = {rule.set_name: rule.hold_ms for rule in rules.rules if rule.hold_ms}
         self._held = {name: until_ms for name, until_ms in self._held.items() if name in self._holds}
         self.loops = self._found_loops()
+        self._route_cache.clear()
 
     # Queries
 
@@ -74,18 +82,33 @@ class RoleAddresses:
 
         def rule_of(broker_set: RegisteredSet) -> RoleAddressRule | None:
             name = broker_set.broker_name
-            return None if name in self.loops else self.rules.rule_of(name, networks)
+            rule = None if name in self.loops else self.rules.rule_of(name, networks)
+            return None if rule is None else self.checks.applicable(rule)
 
         def is_held(name: str, rule: RoleAddressRule) -> bool:
             return bool(rule.hold_ms) and name in self._held
 
         return with_role_addresses(route, self._tables.brokers, rule_of, is_held)
 
+    def why_not_applied(self, rule: RoleAddressRule) -> str:
+        """Return why peers do not get addresses of a rule that is in force; blank if they get all."""
+        if (loop := self.loops.get(rule.set_name)) is not None:
+            return str(loop)
+        return "; ".join(reason for check in self.checks.of_rule(rule) if (reason := check.why_not_given))
+
+    def given_of_masters(self) -> Iterator[RoleAddressRule]:
+        """Yield the rules whose address of the master peers get, while their set has one."""
+        for rule in self.rules.rules:
+            is_given = rule.master is not None and rule.set_name not in self.loops
+            if is_given and self.checks.applicable(rule) is not None:
+                yield rule
+
     # What changes
 
     def set_changed(self, before: RegisteredSet | None, after: RegisteredSet) -> None:
         """Follow a broker set: its master left, or a new one came."""
         name = after.broker_name
+        self.checks.set_changed(name)
         if name not in self._holds:
             return
         if MASTER_ID in after.members or not after.members:
@@ -93,11 +116,16 @@ class RoleAddresses:
         elif before is not None and MASTER_ID in before.members:
             self._held[name] = None
 
-    def tick(self, now_ms: int) -> list[str]:
-        """Return the sets of which peers get other addresses from now on, without a change of the tables.
+    def answered(self, use: RoleAddressUse, answer: BrokerIdentity | str, now_ms: int, unix_ms: int) -> CheckOutcome:
+        """Take who answered at an address, or why nobody did; return what changed of it."""
+        outcome = self.checks.answered(use, answer, now_ms, unix_ms)
+        change = outcome.change
+        if change is not None and change.check.state.is_given != change.before.is_given:
+            self._drop_routes((use.set_name,))
+        return outcome
 
-        Their holds have lapsed, or a broker registered with a role address. To be called each `TICK_MS`.
-        """
+    def tick(self, now_ms: int) -> None:
+        """Let holds lapse, and follow brokers that register with a role address. To be called each `TICK_MS`."""
         changed = []
         for name, until_ms in list(self._held.items()):
             if until_ms is None:
@@ -109,7 +137,12 @@ class RoleAddresses:
         if loops != self.loops:
             changed += loops.keys() ^ self.loops.keys()
             self.loops = loops
-        return changed
+        self._drop_routes(changed)
+
+    def _drop_routes(self, broker_names: Iterable[str]) -> None:
+        """Drop the cached routes of sets of which peers get other addresses, though no table changed."""
+        for name in broker_names:
+            self._route_cache.drop(self._tables.topics.topics_of(name).keys())
 
     def _found_loops(self) -> dict[str, RoleAddressLoop]:
         found: dict[str, RoleAddressLoop] = {}

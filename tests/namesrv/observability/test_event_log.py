@@ -7,6 +7,7 @@ from fakes.clock import FakeClock
 from fakes.lines import Lines
 from route_states import expire, lose_connection, unregister_broker
 
+from namesrv.core.role_addresses.checks import AddressCheck, CheckChange, CheckState, RoleAddressUse
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.values.effects import HeartbeatKind, NotifyMinBrokerIdChange
@@ -461,3 +462,21 @@ def test_connections_are_logged_at_debug_and_slow_readers_at_warning(desk):
         ("connection_refused", "warning"),
         ("slow_reader_disconnected", "warning"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("before", "state", "event", "error"),
+    [
+        (CheckState.WAITING, CheckState.REFUSED, "role_address_not_applied", "connection refused"),
+        (CheckState.REFUSED, CheckState.IN_FORCE, "role_address_applied", None),
+        (CheckState.IN_FORCE, CheckState.FAILING, "role_address_failing", "connection refused"),
+        (CheckState.FAILING, CheckState.IN_FORCE, "role_address_recovered", None),
+    ],
+)
+def test_what_becomes_of_a_role_address_is_one_line(before, state, event, error):
+    desk = Desk()
+    check = AddressCheck(RoleAddressUse("broker-a", 0, "10.9.0.5:10911"), state, 0, problem=error or "")
+    desk.event_log.role_address_checked(CheckChange(check, before))
+    (line,) = desk.lines.decoded()
+    assert (line["event"], line["broker"], line["broker_id"], line["addr"]) == (event, "broker-a", 0, "10.9.0.5:10911")
+    assert line.get("error") == error

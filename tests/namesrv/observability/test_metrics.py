@@ -10,6 +10,7 @@ from fakes.site import Site
 from prometheus_client.parser import text_string_to_metric_families
 from route_states import lose_connection
 
+from namesrv.core.role_addresses.checks import FAILING_AFTER_MS, RoleAddressUse
 from namesrv.core.role_addresses.documents import rules_of_toml
 from namesrv.settings.kv_config import KvConfig
 from remoting.server.observer import CloseReason, ConnectionKind, Rejection
@@ -168,9 +169,29 @@ async def test_role_addresses_are_in_the_metrics_with_their_digest(site):
     samples = scrape(site)
     assert value(samples, "role_addresses_info", digest=role_addresses.rules.digest) == 1
     assert value(samples, "role_address_rules") == 0
-    site.state.replace_role_addresses(rules_of_toml('[[roleAddress]]\nset = "broker-a"\nmaster = "10.9.0.5:10911"\n'))
+    site.state.role_addresses.replace(
+        rules_of_toml('[[roleAddress]]\nset = "broker-a"\nmaster = "10.9.0.5:10911"\n'), 0
+    )
     role_addresses.problem = "line 3"
     samples = scrape(site)
     assert value(samples, "role_addresses_info", digest=role_addresses.rules.digest) == 1
     assert value(samples, "role_address_rules") == 1
     assert [value(samples, "role_address_problems", kind=kind) for kind in ("file", "loop")] == [1, 0]
+
+
+async def test_addresses_that_clients_do_not_get_or_that_fail_are_in_the_metrics(site):
+    for number in range(3):
+        register(site.state, f"broker-{number}", address=f"10.0.0.{number}:10911")
+    rules = "".join(
+        f'[[roleAddress]]\nset = "broker-{number}"\nmaster = "10.9.0.{number}:10911"\n' for number in range(5)
+    )
+    role_addresses = site.state.role_addresses
+    failing = RoleAddressUse("broker-0", 0, "10.9.0.0:10911")
+    role_addresses.checks.restore([failing])
+    role_addresses.replace(rules_of_toml(rules), 0)
+    role_addresses.answered(failing, "connection refused", 0, 0)
+    role_addresses.answered(failing, "connection refused", FAILING_AFTER_MS, 0)
+    role_addresses.answered(RoleAddressUse("broker-1", 0, "10.9.0.1:10911"), "connection refused", 0, 0)
+    samples = scrape(site)
+    kinds = ("file", "loop", "waiting", "refused", "failing")
+    assert [value(samples, "role_address_problems", kind=kind) for kind in kinds] == [0, 0, 3, 1, 1]

@@ -101,6 +101,19 @@ async def test_registered_slave_gets_the_address_of_its_master(desk):
     assert answer.ext_fields == {"haServerAddr": "10.0.0.1:10912", "masterAddr": "10.0.0.1:10911"}
 
 
+async def test_slave_of_a_newer_epoch_gets_no_ha_address_until_its_master_has_registered(desk):
+    """A slave that hears first of an election must not replicate from the former master, which lives."""
+    await desk.request(RequestCode.REGISTER_BROKER, MASTER, registration_body("A", "B", state_version=1))
+    newer = registration_body("A", "B", state_version=2)
+    for _ in range(2):
+        answer = await desk.request(RequestCode.REGISTER_BROKER, SLAVE, newer)
+        assert answer.ext_fields == {"masterAddr": "10.0.0.1:10911"}
+
+    await desk.request(RequestCode.REGISTER_BROKER, MASTER, newer)
+    answer = await desk.request(RequestCode.REGISTER_BROKER, SLAVE, newer)
+    assert answer.ext_fields == {"haServerAddr": "10.0.0.1:10912", "masterAddr": "10.0.0.1:10911"}
+
+
 async def test_registered_slave_without_a_master_gets_no_address(desk):
     await desk.request(RequestCode.REGISTER_BROKER, MASTER, TOPICS)
     await desk.request(RequestCode.UNREGISTER_BROKER, MASTER)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from namesrv.core.role_addresses.checks import CHECKED_MAX
 from namesrv.core.role_addresses.documents import NETWORKS_MAX, RULES_MAX, rules_of_toml
 from serving.config.table_documents import TablesRefused
 
@@ -28,16 +29,18 @@ def test_rule_has_every_property():
         slaves='{ 2 = "10.0.0.6:10911" }',
         controllerMode="true",
         hold='"10s"',
+        verify="false",
     )
     (found,) = rules_of_toml(text).rules
     assert [str(network) for network in found.networks] == ["10.1.0.0/16", "fd00:1::/64", "10.2.0.0/16"]
     assert (found.master, found.slaves.by_id) == ("[fd00::5]:10911", {2: "10.0.0.6:10911"})
-    assert (found.hold_ms, found.controller_mode, found.line) == (10_000, True, 1)
+    assert (found.hold_ms, found.controller_mode, found.is_verified, found.line) == (10_000, True, False, 1)
 
 
 def test_rule_of_one_set_and_one_address_holds_for_everybody_and_slaves_keep_their_own():
     (found,) = rules_of_toml(A).rules
     assert (found.networks, found.slaves.by_id, found.slaves.are_omitted, found.hold_ms) == ((), {}, False, 0)
+    assert found.is_verified
 
 
 def test_empty_file_has_no_rules():
@@ -168,3 +171,26 @@ def test_too_many_rules_and_networks_are_refused():
 
 def test_text_that_is_no_toml_is_refused():
     assert mistakes_of("[[roleAddress")[0].startswith("no TOML: ")
+
+
+def test_addresses_are_verified_or_not_and_nothing_between():
+    (mistake,) = mistakes_of(A + 'verify = "no"\n')
+    assert mistake == "line 4, roleAddress 1: verify: 'no' is not allowed, but true or false is"
+    assert rules_of_toml(A).digest != rules_of_toml(A + "verify = false\n").digest
+
+
+def test_file_has_no_more_addresses_to_be_checked_than_are_checked_in_time():
+    def rules(count, **properties):
+        return "".join(
+            rule(set=f'"broker-{first}"', slaves=slaves_of(first, min(100, count - first)), **properties)
+            for first in range(0, count, 100)
+        )
+
+    def slaves_of(first, count):
+        addresses = [f'{number + 1} = "10.{first // 100}.0.{number}:10911"' for number in range(count)]
+        return f"{{ {', '.join(addresses)} }}"
+
+    assert len(rules_of_toml(rules(CHECKED_MAX)).rules) == CHECKED_MAX // 100
+    (mistake,) = mistakes_of(rules(CHECKED_MAX + 1))
+    assert "the file has more than 2000 addresses that are checked; give rules verify = false" in mistake
+    assert rules_of_toml(rules(CHECKED_MAX + 1, verify="false")).rules

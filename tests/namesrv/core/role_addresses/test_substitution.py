@@ -14,14 +14,14 @@ from remoting.server.statistics import SizeTally
 
 ROLE, PEER = "10.9.0.5:10911", "127.0.0.1:5000"
 MASTER, SLAVE, SECOND_SLAVE = (an_address(broker_id=broker_id) for broker_id in range(3))
-RULE = f'[[roleAddress]]\nset = "{BROKER}"\nmaster = "{ROLE}"\n'
+RULE = f'[[roleAddress]]\nset = "{BROKER}"\nmaster = "{ROLE}"\nverify = false\n'
 HOLD = RULE + 'controllerMode = true\nhold = "10s"\n'
 
 
 def a_state(rules=RULE, *, broker_ids=(0, 1, 2), **registration):
     """Return a state with a set, of which each broker has its own connection: 100 + its id."""
     state = RouteState(NameServerConfig(support_acting_master=True))
-    state.replace_role_addresses(rules_of_toml(rules))
+    state.role_addresses.replace(rules_of_toml(rules), 0)
     for broker_id in broker_ids:
         register(state, broker_id, **registration)
     return state
@@ -81,7 +81,7 @@ def test_role_address_is_held_for_ten_seconds_at_most_while_a_member_lives():
     for now_ms in range(TICK_MS, 10_001, TICK_MS):
         before = state.route_cache.invalidated
         state.route_cache.keep(TOPIC, "form", a_prepared())
-        state.tick_role_addresses(now_ms)
+        state.role_addresses.tick(now_ms)
         dropped.append(state.route_cache.invalidated - before)
         if dropped[-1]:
             break
@@ -99,9 +99,9 @@ def a_prepared():
 def test_new_master_ends_the_hold_of_the_former_one():
     state = a_state(HOLD)
     lose_connection(state, 100, 0)
-    state.tick_role_addresses(0)
+    state.role_addresses.tick(0)
     register(state, 0)
-    state.tick_role_addresses(60_000)
+    state.role_addresses.tick(60_000)
     lose_connection(state, 100, 60_000)
     assert addresses(state)[0] == ROLE
 
@@ -109,7 +109,7 @@ def test_new_master_ends_the_hold_of_the_former_one():
 def test_set_whose_master_left_before_its_rule_came_and_one_of_a_rule_without_hold_are_not_held():
     state = a_state("")
     lose_connection(state, 100, 0)
-    state.replace_role_addresses(rules_of_toml(HOLD))
+    state.role_addresses.replace(rules_of_toml(HOLD), 0)
     assert 0 not in addresses(state)
     state = a_state(RULE)
     lose_connection(state, 100, 0)
@@ -121,7 +121,7 @@ def test_address_of_a_broker_of_the_set_is_not_applied_and_reported():
     state = a_state(f'\n[[roleAddress]]\nset = "{BROKER}"\nmaster = "{own}"\n', broker_ids=(0,))
     register(state, 1, address=own)
     assert addresses(state) == {0: MASTER, 1: own}
-    state.tick_role_addresses(0)
+    state.role_addresses.tick(0)
     (loop,) = state.role_addresses.loops.values()
     assert str(loop).startswith(f"line 2: {own} of {BROKER} is the address with which a broker of {BROKER} registers")
 
@@ -129,7 +129,7 @@ def test_address_of_a_broker_of_the_set_is_not_applied_and_reported():
 def test_own_address_of_a_slave_may_stand_for_it():
     state = a_state(RULE + 'slaves = { 1 = "10.0.0.7:10911" }', broker_ids=(0,))
     register(state, 1, address="10.0.0.7:10911")
-    state.tick_role_addresses(0)
+    state.role_addresses.tick(0)
     assert (addresses(state), state.role_addresses.loops) == ({0: ROLE, 1: "10.0.0.7:10911"}, {})
 
 
@@ -137,13 +137,13 @@ def test_address_with_which_a_broker_of_another_set_registers_is_not_applied_whi
     state = a_state(broker_ids=(0,))
     state.route_cache.keep(TOPIC, "form", a_prepared())
     register_broker(state, a_registration(broker_name="broker-b", address=ROLE, connection_id=7), 0)
-    state.tick_role_addresses(0)
+    state.role_addresses.tick(0)
     route = state.role_addresses.for_audience(state.route_of(TOPIC, None), state.role_addresses.audience_of(PEER))
     assert route.broker_datas[0].broker_addrs == {0: MASTER}
     assert state.role_addresses.loops[BROKER].owner == "broker-b"
     assert state.route_cache.get(TOPIC, "form") is None
     lose_connection(state, 7, 0)
-    state.tick_role_addresses(0)
+    state.role_addresses.tick(0)
     assert addresses(state) == {0: ROLE}
 
 
@@ -166,7 +166,7 @@ def test_zone_decides_by_the_real_members(zone, sets):
 def test_other_rules_drop_every_cached_route_and_without_rules_nobody_is_of_an_audience():
     state = a_state()
     state.route_cache.keep(TOPIC, "form", a_prepared())
-    state.replace_role_addresses(rules_of_toml(""))
+    state.role_addresses.replace(rules_of_toml(""), 0)
     assert state.route_cache.get(TOPIC, "form") is None
     assert state.role_addresses.audience_of(PEER) == 0
     assert addresses(state)[0] == MASTER
