@@ -1,0 +1,180 @@
+"""OffsetManagerConfig: every option of the offset manager with its unit, default and reader.
+
+No RocketMQ peer connects to it, so of what `serving/config/server_config.py` has it takes the options of logs and HTTP.
+No request changes an option: a restart does.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Annotated, Final, Literal, get_args
+
+from remoting.protocol.addresses import is_loopback
+from serving.config.options import (
+    LISTENS,
+    NAMES_A_FILE,
+    AddressList,
+    FilePath,
+    Fixed,
+    OneOf,
+    Option,
+    Secret,
+    Text,
+    Whole,
+)
+from serving.config.server_config import ConfigBlackList, ConfigStorePath, FrameBytesMax, ListenPort, ServerConfig
+from serving.config.server_kind import ServerKind
+
+StoreKind = Literal["embedded", "etcd"]
+
+_PATH: Final = FilePath()
+_TEXT: Final = Text()
+_STORE: Final = Fixed("it decides where offsets are kept, and by whom")
+_WRITES: Final = Fixed("it decides what an acknowledgement means, and how much memory is used")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetManagerConfig(ServerConfig):
+    """All options. Each comment names the reader; those of ServerConfig without one are no options here."""
+
+    config_store_path: ConfigStorePath = ""
+    config_black_list: ConfigBlackList = ""
+    listen_port: ListenPort = 0
+    frame_bytes_max: FrameBytesMax = 1024
+    #: Read by http_process.py.
+    http_port: Annotated[
+        int, Option("httpPort", Whole(0, 65535), "Port of the HTTP API and metrics; 0 for any free port.", LISTENS)
+    ] = 9883
+    #: Read by http_process.py.
+    client_token_file: Annotated[
+        str,
+        Option(
+            "clientTokenFile",
+            _PATH,
+            "File whose first line, of 16 characters or more, is the token of clients: they may commit, read, flush "
+            "and lock, and neither reset nor delete. Read again when it changes; blank: they use the other token.",
+            NAMES_A_FILE,
+        ),
+    ] = ""
+    #: Read by manager.py, as all that follow.
+    advertised_address: Annotated[
+        str,
+        Option(
+            "advertisedAddress",
+            AddressList(),
+            "Address host:port at which clients reach this manager; blank for httpBindAddress and httpPort, or the "
+            "address of this machine.",
+            Fixed("it sends clients to other servers"),
+        ),
+    ] = ""
+    manager_group: Annotated[
+        str, Option("managerGroup", Text(may_be_blank=False), "Name of the offset managers of one store.", _STORE)
+    ] = "rocketmq"
+    manager_id: Annotated[
+        str, Option("managerId", _TEXT, "Name of this offset manager; blank for its address.", _STORE)
+    ] = ""
+    store_path: Annotated[
+        str,
+        Option(
+            "storePath",
+            FilePath(may_be_blank=False),
+            "Folder of the journal of this manager, and of the embedded store.",
+            NAMES_A_FILE,
+        ),
+    ] = "~/offset-manager/store"
+    store: Annotated[
+        StoreKind,
+        Option(
+            "store",
+            OneOf(get_args(StoreKind)),
+            "Where offsets are kept: a file of this manager alone, or etcd, for several managers.",
+            _STORE,
+        ),
+    ] = "embedded"
+    flush_interval_ms: Annotated[
+        int,
+        Option(
+            "flushIntervalMs",
+            Whole(10, 10_000),
+            "How long acknowledged offsets are collected before the store gets them, in milliseconds.",
+            _WRITES,
+        ),
+    ] = 100
+    write_through_groups: Annotated[
+        str,
+        Option(
+            "writeThroughGroups",
+            _TEXT,
+            "Groups whose commits are acknowledged only when the store has them, separated by ';'; * stands for any "
+            "characters, ? for one.",
+            _WRITES,
+        ),
+    ] = ""
+    dirty_keys_max: Annotated[
+        int,
+        Option(
+            "dirtyKeysMax",
+            Whole(1_000, 10_000_000),
+            "Queues whose offsets the store may lack; beyond it commits are refused until it has caught up.",
+            _WRITES,
+        ),
+    ] = 200_000
+    offsets_max: Annotated[
+        int,
+        Option(
+            "offsetsMax",
+            Whole(1_000, 10_000_000),
+            "Offsets of all groups, one for each queue that a group consumes; a million take some 500 MB.",
+            _WRITES,
+        ),
+    ] = 1_000_000
+    etcd_endpoints: Annotated[
+        str, Option("etcdEndpoints", AddressList(), "Members of etcd as host:port, with a ';' between.", _STORE)
+    ] = ""
+    etcd_user: Annotated[str, Option("etcdUser", _TEXT, "User of etcd; blank for none.", _STORE)] = ""
+    etcd_password: Annotated[str, Option("etcdPassword", Secret(), "Password of that user.", _STORE)] = field(
+        default="", repr=False
+    )
+    etcd_ca_path: Annotated[
+        str, Option("etcdCaPath", _PATH, "Authorities that etcd is verified with, PEM; blank: no TLS.", _STORE)
+    ] = ""
+    etcd_cert_path: Annotated[str, Option("etcdCertPath", _PATH, "Certificate chain for etcd, PEM.", _STORE)] = ""
+    etcd_key_path: Annotated[str, Option("etcdKeyPath", _PATH, "Private key of that, PEM.", _STORE)] = ""
+
+
+def _conflicts(config: OffsetManagerConfig) -> Iterable[tuple[str, str]]:
+    """Yield what does not go together."""
+    if not config.http_admin_token_file:
+        if config.client_token_file:
+            yield "http_admin_token_file", "set as well, because clientTokenFile is: operators have their own token"
+        elif not is_loopback(config.http_bind_address):
+            why = "httpBindAddress is no loopback address: whoever reaches it could change offsets"
+            yield "http_admin_token_file", f"set, because {why}"
+    if ";" in config.advertised_address:
+        yield "advertised_address", "one address"
+    if "[" in config.write_through_groups:
+        yield "write_through_groups", "names or patterns with * and ?, without ["
+    yield from _etcd_conflicts(config)
+
+
+def _etcd_conflicts(config: OffsetManagerConfig) -> Iterable[tuple[str, str]]:
+    if config.store == "etcd" and not config.etcd_endpoints:
+        yield "etcd_endpoints", "set as well, because store is etcd"
+    if bool(config.etcd_cert_path) != bool(config.etcd_key_path):
+        missing = "etcd_key_path" if config.etcd_cert_path else "etcd_cert_path"
+        yield missing, "set as well: a certificate and its key go together"
+    if config.etcd_password and not config.etcd_user:
+        yield "etcd_user", "set as well, because etcdPassword is"
+
+
+OFFSET_MANAGER: Final = ServerKind(
+    name="offset manager",
+    program="rmq-offset-manager",
+    variable_prefix="RMQ_OFFSET_MANAGER_",
+    metric_prefix="rocketmq_offset_manager_",
+    id_key="manager_id",
+    id_meaning="Name of this offset manager: managerId, or its address.",
+    requests=(),
+    config_class=OffsetManagerConfig,
+    conflicts=_conflicts,
+    inherited=frozenset({"http_bind_address", "http_port", "http_admin_token_file", "log_format", "log_level"}),
+)

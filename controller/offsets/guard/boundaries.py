@@ -1,0 +1,150 @@
+"""Which messages of a log are old, that is: were there when the mirror read the offsets, and which came later. Pure.
+
+An offset means something only in the log that it was committed for. Two masters of a set share the beginning of their
+logs, up to where the later one was promoted. A queue offset alone does not show on which side of that point its message
+is: after a lost tail new messages have the queue offsets of those that are gone. Where the message is in the log shows
+it (master epochs, 1007), and where there are no epochs, when it was stored (28).
+
+A master may have been started again within its epoch, and several times, and have lost the end of its log each time. So
+what was stored after the mirror had read the offsets is never old by its store time.
+
+A message whose side is not certain is UNKNOWN, and proves nothing.
+
+Source: docs/protocol/offsets.md 8.2, docs/protocol/broker-admin.md 25 and 33.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final, NamedTuple, Protocol
+
+from remoting.admin.log_epochs import LogEpoch
+
+#: How far the clocks of two brokers may differ, or that of one may be set back.
+CLOCK_MARGIN_MS: Final = 5_000
+
+
+class Age(Enum):
+    """On which side of the boundary a message is."""
+
+    OLD = auto()
+    NEW = auto()
+    UNKNOWN = auto()
+
+
+class PlacedMessage(NamedTuple):
+    """Where a message is in the log, and since when."""
+
+    physical_offset: int
+    #: Unix ms by the clock of the master that stored it; None: not requested.
+    store_unix_ms: int | None
+
+
+class Boundary(Protocol):
+    """Where the log that offsets were committed for ends, and that of the new master goes on by itself."""
+
+    @property
+    def needs_store_time(self) -> bool:
+        """Whether the place of a message does not show its age."""
+
+    def age_of(self, message: PlacedMessage) -> Age:
+        """Return on which side a message is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochBoundary:
+    """By master epochs: exact where both fields are equal."""
+
+    #: What begins below it in the log is old.
+    old_below: int
+    #: What begins there or later is new; None: nothing is proved to be new.
+    new_from: int | None
+    #: What was not stored before (Unix ms) is not old; None: its place proves it.
+    old_stored_before_ms: int | None = None
+
+    @property
+    def needs_store_time(self) -> bool:
+        """Whether the place of a message does not show its age."""
+        return self.old_stored_before_ms is not None
+
+    def age_of(self, message: PlacedMessage) -> Age:
+        """Return on which side a message is, by its place in the log."""
+        if message.physical_offset < self.old_below:
+            limit_ms = self.old_stored_before_ms
+            return Age.OLD if limit_ms is None or _is_stored_before(message, limit_ms) else Age.UNKNOWN
+        is_new = self.new_from is not None and message.physical_offset >= self.new_from
+        return Age.NEW if is_new else Age.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootBoundary:
+    """By the start of the broker: what it has stored since has a store time of its own clock, after its start.
+
+    What was stored between the mirror's reading and the start is on no side: it may be of a run that nobody has read.
+    """
+
+    #: What was stored before is old, Unix ms.
+    old_stored_before_ms: int
+    #: What was stored after it is new, Unix ms.
+    new_stored_after_ms: int
+
+    @property
+    def needs_store_time(self) -> bool:
+        """Whether the place of a message does not show its age."""
+        return True
+
+    def age_of(self, message: PlacedMessage) -> Age:
+        """Return on which side a message is, by when it was stored."""
+        if _is_stored_before(message, self.old_stored_before_ms):
+            return Age.OLD
+        is_new = message.store_unix_ms is not None and message.store_unix_ms > self.new_stored_after_ms
+        return Age.NEW if is_new else Age.UNKNOWN
+
+
+def boundary_of_start(read_unix_ms: int, boot_unix_ms: int) -> BootBoundary | None:
+    """Return what the start of a broker proves about offsets that were read at `read_unix_ms`.
+
+    None: it may have run already when they were read, so the start parts nothing.
+    """
+    if boot_unix_ms <= read_unix_ms + CLOCK_MARGIN_MS:
+        return None
+    return BootBoundary(
+        old_stored_before_ms=read_unix_ms - CLOCK_MARGIN_MS, new_stored_after_ms=boot_unix_ms + CLOCK_MARGIN_MS
+    )
+
+
+def doubtful_from(epochs: Sequence[LogEpoch], saved_epoch: int) -> int | None:
+    """Return where a part of the log begins whose epoch is doubtful; None if there is none.
+
+    A broker notes no epoch that begins where the one before it did. So if all that `saved_epoch` had written was lost,
+    the messages of the next master may stand under its number. They do not if the very next epoch is noted, and not if
+    the doubtful part begins with a message that was stored before the mirror had read the offsets: then the next epoch
+    began behind it, and would be noted.
+    """
+    earlier, later = _divided(epochs, saved_epoch)
+    if not earlier or not later or later[0].epoch == saved_epoch + 1:
+        return None
+    return earlier[-1].start_offset if earlier[-1].start_offset < later[0].start_offset else None
+
+
+def boundary_of_epochs(epochs: Sequence[LogEpoch], saved_epoch: int, *, is_doubtful: bool) -> EpochBoundary:
+    """Return what the epochs of the new master's log prove about offsets that were committed in `saved_epoch`.
+
+    The next epoch begins where the log of `saved_epoch` and the new one part; what further masters wrote is new as
+    well, for whoever has not read the offsets since. Epochs without a master, or whose master died before this broker
+    copied from it, are absent. If the part before the next epoch `is_doubtful`, its messages are on no side.
+    """
+    earlier, later = _divided(epochs, saved_epoch)
+    new_from = later[0].start_offset if later else None
+    if new_from is None or is_doubtful:
+        return EpochBoundary(old_below=earlier[-1].start_offset if earlier else 0, new_from=new_from)
+    return EpochBoundary(old_below=new_from, new_from=new_from)
+
+
+def _is_stored_before(message: PlacedMessage, unix_ms: int) -> bool:
+    return message.store_unix_ms is not None and message.store_unix_ms < unix_ms
+
+
+def _divided(epochs: Sequence[LogEpoch], saved_epoch: int) -> tuple[list[LogEpoch], list[LogEpoch]]:
+    earlier = [each for each in epochs if each.epoch <= saved_epoch]
+    return earlier, list(epochs[len(earlier) :])

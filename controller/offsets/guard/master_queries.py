@@ -1,0 +1,166 @@
+"""Requests of one new master what the guard has to see of it: its log, its offset table, its messages. The edge."""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from controller.offsets.guard.boundaries import PlacedMessage, doubtful_from
+from controller.offsets.guard.candidates import ShownTable, TableKey, key_of
+from controller.offsets.guard.log_facts import MasterLog, SavedMoment, are_epochs_enough, decisive_place, is_dispatched
+from controller.offsets.guard.plan import MessageLook
+from controller.offsets.guard.queue_view import QueueLook
+from remoting.admin.admin_request import AdminRequest
+from remoting.admin.brokers import BrokerRuntime, broker_options, broker_runtime
+from remoting.admin.client import AdminClient
+from remoting.admin.log_epochs import LogEpochs, log_epochs
+from remoting.admin.offset_table import GroupOffsets, UnreadableOffsets, all_offsets
+from remoting.admin.offsets import RESETS_ON_SERVER, max_offset, min_offset
+from remoting.admin.stored_messages import QueueEntry, StoredMessage, message_in_log, queue_entry
+from remoting.client import send_always
+from remoting.protocol.codes import ResponseCode
+from remoting.protocol.errors import BodyError, InvokeError, Refused
+
+#: Between two requests that are repeated.
+PAUSE_S: Final = 0.05
+#: A broker refuses with SYSTEM_BUSY while it becomes master, and under load: so often is a request repeated.
+BUSY_TRIES: Final = 20
+
+Found = TypeVar("Found")
+
+
+class NoMaster(Exception):  # not an error: the run has nothing to guard
+    """Another broker has answered at the address, or one that is not in the controller's mode."""
+
+
+class MasterQueries:
+    """Requests of one broker."""
+
+    def __init__(self, admin: AdminClient, broker_name: str, address: str) -> None:
+        self._admin = admin
+        self._broker_name = broker_name
+        self._address = address
+
+    async def call(self, wanted: AdminRequest[Found], before_send: Callable[[], None] = send_always) -> Found:
+        """Return what the broker answers; one that is busy is asked again. Raises as AdminClient.call."""
+        for _ in range(BUSY_TRIES):
+            try:
+                return await self._admin.call(self._address, wanted, before_send)
+            except Refused as refused:
+                if refused.code != ResponseCode.SYSTEM_BUSY:
+                    raise
+            await asyncio.sleep(PAUSE_S)
+        return await self._admin.call(self._address, wanted, before_send)
+
+    async def log(self, moment: SavedMoment) -> MasterLog:
+        """Return what proves the age of messages, once the broker serves as master and all is in its queues.
+
+        Waits without a limit of its own. Raises NoMaster where nothing can be proved, BodyError for an answer that is
+        none.
+        """
+        epochs = await self._epochs_of_master()
+        if epochs is None and moment.epoch is not None:
+            # Its start proves nothing: a slave is promoted without one.
+            raise NoMaster(
+                f"{self._address} does not list its master epochs (1007), and the offsets were read in epoch "
+                f"{moment.epoch}: restore enableControllerMode=true there"
+            )
+        if are_epochs_enough(moment, epochs):
+            return MasterLog(runtime=None, epochs=epochs)
+        if epochs is not None and moment.epoch is not None:
+            start = doubtful_from(epochs.epochs, moment.epoch)
+            # Not readable: the head of the log has expired.
+            if start is not None and (first := await self._message(start)) is not None:
+                return MasterLog(runtime=None, epochs=epochs, decisive=first)
+        runtime = await self._runtime()
+        log_end = runtime.commit_log_max_offset or 0
+        while not is_dispatched(runtime, log_end):
+            await asyncio.sleep(PAUSE_S)
+            runtime = await self._runtime()
+        found = MasterLog(runtime=runtime, epochs=epochs)
+        place = decisive_place(moment, epochs, runtime)
+        return found if place is None else replace(found, decisive=await self._message(place))
+
+    async def can_reset(self) -> bool:
+        """Return whether the broker resets offsets by itself (222)."""
+        return (await self.call(broker_options([RESETS_ON_SERVER]))).get(RESETS_ON_SERVER, "").strip() == "true"
+
+    async def shown(self, topics: Collection[str]) -> ShownTable:
+        """Return the offsets that the broker has of these topics; others run in between. Raises as AdminClient.call."""
+        table = await self.call(all_offsets())
+        offsets, unreadable = await _read(table.of_topics(topics))
+        if (pulls := table.pulled_of_topics(topics)) is None:
+            return ShownTable(offsets=offsets, unreadable_topics=unreadable)
+        pulled, unreadable_pulls = await _read(pulls)
+        return ShownTable(
+            offsets=offsets, pulled=pulled, has_pulls=True, unreadable_topics=unreadable | unreadable_pulls
+        )
+
+    async def look(self, look: MessageLook, *, needs_store_time: bool) -> QueueLook:
+        """Return what a queue has at an offset. Raises as AdminClient.call."""
+        entry = await self._entry(look)
+        if entry is None:
+            first, end = min_offset(look.topic, look.queue_id), max_offset(look.topic, look.queue_id)
+            if (found := await self.call(first)) is None:
+                raise BodyError(f"queue {look.queue_id} of topic {look.topic} has no readable beginning")
+            return QueueLook(None, found, await self.call(end))
+        store_unix_ms = None
+        if needs_store_time:
+            store_unix_ms = (await self.call(message_in_log(entry.physical_offset))).store_unix_ms
+        return QueueLook(PlacedMessage(entry.physical_offset, store_unix_ms), entry.min_offset, entry.max_offset)
+
+    async def _entry(self, look: MessageLook) -> QueueEntry | None:
+        """Return where a message is; None if there is none, or the queue never had one."""
+        try:
+            return await self.call(queue_entry(look.topic, look.queue_id, look.offset))
+        except Refused as refused:
+            if refused.code != ResponseCode.SYSTEM_ERROR:
+                raise
+            return None
+
+    async def _epochs_of_master(self) -> LogEpochs | None:
+        """Return the epochs of the broker's log once it serves as master; None if it is not in controller mode."""
+        while True:
+            try:
+                epochs = await self._admin.call(self._address, log_epochs())
+            except Refused as refused:
+                if refused.code != ResponseCode.SYSTEM_BUSY:
+                    return None
+            except InvokeError:
+                pass
+            else:
+                if epochs.broker_name != self._broker_name:
+                    raise NoMaster(f"{self._address} is {epochs.broker_name}, not {self._broker_name}")
+                if epochs.broker_id == 0:
+                    return epochs
+            await asyncio.sleep(PAUSE_S)
+
+    async def _runtime(self) -> BrokerRuntime:
+        """Return what the broker reports about itself; one of 4.9 refuses in its first second."""
+        while True:
+            try:
+                return await self._admin.call(self._address, broker_runtime())
+            except (Refused, InvokeError):
+                await asyncio.sleep(PAUSE_S)
+
+    async def _message(self, physical_offset: int) -> StoredMessage | None:
+        try:
+            return await self.call(message_in_log(physical_offset))
+        except (Refused, BodyError):
+            return None
+
+
+async def _read(
+    entries: Iterator[GroupOffsets | UnreadableOffsets | None],
+) -> tuple[dict[TableKey, Mapping[int, int]], frozenset[str]]:
+    """Return what is readable, and the topics of the rest; others run in between."""
+    found: dict[TableKey, Mapping[int, int]] = {}
+    unreadable = set()
+    for each in entries:
+        if isinstance(each, GroupOffsets):
+            found[key_of(each)] = each.offsets
+        elif each is None:
+            await asyncio.sleep(0)
+        else:
+            unreadable.add(each.topic)
+    return found, frozenset(unreadable)

@@ -1,0 +1,103 @@
+"""What became of the decisions of the guard. Pure."""
+
+import enum
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from controller.offsets.guard.rules import Action, GuardDecision, OffsetCandidate, Reason
+
+
+class Outcome(enum.StrEnum):
+    """What became of one decision."""
+
+    #: Nothing was to be written.
+    NOTHING = "nothing"
+    #: The broker shows it.
+    STORED = "stored"
+    #: It was sent, and the broker was not read again: it may be stored or not.
+    UNVERIFIED = "unverified"
+    #: The group has committed meanwhile, or somebody has reset it, which is left.
+    MOVED_ON = "moved_on"
+    #: Stored by a plain commit, as the broker resets nothing by itself: a client that is online may overwrite it.
+    NOT_RESET = "not_reset"
+    #: Stored by a plain commit, and the reset that was to follow was not sent or is refused: the same.
+    RESET_MISSING = "reset_missing"
+    #: A client that is online has overwritten it with its own position.
+    OVERWRITTEN = "overwritten"
+    #: A reset that somebody else has requested waits for the group's next pull; it is left.
+    RESET_PENDING = "reset_pending"
+    #: The broker has refused it, or could not be reached.
+    REFUSED = "refused"
+    #: The broker is not the master any more, so nothing was written.
+    ROLE_CHANGED = "role_changed"
+    #: The time was over before it was sent.
+    NOT_REACHED = "not_reached"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarded:
+    """One offset, what was decided, and what became of it."""
+
+    candidate: OffsetCandidate
+    decision: GuardDecision
+    outcome: Outcome
+    #: What the broker refused with, or why it did not answer.
+    detail: str = ""
+
+
+class GuardObserver(Protocol):
+    """Follows what the guard does."""
+
+    def guarded(self, broker_name: str, guarded: Guarded) -> None:
+        """Take one offset whose outcome is certain; called once for each candidate, in no order."""
+
+
+@dataclass(slots=True, kw_only=True)
+class GuardReport:
+    """One run at one broker."""
+
+    broker_name: str
+    address: str
+    decisions: Counter[tuple[Action, Reason]] = field(default_factory=Counter)
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
+    #: Why nothing, or not all, was decided; None: all was.
+    failure: str | None = None
+    took_ms: int = 0
+
+    def add(self, guarded: Guarded) -> None:
+        """Count one offset."""
+        self.decisions[guarded.decision.action, guarded.decision.reason] += 1
+        self.outcomes[guarded.outcome] += 1
+
+
+#: Whether the broker is still master of its set, in the epoch that the guard runs for.
+StillMaster = Callable[[], bool]
+
+
+def is_reset(decision: GuardDecision) -> bool:
+    """Return whether clients that are online have to be sent to the offset."""
+    return decision.action in (Action.SET, Action.ARCHIVE)
+
+
+def is_overtaken(candidate: OffsetCandidate, decision: GuardDecision, shown_now: int | None) -> bool:
+    """Return whether a decision is out of date, as the group has committed meanwhile, or somebody has reset it.
+
+    A push gives way to any change. What is set to the max at the promotion gives way to a rewind alone: a commit may be
+    that of a position in the lost tail, and to read again what a second has brought skips nothing.
+    """
+    if decision.action is Action.PUSH:
+        return shown_now != candidate.shown
+    if decision.offset is None or candidate.shown is None or shown_now is None:
+        return False
+    return shown_now < min(candidate.shown, decision.offset)
+
+
+def verified(decision: GuardDecision, shown_after: int | None, *, was_reset: bool) -> Outcome:
+    """Return what became of an offset that the broker has accepted, by what it shows afterwards."""
+    assert decision.offset is not None, "what was written has an offset"
+    if shown_after == decision.offset:
+        return Outcome.STORED if was_reset or not is_reset(decision) else Outcome.NOT_RESET
+    is_later = shown_after is not None and shown_after > decision.offset
+    return Outcome.MOVED_ON if is_later and (was_reset or not is_reset(decision)) else Outcome.OVERWRITTEN

@@ -1,0 +1,354 @@
+"""What is done with the offset of one group in one queue after a role change, a restart or a replacement. Pure.
+
+The new master shows an offset that its last copy of the old master's table had, 10 to 60 s old, or one that a client
+has committed since. The mirror has saved what the old master had a few seconds before it failed. The newest of the two
+is wanted, but **no message may be skipped for it**: a message that is read twice is a nuisance, one that is never read
+is lost. So an offset is raised only where all messages below it are proved to be old (`boundaries.py`): those the group
+had already read when it committed that offset. What is not proved is reported, and left as it is.
+
+The queue's max at the promotion divides its messages: those below it are old, those from it on are new.
+
+**saved <= max at the promotion.** The logs are the same up to there, so `saved` means the same on the new master. It is
+pushed if the new master shows less. If it shows as much or more, it knows better.
+
+**saved > max at the promotion.** The tail of the log is lost. The group has read all old messages, and none of the new
+ones that have the queue offsets of the lost ones. The max at the promotion is set. `saved > max` alone would not show
+it: the sign vanishes as new messages refill the queue, and a push of `saved` would skip them.
+
+**shown > max at the promotion.** Either the group has read new messages on the new master, and has committed that. Or
+one of its clients has kept its position in the lost tail, and has committed it here: then what lies between was never
+read, and each commit of this client hides it more. Clients do not read their offset again when a master changes, so
+nothing but the position itself was carried over. Can the two be told apart?
+
+- `shown` lies beyond the end of the queue as it was *after* `shown` was read: nobody can have read so far. It is a
+  position of the lost tail, or the copy of one. The max at the promotion is set, as everything below it was read.
+- Nobody has pulled from the queue for this group since the broker runs, as it says itself (`pullOffsetTable`, 5.5.0),
+  and the group pulls: nothing was read here. The max at the promotion is set, where that was seconds ago: later on an
+  operator may have set the group forward. (A client that still pulls from a slave reads a little again.)
+  Where somebody has pulled, the table has his last pull and not his first one, and proves nothing.
+- No tail can be lost (the new master was in sync, and brokers serve only what all in sync have): no position beyond
+  the max at the promotion can have been carried over, so the commit is genuine. It is left.
+- Otherwise not. That a client has the same queue before and after proves nothing: one whose first pull comes while the
+  queue is still short is sent to its end by the broker (21), which skips what was written until then, or nothing if
+  nothing was. `saved <= max at the promotion` proves nothing either, as the mirror is some seconds older than the
+  position that was carried over. It is reported, with the max at the promotion as the offset from which nothing would
+  be skipped. Only where the tail is proved to be lost, and the promotion was seconds ago, that offset is set: then it
+  is probable that messages were skipped, and little is read again if none was.
+
+**A lost tail, and clients that are online.** The positions of clients are some seconds newer than any offset that is
+stored. A client whose position is in the lost tail skips new messages at its first pull, whatever the table shows:
+recorded with 5.5.0, a client beyond the end went to the end 1.5 s after the promotion, and skipped 43 messages. So
+where the tail is lost, what is right is not committed (15), which such a client would overwrite within 5 s, but reset
+on the server (222), where the broker can: commits are refused until the group's next pull, and that is sent to the
+offset. This is done for each group of the queue, at the price of reading again what it read since then. So it is not
+done where the promotion was long ago, as after a start of this process.
+
+**A rewind that the mirror has seen** shortly before the failure is not undone by the new master's older copy: a copy is
+not newer than the rewind if it shows no more than the value before it. The saved value is the newest, not the highest.
+
+**A store that was emptied** has no old messages, and the max at the promotion is 0 in every queue. The saved offset is
+archived and never pushed; 0 is set, so that a group without an offset does not begin at the end.
+
+**A reset at the new master** looks like an older copy. Right after the promotion nobody has made one yet, and one that
+is made during a run is seen before the write. Where the promotion was long ago, no offset that is there is raised: it
+is reported.
+
+**Pop.** The offset of a pop group is the broker's own: what lies below it was handed out, and a check-point message in
+another topic leads to what was not acknowledged. A group is taken for one unless something shows that it pushes or
+pulls, as nothing but a retry shows that it pops. An offset may be pushed only if its check-points are in the new log as
+well, for which the message before the offset is no proof, but the end of the old master's log when the mirror had read
+the table is. Without it the offset is left: messages are handed out again, none is lost. Only where the new master has
+none is it pushed in any case: a broker begins at the end then.
+
+**Left alone** are the shadow entries of broadcasting groups, whose offsets are with the clients, and light queues
+(`%LMQ%`), whose ends 30, 31 and 321 do not show for sure. Retry topics are topics like others.
+
+Source: docs/protocol/offsets.md 8.2.
+"""
+
+import enum
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from controller.offsets.guard.queue_view import QueueView
+
+
+class OffsetKeeping(Enum):
+    """How the offsets of a group are kept, as far as the guard differs."""
+
+    #: Push and pull consumers, for certain: clients have positions, and commit them.
+    CLUSTERING = auto()
+    #: The broker has the position, or may have it.
+    POP = auto()
+    #: Clients keep their offsets themselves; the broker has a copy.
+    BROADCAST = auto()
+    #: Light queues.
+    LMQ = auto()
+
+
+class Action(enum.StrEnum):
+    """What is done."""
+
+    #: The saved offset is committed (15).
+    PUSH = "push"
+    #: The max at the promotion is set, on the server where the broker can (222).
+    SET = "set"
+    #: 0 is set, and the saved offset is archived.
+    ARCHIVE = "archive"
+    LEAVE = "leave"
+    #: It is not certain what is right: nothing is written, an operator decides.
+    REPORT = "report"
+
+
+class Tail(Enum):
+    """Whether consumers may have read messages on the old master that the new one does not have."""
+
+    #: No: the new master was in sync, and brokers serve only what all in sync have.
+    KEPT = auto()
+    MAY_BE_LOST = auto()
+    #: Proved, or to be taken for granted: a replica that was not in sync was promoted.
+    LOST = auto()
+
+
+class Reason(enum.StrEnum):
+    """Why."""
+
+    #: The new master has an older offset.
+    BEHIND = "behind"
+    #: The new master has no offset, and a client would begin by its policy.
+    ABSENT = "absent"
+    #: A rewind is newer than the new master's copy.
+    REWOUND = "rewound"
+    TAIL_LOST = "tail_lost"
+    #: Clients may have positions in the lost tail.
+    POSITIONS_LOST = "positions_lost"
+    #: The new master shows an offset beyond the end of its queue.
+    BEYOND_END = "beyond_end"
+    #: The new master shows an offset beyond the max at the promotion, and nobody has pulled from it.
+    NEVER_PULLED = "never_pulled"
+    STORE_EMPTIED = "store_emptied"
+    #: The new master shows what was saved, or more.
+    UP_TO_DATE = "up_to_date"
+    #: What is right lies before the queue's beginning, or where its messages have expired: the broker corrects it.
+    HEAD_EXPIRED = "head_expired"
+    #: The mirror has no offset.
+    NOT_SAVED = "not_saved"
+    NOT_GUARDED = "not_guarded"
+    #: Of a group that pops, or may pop: messages are handed out again.
+    POPPED_AGAIN = "popped_again"
+    #: The new master has an older offset, and somebody may have reset the group there since the promotion.
+    MAY_BE_RESET = "may_be_reset"
+    #: The group may have read new messages, or skipped them.
+    MAY_HAVE_SKIPPED = "may_have_skipped"
+    #: What the new master shows of the topic cannot be read.
+    UNREADABLE = "unreadable"
+    #: It is not proved which messages are old.
+    NO_PROOF = "no_proof"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetCandidate:
+    """What is known of one group in one queue."""
+
+    group: str
+    topic: str
+    queue_id: int
+    #: Of the mirror: the newest value of the old epoch, not the highest. None: none was stored.
+    saved: int | None
+    #: Of the new master (43). None: it has none.
+    shown: int | None
+    keeping: OffsetKeeping = OffsetKeeping.CLUSTERING
+    #: Where the group's last pull from the new master ended. None: it has not pulled, or the broker does not say.
+    pulled: int | None = None
+    #: The value before a rewind that the mirror has seen so shortly before the failure that slaves may not have it.
+    rewound_from: int | None = None
+    #: All that the new master shows of the topic could be read.
+    is_readable: bool = True
+
+    @property
+    def queue(self) -> tuple[str, int]:
+        """The topic and the queue id."""
+        return self.topic, self.queue_id
+
+    @property
+    def is_rewound(self) -> bool:
+        """Whether the new master shows a value from before a rewind."""
+        if self.saved is None or self.shown is None or self.rewound_from is None:
+            return False
+        return self.saved < self.shown <= self.rewound_from
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFacts:
+    """What is proved of the whole log of the new master."""
+
+    tail: Tail = Tail.MAY_BE_LOST
+    #: The promotion was seconds ago: so is all that was committed since.
+    is_recent: bool = False
+    #: The new master says which groups have pulled from it.
+    has_pulls: bool = False
+    #: All that the old master had when the mirror had read its table is in this log.
+    has_saved_log: bool = False
+    #: The store was empty at the promotion.
+    is_emptied: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardDecision:
+    """What is done with one offset."""
+
+    action: Action
+    reason: Reason
+    #: What is stored; None: nothing is.
+    offset: int | None = None
+    #: Of a report: from here on nothing is skipped. None: unknown.
+    safe_offset: int | None = None
+
+
+def matters(candidate: OffsetCandidate, facts: LogFacts) -> int:
+    """Return up to which offset it matters which messages of the queue are old; 0: nothing has to be proved."""
+    if candidate.keeping in (OffsetKeeping.BROADCAST, OffsetKeeping.LMQ) or not candidate.is_readable:
+        return 0
+    saved, shown = candidate.saved or 0, candidate.shown or 0
+    if facts.tail is not Tail.KEPT or candidate.is_rewound:
+        return max(saved, shown)
+    return saved if saved > shown else 0
+
+
+def decide(candidate: OffsetCandidate, view: QueueView | None, facts: LogFacts) -> GuardDecision:
+    """Return what is done with one offset; `view` is None for a queue that was not looked at, or not readable."""
+    if (undecidable := _undecidable(candidate, view, facts)) is not None:
+        return undecidable
+    if view is not None and _is_beyond(candidate.shown, view):
+        return _beyond(candidate, view, facts)
+    if candidate.saved is None:
+        return _left(Reason.NOT_SAVED)
+    if facts.is_emptied and view is not None and view.end_of_old == 0:
+        return _archived(candidate)
+    return _wanted(candidate, candidate.saved, view, facts)
+
+
+def _undecidable(candidate: OffsetCandidate, view: QueueView | None, facts: LogFacts) -> GuardDecision | None:
+    """Return what is done with what is not guarded, or cannot be read."""
+    if candidate.keeping in (OffsetKeeping.BROADCAST, OffsetKeeping.LMQ):
+        return _left(Reason.NOT_GUARDED)
+    if not candidate.is_readable:
+        return GuardDecision(action=Action.REPORT, reason=Reason.UNREADABLE)
+    if view is None and matters(candidate, facts):
+        return GuardDecision(action=Action.REPORT, reason=Reason.NO_PROOF)
+    return None
+
+
+def _left(reason: Reason) -> GuardDecision:
+    return GuardDecision(action=Action.LEAVE, reason=reason)
+
+
+def _is_beyond(shown: int | None, view: QueueView) -> bool:
+    """Whether the shown offset is not proved to be below the max at the promotion."""
+    return shown is not None and shown > view.old_until
+
+
+def _beyond(candidate: OffsetCandidate, view: QueueView, facts: LogFacts) -> GuardDecision:
+    """Decide where the new master shows an offset that is, or may be, beyond the max at the promotion."""
+    end, shown = view.end_of_old, candidate.shown
+    assert shown is not None, "an absent offset is beyond nothing"
+    if facts.tail is Tail.KEPT and not candidate.is_rewound:
+        # Also beyond the end, where it was before too: no role change has brought it there.
+        return _left(Reason.UP_TO_DATE)
+    if end is None:
+        return GuardDecision(action=Action.REPORT, reason=Reason.NO_PROOF, safe_offset=view.old_until)
+    # What was saved after a rewind is wanted, as far as it means the same here.
+    safe = min(candidate.saved, end) if candidate.is_rewound and candidate.saved is not None else end
+    reason = _not_read(candidate, shown, view, facts)
+    if reason is None and not (facts.tail is Tail.LOST and facts.is_recent):
+        return GuardDecision(action=Action.REPORT, reason=Reason.MAY_HAVE_SKIPPED, safe_offset=safe)
+    if facts.is_emptied and end == 0:
+        return GuardDecision(action=Action.ARCHIVE, reason=Reason.STORE_EMPTIED, offset=0)
+    return _set(safe, view, reason or Reason.MAY_HAVE_SKIPPED)
+
+
+def _not_read(candidate: OffsetCandidate, shown: int, view: QueueView, facts: LogFacts) -> Reason | None:
+    """Return why it is certain that the group has not read up to `shown`; None if it is not."""
+    if shown > view.max_offset:
+        return Reason.BEYOND_END
+    has_pulled_nothing = facts.has_pulls and candidate.pulled is None
+    is_certain = facts.is_recent and candidate.keeping is OffsetKeeping.CLUSTERING
+    return Reason.NEVER_PULLED if has_pulled_nothing and is_certain else None
+
+
+def _set(offset: int, view: QueueView, reason: Reason) -> GuardDecision:
+    if _is_expired(offset, view):
+        return GuardDecision(action=Action.REPORT, reason=Reason.HEAD_EXPIRED)
+    return GuardDecision(action=Action.SET, reason=reason, offset=offset)
+
+
+def _is_expired(offset: int, view: QueueView) -> bool:
+    """Return whether no message shows what an offset at the beginning of the queue, or before it, means.
+
+    Nobody is sent to the beginning instead: with tiered storage the messages before it can still be read.
+    """
+    return offset < view.min_offset or 0 < offset == view.min_offset == view.old_until
+
+
+def _archived(candidate: OffsetCandidate) -> GuardDecision:
+    # Also where 0 is shown: a client may still have its position in the store that is gone.
+    is_new = candidate.saved == 0 and candidate.shown == 0
+    return GuardDecision(action=Action.ARCHIVE, reason=Reason.STORE_EMPTIED, offset=None if is_new else 0)
+
+
+def _wanted(candidate: OffsetCandidate, saved: int, view: QueueView | None, facts: LogFacts) -> GuardDecision:
+    """Decide where nothing shows an offset beyond the max at the promotion."""
+    if view is None or saved <= view.old_until:
+        return _raised(candidate, saved, view, facts)
+    if candidate.keeping is OffsetKeeping.POP and candidate.shown is not None:
+        return _left(Reason.POPPED_AGAIN)
+    end = view.end_of_old
+    if end is None:
+        return GuardDecision(action=Action.REPORT, reason=Reason.NO_PROOF, safe_offset=view.old_until)
+    if _may_be_reset(candidate, end, facts):
+        return GuardDecision(action=Action.REPORT, reason=Reason.MAY_BE_RESET, safe_offset=end)
+    # Also where the end is shown: a client may still have its position in the lost tail.
+    return _set(end, view, Reason.TAIL_LOST)
+
+
+def _raised(candidate: OffsetCandidate, saved: int, view: QueueView | None, facts: LogFacts) -> GuardDecision:
+    """Decide for a saved offset below which all messages are old."""
+    shown = candidate.shown
+    if candidate.is_rewound and facts.is_recent:
+        return GuardDecision(action=Action.PUSH, reason=Reason.REWOUND, offset=saved)
+    if candidate.is_rewound:
+        return GuardDecision(action=Action.REPORT, reason=Reason.REWOUND, safe_offset=saved)
+    if view is not None and _are_positions_lost(candidate, facts):
+        return _set(max(saved, shown or 0), view, Reason.POSITIONS_LOST)
+    if shown is not None and (left := _why_left(candidate, saved, shown, view, facts)):
+        return _left(left)
+    if _may_be_reset(candidate, saved, facts):
+        return GuardDecision(action=Action.REPORT, reason=Reason.MAY_BE_RESET, safe_offset=saved)
+    reason = Reason.ABSENT if shown is None else Reason.BEHIND
+    return GuardDecision(action=Action.PUSH, reason=reason, offset=saved)
+
+
+def _may_be_reset(candidate: OffsetCandidate, offset: int, facts: LogFacts) -> bool:
+    """Return whether to raise an offset may undo what somebody has done on purpose."""
+    return not facts.is_recent and candidate.shown is not None and candidate.shown < offset
+
+
+def _are_positions_lost(candidate: OffsetCandidate, facts: LogFacts) -> bool:
+    """Return whether clients may be about to go on from positions in the lost tail."""
+    return facts.tail is Tail.LOST and facts.is_recent and candidate.keeping is OffsetKeeping.CLUSTERING
+
+
+def _why_left(
+    candidate: OffsetCandidate,
+    saved: int,
+    shown: int,
+    view: QueueView | None,
+    facts: LogFacts,
+) -> Reason | None:
+    """Return why an offset that the new master has is not raised to the saved one; None if it is."""
+    if saved <= shown:
+        return Reason.UP_TO_DATE
+    if view is not None and saved <= view.min_offset:
+        return Reason.HEAD_EXPIRED
+    is_pop_unproved = candidate.keeping is OffsetKeeping.POP and not facts.has_saved_log
+    return Reason.POPPED_AGAIN if is_pop_unproved else None

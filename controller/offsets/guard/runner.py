@@ -1,0 +1,265 @@
+"""Sets the offsets at a new master right: reads, decides in rounds, writes and verifies. The edge.
+
+The order keeps what the rules rely on: the offset table is read first and the queues afterwards, so a queue's end is
+never older than the offset that is compared with it. Each write is preceded by the question whether the broker is
+still the master that this run is for, at the moment the request leaves.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from controller.offsets.guard.candidates import (
+    KnownGroups,
+    SavedTable,
+    ShownTable,
+    TableKey,
+    candidates_of,
+    shows_pop,
+)
+from controller.offsets.guard.log_facts import SavedMoment, boundary_of, can_pop, facts_of
+from controller.offsets.guard.master_queries import MasterQueries, NoMaster
+from controller.offsets.guard.outcomes import (
+    Guarded,
+    GuardObserver,
+    GuardReport,
+    Outcome,
+    StillMaster,
+    is_overtaken,
+    is_reset,
+    verified,
+)
+from controller.offsets.guard.plan import GuardPlan, MessageLook
+from controller.offsets.guard.rules import GuardDecision, OffsetCandidate, OffsetKeeping, Tail
+from remoting.admin.admin_request import AdminRequest
+from remoting.admin.client import AdminClient
+from remoting.admin.offsets import OffsetCommit, commit_offset, reset_offset
+from remoting.background_tasks import all_results
+from remoting.clock import Clock
+from remoting.protocol.errors import BodyError, ConnectionRefused, InvokeError, NotSent, Refused
+
+#: What is decided or counted between two moments at which others run.
+SLICE_CANDIDATES: Final = 200
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardLimits:
+    """Limits of one run."""
+
+    #: A run ends then; what was not reached is reported.
+    run_ms: int = 10_000
+    #: Requests under way to the broker; the client's own limits bound them too.
+    requests_max: int = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardedBroker:
+    """A new master, or one that was started again, and what its predecessor had."""
+
+    broker_name: str
+    address: str
+    #: A copy that nobody changes: a run goes through it in slices.
+    saved: SavedTable
+    moment: SavedMoment
+    #: Groups that are known to pop; those whose retry topics show it are found without.
+    pop_groups: frozenset[str]
+    #: Groups that are known to push or pull, by their clients (203, 307); those that have pulled from the broker are
+    #: found without where it says so. Others are taken for groups that pop.
+    pulling_groups: frozenset[str]
+    tail: Tail
+    #: The promotion, or the start, was seen as it happened; not found at a start of this process.
+    is_recent: bool
+
+
+class OffsetGuard:
+    """Guards one broker at a time; several runs at different brokers may be under way."""
+
+    def __init__(
+        self, admin: AdminClient, clock: Clock, observer: GuardObserver, limits: GuardLimits | None = None
+    ) -> None:
+        self._admin = admin
+        self._clock = clock
+        self._observer = observer
+        self._limits = limits or GuardLimits()
+
+    async def guard(self, broker: GuardedBroker, is_still_master: StillMaster) -> GuardReport:
+        """Set the offsets at a broker right, within `run_ms`, and return what was done; never raises for the broker."""
+        began_ms = self._clock.now_ms()
+        report = GuardReport(broker_name=broker.broker_name, address=broker.address)
+        run = _GuardRun(
+            MasterQueries(self._admin, broker.broker_name, broker.address), broker, is_still_master, self._limits
+        )
+        try:
+            async with asyncio.timeout(self._limits.run_ms / 1000):
+                await run.run()
+        except TimeoutError:
+            report.failure = f"{broker.address} was not finished within {self._limits.run_ms} ms, {run.state}"
+        except (Refused, InvokeError, BodyError, NoMaster) as error:
+            report.failure = f"{run.state}: {error}"
+        async for guarded in sliced(run.results()):
+            report.add(guarded)
+            self._observer.guarded(broker.broker_name, guarded)
+        report.took_ms = self._clock.now_ms() - began_ms
+        return report
+
+
+class _GuardRun:
+    """One run: what was decided, and what has become of it so far."""
+
+    def __init__(
+        self, queries: MasterQueries, broker: GuardedBroker, is_still_master: StillMaster, limits: GuardLimits
+    ) -> None:
+        self._queries = queries
+        self._broker = broker
+        self._is_still_master = is_still_master
+        self._limits = limits
+        self._topics: set[str] = set()
+        self._decided: list[tuple[OffsetCandidate, GuardDecision]] = []
+        #: By place in the list above.
+        self._outcomes: dict[int, tuple[Outcome, str]] = {}
+        self._written: dict[int, bool] = {}
+        self._to_write: list[int] = []
+        self._has_reset = False
+        #: What the run is at, for the report of a failure.
+        self.state = "it waited for the broker to serve as master"
+
+    async def run(self) -> None:
+        """Do everything; raises as AdminClient.call where nothing can be decided."""
+        log = await self._queries.log(self._broker.moment)
+        popping = set(self._broker.pop_groups)
+        async for key in sliced(self._broker.saved):
+            self._topics.add(key.topic)
+            if shows_pop(key):
+                popping.add(key.group)
+        self.state = "it read the offset table"
+        shown = await self._queries.shown(self._topics)
+        facts = facts_of(
+            self._broker.moment,
+            log,
+            self._broker.tail,
+            is_recent=self._broker.is_recent,
+            has_pulls=shown.has_pulls,
+        )
+        groups = KnownGroups(
+            popping=popping,
+            pulling=self._broker.pulling_groups | shown.pulling_groups,
+            can_pop=can_pop(log),
+        )
+        boundary = boundary_of(self._broker.moment, log)
+        plan = GuardPlan(boundary, facts)
+        async for candidate in sliced(candidates_of(self._broker.saved, shown, groups)):
+            plan.add(candidate)
+        self.state = "it looked at messages"
+        while not plan.is_complete:
+            await self._each(
+                plan.looks(), lambda look: self._look(plan, look, needs_store_time=boundary.needs_store_time)
+            )
+            await asyncio.sleep(0)
+        await self._decide(plan)
+        self.state = "it wrote offsets"
+        await self._write_all()
+
+    def results(self) -> Iterable[Guarded]:
+        """Yield what has become of each candidate, as far as it was decided."""
+        for place, (candidate, decision) in enumerate(self._decided):
+            outcome, detail = self._outcomes.get(place, (Outcome.NOT_REACHED, ""))
+            yield Guarded(candidate=candidate, decision=decision, outcome=outcome, detail=detail)
+
+    async def _each(self, items: Iterable[Item], work: Callable[[Item], Awaitable[None]]) -> None:
+        """Do `work` for each item, `requests_max` at a time."""
+        left = iter(items)
+
+        async def worker() -> None:
+            for item in left:
+                await work(item)
+
+        await all_results(worker() for _ in range(self._limits.requests_max))
+
+    async def _look(self, plan: GuardPlan, look: MessageLook, *, needs_store_time: bool) -> None:
+        try:
+            plan.looked(look, await self._queries.look(look, needs_store_time=needs_store_time))
+        except (Refused, InvokeError, BodyError):
+            plan.unreadable(look)
+
+    async def _decide(self, plan: GuardPlan) -> None:
+        async for candidate, decision in sliced(plan.decisions()):
+            place = len(self._decided)
+            self._decided.append((candidate, decision))
+            if decision.offset is None:
+                self._outcomes[place] = (Outcome.NOTHING, "")
+            else:
+                self._to_write.append(place)
+                self._has_reset |= is_reset(decision)
+
+    async def _write_all(self) -> None:
+        if not self._to_write:
+            return
+        can_reset = self._has_reset and await self._queries.can_reset()
+        before = await self._queries.shown(self._topics)
+        await self._each(self._to_write, lambda place: self._write(place, before, can_reset=can_reset))
+        self.state = "it verified offsets"
+        after = await self._queries.shown(self._topics)
+        async for place, was_reset in sliced(self._written.items()):
+            candidate, decision = self._decided[place]
+            self._outcomes[place] = (verified(decision, _shown(after, candidate), was_reset=was_reset), "")
+
+    async def _write(self, place: int, before: ShownTable, *, can_reset: bool) -> None:
+        candidate, decision = self._decided[place]
+        if is_overtaken(candidate, decision, _shown(before, candidate)):
+            self._outcomes[place] = (Outcome.MOVED_ON, "")
+            return
+        assert decision.offset is not None, "only decisions with an offset are written"
+        of_queue = candidate.group, candidate.topic, candidate.queue_id, decision.offset
+        was_reset = can_reset and is_reset(decision)
+        # Also before a reset: the answer shows whether somebody else has reset the queue, and not every release shows a
+        # reset in its table.
+        stored = await self._send(place, commit_offset(*of_queue), instead=None)
+        if stored is OffsetCommit.RESET_PENDING:
+            self._outcomes[place] = (Outcome.RESET_PENDING, "")
+        elif stored is not None and not was_reset:
+            self._written[place] = False
+        elif stored is not None:
+            self._outcomes[place] = (Outcome.RESET_MISSING, "")
+            reset = reset_offset(*of_queue).mapped(lambda _: OffsetCommit.STORED)
+            if await self._send(place, reset, instead=Outcome.RESET_MISSING) is not None:
+                self._written[place] = True
+
+    async def _send(
+        self, place: int, request: AdminRequest[OffsetCommit], *, instead: Outcome | None
+    ) -> OffsetCommit | None:
+        """Return the answer to a write that becomes UNVERIFIED as it leaves; None without one.
+
+        Where the broker has not taken it for certain, the outcome is `instead`, or says why.
+        """
+
+        def before_send() -> None:
+            if not self._is_still_master():
+                raise NotSent(self._broker.address, "it is not the master any more")
+            # From here on the run may end before the answer comes.
+            self._outcomes[place] = (Outcome.UNVERIFIED, "")
+
+        try:
+            return await self._queries.call(request, before_send)
+        except NotSent as error:
+            self._outcomes[place] = (instead or Outcome.ROLE_CHANGED, error.reason)
+        except (Refused, ConnectionRefused) as error:
+            self._outcomes[place] = (instead or Outcome.REFUSED, str(error))
+        except (InvokeError, BodyError) as error:
+            self._outcomes[place] = (Outcome.UNVERIFIED, str(error))
+        return None
+
+
+async def sliced(items: Iterable[Item]) -> AsyncIterator[Item]:
+    """Yield each item, and let others run after each SLICE_CANDIDATES."""
+    for number, item in enumerate(items, start=1):
+        yield item
+        if number % SLICE_CANDIDATES == 0:
+            await asyncio.sleep(0)
+
+
+def _shown(table: ShownTable, candidate: OffsetCandidate) -> int | None:
+    key = TableKey(candidate.group, candidate.topic, candidate.keeping is OffsetKeeping.BROADCAST)
+    return table.offset(key, candidate.queue_id)

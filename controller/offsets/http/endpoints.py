@@ -1,0 +1,165 @@
+"""Every HTTP path of the offset manager: its view, its answer, what it takes; server and OpenAPI are made from it."""
+
+from typing import Final
+
+from controller.offsets.http import shapes
+from controller.offsets.http.lock_endpoints import LOCK_ENDPOINTS
+from controller.offsets.http.views import OffsetViews
+from serving.http.endpoints import CONFIG, PAGED, PROBES, Endpoint, Parameter
+
+#: Requests of clients at work at a time; their bodies take 128 MiB at most.
+CLIENTS_MAX: Final = 64
+#: As above, of operators.
+OPERATORS_MAX: Final = 8
+#: 10,000 queues in one freeze.
+FREEZE_BYTES_MAX: Final = 4 << 20
+
+_SCOPE: Final = (
+    Parameter("cluster", "Name of the cluster; DefaultCluster by default."),
+    Parameter("namespace", "Namespace; none by default."),
+    Parameter("group", "Only offsets of this group."),
+    Parameter("topic", "Only offsets in this topic."),
+    Parameter("broker", "Only offsets on the broker set of this brokerName."),
+)
+
+CLIENT_ENDPOINTS: Final = (
+    Endpoint(
+        path="/v1/offsets/commit",
+        view=OffsetViews.commit,
+        summary="Store what a client has consumed; each entry has its own result. Repeating it is harmless.",
+        shape=shapes.CommitAnswer,
+        method="POST",
+        body=shapes.CommitBody,
+        body_bytes_max=shapes.BODY_BYTES_MAX,
+        refusals=(409, 429, 503),
+        is_for_clients=True,
+        concurrent_max=CLIENTS_MAX,
+    ),
+    Endpoint(
+        path="/v1/offsets/read",
+        view=OffsetViews.read,
+        summary="Offsets of queues: ok, not_found or unavailable; a policy for new groups applies only at not_found.",
+        shape=shapes.ReadAnswerView,
+        method="POST",
+        body=shapes.ReadBody,
+        body_bytes_max=shapes.BODY_BYTES_MAX,
+        refusals=(503,),
+        is_for_clients=True,
+        concurrent_max=CLIENTS_MAX,
+    ),
+    Endpoint(
+        path="/v1/offsets/flush",
+        view=OffsetViews.flush,
+        summary="Answered once the store has what was acknowledged of a scope.",
+        shape=shapes.FlushAnswer,
+        method="POST",
+        body=shapes.FlushBody,
+        refusals=(409, 503),
+        is_for_clients=True,
+        concurrent_max=CLIENTS_MAX,
+    ),
+)
+OPERATOR_ENDPOINTS: Final = (
+    Endpoint(
+        path="/v1/offsets/seed",
+        view=OffsetViews.seed,
+        summary="Store offsets of queues that have none; the others are present, and stay.",
+        shape=shapes.ChangeAnswer,
+        method="POST",
+        body=shapes.SeedBody,
+        body_bytes_max=shapes.BODY_BYTES_MAX,
+        refusals=(409, 503),
+        concurrent_max=OPERATORS_MAX,
+    ),
+    Endpoint(
+        path="/v1/offsets/reset",
+        view=OffsetViews.reset,
+        summary="Store offsets, lower ones too, in a new reset epoch; with dryRun only show old and new.",
+        shape=shapes.ChangeAnswer,
+        method="POST",
+        body=shapes.ResetBody,
+        body_bytes_max=shapes.BODY_BYTES_MAX,
+        refusals=(409, 503),
+        concurrent_max=OPERATORS_MAX,
+    ),
+    Endpoint(
+        path="/v1/offsets/clone",
+        view=OffsetViews.clone,
+        summary="Let a group begin where another one is; what is absent there stays absent.",
+        shape=shapes.ChangeAnswer,
+        method="POST",
+        body=shapes.CloneBody,
+        body_bytes_max=shapes.BODY_BYTES_MAX,
+        refusals=(409, 503),
+        concurrent_max=OPERATORS_MAX,
+    ),
+    Endpoint(
+        path="/v1/offsets/delete",
+        view=OffsetViews.delete,
+        summary="Delete the offsets of a group, of a topic, or of a group in a topic.",
+        shape=shapes.ChangeAnswer,
+        method="POST",
+        body=shapes.DeleteBody,
+        refusals=(409, 503),
+        concurrent_max=OPERATORS_MAX,
+    ),
+    Endpoint(
+        path="/v1/offsets/freeze",
+        view=OffsetViews.freeze,
+        summary="Let nobody but an operation change offsets, or get locks, until it thaws them or its lease ends.",
+        shape=shapes.FreezeView,
+        method="POST",
+        body=shapes.FreezeBody,
+        body_bytes_max=FREEZE_BYTES_MAX,
+        refusals=(409, 503),
+        concurrent_max=OPERATORS_MAX,
+    ),
+    Endpoint(
+        path="/v1/offsets/renew-freeze",
+        view=OffsetViews.renew_freeze,
+        summary="Let the freeze of an operation last for its lease from now on; 409 if it has ended.",
+        shape=shapes.FreezeView,
+        method="POST",
+        body=shapes.OperationBody,
+        refusals=(409, 503),
+    ),
+    Endpoint(
+        path="/v1/offsets/thaw",
+        view=OffsetViews.thaw,
+        summary="End the freeze of an operation.",
+        shape=shapes.ThawAnswer,
+        method="POST",
+        body=shapes.OperationBody,
+        refusals=(503,),
+    ),
+)
+
+ENDPOINTS: Final = (
+    *PROBES,
+    Endpoint(
+        path="/v1/manager",
+        view=OffsetViews.manager,
+        summary="This offset manager: whether it leads, who does, and what the store does not have yet.",
+        shape=shapes.ManagerView,
+        refusals=(400,),
+    ),
+    Endpoint(
+        path="/v1/offsets",
+        view=OffsetViews.offsets,
+        summary="Stored offsets by group, topic and broker set.",
+        shape=shapes.OffsetListing,
+        parameters=(*_SCOPE, *PAGED),
+        refusals=(400, 409, 503),
+    ),
+    Endpoint(
+        path="/v1/offsets/freezes",
+        view=OffsetViews.freezes,
+        summary="The freezes that last.",
+        shape=shapes.FreezeListing,
+        refusals=(400, 503),
+    ),
+    *CLIENT_ENDPOINTS,
+    *OPERATOR_ENDPOINTS,
+    *LOCK_ENDPOINTS,
+    CONFIG,
+)

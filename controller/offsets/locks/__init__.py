@@ -1,0 +1,1 @@
+"""Locks of queues: who holds which, replayed to a new master, and overlaps found."""

@@ -1,0 +1,1 @@
+"""The offsets of all masters, read again and again: what changed, and what went back."""

@@ -1,0 +1,199 @@
+"""Offsets that went back: what, when, from where to where, and what caused it. Pure.
+
+Within one run of a master an offset goes back only because somebody has committed a smaller one, or has deleted it;
+both are respected.
+Between two runs it goes back because the new memory is older than the former one: what the guard restores.
+Source: docs/protocol/offsets.md 8.2.
+"""
+
+import enum
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Final, NamedTuple
+
+from controller.offsets.entry_keys import EntryKey, EntryKind
+from controller.offsets.mirror.changes import MirrorChanges, OffsetMove, ReadState
+from controller.offsets.mirror.masters import SetName
+
+#: Regressions that are remembered, one for each queue and cause: about 500 bytes each.
+REGRESSIONS_MAX: Final = 20_000
+#: Resets that are remembered until a reading shows them.
+RESETS_MAX: Final = 20_000
+#: A reset explains what is seen within this time: readings are 5 s apart, and a consumer that is online may take 10 s.
+RESET_SEEN_MS: Final = 60_000
+
+
+class RegressionCause(enum.StrEnum):
+    """Why an offset went back."""
+
+    #: Another broker is master, or the same one again: it has what it last copied.
+    ROLE_CHANGE = "role_change"
+    #: The master has started again with an older file of offsets.
+    RESTART = "restart"
+    #: It has started again, and its log ends before where it ended: an empty disk, an older copy, or a lost tail.
+    DISK_REPLACED = "disk_replaced"
+    #: An operator has reset the group by this service.
+    OPERATOR_RESET = "operator_reset"
+    #: Somebody has committed a smaller offset: a client, or a tool that talks to brokers directly.
+    REWIND = "rewind"
+    #: Somebody has deleted it within a run of the master: a tool, or the broker with its topic or group.
+    DELETED = "deleted"
+
+
+#: What nobody has wanted.
+UNWANTED: Final = frozenset({RegressionCause.ROLE_CHANGE, RegressionCause.RESTART, RegressionCause.DISK_REPLACED})
+
+
+class SetQueue(NamedTuple):
+    """One queue of a broker set that a group consumes."""
+
+    set_name: SetName
+    key: EntryKey
+    queue_id: int
+
+
+class Reset(NamedTuple):
+    """An operator has set an offset of a group."""
+
+    offset: int
+    unix_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regression:
+    """An offset that went back."""
+
+    queue: SetQueue
+    cause: RegressionCause
+    #: When it was seen.
+    unix_ms: int
+    from_offset: int
+    #: None: there is none any more, and consumers begin where their initial policy says.
+    to_offset: int | None
+    #: The readings before and after it, with epochs and boot times.
+    former: ReadState
+    now: ReadState
+    #: How often it has happened to this queue for this cause, in all.
+    times: int = 1
+
+    @property
+    def messages_again(self) -> int | None:
+        """How many messages the group would read again, if all are still there; None if that is not known."""
+        return None if self.to_offset is None else self.from_offset - self.to_offset
+
+
+class KnownResets:
+    """What operators have reset by this service, until readings show it."""
+
+    def __init__(self) -> None:
+        self._resets: OrderedDict[SetQueue, Reset] = OrderedDict()
+
+    def note(self, queue: SetQueue, reset: Reset) -> None:
+        """Remember a reset; the oldest ones are forgotten above RESETS_MAX."""
+        self._resets.pop(queue, None)
+        self._resets[queue] = reset
+        if len(self._resets) > RESETS_MAX:
+            self._resets.popitem(last=False)
+
+    def explains(self, queue: SetQueue, move: OffsetMove, unix_ms: int) -> bool:
+        """Return whether an offset went back for a reset: to it, or beyond as the group has consumed since."""
+        reset = self._resets.get(queue)
+        return (
+            reset is not None
+            and move.after is not None
+            and move.after >= reset.offset
+            and unix_ms - reset.unix_ms <= RESET_SEEN_MS
+        )
+
+
+def regressions_of(changes: MirrorChanges, resets: KnownResets) -> Iterator[Regression]:
+    """Yield what went back in a reading.
+
+    The smallest offset that members of a broadcasting group have pulled goes back whenever one joins: that is none.
+    """
+    former = changes.former
+    if former is None:
+        return
+    for key, moves in (*changes.moved.decreased, *changes.moved.vanished):
+        if key.kind is EntryKind.BROADCAST:
+            continue
+        for move in moves:
+            assert move.before is not None, "it was somewhere before it went back"
+            queue = SetQueue(changes.set_name, key, move.queue_id)
+            yield Regression(
+                queue=queue,
+                cause=_cause_of(queue, move, changes, resets) or cause_between(former, changes.now),
+                unix_ms=changes.now.answered_unix_ms,
+                from_offset=move.before,
+                to_offset=move.after,
+                former=former,
+                now=changes.now,
+            )
+
+
+def _cause_of(queue: SetQueue, move: OffsetMove, changes: MirrorChanges, resets: KnownResets) -> RegressionCause | None:
+    """Return what has caused one offset to go back within a run; None for what its two readings tell."""
+    if not changes.is_same_run:
+        return None
+    if move.after is None:
+        return RegressionCause.DELETED
+    is_reset = resets.explains(queue, move, changes.now.answered_unix_ms)
+    return RegressionCause.OPERATOR_RESET if is_reset else None
+
+
+def cause_between(former: ReadState, now: ReadState) -> RegressionCause:
+    """Return why what one reading showed went back until the next one, as far as the two tell."""
+    before, after = former.run, now.run
+    if before == after:
+        return RegressionCause.REWIND
+    if before.address != after.address or before.master_epoch != after.master_epoch:
+        return RegressionCause.ROLE_CHANGE
+    if (
+        former.log_max_offset is not None
+        and now.log_max_offset is not None
+        and now.log_max_offset < former.log_max_offset
+    ):
+        return RegressionCause.DISK_REPLACED
+    return RegressionCause.RESTART
+
+
+class CauseTotals(NamedTuple):
+    """What a cause has made go back since the start."""
+
+    regressions: int = 0
+    #: Of those with an offset afterwards.
+    messages_again: int = 0
+
+
+class RegressionLog:
+    """The last regressions. A queue that goes back again and again for one cause has one entry, the newest."""
+
+    def __init__(self, limit: int = REGRESSIONS_MAX) -> None:
+        self._limit = limit
+        self._by_queue: OrderedDict[tuple[SetQueue, RegressionCause], Regression] = OrderedDict()
+        self.totals = dict.fromkeys(RegressionCause, CauseTotals())
+        #: Entries that were forgotten for newer ones.
+        self.dropped = 0
+
+    def add(self, regression: Regression) -> None:
+        """Remember a regression, and forget the oldest one above the limit."""
+        key = regression.queue, regression.cause
+        if (earlier := self._by_queue.pop(key, None)) is not None:
+            regression = replace(regression, times=earlier.times + 1)
+        self._by_queue[key] = regression
+        totals = self.totals[regression.cause]
+        again = totals.messages_again + (regression.messages_again or 0)
+        self.totals[regression.cause] = CauseTotals(totals.regressions + 1, again)
+        if len(self._by_queue) > self._limit:
+            self._by_queue.popitem(last=False)
+            self.dropped += 1
+
+    def last(self, limit: int) -> Sequence[Regression]:
+        """Return the last regressions, the newest first."""
+        return list(islice(reversed(self._by_queue.values()), limit))
+
+    def __len__(self) -> int:
+        """Return how many are remembered."""
+        return len(self._by_queue)

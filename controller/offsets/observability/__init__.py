@@ -1,0 +1,1 @@
+"""What the offset manager logs and counts."""

@@ -1,0 +1,96 @@
+"""Every metric of an offset manager: its name, type, labels and meaning.
+
+Metrics of any server are in `serving/metrics/families.py`. `docs/offset-manager-metrics.md` is this catalogue as a
+page: `python -m controller.offsets.observability.metric_catalogue > docs/offset-manager-metrics.md` writes it, and a
+test compares. `metrics.py` reads each.
+"""
+
+import sys
+from typing import Final
+
+from controller.offsets.config import OFFSET_MANAGER
+from serving.metrics.families import FamilyMaker, HttpServerFamilies, MetricFamily, metric_page
+
+_MAKE: Final = FamilyMaker(OFFSET_MANAGER.metric_prefix)
+
+SERVER: Final = HttpServerFamilies(OFFSET_MANAGER)
+
+# Who leads
+
+ROLE: Final = _MAKE.gauge("role", "0 following, 1 loading, 2 leading: only the leader answers.")
+LEADER_CHANGES: Final = _MAKE.counter("leader_changes", "Times that this manager began or ceased to lead.")
+
+# Offsets; of a manager that does not lead all gauges are 0
+
+OFFSETS: Final = _MAKE.gauge("offsets", "Stored offsets, one for each queue that a group consumes.")
+UNREADABLE_ROWS: Final = _MAKE.gauge(
+    "unreadable_rows",
+    "Stored rows, of a group in a topic on a broker set, that cannot be read: answered unavailable.",
+)
+RESULTS: Final = _MAKE.counter("results", "Entries of requests by operation and result.", "operation", "status")
+FREEZES: Final = _MAKE.gauge("freezes", "Operations that have frozen offsets.")
+
+# Locks of orderly groups
+
+LOCKS: Final = _MAKE.gauge("locks", "Queues that are locked.")
+LOCK_SESSIONS: Final = _MAKE.gauge("lock_sessions", "Open sessions of clients.")
+LOCK_RESULTS: Final = _MAKE.counter(
+    "lock_results", "Queues that clients wanted or gave up, by result.", "operation", "status"
+)
+LOCK_SESSIONS_EXPIRED: Final = _MAKE.counter(
+    "lock_sessions_expired", "Sessions that ended because their clients did not renew them."
+)
+
+# Between the journal and the store
+
+DIRTY_OFFSETS: Final = _MAKE.gauge("dirty_offsets", "Queues whose newest offsets the store does not have yet.")
+OLDEST_DIRTY: Final = _MAKE.gauge("oldest_dirty_seconds", "For how long the oldest of them waits; 0 if there is none.")
+FLUSHED_OFFSETS: Final = _MAKE.counter("flushed_offsets", "Offsets written to the store.")
+FLUSHED_ROWS: Final = _MAKE.counter("flushed_rows", "Rows written to the store.")
+FLUSH_DURATION: Final = _MAKE.histogram("flush_duration_seconds", "Duration of writes to the store.")
+FLUSH_FAILURES: Final = _MAKE.counter("flush_failures", "Flushes that failed; each is tried again.")
+COMMITS_REFUSED: Final = _MAKE.counter(
+    "commits_refused", "Requests answered 429 because the store lacks `dirtyKeysMax` queues."
+)
+COMPENSATED_OFFSETS: Final = _MAKE.counter(
+    "compensated_offsets", "Acknowledged offsets that the store got from the journal at the begin of a term."
+)
+STORE_CALLS: Final = _MAKE.counter("store_calls", "Calls to etcd, by operation and result.", "operation", "result")
+
+FAMILIES: Final[tuple[MetricFamily, ...]] = (
+    *SERVER.life,
+    ROLE,
+    LEADER_CHANGES,
+    OFFSETS,
+    UNREADABLE_ROWS,
+    RESULTS,
+    FREEZES,
+    LOCKS,
+    LOCK_SESSIONS,
+    LOCK_RESULTS,
+    LOCK_SESSIONS_EXPIRED,
+    DIRTY_OFFSETS,
+    OLDEST_DIRTY,
+    FLUSHED_OFFSETS,
+    FLUSHED_ROWS,
+    FLUSH_DURATION,
+    FLUSH_FAILURES,
+    COMMITS_REFUSED,
+    COMPENSATED_OFFSETS,
+    STORE_CALLS,
+    *SERVER.traffic,
+)
+
+_LABELS: Final = """`operation` of results: commit, seed, reset, clone, delete, fence; `status`: ok, present, absent,
+stale, fenced, unknown, refused. Of locks: acquire (granted, held_by, frozen, refused) and release (released, not_held,
+kept).
+Groups, topics and clients are no labels: the API shows them."""
+
+
+def as_markdown() -> str:
+    """Return the catalogue as the page `docs/offset-manager-metrics.md`."""
+    return metric_page(OFFSET_MANAGER, FAMILIES, "controller/offsets/observability/metric_catalogue.py", _LABELS)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(as_markdown())

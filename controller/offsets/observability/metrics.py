@@ -1,0 +1,62 @@
+"""The metrics of an offset manager as Prometheus scrapes them: read from the service, the store and counts."""
+
+from collections.abc import Iterator, Mapping
+
+from controller.offsets.observability import metric_catalogue as catalogue
+from controller.offsets.observability.counters import OffsetCounters
+from controller.offsets.service.lock_service import LockService
+from controller.offsets.service.offset_service import OffsetService
+from controller.offsets.storage.write_behind import WriteBehind
+from serving.metrics.counters import LabelGuard
+from serving.metrics.exposition import Histograms, HttpServerMetrics, ProcessSources, Values, single
+from serving.metrics.families import MetricFamily
+
+
+class OffsetMetricSources(ProcessSources, frozen=True, kw_only=True):
+    """Everything that is read."""
+
+    counters: OffsetCounters
+    service: OffsetService
+    locks: LockService
+    store: WriteBehind
+
+
+class OffsetMetrics(HttpServerMetrics):
+    """Reads all families of the catalogue."""
+
+    def __init__(self, sources: OffsetMetricSources) -> None:
+        super().__init__(catalogue.SERVER, sources)
+        self._sources = sources
+
+    def own_values(self) -> Iterator[tuple[MetricFamily, Values] | None]:
+        """Yield what there is of the role, of offsets and of the store."""
+        service, store, counters = self._sources.service, self._sources.store, self._sources.counters
+        role, table = service.role, service.table
+        serves = role.is_serving
+        yield catalogue.ROLE, single(2 if serves else 1 if role.is_leading else 0)
+        yield catalogue.LEADER_CHANGES, single(counters.leader_changes)
+        yield catalogue.OFFSETS, single(table.count if serves else 0)
+        yield catalogue.UNREADABLE_ROWS, single(len(table.unreadable) if serves else 0)
+        yield catalogue.RESULTS, counters.results.counts()
+        yield catalogue.FREEZES, single(service.freezes.count if serves else 0)
+        locks = self._sources.locks.table
+        yield catalogue.LOCKS, single(locks.count if serves else 0)
+        yield catalogue.LOCK_SESSIONS, single(len(locks.sessions) if serves else 0)
+        yield catalogue.LOCK_RESULTS, counters.lock_results.counts()
+        yield catalogue.LOCK_SESSIONS_EXPIRED, single(counters.sessions_expired)
+        yield catalogue.DIRTY_OFFSETS, single(store.dirty_keys)
+        yield catalogue.OLDEST_DIRTY, single(store.oldest_age_ms / 1000)
+        yield catalogue.FLUSHED_OFFSETS, single(counters.flushed_offsets)
+        yield catalogue.FLUSHED_ROWS, single(counters.flushed_rows)
+        yield catalogue.FLUSH_FAILURES, single(counters.flush_failures)
+        yield catalogue.COMMITS_REFUSED, single(counters.commits_refused)
+        yield catalogue.COMPENSATED_OFFSETS, single(counters.compensated_offsets)
+        yield catalogue.STORE_CALLS, counters.store_calls.counts()
+
+    def own_histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
+        """Yield how long."""
+        yield catalogue.FLUSH_DURATION, {(): self._sources.counters.flush_seconds}
+
+    def own_guards(self) -> Mapping[MetricFamily, LabelGuard]:
+        """Return nothing: no peer names a label."""
+        return {}

@@ -1,0 +1,1 @@
+"""The one place that changes offsets, locks and freezes: decide, store, apply, answer."""

@@ -1,0 +1,1 @@
+"""How offsets are written: records of the journal, keys and values of rows, requests to etcd, their limits. Pure."""

@@ -1,0 +1,387 @@
+"""Between the journal and the remote store: what is acknowledged reaches the remote store within a flush interval.
+
+At most one write per row is under way, and it takes the newest offsets: the remote store has them in the order in
+which they were committed. A write whose outcome is unknown is repeated; the row is found as it was written then.
+Invariants 3, 4, 7 and 8 of docs/protocol/offsets.md 7.
+"""
+
+import asyncio
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from controller.offsets.commits.changes import OffsetChange
+from controller.offsets.storage.flush_waiters import FlushWaiters, Wanted
+from controller.offsets.storage.journal import Journal
+from controller.offsets.storage.observer import WriteBehindObserver
+from controller.offsets.storage.remote import RemoteRow, RemoteStore
+from controller.offsets.storage.row_flusher import RowFlusher, RowNotWritable
+from controller.offsets.values import GroupTopic, QueueKey, StoredOffset
+from controller.storage.store import Deposed, StoreError
+from remoting.background_tasks import BackgroundTasks
+from remoting.clock import Clock
+
+FLUSH_MS_MIN: Final = 10
+FLUSH_MS_MAX: Final = 10_000
+#: How long after a failed flush the next one begins at most.
+RETRY_MS_MAX: Final = 2000
+#: The longest time that a refused caller is to wait.
+WAIT_MS_MAX: Final = 10_000
+#: How many former states are kept for a remote store that is put back again and again.
+FORMER_MAX: Final = 2
+#: What the task is called.
+TASK: Final = "offset_flush"
+
+Scope = Callable[[GroupTopic], bool]
+
+
+class Durability(enum.Enum):
+    """Where an offset is when it is acknowledged."""
+
+    #: In the journal of this machine, synced.
+    LOCAL = "local"
+    #: In the remote store.
+    REMOTE = "remote"
+
+
+class WriteBehindOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """When and how much is written behind."""
+
+    #: How long offsets are collected before they are flushed, FLUSH_MS_MIN to FLUSH_MS_MAX.
+    flush_interval_ms: int = 100
+    #: Queues that the remote store may lack; above it commits of further ones are refused.
+    dirty_keys_max: int = 200_000
+    #: How long an acknowledgement waits for the remote store where write-through is on.
+    write_through_ms: int = 5000
+
+    def __post_init__(self) -> None:
+        if not FLUSH_MS_MIN <= self.flush_interval_ms <= FLUSH_MS_MAX:
+            raise ValueError(
+                f"the flush interval is {self.flush_interval_ms} ms; choose {FLUSH_MS_MIN} to {FLUSH_MS_MAX}"
+            )
+        if self.dirty_keys_max < 1 or self.write_through_ms < 1:
+            raise ValueError("dirty_keys_max and write_through_ms have to be 1 or more")
+
+
+class OffsetsNotLoaded(StoreError):
+    """Nothing is stored until `load` has ended: what is here may be older than what is stored."""
+
+
+class TooManyDirtyOffsets(StoreError):
+    """The remote store lags too far behind; nothing of the batch is stored."""
+
+    def __init__(self, dirty_keys: int, limit: int, wait_ms: int, last_error: str) -> None:
+        self.dirty_keys, self.limit, self.wait_ms = dirty_keys, limit, wait_ms
+        reason = f"; the last flush failed: {last_error}" if last_error else ""
+        super().__init__(
+            f"offsets of {dirty_keys} queues wait for the remote store, and the limit is {limit}: "
+            f"try again in {wait_ms} ms{reason}"
+        )
+
+
+class InJournalOnly(StoreError):
+    """Changes are in the journal, as those of an acknowledgement "local" are; the remote store may have them too.
+
+    It gets them later. The cause says why nobody waited for that: the time was over, another manager leads, a row
+    cannot be written, or this manager is stopping.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the offsets are in the journal, and the remote store gets them later: {why}")
+
+
+class WriteBehind:
+    """Takes changes, and flushes them; used from one event loop. Stop it before the journal and the remote store."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        remote: RemoteStore,
+        clock: Clock,
+        options: WriteBehindOptions,
+        observer: WriteBehindObserver | None = None,
+        is_write_through: Scope = lambda _: False,
+    ) -> None:
+        """Store nothing yet: `start` and `load` come first.
+
+        `is_write_through` says of which rows an acknowledgement waits for the remote store.
+        """
+        self._journal = journal
+        self._clock = clock
+        self._options = options
+        self._observer = observer = observer or WriteBehindObserver()
+        self._is_write_through = is_write_through
+        self._waiters = FlushWaiters()
+        self._flusher = RowFlusher(journal, remote, clock, observer, self._waiters)
+        #: One flush or load at a time.
+        self._turn = asyncio.Lock()
+        self._is_loaded = False
+        #: How often this manager was found not to lead: a load that began before is not of the present store.
+        self._unloads = 0
+        #: Rows from before the remote store was put back to an older state.
+        self._former: list[Mapping[GroupTopic, RemoteRow]] = []
+        self._is_stopping = False
+        #: Queues that will be dirty once the journal has them.
+        self._reserved = 0
+        self._recording = 0
+        self._all_recorded = asyncio.Event()
+        #: Something is dirty.
+        self._arrived = asyncio.Event()
+        #: Somebody waits for the next flush.
+        self._is_urgent = asyncio.Event()
+        self._failures = 0
+        #: Why the last flush failed; empty once one has succeeded again.
+        self.last_error = ""
+        #: Queues per second of the last flush that wrote something.
+        self._keys_per_s = 0.0
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, tasks: BackgroundTasks) -> None:
+        """Flush from now on."""
+        self._task = tasks.keep_running(self._flush_forever, TASK)
+
+    @property
+    def dirty_keys(self) -> int:
+        """How many queues the remote store does not have yet."""
+        return len(self._journal.dirty)
+
+    @property
+    def oldest_age_ms(self) -> int:
+        """How long the oldest of them waits; 0 if there is none."""
+        oldest_ms = self._journal.dirty.oldest_ms()
+        return 0 if oldest_ms is None else self._clock.now_ms() - oldest_ms
+
+    def problem(self, of: GroupTopic) -> str:
+        """Return why nothing is stored in a row; blank if it is. Its offsets are unavailable, not absent."""
+        return self._flusher.problem(of)
+
+    async def load(self) -> Mapping[GroupTopic, RemoteRow]:
+        """Read all rows, raise them to what the journal has newer, and return them; commits are taken from then on.
+
+        The rows returned are those of the remote store at any time: they change with each flush.
+        Call it whenever this manager begins to lead, before offsets are read. Raises StoreError, after which it may be
+        called again; JournalTooOld until the journal is moved away.
+        """
+        async with self._turn:
+            self._is_loaded = False
+            unloads = self._unloads
+            await self._flusher.load()
+            self._flusher.check_age()
+            self._observer.compensated(*await self._flusher.settle())
+            for former in tuple(self._former):
+                self._observer.put_back(await self._flusher.raise_to(former))
+            if unloads != self._unloads:
+                raise Deposed("this offset manager led no more while it loaded the offsets")
+            await self._flusher.forget_deleted()
+            self._former.clear()
+            self._is_loaded = True
+        return self._flusher.rows
+
+    async def forget_deleted(self) -> Sequence[tuple[QueueKey, StoredOffset]]:
+        """Remove what says for longer than DELETED_KEPT_MS that offsets were deleted, and return it; raises StoreError.
+
+        `load` does so too. While a manager leads for long, call it once a day, and let the table forget the same then.
+        """
+        async with self._turn:
+            return await self._flusher.forget_deleted() if self._is_loaded else ()
+
+    def put_back(self) -> None:
+        """Take no commits until the next `load`, which raises the rows again: the remote store has an older state."""
+        rows = self._flusher.rows
+        if len(self._former) < FORMER_MAX and all(rows is not each for each in self._former):
+            self._former.append(rows)
+        self._unload(Deposed("the remote store of offsets was put back to an older state; it is loaded again"))
+
+    def not_leading(self) -> None:
+        """Take no commits until the next `load`: another manager may write."""
+        self._unload(Deposed("this offset manager does not lead any more"))
+
+    async def record(self, changes: Sequence[OffsetChange]) -> Durability:
+        """Store changes, and return where they are: in the journal, or also in the remote store if write-through is on.
+
+        They are stored in the order of the calls; calls for which write-through is on return later than others. Raises
+        InJournalOnly where they are in the journal, and the remote store is not known to have them; any other
+        StoreError (TooManyDirtyOffsets, JournalBusy, OffsetsNotLoaded, RowNotWritable, ChangeRefused, FileProblem) says
+        that nothing is stored. A caller that is cancelled is held until the journal has answered: CancelledError then
+        means that they are in the journal, and a StoreError takes its place where nothing is stored.
+        """
+        self._check(changes)
+        if not changes:
+            return Durability.LOCAL
+        fresh = self._journal.dirty.fresh(changes)
+        self._check_room(fresh)
+        self._reserved += fresh
+        self._recording += 1
+        try:
+            number = await _outcome(self._journal.submit(changes))
+        finally:
+            self._reserved -= fresh
+            self._recording -= 1
+            self._all_recorded.set()
+        self._arrived.set()
+        through = [each for each in changes if self._is_write_through(each.key.of)]
+        if not through:
+            return Durability.LOCAL
+        await self._written_through(through, number)
+        return Durability.REMOTE
+
+    async def flush(self, scope: Scope) -> None:
+        """Return once the remote store has what was acknowledged of the rows in a scope, however long that takes.
+
+        Raises RowNotWritable for a row that cannot be written, Deposed if this manager leads no more.
+        """
+        wanted: dict[GroupTopic, dict[int, int]] = {}
+        for of, row in self._journal.dirty.rows.items():
+            if not scope(of):
+                continue
+            if problem := self._flusher.problem(of):
+                raise RowNotWritable(problem)
+            wanted[of] = {queue_id: dirty.number for queue_id, dirty in row.offsets.items()}
+        await self._wait_for(wanted)
+
+    async def flush_all(self) -> None:
+        """Return once the remote store has everything that was acknowledged."""
+        await self.flush(lambda _: True)
+
+    async def stop(self, within_s: float) -> int:
+        """Take nothing more, flush all, and return how many queues are left dirty: they stay in the journal.
+
+        Gives up after `within_s`. Resign the lead only after it.
+        """
+        self._is_stopping = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._flush_until_clean()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+        self._waiters.fail(OffsetsNotLoaded("the offset manager is stopping"))
+        return self.dirty_keys
+
+    async def _flush_until_clean(self) -> None:
+        while self._recording:
+            self._all_recorded.clear()
+            await self._all_recorded.wait()
+        while self._is_loaded and self._flusher.pending():
+            if not await self._flush():
+                await asyncio.sleep(self._pause_ms() / 1000)
+
+    def _check(self, changes: Sequence[OffsetChange]) -> None:
+        if self._is_stopping:
+            raise OffsetsNotLoaded("the offset manager is stopping; send commits to another one")
+        if not self._is_loaded:
+            raise OffsetsNotLoaded("the offsets are not loaded; try again in a moment")
+        self._flusher.changed(changes)
+        for of in {each.key.of for each in changes}:
+            if problem := self._flusher.problem(of):
+                raise RowNotWritable(problem)
+
+    def _check_room(self, fresh: int) -> None:
+        keys, limit = self.dirty_keys + self._reserved, self._options.dirty_keys_max
+        if not fresh or keys + fresh <= limit:
+            return
+        # What nobody can write does not use up the room of others.
+        keys -= self._flusher.stuck_keys()
+        if keys + fresh <= limit:
+            return
+        self._observer.commits_refused(keys)
+        over_ms = 1000 * (keys + fresh - limit) / self._keys_per_s if self._keys_per_s else 0
+        wait_ms = min(max(over_ms, self._pause_ms()), WAIT_MS_MAX)
+        raise TooManyDirtyOffsets(keys, limit, int(wait_ms), self.last_error)
+
+    async def _written_through(self, changes: Sequence[OffsetChange], number: int) -> None:
+        wanted: dict[GroupTopic, dict[int, int]] = {}
+        for key, _, _ in changes:
+            if self._journal.dirty.get(key) is not None:
+                wanted.setdefault(key.of, {})[key.queue_id] = number
+        try:
+            async with asyncio.timeout(self._options.write_through_ms / 1000):
+                await self._wait_for(wanted)
+        except TimeoutError as error:
+            within_ms = self._options.write_through_ms
+            raise InJournalOnly(f"no answer within {within_ms} ms: {self.last_error or 'it is busy'}") from error
+        except StoreError as error:
+            raise InJournalOnly(str(error)) from error
+
+    async def _wait_for(self, wanted: Wanted) -> None:
+        if not wanted:
+            return
+        if not self._is_loaded:
+            raise OffsetsNotLoaded("the offsets are not loaded, and nothing is flushed; try again in a moment")
+        self._arrived.set()
+        self._is_urgent.set()
+        await self._waiters.wait(wanted)
+
+    def _unload(self, why: StoreError) -> None:
+        self._is_loaded = False
+        self._unloads += 1
+        self._waiters.fail(why)
+
+    # The task
+
+    async def _flush_forever(self) -> None:
+        while True:
+            await self._arrived.wait()
+            await self._wait_until_due()
+            self._arrived.clear()
+            try:
+                await self._flush()
+            finally:
+                # Also after a fault of ours: what is dirty is flushed by the next run of this task.
+                if self._flusher.pending():
+                    self._arrived.set()
+            if not self._is_loaded:
+                await asyncio.sleep(self._options.flush_interval_ms / 1000)
+
+    async def _wait_until_due(self) -> None:
+        if self._failures:
+            # Whoever waits for a flush does not make it come earlier: the remote store has trouble enough.
+            await asyncio.sleep(self._pause_ms() / 1000)
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._options.flush_interval_ms / 1000):
+                await self._is_urgent.wait()
+
+    def _pause_ms(self) -> int:
+        interval_ms = self._options.flush_interval_ms
+        if not self._failures:
+            return interval_ms
+        return max(interval_ms, min(interval_ms << min(self._failures, 10), RETRY_MS_MAX))
+
+    async def _flush(self) -> bool:
+        """Flush what is dirty now, and return whether that succeeded."""
+        async with self._turn:
+            self._is_urgent.clear()
+            if not self._is_loaded:
+                return False
+            began_ms = self._clock.now_ms()
+            try:
+                count = await self._flusher.flush(self._flusher.pending())
+            except StoreError as error:
+                self._failures += 1
+                self.last_error = str(error)
+                self._observer.flush_failed(str(error))
+                if isinstance(error, Deposed):
+                    self._unload(error)
+                return False
+            finally:
+                self._observer.dirty(self.dirty_keys, self.oldest_age_ms)
+        self._failures, self.last_error = 0, ""
+        if count.written:
+            self._keys_per_s = 1000 * count.written / max(self._clock.now_ms() - began_ms, 1)
+        return True
+
+
+async def _outcome(stored: "asyncio.Future[int]") -> int:
+    """Return what the journal answers; whoever is cancelled waits for it too, since it decides what is raised."""
+    try:
+        return await asyncio.shield(stored)
+    except asyncio.CancelledError:
+        while not stored.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({stored})
+        stored.result()
+        raise

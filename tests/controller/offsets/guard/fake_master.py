@@ -1,0 +1,134 @@
+"""A new master on loopback: a log with messages, an offset table, and the requests that the guard sends."""
+
+import struct
+
+from fakes.answering_peer import NOTHING, AnsweringPeer, refusal, success
+from guard_logs import BOOT_MS, SIZE
+
+from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
+from remoting.protocol.command import RemotingCommand
+
+MAGIC = -626843481
+
+
+def message_bytes(queue_id, offset, physical, stored, content=b"x" * 40):
+    """Return a message as a broker stores it, with IPv4 addresses."""
+    head = struct.pack(">iIiiqqiq", MAGIC, 0, queue_id, 0, offset, physical, 0, stored)
+    rest = struct.pack(">8sq8siqi", b"", stored, b"", 0, 0, len(content)) + content + b"\x01t\x00\x00"
+    return struct.pack(">i", 4 + len(head) + len(rest)) + head + rest
+
+
+class FakeMaster:
+    """Answers as a broker of 5.5.0 whose queues are `guard_logs.Queue`s, each alone in its log."""
+
+    def __init__(self, queues, offsets, *, epochs=((1, 0), (2, None))):
+        #: (topic, queue id) -> Queue.
+        self.queues = queues
+        #: "topic@group" -> queue id -> offset.
+        self.offsets = offsets
+        self.pulled = {}
+        #: With None for where the old messages of the queues end; None: not in controller mode.
+        self.epochs = epochs
+        self.name, self.broker_id = "b", 0
+        self.options = "useServerSideResetOffset=true\n"
+        self.boot_ms = BOOT_MS
+        #: Groups and queues with a reset that waits for the next pull.
+        self.pending = set()
+        #: What was written, in its order.
+        self.written = []
+        #: Code -> codes that it is answered with first.
+        self.first = {}
+        #: The code that is not answered.
+        self.silent = None
+        #: Called after each request with its code.
+        self.then = lambda code: None
+        self.peer = AnsweringPeer(self)
+        self.peer.pause_s = 0
+
+    def __call__(self, code, fields):
+        if self.first.get(code):
+            return refusal(self.first[code].pop(0))
+        if code == self.silent:
+            self.then(code)
+            return NOTHING
+        answer = _ANSWERS[code](self, fields)
+        self.then(code)
+        return answer
+
+    def _epochs(self, _):
+        if self.epochs is None:
+            return refusal(ResponseCode.SYSTEM_ERROR)
+        parts_at = max(queue.parts_at for queue in self.queues.values())
+        listed = [{"epoch": epoch, "startOffset": parts_at if at is None else at} for epoch, at in self.epochs]
+        body = {"brokerName": self.name, "brokerId": self.broker_id, "epochList": listed, "maxOffset": 10**9}
+        return success(body)
+
+    def _runtime(self, _):
+        table = {"bootTimestamp": str(self.boot_ms), "commitLogMaxOffset": "1000", "commitLogMinOffset": "0"}
+        return success({"table": table | {"dispatchBehindBytes": "0"}})
+
+    def _options(self, _):
+        return success(self.options.encode())
+
+    def _table(self, _):
+        return success({"offsetTable": self.offsets, "pullOffsetTable": self.pulled})
+
+    def _entry(self, fields):
+        queue = self.queues.get((fields["topic"], int(fields["queueId"])))
+        if queue is None:
+            return refusal(ResponseCode.SYSTEM_ERROR, "is not exist!")
+        found = queue.look(int(fields["index"]))
+        if found.message is None:
+            return RemotingCommand(0, remark="is not exist!")
+        entry = {"physicOffset": found.message.physical_offset}
+        return success({"minQueueIndex": found.min_offset, "maxQueueIndex": found.max_offset, "queueData": [entry]})
+
+    def _min(self, fields):
+        return self._limit(fields, lambda queue: queue.expired)
+
+    def _max(self, fields):
+        return self._limit(fields, lambda queue: queue.end)
+
+    def _limit(self, fields, of):
+        queue = self.queues.get((fields["topic"], int(fields["queueId"])))
+        return RemotingCommand(0, ext_fields={"offset": str(of(queue) if queue else 0)})
+
+    def _view(self, fields):
+        place = int(fields["offset"])
+        queue = next(iter(self.queues.values()))
+        return RemotingCommand(
+            0, body=message_bytes(0, place // SIZE, place, queue.look(place // SIZE).message.store_unix_ms)
+        )
+
+    def _commit(self, fields):
+        key, queue_id = f"{fields['topic']}@{fields['consumerGroup']}", int(fields["queueId"])
+        if (key, queue_id) in self.pending:
+            return RemotingCommand(0, remark="Offset has been previously reset")
+        if (fields["topic"], queue_id) not in self.queues:
+            return refusal(ResponseCode.TOPIC_NOT_EXIST)
+        self._store("commit", key, queue_id, int(fields["commitOffset"]))
+        return success(b"")
+
+    def _reset(self, fields):
+        key, queue_id = f"{fields['topic']}@{fields['group']}", int(fields["queueId"])
+        self._store("reset", key, queue_id, int(fields["offset"]))
+        self.pending.add((key, queue_id))
+        return success(b"")
+
+    def _store(self, how, key, queue_id, offset):
+        self.written.append((how, key, queue_id, offset))
+        self.offsets.setdefault(key, {})[queue_id] = offset
+
+
+_ANSWERS = {
+    BrokerRequestCode.QUERY_CONSUME_QUEUE: FakeMaster._entry,
+    BrokerRequestCode.GET_MIN_OFFSET: FakeMaster._min,
+    BrokerRequestCode.GET_MAX_OFFSET: FakeMaster._max,
+    BrokerRequestCode.UPDATE_CONSUMER_OFFSET: FakeMaster._commit,
+    RequestCode.GET_BROKER_CONFIG: FakeMaster._options,
+    BrokerRequestCode.GET_BROKER_RUNTIME_INFO: FakeMaster._runtime,
+    BrokerRequestCode.VIEW_MESSAGE_BY_ID: FakeMaster._view,
+    BrokerRequestCode.GET_ALL_CONSUMER_OFFSET: FakeMaster._table,
+    BrokerRequestCode.INVOKE_BROKER_TO_RESET_OFFSET: FakeMaster._reset,
+    RequestCode.GET_BROKER_EPOCH_CACHE: FakeMaster._epochs,
+}

@@ -1,0 +1,122 @@
+"""What the guard does after histories in which the mirror has missed a part: no message is skipped."""
+
+from dataclasses import dataclass
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_guard_plan import a_candidate, a_plan, performed
+
+from controller.offsets.guard.boundaries import PlacedMessage
+from controller.offsets.guard.log_facts import MasterLog, SavedMoment, boundary_of, facts_of
+from controller.offsets.guard.queue_view import QueueLook
+from controller.offsets.guard.rules import Action, Tail
+from remoting.admin.brokers import BrokerRuntime
+from remoting.admin.log_epochs import LogEpoch, LogEpochs
+
+READ_MS = 1_700_000_000_000
+SIZE = 100
+
+
+@dataclass
+class History:
+    """A queue that is alone in the log of a broker, and how it came to be; `epochs` as (epoch, first message)."""
+
+    #: When each message was stored.
+    stored: list
+    boot_ms: int
+    epochs: tuple = ()
+    was_restarted: bool = False
+
+    @property
+    def log(self):
+        listed = tuple(LogEpoch(epoch=epoch, start_offset=first * SIZE) for epoch, first in self.epochs)
+        end = len(self.stored) * SIZE
+        runtime = BrokerRuntime(
+            version="V5_5_0",
+            boot_unix_ms=self.boot_ms,
+            commit_log_min_offset=0,
+            commit_log_max_offset=end,
+            dispatch_behind_bytes=0,
+            put_tps=None,
+            delay_levels={},
+        )
+        epochs = LogEpochs(broker_name="b", broker_id=0, epochs=listed, max_offset=end) if listed else None
+        return MasterLog(runtime=runtime, epochs=epochs)
+
+    def look(self, offset):
+        is_there = 0 <= offset < len(self.stored)
+        message = PlacedMessage(offset * SIZE, self.stored[offset]) if is_there else None
+        return QueueLook(message, 0, len(self.stored))
+
+    def decision(self, saved, shown, *, tail=Tail.MAY_BE_LOST, is_recent=True):
+        """Decide for a group whose saved offset was read at READ_MS."""
+        moment = SavedMoment(
+            epoch=self.epochs[0][0] if self.epochs else None, unix_ms=READ_MS, was_restarted=self.was_restarted
+        )
+        facts = facts_of(moment, self.log, tail, is_recent=is_recent, has_pulls=False)
+        plan = a_plan([a_candidate(saved, shown)], boundary_of(moment, self.log), facts)
+        performed(plan, self)
+        ((_, decision),) = plan.decisions()
+        return decision
+
+
+def run(begin_ms, count):
+    """Return when so many messages were stored, one each 10 ms."""
+    return [begin_ms + 10 * number for number in range(count)]
+
+
+def of_two_restarts(kept, unread, last, **options):
+    """The first run was read and kept `kept` messages; the second was not read, and the third runs now."""
+    middle, now = READ_MS + 60_000, READ_MS + 600_000
+    stored = run(READ_MS - 60_000, kept) + run(middle + 10_000, unread) + run(now + 10_000, last)
+    return History(stored=stored, boot_ms=now, **options)
+
+
+def test_messages_of_a_run_that_nobody_read_are_not_skipped():
+    history = of_two_restarts(kept=800, unread=300, last=100)
+    assert history.decision(990, 700).action is Action.REPORT
+    pushed = history.decision(790, 700)
+    assert (pushed.action, pushed.offset) == (Action.PUSH, 790)
+
+
+def test_lost_tail_of_the_first_run_does_not_set_groups_behind_what_the_second_one_stored():
+    history = of_two_restarts(kept=800, unread=190, last=100)
+    assert history.decision(1200, 700, tail=Tail.LOST).action is Action.REPORT
+
+
+def test_start_within_the_epoch_and_then_a_failover_skip_nothing():
+    epochs = ((1, 0), (2, 1100))
+    history = of_two_restarts(kept=800, unread=300, last=100, epochs=epochs, was_restarted=True)
+    assert history.decision(990, 700).action is Action.REPORT
+    pushed = history.decision(790, 700)
+    assert (pushed.action, pushed.offset) == (Action.PUSH, 790)
+
+
+def test_slave_that_is_promoted_without_a_start_sends_no_group_back_to_where_it_was_started():
+    """Without epochs: it was started an hour before the offsets were read, and the group has read what came since."""
+    stored = run(READ_MS - 7_200_000, 100) + run(READ_MS - 1_800_000, 400)
+    history = History(stored=stored, boot_ms=READ_MS - 3_600_000)
+    for saved, shown in ((480, 450), (490, 500), (520, 500)):
+        assert history.decision(saved, shown, tail=Tail.LOST).action is Action.REPORT
+
+
+@settings(max_examples=100)
+@given(
+    kept=st.integers(0, 300),
+    unread=st.integers(0, 300),
+    last=st.integers(0, 300),
+    saved=st.integers(0, 900),
+    shown=st.none() | st.integers(0, 900),
+    tail=st.sampled_from(Tail),
+    is_recent=st.booleans(),
+    has_epochs=st.booleans(),
+)
+def test_nothing_is_written_behind_the_first_message_that_nobody_can_have_read(
+    *, kept, unread, last, saved, shown, tail, is_recent, has_epochs
+):
+    epochs = ((1, 0), (2, kept + unread)) if has_epochs else ()
+    history = of_two_restarts(kept, unread, last, epochs=epochs, was_restarted=True)
+    decision = history.decision(saved, shown, tail=tail, is_recent=is_recent)
+    if decision.offset is not None:
+        read = max(saved, shown or 0)
+        assert decision.offset <= max(min(kept, read), 0)

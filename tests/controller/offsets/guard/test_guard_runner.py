@@ -1,0 +1,372 @@
+"""A run at one broker, over real connections: what is written, verified and reported."""
+
+import asyncio
+import contextlib
+
+import pytest
+from fake_master import FakeMaster
+from guard_logs import OLD_MS, READ_MS, Queue
+from java_sets import Notes
+
+from controller.offsets.guard.candidates import SavedQueue, TableKey
+from controller.offsets.guard.log_facts import SavedMoment
+from controller.offsets.guard.outcomes import Outcome
+from controller.offsets.guard.rules import Action, Reason, Tail
+from controller.offsets.guard.runner import SLICE_CANDIDATES, GuardedBroker, GuardLimits, OffsetGuard, sliced
+from remoting.admin.client import AdminClient, AdminLimits
+from remoting.client import RemotingClient
+from remoting.clock import SystemClock
+from remoting.protocol.codes import BrokerRequestCode, RequestCode
+
+ORDERS = ("orders", 0)
+KEY = "orders@g"
+LIMITS = AdminLimits(requests_max=64, requests_per_peer_max=64, timeout_ms=90_000)
+
+
+def a_moment(*, epoch=1):
+    return SavedMoment(epoch=epoch, unix_ms=READ_MS, was_restarted=False)
+
+
+def saved(offset=80, *, group="g", topic="orders", queues=1):
+    return {TableKey(group, topic): {queue_id: SavedQueue(offset) for queue_id in range(queues)}}
+
+
+@contextlib.asynccontextmanager
+async def opened(master):
+    await master.peer.open()
+    client = RemotingClient(SystemClock())
+    try:
+        yield AdminClient(client, LIMITS)
+    finally:
+        await client.close()
+        await master.peer.close()
+
+
+async def guarded(master, table=None, *, is_still_master=lambda: True, limits=None, **options):
+    """Run the guard at a master whose groups pull, and return its notes and its report."""
+    notes, table = Notes(), saved() if table is None else table
+    known = {
+        "saved": table,
+        "moment": a_moment(),
+        "pop_groups": frozenset(),
+        "pulling_groups": frozenset(key.group for key in table),
+        "tail": Tail.MAY_BE_LOST,
+        "is_recent": True,
+    }
+    async with opened(master) as admin:
+        broker = GuardedBroker(broker_name="b", address=master.peer.address, **(known | options))
+        return notes, await OffsetGuard(admin, SystemClock(), notes, limits).guard(broker, is_still_master)
+
+
+async def test_older_offset_is_pushed_and_verified():
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
+    notes, report = await guarded(master)
+    assert master.written == [("commit", KEY, 0, 80)]
+    assert notes.of("g") == ("push", 80, "stored")
+    assert report.failure is None
+    assert report.decisions == {(Action.PUSH, Reason.BEHIND): 1}
+    assert report.outcomes == {Outcome.STORED: 1}
+
+
+async def test_nothing_but_epochs_is_requested_of_a_log_where_they_prove_all():
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
+    await guarded(master)
+    assert master.peer.count(BrokerRequestCode.GET_BROKER_RUNTIME_INFO) == 0
+    assert master.peer.count(BrokerRequestCode.VIEW_MESSAGE_BY_ID) == 0
+
+
+async def test_offset_in_the_lost_tail_is_reset_on_the_server():
+    master = FakeMaster({ORDERS: Queue(old=100, new=200)}, {KEY: {0: 60}})
+    notes, _ = await guarded(master, saved(130))
+    assert master.written == [("commit", KEY, 0, 100), ("reset", KEY, 0, 100)]
+    assert notes.of("g") == ("set", 100, "stored")
+
+
+async def test_broker_that_cannot_reset_gets_a_commit_that_a_client_may_overwrite():
+    master = FakeMaster({ORDERS: Queue(old=100, new=200)}, {KEY: {0: 60}})
+    master.options = "useServerSideResetOffset=false\n"
+    notes, _ = await guarded(master, saved(130))
+    assert master.written == [("commit", KEY, 0, 100)]
+    assert notes.of("g") == ("set", 100, "not_reset")
+
+
+async def test_reset_of_somebody_else_is_respected():
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
+    master.pending.add((KEY, 0))
+    notes, report = await guarded(master)
+    assert master.written == []
+    assert notes.of("g") == ("push", 80, "reset_pending")
+    assert report.outcomes == {Outcome.RESET_PENDING: 1}
+
+
+async def test_nothing_is_written_once_the_broker_is_not_the_master_any_more():
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
+    notes, _ = await guarded(master, is_still_master=lambda: False)
+    assert master.written == []
+    assert notes.of("g") == ("push", 80, "role_changed")
+
+
+async def test_commit_of_the_group_meanwhile_is_left():
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
+
+    def commit_after_a_look(code):
+        if code == BrokerRequestCode.QUERY_CONSUME_QUEUE:
+            master.offsets[KEY] = {0: 90}
+
+    master.then = commit_after_a_look
+    notes, _ = await guarded(master)
+    assert master.written == []
+    assert notes.of("g") == ("push", 80, "moved_on")
+
+
+async def test_reset_of_an_operator_during_the_run_is_left():
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
+
+    def reset_after_a_look(code):
+        if code == BrokerRequestCode.QUERY_CONSUME_QUEUE:
+            master.offsets[KEY] = {0: 10}
+
+    master.then = reset_after_a_look
+    notes, _ = await guarded(master)
+    assert master.written == []
+    assert notes.of("g") == ("push", 80, "moved_on")
+
+
+async def test_reset_of_an_operator_before_this_process_was_started_is_reported_and_left():
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 10}})
+    notes, report = await guarded(master, saved() | saved(70, group="h"), is_recent=False)
+    assert master.written == [("commit", "orders@h", 0, 70)]
+    assert notes.of("g") == ("report", None, "nothing")
+    assert notes.by_queue["g", 0].decision.safe_offset == 80
+    assert notes.of("h") == ("push", 70, "stored")
+    assert report.decisions == {(Action.REPORT, Reason.MAY_BE_RESET): 1, (Action.PUSH, Reason.ABSENT): 1}
+
+
+async def test_broker_that_becomes_master_is_waited_for():
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
+    master.broker_id = 2
+
+    def promoted(code):
+        if code == RequestCode.GET_BROKER_EPOCH_CACHE:
+            master.broker_id = 0
+
+    master.then = promoted
+    # As a slave refuses pulls.
+    master.first = {BrokerRequestCode.QUERY_CONSUME_QUEUE: [2, 2]}
+    notes, _ = await guarded(master)
+    assert notes.of("g") == ("push", 80, "stored")
+
+
+async def test_broker_that_does_not_become_master_in_time_is_reported():
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
+    master.broker_id = 2
+    notes, report = await guarded(master, limits=GuardLimits(run_ms=300))
+    assert notes.by_queue == {}
+    assert "was not finished within 300 ms, it waited for the broker to serve as master" in report.failure
+
+
+async def test_another_broker_at_the_address_is_left_alone():
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
+    master.name = "other"
+    _, report = await guarded(master)
+    assert "is other, not b" in report.failure
+    assert master.written == []
+
+
+async def test_offset_table_that_is_refused_is_no_empty_table():
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
+    master.first = {BrokerRequestCode.GET_ALL_CONSUMER_OFFSET: [1]}
+    _, report = await guarded(master)
+    assert report.failure.startswith("it read the offset table: ")
+    assert master.written == []
+
+
+async def test_write_that_cannot_be_read_again_is_told_from_one_that_was_not_made():
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
+
+    def broken(code):
+        if code == BrokerRequestCode.UPDATE_CONSUMER_OFFSET:
+            master.first = {BrokerRequestCode.GET_ALL_CONSUMER_OFFSET: [1]}
+
+    master.then = broken
+    notes, report = await guarded(master)
+    assert notes.of("g") == ("push", 80, "unverified")
+    assert report.failure.startswith("it verified offsets: ")
+
+
+def ends_at(master, code):
+    """Let the time of a run be over while the master does not answer this code, and return the run's limits."""
+    loop = asyncio.get_running_loop()
+    time = loop.time
+
+    def end(received):
+        if received == code:
+            loop.time = lambda: time() + 40
+
+    master.silent, master.then = code, end
+    return GuardLimits(run_ms=40_000, requests_max=1)
+
+
+async def test_time_that_is_over_tells_what_was_sent_from_what_was_not():
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}, "orders@h": {0: 60}})
+    limits = ends_at(master, BrokerRequestCode.UPDATE_CONSUMER_OFFSET)
+    notes, report = await guarded(master, saved() | saved(group="h"), limits=limits)
+    assert report.failure == f"{report.address} was not finished within 40000 ms, it wrote offsets"
+    assert {notes.of("g"), notes.of("h")} == {("push", 80, "unverified"), ("push", 80, "not_reached")}
+
+
+async def test_time_that_is_over_before_the_answer_to_a_reset_leaves_it_unverified():
+    master = FakeMaster({ORDERS: Queue(old=100, new=200)}, {KEY: {0: 60}})
+    limits = ends_at(master, BrokerRequestCode.INVOKE_BROKER_TO_RESET_OFFSET)
+    notes, _ = await guarded(master, saved(130), limits=limits)
+    assert notes.of("g") == ("set", 100, "unverified")
+
+
+async def test_offset_that_was_committed_and_could_not_be_reset_differs_from_one_that_was_not_written():
+    master = FakeMaster({ORDERS: Queue(old=100, new=200)}, {KEY: {0: 60}})
+    notes, _ = await guarded(master, saved(130), is_still_master=lambda: not master.written)
+    assert master.written == [("commit", KEY, 0, 100)]
+    assert notes.of("g") == ("set", 100, "reset_missing")
+
+    master = FakeMaster({ORDERS: Queue(old=100, new=200)}, {KEY: {0: 60}})
+    master.first = {BrokerRequestCode.INVOKE_BROKER_TO_RESET_OFFSET: [26]}
+    notes, _ = await guarded(master, saved(130))
+    assert notes.of("g") == ("set", 100, "reset_missing")
+    assert "26" in notes.by_queue["g", 0].detail
+
+
+async def test_connection_that_breaks_before_the_answer_to_a_write_leaves_it_unverified():
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
+    master.silent = BrokerRequestCode.UPDATE_CONSUMER_OFFSET
+
+    def break_at_the_write(code):
+        if code == BrokerRequestCode.UPDATE_CONSUMER_OFFSET:
+            master.peer.drop_connections()
+
+    master.then = break_at_the_write
+    notes, _ = await guarded(master)
+    assert notes.of("g") == ("push", 80, "unverified")
+
+
+async def test_topic_that_is_gone_is_refused_and_others_are_set_right():
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
+    notes, _ = await guarded(master, saved() | saved(group="h", topic="gone"))
+    assert notes.of("g") == ("push", 80, "stored")
+    assert notes.of("h") == ("set", 0, "refused")
+
+
+async def test_queue_that_cannot_be_read_is_reported():
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
+    master.first = {BrokerRequestCode.QUERY_CONSUME_QUEUE: [16]}
+    notes, _ = await guarded(master)
+    assert notes.of("g") == ("report", None, "nothing")
+
+
+async def test_group_that_the_broker_refuses_is_reported_with_its_answer():
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {})
+    master.first = {BrokerRequestCode.UPDATE_CONSUMER_OFFSET: [26]}
+    notes, _ = await guarded(master)
+    assert notes.of("g") == ("push", 80, "refused")
+    assert "26" in notes.by_queue["g", 0].detail
+
+
+async def test_gap_in_the_epochs_is_closed_by_the_age_of_the_log():
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}}, epochs=((1, 0), (3, None)))
+    notes, _ = await guarded(master)
+    assert notes.of("g") == ("push", 80, "stored")
+
+
+async def test_cluster_without_a_controller_is_guarded_by_store_times():
+    master = FakeMaster({ORDERS: Queue(old=100, new=200)}, {KEY: {0: 60}}, epochs=None)
+    notes, _ = await guarded(master, saved(130), moment=a_moment(epoch=None))
+    assert notes.of("g") == ("set", 100, "stored")
+
+
+async def test_new_master_without_epochs_is_left_alone_where_its_predecessor_had_them():
+    """It is a slave that was promoted without a start: when it started says nothing."""
+    master = FakeMaster({ORDERS: Queue(old=100, new=200)}, {KEY: {0: 150}}, epochs=None)
+    notes, report = await guarded(master, moment=a_moment(epoch=3))
+    assert "does not list its master epochs (1007), and the offsets were read in epoch 3" in report.failure
+    assert notes.by_queue == {}
+    assert master.written == []
+
+
+async def test_slave_that_was_promoted_without_a_start_and_without_epochs_is_reported():
+    master = FakeMaster({ORDERS: Queue(old=100, new=200)}, {KEY: {0: 150}}, epochs=None)
+    master.boot_ms = READ_MS - 3_600_000
+    notes, _ = await guarded(master, saved(200), moment=a_moment(epoch=None), tail=Tail.LOST)
+    assert notes.of("g") == ("report", None, "nothing")
+    assert master.written == []
+
+
+@pytest.mark.parametrize(
+    ("read_ms", "done"), [(READ_MS, ("push", 80, "stored")), (OLD_MS, ("report", None, "nothing"))]
+)
+async def test_messages_of_a_master_that_was_started_again_in_its_epoch_are_old_by_when_they_were_stored(read_ms, done):
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
+    moment = SavedMoment(epoch=1, unix_ms=read_ms, was_restarted=True)
+    notes, _ = await guarded(master, moment=moment)
+    assert notes.of("g") == done
+    assert master.peer.count(BrokerRequestCode.VIEW_MESSAGE_BY_ID) > 0
+
+
+async def test_others_run_while_a_long_list_is_gone_through():
+    turns = 0
+
+    async def other():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    assert [each async for each in sliced(range(5 * SLICE_CANDIDATES))] == list(range(5 * SLICE_CANDIDATES))
+    task.cancel()
+    assert turns == 5
+
+
+async def test_group_that_has_never_pulled_is_taken_back_where_the_broker_says_so():
+    master = FakeMaster({ORDERS: Queue(old=100, new=200)}, {KEY: {0: 150}})
+    notes, _ = await guarded(master, saved(80))
+    assert notes.of("g") == ("set", 100, "stored")
+    master = FakeMaster({ORDERS: Queue(old=100, new=200)}, {KEY: {0: 150}})
+    master.pulled = {KEY: {0: 155}}
+    notes, _ = await guarded(master, saved(80))
+    assert notes.of("g") == ("report", None, "nothing")
+
+
+async def test_group_that_may_pop_is_left_behind_as_its_check_points_are_not_proved():
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
+    _, report = await guarded(master, pulling_groups=frozenset())
+    assert master.written == []
+    assert report.decisions == {(Action.LEAVE, Reason.POPPED_AGAIN): 1}
+
+
+async def test_group_that_has_pulled_from_any_queue_of_the_new_master_does_not_pop():
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
+    master.pulled = {KEY: {3: 1}}
+    notes, _ = await guarded(master, pulling_groups=frozenset())
+    assert notes.of("g") == ("push", 80, "stored")
+
+
+async def test_group_whose_retry_topic_shows_that_it_pops_is_left_behind():
+    retry = ("%RETRY%g_orders", 0)
+    master = FakeMaster({ORDERS: Queue(old=100, new=20), retry: Queue(old=100, new=20)}, {KEY: {0: 60}})
+    _, report = await guarded(master, saved() | saved(0, topic=retry[0]))
+    assert report.decisions[Action.LEAVE, Reason.POPPED_AGAIN] == 1
+    assert ("commit", KEY, 0, 80) not in master.written
+
+
+@pytest.mark.broad
+async def test_ten_thousand_offsets_of_groups_are_set_right_within_ten_seconds():
+    queues = {(f"t{topic}", queue_id): Queue(old=100, new=20) for topic in range(100) for queue_id in range(10)}
+    keys = [f"t{topic}@g{group}" for topic in range(100) for group in range(10)]
+    master = FakeMaster(queues, {key: dict.fromkeys(range(10), 60) for key in keys})
+    table = {}
+    for key in keys:
+        topic, group = key.split("@")
+        table |= saved(80, group=group, topic=topic, queues=10)
+    async with asyncio.timeout(60):
+        _, report = await guarded(master, table, limits=GuardLimits(run_ms=60_000))
+    assert report.outcomes == {Outcome.STORED: 10_000}
+    assert master.peer.count(BrokerRequestCode.QUERY_CONSUME_QUEUE) == 1000

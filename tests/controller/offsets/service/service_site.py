@@ -1,0 +1,144 @@
+"""The offset service over a real journal and a real store in files, on a clock that a test moves; the store can have
+trouble, as an etcd that is cut off has.
+"""
+
+import asyncio
+import contextlib
+
+from fakes.clock import FakeClock
+from fakes.leadership_listener import eventually
+
+from controller.offsets.commits.commit import CommitEntry
+from controller.offsets.commits.entry_checks import OffsetLimits
+from controller.offsets.commits.seed import OffsetEntry
+from controller.offsets.locks.sessions.values import LockGroup, LockSession
+from controller.offsets.service.lock_keeper import LockKeeper
+from controller.offsets.service.lock_service import LockService
+from controller.offsets.service.offset_service import OffsetService, ServiceParts
+from controller.offsets.storage.embedded_remote import EmbeddedRemote
+from controller.offsets.storage.journal import Journal
+from controller.offsets.storage.write_behind import WriteBehind, WriteBehindOptions
+from controller.offsets.values import GroupTopic, QueueKey
+from controller.storage.store import ControllerMember
+from remoting.background_tasks import BackgroundTasks
+from remoting.clock import SystemClock
+
+OTHER = ControllerMember(id="m2", address="10.0.0.2:9883")
+GROUP = LockGroup("DefaultCluster", "", "billing")
+
+
+def a_key(queue_id=0, *, group="billing", topic="orders"):
+    return QueueKey(GroupTopic("DefaultCluster", "", group, topic, "broker-a"), queue_id)
+
+
+class HeldStore(EmbeddedRemote):
+    """A store whose writes a test holds back, or lets fail."""
+
+    def __init__(self, folder):
+        super().__init__(folder, SystemClock())
+        self.passes = asyncio.Event()
+        self.passes.set()
+        self.error = None
+        self.load_errors = 0
+
+    async def load_page(self, start):
+        if self.load_errors:
+            self.load_errors -= 1
+            raise self.error
+        return await super().load_page(start)
+
+    async def put(self, writes):
+        await self.passes.wait()
+        return await super().put(writes)
+
+
+class Reported:
+    """What the service reported, in order."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __getattr__(self, name):
+        return lambda *values, **named: self.calls.append((name, *values, *named.values()))
+
+    def of(self, name):
+        return [each[1:] for each in self.calls if each[0] == name]
+
+
+class ServiceSite:
+    """One manager without HTTP."""
+
+    def __init__(self, folder, *, is_write_through=None, rows_max=1_000_000, lead_number=lambda: 0, **options):
+        self.clock = FakeClock()
+        self.journal = Journal(folder, SystemClock())
+        self.remote = HeldStore(folder)
+        self.tasks = BackgroundTasks(lambda name, error: self.faults.append((name, error)))
+        self.faults = []
+        self.resigned = 0
+        self.observer = Reported()
+        through = is_write_through or (lambda _: False)
+        self.store = WriteBehind(self.journal, self.remote, SystemClock(), WriteBehindOptions(**options), None, through)
+        parts = ServiceParts(
+            store=self.store,
+            clock=self.clock,
+            start=self.tasks.start,
+            observer=self.observer,
+            is_write_through=is_write_through,
+            limits=OffsetLimits(rows_max=rows_max),
+            lead_number=lead_number,
+            resign=self.resign,
+        )
+        self.keeper = LockKeeper(self.store, self.clock)
+        self.service = OffsetService(parts, self.keeper)
+        self.locks = LockService(self.service, self.keeper, self.clock, self.observer)
+
+    async def resign(self):
+        self.resigned += 1
+        self.service.follows(None)
+
+    async def lead(self, until_ms=None):
+        self.service.leads(until_ms)
+        await eventually(lambda: self.service.role.is_serving, seconds=10, what="the service has loaded")
+
+    async def commit(self, offset, queue_id=0, *, epoch=0, token=0, **names):
+        entry = CommitEntry(a_key(queue_id, **names), offset, epoch, token)
+        return (await self.service.commit([entry], "client-1")).results[0]
+
+    async def reset(self, offset, queue_id=0):
+        return await self.service.reset([OffsetEntry(a_key(queue_id), offset)], self.service.writer("alice", ""))
+
+    def read(self, queue_id=0, **names):
+        return self.service.read([a_key(queue_id, **names)])[0]
+
+    async def session(self, session_id, ttl_ms=60_000):
+        await self.locks.open(
+            LockSession(
+                session_id=session_id,
+                group=GROUP,
+                client_id=f"client-of-{session_id}",
+                ttl_ms=ttl_ms,
+                opened_unix_ms=self.clock.unix_ms(),
+            )
+        )
+
+    async def acquire(self, session_id, *queue_ids):
+        return await self.locks.acquire(session_id, [a_key(each) for each in queue_ids], "")
+
+    async def close(self):
+        await self.store.stop(5)
+        await self.journal.close()
+        await self.remote.close()
+
+
+@contextlib.asynccontextmanager
+async def service_site(folder, *, leads=True, **options):
+    site = ServiceSite(folder, **{"flush_interval_ms": 10} | options)
+    try:
+        site.store.start(site.tasks)
+        if leads:
+            await site.lead()
+        yield site
+    finally:
+        site.remote.passes.set()
+        await site.close()
+        assert site.faults == []
