@@ -1,0 +1,57 @@
+"""Wires callbacks: what `onRoleChange` names, and what it is called for."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from controller.app.controller_core import ControllerCore
+from controller.callbacks.delivered import DeliveredMasters
+from controller.callbacks.program import ProgramCaller
+from controller.callbacks.reported import ReportedChanges
+from controller.callbacks.service import CallbackObserver, CallbackOptions, CallbackRuntime, Caller, RoleCallbacks
+from controller.callbacks.webhook import WebhookCaller
+from controller.config import ControllerConfig
+from controller.roles.changes import RoleChange
+from controller.storage.store import StoreBackend
+from remoting.clock import Clock, SystemClock
+from serving.config.callback_target import is_url, program_of
+from serving.config.stored_config import StoredConfig
+
+#: Variables of the controller's own options, passwords among them.
+_HIDDEN_PREFIX: Final = "RMQ_"
+
+
+def make_role_callbacks(
+    core: ControllerCore,
+    backend: StoreBackend,
+    settings: StoredConfig[ControllerConfig],
+    reported: ReportedChanges,
+    observer: CallbackObserver,
+) -> RoleCallbacks:
+    """Return what calls the program or URL of the configuration, which names one."""
+    clock = SystemClock()
+
+    def explain(change: RoleChange) -> str:
+        return core.control.elections.why(change.broker_name, change.master_epoch)
+
+    return RoleCallbacks(
+        CallbackRuntime(
+            group=core.group,
+            sets=core.store,
+            reported=reported,
+            delivered=DeliveredMasters(backend),
+            caller=_caller(settings.config, clock),
+            clock=clock,
+            options=lambda: CallbackOptions.of(settings.config),
+            observer=observer,
+            explain=explain,
+            start=core.begin,
+        )
+    )
+
+
+def _caller(config: ControllerConfig, clock: Clock) -> Caller:
+    target = config.on_role_change
+    if is_url(target):
+        return WebhookCaller(target, config.on_role_change_token_path)
+    threads = ThreadPoolExecutor(config.on_role_change_calls_max, thread_name_prefix="onRoleChange")
+    return ProgramCaller(program_of(target), threads, _HIDDEN_PREFIX, clock)

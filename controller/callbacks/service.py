@@ -1,0 +1,302 @@
+"""Delivers changes of masters to the operator's program or URL: at least once, in order of epochs, never an older one.
+
+The stored sets decide what is to be delivered: whatever the document of a set does not have. So a new leader, or one
+that was restarted, goes on where the last one stopped. An election only leaves its change here, and waits for nothing.
+A call is given up when the lead ends: another controller calls then. One whose process is paused cannot know that, so
+receivers compare epochs.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from itertools import islice
+from typing import Any, Final, NamedTuple, Protocol
+
+from controller.callbacks.delivered import DeliveredMasters
+from controller.callbacks.outcome import CallOutcome, CallResult
+from controller.callbacks.pending import DueChange, PendingChanges
+from controller.callbacks.reported import ReportedChanges
+from controller.callbacks.role_callback import RoleCallback
+from controller.config import ControllerConfig
+from controller.failover.group import Group
+from controller.roles.changes import RoleChange, RoleHolder
+from controller.sets.broker_set import BrokerSet
+from controller.storage.store import SetStore, StoreError
+from remoting.clock import Clock
+
+#: How often is looked at what is due, and whether this controller leads.
+LOOK_S: Final = 0.1
+#: Sets that are compared with what was delivered, each LOOK_S.
+SETS_AT_ONCE: Final = 500
+
+
+class CallbackOptions(NamedTuple):
+    """What is configured; read again at each call."""
+
+    timeout_ms: int
+    #: Calls at one time.
+    calls_max: int
+
+    @classmethod
+    def of(cls, config: ControllerConfig) -> "CallbackOptions":
+        """Return the options of a configuration."""
+        return cls(config.on_role_change_timeout_ms, config.on_role_change_calls_max)
+
+
+class Caller(Protocol):
+    """Calls a program or a URL."""
+
+    @property
+    def problem(self) -> str:
+        """Why nothing can be called at present; blank if something can."""
+
+    async def call(self, callback: RoleCallback, timeout_s: float) -> CallOutcome:
+        """Call once; never raises but for a cancellation, which ends the call."""
+
+    async def close(self) -> None:
+        """Let go of everything."""
+
+
+class CallbackObserver(Protocol):
+    """Learns what becomes of callbacks, to log and count it."""
+
+    def callback_unusable(self, problem: str) -> None:
+        """Report that what is to be called cannot be called at present."""
+
+    def callback_ended(self, callback: RoleCallback, outcome: CallOutcome, duration_ms: int, retry_ms: int) -> None:
+        """Report how a call ended; `retry_ms`: in how long the set is called again, if it was not delivered."""
+
+    def redelivery_requested(self, prefix: str, sets: int) -> None:
+        """Report that an operator wants so many sets to be called once more."""
+
+    def callbacks_not_stored(self, error: str) -> None:
+        """Report that it could not be stored, or not be read, what was delivered."""
+
+
+class CallbackRuntime(NamedTuple):
+    """What callbacks reach the world through."""
+
+    group: Group
+    sets: SetStore
+    reported: ReportedChanges
+    delivered: DeliveredMasters
+    caller: Caller
+    clock: Clock
+    options: Callable[[], CallbackOptions]
+    observer: CallbackObserver
+    #: Why a set has its master, in a sentence; blank if this controller does not know.
+    explain: Callable[[RoleChange], str]
+    #: Runs what nobody waits for.
+    start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[bool]]
+
+
+class Backlog(NamedTuple):
+    """What is not delivered."""
+
+    sets: int = 0
+    #: Since when the set that waits longest does; monotonic ms, None if none does.
+    oldest_ms: int | None = None
+
+
+class RoleCallbacks:
+    """Calls for every change of a master, for as long as this controller leads."""
+
+    def __init__(self, runtime: CallbackRuntime) -> None:
+        self._group, self._sets, self._clock = runtime.group, runtime.sets, runtime.clock
+        self._caller, self._options, self._observer = runtime.caller, runtime.options, runtime.observer
+        self._reported, self._wake = runtime.reported, runtime.reported.wake
+        self._delivered, self._explain, self._start = runtime.delivered, runtime.explain, runtime.start
+        self.pending = PendingChanges()
+        #: The term for which it is known what was delivered.
+        self._term = 0
+        self._calls: set[asyncio.Task[bool]] = set()
+        self._storing: asyncio.Task[bool] | None = None
+        self._round: Iterator[str] = iter(())
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether this controller leads, and knows what was delivered."""
+        return self._group.is_leader and self._term == self._group.term
+
+    def redeliver(self, prefix: str) -> int:
+        """Call all sets whose names begin so once more with their present masters; returns how many those are.
+
+        To be called on a controller that `is_ready`.
+        """
+        found = [each for each in self._sets.sets() if each.broker_name.startswith(prefix) and each.master_epoch]
+        for each in found:
+            self._delivered.forget(each.broker_name)
+            self._compare(each)
+        self._wake.set()
+        self._observer.redelivery_requested(prefix, len(found))
+        return len(found)
+
+    @property
+    def backlog(self) -> Backlog:
+        """What is not delivered; nothing on a controller that does not lead."""
+        return Backlog(len(self.pending), self.pending.oldest_ms)
+
+    async def deliver_role_changes(self) -> None:
+        """Deliver for ever, while this controller leads."""
+        if problem := self._caller.problem:
+            self._observer.callback_unusable(problem)
+        try:
+            while True:
+                self.compare_sets()
+                await self._look_until(asyncio.get_running_loop().time() + LOOK_S)
+        finally:
+            self._give_up()
+
+    async def look(self) -> None:
+        """Begin the calls that are due, if this controller leads; give up all of them if it does not."""
+        reported = self._reported.take()
+        term = self._group.term
+        if not self._group.is_leader:
+            self._give_up()
+            return
+        if self._term != term and not await self._begin_term(term):
+            return
+        for each in reported:
+            if (broker_set := self._sets.get(each.broker_name)) is not None:
+                self._compare(broker_set, each.unix_ms)
+        free = self._options().calls_max - len(self._calls)
+        for due in self.pending.take_due(self._clock.now_ms(), free):
+            if self._sets.get(due.change.broker_name) is None:
+                # The set was cleaned meanwhile.
+                self.pending.drop(due.change)
+            else:
+                self._begin(due)
+        if self._delivered.has_unstored and self._storing is None:
+            self._storing = self._start(self._store_delivered())
+            self._storing.add_done_callback(self._stored)
+
+    async def close(self) -> None:
+        """Give up what is under way, and call nothing more."""
+        self._give_up()
+        await self._caller.close()
+
+    async def _look_until(self, end_s: float) -> None:
+        """Look at once, and again whenever a change was reported or a call has ended, up to that time of the loop."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self._wake.clear()
+            await self.look()
+            if loop.time() >= end_s:
+                return
+            try:
+                async with asyncio.timeout_at(end_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                return
+
+    async def _begin_term(self, term: int) -> bool:
+        """Know what was delivered, and all that was not; False if it cannot be read, or the lead has ended."""
+        self._give_up()
+        if self._calls:
+            # Calls of the time before are still being ended: no set is called twice at a time.
+            return False
+        try:
+            problems = await self._delivered.load(lambda: self._group.leads_in(term))
+        except StoreError as error:
+            self._observer.callbacks_not_stored(str(error))
+            # A store that fails is not called ten times a second.
+            await asyncio.sleep(1)
+            return False
+        if not self._group.leads_in(term):
+            return False
+        for problem in problems.values():
+            self._observer.callbacks_not_stored(problem)
+        self._term = term
+        for broker_set in self._sets.sets():
+            self._compare(broker_set)
+        return True
+
+    def compare_sets(self) -> None:
+        """Compare some sets with what was delivered, those whose turn it is: a change may not have been reported."""
+        names = set(islice(self._round, SETS_AT_ONCE))
+        if len(names) < SETS_AT_ONCE:
+            self._round = iter(self._sets.names())
+            names.update(islice(self._round, SETS_AT_ONCE - len(names)))
+        for name in names:
+            if self.is_ready and (broker_set := self._sets.get(name)) is not None:
+                self._compare(broker_set)
+
+    def _compare(self, broker_set: BrokerSet, unix_ms: int | None = None) -> None:
+        """Deliver the master of a set unless it was; `unix_ms`: when it was stored, None for now."""
+        delivered = self._delivered.of_set(broker_set.broker_name)
+        if delivered is None and not broker_set.master_epoch:
+            # It never had a master.
+            return
+        if delivered is not None and not delivered.precedes(broker_set):
+            return
+        address = broker_set.master_address
+        change = RoleChange(
+            cluster=broker_set.cluster,
+            broker_name=broker_set.broker_name,
+            master_epoch=broker_set.master_epoch,
+            old=delivered.master if delivered is not None else None,
+            new=None if broker_set.master is None or address is None else RoleHolder(broker_set.master, address),
+            unix_ms=self._clock.unix_ms() if unix_ms is None else unix_ms,
+        )
+        self.pending.offer(change, self._clock.now_ms())
+
+    def _begin(self, due: DueChange) -> None:
+        delivered = self._delivered.of_set(due.change.broker_name)
+        first, last = (delivered.epoch + 1 if delivered is not None else 0), due.change.master_epoch - 1
+        callback = RoleCallback(
+            change=due.change,
+            old=delivered.master if delivered is not None else None,
+            why=self._explain(due.change) or _unexplained(due.change),
+            skipped=(first, last) if delivered is not None and first <= last else None,
+            attempt=due.attempt,
+            controller_id=self._group.me.id,
+        )
+        call = self._start(self._call(callback))
+        self._calls.add(call)
+        call.add_done_callback(self._called)
+
+    async def _call(self, callback: RoleCallback) -> None:
+        term, began_ms = self._term, self._clock.now_ms()
+        try:
+            outcome = await self._caller.call(callback, self._options().timeout_ms / 1000)
+        except Exception as error:
+            self._failed(term, callback, CallOutcome(CallResult.FAILED, f"a fault: {error!r}"), began_ms)
+            raise
+        if outcome.result is not CallResult.DELIVERED:
+            self._failed(term, callback, outcome, began_ms)
+        elif self._term == term:
+            self._delivered.record(callback.change)
+            self.pending.delivered(callback.change)
+            self._observer.callback_ended(callback, outcome, self._clock.now_ms() - began_ms, 0)
+
+    def _failed(self, term: int, callback: RoleCallback, outcome: CallOutcome, began_ms: int) -> None:
+        if self._term == term:
+            now_ms = self._clock.now_ms()
+            retry_ms = self.pending.failed(callback.change, outcome.error, now_ms)
+            self._observer.callback_ended(callback, outcome, now_ms - began_ms, retry_ms)
+
+    def _called(self, call: "asyncio.Task[bool]") -> None:
+        self._calls.discard(call)
+        self._wake.set()
+
+    async def _store_delivered(self) -> None:
+        try:
+            await self._delivered.store(lambda name: self._sets.get(name) is not None)
+        except StoreError as error:
+            self._observer.callbacks_not_stored(str(error))
+            await asyncio.sleep(1)
+
+    def _stored(self, _: "asyncio.Task[bool]") -> None:
+        self._storing = None
+
+    def _give_up(self) -> None:
+        """End all calls, and expect nothing to be delivered: the next leader finds it in the store."""
+        for call in self._calls:
+            call.cancel()
+        self.pending.clear()
+        self._term = 0
+
+
+def _unexplained(change: RoleChange) -> str:
+    if change.new is None:
+        return "the master failed or was started anew, and no broker is elected yet"
+    return "another controller elected it, or this one before it was started anew"

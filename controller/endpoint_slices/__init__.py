@@ -1,0 +1,1 @@
+"""Publishes where the brokers of sets are, as EndpointSlices of Kubernetes."""

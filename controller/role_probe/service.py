@@ -1,0 +1,182 @@
+"""Sends a small message to each set with the probe's topic, again and again, and measures gaps in what is acknowledged.
+
+Only the leading controller does, as a client that polls routes each 30 s, with a client of its own: a probe that hangs
+holds up no other request. One send of a set is under way at a time.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from enum import StrEnum
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol
+
+from controller.config import ControllerConfig
+from controller.failover.group import Group
+from controller.role_probe.gaps import AcknowledgedSends, ProbeGap
+from controller.role_probe.targets import ProbeTarget, ProbeTargets
+from remoting.admin.client import AdminClient, AdminLimits
+from remoting.admin.messages import send_message
+from remoting.client import Requester
+from remoting.clock import Clock
+from remoting.protocol.errors import BodyError, InvokeError, InvokeTimeout, Refused
+
+#: As a producer's sendMsgTimeout.
+SEND_MS: Final = 3_000
+PRODUCER_GROUP: Final = "RMQ_ROLE_PROBE"
+#: Sends a second to all sets together: with more sets each is sent to less often.
+SENDS_A_SECOND_MAX: Final = 500
+#: How often is looked at routes and at the lead, and how late that may be before this process counts as paused.
+_LOOK_MS: Final = 50
+_PAUSE_MS: Final = 700
+#: Beyond two intervals, how much longer an acknowledgement may take without being a gap: a busy disk is none.
+_SLACK_MS: Final = 600
+
+
+class ProbeResult(StrEnum):
+    """How a send ended; the values label metrics."""
+
+    ACKNOWLEDGED = "acknowledged"
+    #: Refused, or not sent: the connection was closed, or there is none.
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    #: The route has no master, so nothing was sent.
+    NO_MASTER = "no_master"
+
+
+class ProbeOptions(NamedTuple):
+    """What is configured; read again at each use."""
+
+    name_servers: tuple[str, ...]
+    interval_ms: int
+
+    @classmethod
+    def of(cls, config: ControllerConfig) -> "ProbeOptions":
+        """Return the options of a configuration."""
+        addresses = config.role_probe_namesrv_addr or config.namesrv_addr
+        return cls(tuple(each for each in addresses.split(";") if each), config.role_probe_interval_ms)
+
+
+class RoleProbeObserver(Protocol):
+    """Learns what the probe sees, to log and count it."""
+
+    def probe_sent(self, result: ProbeResult) -> None:
+        """Report how a send ended."""
+
+    def probe_gap_ended(self, cluster: str, broker_name: str, gap: ProbeGap) -> None:
+        """Report a gap that has ended."""
+
+    def probe_routes_looked(self, probed: int, left_out: int, problem: str) -> None:
+        """Report how many sets are probed; `problem`: why there is no route of the topic."""
+
+
+class ProbeRuntime(NamedTuple):
+    """What the probe reaches the world through."""
+
+    group: Group
+    #: A client of its own.
+    client: Requester
+    clock: Clock
+    topic: str
+    options: Callable[[], ProbeOptions]
+    observer: RoleProbeObserver
+    #: Runs what nobody waits for.
+    start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[bool]]
+
+
+class RoleProbe:
+    """Probes all sets that have the topic."""
+
+    def __init__(self, runtime: ProbeRuntime) -> None:
+        self._group, self._clock, self._topic = runtime.group, runtime.clock, runtime.topic
+        self._options, self._observer, self._start = runtime.options, runtime.observer, runtime.start
+        limits = AdminLimits(timeout_ms=SEND_MS, requests_max=SENDS_A_SECOND_MAX, requests_per_peer_max=64)
+        self._admin = AdminClient(runtime.client, limits)
+        self._targets = ProbeTargets(
+            self._admin, runtime.topic, lambda: runtime.options().name_servers, runtime.clock.now_ms
+        )
+        #: What probes each set.
+        self._under_way: dict[str, asyncio.Task[bool]] = {}
+        self._looked_ms: int | None = None
+        #: When the last pause of this process ended.
+        self._resumed_ms = 0
+
+    async def probe_roles(self) -> None:
+        """Probe for ever, while this controller leads."""
+        watch = self._start(self._watch_pauses())
+        try:
+            while True:
+                await self.look()
+                await asyncio.sleep(_LOOK_MS / 1000)
+        finally:
+            watch.cancel()
+            self._stop()
+
+    async def look(self) -> None:
+        """Probe the sets that have the topic now, if this controller leads; end all probes if it does not."""
+        if not self._group.is_leader:
+            if self._under_way:
+                self._stop()
+            return
+        problem = await self._targets.look()
+        self._observer.probe_routes_looked(len(self._targets.sets), self._targets.left_out, problem)
+        for name in [name for name in self._under_way if name not in self._targets.sets]:
+            self._under_way.pop(name).cancel()
+        for name in self._targets.sets:
+            if name not in self._under_way:
+                task = self._under_way[name] = self._start(self._probe_set(name))
+                task.add_done_callback(partial(self._ended, name))
+
+    def _ended(self, name: str, ended: "asyncio.Task[bool]") -> None:
+        if self._under_way.get(name) is ended:
+            del self._under_way[name]
+
+    def _stop(self) -> None:
+        for task in self._under_way.values():
+            task.cancel()
+        self._under_way.clear()
+        self._targets.clear()
+        self._observer.probe_routes_looked(0, 0, "")
+
+    async def _watch_pauses(self) -> None:
+        """Notice that this process was paused: acknowledgements came, and nobody took them."""
+        while True:
+            began_ms = self._clock.now_ms()
+            await asyncio.sleep(_LOOK_MS / 1000)
+            now_ms = self._clock.now_ms()
+            if now_ms - began_ms > _LOOK_MS + _PAUSE_MS:
+                self._resumed_ms = now_ms
+
+    async def _probe_set(self, name: str) -> None:
+        sends, loop = AcknowledgedSends(), asyncio.get_running_loop()
+        while (target := self._targets.sets.get(name)) is not None:
+            began_s = loop.time()
+            interval_ms = self._interval_ms()
+            result, error = await self._sent(name, target)
+            self._observer.probe_sent(result)
+            sends.discard_before(self._resumed_ms)
+            if result is not ProbeResult.ACKNOWLEDGED:
+                sends.failed(error)
+            else:
+                usual_ms = 2 * interval_ms + _SLACK_MS
+                gap = sends.acknowledged(self._clock.now_ms(), target.address or "", usual_ms)
+                if gap is not None:
+                    self._observer.probe_gap_ended(target.cluster, name, gap)
+            await asyncio.sleep(max(0.0, began_s + interval_ms / 1000 - loop.time()))
+
+    def _interval_ms(self) -> int:
+        return max(self._options().interval_ms, len(self._targets.sets) * 1000 // SENDS_A_SECOND_MAX)
+
+    async def _sent(self, name: str, target: ProbeTarget) -> tuple[ProbeResult, str]:
+        """Send a message; returns how that ended, and why if it was not acknowledged."""
+        if target.address is None:
+            return ProbeResult.NO_MASTER, "the route has no master"
+        unix_ms = self._clock.unix_ms()
+        body = f"{self._group.me.id} {unix_ms}".encode()
+        wanted = send_message(self._topic, name, body, producer_group=PRODUCER_GROUP, unix_ms=unix_ms)
+        try:
+            await self._admin.call(target.address, wanted)
+        except InvokeTimeout as error:
+            return ProbeResult.TIMEOUT, str(error)
+        except (InvokeError, Refused, BodyError) as error:
+            return ProbeResult.FAILED, str(error)
+        return ProbeResult.ACKNOWLEDGED, ""
