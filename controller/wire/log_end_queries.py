@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from controller.failure_detection.heartbeats import UNKNOWN, BrokerKey
 from controller.failure_detection.log_ends import LogEnd, LogEndQuery, LogEnds
 from controller.sets.broker_set import RAISED_EPOCH_MAX
+from remoting.admin.brokers import has_all_ack
 from remoting.background_tasks import all_results, start_task
 from remoting.client import Requester
 from remoting.protocol.codec import decode_body
@@ -115,7 +116,7 @@ def confirmed_on(bodies: Collection[bytes]) -> int | None:
 def _confirmed_on(body: bytes) -> int | None:
     pairs = (line.partition("=") for line in body.decode(errors="replace").splitlines())
     properties = {key: value.strip() for key, _, value in pairs}
-    if properties.get("allAckInSyncStateSet") == "true":
+    if has_all_ack(properties):
         return 1
     # With it, a broker waits for fewer replicas while fewer are there.
     is_automatic = properties.get("enableAutoInSyncReplicas") == "true"

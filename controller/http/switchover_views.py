@@ -1,0 +1,164 @@
+"""What the HTTP paths of switchovers and rolling restarts answer, and what they request of them."""
+
+from collections.abc import Awaitable
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from controller.config import ControllerConfig
+from controller.http.autoscaler_views import AutoscalerViews
+from controller.http.switchover_shapes import (
+    RestartStepView,
+    RollingRestartView,
+    SwitchoverListing,
+    SwitchoverStepView,
+    SwitchoverView,
+)
+from controller.refusals import NotLeader
+from controller.scaling.watching.service import Autoscaler
+from controller.storage.store import DocumentRefused, StoreError
+from controller.switchover.rolling_restart import RestartPhase, RollingRestart
+from controller.switchover.rolling_restarts import RestartNotFound, RestartRefused, RollingRestarts
+from controller.switchover.service import SetNotFound, SwitchoverRefused, Switchovers
+from controller.switchover.switchover import Switchover
+from serving.config.stored_config import StoredConfig
+from serving.http.views import MetricsText, NotFound, StateConflict, Unavailable, UnprocessableBody, ViewRequest
+from serving.metrics.health import Health
+
+if TYPE_CHECKING:
+    from controller.http.scaling_shapes import OperatorReason
+
+Answer = TypeVar("Answer")
+
+
+class PlannedChanges(NamedTuple):
+    """What operators plan: resizes of topics, switchovers and restarts of sets."""
+
+    autoscaler: Autoscaler
+    switchovers: Switchovers
+    restarts: RollingRestarts
+
+
+class SwitchoverViews(AutoscalerViews):
+    """One method per path."""
+
+    def __init__(
+        self,
+        health: Health,
+        metrics: MetricsText,
+        settings: StoredConfig[ControllerConfig],
+        planned: PlannedChanges,
+    ) -> None:
+        super().__init__(health, metrics, settings, planned.autoscaler)
+        self._planned = planned
+
+    async def switch_over(self, request: ViewRequest) -> SwitchoverView:
+        """Begin a switchover."""
+        return _switchover(await _answered(self._planned.switchovers.begin(request.path["name"], request.body)))
+
+    def switchover(self, request: ViewRequest) -> SwitchoverView:
+        """Return the switchover of a set, or its last one."""
+        name = request.path["name"]
+        found = self._planned.switchovers.of_set(name)
+        if found is None:
+            raise NotFound(f"This controller has begun no switchover of {name} since its start.")
+        return _switchover(found)
+
+    def switchovers(self, request: ViewRequest) -> SwitchoverListing:
+        """Return the last switchovers."""
+        found = (each for each in self._planned.switchovers if each.broker_name.startswith(request.prefix))
+        return SwitchoverListing(switchovers=[_switchover(each) for each in islice(found, request.page.limit)])
+
+    async def begin_restart(self, request: ViewRequest) -> RollingRestartView:
+        """Begin a rolling restart."""
+        return self._restart(await _answered(self._planned.restarts.begin(request.path["name"], request.body)))
+
+    async def rolling_restart(self, request: ViewRequest) -> RollingRestartView:
+        """Return the rolling restart of a set, or its last one."""
+        return self._restart(await _answered(self._found(request.path["name"])))
+
+    async def abort_restart(self, request: ViewRequest) -> RollingRestartView:
+        """Abort a rolling restart."""
+        body: OperatorReason = request.body
+        return self._restart(await _answered(self._planned.restarts.abort(request.path["name"], body.reason)))
+
+    async def _found(self, broker_name: str) -> RollingRestart:
+        return self._planned.restarts.find(broker_name)
+
+    def _restart(self, restart: RollingRestart) -> RollingRestartView:
+        waits_for = self._planned.restarts.waits_for.get(restart.broker_name, "")
+        return RollingRestartView(
+            id=restart.id,
+            broker_name=restart.broker_name,
+            cluster=restart.cluster,
+            phase=restart.phase.value,
+            phase_since_unix_ms=restart.phase_since_unix_ms,
+            created_unix_ms=restart.created_unix_ms,
+            restart_now=restart.broker_id if restart.phase is RestartPhase.RESTART else None,
+            waits_for="" if restart.has_ended else waits_for,
+            broker_ids=list(restart.brokers),
+            restarted=list(restart.restarted),
+            requested_by=restart.requested_by,
+            reason=restart.reason,
+            problem=restart.problem,
+            steps=[
+                RestartStepView(
+                    phase=each.phase.value,
+                    broker_id=each.broker_id,
+                    began_unix_ms=each.began_unix_ms,
+                    ended_unix_ms=each.ended_unix_ms,
+                    evidence=each.evidence,
+                )
+                for each in restart.steps
+            ],
+        )
+
+
+async def _answered(work: Awaitable[Answer]) -> Answer:
+    """Return the result of a request, or raise its refusal with the status that it has."""
+    try:
+        return await work
+    except NotLeader as error:
+        raise StateConflict(f"Only the controller that leads changes masters: {error}.") from None
+    except (SwitchoverRefused, RestartRefused) as error:
+        raise StateConflict(_sentence(error)) from None
+    except (SetNotFound, RestartNotFound) as error:
+        raise NotFound(_sentence(error)) from None
+    except DocumentRefused as error:
+        raise UnprocessableBody(_sentence(error)) from None
+    except StoreError as error:
+        raise Unavailable(_sentence(error)) from None
+
+
+def _sentence(error: Exception) -> str:
+    # It may begin with the name of a set, which stays as it is.
+    return f"{error}."
+
+
+def _switchover(switchover: Switchover) -> SwitchoverView:
+    return SwitchoverView(
+        id=switchover.id,
+        broker_name=switchover.broker_name,
+        cluster=switchover.cluster,
+        phase=switchover.phase.value,
+        phase_since_unix_ms=switchover.phase_since_unix_ms,
+        created_unix_ms=switchover.created_unix_ms,
+        old_master=switchover.old_master,
+        new_master=switchover.new_master,
+        old_epoch=switchover.old_epoch,
+        new_epoch=switchover.new_epoch,
+        is_held=switchover.is_held,
+        held_ms=switchover.held_for_ms if switchover.is_held else None,
+        requested_by=switchover.request.requested_by,
+        reason=switchover.request.reason,
+        problem=switchover.problem,
+        warnings=list(switchover.warnings),
+        steps=[
+            SwitchoverStepView(
+                phase=each.phase.value,
+                began_unix_ms=each.began_unix_ms,
+                lasted_ms=each.lasted_ms,
+                evidence=each.evidence,
+            )
+            for each in switchover.steps
+        ],
+    )

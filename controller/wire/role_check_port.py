@@ -1,0 +1,189 @@
+"""Serves role checks over plain TCP: one line is read, one is written, and the connection closes.
+
+HAProxy checks each broker ten times a second over new connections, so a check is read and answered in one turn of the
+event loop, without a transport: the kernel hands over a connection once its line is there. Peers that are slow wait
+within limits, and hold up nobody.
+"""
+
+import asyncio
+import errno
+import socket
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from controller.failure_detection.heartbeats import BrokerKey
+from controller.roles.check_line import FOLLOWS, INVALID, LEADS, LINE_BYTES_MAX, decode_check, encode_answer
+from controller.roles.verdict import RoleAnswer
+from remoting.server.server import BindError
+
+#: How long a peer may take to send its line.
+LINE_S: Final = 2.0
+#: How many peers may take that long; beyond it the one that waits for longest is closed.
+WAITING_MAX: Final = 1_000
+#: Connections that are taken in one turn of the event loop: requests of brokers wait for no more.
+_ACCEPTED_AT_ONCE: Final = 16
+_BACKLOG: Final = 1_024
+#: How soon connections are taken again after there were no files or no memory for one.
+_ACCEPT_AGAIN_S: Final = 0.2
+_OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class RoleCheckObserver(Protocol):
+    """Counts role checks and logs what they come to."""
+
+    def role_checked(self, key: BrokerKey, answer: RoleAnswer) -> None:
+        """Report what was answered about a broker."""
+
+    def leader_checked(self, *, leads: bool) -> None:
+        """Report that somebody checked whether this controller leads."""
+
+    def role_check_refused(self) -> None:
+        """Report a peer that sent no valid line in time, or none for which there was a place."""
+
+
+class RoleCheckPort:
+    """Listens, and answers from what is known at that moment."""
+
+    def __init__(
+        self,
+        answer: Callable[[BrokerKey], RoleAnswer],
+        leads: Callable[[], bool],
+        record: Callable[[BrokerKey, str, RoleAnswer], None],
+        observer: RoleCheckObserver,
+    ) -> None:
+        """`answer` returns the role of a broker, `leads` whether this controller leads.
+
+        `record` takes the host that has checked a broker, and what it was answered.
+        """
+        self._answer, self._leads, self._record, self._observer = answer, leads, record, observer
+        self._loop = asyncio.get_running_loop()
+        self._listener: socket.socket | None = None
+        #: Peers whose line is not complete: what came of it, and when they are closed. The oldest is the first.
+        self._waiting: OrderedDict[socket.socket, tuple[bytes, asyncio.TimerHandle]] = OrderedDict()
+
+    def listen(self, host: str, port: int) -> int:
+        """Serve there, and return the port; raises BindError."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        except OSError as error:
+            raise BindError(host, port, error.strerror or str(error)) from None
+        listener.setblocking(False)
+        if hasattr(socket, "TCP_DEFER_ACCEPT"):
+            # A connection is handed over with its line: no turn of the loop is spent on an empty one.
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, int(LINE_S))
+        self._listener = listener
+        self._loop.add_reader(listener, self._accept)
+        bound: int = listener.getsockname()[1]
+        return bound
+
+    def close(self) -> None:
+        """Listen no more, and close all connections."""
+        if self._listener is not None:
+            self._loop.remove_reader(self._listener)
+            self._listener.close()
+            self._listener = None
+        for peer in list(self._waiting):
+            self._drop(peer)
+
+    def _accept(self) -> None:
+        listener = self._listener
+        for _ in range(_ACCEPTED_AT_ONCE):
+            if listener is None:
+                return
+            try:
+                peer, _address = listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in _OUT_OF_RESOURCES:
+                    self._pause(listener)
+                    return
+                # This connection was reset before it was taken.
+                continue
+            peer.setblocking(False)
+            self._read(peer, b"")
+
+    def _pause(self, listener: socket.socket) -> None:
+        self._loop.remove_reader(listener)
+        self._loop.call_later(_ACCEPT_AGAIN_S, self._resume, listener)
+
+    def _resume(self, listener: socket.socket) -> None:
+        if listener is self._listener:
+            self._loop.add_reader(listener, self._accept)
+
+    def _read(self, peer: socket.socket, before: bytes) -> None:
+        """Take what has come of a line, and answer it once it is complete."""
+        try:
+            came = peer.recv(LINE_BYTES_MAX + 1 - len(before))
+        except BlockingIOError:
+            self._wait(peer, before)
+            return
+        except OSError:
+            came = b""
+        line, end, _ = (before + came).partition(b"\n")
+        if end:
+            self._reply(peer, self._answer_to(line, peer))
+        elif not came or len(line) > LINE_BYTES_MAX:
+            self._refuse(peer, INVALID if came else b"")
+        else:
+            self._wait(peer, line)
+
+    def _answer_to(self, line: bytes, peer: socket.socket) -> bytes:
+        match decode_check(line):
+            case None:
+                self._observer.role_check_refused()
+                return INVALID
+            case BrokerKey() as key:
+                answer = self._answer(key)
+                self._observer.role_checked(key, answer)
+                self._record(key, _host_of(peer), answer)
+                return encode_answer(answer)
+            case _:
+                leads = self._leads()
+                self._observer.leader_checked(leads=leads)
+                return LEADS if leads else FOLLOWS
+
+    def _wait(self, peer: socket.socket, line: bytes) -> None:
+        waiting = self._waiting.get(peer)
+        if waiting is not None:
+            self._waiting[peer] = (line, waiting[1])
+            return
+        if len(self._waiting) >= WAITING_MAX:
+            self._refuse(next(iter(self._waiting)))
+        self._waiting[peer] = (line, self._loop.call_later(LINE_S, self._refuse, peer))
+        self._loop.add_reader(peer, self._read_more, peer)
+
+    def _read_more(self, peer: socket.socket) -> None:
+        self._read(peer, self._waiting[peer][0])
+
+    def _refuse(self, peer: socket.socket, answer: bytes = b"") -> None:
+        self._observer.role_check_refused()
+        self._reply(peer, answer)
+
+    def _reply(self, peer: socket.socket, answer: bytes) -> None:
+        """Write the answer, which the buffer of a new connection always takes, and close."""
+        try:
+            if answer:
+                peer.send(answer)
+        except OSError:
+            # The peer is gone, or reads nothing.
+            pass
+        finally:
+            self._drop(peer)
+
+    def _drop(self, peer: socket.socket) -> None:
+        if (waiting := self._waiting.pop(peer, None)) is not None:
+            waiting[1].cancel()
+            self._loop.remove_reader(peer)
+        peer.close()
+
+
+def _host_of(peer: socket.socket) -> str:
+    """Return the address of a peer, blank of one that is gone."""
+    try:
+        host: str = peer.getpeername()[0]
+    except OSError:
+        return ""
+    return host
