@@ -79,6 +79,8 @@ class ElectionRequest(Struct, frozen=True, kw_only=True):
     is_designated: bool = False
     #: A broker out of sync may lead: the one that an operator wants, else only where nobody in sync may live.
     allows_unclean: bool = False
+    #: The designated one had all that was confirmed when another one of the set was elected, which never served.
+    holds_all: bool = False
     #: Log ends count if reported since then: before, the lost master may have added to the logs (monotonic ms).
     fresh_from_ms: int = 0
 
@@ -128,6 +130,8 @@ def elect(broker_set: BrokerSet, view: ClusterView, request: ElectionRequest) ->
 def _most_complete(contest: "_Contest", view: ClusterView, request: ElectionRequest) -> Election:
     """Let the longest log lead of those that have all that was confirmed; of all where that is allowed."""
     complete = _complete(contest, view)
+    if request.is_designated and request.holds_all:
+        complete |= {i: heartbeat for i, heartbeat in contest.alive.items() if i == request.broker_id}
     for eligible in (complete, contest.alive) if _opens_to_all(contest, request) else (complete,):
         chosen = _choose(contest.broker_set, eligible, request)
         if chosen is not None:

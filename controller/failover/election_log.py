@@ -35,12 +35,15 @@ class Trigger(Enum):
     STORE_BEHIND = "store_behind"
     BROKER = "broker"
     OPERATOR = "operator"
+    SWITCHOVER = "switchover"
 
 
 #: The controller has found that a set has no master.
 LOSSES: Final = frozenset({Trigger.MASTER_FAILED, Trigger.NO_MASTER_HEARTBEAT, Trigger.NO_MASTER})
 #: Somebody has requested an election.
-REQUESTED: Final = frozenset({Trigger.BROKER, Trigger.OPERATOR})
+REQUESTED: Final = frozenset({Trigger.BROKER, Trigger.OPERATOR, Trigger.SWITCHOVER})
+#: Elections that may give up messages, where that is allowed; none that is planned does.
+MAY_BE_UNCLEAN: Final = REQUESTED - {Trigger.SWITCHOVER}
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,8 +58,15 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     last_contact_ms: int | None = None
     suspected_ms: int | None = None
     judged_ms: int | None = None
+    #: Until when the election waited for hosts that check the master's role; None if it did not wait.
+    fenced_ms: int | None = None
     #: How its end showed: a label of the metrics.
     evidence: str = ""
+
+    @property
+    def lost_ms(self) -> int | None:
+        """Since when the master could be replaced; None where its loss is not the cause."""
+        return self.judged_ms if self.fenced_ms is None else self.fenced_ms
 
 
 class CandidateReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,8 +88,15 @@ class Phases(msgspec.Struct, frozen=True, kw_only=True):
     #: From the last sign of life until the suspicion of the master, and from then until it was judged failed.
     suspect_ms: int | None = None
     judge_ms: int | None = None
-    #: From the judgement, or the request, until the result was stored.
+    #: From then until hosts that check its role led nobody to it any more.
+    fence_ms: int | None = None
+    #: From then, the judgement or the request until the result was stored.
     commit_ms: int
+
+    @property
+    def total_ms(self) -> int:
+        """How long all of them took together."""
+        return (self.suspect_ms or 0) + (self.judge_ms or 0) + (self.fence_ms or 0) + self.commit_ms
 
 
 class NotificationResult(NamedTuple):
@@ -164,6 +181,22 @@ class ElectionLog:
         """Return the last election of a set that is still known."""
         return self._last.get(broker_name)
 
+    def why(self, broker_name: str, master_epoch: int) -> str:
+        """Return why a set has had its master since an epoch, in a sentence; blank if no election here began it."""
+        record = self._beginning(broker_name, master_epoch)
+        return record.cause.why if record is not None else ""
+
+    def elected_unix_ms(self, broker_name: str, master_epoch: int) -> int | None:
+        """Return when the master of a set was elected in an epoch; None if no election here began it."""
+        record = self._beginning(broker_name, master_epoch)
+        return record.unix_ms if record is not None else None
+
+    def _beginning(self, broker_name: str, master_epoch: int) -> ElectionRecord | None:
+        """Return the last election of a set if an epoch began with it."""
+        record = self._last.get(broker_name)
+        began = (master_epoch, ElectionResult.NEW_MASTER)
+        return record if record is not None and (record.master_epoch, record.result) == began else None
+
     def notified(
         self, broker_name: str, number: int, broker_id: int, notified: NotificationResult
     ) -> ElectionRecord | None:
@@ -216,6 +249,7 @@ class ElectionLog:
             phases=Phases(
                 suspect_ms=_between(cause.last_contact_ms, cause.suspected_ms),
                 judge_ms=_between(cause.suspected_ms, cause.judged_ms),
+                fence_ms=_between(cause.judged_ms, cause.fenced_ms),
                 commit_ms=held.commit_ms,
             ),
         )

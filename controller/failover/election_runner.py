@@ -14,13 +14,12 @@ from controller.decisions.cluster_view import ClusterView
 from controller.decisions.election import Election, ElectionRequest, ElectionResult, Verdict, decide_election, elect
 from controller.failover.confirmations import Confirmations
 from controller.failover.effects import NotifyRoleChanged, Recipient
-from controller.failover.election_log import REQUESTED, Cause, ElectionLog, ElectionRecord, HeldElection
+from controller.failover.election_log import MAY_BE_UNCLEAN, REQUESTED, Cause, ElectionLog, ElectionRecord, HeldElection
 from controller.failover.set_writer import ClusterState, FailoverRuntime, SetWriter, present
 from controller.failure_detection.detector import HEARTBEAT_OVERDUE_MS
 from controller.failure_detection.failed_brokers import FailedBroker
 from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
 from controller.failure_detection.log_ends import NO_LOG_ENDS, LogEndQuery, LogEnds
-from controller.failure_detection.suspicion import ProbeOutcome
 from controller.refusals import MasterNotAvailable, NobodyElectable
 from controller.sets.broker_set import BrokerSet
 from controller.sets.stored_set import SetDecision, StoredSet
@@ -84,7 +83,7 @@ class ElectionRunner:
     ) -> None:
         """`query_log_ends` requests the ends of their logs from brokers."""
         self._store, self._live, self._detector = state.store, state.live, state.detector
-        self._recovery = state.recovery
+        self._recovery, self._fences = state.recovery, state.fences
         self._clock, self._config, self._observer = runtime.clock, runtime.config, runtime.observer
         self._perform = runtime.perform
         self._writer = writer
@@ -103,18 +102,18 @@ class ElectionRunner:
     ) -> ElectionOutcome:
         """Hold an election, store and explain its result, and notify the brokers.
 
-        Raises NobodyElectable or MasterNotAvailable while a set that has lost its state waits for its brokers, and as
-        `SetWriter.change`.
+        Raises NobodyElectable or MasterNotAvailable while a set that has lost its state waits for its brokers, or while
+        clients may be led to its failed master, and as `SetWriter.change`.
         """
         began_ms = self._clock.now_ms()
         # A broker out of sync may lead only upon a request: nobody's messages are given up without one.
-        allows_unclean = cause.trigger in REQUESTED and self._config().enable_elect_unclean_master
+        allows_unclean = cause.trigger in MAY_BE_UNCLEAN and self._config().enable_elect_unclean_master
         request = msgspec.structs.replace(request, allows_unclean=allows_unclean)
         with self._counted(broker_name):
-            answered = await self._log_ends(broker_name, request)
+            answered = None if self._waits(broker_name, cause) else await self._log_ends(broker_name, request)
 
             def decide(entry: StoredSet) -> SetDecision[Election]:
-                decision = self._decided(broker_name, entry, request, answered)
+                decision = self._decided(broker_name, entry, request, cause, answered)
                 if decision.reply.result is ElectionResult.NEW_MASTER:
                     self._attempts[broker_name] = _Attempt(present(entry.broker_set), decision, cause, began_ms)
                 return decision
@@ -137,8 +136,14 @@ class ElectionRunner:
             if not self._under_way[broker_name]:
                 del self._under_way[broker_name]
 
+    def _waits(self, broker_name: str, cause: Cause) -> bool:
+        """Return whether an election comes before its fence: those that nobody requested have waited before."""
+        broker_set = self._store.get(broker_name)
+        is_requested = cause.trigger in REQUESTED and broker_set is not None
+        return is_requested and bool(self._fences.awaited(present(broker_set), self._clock.now_ms()))
+
     def _decided(
-        self, broker_name: str, entry: StoredSet, request: ElectionRequest, answered: LogEnds | None
+        self, broker_name: str, entry: StoredSet, request: ElectionRequest, cause: Cause, answered: LogEnds | None
     ) -> SetDecision[Election]:
         """Return what the rule decides on heartbeats and log ends; `answered` is None if no broker was queried.
 
@@ -149,11 +154,18 @@ class ElectionRunner:
         if broker_set is not None and not request.is_designated and self._recovery.waits(broker_set, now_ms):
             raise refusal(f"{broker_name} waits some seconds for all of its brokers to come back")
         log_ends = answered or NO_LOG_ENDS
-        wanted = msgspec.structs.replace(request, fresh_from_ms=self._fresh_from_ms(entry, log_ends, now_ms))
+        fresh_from_ms = self._fresh_from_ms(entry, cause, log_ends, now_ms)
+        wanted = msgspec.structs.replace(request, fresh_from_ms=fresh_from_ms)
         view = self._view(broker_name, entry, request, now_ms)
         needs_query = answered is None and self._query(entry, view, request) is not None
         decision = decide_election(broker_name, entry, view.answered(log_ends, now_ms), wanted)
-        if needs_query and decision.reply.result is ElectionResult.NEW_MASTER:
+        if decision.reply.result is not ElectionResult.NEW_MASTER:
+            return decision
+        if self._waits(broker_name, cause):
+            raise refusal(
+                f"{broker_name} has lost its master a moment ago; proxies and agents end their sessions first"
+            )
+        if needs_query:
             # Nobody could lead when it began, so that no broker was queried.
             raise refusal(f"{broker_name} has lost its master a moment ago; its brokers are queried first")
         return decision
@@ -226,7 +238,7 @@ class ElectionRunner:
         self._responses[broker_set.broker_name] = _Responses(query, broker_set.master_epoch, now_ms, answered)
         return answered
 
-    def _fresh_from_ms(self, entry: StoredSet, log_ends: LogEnds, now_ms: int) -> int:
+    def _fresh_from_ms(self, entry: StoredSet, cause: Cause, log_ends: LogEnds, now_ms: int) -> int:
         """Return since when what a broker reported of its log still holds: nobody adds to it after the master's end.
 
         Where no broker can be queried, heartbeats are compared as they come, each second.
@@ -234,7 +246,8 @@ class ElectionRunner:
         failed = self._failed_master(entry.broker_set) if entry.broker_set is not None else None
         if failed is None or not log_ends.by_id:
             return now_ms - HEARTBEAT_OVERDUE_MS
-        return failed.judged_ms
+        # One that thawed before its sessions had ended may have added to it.
+        return cause.fenced_ms or failed.judged_ms
 
     def _failed_master(self, broker_set: BrokerSet) -> FailedBroker | None:
         """Return what is known of the end of the master."""
@@ -298,7 +311,7 @@ class ElectionRunner:
             cause=cause,
             election=changed.decision.reply,
             last=self._last_heartbeats(before),
-            commit_ms=now_ms - (began_ms if cause.judged_ms is None else min(began_ms, cause.judged_ms)),
+            commit_ms=now_ms - min(began_ms, cause.lost_ms or began_ms),
         )
         record, is_new = self.log.add(held, self._clock.unix_ms())
         self._observer.election_held(record, is_new=is_new, seconds=(now_ms - began_ms) / 1000)
@@ -322,7 +335,7 @@ class ElectionRunner:
         wait at its port by then.
         """
         failed = self._detector.failed_broker(key)
-        return failed is not None and failed.outcome is ProbeOutcome.NO_ANSWER
+        return failed is not None and failed.may_go_on
 
     def notify_returned(self, broker_set: BrokerSet, broker_id: int) -> None:
         """Notify a broker that had failed, and sends heartbeats again, who leads now; to be called by the leader.

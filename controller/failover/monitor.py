@@ -9,12 +9,11 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
-from controller.decisions.election import ElectionRequest
 from controller.decisions.membership import decide_expiry, never_led
 from controller.failover.effects import CheckReachability, ProbeBroker
 from controller.failover.election_log import Cause, Trigger
-from controller.failover.election_retries import ElectionRetries
 from controller.failover.election_runner import ElectionRunner
+from controller.failover.election_starter import ElectionStarter
 from controller.failover.set_writer import ClusterState, FailoverRuntime, SetWriter
 from controller.failure_detection.heartbeats import BrokerKey, Source
 from controller.failure_detection.reachability import Reachability
@@ -62,7 +61,8 @@ class Monitor:
         self._perform, self._start = runtime.perform, runtime.start
         self._writer, self._elections, self._reach = writer, elections, reachability
         self.senders = Senders(self._live, self._detector, reachability)
-        self._retries = ElectionRetries()
+        self._starter = ElectionStarter(state, runtime, elections, self._look_at_set)
+        self._retries = self._starter.retries
         #: Sets that needed something when they were looked at last, and the sets that are still to be looked at.
         self._unwell: OrderedDict[str, None] = OrderedDict()
         #: Sets that never had a master: since when none of their brokers is in contact.
@@ -86,13 +86,13 @@ class Monitor:
     def clear_sets(self) -> None:
         """Report that another controller leads, and looks at sets."""
         self._disputed.clear()
-        self._retries.clear_waits()
+        self._starter.clear()
         self._idle_since_ms.clear()
 
     def remove_set(self, broker_name: str) -> None:
         """Forget a set that is gone."""
         self._disputed.pop(broker_name, None)
-        self._retries.end_wait(broker_name)
+        self._starter.remove(broker_name)
 
     def check_process_pause(self, now_ms: int) -> None:
         """Suspend failure detection if this process was paused: no heartbeat could arrive meanwhile.
@@ -146,6 +146,7 @@ class Monitor:
             self._observer.hosts_changed(news)
         self._probe(probes)
         self._handle_failed(failures)
+        self._starter.look_at_fences(now_ms)
 
     def probed(self, key: BrokerKey, outcome: ProbeOutcome, peer: str = "") -> None:
         """Take the result of a probe; `peer` is the other end of that connection, if that is known."""
@@ -243,7 +244,7 @@ class Monitor:
         ):
             cause = self._need(broker_set, now_ms)
             if cause is not None:
-                self._begin_election(broker_set.broker_name, cause)
+                self._begin_election(broker_set, cause)
             else:
                 self._retries.end_wait(broker_set.broker_name)
 
@@ -370,30 +371,8 @@ class Monitor:
                     judged_ms=each.judged_ms,
                     evidence=each.why.value,
                 )
-                self._begin_election(each.key.broker_name, cause)
+                self._begin_election(broker_set, cause)
 
-    def _begin_election(self, broker_name: str, cause: Cause) -> None:
-        self._unwell[broker_name] = None
-        if self._elections.is_running(broker_name):
-            # A slow store has not taken its outcome yet: the next look sees whether that was enough.
-            return
-        self._retries.pause(broker_name, self._clock.now_ms())
-        self._start(self._elect(broker_name, cause))
-
-    async def _elect(self, broker_name: str, cause: Cause) -> None:
-        try:
-            elected = await self._elections.elect(broker_name, ElectionRequest(), cause)
-        except RequestRefused:
-            # Another controller leads, the store failed, the set is gone: the next look tries again if it has to.
-            return
-        if not elected.awaits_brokers:
-            self._retries.end_wait(broker_name)
-        elif self._retries.try_soon(broker_name, self._clock.now_ms()) and elected.awaits_response:
-            # The query took its time, and a broker that was paused answers the next one as soon as it goes on.
-            self._try_now(broker_name)
-
-    def _try_now(self, broker_name: str) -> None:
-        broker_set = self._store.get(broker_name)
-        if broker_set is not None and self._group.is_leader:
-            self._retries.end_pause(broker_name)
-            self._look_at_set(broker_set, self._clock.now_ms())
+    def _begin_election(self, broker_set: BrokerSet, cause: Cause) -> None:
+        self._unwell[broker_set.broker_name] = None
+        self._starter.begin(broker_set, cause)

@@ -247,6 +247,21 @@ class BrokerRequests:
         cause = Cause(trigger=Trigger.OPERATOR, why=f"an operator at {operator} {wanted}", broker_id=broker_id)
         return await self._elections.elect(broker_name, call, cause)
 
+    async def switch_over(self, broker_name: str, broker_id: int) -> ElectionOutcome:
+        """Make a broker in sync master, in a planned switchover; raises as `ElectionRunner.elect`."""
+        cause = Cause(trigger=Trigger.SWITCHOVER, why=f"a switchover to broker {broker_id}", broker_id=broker_id)
+        return await self._elections.elect(broker_name, ElectionRequest(broker_id=broker_id, is_designated=True), cause)
+
+    async def switch_back(self, broker_name: str, broker_id: int) -> ElectionOutcome:
+        """Make the former master lead again, whose elected successor never served: it has all that was confirmed.
+
+        The SyncStateSet is the successor alone by then. Raises as `ElectionRunner.elect`.
+        """
+        why = f"back to broker {broker_id}: its successor does not serve"
+        cause = Cause(trigger=Trigger.SWITCHOVER, why=why, broker_id=broker_id)
+        request = ElectionRequest(broker_id=broker_id, is_designated=True, holds_all=True)
+        return await self._elections.elect(broker_name, request, cause)
+
     async def clean(self, wanted: Cleaning) -> None:
         """Forget brokers, or a set."""
         name = wanted.broker_name
@@ -268,6 +283,10 @@ class BrokerRequests:
         self._observer.cleaned(wanted, changed)
 
     # What is known of sets and brokers
+
+    def is_behind(self, broker_set: BrokerSet) -> bool:
+        """Return whether brokers of a set are proven to know more than the store, which has lost something."""
+        return broker_set.is_rebuilding or self._recovery.is_behind(broker_set)
 
     def deposed(self) -> None:
         """Report that this controller leads no longer."""

@@ -9,6 +9,7 @@ from controller.decisions.recovery import Recovery
 from controller.decisions.sync_state import WantedSyncStateSet
 from controller.failover.effects import Effect
 from controller.failover.election_log import ElectionRecord
+from controller.failover.fences import Fences
 from controller.failover.group import Group
 from controller.failure_detection.detector import FailureDetector
 from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable
@@ -80,6 +81,7 @@ class ClusterState(NamedTuple):
     live: HeartbeatTable
     detector: FailureDetector
     recovery: Recovery
+    fences: Fences
 
 
 class FailoverRuntime(NamedTuple):

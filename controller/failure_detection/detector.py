@@ -316,10 +316,13 @@ class FailureDetector:
         """Who may be dead."""
         return frozenset(self._suspicions)
 
+    def judges(self, now_ms: int) -> bool:
+        """Return whether failures are judged: not for a round of heartbeats after this process was paused."""
+        return now_ms >= self._judges_from_ms
+
     def trusted(self, broker_name: str, now_ms: int) -> dict[int, LastHeartbeat]:
         """Return the living members of a set that are not suspect; while detection is suspended, none is too old."""
-        is_judging = now_ms >= self._judges_from_ms
-        alive = self._live.alive(broker_name, now_ms) if is_judging else self._live.of_set(broker_name)
+        alive = self._live.alive(broker_name, now_ms) if self.judges(now_ms) else self._live.of_set(broker_name)
         return {i: heartbeat for i, heartbeat in alive.items() if BrokerKey(broker_name, i) not in self._suspicions}
 
     def electable(self, broker_name: str, now_ms: int) -> dict[int, LastHeartbeat]:

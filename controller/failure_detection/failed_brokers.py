@@ -24,6 +24,11 @@ class FailedBroker(NamedTuple):
     #: The hosts from which something came in its name that may be somebody else's, since when, and when last.
     claims: Mapping[str, tuple[int, int]] = {}
 
+    @property
+    def may_go_on(self) -> bool:
+        """Whether it may only be frozen, or cut off: nothing proves that its process has ended."""
+        return self.outcome is ProbeOutcome.NO_ANSWER
+
 
 class FailedBrokers(dict[BrokerKey, FailedBroker]):
     """Failed brokers by key, the last _FAILED_MAX of them."""

@@ -543,3 +543,24 @@ def test_verdicts_of_other_brokers_beside_a_living_master():
     assert (
         verdicts(elect(a_set(), view(alive), ElectionRequest(broker_id=1, is_designated=True)))[2] is Verdict.NOT_WANTED
     )
+
+
+# Back to the former master
+
+
+def test_former_master_that_has_all_that_was_confirmed_leads_again_outside_the_sync_state_set():
+    """A switchover is rolled back: the SyncStateSet is the elected alone, which has failed before it served."""
+    alone = a_set(master=2, sync_state_set=frozenset({2}))
+    back = ElectionRequest(broker_id=1, is_designated=True, holds_all=True)
+    for alive in ({1: last_heartbeat()}, {1: last_heartbeat(), 2: last_heartbeat()}):
+        election = elect(alone, view(alive), back)
+        assert (election.event, election.is_unclean) == (MasterElected(1), False)
+    assert elect(alone, view({3: last_heartbeat()}), back).result is ElectionResult.NOBODY
+
+
+def test_designated_broker_outside_the_sync_state_set_does_not_lead_because_another_had_all_messages():
+    alone = a_set(master=2, sync_state_set=frozenset({2}))
+    call = ElectionRequest(broker_id=1, is_designated=True)
+    assert elect(alone, view({1: last_heartbeat(), 2: last_heartbeat()}), call).result is ElectionResult.NOBODY
+    undesignated = ElectionRequest(broker_id=1, holds_all=True)
+    assert elect(alone, view({1: last_heartbeat()}), undesignated).result is ElectionResult.NOBODY

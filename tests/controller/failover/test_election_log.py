@@ -302,3 +302,18 @@ def test_results_of_role_notifications_are_kept_for_the_last_election(elections)
     assert elections.notified(SET, last.number, 3, NotificationResult("timeout", 3_000, 3)) is last
     assert last.notified == {2: NotificationResult("ok", 5, 1), 3: NotificationResult("timeout", 3_000, 3)}
     assert old.notified == {}
+
+
+# Since when
+
+
+def test_time_and_cause_of_an_epoch_are_known_if_it_began_with_the_last_election(elections):
+    assert elections.elected_unix_ms(SET, 6) is None
+    elections.add(held(alive={2: last_heartbeat()}), 1_000)
+    assert [elections.elected_unix_ms(SET, epoch) for epoch in (5, 6, 7)] == [None, 1_000, None]
+    assert [elections.why(SET, epoch) for epoch in (5, 6, 7)] == ["", "master 1 is dead", ""]
+
+
+def test_election_without_a_result_begins_no_epoch(elections):
+    elections.add(held(), 1_000)
+    assert [elections.elected_unix_ms(SET, epoch) for epoch in (5, 6)] == [None, None]

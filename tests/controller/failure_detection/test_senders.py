@@ -389,7 +389,7 @@ async def test_reports_of_a_non_member_for_a_silent_master_have_no_effect_once_i
 async def test_report_of_a_non_member_is_dropped_once_the_broker_sends_heartbeats_again(controller):
     await a_set(controller, in_sync=(1, 2), maxOffset=1000)
     # Nobody can be asked: what is heard decides.
-    await controller.pass_ms(2_000)
+    await controller.pass_ms(1_500)
     for second in range(18):
         await controller.pass_ms(1_000)
         await heartbeat_of_one(controller, maxOffset=1000)
