@@ -2,7 +2,7 @@
 
 Answers to Java's `ControllerConfig`, whose property names and defaults are kept (docs/protocol/controller.md 8.1). What
 any server has stands in `serving/config/server_config.py`. Where broker sets are kept is our own matter: DLedger and
-jRaft mean nothing here.
+jRaft mean nothing here. Options about who learns of a new master are inherited from `role_options.py`.
 """
 
 from collections.abc import Iterable
@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal, get_args
 
 from controller.failure_detection.detector import SILENCE_MS_MIN
+from controller.role_options import RoleOptions, role_conflicts
 from remoting.protocol.codes import CONTROLLER_REQUESTS
 from serving.config.options import (
     ANY_VALUE,
     INT_MAX,
     KEEPS_OUT,
+    LISTENS,
     NAMES_A_FILE,
     AddressList,
     Closed,
@@ -36,7 +38,6 @@ from serving.config.server_config import (
     FrameBytesMax,
     HttpPort,
     ListenPort,
-    ServerConfig,
 )
 from serving.config.server_kind import ServerKind
 
@@ -52,7 +53,7 @@ _STORE: Final = Fixed("it decides where broker sets are kept, and by whom")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerConfig(ServerConfig):
+class ControllerConfig(RoleOptions):
     """All options. Each comment names the reader, or why nobody here reads it."""
 
     config_store_path: ConfigStorePath = "~/controller/controller.properties"
@@ -184,17 +185,19 @@ class ControllerConfig(ServerConfig):
 
     # Ours
 
-    #: Read by service.py.
+    #: Read by service.py. A pause of 2,000 ms, up to 1,000 after the last heartbeat, must not move a master, which has
+    #: 300 ms for the answer to a probe. A slave of a frozen master notices its own election only when its read ends,
+    #: each second after the freeze: elected within 3 s, it serves a second earlier.
     suspect_timeout_ms: Annotated[
         int,
         Option(
             "suspectTimeoutMs",
             Whole(SILENCE_MS_MIN, 600_000),
             "Silence after which a broker is probed, in milliseconds; without an answer it has failed.",
-            Within(Whole(3_000, 10_000), "longer leaves failed masters in place, shorter replaces living ones"),
+            Within(Whole(2_800, 10_000), "longer leaves failed masters in place, shorter replaces living ones"),
             at_once=True,
         ),
-    ] = 3000
+    ] = 2800
     #: Read by requests.py.
     adopt_unknown_brokers: Annotated[
         bool,
@@ -277,6 +280,16 @@ class ControllerConfig(ServerConfig):
             NAMES_A_FILE,
         ),
     ] = ""
+    #: Read by app/service.py.
+    role_check_port: Annotated[
+        int,
+        Option(
+            "roleCheckPort",
+            Whole(0, 65535),
+            "Port at which proxies and agents check which broker of a set is its master, at bindAddress; 0 for none.",
+            LISTENS,
+        ),
+    ] = 0
     #: Read by app/service.py, as all that follow.
     controller_store: Annotated[
         StoreKind,
@@ -310,8 +323,12 @@ def _conflicts(config: ControllerConfig) -> Iterable[tuple[str, str]]:
         yield missing, "set as well: a certificate and its key go together"
     if config.etcd_password and not config.etcd_user:
         yield "etcd_user", "set as well, because etcdPassword is"
+    yield from role_conflicts(config, config.namesrv_addr)
     if ";" in config.advertised_address:
         yield "advertised_address", "one address"
+    others = {config.listen_port: "listenPort", config.http_port: "httpPort"}
+    if config.role_check_port and config.role_check_port in others:
+        yield "role_check_port", f"another port than {others[config.role_check_port]}"
     if config.controller_store == "embedded":
         named, peers = _java_peers(config)
         if len([each for each in peers if each.strip()]) > 1:

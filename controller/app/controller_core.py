@@ -14,6 +14,7 @@ from controller.failover.confirmations import Confirmations
 from controller.failover.effects import CheckReachability, Effect, NotifyRoleChanged, ProbeBroker
 from controller.failover.election_log import ElectionLog
 from controller.failover.election_runner import ElectionRunner
+from controller.failover.fences import Fences
 from controller.failover.group import Group
 from controller.failover.monitor import LOOK_MS, Monitor
 from controller.failover.requests import BrokerRequests, HeartbeatRecorder
@@ -23,12 +24,18 @@ from controller.failure_detection.heartbeats import HeartbeatTable
 from controller.failure_detection.hosts import HostLiveness
 from controller.failure_detection.log_ends import LogEndQuery, LogEnds
 from controller.failure_detection.reachability import Reachability
+from controller.roles.broker_roles import BrokerRoles
+from controller.roles.changes import RoleChange, RoleChanges, RoleListener
+from controller.roles.checkers import RoleCheckers
+from controller.roles.holds import RoleHolds
+from controller.roles.serving import ServingConfirmations
 from controller.storage.store import ControllerMember, SetStore, StoreBackend, StoreError
 from controller.wire.broker_prober import BrokerProber, ProbeObserver
 from controller.wire.handlers import Handlers
 from controller.wire.log_end_queries import LogEndQueries
 from controller.wire.replica_info_cache import ReplicaInfoCache
 from controller.wire.role_notifier import RoleNotificationObserver, RoleNotifier
+from controller.wire.serving_queries import ServingQueries
 from remoting.background_tasks import BackgroundTasks, is_failure
 from remoting.client import Requester
 from remoting.clock import Clock
@@ -38,6 +45,8 @@ from serving.config.stored_config import StoredConfig
 _SETS_LOOK_S: Final = 0.25
 #: How soon a store that could not be reached is called again.
 STORE_AGAIN_S: Final = 0.5
+#: A new leader publishes thousands of masters: requests are served in between.
+_CHANGES_AT_ONCE: Final = 50
 #: How often a new leader tries to load before it lets another one lead.
 _LOADS_MAX: Final = 5
 
@@ -64,6 +73,8 @@ class Edge(NamedTuple):
     store: SetStore
     live: HeartbeatTable
     replica_infos: ReplicaInfoCache
+    #: What `store` reports of masters.
+    role_changes: RoleChanges
     settings: StoredConfig[ControllerConfig]
     observer: ControllerObserver
     #: True of the host of this controller.
@@ -72,6 +83,8 @@ class Edge(NamedTuple):
     record_heartbeat: HeartbeatRecorder | None
     #: Set once this controller is to end.
     stop: asyncio.Event
+    #: Take changes of masters while this controller leads.
+    role_listeners: tuple[RoleListener, ...] = ()
 
 
 class Queries(Protocol):
@@ -115,14 +128,16 @@ class ControllerCore:
         self._notifier = RoleNotifier(
             self.begin, edge.client, self._elections, edge.clock, edge.observer, reachability.reached
         )
-        hosts = HostLiveness(edge.is_own_host)
+        detector = FailureDetector(self.live, HostLiveness(edge.is_own_host), self.store.is_master, edge.clock.now_ms())
+        checkers = RoleCheckers(edge.clock)
         self.control = failover(
             ClusterState(
                 store=self.store,
                 group=self.group,
                 live=self.live,
-                detector=FailureDetector(self.live, hosts, self.store.is_master, edge.clock.now_ms()),
+                detector=detector,
                 recovery=Recovery(self.live),
+                fences=Fences(detector, checkers.not_down),
             ),
             FailoverRuntime(
                 clock=edge.clock,
@@ -136,6 +151,12 @@ class ControllerCore:
             LogEndQueries(edge.client),
             edge.record_heartbeat,
         )
+        self._role_changes, self._role_listeners = edge.role_changes, edge.role_listeners
+        serving = ServingConfirmations(
+            self.group, edge.clock, self.begin, ServingQueries(edge.client).is_master, self._master_serves
+        )
+        holds = RoleHolds(edge.clock, self._hold_ended)
+        self.roles = BrokerRoles(self.control, serving, holds, checkers, edge.clock)
         self._replica_infos = edge.replica_infos
         self.handlers = Handlers(self.control, settings, edge.clock, edge.replica_infos)
         #: Set once this controller has led.
@@ -174,14 +195,16 @@ class ControllerCore:
             await asyncio.sleep(STORE_AGAIN_S)
 
     async def resign(self) -> None:
-        """Let another controller lead."""
+        """Let another controller lead; whoever waits here for a change is answered first."""
+        self.store.changes.close()
         try:
             await self._backend.resign()
         except StoreError as error:
             self._observer.store_failed("", error)
 
     async def close(self) -> None:
-        """Send no more notifications."""
+        """Send no more notifications, and confirm no more masters."""
+        self.roles.clear()
         await self._notifier.close()
 
     def elected(self) -> None:
@@ -190,8 +213,10 @@ class ControllerCore:
 
     def deposed(self) -> None:
         """Answer for no set any more: another controller leads."""
+        self.store.changes.end_waits()
         self._replica_infos.clear()
         self.control.deposed()
+        self.roles.clear()
         self._observer.leadership_lost(self.group.name, self.group.leader)
 
     async def _lead(self, term: int) -> None:
@@ -210,6 +235,7 @@ class ControllerCore:
             self._observer.store_failed(broker_name, StoreError(problem))
         self.group.ready(term)
         self.control.monitor.take_over()
+        self._role_changes.repeat(self.store.sets())
         self.led.set()
         if self.group.is_leader:
             self._observer.leadership_gained(
@@ -250,6 +276,27 @@ class ControllerCore:
         while True:
             await asyncio.sleep(_SETS_LOOK_S)
             self.control.monitor.look_at_sets()
+
+    async def publish_role_changes(self) -> None:
+        """Publish changes of masters for ever, while this controller leads; what a leader has stored comes in order."""
+        while True:
+            await self._role_changes.wait()
+            for number, change in enumerate(self._role_changes.take(), 1):
+                if self.group.leads_in(self.group.term):
+                    self.roles.serving.role_changed(change)
+                    for each in self._role_listeners:
+                        each.role_changed(change)
+                if number % _CHANGES_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+
+    def _master_serves(self, change: RoleChange, after_ms: int) -> None:
+        for each in self._role_listeners:
+            each.master_serves(change, after_ms)
+
+    def _hold_ended(self, broker_name: str, held_ms: int) -> None:
+        if (broker_set := self.store.get(broker_name)) is not None:
+            for each in self._role_listeners:
+                each.hold_ended(broker_set, held_ms)
 
     def connection_lost(self, connection_id: int) -> None:
         """Suspect the brokers whose last request came over a closed connection."""

@@ -4,23 +4,37 @@ Answers to `ControllerStartup`. Nothing of RocketMQ's rules is here.
 """
 
 import asyncio
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from controller.app.controller_core import ControllerCore, Edge
+from controller.app.endpoint_slices import make_endpoint_slices
 from controller.app.identity import member_of
+from controller.app.role_callbacks import make_role_callbacks
+from controller.callbacks.reported import ReportedChanges
+from controller.callbacks.service import Backlog, RoleCallbacks
 from controller.config import CONTROLLER, ControllerConfig
+from controller.endpoint_slices.service import EndpointSlices, StaleSlices
 from controller.failure_detection.heartbeats import HeartbeatTable
-from controller.http.views import ControllerViews
+from controller.http.switchover_views import PlannedChanges
+from controller.http.views import ControllerViews, ShownSets
 from controller.observability.autoscaler_event_log import AutoscalerEventLog
+from controller.observability.callback_event_log import CallbackEventLog
 from controller.observability.counters import SetCounters
 from controller.observability.event_log import BROKER_CODES, ControllerEventLog
+from controller.observability.probe_event_log import ProbeEventLog
 from controller.observability.resize_event_log import ResizeEventLog
 from controller.observability.results_reader import ResultsReader
-from controller.recording.decision_recorder import DecisionRecorder
-from controller.recording.resize_recorder import ResizeRecorder
+from controller.observability.role_event_log import RoleEventLog
+from controller.observability.slice_event_log import SliceEventLog
+from controller.observability.switchover_event_log import SwitchoverEventLog
+from controller.recording.recorders import ControllerRecorders
 from controller.recording.set_recorder import SetRecorder
 from controller.recording.store_size import StoreSize
+from controller.role_probe.service import ProbeOptions, ProbeRuntime, RoleProbe
+from controller.roles.changes import RoleChanges, RoleListener
 from controller.scaling.autoscaler.decision import AnalysisOutlook
 from controller.scaling.execution.service import QueueScaling, ScalingOptions, ScalingRuntime
 from controller.scaling.execution.set_masters import StoredMasters
@@ -29,15 +43,22 @@ from controller.scaling.watching.service import Autoscaler, AutoscalerOptions, A
 from controller.scaling.watching.topic_requests import TopicRequests
 from controller.storage.embedded import EmbeddedStore
 from controller.storage.store import SetStore, StoreBackend, StoreError, StoreObserver
+from controller.switchover.rolling_restarts import RestartParts, RollingRestarts
+from controller.switchover.runner import SwitchoverParts
+from controller.switchover.service import Switchovers
 from controller.wire.handlers import BODY_LIMITS
+from controller.wire.log_end_queries import LogEndQueries
 from controller.wire.replica_info_cache import ReplicaInfoCache
+from controller.wire.role_check_port import RoleCheckPort
+from controller.wire.switchover_queries import SwitchoverQueries
 from remoting.background_tasks import BackgroundTasks
+from remoting.client import RemotingClient
 from remoting.clock import Clock
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.shapes.controller import BrokerHeartbeatHeader
 from remoting.server.limits import ServerOptions
 from remoting.server.oneway_fast_path import OnewayKind
-from remoting.server.server import RemotingServer
+from remoting.server.server import BindError, RemotingServer
 from serving.config.stored_config import StoredConfig
 from serving.process.event_log import AttributedDispatcher, ConnectionWatch
 from serving.process.own_address import is_own_host, warn_of_loopback
@@ -45,9 +66,8 @@ from serving.process.process import Runtime, ServerProcess
 from serving.process.start import StartFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from serving.http.endpoints import Endpoint
+    from serving.process.background_tasks import BackgroundTask
 
 #: What each broker sends again and again: answered at once from what is known.
 _URGENT: Final = frozenset({RequestCode.BROKER_HEARTBEAT, RequestCode.CONTROLLER_GET_REPLICA_INFO})
@@ -61,42 +81,71 @@ class Controller:
         self._clock, self._logs, self._tasks = runtime.clock, runtime.logs, runtime.tasks
         self._counters = SetCounters(lambda: {each.cluster for each in self._core.store.sets()})
         self._process = ServerProcess(CONTROLLER, config, self._counters, runtime)
-        recording = self._process.recording
-        set_recorder = SetRecorder(recording.recorder) if recording is not None else None
-        self._event_log = ControllerEventLog(self._logs, self._counters, config, set_recorder)
+        recorders = ControllerRecorders.of(self._process.recording)
+        self._event_log = ControllerEventLog(self._logs, self._counters, config, recorders.sets)
         self._settings = StoredConfig(CONTROLLER, config, self._event_log, self._process.follow)
-        me = member_of(config, 0)
         if not config.advertised_address:
             warn_of_loopback(config.bind_address, self._logs)
         self._client = self._process.make_client()
         self._backend = self._open_store(config)
         self._stop = runtime.signals.stop
         self._size = StoreSize(self._backend)
-        replica_infos = ReplicaInfoCache()
-        self._core = ControllerCore(
-            me,
+        # Sets and their masters: what decides, and who follows the roles of brokers.
+        reported = ReportedChanges() if config.on_role_change else None
+        replica_infos, role_changes = ReplicaInfoCache(), RoleChanges(self._clock)
+        store = SetStore(self._backend, replica_infos, role_changes)
+        role_log = RoleEventLog(self._logs, self._counters, store)
+        listeners = (role_log, reported, recorders.roles)
+        self._core = self._make_core(store, replica_infos, role_changes, recorders.sets, listeners)
+        self._role_checks = RoleCheckPort(
+            self._core.roles.answer, lambda: self._core.group.is_leader, self._core.roles.checkers.record, role_log
+        )
+        self._callbacks = self._make_callbacks(reported) if reported is not None else None
+        self._slices = self._make_slices(config) if config.kubernetes_sets_path else None
+        self._probe_client = self._process.make_client() if config.role_probe_topic else None
+        self._probe = self._make_probe(self._probe_client) if self._probe_client is not None else None
+        # Queues, and changes that operators plan.
+        self._scaling = self._make_scaling(ResizeEventLog(self._logs, self._counters, recorders.resizes))
+        self._autoscaler = self._make_autoscaler(AutoscalerEventLog(self._logs, self._counters, recorders.decisions))
+        self._planned = self._make_planned(SwitchoverEventLog(self._logs, self._counters))
+        self._results = ResultsReader(Path(config.analytics_dir).expanduser()) if config.analytics_dir else None
+        self._server = self._make_listener(config.controller_request_thread_pool_queue_capacity)
+        self._is_closing = False
+
+    def _make_core(
+        self,
+        store: SetStore,
+        replica_infos: ReplicaInfoCache,
+        role_changes: RoleChanges,
+        recorder: SetRecorder | None,
+        listeners: Sequence[RoleListener | None],
+    ) -> ControllerCore:
+        return ControllerCore(
+            member_of(self._settings.config, 0),
             Edge(
                 clock=self._clock,
                 tasks=self._tasks,
                 client=self._client,
                 backend=self._backend,
-                store=SetStore(self._backend, replica_infos),
+                store=store,
                 live=HeartbeatTable(),
                 replica_infos=replica_infos,
+                role_changes=role_changes,
                 settings=self._settings,
                 observer=self._event_log,
                 is_own_host=is_own_host,
-                record_heartbeat=set_recorder.record_heartbeat if set_recorder is not None else None,
+                record_heartbeat=recorder.record_heartbeat if recorder is not None else None,
                 stop=self._stop,
+                role_listeners=tuple(each for each in listeners if each is not None),
             ),
         )
-        resize_recorder = ResizeRecorder(recording.recorder) if recording is not None else None
-        self._scaling = self._make_scaling(ResizeEventLog(self._logs, self._counters, resize_recorder))
-        decision_recorder = DecisionRecorder(recording.recorder) if recording is not None else None
-        self._autoscaler = self._make_autoscaler(AutoscalerEventLog(self._logs, self._counters, decision_recorder))
-        self._results = ResultsReader(Path(config.analytics_dir).expanduser()) if config.analytics_dir else None
-        self._server = self._make_listener(config.controller_request_thread_pool_queue_capacity)
-        self._is_closing = False
+
+    def _make_callbacks(self, reported: ReportedChanges) -> RoleCallbacks:
+        observer = CallbackEventLog(self._logs, self._counters)
+        return make_role_callbacks(self._core, self._backend, self._settings, reported, observer)
+
+    def _make_slices(self, config: ControllerConfig) -> EndpointSlices:
+        return make_endpoint_slices(self._core, config, os.environ, SliceEventLog(self._logs, self._counters))
 
     def _make_scaling(self, listener: ResizeEventLog) -> QueueScaling:
         return QueueScaling(
@@ -130,6 +179,45 @@ class Controller:
         path = self._settings.config.scaling_policy_file
         return Autoscaler(runtime, PolicySource(path, self._scaling.documents, observer))
 
+    def _make_planned(self, observer: SwitchoverEventLog) -> PlannedChanges:
+        queries = SwitchoverQueries(self._client)
+        parts = SwitchoverParts(
+            control=self._core.control,
+            holds=self._core.roles.holds,
+            serving=self._core.roles.serving,
+            checkers=self._core.roles.checkers,
+            # Elections share the answers to queries of a set: those of an election are its own.
+            query_log_ends=LogEndQueries(self._client).query,
+            clock=self._clock,
+            observer=observer,
+        )
+        switchovers = Switchovers(parts, queries.all_ack, self._core.begin)
+        restarts = RestartParts(
+            control=self._core.control,
+            switchovers=switchovers,
+            documents=self._scaling.documents,
+            check_leads=self._scaling.check_leads,
+            query_boot=queries.boot_unix_ms,
+            clock=self._clock,
+            observer=observer,
+            start=self._core.begin,
+        )
+        return PlannedChanges(self._autoscaler, switchovers, RollingRestarts(restarts))
+
+    def _make_probe(self, client: RemotingClient) -> RoleProbe:
+        topic = self._settings.config.role_probe_topic
+        return RoleProbe(
+            ProbeRuntime(
+                group=self._core.group,
+                client=client,
+                clock=self._clock,
+                topic=topic,
+                options=lambda: ProbeOptions.of(self._settings.config),
+                observer=ProbeEventLog(self._logs, self._counters, topic),
+                start=self._core.begin,
+            )
+        )
+
     def _outlook(self, topic: str) -> AnalysisOutlook:
         return self._results.outlooks.of_topic(topic) if self._results is not None else AnalysisOutlook()
 
@@ -152,6 +240,7 @@ class Controller:
         """Serve until the stop signal, then stop in order. Raises StartFailed."""
         config = self._settings.config
         host, port = await self._process.open()
+        self._listen_for_role_checks(config)
         joining = self._core.begin(self._core.join(member_of(config, port)))
         if config.controller_store == "embedded":
             # Nobody else can lead: whoever sees the next line is served.
@@ -162,24 +251,45 @@ class Controller:
                 f"The Controller Server boot success. serializeType={config.serialize_type}, address {host}:{port}"
             )
             await self._process.start_http(self._site)
-            own = [
-                self._core.look_at_brokers,
-                self._core.look_at_sets,
-                self._scaling.run,
-                self._autoscaler.watch_topics,
-            ]
-            if self._autoscaler.policies.is_file:
-                own.append(self._autoscaler.policies.watch_file)
-            if self._results is not None:
-                own.append(self._results.read_results)
-            if self._process.recording is not None:
-                own.append(self._size.poll_store_size)
-            await self._process.serve(*own, measure=self._measure)
+            await self._process.serve(*self._own_work(), measure=self._measure)
         joining.cancel()
         await self._core.resign()
         await self._process.drain(self._settings.config)
         self._is_closing = True
-        await self._process.close(self._core.close, self._client.close, self._backend.close)
+        self._role_checks.close()
+        optional = (each.close for each in (self._callbacks, self._probe_client) if each is not None)
+        await self._process.close(self._core.close, *optional, self._client.close, self._backend.close)
+
+    def _own_work(self) -> "list[BackgroundTask]":
+        """Return what goes on for ever beside the requests."""
+        own: list[BackgroundTask] = [
+            self._core.look_at_brokers,
+            self._core.look_at_sets,
+            self._core.publish_role_changes,
+            self._scaling.run,
+            self._autoscaler.watch_topics,
+            self._planned.restarts.look_at_restarts,
+        ]
+        if self._autoscaler.policies.is_file:
+            own.append(self._autoscaler.policies.watch_file)
+        if self._results is not None:
+            own.append(self._results.read_results)
+        if self._probe is not None:
+            own.append(self._probe.probe_roles)
+        if self._callbacks is not None:
+            own.append(self._callbacks.deliver_role_changes)
+        if self._slices is not None:
+            own.append(self._slices.publish_brokers)
+        if self._process.recording is not None:
+            own.append(self._size.poll_store_size)
+        return own
+
+    def _listen_for_role_checks(self, config: ControllerConfig) -> None:
+        if config.role_check_port:
+            try:
+                self._role_checks.listen(config.bind_address, config.role_check_port)
+            except BindError as error:
+                raise StartFailed(f"roleCheckPort: {error}") from error
 
     def _site(self) -> "tuple[Sequence[Endpoint], ControllerViews]":
         """Return the paths and their views; in a thread, because what they import takes long."""
@@ -196,6 +306,9 @@ class Controller:
             task_failures=self._tasks.failures,
             control=self._core.control,
             resizes=self._scaling.under_way,
+            rolling_restarts=lambda: len(self._planned.restarts.under_way()),
+            undelivered=lambda: self._callbacks.backlog if self._callbacks is not None else Backlog(),
+            stale_slices=lambda: self._slices.stale if self._slices is not None else StaleSlices(),
             clock=self._clock,
             results=lambda: self._results.samples if self._results is not None else (),
         )
@@ -203,8 +316,8 @@ class Controller:
             self._process.health,
             ControllerMetrics(sources),
             self._settings,
-            self._core.control,
-            self._autoscaler,
+            ShownSets(self._core.control, self._core.roles, self._callbacks),
+            self._planned,
             self._clock,
         )
         return ENDPOINTS, views

@@ -2,6 +2,9 @@
 
 from typing import Final
 
+from controller.http.callback_shapes import CallbackListing, Redelivery, RedeliveryRequest
+from controller.http.master_shapes import MasterListing
+from controller.http.master_views import WAIT_MS_MAX
 from controller.http.scaling_shapes import (
     DecisionListing,
     OperationListing,
@@ -13,7 +16,8 @@ from controller.http.scaling_shapes import (
     ProposalView,
     WaivedGroup,
 )
-from controller.http.shapes import BrokerSetListing, ControllerListing, ElectionListing, StoredSetView
+from controller.http.shapes import BrokerSetListing, ControllerListing, ElectionListing, RoleListing, StoredSetView
+from controller.http.switchover_endpoints import SWITCHOVER_ENDPOINTS
 from controller.http.views import ControllerViews
 from controller.scaling.resize.request import ResizePlan, ResizeRequest
 from controller.storage.documents import DOCUMENT_BYTES_MAX
@@ -51,12 +55,58 @@ ENDPOINTS: Final = (
         refusals=(400, 404),
     ),
     Endpoint(
+        path="/v1/roles",
+        view=ControllerViews.roles,
+        summary="Broker sets with the roles of their brokers, as the role check port answers them.",
+        shape=RoleListing,
+        parameters=(_PREFIX, *PAGED),
+        refusals=(400,),
+    ),
+    Endpoint(
+        path="/v1/masters",
+        view=ControllerViews.masters,
+        summary="The masters of all sets with their epochs, for programs that follow them; only the leader answers.",
+        shape=MasterListing,
+        parameters=(
+            Parameter(
+                "after",
+                "The revision of an earlier answer: only sets that have changed since then. Without it, or with one "
+                "that is not known any more, all sets are answered at once.",
+            ),
+            Parameter(
+                "waitMs",
+                "Wait up to so long for a change, if there is none since `after`.",
+                {"type": "integer", "minimum": 0, "maximum": WAIT_MS_MAX, "default": 0},
+            ),
+        ),
+        refusals=(400, 409, 503),
+        waits=True,
+    ),
+    *SWITCHOVER_ENDPOINTS,
+    Endpoint(
         path="/v1/elections",
         view=ControllerViews.elections,
         summary="The last elections of this controller with their reasons, the newest first.",
         shape=ElectionListing,
         parameters=(_PREFIX, _LIMIT),
         refusals=(400,),
+    ),
+    Endpoint(
+        path="/v1/role-callbacks",
+        view=ControllerViews.role_callbacks,
+        summary="Changes of masters that onRoleChange has not taken, and why its last call failed.",
+        shape=CallbackListing,
+        parameters=(_PREFIX, *PAGED),
+        refusals=(400, 409),
+    ),
+    Endpoint(
+        path="/v1/role-callbacks/redeliver",
+        method="POST",
+        view=ControllerViews.redeliver_callbacks,
+        summary="Call onRoleChange once more for sets, with their present masters and epochs.",
+        body=RedeliveryRequest,
+        shape=Redelivery,
+        refusals=(409, 503),
     ),
     Endpoint(
         path="/v1/scaling/operations",

@@ -74,6 +74,42 @@ class BrokerSetListing(msgspec.Struct, frozen=True, rename="camel", kw_only=True
     next_cursor: str | None
 
 
+class RoleView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """The role of one broker, as the role check port answers it."""
+
+    broker_id: int
+    address: str
+    #: `serves`, `failed`, `superseded`, `held` or `unknown`.
+    verdict: str
+    #: Why it is unknown; blank if it is not.
+    doubt: str
+
+
+class SetRolesView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """The roles in one broker set."""
+
+    broker_name: str
+    cluster: str
+    master_broker_id: int | None
+    master_address: str | None
+    master_epoch: int
+    #: Its master has changed to master in this epoch, and the one that answers knows it.
+    confirmed: bool
+    #: Until then a switchover holds it; None if none does.
+    held_until_unix_ms: int | None
+    roles: list[RoleView]
+
+
+class RoleListing(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A page of broker sets with the roles of their brokers, in the order of their names."""
+
+    #: Only a controller that leads has verdicts; those of all others are `unknown`.
+    is_leader: bool
+    broker_sets: list[SetRolesView]
+    total: int
+    next_cursor: str | None
+
+
 class CandidateView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """One broker in an election."""
 
@@ -94,6 +130,8 @@ class PhasesView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     suspect_ms: int | None
     #: From then until it was judged to have failed.
     judge_ms: int | None
+    #: From then until hosts that check its role led nobody to it any more; null if nothing waited for that.
+    fence_ms: int | None
     #: From then, or from the request, until the result was stored.
     commit_ms: int
 
@@ -116,7 +154,8 @@ class ElectionView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     broker_name: str
     cluster: str
     unix_ms: int
-    #: What it was held for: `master_dead`, `master_not_heard`, `no_master`, `store_behind`, `broker`, `operator`.
+    #: What it was held for: `master_dead`, `master_not_heard`, `no_master`, `store_behind`, `broker`, `operator`,
+    #: `switchover`.
     trigger: str
     cause: str
     #: `new_master_elected`, `keep_current_master` or `no_master_elected`.

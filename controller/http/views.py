@@ -3,24 +3,39 @@
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from itertools import islice
+from typing import NamedTuple
 
+from controller.callbacks.service import RoleCallbacks
 from controller.config import ControllerConfig
 from controller.failover.election_log import ElectionRecord
 from controller.failover.requests import BrokerRequests
 from controller.failure_detection.heartbeats import UNKNOWN, BrokerKey
 from controller.http import shapes
-from controller.http.autoscaler_views import AutoscalerViews
-from controller.scaling.watching.service import Autoscaler
+from controller.http.callback_shapes import CallbackListing, Redelivery
+from controller.http.callback_views import callback_listing
+from controller.http.master_shapes import MasterListing
+from controller.http.master_views import MasterListings
+from controller.http.switchover_views import PlannedChanges, SwitchoverViews
+from controller.roles.broker_roles import BrokerRoles, SetRoles
 from controller.sets.broker_set import BrokerSet
 from controller.sets.health import health_of
 from remoting.clock import Clock
 from serving.config.stored_config import StoredConfig
-from serving.http.pages import with_prefix
-from serving.http.views import MetricsText, NotFound, Unavailable, ViewRequest, requested_page
+from serving.http.pages import ListPage, with_prefix
+from serving.http.views import MetricsText, NotFound, StateConflict, Unavailable, ViewRequest, requested_page
 from serving.metrics.health import Health
 
 
-class ControllerViews(AutoscalerViews):
+class ShownSets(NamedTuple):
+    """What is shown of broker sets."""
+
+    control: BrokerRequests
+    roles: BrokerRoles
+    #: None if nothing is called.
+    callbacks: RoleCallbacks | None
+
+
+class ControllerViews(SwitchoverViews):
     """One method per path."""
 
     def __init__(  # one for each part of a controller that is shown
@@ -28,13 +43,16 @@ class ControllerViews(AutoscalerViews):
         health: Health,
         metrics: MetricsText,
         settings: StoredConfig[ControllerConfig],
-        control: BrokerRequests,
-        autoscaler: Autoscaler,
+        sets: ShownSets,
+        planned: PlannedChanges,
         clock: Clock,
     ) -> None:
-        super().__init__(health, metrics, settings, autoscaler)
-        self._control = control
+        super().__init__(health, metrics, settings, planned)
+        self._control, self._roles, self._callbacks = sets
         self._clock = clock
+        self._masters = MasterListings(
+            self._control.store, self._control.group, self._control.elections.elected_unix_ms
+        )
 
     def check_ready(self) -> None:
         """Raise Unavailable unless brokers can be sent on from here: a leader is known."""
@@ -65,15 +83,19 @@ class ControllerViews(AutoscalerViews):
 
     def broker_sets(self, request: ViewRequest) -> shapes.BrokerSetListing:
         """Return a page of sets."""
-        names = with_prefix(sorted(each.broker_name for each in self._control.store.sets()), request.prefix)
-        page = requested_page(names, request, str)
-        found = (self._control.store.get(name) for name in page.keys)
+        page, found = self._page_of_sets(request)
         suspects = self._control.detector.suspects
         return shapes.BrokerSetListing(
-            broker_sets=[self._broker_set(each, suspects) for each in found if each is not None],
+            broker_sets=[self._broker_set(each, suspects) for each in found],
             total=page.total,
             next_cursor=page.next_cursor,
         )
+
+    def _page_of_sets(self, request: ViewRequest) -> tuple[ListPage[str], list[BrokerSet]]:
+        names = with_prefix(sorted(each.broker_name for each in self._control.store.sets()), request.prefix)
+        page = requested_page(names, request, str)
+        found = (self._control.store.get(name) for name in page.keys)
+        return page, [each for each in found if each is not None]
 
     def broker_set(self, request: ViewRequest) -> shapes.StoredSetView:
         """Return one set."""
@@ -83,10 +105,39 @@ class ControllerViews(AutoscalerViews):
             raise NotFound(f"There is no broker set {name}.")
         return self._broker_set(broker_set, self._control.detector.suspects)
 
+    def roles(self, request: ViewRequest) -> shapes.RoleListing:
+        """Return a page of sets with the roles of their brokers."""
+        page, found = self._page_of_sets(request)
+        to_unix_ms = self._clock.unix_ms() - self._clock.now_ms()
+        return shapes.RoleListing(
+            is_leader=self._control.group.is_leader,
+            broker_sets=[_set_roles(self._roles.of_set(each), to_unix_ms) for each in found],
+            total=page.total,
+            next_cursor=page.next_cursor,
+        )
+
+    async def masters(self, request: ViewRequest) -> MasterListing | bytes:
+        """Return the masters, at once or when something changes."""
+        return await self._masters.answer(request)
+
     def elections(self, request: ViewRequest) -> shapes.ElectionListing:
         """Return the last elections."""
         records = (each for each in reversed(self._control.elections) if each.broker_name.startswith(request.prefix))
         return shapes.ElectionListing(elections=[_election(each) for each in islice(records, request.page.limit)])
+
+    def role_callbacks(self, request: ViewRequest) -> CallbackListing:
+        """Return a page of the changes of masters that onRoleChange has not taken; only the leader knows them."""
+        self._check_leads()
+        return callback_listing(self._callbacks, self._settings.config.on_role_change, self._clock, request)
+
+    def redeliver_callbacks(self, request: ViewRequest) -> Redelivery:
+        """Call onRoleChange once more for some sets."""
+        self._check_leads()
+        if self._callbacks is None:
+            raise StateConflict("Nothing is called: onRoleChange is blank.")
+        if not self._callbacks.is_ready:
+            raise Unavailable("What was delivered is being loaded: try again in a second.")
+        return Redelivery(broker_sets=self._callbacks.redeliver(request.body.prefix))
 
     def _broker_set(self, broker_set: BrokerSet, suspects: AbstractSet[BrokerKey]) -> shapes.StoredSetView:
         name = broker_set.broker_name
@@ -129,6 +180,28 @@ class ControllerViews(AutoscalerViews):
             )
 
 
+def _set_roles(roles: SetRoles, to_unix_ms: int) -> shapes.SetRolesView:
+    broker_set, held_until_ms = roles.broker_set, roles.held_until_ms
+    return shapes.SetRolesView(
+        broker_name=broker_set.broker_name,
+        cluster=broker_set.cluster,
+        master_broker_id=broker_set.master,
+        master_address=broker_set.master_address,
+        master_epoch=broker_set.master_epoch,
+        confirmed=roles.is_confirmed,
+        held_until_unix_ms=held_until_ms + to_unix_ms if held_until_ms is not None else None,
+        roles=[
+            shapes.RoleView(
+                broker_id=broker_id,
+                address=broker_set.replicas[broker_id].address,
+                verdict=answer.verdict.value,
+                doubt=answer.doubt,
+            )
+            for broker_id, answer in sorted(roles.answers.items())
+        ],
+    )
+
+
 def _election(record: ElectionRecord) -> shapes.ElectionView:
     return shapes.ElectionView(
         number=record.number,
@@ -159,7 +232,10 @@ def _election(record: ElectionRecord) -> shapes.ElectionView:
         bytes_at_stake=record.bytes_at_stake,
         force=record.force,
         phases=shapes.PhasesView(
-            suspect_ms=record.phases.suspect_ms, judge_ms=record.phases.judge_ms, commit_ms=record.phases.commit_ms
+            suspect_ms=record.phases.suspect_ms,
+            judge_ms=record.phases.judge_ms,
+            fence_ms=record.phases.fence_ms,
+            commit_ms=record.phases.commit_ms,
         ),
         notified=[
             shapes.NotifiedView(broker_id=broker_id, result=each.result, after_ms=each.after_ms, tries=each.tries)

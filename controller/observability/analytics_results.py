@@ -100,6 +100,14 @@ def _diverging(rows: list[dict[str, Any]]) -> Iterator[Sample]:
     yield Sample(catalogue.DIVERGENCE, (), sum(each for each in seconds if isinstance(each, int | float)))
 
 
+def _phases(rows: list[dict[str, Any]]) -> Iterator[Sample]:
+    for row in rows:
+        value = row.get("p95_s")
+        if row.get("kind") == "phase" and isinstance(value, int | float):
+            labels = (str(row.get("cluster") or ""), str(row.get("phase") or ""))
+            yield Sample(catalogue.FAILOVER_PHASE, labels, value)
+
+
 def _moves(rows: list[dict[str, Any]]) -> Iterator[Sample]:
     # A queue that moves is one more somewhere and one less elsewhere.
     more = (_more_queues(row) for row in rows if row.get("kind") == "proposal")
@@ -119,6 +127,7 @@ def _scalings(rows: list[dict[str, Any]]) -> Iterator[Sample]:
 
 _BY_NAME: Final[Mapping[str, Callable[[list[dict[str, Any]]], Iterator[Sample]]]] = {
     "divergence": _diverging,
+    "failover_timeline": _phases,
     "capacity": _days_left,
 }
 _COUNTED: Final[Mapping[str, Callable[[list[dict[str, Any]]], Iterator[Sample]]]] = {

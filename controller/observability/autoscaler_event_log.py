@@ -75,21 +75,21 @@ class AutoscalerEventLog:
 
     def round_ended(self, report: RoundReport) -> None:
         """Count what was found."""
-        self._counters.scaling_topics_watched = report.topics
-        self._counters.scaling_topics_left_out = report.left_out
-        self._counters.scaling_verdicts = {each.value: count for each, count in report.outcomes.items()}
-        self._counters.scaling_rounds.observe((), report.duration_ms / 1000)
+        self._counters.scaling.topics_watched = report.topics
+        self._counters.scaling.topics_left_out = report.left_out
+        self._counters.scaling.verdicts = {each.value: count for each, count in report.outcomes.items()}
+        self._counters.scaling.rounds.observe((), report.duration_ms / 1000)
 
     def round_failed(self, topic: str, error: Exception) -> None:
         """Log and count a fault of ours."""
-        self._counters.scaling_rounds_failed += 1
+        self._counters.scaling.rounds_failed += 1
         text = str(error)[:SENTENCE_CHARS_MAX] or type(error).__name__
         self._logs.write(catalogue.SCALING_ROUND_FAILED, topic=topic, error=text, exc_info=error)
 
     def watch_ended(self) -> None:
         """Count nothing any more."""
-        self._counters.scaling_topics_watched = self._counters.scaling_topics_left_out = 0
-        self._counters.scaling_verdicts = {}
+        self._counters.scaling.topics_watched = self._counters.scaling.topics_left_out = 0
+        self._counters.scaling.verdicts = {}
 
     def _record(self, decision: TopicDecision) -> None:
         if self._history is not None:

@@ -2,23 +2,78 @@
 
 from typing import Final
 
+from controller.callbacks.outcome import CallResult
 from controller.decisions.election import ElectionResult
+from controller.endpoint_slices.service import SyncResult
 from controller.failure_detection.suspicion import ProbeOutcome, SuspicionReason
+from controller.role_probe.service import ProbeResult
+from controller.roles.verdict import RoleVerdict
 from controller.scaling.resize.operation import FINISHED, ResizeKind
+from controller.switchover.rolling_restart import RESTART_ENDED
+from controller.switchover.switchover import ENDED
 from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, CounterTable, HistogramTable, Living, everything
 from serving.metrics.server_counters import LATENCY_S, ServerCounters
 
 #: Upper bounds in seconds for the parts of a failover, the shortest of which take milliseconds.
 PHASE_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 15, 30, 60)
-PHASES: Final = ("detect", "judge", "commit", "notify", "total")
+PHASES: Final = ("detect", "judge", "fence", "commit", "notify", "total", "serve")
 RESULTS: Final = tuple(result.value for result in ElectionResult)
 #: How a failover ended that brought a new master; otherwise it is the result of its election.
 FAILED_OVER: Final = "failed_over"
 NOTIFIED: Final = ("ok", "refused", "failed", "superseded")
 #: Upper bounds in seconds for resizes: a grow takes minutes, a shrink with late messages days.
 RESIZE_S: Final = (60, 180, 300, 600, 1_200, 1_800, 3_600, 7_200, 14_400, 43_200, 86_400, 345_600)
+#: Answers to role checks that are no verdict on a broker: whether this controller leads, and to what is no check.
+CHECKS_ELSE: Final = ("leads", "follows", "invalid")
+#: Upper bounds in seconds for gaps: a failover behind a role address, with a time limit of a send, with a route poll.
+GAP_S: Final = (0.25, 0.5, 1, 1.5, 2, 3, 4, 5, 7, 10, 20, 30, 60)
 #: What becomes of the change of a broker.
 ACTED: Final = ("done", "failed")
+
+
+class ScalingCounters:
+    """What a controller counts of resizes and of the autoscaler."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        #: How resizes ended.
+        self.resizes_ended = CounterTable(known=sorted((phase.value.lower(),) for phase in FINISHED))
+        #: Seconds by kind, from the request to the end.
+        self.resize_durations = HistogramTable(RESIZE_S, known=[(kind.value,) for kind in ResizeKind])
+        self.resize_actions = CounterTable(known=[(result,) for result in ACTED])
+        #: How often dropped queues were opened again.
+        self.resizes_reopened = 0
+        self.resize_conflicts = 0
+        self.resize_rounds_failed = 0
+        #: Of the autoscaler's last round; 0 on a controller that does not lead.
+        self.topics_watched = 0
+        self.topics_left_out = 0
+        #: Topics by what became of their last verdict.
+        self.verdicts: dict[str, int] = {}
+        self.rounds_failed = 0
+        #: Seconds.
+        self.rounds = HistogramTable(LATENCY_S, known=[()])
+
+
+class RoleCounters:
+    """What a controller counts of those that follow the roles of brokers: callbacks, EndpointSlices, and the probe."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        #: Calls of onRoleChange by result.
+        self.callbacks = CounterTable(known=[(result.value,) for result in CallResult])
+        #: Seconds.
+        self.callback_durations = HistogramTable(PHASE_S, known=[()])
+        #: Comparisons of the EndpointSlices of a set by result.
+        self.slice_syncs = CounterTable(known=[(result.value,) for result in SyncResult])
+        #: Sends of the probe by result.
+        self.probe_sends = CounterTable(known=[(result.value,) for result in ProbeResult])
+        #: Seconds without an acknowledged send.
+        self.probe_gaps = HistogramTable(GAP_S, known=[()])
+        #: The last gap in seconds, by cluster and set, since this controller leads.
+        self.probe_last_gaps: dict[tuple[str, str], float] = {}
+        #: Sets with the topic of the probe by state.
+        self.probe_sets = {"probed": 0, "left_out": 0}
 
 
 class SetCounters(ServerCounters):
@@ -38,6 +93,8 @@ class SetCounters(ServerCounters):
         #: Seconds by phase.
         self.failover_phases = HistogramTable(PHASE_S, known=[(phase,) for phase in PHASES])
         self.notifications = CounterTable(known=[(result,) for result in NOTIFIED])
+        #: By verdict.
+        self.role_checks = CounterTable(known=[(each,) for each in (*RoleVerdict, *CHECKS_ELSE)])
         self.probes = CounterTable(known=[(outcome.value,) for outcome in ProbeOutcome])
         #: Cluster and why.
         self.brokers_failed = CounterTable(label_sets_max=CLUSTERS_MAX * 2, peer_labels=1, living=living)
@@ -47,23 +104,13 @@ class SetCounters(ServerCounters):
         #: Kind and result of each call to the store.
         self.store_calls = CounterTable()
         self.store_durations = HistogramTable(LATENCY_S)
-        #: How resizes ended.
-        self.resizes_ended = CounterTable(known=sorted((phase.value.lower(),) for phase in FINISHED))
-        #: Seconds by kind, from the request to the end.
-        self.resize_durations = HistogramTable(RESIZE_S, known=[(kind.value,) for kind in ResizeKind])
-        self.resize_actions = CounterTable(known=[(result,) for result in ACTED])
-        #: How often dropped queues were opened again.
-        self.resizes_reopened = 0
-        self.resize_conflicts = 0
-        self.resize_rounds_failed = 0
-        #: Of the autoscaler's last round; 0 on a controller that does not lead.
-        self.scaling_topics_watched = 0
-        self.scaling_topics_left_out = 0
-        #: Topics by what became of their last verdict.
-        self.scaling_verdicts: dict[str, int] = {}
-        self.scaling_rounds_failed = 0
-        #: Seconds.
-        self.scaling_rounds = HistogramTable(LATENCY_S, known=[()])
+        #: How switchovers ended; `refused` were not begun.
+        self.switchovers = CounterTable(known=[("refused",), *sorted((phase.value.lower(),) for phase in ENDED)])
+        #: The longest time that one held clients.
+        self.switchover_longest_hold_ms = 0
+        self.rolling_restarts_ended = CounterTable(known=sorted((phase.value.lower(),) for phase in RESTART_ENDED))
+        self.scaling = ScalingCounters()
+        self.roles = RoleCounters()
 
     def know(self, cluster: str) -> None:
         """Begin to count what can happen in a cluster: a rate misses a counter that is born at 1."""

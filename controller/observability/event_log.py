@@ -245,7 +245,12 @@ class ControllerEventLog(ServerEventLog[ControllerConfig]):
                 (record.cluster, record.cause.evidence or record.cause.trigger.value, _outcome(record))
             )
         phases = record.phases
-        lasted = {"detect": phases.suspect_ms, "judge": phases.judge_ms, "commit": phases.commit_ms}
+        lasted = {
+            "detect": phases.suspect_ms,
+            "judge": phases.judge_ms,
+            "fence": phases.fence_ms,
+            "commit": phases.commit_ms,
+        }
         for phase, lasted_ms in lasted.items():
             if lasted_ms is not None:
                 counters.failover_phases.observe((phase,), lasted_ms / 1000)
@@ -290,8 +295,7 @@ class ControllerEventLog(ServerEventLog[ControllerConfig]):
         if notified.result == "ok" and recipient.broker_id == effect.master.broker_id:
             counters.failover_phases.observe(("notify",), notified.after_ms / 1000)
             if record is not None and record.phases.suspect_ms is not None:
-                spent = (record.phases.suspect_ms, record.phases.judge_ms or 0, record.phases.commit_ms)
-                counters.failover_phases.observe(("total",), (sum(spent) + notified.after_ms) / 1000)
+                counters.failover_phases.observe(("total",), (record.phases.total_ms + notified.after_ms) / 1000)
 
     def role_notification_failed(self, effect: NotifyRoleChanged, recipient: Recipient, tries: int, error: str) -> None:
         """Log that a broker did not confirm its role."""
@@ -359,6 +363,7 @@ def _election_keys(record: ElectionRecord) -> dict[str, object]:
         ],
         "suspect_ms": record.phases.suspect_ms,
         "judge_ms": record.phases.judge_ms,
+        "fence_ms": record.phases.fence_ms,
         "commit_ms": record.phases.commit_ms,
     }
     if record.reported_result is ElectionResult.NOBODY or record.is_unclean:

@@ -9,6 +9,11 @@ from typing import Final
 
 from controller.config import CONTROLLER
 from controller.observability.autoscaler_log_events import AUTOSCALER
+from controller.observability.callback_log_events import CALLBACKS
+from controller.observability.probe_log_events import PROBE
+from controller.observability.role_log_events import ROLES
+from controller.observability.slice_log_events import SLICES
+from controller.observability.switchover_log_events import SWITCHOVERS
 from serving.logging import server_events
 from serving.logging.events import Level, LogEvent, log_page
 
@@ -185,6 +190,7 @@ _ELECTION: Final = (
     "candidates",
     "suspect_ms",
     "judge_ms",
+    "fence_ms",
     "commit_ms",
 )
 MASTER_ELECTED: Final = LogEvent(
@@ -358,6 +364,7 @@ EVENTS: Final = (
     MASTER_EPOCH_DISPUTED,
     ROLE_NOTIFICATION_RESENT,
     ROLE_NOTIFICATION_FAILED,
+    *SWITCHOVERS,
     RESIZE_CREATED,
     RESIZE_PHASE_ENTERED,
     RESIZE_BLOCKED,
@@ -368,7 +375,11 @@ EVENTS: Final = (
     RESIZE_REJECTED,
     RESIZE_ACTIONS_FAILED,
     RESIZE_ROUND_FAILED,
+    *ROLES,
     *AUTOSCALER,
+    *CALLBACKS,
+    *PROBE,
+    *SLICES,
     *server_events.SETTINGS,
     *server_events.TRAFFIC,
 )

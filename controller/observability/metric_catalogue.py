@@ -77,11 +77,35 @@ FAILOVERS: Final = _MAKE.counter(
 )
 FAILOVER_PHASES: Final = _MAKE.histogram(
     "failover_phase_duration_seconds",
-    "Phases of a failover: detect, judge, commit, notify (until the new master confirmed), total.",
+    "Phases of a failover: detect, judge, fence (until no host that checks roles led clients to a silent master), "
+    "commit, notify (until the new master confirmed), total; serve: from the stored result until the new master was "
+    "seen to take messages.",
     "phase",
 )
 NOTIFICATIONS: Final = _MAKE.counter(
     "role_notifications", "Notifications of a broker about its role, by result.", "result"
+)
+
+ROLE_CHECKS: Final = _MAKE.counter(
+    "role_checks",
+    "Answers at roleCheckPort, by verdict: serves, failed, superseded, held, unknown of a broker; leads or follows of "
+    "this controller; invalid of what was no check.",
+    "verdict",
+)
+
+MASTERS_WAITS: Final = _MAKE.gauge("masters_waits", "Requests at /v1/masters that wait for a change.")
+
+# Planned changes of the master. Those under way are at /v1/switchovers
+
+SWITCHOVERS: Final = _MAKE.counter(
+    "switchovers", "Planned switchovers that have ended, by outcome; `refused` were not begun.", "outcome"
+)
+SWITCHOVER_LONGEST_HOLD: Final = _MAKE.gauge(
+    "switchover_longest_hold_seconds", "Longest time that a switchover held clients since the start."
+)
+ROLLING_RESTARTS: Final = _MAKE.gauge("rolling_restarts", "Rolling restarts of sets under way; only of the leader.")
+ROLLING_RESTARTS_ENDED: Final = _MAKE.counter(
+    "rolling_restarts_ended", "Rolling restarts of sets that have ended, by outcome.", "outcome"
 )
 
 # Queue scaling. Topics are in the log and at /v1/scaling/operations. What is under way only of the leader
@@ -139,6 +163,56 @@ SCALING_ROUND_SECONDS: Final = _MAKE.histogram(
     "scaling_round_seconds", "Duration of a round of the autoscaler, without the waits that spread it."
 )
 
+# Calls of onRoleChange; what waits only of the leader
+
+ROLE_CALLBACKS: Final = _MAKE.counter("role_callbacks", "Calls of onRoleChange, each attempt, by result.", "result")
+ROLE_CALLBACK_DURATION: Final = _MAKE.histogram("role_callback_duration_seconds", "Duration of a call of onRoleChange.")
+ROLE_CALLBACKS_UNDELIVERED: Final = _MAKE.gauge(
+    "role_callbacks_undelivered", "Sets whose last change of the master onRoleChange has not taken."
+)
+ROLE_CALLBACK_UNDELIVERED_SINCE: Final = _MAKE.gauge(
+    "role_callback_undelivered_since_timestamp_seconds",
+    "Since when the set that waits longest for onRoleChange does; 0 if none does.",
+)
+
+# EndpointSlices of kubernetesSetsFile; what is stale only of the leader
+
+ENDPOINT_SLICE_SYNCS: Final = _MAKE.counter(
+    "endpoint_slice_syncs",
+    "Comparisons of the EndpointSlices of a set with its brokers, by result: unchanged, written or failed.",
+    "result",
+)
+ENDPOINT_SLICES_STALE: Final = _MAKE.gauge(
+    "endpoint_slices_stale",
+    "Sets whose EndpointSlices are not known to be as wanted: a change of their brokers is not published yet, or the "
+    "last comparison failed.",
+)
+ENDPOINT_SLICES_STALE_SINCE: Final = _MAKE.gauge(
+    "endpoint_slices_stale_since_timestamp_seconds",
+    "Since when the set whose EndpointSlices have been stale for longest is so; 0 if none is.",
+)
+BROKERS_NOT_PUBLISHED: Final = _MAKE.gauge(
+    "brokers_not_published",
+    "Brokers of sets with a Service that are in no EndpointSlice: HAProxy leads nobody to them while they are master.",
+)
+
+# The probe of roleProbeTopic; of a controller that does not lead no set is probed
+
+ROLE_PROBE_SENDS: Final = _MAKE.counter("role_probe_sends", "Messages of the probe, by result.", "result")
+ROLE_PROBE_SETS: Final = _MAKE.gauge(
+    "role_probe_sets", "Sets with the topic of the probe: probed, or left_out because there are more than 200.", "state"
+)
+ROLE_PROBE_GAP: Final = _MAKE.histogram(
+    "role_probe_gap_seconds",
+    "Times without an acknowledged message of the probe: from the last before a failure to the first after it.",
+)
+ROLE_PROBE_LAST_GAP: Final = _MAKE.gauge(
+    "role_probe_last_gap_seconds",
+    "The last such time of a set, since this controller leads; none if there was none.",
+    "cluster",
+    "broker",
+)
+
 # Results of the Spark analyses
 
 _ANALYTICS: Final = FamilyMaker("rocketmq_analytics_")
@@ -166,6 +240,12 @@ MISSED_HEARTBEATS: Final = _ANALYTICS.gauge(
     "broker",
 )
 DIVERGENCE: Final = _ANALYTICS.gauge("divergence_seconds", "Seconds, at least, in which NameServers disagreed (A6).")
+FAILOVER_PHASE: Final = _ANALYTICS.gauge(
+    "failover_phase_seconds",
+    "Seconds that 95 % of the failovers in the window did not exceed in each phase (A10).",
+    "cluster",
+    "phase",
+)
 CAPACITY_DAYS_LEFT: Final = _ANALYTICS.gauge("capacity_days_left", "Days until a limit is reached (A12).", "resource")
 QUEUE_RECOMMENDATIONS: Final = _ANALYTICS.gauge(
     "queue_recommendations",
@@ -181,6 +261,7 @@ ANALYTICS_RESULTS: Final = (
     RECOMMENDED_TIMEOUT,
     MISSED_HEARTBEATS,
     DIVERGENCE,
+    FAILOVER_PHASE,
     CAPACITY_DAYS_LEFT,
     QUEUE_RECOMMENDATIONS,
 )

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import add
 from typing import Final
 
+from controller.callbacks.service import Backlog
 from controller.config import CONTROLLER, ControllerConfig
+from controller.endpoint_slices.service import StaleSlices
 from controller.failover.requests import BrokerRequests
 from controller.observability import metric_catalogue as catalogue
 from controller.observability.analytics_results import Sample
@@ -42,8 +44,14 @@ class ControllerMetricSources(ServerSources, frozen=True, kw_only=True):
     clock: Clock
     #: What the Spark analyses have published last.
     results: Callable[[], Iterable[Sample]] = tuple
+    #: How many rolling restarts are under way.
+    rolling_restarts: Callable[[], int] = int
     #: Resizes under way.
     resizes: Callable[[], Iterable[ResizeOperation]] = tuple
+    #: Changes of masters that onRoleChange has not taken.
+    undelivered: Callable[[], Backlog] = Backlog
+    #: Sets whose EndpointSlices are not as wanted.
+    stale_slices: Callable[[], StaleSlices] = StaleSlices
 
 
 class ControllerMetrics(ServerMetrics[ControllerConfig]):
@@ -58,6 +66,7 @@ class ControllerMetrics(ServerMetrics[ControllerConfig]):
             catalogue.SYNC_STATE_SET_SIZE,
             catalogue.MASTER_EPOCH,
             catalogue.BROKER_LAST_HEARTBEAT,
+            catalogue.ROLE_PROBE_LAST_GAP,
             *catalogue.PER_SET_RESULTS,
         )
         self._guards = {family: LabelGuard(BROKERS_MAX, peer_labels=len(family.labels)) for family in per_set}
@@ -72,13 +81,18 @@ class ControllerMetrics(ServerMetrics[ControllerConfig]):
         yield catalogue.SILENT_HOSTS, single(counters.silent_hosts)
         yield catalogue.SUSPECT_BROKERS, single(_suspects(control))
         yield catalogue.DISPUTED_EPOCHS, single(control.monitor.disputed_sets)
+        yield catalogue.MASTERS_WAITS, single(control.store.changes.waits)
         yield from self._sets()
         yield from self._results()
         yield from self._resizes()
-        yield catalogue.RESIZES_REOPENED, single(counters.resizes_reopened)
-        yield catalogue.RESIZE_CONFLICTS, single(counters.resize_conflicts)
-        yield catalogue.RESIZE_ROUNDS_FAILED, single(counters.resize_rounds_failed)
+        yield catalogue.SWITCHOVER_LONGEST_HOLD, single(counters.switchover_longest_hold_ms / 1000)
+        yield catalogue.ROLLING_RESTARTS, single(self._sources.rolling_restarts())
+        yield catalogue.RESIZES_REOPENED, single(counters.scaling.resizes_reopened)
+        yield catalogue.RESIZE_CONFLICTS, single(counters.scaling.resize_conflicts)
+        yield catalogue.RESIZE_ROUNDS_FAILED, single(counters.scaling.resize_rounds_failed)
         yield from _autoscaling(counters)
+        yield from self._followers()
+        yield from self._probe()
         for family, tally in _tallies(counters):
             yield family, tally.counts()
 
@@ -120,8 +134,31 @@ class ControllerMetrics(ServerMetrics[ControllerConfig]):
         yield catalogue.RESIZES_OVERDUE, single(sum(is_overdue(each, unix_ms) for each in present))
         yield catalogue.RESIZE_WRITES_PAUSED_SINCE, single(min(paused, default=0) / 1000)
 
+    def _followers(self) -> Iterator[tuple[MetricFamily, Values]]:
+        """Yield what has not followed the sets yet: callbacks and EndpointSlices."""
+        backlog, stale = self._sources.undelivered(), self._sources.stale_slices()
+        yield catalogue.ROLE_CALLBACKS_UNDELIVERED, single(backlog.sets)
+        yield catalogue.ROLE_CALLBACK_UNDELIVERED_SINCE, single(self._unix_s(backlog.oldest_ms))
+        yield catalogue.ENDPOINT_SLICES_STALE, single(stale.sets)
+        yield catalogue.ENDPOINT_SLICES_STALE_SINCE, single(self._unix_s(stale.oldest_ms))
+        yield catalogue.BROKERS_NOT_PUBLISHED, single(stale.left_out)
+
+    def _unix_s(self, since_ms: int | None) -> float:
+        """Return a monotonic time as Unix seconds; 0 for none."""
+        clock = self._sources.clock
+        return 0 if since_ms is None else (clock.unix_ms() - clock.now_ms() + since_ms) / 1000
+
+    def _probe(self) -> Iterator[tuple[MetricFamily, Values]]:
+        counters = self._sources.counters
+        yield catalogue.ROLE_PROBE_SETS, {(state,): number for state, number in counters.roles.probe_sets.items()}
+        gaps = Admitted(self._guards[catalogue.ROLE_PROBE_LAST_GAP], max)
+        for labels, seconds in counters.roles.probe_last_gaps.items():
+            gaps.add(labels, seconds)
+        yield catalogue.ROLE_PROBE_LAST_GAP, gaps.values
+
     def _sets(self) -> Iterator[tuple[MetricFamily, Values] | None]:
-        families = [family for family in self._guards if family not in catalogue.PER_SET_RESULTS]
+        others = (*catalogue.PER_SET_RESULTS, catalogue.ROLE_PROBE_LAST_GAP)
+        families = [family for family in self._guards if family not in others]
         found = {family: Admitted(self._guards[family], _combine(family)) for family in families}
         # Summed before the limit is looked at: sets of a cluster that has its series belong into them, however late.
         states: Counter[Labels] = Counter()
@@ -163,11 +200,11 @@ def _combine(family: MetricFamily) -> Callable[[float, float], float]:
 
 
 def _autoscaling(counters: SetCounters) -> Iterator[tuple[MetricFamily, Values]]:
-    yield catalogue.SCALING_TOPICS_WATCHED, single(counters.scaling_topics_watched)
-    yield catalogue.SCALING_TOPICS_LEFT_OUT, single(counters.scaling_topics_left_out)
-    verdicts = counters.scaling_verdicts
+    yield catalogue.SCALING_TOPICS_WATCHED, single(counters.scaling.topics_watched)
+    yield catalogue.SCALING_TOPICS_LEFT_OUT, single(counters.scaling.topics_left_out)
+    verdicts = counters.scaling.verdicts
     yield catalogue.SCALING_VERDICTS, {(each,): verdicts.get(each, 0) for each in SHOWN_OUTCOMES}
-    yield catalogue.SCALING_ROUNDS_FAILED, single(counters.scaling_rounds_failed)
+    yield catalogue.SCALING_ROUNDS_FAILED, single(counters.scaling.rounds_failed)
 
 
 def _suspects(control: BrokerRequests) -> int:
@@ -181,11 +218,17 @@ def _tallies(counters: SetCounters) -> tuple[tuple[MetricFamily, CounterTable], 
         (catalogue.ELECTIONS, counters.elections),
         (catalogue.FAILOVERS, counters.failovers),
         (catalogue.NOTIFICATIONS, counters.notifications),
+        (catalogue.ROLE_CHECKS, counters.role_checks),
         (catalogue.PROBES, counters.probes),
         (catalogue.BROKERS_FAILED, counters.brokers_failed),
         (catalogue.STORE_TXN, counters.store_calls),
-        (catalogue.RESIZES_ENDED, counters.resizes_ended),
-        (catalogue.RESIZE_ACTIONS, counters.resize_actions),
+        (catalogue.SWITCHOVERS, counters.switchovers),
+        (catalogue.ROLLING_RESTARTS_ENDED, counters.rolling_restarts_ended),
+        (catalogue.RESIZES_ENDED, counters.scaling.resizes_ended),
+        (catalogue.RESIZE_ACTIONS, counters.scaling.resize_actions),
+        (catalogue.ROLE_CALLBACKS, counters.roles.callbacks),
+        (catalogue.ENDPOINT_SLICE_SYNCS, counters.roles.slice_syncs),
+        (catalogue.ROLE_PROBE_SENDS, counters.roles.probe_sends),
     )
 
 
@@ -194,6 +237,8 @@ def _histogram_tables(counters: SetCounters) -> tuple[tuple[MetricFamily, Histog
         (catalogue.ELECTION_DURATION, counters.election_durations),
         (catalogue.FAILOVER_PHASES, counters.failover_phases),
         (catalogue.STORE_TXN_DURATION, counters.store_durations),
-        (catalogue.SCALING_ROUND_SECONDS, counters.scaling_rounds),
-        (catalogue.RESIZE_DURATION, counters.resize_durations),
+        (catalogue.SCALING_ROUND_SECONDS, counters.scaling.rounds),
+        (catalogue.RESIZE_DURATION, counters.scaling.resize_durations),
+        (catalogue.ROLE_CALLBACK_DURATION, counters.roles.callback_durations),
+        (catalogue.ROLE_PROBE_GAP, counters.roles.probe_gaps),
     )

@@ -69,18 +69,18 @@ class ResizeEventLog:
             "problem": after.problem[:PROBLEM_CHARS_MAX],
         }
         if after.phase is ResizePhase.CONFLICT:
-            counters.resize_conflicts += 1
-        counters.resizes_reopened += max(after.reopened - before.reopened, 0)
+            counters.scaling.resize_conflicts += 1
+        counters.scaling.resizes_reopened += max(after.reopened - before.reopened, 0)
         if after.is_finished:
             duration_ms = max(after.phase_since_unix_ms - after.created_unix_ms, 0)
             keys |= {"duration_ms": duration_ms, "reopened": after.reopened}
-            counters.resizes_ended.add((after.phase.value.lower(),))
-            counters.resize_durations.observe((after.kind.value,), duration_ms / 1000)
+            counters.scaling.resizes_ended.add((after.phase.value.lower(),))
+            counters.scaling.resize_durations.observe((after.kind.value,), duration_ms / 1000)
         self._logs.write(_EVENTS.get(after.phase, catalogue.RESIZE_PHASE_ENTERED), **_which(after), **keys)
 
     def actions_failed(self, operation: ResizeOperation, failures: tuple[str, ...]) -> None:
         """Log and count changes of brokers that did not succeed."""
-        self._counters.resize_actions.add(("failed",), len(failures))
+        self._counters.scaling.resize_actions.add(("failed",), len(failures))
         self._logs.write(
             catalogue.RESIZE_ACTIONS_FAILED,
             **_which(operation),
@@ -91,11 +91,11 @@ class ResizeEventLog:
 
     def actions_done(self, operation: ResizeOperation, actions: tuple[ResizeAction, ...]) -> None:  # noqa: ARG002  # lines are of phases
         """Count changes of brokers that succeeded."""
-        self._counters.resize_actions.add(("done",), len(actions))
+        self._counters.scaling.resize_actions.add(("done",), len(actions))
 
     def round_failed(self, operation: ResizeOperation, error: Exception) -> None:
         """Log and count a round that failed; a fault of ours with its traceback."""
-        self._counters.resize_rounds_failed += 1
+        self._counters.scaling.resize_rounds_failed += 1
         keys = {} if isinstance(error, StoreError) else {"exc_info": error}
         text = str(error)[:PROBLEM_CHARS_MAX] or type(error).__name__
         self._logs.write(

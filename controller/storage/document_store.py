@@ -4,7 +4,7 @@ Values are bytes; whoever changes a document encodes and decodes it. Changes of 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -37,11 +37,11 @@ class ChangedDocument(NamedTuple):
 
 
 class DocumentStore:
-    """The documents of all kinds as this controller knows them: valid while it leads, from its last `load` on."""
+    """The documents of some kinds as this controller knows them: valid while it leads, from its last `load` on."""
 
-    def __init__(self, backend: StoreBackend) -> None:
+    def __init__(self, backend: StoreBackend, kinds: Iterable[DocumentKind] = DocumentKind) -> None:
         self._backend = backend
-        self._documents: dict[DocumentKind, dict[str, VersionedDocument]] = {kind: {} for kind in DocumentKind}
+        self._documents: dict[DocumentKind, dict[str, VersionedDocument]] = {kind: {} for kind in kinds}
         #: Only of documents that are being changed.
         self._locks: WeakValueDictionary[tuple[DocumentKind, str], asyncio.Lock] = WeakValueDictionary()
 
@@ -50,7 +50,7 @@ class DocumentStore:
 
         Nothing is changed if it `is_wanted` no more by then.
         """
-        documents = {kind: dict(await self._backend.load_documents(kind)) for kind in DocumentKind}
+        documents = {kind: dict(await self._backend.load_documents(kind)) for kind in self._documents}
         if is_wanted():
             self._documents = documents
 

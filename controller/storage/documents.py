@@ -27,6 +27,19 @@ class DocumentKind(enum.StrEnum):
     SCALING_HISTORY = "scaling-history"
     #: When the queues of topics are to be changed by themselves.
     SCALING_POLICY = "scaling-policy"
+    #: Restarts of the brokers of a set one by one, under way or the last ones; by the broker name.
+    ROLLING_RESTART = "rolling-restart"
+    #: Which master of each set was delivered last by `onRoleChange`.
+    ROLE_CALLBACK = "role-callback"
+
+
+#: The kinds that queue scaling and rolling restarts keep together.
+OPERATION_KINDS: Final = (
+    DocumentKind.SCALING_OPERATION,
+    DocumentKind.SCALING_HISTORY,
+    DocumentKind.SCALING_POLICY,
+    DocumentKind.ROLLING_RESTART,
+)
 
 
 class VersionedDocument(NamedTuple):

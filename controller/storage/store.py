@@ -20,6 +20,7 @@ from controller.storage.documents import (
     VersionedDocument,
     fault_of_document,
 )
+from controller.storage.set_changes import SetChanges
 from remoting.protocol.errors import RemotingError
 
 #: How often a set that others change is decided anew.
@@ -194,12 +195,24 @@ class SetCache(Protocol):
         """Discard everything: all sets were loaded anew."""
 
 
+class SetListener(Protocol):
+    """Takes every change of a set, in the order in which they were stored; not what is loaded."""
+
+    def set_changed(self, before: BrokerSet | None, after: BrokerSet | None) -> None:
+        """Take what a set was, and what it is now; None where there is none."""
+
+
 class SetStore:
     """All broker sets as this controller knows them."""
 
-    def __init__(self, backend: StoreBackend, cache: SetCache | None = None) -> None:
+    def __init__(
+        self, backend: StoreBackend, cache: SetCache | None = None, listener: SetListener | None = None
+    ) -> None:
         self._backend = backend
         self._cache = cache
+        self._listener = listener
+        #: For those who follow the sets as they change.
+        self.changes = SetChanges()
         self._entries: dict[str, VersionedEntry] = {}
         self._members = 0
         #: The master epochs of sets before the store was put back: their masters may have made no contact since.
@@ -218,6 +231,7 @@ class SetStore:
             self._members = sum(map(_members_of, versioned.values()))
             if self._cache is not None:
                 self._cache.clear()
+            self.changes.begin_anew()
 
     def problems(self) -> Mapping[str, str]:
         """Return what is stored and cannot be read: by the name of its set, why."""
@@ -283,7 +297,8 @@ class SetStore:
         return list(self._entries)
 
     def _keep(self, broker_name: str, versioned: VersionedEntry) -> None:
-        self._members += _members_of(versioned) - _members_of(self._entries.get(broker_name, _NOTHING))
+        former = self._entries.get(broker_name, _NOTHING)
+        self._members += _members_of(versioned) - _members_of(former)
         if versioned.entry == _NOTHING.entry and not versioned.problem:
             # It is not stored any more; who begins it again begins at revision 0.
             self._entries.pop(broker_name, None)
@@ -291,6 +306,10 @@ class SetStore:
             self._entries[broker_name] = versioned
         if self._cache is not None:
             self._cache.discard(broker_name)
+        if (former.entry.broker_set, former.problem) != (versioned.entry.broker_set, versioned.problem):
+            self.changes.set_changed(broker_name)
+        if self._listener is not None:
+            self._listener.set_changed(former.entry.broker_set, versioned.entry.broker_set)
 
     async def change(
         self, broker_name: str, decide: Callable[[StoredSet], SetDecision[Reply]], within_s: float = COMMIT_S

@@ -118,7 +118,7 @@ def test_files_secrets_and_the_store_cannot_be_changed_by_request():
     for name, option in CONTROLLER.options.items():
         if isinstance(option.kind, FilePath | Secret) or name.startswith(("etcd_", "tls_")):
             assert isinstance(option.by_request, Fixed), option.key
-    for name in ("controller_store", "controller_group", "controller_id", "advertised_address"):
+    for name in ("controller_store", "controller_group", "controller_id", "advertised_address", "on_role_change"):
         assert isinstance(CONTROLLER.options[name].by_request, Fixed), name
 
 
@@ -134,6 +134,8 @@ def test_options_that_take_effect_at_once():
         "enableShutdownGracefully",
         "logLevel",
         "notifyBrokerRoleChanged",
+        "onRoleChangeTimeoutMs",
+        "roleProbeIntervalMs",
         "scalingIntervalMs",
         "scalingOperationsMax",
         "serverChannelMaxIdleTimeSeconds",
@@ -157,7 +159,7 @@ def test_defaults_are_one_controller_with_an_embedded_store_in_the_home_folder()
     )
     assert (config.controller_store, config.listen_port, config.http_port) == ("embedded", 9878, 9881)
     assert (config.suspect_timeout_ms, config.enable_elect_unclean_master, config.notify_broker_role_changed) == (
-        3000,
+        2800,
         False,
         True,
     )
@@ -194,6 +196,12 @@ def test_variables_of_the_nameserver_are_ignored():
         ("etcdEndpoints=e1", "host:port"),
         ("controllerGroup=", "blank"),
         ("controllerStorePath=", "blank"),
+        ("onRoleChange=move-address", "the absolute path of a program"),
+        ("onRoleChange=/bin/sh -c 'exit", "quoted as in a shell"),
+        ("onRoleChange=https://user:secret@example.com/", "without user, password"),
+        ("onRoleChange=ftp://example.com/", "http(s)://"),
+        ("onRoleChangeTimeoutMs=99", "100"),
+        ("onRoleChangeCallsMax=65", "64"),
     ],
 )
 def test_invalid_value_is_reported_with_its_line(line, sentence):
@@ -287,6 +295,20 @@ def test_unknown_property_is_kept_and_reported_with_a_suggestion():
             (
                 f"line 2 of {PATH}: jRaftInitConf must be one peer, unless controllerStore is etcd: with the embedded "
                 "store each would lead alone, not 'a:1,b:1,c:1'"
+            ),
+        ),
+        (
+            ["onRoleChange=/usr/bin/true", "onRoleChangeTokenFile=/t"],
+            (
+                f"line 1 of {PATH}: onRoleChange must be the URL that gets the token, because onRoleChangeTokenFile is "
+                "set, not '/usr/bin/true'"
+            ),
+        ),
+        (
+            ["roleProbeTopic=RMQ_ROLE_PROBE"],
+            (
+                "default: roleProbeNamesrvAddr must be set as well, or namesrvAddr, because roleProbeTopic is, and is "
+                "blank"
             ),
         ),
         (["httpPort=9878"], f"line 1 of {PATH}: httpPort must be another port than listenPort, not '9878'"),

@@ -24,6 +24,7 @@ from controller.scaling.resize.request import ResizePlan, ResizeRequest
 from controller.scaling.rules import commands
 from controller.scaling.rules.plan import planned_operation
 from controller.storage.document_store import DocumentStore
+from controller.storage.documents import OPERATION_KINDS
 from controller.storage.store import SetStore, StoreBackend, StoreError
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.client import Requester
@@ -91,7 +92,7 @@ class QueueScaling:
         self._options = runtime.options
         self._listener = runtime.listener
         self._start = runtime.start
-        self.documents = DocumentStore(runtime.backend)
+        self.documents = DocumentStore(runtime.backend, OPERATION_KINDS)
         self.operations = Operations(self.documents)
         admin = AdminClient(runtime.client, _REQUESTS)
         self._observer = TopicObserver(

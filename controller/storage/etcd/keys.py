@@ -26,10 +26,10 @@ class _MemberValue(msgspec.Struct, frozen=True):
 
 
 class Keys:
-    """The keys of one group of controllers."""
+    """The keys of one group of controllers, or of what else elects its leader as they do, below a root of its own."""
 
-    def __init__(self, group: str) -> None:
-        self.prefix: Final = f"/rmq-controller/{quote(group, safe='')}/".encode()
+    def __init__(self, group: str, root: str = "rmq-controller") -> None:
+        self.prefix: Final = f"/{root}/{quote(group, safe='')}/".encode()
         self.leader: Final = self.prefix + b"leader"
         self.members: Final = self.prefix + b"members/"
         self.sets: Final = self.prefix + b"sets/"

@@ -209,3 +209,33 @@ async def test_calls_of_the_embedded_store_reach_the_observer(tmp_path):
     await store.commit(SET, OLD.entry, 0)
     assert calls == [("commit", "ok")]
     await store.close()
+
+
+async def test_new_leader_publishes_the_master_of_every_set_and_later_changes_in_order(candidate):
+    names = [f"broker-{number:03}" for number in range(120)]
+    candidate.stored.kept = {
+        name: VersionedEntry(StoredSet(broker_set=a_set(broker_name=name, master=1, master_epoch=1)), 1)
+        for name in names
+    }
+    published = []
+
+    class Listener:
+        def role_changed(self, change):
+            published.append((change.broker_name, change.master_epoch, change.is_repeated))
+
+    candidate.engine._role_listeners = (Listener(),)
+    # What a follower learns is not published.
+    candidate.group.follows(OTHER)
+    candidate.group.entry_changed(SET, OLD)
+    publishing = asyncio.create_task(candidate.engine.publish_role_changes())
+    await eventually(lambda: not candidate.engine._role_changes._collected, seconds=SOON_S, what="it is taken")
+    candidate.group.leads(None)
+    await eventually(lambda: len(published) == len(names), seconds=SOON_S, what="all masters are published")
+    assert published == [(name, 1, True) for name in names]
+    moved = a_set(broker_name=names[0], master=2, master_epoch=2)
+    candidate.group.entry_changed(names[0], VersionedEntry(StoredSet(broker_set=moved), 2))
+    await eventually(lambda: len(published) > len(names), seconds=SOON_S, what="the change is published")
+    assert published[-1] == (names[0], 2, False)
+    candidate.group.follows(OTHER)
+    publishing.cancel()
+    await candidate.engine.close()

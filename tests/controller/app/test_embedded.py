@@ -34,7 +34,7 @@ def test_embedded_controller_without_a_file_has_defaults_and_the_given_ports(fil
     assert (config.listen_port, config.http_port) == PORTS
     assert config.controller_store_path == f"{tmp_path}/controller/store"
     assert config.frame_bytes_max == 2 * 1024 * 1024
-    assert (config.controller_store, config.suspect_timeout_ms) == ("embedded", 3000)
+    assert (config.controller_store, config.suspect_timeout_ms) == ("embedded", 2800)
 
 
 def test_options_of_the_controller_come_from_the_shared_file(file):

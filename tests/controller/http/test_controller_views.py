@@ -10,6 +10,7 @@ from fakes.in_process_controller import CLUSTER, ME, SET, InProcessController, a
 from controller.failover.election_log import NotificationResult
 from controller.failure_detection.suspicion import ProbeOutcome
 from controller.http.endpoints import ENDPOINTS
+from controller.http.switchover_endpoints import SWITCHOVER_ENDPOINTS
 from controller.sets.broker_set import BrokerSet
 from controller.sets.stored_set import StoredSet
 from controller.storage.store import ControllerMember, SetStore, VersionedEntry
@@ -19,8 +20,12 @@ from serving.metrics.health import Serving
 
 OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
 PATHS = [each.path for each in ENDPOINTS]
-#: Those of queue scaling are in test_scaling_views.py.
-VIEWS_OF_SETS = [each for each in ENDPOINTS if not each.path.startswith("/v1/scaling/")]
+#: Those of queue scaling are in test_scaling_views.py, those of switchovers in test_switchover_views.py.
+VIEWS_OF_SETS = [
+    each
+    for each in ENDPOINTS
+    if not (each.changes or each.path.startswith("/v1/scaling/") or each in SWITCHOVER_ENDPOINTS)
+]
 
 
 @pytest.fixture
@@ -53,6 +58,47 @@ async def elections(controller, query=""):
 async def refusal(controller, path):
     status, body = await controller.get(path)
     return status, body["error"]["code"], body["error"]["message"]
+
+
+# Roles
+
+
+async def test_roles_of_brokers_are_shown_as_they_are_answered(controller):
+    controller.masters.add(at(1))
+    await controller.a_set(1, 2)
+    await controller.publish_roles()
+    until_ms = controller.roles.holds.hold("broker-b", controller.clock.now_ms() + 200)
+    stored(controller, "broker-b", master=2, master_epoch=4)
+    status, body = await controller.get("/v1/roles")
+    assert (status, body["isLeader"], body["total"]) == (200, True, 2)
+    first, second = body["brokerSets"]
+    assert first == {
+        "brokerName": SET,
+        "cluster": CLUSTER,
+        "masterBrokerId": 1,
+        "masterAddress": at(1),
+        "masterEpoch": 1,
+        "confirmed": True,
+        "heldUntilUnixMs": None,
+        "roles": [
+            {"brokerId": 1, "address": at(1), "verdict": "serves", "doubt": ""},
+            {"brokerId": 2, "address": at(2), "verdict": "superseded", "doubt": ""},
+        ],
+    }
+    assert not second["confirmed"]
+    assert second["heldUntilUnixMs"] == controller.clock.unix_ms() + until_ms - controller.clock.now_ms()
+    assert {each["verdict"] for each in second["roles"]} == {"held"}
+
+
+async def test_follower_shows_roles_as_unknown(controller):
+    stored(controller, SET)
+    controller.group.follows(OTHER)
+    _, body = await controller.get("/v1/roles?prefix=broker")
+    (shown,) = body["brokerSets"]
+    assert not body["isLeader"]
+    assert {(each["verdict"], each["doubt"]) for each in shown["roles"]} == {
+        ("unknown", "this controller does not lead")
+    }
 
 
 # Probes
@@ -302,7 +348,7 @@ async def test_election_is_shown_with_candidates_and_reason(controller):
         "electionPriority": 2**31 - 1,
     }
     # Suspect when its connection closed, and judged once it was asked.
-    assert phases == {"suspectMs": 400, "judgeMs": 100, "commitMs": 0}
+    assert phases == {"suspectMs": 400, "judgeMs": 100, "fenceMs": None, "commitMs": 0}
     assert (first["number"], first["trigger"], first["oldMaster"], first["newMaster"]) == (1, "broker", None, 1)
     assert (first["phases"]["suspectMs"], first["phases"]["judgeMs"]) == (None, None)
 
@@ -492,8 +538,11 @@ async def test_openapi_describes_exactly_the_refusals_that_occur(controller, end
     controller.group.follows(None)
     seen = set()
     path = endpoint.path.replace("{name}", "nope")
-    for query in ("", "?odd=1"):
+    for query in ("", "?odd=1", ""):
         status, body = await controller.get(path + query)
+        if query:
+            # Then it is as if the process ended.
+            controller.store.changes.close()
         if status != 200:
             msgspec.convert(body, ErrorAnswer)
             seen.add(str(status))

@@ -72,6 +72,15 @@ def test_divergence_is_summed_days_left_are_the_minimum_and_proposals_are_counte
     assert kinds == {"move": 4, "grow": 1, "shrink": 0}
 
 
+def test_phases_of_failovers_are_shown_by_cluster():
+    lead = {"kind": "phase", "cluster": "C", "phase": "lead", "p95_s": 0.3}
+    failover = {"kind": "failover", "cluster": "C", "phase": None, "p95_s": None}
+    found = shown(a_result("failover_timeline", lead, lead | {"cluster": "D", "p95_s": None}, failover))
+    assert {labels: value for (name, labels), value in found.items() if name == "failover_phase_seconds"} == {
+        ("C", "lead"): 0.3
+    }
+
+
 def test_proposals_of_a_truncated_result_are_not_counted():
     found = shown(
         a_result("queue_balance", a_move(1, 2), row_count=10_001),

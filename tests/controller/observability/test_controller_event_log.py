@@ -305,6 +305,7 @@ async def test_first_election_is_one_line_and_no_failover(controller):
             "candidates": [{"broker_id": 1, "in_sync": False, "epoch": -1, "max_offset": 0, "verdict": "elected"}],
             "suspect_ms": None,
             "judge_ms": None,
+            "fence_ms": None,
             "commit_ms": 0,
         }
     ]

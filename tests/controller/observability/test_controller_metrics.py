@@ -89,7 +89,7 @@ async def test_first_scrape_has_all_families_and_counters_at_zero(controller):
         assert value(samples, "probes_total", outcome=outcome.value) == 0
     for result in ("ok", "refused", "failed", "superseded"):
         assert value(samples, "role_notifications_total", result=result) == 0
-    for phase in ("detect", "judge", "commit", "notify", "total"):
+    for phase in ("detect", "judge", "fence", "commit", "notify", "total"):
         assert value(samples, "failover_phase_duration_seconds_count", phase=phase) == 0
     for result in ("new_master_elected", "keep_current_master", "no_master_elected"):
         assert value(samples, "election_duration_seconds_count", election_result=result) == 0
@@ -107,6 +107,7 @@ async def test_every_family_has_values_after_a_failover(controller):
     await controller.done()
     await controller.settings.update_config(b"enableElectUncleanMaster=true")
     controller.results = tuple(Sample(family, tuple(family.labels), 1.0) for family in ANALYTICS_RESULTS)
+    controller.counters.roles.probe_last_gaps[CLUSTER, SET] = 1.5
     found = families(controller)
     empty = {family.name for family in FAMILIES if not found[parsed_name(family)].samples}
     # There is no certificate, no line was held back, and nobody asked over HTTP.

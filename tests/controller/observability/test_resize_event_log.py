@@ -126,9 +126,9 @@ async def test_conflicts_reopened_queues_and_ends_are_counted(watched):
     watched.enter(reopened, ResizePhase.DONE)
     watched.enter(RUNNING, ResizePhase.ABORTED)
     counters = watched.counters
-    assert (counters.resize_conflicts, counters.resizes_reopened) == (1, 1)
-    assert counters.resizes_ended.counts() == {("aborted",): 1, ("done",): 1, ("rejected",): 0}
-    durations = counters.resize_durations.histograms()
+    assert (counters.scaling.resize_conflicts, counters.scaling.resizes_reopened) == (1, 1)
+    assert counters.scaling.resizes_ended.counts() == {("aborted",): 1, ("done",): 1, ("rejected",): 0}
+    durations = counters.scaling.resize_durations.histograms()
     assert (sum(durations["shrink",].buckets), sum(durations["grow",].buckets)) == (2, 0)
     # Three phases to RUNNING, then six, and then one.
     assert durations["shrink",].sum == 60 * (3 + 5) + 60 * (3 + 1) + 60
@@ -137,7 +137,7 @@ async def test_conflicts_reopened_queues_and_ends_are_counted(watched):
 async def test_changes_of_brokers_are_counted_and_logged_only_if_they_fail(watched):
     watched.log.actions_done(RUNNING, (PutOrderConf(address="10.0.0.1:9876", value=None),) * 2)
     watched.log.actions_failed(RUNNING, ("10.0.0.1:10911: no answer within 5000 ms",))
-    assert watched.counters.resize_actions.counts() == {("done",): 2, ("failed",): 1}
+    assert watched.counters.scaling.resize_actions.counts() == {("done",): 2, ("failed",): 1}
     assert watched.taken() == [
         {
             "event": "resize_actions_failed",
@@ -156,7 +156,7 @@ async def test_failed_round_has_a_traceback_only_if_it_is_a_fault_of_ours(watche
     assert (of_store["event"], of_store["error"]) == ("resize_round_failed", "etcd does not answer")
     assert "exception" not in of_store
     assert ours["exception"]
-    assert watched.counters.resize_rounds_failed == 2
+    assert watched.counters.scaling.resize_rounds_failed == 2
 
 
 async def test_repeated_failures_of_one_resize_leave_the_lines_of_others(watched):

@@ -243,7 +243,7 @@ async def test_follower_watches_nothing(site):
     await site.look()
     site.controller.group.follows(OTHER)
     await site.round()
-    assert site.controller.counters.scaling_topics_watched == 0
+    assert site.controller.counters.scaling.topics_watched == 0
     assert (await site.request("GET", "decisions"))[0] == 409
     assert (await site.request("GET", "proposals"))[0] == 409
 
@@ -337,7 +337,7 @@ async def test_store_that_cannot_be_read_ends_no_round(site, monkeypatch):
 
     monkeypatch.setattr(site.controller.scaling.operations, "under_way", fail)
     assert not await site.autoscaler.prepare()
-    assert site.controller.counters.scaling_rounds_failed == 1
+    assert site.controller.counters.scaling.rounds_failed == 1
     assert site.events("scaling_round_failed")[0]["error"] == "gone"
 
 

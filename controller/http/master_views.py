@@ -1,0 +1,111 @@
+"""What the HTTP path of masters answers: reads, changes nothing, and waits for changes if it is to."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from controller.failover.group import Group
+from controller.http.master_shapes import MasterListing, MemberAddressView, SetMasterView
+from controller.refusals import NotLeader
+from controller.sets.broker_set import BrokerSet
+from controller.storage.set_changes import TooManyWaits
+from controller.storage.store import SetStore
+from serving.http.views import StateConflict, Unavailable, ViewRequest, requested_number
+
+#: The longest wait for a change, ms.
+WAIT_MS_MAX: Final = 30_000
+#: Requests are served in between: all sets take some milliseconds for each thousand.
+_SETS_AT_ONCE: Final = 100
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class MasterListings:
+    """The answers to programs that follow masters."""
+
+    def __init__(self, store: SetStore, group: Group, elected_unix_ms: Callable[[str, int], int | None]) -> None:
+        """`elected_unix_ms` returns when the master of a set was elected in an epoch, None if that is not known."""
+        self._store, self._group, self._elected_unix_ms = store, group, elected_unix_ms
+        #: The last answer with all sets, and its revision: many may request it when a controller begins to lead.
+        self._complete, self._complete_revision = b"", ""
+        self._turn = asyncio.Lock()
+
+    async def answer(self, request: ViewRequest) -> MasterListing | bytes:
+        """Return the masters of the sets that have changed since `after`; without a change wait up to `waitMs` for one.
+
+        An answer with all sets is encoded. Raises HttpRefused for a bad wait, StateConflict on a controller that does
+        not lead, also if it ceases to while it waits, and Unavailable where too many wait, in all or of
+        one client, or the process ends.
+        """
+        after, wait_ms = request.query.get("after", ""), requested_number(request, "waitMs", WAIT_MS_MAX)
+        self._check_answers()
+        try:
+            await self._store.changes.wait(after, wait_ms, client=request.client)
+        except TooManyWaits as error:
+            raise Unavailable(str(error)) from None
+        self._check_answers()
+        names = self._store.changes.since(after)
+        if names is not None:
+            return self._changed(names)
+        async with self._turn:
+            return await self._all()
+
+    def _check_answers(self) -> None:
+        if self._store.changes.is_closed:
+            raise Unavailable("This controller is stopping.")
+        try:
+            self._group.check_leads()
+        except NotLeader as error:
+            raise StateConflict(f"Only the controller that leads knows the masters: {error}.") from None
+
+    def _changed(self, names: list[str]) -> MasterListing:
+        found = {name: self._store.get(name) for name in names}
+        absent = [name for name, each in found.items() if each is None]
+        problems = self._store.problems() if absent else {}
+        return MasterListing(
+            controller_group=self._group.name,
+            revision=self._store.changes.revision,
+            complete=False,
+            broker_sets=[self._master(each) for each in found.values() if each is not None],
+            removed=[name for name in absent if name not in problems],
+            unreadable=[name for name in absent if name in problems],
+        )
+
+    async def _all(self) -> bytes:
+        revision = self._store.changes.revision
+        if revision != self._complete_revision:
+            # All at one moment; sets are immutable, so the rest may take its time.
+            broker_sets, unreadable = list(self._store.sets()), sorted(self._store.problems())
+            shown: list[SetMasterView] = []
+            for at in range(0, len(broker_sets), _SETS_AT_ONCE):
+                shown += map(self._master, broker_sets[at : at + _SETS_AT_ONCE])
+                await asyncio.sleep(0)
+            listing = MasterListing(
+                controller_group=self._group.name,
+                revision=revision,
+                complete=True,
+                broker_sets=shown,
+                removed=[],
+                unreadable=unreadable,
+            )
+            self._complete, self._complete_revision = _encode(listing), revision
+        return self._complete
+
+    def _master(self, broker_set: BrokerSet) -> SetMasterView:
+        return SetMasterView(
+            broker_name=broker_set.broker_name,
+            cluster=broker_set.cluster,
+            master_broker_id=broker_set.master,
+            master_address=broker_set.master_address,
+            master_epoch=broker_set.master_epoch,
+            elected_unix_ms=self._elected_unix_ms(broker_set.broker_name, broker_set.master_epoch),
+            sync_state_set_epoch=broker_set.sync_state_set_epoch,
+            members=[
+                MemberAddressView(
+                    broker_id=broker_id, address=each.address, in_sync=broker_id in broker_set.sync_state_set
+                )
+                for broker_id, each in sorted(broker_set.replicas.items())
+            ],
+        )
