@@ -1,0 +1,143 @@
+"""Wires an agent, runs it until a signal, and releases the address at the end."""
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Final
+
+from remoting.background_tasks import BackgroundTasks
+from remoting.clock import BootClock
+from role_agent import events
+from role_agent.agent import RoleAgent
+from role_agent.lines import NoAnswer, exchange
+from role_agent.listener import PeerListener
+from role_agent.log import AgentLog
+from role_agent.network.host import HostNetwork
+from role_agent.network.sessions import can_close
+from role_agent.network.syn_sockets import SynSockets
+from role_agent.settings import AgentSettings, HostPort
+from role_agent.syn_relay import SynRelay
+from role_agent.systemd import SystemdNotices
+from serving.process.signals import Signals
+
+if TYPE_CHECKING:
+    from remoting.background_tasks import Work
+
+#: A controller answers within a millisecond; a lost packet is not worth waiting for.
+CONTROLLER_TIMEOUT_S: Final = 0.5
+_HELLO_GAP_S: Final = 1.0
+#: Pause before a part of the agent that failed begins again.
+_RESTART_PAUSE_S: Final = 0.1
+
+
+class CannotStart(Exception):
+    """An agent cannot run on this host; the text says why and what to do."""
+
+
+class ControllerQueries:
+    """Queries one controller again and again."""
+
+    def __init__(self, settings: AgentSettings, controller: HostPort, agent: RoleAgent, clock: BootClock) -> None:
+        """Hand what it answers to `agent`."""
+        self._line = f"{settings.set_name}/{settings.broker_id}"
+        self._interval_s = settings.interval_ms / 1000
+        self._controller = controller
+        self._agent = agent
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Query for ever, once in each interval; a query that takes longer moves those after it."""
+        loop = asyncio.get_running_loop()
+        due_s = loop.time()
+        while True:
+            await self._query()
+            due_s = max(due_s + self._interval_s, loop.time())
+            await asyncio.sleep(due_s - loop.time())
+
+    async def _query(self) -> None:
+        sent_ms = self._clock.now_ms()
+        try:
+            text = await exchange(self._controller, self._line, CONTROLLER_TIMEOUT_S)
+        except NoAnswer as error:
+            self._agent.controller_failed(self._controller, str(error))
+            return
+        self._agent.controller_answered(self._controller, text, sent_ms)
+
+
+async def serve(settings: AgentSettings) -> None:
+    """Run until SIGTERM or SIGINT; raises CannotStart."""
+    signals, clock = Signals(), BootClock()
+    signals.listen()
+    log = AgentLog(clock, {"set": settings.set_name, "broker_id": settings.broker_id})
+    host = HostNetwork(settings.interface, settings.addresses, settings.ha_port)
+    _check_kernel(settings, host, log)
+
+    def report(task: str, error: BaseException) -> None:
+        log.write_about(task, events.TASK_FAILED, {"task": task, "error": repr(error)})
+
+    async with BackgroundTasks(report) as tasks:
+        relay = SynRelay(SynSockets(settings.interface, [each.ip for each in settings.addresses]), clock, log)
+        agent = RoleAgent(settings, clock, host, relay, log, tasks)
+        listener = PeerListener(settings, agent, log)
+        await _open(listener, settings)
+        _log_start(settings, agent, log)
+        notices = SystemdNotices(os.environ)
+        works: dict[str, Work] = {
+            "tick": lambda: _tick_for_ever(agent, settings, notices),
+            "hello": lambda: _query_peers_for_ever(agent),
+        }
+        for each in settings.controllers:
+            works[f"query {each}"] = ControllerQueries(settings, each, agent, clock).run
+        running = [tasks.keep_running(work, name, _RESTART_PAUSE_S) for name, work in works.items()]
+        notices.ready()
+        await signals.stop.wait()
+        listener.close()
+        for task in running:
+            task.cancel()
+        agent.stop()
+    log.write(events.AGENT_STOPPED)
+
+
+def _check_kernel(settings: AgentSettings, host: HostNetwork, log: AgentLog) -> None:
+    try:
+        host.lifetime_s()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CannotStart(f"interface {settings.interface}: {reason}; `ip link` lists the interfaces") from None
+    try:
+        if not can_close():
+            log.write(events.SESSIONS_CANNOT_BE_CLOSED)
+    except OSError as error:
+        raise CannotStart(
+            f"the kernel refuses to close connections: {error.strerror}; the agent needs CAP_NET_ADMIN and CAP_NET_RAW"
+        ) from None
+
+
+async def _open(listener: PeerListener, settings: AgentSettings) -> None:
+    try:
+        await listener.open()
+    except OSError as error:
+        raise CannotStart(f"listen = {settings.listen}: {error.strerror}") from None
+
+
+def _log_start(settings: AgentSettings, agent: RoleAgent, log: AgentLog) -> None:
+    log.write(
+        events.AGENT_STARTED,
+        addresses=[str(each) for each in settings.addresses],
+        interface=settings.interface,
+        controllers=[str(each) for each in settings.controllers],
+        peers=[str(each) for each in settings.peers],
+        present=agent.has_address,
+    )
+
+
+async def _tick_for_ever(agent: RoleAgent, settings: AgentSettings, notices: SystemdNotices) -> None:
+    while True:
+        agent.tick()
+        notices.still_runs()
+        await asyncio.sleep(settings.interval_ms / 2000)
+
+
+async def _query_peers_for_ever(agent: RoleAgent) -> None:
+    while True:
+        agent.query_peers()
+        await asyncio.sleep(_HELLO_GAP_S)
