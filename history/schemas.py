@@ -18,7 +18,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 6
 
 #: Version -> what came with it.
 CHANGES: Final[Mapping[int, str]] = MappingProxyType(
@@ -29,6 +29,8 @@ CHANGES: Final[Mapping[int, str]] = MappingProxyType(
         3: "ns_tick.not_found_total",
         4: "scaling is written, with the columns from `kind` on, and without the event type `step_done`, which nobody "
         "wrote; scaling_decision",
+        5: "controller.former_addr; controller has event types `master_changed`, `master_serves` and `hold_ended`",
+        6: "role_address",
     }
 )
 
@@ -224,6 +226,22 @@ ROUTE_SNAPSHOT: Final = RowFamily(
     ),
 )
 
+ROLE_ADDRESS: Final = RowFamily(
+    "role_address",
+    (
+        Column("role_address", Type.STRING, "host:port that clients get for the master of the set"),
+        Column("is_checked", Type.BOOLEAN, "the NameServer connects to it; `leads` is recorded of no other one"),
+        Column("former_addr", Type.STRING, "leads: host:port of the master before; null if the process knew none"),
+    ),
+    MappingProxyType(
+        {
+            "given": "clients get it from now on, or still do: repeated at each start and with each snapshot",
+            "leads": "a new connection to it reached the registered master, for the first time since that registered",
+            "withdrawn": "clients do not get it any more",
+        }
+    ),
+)
+
 CONTROLLER: Final = RowFamily(
     "controller",
     (
@@ -241,6 +259,7 @@ CONTROLLER: Final = RowFamily(
         Column("duration_ms", Type.LONG, "ms that the phase took"),
         Column("bytes_at_stake", Type.LONG, "bytes of messages that the elected master may lack"),
         Column("timeout_ms", Type.LONG, "ms without a heartbeat after which a broker counts as failed", since=2),
+        Column("former_addr", Type.STRING, "host:port of the master before; null if there was none", since=5),
     ),
     MappingProxyType(
         {
@@ -250,6 +269,10 @@ CONTROLLER: Final = RowFamily(
             "sync_set_changed": "the master altered the SyncStateSet",
             "role_notified": "a broker confirmed its role, or did not",
             "registered": "a broker started and registered its address with the controller",
+            "master_changed": "another master of the set was stored, or none, or another address of it; role addresses "
+            "and callbacks follow",
+            "master_serves": "the new master has changed its role and accepts messages, `duration_ms` after that",
+            "hold_ended": "a switchover held clients back from the set for `duration_ms`, and does so no more",
         }
     ),
 )
@@ -409,6 +432,7 @@ FAMILIES: Final[Mapping[str, RowFamily]] = MappingProxyType(
             BROKER_STATE,
             ROUTE_CHANGE,
             ROUTE_SNAPSHOT,
+            ROLE_ADDRESS,
             CONTROLLER,
             SCALING,
             SCALING_DECISION,

@@ -28,6 +28,7 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "heartbeat": ("ns_id", "cluster", "broker_name", "broker_id", "event_type"),
         "broker_state": ("ns_id", "cluster", "broker_name", "broker_id", "event_type"),
+        "role_address": ("ns_id", "cluster", "broker_name", "role_address", "event_type"),
         # One operation of a topic runs at a time.
         "scaling": ("topic",),
         # The reason names what is missing when recording resumes.

@@ -8,28 +8,30 @@ The NameServers that were there when the master was elected count. One that star
 what it lacked is reported as its start (A6): how long a failover took does not depend on when somebody starts a
 NameServer. Where none of those showed the new master clients waited for the first that did, unless one could not record
 meanwhile: it may have shown it.
+
+Clients of a role address get no other route: for them a failover ends when the address leads to the new master, as a
+NameServer found that connected to it. That is `address_leads`; `total` is the end for all others.
 """
 
-from functools import reduce
-from operator import and_
 from typing import Final
 
 from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from analytics.shared.failovers import CONTROLLER_EVENTS, keyed, timelines
+from analytics.shared.failover_addresses import given_at_elections, led
+from analytics.shared.failovers import (
+    CONTROLLER_EVENTS,
+    SEEN_WITHIN_US,
+    keyed,
+    near_elections,
+    soon_after,
+    timelines,
+)
 from analytics.shared.job import Inputs, Job, Span
 from analytics.shared.observation import lost_states
 from analytics.shared.rows import CLUSTER, KIND, MINUTE_US, of_kind, of_kinds, of_span, shaped, timed
 from history.schemas import Column, Type
-
-#: A registration so long after the election is another story: the NameServer is missed.
-VISIBLE_WITHIN_US: Final = 10 * MINUTE_US
-
-#: Brokers register some ms after they know their role: by a NameServer whose clock is behind that was so much before
-#: the election at most.
-SKEW_US: Final = 5_000_000
 
 #: Within so much before and after an election a NameServer ticks that was there, and could record.
 WATCHING_WITHIN_US: Final = MINUTE_US
@@ -44,10 +46,14 @@ PART_COLUMNS: Final = (
     CLUSTER,
     Column("broker_name", Type.STRING, "event, registration: broker set"),
     Column("broker_id", Type.LONG, "event: broker id"),
-    Column("broker_addr", Type.STRING, "event, registration: the broker's address"),
-    Column("ns_id", Type.STRING, "registration, tick, unrecorded, served: the NameServer"),
-    Column("at_us", Type.LONG, "event, registration, tick: when, unrecorded: until when, Unix us"),
-    Column("began_us", Type.LONG, "registration, tick, unrecorded: when the NameServer's process began, Unix us"),
+    Column("broker_addr", Type.STRING, "event, registration, move: the broker's address"),
+    Column("ns_id", Type.STRING, "all but event: the NameServer"),
+    Column(
+        "at_us",
+        Type.LONG,
+        "event, registration, tick, move: when, unrecorded: until when, given: the moment of an election, Unix us",
+    ),
+    Column("began_us", Type.LONG, "all but event and served: when the NameServer's process began, Unix us"),
     Column("lost_us", Type.LONG, "unrecorded: since when changes of brokers were lost, Unix us"),
     Column("event_type", Type.STRING, "event, registration: what happened"),
     Column("failover_id", Type.STRING, "event: the failover, as far as it was known"),
@@ -58,6 +64,9 @@ PART_COLUMNS: Final = (
     Column("cause", Type.STRING, "event: why it happened"),
     Column("last_heartbeat_us", Type.LONG, "event: time of the broker's last heartbeat, Unix us"),
     Column("bytes_at_stake", Type.LONG, "event: bytes that the elected may not have"),
+    Column("role_address", Type.STRING, "given: clients got it then; move: it led to the broker"),
+    Column("is_checked", Type.BOOLEAN, "given: the NameServer connects to the address"),
+    Column("former_addr", Type.STRING, "move: the master to which it was to lead before; null if none was known"),
 )
 
 #: Phases in their order: name -> from which moment to which.
@@ -69,6 +78,9 @@ PHASES: Final = {
     "register": ("elected", "visible_first"),
     "spread": ("visible_first", "visible_last"),
     "total": ("last_heartbeat", "visible_last"),
+    "serve": ("elected", "serves"),
+    "lead": ("serves", "address_leads"),
+    "address_total": ("last_heartbeat", "address_leads"),
 }
 
 _MOMENTS: Final = (
@@ -79,7 +91,11 @@ _MOMENTS: Final = (
     "notified",
     "visible_first",
     "visible_last",
+    "serves",
+    "address_leads",
 )
+#: Those that every failover has; of the others `missing` names NameServers and addresses.
+_OF_EACH: Final = (*_MOMENTS[:5], "serves", "visible")
 
 COLUMNS: Final = (
     Column("kind", Type.STRING, "failover: one of them; phase: what one phase takes over all of them"),
@@ -100,7 +116,18 @@ COLUMNS: Final = (
     ),
     Column("visible_ms", Type.LONGS, "failover: ms from the election until they did"),
     Column("slowest_namesrv", Type.STRING, "failover: the last of them"),
-    Column("missing", Type.STRINGS, "failover: moments not recorded; `visible on X` for a NameServer that was there"),
+    Column(
+        "role_addresses",
+        Type.STRINGS,
+        "failover: role addresses of the set that led to the new master, in order, of those that clients got",
+    ),
+    Column("role_address_ms", Type.LONGS, "failover: ms from the election until they did"),
+    Column(
+        "missing",
+        Type.STRINGS,
+        "failover: moments not recorded; `visible on X` for a NameServer that was there, `role address X` for one that "
+        "clients got, and of which no NameServer saw that it led to the new master",
+    ),
     Column("phase", Type.STRING, "phase: its name"),
     Column("n", Type.LONG, "phase: failovers that have it"),
     Column("p50_s", Type.DOUBLE, "phase: half of them took no more, s"),
@@ -112,8 +139,11 @@ COLUMNS: Final = (
 def parts(inputs: Inputs, span: Span) -> DataFrame:
     """Return the few rows that failovers are made of."""
     events, states = _events(inputs["controller"]), inputs["broker_state"].where(_of_namesrv())
+    own_events = events.where((F.col("at_us") >= span.start_us) & (F.col("at_us") < span.end_us))
+    addresses = inputs["role_address"].where(_of_namesrv()).withColumn("began_us", _began_us())
+    moves = of_span(addresses.where("event_type = 'leads'"), span)
     frames = {
-        "event": events.where((F.col("at_us") >= span.start_us) & (F.col("at_us") < span.end_us)),
+        "event": own_events,
         "registration": _registrations(of_span(states, span), events, span).withColumn("began_us", _began_us()),
         "tick": _ticks(of_span(inputs["ns_tick"], span).where(_of_namesrv()), events, span).withColumn(
             "began_us", _began_us()
@@ -121,6 +151,8 @@ def parts(inputs: Inputs, span: Span) -> DataFrame:
         "unrecorded": _unrecorded(inputs["ns_lifecycle"], span),
         # A NameServer records nothing of stable brokers for weeks: its earlier rows count.
         "served": states.where("cluster IS NOT NULL").select("cluster", "ns_id").distinct(),
+        "given": given_at_elections(addresses, own_events),
+        "move": near_elections(moves, events, span.end_us),
     }
     return of_kinds(frames, PART_COLUMNS)
 
@@ -143,12 +175,7 @@ def _events(controller: DataFrame) -> DataFrame:
 def _registrations(states: DataFrame, events: DataFrame, span: Span) -> DataFrame:
     """Return registrations of masters near an election of their set, or one that the next day may record."""
     masters = states.where((F.col("broker_id") == 0) & F.col("event_type").isin(*_REGISTERED))
-    elections = events.where("event_type = 'elected'").select("broker_name", F.col("at_us").alias("elected_us"))
-    since = F.col("at_us") - F.col("elected_us")
-    soon = [masters["broker_name"] == elections["broker_name"], since >= -SKEW_US, since < VISIBLE_WITHIN_US]
-    is_last = F.col("at_us") >= span.end_us - SKEW_US
-    near = masters.where(~is_last).join(F.broadcast(elections), soon, "left_semi")
-    return near.unionByName(masters.where(is_last))
+    return near_elections(masters, events, span.end_us)
 
 
 def _ticks(ticks: DataFrame, events: DataFrame, span: Span) -> DataFrame:
@@ -174,7 +201,10 @@ def result(parts: DataFrame, span: Span) -> DataFrame:  # noqa: ARG001 - the par
     elected = failovers.where("elected IS NOT NULL")
     watching = _watching(elected, of_kind(parts, "tick"), of_kind(parts, "unrecorded"), of_kind(parts, "served"))
     seen = _visible(watching.unionByName(_registered_at(elected, of_kind(parts, "registration"))))
-    measured = _measured(failovers.join(seen, "failover_id", "left")).localCheckpoint()
+    ticks, given, moves = (of_kind(parts, kind) for kind in ("tick", "given", "move"))
+    led_to = led(elected, ticks, given, moves, WATCHING_WITHIN_US)
+    joined = failovers.join(seen, "failover_id", "left").join(led_to, "failover_id", "left")
+    measured = _measured(joined).localCheckpoint()
     return shaped(
         of_kinds({"failover": measured, "phase": _phases(measured)}, (CLUSTER, *COLUMNS)), (CLUSTER, *COLUMNS)
     )
@@ -202,7 +232,7 @@ def _watching(elected: DataFrame, ticks: DataFrame, unrecorded: DataFrame, serve
     unrecorded_servers = (
         expected.join(unrecorded.select("ns_id", "at_us", "began_us", "lost_us"), "ns_id", "inner")
         .where((began_us <= 0) & (after_us > 0))
-        .withColumn("is_unrecorded", F.coalesce(lost_us < VISIBLE_WITHIN_US, F.lit(True)))
+        .withColumn("is_unrecorded", F.coalesce(lost_us < SEEN_WITHIN_US, F.lit(True)))
     )
     who = ["failover_id", "ns_id", "is_unrecorded"]
     return (
@@ -217,30 +247,18 @@ def _registered_at(elected: DataFrame, registrations: DataFrame) -> DataFrame:
 
     `is_late`: the NameServer's process began after the election.
     """
-    by_set = Window.partitionBy("cluster", "broker_name").orderBy("elected")
-    bounds = {"former_us": F.lag("elected").over(by_set), "next_us": F.lead("elected").over(by_set)}
-    after_us = F.col("r.at_us") - F.col("f.elected")
-    is_new = F.col("f.new_addr") == F.col("r.broker_addr")
-    # Clocks differ; but only who is known to be the new one can have been the master by an earlier clock.
-    before = (after_us >= -SKEW_US) & is_new & (F.col("r.at_us") > F.coalesce(F.col("f.former_us"), F.lit(0)))
-    conditions = (
-        F.col("f.cluster") == F.col("r.cluster"),
-        F.col("f.broker_name") == F.col("r.broker_name"),
-        (after_us >= 0) | before,
-        after_us < VISIBLE_WITHIN_US,
-        F.col("r.at_us") < F.coalesce(F.col("f.next_us"), F.lit(2**62)),
-        # A former master that comes back may still call itself the master.
-        F.coalesce(is_new, F.lit(True)),
-        ~F.col("r.event_type").eqNullSafe(_KNOWN_BEFORE) | (F.col("f.old_master") == F.col("f.new_master")),
-    )
-    seen = elected.withColumns(bounds).alias("f").join(registrations.alias("r"), reduce(and_, conditions), "inner")
+    is_new = ~F.col("r.event_type").eqNullSafe(_KNOWN_BEFORE) | (F.col("f.old_master") == F.col("f.new_master"))
     is_late = F.coalesce(F.col("r.began_us") > F.col("f.elected"), F.lit(False))
-    return seen.select(
-        "f.failover_id",
-        "r.ns_id",
-        after_us.alias("after_us"),
-        is_late.alias("is_late"),
-        F.lit(False).alias("is_unrecorded"),
+    return (
+        soon_after(elected, registrations)
+        .where(is_new)
+        .select(
+            "f.failover_id",
+            "r.ns_id",
+            "after_us",
+            is_late.alias("is_late"),
+            F.lit(False).alias("is_unrecorded"),
+        )
     )
 
 
@@ -273,27 +291,46 @@ def _in_order(after_us: str) -> Expression:
 
 def _measured(failovers: DataFrame) -> DataFrame:
     """Return the failovers with phases in seconds, and what is missing of them."""
-    shown = F.coalesce("shown", F.array().cast("array<struct<after_us:bigint,ns_id:string>>"))
-    not_visible_on = F.coalesce("not_visible_on", F.array().cast("array<string>"))
-    whole = failovers.withColumn("shown", shown).withColumns(
+    shown, led_to = _recorded("shown", "ns_id"), _recorded("led", "role_address")
+    not_visible_on, not_led = (
+        F.coalesce(name, F.array().cast("array<string>")) for name in ("not_visible_on", "not_led")
+    )
+    whole = failovers.withColumns(
+        {"shown": shown, "led": led_to, "not_visible_on": not_visible_on, "not_led": not_led}
+    ).withColumns(
         {
             "namesrvs": F.col("shown")["ns_id"],
-            "visible_ms": F.transform(F.col("shown")["after_us"], lambda us: F.floor(us / 1000)),
+            "visible_ms": _ms("shown"),
             "visible_first": F.col("elected") + F.array_min(F.col("shown")["after_us"]),
             "visible_last": F.col("elected") + F.array_max(F.col("shown")["after_us"]),
             "slowest_namesrv": F.get(F.reverse(F.col("shown")["ns_id"]), F.lit(0)),
+            "role_addresses": F.col("led")["role_address"],
+            "role_address_ms": _ms("led"),
+            # Clients of each address count; where one leads to which nobody connects is not known.
+            "address_leads": F.when(F.col("all_checked_led"), F.col("elected") + F.array_max(F.col("led")["after_us"])),
         }
     )
-    expected = {"last_heartbeat": ~F.col("planned"), "detected": ~F.col("planned")}
-    unseen = [
-        F.when(F.col(moment).isNull() & expected.get(moment, F.lit(True)), moment)
-        for moment in (*_MOMENTS[:5], "visible")
-    ]
     phases = {f"{phase}_s": (F.col(until) - F.col(since)) / 1e6 for phase, (since, until) in PHASES.items()}
-    nowhere = whole.withColumn("visible", F.col("visible_last"))
-    on_some = F.transform(not_visible_on, lambda name: F.concat(F.lit("visible on "), name))
-    named = nowhere.withColumn("missing", F.concat(F.array_compact(F.array(*unseen)), on_some)).withColumns(phases)
+    named = whole.withColumn("visible", F.col("visible_last")).withColumn("missing", _missing()).withColumns(phases)
     return named.withColumns({moment: F.timestamp_micros(moment) for moment in _MOMENTS})
+
+
+def _recorded(column: str, of: str) -> Expression:
+    """Return an array of who saw the new master and when, empty for none."""
+    return F.coalesce(column, F.array().cast(f"array<struct<after_us:bigint,{of}:string>>"))
+
+
+def _ms(column: str) -> Expression:
+    return F.transform(F.col(column)["after_us"], lambda us: F.floor(us / 1000))
+
+
+def _missing() -> Expression:
+    """Return the moments that nobody recorded."""
+    expected = {"last_heartbeat": ~F.col("planned"), "detected": ~F.col("planned")}
+    unseen = [F.when(F.col(moment).isNull() & expected.get(moment, F.lit(True)), moment) for moment in _OF_EACH]
+    on_some = F.transform("not_visible_on", lambda name: F.concat(F.lit("visible on "), name))
+    addresses = F.transform("not_led", lambda name: F.concat(F.lit("role address "), name))
+    return F.concat(F.array_compact(F.array(*unseen)), on_some, addresses)
 
 
 def _phases(failovers: DataFrame) -> DataFrame:
@@ -318,7 +355,7 @@ JOB: Final = Job(
     id="A10",
     name="failover_timeline",
     question="How long did each failover take, and in which phase?",
-    inputs=("controller", "broker_state", "ns_tick", "ns_lifecycle"),
+    inputs=("controller", "broker_state", "ns_tick", "ns_lifecycle", "role_address"),
     parts=parts,
     result=result,
     part_columns=PART_COLUMNS,

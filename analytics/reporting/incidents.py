@@ -54,7 +54,18 @@ def failovers(result: JobResult) -> Section:
     )
 
 
-_ALL_PHASES: Final = ("detect", "start", "elect", "notify", "register", "spread", "total")
+_ALL_PHASES: Final = (
+    "detect",
+    "start",
+    "elect",
+    "notify",
+    "serve",
+    "lead",
+    "address_total",
+    "register",
+    "spread",
+    "total",
+)
 
 
 def _phases_of(row: Row) -> Bar:
@@ -90,6 +101,8 @@ _FAILOVERS: Final[Columns] = {
     "cause": lambda row: str(row["cause"] or "not recorded"),
     "#until found dead": lambda row: duration(row["detect_s"]),
     "#until shown by all": lambda row: duration(row["total_s"]),
+    # Results of releases before have no such column.
+    "#until its role addresses lead there": lambda row: duration(row.get("address_total_s")),
     "slowest": lambda row: str(row["slowest_namesrv"] or "nobody"),
     "missing": lambda row: ", ".join(row["missing"] or ()) or "nothing",
 }

@@ -3,19 +3,31 @@
 The moments are those of the controller; what NameServers saw of them is joined by the analysis (A10).
 """
 
+from functools import reduce
+from operator import and_
 from typing import Final
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-#: The beginning of an election is is_counted by its length in whole ms: so much too early at most.
+from analytics.shared.rows import MINUTE_US
+
+#: The beginning of an election is computed from its length in whole ms: so much too early at most.
 ROUNDED_US: Final = 1_000
 
 #: A master deposed by an operator, or on a broker's request, was not detected as dead.
 UNDETECTED_CAUSES: Final = ("operator", "broker", "manual")
 
-CONTROLLER_EVENTS: Final = ("failure_detected", "election_started", "elected", "role_notified")
+CONTROLLER_EVENTS: Final = ("failure_detected", "election_started", "elected", "role_notified", "master_serves")
+_AFTER_ELECTION: Final = ("role_notified", "master_serves")
+
+#: What a NameServer sees so long after the election is another story.
+SEEN_WITHIN_US: Final = 10 * MINUTE_US
+
+#: Brokers register some ms after they know their role: by a NameServer whose clock is behind that was so much before
+#: the election at most.
+SKEW_US: Final = 5_000_000
 
 
 def keyed(events: DataFrame) -> DataFrame:
@@ -30,7 +42,7 @@ def keyed(events: DataFrame) -> DataFrame:
     own_id = F.concat_ws("/", "cluster", "broker_name", F.col("master_epoch").cast("string"))
     elected = (F.col("event_type") == "elected") & F.col("new_master").isNotNull() & _has_new_master()
     anchor = F.when(elected, F.coalesce("failover_id", own_id))
-    is_after = F.col("event_type") == "role_notified"
+    is_after = F.col("event_type").isin(*_AFTER_ELECTION)
     nobody = F.concat_ws("/", "cluster", "broker_name", F.lit("none"))
     following, last = F.first("anchor", ignorenulls=True).over(after), F.last("anchor", ignorenulls=True).over(before)
     key = F.when(is_after, last).otherwise(F.coalesce(following, nobody))
@@ -57,11 +69,13 @@ def timelines(events: DataFrame) -> DataFrame:
     is_anchor, started = F.col("anchor").isNotNull(), event == "election_started"
     confirmed = (event == "role_notified") & (F.coalesce(F.col("result"), F.lit("ok")) == "ok")
     by_master = confirmed & (F.coalesce(F.col("broker_id"), F.col("new_master")) == F.col("new_master"))
+    # The master may register another address later, in the same epoch.
+    serves = (event == "master_serves") & F.coalesce(F.col("broker_addr") == F.col("new_addr"), F.lit(True))
     grouped = _with_beginnings(events).groupBy("cluster", "broker_name", F.col("key").alias("failover_id"))
     rows = grouped.agg(
         F.max("former").alias("old_master"),
         F.max(F.when(is_anchor, F.col("new_master"))).alias("new_master"),
-        F.max(F.when(is_anchor, F.col("broker_addr"))).alias("new_addr"),
+        F.max("new_addr").alias("new_addr"),
         F.coalesce(F.max("anchor_cause"), F.max(F.when(F.col("failure"), F.col("cause")))).alias("cause"),
         F.max("planned").alias("planned"),
         F.max(F.when(is_anchor, F.col("bytes_at_stake"))).alias("bytes_at_stake"),
@@ -75,6 +89,7 @@ def timelines(events: DataFrame) -> DataFrame:
         ),
         F.max(F.when(is_anchor, at_us)).alias("elected"),
         F.min(F.when(by_master, at_us)).alias("notified"),
+        F.min(F.when(serves, at_us)).alias("serves"),
     )
     changed = F.col("old_master").isNotNull() & ~F.col("new_master").eqNullSafe(F.col("old_master"))
     return rows.where((F.col("elections") > 0) & (changed | F.col("detected").isNotNull()))
@@ -88,7 +103,9 @@ def _with_beginnings(events: DataFrame) -> DataFrame:
     """
     of_key = Window.partitionBy("key")
     is_anchor = F.col("anchor").isNotNull()
-    of_anchor = {name: F.max(F.when(is_anchor, F.col(name))).over(of_key) for name in ("new_master", "cause")}
+    of_anchor = {
+        name: F.max(F.when(is_anchor, F.col(name))).over(of_key) for name in ("new_master", "cause", "broker_addr")
+    }
     # A set that had lost its master already was not made to leave it, whoever requested a new one.
     deposed = F.max(is_anchor & F.col("old_master").isNotNull()).over(of_key)
     planned = F.coalesce(F.col("anchor_cause").isin(*UNDETECTED_CAUSES), F.lit(False)) & deposed
@@ -102,14 +119,14 @@ def _with_beginnings(events: DataFrame) -> DataFrame:
         .withColumn("anchor_cause", of_anchor["cause"])
         .withColumn("planned", planned)
         .withColumn("former", F.max_by("master_before", F.struct(is_anchor, "at_us", _order())).over(of_key))
-        .withColumn("new_master", of_anchor["new_master"])
+        .withColumns({"new_master": of_anchor["new_master"], "new_addr": of_anchor["broker_addr"]})
         .withColumn("failure", (F.col("event_type") == "failure_detected") & of_master & ~F.col("planned"))
         .withColumn("since_us", F.coalesce(last["failure"], last["start"]))
     )
 
 
 def _with_masters(events: DataFrame) -> DataFrame:
-    """Return the events with `master_before`, the last master of the set as far as it was is_counted until then.
+    """Return the events with `master_before`, the last master of the set as far as it was known until then.
 
     The controller forgets a master whom nobody can follow: the election that ends this has no old master.
     """
@@ -117,5 +134,39 @@ def _with_masters(events: DataFrame) -> DataFrame:
     before = by_set.rowsBetween(Window.unboundedPreceding, -1)
     of_election = F.col("event_type").isin("election_started", "elected")
     led = F.when(of_election, F.coalesce("new_master", "old_master"))
-    is_counted = F.when(of_election, F.col("old_master"))
-    return events.withColumn("master_before", F.coalesce(is_counted, F.last(led, ignorenulls=True).over(before)))
+    of_event = F.when(of_election, F.col("old_master"))
+    return events.withColumn("master_before", F.coalesce(of_event, F.last(led, ignorenulls=True).over(before)))
+
+
+def soon_after(elected: DataFrame, rows: DataFrame) -> DataFrame:
+    """Return the failovers (`f`) with the rows (`r`) of NameServers about their new masters, and `after_us`.
+
+    `rows` need cluster, broker_name, broker_addr and at_us. Those before the next election of the set count.
+    """
+    by_set = Window.partitionBy("cluster", "broker_name").orderBy("elected")
+    bounds = {"former_us": F.lag("elected").over(by_set), "next_us": F.lead("elected").over(by_set)}
+    after_us = F.col("r.at_us") - F.col("f.elected")
+    is_new = F.col("f.new_addr") == F.col("r.broker_addr")
+    # Clocks differ; but only who is known to be the new one can have been the master by an earlier clock.
+    before = (after_us >= -SKEW_US) & is_new & (F.col("r.at_us") > F.coalesce(F.col("f.former_us"), F.lit(0)))
+    conditions = (
+        F.col("f.cluster") == F.col("r.cluster"),
+        F.col("f.broker_name") == F.col("r.broker_name"),
+        (after_us >= 0) | before,
+        after_us < SEEN_WITHIN_US,
+        F.col("r.at_us") < F.coalesce(F.col("f.next_us"), F.lit(2**62)),
+        # A former master that comes back may still call itself the master.
+        F.coalesce(is_new, F.lit(True)),
+    )
+    joined = elected.withColumns(bounds).alias("f").join(rows.alias("r"), reduce(and_, conditions), "inner")
+    return joined.withColumn("after_us", after_us)
+
+
+def near_elections(rows: DataFrame, events: DataFrame, until_us: int) -> DataFrame:
+    """Return the rows near an election of their set, or near one that may be recorded after `until_us`."""
+    elections = events.where("event_type = 'elected'").select("broker_name", F.col("at_us").alias("elected_us"))
+    since = F.col("at_us") - F.col("elected_us")
+    soon = [rows["broker_name"] == elections["broker_name"], since >= -SKEW_US, since < SEEN_WITHIN_US]
+    is_last = F.col("at_us") >= until_us - SKEW_US
+    near = rows.where(~is_last).join(F.broadcast(elections), soon, "left_semi")
+    return near.unionByName(rows.where(is_last))

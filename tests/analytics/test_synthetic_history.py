@@ -27,7 +27,7 @@ from synthetic.plan import (
     brokers,
     three_servers,
 )
-from synthetic.plants import churner, failover, storm
+from synthetic.plants import churner, failover, role_address_moved, storm
 
 from history.schemas import FAMILIES, Type
 
@@ -62,11 +62,14 @@ def of(history, family, event_type=None, server="ns-0", broker=BROKER):
 
 
 def an_eventful_plan():
+    failed_over = failover("broker-001", MONDAY + HOUR, controller="controller-0", epoch=2)
+    (true_failover,) = failed_over.truth["failovers"]
     return a_plan(
         Plant(outages=(Outage(BROKER, MONDAY + HOUR, MONDAY + HOUR + 10 * MINUTE),)),
         Plant(topics=(Topic("TopicTest", ("broker-000", "broker-001")),)),
         churner("TopicTest", "broker-001", MONDAY + 20 * MINUTE, every_us=MINUTE, changes=3),
-        failover("broker-001", MONDAY + HOUR, controller="controller-0", epoch=2),
+        failed_over,
+        role_address_moved(true_failover, "10.9.0.5:10911", MONDAY + MINUTE, {"ns-0": SECOND}),
         servers=(*three_servers(), Server(name="controller-0", source="controller")),
         heartbeats_to_controllers=True,
     )

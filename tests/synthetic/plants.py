@@ -29,6 +29,7 @@ class Failover(NamedTuple):
     started_us: int
     elected_us: int
     notified_us: int
+    serves_us: int
 
 
 class Group(NamedTuple):
@@ -123,6 +124,7 @@ def failover(broker_name: str, died_us: int, *, controller: str, epoch: int, clu
     started_us = detected_us + random.randrange(1 * MS, 5 * MS)
     elected_us = started_us + random.randrange(5 * MS, 30 * MS)
     notified_us = elected_us + random.randrange(1 * MS, 50 * MS)
+    serves_us = notified_us + random.randrange(50 * MS, 300 * MS)
     failover_id = f"{cluster}/{broker_name}/{epoch}"
     about = {"cluster": cluster, "broker_name": broker_name, "failover_id": failover_id, "master_epoch": epoch}
     old = about | {"broker_id": 0, "old_master": 0}
@@ -135,8 +137,9 @@ def failover(broker_name: str, died_us: int, *, controller: str, epoch: int, clu
         (started_us, "election_started", old | {"cause": "timeout"}),
         (elected_us, "elected", old | new | where | {"result": "new_master_elected", "sync_state_set": [1]}),
         (notified_us, "role_notified", new | {"result": "ok"}),
+        (serves_us, "master_serves", new | where | {"duration_ms": (serves_us - elected_us) // MS}),
     )
-    truth = Failover(failover_id, broker_name, died_us, detected_us, started_us, elected_us, notified_us)
+    truth = Failover(failover_id, broker_name, died_us, detected_us, started_us, elected_us, notified_us, serves_us)
     return Plant(
         happenings=tuple(PlannedEvent(at_us, controller, "controller", what, values) for at_us, what, values in events),
         truth={"failovers": (truth,)},
@@ -233,6 +236,26 @@ def new_master_seen(failover: Failover, after_us: Mapping[str, int]) -> Plant:
         ),
         truth={"shown": tuple((failover.failover_id, server, delay) for server, delay in after_us.items())},
     )
+
+
+def role_address_moved(
+    failover: Failover, address: str, given_us: int, after_us: Mapping[str, int | None], *, is_checked: bool = True
+) -> Plant:
+    """Plant a role address that clients get from NameServers, and when each sees it lead to broker id 1.
+
+    `after_us`: so many us after the election; None: the NameServer does not see it, as none does without `is_checked`.
+    """
+    cluster, name = failover.failover_id.split("/")[0], failover.broker_name
+    about = {"cluster": cluster, "broker_name": name, "broker_id": 0, "role_address": address}
+    values = {**about, "is_checked": is_checked}
+    led_to = {"broker_addr": f"{name}-1:10911", "former_addr": f"{name}-0:10911"}
+    given = [PlannedEvent(given_us, server, "role_address", "given", values) for server in after_us]
+    moved = [
+        PlannedEvent(failover.elected_us + us, server, "role_address", "leads", values | led_to)
+        for server, us in after_us.items()
+        if us is not None
+    ]
+    return Plant(happenings=tuple(given + moved))
 
 
 class Spell(NamedTuple):

@@ -211,6 +211,7 @@ def test_a_name_from_the_wire_is_shown_and_does_nothing(pages):
 def test_what_happened_comes_first_in_words(pages):
     page = pages["eventful"].read_text()
     assert "4 failovers; the slowest, of broker-03, took 33 s until ns-1 showed it" in page
+    assert "until its role addresses lead there" in page
     assert "the largest had 80 brokers within 30 s" in page
     assert "These fail together" in page
     assert "broker-00:0, broker-01:1, broker-02:0" in page

@@ -90,6 +90,8 @@ def test_moments_are_those_that_were_planted(history, timelines):
         assert us(reported["election_started"]) == truth.started_us
         assert us(reported["elected"]) == truth.elected_us
         assert us(reported["notified"]) == truth.notified_us
+        assert us(reported["serves"]) == truth.serves_us
+        assert reported["serve_s"] == pytest.approx((truth.serves_us - truth.elected_us) / 1e6)
 
 
 def test_each_namesrv_shows_the_new_master_when_it_registered_there(timelines):
@@ -270,7 +272,7 @@ def test_role_notification_before_its_epoch_is_known_belongs_to_the_next_electio
         43 * SECOND_US,
     ]
     assert (late["old_master"], late["new_master"], late["attempts"]) == (1, 2, 1)
-    assert late["missing"] == ["visible", "visible on ns-1"]
+    assert late["missing"] == ["serves", "visible", "visible on ns-1"]
 
 
 def test_moments_that_nobody_recorded_are_named(partial):
@@ -279,6 +281,7 @@ def test_moments_that_nobody_recorded_are_named(partial):
         "detected",
         "election_started",
         "notified",
+        "serves",
         "visible",
         "visible on ns-1",
     ]
@@ -289,7 +292,7 @@ def test_set_that_lost_its_master_has_a_row(partial):
     none = partial["c/none/none"]
     assert (none["old_master"], none["new_master"], none["attempts"]) == (1, None, 2)
     assert us(none["detected"]) - MONDAY_US == 10 * SECOND_US
-    assert none["missing"] == ["elected", "notified", "visible"]
+    assert none["missing"] == ["elected", "notified", "serves", "visible"]
 
 
 def test_election_rounded_to_before_the_failure_begins_with_it(partial):
@@ -304,13 +307,13 @@ def test_a_master_that_comes_back_to_a_set_without_one_ends_an_outage(partial):
     assert (back["old_master"], back["new_master"], back["attempts"]) == (1, 1, 1)
     assert back["detect_s"] == pytest.approx(4)
     assert back["elect_s"] == pytest.approx(29)
-    assert (back["visible_ms"], back["missing"]) == ([2_000], ["notified"])
+    assert (back["visible_ms"], back["missing"]) == ([2_000], ["notified", "serves"])
 
 
 def test_master_moved_by_an_operator_has_no_failure_detection_phase(partial):
     moved = partial["c/moved/9"]
     assert moved["detected"] is None
-    assert moved["missing"] == ["visible"]
+    assert moved["missing"] == ["serves", "visible"]
 
 
 def test_two_failovers_of_one_set_keep_apart(partial):
@@ -336,7 +339,7 @@ def test_a_namesrv_that_could_not_record_is_named_and_one_that_was_down_is_not(p
 def test_a_failover_without_a_namesrv_ends_when_the_first_is_back_and_shows_the_new_master(partial):
     dark = partial["all/dark/2"]
     assert (dark["namesrvs"], dark["visible_ms"]) == (["ns-dark"], [65_000])
-    assert dark["missing"] == ["last_heartbeat", "detected", "election_started", "notified"]
+    assert dark["missing"] == ["last_heartbeat", "detected", "election_started", "notified", "serves"]
 
 
 def test_nobody_knows_when_it_ended_where_one_could_not_record_and_the_others_were_down(partial):
@@ -349,3 +352,101 @@ def test_a_namesrv_that_shows_it_only_after_a_restart_ends_a_failover_that_no_ot
     deaf = partial["few/deaf/2"]
     assert (deaf["namesrvs"], deaf["visible_ms"]) == (["ns-deaf"], [65_000])
     assert "visible on ns-deaf" not in deaf["missing"]
+
+
+@pytest.fixture(scope="module")
+def addressed(spark):
+    """Sets with role addresses whose masters are deposed, all of them at the tenth second; one set each."""
+    s = SECOND_US
+    names = ("quick", "slow", "unseen", "fresh", "gone", "restarted", "unchecked", "local", "moved")
+    controller, addresses = [], []
+
+    def address(what, at_us, name, **values):
+        default = {
+            "broker_id": 0,
+            "is_checked": True,
+            "role_address": f"{name}:1",
+            "boot_id": f"ns-1-{MONDAY_US // MS}",
+        }
+        addresses.append(row(what, at_us, broker_name=name, **(default | values)))
+
+    def led(at_us, name, **values):
+        address("leads", at_us, name, **({"former_addr": f"{name}-1:1", "broker_addr": f"{name}-2:1"} | values))
+
+    for name in names:
+        who = {
+            "broker_name": name,
+            "ns_id": "ctrl",
+            "source": "controller",
+            "new_master": 2,
+            "broker_addr": f"{name}-2:1",
+        }
+        elected = {"result": "new_master_elected", "old_master": 1, "master_epoch": 2, "cause": "operator"}
+        controller += [
+            row("elected", 10 * s, **who, **elected),
+            row("master_serves", 10 * s + 400 * MS, **who, failover_id=f"c/{name}/2"),
+        ]
+        address("given", 2 * s, name)
+    # The master registers another address later, in the same epoch.
+    other = {"broker_name": "quick", "ns_id": "ctrl", "source": "controller", "failover_id": "c/quick/2"}
+    controller.insert(0, row("master_serves", 9 * s, **other, new_master=2, broker_addr="quick-9:1"))
+    # One address of two is led later, and another NameServer sees the first one sooner.
+    address("given", 2 * s, "slow", role_address="slow:3")
+    led(10 * s + 700 * MS, "quick")
+    led(12 * s, "slow")
+    led(11 * s, "slow", ns_id="ns-2")
+    led(14 * s, "slow", role_address="slow:3")
+    # A process that did not know the master before; a rule that was gone before the election; a process that began
+    # after it.
+    led(20 * s, "fresh", former_addr=None)
+    address("withdrawn", 9 * s, "gone")
+    led(11 * s, "gone")
+    led(11 * s, "restarted", boot_id=f"ns-1-{MONDAY_US // MS + 10_500}")
+    # Nobody connects to it; it led back to the former master.
+    address("given", 3 * s, "unchecked", is_checked=False)
+    # To one of two somebody connects.
+    address("given", 3 * s, "local", role_address="127.0.0.1:10911", is_checked=False)
+    led(11 * s, "local")
+    led(11 * s, "moved", broker_addr="moved-1:1", former_addr="moved-2:1")
+    ticks = [row("tick", n * 10 * s, boot_id=f"ns-1-{MONDAY_US // MS}") for n in range(9)]
+    states = [row("role_changed", 11 * s, broker_name=name, broker_id=0, broker_addr=f"{name}-2:1") for name in names]
+    inputs = tables(spark, controller=controller, role_address=addresses, ns_tick=ticks, broker_state=states)
+    return {row["broker_name"]: row for row in found(JOB, inputs, days(1)) if row["kind"] == "failover"}
+
+
+def test_failover_of_clients_with_a_role_address_ends_when_it_leads_to_the_new_master(addressed):
+    quick = addressed["quick"]
+    assert (quick["role_addresses"], quick["role_address_ms"]) == (["quick:1"], [700])
+    assert (quick["serve_s"], quick["lead_s"]) == (pytest.approx(0.4), pytest.approx(0.3))
+    assert "serves" not in quick["missing"]
+    assert us(quick["address_leads"]) == MONDAY_US + 10 * SECOND_US + 700 * MS
+
+
+def test_the_last_of_several_role_addresses_ends_it_each_as_the_first_namesrv_saw_it(addressed):
+    slow = addressed["slow"]
+    assert (slow["role_addresses"], slow["role_address_ms"]) == (["slow:1", "slow:3"], [1_000, 4_000])
+    assert slow["lead_s"] == pytest.approx(3.6)
+
+
+@pytest.mark.parametrize("name", ["unseen", "restarted", "unchecked", "moved"])
+def test_a_role_address_that_nobody_saw_lead_to_the_new_master_is_missing(addressed, name):
+    assert addressed[name]["address_leads"] is None
+    assert addressed[name]["role_addresses"] == []
+    assert addressed[name]["missing"][-1] == f"role address {name}:1"
+
+
+def test_an_address_to_which_nobody_connects_hides_no_other_one_and_is_named(addressed):
+    local = addressed["local"]
+    assert us(local["address_leads"]) == MONDAY_US + 11 * SECOND_US
+    assert local["role_addresses"] == ["local:1"]
+    assert local["missing"][-1] == "role address 127.0.0.1:10911"
+
+
+def test_a_first_check_of_a_process_ends_no_failover(addressed):
+    assert addressed["fresh"]["address_leads"] is None
+    assert addressed["fresh"]["missing"][-1] == "role address fresh:1"
+
+
+def test_an_address_that_clients_did_not_get_at_the_election_is_not_expected(addressed):
+    assert addressed["gone"]["role_addresses"] == []
+    assert addressed["gone"]["missing"] == ["election_started", "notified"]

@@ -27,7 +27,7 @@ from synthetic.plan import (
     brokers,
     three_servers,
 )
-from synthetic.plants import failover, flaps, storm
+from synthetic.plants import failover, flaps, role_address_moved, storm
 
 from history.heartbeats import Heartbeat, HeartbeatAggregator
 from history.rows import BrokerRef, HistoryRow, Moment, RowMaker
@@ -104,6 +104,21 @@ def _failed_over() -> Plan:
     )
     plan = _plan(one, brokers=(*brokers(2), Broker(key=SLAVE)), servers=(*three_servers(), CONTROLLER))
     return plan.with_plants(moved)
+
+
+def _failed_over_with(**seen_us: dict[str, int | None]) -> Plan:
+    """A master dies whose set has role addresses: when which NameServer saw each of them lead to the next one."""
+    plan = _failed_over()
+    (true_failover,) = plan.plant.truth["failovers"]
+    ports = {"first": 10_911, "second": 10_921, "unchecked": 10_931}
+    return plan.with_plants(
+        *(
+            role_address_moved(
+                true_failover, f"10.9.0.5:{ports[name]}", NOON + MINUTE, each, is_checked=name != "unchecked"
+            )
+            for name, each in seen_us.items()
+        )
+    )
 
 
 def _failed_over_before(*servers: Server) -> Plan:
@@ -289,6 +304,22 @@ STORIES: dict[str, tuple[Plan, tuple[str, ...]]] = {
         ("A6",),
     ),
     "a master dies, and one NameServer shows the new one late": (_failed_over(), ("A1", "A6", "A10")),
+    "a master dies, and its role address leads to the next one": (
+        _failed_over_with(first={"ns-0": SECOND + 300_000, "ns-1": 900_000}),
+        ("A10",),
+    ),
+    "a master dies, and one of its role addresses leads to nobody": (
+        _failed_over_with(first={"ns-0": SECOND}, second={"ns-0": None, "ns-2": None}),
+        ("A10",),
+    ),
+    "a master dies, and to one of its role addresses no NameServer connects": (
+        _failed_over_with(first={"ns-0": SECOND}, unchecked={"ns-0": None, "ns-1": None}),
+        ("A10",),
+    ),
+    "a master dies, and its role address leads to the next one after half an hour": (
+        _failed_over_with(first={"ns-0": 30 * MINUTE}),
+        ("A10",),
+    ),
     "a master dies while one NameServer is down and one cannot record": (
         _failed_over_before(Server(name="ns-0"), _DOWN, _MUTE),
         ("A10",),

@@ -17,8 +17,15 @@ PHASES = {
     "register": ("elected", "visible_first"),
     "spread": ("visible_first", "visible_last"),
     "total": ("last_heartbeat", "visible_last"),
+    "serve": ("elected", "serves"),
+    "lead": ("serves", "address_leads"),
+    "address_total": ("last_heartbeat", "address_leads"),
 }
-MOMENTS = ("last_heartbeat", "detected", "election_started", "elected", "notified", "visible_first", "visible_last")
+#: Without `address_leads`: most sets have no role address.
+MOMENTS = (
+    *("last_heartbeat", "detected", "election_started", "elected", "notified"),
+    *("serves", "visible_first", "visible_last"),
+)
 #: By these a NameServer shows another master. One that has other topics was shown before, unless it is elected again.
 SHOWS = ("registered_first", "role_changed", "address_changed")
 #: A NameServer that has not shown it by then is missed.
@@ -49,6 +56,8 @@ def _failover(rows: Rows, election: Row, elections: list[Row]) -> Answer:
     own += _deaths(rows, election, elections)
     later = [row["event_time"] for row in elections if _is_next(row, election)]
     visible = _visible(rows, election, min(later, default=1 << 62))
+    addresses, checked = _addresses(rows, election, min(later, default=1 << 62))
+    led = {address: us for address, us in addresses.items() if us is not None}
     first, last = (min(visible.values()), max(visible.values())) if visible else (None, None)
     moments = {
         "last_heartbeat": _first(own, "failure_detected", "last_heartbeat_time"),
@@ -56,6 +65,8 @@ def _failover(rows: Rows, election: Row, elections: list[Row]) -> Answer:
         "election_started": _first(own, "election_started"),
         "elected": election["event_time"],
         "notified": _first([row for row in own if row.get("result") == "ok"], "role_notified"),
+        "serves": _first([row for row in own if row.get("broker_addr") == election["broker_addr"]], "master_serves"),
+        "address_leads": max(led.values()) if led and checked <= led.keys() else None,
         "visible_first": first,
         "visible_last": last,
     }
@@ -67,7 +78,10 @@ def _failover(rows: Rows, election: Row, elections: list[Row]) -> Answer:
         )
     watching = [ns for ns in servers(rows) if _was_there(rows, ns, election["event_time"])]
     missing = sorted({name.removesuffix("_first").removesuffix("_last") for name in MOMENTS if moments[name] is None})
+    missing += [f"visible on {ns}" for ns in watching if ns not in visible]
+    missing += [f"role address {address}" for address in addresses if address not in led]
     order = sorted(visible, key=lambda ns: (visible[ns], ns))
+    addresses_in_order = sorted(led, key=lambda address: (led[address], address))
     return {
         "kind": "failover",
         "cluster": election["cluster"],
@@ -80,7 +94,9 @@ def _failover(rows: Rows, election: Row, elections: list[Row]) -> Answer:
         "namesrvs": order,
         "visible_ms": [(visible[ns] - election["event_time"]) // 1000 for ns in order],
         "slowest_namesrv": order[-1] if order else None,
-        "missing": sorted(missing + [f"visible on {ns}" for ns in watching if ns not in visible]),
+        "role_addresses": addresses_in_order,
+        "role_address_ms": [(led[address] - election["event_time"]) // 1000 for address in addresses_in_order],
+        "missing": sorted(missing),
     }
 
 
@@ -149,6 +165,40 @@ def _visible(rows: Rows, election: Row, until_us: int) -> dict[str, int]:
         return in_time
     first_us, first = min((shown_us, ns_id) for ns_id, shown_us in late.items())
     return {first: first_us}
+
+
+def _addresses(rows: Rows, election: Row, until_us: int) -> tuple[dict[str, int | None], set[str]]:
+    """Return the role addresses that clients got when the master was elected, and since when each led to it.
+
+    NameServers count whose process was there then and after it; None: none of them saw the address lead there. The
+    second are those of them to which at least one of these NameServers connects.
+    """
+    at_us = election["event_time"]
+    of_set = [
+        row
+        for row in rows["role_address"]
+        if (row["cluster"], row["broker_name"]) == (election["cluster"], election["broker_name"])
+    ]
+    found: dict[str, int | None] = {}
+    checked: set[str] = set()
+    for ns_id in servers(rows):
+        here = {boot.boot_id for boot in boots(rows, ns_id) if boot.start_us <= at_us}
+        ticked = {row["boot_id"] for row in rows["ns_tick"] if 0 <= row["event_time"] - at_us <= 60_000_000}
+        states: dict[str, Row] = {}
+        for row in sorted((row for row in of_set if row["ns_id"] == ns_id), key=lambda row: row["event_time"]):
+            if row["event_type"] != "leads" and row["event_time"] <= at_us:
+                states[row["role_address"]] = row
+        for address, row in states.items():
+            if row["event_type"] == "given" and row["boot_id"] in here & ticked:
+                found.setdefault(address, None)
+                checked |= {address} if row["is_checked"] else set()
+    for row in of_set:
+        is_move = row["event_type"] == "leads" and "former_addr" in row
+        is_soon = at_us <= row["event_time"] < min(until_us, at_us + SHOWS_WITHIN_US)
+        if is_move and is_soon and row["broker_addr"] == election["broker_addr"] and row["role_address"] in found:
+            known_us = found[row["role_address"]]
+            found[row["role_address"]] = min(known_us or row["event_time"], row["event_time"])
+    return found, checked
 
 
 def _first(rows: list[Row], event_type: str, column: str = "event_time") -> int | None:

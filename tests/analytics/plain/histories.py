@@ -24,7 +24,7 @@ from synthetic.plan import (
     Topic,
     TopicChange,
 )
-from synthetic.plants import failover, offset_samples, slow_spell, storm
+from synthetic.plants import Failover, failover, offset_samples, role_address_moved, slow_spell, storm
 
 LENGTH_US = 4 * HOUR
 
@@ -178,8 +178,19 @@ def _failovers(random: Random, plan: Plan, pairs: list[str]) -> list[Plant]:
         found += [
             one,
             Plant(outages=(Outage(master, died_us, None, End.SILENT),), moves=(Move(slave, master, seen_us),)),
+            _role_address(true_failover, plan),
         ]
     return found
+
+
+def _role_address(failed_over: Failover, plan: Plan) -> Plant:
+    """Let some NameServers give clients an address of a set, and some of these see that it moves."""
+    # Of its own, so that other plants stay as they are.
+    random = Random(f"role address {failed_over}")
+    servers = [server.name for server in plan.servers if server.source == "namesrv" and random.random() < 0.7]
+    seen = {name: random.choice((None, random.randrange(20, 5_000) * 1000)) for name in servers}
+    given_us = failed_over.died_us - random.randrange(1, 20) * MINUTE
+    return role_address_moved(failed_over, "10.9.0.5:10911", given_us, seen)
 
 
 def long_history_of(seed: int) -> tuple[Plan, History]:
