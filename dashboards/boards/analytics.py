@@ -4,7 +4,7 @@ from typing import Final
 
 from dashboards.boards.shared import BROKER, CLUSTER, PLANE
 from dashboards.panels import Board, Kind, Link, Panel, Query, Row, TableColumn, better_above, good_from, worse_above
-from dashboards.promql import BY_BROKER, BY_PLANE
+from dashboards.promql import BY_BROKER, BY_CLUSTER, BY_PLANE
 
 _HOUR_S: Final = 3600
 #: The jobs run each day; two hours late is late.
@@ -139,6 +139,21 @@ _WHOLE: Final = Row(
             unit="s",
             limits=worse_above(60, 600),
             queries=(Query(f"topk({_TOP}, rocketmq_analytics_divergence_seconds{{{BY_PLANE}}})"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Phases of failovers, p95",
+            description="Of the last window (A10), by cluster. address_total: from the last heartbeat of a master "
+            "until every role address of its set led to the next one; serve and lead are its last parts. total: until "
+            "all NameServers showed the next one, for clients without a role address.",
+            unit="s",
+            limits=worse_above(5, 30),
+            queries=(
+                Query(
+                    f"max by (cluster, phase) (rocketmq_analytics_failover_phase_seconds{{{BY_CLUSTER}}})",
+                    "{{cluster}} {{phase}}",
+                ),
+            ),
         ),
         Panel(
             kind=Kind.STAT,

@@ -3,6 +3,7 @@
 from typing import Final
 
 from dashboards.boards import server_rows
+from dashboards.boards.controller_rows import ENDPOINT_SLICES, PLANNED
 from dashboards.boards.shared import (
     CLUSTER,
     CONTROLLER,
@@ -87,7 +88,8 @@ _FAILING_OVER: Final = Row(
         Panel(
             kind=Kind.LINES,
             title="Phases of a failover, p95",
-            description="detect: silence until it was suspected; judge: until it was sure; commit: until the result "
+            description="detect: silence until it was suspected; judge: until it was sure; fence: until no proxy "
+            "and no agent led clients to a silent master; commit: until the result "
             "was stored; notify: until the new master confirmed. The longest is the one to work on.",
             unit="s",
             stacked=True,
@@ -96,7 +98,7 @@ _FAILING_OVER: Final = Row(
                     quantile(
                         0.95,
                         f"{_PREFIX}failover_phase_duration_seconds",
-                        f'{BY_PLANE}, phase!="total"',
+                        f'{BY_PLANE}, phase!~"total|serve"',
                         by="phase",
                         window="1h",
                     ),
@@ -173,6 +175,73 @@ _FAILING_OVER: Final = Row(
             title="Role notifications",
             description="By result. failed: the broker learns its role by its own poll within 5 s.",
             queries=(grown_of_each(f"{_PREFIX}role_notifications_total", "result"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Last gap of each set, seen by the probe",
+            description="How long the set acknowledged no message, from the last one before a failure to the first "
+            "one after it. 0 without roleProbeTopic, and until there is a gap.",
+            unit="s",
+            limits=worse_above(2.0, 5.0),
+            queries=(
+                Query(
+                    f"max by (cluster, broker) ({_PREFIX}role_probe_last_gap_seconds{{{BY_CLUSTER}}})"
+                    " or on () vector(0)",
+                    "{{cluster}} {{broker}}",
+                ),
+            ),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Gaps seen by the probe, p95",
+            description="Of all sets, in the last hour.",
+            unit="s",
+            limits=worse_above(2.0, 5.0),
+            queries=(
+                Query(
+                    f"{quantile(0.95, f'{_PREFIX}role_probe_gap_seconds', BY_PLANE, window='1h')} or on () vector(0)",
+                    "p95",
+                ),
+            ),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Messages of the probe",
+            description="By result. no_master: the route has none, so nothing was sent.",
+            unit="ops",
+            queries=(of_each(f"{_PREFIX}role_probe_sends_total", "result"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Sets of the probe",
+            description="Sets that have its topic: probed, or left out because there are more than 200.",
+            queries=(now_of_each(f"{_PREFIX}role_probe_sets", "state"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Sets that onRoleChange has not taken",
+            description="Their last change of the master was not delivered to the program or URL. More than seconds: "
+            "/v1/role-callbacks on the leader says why.",
+            limits=bad_above(1),
+            queries=(now_of_each(f"{_PREFIX}role_callbacks_undelivered"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Calls of onRoleChange",
+            description="Each attempt, by result. failed and timeout are repeated after growing waits.",
+            queries=(grown_of_each(f"{_PREFIX}role_callbacks_total", "result"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Duration of calls of onRoleChange, p99",
+            description="onRoleChangeTimeoutMs ends them. No election waits for them.",
+            unit="s",
+            queries=(
+                Query(
+                    f"{quantile(0.99, f'{_PREFIX}role_callback_duration_seconds', BY_INSTANCE)} or on () vector(0)",
+                    "p99",
+                ),
+            ),
         ),
     ),
 )
@@ -286,6 +355,8 @@ BOARD: Final = Board(
     rows=(
         _GROUP,
         _FAILING_OVER,
+        PLANNED,
+        ENDPOINT_SLICES,
         _SETS,
         _STORE,
         server_rows.requests(_PREFIX, slow_s=_SLOW_S),

@@ -106,18 +106,46 @@ _ROUTES: Final = Row(
     ),
 )
 
+_ROLE_ADDRESSES: Final = Row(
+    "Role addresses",
+    (
+        Panel(
+            kind=Kind.LINES,
+            title="Versions of the rules",
+            description="How many NameServers have each digest of the rules. More than one line for longer than it "
+            "takes to distribute a file: clients get different addresses from different NameServers.",
+            queries=(Query(f"count by (digest) ({_PREFIX}role_addresses_info{{{BY_INSTANCE}}})", "{{digest}}"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Rules in force",
+            description="None without roleAddressFile.",
+            queries=(now_of_each(f"{_PREFIX}role_address_rules"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Problems of role addresses",
+            description="waiting: no broker is registered for which the address stands. file, loop, refused: clients "
+            "do not get it. failing: they have it, and it has led nowhere for 15 s.",
+            limits=bad_above(1),
+            queries=(now_of_each(f"{_PREFIX}role_address_problems", "kind"),),
+        ),
+    ),
+)
+
 BOARD: Final = Board(
     uid="rmq-namesrv",
     title="RocketMQ / NameServers",
     question="Is a NameServer slow or full?",
     when_red="Slow requests and a late event loop at the same time: the process lacks a processor, or answers are "
     "large. Slow requests alone: look at the code that is slow. Turned away: a limit was reached; the reason names it. "
-    "Pages: `RouteLatencyHigh`, `EventLoopBlocked`, `RequestsRejected`.",
+    "Pages: `RouteLatencyHigh`, `EventLoopBlocked`, `RequestsRejected`, `RoleAddressFailing`.",
     variables=(PLANE, NAMESRV),
     annotations=(NAMESRV_STARTS,),
     rows=(
         server_rows.requests(_PREFIX, slow_s=_SLOW_S),
         _ROUTES,
+        _ROLE_ADDRESSES,
         server_rows.connections(_PREFIX),
         server_rows.process(_PREFIX),
         server_rows.history(),

@@ -12,9 +12,8 @@ JAVA_BROKER_SCRAPE = Path(__file__).with_name("java_broker_5.5.0.prom")
 
 #: Exposed metrics that no panel and no rule uses -> why that is right.
 DELIBERATELY_UNUSED = {
-    "rocketmq_namesrv_role_address_problems": "Role addresses are off by default; who sets them watches this.",
-    "rocketmq_namesrv_role_address_rules": "Role addresses are off by default; who sets them watches this.",
-    "rocketmq_namesrv_role_addresses_info": "Compared between NameServers where role addresses are set.",
+    "rocketmq_controller_masters_waits": "Programs past the limit look again by themselves.",
+    "rocketmq_controller_role_checks_total": "roleCheckPort is off by default; who sets it watches the proxies.",
 }
 
 #: Of Prometheus itself, and of its client library in every process.

@@ -149,6 +149,7 @@ def publish_results(folder):
         "timeout_recommendation": broker | {"recommended_timeout_s": 12.0},
         "heartbeat_gaps": broker | {"miss_ratio": 0.001},
         "divergence": broker | {"kind": "presence", "seconds": 3.0},
+        "failover_timeline": {"cluster": CLUSTER, "kind": "phase", "phase": "address_total", "p95_s": 4.2},
         "capacity": {"cluster": None, "resource": "topics", "days_left": 90.0},
         "queue_balance": {"cluster": CLUSTER, "kind": "proposal"},
         "queue_scaling": {"cluster": CLUSTER, "kind": "topic", "verdict": "grow"},
