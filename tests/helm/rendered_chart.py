@@ -31,6 +31,8 @@ EVERYTHING = {
     "namesrv": {
         "config": {"orderMessageEnable": True, "scanNotActiveBrokerInterval": 5000, "connectionsMax": 1000000},
         "external": {"enabled": True, "nodePorts": [30001, 30002, 30003], "annotations": {"x": "y"}},
+        "roleAddresses": {"existingConfigMap": "role-addresses", "key": "prod.toml"},
+        "memberPort": 9866,
         "addressServer": {"addresses": ["ns.example.org:30001", "[2001:db8::1]:30002"]},
         "service": {"annotations": {"s": "t"}},
         "persistence": {"storageClass": "fast", "annotations": {"backup": "no"}, "whenScaled": "Delete"},
@@ -126,6 +128,18 @@ VALUE_SETS = {
         "history": {"volume": "shared", "shared": {"existingClaim": "old"}},
         "fullnameOverride": "messaging",
     },
+    "role proxy": {
+        "controller": {"roleCheckPort": 9879},
+        "roleProxy": {
+            "enabled": True,
+            "sets": [
+                {"name": "broker-a", "port": 10911, "brokerPort": 10911, "brokerIds": [1, 2, 3]},
+                {"name": "Broker_B", "port": 10921, "brokerPort": 30911, "brokerIds": [2, 1]},
+            ],
+            "service": {"clusterIP": "10.96.0.50"},
+        },
+        "networkPolicy": {"enabled": True},
+    },
     "everything": EVERYTHING,
 }
 
@@ -184,7 +198,7 @@ def pod_templates(rendered):
     """Return `<kind>/<name>` -> template of pods."""
     found = {}
     for (kind, name), each in rendered.items():
-        if kind == "StatefulSet":
+        if kind in ("StatefulSet", "Deployment"):
             found[f"{kind}/{name}"] = each["spec"]["template"]
         elif kind == "CronJob":
             found[f"{kind}/{name}"] = each["spec"]["jobTemplate"]["spec"]["template"]

@@ -28,6 +28,16 @@ SELECTOR = {f"app.kubernetes.io/{each}" for each in ("name", "instance", "compon
 every_set = pytest.mark.parametrize("values", VALUE_SETS)
 
 
+def all_containers(spec):
+    return [*spec.get("initContainers", []), *spec["containers"]]
+
+
+def selecting_services(rendered):
+    """Return the Services with a selector; those of broker sets have none."""
+    services = of_kind(rendered, "Service")
+    return {name: each for name, each in services.items() if "-role-proxy" in name or "-set-" not in name}
+
+
 def selects(selector, labels):
     return selector.items() <= labels.items()
 
@@ -38,7 +48,7 @@ def test_no_pod_runs_as_root_or_may_become_more_than_it_is(values):
         pod = spec["securityContext"]
         assert (pod["runAsNonRoot"], pod["runAsUser"], pod["fsGroup"]) == (True, 10001, 10001), name
         assert pod["seccompProfile"] == {"type": "RuntimeDefault"}, name
-        for each in spec["containers"]:
+        for each in all_containers(spec):
             assert each["securityContext"] == {
                 "allowPrivilegeEscalation": False,
                 "readOnlyRootFilesystem": True,
@@ -52,12 +62,15 @@ def test_no_pod_gets_a_token_or_variables_of_service_links(values):
     for name, spec in pod_specs(objects_of(values)).items():
         assert spec["automountServiceAccountToken"] is False, name
         assert spec["enableServiceLinks"] is False, name
+        projected = [each["name"] for each in spec["volumes"] if "projected" in each]
+        publishes = values == "role proxy" and name.endswith("-controller")
+        assert projected == (["kubernetes"] if publishes else []), name
 
 
 @every_set
 def test_memory_is_limited_and_processor_time_is_only_requested(values):
     for name, spec in pod_specs(objects_of(values)).items():
-        for each in spec["containers"]:
+        for each in all_containers(spec):
             assert set(each["resources"]["limits"]) == {"memory"}, name
             assert set(each["resources"]["requests"]) == {"cpu", "memory"}, name
 
@@ -69,8 +82,8 @@ def test_every_mount_has_its_volume_and_every_volume_its_mount(values):
         claims[f"StatefulSet/{name}"] = [c["metadata"]["name"] for c in each["spec"].get("volumeClaimTemplates", [])]
     for name, spec in pod_specs(objects_of(values)).items():
         volumes = [volume["name"] for volume in spec["volumes"]] + claims[name]
-        mounted = [mount["name"] for each in spec["containers"] for mount in each["volumeMounts"]]
-        assert sorted(volumes) == sorted(mounted), name
+        mounted = [mount["name"] for each in all_containers(spec) for mount in each["volumeMounts"]]
+        assert sorted(volumes) == sorted(set(mounted)), name
 
 
 @every_set
@@ -80,7 +93,7 @@ def test_config_maps_and_claims_that_pods_mount_are_made_by_the_chart_or_named_b
         for volume in spec["volumes"]:
             if "configMap" in volume:
                 config_map = volume["configMap"]["name"]
-                assert config_map == "queue-policies" or ("ConfigMap", config_map) in rendered, name
+                assert config_map in {"queue-policies", "role-addresses"} or ("ConfigMap", config_map) in rendered, name
             if "persistentVolumeClaim" in volume:
                 claim = volume["persistentVolumeClaim"]["claimName"]
                 assert claim == "old" or ("PersistentVolumeClaim", claim) in rendered, name
@@ -95,10 +108,10 @@ def test_all_objects_have_the_recommended_labels(values):
 @every_set
 def test_selectors_choose_by_name_release_and_component_only(values):
     rendered = objects_of(values)
-    for kind in ("StatefulSet", "PodDisruptionBudget"):
+    for kind in ("StatefulSet", "Deployment", "PodDisruptionBudget"):
         for name, each in of_kind(rendered, kind).items():
             assert set(each["spec"]["selector"]["matchLabels"]) == SELECTOR, name
-    for name, each in of_kind(rendered, "Service").items():
+    for name, each in selecting_services(rendered).items():
         assert set(each["spec"]["selector"]) - {"statefulset.kubernetes.io/pod-name"} == SELECTOR, name
 
 
@@ -106,10 +119,10 @@ def test_selectors_choose_by_name_release_and_component_only(values):
 def test_every_selector_finds_the_pods_of_exactly_one_set(values):
     rendered = objects_of(values)
     pods = {name: template["metadata"]["labels"] for name, template in pod_templates(rendered).items()}
-    selectors = {name: each["spec"]["selector"] for name, each in of_kind(rendered, "Service").items()}
+    selectors = {name: each["spec"]["selector"] for name, each in selecting_services(rendered).items()}
     selectors |= {
         f"{kind} {name}": each["spec"]["selector"]["matchLabels"]
-        for kind in ("StatefulSet", "PodDisruptionBudget")
+        for kind in ("StatefulSet", "Deployment", "PodDisruptionBudget")
         for name, each in of_kind(rendered, kind).items()
     }
     for name, selector in selectors.items():
@@ -121,11 +134,11 @@ def test_every_selector_finds_the_pods_of_exactly_one_set(values):
 @every_set
 def test_services_lead_to_named_ports_of_their_pods(values):
     rendered = objects_of(values)
-    for name, each in of_kind(rendered, "Service").items():
+    for name, each in selecting_services(rendered).items():
         component = each["spec"]["selector"]["app.kubernetes.io/component"]
         (its_server,) = (
             one
-            for one in of_kind(rendered, "StatefulSet").values()
+            for one in [*of_kind(rendered, "StatefulSet").values(), *of_kind(rendered, "Deployment").values()]
             if one["metadata"]["labels"]["app.kubernetes.io/component"] == component
         )
         (its_container,) = its_server["spec"]["template"]["spec"]["containers"]
@@ -266,7 +279,7 @@ def test_the_network_policy_opens_each_port_to_whom_it_is_for():
     }
     monitoring = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
     (peers, whom), (metrics, monitors) = rules["namesrv"]
-    assert (peers, metrics, monitors) == ([9876, 9880], [9880], monitoring)
+    assert (peers, metrics, monitors) == ([9876, 9880, 9866], [9880], monitoring)
     assert whom[0] == {"namespaceSelector": {"matchLabels": {"rocketmq": "yes"}}}
     assert whom[1]["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "test"
     assert [ports for ports, _ in rules["controller"]] == [[9878], [9881]]
@@ -295,8 +308,9 @@ def test_without_a_list_of_broker_ports_a_controller_may_reach_any_broker():
 def test_controllers_and_nameservers_of_the_chart_let_each_other_through_for_queue_scaling():
     clients = [{"namespaceSelector": {"matchLabels": {"rocketmq": "yes"}}}]
 
-    def policies(**scaling):
+    def policies(namesrv=None, **scaling):
         values = {
+            "namesrv": namesrv or {},
             "networkPolicy": {"enabled": True, "clients": clients, "brokerPorts": [10911]},
             "controller": {"scaling": scaling},
         }
@@ -309,6 +323,7 @@ def test_controllers_and_nameservers_of_the_chart_let_each_other_through_for_que
         ]
 
     assert policies() == [("controller", 9876), ("namesrv", 9876)]
+    assert policies({"memberPort": 9866}) == [("controller", 9866), ("namesrv", 9866)]
     assert policies(enabled=False) == []
     assert policies(nameServers=["10.0.0.1:9876"]) == []
 

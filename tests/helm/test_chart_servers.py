@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,9 +11,21 @@ import sys
 import pytest
 from peers.processes import Process, free_port
 from peers.waiting import wait_until
-from rendered_chart import CHART, FULLNAME, REPOSITORY, VALUE_SETS, container, objects, objects_of, properties
+from rendered_chart import (
+    CHART,
+    FULLNAME,
+    REPOSITORY,
+    VALUE_SETS,
+    container,
+    merged,
+    objects,
+    objects_of,
+    properties,
+    render,
+)
 
 from controller.config import CONTROLLER
+from namesrv.core.role_addresses.documents import rules_of_toml
 from namesrv.settings.config import NAMESRV
 from remoting.protocol.properties import parse
 from serving.config.sources import PropertiesFile, Sources, from_sources, ignored_keys
@@ -263,7 +276,9 @@ def test_the_embedded_etcd_starts_with_the_arguments_and_a_controller_works_with
     def here(text):
         text = text.replace("$(POD_NAME)", name).replace("/var/lib/etcd", str(tmp_path / "etcd-data"))
         text = text.replace(f"{name}.{FULLNAME}-etcd-headless.mq.svc.cluster.local", "127.0.0.1")
-        return text.replace("0.0.0.0", "127.0.0.1").replace(":2379", f":{client}").replace(":2380", f":{peer}")
+        ports = {":2379": f":{client}", ":2380": f":{peer}"}
+        # In one pass: a free port may begin with the digits of the other one.
+        return re.sub(r":23(79|80)\b", lambda found: ports[found[0]], text.replace("0.0.0.0", "127.0.0.1"))
 
     command = [here(word) for word in its_container["command"]]
     assert f"127.0.0.1:{client}" in " ".join(command)
@@ -275,3 +290,70 @@ def test_the_embedded_etcd_starts_with_the_arguments_and_a_controller_works_with
         assert controller.process.stop() == 0
     finally:
         etcd.stop()
+
+
+RULES = '[[roleAddress]]\nset = "broker-a"\nmaster = "10.9.0.5:10911"\n'
+
+
+def namesrv_pod(rendered):
+    return rendered["StatefulSet", f"{FULLNAME}-namesrv"]["spec"]["template"]["spec"]
+
+
+def test_nameservers_read_rules_of_role_addresses_from_a_config_map_of_the_operator():
+    ((_, text, _),) = (each for each in components("everything") if each[0] == "namesrv")
+    config = from_sources(NAMESRV, Sources(file=PropertiesFile("f", tuple(parse(text.encode()))), environment={}))
+    rendered = objects_of("everything")
+    (source,) = (each["configMap"] for each in namesrv_pod(rendered)["volumes"] if each["name"] == "role-addresses")
+    assert source == {"name": "role-addresses", "items": [{"key": "prod.toml", "path": "role-addresses.toml"}]}
+    (mount,) = (each for each in container(rendered, "namesrv")["volumeMounts"] if each["name"] == "role-addresses")
+    # A mount of one path of the volume would not follow changes of the ConfigMap.
+    assert "subPath" not in mount
+    assert config.role_address_file == f"{mount['mountPath']}/role-addresses.toml"
+    assert "role-addresses" not in [each["name"] for each in container(rendered, "controller")["volumeMounts"]]
+
+
+def test_rules_of_role_addresses_in_the_values_become_a_file_that_the_nameserver_takes():
+    rendered = objects({"namesrv": {"roleAddresses": {"rules": RULES}}})
+    text = rendered["ConfigMap", f"{FULLNAME}-role-addresses"]["data"]["role-addresses.toml"]
+    assert rules_of_toml(text).digest == rules_of_toml(RULES).digest
+    (source,) = (each["configMap"] for each in namesrv_pod(rendered)["volumes"] if each["name"] == "role-addresses")
+    assert source["name"] == f"{FULLNAME}-role-addresses"
+
+
+def test_other_rules_of_role_addresses_restart_no_nameserver():
+    one, other = (
+        objects({"namesrv": {"roleAddresses": {"rules": rules}}}) for rules in (RULES, RULES.replace(".5:", ".6:"))
+    )
+    assert one["StatefulSet", f"{FULLNAME}-namesrv"] == other["StatefulSet", f"{FULLNAME}-namesrv"]
+
+
+def test_member_port_is_open_and_where_controllers_look_brokers_up_and_clients_get_the_other_one():
+    rendered = objects({"namesrv": {"memberPort": 9866, "replicas": 2}})
+    assert {"name": "member", "containerPort": 9866} in container(rendered, "namesrv")["ports"]
+    for purpose in ("headless", "discovery"):
+        ports = rendered["Service", f"{FULLNAME}-namesrv-{purpose}"]["spec"]["ports"]
+        assert {"name": "member", "port": 9866, "targetPort": "member"} in ports
+    hosts = [f"{FULLNAME}-namesrv-{n}.{FULLNAME}-namesrv-headless.mq.svc.cluster.local" for n in range(2)]
+    found = {
+        component: dict(line.split("=", 1) for line in properties(rendered, component).splitlines())
+        for component in KINDS
+    }
+    assert found["namesrv"]["memberPort"] == "9866"
+    assert found["namesrv"]["namesrvAddrList"] == ";".join(f"{host}:9876" for host in hosts)
+    assert found["controller"]["namesrvAddr"] == ";".join(f"{host}:9866" for host in hosts)
+
+
+def test_notes_say_how_role_addresses_reach_brokers_and_clients_from_outside():
+    rules = {"roleAddresses": {"rules": RULES}}
+    outside = {"external": {"enabled": True}}
+
+    def notes(*layers):
+        return render({"namesrv": merged(*layers)})["NOTES.txt"]
+
+    assert "namesrv.memberPort, which always answers" in notes(rules)
+    assert "namesrv-headless.mq.svc.cluster.local:9866" in notes(rules, {"memberPort": 9866})
+    assert "namesrv.external.externalTrafficPolicy=Local" in notes(rules, outside)
+    assert "externalTrafficPolicy" not in notes(
+        rules, {"external": {"enabled": True, "externalTrafficPolicy": "Local"}}
+    )
+    assert "Role addresses" not in notes(outside)

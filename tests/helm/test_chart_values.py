@@ -68,6 +68,8 @@ def test_a_misspelled_key_is_refused_by_its_name(values, key):
         ({"admin": {"tokenSecret": {"name": "a", "key": "../token"}}}, "/admin/tokenSecret/key"),
         ({"controller": {"scaling": {"nameServers": ["ns"]}}}, "/controller/scaling/nameServers/0"),
         ({"controller": {"scaling": {"policies": {"key": "a/b"}}}}, "/controller/scaling/policies/key"),
+        ({"namesrv": {"roleAddresses": {"key": "a/b"}}}, "/namesrv/roleAddresses/key"),
+        ({"namesrv": {"memberPort": 65536}}, "/namesrv/memberPort"),
         ({"analytics": {"run": {"schedule": "daily"}}}, "/analytics/run/schedule"),
     ],
 )
@@ -99,6 +101,20 @@ def test_a_value_of_another_kind_is_refused_with_its_place(values, where):
             "analytics.master is spark://m:7077, but the jobs bind loopback and may talk to nobody: set local[N]",
         ),
         ({"history": {"shared": {"existingClaim": "a"}}}, "history.volume is not shared"),
+        (
+            {"namesrv": {"roleAddresses": {"rules": "[[roleAddress]]", "existingConfigMap": "a"}}},
+            "namesrv.roleAddresses.existingConfigMap are both set: decide for one",
+        ),
+        (
+            {"namesrv": {"roleAddresses": {"rules": "set: broker-a"}}},
+            "namesrv.roleAddresses.rules is no text with [[roleAddress]] in it",
+        ),
+        ({"namesrv": {"memberPort": 9880}}, "namesrv.memberPort is 9880, which the NameServers have already"),
+        ({"namesrv": {"config": {"memberPort": 9866}}}, "namesrv.config.memberPort is set by the chart"),
+        (
+            {"namesrv": {"config": {"roleAddressFile": "/rules.toml"}}},
+            "namesrv.config.roleAddressFile is set by the chart",
+        ),
         ({"namesrv": {"external": {"nodePorts": [30001]}}}, "has 1 ports for 3 NameServers"),
         (
             {"namesrv": {"external": {"nodePorts": [30001, 30002, 30003], "type": "LoadBalancer"}}},

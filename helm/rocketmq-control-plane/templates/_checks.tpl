@@ -9,6 +9,8 @@ What a schema cannot say: values that do not go together. Each sentence names th
 {{- include "rmq.checks.history" . -}}
 {{- include "rmq.checks.analytics" . -}}
 {{- include "rmq.checks.external" . -}}
+{{- include "rmq.checks.roleAddresses" . -}}
+{{- include "rmq.checks.roleProxy" . -}}
 {{- include "rmq.checks.config" (dict "server" "namesrv" "values" .Values.namesrv "own" (include "rmq.namesrv.own" .)) -}}
 {{- include "rmq.checks.stop" (dict "server" "namesrv" "values" .Values.namesrv) -}}
 {{- if .Values.controller.enabled -}}
@@ -108,11 +110,88 @@ What a schema cannot say: values that do not go together. Each sentence names th
 {{- end -}}
 {{- end -}}
 
+{{- define "rmq.checks.roleAddresses" -}}
+{{- with .Values.namesrv -}}
+{{- if and .roleAddresses.rules .roleAddresses.existingConfigMap -}}
+{{- fail "namesrv.roleAddresses.rules and namesrv.roleAddresses.existingConfigMap are both set: decide for one place of the rules." -}}
+{{- end -}}
+{{- if and .roleAddresses.rules (not (contains "[[roleAddress]]" .roleAddresses.rules)) -}}
+{{- fail "namesrv.roleAddresses.rules is no text with [[roleAddress]] in it: write the rules as docs/role-addresses.md shows." -}}
+{{- end -}}
+{{- if has (int .memberPort) (list 9876 9880) -}}
+{{- fail (printf "namesrv.memberPort is %d, which the NameServers have already: choose another one, such as 9866." (int .memberPort)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "rmq.checks.roleProxy" -}}
+{{- $port := int .Values.controller.roleCheckPort -}}
+{{- if has $port (list 9878 9881) -}}
+{{- fail (printf "controller.roleCheckPort is %d, which the controllers have already: choose another one, such as 9879." $port) -}}
+{{- end -}}
+{{- with .Values.roleProxy -}}
+{{- if .enabled -}}
+{{- if not (and $.Values.controller.enabled $port) -}}
+{{- fail "roleProxy.enabled is true, but it acts on what controllers answer: set controller.enabled=true and controller.roleCheckPort=9879." -}}
+{{- end -}}
+{{- if not .sets -}}
+{{- fail "roleProxy.enabled is true, but roleProxy.sets names no broker set: it would serve nobody." -}}
+{{- end -}}
+{{- $account := include "rmq.controller.serviceAccount" $ -}}
+{{- $isNamed := or $.Values.serviceAccount.create $.Values.controller.serviceAccountName -}}
+{{- if or (not $isNamed) (has $account (list "default" (include "rmq.serviceAccount" $))) -}}
+{{- fail "roleProxy.enabled needs serviceAccount.create=true, or an account of the controllers alone in controller.serviceAccountName: the rights on EndpointSlices must not be those of other pods." -}}
+{{- end -}}
+{{- include "rmq.checks.roleProxySets" .sets -}}
+{{- include "rmq.checks.roleProxyConnections" . -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "rmq.checks.roleProxySets" -}}
+{{- $names := list -}}
+{{- $ports := list -}}
+{{- range . -}}
+{{- if has .name $names -}}
+{{- fail (printf "roleProxy.sets has two sets %s: each has one role address." .name) -}}
+{{- end -}}
+{{- $port := int .port -}}
+{{- range $other := $ports -}}
+{{- if has (sub $port $other | int) (list -2 0 2) -}}
+{{- fail (printf "roleProxy.sets: ports %d and %d are the same or differ by 2, and clients with vipChannelEnabled use the port - 2: choose others." $other $port) -}}
+{{- end -}}
+{{- end -}}
+{{- if has (int .port) (list 8404 19879) -}}
+{{- fail (printf "roleProxy.sets: port %d is that of HAProxy's health or of its own checks: choose another one." (int .port)) -}}
+{{- end -}}
+{{- $names = append $names .name -}}
+{{- $ports = append $ports (int .port) -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+Takes the values of the proxy. 40 KiB for each connection: two buffers of 16 KiB, and what HAProxy and the kernel keep. Two
+files for each: runtimes of containers give 524,288 or more, and HAProxy does not start with fewer than it wants.
+*/}}
+{{- define "rmq.checks.roleProxyConnections" -}}
+{{- $proxy := . -}}
+{{- $all := mul (len .sets) (int .connectionsMax) -}}
+{{- if gt $all 250000 -}}
+{{- fail (printf "roleProxy.connectionsMax is %d for each of %d sets, but one HAProxy has files for 250000 connections: set a lower one, or distribute the sets over several releases." (int .connectionsMax) (len .sets)) -}}
+{{- end -}}
+{{- with (.resources.limits | default dict).memory -}}
+{{- $bytes := include "rmq.bytes" (dict "value" "roleProxy.resources.limits.memory" "quantity" (toString .)) | int64 -}}
+{{- if gt (mul $all 40960) $bytes -}}
+{{- fail (printf "roleProxy.connectionsMax is %d for each of %d sets, and %d connections need %dMi, but roleProxy.resources.limits.memory is %s: lower the one or raise the other." (int $proxy.connectionsMax) (len $proxy.sets) $all (add 1 (div (mul $all 40960) 1048576)) (toString .)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Takes server, values and own. A property has one place; a password has none but a secret. */}}
 {{- define "rmq.checks.config" -}}
 {{- $own := fromYaml .own -}}
 {{- $free := list "bindAddress" "httpBindAddress" "logFormat" "partialFrameBytesMax" "responseBufferBytesMax" "queuedBytesMax" -}}
-{{- $reserved := "^(configStorePath|controllerId|advertisedAddress|brokerAccessAddresses|enableControllerInNamesrv|controllerStorePath|etcd.*|tls\\..*|useTLS|historyDir|httpAdminTokenFile|scalingPolicyFile)$" -}}
+{{- $reserved := "^(configStorePath|controllerId|advertisedAddress|brokerAccessAddresses|enableControllerInNamesrv|controllerStorePath|etcd.*|tls\\..*|useTLS|historyDir|httpAdminTokenFile|scalingPolicyFile|roleAddressFile|memberPort|roleCheckPort|kubernetesSetsFile|kubernetesCredentialsDir)$" -}}
 {{- range $key, $value := .values.config -}}
 {{- if and (regexMatch "(?i)password|secret|accesskey" $key) (not (hasSuffix "Path" $key)) -}}
 {{- fail (printf "%s.config.%s would stand in the values as plain text: use the existingSecret of tls, brokers.auth or etcd." $.server $key) -}}
@@ -157,6 +236,14 @@ What a schema cannot say: values that do not go together. Each sentence names th
 {{- end -}}
 {{- if not (and .namesrv.podDisruptionBudget.enabled .controller.podDisruptionBudget.enabled) -}}
 {{- fail "profile=production needs namesrv.podDisruptionBudget.enabled=true and the same of controller." -}}
+{{- end -}}
+{{- if .roleProxy.enabled -}}
+{{- if lt (int .roleProxy.replicas) 2 -}}
+{{- fail "profile=production needs roleProxy.replicas of 2 or more: while the only one restarts, no client reaches a master." -}}
+{{- end -}}
+{{- if not .roleProxy.image.digest -}}
+{{- fail "profile=production needs roleProxy.image.digest: all messages go through that image, and its tag moves." -}}
+{{- end -}}
 {{- end -}}
 {{- if eq .image.tag "latest" -}}
 {{- fail "profile=production needs an image.tag that does not move, or image.digest." -}}

@@ -68,6 +68,15 @@ annotations:
 {{- end -}}
 {{- end -}}
 
+{{/* Controllers that publish where brokers are have an account of their own: nobody else has its rights. */}}
+{{- define "rmq.controller.serviceAccount" -}}
+{{- if .Values.roleProxy.enabled -}}
+{{- default (printf "%s-controller" (include "rmq.fullname" .)) .Values.controller.serviceAccountName -}}
+{{- else -}}
+{{- include "rmq.serviceAccount" . -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Takes root and image. */}}
 {{- define "rmq.image" -}}
 {{- $host := ternary (printf "%s/" .image.registry) "" (not (empty .image.registry)) -}}
@@ -95,6 +104,15 @@ annotations:
 
 {{- define "rmq.namesrv.addresses" -}}
 {{- include "rmq.addresses" (dict "root" . "component" "namesrv" "replicas" .Values.namesrv.replicas "port" 9876) -}}
+{{- end -}}
+
+{{/* Where routes always have the brokers' own addresses. */}}
+{{- define "rmq.namesrv.memberAddresses" -}}
+{{- include "rmq.addresses" (dict "root" . "component" "namesrv" "replicas" .Values.namesrv.replicas "port" (include "rmq.namesrv.memberPort" .)) -}}
+{{- end -}}
+
+{{- define "rmq.namesrv.memberPort" -}}
+{{- int .Values.namesrv.memberPort | default 9876 -}}
 {{- end -}}
 
 {{- define "rmq.controller.addresses" -}}

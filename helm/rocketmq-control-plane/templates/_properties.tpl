@@ -13,6 +13,20 @@ The properties files of the servers. What the chart sets itself follows from oth
 /etc/rocketmq/policies
 {{- end -}}
 
+{{/* Where NameServers see the rules of role addresses. */}}
+{{- define "rmq.roleAddressesDir" -}}
+/etc/rocketmq/role-addresses
+{{- end -}}
+
+{{/* Where controllers see the sets whose brokers they publish, and the token with which they do. */}}
+{{- define "rmq.roleProxyDir" -}}
+/etc/rocketmq/role-proxy
+{{- end -}}
+
+{{- define "rmq.kubernetesDir" -}}
+/etc/rocketmq/kubernetes
+{{- end -}}
+
 {{- define "rmq.historyDir" -}}
 {{ include "rmq.dataDir" . }}/history
 {{- end -}}
@@ -118,6 +132,12 @@ brokerAccessAddresses: {{ join ";" . | quote }}
 listenPort: 9876
 httpPort: 9880
 kvConfigPath: {{ include "rmq.dataDir" . }}/kvConfig.json
+{{- with .Values.namesrv.memberPort }}
+memberPort: {{ . }}
+{{- end }}
+{{- if include "rmq.namesrv.roleAddressMap" . }}
+roleAddressFile: {{ include "rmq.roleAddressesDir" . }}/role-addresses.toml
+{{- end }}
 {{- with .Values.namesrv.addressServer }}
 namesrvAddrList: {{ .addresses | join ";" | default (include "rmq.namesrv.addresses" $) | quote }}
 {{- end }}
@@ -144,10 +164,17 @@ etcdKeyPath: /etc/rocketmq/etcd-tls/tls.key
 controllerStorePath: {{ include "rmq.dataDir" . }}/store
 {{- end }}
 {{- with .Values.controller.scaling }}
-namesrvAddr: {{ ternary (.nameServers | join ";" | default (include "rmq.namesrv.addresses" $)) "" .enabled | quote }}
+namesrvAddr: {{ ternary (.nameServers | join ";" | default (include "rmq.namesrv.memberAddresses" $)) "" .enabled | quote }}
 {{- if .policies.existingConfigMap }}
 scalingPolicyFile: {{ include "rmq.policiesDir" $ }}/policies.toml
 {{- end }}
+{{- end }}
+{{- with .Values.controller.roleCheckPort }}
+roleCheckPort: {{ . }}
+{{- end }}
+{{- if .Values.roleProxy.enabled }}
+kubernetesSetsFile: {{ include "rmq.roleProxyDir" . }}/sets.json
+kubernetesCredentialsDir: {{ include "rmq.kubernetesDir" . }}
 {{- end }}
 {{- if .Values.analytics.enabled }}
 analyticsDir: {{ include "rmq.historyDir" . }}

@@ -54,6 +54,9 @@ spec:
         {{- end }}
       annotations:
         checksum/config: {{ include "rmq.server.properties" . | sha256sum }}
+        {{- if include "rmq.server.publishesBrokers" . }}
+        checksum/sets: {{ include "rmq.roleProxy.sets" $root | sha256sum }}
+        {{- end }}
         {{- with merge (dict) (.values.podAnnotations | default dict) ($root.Values.commonAnnotations | default dict) }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
@@ -67,7 +70,7 @@ spec:
 
 {{- define "rmq.server.podSpec" -}}
 {{- $root := .root -}}
-serviceAccountName: {{ include "rmq.serviceAccount" $root }}
+serviceAccountName: {{ include (ternary "rmq.controller.serviceAccount" "rmq.serviceAccount" (eq .component "controller")) $root }}
 automountServiceAccountToken: false
 # The variables of service links would be read as properties: RMQ_NAMESRV_HTTP_PORT=tcp://...
 enableServiceLinks: false
@@ -105,6 +108,14 @@ containers:
         containerPort: {{ .port }}
       - name: http
         containerPort: {{ .httpPort }}
+      {{- with .values.memberPort }}
+      - name: member
+        containerPort: {{ . }}
+      {{- end }}
+      {{- with .values.roleCheckPort }}
+      - name: role-check
+        containerPort: {{ . }}
+      {{- end }}
     startupProbe:
       {{- include "rmq.server.probe" (dict "path" "/healthz" "times" .values.probes.startup) | nindent 6 }}
     livenessProbe:
@@ -198,6 +209,21 @@ tolerations:
 {{- if and (eq .component "controller") .values.scaling.policies.existingConfigMap -}}true{{- end -}}
 {{- end -}}
 
+{{/* Name of the ConfigMap with the rules of role addresses; blank without rules. */}}
+{{- define "rmq.namesrv.roleAddressMap" -}}
+{{- with .Values.namesrv.roleAddresses -}}
+{{- if .rules -}}{{ include "rmq.fullname" $ }}-role-addresses{{- else -}}{{ .existingConfigMap }}{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "rmq.server.hasRoleAddresses" -}}
+{{- if and (eq .component "namesrv") (include "rmq.namesrv.roleAddressMap" .root) -}}true{{- end -}}
+{{- end -}}
+
+{{- define "rmq.server.publishesBrokers" -}}
+{{- if and (eq .component "controller") .root.Values.roleProxy.enabled -}}true{{- end -}}
+{{- end -}}
+
 {{- define "rmq.server.mounts" -}}
 {{- $values := .root.Values -}}
 - name: config
@@ -224,6 +250,19 @@ tolerations:
 {{- if include "rmq.server.hasPolicies" . }}
 - name: policies
   mountPath: {{ include "rmq.policiesDir" . }}
+  readOnly: true
+{{- end }}
+{{- if include "rmq.server.hasRoleAddresses" . }}
+- name: role-addresses
+  mountPath: {{ include "rmq.roleAddressesDir" . }}
+  readOnly: true
+{{- end }}
+{{- if include "rmq.server.publishesBrokers" . }}
+- name: role-proxy-sets
+  mountPath: {{ include "rmq.roleProxyDir" . }}
+  readOnly: true
+- name: kubernetes
+  mountPath: {{ include "rmq.kubernetesDir" . }}
   readOnly: true
 {{- end }}
 {{- if include "rmq.server.usesEtcdTls" . }}
@@ -277,6 +316,32 @@ tolerations:
     items:
       - key: {{ .values.scaling.policies.key }}
         path: policies.toml
+{{- end }}
+{{- if include "rmq.server.hasRoleAddresses" . }}
+- name: role-addresses
+  configMap:
+    name: {{ include "rmq.namesrv.roleAddressMap" .root }}
+    items:
+      - key: {{ ternary "role-addresses.toml" .values.roleAddresses.key (not (empty .values.roleAddresses.rules)) }}
+        path: role-addresses.toml
+{{- end }}
+{{- if include "rmq.server.publishesBrokers" . }}
+- name: role-proxy-sets
+  configMap:
+    name: {{ include "rmq.fullname" .root }}-role-proxy
+# The token of the account, for this container alone; Kubernetes renews it.
+- name: kubernetes
+  projected:
+    defaultMode: 0440
+    sources:
+      - serviceAccountToken:
+          path: token
+          expirationSeconds: 3600
+      - configMap:
+          name: kube-root-ca.crt
+          items:
+            - key: ca.crt
+              path: ca.crt
 {{- end }}
 {{- if include "rmq.server.usesEtcdTls" . }}
 - name: etcd-tls
