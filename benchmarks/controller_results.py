@@ -18,10 +18,17 @@ TITLES = {
     "freeze": "The master is stopped",
     "pause": "The master pauses for 2 s",
     "replicas": "The master of three replicas is killed",
+    "role_kill": "The master is killed, with and without role addresses",
+    "role_freeze": "The master is stopped, with and without role addresses",
+    "role_clients": "The master is killed and stopped, each kind of client has a role address",
+    "role_throughput": "Messages through a role address, beside direct ones",
+    "switchover": "The role of the master is handed over, clients have a role address",
     "load": "3,000 broker sets",
+    "role_checks": "Role checks of proxies",
     "resize_static": "A topic grows and another one shrinks, static sets with slaves",
     "resize_managed": "A topic grows and another one shrinks, the controller elects masters",
     "resize_ten": "Ten topics are resized at once, the controller is killed",
+    "offset_mirror": "The offsets of 100 brokers are mirrored",
     "ramp": "100 to 1,000 messages a second, consumers find no queue",
     "ramp_slow": "100 to 1,000 messages a second, listeners are slow",
 }
@@ -35,11 +42,16 @@ share one machine, not pinned.
 
 def keep(part: str, command: str, body: Iterable[str]) -> None:
     """Print a part, and put it in the place of its former figures."""
+    print(put(part, command, body), flush=True)
+
+
+def put(part: str, command: str, body: Iterable[str]) -> str:
+    """Put a part in the place of its former figures, and return its section."""
     lines = list(body)
     section = "\n".join([f"## {TITLES[part]} (`{part}`)", "", taken(command), "", *lines]).rstrip() + "\n"
-    print(section, flush=True)
     kept = former_sections() | {part: section}
     RESULTS.write_text("\n".join([HEAD, *(kept[name] for name in TITLES if name in kept)]))
+    return section
 
 
 def former_sections() -> dict[str, str]:

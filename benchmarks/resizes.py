@@ -18,6 +18,7 @@ peer.
 
 import argparse
 import contextlib
+import random
 import signal
 import sys
 import tempfile
@@ -28,7 +29,8 @@ from statistics import median
 
 from controller_results import keep, row, table
 from ramps import ramp_part, slow_part
-from scaling_site import Killing, Operation, Site, ended_after_s, group_of
+from repeated_kills import RepeatedKills
+from scaling_site import Operation, Site, ended_after_s, group_of
 
 CONSUMERS = 3
 #: Clients know their queues by then, and each of their timers has run once.
@@ -36,6 +38,7 @@ STEADY_S = 40
 FEW, MANY = 4, 8
 GOAL_MANAGED_S, GOAL_STATIC_S = 90, 200
 EVIDENCE_MAX = 3
+KILLED_EACH_S = (30.0, 90.0)
 
 
 def in_use(site: Site, topic: str, queues: int) -> str:
@@ -93,10 +96,10 @@ def ten_part(folder: Path) -> Iterator[str]:
         before = {f"Topic-{number}": FEW if number % 2 else MANY for number in range(10)}
         groups = [in_use(site, topic, queues) for topic, queues in before.items()]
         time.sleep(STEADY_S)
-        killing = Killing(site.controller)
         ids = [site.resize(topic, FEW + MANY - queues) for topic, queues in before.items()]
-        done = site.done(ids, killing)
-        yield f"{len(done)} resizes at once are DONE, {killing.count} kills of the controller."
+        with RepeatedKills([site.controller], random.SystemRandom(), between_s=KILLED_EACH_S) as kills:
+            done = site.done(ids)
+        yield f"{len(done)} resizes at once are DONE, {kills.count} kills of the controller."
         yield ""
         yield from table("resizes", "median, s", "longest, s", "blocked or in conflict")
         for kind in ("grow", "shrink"):

@@ -1,7 +1,6 @@
 """Broker sets whose topics are resized, with clients as they come: what the parts of `resizes.py` share."""
 
 import contextlib
-import random
 import sys
 import time
 from collections.abc import Iterable
@@ -29,7 +28,6 @@ VERY_LONG_S = 120
 #: A grow is watched for five minutes, and a shrink has waits of as much.
 RESIZED_S = 1800
 LOOK_S = 0.5
-KILLED_EACH_S = (30.0, 90.0)
 
 Operation = dict[str, Any]
 
@@ -90,13 +88,11 @@ class Site:
         assert status == 201, body
         return str(body["id"])
 
-    def done(self, ids: Iterable[str], killing: "Killing | None" = None) -> list[Operation]:
+    def done(self, ids: Iterable[str]) -> list[Operation]:
         """Return these resizes once all of them are done."""
         wanted, found = list(ids), dict[str, Operation]()
 
         def all_done() -> bool:
-            if killing is not None:
-                killing.if_due()
             time.sleep(LOOK_S)
             for each in set(wanted) - found.keys():
                 operation = self.operator.operation(each)
@@ -133,27 +129,6 @@ class Site:
             sets = namesrv.caller.request(GET_CLUSTER_INFO).json["brokerAddrTable"]
             found.append({each["brokerAddrs"]["0"] for each in sets.values() if "0" in each["brokerAddrs"]})
         return sorted(set.intersection(*found))
-
-
-class Killing:
-    """Kills a controller with -9 at random moments, and starts it again."""
-
-    def __init__(self, controller: OurController) -> None:
-        self._controller = controller
-        self._chosen = random.SystemRandom()
-        self.count = 0
-        self._postpone()
-
-    def if_due(self) -> None:
-        """Kill it if it is time to."""
-        if time.monotonic() > self._due:
-            self._controller.process.kill()
-            self._controller.start()
-            self.count += 1
-            self._postpone()
-
-    def _postpone(self) -> None:
-        self._due = time.monotonic() + self._chosen.uniform(*KILLED_EACH_S)
 
 
 def group_of(topic: str) -> str:

@@ -78,13 +78,15 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def ours(folder: Path, *options: str) -> Iterator[Server]:
-    """Run the NameServer of this repository."""
+def ours(folder: Path, *options: str, checkout: Path | None = None) -> Iterator[Server]:
+    """Run the NameServer of this repository, or that of another checkout in the environment which `make` made there."""
     port, http_port = free_port(), free_port()
-    command = [sys.executable, "-m", "namesrv", "--bind-address", "127.0.0.1", "--listen-port", str(port)]
-    command += ["--http-port", str(http_port), "--kv-config-path", str(folder / "ours.json"), *options]
-    with _run("ours", command, folder) as pid:
-        yield _up(Server("ours", port, pid, http_port))
+    name = "former" if checkout else "ours"
+    python = str(checkout / ".venv" / "bin" / "python") if checkout else sys.executable
+    command = [python, "-m", "namesrv", "--bind-address", "127.0.0.1", "--listen-port", str(port)]
+    command += ["--http-port", str(http_port), "--kv-config-path", str(folder / f"{name}.json"), *options]
+    with _run(name, command, folder, checkout or REPOSITORY) as pid:
+        yield _up(Server(name, port, pid, http_port))
 
 
 @contextlib.contextmanager
@@ -132,11 +134,11 @@ def rust_binary() -> Path | None:
 
 
 @contextlib.contextmanager
-def _run(name: str, command: list[str], folder: Path, **environment: str) -> Iterator[int]:
+def _run(name: str, command: list[str], folder: Path, checkout: Path = REPOSITORY, **environment: str) -> Iterator[int]:
     log = folder / f"{name}.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command, stdout=output, stderr=subprocess.STDOUT, cwd=REPOSITORY, env=os.environ | environment
+            command, stdout=output, stderr=subprocess.STDOUT, cwd=checkout, env=os.environ | environment
         )
     try:
         yield process.pid
