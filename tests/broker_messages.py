@@ -7,13 +7,13 @@ MASTER = BROKER | {"brokerId": "0", "haServerAddr": "10.0.0.1:10912", "enableAct
 SLAVE = MASTER | {"brokerId": "1", "brokerAddr": "10.0.0.2:10911"}
 
 
-def registration_body(*topics, counter=1, **settings):
+def registration_body(*topics, counter=1, state_version=0, **settings):
     configs = {
         topic: {"topicName": topic, "perm": 6, "readQueueNums": 8, "writeQueueNums": 8, "topicSysFlag": 0} | settings
         for topic in topics
     }
     wrapper = {
-        "dataVersion": {"counter": counter, "stateVersion": 0, "timestamp": 1_700_000_000_000},
+        "dataVersion": {"counter": counter, "stateVersion": state_version, "timestamp": 1_700_000_000_000},
         "topicConfigTable": configs,
     }
     return json.dumps({"filterServerList": [], "topicConfigSerializeWrapper": wrapper}).encode()

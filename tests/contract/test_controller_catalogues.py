@@ -12,7 +12,16 @@ from peers.programs import require
 from prometheus_client.parser import text_string_to_metric_families
 
 from controller.config import CONTROLLER
-from controller.observability import autoscaler_log_events, log_events, metric_catalogue
+from controller.observability import (
+    autoscaler_log_events,
+    callback_log_events,
+    log_events,
+    metric_catalogue,
+    probe_log_events,
+    role_log_events,
+    slice_log_events,
+    switchover_log_events,
+)
 from controller.observability.analytics_results import Sample
 from controller.observability.log_events import EVENTS
 from controller.observability.metric_catalogue import FAMILIES
@@ -22,7 +31,16 @@ from serving.logging.events import Level, LogEvent, common_keys
 ROOT = Path(__file__).parents[2]
 CONSTANTS = {
     name: value
-    for catalogue in (server_events, log_events, autoscaler_log_events)
+    for catalogue in (
+        server_events,
+        log_events,
+        autoscaler_log_events,
+        callback_log_events,
+        probe_log_events,
+        role_log_events,
+        slice_log_events,
+        switchover_log_events,
+    )
     for name, value in vars(catalogue).items()
     if isinstance(value, LogEvent)
 }
@@ -53,6 +71,7 @@ async def lively(controller):
     controller.results = tuple(
         Sample(family, tuple(family.labels), 1.0) for family in metric_catalogue.ANALYTICS_RESULTS
     )
+    controller.counters.roles.probe_last_gaps["C", "broker-a"] = 1.5
     await controller.get("/healthz")
 
 

@@ -13,12 +13,13 @@ from controller.storage.documents import (
     DOCUMENT_BYTES_MAX,
     DOCUMENT_NAME_CHARACTERS_MAX,
     DOCUMENT_PAGE,
+    OPERATION_KINDS,
     DocumentKind,
     VersionedDocument,
 )
 from controller.storage.store import DocumentRefused, EntryMoved
 
-OPERATION, HISTORY, POLICY = DocumentKind
+OPERATION, HISTORY, POLICY, RESTART = OPERATION_KINDS
 A_VALUE = b'{"phase":"SEED"}'
 
 

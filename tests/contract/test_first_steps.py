@@ -253,9 +253,12 @@ def requested(made, path, token="", body=None):
 def test_readme_puts_token_and_policies_of_scaling_in_force(scaling, tmp_path):
     token = (tmp_path / ".cache" / "tour" / "token").read_text().strip()
     wanted = {"topic": "Orders", "queues": 16}
-    wait_until(lambda: requested(scaling, "policies")[0] == 200, seconds=SOON_S, what="the controller leads")
 
-    (policy,) = requested(scaling, "policies")[1]["policies"]
+    def policies():
+        status, listed = requested(scaling, "policies")
+        return listed["policies"] if status == 200 else None
+
+    (policy,) = wait_until(policies, seconds=SOON_S, what="the controller leads, and has read the policies")
     refused, _ = requested(scaling, "plan", body=wanted)
     status, plan = requested(scaling, "plan", token, wanted)
 

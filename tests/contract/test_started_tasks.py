@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("remoting", "serving", "namesrv", "controller", "sampling", "history")
+PACKAGES = ("remoting", "serving", "namesrv", "controller", "sampling", "role_agent", "history")
 
 #: Each starts tasks; what they raise goes to nobody, or cancels tasks that have no part in it.
 STARTS_TASKS = {"create_task", "ensure_future", "gather", "TaskGroup", "run_coroutine_threadsafe", "as_completed"}
@@ -16,7 +16,13 @@ SUPERVISED = {
     ("serving/process/process.py", "TaskGroup"),
 }
 #: These go on after any failure: test_recorder.py, test_log_writer.py and test_etcd_steadiness.py have them fail.
-THREADS = {"history/recorder.py", "serving/logging/writer.py", "controller/storage/etcd/watch.py"}
+THREADS = {
+    "controller/offsets/storage/journal.py",
+    "controller/offsets/storage/lagging_mark.py",
+    "controller/storage/etcd/watch.py",
+    "history/recorder.py",
+    "serving/logging/writer.py",
+}
 
 
 def uses(names):

@@ -9,7 +9,18 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 
 #: The packages that are installed.
-PRODUCT: Final = ("remoting", "serving", "history", "namesrv", "controller", "timemachine", "analytics", "sampling")
+PRODUCT: Final = (
+    "remoting",
+    "serving",
+    "history",
+    "namesrv",
+    "controller",
+    "haproxy_config",
+    "timemachine",
+    "analytics",
+    "sampling",
+    "role_agent",
+)
 
 #: What is made, not written: environments, caches, and the copies that mutants are tried in.
 _MADE: Final = frozenset({"__pycache__", "build", "dist", "mutants", "node_modules", "target"})

@@ -9,7 +9,7 @@ from documents import ROOT, files
 
 #: A file or folder of the repository in a document: in a sentence, a table or a picture.
 _FILE: Final = re.compile(
-    r"(?<![\w/.{<*\[-])(?:remoting|serving|history|namesrv|controller|timemachine|analytics|sampling|dashboards|docs|tests|helm|benchmarks|demo)"
+    r"(?<![\w/.{<*\[-])(?:remoting|serving|history|namesrv|controller|timemachine|analytics|sampling|role_agent|dashboards|docs|tests|helm|benchmarks|demo)"
     r"/[\w.-]*\w(?:/[\w.-]*\w)*(?![\w{*…])"
 )
 #: Documents that speak of today's code; the changelog and results of measurements speak of their day.
@@ -30,14 +30,16 @@ def test_files_that_a_document_names_exist(document: Path) -> None:
 
 #: `historyBytesMax`, `broker_failed`, `rocketmq_controller_role`.
 _NAME: Final = re.compile(r"`([a-z][a-z0-9]*(?:[A-Z][A-Za-z0-9]*)+|[a-z0-9]+(?:_[a-z0-9]+)+)`")
-_AFFIXES: Final = re.compile(r"^rocketmq_(?:(?:namesrv|controller|history)_)?|(?:_total|_bucket|_count|_sum)$")
+_AFFIXES: Final = re.compile(
+    r"^rocketmq_(?:(?:namesrv|controller|history|role_agent|offset_manager)_)?|(?:_total|_bucket|_count|_sum)$"
+)
 
 #: A row of names that have changed: kind, before, now.
 _RENAMED: Final = re.compile(r"^\| [^|]+ \| [^|]+ (?=\| [^|]+ \|$)", re.MULTILINE)
 
 #: Properties of brokers, commands of mqadmin, metrics of etcd.
 _OF_OTHERS: Final = frozenset(
-    {"deleteSubGroup", "etcd_disk_wal_fsync_duration_seconds", "fileReservedTime", "haStatus"}
+    {"deleteSubGroup", "etcd_disk_wal_fsync_duration_seconds", "fileReservedTime", "haStatus", "slaveTimeout"}
 )
 
 

@@ -11,6 +11,8 @@ from documents import ROOT, product_modules
 
 from controller.observability import log_events as controller_events
 from controller.observability import metric_catalogue as controller_metrics
+from controller.offsets.observability import log_events as offset_manager_events
+from controller.offsets.observability import metric_catalogue as offset_manager_metrics
 from namesrv.observability import log_events as namesrv_events
 from namesrv.observability import metric_catalogue as namesrv_metrics
 
@@ -87,14 +89,14 @@ def test_private_words_are_in_no_name() -> None:
 
 
 def test_private_words_are_in_no_metric() -> None:
-    families = (*namesrv_metrics.FAMILIES, *controller_metrics.FAMILIES)
+    families = (*namesrv_metrics.FAMILIES, *controller_metrics.FAMILIES, *offset_manager_metrics.FAMILIES)
     found = {name for family in families for name in (family.name, *family.labels) if private_parts(name)}
 
     assert sorted(found) == []
 
 
 def test_private_words_are_in_no_log_event() -> None:
-    events = (*namesrv_events.EVENTS, *controller_events.EVENTS)
+    events = (*namesrv_events.EVENTS, *controller_events.EVENTS, *offset_manager_events.EVENTS)
     found = {f"{event.name} {name}" for event in events for name in (event.name, *event.keys) if private_parts(name)}
 
     assert sorted(found) == []

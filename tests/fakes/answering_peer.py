@@ -18,8 +18,10 @@ class AnsweringPeer:
     #: Long enough for all requests that are sent together to be here.
     pause_s = 0.02
 
-    def __init__(self, answer):
+    def __init__(self, answer, tls=None):
+        """Speak TLS with the context `tls`; plain without one."""
         self.answer = answer
+        self._tls = tls
         self.received = []
         self.under_way = self.under_way_most = 0
         self.port = 0
@@ -35,7 +37,7 @@ class AnsweringPeer:
         return sum(1 for each, _ in self.received if each == code)
 
     async def open(self):
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

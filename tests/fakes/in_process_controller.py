@@ -9,29 +9,36 @@ import socket
 from types import SimpleNamespace
 
 import aiohttp
-from msgspec.structs import replace
 from yarl import URL
 
 from controller.app.controller_core import failover
+from controller.callbacks.service import Backlog
 from controller.config import CONTROLLER, ControllerConfig
 from controller.decisions.recovery import Recovery
-from controller.failover.effects import CheckReachability, NotifyRoleChanged, ProbeBroker
+from controller.failover.effects import NotifyRoleChanged, ProbeBroker
 from controller.failover.election_log import ElectionLog
+from controller.failover.fences import Fences
 from controller.failover.group import Group
 from controller.failover.set_writer import ClusterState, FailoverRuntime
 from controller.failure_detection.detector import FailureDetector
 from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable
 from controller.failure_detection.hosts import HostLiveness
-from controller.failure_detection.log_ends import LogEnds
 from controller.failure_detection.reachability import Reachability
 from controller.failure_detection.suspicion import ProbeOutcome
 from controller.http.endpoints import ENDPOINTS
-from controller.http.views import ControllerViews
+from controller.http.switchover_views import PlannedChanges
+from controller.http.views import ControllerViews, ShownSets
 from controller.observability.autoscaler_event_log import AutoscalerEventLog
 from controller.observability.counters import SetCounters
 from controller.observability.event_log import ControllerEventLog
 from controller.observability.metrics import ControllerMetrics, ControllerMetricSources
 from controller.observability.resize_event_log import ResizeEventLog
+from controller.observability.switchover_event_log import SwitchoverEventLog
+from controller.roles.broker_roles import BrokerRoles
+from controller.roles.changes import RoleChanges
+from controller.roles.checkers import RoleCheckers
+from controller.roles.holds import RoleHolds
+from controller.roles.serving import ServingConfirmations
 from controller.scaling.autoscaler.decision import AnalysisOutlook
 from controller.scaling.execution.service import QueueScaling, ScalingOptions, ScalingRuntime
 from controller.scaling.execution.set_masters import StoredMasters
@@ -40,12 +47,15 @@ from controller.scaling.watching.service import Autoscaler, AutoscalerOptions, A
 from controller.scaling.watching.topic_requests import TopicRequests
 from controller.storage.embedded import EmbeddedStore
 from controller.storage.store import ControllerMember, SetStore
+from controller.switchover.rolling_restarts import RestartParts, RollingRestarts
+from controller.switchover.runner import SwitchoverParts
+from controller.switchover.service import Switchovers
 from controller.wire.handlers import Handlers
-from controller.wire.log_end_queries import LOG_END_MS
 from controller.wire.replica_info_cache import ReplicaInfoCache
 from fakes.admin_token import ADMIN_TOKEN
 from fakes.clock import FakeClock
 from fakes.lines import Lines
+from fakes.simulated_brokers import SimulatedBrokers
 from remoting.client import RemotingClient
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
@@ -54,7 +64,7 @@ from remoting.server.observer import ConnectionKind
 from remoting.server.response_cache import PreparedResponse
 from remoting.server.statistics import ServerStatistics
 from serving.config.stored_config import StoredConfig
-from serving.http.admin_access import AdminToken
+from serving.http.admin_access import AdminToken, HttpTokens
 from serving.http.server import make_app, start_http
 from serving.logging.logs import Logs, json_line
 from serving.metrics.health import Health, Serving
@@ -82,6 +92,7 @@ class APeer:
 def new_control(controller):
     """Return a controller that has just started, on what is stored, and the detection that it begins with."""
     controller.live, controller.reachability = HeartbeatTable(), Reachability()
+    controller.checkers = RoleCheckers(controller.clock)
     hosts = HostLiveness(lambda host: ME.address == f"{host}:9878")
     controller.detector = FailureDetector(controller.live, hosts, controller.store.is_master, controller.clock.now_ms())
     return failover(
@@ -91,6 +102,7 @@ def new_control(controller):
             live=controller.live,
             detector=controller.detector,
             recovery=Recovery(controller.live),
+            fences=Fences(controller.detector, controller.checkers.not_down),
         ),
         FailoverRuntime(
             clock=controller.clock,
@@ -106,12 +118,25 @@ def new_control(controller):
     )
 
 
-class InProcessController:
+def new_roles(controller):
+    """Return the roles of brokers as a controller knows them that has just started."""
+
+    async def is_master(address):
+        return address in controller.masters
+
+    serving = ServingConfirmations(
+        controller.group,
+        controller.clock,
+        controller._start,
+        is_master,
+        lambda change, after_ms: controller.serving_reported.append((change, after_ms)),
+    )
+    return BrokerRoles(controller.control, serving, RoleHolds(controller.clock), controller.checkers, controller.clock)
+
+
+class InProcessController(SimulatedBrokers):
     """A broker uses the connection with the number of its id; its port answers a reachability check if `reaches`."""
 
-    reaches = True
-    #: Where brokers are reached, by their reported address; blank if there.
-    reached_at = staticmethod(lambda _address: "")
     #: Takes the heartbeats of members, as what records them does.
     record_heartbeat = staticmethod(lambda *_: None)
     #: Where requests come from; None: each from a host of its own.
@@ -120,6 +145,7 @@ class InProcessController:
     forwarded_host = None
 
     def __init__(self, folder, **settings):
+        super().__init__()
         settings.setdefault("config_store_path", str(folder / "controller.properties"))
         # What operators change in files, tests change by request.
         settings.setdefault("config_white_list", "adoptUnknownBrokers;enableElectUncleanMaster")
@@ -132,24 +158,15 @@ class InProcessController:
         self.settings = StoredConfig(CONTROLLER, self.config, self.journal, lambda _: None)
         self.backend = EmbeddedStore(folder / "store", self.journal_of_store())
         self.replica_infos = ReplicaInfoCache()
-        self.store = SetStore(self.backend, self.replica_infos)
+        self.role_changes = RoleChanges(self.clock)
+        self.store = SetStore(self.backend, self.replica_infos, self.role_changes)
         self.group = Group("g", ME, self.clock, self.store, self)
         self.elections = ElectionLog(ME.address)
-        self.effects = []
-        #: What brokers answer of their logs, by id, and on how many replicas a message is that they confirm.
-        self.log_ends = {}
-        self.confirmed_on = None
-        #: Masters report before an election on how many replicas a message is.
-        self.masters_confirm = False
-        #: Until when the process of a broker pauses, by id: a query to it lasts until then, or to its timeout.
-        self.stands_still_ms = {}
-        self.queried_masters = []
-        #: Broker ids of each query for log ends.
-        self.queried = []
-        #: Brokers whose reachability was checked.
-        self.reachability_checks = []
+        #: Changes whose masters are known to serve.
+        self.serving_reported = []
         self.tasks = set()
         self.control = new_control(self)
+        self.roles = new_roles(self)
         self.handlers = Handlers(self.control, self.settings, self.clock, self.replica_infos)
         self.statistics = ServerStatistics()
         self.health = Health()
@@ -159,7 +176,14 @@ class InProcessController:
         self.results = ()
         #: Resizes under way.
         self.resizes = ()
-        self.metrics = ControllerMetrics(
+        #: What calls onRoleChange.
+        self.callbacks = None
+        self.metrics = self.new_metrics()
+        self.session = None
+
+    def new_metrics(self):
+        """Return the metrics, which read what the controller has at a scrape."""
+        return ControllerMetrics(
             ControllerMetricSources(
                 statistics=self.statistics,
                 counters=self.counters,
@@ -170,9 +194,9 @@ class InProcessController:
                 clock=self.clock,
                 results=lambda: self.results,
                 resizes=lambda: self.resizes,
+                undelivered=lambda: self.callbacks.backlog if self.callbacks is not None else Backlog(),
             )
         )
-        self.session = None
 
     def elected(self):
         """Begin to lead: `__aenter__` loads what is stored."""
@@ -183,6 +207,7 @@ class InProcessController:
     def restart(self):
         """Let the controller know nothing but what is stored."""
         self.control = new_control(self)
+        self.roles = new_roles(self)
         self.handlers = Handlers(self.control, self.settings, self.clock, self.replica_infos)
         self.control.monitor.take_over()
 
@@ -200,32 +225,6 @@ class InProcessController:
                 controller.loop.call_soon_threadsafe(controller.journal.store_file_removed, error)
 
         return StoreCalls()
-
-    def _perform(self, effect):
-        if isinstance(effect, CheckReachability):
-            self.reachability_checks.append(effect.key)
-            if self.reaches:
-                self.reachability.reached(effect.key, effect.address, self.reached_at(effect.address))
-        else:
-            self.effects.append(effect)
-
-    async def _log_ends(self, query):
-        self.queried.append(sorted(query.addresses))
-        still = {i: self.stands_still_ms.get(i, 0) for i in query.addresses}
-        self.clock.pass_ms(min(LOG_END_MS, max(0, max(still.values()) - self.clock.now_ms())))
-        late = {i for i, until_ms in still.items() if until_ms > self.clock.now_ms()}
-        ends = {i: end for i, end in self.log_ends.items() if i in query.addresses and i not in late}
-        answered = LogEnds(by_id=ends, is_awaited=bool(late))
-        if not answered.are_inconclusive(query.in_sync, query.others) or not ends:
-            return answered
-        return replace(answered, confirmed_on=self.confirmed_on)
-
-    async def _confirmed_on(self, address):
-        return await self.confirmed_on_of(address)
-
-    async def confirmed_on_of(self, address):
-        self.queried_masters.append(address)
-        return self.confirmed_on if self.masters_confirm else None
 
     def _record(self, *heartbeat):
         self.record_heartbeat(*heartbeat)
@@ -252,6 +251,7 @@ class InProcessController:
             )
         )
         self.autoscaler = self.new_autoscaler()
+        self.planned = self.new_planned()
         await self.backend.join(ME, self.group)
         await self.store.load()
         self.group.ready(self.group.term)
@@ -277,6 +277,31 @@ class InProcessController:
             start=self._start,
         )
         return Autoscaler(runtime, PolicySource(str(policy_file), self.scaling.documents, self.scaling_log))
+
+    def new_planned(self):
+        """Return switchovers and rolling restarts; brokers answer by `log_ends`, `all_ack` and `boots`."""
+        log = SwitchoverEventLog(self.logs, self.counters)
+        parts = SwitchoverParts(
+            control=self.control,
+            holds=self.roles.holds,
+            serving=self.roles.serving,
+            checkers=self.roles.checkers,
+            query_log_ends=self._log_ends,
+            clock=self.clock,
+            observer=log,
+        )
+        switchovers = Switchovers(parts, self._all_ack, self._start)
+        restarts = RestartParts(
+            control=self.control,
+            switchovers=switchovers,
+            documents=self.scaling.documents,
+            check_leads=self.scaling.check_leads,
+            query_boot=self._boot,
+            clock=self.clock,
+            observer=log,
+            start=self._start,
+        )
+        return PlannedChanges(self.autoscaler, switchovers, RollingRestarts(restarts))
 
     async def __aexit__(self, *_):
         await self.done()
@@ -359,6 +384,14 @@ class InProcessController:
     def stored(self, name=SET):
         return self.store.get(name)
 
+    async def publish_roles(self):
+        """Publish the changes of masters; those that have changed to master are confirmed."""
+        taken = self.role_changes.take()
+        for change in taken:
+            self.roles.serving.role_changed(change)
+        await self.done()
+        return taken
+
     # Time
 
     async def pass_ms(self, ms, *, beating=(), name=SET):
@@ -397,9 +430,14 @@ class InProcessController:
 
     async def serve_http(self):
         port = socket.create_server(("127.0.0.1", 0))
-        views = ControllerViews(self.health, self.metrics, self.settings, self.control, self.autoscaler, self.clock)
+        shown = ShownSets(self.control, self.roles, self.callbacks)
+        # A test may have put another autoscaler in place.
+        planned = self.planned._replace(autoscaler=self.autoscaler)
+        views = ControllerViews(self.health, self.metrics, self.settings, shown, planned, self.clock)
         token = AdminToken(ADMIN_TOKEN)
-        self.server = await start_http(make_app(CONTROLLER, ENDPOINTS, views, self.counters, self.logs, token), port)
+        self.server = await start_http(
+            make_app(CONTROLLER, ENDPOINTS, views, self.counters, self.logs, HttpTokens(token)), port
+        )
         self.session = aiohttp.ClientSession()
         return self
 

@@ -19,7 +19,7 @@ from namesrv.settings.config import NAMESRV, NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
 from namesrv.settings.kv_config import KvConfig
 from remoting.server.statistics import ServerStatistics
-from serving.http.admin_access import AdminToken
+from serving.http.admin_access import AdminToken, HttpTokens
 from serving.http.server import make_app, start_http
 from serving.logging.logs import Logs, json_line
 from serving.metrics.health import Health
@@ -71,7 +71,14 @@ class Site:
     async def __aenter__(self):
         port = socket.create_server(("127.0.0.1", 0))
         self.server = await start_http(
-            make_app(NAMESRV, ENDPOINTS, NameServerViews(self.sources), self.counters, self.logs, self.admin_token),
+            make_app(
+                NAMESRV,
+                ENDPOINTS,
+                NameServerViews(self.sources),
+                self.counters,
+                self.logs,
+                HttpTokens(self.admin_token),
+            ),
             port,
         )
         self.url = f"http://127.0.0.1:{self.server.port}"

@@ -1,15 +1,11 @@
 """A controller that loses the network to most of its brokers: it moves no master, and judges again when it is back."""
 
-import contextlib
-import socket
-import threading
 import time
 
 import pytest
 from peers.controllers import OurController
 from peers.networks import Network
-from peers.replicas import Replica
-from peers.scripted import Line
+from peers.replicas import RemoteReplica
 from peers.waiting import holds_for, wait_until
 from peers.wire import SUCCESS
 
@@ -19,37 +15,6 @@ pytestmark = pytest.mark.broad
 CUT_S = 12
 #: After a cut brokers have 13 s to be heard, and TCP tries again at ever longer intervals.
 ROOM_S = 60
-
-
-class RemoteReplica(Replica):
-    """A broker on a host of its own, None: beside the controller. It connects again when its connection fails."""
-
-    def __init__(self, controller, name, host=None):
-        self._host = host
-        super().__init__(controller, name)
-
-    def _inside(self):
-        return self._host.inside() if self._host is not None else contextlib.nullcontext()
-
-    def open_port(self, port=0):
-        ip = self._host.address if self._host is not None else Network.server
-        with self._inside():
-            self._listener = socket.create_server((ip, port))
-        self.address = f"{ip}:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._listen, args=(self._listener,), daemon=True).start()
-
-    def _connected(self):
-        host, port = self._controller.split(":")
-        with self._inside():
-            return Line(socket.create_connection((host, int(port)), timeout=2))
-
-    def _heartbeat_on(self):
-        while self._beating.is_set() and not self._dead.wait(0.5):
-            try:
-                self.heartbeat()
-            except OSError:
-                with contextlib.suppress(OSError):
-                    self.reconnect()
 
 
 @pytest.fixture

@@ -92,7 +92,9 @@ class Sets:
         return results.get(broker_id)
 
 
-@pytest.mark.parametrize("keys", [CONTROL, LEAST], ids=["super user", "least rights"])
+@pytest.mark.parametrize(
+    "keys", [pytest.param(CONTROL, marks=pytest.mark.soak), LEAST], ids=["super user", "least rights"]
+)
 @pytest.mark.parametrize("version", [V5_5, V5_1])
 def test_a_broker_that_checks_signatures_is_notified_that_it_is_master(lab, version, keys):
     sets = Sets(lab, version, keys).start()
@@ -126,7 +128,9 @@ def test_a_controller_whose_signature_a_broker_refuses_logs_what_to_set(lab, ver
 
 
 @pytest.mark.parametrize(
-    "keys", [CONTROL, LEAST, STRANGER, None], ids=["super user", "least rights", "with wrong keys", "without keys"]
+    "keys",
+    [pytest.param(CONTROL, marks=pytest.mark.soak), LEAST, STRANGER, pytest.param(None, marks=pytest.mark.soak)],
+    ids=["super user", "least rights", "with wrong keys", "without keys"],
 )
 def test_a_slave_that_checks_signatures_learns_of_its_lost_master_from_the_name_server(lab, keys):
     namesrv = lab.name_server(supportActingMaster=True, notifyMinBrokerIdChanged=True, **servers_keys(keys))

@@ -30,7 +30,8 @@ SET_UNKNOWN = 2008
 
 RESPONSE = 1
 ONE_WAY = 2
-HEARTBEAT_S = 0.5
+#: As with real brokers several fall between two polls: the first after a registration only ends a restart.
+HEARTBEAT_S = 0.2
 POLL_S = 0.5
 #: How long a broker waits for an answer.
 ANSWER_S = 3.0
@@ -62,6 +63,7 @@ class BrokerAtWork:
         #: One line to each controller for requests, and one for heartbeats.
         self._calls = {}
         self._dead = threading.Event()
+        self._opening = threading.Lock()
         self._lines = {}
         self._accepted = []
         self._threads = []
@@ -101,7 +103,8 @@ class BrokerAtWork:
 
     def stop(self):
         """Be gone at once, as after kill -9."""
-        self._dead.set()
+        with self._opening:
+            self._dead.set()
         for each in (self._listener, *self._accepted):
             _close(each)
         for line in (*list(self._lines.values()), *list(self._calls.values())):
@@ -125,7 +128,7 @@ class BrokerAtWork:
         """Return the answer; None if the line broke. A line without an answer in time is closed, as brokers do."""
         began_s = time.perf_counter()
         try:
-            line = self._calls.get(address) or self._opened(self._calls, address, ANSWER_S)
+            line = self._opened(self._calls, address, ANSWER_S)
             answered = line.request(code, fields, body)
         except OSError:
             if (line := self._calls.pop(address, None)) is not None:
@@ -242,13 +245,22 @@ class BrokerAtWork:
                     line.close()
 
     def _line(self, address):
-        return self._lines.get(address) or self._opened(self._lines, address, CONNECT_S)
+        return self._opened(self._lines, address, CONNECT_S)
 
-    @staticmethod
-    def _opened(lines, address, timeout_s):
+    def _opened(self, lines, address, timeout_s):
+        """Return the line to an address, a new one if there is none."""
+        if (line := lines.get(address)) is not None:
+            return line
         host, port = address.split(":")
-        lines[address] = Line(socket.create_connection((host, int(port)), timeout=timeout_s))
-        return lines[address]
+        line = Line(socket.create_connection((host, int(port)), timeout=timeout_s))
+        with self._opening:
+            kept = None if self._dead.is_set() else lines.setdefault(address, line)
+        if kept is not line:
+            # The broker died, or its other thread was quicker.
+            line.close()
+        if kept is None:
+            raise ConnectionAbortedError(f"{self.name} is dead")
+        return kept
 
     # What it is told
 

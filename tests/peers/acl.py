@@ -43,14 +43,17 @@ def acl_2(**properties):
     } | properties
 
 
-def acl_1(lab_folder, label):
-    """Give the broker with this label its accounts, and return its properties."""
+def acl_1(lab_folder, label, *, white_list=()):
+    """Give the broker with this label its accounts, and return its properties.
+
+    Clients at the addresses of the white list need no signature.
+    """
     file = lab_folder / label / "conf" / "plain_acl.yml"
     file.parent.mkdir(parents=True, exist_ok=True)
     super_user = {"accessKey": CONTROL.access, "secretKey": CONTROL.secret, "admin": True}
     least = {"accessKey": LEAST.access, "secretKey": LEAST.secret, "admin": False}
     least |= {"defaultTopicPerm": "DENY", "defaultGroupPerm": "DENY"}
-    file.write_text(yaml.safe_dump({"globalWhiteRemoteAddresses": [], "accounts": [super_user, least]}))
+    file.write_text(yaml.safe_dump({"globalWhiteRemoteAddresses": list(white_list), "accounts": [super_user, least]}))
     return {"aclEnable": True}
 
 

@@ -89,7 +89,7 @@ class Sending:
 
 
 class Load:
-    """Sends messages one by one without any retry until it is stopped, and notes what became of each."""
+    """Sends messages one by one until it is stopped, with `retries` or none, and notes what became of each."""
 
     def __init__(self, folder, name, *, namesrv, topic, version=V5_5, flags=(), **options):
         self.prefix = f"{name}-{next(_serial)}"
@@ -140,13 +140,13 @@ class Scan:
         self.process = start_java(own, version, "Scan", _options(arguments), folder=folder, flags=flags)
 
     def keys(self, *, seconds=60):
-        """Return the keys of all messages that can be read now, None if a queue cannot be read to its end."""
+        """Return the first words of all messages that can be read now, None if a queue cannot be read to its end."""
         position = self.process.position()
         self.process.write_line("")
         end = self.process.wait_for(r"^(SCANNED|UNREADABLE) .*$", seconds=seconds, position=position)
         if end[1] == "UNREADABLE":
             return None
-        return re.findall(r"^KEY (\S+)$", self.process.text(position), re.MULTILINE)
+        return re.findall(r"^KEY (\S+)", self.process.text(position), re.MULTILINE)
 
 
 class Mqadmin:

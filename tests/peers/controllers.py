@@ -172,8 +172,8 @@ class JavaController(Controller):
 
 
 def leader_of(controllers):
-    """Return the one of these that answers as the leader, None if none does."""
-    return next((each for each in controllers if each.process.running and each.serves()), None)
+    """Return the one of these that answers as the leader, None if none does; one that is paused is not waited for."""
+    return next((each for each in controllers if each.process.active and each.serves()), None)
 
 
 def _set_state(sets):

@@ -13,14 +13,17 @@ SHORT_LIFE = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData"]
 OPENED = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "sun.nio.ch", "jdk.internal.ref")]
 
 
-def start_java(name, version, main, arguments, *, folder, flags=(), heap="-Xmx128m", logging="logback.xml"):
+def start_java(
+    name, version, main, arguments, *, folder, flags=(), heap="-Xmx128m", logging="logback.xml", environment=None
+):
     """Start a Java program with its own home folder, which also holds its log."""
     home = folder / name
     _prepare_home(home, logging)
     command = ["java", heap, *SHORT_LIFE, *OPENED]
     command += [f"-Duser.home={home}", f"-Drmq.logback.configurationFile={home / 'conf' / 'logback.xml'}"]
     command += [*flags, "-cp", class_path(version), main, *arguments]
-    return Process(name, command, folder=home, env=os.environ | {"ROCKETMQ_HOME": str(home)})
+    env = os.environ | {"ROCKETMQ_HOME": str(home)} | (environment or {})
+    return Process(name, command, folder=home, env=env)
 
 
 def _prepare_home(home, logging):

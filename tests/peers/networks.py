@@ -67,6 +67,7 @@ class Network:
         self._run(f"ip netns add {name}")
         self._run(f"ip link add {outer} type veth peer name inner netns {name}")
         self._run(f"ip -n {name} address add 10.99.0.{number}/24 dev inner")
+        self._run(f"ip -n {name} link set lo up")
         self._run(f"ip -n {name} link set inner up")
         host = Host(self, name, f"10.99.0.{number}", outer)
         self._run(f"ip link set {outer} up")

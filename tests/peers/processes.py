@@ -68,6 +68,11 @@ class Process:
         self._popen.stdin.close()
         return False
 
+    @property
+    def active(self):
+        """Whether it runs and is not paused."""
+        return self.running and not self._paused
+
     def text(self, position=None):
         """Return what was printed since `position`, a former answer of `position()`, or since the start."""
         with self.log.open("rb") as log:

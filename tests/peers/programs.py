@@ -21,6 +21,9 @@ PROGRAMS = {
     "chromium": ("chromium", "reports in a browser"),
     "cc": ("gcc", "wall clocks that are set, disks that lose power"),
     "ip": ("iproute2", "networks that are cut"),
+    "nft": ("nftables", "hosts that refuse no connection while they have no broker"),
+    "setpriv": ("util-linux", "programs without root that may change the network"),
+    "systemd-analyze": ("systemd", "units of documents"),
     "curl": ("curl", "commands of runbooks"),
     "make": ("make", "the first steps of the README"),
 }

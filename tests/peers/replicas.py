@@ -11,15 +11,18 @@ import threading
 import time
 from dataclasses import dataclass
 
+from peers.networks import Network
 from peers.scripted import Line
 from peers.wire import SUCCESS, frame
 
 HEARTBEAT = 904
+HA_STATUS = 907
 ALTER_SYNC_STATE_SET = 1001
 ELECT_MASTER = 1002
 REGISTER = 1003
 REPLICA_INFO = 1004
 EPOCH_CACHE = 1007
+HA_STATUS = 907
 ROLE_CHANGED = 1008
 CLEAN = 1011
 NEXT_ID = 1012
@@ -53,6 +56,8 @@ class Replica:
         self.name = name
         self.cluster = cluster
         self.broker_id = None
+        #: It has changed to master.
+        self.is_master = False
         self.epoch = -1
         self.max_offset = 0
         self.received = []
@@ -147,6 +152,9 @@ class Replica:
         with self._lock:
             _shut(self._line)
             self._line = self._connected()
+            if self._dead.is_set():
+                # It died while this thread connected.
+                _shut(self._line)
 
     def open_port(self, port=0):
         self._listener = socket.create_server(("127.0.0.1", port))
@@ -190,8 +198,19 @@ class Replica:
                 self.received.append(received)
                 code = self.answers(received)
                 if code is not None and not received.flag & ONE_WAY:
-                    body = self._epoch_cache() if received.code == EPOCH_CACHE and code == SUCCESS else b""
+                    body = self.body_of(received) if code == SUCCESS else b""
                     connection.sendall(frame(code, body=body, opaque=opaque, flag=RESPONSE))
+
+    def body_of(self, received):
+        """Return the body of a successful answer."""
+        bodies = {EPOCH_CACHE: self._epoch_cache, HA_STATUS: self._ha_status}
+        return bodies[received.code]() if received.code in bodies else b""
+
+    def _ha_status(self):
+        ends = {"masterCommitLogMaxOffset": self.max_offset, "haConnectionInfo": [], "inSyncSlaveNums": 0}
+        return json.dumps(
+            {"master": self.is_master, "haClientRuntimeInfo": {"maxOffset": self.max_offset}} | ends
+        ).encode()
 
     def _epoch_cache(self):
         cache = {"clusterName": self.cluster, "brokerName": self.name, "brokerId": self.broker_id or -1}
@@ -201,6 +220,37 @@ class Replica:
     def notices(self):
         """Return the 1008 that came."""
         return [received for received in self.received if received.code == ROLE_CHANGED]
+
+
+class RemoteReplica(Replica):
+    """A broker on a `networks.Host`, None: beside the controller. It connects again when its connection fails."""
+
+    def __init__(self, controller, name, host=None, port=0):
+        self._host = host
+        super().__init__(controller, name, port=port)
+
+    def _inside(self):
+        return self._host.inside() if self._host is not None else contextlib.nullcontext()
+
+    def open_port(self, port=0):
+        ip = self._host.address if self._host is not None else Network.server
+        with self._inside():
+            self._listener = socket.create_server((ip, port))
+        self.address = f"{ip}:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._listen, args=(self._listener,), daemon=True).start()
+
+    def _connected(self):
+        host, port = self._controller.split(":")
+        with self._inside():
+            return Line(socket.create_connection((host, int(port)), timeout=2))
+
+    def _heartbeat_on(self):
+        while self._beating.is_set() and not self._dead.wait(0.5):
+            try:
+                self.heartbeat()
+            except OSError:
+                with contextlib.suppress(OSError):
+                    self.reconnect()
 
 
 def _received(connection):

@@ -78,7 +78,19 @@ class Broker:
     `label` tells it from others of the same name and id, which a controller gives only later.
     """
 
-    def __init__(self, folder, name, *, namesrv, version=V5_5, broker_id=0, label=None, flags=(), **properties):
+    def __init__(
+        self,
+        folder,
+        name,
+        *,
+        namesrv,
+        version=V5_5,
+        broker_id=0,
+        label=None,
+        flags=(),
+        environment=None,
+        **properties,
+    ):
         self.name = name
         self.port = free_port() + 2  # it also listens on port - 2 and port + 1
         self.address = f"127.0.0.1:{self.port}"
@@ -87,6 +99,7 @@ class Broker:
         self.label = label or f"{name}-{broker_id}"
         self._version = version
         self._flags = flags
+        self._environment = environment
         home = folder / self.label
         self.store = home / "store"
         own = {
@@ -121,6 +134,7 @@ class Broker:
             folder=self._folder,
             flags=self._flags,
             heap="-Xmx384m",
+            environment=self._environment,
         )
         return self
 
@@ -141,26 +155,39 @@ class Broker:
 
 
 class HAProxy:
-    """Debian's haproxy in TCP mode in front of one address, telling it the caller by the proxy protocol."""
+    """Debian's haproxy in TCP mode in front of one address; `send` is how it tells it the caller, if it does."""
 
-    def __init__(self, folder, name, *, target, send):
+    def __init__(self, folder, name, *, target, send=""):
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
         self.process = None
         self._name = name
+        self._send = send
         self._folder = folder / name
         self._folder.mkdir(parents=True)
         self._file = self._folder / "haproxy.cfg"
+        self._lead_to(target)
+
+    def _lead_to(self, target):
         self._file.write_text(
             "defaults\n  mode tcp\n  timeout connect 3s\n  timeout client 60s\n  timeout server 60s\n"
-            f"listen namesrv\n  bind {self.address}\n  server namesrv {target} {send}\n"
+            f"listen proxied\n  bind {self.address}\n  server proxied {target} {self._send}\n"
         )
 
     def start(self):
-        command = ["haproxy", "-db", "-f", self._file]
-        self.process = Process(self._name, command, folder=self._folder, env=os.environ)
+        self.launch()
         wait_until(Caller(self.address).is_up, seconds=10, what=f"an answer through {self._name}")
         return self
+
+    def move_to(self, target):
+        """End all sessions, and lead to another address from now on."""
+        self.process.kill()
+        self._lead_to(target)
+        self.launch()
+
+    def launch(self):
+        """Start the process, whoever answers behind it."""
+        self.process = Process(self._name, ["haproxy", "-db", "-f", self._file], folder=self._folder, env=os.environ)
 
 
 def registered(name_server, *brokers):

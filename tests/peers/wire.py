@@ -53,18 +53,19 @@ class Answer:
 
 
 class Caller:
-    """Sends requests to one address, one at a time, each over a connection of its own."""
+    """Sends requests to one address, one at a time, each over a connection of its own, from any or one address."""
 
-    def __init__(self, address, *, tls=None):
+    def __init__(self, address, *, tls=None, source=""):
         self._address = address
         self._tls = tls
+        self._source = source
 
     def request(self, code, fields=None, body=b"", *, version=VERSION):
         header = {"code": code, "language": "JAVA", "version": version, "opaque": 1, "flag": 0}
         if fields is not None:
             header["extFields"] = fields
         host, port = self._address.split(":")
-        with socket.create_connection((host, int(port)), timeout=TIMEOUT_S) as plain:
+        with socket.create_connection((host, int(port)), TIMEOUT_S, (self._source, 0)) as plain:
             if self._tls is None:
                 return _exchange(plain, header, body)
             with self._tls.wrap_socket(plain) as secured:

@@ -5,6 +5,7 @@ import contextlib
 import pytest
 from peers.etcd import Way
 from peers.jars import V5_5
+from peers.waiting import wait_until
 
 pytestmark = pytest.mark.java
 
@@ -60,3 +61,23 @@ def test_producer_that_sees_no_new_routes_writes_dropped_queues_until_they_are_n
     # Code 1 lets the client try another queue by itself; code 29 does not.
     refused = {each.code for each in traffic.read().unacknowledged if each.producer == "stale"}
     assert refused == ({"29"} if site.version == V5_5 else set())
+
+
+@pytest.mark.soak
+def test_messages_of_every_kind_of_producer_are_consumed(site):
+    topic, traffic = "Kinds", site.traffic
+    site.set_queues(topic, read=2, write=2)
+    traffic.receive("kinds-push", topic=topic, group="kinds", kind="push", from_="FIRST_OFFSET")
+    for kind in ("async", "oneway", "transaction"):
+        traffic.send(f"kinds-{kind}", topic=topic, kind=kind, interval_ms=20)
+        traffic.wait_for_acknowledged(50, producer=f"kinds-{kind}")
+    for kind in ("async", "oneway"):
+        traffic.stop(f"kinds-{kind}")
+    sent = {each.message for each in traffic.read().acknowledged if each.producer.startswith("kinds-")}
+
+    # Some transactions are committed only when the broker checks back, at the earliest 6 s after they were sent.
+    consumed = lambda: {each.message for each in traffic.read().consumed if each.group == "kinds"}  # noqa: E731
+    wait_until(lambda: sent <= consumed(), seconds=200, what=lambda: f"{len(sent - consumed())} more to be consumed")
+
+    traffic.stop("kinds-transaction")
+    traffic.stop("kinds-push")

@@ -9,6 +9,7 @@ import asyncio
 from controller.app.controller_core import ControllerCore, Edge
 from controller.config import CONTROLLER, ControllerConfig
 from controller.failure_detection.heartbeats import HeartbeatTable
+from controller.roles.changes import RoleChanges
 from controller.storage.etcd.etcd_store import EtcdOptions, EtcdStore, System
 from controller.storage.store import ControllerMember, SetStore
 from controller.wire.replica_info_cache import ReplicaInfoCache
@@ -74,7 +75,7 @@ class Controller:
         self.tasks = BackgroundTasks(watcher.task_failed)
         system = System(lambda address, _: Channel(self, process, address), process.threads)
         self.backend = EtcdStore(ETCD, process, watcher, system)
-        replica_infos = ReplicaInfoCache()
+        replica_infos, role_changes = ReplicaInfoCache(), RoleChanges(process)
         self.engine = ControllerCore(
             self.me,
             Edge(
@@ -82,9 +83,10 @@ class Controller:
                 tasks=self.tasks,
                 client=Client(self, process),
                 backend=self.backend,
-                store=SetStore(self.backend, replica_infos),
+                store=SetStore(self.backend, replica_infos, role_changes),
                 live=HeartbeatTable(),
                 replica_infos=replica_infos,
+                role_changes=role_changes,
                 settings=StoredConfig(CONTROLLER, config, watcher, lambda _: None),
                 observer=watcher,
                 is_own_host=lambda _: False,

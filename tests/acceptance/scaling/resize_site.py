@@ -158,11 +158,8 @@ class ResizeSite(ScalingClient):
         self.namesrvs = [lab.name_server(f"namesrv-{number}") for number in range(2)]
         # A broker counts nothing as in memory here, as one with much more data: the default of a client decides where
         # it begins, and not the broker's guess that a queue is new.
-        settings = {"messageDelayLevel": DELAYS, "accessMessageInMemoryMaxRatio": 0}
-        self.brokers = {
-            name: lab.broker(name, version=version, namesrv=self.namesrv_addresses, **settings).start()
-            for name in ("broker-a", "broker-b")
-        }
+        self._settings = {"messageDelayLevel": DELAYS, "accessMessageInMemoryMaxRatio": 0}
+        self.brokers = {name: self._new_broker(name).start() for name in ("broker-a", "broker-b")}
         #: Brokers that some tests start beside these.
         self.others = {}
         self.traffic = lab.traffic(namesrv=self.namesrv_addresses, version=version)
@@ -172,17 +169,36 @@ class ResizeSite(ScalingClient):
         self.controllers = [self.controller]
         self.ready()
         for broker in self.brokers.values():
-            broker.ready()
-            # 4.9 answers an error in its first second.
-            answers = lambda broker=broker: Caller(broker.address).request(GET_BROKER_RUNTIME_INFO).code == SUCCESS  # noqa: E731
-            wait_until(answers, seconds=30, what="a broker answers how it is")
-        for namesrv in self.namesrvs:
-            known = lambda namesrv=namesrv: registered(namesrv, *self.brokers.values())  # noqa: E731
-            wait_until(known, seconds=60, what="the brokers are registered")
+            self.wait_until_ready(broker)
 
     @property
     def namesrv_addresses(self):
         return [each.address for each in self.namesrvs]
+
+    def _new_broker(self, name, **properties):
+        settings = self._settings | properties
+        return self.lab.broker(name, version=self.version, namesrv=self.namesrv_addresses, **settings)
+
+    def start_other_broker(self, name, **properties):
+        """Start a broker beside those that all tests share, and return it once it is registered."""
+        self.others[name] = self._new_broker(name, **properties).start()
+        return self.wait_until_ready(self.others[name])
+
+    def wait_until_ready(self, broker):
+        """Return a broker that was started once it answers and every NameServer knows it."""
+        broker.ready()
+        # 4.9 answers an error in its first second.
+        wait_until(
+            lambda: Caller(broker.address).request(GET_BROKER_RUNTIME_INFO).code == SUCCESS,
+            seconds=30,
+            what="a broker answers how it is",
+        )
+        wait_until(
+            lambda: all(registered(each, broker) for each in self.namesrvs),
+            seconds=60,
+            what=f"{broker.name} is registered",
+        )
+        return broker
 
     def new_controller(self, name, **properties):
         """Start a controller for the topics of this site; each has operations of its own unless they share an etcd."""

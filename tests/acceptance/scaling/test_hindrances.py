@@ -1,4 +1,4 @@
-"""What is in the way of a resize: producers with an old route, delayed messages, absent groups, other hands."""
+"""What is in the way of a resize: producers with an old route, absent groups, other hands."""
 
 import contextlib
 
@@ -83,45 +83,6 @@ def test_shrink_is_blocked_by_a_busy_producer_with_an_old_route_until_it_has_the
     assert blocked["problem"].startswith("producers still send to the queues")
     assert operation["reopened"] == 0
     assert traffic.verdict([group])[group].missing == ()
-
-
-def test_delayed_message_of_a_closed_queue_is_consumed_since_it_is_opened_again(site):
-    topic, traffic = site.make_topic("LateAccepted", 8), site.traffic
-    group = site.consume(topic, "push", from_="FIRST_OFFSET")
-    delay(site, topic, "late-accepted")
-
-    operation = site.wait_until_done(site.start(topic, 4, options={"acceptLate": True}))
-    traffic.wait_until_consumed([group], seconds=1)
-
-    assert operation["reopened"] == 1
-    assert "REOPEN" in phases_of(operation)
-    accepted = evidence_of(operation, "LATE")
-    assert any(each.startswith("accepted by the operator: broker-a has") for each in accepted), accepted
-    assert evidence_of(operation, "WATCH")[0].startswith("queue broker-a/7 ended at 0 and ends at ")
-    assert site.is_everywhere(topic, 4)
-    assert traffic.verdict([group])[group].missing == ()
-
-
-def test_shrink_waits_for_delayed_messages(site):
-    topic, traffic = site.make_topic("LateAwaited", 8), site.traffic
-    group = site.consume(topic, "push", from_="FIRST_OFFSET")
-    delay(site, topic, "late-awaited")
-
-    operation_id = site.start(topic, 4)
-    late = site.wait_for_waiting(operation_id, "LATE")
-    operation = site.wait_until_done(operation_id)
-    traffic.wait_until_consumed([group], seconds=1)
-
-    # Other topics of the broker have delayed messages too, which cannot be told from these.
-    assert any("delayed messages of level 2 to deliver" in each for each in late["waitsFor"]), described(late)
-    assert operation["reopened"] == 0
-    assert traffic.verdict([group])[group].missing == ()
-
-
-def delay(site, topic, name):
-    """Send messages to queue 7 that arrive there only when a shrink could be over."""
-    site.traffic.send(name, topic=topic, queue=7, broker="broker-a", delay_level=2, count=3)
-    site.traffic.finish(name)
 
 
 def lagging(site, topic):

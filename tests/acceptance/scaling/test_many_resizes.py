@@ -2,7 +2,6 @@
 
 import contextlib
 import random
-import threading
 import time
 
 import pytest
@@ -10,6 +9,7 @@ from measured import note
 from peers.etcd import running_etcd
 from peers.jars import V5_5
 from peers.lab import Lab
+from repeated_kills import RepeatedKills
 from resize_site import LOOK_S, ResizeSite, ScalingClient, described
 
 pytestmark = [pytest.mark.java, pytest.mark.etcd]
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.java, pytest.mark.etcd]
 QUEUES = (2, 17)
 #: Between two kills.
 KILLED_EACH_S = (4.0, 12.0)
-#: No resize of these may take so long, whatever is killed.
+#: No resize of these may be in one phase for so long, whatever is killed.
 STUCK_S = 300
 
 
@@ -30,7 +30,8 @@ class Resizes:
         self._left = count
         self.queues = dict.fromkeys(topics, 8)
         self.operations = {}
-        self._started = {}
+        #: By topic: the phase of its resize, and since when it was seen.
+        self._phases = {}
         self.done = []
 
     def run(self):
@@ -66,7 +67,7 @@ class Resizes:
 
     def _note_start(self, topic, operation):
         self.operations[topic] = operation["id"]
-        self._started[topic] = time.perf_counter()
+        self._phases[topic] = operation["phase"], time.perf_counter()
         self.queues[topic] = operation["sets"][0]["target"]
         self._left -= 1
 
@@ -77,42 +78,15 @@ class Resizes:
             self.done.append(operation)
             del self.operations[topic]
             return
-        assert time.perf_counter() - self._started[topic] < STUCK_S, described(operation)
+        phase, since = self._phases[topic]
+        if operation is not None and operation["phase"] != phase:
+            self._phases[topic] = operation["phase"], time.perf_counter()
+            return
+        assert time.perf_counter() - since < STUCK_S, described(operation)
 
 
 def is_ended(operation):
     return operation["phase"] in {"DONE", "ABORTED", "REJECTED"}
-
-
-class Killer:
-    """Kills the leader of some controllers at random moments, and starts it again."""
-
-    def __init__(self, controllers, chosen):
-        self._controllers = controllers
-        self._chosen = chosen
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._kill_on, daemon=True)
-        self.kills = 0
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._is_over.set()
-        self._thread.join(60)
-
-    def _kill_on(self):
-        while not self._is_over.wait(self._chosen.uniform(*KILLED_EACH_S)):
-            leader = next((each for each in self._controllers if leads(each)), None)
-            if leader is not None:
-                leader.process.kill()
-                self.kills += 1
-                leader.start()
-
-
-def leads(controller):
-    return ScalingClient(controller).call("GET", "operations?limit=1")[0] == 200
 
 
 def resize_many(site, controllers, *, topics, resizes):
@@ -126,7 +100,7 @@ def resize_many(site, controllers, *, topics, resizes):
         traffic.send(each, topic=each, interval_ms=50)
     began = time.perf_counter()
     many = Resizes(client, names, count=resizes, chosen=chosen)
-    with Killer(controllers, random.Random(seed + 1)) as killer:
+    with RepeatedKills(controllers, random.Random(seed + 1), between_s=KILLED_EACH_S) as kills:
         many.run()
     took = time.perf_counter() - began
     for each in names:
@@ -140,11 +114,11 @@ def resize_many(site, controllers, *, topics, resizes):
     note(
         "many resizes",
         len(controllers),
-        f"{len(many.done)} resizes of {topics} topics in {took:.0f} s, {killer.kills} kills of {len(controllers)} "
+        f"{len(many.done)} resizes of {topics} topics in {took:.0f} s, {kills.count} kills of {len(controllers)} "
         f"controllers, {len(traffic.acknowledged)} messages acknowledged, {refused} not, {lost} lost, "
         f"{reopened} queues reopened, seed {seed}",
     )
-    assert killer.kills
+    assert kills.count
     assert lost == 0
     for topic, queues in many.queues.items():
         assert site.is_everywhere(topic, queues), topic

@@ -17,7 +17,7 @@ public final class Consumer {
         consumer.setNamesrvAddr(options.text("namesrv"));
         consumer.setPollNameServerInterval(options.number("poll-ms", 1000));
         // A broker names a consumer to its group only after a heartbeat: without it no queue of a new topic is taken.
-        consumer.setHeartbeatBrokerInterval(options.number("poll-ms", 1000));
+        consumer.setHeartbeatBrokerInterval(options.number("heartbeat-ms", options.number("poll-ms", 1000)));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(options.text("topic"), "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {

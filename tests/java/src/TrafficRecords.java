@@ -26,6 +26,11 @@ final class TrafficRecords {
             result.getMessageQueue().getQueueId(), result.getQueueOffset());
     }
 
+    /** A message that nobody acknowledges. */
+    void taken(String producer, String message) {
+        write("A", producer, message, "-", -1, -1);
+    }
+
     void failed(String producer, String message, String code, String reason) {
         write("F", producer, message, code, String.valueOf(reason).replaceAll("\\s+", " "));
     }

@@ -1,0 +1,185 @@
+"""A receiver of callbacks, and the callbacks of a controller over a store in a file, as it leads or does not."""
+
+import asyncio
+
+from controller.callbacks.delivered import DeliveredMasters
+from controller.callbacks.outcome import CallOutcome, CallResult
+from controller.callbacks.reported import ReportedChanges
+from controller.callbacks.service import CallbackOptions, CallbackRuntime, RoleCallbacks
+from controller.failover.group import Group
+from controller.roles.changes import RoleChange, RoleHolder
+from controller.sets.stored_set import SetDecision, StoredSet
+from controller.storage.store import SetStore
+from controller.wire.replica_info_cache import ReplicaInfoCache
+from fakes.clock import FakeClock
+from fakes.scaling_controller import ME, OTHER, WAIT_S, FailingStore
+from remoting.background_tasks import BackgroundTasks
+
+DELIVERED = CallOutcome(CallResult.DELIVERED)
+FAILED = CallOutcome(CallResult.FAILED, "status 1")
+
+
+class Receiver:
+    """Takes calls: each ends at once as `outcome` says, or waits while `holds` is set."""
+
+    def __init__(self):
+        self.calls, self.ended, self.cancelled = [], [], []
+        self.outcome = lambda _: DELIVERED
+        self.holds = None
+        self.problem = ""
+        self.most_at_once = 0
+        self.is_closed = False
+
+    async def call(self, callback, timeout_s):
+        self.calls.append(callback)
+        self.timeout_s = timeout_s
+        running = len(self.calls) - len(self.ended) - len(self.cancelled)
+        self.most_at_once = max(self.most_at_once, running)
+        try:
+            if self.holds is not None:
+                await self.holds.wait()
+            else:
+                await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            self.cancelled.append(callback)
+            raise
+        self.ended.append(callback)
+        return self.outcome(callback)
+
+    async def close(self):
+        self.is_closed = True
+
+    @property
+    def seen(self):
+        """Return of each call the set, its epoch and which attempt it was."""
+        return [(each.change.broker_name, each.change.master_epoch, each.attempt) for each in self.calls]
+
+
+class RecordedCallbacks:
+    """What was reported of callbacks."""
+
+    def __init__(self):
+        self.unusable, self.ended, self.not_stored, self.requested = [], [], [], []
+
+    def callback_unusable(self, problem):
+        self.unusable.append(problem)
+
+    def callback_ended(self, callback, outcome, duration_ms, retry_ms):
+        self.ended.append((callback.change.master_epoch, outcome.result, duration_ms, retry_ms))
+
+    def redelivery_requested(self, prefix, sets):
+        self.requested.append((prefix, sets))
+
+    def callbacks_not_stored(self, error):
+        self.not_stored.append(error)
+
+
+class _Leadership:
+    def elected(self):
+        """Do nothing: the test loads what is stored."""
+
+    def deposed(self):
+        """Do nothing: the next look gives everything up."""
+
+
+class CallingController:
+    """One controller of a store; `restarted` is the next one, on the same file."""
+
+    def __init__(self, folder, receiver, calls_max=4):
+        self.folder, self.receiver, self.calls_max = folder, receiver, calls_max
+        self.backend = FailingStore(folder)
+        self.store = SetStore(self.backend, ReplicaInfoCache())
+        self.clock = FakeClock()
+        self.group = Group("g", ME, self.clock, self.store, _Leadership())
+        self.is_ended = False
+        self.reported = ReportedChanges()
+        self.faults = []
+        self.tasks = BackgroundTasks(lambda name, error: self.faults.append((name, error)))
+        self.observer = RecordedCallbacks()
+        self.why = lambda _: ""
+        self.callbacks = RoleCallbacks(
+            CallbackRuntime(
+                group=self.group,
+                sets=self.store,
+                reported=self.reported,
+                delivered=DeliveredMasters(self.backend),
+                caller=receiver,
+                clock=self.clock,
+                options=lambda: CallbackOptions(timeout_ms=10_000, calls_max=self.calls_max),
+                observer=self.observer,
+                explain=self._explain,
+                start=lambda work: self.tasks.start(work, "call"),
+            )
+        )
+
+    def _explain(self, change):
+        return self.why(change)
+
+    async def __aenter__(self):
+        await self.backend.join(ME, self.group)
+        await self.store.load()
+        self.group.ready(self.group.term)
+        return self
+
+    async def __aexit__(self, *_):
+        await self.end()
+
+    async def end(self):
+        if self.is_ended:
+            return
+        self.is_ended = True
+        self.group.follows(OTHER)
+        await self.callbacks.look()
+        async with self.tasks:
+            pass
+        await self.backend.close()
+
+    async def restarted(self):
+        await self.end()
+        return await CallingController(self.folder, self.receiver, self.calls_max).__aenter__()
+
+    async def lead_again(self):
+        """Cease to lead and begin again, as after an election."""
+        self.group.follows(OTHER)
+        self.group.leads(None)
+        self.group.ready(self.group.term)
+
+    async def put(self, broker_set):
+        """Store a set, as an election does."""
+        name = broker_set.broker_name
+        await self.store.change(name, lambda entry: _Replaced(reply=None, begins=broker_set))
+        self.report(broker_set)
+
+    def report(self, broker_set):
+        """Report the master of a set, as the core of a controller does."""
+        address = broker_set.master_address
+        new = None if address is None else RoleHolder(broker_set.master, address)
+        change = RoleChange(broker_set.cluster, broker_set.broker_name, broker_set.master_epoch, None, new, 0)
+        self.reported.role_changed(change)
+
+    async def settle(self):
+        """Look until nothing is due or under way any more."""
+        self.callbacks.compare_sets()
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                await self.callbacks.look()
+                if (
+                    not self.callbacks._calls
+                    and not self.callbacks._storing
+                    and not self.callbacks._delivered.has_unstored
+                ):
+                    return
+                await asyncio.sleep(0)
+
+    async def until(self, condition):
+        async with asyncio.timeout(WAIT_S):
+            while not condition():
+                await self.callbacks.look()
+                await asyncio.sleep(0.01)
+
+
+class _Replaced(SetDecision[None], frozen=True, kw_only=True):
+    """Whatever was there, this set is."""
+
+    def after(self, entry):
+        return StoredSet(broker_set=self.begins)
