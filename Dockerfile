@@ -16,8 +16,10 @@ COPY serving/ serving/
 COPY history/ history/
 COPY namesrv/ namesrv/
 COPY controller/ controller/
+COPY haproxy_config/ haproxy_config/
 COPY timemachine/ timemachine/
 COPY sampling/ sampling/
+COPY role_agent/ role_agent/
 COPY analytics/ analytics/
 RUN /opt/rocketmq/bin/pip install .
 

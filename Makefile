@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 RUN_ARGS ?=
 HISTORY ?= $(HOME)/rocketmq-history
 
-.PHONY: run test test-all check unit coverage integration bench-start bench bench-quick bench-controller bench-failover bench-replicas bench-resizes bench-attacks bench-analytics bench-history dashboards demo soak mutants clean
+.PHONY: run test test-all check unit coverage integration bench-start bench bench-quick bench-former bench-controller bench-failover bench-replicas bench-role-checks bench-role-addresses bench-role-clients bench-role-throughput bench-switchovers bench-resizes bench-offset-mirror bench-offset-commits bench-attacks bench-analytics bench-history dashboards demo soak mutants clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.run: pyproject.toml
@@ -41,7 +41,7 @@ $(VENV)/.unit: $(VENV)/.run
 	touch $@
 
 ## unit: rules and servers, without Java, etcd and Spark; on another Python: make unit PYTHON=python3.13 VENV=.venv-3.13
-UNIT := -m "not java and not etcd and not soak and not broad" tests/remoting tests/sampling tests/serving tests/history \
+UNIT := -m "not java and not etcd and not soak and not broad" tests/remoting tests/role_agent tests/sampling tests/serving tests/history \
 	tests/namesrv tests/controller tests/scaling
 unit: $(VENV)/.unit
 	$(BIN)/pytest --quiet --numprocesses $(WORKERS) $(UNIT)
@@ -53,7 +53,7 @@ coverage: $(VENV)/.dev
 integration: $(VENV)/.dev
 	$(BIN)/pytest tests/integration
 
-## test: the fast checks, then each behaviour once; about 14 minutes on two cores
+## test: the fast checks, then each behaviour once; about 18 minutes on two cores
 PYTEST := $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 test: check
 	$(PYTEST) -m "not soak and not broad"
@@ -73,6 +73,10 @@ bench: $(VENV)/.run
 bench-quick: $(VENV)/.run
 	$(BIN)/python benchmarks/bench.py --quick
 
+## bench-former: row 1 beside another checkout of this repository: make bench-former FORMER=FOLDER; about three minutes
+bench-former: $(VENV)/.run
+	$(BIN)/python benchmarks/former.py $(FORMER)
+
 ## bench-controller: 3,000 broker sets, beside the Java controller, into benchmarks/CONTROLLER.md; about 15 minutes
 bench-controller: $(VENV)/.run
 	$(BIN)/python benchmarks/controller_load.py
@@ -86,9 +90,38 @@ bench-failover: $(VENV)/.run
 bench-replicas: $(VENV)/.run
 	$(BIN)/python benchmarks/three_replicas.py
 
+## bench-role-checks: a thousand role checks a second, into benchmarks/CONTROLLER.md; about two minutes
+bench-role-checks: $(VENV)/.run
+	$(BIN)/python benchmarks/role_checks.py
+
+## bench-role-addresses: failovers with and without role addresses side by side, as clients see them, into
+## benchmarks/CONTROLLER.md; about 80 minutes
+bench-role-addresses: $(VENV)/.run
+	$(BIN)/python benchmarks/role_addresses.py
+
+## bench-role-clients: what each kind of client sees of failovers, into benchmarks/CONTROLLER.md; about seven minutes
+bench-role-clients: $(VENV)/.run
+	$(BIN)/python benchmarks/role_clients.py
+
+## bench-role-throughput: messages through HAProxy beside direct ones, into benchmarks/CONTROLLER.md; about five minutes
+bench-role-throughput: $(VENV)/.run
+	$(BIN)/python benchmarks/role_throughput.py
+
+## bench-switchovers: planned switchovers under load, into benchmarks/CONTROLLER.md; about 40 minutes
+bench-switchovers: $(VENV)/.run
+	$(BIN)/python benchmarks/switchovers.py
+
 ## bench-resizes: resizes and a ramp with clients as they come, into benchmarks/CONTROLLER.md; about an hour
 bench-resizes: $(VENV)/.run
 	$(BIN)/python benchmarks/resizes.py
+
+## bench-offset-mirror: the offsets of 100 brokers mirrored, into benchmarks/CONTROLLER.md; about two minutes
+bench-offset-mirror: $(VENV)/.run
+	$(BIN)/python benchmarks/offset_mirror.py
+
+## bench-offset-commits: commits into an offset manager over HTTP; ten seconds
+bench-offset-commits: $(VENV)/.run
+	$(BIN)/python benchmarks/offset_commits.py
 
 ## bench-attacks: what the same attacks do to these servers and to Java's, into benchmarks/ATTACKS.md; about 12 minutes
 bench-attacks: $(VENV)/.run
@@ -107,7 +140,7 @@ dashboards: $(VENV)/.dev
 	$(BIN)/python -m dashboards.generate
 	$(BIN)/python helm/values_table.py
 
-## demo: real brokers, resizes, incidents, and what the analyses find of them; about ten minutes, into ~/rocketmq-demo
+## demo: real brokers, resizes, incidents, and what the analyses find of them; about twelve minutes, into ~/rocketmq-demo
 demo: $(VENV)/.dev
 	$(BIN)/python demo/play.py
 

@@ -1,6 +1,6 @@
 """An hour of incidents in some minutes: real brokers, two NameServers, a controller, and what their history says of it.
 
-    make demo        (JDK 17 and Maven; about ten minutes; everything into ~/rocketmq-demo)
+    make demo        (JDK 17 and Maven; about twelve minutes; everything into ~/rocketmq-demo)
 
 A topic gets more queues because an operator wants it, another because the autoscaler does. Brokers are killed, frozen,
 cut off, flap and restart all at once, and a topic is changed again and again; each time is written down. Then the
