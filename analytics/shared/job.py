@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 
-from history.schemas import Column, Type
+from history.columns import Column, Type
 
 #: Family of the history -> its rows, with the columns of `history.schemas`.
 Inputs = Mapping[str, DataFrame]

@@ -15,6 +15,7 @@ from controller.offsets.config import OFFSET_MANAGER, OffsetManagerConfig
 from controller.offsets.locks.sessions.refusals import LocksRefused
 from controller.offsets.observability.counters import OffsetCounters
 from controller.offsets.observability.event_log import OffsetEventLog
+from controller.offsets.recording.offset_recorder import OffsetRecorder
 from controller.offsets.service.lock_keeper import LockKeeper
 from controller.offsets.service.lock_service import LockService
 from controller.offsets.service.manager_role import ManagerNotLeading, StillLoading
@@ -68,8 +69,11 @@ class OffsetManager:
             runtime.signals,
         )
         self._counters = OffsetCounters()
-        self._event_log = OffsetEventLog(self._logs, self._counters)
         self._process = HttpProcess(OFFSET_MANAGER, config, self._counters, runtime, config.client_token_file)
+        recording = self._process.recording
+        self._history = recording.recorder if recording is not None else None
+        self._recorder = OffsetRecorder(self._history)
+        self._event_log = OffsetEventLog(self._logs, self._counters, self._recorder)
         self._journal = open_journal(config, self._clock)
         self._backend = open_store(config, self._clock, EtcdCalls(self._event_log, self._tasks))
         self._store = make_write_behind(self._journal, self._backend, self._clock, config, self._event_log)
@@ -151,6 +155,7 @@ class OffsetManager:
             logs=self._logs,
             health=self._process.health,
             task_failures=self._tasks.failures,
+            recorder=self._history,
             service=self._service,
             locks=self._locks,
             store=self._store,

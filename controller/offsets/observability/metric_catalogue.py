@@ -79,6 +79,7 @@ FAMILIES: Final[tuple[MetricFamily, ...]] = (
     COMPENSATED_OFFSETS,
     STORE_CALLS,
     *SERVER.traffic,
+    *SERVER.history,
 )
 
 _LABELS: Final = """`operation` of results: commit, seed, reset, clone, delete, fence; `status`: ok, present, absent,

@@ -1,4 +1,4 @@
-"""What a controller's recorder writes, read back."""
+"""What a recorder writes, read back."""
 
 import json
 
