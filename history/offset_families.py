@@ -14,6 +14,9 @@ _GROUP: Final = Column("group", Type.STRING, "the consumer group")
 _TOPIC: Final = Column("topic", Type.STRING, "the topic")
 _EPOCH: Final = Column("master_epoch", Type.LONG, "master epoch of the set then; null where no controller elects")
 
+#: Causes of a regression that nobody has wanted.
+UNWANTED_CAUSES: Final = ("role_change", "restart", "disk_replaced")
+
 OFFSET_REGRESSION: Final = RowFamily(
     "offset_regression",
     (

@@ -40,7 +40,7 @@ RESULT_COLUMNS = (
 class Job(NamedTuple):
     """One analysis."""
 
-    #: A1 to A15.
+    #: A1 to A16.
     id: str
     #: The name of its results: a word of the file system.
     name: str

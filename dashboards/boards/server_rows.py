@@ -1,4 +1,4 @@
-"""Rows that a NameServer and a controller have alike: requests, connections, the process, what it records.
+"""Rows that servers have alike: requests, connections, the process, what it records.
 
 Everything is shown for each instance: one that is ill must not hide behind the others.
 """
@@ -26,11 +26,18 @@ def connections(prefix: str) -> Row:
 
 def process(prefix: str) -> Row:
     """Return how the process itself does."""
-    return Row("Process", (*_machine(prefix), *_health(prefix), *_log(prefix), *_http_and_settings(prefix)))
+    health = (*_health(prefix), _certificates(prefix))
+    log = (*_log(prefix), _folded_names(prefix))
+    return Row("Process", (*_machine(prefix), *health, *log, *_http(), _settings(prefix), _unsigned(prefix)))
+
+
+def http_process(prefix: str) -> Row:
+    """Return the same of a server that is reached over HTTP alone: it has no certificate, and no peer names a label."""
+    return Row("Process", (*_machine(prefix), *_health(prefix), *_log(prefix), *_http(), _unsigned(prefix)))
 
 
 def history() -> Row:
-    """Return how recording does; both servers call its metrics alike."""
+    """Return how recording does; all servers call its metrics alike."""
     return Row("What is recorded", (*_events(), *_segments()))
 
 
@@ -211,7 +218,6 @@ def _machine(prefix: str) -> tuple[Panel, ...]:
 
 def _health(prefix: str) -> tuple[Panel, ...]:
     serving = f"{now_of_each(f'{prefix}ready').expr} - {now_of_each(f'{prefix}draining').expr}"
-    left = f"{now_of_each(f'{prefix}tls_certificate_expiry_timestamp_seconds').expr} - time()"
     return (
         Panel(
             kind=Kind.STATES,
@@ -227,17 +233,21 @@ def _health(prefix: str) -> tuple[Panel, ...]:
             limits=bad_above(1),
             queries=(grown_of_each(f"{prefix}background_task_failures_total", "task"),),
         ),
-        Panel(
-            kind=Kind.TABLE,
-            title="Certificates",
-            description="How long the TLS certificates in use are still good. Empty where none is configured.",
-            unit="s",
-            queries=(Query(left),),
-            columns=(
-                TableColumn("instance", "Instance"),
-                TableColumn("certificate", "Certificate"),
-                TableColumn("Value", "Good for", "s", better_above(14 * _DAY_S, 30 * _DAY_S)),
-            ),
+    )
+
+
+def _certificates(prefix: str) -> Panel:
+    left = f"{now_of_each(f'{prefix}tls_certificate_expiry_timestamp_seconds').expr} - time()"
+    return Panel(
+        kind=Kind.TABLE,
+        title="Certificates",
+        description="How long the TLS certificates in use are still good. Empty where none is configured.",
+        unit="s",
+        queries=(Query(left),),
+        columns=(
+            TableColumn("instance", "Instance"),
+            TableColumn("certificate", "Certificate"),
+            TableColumn("Value", "Good for", "s", better_above(14 * _DAY_S, 30 * _DAY_S)),
         ),
     )
 
@@ -264,19 +274,22 @@ def _log(prefix: str) -> tuple[Panel, ...]:
                 Query(of_each(f"{prefix}log_lines_dropped_total").expr, "{{instance}} lost"),
             ),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Names beyond the limit",
-            description="Values of cluster or broker that have no series of their own, because there are too many. "
-            "Their numbers are still in the sums, as __other__.",
-            unit="ops",
-            limits=bad_above(0.001),
-            queries=(of_each(f"{prefix}label_overflow_total", "metric"),),
-        ),
     )
 
 
-def _http_and_settings(prefix: str) -> tuple[Panel, ...]:
+def _folded_names(prefix: str) -> Panel:
+    return Panel(
+        kind=Kind.LINES,
+        title="Names beyond the limit",
+        description="Values of cluster or broker that have no series of their own, because there are too many. "
+        "Their numbers are still in the sums, as __other__.",
+        unit="ops",
+        limits=bad_above(0.001),
+        queries=(of_each(f"{prefix}label_overflow_total", "metric"),),
+    )
+
+
+def _http() -> tuple[Panel, ...]:
     by_route = rate("rocketmq_http_requests_total", BY_INSTANCE, by="method, route, status")
     p99 = quantile(0.99, "rocketmq_http_request_duration_seconds", BY_INSTANCE, by="method, route")
     return (
@@ -303,19 +316,25 @@ def _http_and_settings(prefix: str) -> tuple[Panel, ...]:
             "who sent them (http_admin_denied).",
             queries=(grown_of_each("rocketmq_http_admin_requests_denied_total", "reason"),),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Changes of the configuration",
-            description="Failed ones could not be written to disk, and nothing changed.",
-            queries=(grown_of_each(f"{prefix}config_changes_total", "result"),),
-        ),
-        Panel(
-            kind=Kind.LINES,
-            title="Unsigned requests",
-            description="To addresses that brokerAccessAddresses does not name, although there are keys: a broker that "
-            "was forgotten, or a stranger. The log names each (broker_request_not_signed).",
-            queries=(grown_of_each(f"{prefix}unsigned_requests_total"),),
-        ),
+    )
+
+
+def _settings(prefix: str) -> Panel:
+    return Panel(
+        kind=Kind.LINES,
+        title="Changes of the configuration",
+        description="Failed ones could not be written to disk, and nothing changed.",
+        queries=(grown_of_each(f"{prefix}config_changes_total", "result"),),
+    )
+
+
+def _unsigned(prefix: str) -> Panel:
+    return Panel(
+        kind=Kind.LINES,
+        title="Unsigned requests",
+        description="To addresses that brokerAccessAddresses does not name, although there are keys: a broker that "
+        "was forgotten, or a stranger. The log names each (broker_request_not_signed).",
+        queries=(grown_of_each(f"{prefix}unsigned_requests_total"),),
     )
 
 

@@ -20,12 +20,12 @@ from controller.offsets.locks.replay import Promotion, ReplayedQueue, ReplayRepo
 from controller.offsets.locks.replay_rules import ReplayOutcome
 from controller.offsets.mirror.changes import ReadState
 from controller.offsets.mirror.masters import MasterRun, SetName
-from controller.offsets.mirror.regressions import Regression, RegressionCause, SetQueue
+from controller.offsets.mirror.regressions import UNWANTED, Regression, RegressionCause, SetQueue
 from controller.offsets.recording.guard_rows import GuardRunRows
 from controller.offsets.recording.offset_recorder import OffsetRecorder
 from controller.offsets.recording.offset_rows import ChangedOffset, OperatorChange
 from controller.offsets.values import DELETED, GroupTopic, QueueKey, StoredOffset
-from history.offset_families import OFFSET_REGRESSION
+from history.offset_families import OFFSET_REGRESSION, UNWANTED_CAUSES
 from remoting.admin.message_queues import MessageQueue
 
 SET = SetName("DefaultCluster", "broker-a")
@@ -88,6 +88,7 @@ def test_regression_is_one_row_for_each_group_topic_and_cause(recorded):
 def test_causes_that_are_recorded_are_those_that_the_column_names():
     (doc,) = [column.doc for column in OFFSET_REGRESSION.columns if column.name == "cause"]
     assert all(cause.value in doc for cause in RegressionCause)
+    assert set(UNWANTED_CAUSES) == UNWANTED
 
 
 def test_reset_in_the_manager_counts_messages_again_and_skipped_apart(recorded):
