@@ -33,11 +33,13 @@ ALERTS = {rule["alert"]: rule for rule in alerts()}
 SECTIONS = ["Meaning", "Impact", "Check", "Fix", "Escalate"]
 #: The board of an alert about servers of several kinds -> how its page names that; unit tests show what comes of it.
 BOARD_OF_JOB = {
-    f'rmq-{{{{ if match "controller" $labels.job }}}}controller{more}{{{{ else }}}}namesrv{{{{ end }}}}': boards
-    for more, boards in {
-        "": "`rmq-namesrv` or `rmq-controller`",
-        '{{ else if match "offset" $labels.job }}offset-manager': "`rmq-namesrv`, `rmq-controller` or `rmq-offset-manager`",
-    }.items()
+    'rmq-{{ if match "controller" $labels.job }}controller{{ else }}namesrv{{ end }}': (
+        "`rmq-namesrv` or `rmq-controller`"
+    ),
+    'rmq-{{ if match "controller" $labels.job }}controller'
+    '{{ else if match "offset" $labels.job }}offset-manager{{ else }}namesrv{{ end }}': (
+        "`rmq-namesrv`, `rmq-controller` or `rmq-offset-manager`"
+    ),
 }
 #: Fires all the time, and so never is silent.
 WATCHDOG = "RocketMQWatchdog"
