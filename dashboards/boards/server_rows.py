@@ -27,13 +27,16 @@ def connections(prefix: str) -> Row:
 def process(prefix: str) -> Row:
     """Return how the process itself does."""
     health = (*_health(prefix), _certificates(prefix))
-    log = (*_log(prefix), _folded_names(prefix))
+    log = (_log_lines(prefix), _kept_back(prefix), _folded_names(prefix))
     return Row("Process", (*_machine(prefix), *health, *log, *_http(), _settings(prefix), _unsigned(prefix)))
 
 
 def http_process(prefix: str) -> Row:
-    """Return the same of a server that is reached over HTTP alone: it has no certificate, and no peer names a label."""
-    return Row("Process", (*_machine(prefix), *_health(prefix), *_log(prefix), *_http(), _unsigned(prefix)))
+    """Return the same of a server that is reached over HTTP alone.
+
+    It has no certificate, no peer names a label, and few lines are kept back.
+    """
+    return Row("Process", (*_machine(prefix), *_health(prefix), _log_lines(prefix), *_http(), _unsigned(prefix)))
 
 
 def history() -> Row:
@@ -252,27 +255,28 @@ def _certificates(prefix: str) -> Panel:
     )
 
 
-def _log(prefix: str) -> tuple[Panel, ...]:
-    return (
-        Panel(
-            kind=Kind.LINES,
-            title="Log lines",
-            description="Lines a second by level. Errors are faults that somebody has to look at.",
-            unit="ops",
-            limits=worse_above(10, 50),
-            queries=(of_each(f"{prefix}log_events_total", "level"),),
-        ),
-        Panel(
-            kind=Kind.LINES,
-            title="Log lines kept back",
-            description="By the limits on lines of one kind, by event; and lines lost because the output did not take "
-            "them. What is kept back often tells who is flapping.",
-            unit="ops",
-            limits=worse_above(1, 10),
-            queries=(
-                of_each(f"{prefix}log_suppressed_total", "event"),
-                Query(of_each(f"{prefix}log_lines_dropped_total").expr, "{{instance}} lost"),
-            ),
+def _log_lines(prefix: str) -> Panel:
+    return Panel(
+        kind=Kind.LINES,
+        title="Log lines",
+        description="Lines a second by level. Errors are faults that somebody has to look at.",
+        unit="ops",
+        limits=worse_above(10, 50),
+        queries=(of_each(f"{prefix}log_events_total", "level"),),
+    )
+
+
+def _kept_back(prefix: str) -> Panel:
+    return Panel(
+        kind=Kind.LINES,
+        title="Log lines kept back",
+        description="By the limits on lines of one kind, by event; and lines lost because the output did not take "
+        "them. What is kept back often tells who is flapping.",
+        unit="ops",
+        limits=worse_above(1, 10),
+        queries=(
+            of_each(f"{prefix}log_suppressed_total", "event"),
+            Query(of_each(f"{prefix}log_lines_dropped_total").expr, "{{instance}} lost"),
         ),
     )
 

@@ -18,6 +18,7 @@ DELIBERATELY_UNUSED = {
     "rocketmq_controller_masters_waits": "Programs past the limit look again by themselves.",
     "rocketmq_controller_role_checks_total": "roleCheckPort is off by default; who sets it watches the proxies.",
     "rocketmq_offset_manager_label_overflow_total": "No peer names a label of its metrics.",
+    "rocketmq_offset_manager_log_suppressed_total": "No broker or peer causes many lines of it.",
     "rocketmq_offset_manager_tls_certificate_expiry_timestamp_seconds": "It serves without TLS, behind a proxy.",
 }
 
