@@ -61,3 +61,10 @@ class RowFamily(NamedTuple):
     def all_columns(self) -> tuple[Column, ...]:
         """The columns of a row in order, the envelope first."""
         return ENVELOPE + self.columns
+
+
+#: What rows of `rmq-sampler` and `rmq-offset-manager` have as their `source`.
+SAMPLER: Final = "sampler"
+OFFSET_MANAGER_SOURCE: Final = "offset-manager"
+#: Who records, and sees no broker come or go.
+WATCHES_NO_BROKERS: Final = frozenset({SAMPLER, OFFSET_MANAGER_SOURCE})

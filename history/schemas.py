@@ -37,11 +37,6 @@ CHANGES: Final[Mapping[int, str]] = MappingProxyType(
     }
 )
 
-#: What rows of `rmq-sampler` and `rmq-offset-manager` have as their `source`.
-SAMPLER: Final = "sampler"
-OFFSET_MANAGER_SOURCE: Final = "offset-manager"
-#: Who records, and sees no broker come or go.
-WATCHES_NO_BROKERS: Final = frozenset({SAMPLER, OFFSET_MANAGER_SOURCE})
 
 #: Upper edges of the bins of `heartbeat_summary.hist`, as multiples of the period; the last bin has no edge.
 INTERVAL_BINS: Final = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)

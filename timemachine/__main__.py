@@ -12,16 +12,9 @@ from typing import Final
 
 import msgspec
 
+from history.columns import WATCHES_NO_BROKERS
 from history.landing import LANDING
-from history.schemas import (
-    BROKER_STATE,
-    CONTROLLER,
-    NS_LIFECYCLE,
-    NS_TICK,
-    SCALING,
-    UNOBSERVED_AFTER_MS,
-    WATCHES_NO_BROKERS,
-)
+from history.schemas import BROKER_STATE, CONTROLLER, NS_LIFECYCLE, NS_TICK, SCALING, UNOBSERVED_AFTER_MS
 from history.times import time_text
 from remoting.clock import SystemClock
 from remoting.protocol.fastjson import Dialect, encode

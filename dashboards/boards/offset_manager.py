@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dashboards.boards import server_rows
+from dashboards.boards import history_row, server_rows
 from dashboards.boards.shared import FAILOVERS, MANAGER, PLANE, grown_of_each, now_of_each, of_each, quantile_of_each
 from dashboards.panels import Board, Kind, Panel, Query, Row, Word, bad_above, good_from, worse_above
 from dashboards.promql import BY_INSTANCE, rate
@@ -179,6 +179,6 @@ BOARD: Final = Board(
         _OFFSETS,
         _STORE,
         server_rows.http_process(_PREFIX),
-        server_rows.history(),
+        history_row.history(),
     ),
 )

@@ -1,4 +1,4 @@
-"""NameServers, controllers and an offset manager on an etcd, brokers of a few lines, and a Prometheus that scrapes them.
+"""NameServers, controllers and an offset manager on an etcd, brokers of a few lines, and a Prometheus over all.
 
 Rules are those of the repository with shorter times: an alert that waits for minutes and looks back for an hour would
 need an hour to fire and to resolve.
