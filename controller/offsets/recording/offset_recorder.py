@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from controller.offsets.commits.changes import OffsetChange
 from controller.offsets.guard.outcomes import GuardReport
-from controller.offsets.locks.overlaps import OverlapChanges
+from controller.offsets.locks.overlaps import ClosedOverlap, OpenOverlap
 from controller.offsets.locks.replay import ReplayReport
 from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.regressions import Regression
@@ -61,14 +61,14 @@ class OffsetRecorder:
 
     # Locks
 
-    def replayed(self, set_name: SetName, master_epoch: int | None, report: ReplayReport) -> None:
-        """Record which locks a new master got."""
+    def replayed(self, cluster: str, report: ReplayReport, master_epoch: int | None = None) -> None:
+        """Record which locks a new master got; None: its epoch is not known."""
+        set_name = SetName(cluster, report.promotion.broker_name)
         self._enqueue(replay_rows(set_name, master_epoch, report))
 
-    def overlaps_changed(self, cluster: str, changes: OverlapChanges) -> None:
-        """Record overlaps of holders that began or ended; `cluster` is blank if it is not known."""
-        self._enqueue(overlap_row(cluster, each) for each in changes.opened)
-        self._enqueue(overlap_row(cluster, each) for each in changes.closed)
+    def overlap_changed(self, cluster: str, change: OpenOverlap | ClosedOverlap) -> None:
+        """Record that two clients were proved to hold one queue, or do so no more."""
+        self._enqueue([overlap_row(cluster, change)])
 
     def lock_forced(self, writer: str, key: QueueKey) -> None:
         """Record that an operator took a queue from its holder."""

@@ -13,7 +13,6 @@ from controller.offsets.locks.overlaps import (
     ClosedOverlap,
     OpenOverlap,
     Overlap,
-    OverlapChanges,
     OverlapEnd,
 )
 from controller.offsets.locks.replay import Promotion, ReplayedQueue, ReplayReport
@@ -178,7 +177,7 @@ def test_replayed_locks_are_one_row_for_each_group_and_topic(recorded):
     )
     promotion = Promotion(broker_name="broker-a", address=NEW, former=OLD, promoted_ms=1)
     report = ReplayReport(promotion=promotion, results=results)
-    (row,) = recorded("lock_event", lambda history: history.replayed(SET, 5, report))
+    (row,) = recorded("lock_event", lambda history: history.replayed(SET.cluster, report, 5))
     assert (row["event_type"], row["group"], row["topic"], row["broker_addr"]) == ("replayed", "billing", "orders", NEW)
     counts = [row[name] for name in ("queues", "granted", "held_by_another", "unanswered", "unconfirmed")]
     assert counts == [4, 2, 1, 0, 1]
@@ -187,11 +186,13 @@ def test_replayed_locks_are_one_row_for_each_group_and_topic(recorded):
 
 def test_overlap_of_holders_is_recorded_when_it_begins_and_when_it_ends(recorded):
     overlap = Overlap(held(3), ClientPair("10.0.0.7@1", "10.0.0.8@1"))
-    changes = OverlapChanges(
-        opened=[OpenOverlap(overlap=overlap, since_ms=1_000)],
-        closed=[ClosedOverlap(overlap=overlap, since_ms=1_000, until_ms=4_500, why=OverlapEnd.EXPIRED)],
-    )
-    began, ended = recorded("lock_event", lambda history: history.overlaps_changed("DefaultCluster", changes))
+
+    def work(history):
+        history.overlap_changed("DefaultCluster", OpenOverlap(overlap=overlap, since_ms=1_000))
+        ended = ClosedOverlap(overlap=overlap, since_ms=1_000, until_ms=4_500, why=OverlapEnd.EXPIRED)
+        history.overlap_changed("DefaultCluster", ended)
+
+    began, ended = recorded("lock_event", work)
     assert (began["event_type"], began["queue_id"], began["clients"]) == (
         "overlap_began",
         3,
