@@ -17,6 +17,7 @@ from controller.offsets.mirror.changes import MirrorChanges, ReadState
 from controller.offsets.mirror.comparison import MasterReading
 from controller.offsets.mirror.masters import MasterRun, MirroredMaster, SetName
 from controller.offsets.mirror.polling_plan import PollingPlan
+from controller.offsets.mirror.statuses import MirrorStatus
 from remoting.admin.brokers import BrokerRuntime, broker_runtime
 from remoting.admin.client import AdminClient
 from remoting.admin.log_epochs import log_epochs
@@ -101,21 +102,6 @@ class MirrorRuntime(NamedTuple):
     #: Whether they are known to be masters still.
     is_fresh: Callable[[], bool]
     tasks: BackgroundTasks
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MirrorStatus:
-    """How well the mirror of a broker set knows it."""
-
-    set_name: SetName
-    #: Of the newest reading; None if there was none.
-    read: ReadState | None
-    #: How long ago it was requested; None without one.
-    age_ms: int | None
-    is_stale: bool
-    entries: int
-    #: Why the last reading failed; None if it did not.
-    error: str | None
 
 
 class _Mirrored:
