@@ -6,12 +6,12 @@ absolute, so that a later change counts whatever was before it. msgpack in zlib:
 """
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
-from controller.offsets.entry_keys import EntryKey, EntryKind, entry_key_text
+from controller.offsets.entry_keys import EntryKey, EntryKind
 from controller.offsets.mirror.changes import MovedEntries, ReadState
 from controller.offsets.mirror.saved_offsets import (
     RawTable,
@@ -41,8 +41,7 @@ class UnreadableFrame(ValueError):
 def encoded_frame(frame: OffsetFrame) -> bytes:
     """Return the bytes of a table or a change."""
     entries = [
-        (is_lmq, key, [each for queue in offsets.items() for each in queue])
-        for (is_lmq, key), offsets in frame.items()
+        (is_lmq, key, [each for queue in offsets.items() for each in queue]) for (is_lmq, key), offsets in frame.items()
     ]
     return zlib.compress(_ENCODER.encode(entries), _LEVEL)
 
@@ -107,14 +106,12 @@ def by_entry(table: OffsetFrame) -> dict[EntryKey, Mapping[int, int]]:
     }
 
 
-def frame_of(moved: MovedEntries, found: SavedOffsets) -> OffsetFrame:
-    """Return what moved, with keys as the broker has written them."""
+def frame_of(moved: MovedEntries) -> OffsetFrame:
+    """Return what moved."""
     frame: OffsetFrame = {}
-    names = _RawNames(found)
     for entries in (moved.advanced, moved.new, moved.decreased, moved.vanished):
-        for key, moves in entries:
-            raw = key.kind is EntryKind.LMQ, names.of(key)
-            offsets = frame.setdefault(raw, {})
+        for key, moves, raw_key in entries:
+            offsets = frame.setdefault((key.kind is EntryKind.LMQ, raw_key), {})
             for queue_id, _, after in moves:
                 offsets[queue_id] = after
     return frame
@@ -132,33 +129,6 @@ def difference(former: OffsetFrame, table: OffsetFrame) -> OffsetFrame:
     for key in former.keys() - table.keys():
         changed[key] = dict.fromkeys(former[key])
     return changed
-
-
-class _RawNames:
-    """How a broker has written the keys of entries: nearly always as they are."""
-
-    def __init__(self, found: SavedOffsets) -> None:
-        self._found = found
-        self._odd: dict[EntryKey, bytes] | None = None
-
-    def of(self, key: EntryKey) -> bytes:
-        text = entry_key_text(key).encode()
-        if text in self._found.tables[key.kind is EntryKind.LMQ].places:
-            return text
-        if self._odd is None:
-            self._odd = dict(_odd_names(self._found.tables))
-        # One that is not there has vanished, and was written as usual.
-        return self._odd.get(key, text)
-
-
-def _odd_names(tables: Iterable[RawTable]) -> Iterable[tuple[EntryKey, bytes]]:
-    for table in tables:
-        for key in table.keys:
-            if b"\\" in key:
-                try:
-                    yield usable_key(key, table.is_lmq), key
-                except UnusableOffsets:
-                    continue
 
 
 def _raw_table(table: OffsetFrame, *, is_lmq: bool) -> RawTable:
