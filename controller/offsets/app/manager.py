@@ -37,7 +37,7 @@ from serving.process.start import StartFailed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from controller.offsets.http.lock_views import ManagerViews
+    from controller.offsets.http.mirror_views import MirrorViews
     from serving.http.endpoints import Endpoint
     from serving.process.background_tasks import BackgroundTask
 
@@ -162,10 +162,10 @@ class OffsetManager:
             with suppress(*_FAILED):
                 await self._service.forget_deleted()
 
-    def _site(self) -> "tuple[Sequence[Endpoint], ManagerViews]":
+    def _site(self) -> "tuple[Sequence[Endpoint], MirrorViews]":
         """Return the paths and their views; in a thread, because what they import takes long."""
         from controller.offsets.http.endpoints import ENDPOINTS  # noqa: PLC0415
-        from controller.offsets.http.lock_views import ManagerViews  # noqa: PLC0415
+        from controller.offsets.http.mirror_views import MirrorViews  # noqa: PLC0415
         from controller.offsets.http.views import ShownManager  # noqa: PLC0415
         from controller.offsets.observability.metrics import OffsetMetrics, OffsetMetricSources  # noqa: PLC0415
 
@@ -178,10 +178,11 @@ class OffsetManager:
             locks=self._locks,
             store=self._store,
             following=self._following,
+            mirror=self._mirroring,
         )
         manager = ShownManager(self._me, FixedConfig(self._config), secrets.token_hex(4), self._store, self._clock)
         metrics = OffsetMetrics(sources)
-        views = ManagerViews(self._process.health, metrics, self._service, self._locks, manager)
+        views = MirrorViews(self._process.health, metrics, self._service, self._locks, manager, self._mirroring)
         return ENDPOINTS, views
 
 

@@ -1,7 +1,11 @@
 """What the mirror of brokers' offsets counts; touched by the loop alone."""
 
+from typing import Final
+
 from controller.offsets.mirror.regressions import RegressionCause
 from serving.metrics.counters import CounterTable
+
+_RESULTS: Final = [("ok",), ("failed",)]
 
 
 class MirrorCounters:
@@ -12,10 +16,8 @@ class MirrorCounters:
         self.regressions = CounterTable(known=causes)
         #: Only of regressions with an offset afterwards.
         self.messages_again = CounterTable(known=causes)
-        self.polls = 0
-        self.poll_failures = 0
+        self.polls = CounterTable(known=_RESULTS)
         self.unusable_entries = 0
-        self.stores = 0
-        self.store_failures = 0
+        self.stores = CounterTable(known=_RESULTS)
         #: Of the file, in use.
         self.file_bytes = 0

@@ -31,7 +31,7 @@ class MirrorEventLog:
 
     def polled(self, set_name: SetName) -> None:
         """Count a reading."""
-        self._counters.polls += 1
+        self._counters.polls.add(("ok",))
         failures = self._failing.pop(set_name, 0)
         if failures >= _FAILURES_OF_STALE:
             self._logs.write(
@@ -40,7 +40,7 @@ class MirrorEventLog:
 
     def poll_failed(self, master: MirroredMaster, error: Exception) -> None:
         """Count a reading that failed, and log that the mirror is stale."""
-        self._counters.poll_failures += 1
+        self._counters.polls.add(("failed",))
         name = master.set_name
         failures = self._failing[name] = self._failing.get(name, 0) + 1
         if failures == _FAILURES_OF_STALE:
@@ -109,7 +109,7 @@ class MirrorEventLog:
 
     def stored(self, file_bytes: int) -> None:
         """Count a write."""
-        self._counters.stores += 1
+        self._counters.stores.add(("ok",))
         self._counters.file_bytes = file_bytes
         if self._store_failures:
             self._logs.write(catalogue.MIRROR_STORED_AGAIN, failures=self._store_failures)
@@ -117,7 +117,7 @@ class MirrorEventLog:
 
     def store_failed(self, error: str) -> None:
         """Count a write that failed, and log the first one."""
-        self._counters.store_failures += 1
+        self._counters.stores.add(("failed",))
         self._store_failures += 1
         if self._store_failures == 1:
             self._logs.write(catalogue.MIRROR_STORE_FAILED, error=error)
