@@ -53,6 +53,69 @@ _WHO: Final = Row(
     ),
 )
 
+_MIRROR: Final = Row(
+    "Offsets at brokers",
+    (
+        Panel(
+            kind=Kind.LINES,
+            title="Queues that went back",
+            description="By cause. role_change, restart and disk_replaced: nobody has wanted it, and groups read "
+            "again; see /v1/offsets/regressions. Each manager mirrors for itself and counts the same.",
+            queries=(grown_of_each(f"{_PREFIX}offset_regressions_total", "cause"),),
+            width=12,
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Messages that are read again",
+            description="By cause, at most: what the guard or an operator gives back is counted too.",
+            queries=(grown_of_each(f"{_PREFIX}regressed_messages_total", "cause"),),
+            width=12,
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Mirrored broker sets",
+            description="By state. stale: not read for three periods, so what its master knows of offsets is lost with "
+            "it. absent: nobody shows the set any more.",
+            queries=(now_of_each(f"{_PREFIX}mirrored_sets", "state"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Age of the oldest mirror",
+            description="Of all sets that somebody shows. Usually below mirrorPeriodMs.",
+            unit="s",
+            limits=worse_above(15, 60),
+            queries=(now_of_each(f"{_PREFIX}mirror_age_max_seconds"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Readings and writes",
+            description="Readings of masters, and writes to mirror.db, by result.",
+            unit="ops",
+            queries=(
+                of_each(f"{_PREFIX}mirror_polls_total", "result"),
+                of_each(f"{_PREFIX}mirror_stores_total", "result"),
+            ),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Mirrored entries",
+            description="Groups in topics on broker sets; and entries that became no offsets, as their keys or values "
+            "cannot be read.",
+            queries=(
+                Query(now_of_each(f"{_PREFIX}mirrored_entries").expr, "{{instance}} entries"),
+                Query(grown_of_each(f"{_PREFIX}mirror_unusable_entries_total").expr, "{{instance}} unusable"),
+            ),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Size of mirror.db",
+            description="What is in use of it, at most mirrorBytesMax and the newest offsets.",
+            unit="bytes",
+            queries=(now_of_each(f"{_PREFIX}mirror_file_bytes"),),
+        ),
+    ),
+)
+
 _OFFSETS: Final = Row(
     "Offsets and locks of clients",
     (
@@ -169,13 +232,15 @@ BOARD: Final = Board(
     uid="rmq-offset-manager",
     title="RocketMQ / Offset manager",
     question="Are offsets and locks kept, and did any go back?",
-    when_red="No leader: check the store first; `curl MANAGER:9883/v1/manager` has the role and what the store lacks. "
-    "Acknowledged offsets that the store lacks are in the journal: do not delete its folder. Pages: "
-    "`OffsetManagerNoLeader`, `OffsetFlushFailing`, `OffsetJournalBehind`, `OffsetRowsUnreadable`.",
+    when_red="Offsets went back: `curl MANAGER:9883/v1/offsets/regressions`, docs/offset-repairs.md. No leader: check "
+    "the store first; `/v1/manager` has the role and what the store lacks, which is in the journal: do not delete its "
+    "folder. Pages: `OffsetsRegressed`, `OffsetMirrorStale`, `OffsetManagerNoLeader`, `OffsetFlushFailing`, "
+    "`OffsetJournalBehind`, `OffsetRowsUnreadable`.",
     variables=(PLANE, MANAGER),
     annotations=(FAILOVERS,),
     rows=(
         _WHO,
+        _MIRROR,
         _OFFSETS,
         _STORE,
         server_rows.http_process(_PREFIX),
