@@ -48,14 +48,15 @@ async def broker():
 def manager(tmp_path, broker):
     """A manager that mirrors the broker; not started."""
     namesrv = OurNameServer(tmp_path).start()
-    line = Line(socket.create_connection(("127.0.0.1", namesrv.port), timeout=60))
-    with contextlib.closing(line):
-        ScriptedBroker(line, "broker-a", address=broker.peer.address).register({"orders": 4, "payments": 4})
-        manager = OffsetManager(tmp_path, namesrv_addr=namesrv.address, mirror_period_ms=1000)
-        yield manager
-        if manager.process.running:
-            assert manager.process.stop() == 0
-    assert namesrv.process.stop() == 0
+    try:
+        with contextlib.closing(Line(socket.create_connection(("127.0.0.1", namesrv.port), timeout=60))) as line:
+            ScriptedBroker(line, "broker-a", address=broker.peer.address).register({"orders": 4, "payments": 4})
+            manager = OffsetManager(tmp_path, namesrv_addr=namesrv.address, mirror_period_ms=1000)
+            yield manager
+            if manager.process.running:
+                assert manager.process.stop() == 0
+    finally:
+        assert namesrv.process.stop() == 0
 
 
 def set_view(manager):
