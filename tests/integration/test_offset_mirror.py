@@ -98,6 +98,8 @@ async def test_rewind_is_found_also_over_a_kill_and_nothing_is_invented(manager,
     view = await asyncio.to_thread(set_view, manager)
     assert (view["entries"], view["reading"]["address"]) == (2, broker.peer.address)
     await until(lambda: stores(manager) == 1, "the first reading is stored")
+    view = await asyncio.to_thread(set_view, manager)
+    assert view["keptSinceUnixMs"] <= view["reading"]["readUnixMs"]
     broker.table["orders@billing"] = {0: 40, 1: 7}
     await until(lambda: regressions(manager) == [("billing", 0, "rewind", 100, 40, 1)], "the rewind")
     await until(lambda: stores(manager) == 2, "the rewind is stored")
