@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from controller.offsets.app.following import Following
 from controller.offsets.app.journal_handover import JournalHandover
+from controller.offsets.app.restoring import Restoring, open_operations
 from controller.offsets.app.store import EtcdCalls, make_write_behind, open_journal, open_store, write_through_rule
 from controller.offsets.commits.entry_checks import OffsetLimits
 from controller.offsets.commits.refusals import OffsetsRefused
@@ -16,6 +17,7 @@ from controller.offsets.config import OFFSET_MANAGER, OffsetManagerConfig
 from controller.offsets.locks.sessions.refusals import LocksRefused
 from controller.offsets.observability.counters import OffsetCounters
 from controller.offsets.observability.event_log import OffsetEventLog
+from controller.offsets.observability.restore_event_log import RestoreEventLog
 from controller.offsets.observability.topology_event_log import TopologyEventLog
 from controller.offsets.service.lock_keeper import LockKeeper
 from controller.offsets.service.lock_service import LockService
@@ -89,6 +91,9 @@ class OffsetManager:
         keeper = LockKeeper(self._store, self._clock)
         self._service = OffsetService(parts, keeper)
         self._locks = LockService(self._service, keeper, self._clock, self._event_log)
+        self._operations = open_operations(config, self._clock)
+        restore_log = RestoreEventLog(self._logs, self._counters)
+        self._restoring = Restoring(self._service, self._operations, self._clock, restore_log)
         self._client = broker_client(config, self._clock, self._logs, self._counters)
         self._following = self._make_following() if config.follows_brokers else None
 
@@ -106,7 +111,7 @@ class OffsetManager:
         await self._flush()
         with suppress(StoreError):  # the lease ends by itself
             await self._backend.resign()
-        await self._process.close(self._client.close, self._journal.close, self._backend.close)
+        await self._process.close(self._client.close, self._operations.close, self._journal.close, self._backend.close)
 
     def _make_following(self) -> Following:
         event_log = TopologyEventLog(self._logs, self._counters)
@@ -156,6 +161,7 @@ class OffsetManager:
         """Return the paths and their views; in a thread, because what they import takes long."""
         from controller.offsets.http.endpoints import ENDPOINTS  # noqa: PLC0415
         from controller.offsets.http.lock_views import ManagerViews  # noqa: PLC0415
+        from controller.offsets.http.restore_views import RestoreViews  # noqa: PLC0415
         from controller.offsets.http.views import ShownManager  # noqa: PLC0415
         from controller.offsets.observability.metrics import OffsetMetrics, OffsetMetricSources  # noqa: PLC0415
 
@@ -171,7 +177,8 @@ class OffsetManager:
         )
         manager = ShownManager(self._me, FixedConfig(self._config), secrets.token_hex(4), self._store, self._clock)
         metrics = OffsetMetrics(sources)
-        views = ManagerViews(self._process.health, metrics, self._service, self._locks, manager)
+        restores = RestoreViews(self._service, self._restoring.site(None))
+        views = ManagerViews(self._process.health, metrics, self._service, self._locks, manager, restores)
         return ENDPOINTS, views
 
 
