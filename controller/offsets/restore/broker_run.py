@@ -60,12 +60,7 @@ class BrokerRun:
             key, queue_id = wanted.queue.key, wanted.queue.queue_id
             shown = self._facts.queue(key.topic, key.group, queue_id)
             self.planned[place] = decide_restored(wanted, shown, self._options, can_reset=self._facts.can_reset)
-        doubtful = [
-            place
-            for place, wanted in enumerate(self._wanted)
-            if needs_proof(wanted, self.planned[place], self._options)
-        ]
-        await each_of(doubtful, self._look)
+        await each_of(self._doubtful(), self._prove)
 
     async def apply(self) -> None:
         """Write what is ready, and read it back; may be cancelled: the outcomes are true then, too."""
@@ -97,6 +92,21 @@ class BrokerRun:
     def ready(self) -> bool:
         """Whether something is to be written."""
         return any(each.status is RestoreStatus.READY for each in self.planned)
+
+    def _doubtful(self) -> list[list[int]]:
+        """Return what needs proof by queue, the highest offset first."""
+        by_queue: dict[tuple[str, int], list[int]] = {}
+        for place, wanted in enumerate(self._wanted):
+            if needs_proof(wanted, self.planned[place], self._options):
+                by_queue.setdefault((wanted.queue.key.topic, wanted.queue.queue_id), []).append(place)
+        return [sorted(each, key=lambda place: -(self.planned[place].new or 0)) for each in by_queue.values()]
+
+    async def _prove(self, places: Sequence[int]) -> None:
+        """Look at messages of one queue until one is old enough: all before it are, too."""
+        for place in places:
+            await self._look(place)
+            if self.planned[place].status is RestoreStatus.READY:
+                return
 
     async def _look(self, place: int) -> None:
         planned, message = self.planned[place], None
