@@ -136,7 +136,7 @@ class Counter:
     async def offsets_changed(self, changes: MirrorChanges) -> None:
         """Count changes, and their bytes as JSON."""
         for entries in (changes.moved.advanced, changes.moved.new):
-            for key, moves in entries:
+            for key, moves, _ in entries:
                 self.entries += 1
                 self.moves += len(moves)
                 self.stored_bytes += len(msgspec.json.encode((key, [(each[0], each[2]) for each in moves])))

@@ -9,7 +9,6 @@ import msgspec
 from controller.offsets.http import lock_shapes as shapes
 from controller.offsets.http.offset_bodies import check_writer
 from controller.offsets.http.refusing import refusals
-from controller.offsets.http.restore_views import RestoreViews
 from controller.offsets.http.shapes import DEFAULT_CLUSTER
 from controller.offsets.http.views import OffsetViews, ShownManager
 from controller.offsets.locks.sessions.handover import FinalOffset
@@ -30,15 +29,9 @@ class ManagerViews(OffsetViews):
     """One method per path: those about locks, and all others."""
 
     def __init__(
-        self,
-        health: Health,
-        metrics: MetricsText,
-        service: OffsetService,
-        locks: LockService,
-        manager: ShownManager,
-        restores: RestoreViews,
+        self, health: Health, metrics: MetricsText, service: OffsetService, locks: LockService, manager: ShownManager
     ) -> None:
-        super().__init__(health, metrics, service, manager, restores)
+        super().__init__(health, metrics, service, manager)
         self._locks = locks
 
     # Clients

@@ -34,7 +34,7 @@ from serving.metrics.health import Health
 
 
 class ShownManager(NamedTuple):
-    """What is shown of the manager itself."""
+    """What is shown of the manager itself, and the views of its restores."""
 
     me: ControllerMember
     settings: PresentConfig[OffsetManagerConfig]
@@ -42,23 +42,17 @@ class ShownManager(NamedTuple):
     run: str
     store: WriteBehind
     clock: Clock
+    restores: RestoreViews
 
 
 class OffsetViews(ServerViews[OffsetManagerConfig]):
     """One method per path."""
 
-    def __init__(
-        self,
-        health: Health,
-        metrics: MetricsText,
-        service: OffsetService,
-        manager: ShownManager,
-        restores: RestoreViews,
-    ) -> None:
+    def __init__(self, health: Health, metrics: MetricsText, service: OffsetService, manager: ShownManager) -> None:
         super().__init__(OFFSET_MANAGER, health, metrics, manager.settings)
         self._service = service
         self._manager = manager
-        self.restores = restores
+        self.restores = manager.restores
 
     def check_ready(self) -> None:
         """Raise Unavailable unless this manager answers, or another one is known to."""

@@ -5,6 +5,7 @@ from typing import Final
 from controller.offsets.commits.results import OffsetStatus
 from controller.offsets.locks.sessions.acquire import AcquireStatus
 from controller.offsets.locks.sessions.handover import ReleaseStatus
+from controller.offsets.observability.mirror_counters import MirrorCounters
 from controller.offsets.restore.operations import OperationKind
 from controller.offsets.restore.values import RestoreStatus
 from controller.offsets.topology.values import MasterChangeKind
@@ -41,4 +42,5 @@ class OffsetCounters(ServerCounters):
         self.restored = CounterTable(
             known=[(kind.value, status.value) for kind in OperationKind for status in RestoreStatus]
         )
+        self.mirror = MirrorCounters()
         self.master_changes = CounterTable(known=[(kind.value,) for kind in MasterChangeKind])
