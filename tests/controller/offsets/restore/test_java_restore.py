@@ -85,7 +85,7 @@ def read_moment(manager):
 
 @pytest.mark.parametrize("version", [V4_9, V5_1, V5_5])
 def test_group_that_was_set_back_by_mistake_is_restored_and_that_is_undone(lab, namesrv, manager, version):
-    broker, end = with_messages(lab, namesrv, version, 200)
+    broker, end = with_messages(lab, namesrv, version, 30)
     answer = Caller(broker.address).request(UPDATE_GROUP, {}, json.dumps({"groupName": IDLE}).encode())
     assert answer.code == 0
     assert admin(broker, commit_offset(IDLE, broker.name, 0, end)) is OffsetCommit.STORED
@@ -107,7 +107,7 @@ def test_group_that_was_set_back_by_mistake_is_restored_and_that_is_undone(lab, 
 
 
 def test_consumers_that_are_online_go_to_the_restored_offset(lab, namesrv, manager):
-    broker, end = with_messages(lab, namesrv, V5_5, 100)
+    broker, end = with_messages(lab, namesrv, V5_5, 30)
     clients = {"namesrv": [namesrv.address], "topic": broker.name, "group": "readers"}
     readers = lab.consumer("readers", **clients).ready()
     wait_until(lambda: lag_of(manager, "readers").get(0) == 0, seconds=SOON_S, what="the group has read all")
