@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from controller.offsets.app.following import Following
 from controller.offsets.config import OffsetManagerConfig
 from controller.offsets.entry_keys import EntryKey
+from controller.offsets.mirror.absent_sets import AbsentSets
 from controller.offsets.mirror.broker_mirror import BrokerMirror
 from controller.offsets.mirror.changes import MirrorChanges
 from controller.offsets.mirror.masters import MasterRun, MirroredMaster, SetName
 from controller.offsets.mirror.mirrored_offsets import PastOffsets
 from controller.offsets.mirror.poller import MirrorPoller, MirrorRuntime, PollerOptions, PollReport
-from controller.offsets.mirror.polling_plan import SETS_MAX
 from controller.offsets.mirror.recent_rewinds import RecentRewinds
 from controller.offsets.mirror.regressions import KnownResets, Regression, RegressionLog, regressions_of
 from controller.offsets.mirror.saved_offsets import SavedOffsets
@@ -32,12 +32,8 @@ from remoting.clock import Clock
 if TYPE_CHECKING:
     from serving.process.background_tasks import BackgroundTask
 
-#: A set that nobody shows is kept so long.
-ABSENT_MS: Final = 14 * 24 * 3_600_000
 #: How often sets are looked at that nobody shows.
 LOOK_S: Final = 60.0
-#: Sets that are kept; of more, those go first that nobody has shown for the longest time.
-KEPT_SETS_MAX: Final = 2 * SETS_MAX
 #: Regressions that are made before others run: about a millisecond.
 _SLICE_REGRESSIONS: Final = 200
 
@@ -60,8 +56,7 @@ class Mirroring:
         self.regressions: Final = RegressionLog()
         self.resets: Final = KnownResets()
         self._rewinds = RecentRewinds()
-        #: Since when nobody shows a set, Unix ms.
-        self._absent_since_ms: dict[SetName, int] = {}
+        self._absent = AbsentSets()
         self._loaded = asyncio.Event()
         options = PollerOptions(period_ms=config.mirror_period_ms)
         runtime = MirrorRuntime(
@@ -134,7 +129,7 @@ class Mirroring:
 
     def absent_since(self, set_name: SetName) -> int | None:
         """Return since when nobody shows a set, Unix ms; None if somebody does."""
-        return self._absent_since_ms.get(set_name)
+        return self._absent.since(set_name)
 
     # What the poller and the masters report
 
@@ -178,7 +173,7 @@ class Mirroring:
         for set_name, saved, former_runs, absent_since_ms in loaded.sets:
             self._poller.restore(BrokerMirror.restored(set_name, saved, former_runs))
             if absent_since_ms is not None:
-                self._absent_since_ms[set_name] = absent_since_ms
+                self._absent.restore(set_name, absent_since_ms)
         for each in loaded.regressions:
             self.regressions.restore(each)
             self._rewinds.restore(each)
@@ -198,23 +193,16 @@ class Mirroring:
     def _find_absent(self) -> None:
         """Note which sets nobody shows, and drop those that nobody has shown for long."""
         shown = {SetName(each.cluster, each.broker_name) for each in self._following.sets.values()}
-        now_ms, absent = self._clock.unix_ms(), self._absent_since_ms
-        for name in absent.keys() & shown:
-            del absent[name]
+        now_ms = self._clock.unix_ms()
+        found = self._absent.look(self._poller.set_names, shown, now_ms)
+        for name in found.back:
             self._keeper.absent(name, None)
-        for name in self._poller.set_names - shown - absent.keys():
-            absent[name] = now_ms
+        for name in found.absent:
             self._keeper.absent(name, now_ms)
-        longest = sorted(absent, key=lambda name: absent[name])
-        too_many = max(len(self._poller.set_names) - KEPT_SETS_MAX, 0)
-        for place, name in enumerate(longest):
-            if place < too_many or now_ms - absent[name] > ABSENT_MS:
-                self._drop(name)
-
-    def _drop(self, set_name: SetName) -> None:
-        self._poller.forget(set_name)
-        self._keeper.drop(set_name)
-        self._event_log.set_dropped(set_name, self._absent_since_ms.pop(set_name))
+        for name, since_ms in found.dropped:
+            self._poller.forget(name)
+            self._keeper.drop(name)
+            self._event_log.set_dropped(name, since_ms)
 
     def _masters(self) -> Iterator[MirroredMaster]:
         for each in self._following.masters():

@@ -48,9 +48,9 @@ class RegressionListing(msgspec.Struct, frozen=True, rename="camel"):
     """Offsets that went back, the newest first."""
 
     regressions: list[RegressionView]
-    #: All that are remembered, and those that were forgotten for newer ones since the start.
+    #: All that are remembered, and those that were dropped for newer ones since the start.
     remembered: int
-    forgotten: int
+    dropped: int
 
 
 class MirroredSetView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

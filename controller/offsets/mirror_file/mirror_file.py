@@ -29,7 +29,7 @@ from controller.offsets.mirror_file.frames import (
     table_of,
 )
 from controller.offsets.mirror_file.table_rows import (
-    StoredSet,
+    SetInFile,
     add_change,
     begin_tables,
     give_up,
@@ -133,7 +133,7 @@ class MirrorFile:
         self._file = SqliteFile(path, _KIND)
         # After a power failure the last seconds may be missing: they are read again.
         self._file.connection.execute("PRAGMA synchronous = NORMAL")
-        self._stored: dict[SetName, StoredSet] = {}
+        self._stored: dict[SetName, SetInFile] = {}
 
     def kept_since(self, set_name: SetName) -> int | None:
         """Return the first moment that is kept of a set, Unix ms; None if none is."""
@@ -253,7 +253,7 @@ class MirrorFile:
         )
         return LoadedSet(name, saved_of(table, _READS.decode(read)), runs, absent_since_ms)
 
-    def _of(self, connection: sqlite3.Connection, name: SetName) -> StoredSet | None:
+    def _of(self, connection: sqlite3.Connection, name: SetName) -> SetInFile | None:
         """Return what is stored of a set; None if nothing is."""
         if (stored := self._stored.get(name)) is None:
             query = "SELECT id FROM sets WHERE cluster = ? AND broker_name = ?"
@@ -268,14 +268,14 @@ class MirrorFile:
             query = "INSERT INTO sets (cluster, broker_name, read) VALUES (?, ?, ?)"
             row_id = connection.execute(query, (*name, read)).lastrowid
             assert row_id is not None, "a row was inserted"
-            stored = self._stored[name] = StoredSet(row_id, 0, None, 0, 0)
+            stored = self._stored[name] = SetInFile(row_id, 0, None, 0, 0)
         else:
             connection.execute("UPDATE sets SET read = ? WHERE id = ?", (read, stored.id))
         self._store_offsets(connection, stored, update)
         if update.former_runs is not None:
             _store_former_runs(connection, stored.id, update.former_runs)
 
-    def _store_offsets(self, connection: sqlite3.Connection, stored: StoredSet, update: SetUpdate) -> None:
+    def _store_offsets(self, connection: sqlite3.Connection, stored: SetInFile, update: SetUpdate) -> None:
         unix_ms = update.saved.read.answered_unix_ms
         if stored.oldest_ms is None or unix_ms < stored.last_ms - HOUR_MS:
             # The first reading; or the clock was set back, and what is in the file is of a time to come.

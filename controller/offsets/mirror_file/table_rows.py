@@ -18,7 +18,7 @@ NEWER_BYTES_MIN: Final = 64 << 10
 
 
 @dataclass(slots=True)
-class StoredSet:
+class SetInFile:
     """What the file has of a set, as far as the next write needs it."""
 
     id: int
@@ -31,7 +31,7 @@ class StoredSet:
     change_bytes: int
 
 
-def give_up(connection: sqlite3.Connection, stored: StoredSet, before_ms: int) -> None:
+def give_up(connection: sqlite3.Connection, stored: SetInFile, before_ms: int) -> None:
     """Let the oldest table have all changes before a moment."""
     query = "SELECT unix_ms, body FROM changes WHERE set_id = ? AND unix_ms < ? ORDER BY unix_ms"
     rows = connection.execute(query, (stored.id, before_ms)).fetchall()
@@ -50,12 +50,12 @@ def give_up(connection: sqlite3.Connection, stored: StoredSet, before_ms: int) -
         write_newer(connection, stored, body, at_ms)
 
 
-def is_newer_table_due(stored: StoredSet) -> bool:
+def is_newer_table_due(stored: SetInFile) -> bool:
     """Return whether a start would read far more changes than a table has."""
     return stored.change_bytes > max(NEWER_BYTES_MIN, NEWER_FACTOR * stored.newer_bytes)
 
 
-def stored_set(connection: sqlite3.Connection, set_id: int) -> StoredSet:
+def stored_set(connection: sqlite3.Connection, set_id: int) -> SetInFile:
     """Return what the file has of a set."""
     tables = {
         is_newer: (unix_ms, size)
@@ -67,7 +67,7 @@ def stored_set(connection: sqlite3.Connection, set_id: int) -> StoredSet:
     newer_ms, newer_bytes = tables.get(1, (0, 0))
     query = "SELECT max(unix_ms), sum(length(body)) FROM changes WHERE set_id = ? AND unix_ms > ?"
     last_ms, change_bytes = connection.execute(query, (set_id, newer_ms)).fetchone()
-    return StoredSet(set_id, last_ms or newer_ms, oldest_ms, newer_bytes, change_bytes or 0)
+    return SetInFile(set_id, last_ms or newer_ms, oldest_ms, newer_bytes, change_bytes or 0)
 
 
 def table_at(connection: sqlite3.Connection, set_id: int, unix_ms: int | None) -> tuple[int, OffsetFrame]:
@@ -93,7 +93,7 @@ def _oldest_table(connection: sqlite3.Connection, set_id: int) -> OffsetFrame:
     return decoded_frame(connection.execute(query, (set_id,)).fetchone()[0])
 
 
-def begin_tables(connection: sqlite3.Connection, stored: StoredSet, table: OffsetFrame, unix_ms: int) -> None:
+def begin_tables(connection: sqlite3.Connection, stored: SetInFile, table: OffsetFrame, unix_ms: int) -> None:
     """Let a set begin with one table, without what was before it."""
     connection.execute("DELETE FROM changes WHERE set_id = ?", (stored.id,))
     body = encoded_frame(table)
@@ -102,7 +102,7 @@ def begin_tables(connection: sqlite3.Connection, stored: StoredSet, table: Offse
     write_newer(connection, stored, body, unix_ms)
 
 
-def add_change(connection: sqlite3.Connection, stored: StoredSet, change: OffsetFrame, unix_ms: int) -> None:
+def add_change(connection: sqlite3.Connection, stored: SetInFile, change: OffsetFrame, unix_ms: int) -> None:
     """Add a change behind all others."""
     # Changes are in the order of their times, also where the clock is set back a little.
     stored.last_ms = max(unix_ms, stored.last_ms + 1)
@@ -112,7 +112,7 @@ def add_change(connection: sqlite3.Connection, stored: StoredSet, change: Offset
     stored.change_bytes += len(body)
 
 
-def write_newer(connection: sqlite3.Connection, stored: StoredSet, body: bytes, unix_ms: int) -> None:
+def write_newer(connection: sqlite3.Connection, stored: SetInFile, body: bytes, unix_ms: int) -> None:
     """Write the newer table, which has all changes until a moment."""
     _write_table(connection, stored.id, is_newer=True, unix_ms=unix_ms, body=body)
     stored.newer_bytes, stored.change_bytes = len(body), 0
