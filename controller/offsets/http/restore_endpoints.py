@@ -51,7 +51,7 @@ RESTORE_ENDPOINTS: Final = (
         path="/v1/offsets/operations",
         view=_of_restores(RestoreViews.operations),
         summary="The last operations of this manager that can be undone, the newest first.",
-        shape=shapes.OperationListing,
+        shape=shapes.KeptOperationListing,
         refusals=(400, 503),
     ),
     Endpoint(

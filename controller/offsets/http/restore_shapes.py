@@ -160,7 +160,7 @@ class RecordView(msgspec.Struct, frozen=True, rename="camel"):
     value: bytes
 
 
-class OperationView(msgspec.Struct, frozen=True, rename="camel"):
+class KeptOperationView(msgspec.Struct, frozen=True, rename="camel"):
     """An operation that can be undone."""
 
     operation_id: str
@@ -175,10 +175,10 @@ class OperationView(msgspec.Struct, frozen=True, rename="camel"):
     finished: bool
 
 
-class OperationListing(msgspec.Struct, frozen=True, rename="camel"):
+class KeptOperationListing(msgspec.Struct, frozen=True, rename="camel"):
     """The last operations of this manager, the newest first."""
 
-    operations: list[OperationView]
+    operations: list[KeptOperationView]
 
 
 class LagView(msgspec.Struct, frozen=True, rename="camel"):

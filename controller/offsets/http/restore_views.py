@@ -83,13 +83,13 @@ class RestoreViews:
             done = await undo(operation, body.writer, is_forced=body.force, is_dry_run=body.dry_run)
             return _answer(done, is_dry_run=body.dry_run)
 
-    async def operations(self, _: ViewRequest) -> shapes.OperationListing:
+    async def operations(self, _: ViewRequest) -> shapes.KeptOperationListing:
         """Return the operations that can be undone."""
         with _restore_refusals():
             found = await self._site.kept.last()
-        return shapes.OperationListing(
+        return shapes.KeptOperationListing(
             [
-                shapes.OperationView(
+                shapes.KeptOperationView(
                     each.operation_id, each.kind, each.writer, each.unix_ms, each.undoes, each.queues, each.is_finished
                 )
                 for each in found

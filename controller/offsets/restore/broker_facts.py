@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from controller.offsets.guard.candidates import ShownTable, TableKey
 from controller.offsets.guard.master_queries import MasterQueries
-from controller.offsets.restore.rules import GroupState, QueueEnds, ShownQueue
+from controller.offsets.restore.rules import GroupState, QueueBounds, ShownQueue
 from remoting.admin.groups import connections_of_group
 from remoting.admin.offsets import max_offset, min_offset
 from remoting.admin.topics import queue_offsets, topic_definition, topic_definition_of_all
@@ -30,7 +30,7 @@ Item = TypeVar("Item")
 class TopicEnds:
     """Where the queues of a topic begin and end; None: the broker cannot read that queue."""
 
-    queues: Mapping[int, QueueEnds | None]
+    queues: Mapping[int, QueueBounds | None]
     #: Why nothing is known; blank if something is.
     problem: str = ""
 
@@ -91,7 +91,7 @@ async def read_ends(queries: MasterQueries, topic: str, wanted: Collection[int])
     try:
         listed = await queries.call(queue_offsets(topic))
         found = {
-            queue.queue_id: None if each.min_offset is None else QueueEnds(each.min_offset, each.max_offset)
+            queue.queue_id: None if each.min_offset is None else QueueBounds(each.min_offset, each.max_offset)
             for queue, each in listed.items()
         }
         if missing := [each for each in wanted if each not in found]:
@@ -126,9 +126,9 @@ async def _readable_queues(queries: MasterQueries, topic: str) -> int:
     return 0 if found is None else found.read_queue_nums
 
 
-async def _ends_of(queries: MasterQueries, topic: str, queue_id: int) -> QueueEnds | None:
+async def _ends_of(queries: MasterQueries, topic: str, queue_id: int) -> QueueBounds | None:
     first = await queries.call(min_offset(topic, queue_id))
-    return None if first is None else QueueEnds(first, await queries.call(max_offset(topic, queue_id)))
+    return None if first is None else QueueBounds(first, await queries.call(max_offset(topic, queue_id)))
 
 
 async def _state_of(queries: MasterQueries, group: str) -> GroupState | str:

@@ -6,7 +6,7 @@ Nothing is taken for 0: a group that has stored no offset begins where its polic
 import enum
 from typing import NamedTuple
 
-from controller.offsets.restore.rules import QueueEnds
+from controller.offsets.restore.rules import QueueBounds
 
 
 class CommittedIn(enum.StrEnum):
@@ -48,7 +48,7 @@ class CommittedOffset(NamedTuple):
     problem: str = ""
 
 
-def lag_in(queue: LagQueue, committed: CommittedOffset, ends: QueueEnds | None, problem: str = "") -> GroupLag:
+def lag_in(queue: LagQueue, committed: CommittedOffset, ends: QueueBounds | None, problem: str = "") -> GroupLag:
     """Return the lag in a queue; `problem` says why its ends are not known.
 
     An offset before the beginning counts from the beginning, as expired messages cannot be consumed; one behind the

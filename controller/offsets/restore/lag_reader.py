@@ -64,7 +64,7 @@ class LagReading(NamedTuple):
     unavailable: dict[str, str]
 
 
-class _Broker:
+class _LagBroker:
     """What one broker has answered so far."""
 
     def __init__(self, name: str, queries: MasterQueries) -> None:
@@ -115,13 +115,13 @@ class LagReader:
         Raises TooManyLags.
         """
         unavailable: dict[str, str] = {}
-        brokers: list[_Broker] = []
+        brokers: list[_LagBroker] = []
         for each in sets:
             if each.master is None:
                 unavailable[each.broker_name] = "the broker set has no master now"
             else:
                 queries = MasterQueries(self._admin, each.broker_name, each.master.address)
-                brokers.append(_Broker(each.broker_name, queries))
+                brokers.append(_LagBroker(each.broker_name, queries))
         with suppress(TimeoutError):
             async with asyncio.timeout(READ_S):
                 await self._read_all(brokers, request)
@@ -137,8 +137,8 @@ class LagReader:
             raise TooManyLags(f"{LAG_QUEUES_MAX} queues")
         return LagReading(sorted(queues, key=lambda each: each.queue), unavailable)
 
-    async def _read_all(self, brokers: Iterable[_Broker], request: LagRequest) -> None:
-        left, read = iter(brokers), list[_Broker]()
+    async def _read_all(self, brokers: Iterable[_LagBroker], request: LagRequest) -> None:
+        left, read = iter(brokers), list[_LagBroker]()
 
         async def read_offsets() -> None:
             for broker in left:
@@ -163,7 +163,7 @@ class LagReader:
         await all_results(read_queues() for _ in range(BROKERS_MAX))
 
 
-async def _read_queues(broker: _Broker, topics: Iterable[str], request: LagRequest) -> None:
+async def _read_queues(broker: _LagBroker, topics: Iterable[str], request: LagRequest) -> None:
     async def read_topic(topic: str) -> None:
         broker.ends[topic] = await read_ends(broker.queries, topic, broker.known_queues(request, topic))
 

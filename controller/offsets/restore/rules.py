@@ -20,7 +20,7 @@ _KINDS: Final = {
 }
 
 
-class QueueEnds(NamedTuple):
+class QueueBounds(NamedTuple):
     """Where a queue begins and ends."""
 
     min_offset: int
@@ -41,7 +41,7 @@ class ShownQueue(NamedTuple):
     #: None: no offset is stored.
     offset: int | None
     #: None: the broker does not have the queue.
-    ends: QueueEnds | None
+    ends: QueueBounds | None
     group: GroupState
     #: Why it cannot be determined; blank if it can.
     problem: str = ""
@@ -131,7 +131,7 @@ def _refusal(wanted: WantedOffset, shown: ShownQueue) -> tuple[RestoreStatus, st
 
 
 def _refusal_of_offset(
-    wanted: WantedOffset, offset: int, shown: ShownQueue, ends: QueueEnds
+    wanted: WantedOffset, offset: int, shown: ShownQueue, ends: QueueBounds
 ) -> tuple[RestoreStatus, str] | None:
     if shown.group.is_broadcasting:
         return RestoreStatus.NOT_RESTORABLE, _KINDS[EntryKind.BROADCAST]

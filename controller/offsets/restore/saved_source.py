@@ -31,7 +31,7 @@ class MasterState(NamedTuple):
         return None if self.began_unix_ms <= unix_ms - CLOCK_MARGIN_MS else unix_ms
 
 
-class _Reading(NamedTuple):
+class _SavedReading(NamedTuple):
     unix_ms: int
     entries: Iterable[SavedEntry | None]
 
@@ -63,19 +63,19 @@ async def wanted_offsets(
 
 async def _reading(
     mirrored: MirroredOffsets, set_name: SetName, state: MasterState | None, moment: int | Former
-) -> _Reading:
+) -> _SavedReading:
     if not isinstance(moment, Former):
         past = await mirrored.at(set_name, moment)
-        return _Reading(moment, past.entries())
+        return _SavedReading(moment, past.entries())
     if state is None:
         saved = mirrored.saved(set_name)
-        return _Reading(0, ()) if saved is None else _Reading(saved.read.requested_unix_ms, saved.entries())
+        return _SavedReading(0, ()) if saved is None else _SavedReading(saved.read.requested_unix_ms, saved.entries())
     if former := mirrored.saved_before(set_name, state.run):
-        return _Reading(former[-1].read.requested_unix_ms, former[-1].entries())
+        return _SavedReading(former[-1].read.requested_unix_ms, former[-1].entries())
     # The guard has dealt with them; what they were is kept all the same.
     before_ms = state.began_unix_ms - 1
     past = await mirrored.at(set_name, before_ms)
-    return _Reading(past.unix_ms, past.entries())
+    return _SavedReading(past.unix_ms, past.entries())
 
 
 async def _in_slices(entries: Iterable[SavedEntry | None]) -> AsyncIterator[SavedEntry]:

@@ -7,7 +7,7 @@ from restore_site import restore_site
 from controller.offsets.commits.results import OffsetUnavailable
 from controller.offsets.restore.lag import CommittedIn, CommittedOffset, LagQueue, lag_in
 from controller.offsets.restore.lag_reader import LagReader, LagRequest
-from controller.offsets.restore.rules import QueueEnds
+from controller.offsets.restore.rules import QueueBounds
 from controller.offsets.values import StoredOffset
 from remoting.protocol.codes import BrokerRequestCode, ResponseCode
 
@@ -19,20 +19,20 @@ def committed(offset):
 
 
 def test_lag_counts_messages_that_can_be_read():
-    assert lag_in(QUEUE, committed(60), QueueEnds(0, 100)).lag == 40
-    assert lag_in(QUEUE, committed(100), QueueEnds(0, 100)).lag == 0
+    assert lag_in(QUEUE, committed(60), QueueBounds(0, 100)).lag == 40
+    assert lag_in(QUEUE, committed(100), QueueBounds(0, 100)).lag == 0
     # What has expired is not read.
-    assert lag_in(QUEUE, committed(60), QueueEnds(90, 100)).lag == 10
+    assert lag_in(QUEUE, committed(60), QueueBounds(90, 100)).lag == 10
 
 
 @pytest.mark.parametrize(
     ("offset", "ends", "problem", "reason"),
     [
-        (CommittedOffset(None), QueueEnds(0, 100), "", "has stored no offset"),
-        (committed(101), QueueEnds(0, 100), "", "behind the end of the queue, 100"),
+        (CommittedOffset(None), QueueBounds(0, 100), "", "has stored no offset"),
+        (committed(101), QueueBounds(0, 100), "", "behind the end of the queue, 100"),
         (committed(10), None, "", "does not have this queue"),
         (committed(10), None, "no answer", "no answer"),
-        (CommittedOffset(None, None, "not readable"), QueueEnds(0, 100), "", "not readable"),
+        (CommittedOffset(None, None, "not readable"), QueueBounds(0, 100), "", "not readable"),
     ],
 )
 def test_unknown_lag_has_a_reason(offset, ends, problem, reason):
