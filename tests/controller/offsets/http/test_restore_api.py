@@ -95,14 +95,20 @@ def test_what_there_was_before_a_restart_is_restored_where_its_messages_are_stil
     # Of queue 1 new messages have taken the place of lost ones.
     queues.stored["orders", 1] = dict.fromkeys(range(100), queues.boot_ms + 60_000)
 
-    done = manager.post("/v1/offsets/restore", {"writer": "alice", "moment": "former", "group": "billing"})
+    restore = {"writer": "alice", "moment": "former", "group": "billing"}
+    done = manager.post("/v1/offsets/restore", restore)
 
     assert statuses(done) == {0: "restored", 1: "not_proved"}
     assert queues.offsets == {"orders@billing": {0: 10, 1: 0}}
+    allowed = manager.post("/v1/offsets/restore", restore | {"allowUnproved": True, "dryRun": True})
+    assert statuses(allowed) == {0: "unchanged", 1: "ready"}
 
 
 def test_moment_that_is_not_kept_is_named(manager, queues):
-    done = manager.post("/v1/offsets/restore", {"writer": "alice", "moment": 1})
+    mirrored(manager, CLOCK.unix_ms())
+    (kept,) = manager.get("/v1/offsets/mirror").body["sets"]
+    before = kept["keptSinceUnixMs"] - 60_000
+    done = manager.post("/v1/offsets/restore", {"writer": "alice", "moment": before})
     assert done.body["queues"] == []
     assert "are not known" in done.body["problems"][0]["reason"]
 
@@ -122,6 +128,7 @@ def test_lag_of_each_queue_is_shown_and_unknown_is_no_number(manager, queues):
         (1, 10, 90),
         (2, None, "unknown"),
     ]
+    assert [each["committedIn"] for each in body["queues"]] == ["broker", "broker", None]
     assert (body["knownLag"], body["unknown"], body["unavailable"]) == (180, 1, [])
 
 
