@@ -11,7 +11,7 @@ freeze, which it has to do anyway, and does the same as after a lease that ran o
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from controller.offsets.commits.changes import OffsetChange
 from controller.offsets.commits.clone import Cloned, CloneRequest, decide_clone
@@ -23,7 +23,7 @@ from controller.offsets.commits.freezes import Freeze, FreezeChange, FreezeTable
 from controller.offsets.commits.managed_offsets import ManagedOffsets
 from controller.offsets.commits.page_order import PageCursor
 from controller.offsets.commits.read_all import OffsetPage, read_page
-from controller.offsets.commits.reset import decide_reset
+from controller.offsets.commits.reset import decide_reset, decide_undo
 from controller.offsets.commits.results import OffsetDecision, OffsetResult, ReadAnswer
 from controller.offsets.commits.scopes import OffsetScope
 from controller.offsets.commits.seed import OffsetEntry, decide_seed
@@ -32,6 +32,7 @@ from controller.offsets.service.change_order import ChangeOrder
 from controller.offsets.service.lock_keeper import LockKeeper
 from controller.offsets.service.lock_rows import is_lock_row
 from controller.offsets.service.manager_role import ManagerRole
+from controller.offsets.service.service_observer import ServiceObserver
 from controller.offsets.storage.remote import RemoteRow
 from controller.offsets.storage.row_flusher import JournalTooOld
 from controller.offsets.storage.write_behind import Durability, InJournalOnly, Scope, WriteBehind
@@ -48,31 +49,6 @@ LOAD_ROWS: Final = 2_000
 FLUSH_S: Final = 20
 #: Who stores tokens of forced releases.
 FENCES_WRITER: Final = "offset-manager"
-
-
-class ServiceObserver(Protocol):
-    """Learns what the service does, to log and count it."""
-
-    def leadership_gained(self, offsets: int, unreadable: int, duration_ms: int) -> None:
-        """Report that this manager answers, with so many offsets, and so many rows that cannot be read."""
-
-    def leadership_lost(self, leader_address: str) -> None:
-        """Report that this manager answers no more; the address of the leader is blank if nobody is known to lead."""
-
-    def load_failed(self, error: str) -> None:
-        """Report that the offsets could not be loaded; that is tried again."""
-
-    def results(self, operation: str, results: Sequence[OffsetResult]) -> None:
-        """Report what became of the entries of a request."""
-
-    def changed_by_operator(self, operation: str, writer: str, changes: Sequence[OffsetChange]) -> None:
-        """Report a change that is no commit, once it is durable."""
-
-    def frozen(self, freeze: Freeze) -> None:
-        """Report a freeze that was made or replaced."""
-
-    def thawed(self, operation: str, *, is_expired: bool) -> None:
-        """Report the end of a freeze: requested, or because its operation did not renew it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +233,16 @@ class OffsetService:
     async def reset(self, entries: Sequence[OffsetEntry], writer: OffsetWriter) -> StoredChanges:
         """Store offsets, lower ones too, in a new reset epoch each."""
         return await self._by_operator("reset", self.preview_reset(entries, writer), writer, _rows_of(entries))
+
+    def preview_undo(self, undone: Sequence[OffsetChange], writer: OffsetWriter) -> OffsetDecision:
+        """Return what `undo` would do now."""
+        self.role.check_serves()
+        return decide_undo(self.table, self.freezes, undone, writer)
+
+    async def undo(self, undone: Sequence[OffsetChange], writer: OffsetWriter) -> StoredChanges:
+        """Store what was there before a reset, in one more reset epoch."""
+        covers = {each.key.of for each in undone}.__contains__
+        return await self._by_operator("undo", self.preview_undo(undone, writer), writer, covers)
 
     def preview_clone(self, request: CloneRequest, writer: OffsetWriter) -> tuple[tuple[Cloned, ...], OffsetDecision]:
         """Return what `clone` would do now."""
