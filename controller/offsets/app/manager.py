@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from controller.offsets.app.journal_handover import JournalHandover
-from controller.offsets.app.store import EtcdCalls, make_write_behind, open_journal, open_store, write_through_rule
+from controller.offsets.app.store import EtcdCalls, make_write_behind, open_journal, open_store
 from controller.offsets.commits.entry_checks import OffsetLimits
 from controller.offsets.commits.refusals import OffsetsRefused
 from controller.offsets.config import OFFSET_MANAGER, OffsetManagerConfig
@@ -78,7 +78,6 @@ class OffsetManager:
             clock=self._clock,
             start=self._tasks.start,
             observer=self._event_log,
-            is_write_through=write_through_rule(config),
             limits=OffsetLimits(rows_max=config.offsets_max),
             lead_number=lambda: self._backend.lead,
             resign=self._backend.resign,

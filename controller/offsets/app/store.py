@@ -12,7 +12,8 @@ from controller.offsets.service.lock_rows import is_lock_row
 from controller.offsets.storage.embedded_remote import EmbeddedRemote
 from controller.offsets.storage.journal import Journal
 from controller.offsets.storage.remote import RemoteStore
-from controller.offsets.storage.write_behind import WriteBehind, WriteBehindOptions
+from controller.offsets.storage.write_behind import WriteBehind
+from controller.offsets.storage.write_behind_options import WriteBehindOptions
 from controller.offsets.values import GroupTopic
 from controller.storage.store import ControllerMember, StoreError, StoreObserver
 from remoting.background_tasks import BackgroundTasks
@@ -102,15 +103,15 @@ def open_store(config: OffsetManagerConfig, clock: Clock, observer: StoreObserve
         raise StartFailed(str(error)) from error
 
 
-def write_through_rule(config: OffsetManagerConfig) -> Callable[[GroupTopic], bool] | None:
-    """Return what says whether the acknowledgements of a row wait for the store; None if none do."""
+def _write_through_rule(config: OffsetManagerConfig) -> Callable[[GroupTopic], bool]:
+    """Return what says whether the acknowledgements of a row wait for the store."""
     patterns = [NamePattern(each) for each in sorted(listed_keys(config.write_through_groups))]
     # Each change is looked up, many times a second.
     is_named = lru_cache(_GROUPS_MAX)(lambda group: any(each.matches(group) for each in patterns))
     if config.store == "etcd":
         # A lock has to be known to the next leader, whose journal is another one.
         return lambda of: is_lock_row(of) or is_named(of.group)
-    return (lambda of: is_named(of.group)) if patterns else None
+    return (lambda of: is_named(of.group)) if patterns else (lambda _: False)
 
 
 def make_write_behind(
@@ -118,8 +119,7 @@ def make_write_behind(
 ) -> WriteBehind:
     """Return what is between the journal and the store."""
     options = WriteBehindOptions(flush_interval_ms=config.flush_interval_ms, dirty_keys_max=config.dirty_keys_max)
-    is_write_through = write_through_rule(config) or (lambda _: False)
-    return WriteBehind(journal, store, clock, options, event_log, is_write_through)
+    return WriteBehind(journal, store, clock, options, event_log, _write_through_rule(config))
 
 
 class EtcdCalls(StoreObserver):

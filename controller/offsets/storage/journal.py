@@ -312,3 +312,15 @@ def _answer(stored: "asyncio.Future[int]", written: _Written) -> None:
         stored.set_result(written.number)
     else:
         stored.set_exception(written.failure)
+
+
+async def outcome(stored: "asyncio.Future[int]") -> int:
+    """Return what the journal answers; whoever is cancelled waits for it too, since it decides what is raised."""
+    try:
+        return await asyncio.shield(stored)
+    except asyncio.CancelledError:
+        while not stored.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({stored})
+        stored.result()
+        raise

@@ -10,8 +10,9 @@ from controller.offsets.commits.freezes import Freeze
 from controller.offsets.commits.results import OffsetNotFound, OffsetStatus, OffsetUnavailable
 from controller.offsets.commits.scopes import OffsetScope
 from controller.offsets.service.manager_role import ManagerNotLeading, StillLoading
-from controller.offsets.storage.write_behind import Durability, InJournalOnly, TooManyDirtyOffsets
-from controller.storage.store import OutcomeUnknown
+from controller.offsets.storage.write_behind import Durability, InJournalOnly
+from controller.offsets.storage.write_behind_options import TooManyDirtyOffsets
+from controller.storage.store import Deposed, OutcomeUnknown
 
 
 def write_through(of):
@@ -148,30 +149,16 @@ async def test_a_reset_is_answered_when_the_store_has_it(tmp_path):
         assert change[:2] == ("reset", "alice")
 
 
-async def test_a_repeated_deletion_is_not_answered_before_the_store_has_the_first_one(tmp_path):
-    async with service_site(tmp_path) as site:
-        await site.commit(50)
-        await site.service.flush(None)
-        site.remote.passes.clear()
-        scope = OffsetScope("DefaultCluster", "", "billing")
-        first = asyncio.create_task(site.service.delete(scope, site.service.writer("alice", "")))
-        await eventually(lambda: site.store.dirty_keys, seconds=10, what="the journal has the deletion")
-        second = asyncio.create_task(site.service.delete(scope, site.service.writer("alice", "")))
-        done, _ = await asyncio.wait({first, second}, timeout=0.2)
-        assert not done
-        site.remote.passes.set()
-        assert {(await each).durability for each in (first, second)} == {Durability.REMOTE}
-
-
 async def test_a_reset_that_ends_with_the_lead_is_not_known_to_be_stored(tmp_path):
     async with service_site(tmp_path) as site:
         await site.commit(50)
         await site.service.flush(None)
         site.remote.passes.clear()
         reset = asyncio.create_task(site.reset(10))
-        await asyncio.sleep(0.1)
+        await eventually(lambda: site.remote.held, seconds=10, what="the write is under way")
         site.service.follows(OTHER)
-        with pytest.raises(InJournalOnly, match="does not lead any more"):
+        site.remote.passes.set()
+        with pytest.raises(Deposed, match="ceased to lead meanwhile"):
             await reset
 
 
