@@ -12,6 +12,7 @@ from controller.offsets.service.lock_rows import is_lock_row
 from controller.offsets.storage.embedded_remote import EmbeddedRemote
 from controller.offsets.storage.journal import Journal
 from controller.offsets.storage.remote import RemoteStore
+from controller.offsets.storage.row_flusher import refuse_other_store
 from controller.offsets.storage.write_behind import WriteBehind
 from controller.offsets.storage.write_behind_options import WriteBehindOptions
 from controller.offsets.values import GroupTopic
@@ -49,6 +50,9 @@ class ManagerStore(RemoteStore, Protocol):
     def lead(self) -> int:
         """The number of this manager's lead, higher than those of all leads before it; 0 if nobody else can lead."""
 
+    def pass_on(self) -> None:
+        """Let another manager lead at once, and stand again after a while."""
+
     async def resign(self) -> None:
         """Let another manager lead at once."""
 
@@ -68,8 +72,11 @@ class SoleManagerStore(EmbeddedRemote):
         """None but this manager leads."""
         return 0
 
-    async def resign(self) -> None:
+    def pass_on(self) -> None:
         """Do nothing: nobody else can lead."""
+
+    async def resign(self) -> None:
+        """Do nothing, as above."""
 
 
 def open_journal(config: OffsetManagerConfig, clock: Clock) -> Journal:
@@ -80,11 +87,11 @@ def open_journal(config: OffsetManagerConfig, clock: Clock) -> Journal:
         raise StartFailed(str(error)) from error
 
 
-def open_store(config: OffsetManagerConfig, clock: Clock, observer: StoreObserver) -> ManagerStore:
-    """Return the configured store; raises StartFailed."""
+def open_store(config: OffsetManagerConfig, clock: Clock, observer: StoreObserver, journal: Journal) -> ManagerStore:
+    """Return the configured store; raises StartFailed, also for a journal with offsets for another file."""
     try:
         if config.store == "embedded":
-            return SoleManagerStore(Path(config.store_path), clock)
+            return _sole_store(config, clock, journal)
         # It loads gRPC, which takes a while and which nobody else needs.
         from controller.offsets.storage.etcd_remote import EtcdRemote  # noqa: PLC0415
         from controller.storage.etcd.client import EtcdOptions  # noqa: PLC0415
@@ -120,6 +127,16 @@ def make_write_behind(
     """Return what is between the journal and the store."""
     options = WriteBehindOptions(flush_interval_ms=config.flush_interval_ms, dirty_keys_max=config.dirty_keys_max)
     return WriteBehind(journal, store, clock, options, event_log, _write_through_rule(config))
+
+
+def _sole_store(config: OffsetManagerConfig, clock: Clock, journal: Journal) -> SoleManagerStore:
+    store = SoleManagerStore(Path(config.store_path), clock)
+    try:
+        refuse_other_store(journal, store.id)
+    except StoreError:
+        store.close_file()
+        raise
+    return store
 
 
 class EtcdCalls(StoreObserver):

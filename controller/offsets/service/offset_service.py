@@ -34,7 +34,7 @@ from controller.offsets.service.lock_keeper import LockKeeper
 from controller.offsets.service.lock_rows import is_lock_row
 from controller.offsets.service.manager_role import ManagerRole
 from controller.offsets.storage.remote import RemoteRow
-from controller.offsets.storage.row_flusher import JournalTooOld
+from controller.offsets.storage.row_flusher import JournalRefused
 from controller.offsets.storage.write_behind import Durability, InJournalOnly, Scope, WriteBehind
 from controller.offsets.values import GroupTopic, OffsetSource, QueueKey
 from controller.storage.store import Deposed, StoreError
@@ -100,8 +100,8 @@ class ServiceParts:
     limits: OffsetLimits
     #: The number of the present lead, higher than those before it; 0: nobody else can lead.
     lead_number: Callable[[], int]
-    #: Lets another manager lead at once, and does not stand again.
-    resign: Callable[[], Coroutine[Any, Any, None]]
+    #: Lets another manager lead at once, and stands again after a while.
+    pass_on: Callable[[], None]
 
 
 class OffsetService:
@@ -109,7 +109,7 @@ class OffsetService:
 
     def __init__(self, parts: ServiceParts, locks: LockKeeper) -> None:
         self._store, self._clock, self._observer = parts.store, parts.clock, parts.observer
-        self._start, self._resign = parts.start, parts.resign
+        self._start, self._pass_on = parts.start, parts.pass_on
         self._limits, self._lead_number = parts.limits, parts.lead_number
         self._locks = locks
         self.role: Final = ManagerRole(parts.clock, self._elected, self._deposed)
@@ -154,10 +154,10 @@ class OffsetService:
         while self.role.leads_in(term):
             try:
                 rows = await self._store.load()
-            except JournalTooOld as error:
-                # An operator has to move it away; another manager may lead at once.
+            except JournalRefused as error:
+                # An operator has to look at it, or the store gets something newer; another manager may lead at once.
                 self._observer.load_failed(str(error))
-                self._start(self._resign(), "resign")
+                self._pass_on()
                 return
             except StoreError as error:
                 self._observer.load_failed(str(error))

@@ -45,7 +45,30 @@ JOURNAL_MS_MAX: Final = DELETED_KEPT_MS - 24 * 3_600_000
 _RECENT_MS: Final = 3_600_000
 
 
-class JournalTooOld(StoreError):
+class JournalRefused(StoreError):
+    """What a journal has must not be sent to the remote store; the sentence says what to do."""
+
+
+class JournalOfOtherStore(JournalRefused):
+    """What is in a journal was acknowledged for another store; nothing of it is sent."""
+
+    def __init__(self, path: Path, queues: int, *, own: str, present: str) -> None:
+        self.path, self.own, self.present = path, own, present
+        super().__init__(
+            f"{path}: it has offsets of {queues} queues for the store {own}, and this is the store "
+            f"{present or 'of a group that nobody has led yet'}: start the manager with the etcd, managerGroup or "
+            "offsets.db that it had, until nothing is left to be sent; or move the journal away: groups then read "
+            "again what they consumed since the last flush"
+        )
+
+
+def refuse_other_store(journal: Journal, store_id: str) -> None:
+    """Raise JournalOfOtherStore if the journal has offsets that another store lacks."""
+    if journal.dirty and journal.store_id not in ("", store_id):
+        raise JournalOfOtherStore(journal.path, len(journal.dirty), own=journal.store_id, present=store_id)
+
+
+class JournalTooOld(JournalRefused):
     """A journal has offsets that may have been deleted since; nothing of it is sent."""
 
     def __init__(self, path: Path, queues: int) -> None:
@@ -134,6 +157,13 @@ class RowFlusher:
         for of, row in rows.items():
             if row.problem:
                 self._refuse(of, row.problem)
+
+    async def check_store(self) -> None:
+        """Let the journal belong to this store; raises JournalOfOtherStore if it has offsets for another one."""
+        store_id = await self._remote.store_id()
+        refuse_other_store(self._journal, store_id)
+        if self._journal.store_id != store_id:
+            await self._journal.belong_to(store_id)
 
     def check_age(self) -> None:
         """Raise JournalTooOld if what is dirty may have been deleted by another manager that remembers it no more."""

@@ -131,12 +131,13 @@ class WriteBehind:
 
         The rows returned are those of the remote store at any time: they change with each flush.
         Call it whenever this manager begins to lead, before offsets are read. Raises StoreError, after which it may be
-        called again; JournalTooOld until the journal is moved away.
+        called again; JournalRefused until the journal is moved away.
         """
         async with self._turn:
             self._is_loaded = False
             unloads = self._unloads
             await self._flusher.load()
+            await self._flusher.check_store()
             self._flusher.check_age()
             self._observer.compensated(*await self._flusher.settle())
             for former in tuple(self._former):

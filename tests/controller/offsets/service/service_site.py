@@ -86,7 +86,7 @@ class ServiceSite:
         self.remote = HeldStore(folder)
         self.tasks = BackgroundTasks(lambda name, error: self.faults.append((name, error)))
         self.faults = []
-        self.resigned = 0
+        self.passed_on = 0
         self.observer = Reported()
         options = WriteBehindOptions(**options)
         self.store = WriteBehind(self.journal, self.remote, SystemClock(), options, None, is_write_through)
@@ -97,14 +97,14 @@ class ServiceSite:
             observer=self.observer,
             limits=OffsetLimits(rows_max=rows_max),
             lead_number=lead_number,
-            resign=self.resign,
+            pass_on=self.pass_on,
         )
         self.keeper = LockKeeper(self.store, self.clock)
         self.service = OffsetService(parts, self.keeper)
         self.locks = LockService(self.service, self.keeper, self.clock, self.observer)
 
-    async def resign(self):
-        self.resigned += 1
+    def pass_on(self):
+        self.passed_on += 1
         self.service.follows(None)
 
     async def lead(self, until_ms=None):

@@ -10,8 +10,10 @@ from controller.offsets.commits.freezes import Freeze
 from controller.offsets.commits.results import OffsetNotFound, OffsetStatus, OffsetUnavailable
 from controller.offsets.commits.scopes import OffsetScope
 from controller.offsets.service.manager_role import ManagerNotLeading, StillLoading
+from controller.offsets.storage.remote import RowWrite
 from controller.offsets.storage.write_behind import Durability, InJournalOnly
 from controller.offsets.storage.write_behind_options import TooManyDirtyOffsets
+from controller.offsets.values import StoredOffset
 from controller.storage.store import Deposed, OutcomeUnknown
 
 
@@ -183,7 +185,7 @@ async def test_a_deleted_offset_names_the_epoch_of_the_next_commit(tmp_path):
         assert site.read().offset == 7
 
 
-async def test_a_manager_whose_journal_is_too_old_lets_another_one_lead(tmp_path):
+async def test_a_manager_whose_journal_is_too_old_lets_another_one_lead_and_stands_again(tmp_path):
     async with service_site(tmp_path) as site:
         site.remote.passes.clear()
         # Long before the machine's clock, which the store has.
@@ -193,11 +195,15 @@ async def test_a_manager_whose_journal_is_too_old_lets_another_one_lead(tmp_path
         site.remote.is_shared = True
         site.remote.passes.set()
         site.service.leads(None)
-        await eventually(lambda: site.resigned, seconds=10, what="it resigns")
+        await eventually(lambda: site.passed_on, seconds=10, what="it passes the lead on")
         ((why,),) = site.observer.of("load_failed")
         assert "move it away" in why
         with pytest.raises(ManagerNotLeading):
             site.read()
+        # Meanwhile another one has stored what is newer.
+        await site.remote.put([RowWrite(a_key().of, {0: StoredOffset(30, 1)}, 0)])
+        await site.lead()
+        assert site.read().offset == 30
 
 
 async def test_a_preview_changes_nothing(tmp_path):

@@ -36,6 +36,9 @@ class TroubledRemote:
         #: The rows of each write, in order.
         self.written = []
 
+    async def store_id(self):
+        return await self.store.store_id()
+
     async def load_page(self, start):
         if self.error is not None:
             raise self.error
