@@ -94,18 +94,9 @@ def open_store(config: OffsetManagerConfig, clock: Clock, observer: StoreObserve
             return _sole_store(config, clock, journal)
         # It loads gRPC, which takes a while and which nobody else needs.
         from controller.offsets.storage.etcd_remote import EtcdRemote  # noqa: PLC0415
-        from controller.storage.etcd.client import EtcdOptions  # noqa: PLC0415
+        from controller.storage.etcd.client import etcd_options  # noqa: PLC0415
 
-        options = EtcdOptions(
-            endpoints=tuple(config.etcd_endpoints.split(";")),
-            group=config.manager_group,
-            user=config.etcd_user,
-            password=config.etcd_password,
-            ca_file=config.etcd_ca_path,
-            cert_file=config.etcd_cert_path,
-            key_file=config.etcd_key_path,
-        )
-        return EtcdRemote(options, clock, observer)
+        return EtcdRemote(etcd_options(config, config.manager_group), clock, observer)
     except StoreError as error:
         raise StartFailed(str(error)) from error
 
