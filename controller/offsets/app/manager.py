@@ -8,10 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from controller.offsets.app.following import Following
-from controller.offsets.app.journal_handover import JournalHandover
+from controller.offsets.app.journal_handover import HandoverSource, JournalHandover
 from controller.offsets.app.mirroring import Mirroring, MirroringParts
 from controller.offsets.app.restoring import Restoring, open_operations
-from controller.offsets.app.store import EtcdCalls, make_write_behind, open_journal, open_store, write_through_rule
+from controller.offsets.app.store import EtcdCalls, make_write_behind, open_journal, open_store
 from controller.offsets.commits.entry_checks import OffsetLimits
 from controller.offsets.commits.refusals import OffsetsRefused
 from controller.offsets.config import OFFSET_MANAGER, OffsetManagerConfig
@@ -79,17 +79,16 @@ class OffsetManager:
         self._event_log = OffsetEventLog(self._logs, self._counters)
         self._process = HttpProcess(OFFSET_MANAGER, config, self._counters, runtime, config.client_token_file)
         self._journal = open_journal(config, self._clock)
-        self._backend = open_store(config, self._clock, EtcdCalls(self._event_log, self._tasks))
+        self._backend = open_store(config, self._clock, EtcdCalls(self._event_log, self._tasks), self._journal)
         self._store = make_write_behind(self._journal, self._backend, self._clock, config, self._event_log)
         parts = ServiceParts(
             store=self._store,
             clock=self._clock,
             start=self._tasks.start,
             observer=self._event_log,
-            is_write_through=write_through_rule(config),
             limits=OffsetLimits(rows_max=config.offsets_max),
             lead_number=lambda: self._backend.lead,
-            resign=self._backend.resign,
+            pass_on=self._backend.pass_on,
         )
         keeper = LockKeeper(self._store, self._clock)
         self._service = OffsetService(parts, keeper)
@@ -144,7 +143,8 @@ class OffsetManager:
         if self._config.store == "embedded":
             return []
         token = partial(_token_of, self._config)
-        handover = JournalHandover(self._journal, self._service.role, token, self._clock, self._event_log)
+        own = HandoverSource(self._journal, self._service.role, self._backend.store_id)
+        handover = JournalHandover(own, token, self._clock, self._event_log)
         return [handover.hand_journal_over]
 
     async def _flush(self) -> None:

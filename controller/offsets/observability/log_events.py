@@ -33,7 +33,7 @@ OFFSETS_LOAD_FAILED: Final = LogEvent(
     level=Level.ERROR,
     keys=("error",),
     meaning="The offsets could not be loaded; that is tried again. Until then reads answer `unavailable`, changes 503.",
-    advice="Check the disk, or etcd.",
+    advice="Check the disk, or etcd. Where the error names the journal, do what it says.",
 )
 OFFSETS_COMPENSATED: Final = LogEvent(
     name="offsets_compensated",
