@@ -3,6 +3,7 @@
 from typing import Final
 
 from controller.offsets.http import shapes
+from controller.offsets.http.guard_endpoints import GUARD_ENDPOINTS
 from controller.offsets.http.lock_endpoints import LOCK_ENDPOINTS
 from controller.offsets.http.mirror_endpoints import MIRROR_ENDPOINTS
 from controller.offsets.http.views import OffsetViews
@@ -162,6 +163,7 @@ ENDPOINTS: Final = (
     *CLIENT_ENDPOINTS,
     *OPERATOR_ENDPOINTS,
     *LOCK_ENDPOINTS,
+    *GUARD_ENDPOINTS,
     *MIRROR_ENDPOINTS,
     CONFIG,
 )

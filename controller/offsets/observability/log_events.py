@@ -9,6 +9,7 @@ import sys
 from typing import Final
 
 from controller.offsets.config import OFFSET_MANAGER
+from controller.offsets.observability.guard_log_events import GUARD
 from controller.offsets.observability.mirror_log_events import MIRROR
 from controller.offsets.observability.topology_log_events import TOPOLOGY
 from serving.logging import server_events
@@ -200,6 +201,7 @@ EVENTS: Final = (
     STORE_CALLS_ANSWERED,
     OFFSETS_LEFT_DIRTY,
     *TOPOLOGY,
+    *GUARD,
     *MIRROR,
     server_events.BROKER_REQUEST_DENIED,
     server_events.BROKER_REQUEST_NOT_SIGNED,
