@@ -40,7 +40,7 @@ class GuardedOffset(NamedTuple):
     detail: str
 
 
-class GroupKind(NamedTuple):
+class GuardedGroup(NamedTuple):
     """Offsets of one group in one topic of which the same became."""
 
     group: str
@@ -83,11 +83,11 @@ class GuardRun:
         else:
             self.offsets_left_out += 1
 
-    def groups(self) -> dict[GroupKind, tuple[int, GuardedOffset]]:
+    def groups(self) -> dict[GuardedGroup, tuple[int, GuardedOffset]]:
         """Return of how many queues of a group the same became, and the first of them; of those that are kept."""
-        found: dict[GroupKind, tuple[int, GuardedOffset]] = {}
+        found: dict[GuardedGroup, tuple[int, GuardedOffset]] = {}
         for each in self.offsets:
-            kind = GroupKind(each.group, each.topic, each.action, each.reason, each.outcome)
+            kind = GuardedGroup(each.group, each.topic, each.action, each.reason, each.outcome)
             count, first = found.get(kind, (0, each))
             found[kind] = (count + 1, first)
         return found

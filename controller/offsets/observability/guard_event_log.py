@@ -5,7 +5,7 @@ from typing import Final
 
 from controller.offsets.guard.outcomes import GuardReport, Outcome
 from controller.offsets.guard.rules import Action
-from controller.offsets.guard_runs.run_log import GroupKind, GuardedOffset, GuardRun
+from controller.offsets.guard_runs.run_log import GuardedGroup, GuardedOffset, GuardRun
 from controller.offsets.observability import guard_log_events as catalogue
 from controller.offsets.observability.guard_counters import GuardCounters
 from serving.logging.logs import Logs
@@ -63,7 +63,7 @@ class GuardEventLog:
         for (action, reason, outcome), count in run.decisions.items():
             self._counters.offsets.add((action.value, reason.value, outcome.value), count)
 
-    def _log_group(self, run: GuardRun, kind: GroupKind, queues: int, first: GuardedOffset) -> None:
+    def _log_group(self, run: GuardRun, kind: GuardedGroup, queues: int, first: GuardedOffset) -> None:
         self._logs.write(
             catalogue.GROUP_GUARDED,
             broker=run.master.broker_name,
