@@ -124,6 +124,22 @@ class RecordingHolderObserver:
         self.silent.append((query.member.client_id, type(error).__name__))
 
 
+class MastersOfTest:
+    """Whoever a test names is master, at any time."""
+
+    def __init__(self):
+        #: By broker name.
+        self.addresses = {}
+        #: Brokers that were masters.
+        self.former = set()
+
+    def is_master(self, broker_name, address):
+        return address not in self.former
+
+    def master_addresses(self):
+        return self.addresses
+
+
 class HolderSite:
     """Two brokers, a mirror of who holds what there, and what polls, replays and releases."""
 
@@ -137,8 +153,9 @@ class HolderSite:
         requests = AdminClient(client, AdminLimits(timeout_ms=TIMEOUT_MS))
         many = AdminClient(client, AdminLimits(timeout_ms=TIMEOUT_MS, requests_per_peer_max=32))
         self.poller = HolderPoller(self.mirror, requests, requests, tasks, clock)
-        self.replay = LockReplay(self.mirror, self.poller, many, self.replayed, clock)
-        self.release = LockRelease(self.mirror, self.poller, self.replayed, requests, clock)
+        self.masters = MastersOfTest()
+        self.replay = LockReplay(self.mirror, self.poller, many, self.replayed, clock, self.masters)
+        self.release = LockRelease(self.mirror, self.poller, self.replayed, requests, clock, self.masters)
 
     def connect(self, client_id, client, *brokers):
         for broker in brokers or (self.first, self.second):

@@ -198,3 +198,12 @@ async def test_holders_of_a_set_with_a_new_master_are_watched(site):
     now_ms = site.clock.now_ms()
     assert schedule.due(site.mirror.table, members, now_ms, 1) == ()
     assert schedule.due(site.mirror.table, members, now_ms + 2500, 1)
+
+
+async def test_broker_that_is_not_master_any_more_gets_no_lock(site):
+    site.connect("c1", OrderlyClient(0))
+    await mirrored(site)
+    site.masters.former = {site.second.address}
+    report = await site.replay.replay(promotion(site))
+    assert found(report) == {("c1", 0): ReplayOutcome.UNCONFIRMED}
+    assert site.second.count(LOCK) == 0
