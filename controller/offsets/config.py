@@ -25,6 +25,7 @@ from serving.config.server_config import ConfigBlackList, ConfigStorePath, Frame
 from serving.config.server_kind import ServerKind
 
 StoreKind = Literal["embedded", "etcd"]
+LockReplayMode = Literal["off", "on"]
 
 _PATH: Final = FilePath()
 _TEXT: Final = Text()
@@ -149,6 +150,17 @@ class OffsetManagerConfig(ServerConfig):
             _FOLLOWS,
         ),
     ] = ""
+    #: Read by manager.py, as all that follow.
+    lock_replay: Annotated[
+        LockReplayMode,
+        Option(
+            "lockReplay",
+            OneOf(get_args(LockReplayMode)),
+            "Whether a new master gets the queue locks of orderly clients in their names, and loses those of lost "
+            "clients: for groups that are declared orderly. off: who holds what is only read.",
+            Fixed("it decides whether brokers are changed"),
+        ),
+    ] = "off"
     etcd_endpoints: Annotated[
         str, Option("etcdEndpoints", AddressList(), "Members of etcd as host:port, with a ';' between.", _STORE)
     ] = ""
@@ -182,6 +194,8 @@ def _conflicts(config: OffsetManagerConfig) -> Iterable[tuple[str, str]]:
         yield "write_through_groups", "names or patterns with * and ?, without ["
     if config.controller_http_addr and config.namesrv_addr:
         yield "namesrv_addr", "blank, because controllerHttpAddr is set: controllers know their masters better"
+    if config.lock_replay == "on" and not config.follows_brokers:
+        yield "controller_http_addr", "set, or namesrvAddr, because lockReplay is on: it tells who is master"
     yield from _etcd_conflicts(config)
 
 

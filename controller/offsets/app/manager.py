@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from controller.offsets.app.following import Following
+from controller.offsets.app.holding import HoldingParts, LockHolding
 from controller.offsets.app.journal_handover import JournalHandover
 from controller.offsets.app.store import EtcdCalls, make_write_behind, open_journal, open_store, write_through_rule
 from controller.offsets.commits.entry_checks import OffsetLimits
@@ -16,6 +19,7 @@ from controller.offsets.config import OFFSET_MANAGER, OffsetManagerConfig
 from controller.offsets.locks.sessions.refusals import LocksRefused
 from controller.offsets.observability.counters import OffsetCounters
 from controller.offsets.observability.event_log import OffsetEventLog
+from controller.offsets.observability.holding_event_log import HoldingEventLog
 from controller.offsets.observability.topology_event_log import TopologyEventLog
 from controller.offsets.service.lock_keeper import LockKeeper
 from controller.offsets.service.lock_service import LockService
@@ -23,6 +27,7 @@ from controller.offsets.service.manager_role import ManagerNotLeading, StillLoad
 from controller.offsets.service.offset_service import OffsetService, ServiceParts
 from controller.storage.store import ControllerMember, StoreError
 from remoting.background_tasks import start_task
+from remoting.clock import BootClock
 from remoting.protocol.addresses import host_and_port
 from serving.http.admin_access import CLIENT_PROPERTY, PROPERTY
 from serving.process.admin_token_file import token_in
@@ -64,6 +69,8 @@ class OffsetManager:
     def __init__(self, config: OffsetManagerConfig, runtime: Runtime) -> None:
         """Wire it; raises StartFailed."""
         self._config = config
+        # Leases of sessions, and of the lead, go on while the host is suspended: others go by them meanwhile.
+        runtime = replace(runtime, clock=BootClock())
         self._clock, self._logs, self._tasks, self._signals = (
             runtime.clock,
             runtime.logs,
@@ -91,6 +98,7 @@ class OffsetManager:
         self._locks = LockService(self._service, keeper, self._clock, self._event_log)
         self._client = broker_client(config, self._clock, self._logs, self._counters)
         self._following = self._make_following() if config.follows_brokers else None
+        self._holding = None if self._following is None else self._make_holding(self._following)
 
     async def run(self) -> None:
         """Serve until the stop signal, then flush and stop in order. Raises StartFailed."""
@@ -112,9 +120,22 @@ class OffsetManager:
         event_log = TopologyEventLog(self._logs, self._counters)
         return Following(self._config, self._client, self._clock, event_log)
 
+    def _make_holding(self, following: Following) -> LockHolding:
+        parts = HoldingParts(
+            following=following,
+            client=self._client,
+            declared=lambda: self._locks.table.orderly_groups,
+            role=self._service.role,
+            tasks=self._tasks,
+            clock=self._clock,
+            observer=HoldingEventLog(self._logs, self._counters.holding),
+        )
+        return LockHolding(parts, replays=self._config.lock_replay == "on")
+
     def _own_work(self) -> "list[BackgroundTask]":
         following = [] if self._following is None else [self._following.run]
-        return [*following, *self._handover()]
+        holding = [] if self._holding is None else self._holding.work()
+        return [*following, *holding, *self._handover()]
 
     def _handover(self) -> "list[BackgroundTask]":
         if self._config.store == "embedded":
@@ -155,6 +176,7 @@ class OffsetManager:
     def _site(self) -> "tuple[Sequence[Endpoint], ManagerViews]":
         """Return the paths and their views; in a thread, because what they import takes long."""
         from controller.offsets.http.endpoints import ENDPOINTS  # noqa: PLC0415
+        from controller.offsets.http.holder_views import HolderPages  # noqa: PLC0415
         from controller.offsets.http.lock_views import ManagerViews  # noqa: PLC0415
         from controller.offsets.http.views import ShownManager  # noqa: PLC0415
         from controller.offsets.observability.metrics import OffsetMetrics, OffsetMetricSources  # noqa: PLC0415
@@ -168,10 +190,12 @@ class OffsetManager:
             locks=self._locks,
             store=self._store,
             following=self._following,
+            holding=self._holding,
         )
         manager = ShownManager(self._me, FixedConfig(self._config), secrets.token_hex(4), self._store, self._clock)
         metrics = OffsetMetrics(sources)
-        views = ManagerViews(self._process.health, metrics, self._service, self._locks, manager)
+        holders = HolderPages(self._locks, self._service.role, self._clock, self._holding)
+        views = ManagerViews(self._process.health, metrics, self._service, self._locks, manager, holders)
         return ENDPOINTS, views
 
 

@@ -41,7 +41,7 @@ class MasterSource(PresentMasters, Protocol):
 class LockRelease:
     """Gives up locks for clients."""
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         mirror: HolderMirror,
         poller: HolderPoller,

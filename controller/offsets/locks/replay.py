@@ -97,7 +97,7 @@ class LockReplay:
     `admin` sends to new masters, with a timeout far below REPLAY_MS_MAX and CLIENTS_AT_ONCE turns for each.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         mirror: HolderMirror,
         poller: HolderPoller,

@@ -72,6 +72,37 @@ UNSIGNED_REQUESTS: Final = _MAKE.counter(
     "address.",
 )
 
+# Locks at brokers, of groups that are declared orderly
+
+BROKER_LOCKS_HELD: Final = _MAKE.gauge(
+    "broker_locks_held", "Queues that clients have locked at brokers, by their last answers."
+)
+BROKER_LOCK_CLIENTS: Final = _MAKE.gauge(
+    "broker_lock_clients", "Clients of orderly groups that are connected to brokers."
+)
+BROKER_LOCK_OVERLAPS: Final = _MAKE.gauge(
+    "broker_lock_overlaps", "Queues that two clients hold at brokers at the same time: pairs of clients."
+)
+BROKER_LOCK_OVERLAPS_FOUND: Final = _MAKE.counter("broker_lock_overlaps_found", "Overlaps that were found.")
+BROKER_LOCK_REPLAYS: Final = _MAKE.counter(
+    "broker_lock_replays", "Locks of holders at new masters, by what became of them.", "outcome"
+)
+BROKER_LOCK_REPLAY_DURATION: Final = _MAKE.histogram(
+    "broker_lock_replay_seconds", "Time from a promotion, as it was noticed here, until a lock of a holder was granted."
+)
+BROKER_LOCKS_RELEASED: Final = _MAKE.counter(
+    "broker_locks_released", "Locks that were given up for clients that are lost, or lost the queue after a replay."
+)
+HOLDER_QUERY_FAILURES: Final = _MAKE.counter(
+    "holder_query_failures", "Queries of clients about their queues that were not answered in time, or not readably."
+)
+HOLDERS_LEFT_OUT: Final = _MAKE.gauge(
+    "holders_left_out",
+    "What is beyond the limits: `groups` that are declared and not polled; since this manager leads, `members` that "
+    "brokers listed and `answers` of clients that found no room.",
+    "what",
+)
+
 FAMILIES: Final[tuple[MetricFamily, ...]] = (
     *SERVER.life,
     ROLE,
@@ -97,12 +128,22 @@ FAMILIES: Final[tuple[MetricFamily, ...]] = (
     MASTERS_KNOWN,
     MASTER_CHANGES,
     UNSIGNED_REQUESTS,
+    BROKER_LOCKS_HELD,
+    BROKER_LOCK_CLIENTS,
+    BROKER_LOCK_OVERLAPS,
+    BROKER_LOCK_OVERLAPS_FOUND,
+    BROKER_LOCK_REPLAYS,
+    BROKER_LOCK_REPLAY_DURATION,
+    BROKER_LOCKS_RELEASED,
+    HOLDER_QUERY_FAILURES,
+    HOLDERS_LEFT_OUT,
     *SERVER.traffic,
 )
 
 _LABELS: Final = """`operation` of results: commit, seed, reset, clone, delete, fence; `status`: ok, present, absent,
 stale, fenced, unknown, refused. Of locks: acquire (granted, held_by, frozen, refused) and release (released, not_held,
 kept). `master` of sets: yes, no; `kind` of changes: found, gained, moved, address_changed, restarted, lost, removed.
+`outcome` of replays: granted, held_by_another, unanswered, unconfirmed.
 Groups, topics and clients are no labels: the API shows them."""
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
+from controller.offsets.locks.held_cluster import HeldCluster
 from controller.offsets.observability import metric_catalogue as catalogue
 from controller.offsets.observability.counters import OffsetCounters
 from controller.offsets.service.lock_service import LockService
@@ -25,6 +26,18 @@ class FollowedSets(Protocol):
         """Return whether it is known who is master now."""
 
 
+class FollowedHolders(Protocol):
+    """The holders of queues at brokers that are followed."""
+
+    @property
+    def clusters(self) -> Mapping[str, HeldCluster]:
+        """By name of the cluster, what is known of its holders."""
+
+    @property
+    def left_out(self) -> int:
+        """How many declared groups are not polled."""
+
+
 class OffsetMetricSources(ProcessSources, frozen=True, kw_only=True):
     """Everything that is read."""
 
@@ -34,6 +47,8 @@ class OffsetMetricSources(ProcessSources, frozen=True, kw_only=True):
     store: WriteBehind
     #: None where no broker is followed.
     following: FollowedSets | None
+    #: As above.
+    holding: FollowedHolders | None
 
 
 class OffsetMetrics(HttpServerMetrics):
@@ -68,6 +83,7 @@ class OffsetMetrics(HttpServerMetrics):
         yield catalogue.COMPENSATED_OFFSETS, single(counters.compensated_offsets)
         yield catalogue.STORE_CALLS, counters.store_calls.counts()
         yield from self._brokers()
+        yield from self._holders()
 
     def _brokers(self) -> Iterator[tuple[MetricFamily, Values]]:
         following, counters = self._sources.following, self._sources.counters
@@ -78,9 +94,27 @@ class OffsetMetrics(HttpServerMetrics):
         yield catalogue.MASTER_CHANGES, counters.master_changes.counts()
         yield catalogue.UNSIGNED_REQUESTS, counters.unsigned_requests.counts()
 
+    def _holders(self) -> Iterator[tuple[MetricFamily, Values]]:
+        holding, counters = self._sources.holding, self._sources.counters.holding
+        mirrors = [] if holding is None else [each.mirror for each in holding.clusters.values()]
+        yield catalogue.BROKER_LOCKS_HELD, single(sum(len(each.table) for each in mirrors))
+        yield catalogue.BROKER_LOCK_CLIENTS, single(sum(len(each.members) for each in mirrors))
+        yield catalogue.BROKER_LOCK_OVERLAPS, single(sum(len(each.overlaps) for each in mirrors))
+        yield catalogue.BROKER_LOCK_OVERLAPS_FOUND, single(counters.overlaps)
+        yield catalogue.BROKER_LOCK_REPLAYS, counters.replays.counts()
+        yield catalogue.BROKER_LOCKS_RELEASED, single(counters.released)
+        yield catalogue.HOLDER_QUERY_FAILURES, single(counters.query_failures)
+        left_out = {
+            "groups": 0 if holding is None else holding.left_out,
+            "members": sum(each.members.left_out for each in mirrors),
+            "answers": sum(each.table.left_out for each in mirrors),
+        }
+        yield catalogue.HOLDERS_LEFT_OUT, by_label(left_out.items())
+
     def own_histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
         """Yield how long."""
         yield catalogue.FLUSH_DURATION, {(): self._sources.counters.flush_seconds}
+        yield catalogue.BROKER_LOCK_REPLAY_DURATION, {(): self._sources.counters.holding.replay_seconds}
 
     def own_guards(self) -> Mapping[MetricFamily, LabelGuard]:
         """Return nothing: no peer names a label."""

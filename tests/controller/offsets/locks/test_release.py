@@ -36,7 +36,7 @@ async def query(site):
     assert await site.poller.confirm(member, site.mirror.members.brokers_of(member))
 
 
-async def release(site, masters=True):
+async def release(site, *, masters=True):
     site.masters.addresses = {BROKER: site.second.address} if masters else {}
     await site.release.release()
 

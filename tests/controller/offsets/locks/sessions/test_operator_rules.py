@@ -4,6 +4,7 @@ import pytest
 from lock_builders import GROUP, TTL_MS, Locks, a_session
 from offset_builders import UNIX_MS, Offsets, a_queue
 
+from controller.offsets.commits.entry_checks import ENTRIES_MAX
 from controller.offsets.commits.results import OffsetStatus
 from controller.offsets.locks.sessions import operator_rules
 from controller.offsets.locks.sessions.acquire import AcquireStatus
@@ -76,7 +77,7 @@ def test_former_holder_is_fenced_before_anybody_acquires_the_queue():
 
 def fenced(locks, offsets, unix_ms=UNIX_MS):
     """Store the fences with the offsets, and let the locks end that are not needed then."""
-    fences = fences_of(locks.table)
+    (fences,) = fences_of(locks.table)
     locks.table.apply(decide_fences_end(locks.table, fences, offsets.fence(*fences), unix_ms), 0)
 
 
@@ -106,6 +107,16 @@ def test_queue_without_an_offset_is_fenced_for_a_day_and_not_for_good():
     assert (locks.table.count, fences_of(locks.table)) == (0, ())
 
 
+def test_all_queues_that_were_taken_from_their_holders_are_fenced_a_thousand_at_a_time():
+    locks = Locks(a_session("a"))
+    keys = [a_queue(each) for each in range(ENTRIES_MAX + 1)]
+    for key in keys:
+        locks.force_release(key)
+    parts = fences_of(locks.table)
+    assert [len(each) for each in parts] == [ENTRIES_MAX, 1]
+    assert {each.key for part in parts for each in part} == set(keys)
+
+
 def test_fence_that_is_not_stored_yet_keeps_its_lock():
     locks = Locks(a_session("a"))
     locks.acquire("a")
@@ -119,7 +130,7 @@ def test_queue_that_was_acquired_or_taken_again_while_its_fence_was_stored_stays
     offsets = Offsets(tokens=locks.table)
     offsets.commit(100, token=locks.token("a"))
     locks.force_release()
-    fences = fences_of(locks.table)
+    (fences,) = fences_of(locks.table)
     stored = offsets.fence(*fences)
     locks.force_release()
     assert decide_fences_end(locks.table, fences, stored, UNIX_MS) == NO_CHANGES
