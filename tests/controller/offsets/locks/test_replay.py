@@ -147,11 +147,11 @@ async def test_new_master_that_never_answers_is_given_up_and_the_lock_counts_as_
 async def test_lock_whose_turn_comes_too_late_is_not_requested(site):
     site.connect("c1", OrderlyClient(0))
     await mirrored(site)
-    turn = site.replay._masters._turns
+    turn = site.replay._admin._turns
     for _ in range(turn._value):
         await turn.acquire()
     replay = asyncio.create_task(site.replay.replay(promotion(site)))
-    await eventually(lambda: site.second.address in site.replay._masters._peers)
+    await eventually(lambda: site.second.address in site.replay._admin._peers)
     site.clock.pass_ms(FRESH_MS + 1)
     turn.release()
     assert found(await replay) == {("c1", 0): ReplayOutcome.UNCONFIRMED}

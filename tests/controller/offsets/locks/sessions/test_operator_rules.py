@@ -4,7 +4,6 @@ import pytest
 from lock_builders import GROUP, TTL_MS, Locks, a_session
 from offset_builders import UNIX_MS, Offsets, a_queue
 
-from controller.offsets.commits.entry_checks import ENTRIES_MAX
 from controller.offsets.commits.results import OffsetStatus
 from controller.offsets.locks.sessions import operator_rules
 from controller.offsets.locks.sessions.acquire import AcquireStatus
@@ -107,13 +106,14 @@ def test_queue_without_an_offset_is_fenced_for_a_day_and_not_for_good():
     assert (locks.table.count, fences_of(locks.table)) == (0, ())
 
 
-def test_all_queues_that_were_taken_from_their_holders_are_fenced_a_thousand_at_a_time():
+def test_all_queues_that_were_taken_from_their_holders_are_fenced_in_parts(monkeypatch):
+    monkeypatch.setattr(operator_rules, "ENTRIES_MAX", 10)
     locks = Locks(a_session("a"))
-    keys = [a_queue(each) for each in range(ENTRIES_MAX + 1)]
+    keys = [a_queue(each) for each in range(21)]
     for key in keys:
         locks.force_release(key)
     parts = fences_of(locks.table)
-    assert [len(each) for each in parts] == [ENTRIES_MAX, 1]
+    assert [len(each) for each in parts] == [10, 10, 1]
     assert {each.key for part in parts for each in part} == set(keys)
 
 
