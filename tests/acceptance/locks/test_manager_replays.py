@@ -33,8 +33,8 @@ def test_new_master_has_the_lock_of_a_client_that_does_not_know_it_yet(site, man
     member = site.join("unknowing", group, poll_ms=DEFAULT_POLL_MS)
     wait_until(lambda: holders(manager, group) == {member.client_id: 1}, seconds=VERY_LONG_S, what="it is mirrored")
     former, (slave,) = site.set.master, site.set.slaves
-    former.process.kill()
     killed = Moment()
+    former.process.kill()
     replayed = wait_until(
         lambda: next(iter(manager.events("broker_locks_replayed")), None), seconds=60, what="its lock is replayed"
     )
