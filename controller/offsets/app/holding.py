@@ -37,8 +37,11 @@ _BEGINS_WITHOUT_LOCKS: Final = frozenset(
 )
 
 
-class HoldingObserver(ClusterObserver, Protocol):
+class HoldingObserver(Protocol):
     """Who logs and counts what is found."""
+
+    def of_cluster(self, cluster: str) -> ClusterObserver:
+        """Return who observes one cluster."""
 
     def groups_left_out(self, groups: int) -> None:
         """Note that the holders of so many declared groups are not followed: they are more than can be polled."""
@@ -131,7 +134,9 @@ class LockHolding:
     def _cluster_parts(self, cluster: str) -> ClusterParts:
         parts = self._parts
         source = _SourceOfCluster(cluster, parts, lambda: self._groups.get(cluster, ()))
-        return ClusterParts(source, parts.observer, parts.client, parts.clock, parts.tasks.report, self._replays)
+        return ClusterParts(
+            source, parts.observer.of_cluster(cluster), parts.client, parts.clock, parts.tasks.report, self._replays
+        )
 
     def _polled(self) -> Mapping[str, Sequence[str]]:
         declared = self._parts.declared()
@@ -156,10 +161,10 @@ class PolledGroups(NamedTuple):
 
 def polled_groups(declared: Iterable[LockGroup], masters: Mapping[str, int]) -> PolledGroups:
     """Return the declared groups of clusters that have masters, as many of each as may be polled; `masters` counts."""
-    of_cluster: dict[str, list[str]] = {}
+    of_cluster: dict[str, set[str]] = {}
     for group in declared:
         if group.cluster in masters:
-            of_cluster.setdefault(group.cluster, []).append(name_at_brokers(group))
+            of_cluster.setdefault(group.cluster, set()).add(name_at_brokers(group))
     polled = {
         cluster: sorted(of_cluster[cluster])[: max(1, LISTINGS_MAX // masters[cluster])]
         for cluster in sorted(of_cluster)[:CLUSTERS_MAX]

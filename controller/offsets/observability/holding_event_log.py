@@ -16,16 +16,33 @@ class HoldingEventLog:
         self._logs = logs
         self._counters = counters
 
+    def of_cluster(self, cluster: str) -> "ClusterLockLog":
+        """Return what observes one cluster."""
+        return ClusterLockLog(cluster, self._logs, self._counters)
+
+    def groups_left_out(self, groups: int) -> None:
+        """Log that not all declared groups are polled."""
+        self._logs.write(catalogue.ORDERLY_GROUPS_LEFT_OUT, groups=groups)
+
+
+class ClusterLockLog:
+    """Observes the holders of one cluster."""
+
+    def __init__(self, cluster: str, logs: Logs, counters: HoldingCounters) -> None:
+        self._cluster = cluster
+        self._logs = logs
+        self._counters = counters
+
     def overlap_opened(self, overlap: OpenOverlap) -> None:
         """Log and count that two clients hold one queue."""
         self._counters.overlaps += 1
-        self._logs.write(catalogue.BROKER_LOCK_OVERLAP, **_names(overlap.overlap))
+        self._logs.write(catalogue.BROKER_LOCK_OVERLAP, **self._names(overlap.overlap))
 
     def overlap_closed(self, overlap: ClosedOverlap) -> None:
         """Log that one of them does not hold it any more."""
         self._logs.write(
             catalogue.BROKER_LOCK_OVERLAP_ENDED,
-            **_names(overlap.overlap),
+            **self._names(overlap.overlap),
             reason=overlap.why.value,
             duration_ms=overlap.until_ms - overlap.since_ms,
         )
@@ -38,6 +55,7 @@ class HoldingEventLog:
                 self._counters.replay_seconds.observe(each.elapsed_ms / 1000)
         self._logs.write(
             catalogue.BROKER_LOCKS_REPLAYED,
+            cluster=self._cluster,
             broker=report.promotion.broker_name,
             addr=report.promotion.address,
             granted=report.count(ReplayOutcome.GRANTED),
@@ -53,6 +71,7 @@ class HoldingEventLog:
         self._counters.released += len(unlock.queues)
         self._logs.write(
             catalogue.BROKER_LOCKS_RELEASED,
+            cluster=self._cluster,
             group=unlock.member.group,
             client=unlock.member.client_id,
             broker=unlock.broker_name,
@@ -63,17 +82,13 @@ class HoldingEventLog:
         """Count a client that has not answered."""
         self._counters.query_failures += 1
 
-    def groups_left_out(self, groups: int) -> None:
-        """Log that not all declared groups are polled."""
-        self._logs.write(catalogue.ORDERLY_GROUPS_LEFT_OUT, groups=groups)
-
-
-def _names(overlap: Overlap) -> dict[str, object]:
-    (group, queue), clients = overlap
-    return {
-        "group": group,
-        "topic": queue.topic,
-        "broker": queue.broker_name,
-        "queue_id": queue.queue_id,
-        "clients": list(clients),
-    }
+    def _names(self, overlap: Overlap) -> dict[str, object]:
+        (group, queue), clients = overlap
+        return {
+            "cluster": self._cluster,
+            "group": group,
+            "topic": queue.topic,
+            "broker": queue.broker_name,
+            "queue_id": queue.queue_id,
+            "clients": list(clients),
+        }

@@ -28,6 +28,10 @@ class RecordingHoldingObserver(RecordingHolderObserver):
         super().__init__()
         self.reports, self.left_out = [], []
 
+    def of_cluster(self, cluster):
+        assert cluster == CLUSTER
+        return self
+
     def locks_replayed(self, report):
         self.reports.append(report)
 
