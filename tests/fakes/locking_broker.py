@@ -58,6 +58,7 @@ class LockingBroker(AnsweringPeer):
         self.clients = {}
         #: By group, queue id, the client id.
         self.locks = {}
+        self.boot_unix_ms = 1_700_000_000_000
         #: Codes that are not answered, and those answered with an error.
         self.hangs_at, self.refuses = set(), set()
         #: Called with the code of each request before it is answered.
@@ -76,8 +77,13 @@ class LockingBroker(AnsweringPeer):
             return NOTHING
         if request.code in self.refuses:
             return refusal(ResponseCode.SYSTEM_ERROR)
+        return self._handled(request)
+
+    def _handled(self, request):
         fields = request.ext_fields or {}
         match request.code:
+            case 28:
+                return success({"table": {"bootTimestamp": str(self.boot_unix_ms)}})
             case 203:
                 return self._members(fields["consumerGroup"])
             case 307:
@@ -87,6 +93,11 @@ class LockingBroker(AnsweringPeer):
                 return NOTHING if client.hangs else success(client.running())
             case _:
                 return self._locked(request.code, json.loads(request.body))
+
+    def restart(self):
+        """Forget all locks, as a broker does that starts again."""
+        self.locks.clear()
+        self.boot_unix_ms += 1
 
     def _members(self, group):
         listed = [{"clientId": name} for name, each in self.clients.items() if each.group == group]
