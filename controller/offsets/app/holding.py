@@ -94,7 +94,7 @@ class LockHolding:
             self._keep({})
 
     def look(self) -> None:
-        """Follow the clusters with declared groups and masters, and no others."""
+        """Follow the clusters with declared groups and broker sets, and no others."""
         self._keep(self._polled())
         for cluster, names in self._groups.items():
             self._clusters[cluster].mirror.keep_groups(frozenset(names))
@@ -143,7 +143,8 @@ class LockHolding:
         if not declared or not self._parts.role.is_serving:
             self.left_out = 0
             return {}
-        polled = polled_groups(declared, Counter(each.cluster for each in self._parts.following.masters()))
+        # Sets without a master too: their holders are needed as soon as they have one.
+        polled = polled_groups(declared, Counter(each.cluster for each in self._parts.following.sets.values()))
         if polled.left_out > self.left_out:
             self._parts.observer.groups_left_out(polled.left_out)
         self.left_out = polled.left_out
@@ -159,14 +160,14 @@ class PolledGroups(NamedTuple):
     left_out: int
 
 
-def polled_groups(declared: Iterable[LockGroup], masters: Mapping[str, int]) -> PolledGroups:
-    """Return the declared groups of clusters that have masters, as many of each as may be polled; `masters` counts."""
+def polled_groups(declared: Iterable[LockGroup], sets: Mapping[str, int]) -> PolledGroups:
+    """Return the declared groups by cluster, as many of each as may be polled; `sets` counts its broker sets."""
     of_cluster: dict[str, set[str]] = {}
     for group in declared:
-        if group.cluster in masters:
+        if group.cluster in sets:
             of_cluster.setdefault(group.cluster, set()).add(name_at_brokers(group))
     polled = {
-        cluster: sorted(of_cluster[cluster])[: max(1, LISTINGS_MAX // masters[cluster])]
+        cluster: sorted(of_cluster[cluster])[: max(1, LISTINGS_MAX // sets[cluster])]
         for cluster in sorted(of_cluster)[:CLUSTERS_MAX]
     }
     return PolledGroups(polled, sum(map(len, of_cluster.values())) - sum(map(len, polled.values())))

@@ -196,18 +196,29 @@ async def test_groups_of_a_namespace_are_known_by_their_names_at_brokers():
         assert {fields["consumerGroup"] for code, fields in site.first.received if code == MEMBERS} == {"tenant%g9"}
 
 
-@pytest.mark.parametrize(("masters", "kept"), [(1, 6000), (2, 2500), (100, 50), (20_000, 1)])
-def test_as_many_groups_are_polled_as_their_masters_allow(masters, kept):
+async def test_holders_are_known_as_long_as_their_only_set_has_no_master():
+    async with holding_site() as site:
+        site.connect("c1", OrderlyClient(0))
+        await eventually(lambda: site.holds("c1"))
+        site.following.elect(BROKER, None, site.first.address, site.second.address, epoch=1)
+        site.holding.look()
+        site.following.elect(BROKER, site.second.address, site.first.address, epoch=2)
+        await eventually(lambda: site.second.locks)
+        assert site.second.locks == {(GROUP, 0): "c1"}
+
+
+@pytest.mark.parametrize(("sets", "kept"), [(1, 6000), (2, 2500), (100, 50), (20_000, 1)])
+def test_as_many_groups_are_polled_as_their_sets_allow(sets, kept):
     declared = [LockGroup("c", "", f"g{number:04}") for number in range(6000)]
-    polled = polled_groups(declared, {"c": masters})
+    polled = polled_groups(declared, {"c": sets})
     expected = min(kept, LISTINGS_MAX)
     assert len(polled.groups["c"]) == expected
     assert polled.left_out == 6000 - expected
 
 
-def test_groups_of_clusters_without_masters_are_not_polled_and_of_too_many_clusters_the_last_are_not():
+def test_groups_of_clusters_without_sets_are_not_polled_and_of_too_many_clusters_the_last_are_not():
     declared = [LockGroup(f"c{number:02}", "", "g") for number in range(CLUSTERS_MAX + 2)]
-    masters = {each.cluster: 1 for each in declared[1:]}
-    polled = polled_groups(declared, masters)
-    assert sorted(polled.groups) == sorted(masters)[:CLUSTERS_MAX]
+    sets = {each.cluster: 1 for each in declared[1:]}
+    polled = polled_groups(declared, sets)
+    assert sorted(polled.groups) == sorted(sets)[:CLUSTERS_MAX]
     assert polled.left_out == 1
