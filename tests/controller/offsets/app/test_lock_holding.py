@@ -10,7 +10,9 @@ from fakes.followed_masters import CLUSTER, FollowedMasters
 from fakes.locking_broker import LOCK, MEMBERS, RUNNING, UNLOCK, LockingBroker, OrderlyClient, RecordingHolderObserver
 from holder_builders import BROKER, GROUP, a_member, a_queue
 
+from controller.offsets.app import holding
 from controller.offsets.app.holding import CLUSTERS_MAX, HoldingParts, LockHolding, polled_groups
+from controller.offsets.locks import holder_poller, poll_schedule, release
 from controller.offsets.locks.holder_poller import LISTINGS_MAX
 from controller.offsets.locks.replay_rules import ReplayOutcome
 from controller.offsets.locks.sessions.values import LockGroup
@@ -19,6 +21,16 @@ from remoting.client import RemotingClient
 from remoting.clock import SystemClock
 
 ORDERLY = LockGroup(CLUSTER, "", GROUP)
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch):
+    """What is repeated is repeated often."""
+    monkeypatch.setattr(holding, "LOOK_S", 0.05)
+    for module in (holder_poller, poll_schedule):
+        monkeypatch.setattr(module, "WATCH_PERIOD_MS", 200)
+    monkeypatch.setattr(holder_poller, "TICK_MS", 50)
+    monkeypatch.setattr(release, "PERIOD_MS", 100)
 
 
 class RecordingHoldingObserver(RecordingHolderObserver):
