@@ -20,10 +20,13 @@ def manager(site, tmp_path):
     assert manager.process.stop() == 0
 
 
-def holders(manager, group):
-    """Return by client id how many queues it holds."""
-    answer = manager.get(f"/v1/locks/holders?group={group}")
-    return {each["clientId"]: len(each["queues"]) for each in answer.body["holders"]}
+def is_holder(manager, member, queue):
+    """Return whether the manager knows a client as holder of a queue; clients hold those of retry topics too."""
+    answer = manager.get(f"/v1/locks/holders?group={member.group}")
+    return any(
+        each["clientId"] == member.client_id and queue.topic in {held["topic"] for held in each["queues"]}
+        for each in answer.body["holders"]
+    )
 
 
 def test_new_master_has_the_lock_of_a_client_that_does_not_know_it_yet(site, manager):
@@ -31,7 +34,7 @@ def test_new_master_has_the_lock_of_a_client_that_does_not_know_it_yet(site, man
     manager.post("/v1/locks/declare-orderly", {"writer": "alice", "group": group, "cluster": CLUSTER})
     # It learns of the new master 30 s later.
     member = site.join("unknowing", group, poll_ms=DEFAULT_POLL_MS)
-    wait_until(lambda: holders(manager, group) == {member.client_id: 1}, seconds=VERY_LONG_S, what="it is mirrored")
+    wait_until(lambda: is_holder(manager, member, site.queue), seconds=VERY_LONG_S, what="it is mirrored")
     former, (slave,) = site.set.master, site.set.slaves
     killed = Moment()
     former.process.kill()
@@ -39,7 +42,8 @@ def test_new_master_has_the_lock_of_a_client_that_does_not_know_it_yet(site, man
         lambda: next(iter(manager.events("broker_locks_replayed")), None), seconds=60, what="its lock is replayed"
     )
     after_ms = round(killed.elapsed() * 1000)
-    assert (replayed["broker"], replayed["addr"], replayed["granted"]) == (site.set.name, slave.address, 1)
+    assert (replayed["broker"], replayed["addr"]) == (site.set.name, slave.address)
+    assert replayed["granted"] > 0
     assert not site.manager.lock(slave.address, group, "somebody-else", site.queue)
     assert site.locked_unix_ms(member, slave.address) < killed.unix_ms
     note(
@@ -48,7 +52,7 @@ def test_new_master_has_the_lock_of_a_client_that_does_not_know_it_yet(site, man
         f"{site.version}: the manager has locked {replayed['duration_ms']} ms after the promotion, "
         f"at most {after_ms} ms after the kill",
     )
-    assert manager.metric('broker_lock_replays_total{outcome="granted"}') == 1
+    assert manager.metric('broker_lock_replays_total{outcome="granted"}') == replayed["granted"]
     assert manager.metric("broker_lock_overlaps") == 0
     site.traffic.stop("unknowing")
 
@@ -57,7 +61,7 @@ def test_lock_of_a_client_that_has_died_is_given_up(site, manager):
     group = site.new_group()
     manager.post("/v1/locks/declare-orderly", {"writer": "alice", "group": group, "cluster": CLUSTER})
     member = site.join("dying", group)
-    wait_until(lambda: holders(manager, group) == {member.client_id: 1}, seconds=VERY_LONG_S, what="it is mirrored")
+    wait_until(lambda: is_holder(manager, member, site.queue), seconds=VERY_LONG_S, what="it is mirrored")
     address = site.set.master.address
     # It would unlock the queue if it were stopped.
     site.traffic.kill("dying")
@@ -65,5 +69,5 @@ def test_lock_of_a_client_that_has_died_is_given_up(site, manager):
     released = wait_until(
         lambda: next(iter(manager.events("broker_locks_released")), None), seconds=100, what="its lock is given up"
     )
-    assert (released["client"], released["queues"]) == (member.client_id, 1)
+    assert released["client"] == member.client_id
     assert site.manager.lock(address, group, "somebody-else", site.queue)
