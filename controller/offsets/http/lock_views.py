@@ -17,7 +17,6 @@ from controller.offsets.locks.sessions.handover import FinalOffset
 from controller.offsets.locks.sessions.session_rules import SessionHeld
 from controller.offsets.locks.sessions.values import LockGroup, LockSession
 from controller.offsets.service.lock_rows import CLUSTER_CHARACTERS_MAX
-from controller.offsets.service.lock_service import LockService
 from controller.offsets.service.offset_service import OffsetService
 from controller.offsets.values import GroupTopic, QueueKey
 from serving.http.views import HttpRefused, MetricsText, UnprocessableBody, ViewRequest
@@ -35,12 +34,11 @@ class ManagerViews(OffsetViews):
         health: Health,
         metrics: MetricsText,
         service: OffsetService,
-        locks: LockService,
-        manager: ShownManager,
         holders: HolderPages,
+        manager: ShownManager,
     ) -> None:
         super().__init__(health, metrics, service, manager)
-        self._locks = locks
+        self._locks = holders.locks
         self._holders = holders
 
     # Clients

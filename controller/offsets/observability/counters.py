@@ -6,6 +6,7 @@ from controller.offsets.commits.results import OffsetStatus
 from controller.offsets.locks.sessions.acquire import AcquireStatus
 from controller.offsets.locks.sessions.handover import ReleaseStatus
 from controller.offsets.observability.holding_counters import HoldingCounters
+from controller.offsets.observability.mirror_counters import MirrorCounters
 from controller.offsets.topology.values import MasterChangeKind
 from serving.metrics.counters import CounterTable, Histogram
 from serving.metrics.server_counters import LATENCY_S, ServerCounters
@@ -39,4 +40,5 @@ class OffsetCounters(ServerCounters):
         self.store_calls = CounterTable()
         #: Of locks at brokers.
         self.holding = HoldingCounters()
+        self.mirror = MirrorCounters()
         self.master_changes = CounterTable(known=[(kind.value,) for kind in MasterChangeKind])

@@ -10,6 +10,7 @@ from typing import Final
 
 from controller.offsets.config import OFFSET_MANAGER
 from controller.offsets.observability.holding_log_events import HOLDING
+from controller.offsets.observability.mirror_log_events import MIRROR
 from controller.offsets.observability.topology_log_events import TOPOLOGY
 from serving.logging import server_events
 from serving.logging.events import Level, LogEvent, log_page
@@ -201,6 +202,7 @@ EVENTS: Final = (
     OFFSETS_LEFT_DIRTY,
     *TOPOLOGY,
     *HOLDING,
+    *MIRROR,
     server_events.BROKER_REQUEST_DENIED,
     server_events.BROKER_REQUEST_NOT_SIGNED,
     server_events.HTTP_REQUEST_REJECTED,

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from controller.offsets.locks.held_cluster import HeldCluster
+from controller.offsets.mirror.masters import SetName
+from controller.offsets.mirror.statuses import MirrorStatus
 from controller.offsets.observability import metric_catalogue as catalogue
 from controller.offsets.observability.counters import OffsetCounters
 from controller.offsets.service.lock_service import LockService
@@ -38,6 +40,16 @@ class FollowedHolders(Protocol):
         """How many declared groups are not polled."""
 
 
+class MirroredSets(Protocol):
+    """The mirrors of broker sets."""
+
+    def statuses(self) -> list[MirrorStatus]:
+        """Return how old the mirror of each set is."""
+
+    def absent_since(self, set_name: SetName) -> int | None:
+        """Return since when nobody shows a set; None if somebody does."""
+
+
 class OffsetMetricSources(ProcessSources, frozen=True, kw_only=True):
     """Everything that is read."""
 
@@ -49,6 +61,8 @@ class OffsetMetricSources(ProcessSources, frozen=True, kw_only=True):
     following: FollowedSets | None
     #: As above.
     holding: FollowedHolders | None
+    #: None as well.
+    mirror: MirroredSets | None
 
 
 class OffsetMetrics(HttpServerMetrics):
@@ -84,6 +98,7 @@ class OffsetMetrics(HttpServerMetrics):
         yield catalogue.STORE_CALLS, counters.store_calls.counts()
         yield from self._brokers()
         yield from self._holders()
+        yield from self._mirrored()
 
     def _brokers(self) -> Iterator[tuple[MetricFamily, Values]]:
         following, counters = self._sources.following, self._sources.counters
@@ -110,6 +125,23 @@ class OffsetMetrics(HttpServerMetrics):
             "answers": sum(each.table.left_out for each in mirrors),
         }
         yield catalogue.HOLDERS_LEFT_OUT, by_label(left_out.items())
+
+    def _mirrored(self) -> Iterator[tuple[MetricFamily, Values]]:
+        mirror, counters = self._sources.mirror, self._sources.counters.mirror
+        every = [] if mirror is None else mirror.statuses()
+        # One that nobody shows is old, and nobody can do anything about it.
+        shown = [each for each in every if mirror is not None and mirror.absent_since(each.set_name) is None]
+        states = {"absent": len(every) - len(shown), "stale": sum(each.is_stale for each in shown)}
+        fresh = len(every) - sum(states.values())
+        yield catalogue.MIRRORED_SETS, by_label((states | {"fresh": fresh}).items())
+        yield catalogue.MIRROR_AGE, single(max((each.age_ms or 0 for each in shown), default=0) / 1000)
+        yield catalogue.MIRRORED_ENTRIES, single(sum(each.entries for each in every))
+        yield catalogue.MIRROR_POLLS, counters.polls.counts()
+        yield catalogue.MIRROR_UNUSABLE_ENTRIES, single(counters.unusable_entries)
+        yield catalogue.REGRESSIONS, counters.regressions.counts()
+        yield catalogue.REGRESSED_MESSAGES, counters.messages_again.counts()
+        yield catalogue.MIRROR_STORES, counters.stores.counts()
+        yield catalogue.MIRROR_FILE_BYTES, single(counters.file_bytes)
 
     def own_histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
         """Yield how long."""
