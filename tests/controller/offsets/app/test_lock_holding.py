@@ -138,10 +138,11 @@ async def test_lost_lock_is_given_up_after_a_replay():
         client = site.connect("c1", OrderlyClient(0))
         await eventually(lambda: site.holds("c1"))
         site.fail_over()
-        await eventually(lambda: site.second.locks)
+        await eventually(lambda: site.observer.reports)
         client.locked.clear()
-        await eventually(lambda: not site.second.locks)
+        await eventually(lambda: site.observer.released)
         assert [each.member.client_id for each in site.observer.released] == ["c1"]
+        assert site.second.locks == {}
 
 
 async def test_nothing_is_locked_while_replay_is_off_and_overlaps_are_found_all_the_same():
@@ -185,7 +186,7 @@ async def test_group_that_is_withdrawn_gets_no_locks():
         site.declared = {ORDERLY._replace(group="g2")}
         site.holding.look()
         site.fail_over()
-        await eventually(lambda: site.second.locks)
+        await eventually(lambda: site.observer.reports)
         assert set(site.second.locks.values()) == {"c2"}
 
 
