@@ -36,6 +36,7 @@ from serving.config.server_kind import ServerKind
 StoreKind = Literal["embedded", "etcd"]
 GuardMode = Literal["off", "report", "act"]
 GuardTail = Literal["kept", "may_be_lost", "lost"]
+LockReplayMode = Literal["off", "on"]
 
 _PATH: Final = FilePath()
 _TEXT: Final = Text()
@@ -203,6 +204,17 @@ class OffsetManagerConfig(ServerConfig):
             _MIRRORS,
         ),
     ] = 1 << 30
+    #: Read by manager.py, as it is.
+    lock_replay: Annotated[
+        LockReplayMode,
+        Option(
+            "lockReplay",
+            OneOf(get_args(LockReplayMode)),
+            "Whether a new master gets the queue locks of orderly clients in their names, and loses those of lost "
+            "clients: for groups that are declared orderly. off: who holds what is only read.",
+            Fixed("it decides whether brokers are changed"),
+        ),
+    ] = "off"
     #: Read by store.py, as all that follow.
     etcd_endpoints: EtcdEndpoints = ""
     etcd_user: EtcdUser = ""
@@ -231,9 +243,18 @@ def _conflicts(config: OffsetManagerConfig) -> Iterable[tuple[str, str]]:
         yield "write_through_groups", "names or patterns with * and ?, without ["
     if config.controller_http_addr and config.namesrv_addr:
         yield "namesrv_addr", "blank, because controllerHttpAddr is set: controllers know their masters better"
-    if config.guard == "act" and not config.follows_brokers:
-        yield "controller_http_addr", "set, or namesrvAddr, because guard is act: only they show who is master"
+    yield from _without_masters(config)
     yield from etcd_conflicts(config, config.store, "store")
+
+
+def _without_masters(config: OffsetManagerConfig) -> Iterable[tuple[str, str]]:
+    """Yield what is needed of what acts at masters."""
+    if config.follows_brokers:
+        return
+    if config.guard == "act":
+        yield "controller_http_addr", "set, or namesrvAddr, because guard is act: only they show who is master"
+    if config.lock_replay == "on":
+        yield "controller_http_addr", "set, or namesrvAddr, because lockReplay is on: only they show who is master"
 
 
 #: How requests to brokers and NameServers are signed and encrypted.

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from controller.offsets.app.following import Following
 from controller.offsets.app.guarding import Guarding, GuardingParts
+from controller.offsets.app.holding import HoldingParts, LockHolding
 from controller.offsets.app.journal_handover import HandoverSource, JournalHandover
 from controller.offsets.app.mirroring import Mirroring, MirroringParts
 from controller.offsets.app.restoring import Restoring, open_operations
@@ -21,6 +24,7 @@ from controller.offsets.locks.sessions.refusals import LocksRefused
 from controller.offsets.observability.counters import OffsetCounters
 from controller.offsets.observability.event_log import OffsetEventLog
 from controller.offsets.observability.guard_event_log import GuardEventLog
+from controller.offsets.observability.holding_event_log import HoldingEventLog
 from controller.offsets.observability.mirror_event_log import MirrorEventLog
 from controller.offsets.observability.restore_event_log import RestoreEventLog
 from controller.offsets.observability.topology_event_log import TopologyEventLog
@@ -31,6 +35,7 @@ from controller.offsets.service.manager_role import ManagerNotLeading, StillLoad
 from controller.offsets.service.offset_service import OffsetService, ServiceParts
 from controller.storage.store import ControllerMember, StoreError
 from remoting.background_tasks import start_task
+from remoting.clock import BootClock
 from remoting.protocol.addresses import host_and_port
 from serving.http.admin_access import CLIENT_PROPERTY, PROPERTY
 from serving.process.admin_token_file import token_in
@@ -72,6 +77,8 @@ class OffsetManager:
     def __init__(self, config: OffsetManagerConfig, runtime: Runtime) -> None:
         """Wire it; raises StartFailed."""
         self._config = config
+        # Leases of sessions, and of the lead, go on while the host is suspended: others go by them meanwhile.
+        runtime = replace(runtime, clock=BootClock())
         self._clock, self._logs, self._tasks, self._signals = (
             runtime.clock,
             runtime.logs,
@@ -103,9 +110,11 @@ class OffsetManager:
         self._following = self._make_following() if config.follows_brokers else None
         self._mirroring: Mirroring | None = None
         self._guarding: Guarding | None = None
+        self._holding: LockHolding | None = None
         if self._following is not None:
             self._mirroring = self._make_mirroring(self._following)
             self._guarding = self._make_guarding(self._following, self._mirroring)
+            self._holding = self._make_holding(self._following)
 
     async def run(self) -> None:
         """Serve until the stop signal, then flush and stop in order. Raises StartFailed."""
@@ -129,6 +138,18 @@ class OffsetManager:
     def _make_following(self) -> Following:
         event_log = TopologyEventLog(self._logs, self._counters)
         return Following(self._config, self._client, self._clock, event_log)
+
+    def _make_holding(self, following: Following) -> LockHolding:
+        parts = HoldingParts(
+            following=following,
+            client=self._client,
+            declared=lambda: self._locks.table.orderly_groups,
+            role=self._service.role,
+            tasks=self._tasks,
+            clock=self._clock,
+            observer=HoldingEventLog(self._logs, self._counters.holding),
+        )
+        return LockHolding(parts, replays=self._config.lock_replay == "on")
 
     def _make_mirroring(self, following: Following) -> Mirroring:
         event_log = MirrorEventLog(self._logs, self._counters.mirror)
@@ -157,7 +178,8 @@ class OffsetManager:
         following = [] if self._following is None else [self._following.run]
         mirroring = [] if self._mirroring is None else self._mirroring.work()
         guarding = [] if self._guarding is None else self._guarding.work()
-        return [*following, *mirroring, *guarding, *self._handover()]
+        holding = [] if self._holding is None else self._holding.work()
+        return [*following, *mirroring, *guarding, *holding, *self._handover()]
 
     def _handover(self) -> "list[BackgroundTask]":
         if self._config.store == "embedded":
@@ -200,6 +222,7 @@ class OffsetManager:
         """Return the paths and their views; in a thread, because what they import takes long."""
         from controller.offsets.http.endpoints import ENDPOINTS  # noqa: PLC0415
         from controller.offsets.http.guard_views import GuardViews, ShownBrokers  # noqa: PLC0415
+        from controller.offsets.http.holder_views import HolderPages  # noqa: PLC0415
         from controller.offsets.http.restore_views import RestoreViews  # noqa: PLC0415
         from controller.offsets.http.views import ShownManager  # noqa: PLC0415
         from controller.offsets.observability.metrics import OffsetMetrics, OffsetMetricSources  # noqa: PLC0415
@@ -213,6 +236,7 @@ class OffsetManager:
             locks=self._locks,
             store=self._store,
             following=self._following,
+            holding=self._holding,
             mirror=self._mirroring,
             guarding=self._guarding,
         )
@@ -221,7 +245,8 @@ class OffsetManager:
         manager = ShownManager(self._me, config, run, self._store, self._clock, restores)
         metrics = OffsetMetrics(sources)
         brokers = ShownBrokers(self._mirroring, self._guarding)
-        views = GuardViews(self._process.health, metrics, self._service, self._locks, manager, brokers)
+        holders = HolderPages(self._locks, self._service.role, self._clock, self._holding)
+        views = GuardViews(self._process.health, metrics, self._service, holders, manager, brokers)
         return ENDPOINTS, views
 
 

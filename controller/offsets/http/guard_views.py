@@ -4,9 +4,9 @@ from typing import Final, NamedTuple, Protocol
 
 from controller.offsets.guard_runs.run_log import GuardedOffset, GuardRun, GuardRunLog
 from controller.offsets.http import guard_shapes as shapes
+from controller.offsets.http.holder_views import HolderPages
 from controller.offsets.http.mirror_views import MirrorViews, ShownMirror
 from controller.offsets.http.views import ShownManager
-from controller.offsets.service.lock_service import LockService
 from controller.offsets.service.offset_service import OffsetService
 from serving.http.views import MetricsText, NotFound, ViewRequest, requested_page
 from serving.metrics.health import Health
@@ -45,7 +45,7 @@ class GuardViews(MirrorViews):
         health: Health,
         metrics: MetricsText,
         service: OffsetService,
-        locks: LockService,
+        locks: HolderPages,
         manager: ShownManager,
         brokers: ShownBrokers,
     ) -> None:

@@ -10,6 +10,7 @@ from typing import Final
 
 from controller.offsets.config import OFFSET_MANAGER
 from controller.offsets.observability.guard_log_events import GUARD
+from controller.offsets.observability.holding_log_events import HOLDING
 from controller.offsets.observability.mirror_log_events import MIRROR
 from controller.offsets.observability.restore_log_events import RESTORES
 from controller.offsets.observability.topology_log_events import TOPOLOGY
@@ -204,6 +205,7 @@ EVENTS: Final = (
     *RESTORES,
     *TOPOLOGY,
     *GUARD,
+    *HOLDING,
     *MIRROR,
     server_events.BROKER_REQUEST_DENIED,
     server_events.BROKER_REQUEST_NOT_SIGNED,

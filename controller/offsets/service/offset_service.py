@@ -279,8 +279,8 @@ class OffsetService:
 
     def freeze(self, freeze: Freeze) -> None:
         """Let nobody but its operation change what a freeze covers; raises FreezeRefused."""
-        self.role.check_serves()
-        self.freezes.apply(decide_freeze(self.freezes, freeze), self._clock.now_ms())
+        now_ms = self.role.serving_ms()
+        self.freezes.apply(decide_freeze(self.freezes, freeze), now_ms)
         self._operations[freeze.operation] = None
         self._observer.frozen(freeze)
 
@@ -293,8 +293,7 @@ class OffsetService:
 
     def renew_freeze(self, operation: str) -> Freeze:
         """Let a freeze last for its lease from now on; raises FreezeRefused if it has ended."""
-        self.role.check_serves()
-        return self.freezes.renew(operation, self._clock.now_ms())
+        return self.freezes.renew(operation, self.role.serving_ms())
 
     def thaw(self, operation: str) -> bool:
         """End the freeze of an operation; return whether there was one."""

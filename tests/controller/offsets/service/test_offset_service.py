@@ -228,3 +228,20 @@ async def test_a_freeze_ends_when_its_operation_does_not_renew_it(tmp_path):
         site.service.end_freezes()
         assert (await site.commit(1)).status is OffsetStatus.OK
         assert site.observer.of("thawed") == [("op", True)]
+
+
+async def test_a_freeze_is_not_renewed_by_a_manager_that_was_paused_and_may_not_lead_any_more(tmp_path):
+    async with service_site(tmp_path) as site:
+        began_ms = site.clock.now_ms()
+        site.service.leads(began_ms + 30_000)
+        site.service.freeze(Freeze(operation="op", reason="test", keys=frozenset({a_key()}), lease_ms=600_000))
+        read = site.clock.now_ms
+
+        def read_then_paused():
+            now_ms = read()
+            site.clock.pass_ms(60_000)
+            return now_ms
+
+        site.clock.now_ms = read_then_paused
+        with pytest.raises(ManagerNotLeading):
+            site.service.renew_freeze("op")
