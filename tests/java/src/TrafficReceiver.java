@@ -19,7 +19,9 @@ import org.apache.rocketmq.common.message.MessageExt;
  * <li>{@code lite}: a lite pull consumer that commits by itself what it has polled.
  * </ul>
  * {@code --from} names where it begins without a stored offset, {@code --work-ms} how long it needs for a message,
- * {@code --invisible-ms} how long a popped message is its own, {@code --persist-ms} how often it commits.
+ * {@code --invisible-ms} how long a popped message is its own, {@code --persist-ms} how often it commits,
+ * {@code --timestamp} (yyyyMMddHHmmss) where TIMESTAMP begins, {@code --offset-managers} where a push consumer keeps its
+ * offsets instead of in brokers.
  */
 final class TrafficReceiver extends TrafficClient {
     private static final int POLL_MS = 200;
@@ -50,6 +52,7 @@ final class TrafficReceiver extends TrafficClient {
         push = new DefaultMQPushConsumer(group);
         separate(push, name, options);
         push.setConsumeFromWhere(from());
+        push.setConsumeTimestamp(options.text("timestamp", push.getConsumeTimestamp()));
         if (kind.equals("broadcast")) {
             setMessageModel(push, "BROADCASTING");
         }
@@ -57,6 +60,10 @@ final class TrafficReceiver extends TrafficClient {
             DefaultMQPushConsumer.class.getMethod("setClientRebalance", boolean.class).invoke(push, false);
             DefaultMQPushConsumer.class.getMethod("setPopInvisibleTime", long.class)
                 .invoke(push, (long) options.number("invisible-ms", 60_000));
+        }
+        String managers = options.text("offset-managers", "");
+        if (!managers.isEmpty()) {
+            HttpOffsetStore.install(push, managers, options.text("offset-token", ""));
         }
         push.subscribe(options.text("topic"), "*");
         if (kind.equals("orderly")) {
