@@ -65,20 +65,23 @@ def expected(reader, *, has_shortcut):
     return begins[reader.policy]
 
 
-def expected_of_all(readers):
-    """A broker answers 0 for a queue that begins with a message 0 that is in memory: no policy applies then."""
-    return {each: expected(each, has_shortcut=each.state is YOUNG) for each in readers}
+def expected_of_all(readers, version):
+    """A broker answers 0 for a queue that begins with a message 0 that is in memory: no policy applies then.
+
+    On Java 17 one of 5.x takes every message to be in memory, as it looks for a method that is not there any more.
+    """
+    shortcut = (YOUNG,) if version == V4_9 else (YOUNG, COLD)
+    return {each: expected(each, has_shortcut=each.state in shortcut) for each in readers}
 
 
 @pytest.fixture(scope="module")
 def core(tmp_path_factory):
     with contextlib.closing(Lab(tmp_path_factory.mktemp("core"))) as lab:
-        yield Sets(lab, V5_5, clients=[V5_5], states=[EMPTY, YOUNG, COLD])
+        yield Sets(lab, V5_5, clients=[V5_5], states=[EMPTY, YOUNG])
 
 
 def test_groups_of_5_5_0_begin_as_the_table_shows(core):
-    readers = [*core.by_policy, *core.cold]
-    assert core.begins(readers) == expected_of_all(readers)
+    assert core.begins(core.by_policy) == expected_of_all(core.by_policy, V5_5)
 
 
 def test_broadcasting_groups_have_no_shortcut(core):
@@ -98,7 +101,7 @@ def full(request, tmp_path_factory):
 @pytest.mark.soak
 def test_groups_of_each_client_begin_at_each_broker_as_the_table_shows(full):
     readers = [*full.by_policy, *full.cold]
-    assert full.begins(readers) == expected_of_all(readers)
+    assert full.begins(readers) == expected_of_all(readers, full.version)
 
 
 @pytest.mark.soak
