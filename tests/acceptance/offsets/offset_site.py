@@ -1,5 +1,6 @@
 """One real broker with its NameServer and clients of one release, where groups keep their offsets anywhere."""
 
+import json
 from collections import Counter
 
 from peers.servers import registered
@@ -51,6 +52,11 @@ class OffsetSite:
             self.asked(UPDATE_TOPIC, fields | {"order": "false"})
         for topic in topics:
             wait_until(lambda: self.namesrv.caller.route(topic), seconds=SOON_S, what=f"{topic} is routed")  # noqa: B023
+
+    def create_group(self, group):
+        """From 5.3.0 on a broker takes offsets of groups alone that it has."""
+        body = json.dumps({"groupName": group, "consumeBroadcastEnable": True})
+        self.asked(UPDATE_GROUP, {}, body.encode())
 
     def send(self, topic, message, text=""):
         """Send a message to queue 0 as the clients of tests read it."""

@@ -111,9 +111,7 @@ def test_broadcasting_groups_of_each_client_begin_at_each_broker_as_the_table_sh
 
 @pytest.mark.soak
 def test_stored_offset_counts_whatever_the_policy_and_one_outside_of_the_queue_is_corrected(full):
-    #: 4.9.7 sends whoever is above the end of a queue that begins at 0 to its beginning.
-    end_of_young = 0 if full.version == V4_9 else YOUNG.end
-    begins = {WITHIN: WITHIN, BELOW: OLD.begin}
-    assert {each: each_begin.topic for each, each_begin in full.begins(full.stored).items()} == {
-        each: begins.get(each.stored, end_of_young if each.state is YOUNG else OLD.end) for each in full.stored
+    corrected = {WITHIN: WITHIN, BELOW: OLD.begin}
+    assert {each: begin.topic for each, begin in full.begins(full.stored).items()} == {
+        each: corrected.get(each.stored, each.state.end) for each in full.stored
     }

@@ -21,6 +21,10 @@ SECTION = "consumers with an HTTP offset store"
 QUEUES = 4
 #: How often clients commit; 5 s by default.
 PERSIST_MS = 500
+#: How long a listener needs: longer than another client needs to join, on a busy machine too.
+SLOW_MS = 20_000
+#: A store commits 100 queues in a request.
+MANY = 250
 _serial = itertools.count()
 
 
@@ -45,15 +49,18 @@ class StoreSite(OffsetSite):
         return self.traffic(f"consumers{next(_serial)}", self.version)
 
     def receive(self, traffic, topic, group, **options):
+        """Start a consumer and return its client id."""
         options = {"kind": "push", "from_": "FIRST_OFFSET", "persist_ms": PERSIST_MS} | options
-        name = f"c{next(_serial)}"
-        traffic.receive(name, topic=topic, group=group, offset_managers=self.manager.address, **options)
-        return name
+        options |= {"topic": topic, "group": group, "offset_managers": self.manager.address}
+        return traffic.receive(f"c{next(_serial)}", **options)
 
     def stored(self, topic, group):
-        """Return what the manager has of a group and a topic, by queue id."""
+        """Return the offsets that the manager has of a group and a topic, by queue id."""
+        return {queue: each["offset"] for queue, each in self.rows(topic, group).items()}
+
+    def rows(self, topic, group):
         listed = self.manager.get(f"/v1/offsets?group={group}&topic={topic}&limit=1000").body["offsets"]
-        return {each["queueId"]: each["stored"]["offset"] for each in listed}
+        return {each["queueId"]: each["stored"] for each in listed}
 
     def wait_until_consumed(self, producer, group, *traffics):
         """Wait until every acknowledged message of a producer was consumed by anybody of the group."""
@@ -202,4 +209,38 @@ def test_offset_beyond_the_end_of_a_queue_is_reset_to_it_and_what_is_sent_then_i
     assert [each.offset for each in sorted(consumed(group, traffic), key=lambda each: each.offset)] == list(
         range(5, 25)
     )
+    traffic.process.kill()
+
+
+@pytest.mark.soak
+def test_consumer_that_loses_a_queue_writes_nothing_of_it_any_more(site):
+    topic, group, producer = site.new_topic(queues=2), "evicted", "to-evicted"
+    first, second = site.consumers(), site.consumers()
+    site.receive(first, topic, group, work_ms=SLOW_MS)
+    site.producers.send(producer, topic=topic, count=2)
+    site.producers.finish(producer)
+    # The first one has a message of each queue in its listener when the second one takes a queue.
+    successor = site.receive(second, topic, group)
+    wait_until(lambda: consumed(group, second), seconds=SOON_S, what="the second one has a queue")
+    queue = consumed(group, second)[0].queue
+    finished = lambda: queue in offsets_by_queue(consumed(group, first))  # noqa: E731
+    wait_until(finished, seconds=SOON_S, what="the first one ends its message of that queue")
+    wait_until(lambda: queue in site.rows(topic, group), seconds=SOON_S, what="the queue has an offset")
+
+    is_its_own = lambda: site.rows(topic, group)[queue]["writer"] == successor  # noqa: E731
+    holds_for(is_its_own, seconds=4 * PERSIST_MS / 1000, what="the second one has written it")
+    first.process.kill()
+    second.process.kill()
+
+
+@pytest.mark.soak
+def test_more_queues_than_a_request_takes_are_committed(site):
+    topic, group, producer = site.new_topic(queues=MANY), "many", "to-many"
+    traffic = site.consumers()
+    site.receive(traffic, topic, group)
+    site.producers.send(producer, topic=topic, count=2 * MANY, interval_ms=1)
+    site.producers.finish(producer)
+    site.wait_until_consumed(producer, group, traffic)
+    wait_until(lambda: sum(site.stored(topic, group).values()) == 2 * MANY, seconds=SOON_S, what="all are committed")
+    assert len(site.stored(topic, group)) == MANY
     traffic.process.kill()
