@@ -193,30 +193,30 @@ def _had_all_along(piece: Expression) -> Expression:
 def storms_of(registrations: DataFrame, known: DataFrame) -> DataFrame:
     """Return the runs of registrations that are storms, with `start_us` and `end_us`.
 
-    A broker in controller mode registers with a negative id until it has its role. If its address registered with an id
-    too, on another NameServer, it is one broker.
+    A broker is known by its address here: in controller mode its id is negative until it has its role, and changes with
+    it, so that two NameServers may get one process with two ids.
     """
-    process, has_id = F.struct("broker_name", "address"), F.col("broker_id") >= 0
+    place = F.coalesce("address", F.col("broker_id").cast("string"))
     runs = (
         registrations.withColumn("at", F.timestamp_micros("at_us"))
         .groupBy("cluster", "cause", F.session_window("at", PAUSE).alias("run"))
         .agg(
             F.min("at_us").alias("start_us"),
             F.max("at_us").alias("end_us"),
-            F.collect_set(F.when(has_id, F.struct("broker_name", "broker_id"))).alias("with_id"),
-            F.collect_set(F.when(has_id, process)).alias("processes_with_id"),
-            F.collect_set(F.when(~has_id, process)).alias("processes_without_id"),
+            F.count_distinct("broker_name", place).alias("brokers"),
             F.count(F.lit(1)).alias("registrations"),
             F.array_sort(F.collect_set("ns_id")).alias("namesrvs"),
         )
     )
-    others = F.array_except("processes_without_id", "processes_with_id")
-    counted = runs.withColumn("brokers", F.size("with_id") + F.size(others))
     # The most that a day knew: brokers that came and went for good do not make a cluster larger.
-    daily = known.where(has_id).groupBy("cluster", "day").agg(F.count_distinct("broker_name", "broker_id").alias("n"))
+    daily = (
+        known.where("broker_id >= 0")
+        .groupBy("cluster", "day")
+        .agg(F.count_distinct("broker_name", "broker_id").alias("n"))
+    )
     sizes = daily.groupBy("cluster").agg(F.max("n").alias("reported"))
     measured = (
-        counted.join(F.broadcast(sizes), "cluster", "left")
+        runs.join(F.broadcast(sizes), "cluster", "left")
         .withColumn("known", F.greatest("reported", "brokers"))
         .withColumns(
             {"share": F.try_divide("brokers", "known"), "seconds": (F.col("end_us") - F.col("start_us")) / 1e6}

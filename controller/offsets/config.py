@@ -29,6 +29,7 @@ StoreKind = Literal["embedded", "etcd"]
 _PATH: Final = FilePath()
 _TEXT: Final = Text()
 _STORE: Final = Fixed("it decides where offsets are kept, and by whom")
+_FOLLOWS: Final = Fixed("it decides which brokers are read and changed")
 _WRITES: Final = Fixed("it decides what an acknowledgement means, and how much memory is used")
 
 
@@ -127,6 +128,27 @@ class OffsetManagerConfig(ServerConfig):
             _WRITES,
         ),
     ] = 1_000_000
+    #: Read by following.py, as the next one.
+    controller_http_addr: Annotated[
+        str,
+        Option(
+            "controllerHttpAddr",
+            AddressList(),
+            "Controllers at whose HTTP ports (httpPort) the masters of broker sets are followed, all of them as "
+            "host:port with a ';' between; blank for none.",
+            _FOLLOWS,
+        ),
+    ] = ""
+    namesrv_addr: Annotated[
+        str,
+        Option(
+            "namesrvAddr",
+            AddressList(),
+            "NameServers at which the masters of broker sets without a controller are followed, all of them as "
+            "host:port with a ';' between; blank for none.",
+            _FOLLOWS,
+        ),
+    ] = ""
     etcd_endpoints: Annotated[
         str, Option("etcdEndpoints", AddressList(), "Members of etcd as host:port, with a ';' between.", _STORE)
     ] = ""
@@ -139,6 +161,11 @@ class OffsetManagerConfig(ServerConfig):
     ] = ""
     etcd_cert_path: Annotated[str, Option("etcdCertPath", _PATH, "Certificate chain for etcd, PEM.", _STORE)] = ""
     etcd_key_path: Annotated[str, Option("etcdKeyPath", _PATH, "Private key of that, PEM.", _STORE)] = ""
+
+    @property
+    def follows_brokers(self) -> bool:
+        """True if something tells who is master."""
+        return bool(self.controller_http_addr or self.namesrv_addr)
 
 
 def _conflicts(config: OffsetManagerConfig) -> Iterable[tuple[str, str]]:
@@ -153,6 +180,8 @@ def _conflicts(config: OffsetManagerConfig) -> Iterable[tuple[str, str]]:
         yield "advertised_address", "one address"
     if "[" in config.write_through_groups:
         yield "write_through_groups", "names or patterns with * and ?, without ["
+    if config.controller_http_addr and config.namesrv_addr:
+        yield "namesrv_addr", "blank, because controllerHttpAddr is set: controllers know their masters better"
     yield from _etcd_conflicts(config)
 
 
@@ -166,6 +195,26 @@ def _etcd_conflicts(config: OffsetManagerConfig) -> Iterable[tuple[str, str]]:
         yield "etcd_user", "set as well, because etcdPassword is"
 
 
+#: How requests to brokers and NameServers are signed and encrypted.
+_OF_REQUESTS_TO_BROKERS: Final = (
+    "tls_enable",
+    "tls_ciphers",
+    "tls_protocols",
+    "tls_client_key_path",
+    "tls_client_key_password",
+    "tls_client_cert_path",
+    "tls_client_auth_server",
+    "tls_client_trust_cert_path",
+    "tls_test_mode_enable",
+    "tls_config_file",
+    "serialize_type",
+    "broker_access_key",
+    "broker_access_key_path",
+    "broker_secret_key",
+    "broker_secret_key_path",
+    "broker_access_addresses",
+)
+
 OFFSET_MANAGER: Final = ServerKind(
     name="offset manager",
     program="rmq-offset-manager",
@@ -176,5 +225,7 @@ OFFSET_MANAGER: Final = ServerKind(
     requests=(),
     config_class=OffsetManagerConfig,
     conflicts=_conflicts,
-    inherited=frozenset({"http_bind_address", "http_port", "http_admin_token_file", "log_format", "log_level"}),
+    inherited=frozenset(
+        {"http_bind_address", "http_port", "http_admin_token_file", "log_format", "log_level", *_OF_REQUESTS_TO_BROKERS}
+    ),
 )

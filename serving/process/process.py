@@ -27,7 +27,6 @@ from remoting.server.limits import ServerLimits, ServerOptions
 from remoting.server.observer import ServerObserver
 from remoting.server.request_processor import Dispatcher
 from remoting.server.server import RemotingServer
-from remoting.transport.tls import TlsError, client_context
 from serving import __version__
 from serving.config import security_options
 from serving.config.server_config import Config, ServerConfig
@@ -42,7 +41,7 @@ from serving.metrics.server_counters import ServerCounters
 from serving.process import background_tasks
 from serving.process.admin_token_file import AdminTokenFile
 from serving.process.background_tasks import BackgroundTask, logged_tasks
-from serving.process.broker_access import ADDRESSES, PROPERTIES, OptionNames, SigningLog, signer_of
+from serving.process.broker_client import broker_client
 from serving.process.recording import Measure, Recording
 from serving.process.server_certificate import ServerCertificate
 from serving.process.signals import Signals
@@ -274,15 +273,7 @@ class ServerProcess(Generic[Config]):
 
     def make_client(self) -> RemotingClient:
         """Return what sends requests of ours; raises StartFailed."""
-        try:
-            context = client_context(self._certificate.contexts.settings) if self._config.tls_enable else None
-        except TlsError as error:
-            raise StartFailed(f"tls.enable needs the certificates of tls.client.*: {error}") from error
-        signer = signer_of(self._config)
-        serialize_type = SerializeType[self._config.serialize_type]
-        counter = self._counters.unsigned_requests
-        signing = SigningLog(self._logs, OptionNames(PROPERTIES, ADDRESSES), counter, has_keys=signer is not None)
-        return RemotingClient(self._clock, tls=context, serialize_type=serialize_type, signer=signer, observer=signing)
+        return broker_client(self._config, self._clock, self._logs, self._counters)
 
     def _connections_max(self) -> int:
         """Return how many connections leave room for other files; log it if those are fewer than connectionsMax."""

@@ -70,6 +70,12 @@ class OffsetManager:
         lines = (json.loads(line) for line in self.process.text().splitlines() if line.startswith("{"))
         return [line for line in lines if line["event"] == name]
 
+    def metric(self, name):
+        """Return a sample of the metrics by its name without what all have in common; None if there is none."""
+        lines = self.get("/metrics").body["text"].splitlines()
+        start = f"rocketmq_offset_manager_{name} "
+        return next((float(line.removeprefix(start)) for line in lines if line.startswith(start)), None)
+
     # Requests
 
     def get(self, path, **headers):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from controller.offsets.app.following import Following
 from controller.offsets.app.journal_handover import JournalHandover
 from controller.offsets.app.store import EtcdCalls, make_write_behind, open_journal, open_store, write_through_rule
 from controller.offsets.commits.entry_checks import OffsetLimits
@@ -15,6 +16,7 @@ from controller.offsets.config import OFFSET_MANAGER, OffsetManagerConfig
 from controller.offsets.locks.sessions.refusals import LocksRefused
 from controller.offsets.observability.counters import OffsetCounters
 from controller.offsets.observability.event_log import OffsetEventLog
+from controller.offsets.observability.topology_event_log import TopologyEventLog
 from controller.offsets.service.lock_keeper import LockKeeper
 from controller.offsets.service.lock_service import LockService
 from controller.offsets.service.manager_role import ManagerNotLeading, StillLoading
@@ -24,6 +26,7 @@ from remoting.background_tasks import start_task
 from remoting.protocol.addresses import host_and_port
 from serving.http.admin_access import CLIENT_PROPERTY, PROPERTY
 from serving.process.admin_token_file import token_in
+from serving.process.broker_client import broker_client
 from serving.process.http_process import HttpProcess
 from serving.process.own_address import address_towards_others, advertised_host, warn_of_loopback
 from serving.process.process import Runtime
@@ -86,6 +89,8 @@ class OffsetManager:
         keeper = LockKeeper(self._store, self._clock)
         self._service = OffsetService(parts, keeper)
         self._locks = LockService(self._service, keeper, self._clock, self._event_log)
+        self._client = broker_client(config, self._clock, self._logs, self._counters)
+        self._following = self._make_following() if config.follows_brokers else None
 
     async def run(self) -> None:
         """Serve until the stop signal, then flush and stop in order. Raises StartFailed."""
@@ -101,9 +106,17 @@ class OffsetManager:
         await self._flush()
         with suppress(StoreError):  # the lease ends by itself
             await self._backend.resign()
-        await self._process.close(self._journal.close, self._backend.close)
+        await self._process.close(self._client.close, self._journal.close, self._backend.close)
+
+    def _make_following(self) -> Following:
+        event_log = TopologyEventLog(self._logs, self._counters)
+        return Following(self._config, self._client, self._clock, event_log)
 
     def _own_work(self) -> "list[BackgroundTask]":
+        following = [] if self._following is None else [self._following.run]
+        return [*following, *self._handover()]
+
+    def _handover(self) -> "list[BackgroundTask]":
         if self._config.store == "embedded":
             return []
         token = partial(_token_of, self._config)
@@ -154,6 +167,7 @@ class OffsetManager:
             service=self._service,
             locks=self._locks,
             store=self._store,
+            following=self._following,
         )
         manager = ShownManager(self._me, FixedConfig(self._config), secrets.token_hex(4), self._store, self._clock)
         metrics = OffsetMetrics(sources)

@@ -57,6 +57,21 @@ COMPENSATED_OFFSETS: Final = _MAKE.counter(
 )
 STORE_CALLS: Final = _MAKE.counter("store_calls", "Calls to etcd, by operation and result.", "operation", "result")
 
+# Brokers
+
+FOLLOWED_SETS: Final = _MAKE.gauge(
+    "followed_sets", "Broker sets that are followed, by whether they have a master.", "master"
+)
+MASTERS_KNOWN: Final = _MAKE.gauge(
+    "masters_known", "1 while a controller or NameServer has answered lately, 0 while it is not known who is master."
+)
+MASTER_CHANGES: Final = _MAKE.counter("master_changes", "What happened to masters of broker sets.", "kind")
+UNSIGNED_REQUESTS: Final = _MAKE.counter(
+    "unsigned_requests",
+    "Requests that this manager sent unsigned, although it has keys, because `brokerAccessAddresses` does not name the "
+    "address.",
+)
+
 FAMILIES: Final[tuple[MetricFamily, ...]] = (
     *SERVER.life,
     ROLE,
@@ -78,12 +93,16 @@ FAMILIES: Final[tuple[MetricFamily, ...]] = (
     COMMITS_REFUSED,
     COMPENSATED_OFFSETS,
     STORE_CALLS,
+    FOLLOWED_SETS,
+    MASTERS_KNOWN,
+    MASTER_CHANGES,
+    UNSIGNED_REQUESTS,
     *SERVER.traffic,
 )
 
 _LABELS: Final = """`operation` of results: commit, seed, reset, clone, delete, fence; `status`: ok, present, absent,
 stale, fenced, unknown, refused. Of locks: acquire (granted, held_by, frozen, refused) and release (released, not_held,
-kept).
+kept). `master` of sets: yes, no; `kind` of changes: found, gained, moved, address_changed, restarted, lost, removed.
 Groups, topics and clients are no labels: the API shows them."""
 
 

@@ -1,15 +1,28 @@
 """The metrics of an offset manager as Prometheus scrapes them: read from the service, the store and counts."""
 
 from collections.abc import Iterator, Mapping
+from typing import Protocol
 
 from controller.offsets.observability import metric_catalogue as catalogue
 from controller.offsets.observability.counters import OffsetCounters
 from controller.offsets.service.lock_service import LockService
 from controller.offsets.service.offset_service import OffsetService
 from controller.offsets.storage.write_behind import WriteBehind
+from controller.offsets.topology.values import FollowedSet
 from serving.metrics.counters import LabelGuard
-from serving.metrics.exposition import Histograms, HttpServerMetrics, ProcessSources, Values, single
+from serving.metrics.exposition import Histograms, HttpServerMetrics, ProcessSources, Values, by_label, single
 from serving.metrics.families import MetricFamily
+
+
+class FollowedSets(Protocol):
+    """The broker sets that are followed."""
+
+    @property
+    def sets(self) -> Mapping[str, FollowedSet]:
+        """All of them by broker name."""
+
+    def is_fresh(self) -> bool:
+        """Return whether it is known who is master now."""
 
 
 class OffsetMetricSources(ProcessSources, frozen=True, kw_only=True):
@@ -19,6 +32,8 @@ class OffsetMetricSources(ProcessSources, frozen=True, kw_only=True):
     service: OffsetService
     locks: LockService
     store: WriteBehind
+    #: None where no broker is followed.
+    following: FollowedSets | None
 
 
 class OffsetMetrics(HttpServerMetrics):
@@ -52,6 +67,16 @@ class OffsetMetrics(HttpServerMetrics):
         yield catalogue.COMMITS_REFUSED, single(counters.commits_refused)
         yield catalogue.COMPENSATED_OFFSETS, single(counters.compensated_offsets)
         yield catalogue.STORE_CALLS, counters.store_calls.counts()
+        yield from self._brokers()
+
+    def _brokers(self) -> Iterator[tuple[MetricFamily, Values]]:
+        following, counters = self._sources.following, self._sources.counters
+        sets = [] if following is None else [*following.sets.values()]
+        led = sum(each.master is not None for each in sets)
+        yield catalogue.FOLLOWED_SETS, by_label({"yes": led, "no": len(sets) - led}.items())
+        yield catalogue.MASTERS_KNOWN, single(int(following is not None and following.is_fresh()))
+        yield catalogue.MASTER_CHANGES, counters.master_changes.counts()
+        yield catalogue.UNSIGNED_REQUESTS, counters.unsigned_requests.counts()
 
     def own_histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
         """Yield how long."""

@@ -74,8 +74,5 @@ def _answer(cluster: str, cause: str, session: list[Row], rows: Rows) -> Answer:
 
 
 def _brokers(session: list[Row]) -> int:
-    """Count brokers: one that has no role yet registers with a negative id, and may do so with one NameServer only."""
-    named = [row for row in session if row["broker_id"] >= 0]
-    places = {(row["broker_name"], row["broker_addr"]) for row in named}
-    waiting = {(row["broker_name"], row["broker_addr"]) for row in session if row["broker_id"] < 0}
-    return len({key_of(row) for row in named}) + len(waiting - places)
+    """Count brokers by their addresses: the id of one changes with its role, and is negative before it has one."""
+    return len({(row["broker_name"], row["broker_addr"] or row["broker_id"]) for row in session})
