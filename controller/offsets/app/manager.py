@@ -8,9 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from controller.offsets.app.following import Following
-from controller.offsets.app.journal_handover import JournalHandover
+from controller.offsets.app.journal_handover import HandoverSource, JournalHandover
 from controller.offsets.app.mirroring import Mirroring, MirroringParts
-from controller.offsets.app.store import EtcdCalls, make_write_behind, open_journal, open_store, write_through_rule
+from controller.offsets.app.restoring import Restoring, open_operations
+from controller.offsets.app.store import EtcdCalls, make_write_behind, open_journal, open_store
 from controller.offsets.commits.entry_checks import OffsetLimits
 from controller.offsets.commits.refusals import OffsetsRefused
 from controller.offsets.config import OFFSET_MANAGER, OffsetManagerConfig
@@ -18,7 +19,9 @@ from controller.offsets.locks.sessions.refusals import LocksRefused
 from controller.offsets.observability.counters import OffsetCounters
 from controller.offsets.observability.event_log import OffsetEventLog
 from controller.offsets.observability.mirror_event_log import MirrorEventLog
+from controller.offsets.observability.restore_event_log import RestoreEventLog
 from controller.offsets.observability.topology_event_log import TopologyEventLog
+from controller.offsets.restore.site import BrokerAccess
 from controller.offsets.service.lock_keeper import LockKeeper
 from controller.offsets.service.lock_service import LockService
 from controller.offsets.service.manager_role import ManagerNotLeading, StillLoading
@@ -76,21 +79,23 @@ class OffsetManager:
         self._event_log = OffsetEventLog(self._logs, self._counters)
         self._process = HttpProcess(OFFSET_MANAGER, config, self._counters, runtime, config.client_token_file)
         self._journal = open_journal(config, self._clock)
-        self._backend = open_store(config, self._clock, EtcdCalls(self._event_log, self._tasks))
+        self._backend = open_store(config, self._clock, EtcdCalls(self._event_log, self._tasks), self._journal)
         self._store = make_write_behind(self._journal, self._backend, self._clock, config, self._event_log)
         parts = ServiceParts(
             store=self._store,
             clock=self._clock,
             start=self._tasks.start,
             observer=self._event_log,
-            is_write_through=write_through_rule(config),
             limits=OffsetLimits(rows_max=config.offsets_max),
             lead_number=lambda: self._backend.lead,
-            resign=self._backend.resign,
+            pass_on=self._backend.pass_on,
         )
         keeper = LockKeeper(self._store, self._clock)
         self._service = OffsetService(parts, keeper)
         self._locks = LockService(self._service, keeper, self._clock, self._event_log)
+        self._operations = open_operations(config, self._clock)
+        restore_log = RestoreEventLog(self._logs, self._counters)
+        self._restoring = Restoring(self._service, self._operations, self._clock, restore_log)
         self._client = broker_client(config, self._clock, self._logs, self._counters)
         self._following = self._make_following() if config.follows_brokers else None
         self._mirroring = None if self._following is None else self._make_mirroring(self._following)
@@ -110,7 +115,9 @@ class OffsetManager:
         with suppress(StoreError):  # the lease ends by itself
             await self._backend.resign()
         mirror = [] if self._mirroring is None else [self._mirroring.close]
-        await self._process.close(*mirror, self._client.close, self._journal.close, self._backend.close)
+        await self._process.close(
+            *mirror, self._client.close, self._operations.close, self._journal.close, self._backend.close
+        )
 
     def _make_following(self) -> Following:
         event_log = TopologyEventLog(self._logs, self._counters)
@@ -121,6 +128,12 @@ class OffsetManager:
         parts = MirroringParts(following, self._client, self._tasks, self._clock, event_log)
         return Mirroring(self._config, parts)
 
+    def _brokers(self) -> BrokerAccess | None:
+        """Return what restores at brokers; None where none are followed."""
+        if self._following is None or self._mirroring is None:
+            return None
+        return self._restoring.brokers(self._client, self._following, self._mirroring)
+
     def _own_work(self) -> "list[BackgroundTask]":
         following = [] if self._following is None else [self._following.run]
         mirroring = [] if self._mirroring is None else self._mirroring.work()
@@ -130,7 +143,8 @@ class OffsetManager:
         if self._config.store == "embedded":
             return []
         token = partial(_token_of, self._config)
-        handover = JournalHandover(self._journal, self._service.role, token, self._clock, self._event_log)
+        own = HandoverSource(self._journal, self._service.role, self._backend.store_id)
+        handover = JournalHandover(own, token, self._clock, self._event_log)
         return [handover.hand_journal_over]
 
     async def _flush(self) -> None:
@@ -166,6 +180,7 @@ class OffsetManager:
         """Return the paths and their views; in a thread, because what they import takes long."""
         from controller.offsets.http.endpoints import ENDPOINTS  # noqa: PLC0415
         from controller.offsets.http.mirror_views import MirrorViews  # noqa: PLC0415
+        from controller.offsets.http.restore_views import RestoreViews  # noqa: PLC0415
         from controller.offsets.http.views import ShownManager  # noqa: PLC0415
         from controller.offsets.observability.metrics import OffsetMetrics, OffsetMetricSources  # noqa: PLC0415
 
@@ -180,7 +195,9 @@ class OffsetManager:
             following=self._following,
             mirror=self._mirroring,
         )
-        manager = ShownManager(self._me, FixedConfig(self._config), secrets.token_hex(4), self._store, self._clock)
+        restores = RestoreViews(self._service, self._restoring.site(self._brokers()))
+        config, run = FixedConfig(self._config), secrets.token_hex(4)
+        manager = ShownManager(self._me, config, run, self._store, self._clock, restores)
         metrics = OffsetMetrics(sources)
         views = MirrorViews(self._process.health, metrics, self._service, self._locks, manager, self._mirroring)
         return ENDPOINTS, views

@@ -5,6 +5,7 @@ from typing import Final
 from controller.offsets.http import shapes
 from controller.offsets.http.lock_endpoints import LOCK_ENDPOINTS
 from controller.offsets.http.mirror_endpoints import MIRROR_ENDPOINTS
+from controller.offsets.http.restore_endpoints import RESTORE_ENDPOINTS
 from controller.offsets.http.views import OffsetViews
 from serving.http.endpoints import CONFIG, PAGED, PROBES, Endpoint, Parameter
 
@@ -161,6 +162,7 @@ ENDPOINTS: Final = (
     ),
     *CLIENT_ENDPOINTS,
     *OPERATOR_ENDPOINTS,
+    *RESTORE_ENDPOINTS,
     *LOCK_ENDPOINTS,
     *MIRROR_ENDPOINTS,
     CONFIG,

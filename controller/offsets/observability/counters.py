@@ -6,12 +6,14 @@ from controller.offsets.commits.results import OffsetStatus
 from controller.offsets.locks.sessions.acquire import AcquireStatus
 from controller.offsets.locks.sessions.handover import ReleaseStatus
 from controller.offsets.observability.mirror_counters import MirrorCounters
+from controller.offsets.restore.operations import OperationKind
+from controller.offsets.restore.values import RestoreStatus
 from controller.offsets.topology.values import MasterChangeKind
 from serving.metrics.counters import CounterTable, Histogram
 from serving.metrics.server_counters import LATENCY_S, ServerCounters
 
 #: What answers results per entry.
-_OPERATIONS: Final = ("commit", "seed", "reset", "clone", "delete", "fence")
+_OPERATIONS: Final = ("commit", "seed", "reset", "undo", "clone", "delete", "fence")
 
 
 class OffsetCounters(ServerCounters):
@@ -37,5 +39,8 @@ class OffsetCounters(ServerCounters):
         self.commits_refused = 0
         self.compensated_offsets = 0
         self.store_calls = CounterTable()
+        self.restored = CounterTable(
+            known=[(kind.value, status.value) for kind in OperationKind for status in RestoreStatus]
+        )
         self.mirror = MirrorCounters()
         self.master_changes = CounterTable(known=[(kind.value,) for kind in MasterChangeKind])

@@ -66,6 +66,9 @@ MASTERS_KNOWN: Final = _MAKE.gauge(
     "masters_known", "1 while a controller or NameServer has answered lately, 0 while it is not known who is master."
 )
 MASTER_CHANGES: Final = _MAKE.counter("master_changes", "What happened to masters of broker sets.", "kind")
+RESTORED_QUEUES: Final = _MAKE.counter(
+    "restored_queues", "Queues that restores, imports and undoes covered at brokers, by result.", "operation", "status"
+)
 UNSIGNED_REQUESTS: Final = _MAKE.counter(
     "unsigned_requests",
     "Requests that this manager sent unsigned, although it has keys, because `brokerAccessAddresses` does not name the "
@@ -125,6 +128,7 @@ FAMILIES: Final[tuple[MetricFamily, ...]] = (
     FOLLOWED_SETS,
     MASTERS_KNOWN,
     MASTER_CHANGES,
+    RESTORED_QUEUES,
     UNSIGNED_REQUESTS,
     MIRRORED_SETS,
     MIRROR_AGE,
@@ -138,11 +142,12 @@ FAMILIES: Final[tuple[MetricFamily, ...]] = (
     *SERVER.traffic,
 )
 
-_LABELS: Final = """`operation` of results: commit, seed, reset, clone, delete, fence; `status`: ok, present, absent,
-stale, fenced, unknown, refused. Of locks: acquire (granted, held_by, frozen, refused) and release (released, not_held,
-kept). `master` of sets: yes, no; `kind` of changes: found, gained, moved, address_changed, restarted, lost, removed.
-`state` of mirrors: fresh, stale, absent; `result`: ok, failed; `cause`: role_change, restart, disk_replaced (nobody
-wanted these), operator_reset, rewind, deleted.
+_LABELS: Final = """`operation` of results: commit, seed, reset, undo, clone, delete, fence; `status`: ok, present,
+absent, stale, fenced, unknown, refused. Of restored queues: restore, import, undo, and the `status` of the answers. Of
+locks: acquire (granted, held_by, frozen, refused) and release (released, not_held, kept). `master` of sets: yes, no;
+`kind` of changes: found, gained, moved, address_changed, restarted, lost, removed. `state` of mirrors: fresh, stale,
+absent; `result`: ok, failed; `cause`: role_change, restart, disk_replaced (nobody wanted these), operator_reset,
+rewind, deleted.
 Groups, topics and clients are no labels: the API shows them."""
 
 

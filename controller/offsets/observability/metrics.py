@@ -91,6 +91,7 @@ class OffsetMetrics(HttpServerMetrics):
         yield catalogue.FOLLOWED_SETS, by_label({"yes": led, "no": len(sets) - led}.items())
         yield catalogue.MASTERS_KNOWN, single(int(following is not None and following.is_fresh()))
         yield catalogue.MASTER_CHANGES, counters.master_changes.counts()
+        yield catalogue.RESTORED_QUEUES, counters.restored.counts()
         yield catalogue.UNSIGNED_REQUESTS, counters.unsigned_requests.counts()
 
     def _mirrored(self) -> Iterator[tuple[MetricFamily, Values]]:

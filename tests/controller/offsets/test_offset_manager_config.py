@@ -1,7 +1,7 @@
 import pytest
 
 from controller.offsets.config import OFFSET_MANAGER
-from controller.offsets.storage.write_behind import FLUSH_MS_MAX, FLUSH_MS_MIN
+from controller.offsets.storage.write_behind_options import FLUSH_MS_MAX, FLUSH_MS_MIN
 from remoting.protocol.properties import Property
 from serving.config.arguments import parse
 from serving.config.checks import ConfigError
