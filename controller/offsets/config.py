@@ -34,10 +34,13 @@ from serving.config.server_config import ConfigBlackList, ConfigStorePath, Frame
 from serving.config.server_kind import ServerKind
 
 StoreKind = Literal["embedded", "etcd"]
+GuardMode = Literal["off", "report", "act"]
+GuardTail = Literal["kept", "may_be_lost", "lost"]
 
 _PATH: Final = FilePath()
 _TEXT: Final = Text()
 _FOLLOWS: Final = Fixed("it decides which brokers are read and changed")
+_GUARDS: Final = Fixed("it decides what is written to brokers")
 _MIRRORS: Final = Fixed("it decides how much brokers are asked for, and how much is kept")
 _WRITES: Final = Fixed("it decides what an acknowledgement means, and how much memory is used")
 
@@ -158,6 +161,28 @@ class OffsetManagerConfig(ServerConfig):
             _FOLLOWS,
         ),
     ] = ""
+    #: Read by guarding.py, as the next one.
+    guard: Annotated[
+        GuardMode,
+        Option(
+            "guard",
+            OneOf(get_args(GuardMode)),
+            "What is done about offsets that went back when a broker became master or started again: act writes them "
+            "to the broker, report only shows what it would write, off does neither.",
+            _GUARDS,
+        ),
+    ] = "report"
+    guard_tail: Annotated[
+        GuardTail,
+        Option(
+            "guardTail",
+            OneOf(get_args(GuardTail)),
+            "Whether consumers may have read messages that a new master does not have: kept if masters are elected "
+            "only from those in sync; may_be_lost; lost if each change of a master is to be taken for one that lost "
+            "messages, so that groups read again rather than skip.",
+            _GUARDS,
+        ),
+    ] = "may_be_lost"
     #: Read by mirroring.py, as the next one.
     mirror_period_ms: Annotated[
         int,
@@ -206,6 +231,8 @@ def _conflicts(config: OffsetManagerConfig) -> Iterable[tuple[str, str]]:
         yield "write_through_groups", "names or patterns with * and ?, without ["
     if config.controller_http_addr and config.namesrv_addr:
         yield "namesrv_addr", "blank, because controllerHttpAddr is set: controllers know their masters better"
+    if config.guard == "act" and not config.follows_brokers:
+        yield "controller_http_addr", "set, or namesrvAddr, because guard is act: only they show who is master"
     yield from etcd_conflicts(config, config.store, "store")
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from controller.offsets.app.following import Following
+from controller.offsets.app.guarding import Guarding, GuardingParts
 from controller.offsets.app.journal_handover import HandoverSource, JournalHandover
 from controller.offsets.app.mirroring import Mirroring, MirroringParts
 from controller.offsets.app.restoring import Restoring, open_operations
@@ -15,9 +16,11 @@ from controller.offsets.app.store import EtcdCalls, make_write_behind, open_jour
 from controller.offsets.commits.entry_checks import OffsetLimits
 from controller.offsets.commits.refusals import OffsetsRefused
 from controller.offsets.config import OFFSET_MANAGER, OffsetManagerConfig
+from controller.offsets.guard.rules import Tail
 from controller.offsets.locks.sessions.refusals import LocksRefused
 from controller.offsets.observability.counters import OffsetCounters
 from controller.offsets.observability.event_log import OffsetEventLog
+from controller.offsets.observability.guard_event_log import GuardEventLog
 from controller.offsets.observability.mirror_event_log import MirrorEventLog
 from controller.offsets.observability.restore_event_log import RestoreEventLog
 from controller.offsets.observability.topology_event_log import TopologyEventLog
@@ -40,7 +43,7 @@ from serving.process.start import StartFailed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from controller.offsets.http.mirror_views import MirrorViews
+    from controller.offsets.http.guard_views import GuardViews
     from serving.http.endpoints import Endpoint
     from serving.process.background_tasks import BackgroundTask
 
@@ -98,7 +101,11 @@ class OffsetManager:
         self._restoring = Restoring(self._service, self._operations, self._clock, restore_log)
         self._client = broker_client(config, self._clock, self._logs, self._counters)
         self._following = self._make_following() if config.follows_brokers else None
-        self._mirroring = None if self._following is None else self._make_mirroring(self._following)
+        self._mirroring: Mirroring | None = None
+        self._guarding: Guarding | None = None
+        if self._following is not None:
+            self._mirroring = self._make_mirroring(self._following)
+            self._guarding = self._make_guarding(self._following, self._mirroring)
 
     async def run(self) -> None:
         """Serve until the stop signal, then flush and stop in order. Raises StartFailed."""
@@ -134,10 +141,23 @@ class OffsetManager:
             return None
         return self._restoring.brokers(self._client, self._following, self._mirroring)
 
+    def _make_guarding(self, following: Following, mirroring: Mirroring) -> Guarding:
+        parts = GuardingParts(
+            client=self._client,
+            clock=self._clock,
+            tasks=self._tasks,
+            mirror=mirroring,
+            following=following,
+            serves=lambda: self._service.role.is_serving,
+            observer=GuardEventLog(self._logs, self._counters.guard),
+        )
+        return Guarding(parts, self._config.guard, Tail[self._config.guard_tail.upper()])
+
     def _own_work(self) -> "list[BackgroundTask]":
         following = [] if self._following is None else [self._following.run]
         mirroring = [] if self._mirroring is None else self._mirroring.work()
-        return [*following, *mirroring, *self._handover()]
+        guarding = [] if self._guarding is None else self._guarding.work()
+        return [*following, *mirroring, *guarding, *self._handover()]
 
     def _handover(self) -> "list[BackgroundTask]":
         if self._config.store == "embedded":
@@ -176,10 +196,10 @@ class OffsetManager:
             with suppress(*_FAILED):
                 await self._service.forget_deleted()
 
-    def _site(self) -> "tuple[Sequence[Endpoint], MirrorViews]":
+    def _site(self) -> "tuple[Sequence[Endpoint], GuardViews]":
         """Return the paths and their views; in a thread, because what they import takes long."""
         from controller.offsets.http.endpoints import ENDPOINTS  # noqa: PLC0415
-        from controller.offsets.http.mirror_views import MirrorViews  # noqa: PLC0415
+        from controller.offsets.http.guard_views import GuardViews, ShownBrokers  # noqa: PLC0415
         from controller.offsets.http.restore_views import RestoreViews  # noqa: PLC0415
         from controller.offsets.http.views import ShownManager  # noqa: PLC0415
         from controller.offsets.observability.metrics import OffsetMetrics, OffsetMetricSources  # noqa: PLC0415
@@ -194,12 +214,14 @@ class OffsetManager:
             store=self._store,
             following=self._following,
             mirror=self._mirroring,
+            guarding=self._guarding,
         )
         restores = RestoreViews(self._service, self._restoring.site(self._brokers()))
         config, run = FixedConfig(self._config), secrets.token_hex(4)
         manager = ShownManager(self._me, config, run, self._store, self._clock, restores)
         metrics = OffsetMetrics(sources)
-        views = MirrorViews(self._process.health, metrics, self._service, self._locks, manager, self._mirroring)
+        brokers = ShownBrokers(self._mirroring, self._guarding)
+        views = GuardViews(self._process.health, metrics, self._service, self._locks, manager, brokers)
         return ENDPOINTS, views
 
 

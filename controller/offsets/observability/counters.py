@@ -5,6 +5,7 @@ from typing import Final
 from controller.offsets.commits.results import OffsetStatus
 from controller.offsets.locks.sessions.acquire import AcquireStatus
 from controller.offsets.locks.sessions.handover import ReleaseStatus
+from controller.offsets.observability.guard_counters import GuardCounters
 from controller.offsets.observability.mirror_counters import MirrorCounters
 from controller.offsets.restore.operations import OperationKind
 from controller.offsets.restore.values import RestoreStatus
@@ -44,3 +45,4 @@ class OffsetCounters(ServerCounters):
         )
         self.mirror = MirrorCounters()
         self.master_changes = CounterTable(known=[(kind.value,) for kind in MasterChangeKind])
+        self.guard = GuardCounters()

@@ -9,6 +9,7 @@ import sys
 from typing import Final
 
 from controller.offsets.config import OFFSET_MANAGER
+from controller.offsets.observability.guard_log_events import GUARD
 from controller.offsets.observability.mirror_log_events import MIRROR
 from controller.offsets.observability.restore_log_events import RESTORES
 from controller.offsets.observability.topology_log_events import TOPOLOGY
@@ -202,6 +203,7 @@ EVENTS: Final = (
     OFFSETS_LEFT_DIRTY,
     *RESTORES,
     *TOPOLOGY,
+    *GUARD,
     *MIRROR,
     server_events.BROKER_REQUEST_DENIED,
     server_events.BROKER_REQUEST_NOT_SIGNED,

@@ -75,6 +75,16 @@ UNSIGNED_REQUESTS: Final = _MAKE.counter(
     "address.",
 )
 
+# The guard
+
+GUARD_RUNS: Final = _MAKE.counter(
+    "guard_runs", "Runs of the guard at brokers that became master or started again.", "cause", "result"
+)
+GUARD_OFFSETS: Final = _MAKE.counter(
+    "guard_offsets", "Offsets of groups in queues that the guard has looked at.", "action", "reason", "outcome"
+)
+GUARD_SETS: Final = _MAKE.gauge("guard_sets", "Broker sets that the guard is at, or that wait for it.", "state")
+GUARD_DURATION: Final = _MAKE.histogram("guard_duration_seconds", "Duration of runs of the guard.")
 # The mirror of brokers' offsets
 
 MIRRORED_SETS: Final = _MAKE.gauge(
@@ -130,6 +140,10 @@ FAMILIES: Final[tuple[MetricFamily, ...]] = (
     MASTER_CHANGES,
     RESTORED_QUEUES,
     UNSIGNED_REQUESTS,
+    GUARD_RUNS,
+    GUARD_OFFSETS,
+    GUARD_SETS,
+    GUARD_DURATION,
     MIRRORED_SETS,
     MIRROR_AGE,
     MIRRORED_ENTRIES,
@@ -145,8 +159,10 @@ FAMILIES: Final[tuple[MetricFamily, ...]] = (
 _LABELS: Final = """`operation` of results: commit, seed, reset, undo, clone, delete, fence; `status`: ok, present,
 absent, stale, fenced, unknown, refused. Of restored queues: restore, import, undo, and the `status` of the answers. Of
 locks: acquire (granted, held_by, frozen, refused) and release (released, not_held, kept). `master` of sets: yes, no;
-`kind` of changes: found, gained, moved, address_changed, restarted, lost, removed. `state` of mirrors: fresh, stale,
-absent; `result`: ok, failed; `cause`: role_change, restart, disk_replaced (nobody wanted these), operator_reset,
+`kind` of changes: found, gained, moved, address_changed, restarted, lost, removed.
+Of guard_runs `cause` is the kind of change, or new_run; `result`: complete, failed. `action`, `reason` and `outcome` of
+guard_offsets: [offsets](offsets.md#the-guard). `state` of guard_sets: running, waiting. `state` of mirrors:
+fresh, stale, absent; `result`: ok, failed; `cause`: role_change, restart, disk_replaced (nobody wanted these), operator_reset,
 rewind, deleted.
 Groups, topics and clients are no labels: the API shows them."""
 

@@ -27,6 +27,18 @@ class FollowedSets(Protocol):
         """Return whether it is known who is master now."""
 
 
+class GuardedSets(Protocol):
+    """The broker sets that the guard is at."""
+
+    @property
+    def waiting(self) -> int:
+        """Sets that wait for a run."""
+
+    @property
+    def running(self) -> int:
+        """Sets with a run."""
+
+
 class MirroredSets(Protocol):
     """The mirrors of broker sets."""
 
@@ -46,6 +58,8 @@ class OffsetMetricSources(ProcessSources, frozen=True, kw_only=True):
     store: WriteBehind
     #: None where no broker is followed.
     following: FollowedSets | None
+    #: None where nothing is guarded.
+    guarding: GuardedSets | None
     #: None as well.
     mirror: MirroredSets | None
 
@@ -93,6 +107,14 @@ class OffsetMetrics(HttpServerMetrics):
         yield catalogue.MASTER_CHANGES, counters.master_changes.counts()
         yield catalogue.RESTORED_QUEUES, counters.restored.counts()
         yield catalogue.UNSIGNED_REQUESTS, counters.unsigned_requests.counts()
+        yield from self._guard()
+
+    def _guard(self) -> Iterator[tuple[MetricFamily, Values]]:
+        guarding, counters = self._sources.guarding, self._sources.counters.guard
+        yield catalogue.GUARD_RUNS, counters.runs.counts()
+        yield catalogue.GUARD_OFFSETS, counters.offsets.counts()
+        running, waiting = (0, 0) if guarding is None else (guarding.running, guarding.waiting)
+        yield catalogue.GUARD_SETS, by_label({"running": running, "waiting": waiting}.items())
 
     def _mirrored(self) -> Iterator[tuple[MetricFamily, Values]]:
         mirror, counters = self._sources.mirror, self._sources.counters.mirror
@@ -114,6 +136,7 @@ class OffsetMetrics(HttpServerMetrics):
     def own_histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
         """Yield how long."""
         yield catalogue.FLUSH_DURATION, {(): self._sources.counters.flush_seconds}
+        yield catalogue.GUARD_DURATION, {(): self._sources.counters.guard.seconds}
 
     def own_guards(self) -> Mapping[MetricFamily, LabelGuard]:
         """Return nothing: no peer names a label."""
