@@ -1,0 +1,51 @@
+"""Broker sets of two whose masters fail, with and without an offset manager beside their controller."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from failover_ways import Site, haproxy, java, ours
+from peers.offset_managers import OffsetManager
+
+#: The one group of orderly consumers.
+ORDERED = "ordered"
+MANAGER = {"guard": "act", "orderly_groups": ORDERED, "lock_replay": "on"}
+
+
+class ManagedSite(NamedTuple):
+    """A set, and the offset manager that follows its controller, if any."""
+
+    site: Site
+    manager: OffsetManager | None
+
+
+@dataclass(frozen=True)
+class OffsetWay:
+    """How offsets and locks get to the next master."""
+
+    title: str
+    site: Callable[..., contextlib.AbstractContextManager[Site]]
+    has_manager: bool
+    has_role_address: bool = False
+
+    @contextlib.contextmanager
+    def begin(self, folder: Path, version: str, **properties: object) -> Iterator[ManagedSite]:
+        """Yield a complete set; `properties` are those of its brokers, and `controller_properties`."""
+        with self.site(folder, version, **properties) as site:
+            yield ManagedSite(site, self._manager(folder, site) if self.has_manager else None)
+
+    @staticmethod
+    def _manager(folder: Path, site: Site) -> OffsetManager:
+        addresses = ";".join(f"127.0.0.1:{each.http_port}" for each in site.brokers.controllers)
+        return site.lab.kept(OffsetManager(folder, controller_http_addr=addresses, **MANAGER)).start().leading()
+
+
+OFFSET_WAYS = {
+    "java": OffsetWay("Java's controller", java, has_manager=False),
+    "ours": OffsetWay("ours", ours, has_manager=False),
+    "managed": OffsetWay("ours, offset manager", ours, has_manager=True),
+    "addressed": OffsetWay("ours, role address", haproxy, has_manager=False, has_role_address=True),
+    "both": OffsetWay("ours, role address, offset manager", haproxy, has_manager=True, has_role_address=True),
+}
