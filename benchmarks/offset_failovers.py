@@ -112,7 +112,7 @@ def _one_set(part: str, measured: PartOf, left: list[tuple[int, float]]) -> None
     scenario, version = SCENARIOS[part], measured.version
     with (
         tempfile.TemporaryDirectory() as name,
-        measured.way.begin(Path(name), version, **scenario.properties) as managed,
+        measured.way.begin(Path(name), version, scenario.guard_tail, **scenario.properties) as managed,
     ):
         seen = SetSeen()
         measured.sets.append(seen)

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from peers.offset_managers import OffsetManager
 
 #: The one group of orderly consumers.
 ORDERED = "ordered"
-MANAGER = {"guard": "act", "orderly_groups": ORDERED, "lock_replay": "on"}
+MANAGER = {"guard": "act", "lock_replay": "on"}
 
 
 class ManagedSite(NamedTuple):
@@ -31,15 +32,19 @@ class OffsetWay:
     has_role_address: bool = False
 
     @contextlib.contextmanager
-    def begin(self, folder: Path, version: str, **properties: object) -> Iterator[ManagedSite]:
+    def begin(self, folder: Path, version: str, guard_tail: str, **properties: object) -> Iterator[ManagedSite]:
         """Yield a complete set; `properties` are those of its brokers, and `controller_properties`."""
         with self.site(folder, version, **properties) as site:
-            yield ManagedSite(site, self._manager(folder, site) if self.has_manager else None)
+            yield ManagedSite(site, _manager(folder, site, guard_tail) if self.has_manager else None)
 
-    @staticmethod
-    def _manager(folder: Path, site: Site) -> OffsetManager:
-        addresses = ";".join(f"127.0.0.1:{each.http_port}" for each in site.brokers.controllers)
-        return site.lab.kept(OffsetManager(folder, controller_http_addr=addresses, **MANAGER)).start().leading()
+
+def _manager(folder: Path, site: Site, guard_tail: str) -> OffsetManager:
+    addresses = ";".join(f"127.0.0.1:{each.http_port}" for each in site.brokers.controllers)
+    options = MANAGER | {"controller_http_addr": addresses, "guard_tail": guard_tail}
+    manager = site.lab.kept(OffsetManager(folder, **options)).start().leading()
+    answer = manager.post("/v1/locks/declare-orderly", {"writer": "benchmark", "group": ORDERED})
+    assert answer.status == HTTPStatus.OK, answer
+    return manager
 
 
 OFFSET_WAYS = {
