@@ -4,8 +4,9 @@
   master, and another one joins later: whoever has its queues next reads the offset at the new master.
 - `order`: 1,000 messages a second have keys, and two orderly clients, or three from the promotion on, in each second
   event, so that queues move while nobody has locks.
-- `tail`: brokers acknowledge what the master has. The slave stands still for the last seconds of the master, which are
-  lost; new messages get their offsets again. Groups as in `kill`.
+- `tail`: brokers acknowledge what the master has. The slave is down for the last seconds of the master, which are lost;
+  new messages get their offsets again. Groups as in `kill`. A slave that is frozen instead knows each client several
+  times when it goes on, by its former connections, and so clients leave queues to nobody for two minutes.
 """
 
 import sys
@@ -30,7 +31,7 @@ COPIED_EACH_S = 10
 SETTLED_S = 15
 #: Clients without a role address need their poll, 30 s; a lock that nobody gives back ends after 60 s.
 GO_ON_MAX_S = 150
-#: So long the slave has stood still when the master is killed, at least: clients have committed what is lost.
+#: So long the slave has been down when the master is killed, at least: clients have committed what is lost.
 TAIL_S = 6
 #: A broker that has come back knows its clients after one heartbeat: events come more often than 30 s, the default.
 HEARTBEAT_MS = 5_000
@@ -58,7 +59,7 @@ class Scenario:
         return "may_be_lost" if self.loses_tail else "kept"
 
 
-#: `haMaxTimeSlaveNotCatchup`: how soon a slave that stands still is out of the SyncStateSet, 15 s by default.
+#: `haMaxTimeSlaveNotCatchup`: how soon a slave that is down is out of the SyncStateSet, 15 s by default.
 TAIL_IS_LOST = {
     "allAckInSyncStateSet": False,
     "haMaxTimeSlaveNotCatchup": 3_000,
@@ -137,7 +138,7 @@ class OffsetEvents:
         time.sleep(phase * COPIED_EACH_S)
         victim = self._site.master()
         if self._scenario.loses_tail:
-            self._freeze_slave(victim)
+            self._kill_slave(victim)
         self._clients.begin_window()
         victim.process.kill()
         killed_ms = now_ms()
@@ -157,14 +158,14 @@ class OffsetEvents:
         self._seen.failed_sends = self._clients.failed
         print(f"  {self._seen.delivered}", file=sys.stderr, flush=True)
 
-    def _freeze_slave(self, master: Broker) -> None:
-        """Let the slave stand still until it is out of the SyncStateSet, and some seconds more."""
+    def _kill_slave(self, master: Broker) -> None:
+        """Kill the slave, and wait until it is out of the SyncStateSet, and some seconds more."""
         (slave,) = (each for each in self._site.brokers.brokers if each is not master)
-        slave.process.pause()
-        frozen = time.monotonic()
+        slave.process.kill()
+        killed_s = time.monotonic()
         alone = lambda state: len(state.in_sync) == 1  # noqa: E731
         self._site.brokers.wait_for_state(alone, seconds=VERY_LONG_S, what="the slave is out of sync")
-        time.sleep(max(0.0, frozen + TAIL_S - time.monotonic()))
+        time.sleep(max(0.0, killed_s + TAIL_S - time.monotonic()))
 
     def _change(self, number: int, victim: Broker) -> str | None:
         """Change a group as the scenario wants it, wait for the promotion, and return the group."""
@@ -173,7 +174,7 @@ class OffsetEvents:
             self._clients.kill_oldest(scenario.loses_client)
         for each in self._site.brokers.brokers:
             if scenario.loses_tail and each is not victim:
-                each.process.resume()
+                self._site.brokers.restart(each)
         other = lambda state: state.addresses[state.master] != victim.address  # noqa: E731
         self._site.brokers.wait_for_master(other, seconds=VERY_LONG_S, what="another master")
         joins = scenario.gets_client if number % 2 else None

@@ -264,8 +264,8 @@ not committed, up to 5 s, comes twice in any case, and is in these figures."""
 _INTRODUCTIONS = {
     "kill": f"kill -9 of the master, {{kills}} times; both brokers have what is acknowledged.\n{_GROUPS}",
     "tail": f"""\
-The slave stands still for at least {TAIL_S} s and is out of the SyncStateSet, then kill -9 of the master, {{kills}}
-times: the slave is elected without the end of the log, and what is sent next gets the same offsets.
+The slave is down for at least {TAIL_S} s and out of the SyncStateSet, then kill -9 of the master, {{kills}} times: the
+slave is started and elected without the end of the log, and what is sent next gets the same offsets.
 {_GROUPS}""",
     "order": f"""\
 kill -9 of the master, {{kills}} times, under messages of 1,000 keys and a group of two orderly consumers as they come;
