@@ -266,7 +266,7 @@ _ROWS = {"kill": _kill_row, "tail": _tail_row, "order": _order_row}
 _GROUPS = f"""\
 Clients are of the release of the brokers, and as they come. Group `{STEADY}` has one push consumer that stays; of
 `{CHANGING}` one of two is killed with the master, and another one joins later. Twice are deliveries of what the group
-had got before; as seconds of traffic of the queue where these are most. Skipped can be read at the end but never came."""
+had got before; as seconds of traffic of the queue where these are most. Skipped can be read at the end, never came."""
 _INTRODUCTIONS = {
     "kill": f"""\
 kill -9 of the master, {{kills}} times; both brokers have what is acknowledged.
