@@ -36,7 +36,7 @@ SETS_MAX = 3
 #: anybody has pulled from its master; one of 5.1.4 copies them each 10 s.
 PARTS = {
     "kill": (["java", "ours", "managed", "both"], [V5_1, V5_5]),
-    "order": (["java", "ours", "managed", "addressed", "both"], [V5_5]),
+    "order": (["java", "ours", "managed", "slaves", "addressed", "both"], [V5_5]),
     "tail": (["java", "ours", "managed"], [V5_1, V5_5]),
     "losses": (["alone", "managed"], [V5_1, V5_5]),
 }
