@@ -13,6 +13,7 @@ tried with all releases of brokers and KEPT_MIN kills or more.
 import argparse
 import math
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -27,11 +28,15 @@ from offset_losses import LOSSES, MANY_OFFSETS, Loss, lose
 from offset_ways import OFFSET_WAYS, OffsetWay
 from peers.jars import V5_1, V5_5
 
+from remoting.protocol.errors import RemotingError
+
 KILLS = 20
 #: Fewer say too little to be kept.
 KEPT_MIN = 5
 #: A set that does not come back within its time is left for a new one so often.
 SETS_MAX = 3
+#: What did not happen in time, was refused, or did not end in time.
+BROKEN = (AssertionError, OSError, RemotingError, subprocess.SubprocessError)
 #: By part, its ways and the releases of brokers. A slave of 5.5.0 keeps its first copy of the offsets for ever once
 #: anybody has pulled from its master; one of 5.1.4 copies them each 10 s.
 PARTS = {
@@ -101,7 +106,7 @@ def measure(part: str, way: str, version: str, kills: int) -> PartOf:
         print(f"{part}: {measured.way.title}, brokers {version}", file=sys.stderr, flush=True)
         try:
             _one_set(part, measured, left)
-        except (AssertionError, OSError) as error:
+        except BROKEN as error:
             print(f"  the set broke: {error}", file=sys.stderr, flush=True)
             measured.broken.append(" ".join(str(error).split())[:200])
     return measured
@@ -130,7 +135,7 @@ def measure_losses(way: str, version: str) -> LossesOf:
             print(f"{kind}: {measured.title}, brokers {version}", file=sys.stderr, flush=True)
             try:
                 loss = lose(kind, version, has_manager=measured.has_manager)
-            except (AssertionError, OSError) as error:
+            except BROKEN as error:
                 print(f"  it broke: {error}", file=sys.stderr, flush=True)
                 measured.broken.append(f"{kind}: {' '.join(str(error).split())[:200]}")
             else:

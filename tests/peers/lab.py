@@ -1,5 +1,6 @@
 """A lab starts peers for a test or for several, and ends all of them."""
 
+import contextlib
 import os
 
 from peers.clients import Consumer, Load, Mqadmin, Producer, Scan
@@ -76,9 +77,14 @@ class Lab:
         return self._client(Mqadmin(self.folder, **settings))
 
     def close(self):
-        for peer in self._others:
-            if peer.process is not None and peer.process.running:
-                peer.process.kill()
+        # On a machine with too much to do one may not end in time: the others are ended all the same.
+        with contextlib.ExitStack() as ending:
+            ending.callback(self._stop_name_servers)
+            for peer in reversed(self._others):
+                if peer.process is not None and peer.process.running:
+                    ending.callback(peer.process.kill)
+
+    def _stop_name_servers(self):
         codes = {server.name: self._stopped(server) for server in self._servers if server.process is not None}
         assert not any(codes.values()), f"exit codes after SIGTERM: {codes}"
 
