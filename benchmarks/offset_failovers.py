@@ -107,8 +107,8 @@ def measure(part: str, way: str, version: str, kills: int) -> PartOf:
         try:
             _one_set(part, measured, left)
         except BROKEN as error:
-            print(f"  the set broke: {error}", file=sys.stderr, flush=True)
-            measured.broken.append(" ".join(str(error).split())[:200])
+            measured.broken.append(_why(error))
+            print(f"  the set broke: {measured.broken[-1]}", file=sys.stderr, flush=True)
     return measured
 
 
@@ -136,12 +136,19 @@ def measure_losses(way: str, version: str) -> LossesOf:
             try:
                 loss = lose(kind, version, has_manager=measured.has_manager)
             except BROKEN as error:
-                print(f"  it broke: {error}", file=sys.stderr, flush=True)
-                measured.broken.append(f"{kind}: {' '.join(str(error).split())[:200]}")
+                measured.broken.append(f"{kind}: {_why(error)}")
+                print(f"  it broke: {measured.broken[-1]}", file=sys.stderr, flush=True)
             else:
                 print(f"  {loss}", file=sys.stderr, flush=True)
                 measured.losses.setdefault(kind, []).append(loss)
     return measured
+
+
+def _why(error: BaseException) -> str:
+    """Return what went wrong first: ending everything may have failed after that."""
+    while error.__context__ is not None:
+        error = error.__context__
+    return " ".join(str(error).split())[:200]
 
 
 # Tables
