@@ -1,7 +1,7 @@
 """A lab starts peers for a test or for several, and ends all of them."""
 
-import contextlib
 import os
+import subprocess
 
 from peers.clients import Consumer, Load, Mqadmin, Producer, Scan
 from peers.controllers import JavaController
@@ -78,15 +78,10 @@ class Lab:
 
     def close(self):
         # On a machine with too much to do one may not end in time: the others are ended all the same.
-        with contextlib.ExitStack() as ending:
-            ending.callback(self._stop_name_servers)
-            for peer in reversed(self._others):
-                if peer.process is not None and peer.process.running:
-                    ending.callback(peer.process.kill)
-
-    def _stop_name_servers(self):
+        late = [peer.process.name for peer in self._others if not _is_ended(peer)]
         codes = {server.name: self._stopped(server) for server in self._servers if server.process is not None}
         assert not any(codes.values()), f"exit codes after SIGTERM: {codes}"
+        assert not late, f"not ended after SIGKILL: {late}"
 
     def _serve(self, server):
         self._servers.append(server)
@@ -103,3 +98,14 @@ class Lab:
             server.process.kill()
             return 0
         return server.process.stop()
+
+
+def _is_ended(peer):
+    """Kill a peer that runs, and return whether it has ended."""
+    if peer.process is None or not peer.process.running:
+        return True
+    try:
+        peer.process.kill()
+    except subprocess.TimeoutExpired:
+        return False
+    return True
