@@ -4,24 +4,27 @@
     python benchmarks/offset_mirror.py --seconds 10        (prints only)
 
 A process of its own plays the brokers, each at its own port on loopback; another one mirrors them with the poller and
-the client of the product, and hands what changes to a listener that only counts. Processor time is that of the mirror's
-process, so it does not matter what else runs on the machine. Every offset that moves does so between two readings, once
-in all queues of some groups, as groups consume, and once in queues here and there, where each entry has one or two.
+the client of the product into its file. What is kept of a day is what the changes of the run take as they are, for an
+hour, and merged to one a minute, for the rest. Processor time is that of the mirror's process, so it does not matter
+what else runs on the machine. Every offset that moves does so between two readings, once in all queues of some groups,
+as groups consume, and once in queues here and there, where each entry has one or two.
 """
 
 import argparse
 import asyncio
+import contextlib
 import json
 import random
 import re
+import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Awaitable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import msgspec
 import uvloop
 from controller_results import keep, row, table
 from servers import REPOSITORY, Stolen
@@ -31,6 +34,10 @@ sys.path.insert(0, str(REPOSITORY))
 from controller.offsets.mirror.changes import MirrorChanges
 from controller.offsets.mirror.masters import MirroredMaster, SetName
 from controller.offsets.mirror.poller import MirrorPoller, MirrorRuntime, PollerOptions, PollReport
+from controller.offsets.mirror.regressions import RegressionLog
+from controller.offsets.mirror_file.keeper import KeeperParts, MirrorKeeper
+from controller.offsets.mirror_file.mirror_file import FILE_NAME, open_mirror
+from controller.offsets.mirror_file.thinning import HOUR_MS
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.background_tasks import BackgroundTasks
 from remoting.client import RemotingClient
@@ -121,25 +128,42 @@ async def serve(spread: str) -> None:
 
 
 class Counter:
-    """Counts what the mirror hands on; writes each change as the store would, and drops it."""
+    """Counts what the mirror hands on, and hands it to the file."""
 
     def __init__(self, sets: int) -> None:
         self._sets = sets
+        self.keeper: MirrorKeeper | None = None
         self._read: set[SetName] = set()
         self.all_read = asyncio.Event()
-        self.polls = self.failures = self.moves = self.entries = self.stored_bytes = self.body_bytes = 0
+        self.polls = self.failures = self.moves = self.entries = self.body_bytes = self.stores = 0
 
     def numbers(self) -> dict[str, int]:
         """Return what was counted so far."""
         return {name: value for name, value in vars(self).items() if isinstance(value, int) and name != "_sets"}
 
     async def offsets_changed(self, changes: MirrorChanges) -> None:
-        """Count changes, and their bytes as JSON."""
+        """Count changes, and have them stored."""
         for entries in (changes.moved.advanced, changes.moved.new):
-            for key, moves in entries:
-                self.entries += 1
-                self.moves += len(moves)
-                self.stored_bytes += len(msgspec.json.encode((key, [(each[0], each[2]) for each in moves])))
+            self.entries += len(entries)
+            self.moves += sum(len(each.moves) for each in entries)
+        assert self.keeper is not None, "the file is opened first"
+        self.keeper.changed(changes)
+
+    def stored(self, _file_bytes: int) -> None:
+        """Count a write."""
+        self.stores += 1
+
+    def store_failed(self, error: str) -> None:
+        """Report a write that failed."""
+        self.failures += 1
+        print(error, file=sys.stderr)
+
+    def loaded(self, *_: int) -> None:
+        """Take that the file is open."""
+
+    def moved_aside(self, error: str) -> None:
+        """Report a damaged file."""
+        print(error, file=sys.stderr)
 
     def polled(self, report: PollReport) -> None:
         """Count a reading."""
@@ -154,8 +178,8 @@ class Counter:
         self.failures += 1
 
 
-async def mirror(ports: list[int], seconds: float) -> None:
-    """Mirror the brokers, and print what that takes once all of them were read."""
+async def mirror(ports: list[int], seconds: float, folder: Path) -> None:
+    """Mirror the brokers into a file in a folder, and print what that takes once all of them were read."""
     masters = [
         MirroredMaster(SetName("c", f"broker-{number}"), f"127.0.0.1:{port}", 1) for number, port in enumerate(ports)
     ]
@@ -172,23 +196,64 @@ async def mirror(ports: list[int], seconds: float) -> None:
             tasks=tasks,
         )
         poller = MirrorPoller(runtime, PollerOptions(period_ms=PERIOD_MS))
+        parts = KeeperParts(
+            folder=folder,
+            bytes_max=1 << 40,
+            mirrors=poller,
+            regressions=RegressionLog(),
+            clock=SystemClock(),
+            observer=counter,
+        )
+        counter.keeper = keeper = MirrorKeeper(parts)
+        await keeper.open()
         polling = tasks.keep_running(poller.run, "offset mirror")
+        keeping = tasks.keep_running(keeper.run, "mirror file")
         async with asyncio.timeout(ALL_READ_S):
             await counter.all_read.wait()
         late: list[float] = []
         ticking = asyncio.create_task(tick(late))
+        await asyncio.sleep(2)
+        written, first_ms = written_bytes(), SystemClock().unix_ms()
         before, began_s, used_s = counter.numbers(), time.perf_counter(), time.process_time()
         await asyncio.sleep(seconds)
         used_s, took_s = time.process_time() - used_s, time.perf_counter() - began_s
         counted = {name: value - before[name] for name, value in counter.numbers().items()}
         late.sort()
         figures = {"share": used_s / took_s, "used_s": used_s, "took_s": took_s, "memory_mb": memory_mb()}
-        figures |= {"late_p99_ms": late[len(late) * 99 // 100] * 1000}
-        print(json.dumps(figures | counted), flush=True)
-        polling.cancel()
-        ticking.cancel()
-        await asyncio.gather(polling, ticking, return_exceptions=True)
+        figures |= {"late_p99_ms": late[len(late) * 99 // 100] * 1000, "written_bytes": written_bytes() - written}
+        works = [polling, keeping, ticking]
+        for each in works:
+            each.cancel()
+        await asyncio.gather(*works, return_exceptions=True)
+        await keeper.close()
+        print(json.dumps(figures | counted | kept_bytes(folder, first_ms, [*poller.set_names])), flush=True)
     await client.close()
+
+
+def written_bytes() -> int:
+    """Return what this process has written to disks so far."""
+    found = re.search(r"^write_bytes: (\d+)", Path("/proc/self/io").read_text(), re.MULTILINE)
+    assert found is not None, "Linux says what a process writes"
+    return int(found[1])
+
+
+def kept_bytes(folder: Path, first_ms: int, names: list[SetName]) -> dict[str, float]:
+    """Return the bytes of changes as they are and merged to one a minute, and how long a start takes to load."""
+    found: dict[str, float] = {"changes": changed_bytes(folder, first_ms)}
+    began_s = time.perf_counter()
+    file = open_mirror(folder, SystemClock()).file
+    found["load_s"] = time.perf_counter() - began_s
+    for name in names:
+        file.thin(name, SystemClock().unix_ms() + 2 * HOUR_MS)
+    file.close()
+    return found | {"merged": changed_bytes(folder, first_ms)}
+
+
+def changed_bytes(folder: Path, first_ms: int) -> int:
+    """Return the bytes of all changes since a time."""
+    with contextlib.closing(sqlite3.connect(folder / FILE_NAME)) as connection:
+        query = "SELECT coalesce(sum(length(body)), 0) FROM changes WHERE unix_ms >= ?"
+        return int(connection.execute(query, (first_ms,)).fetchone()[0])
 
 
 def memory_mb() -> float:
@@ -225,7 +290,8 @@ def measured(seconds: float) -> Iterator[str]:
     yield ""
     yield from table(
         "what moves", "share of a core", "ms each", "memory, MB", "readings", "failed", "KB each", "entries a second",
-        "stored a day, GB", "loop late, ms: p99", "stolen", "reached",
+        "changes of an hour, MB", "kept of a day, GB", "written, MB/s", "load, s", "loop late, ms: p99",
+        "stolen", "reached",
     )  # fmt: skip
     for spread in SPREADS:
         yield _line(_measure(spread, seconds))
@@ -236,8 +302,8 @@ def _measure(spread: str, seconds: float) -> Figures:
     try:
         assert brokers.stdout is not None, "it is a pipe"
         ports = brokers.stdout.readline()
-        with Stolen() as stolen:
-            mirroring = _started("--mirror", ports, "--seconds", str(seconds))
+        with Stolen() as stolen, tempfile.TemporaryDirectory() as folder:
+            mirroring = _started("--mirror", ports, "--seconds", str(seconds), "--folder", folder)
             try:
                 output, _ = mirroring.communicate(timeout=120 + 3 * seconds)
             finally:
@@ -254,13 +320,14 @@ def _started(*options: str) -> "subprocess.Popen[str]":
 
 def _line(measured_: Figures) -> str:
     spread, figures, stolen_percent = measured_
-    stored_gb = figures["stored_bytes"] / figures["took_s"] * SECONDS_OF_A_DAY / 1e9
+    hour_mb = figures["changes"] / figures["took_s"] * 3600 / 1e6
+    day_gb = hour_mb / 1e3 + figures["merged"] / figures["took_s"] * (SECONDS_OF_A_DAY - 3600) / 1e9
     due = BROKERS * figures["took_s"] * 1000 / PERIOD_MS
     is_reached = figures["share"] < GOAL_SHARE and figures["memory_mb"] < GOAL_MB and not figures["failures"]
     # A machine that is busy with something else reads less, which takes less.
     is_reached = is_reached and figures["polls"] > DONE_SHARE * due
     if spread == "none":
-        is_reached = is_reached and figures["stored_bytes"] == 0
+        is_reached = is_reached and figures["changes"] == 0
     names = {"groups": "all queues of some groups", "queues": "some queues of many groups", "none": "nothing"}
     return row(
         names[spread],
@@ -271,7 +338,10 @@ def _line(measured_: Figures) -> str:
         figures["failures"],
         f"{figures['body_bytes'] / max(figures['polls'], 1) / 1024:.0f}",
         f"{figures['entries'] / figures['took_s']:.0f}",
-        f"{stored_gb:.2f}",
+        f"{hour_mb:.0f}",
+        f"{day_gb:.2f}",
+        f"{figures['written_bytes'] / figures['took_s'] / 1e6:.2f}",
+        f"{figures['load_s']:.2f}",
         f"{figures['late_p99_ms']:.1f}",
         f"{stolen_percent:.0f} %",
         "yes" if is_reached else "no",
@@ -284,11 +354,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, help="how long each spread is measured; prints only")
     parser.add_argument("--serve", choices=SPREADS, help=argparse.SUPPRESS)
     parser.add_argument("--mirror", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
         uvloop.run(serve(options.serve))
     elif options.mirror:
-        uvloop.run(mirror(json.loads(options.mirror), options.seconds))
+        uvloop.run(mirror(json.loads(options.mirror), options.seconds, options.folder))
     elif options.seconds:
         for line in measured(options.seconds):
             print(line, flush=True)

@@ -30,6 +30,7 @@ _PATH: Final = FilePath()
 _TEXT: Final = Text()
 _STORE: Final = Fixed("it decides where offsets are kept, and by whom")
 _FOLLOWS: Final = Fixed("it decides which brokers are read and changed")
+_MIRRORS: Final = Fixed("it decides how much brokers are asked for, and how much is kept")
 _WRITES: Final = Fixed("it decides what an acknowledgement means, and how much memory is used")
 
 
@@ -149,6 +150,27 @@ class OffsetManagerConfig(ServerConfig):
             _FOLLOWS,
         ),
     ] = ""
+    #: Read by mirroring.py, as the next one.
+    mirror_period_ms: Annotated[
+        int,
+        Option(
+            "mirrorPeriodMs",
+            Whole(1_000, 60_000),
+            "How often the offsets of each master are read into the mirror, in milliseconds.",
+            _MIRRORS,
+        ),
+    ] = 5_000
+    mirror_bytes_max: Annotated[
+        int,
+        Option(
+            "mirrorBytesMax",
+            Whole(64 << 20, 1 << 40),
+            "Room of mirror.db, in bytes: beyond it the oldest moments are given up. The newest offsets are stored in "
+            "any case.",
+            _MIRRORS,
+        ),
+    ] = 1 << 30
+    #: Read by store.py, as all that follow.
     etcd_endpoints: Annotated[
         str, Option("etcdEndpoints", AddressList(), "Members of etcd as host:port, with a ';' between.", _STORE)
     ] = ""

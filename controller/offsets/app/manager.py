@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from controller.offsets.app.following import Following
 from controller.offsets.app.journal_handover import JournalHandover
+from controller.offsets.app.mirroring import Mirroring, MirroringParts
 from controller.offsets.app.store import EtcdCalls, make_write_behind, open_journal, open_store, write_through_rule
 from controller.offsets.commits.entry_checks import OffsetLimits
 from controller.offsets.commits.refusals import OffsetsRefused
@@ -16,6 +17,7 @@ from controller.offsets.config import OFFSET_MANAGER, OffsetManagerConfig
 from controller.offsets.locks.sessions.refusals import LocksRefused
 from controller.offsets.observability.counters import OffsetCounters
 from controller.offsets.observability.event_log import OffsetEventLog
+from controller.offsets.observability.mirror_event_log import MirrorEventLog
 from controller.offsets.observability.topology_event_log import TopologyEventLog
 from controller.offsets.service.lock_keeper import LockKeeper
 from controller.offsets.service.lock_service import LockService
@@ -35,7 +37,7 @@ from serving.process.start import StartFailed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from controller.offsets.http.lock_views import ManagerViews
+    from controller.offsets.http.mirror_views import MirrorViews
     from serving.http.endpoints import Endpoint
     from serving.process.background_tasks import BackgroundTask
 
@@ -91,6 +93,7 @@ class OffsetManager:
         self._locks = LockService(self._service, keeper, self._clock, self._event_log)
         self._client = broker_client(config, self._clock, self._logs, self._counters)
         self._following = self._make_following() if config.follows_brokers else None
+        self._mirroring = None if self._following is None else self._make_mirroring(self._following)
 
     async def run(self) -> None:
         """Serve until the stop signal, then flush and stop in order. Raises StartFailed."""
@@ -106,15 +109,22 @@ class OffsetManager:
         await self._flush()
         with suppress(StoreError):  # the lease ends by itself
             await self._backend.resign()
-        await self._process.close(self._client.close, self._journal.close, self._backend.close)
+        mirror = [] if self._mirroring is None else [self._mirroring.close]
+        await self._process.close(*mirror, self._client.close, self._journal.close, self._backend.close)
 
     def _make_following(self) -> Following:
         event_log = TopologyEventLog(self._logs, self._counters)
         return Following(self._config, self._client, self._clock, event_log)
 
+    def _make_mirroring(self, following: Following) -> Mirroring:
+        event_log = MirrorEventLog(self._logs, self._counters.mirror)
+        parts = MirroringParts(following, self._client, self._tasks, self._clock, event_log)
+        return Mirroring(self._config, parts)
+
     def _own_work(self) -> "list[BackgroundTask]":
         following = [] if self._following is None else [self._following.run]
-        return [*following, *self._handover()]
+        mirroring = [] if self._mirroring is None else self._mirroring.work()
+        return [*following, *mirroring, *self._handover()]
 
     def _handover(self) -> "list[BackgroundTask]":
         if self._config.store == "embedded":
@@ -152,10 +162,10 @@ class OffsetManager:
             with suppress(*_FAILED):
                 await self._service.forget_deleted()
 
-    def _site(self) -> "tuple[Sequence[Endpoint], ManagerViews]":
+    def _site(self) -> "tuple[Sequence[Endpoint], MirrorViews]":
         """Return the paths and their views; in a thread, because what they import takes long."""
         from controller.offsets.http.endpoints import ENDPOINTS  # noqa: PLC0415
-        from controller.offsets.http.lock_views import ManagerViews  # noqa: PLC0415
+        from controller.offsets.http.mirror_views import MirrorViews  # noqa: PLC0415
         from controller.offsets.http.views import ShownManager  # noqa: PLC0415
         from controller.offsets.observability.metrics import OffsetMetrics, OffsetMetricSources  # noqa: PLC0415
 
@@ -168,10 +178,11 @@ class OffsetManager:
             locks=self._locks,
             store=self._store,
             following=self._following,
+            mirror=self._mirroring,
         )
         manager = ShownManager(self._me, FixedConfig(self._config), secrets.token_hex(4), self._store, self._clock)
         metrics = OffsetMetrics(sources)
-        views = ManagerViews(self._process.health, metrics, self._service, self._locks, manager)
+        views = MirrorViews(self._process.health, metrics, self._service, self._locks, manager, self._mirroring)
         return ENDPOINTS, views
 
 

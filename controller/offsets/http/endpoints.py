@@ -4,6 +4,7 @@ from typing import Final
 
 from controller.offsets.http import shapes
 from controller.offsets.http.lock_endpoints import LOCK_ENDPOINTS
+from controller.offsets.http.mirror_endpoints import MIRROR_ENDPOINTS
 from controller.offsets.http.views import OffsetViews
 from serving.http.endpoints import CONFIG, PAGED, PROBES, Endpoint, Parameter
 
@@ -161,5 +162,6 @@ ENDPOINTS: Final = (
     *CLIENT_ENDPOINTS,
     *OPERATOR_ENDPOINTS,
     *LOCK_ENDPOINTS,
+    *MIRROR_ENDPOINTS,
     CONFIG,
 )

@@ -3,7 +3,7 @@
 Pure. Source: docs/protocol/offsets.md 8.2.
 """
 
-from typing import Final
+from typing import Final, Self
 
 from controller.offsets.mirror.changes import MirrorChanges
 from controller.offsets.mirror.comparison import Comparison, MasterReading
@@ -31,10 +31,22 @@ class BrokerMirror:
         self.saved: SavedOffsets | None = None
         #: The last readings of runs that have ended, the oldest first, until `settle`: from them offsets are restored.
         self.former_runs: tuple[SavedOffsets, ...] = ()
+        #: Nothing was read in this process yet.
+        self._is_restored = False
+
+    @classmethod
+    def restored(cls, set_name: SetName, saved: SavedOffsets, former_runs: tuple[SavedOffsets, ...]) -> Self:
+        """Return the mirror as an earlier process had it.
+
+        Its first reading may be of an earlier epoch: a restart is how an operator accepts a store that was put back.
+        """
+        mirror = cls(set_name)
+        mirror.saved, mirror.former_runs, mirror._is_restored = saved, former_runs, True
+        return mirror
 
     def compare(self, reading: MasterReading) -> Comparison:
         """Return what compares a reading with the saved one; raises OlderRun for one of an epoch that is over."""
-        if self.saved is not None:
+        if self.saved is not None and not self._is_restored:
             read, current = reading.read.run.master_epoch, self.saved.read.run.master_epoch
             if read is not None and current is not None and read < current:
                 raise OlderRun(self.set_name, read=read, current=current)
@@ -51,7 +63,7 @@ class BrokerMirror:
         assert former is self.saved, "nothing else is saved while a reading is compared"
         if former is not None and former.read.run != found.read.run:
             self._keep(former)
-        self.saved = found
+        self.saved, self._is_restored = found, False
 
     def take(self, reading: MasterReading) -> MirrorChanges:
         """Compare a reading and save it at once; raises BodyError and OlderRun, and nothing is changed then."""

@@ -21,6 +21,8 @@ class EntryMoves(NamedTuple):
 
     key: EntryKey
     moves: Sequence[OffsetMove]
+    #: The key as the broker has written it, with its escapes.
+    raw_key: bytes
 
 
 class RefusedOffsets(NamedTuple):

@@ -134,9 +134,9 @@ class _TableWalk:
         advanced, decreased = moves
         entry = usable_key(key, former.is_lmq)
         if advanced:
-            self._moved.advanced.append(EntryMoves(entry, advanced))
+            self._moved.advanced.append(EntryMoves(entry, advanced, key))
         if decreased:
-            self._moved.decreased.append(EntryMoves(entry, decreased))
+            self._moved.decreased.append(EntryMoves(entry, decreased, key))
         return True
 
     def _add(self, key: bytes, text: bytes) -> bool:
@@ -190,7 +190,7 @@ class _TableWalk:
                 self._moved.refused.append(RefusedOffsets(shown(entry.key.decode(errors="replace")), str(error)))
         else:
             before = {} if former is None else usable_offsets(former, is_lmq)
-            add_moves(key, moves_between(before, after), self._moved)
+            add_moves(key, entry.key, moves_between(before, after), self._moved)
 
     def _vanished(self) -> Iterator[None]:
         """Find entries that are not there any more."""
@@ -200,7 +200,7 @@ class _TableWalk:
             if key not in self._places and (value := former.last_usable(key)) is not None:
                 work += _DIFFERENT_WORK
                 before = usable_offsets(value, former.is_lmq)
-                add_moves(usable_key(key, former.is_lmq), moves_between(before, {}), self._moved)
+                add_moves(usable_key(key, former.is_lmq), key, moves_between(before, {}), self._moved)
             if work >= SLICE_WORK:
                 work = 0
                 yield None
@@ -243,7 +243,7 @@ def moves_between(before: Mapping[int, int], after: Mapping[int, int]) -> list[O
     return moves + [OffsetMove(each, before[each], None) for each in before.keys() - after.keys()]
 
 
-def add_moves(key: EntryKey, moves: Iterable[OffsetMove], moved: MovedEntries) -> None:
+def add_moves(key: EntryKey, raw_key: bytes, moves: Iterable[OffsetMove], moved: MovedEntries) -> None:
     """Add the moves of an entry to the lists of their kinds."""
     advanced, new, decreased, vanished = kinds = tuple[list[OffsetMove], ...](([], [], [], []))
     for move in moves:
@@ -257,4 +257,4 @@ def add_moves(key: EntryKey, moves: Iterable[OffsetMove], moved: MovedEntries) -
     lists = (moved.advanced, moved.new, moved.decreased, moved.vanished)
     for found, entries in zip(kinds, lists, strict=True):
         if found:
-            entries.append(EntryMoves(key, found))
+            entries.append(EntryMoves(key, found, raw_key))

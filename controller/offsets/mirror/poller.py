@@ -9,6 +9,7 @@ Source: docs/protocol/broker-admin.md 15 and 33.
 
 import asyncio
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
@@ -17,6 +18,7 @@ from controller.offsets.mirror.changes import MirrorChanges, ReadState
 from controller.offsets.mirror.comparison import MasterReading
 from controller.offsets.mirror.masters import MasterRun, MirroredMaster, SetName
 from controller.offsets.mirror.polling_plan import PollingPlan
+from controller.offsets.mirror.statuses import MirrorStatus
 from remoting.admin.brokers import BrokerRuntime, broker_runtime
 from remoting.admin.client import AdminClient
 from remoting.admin.log_epochs import log_epochs
@@ -103,26 +105,11 @@ class MirrorRuntime(NamedTuple):
     tasks: BackgroundTasks
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MirrorStatus:
-    """How well the mirror of a broker set knows it."""
-
-    set_name: SetName
-    #: Of the newest reading; None if there was none.
-    read: ReadState | None
-    #: How long ago it was requested; None without one.
-    age_ms: int | None
-    is_stale: bool
-    entries: int
-    #: Why the last reading failed; None if it did not.
-    error: str | None
-
-
 class _Mirrored:
     """The mirror of one set, and how it was read last."""
 
-    def __init__(self, set_name: SetName) -> None:
-        self.mirror = BrokerMirror(set_name)
+    def __init__(self, mirror: BrokerMirror) -> None:
+        self.mirror = mirror
         #: When the newest reading was requested, monotonic.
         self.read_ms: int | None = None
         self.error: Exception | None = None
@@ -159,6 +146,15 @@ class MirrorPoller:
         """Forget what is mirrored of a set that is gone for good."""
         self._mirrored.pop(set_name, None)
 
+    def restore(self, mirror: BrokerMirror) -> None:
+        """Begin with what an earlier process has saved of a set; before `run`."""
+        self._mirrored.setdefault(mirror.set_name, _Mirrored(mirror))
+
+    @property
+    def set_names(self) -> AbstractSet[SetName]:
+        """All sets that have a mirror."""
+        return self._mirrored.keys()
+
     def mirror_of(self, set_name: SetName) -> BrokerMirror | None:
         """Return the mirror of a set; None if it was never to be read."""
         found = self._mirrored.get(set_name)
@@ -181,7 +177,7 @@ class MirrorPoller:
 
     async def _poll(self, master: MirroredMaster) -> None:
         """Read a master once, and hand on what changed."""
-        mirrored = self._mirrored.setdefault(master.set_name, _Mirrored(master.set_name))
+        mirrored = self._mirror_for(master.set_name)
         began_ms, is_read = self._clock.now_ms(), False
         try:
             reading = await self._read(master, mirrored)
@@ -198,6 +194,11 @@ class MirrorPoller:
             raise
         finally:
             self._plan.ended(master.set_name, is_read=is_read)
+
+    def _mirror_for(self, name: SetName) -> _Mirrored:
+        if (mirrored := self._mirrored.get(name)) is None:
+            mirrored = self._mirrored[name] = _Mirrored(BrokerMirror(name))
+        return mirrored
 
     async def _read(self, master: MirroredMaster, mirrored: _Mirrored) -> MasterReading:
         """Return what a master has stored, of a run that began before it was requested and went on after it."""

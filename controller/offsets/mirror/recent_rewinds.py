@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from controller.offsets.entry_keys import EntryKey
 from controller.offsets.mirror.changes import MirrorChanges
 from controller.offsets.mirror.masters import SetName
+from controller.offsets.mirror.regressions import Regression
 
 #: Two times as long as a slave takes at most to copy offsets.
 KEPT_MS: Final = 120_000
@@ -30,7 +31,7 @@ class RecentRewinds:
         rewinds = self._by_set.get(changes.set_name, {})
         kept = {queue: each for queue, each in rewinds.items() if unix_ms - each.unix_ms <= KEPT_MS}
         if changes.is_same_run:
-            for key, moves in changes.moved.decreased:
+            for key, moves, _ in changes.moved.decreased:
                 for queue_id, before, _ in moves:
                     assert before is not None, "it was somewhere before it went back"
                     former = kept.get((key, queue_id))
@@ -41,6 +42,12 @@ class RecentRewinds:
             self._by_set[changes.set_name] = kept
         else:
             self._by_set.pop(changes.set_name, None)
+
+    def restore(self, regression: Regression) -> None:
+        """Remember a rewind that an earlier process has seen; the oldest one first."""
+        (set_name, key, queue_id), unix_ms = regression.queue, regression.unix_ms
+        if regression.to_offset is not None and regression.former.run == regression.now.run:
+            self._by_set.setdefault(set_name, {})[key, queue_id] = _Rewind(regression.from_offset, unix_ms)
 
     def of_set(self, set_name: SetName, unix_ms: int) -> dict[tuple[EntryKey, int], int]:
         """Return the highest offset that a queue had before it went back, by entry and queue id."""

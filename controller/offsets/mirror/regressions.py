@@ -8,7 +8,7 @@ Source: docs/protocol/offsets.md 8.2.
 
 import enum
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, NamedTuple
@@ -116,7 +116,7 @@ def regressions_of(changes: MirrorChanges, resets: KnownResets) -> Iterator[Regr
     former = changes.former
     if former is None:
         return
-    for key, moves in (*changes.moved.decreased, *changes.moved.vanished):
+    for key, moves, _ in (*changes.moved.decreased, *changes.moved.vanished):
         if key.kind is EntryKind.BROADCAST:
             continue
         for move in moves:
@@ -177,22 +177,29 @@ class RegressionLog:
         #: Entries that were forgotten for newer ones.
         self.dropped = 0
 
-    def add(self, regression: Regression) -> None:
-        """Remember a regression, and forget the oldest one above the limit."""
-        key = regression.queue, regression.cause
-        if (earlier := self._by_queue.pop(key, None)) is not None:
+    def add(self, regression: Regression) -> Regression:
+        """Remember and count a regression, and forget the oldest one above the limit; returns it with its times."""
+        earlier = self._by_queue.get((regression.queue, regression.cause))
+        if earlier is not None:
             regression = replace(regression, times=earlier.times + 1)
-        self._by_queue[key] = regression
+        self.restore(regression)
         totals = self.totals[regression.cause]
         again = totals.messages_again + (regression.messages_again or 0)
         self.totals[regression.cause] = CauseTotals(totals.regressions + 1, again)
+        return regression
+
+    def restore(self, regression: Regression) -> None:
+        """Remember one that an earlier process has counted."""
+        key = regression.queue, regression.cause
+        self._by_queue.pop(key, None)
+        self._by_queue[key] = regression
         if len(self._by_queue) > self._limit:
             self._by_queue.popitem(last=False)
             self.dropped += 1
 
-    def last(self, limit: int) -> Sequence[Regression]:
-        """Return the last regressions, the newest first."""
-        return list(islice(reversed(self._by_queue.values()), limit))
+    def last(self, limit: int, is_wanted: Callable[[Regression], bool] = lambda _: True) -> Sequence[Regression]:
+        """Return the last regressions of those that are wanted, the newest first."""
+        return list(islice(filter(is_wanted, reversed(self._by_queue.values())), limit))
 
     def __len__(self) -> int:
         """Return how many are remembered."""

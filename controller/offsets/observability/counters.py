@@ -5,6 +5,7 @@ from typing import Final
 from controller.offsets.commits.results import OffsetStatus
 from controller.offsets.locks.sessions.acquire import AcquireStatus
 from controller.offsets.locks.sessions.handover import ReleaseStatus
+from controller.offsets.observability.mirror_counters import MirrorCounters
 from controller.offsets.topology.values import MasterChangeKind
 from serving.metrics.counters import CounterTable, Histogram
 from serving.metrics.server_counters import LATENCY_S, ServerCounters
@@ -36,4 +37,5 @@ class OffsetCounters(ServerCounters):
         self.commits_refused = 0
         self.compensated_offsets = 0
         self.store_calls = CounterTable()
+        self.mirror = MirrorCounters()
         self.master_changes = CounterTable(known=[(kind.value,) for kind in MasterChangeKind])

@@ -9,6 +9,7 @@ import sys
 from typing import Final
 
 from controller.offsets.config import OFFSET_MANAGER
+from controller.offsets.observability.mirror_log_events import MIRROR
 from controller.offsets.observability.topology_log_events import TOPOLOGY
 from serving.logging import server_events
 from serving.logging.events import Level, LogEvent, log_page
@@ -199,6 +200,7 @@ EVENTS: Final = (
     STORE_CALLS_ANSWERED,
     OFFSETS_LEFT_DIRTY,
     *TOPOLOGY,
+    *MIRROR,
     server_events.BROKER_REQUEST_DENIED,
     server_events.BROKER_REQUEST_NOT_SIGNED,
     server_events.HTTP_REQUEST_REJECTED,

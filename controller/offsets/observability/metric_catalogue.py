@@ -72,6 +72,35 @@ UNSIGNED_REQUESTS: Final = _MAKE.counter(
     "address.",
 )
 
+# The mirror of brokers' offsets
+
+MIRRORED_SETS: Final = _MAKE.gauge(
+    "mirrored_sets",
+    "Broker sets by the state of their mirror: fresh; stale after three periods without a reading, or when none was "
+    "read since the start; absent when nobody shows the set any more.",
+    "state",
+)
+MIRROR_AGE: Final = _MAKE.gauge(
+    "mirror_age_max_seconds", "How long ago the oldest mirror was read of all that somebody shows."
+)
+MIRRORED_ENTRIES: Final = _MAKE.gauge("mirrored_entries", "Groups in topics on broker sets that the mirror has.")
+MIRROR_POLLS: Final = _MAKE.counter("mirror_polls", "Readings of masters' offsets.", "result")
+MIRROR_UNUSABLE_ENTRIES: Final = _MAKE.counter(
+    "mirror_unusable_entries", "Entries of brokers that became no offsets of a group in a topic."
+)
+REGRESSIONS: Final = _MAKE.counter("offset_regressions", "Offsets at brokers that went back, by cause.", "cause")
+REGRESSED_MESSAGES: Final = _MAKE.counter(
+    "regressed_messages",
+    "Messages that groups would read again because their offsets went back, by cause; without those of queues that "
+    "lost their offset.",
+    "cause",
+)
+MIRROR_STORES: Final = _MAKE.counter("mirror_stores", "Writes to mirror.db.", "result")
+MIRROR_FILE_BYTES: Final = _MAKE.gauge(
+    "mirror_file_bytes",
+    "What is in use of mirror.db, at most `mirrorBytesMax` and the newest offsets.",
+)
+
 FAMILIES: Final[tuple[MetricFamily, ...]] = (
     *SERVER.life,
     ROLE,
@@ -97,12 +126,23 @@ FAMILIES: Final[tuple[MetricFamily, ...]] = (
     MASTERS_KNOWN,
     MASTER_CHANGES,
     UNSIGNED_REQUESTS,
+    MIRRORED_SETS,
+    MIRROR_AGE,
+    MIRRORED_ENTRIES,
+    MIRROR_POLLS,
+    MIRROR_UNUSABLE_ENTRIES,
+    REGRESSIONS,
+    REGRESSED_MESSAGES,
+    MIRROR_STORES,
+    MIRROR_FILE_BYTES,
     *SERVER.traffic,
 )
 
 _LABELS: Final = """`operation` of results: commit, seed, reset, clone, delete, fence; `status`: ok, present, absent,
 stale, fenced, unknown, refused. Of locks: acquire (granted, held_by, frozen, refused) and release (released, not_held,
 kept). `master` of sets: yes, no; `kind` of changes: found, gained, moved, address_changed, restarted, lost, removed.
+`state` of mirrors: fresh, stale, absent; `result`: ok, failed; `cause`: role_change, restart, disk_replaced (nobody
+wanted these), operator_reset, rewind, deleted.
 Groups, topics and clients are no labels: the API shows them."""
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
+from controller.offsets.mirror.masters import SetName
+from controller.offsets.mirror.statuses import MirrorStatus
 from controller.offsets.observability import metric_catalogue as catalogue
 from controller.offsets.observability.counters import OffsetCounters
 from controller.offsets.service.lock_service import LockService
@@ -25,6 +27,16 @@ class FollowedSets(Protocol):
         """Return whether it is known who is master now."""
 
 
+class MirroredSets(Protocol):
+    """The mirrors of broker sets."""
+
+    def statuses(self) -> list[MirrorStatus]:
+        """Return how old the mirror of each set is."""
+
+    def absent_since(self, set_name: SetName) -> int | None:
+        """Return since when nobody shows a set; None if somebody does."""
+
+
 class OffsetMetricSources(ProcessSources, frozen=True, kw_only=True):
     """Everything that is read."""
 
@@ -34,6 +46,8 @@ class OffsetMetricSources(ProcessSources, frozen=True, kw_only=True):
     store: WriteBehind
     #: None where no broker is followed.
     following: FollowedSets | None
+    #: None as well.
+    mirror: MirroredSets | None
 
 
 class OffsetMetrics(HttpServerMetrics):
@@ -68,6 +82,7 @@ class OffsetMetrics(HttpServerMetrics):
         yield catalogue.COMPENSATED_OFFSETS, single(counters.compensated_offsets)
         yield catalogue.STORE_CALLS, counters.store_calls.counts()
         yield from self._brokers()
+        yield from self._mirrored()
 
     def _brokers(self) -> Iterator[tuple[MetricFamily, Values]]:
         following, counters = self._sources.following, self._sources.counters
@@ -77,6 +92,23 @@ class OffsetMetrics(HttpServerMetrics):
         yield catalogue.MASTERS_KNOWN, single(int(following is not None and following.is_fresh()))
         yield catalogue.MASTER_CHANGES, counters.master_changes.counts()
         yield catalogue.UNSIGNED_REQUESTS, counters.unsigned_requests.counts()
+
+    def _mirrored(self) -> Iterator[tuple[MetricFamily, Values]]:
+        mirror, counters = self._sources.mirror, self._sources.counters.mirror
+        every = [] if mirror is None else mirror.statuses()
+        # One that nobody shows is old, and nobody can do anything about it.
+        shown = [each for each in every if mirror is not None and mirror.absent_since(each.set_name) is None]
+        states = {"absent": len(every) - len(shown), "stale": sum(each.is_stale for each in shown)}
+        fresh = len(every) - sum(states.values())
+        yield catalogue.MIRRORED_SETS, by_label((states | {"fresh": fresh}).items())
+        yield catalogue.MIRROR_AGE, single(max((each.age_ms or 0 for each in shown), default=0) / 1000)
+        yield catalogue.MIRRORED_ENTRIES, single(sum(each.entries for each in every))
+        yield catalogue.MIRROR_POLLS, counters.polls.counts()
+        yield catalogue.MIRROR_UNUSABLE_ENTRIES, single(counters.unusable_entries)
+        yield catalogue.REGRESSIONS, counters.regressions.counts()
+        yield catalogue.REGRESSED_MESSAGES, counters.messages_again.counts()
+        yield catalogue.MIRROR_STORES, counters.stores.counts()
+        yield catalogue.MIRROR_FILE_BYTES, single(counters.file_bytes)
 
     def own_histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
         """Yield how long."""

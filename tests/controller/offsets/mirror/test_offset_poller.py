@@ -159,7 +159,7 @@ async def test_what_a_master_has_is_mirrored_and_what_changes_is_handed_on():
         assert site.saved() == {KEY: {0: 7}}
         first, second = site.changes
         assert (first.former, first.is_same_run, second.is_same_run) == (None, False, True)
-        assert second.moved.advanced == [(KEY, [(0, 5, 7)])]
+        assert second.moved.advanced == [(KEY, [(0, 5, 7)], b"t@g")]
         assert second.now.log_max_offset == 900
         assert site.poller.left_out == 0
         assert first.now.requested_unix_ms <= first.now.answered_unix_ms <= second.now.requested_unix_ms
@@ -228,7 +228,7 @@ async def test_restart_between_two_readings_begins_another_run():
         changes = site.changes[-1]
         assert not changes.is_same_run
         assert (changes.former.run.boot_unix_ms, changes.now.run.boot_unix_ms) == (BOOT_MS, BOOT_MS + 1)
-        assert changes.moved.decreased == [(KEY, [(0, 5, 3)])]
+        assert changes.moved.decreased == [(KEY, [(0, 5, 3)], b"t@g")]
         assert len(site.poller.mirror_of(SET).former_runs) == 1
 
 
@@ -279,7 +279,7 @@ async def test_set_whose_role_moved_is_read_at_its_new_master():
         await until(lambda: site.changes[-1].now.run.address == new.peer.address)
         changes = site.changes[-1]
         assert (changes.former.run.master_epoch, changes.now.run.master_epoch) == (1, 2)
-        assert changes.moved.decreased == [(KEY, [(0, 5, 2)])]
+        assert changes.moved.decreased == [(KEY, [(0, 5, 2)], b"t@g")]
 
 
 async def test_answer_of_a_master_that_is_none_any_more_says_nothing():
@@ -385,7 +385,7 @@ async def test_changes_that_could_not_be_stored_are_handed_on_again_and_speak_ag
         assert (site.failures, site.poller._plan._failing) == ([], set())
         site.fault = None
         await until(lambda: len(site.changes) == 2)
-        assert site.changes[-1].moved.advanced == [(KEY, [(0, 5, 7)])]
+        assert site.changes[-1].moved.advanced == [(KEY, [(0, 5, 7)], b"t@g")]
 
 
 async def test_mirror_of_a_set_without_a_master_stays_until_it_is_forgotten():

@@ -1,0 +1,209 @@
+"""The mirror of brokers' offsets as this process runs it: whom it reads, what it finds, and what it keeps.
+
+Each manager mirrors for itself, also while another one leads: whoever leads next knows what masters had.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from controller.offsets.app.following import Following
+from controller.offsets.config import OffsetManagerConfig
+from controller.offsets.entry_keys import EntryKey
+from controller.offsets.mirror.absent_sets import AbsentSets
+from controller.offsets.mirror.broker_mirror import BrokerMirror
+from controller.offsets.mirror.changes import MirrorChanges
+from controller.offsets.mirror.masters import MasterRun, MirroredMaster, SetName
+from controller.offsets.mirror.mirrored_offsets import PastOffsets
+from controller.offsets.mirror.poller import MirrorPoller, MirrorRuntime, PollerOptions, PollReport
+from controller.offsets.mirror.recent_rewinds import RecentRewinds
+from controller.offsets.mirror.regressions import KnownResets, Regression, RegressionLog, regressions_of
+from controller.offsets.mirror.saved_offsets import SavedOffsets
+from controller.offsets.mirror.statuses import MirrorStatus
+from controller.offsets.mirror_file.keeper import KeeperParts, MirrorKeeper
+from controller.offsets.observability.mirror_event_log import MirrorEventLog
+from controller.offsets.topology.values import MasterChange
+from remoting.admin.client import AdminClient, AdminLimits
+from remoting.background_tasks import BackgroundTasks
+from remoting.client import Requester
+from remoting.clock import Clock
+
+if TYPE_CHECKING:
+    from serving.process.background_tasks import BackgroundTask
+
+#: How often sets are looked at that nobody shows.
+LOOK_S: Final = 60.0
+#: Regressions that are made before others run: about a millisecond.
+_SLICE_REGRESSIONS: Final = 200
+
+
+class MirroringParts(NamedTuple):
+    """What the mirror works with."""
+
+    following: Following
+    client: Requester
+    tasks: BackgroundTasks
+    clock: Clock
+    event_log: MirrorEventLog
+
+
+class Mirroring:
+    """The mirror of all broker sets, in memory and in the file."""
+
+    def __init__(self, config: OffsetManagerConfig, parts: MirroringParts) -> None:
+        self._following, client, tasks, self._clock, self._event_log = parts
+        self.regressions: Final = RegressionLog()
+        self.resets: Final = KnownResets()
+        self._rewinds = RecentRewinds()
+        self._absent = AbsentSets()
+        self._loaded = asyncio.Event()
+        options = PollerOptions(period_ms=config.mirror_period_ms)
+        runtime = MirrorRuntime(
+            admin=AdminClient(client, AdminLimits(requests_max=2 * (options.polls_max + options.failing_polls_max))),
+            clock=self._clock,
+            listener=self,
+            masters=self._masters,
+            is_fresh=self._following.is_fresh,
+            tasks=tasks,
+        )
+        self._poller = MirrorPoller(runtime, options)
+        self._keeper = MirrorKeeper(
+            KeeperParts(
+                folder=Path(config.store_path),
+                bytes_max=config.mirror_bytes_max,
+                mirrors=self._poller,
+                regressions=self.regressions,
+                clock=self._clock,
+                observer=self._event_log,
+            )
+        )
+        self._following.listeners.append(self)
+
+    def work(self) -> "list[BackgroundTask]":
+        """Return what runs for as long as the manager serves."""
+        return [self._keep_mirror, self._poll_masters, self._look_at_sets]
+
+    async def close(self) -> None:
+        """Store what is new."""
+        await self._keeper.close()
+
+    # What others use
+
+    async def wait_until_loaded(self) -> None:
+        """Wait until what an earlier process has saved is here."""
+        await self._loaded.wait()
+
+    def saved(self, set_name: SetName) -> SavedOffsets | None:
+        """Return the newest reading of a broker set; None before the first."""
+        mirror = self._poller.mirror_of(set_name)
+        return None if mirror is None else mirror.saved
+
+    def saved_before(self, set_name: SetName, run: MasterRun) -> tuple[SavedOffsets, ...]:
+        """Return the last readings of runs before this one that were not settled, the oldest first."""
+        mirror = self._poller.mirror_of(set_name)
+        return () if mirror is None else mirror.saved_before(run)
+
+    def settle(self, set_name: SetName, run: MasterRun) -> None:
+        """Forget what earlier runs had: it was dealt with in this run."""
+        mirror = self._poller.mirror_of(set_name)
+        if mirror is not None and mirror.former_runs:
+            mirror.settle(run)
+            self._keeper.settled(set_name)
+
+    async def at(self, set_name: SetName, unix_ms: int) -> PastOffsets:
+        """Return the offsets of a moment; raises MomentNotKept and MirrorFileFailed."""
+        return await self._keeper.at(set_name, unix_ms)
+
+    def rewinds(self, set_name: SetName) -> dict[tuple[EntryKey, int], int]:
+        """Return the highest offset of each queue that somebody has set back lately, by entry and queue id."""
+        return self._rewinds.of_set(set_name, self._clock.unix_ms())
+
+    def statuses(self) -> list[MirrorStatus]:
+        """Return how old the mirror of each set is, by name."""
+        return self._poller.statuses()
+
+    def kept_since(self, set_name: SetName) -> int | None:
+        """Return the first moment whose offsets are kept, Unix ms; None if none is."""
+        return self._keeper.kept_since(set_name)
+
+    def absent_since(self, set_name: SetName) -> int | None:
+        """Return since when nobody shows a set, Unix ms; None if somebody does."""
+        return self._absent.since(set_name)
+
+    # What the poller and the masters report
+
+    def masters_changed(self, _changes: Sequence[MasterChange]) -> None:
+        """Read other masters from now on."""
+        self._poller.masters_changed()
+
+    async def offsets_changed(self, changes: MirrorChanges) -> None:
+        """Keep what a reading has changed, and report what went back."""
+        found: list[Regression] = []
+        for each in regressions_of(changes, self.resets):
+            found.append(self.regressions.add(each))
+            if len(found) % _SLICE_REGRESSIONS == 0:
+                await asyncio.sleep(0)
+        self._rewinds.note(changes)
+        if found:
+            self._event_log.went_back(changes.set_name, found)
+            self._keeper.went_back(found)
+        if changes.moved.refused:
+            self._event_log.entries_refused(changes.set_name, changes.moved.refused)
+        # Nothing else runs from here on until the mirror has them.
+        self._keeper.changed(changes)
+
+    def polled(self, report: PollReport) -> None:
+        """Count a reading."""
+        self._event_log.polled(report.master.set_name)
+
+    def poll_failed(self, master: MirroredMaster, error: Exception) -> None:
+        """Count a reading that failed."""
+        self._event_log.poll_failed(master, error)
+
+    # Background tasks
+
+    async def _keep_mirror(self) -> None:
+        if not self._loaded.is_set():
+            await self._load()
+        await self._keeper.run()
+
+    async def _load(self) -> None:
+        loaded = await self._keeper.open()
+        for set_name, saved, former_runs, absent_since_ms in loaded.sets:
+            self._poller.restore(BrokerMirror.restored(set_name, saved, former_runs))
+            if absent_since_ms is not None:
+                self._absent.restore(set_name, absent_since_ms)
+        for each in loaded.regressions:
+            self.regressions.restore(each)
+            self._rewinds.restore(each)
+        self._loaded.set()
+
+    async def _poll_masters(self) -> None:
+        await self._loaded.wait()
+        await self._poller.run()
+
+    async def _look_at_sets(self) -> None:
+        await self._loaded.wait()
+        while True:
+            await asyncio.sleep(LOOK_S)
+            if self._following.is_fresh():
+                self._find_absent()
+
+    def _find_absent(self) -> None:
+        """Note which sets nobody shows, and drop those that nobody has shown for long."""
+        shown = {SetName(each.cluster, each.broker_name) for each in self._following.sets.values()}
+        now_ms = self._clock.unix_ms()
+        found = self._absent.look(self._poller.set_names, shown, now_ms)
+        for name in found.back:
+            self._keeper.absent(name, None)
+        for name in found.absent:
+            self._keeper.absent(name, now_ms)
+        for name, since_ms in found.dropped:
+            self._poller.forget(name)
+            self._keeper.drop(name)
+            self._event_log.set_dropped(name, since_ms)
+
+    def _masters(self) -> Iterator[MirroredMaster]:
+        for each in self._following.masters():
+            yield MirroredMaster(SetName(each.cluster, each.broker_name), each.address, each.master_epoch)

@@ -1,0 +1,226 @@
+"""Has the file of the mirror take what changes, once a second. The edge: a thread waits for the disk, the loop never.
+
+A write that fails costs earlier moments, and never the mirror in memory: what waits is found by comparison later.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final, Protocol, TypeVar
+
+from controller.offsets.mirror.changes import MirrorChanges
+from controller.offsets.mirror.masters import SetName
+from controller.offsets.mirror.mirrored_offsets import MirrorFileFailed, PastOffsets
+from controller.offsets.mirror.regressions import REGRESSIONS_MAX, Regression, RegressionLog
+from controller.offsets.mirror_file.mirror_file import MirrorFile, OpenedMirror, open_mirror
+from controller.offsets.mirror_file.updates import LoadedMirror, MirrorUpdate
+from controller.offsets.mirror_file.waiting import Mirrors, WaitingChanges
+from controller.offsets.storage.sqlite_file import FileDamaged, FileProblem, FileRemoved
+from remoting.clock import Clock
+
+#: How long changes are collected: what a kill loses, and a start reads again.
+STORE_S: Final = 1.0
+#: Between two attempts to open a file that cannot be opened.
+OPEN_S: Final = 5.0
+#: Each set is thinned so often, and so many sets in a second.
+THIN_MS: Final = 600_000
+THINNED_AT_ONCE: Final = 4
+#: How often the ends of logs are stored where they moved and no offset did.
+READS_MS: Final = 60_000
+
+Result = TypeVar("Result")
+
+
+class KeeperObserver(Protocol):
+    """Learns how the file does, to log it."""
+
+    def loaded(self, sets: int, entries: int, regressions: int, duration_ms: int) -> None:
+        """Report what was in the file."""
+
+    def moved_aside(self, error: str) -> None:
+        """Report that the file could not be read, and the mirror begins anew."""
+
+    def stored(self, file_bytes: int) -> None:
+        """Report a write, and how much of the file is in use."""
+
+    def store_failed(self, error: str) -> None:
+        """Report a write that failed, or that the file cannot be opened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeeperParts:
+    """What the keeper works with."""
+
+    folder: Path
+    #: Above it changes are given up, the oldest first. The newest offsets are stored in any case.
+    bytes_max: int
+    mirrors: Mirrors
+    regressions: RegressionLog
+    clock: Clock
+    observer: KeeperObserver
+
+
+class MirrorKeeper:
+    """The file of the mirror, from `open` to `close`."""
+
+    def __init__(self, parts: KeeperParts) -> None:
+        self._parts = parts
+        self._clock, self._observer = parts.clock, parts.observer
+        self._file: MirrorFile | None = None
+        #: Of the file that was closed for it.
+        self._damage: str | None = None
+        self._waiting = WaitingChanges()
+        #: Sets that are to be thinned in this round.
+        self._to_thin: deque[SetName] = deque()
+        self._thinned_ms = self._reads_ms = self._clock.now_ms()
+        #: By set, where its log ended at the reading that is stored.
+        self._log_ends: dict[SetName, int | None] = {}
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="offset-mirror")
+
+    async def open(self) -> LoadedMirror:
+        """Open the file, however often that fails, and return what it has."""
+        began_ms = self._clock.now_ms()
+        opened = await self._opened()
+        while opened is None:
+            await asyncio.sleep(OPEN_S)
+            opened = await self._opened()
+        loaded = opened.loaded
+        entries = sum(len(each.saved) for each in loaded.sets)
+        self._observer.loaded(len(loaded.sets), entries, len(loaded.regressions), self._clock.now_ms() - began_ms)
+        return loaded
+
+    async def run(self) -> None:
+        """Store what is new for ever."""
+        while True:
+            await asyncio.sleep(STORE_S)
+            if self._file is None and await self._opened() is None:
+                await asyncio.sleep(OPEN_S)
+                continue
+            self._note_reads()
+            await self.store()
+            await self._make_room()
+
+    def changed(self, changes: MirrorChanges) -> None:
+        """Have changes stored; the mirror of their set has them before anything else runs."""
+        self._waiting.add(changes)
+
+    def settled(self, set_name: SetName) -> None:
+        """Have it stored that the former runs of a set have changed."""
+        self._waiting.add_runs(set_name)
+
+    def went_back(self, regressions: Sequence[Regression]) -> None:
+        """Have regressions stored."""
+        self._waiting.add_regressions(regressions)
+
+    def absent(self, set_name: SetName, since_ms: int | None) -> None:
+        """Have it stored since when nobody shows a set; None for one that is shown again."""
+        self._waiting.add_absence(set_name, since_ms)
+
+    def drop(self, set_name: SetName) -> None:
+        """Have a set removed."""
+        self._log_ends.pop(set_name, None)
+        self._waiting.drop(set_name)
+
+    def kept_since(self, set_name: SetName) -> int | None:
+        """Return the first moment that is kept of a set, Unix ms; None if none is."""
+        return None if self._file is None else self._file.kept_since(set_name)
+
+    async def at(self, set_name: SetName, unix_ms: int) -> PastOffsets:
+        """Return the offsets of a moment; raises MomentNotKept and MirrorFileFailed."""
+        await self.store()
+        if self._file is None:
+            raise MirrorFileFailed("the file of the mirror is not open: see offset_mirror_store_failed in the log")
+        try:
+            return await self._call(partial(self._file.at, set_name, unix_ms))
+        except FileProblem as error:
+            raise MirrorFileFailed(str(error)) from error
+
+    async def store(self) -> None:
+        """Store what is new; what fails waits again."""
+        if self._file is None:
+            return
+        update, self._waiting = self._waiting.update(self._parts.mirrors), WaitingChanges()
+        if update.is_empty:
+            return
+        try:
+            self._observer.stored(await self._call(partial(_stored, self._file, update)))
+        except FileProblem as error:
+            self._waiting.put_back(update)
+            await self._failed(error)
+        else:
+            self._log_ends |= {name: each.saved.read.log_max_offset for name, each in update.sets.items()}
+
+    async def close(self) -> None:
+        """Store what is new, and close the file."""
+        if self._file is not None:
+            self._note_reads(at_once=True)
+            await self.store()
+        if self._file is not None:
+            await self._call(self._file.close)
+        self._thread.shutdown(wait=False)
+
+    async def _call(self, work: Callable[[], Result]) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    async def _opened(self) -> OpenedMirror | None:
+        try:
+            opened = await self._call(partial(open_mirror, self._parts.folder, self._clock, self._damage))
+        except FileProblem as error:
+            self._observer.store_failed(str(error))
+            return None
+        if opened.moved_aside is not None:
+            self._observer.moved_aside(opened.moved_aside)
+        self._file, self._damage = opened.file, None
+        return opened
+
+    async def _failed(self, error: FileProblem) -> None:
+        """Report a failure; a file that is damaged or gone is closed, and the next one has everything again."""
+        self._observer.store_failed(str(error))
+        if isinstance(error, FileDamaged | FileRemoved) and self._file is not None:
+            file, self._file = self._file, None
+            if isinstance(error, FileDamaged):
+                self._damage = str(error)
+            with suppress(FileProblem):
+                await self._call(file.close)
+            names = self._parts.mirrors.set_names
+            self._waiting.fall_behind(names)
+            for name in names:
+                self._waiting.add_runs(name)
+            self._waiting.add_regressions(reversed(self._parts.regressions.last(REGRESSIONS_MAX)))
+
+    def _note_reads(self, *, at_once: bool = False) -> None:
+        now_ms = self._clock.now_ms()
+        if now_ms - self._reads_ms < READS_MS and not at_once:
+            return
+        self._reads_ms = now_ms
+        for name in self._parts.mirrors.set_names:
+            mirror = self._parts.mirrors.mirror_of(name)
+            saved = None if mirror is None else mirror.saved
+            if saved is not None and self._log_ends.get(name) != saved.read.log_max_offset:
+                self._waiting.add_read(name)
+
+    async def _make_room(self) -> None:
+        """Merge what has grown old, and give up what is too much."""
+        now_ms = self._clock.now_ms()
+        if not self._to_thin and now_ms - self._thinned_ms >= THIN_MS:
+            self._thinned_ms = now_ms
+            self._to_thin.extend(self._parts.mirrors.set_names)
+        if self._file is None:
+            return
+        try:
+            for _ in range(min(THINNED_AT_ONCE, len(self._to_thin))):
+                await self._call(partial(self._file.thin, self._to_thin.popleft(), self._clock.unix_ms()))
+            if await self._call(self._file.used_bytes) > self._parts.bytes_max:
+                await self._call(partial(self._file.give_up_oldest, self._clock.unix_ms()))
+        except FileProblem as error:
+            await self._failed(error)
+
+
+def _stored(file: MirrorFile, update: MirrorUpdate) -> int:
+    file.store(update)
+    return file.used_bytes()

@@ -1,0 +1,210 @@
+"""The file takes what changes, and what it cannot take now it has later."""
+
+import asyncio
+
+import pytest
+from fakes.clock import FakeClock
+from filed_mirror import BEGIN_MS
+from mirror_builders import SET, a_read, a_reading
+
+from controller.offsets.entry_keys import EntryKey
+from controller.offsets.mirror.broker_mirror import BrokerMirror
+from controller.offsets.mirror.masters import SetName
+from controller.offsets.mirror.mirrored_offsets import MirrorFileFailed
+from controller.offsets.mirror.regressions import Regression, RegressionCause, RegressionLog, SetQueue
+from controller.offsets.mirror_file import waiting as waiting_module
+from controller.offsets.mirror_file.keeper import KeeperParts, MirrorKeeper
+from controller.offsets.mirror_file.mirror_file import FILE_NAME
+from controller.offsets.mirror_file.waiting import WaitingChanges
+
+WAIT_S = 60
+BYTES_MAX = 1 << 30
+KEY = EntryKey("t", "g")
+
+
+class Site:
+    """The mirrors of some sets, their keeper, and what it has reported."""
+
+    def __init__(self, folder):
+        self.mirrors = {}
+        self.log = RegressionLog()
+        self.clock = FakeClock(unix_ms=BEGIN_MS)
+        self.failures, self.aside, self.stores = [], [], 0
+        parts = KeeperParts(
+            folder=folder,
+            bytes_max=BYTES_MAX,
+            mirrors=self,
+            regressions=self.log,
+            clock=self.clock,
+            observer=self,
+        )
+        self.keeper = MirrorKeeper(parts)
+
+    # The mirrors
+
+    @property
+    def set_names(self):
+        return self.mirrors.keys()
+
+    def mirror_of(self, set_name):
+        return self.mirrors.get(set_name)
+
+    def read(self, table, *, set_name=SET, **read):
+        mirror = self.mirrors.setdefault(set_name, BrokerMirror(set_name))
+        self.clock.pass_ms(5000)
+        self.keeper.changed(mirror.take(a_reading(table, unix_ms=self.clock.unix_ms(), **read)))
+
+    # The observer
+
+    def loaded(self, *_):
+        pass
+
+    def moved_aside(self, error):
+        self.aside.append(error)
+
+    def stored(self, _file_bytes):
+        self.stores += 1
+
+    def store_failed(self, error):
+        self.failures.append(error)
+
+
+@pytest.fixture
+async def site(tmp_path):
+    site = Site(tmp_path)
+    await site.keeper.open()
+    yield site
+    await site.keeper.close()
+
+
+async def loaded(site, folder):
+    """Return what the next process finds."""
+    await site.keeper.close()
+    site.keeper = MirrorKeeper(site.keeper._parts)  # the same ones
+    return await site.keeper.open()
+
+
+def offsets(saved):
+    return {each.key: dict(each.offsets) for each in saved.entries() if each}
+
+
+async def until(condition):
+    async with asyncio.timeout(WAIT_S):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+async def test_stop_stores_what_is_new(site, tmp_path):
+    site.read({"t@g": {0: 5}})
+    site.read({"t@g": {0: 6}}, log_max_offset=70)
+    (found,) = (await loaded(site, tmp_path)).sets
+    assert (offsets(found.saved), found.saved.read.log_max_offset) == ({KEY: {0: 6}}, 70)
+
+
+async def test_changes_are_stored_within_a_second_and_standstill_is_not(site):
+    running = asyncio.create_task(site.keeper.run())
+    site.read({"t@g": {0: 5}})
+    await until(lambda: site.stores == 1)
+    site.mirrors[SET].take(a_reading({"t@g": {0: 5}}, unix_ms=site.clock.unix_ms() + 1))
+    await site.keeper.store()
+    assert site.stores == 1
+    running.cancel()
+
+
+async def test_end_of_a_log_is_stored_once_a_minute_where_offsets_stand_still(site, tmp_path):
+    site.read({"t@g": {0: 5}}, log_max_offset=70)
+    await site.keeper.store()
+    site.mirrors[SET].take(a_reading({"t@g": {0: 5}}, unix_ms=site.clock.unix_ms() + 1, log_max_offset=90))
+    site.clock.pass_ms(60_000)
+    running = asyncio.create_task(site.keeper.run())
+    await until(lambda: site.stores == 2)
+    running.cancel()
+    (found,) = (await loaded(site, tmp_path)).sets
+    assert found.saved.read.log_max_offset == 90
+
+
+async def test_file_that_was_removed_is_made_anew_with_everything(site, tmp_path):
+    regression = Regression(
+        queue=SetQueue(SET, KEY, 0),
+        cause=RegressionCause.REWIND,
+        unix_ms=5,
+        from_offset=9,
+        to_offset=5,
+        former=a_read(),
+        now=a_read(),
+    )
+    site.read({"t@g": {0: 9}, "u@g": {0: 1}})
+    site.log.add(regression)
+    site.keeper.went_back([regression])
+    await site.keeper.store()
+    (tmp_path / FILE_NAME).unlink()
+    site.read({"t@g": {0: 5}, "u@g": {0: 1}})
+    await site.keeper.store()
+    assert FILE_NAME in site.failures[0]
+    with pytest.raises(MirrorFileFailed, match="not open"):
+        await site.keeper.at(SET, BEGIN_MS)
+    running = asyncio.create_task(site.keeper.run())
+    await until(lambda: (tmp_path / FILE_NAME).exists() and site.stores == 2)
+    running.cancel()
+    found = await loaded(site, tmp_path)
+    assert offsets(found.sets[0].saved) == {KEY: {0: 5}, EntryKey("u", "g"): {0: 1}}
+    assert found.regressions == [regression]
+
+
+async def test_moment_has_changes_that_were_not_stored_yet(site):
+    site.read({"t@g": {0: 5}})
+    await site.keeper.store()
+    first_ms = site.clock.unix_ms()
+    site.read({"t@g": {0: 6}})
+    assert (await site.keeper.at(SET, first_ms)).by_entry == {KEY: {0: 5}}
+    assert (await site.keeper.at(SET, first_ms + 5000)).by_entry == {KEY: {0: 6}}
+
+
+async def test_folder_that_cannot_be_written_is_named_and_tried_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("controller.offsets.mirror_file.keeper.OPEN_S", 0.02)
+    blocked = tmp_path / "store"
+    blocked.write_text("no folder")
+    site = Site(blocked)
+    opening = asyncio.create_task(site.keeper.open())
+    await until(lambda: len(site.failures) > 1)
+    blocked.unlink()
+    assert (await opening).sets == []
+    await site.keeper.close()
+
+
+async def test_dropped_set_is_gone_and_what_waited_of_it_too(site, tmp_path):
+    other = SetName("c", "other")
+    for name in (SET, other):
+        site.read({"t@g": {0: 5}}, set_name=name)
+    await site.keeper.store()
+    site.keeper.absent(other, 77)
+    site.read({"t@g": {0: 6}}, set_name=other)
+    del site.mirrors[other]
+    site.keeper.drop(other)
+    assert [each.set_name for each in (await loaded(site, tmp_path)).sets] == [SET]
+
+
+async def test_former_runs_are_stored_and_their_settlement_too(site, tmp_path):
+    site.read({"t@g": {0: 9}}, epoch=1)
+    site.read({"t@g": {0: 5}}, epoch=2)
+    (found,) = (await loaded(site, tmp_path)).sets
+    assert [offsets(each) for each in found.former_runs] == [{KEY: {0: 9}}]
+    site.mirrors[SET].settle(found.saved.read.run)
+    site.keeper.settled(SET)
+    (found,) = (await loaded(site, tmp_path)).sets
+    assert found.former_runs == ()
+
+
+def test_too_much_that_waits_is_found_by_comparison_instead(monkeypatch):
+    monkeypatch.setattr(waiting_module, "WAITING_ENTRIES_MAX", 3)
+    waiting, mirror = WaitingChanges(), BrokerMirror(SET)
+
+    class Mirrors:
+        def mirror_of(self, _):
+            return mirror
+
+    waiting.add(mirror.take(a_reading({"t@g": {0: 5}, "u@g": {0: 1}})))
+    assert len(waiting.update(Mirrors()).sets[SET].changes) == 1
+    waiting.add(mirror.take(a_reading({"t@g": {0: 6}, "u@g": {0: 2}}, unix_ms=6000)))
+    waiting.add(mirror.take(a_reading({"t@g": {0: 7}, "u@g": {0: 2}}, unix_ms=7000)))
+    assert waiting.update(Mirrors()).sets[SET].changes is None
