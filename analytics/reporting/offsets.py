@@ -47,8 +47,8 @@ def _groups_answer(groups: list[Row]) -> str:
     unwanted = [row for row in groups if not row["is_wanted"]]
     if not unwanted:
         wanted = sum(row["messages_again"] for row in groups)
-        asked = f" Resets and rewinds put back {brief(wanted)} messages." if wanted else ""
-        return f"No offset went back that nobody has wanted.{asked}"
+        put_back = f" Resets and rewinds put back {brief(wanted)} messages." if wanted else ""
+        return f"No offset went back that nobody has wanted.{put_back}"
     names = {_name(row) for row in unwanted}
     causes: Counter[str] = Counter()
     for row in unwanted:

@@ -208,6 +208,18 @@ def test_groups_with_write_through_are_acknowledged_by_the_store(tmp_path):
     assert manager.process.stop() == 0
 
 
+def test_commits_with_write_through_leave_nothing_to_send_on_after_a_kill(tmp_path):
+    manager = OffsetManager(tmp_path, write_through_groups="pay*", flush_interval_ms=10_000).start()
+    assert manager.commit(an_entry(7, group="payments")).body["durability"] == "remote"
+    assert manager.commit(an_entry(8, group="billing")).body["durability"] == "local"
+    manager.process.kill()
+
+    manager.start()
+    assert manager.events("offsets_compensated")[0]["pushed"] == 1
+    assert [manager.offset(group=group) for group in ("payments", "billing")] == [7, 8]
+    assert manager.process.stop() == 0
+
+
 def test_a_store_that_lags_holds_commits_back(tmp_path):
     manager = OffsetManager(tmp_path, dirty_keys_max=1000, flush_interval_ms=10_000).start()
     assert manager.commit(*(an_entry(1, queue) for queue in range(1000))).status == 200
