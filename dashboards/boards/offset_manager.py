@@ -3,6 +3,7 @@
 from typing import Final
 
 from dashboards.boards import history_row, server_rows
+from dashboards.boards.offset_repairs import REPAIRS
 from dashboards.boards.shared import FAILOVERS, MANAGER, PLANE, grown_of_each, now_of_each, of_each, quantile_of_each
 from dashboards.panels import Board, Kind, Panel, Query, Row, Word, bad_above, good_from, worse_above
 from dashboards.promql import BY_INSTANCE, rate
@@ -241,6 +242,7 @@ BOARD: Final = Board(
     rows=(
         _WHO,
         _MIRROR,
+        REPAIRS,
         _OFFSETS,
         _STORE,
         server_rows.http_process(_PREFIX),
