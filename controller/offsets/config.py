@@ -1,7 +1,7 @@
 """OffsetManagerConfig: every option of the offset manager with its unit, default and reader.
 
-No RocketMQ peer connects to it, so of what `serving/config/server_config.py` has it takes the options of logs and HTTP.
-No request changes an option: a restart does.
+No RocketMQ peer connects to it, so of what `serving/config/server_config.py` has it takes the options of logs, HTTP and
+the history. No request changes an option: a restart does.
 """
 
 from collections.abc import Iterable
@@ -288,6 +288,15 @@ OFFSET_MANAGER: Final = ServerKind(
     config_class=OffsetManagerConfig,
     conflicts=_conflicts,
     inherited=frozenset(
-        {"http_bind_address", "http_port", "http_admin_token_file", "log_format", "log_level", *_OF_REQUESTS_TO_BROKERS}
+        {
+            "history_bytes_max",
+            "history_dir",
+            "http_admin_token_file",
+            "http_bind_address",
+            "http_port",
+            "log_format",
+            "log_level",
+            *_OF_REQUESTS_TO_BROKERS,
+        }
     ),
 )

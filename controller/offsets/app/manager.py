@@ -28,6 +28,7 @@ from controller.offsets.observability.holding_event_log import HoldingEventLog
 from controller.offsets.observability.mirror_event_log import MirrorEventLog
 from controller.offsets.observability.restore_event_log import RestoreEventLog
 from controller.offsets.observability.topology_event_log import TopologyEventLog
+from controller.offsets.recording.offset_recorder import OffsetRecorder
 from controller.offsets.restore.site import BrokerAccess
 from controller.offsets.service.lock_keeper import LockKeeper
 from controller.offsets.service.lock_service import LockService
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from controller.offsets.http.guard_views import GuardViews
+    from controller.offsets.mirror.regressions import Regression
     from serving.http.endpoints import Endpoint
     from serving.process.background_tasks import BackgroundTask
 
@@ -86,8 +88,11 @@ class OffsetManager:
             runtime.signals,
         )
         self._counters = OffsetCounters()
-        self._event_log = OffsetEventLog(self._logs, self._counters)
         self._process = HttpProcess(OFFSET_MANAGER, config, self._counters, runtime, config.client_token_file)
+        recording = self._process.recording
+        self._history = recording.recorder if recording is not None else None
+        self._recorder = OffsetRecorder(self._history)
+        self._event_log = OffsetEventLog(self._logs, self._counters, self._recorder)
         self._journal = open_journal(config, self._clock)
         self._backend = open_store(config, self._clock, EtcdCalls(self._event_log, self._tasks), self._journal)
         self._store = make_write_behind(self._journal, self._backend, self._clock, config, self._event_log)
@@ -152,7 +157,7 @@ class OffsetManager:
         return LockHolding(parts, replays=self._config.lock_replay == "on")
 
     def _make_mirroring(self, following: Following) -> Mirroring:
-        event_log = MirrorEventLog(self._logs, self._counters.mirror)
+        event_log = MirrorEventLog(self._logs, self._counters.mirror, self._record_regressions)
         parts = MirroringParts(following, self._client, self._tasks, self._clock, event_log)
         return Mirroring(self._config, parts)
 
@@ -173,6 +178,11 @@ class OffsetManager:
             observer=GuardEventLog(self._logs, self._counters.guard),
         )
         return Guarding(parts, self._config.guard, Tail[self._config.guard_tail.upper()])
+
+    def _record_regressions(self, found: "Sequence[Regression]") -> None:
+        """Record what went back: each manager mirrors, and one of them records."""
+        if self._service.role.is_serving:
+            self._recorder.regressed(found)
 
     def _own_work(self) -> "list[BackgroundTask]":
         following = [] if self._following is None else [self._following.run]
@@ -232,6 +242,7 @@ class OffsetManager:
             logs=self._logs,
             health=self._process.health,
             task_failures=self._tasks.failures,
+            recorder=self._history,
             service=self._service,
             locks=self._locks,
             store=self._store,

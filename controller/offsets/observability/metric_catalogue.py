@@ -194,6 +194,7 @@ FAMILIES: Final[tuple[MetricFamily, ...]] = (
     MIRROR_STORES,
     MIRROR_FILE_BYTES,
     *SERVER.traffic,
+    *SERVER.history,
 )
 
 _LABELS: Final = """`operation` of results: commit, seed, reset, undo, clone, delete, fence; `status`: ok, present,
