@@ -109,7 +109,7 @@ class OffsetManager:
         self._service = OffsetService(parts, keeper)
         self._locks = LockService(self._service, keeper, self._clock, self._event_log)
         self._operations = open_operations(config, self._clock)
-        restore_log = RestoreEventLog(self._logs, self._counters)
+        restore_log = RestoreEventLog(self._logs, self._counters, self._recorder)
         self._restoring = Restoring(self._service, self._operations, self._clock, restore_log)
         self._client = broker_client(config, self._clock, self._logs, self._counters)
         self._following = self._make_following() if config.follows_brokers else None
@@ -152,7 +152,7 @@ class OffsetManager:
             role=self._service.role,
             tasks=self._tasks,
             clock=self._clock,
-            observer=HoldingEventLog(self._logs, self._counters.holding),
+            observer=HoldingEventLog(self._logs, self._counters.holding, self._recorder),
         )
         return LockHolding(parts, replays=self._config.lock_replay == "on")
 
@@ -175,7 +175,7 @@ class OffsetManager:
             mirror=mirroring,
             following=following,
             serves=lambda: self._service.role.is_serving,
-            observer=GuardEventLog(self._logs, self._counters.guard),
+            observer=GuardEventLog(self._logs, self._counters.guard, self._recorder),
         )
         return Guarding(parts, self._config.guard, Tail[self._config.guard_tail.upper()])
 

@@ -1,4 +1,4 @@
-"""Turns what is found about holders at brokers into log lines and counts."""
+"""Turns what is found about holders at brokers into log lines, counts and rows."""
 
 from controller.offsets.locks.overlaps import ClosedOverlap, OpenOverlap, Overlap
 from controller.offsets.locks.poll_schedule import ClientQuery
@@ -6,19 +6,21 @@ from controller.offsets.locks.replay import ReplayReport
 from controller.offsets.locks.replay_rules import ReplayOutcome, Unlock
 from controller.offsets.observability import holding_log_events as catalogue
 from controller.offsets.observability.holding_counters import HoldingCounters
+from controller.offsets.recording.offset_recorder import OffsetRecorder
 from serving.logging.logs import Logs
 
 
 class HoldingEventLog:
     """Observes the holders of all clusters."""
 
-    def __init__(self, logs: Logs, counters: HoldingCounters) -> None:
+    def __init__(self, logs: Logs, counters: HoldingCounters, recorder: OffsetRecorder) -> None:
         self._logs = logs
         self._counters = counters
+        self._recorder = recorder
 
     def of_cluster(self, cluster: str) -> "ClusterLockLog":
         """Return what observes one cluster."""
-        return ClusterLockLog(cluster, self._logs, self._counters)
+        return ClusterLockLog(cluster, self._logs, self._counters, self._recorder)
 
     def groups_left_out(self, groups: int) -> None:
         """Log that not all declared groups are polled."""
@@ -28,15 +30,17 @@ class HoldingEventLog:
 class ClusterLockLog:
     """Observes the holders of one cluster."""
 
-    def __init__(self, cluster: str, logs: Logs, counters: HoldingCounters) -> None:
+    def __init__(self, cluster: str, logs: Logs, counters: HoldingCounters, recorder: OffsetRecorder) -> None:
         self._cluster = cluster
         self._logs = logs
         self._counters = counters
+        self._recorder = recorder
 
     def overlap_opened(self, overlap: OpenOverlap) -> None:
         """Log and count that two clients hold one queue."""
         self._counters.overlaps += 1
         self._logs.write(catalogue.BROKER_LOCK_OVERLAP, **self._names(overlap.overlap))
+        self._recorder.overlap_changed(self._cluster, overlap)
 
     def overlap_closed(self, overlap: ClosedOverlap) -> None:
         """Log that one of them does not hold it any more."""
@@ -46,6 +50,7 @@ class ClusterLockLog:
             reason=overlap.why.value,
             duration_ms=overlap.until_ms - overlap.since_ms,
         )
+        self._recorder.overlap_changed(self._cluster, overlap)
 
     def locks_replayed(self, report: ReplayReport) -> None:
         """Log what became of the locks at a new master, and count each."""
@@ -53,6 +58,7 @@ class ClusterLockLog:
             self._counters.replays.add((each.outcome.value,))
             if each.outcome is ReplayOutcome.GRANTED:
                 self._counters.replay_seconds.observe(each.elapsed_ms / 1000)
+        self._recorder.replayed(self._cluster, report)
         self._logs.write(
             catalogue.BROKER_LOCKS_REPLAYED,
             cluster=self._cluster,
