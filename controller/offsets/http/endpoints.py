@@ -3,8 +3,10 @@
 from typing import Final
 
 from controller.offsets.http import shapes
+from controller.offsets.http.guard_endpoints import GUARD_ENDPOINTS
 from controller.offsets.http.lock_endpoints import LOCK_ENDPOINTS
 from controller.offsets.http.mirror_endpoints import MIRROR_ENDPOINTS
+from controller.offsets.http.restore_endpoints import RESTORE_ENDPOINTS
 from controller.offsets.http.views import OffsetViews
 from serving.http.endpoints import CONFIG, PAGED, PROBES, Endpoint, Parameter
 
@@ -161,7 +163,9 @@ ENDPOINTS: Final = (
     ),
     *CLIENT_ENDPOINTS,
     *OPERATOR_ENDPOINTS,
+    *RESTORE_ENDPOINTS,
     *LOCK_ENDPOINTS,
+    *GUARD_ENDPOINTS,
     *MIRROR_ENDPOINTS,
     CONFIG,
 )

@@ -246,7 +246,7 @@ class QueueChange(msgspec.Struct, frozen=True, rename="camel"):
     reason: str = ""
 
 
-class ChangeAnswer(msgspec.Struct, frozen=True, rename="camel"):
+class ChangeAnswer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What became, or would become, of the queues."""
 
     dry_run: bool
@@ -254,6 +254,8 @@ class ChangeAnswer(msgspec.Struct, frozen=True, rename="camel"):
     counts: dict[str, int]
     #: The first 1,000.
     queues: list[QueueChange]
+    #: Undoes a reset; absent where nothing was changed.
+    operation_id: str = ""
 
 
 class FlushAnswer(msgspec.Struct, frozen=True, rename="camel"):

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from controller.offsets.commits.clone import CloneRequest
 from controller.offsets.commits.freezes import Freeze
 from controller.offsets.commits.page_order import PageCursor
@@ -22,6 +24,7 @@ from controller.offsets.http.offset_bodies import (
     scope_of,
 )
 from controller.offsets.http.refusing import refusals
+from controller.offsets.http.restore_views import RestoreViews
 from controller.offsets.service.offset_service import OffsetService
 from controller.offsets.storage.write_behind import WriteBehind
 from controller.storage.store import ControllerMember
@@ -31,7 +34,7 @@ from serving.metrics.health import Health
 
 
 class ShownManager(NamedTuple):
-    """What is shown of the manager itself."""
+    """What is shown of the manager itself, and the views of its restores."""
 
     me: ControllerMember
     settings: PresentConfig[OffsetManagerConfig]
@@ -39,6 +42,7 @@ class ShownManager(NamedTuple):
     run: str
     store: WriteBehind
     clock: Clock
+    restores: RestoreViews
 
 
 class OffsetViews(ServerViews[OffsetManagerConfig]):
@@ -48,6 +52,7 @@ class OffsetViews(ServerViews[OffsetManagerConfig]):
         super().__init__(OFFSET_MANAGER, health, metrics, manager.settings)
         self._service = service
         self._manager = manager
+        self.restores = manager.restores
 
     def check_ready(self) -> None:
         """Raise Unavailable unless this manager answers, or another one is known to."""
@@ -141,7 +146,7 @@ class OffsetViews(ServerViews[OffsetManagerConfig]):
         body: shapes.ResetBody = request.body
         check_writer(body.writer)
         entries = offset_entries(body)
-        writer = self._service.writer(body.writer, body.operation)
+        writer, operation_id = self._service.writer(body.writer, body.operation), ""
         with refusals():
             if body.dry_run:
                 decision = self._service.preview_reset(entries, writer)
@@ -149,9 +154,9 @@ class OffsetViews(ServerViews[OffsetManagerConfig]):
             else:
                 stored = await self._service.reset(entries, writer)
                 results, changes = tuple(stored.results), tuple(stored.changes)
-        return change_answer(
-            zip((each.key for each in entries), results, strict=True), changes, is_dry_run=body.dry_run
-        )
+                operation_id = await self.restores.keep_reset(body.writer, changes)
+        keyed = zip((each.key for each in entries), results, strict=True)
+        return replace(change_answer(keyed, changes, is_dry_run=body.dry_run), operation_id=operation_id)
 
     async def clone(self, request: ViewRequest) -> shapes.ChangeAnswer:
         """Let a group begin where another one is, or show what that would do."""

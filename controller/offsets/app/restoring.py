@@ -1,0 +1,57 @@
+"""Puts restores, undoes and lags together: the file of operations, and requests to brokers of their own number."""
+
+from pathlib import Path
+from typing import Final
+
+from controller.offsets.config import OffsetManagerConfig
+from controller.offsets.mirror.mirrored_offsets import MirroredOffsets
+from controller.offsets.observability.restore_event_log import RestoreEventLog
+from controller.offsets.restore.broker_facts import REQUESTS_MAX
+from controller.offsets.restore.kept_operations import KeptOperations
+from controller.offsets.restore.lag_reader import LagReader
+from controller.offsets.restore.operation_file import OperationFile
+from controller.offsets.restore.own_offsets import OwnOffsets
+from controller.offsets.restore.restorer import FollowedMasters, RestoreParts, Restorer
+from controller.offsets.restore.site import BrokerAccess, RestoreSite
+from controller.offsets.service.offset_service import OffsetService
+from controller.storage.store import StoreError
+from remoting.admin.client import AdminClient, AdminLimits
+from remoting.client import Requester
+from remoting.clock import Clock
+from serving.process.start import StartFailed
+
+#: Operators' requests beside the mirror and the guard, which have their own.
+_LIMITS: Final = AdminLimits(requests_max=128, requests_per_peer_max=REQUESTS_MAX)
+
+
+def open_operations(config: OffsetManagerConfig, clock: Clock) -> KeptOperations:
+    """Return the last operations of this manager; raises StartFailed."""
+    try:
+        return KeptOperations(OperationFile(Path(config.store_path), clock))
+    except StoreError as error:
+        raise StartFailed(str(error)) from error
+
+
+class Restoring:
+    """Makes what operators' requests about restores need."""
+
+    def __init__(self, service: OffsetService, kept: KeptOperations, clock: Clock, event_log: RestoreEventLog) -> None:
+        self._service, self._kept, self._clock, self._event_log = service, kept, clock, event_log
+
+    def site(self, brokers: BrokerAccess | None) -> RestoreSite:
+        """Return everything; `brokers` is None where none are followed."""
+        own = OwnOffsets(self._service, self._kept, self._clock, self._event_log)
+        return RestoreSite(own=own, kept=self._kept, brokers=brokers)
+
+    def brokers(self, client: Requester, followed: FollowedMasters, mirrored: MirroredOffsets) -> BrokerAccess:
+        """Return what restores and reads at brokers."""
+        admin = AdminClient(client, _LIMITS)
+        parts = RestoreParts(
+            admin=admin,
+            followed=followed,
+            mirrored=mirrored,
+            kept=self._kept,
+            clock=self._clock,
+            observer=self._event_log,
+        )
+        return BrokerAccess(followed=followed, mirrored=mirrored, restorer=Restorer(parts), lags=LagReader(admin))

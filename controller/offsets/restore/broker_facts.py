@@ -1,0 +1,139 @@
+"""Requests of a master what decides about offsets there: offsets, ends of queues, members that are online. The edge.
+
+The offset table is read first and the queues afterwards, so the end of a queue is never older than the offset that is
+compared with it. A queue that the broker does not have is never requested by 30 or 31: a broker of 4.9 makes it then.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from controller.offsets.guard.candidates import ShownTable, TableKey
+from controller.offsets.guard.master_queries import MasterQueries
+from controller.offsets.restore.rules import GroupState, QueueBounds, ShownQueue
+from remoting.admin.groups import connections_of_group
+from remoting.admin.offsets import max_offset, min_offset
+from remoting.admin.topics import queue_offsets, topic_definition, topic_definition_of_all
+from remoting.background_tasks import all_results
+from remoting.protocol.codes import ResponseCode
+from remoting.protocol.errors import BodyError, InvokeError, NotSupported, Refused
+
+#: Requests of one run under way to its broker.
+REQUESTS_MAX: Final = 16
+#: What a broker fails with.
+BROKER_FAILURES: Final = (Refused, InvokeError, BodyError)
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicEnds:
+    """Where the queues of a topic begin and end; None: the broker cannot read that queue."""
+
+    queues: Mapping[int, QueueBounds | None]
+    #: Why nothing is known; blank if something is.
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerFacts:
+    """What a master has answered."""
+
+    table: ShownTable
+    topics: Mapping[str, TopicEnds]
+    #: With a sentence where it is not known how a group consumes.
+    groups: Mapping[str, GroupState | str]
+    #: It sends members that are online to an offset (222).
+    can_reset: bool = False
+
+    def queue(self, topic: str, group: str, queue_id: int) -> ShownQueue:
+        """Return what it shows of a queue of a group."""
+        offset = self.table.offset(TableKey(group, topic), queue_id)
+        ends, state = self.topics[topic], self.groups[group]
+        problem = ends.problem
+        if topic in self.table.unreadable_topics:
+            problem = f"the offsets of topic {topic} in its table are not readable"
+        elif queue_id in ends.queues and ends.queues[queue_id] is None:
+            problem = "the broker cannot read the queue"
+        elif isinstance(state, str):
+            problem = state
+        found = state if isinstance(state, GroupState) else GroupState()
+        return ShownQueue(offset, ends.queues.get(queue_id), found, problem)
+
+
+async def read_facts(queries: MasterQueries, queues: Collection[tuple[str, str, int]]) -> BrokerFacts:
+    """Return what a master shows of these queues, each as topic, group and queue id.
+
+    What it answers to a part of the requests counts. Raises one of BROKER_FAILURES where that is none of its offsets.
+    """
+    by_topic: dict[str, set[int]] = {}
+    for topic, _, queue_id in queues:
+        by_topic.setdefault(topic, set()).add(queue_id)
+    groups = dict.fromkeys(group for _, group, _ in queues)
+    table = await queries.shown(by_topic.keys())
+    can_reset = await queries.can_reset()
+    ends: dict[str, TopicEnds] = {}
+    states: dict[str, GroupState | str] = {}
+
+    async def read_topic(topic: str) -> None:
+        ends[topic] = await read_ends(queries, topic, by_topic[topic])
+
+    async def read_group(group: str) -> None:
+        states[group] = await _state_of(queries, group)
+
+    await each_of(by_topic, read_topic)
+    await each_of(groups, read_group)
+    return BrokerFacts(table=table, topics=ends, groups=states, can_reset=can_reset)
+
+
+async def read_ends(queries: MasterQueries, topic: str, wanted: Collection[int]) -> TopicEnds:
+    """Return where the queues of a topic begin and end, those that are wanted among them; never raises."""
+    try:
+        listed = await queries.call(queue_offsets(topic))
+        found = {
+            queue.queue_id: None if each.min_offset is None else QueueBounds(each.min_offset, each.max_offset)
+            for queue, each in listed.items()
+        }
+        if missing := [each for each in wanted if each not in found]:
+            # Up to 5.2.0 queues that are only read from are not listed.
+            readable = await _readable_queues(queries, topic)
+            found |= {each: await _ends_of(queries, topic, each) for each in missing if each < readable}
+    except Refused as refused:
+        if refused.code == ResponseCode.TOPIC_NOT_EXIST:
+            return TopicEnds(queues={})
+        return TopicEnds(queues={}, problem=f"the ends of topic {topic} are not known: {refused}")
+    except (InvokeError, BodyError) as error:
+        return TopicEnds(queues={}, problem=f"the ends of topic {topic} are not known: {error}")
+    return TopicEnds(queues=found)
+
+
+async def each_of(items: Iterable[Item], work: Callable[[Item], Awaitable[None]]) -> None:
+    """Do `work` for each item, REQUESTS_MAX at a time."""
+    left = iter(items)
+
+    async def worker() -> None:
+        for item in left:
+            await work(item)
+
+    await all_results(worker() for _ in range(REQUESTS_MAX))
+
+
+async def _readable_queues(queries: MasterQueries, topic: str) -> int:
+    try:
+        found = await queries.call(topic_definition(topic))
+    except NotSupported:
+        found = await queries.call(topic_definition_of_all(topic))
+    return 0 if found is None else found.read_queue_nums
+
+
+async def _ends_of(queries: MasterQueries, topic: str, queue_id: int) -> QueueBounds | None:
+    first = await queries.call(min_offset(topic, queue_id))
+    return None if first is None else QueueBounds(first, await queries.call(max_offset(topic, queue_id)))
+
+
+async def _state_of(queries: MasterQueries, group: str) -> GroupState | str:
+    try:
+        found = await queries.call(connections_of_group(group))
+    except BROKER_FAILURES as error:
+        return f"whether members of group {group} are online is not known: {error}"
+    return GroupState() if found is None else GroupState(is_online=True, is_broadcasting=found.is_broadcasting)

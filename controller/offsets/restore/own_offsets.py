@@ -1,0 +1,161 @@
+"""Operations on the offsets of this manager that can be undone: resets and imports. The edge."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from controller.offsets.commits.changes import OffsetChange
+from controller.offsets.commits.results import OffsetResult, OffsetStatus
+from controller.offsets.commits.seed import OffsetEntry
+from controller.offsets.entry_keys import EntryKey
+from controller.offsets.mirror.masters import SetName
+from controller.offsets.mirror.regressions import SetQueue
+from controller.offsets.restore.kept_operations import KeptOperations
+from controller.offsets.restore.operations import Operation, OperationKind
+from controller.offsets.restore.requests import Restored
+from controller.offsets.restore.values import PlannedOffset, RestoreStatus
+from controller.offsets.service.offset_service import OffsetService
+from controller.offsets.values import OffsetSource, QueueKey, StoredOffset
+from controller.storage.store import StoreError
+from remoting.clock import Clock
+
+#: What became of an entry, in the words of a restore.
+_STATUSES: Final[Mapping[OffsetStatus, RestoreStatus]] = {
+    OffsetStatus.OK: RestoreStatus.RESTORED,
+    OffsetStatus.PRESENT: RestoreStatus.UNCHANGED,
+    OffsetStatus.ABSENT: RestoreStatus.UNCHANGED,
+    OffsetStatus.STALE: RestoreStatus.MOVED_ON,
+    OffsetStatus.FENCED: RestoreStatus.REFUSED,
+    OffsetStatus.UNKNOWN: RestoreStatus.UNAVAILABLE,
+    OffsetStatus.REFUSED: RestoreStatus.REFUSED,
+}
+
+
+class OwnObserver(Protocol):
+    """Follows what can be undone."""
+
+    def operation_not_kept(self, kind: str, error: str) -> None:
+        """Take that an operation was done and cannot be undone by its id."""
+
+
+class OwnChange(NamedTuple):
+    """Who changes offsets of this manager."""
+
+    kind: OperationKind
+    writer: str
+    is_dry_run: bool
+    undoes: str = ""
+
+
+class OwnOffsets:
+    """The offsets of this manager, with what undoes their changes."""
+
+    def __init__(self, service: OffsetService, kept: KeptOperations, clock: Clock, observer: OwnObserver) -> None:
+        self._service = service
+        self._kept = kept
+        self._clock = clock
+        self._observer = observer
+
+    async def keep(self, change: OwnChange, changes: Sequence[OffsetChange]) -> str:
+        """Keep what was changed just now, and return the id that undoes it; blank where it could not be kept."""
+        if not changes:
+            return ""
+        operation = Operation(
+            operation_id=self._kept.new_id(),
+            kind=change.kind,
+            writer=change.writer,
+            unix_ms=self._clock.unix_ms(),
+            undoes=change.undoes,
+            changes=tuple(changes),
+        )
+        try:
+            await self._kept.keep(operation)
+        except StoreError as error:
+            # The change is stored already.
+            self._observer.operation_not_kept(change.kind.value, str(error))
+            return ""
+        return operation.operation_id
+
+    async def undo(self, operation: Operation, writer: str, *, is_forced: bool, is_dry_run: bool) -> Restored:
+        """Store what was there before an operation, in one more reset epoch; raises as OffsetService.undo.
+
+        Without force not where a later reset or deletion would be undone with it.
+        """
+        change = OwnChange(OperationKind.UNDO, writer, is_dry_run, operation.operation_id)
+        by_force = [each for each in operation.changes if is_forced and _is_there(each.before)]
+        others = [each for each in operation.changes if not (is_forced and _is_there(each.before))]
+        entries = [OffsetEntry(each.key, each.before.offset) for each in by_force if each.before is not None]
+        source = self._service.writer(writer, "", OffsetSource.RESTORE)
+        if is_dry_run:
+            undone = self._service.preview_undo(others, source)
+            forced = self._service.preview_reset(entries, source)
+            results, changes = (*undone.results, *forced.results), (*undone.changes, *forced.changes)
+        else:
+            stored, reset = await self._service.undo(others, source), await self._service.reset(entries, source)
+            results, changes = (*stored.results, *reset.results), (*stored.changes, *reset.changes)
+        keys = [each.key for each in (*others, *by_force)]
+        return await self._answer(change, keys, results, changes)
+
+    async def put(self, change: OwnChange, entries: Sequence[OffsetEntry], *, allow_back: bool) -> Restored:
+        """Store offsets, lower ones only if that is allowed; raises as OffsetService.reset."""
+        read = dict(
+            zip((each.key for each in entries), self._service.read([each.key for each in entries]), strict=True)
+        )
+        kept: list[PlannedOffset] = []
+        changed: list[OffsetEntry] = []
+        for each in entries:
+            stored = read[each.key]
+            if not isinstance(stored, StoredOffset) or stored.offset < each.offset:
+                changed.append(each)
+            elif stored.offset == each.offset:
+                kept.append(_planned(each.key, stored.offset, each.offset, RestoreStatus.UNCHANGED))
+            elif allow_back:
+                changed.append(each)
+            else:
+                reason = "it would go back: allow that with allowBack"
+                kept.append(_planned(each.key, stored.offset, each.offset, RestoreStatus.BACKWARD, reason))
+        source = self._service.writer(change.writer, "", OffsetSource.IMPORT)
+        if change.is_dry_run:
+            decision = self._service.preview_reset(changed, source)
+            results, changes = decision.results, decision.changes
+        else:
+            stored_changes = await self._service.reset(changed, source)
+            results, changes = tuple(stored_changes.results), tuple(stored_changes.changes)
+        answer = await self._answer(change, [each.key for each in changed], results, changes)
+        return Restored(operation_id=answer.operation_id, queues=[*answer.queues, *kept])
+
+    async def _answer(
+        self,
+        change: OwnChange,
+        keys: Sequence[QueueKey],
+        results: Sequence[OffsetResult],
+        changes: Sequence[OffsetChange],
+    ) -> Restored:
+        operation_id = "" if change.is_dry_run else await self.keep(change, changes)
+        changed = {each.key: each for each in changes}
+        queues = [
+            _outcome(key, result, changed.get(key), is_dry_run=change.is_dry_run)
+            for key, result in zip(keys, results, strict=True)
+        ]
+        return Restored(operation_id=operation_id, queues=queues)
+
+
+def _outcome(key: QueueKey, result: OffsetResult, change: OffsetChange | None, *, is_dry_run: bool) -> PlannedOffset:
+    old, new = (result.stored, result.stored) if change is None else (change.before, change.after)
+    status = _STATUSES[result.status]
+    if status is RestoreStatus.RESTORED and is_dry_run:
+        status = RestoreStatus.READY
+    return _planned(key, _offset(old), _offset(new), status, result.reason)
+
+
+def _planned(key: QueueKey, old: int | None, new: int | None, status: RestoreStatus, reason: str = "") -> PlannedOffset:
+    of = key.of
+    queue = SetQueue(SetName(of.cluster, of.broker_name), EntryKey(of.topic, of.group), key.queue_id)
+    return PlannedOffset(queue, old, new, status, reason)
+
+
+def _is_there(stored: StoredOffset | None) -> bool:
+    return stored is not None and not stored.is_deleted
+
+
+def _offset(stored: StoredOffset | None) -> int | None:
+    return None if stored is None or stored.is_deleted else stored.offset

@@ -1,0 +1,253 @@
+"""Restores, undoes and imports offsets at brokers: one operation at a time, over all broker sets that it covers.
+
+An operation is kept, with what every broker shows, before anything is written, and again with the outcomes: whatever
+ends this process on the way can be undone.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol
+
+from msgspec.structs import replace
+
+from controller.offsets.guard.master_queries import MasterQueries
+from controller.offsets.mirror.masters import MasterRun, SetName
+from controller.offsets.mirror.mirrored_offsets import MirroredOffsets, MirrorFileFailed, MomentNotKept
+from controller.offsets.mirror.regressions import Reset
+from controller.offsets.restore.broker_facts import BROKER_FAILURES
+from controller.offsets.restore.broker_run import BrokerRun
+from controller.offsets.restore.kept_operations import KeptOperations
+from controller.offsets.restore.operations import Operation, OperationKind, undone_at_brokers
+from controller.offsets.restore.requests import AnotherRuns, Restored, RestoreRequest, SetProblem, TooManyRestored
+from controller.offsets.restore.saved_source import MasterState, wanted_offsets
+from controller.offsets.restore.values import (
+    RESTORED_MAX,
+    PlannedOffset,
+    RestoreOptions,
+    RestoreStatus,
+    WantedOffset,
+)
+from controller.offsets.topology.values import FollowedSet, SetMaster
+from remoting.admin.brokers import broker_runtime
+from remoting.admin.client import AdminClient
+from remoting.background_tasks import all_results
+from remoting.clock import Clock
+
+#: How long all brokers are read, and how long they are written: what was not reached then is reported.
+READ_S: Final = 12
+WRITE_S: Final = 18
+#: Brokers at work at a time.
+BROKERS_MAX: Final = 16
+_NO_MASTER: Final = "the broker set has no master now, or it is not followed"
+
+
+class FollowedMasters(Protocol):
+    """Who is master of each broker set."""
+
+    @property
+    def sets(self) -> Mapping[str, FollowedSet]:
+        """All sets by broker name."""
+
+    def is_master(self, master: SetMaster) -> bool:
+        """Return whether a broker is still the master of its set; false where that is not known."""
+
+
+class RestoreObserver(Protocol):
+    """Follows what is changed at brokers."""
+
+    def restore_began(self, operation: Operation) -> None:
+        """Take an operation whose offsets are about to be written."""
+
+    def restored(self, operation: Operation) -> None:
+        """Take an operation that has come to its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreParts:
+    """What a restorer reaches the world through."""
+
+    admin: AdminClient
+    followed: FollowedMasters
+    mirrored: MirroredOffsets
+    kept: KeptOperations
+    clock: Clock
+    observer: RestoreObserver
+
+
+class BrokerChange(NamedTuple):
+    """Who changes offsets at brokers, and why."""
+
+    kind: OperationKind
+    writer: str
+    options: RestoreOptions
+    is_dry_run: bool
+    #: The operation that it undoes.
+    undoes: str = ""
+
+
+class Restorer:
+    """Offsets at brokers, put back."""
+
+    def __init__(self, parts: RestoreParts) -> None:
+        self._parts = parts
+        self._turn = asyncio.Lock()
+
+    async def restore(self, request: RestoreRequest) -> Restored:
+        """Write offsets of the mirror at brokers, or show what that would do. Raises RestoreRefused and StoreError."""
+        change = BrokerChange(OperationKind.RESTORE, request.writer, request.options, request.is_dry_run)
+        async with self._alone():
+            wanted: list[WantedOffset] = []
+            problems: list[SetProblem] = []
+            states = await self._states_of(self._sets_of(request))
+            for set_name, state in states.items():
+                try:
+                    wanted += await wanted_offsets(self._parts.mirrored, set_name, state, request.moment, request.scope)
+                except (MomentNotKept, MirrorFileFailed) as error:
+                    problems.append(SetProblem(set_name, str(error)))
+                if len(wanted) > RESTORED_MAX:
+                    raise TooManyRestored(RESTORED_MAX)
+            return await self._change(change, wanted, problems)
+
+    async def undo(self, operation: Operation, writer: str, *, is_forced: bool, is_dry_run: bool) -> Restored:
+        """Bring back what brokers showed before an operation. Raises RestoreRefused and StoreError.
+
+        Without force only where a broker still shows what the operation has written, and with proof where it goes
+        forward.
+        """
+        options = RestoreOptions(allow_back=True, allow_unproved=is_forced)
+        change = BrokerChange(OperationKind.UNDO, writer, options, is_dry_run, operation.operation_id)
+        async with self._alone():
+            wanted = []
+            by_set = _by_set(undone_at_brokers(operation, is_forced=is_forced))
+            for set_name, state in (await self._states_of(by_set)).items():
+                before = operation.unix_ms if state is None else state.stored_before(operation.unix_ms)
+                wanted += [each._replace(stored_before_unix_ms=before) for each in by_set[set_name]]
+            return await self._change(change, wanted, [])
+
+    async def write(self, change: BrokerChange, wanted: Sequence[WantedOffset]) -> Restored:
+        """Write offsets of any origin at brokers, or show what that would do. Raises RestoreRefused and StoreError."""
+        if len(wanted) > RESTORED_MAX:
+            raise TooManyRestored(RESTORED_MAX)
+        async with self._alone():
+            return await self._change(change, wanted, [])
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """Let one operation run; raises AnotherRuns."""
+        if self._turn.locked():
+            raise AnotherRuns
+        async with self._turn:
+            yield
+
+    def _sets_of(self, request: RestoreRequest) -> list[SetName]:
+        """Return the broker sets of a scope that are mirrored or followed."""
+        mirrored = (each.set_name for each in self._parts.mirrored.statuses())
+        followed = (SetName(each.cluster, each.broker_name) for each in self._parts.followed.sets.values())
+        return sorted({each for each in (*mirrored, *followed) if request.scope.has_set(each)})
+
+    def _master_of(self, set_name: SetName) -> SetMaster | None:
+        found = self._parts.followed.sets.get(set_name.broker_name)
+        return found.master if found is not None and found.cluster == set_name.cluster else None
+
+    async def _states_of(self, names: Iterable[SetName]) -> dict[SetName, MasterState | None]:
+        """Return the masters of broker sets; None of one that does not answer."""
+        found: dict[SetName, MasterState | None] = dict.fromkeys(names)
+
+        async def read(set_name: SetName) -> None:
+            found[set_name] = await self._state_of(set_name)
+
+        await _within(READ_S, [partial(read, each) for each in found])
+        return found
+
+    async def _state_of(self, set_name: SetName) -> MasterState | None:
+        """Return since when a broker is master; None if there is none, or it does not answer."""
+        if (master := self._master_of(set_name)) is None:
+            return None
+        try:
+            boot_ms = (await self._parts.admin.call(master.address, broker_runtime())).boot_unix_ms
+        except BROKER_FAILURES:
+            return None
+        if boot_ms is None:
+            return None
+        elected_ms = self._parts.followed.sets[set_name.broker_name].elected_unix_ms
+        run = MasterRun(address=master.address, master_epoch=master.master_epoch, boot_unix_ms=boot_ms)
+        return MasterState(run, max(boot_ms, elected_ms or 0))
+
+    async def _change(
+        self, change: BrokerChange, wanted: Sequence[WantedOffset], problems: Sequence[SetProblem]
+    ) -> Restored:
+        unix_ms = self._parts.clock.unix_ms()
+        by_set = _by_set(wanted)
+        runs = {name: run for name, each in by_set.items() if (run := self._run_of(name, each, change)) is not None}
+        await _within(READ_S, [run.plan for run in runs.values()])
+        if change.is_dry_run or not any(run.ready for run in runs.values()):
+            return Restored(operation_id="", queues=_queues(by_set, runs), problems=problems)
+        operation = Operation(
+            operation_id=self._parts.kept.new_id(),
+            kind=change.kind,
+            writer=change.writer,
+            unix_ms=unix_ms,
+            undoes=change.undoes,
+            queues=tuple(_queues(by_set, runs)),
+            is_finished=False,
+        )
+        await self._parts.kept.keep(operation)
+        self._parts.observer.restore_began(operation)
+        self._note_resets(operation)
+        await _within(WRITE_S, [run.apply for run in runs.values()])
+        operation = replace(operation, queues=tuple(_queues(by_set, runs)), is_finished=True)
+        await self._parts.kept.keep(operation)
+        self._parts.observer.restored(operation)
+        return Restored(operation_id=operation.operation_id, queues=operation.queues, problems=problems)
+
+    def _run_of(self, set_name: SetName, wanted: Sequence[WantedOffset], change: BrokerChange) -> BrokerRun | None:
+        """Return the run at the master of a set; None if there is none."""
+        if (master := self._master_of(set_name)) is None:
+            return None
+        queries = MasterQueries(self._parts.admin, set_name.broker_name, master.address)
+
+        def is_still_master() -> bool:
+            return self._parts.followed.is_master(master)
+
+        return BrokerRun(queries, master.address, wanted, change.options, is_still_master)
+
+    def _note_resets(self, operation: Operation) -> None:
+        """Let the mirror know what goes back because an operator wants it."""
+        for each in operation.queues:
+            if each.status is RestoreStatus.READY and each.messages_again and each.new is not None:
+                self._parts.mirrored.resets.note(each.queue, Reset(each.new, operation.unix_ms))
+
+
+def _by_set(wanted: Iterable[WantedOffset]) -> dict[SetName, list[WantedOffset]]:
+    found: dict[SetName, list[WantedOffset]] = {}
+    for each in wanted:
+        found.setdefault(each.queue.set_name, []).append(each)
+    return found
+
+
+def _queues(by_set: Mapping[SetName, Sequence[WantedOffset]], runs: Mapping[SetName, BrokerRun]) -> list[PlannedOffset]:
+    found: list[PlannedOffset] = []
+    for set_name, wanted in by_set.items():
+        if (run := runs.get(set_name)) is not None:
+            found += run.planned
+        else:
+            found += (
+                PlannedOffset(each.queue, None, each.offset, RestoreStatus.NO_MASTER, _NO_MASTER) for each in wanted
+            )
+    return found
+
+
+async def _within(seconds: float, works: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+    """Do `works`, BROKERS_MAX at a time; those that have not ended in time are cancelled."""
+    turns = asyncio.Semaphore(BROKERS_MAX)
+
+    async def in_turn(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        async with turns:
+            await work()
+
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await all_results(map(in_turn, works))

@@ -1,0 +1,86 @@
+"""Which offsets of the mirror are to be restored: those of a moment, or from before the last role change. The edge."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from typing import NamedTuple
+
+from controller.offsets.guard.boundaries import CLOCK_MARGIN_MS
+from controller.offsets.mirror.masters import MasterRun, SetName
+from controller.offsets.mirror.mirrored_offsets import MirroredOffsets
+from controller.offsets.mirror.regressions import SetQueue
+from controller.offsets.mirror.saved_offsets import SavedEntry
+from controller.offsets.restore.requests import Former, RestoreScope, TooManyRestored
+from controller.offsets.restore.values import RESTORED_MAX, WantedOffset
+
+#: Entries that are looked at before others run.
+_SLICE_ENTRIES = 500
+
+
+class MasterState(NamedTuple):
+    """The master of a broker set, and since when it is one."""
+
+    run: MasterRun
+    #: When it was elected or started, whichever was later, Unix ms by other clocks.
+    began_unix_ms: int
+
+    def stored_before(self, unix_ms: int) -> int | None:
+        """Return before when messages must have been stored that groups had read at a moment.
+
+        None: it was master then already, and has lost nothing since.
+        """
+        return None if self.began_unix_ms <= unix_ms - CLOCK_MARGIN_MS else unix_ms
+
+
+class _SavedReading(NamedTuple):
+    unix_ms: int
+    entries: Iterable[SavedEntry | None]
+
+
+async def wanted_offsets(
+    mirrored: MirroredOffsets,
+    set_name: SetName,
+    state: MasterState | None,
+    moment: int | Former,
+    scope: RestoreScope,
+) -> list[WantedOffset]:
+    """Return the offsets that a broker set is to have again; `state` is None if its master does not answer.
+
+    Raises MomentNotKept, MirrorFileFailed and TooManyRestored.
+    """
+    reading = await _reading(mirrored, set_name, state, moment)
+    stored_before = reading.unix_ms if state is None else state.stored_before(reading.unix_ms)
+    found: list[WantedOffset] = []
+    async for entry in _in_slices(reading.entries):
+        if scope.has_entry(entry.key):
+            found += (
+                WantedOffset(SetQueue(set_name, entry.key, queue_id), offset, stored_before)
+                for queue_id, offset in sorted(entry.offsets.items())
+            )
+            if len(found) > RESTORED_MAX:
+                raise TooManyRestored(RESTORED_MAX)
+    return found
+
+
+async def _reading(
+    mirrored: MirroredOffsets, set_name: SetName, state: MasterState | None, moment: int | Former
+) -> _SavedReading:
+    if not isinstance(moment, Former):
+        past = await mirrored.at(set_name, moment)
+        return _SavedReading(moment, past.entries())
+    if state is None:
+        saved = mirrored.saved(set_name)
+        return _SavedReading(0, ()) if saved is None else _SavedReading(saved.read.requested_unix_ms, saved.entries())
+    if former := mirrored.saved_before(set_name, state.run):
+        return _SavedReading(former[-1].read.requested_unix_ms, former[-1].entries())
+    # The guard has dealt with them; what they were is kept all the same.
+    before_ms = state.began_unix_ms - 1
+    past = await mirrored.at(set_name, before_ms)
+    return _SavedReading(past.unix_ms, past.entries())
+
+
+async def _in_slices(entries: Iterable[SavedEntry | None]) -> AsyncIterator[SavedEntry]:
+    for number, entry in enumerate(entries, 1):
+        if entry is not None:
+            yield entry
+        if entry is None or number % _SLICE_ENTRIES == 0:
+            await asyncio.sleep(0)

@@ -1,0 +1,123 @@
+"""A restorer with brokers on loopback, and a mirror whose readings a test makes."""
+
+from contextlib import asynccontextmanager
+
+from fakes.clock import FakeClock
+from fakes.offset_broker import CLUSTER, offset_brokers
+
+from controller.offsets.entry_keys import EntryKey, parse_entry_key
+from controller.offsets.mirror.masters import SetName
+from controller.offsets.mirror.mirrored_offsets import MomentNotKept, PastOffsets
+from controller.offsets.mirror.regressions import KnownResets, SetQueue
+from controller.offsets.restore.kept_operations import KeptOperations
+from controller.offsets.restore.operation_file import OperationFile
+from controller.offsets.restore.requests import RestoreRequest, RestoreScope
+from controller.offsets.restore.restorer import RestoreParts, Restorer
+from controller.offsets.restore.values import RestoreOptions
+from controller.offsets.topology.values import FollowedSet, SetMaster
+from remoting.admin.client import AdminClient, AdminLimits
+from remoting.client import RemotingClient
+from remoting.clock import SystemClock
+
+
+def a_queue(queue_id=0, *, topic="orders", group="billing", broker="broker-a"):
+    return SetQueue(SetName(CLUSTER, broker), EntryKey(topic, group), queue_id)
+
+
+class ReadMoments:
+    """What a mirror has read: set and moment -> offsets, as a test gives them."""
+
+    def __init__(self):
+        self.resets = KnownResets()
+        #: Broker name -> {"topic@group": {queue id: offset}}.
+        self.by_set = {}
+        #: Moments before it are not kept.
+        self.kept_since = 0
+        self.former = {}
+
+    def statuses(self):
+        return []
+
+    def saved(self, _):
+        return None
+
+    def saved_before(self, _, __):
+        return ()
+
+    async def at(self, set_name, unix_ms):
+        if unix_ms < self.kept_since or set_name.broker_name not in self.by_set:
+            raise MomentNotKept(set_name, unix_ms, kept_since_unix_ms=self.kept_since)
+        table = self.by_set[set_name.broker_name]
+        return PastOffsets(unix_ms=unix_ms, by_entry={parse_entry_key(key): queues for key, queues in table.items()})
+
+
+class Followed:
+    """The masters of broker sets."""
+
+    def __init__(self, brokers):
+        self.sets = {
+            each.name: FollowedSet(CLUSTER, each.name, SetMaster(CLUSTER, each.name, 0, each.address))
+            for each in brokers
+        }
+        self.lost = set()
+
+    def is_master(self, master):
+        return master.broker_name not in self.lost
+
+
+class RestoreSiteOfTest:
+    """Everything together."""
+
+    def __init__(self, brokers, client, folder):
+        self.brokers = brokers
+        self.clock = FakeClock()
+        self.mirror = ReadMoments()
+        self.followed = Followed(brokers)
+        self.kept = KeptOperations(OperationFile(folder, self.clock))
+        self.admin = AdminClient(client, AdminLimits(timeout_ms=1000, requests_max=128, requests_per_peer_max=16))
+        self.began, self.ended = [], []
+        self.restorer = Restorer(
+            RestoreParts(
+                admin=self.admin,
+                followed=self.followed,
+                mirrored=self.mirror,
+                kept=self.kept,
+                clock=self.clock,
+                observer=self,
+            )
+        )
+
+    def restore_began(self, operation):
+        self.began.append(operation)
+
+    def restored(self, operation):
+        self.ended.append(operation)
+
+    async def restore(self, moment, *, dry=False, back=False, unproved=False, **scope):
+        scope = RestoreScope(CLUSTER, scope.get("group"), scope.get("topic"), scope.get("broker"))
+        options = RestoreOptions(back, unproved)
+        return await self.restorer.restore(
+            RestoreRequest(writer="alice", scope=scope, moment=moment, options=options, is_dry_run=dry)
+        )
+
+    async def undo(self, operation_id, *, force=False, dry=False):
+        operation = await self.kept.find(operation_id)
+        return await self.restorer.undo(operation, "bob", is_forced=force, is_dry_run=dry)
+
+
+@asynccontextmanager
+async def restore_site(folder, *brokers):
+    client = RemotingClient(SystemClock())
+    async with offset_brokers(*brokers):
+        site = RestoreSiteOfTest(brokers, client, folder)
+        try:
+            yield site
+        finally:
+            await site.kept.close()
+            await client.close()
+
+
+def outcomes(done):
+    return {
+        (each.queue.key.group, each.queue.queue_id): (each.status.value, each.old, each.new) for each in done.queues
+    }
