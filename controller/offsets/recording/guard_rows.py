@@ -8,7 +8,7 @@ from typing import Final
 from controller.offsets.guard.outcomes import Guarded, GuardReport, Outcome
 from controller.offsets.guard.rules import Action
 from controller.offsets.mirror.masters import SetName
-from controller.offsets.recording.offset_rows import TEXT_MAX, OffsetRow
+from controller.offsets.recording.offset_rows import TEXT_MAX, RecordedOffsetRow
 from history.offset_families import GUARD_OUTCOME
 from history.rows import BrokerRef
 
@@ -78,12 +78,12 @@ class GuardRunRows:
         self._groups.setdefault((candidate.group, candidate.topic), _Sums()).add(guarded)
         self._run.add(guarded)
 
-    def rows(self, report: GuardReport) -> Iterator[OffsetRow]:
+    def rows(self, report: GuardReport) -> Iterator[RecordedOffsetRow]:
         """Yield a row for each group and topic, and one for the run, once it is over."""
         epoch = {"master_epoch": self._master_epoch}
         for (group, topic), sums in self._groups.items():
             columns = {"group": group, "topic": topic, **epoch, **sums.columns()}
-            yield OffsetRow(GUARD_OUTCOME, "guarded", self._broker, columns)
+            yield RecordedOffsetRow(GUARD_OUTCOME, "guarded", self._broker, columns)
         problem = report.failure[:TEXT_MAX] if report.failure else None
         columns = {**epoch, **self._run.columns(), "duration_ms": report.took_ms, "problem": problem}
-        yield OffsetRow(GUARD_OUTCOME, "run", self._broker, columns)
+        yield RecordedOffsetRow(GUARD_OUTCOME, "run", self._broker, columns)

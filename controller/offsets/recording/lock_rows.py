@@ -8,7 +8,7 @@ from controller.offsets.locks.overlaps import ClosedOverlap, OpenOverlap, Overla
 from controller.offsets.locks.replay import ReplayedQueue, ReplayReport
 from controller.offsets.locks.replay_rules import ReplayOutcome
 from controller.offsets.mirror.masters import SetName
-from controller.offsets.recording.offset_rows import TEXT_MAX, OffsetRow
+from controller.offsets.recording.offset_rows import TEXT_MAX, RecordedOffsetRow
 from controller.offsets.values import QueueKey
 from history.offset_families import LOCK_EVENT
 from history.rows import BrokerRef
@@ -21,7 +21,7 @@ _COLUMN_OF: Final = {
 }
 
 
-def replay_rows(set_name: SetName, master_epoch: int | None, report: ReplayReport) -> Iterator[OffsetRow]:
+def replay_rows(set_name: SetName, master_epoch: int | None, report: ReplayReport) -> Iterator[RecordedOffsetRow]:
     """Yield a row for each group and topic whose locks were to be taken at a new master."""
     broker = BrokerRef(set_name.cluster or None, set_name.broker_name, broker_addr=report.promotion.address)
     by_group: dict[tuple[str, str], list[ReplayedQueue]] = {}
@@ -38,16 +38,16 @@ def replay_rows(set_name: SetName, master_epoch: int | None, report: ReplayRepor
             **{column: counts[outcome] for outcome, column in _COLUMN_OF.items()},
             "duration_ms": max(granted_ms, default=None),
         }
-        yield OffsetRow(LOCK_EVENT, "replayed", broker, columns)
+        yield RecordedOffsetRow(LOCK_EVENT, "replayed", broker, columns)
 
 
-def overlap_row(cluster: str, change: OpenOverlap | ClosedOverlap) -> OffsetRow:
+def overlap_row(cluster: str, change: OpenOverlap | ClosedOverlap) -> RecordedOffsetRow:
     """Return the row of two holders of one queue that were found, or are over."""
     broker, columns = _of_overlap(cluster, change.overlap)
     if isinstance(change, OpenOverlap):
-        return OffsetRow(LOCK_EVENT, "overlap_began", broker, columns)
+        return RecordedOffsetRow(LOCK_EVENT, "overlap_began", broker, columns)
     ended = {"duration_ms": max(0, change.until_ms - change.since_ms), "reason": change.why.value}
-    return OffsetRow(LOCK_EVENT, "overlap_ended", broker, {**columns, **ended})
+    return RecordedOffsetRow(LOCK_EVENT, "overlap_ended", broker, {**columns, **ended})
 
 
 def _of_overlap(cluster: str, overlap: Overlap) -> tuple[BrokerRef, dict[str, object]]:
@@ -61,13 +61,13 @@ def _of_overlap(cluster: str, overlap: Overlap) -> tuple[BrokerRef, dict[str, ob
     return BrokerRef(cluster or None, held.queue.broker_name), columns
 
 
-def forced_release_row(writer: str, key: QueueKey) -> OffsetRow:
+def forced_release_row(writer: str, key: QueueKey) -> RecordedOffsetRow:
     """Return the row of a queue that an operator took from its holder."""
     of = key.of
     columns = {"group": of.group, "topic": of.topic, "queue_id": key.queue_id, "writer": writer[:TEXT_MAX]}
-    return OffsetRow(LOCK_EVENT, "forced_release", BrokerRef(of.cluster, of.broker_name), columns)
+    return RecordedOffsetRow(LOCK_EVENT, "forced_release", BrokerRef(of.cluster, of.broker_name), columns)
 
 
-def expired_sessions_row(sessions: int) -> OffsetRow:
+def expired_sessions_row(sessions: int) -> RecordedOffsetRow:
     """Return the row of sessions that were not renewed."""
-    return OffsetRow(LOCK_EVENT, "session_expired", BrokerRef(), {"sessions": sessions})
+    return RecordedOffsetRow(LOCK_EVENT, "session_expired", BrokerRef(), {"sessions": sessions})

@@ -15,8 +15,8 @@ from controller.offsets.recording.guard_rows import GuardRunRows
 from controller.offsets.recording.lock_rows import expired_sessions_row, forced_release_row, overlap_row, replay_rows
 from controller.offsets.recording.offset_rows import (
     ChangedOffset,
-    OffsetRow,
     OperatorChange,
+    RecordedOffsetRow,
     change_rows,
     managed_changes,
     regression_rows,
@@ -78,7 +78,7 @@ class OffsetRecorder:
         """Record sessions that were not renewed."""
         self._enqueue([expired_sessions_row(sessions)])
 
-    def _enqueue(self, rows: Iterable[OffsetRow]) -> None:
+    def _enqueue(self, rows: Iterable[RecordedOffsetRow]) -> None:
         if self._recorder is not None:
             for each in rows:
                 self._recorder.enqueue(each)

@@ -18,7 +18,7 @@ from history.rows import BrokerRef, HistoryRow, Moment, RowMaker
 TEXT_MAX: Final = 500
 
 
-class OffsetRow(NamedTuple):
+class RecordedOffsetRow(NamedTuple):
     """One row."""
 
     family: RowFamily
@@ -55,7 +55,7 @@ class OperatorChange(NamedTuple):
     change_id: str = ""
 
 
-def regression_rows(regressions: Iterable[Regression]) -> Iterator[OffsetRow]:
+def regression_rows(regressions: Iterable[Regression]) -> Iterator[RecordedOffsetRow]:
     """Yield a row for each group, topic, set and cause, of what one reading or more have shown."""
     by_group: dict[tuple[SetName, str, str, RegressionCause], list[Regression]] = {}
     for each in regressions:
@@ -74,7 +74,7 @@ def regression_rows(regressions: Iterable[Regression]) -> Iterator[OffsetRow]:
             "former_addr": former.run.address,
             "interval_ms": max(0, now.answered_unix_ms - former.requested_unix_ms),
         }
-        yield OffsetRow(OFFSET_REGRESSION, "regressed", _broker(set_name, now.run.address), columns)
+        yield RecordedOffsetRow(OFFSET_REGRESSION, "regressed", _broker(set_name, now.run.address), columns)
 
 
 def managed_changes(changes: Iterable[OffsetChange]) -> Iterator[ChangedOffset]:
@@ -90,7 +90,7 @@ def managed_changes(changes: Iterable[OffsetChange]) -> Iterator[ChangedOffset]:
         )
 
 
-def change_rows(change: OperatorChange, offsets: Iterable[ChangedOffset]) -> Iterator[OffsetRow]:
+def change_rows(change: OperatorChange, offsets: Iterable[ChangedOffset]) -> Iterator[RecordedOffsetRow]:
     """Yield a row for each group, topic and set."""
     by_group: dict[tuple[SetName, str, str], list[ChangedOffset]] = {}
     for each in offsets:
@@ -111,7 +111,7 @@ def change_rows(change: OperatorChange, offsets: Iterable[ChangedOffset]) -> Ite
             "messages_skipped": sum(each for each in moves if each > 0),
             "failed": len(all_of_it) - len(mine),
         }
-        yield OffsetRow(OFFSET_CHANGE_BY_OPERATOR, change.operation, _broker(set_name), columns)
+        yield RecordedOffsetRow(OFFSET_CHANGE_BY_OPERATOR, change.operation, _broker(set_name), columns)
 
 
 def _broker(set_name: SetName, address: str | None = None) -> BrokerRef:
