@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from controller.offsets.config import GuardMode
 from controller.offsets.entry_keys import EntryKey
-from controller.offsets.guard.outcomes import GuardReport
+from controller.offsets.guard.outcomes import Guarded, GuardObserver, GuardReport
 from controller.offsets.guard.rules import Tail
 from controller.offsets.guard.runner import EarlyEnd, GuardedBroker, GuardLimits, OffsetGuard
 from controller.offsets.guard_runs.occasions import (
@@ -82,7 +82,13 @@ class GuardedMasters(Protocol):
 
 
 class GuardRunObserver(Protocol):
-    """Learns what runs have done, to log and count it."""
+    """Learns what runs do, to log, count and record it."""
+
+    def guard_began(self, run: GuardRun) -> None:
+        """Report that a run begins."""
+
+    def guarded(self, run: GuardRun, guarded: Guarded) -> None:
+        """Report what became of one offset."""
 
     def guard_ended(self, run: GuardRun, report: GuardReport) -> None:
         """Report that a run has ended."""
@@ -100,6 +106,19 @@ class GuardingParts:
     #: Whether this manager serves: another one guards otherwise.
     serves: Callable[[], bool]
     observer: GuardRunObserver
+
+
+class _ObservedRun(GuardObserver):
+    """Takes what a run does, for what is shown of it and for what observes it."""
+
+    def __init__(self, run: GuardRun, observer: GuardRunObserver) -> None:
+        self._run = run
+        self._observer = observer
+
+    def guarded(self, broker_name: str, guarded: Guarded) -> None:
+        """Take one offset."""
+        self._run.guarded(broker_name, guarded)
+        self._observer.guarded(self._run, guarded)
 
 
 class Guarding:
@@ -240,7 +259,9 @@ class Guarding:
             tail=self._tail,
             is_recent=is_recent,
         )
-        guard = OffsetGuard(self._admin, self._clock, run, GuardLimits(), writes=self._writes)
+        self._observer.guard_began(run)
+        observed = _ObservedRun(run, self._observer)
+        guard = OffsetGuard(self._admin, self._clock, observed, GuardLimits(), writes=self._writes)
         report = await guard.guard(broker, lambda: self._may_write(occasion.master), early_end)
         self.runs.end(run, report)
         self._observer.guard_ended(run, report)

@@ -109,7 +109,7 @@ class OffsetManager:
         self._service = OffsetService(parts, keeper)
         self._locks = LockService(self._service, keeper, self._clock, self._event_log)
         self._operations = open_operations(config, self._clock)
-        restore_log = RestoreEventLog(self._logs, self._counters)
+        restore_log = RestoreEventLog(self._logs, self._counters, self._recorder)
         self._restoring = Restoring(self._service, self._operations, self._clock, restore_log)
         self._client = broker_client(config, self._clock, self._logs, self._counters)
         self._following = self._make_following() if config.follows_brokers else None
@@ -161,11 +161,6 @@ class OffsetManager:
         parts = MirroringParts(following, self._client, self._tasks, self._clock, event_log)
         return Mirroring(self._config, parts)
 
-    def _record_regressions(self, found: "Sequence[Regression]") -> None:
-        """Record what went back: each manager mirrors, and one of them records."""
-        if self._service.role.is_serving:
-            self._recorder.regressed(found)
-
     def _brokers(self) -> BrokerAccess | None:
         """Return what restores at brokers; None where none are followed."""
         if self._following is None or self._mirroring is None:
@@ -180,9 +175,14 @@ class OffsetManager:
             mirror=mirroring,
             following=following,
             serves=lambda: self._service.role.is_serving,
-            observer=GuardEventLog(self._logs, self._counters.guard),
+            observer=GuardEventLog(self._logs, self._counters.guard, self._recorder),
         )
         return Guarding(parts, self._config.guard, Tail[self._config.guard_tail.upper()])
+
+    def _record_regressions(self, found: "Sequence[Regression]") -> None:
+        """Record what went back: each manager mirrors, and one of them records."""
+        if self._service.role.is_serving:
+            self._recorder.regressed(found)
 
     def _own_work(self) -> "list[BackgroundTask]":
         following = [] if self._following is None else [self._following.run]

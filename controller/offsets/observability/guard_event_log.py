@@ -1,13 +1,15 @@
-"""Turns what the guard does into log lines and counts."""
+"""Turns what the guard does into log lines, counts and rows."""
 
 from itertools import islice
 from typing import Final
 
-from controller.offsets.guard.outcomes import GuardReport, Outcome
+from controller.offsets.guard.outcomes import Guarded, GuardReport, Outcome
 from controller.offsets.guard.rules import Action
 from controller.offsets.guard_runs.run_log import GuardedGroup, GuardedOffset, GuardRun
 from controller.offsets.observability import guard_log_events as catalogue
 from controller.offsets.observability.guard_counters import GuardCounters
+from controller.offsets.recording.guard_rows import GuardRunRows
+from controller.offsets.recording.offset_recorder import OffsetRecorder
 from serving.logging.logs import Logs
 
 #: So many groups of a run have a line.
@@ -19,13 +21,25 @@ _SETTLED: Final = frozenset({Outcome.NOTHING, Outcome.STORED, Outcome.MOVED_ON})
 class GuardEventLog:
     """Observes the runs of the guard."""
 
-    def __init__(self, logs: Logs, counters: GuardCounters) -> None:
+    def __init__(self, logs: Logs, counters: GuardCounters, recorder: OffsetRecorder) -> None:
         self._logs = logs
         self._counters = counters
+        self._recorder = recorder
+        #: Of runs that have not ended, by number.
+        self._rows: dict[int, GuardRunRows] = {}
+
+    def guard_began(self, run: GuardRun) -> None:
+        """Add up what is recorded of a run."""
+        self._rows[run.number] = GuardRunRows(run.set_name, run.master.address, run.master.master_epoch)
+
+    def guarded(self, run: GuardRun, guarded: Guarded) -> None:
+        """Add one offset of it."""
+        self._rows[run.number].guarded(run.master.broker_name, guarded)
 
     def guard_ended(self, run: GuardRun, report: GuardReport) -> None:
         """Count a run and its offsets, and log it with the groups that it has moved."""
         self._count(run, report)
+        self._recorder.guard_ended(self._rows.pop(run.number), report)
         if report.failure is not None:
             self._logs.write(
                 catalogue.GUARD_RUN_FAILED,

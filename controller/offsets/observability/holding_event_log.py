@@ -1,4 +1,4 @@
-"""Turns what is found about holders at brokers into log lines and counts."""
+"""Turns what is found about holders at brokers into log lines, counts and rows."""
 
 from controller.offsets.locks.overlaps import ClosedOverlap, OpenOverlap, Overlap
 from controller.offsets.locks.poll_schedule import ClientQuery
@@ -31,10 +31,10 @@ class ClusterLockLog:
     """Observes the holders of one cluster."""
 
     def __init__(self, cluster: str, logs: Logs, counters: HoldingCounters, recorder: OffsetRecorder) -> None:
-        self._recorder = recorder
         self._cluster = cluster
         self._logs = logs
         self._counters = counters
+        self._recorder = recorder
 
     def overlap_opened(self, overlap: OpenOverlap) -> None:
         """Log and count that two clients hold one queue."""
@@ -58,6 +58,7 @@ class ClusterLockLog:
             self._counters.replays.add((each.outcome.value,))
             if each.outcome is ReplayOutcome.GRANTED:
                 self._counters.replay_seconds.observe(each.elapsed_ms / 1000)
+        self._recorder.replayed(self._cluster, report)
         self._logs.write(
             catalogue.BROKER_LOCKS_REPLAYED,
             cluster=self._cluster,
@@ -70,7 +71,6 @@ class ClusterLockLog:
             late=report.late,
             duration_ms=report.elapsed_ms,
         )
-        self._recorder.replayed(self._cluster, report)
 
     def locks_released(self, unlock: Unlock) -> None:
         """Log and count locks that a master has given up."""

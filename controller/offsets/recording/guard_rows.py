@@ -54,7 +54,7 @@ class _Sums:
 def _place_of(guarded: Guarded) -> str:
     """Return the column that counts a queue; each queue is in one of them."""
     action, outcome = guarded.decision.action, guarded.outcome
-    if action is Action.REPORT:
+    if action is Action.REPORT or outcome is Outcome.WITHHELD:
         return "reported"
     if action is Action.LEAVE or outcome in _LEFT:
         return "left"

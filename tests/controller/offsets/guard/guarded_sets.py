@@ -16,6 +16,7 @@ from controller.offsets.mirror.comparison import MasterReading
 from controller.offsets.mirror.masters import MasterRun, SetName
 from controller.offsets.observability.guard_counters import GuardCounters
 from controller.offsets.observability.guard_event_log import GuardEventLog
+from controller.offsets.recording.offset_recorder import OffsetRecorder
 from controller.offsets.topology.answers import MastersAnswer
 from controller.offsets.topology.masters import Masters
 from controller.offsets.topology.values import FollowedSet, SetMaster
@@ -101,7 +102,7 @@ class GuardedSets:
             mirror=self.mirror,
             following=self.masters,
             serves=lambda: self.serves,
-            observer=GuardEventLog(logs, self.counters),
+            observer=GuardEventLog(logs, self.counters, OffsetRecorder()),
         )
         self.guarding = Guarding(parts, mode, tail)
 
