@@ -29,6 +29,10 @@ TITLES = {
     "resize_managed": "A topic grows and another one shrinks, the controller elects masters",
     "resize_ten": "Ten topics are resized at once, the controller is killed",
     "offset_mirror": "The offsets of 100 brokers are mirrored",
+    "offset_kill": "The master is killed, with and without an offset manager: messages twice and skipped",
+    "offset_order": "The master is killed, with and without an offset manager: orderly consumers",
+    "offset_tail": "The master is killed and the end of its log is lost, with and without an offset manager",
+    "offset_losses": "A disk, an older disk, a reset by mistake, with and without an offset manager",
     "ramp": "100 to 1,000 messages a second, consumers find no queue",
     "ramp_slow": "100 to 1,000 messages a second, listeners are slow",
 }

@@ -18,7 +18,8 @@ from controller.offsets.commits.changes import OffsetChange
 from controller.offsets.storage.embedded_remote import EmbeddedRemote
 from controller.offsets.storage.journal import Journal
 from controller.offsets.storage.remote import RemoteStore
-from controller.offsets.storage.write_behind import WriteBehind, WriteBehindOptions
+from controller.offsets.storage.write_behind import WriteBehind
+from controller.offsets.storage.write_behind_options import WriteBehindOptions
 from controller.offsets.values import GroupTopic, OffsetSource, QueueKey, StoredOffset
 from controller.storage.store import ControllerMember
 from remoting.background_tasks import BackgroundTasks

@@ -28,8 +28,7 @@ from failover_events import AFTER_S, POLL_MS, SCAN_S, STEADY_S, Figures, restore
 from failover_ways import BALANCES_AS_IT_COMES, Site, haproxy
 from peers.delivery import Consumed
 from peers.jars import V5_5
-from peers.servers import CLUSTER, Broker
-from peers.waiting import wait_until
+from peers.servers import Broker
 from peers.wire import Caller
 from replicated import VERY_LONG_S
 from role_addressed import now_ms
@@ -55,7 +54,7 @@ class EachKind:
     def __init__(self, site: Site) -> None:
         self._site = site
         for topic in PRODUCERS.values():
-            _make_topic(site, topic)
+            site.make_topic(topic)
         for broker in site.brokers.brokers:
             mode = {"topic": PRODUCERS["sync"], "consumerGroup": _group("pop"), "mode": "POP", "popShareQueueNum": -1}
             assert Caller(broker.address).request(SET_REQUEST_MODE, body=json.dumps(mode).encode()).code == 0
@@ -160,14 +159,6 @@ class Begun:
 
 def _group(kind: str) -> str:
     return f"readers-{kind}"
-
-
-def _make_topic(site: Site, topic: str) -> None:
-    """Make a topic as operators do, and wait until the slave has it as well: it takes it over each 10 s."""
-    printed = site.brokers.mqadmin(*f"updateTopic -c {CLUSTER} -t {topic} -r 4 -w 4".split())
-    assert "success" in printed, printed
-    has_it = lambda: all(topic in broker.stored_topics() for broker in site.brokers.brokers)  # noqa: E731
-    wait_until(has_it, seconds=VERY_LONG_S, what=f"{topic} on both brokers")
 
 
 def _count(seen: Seen, name: str, kinds: dict[str, str | None], wanted: set[str], found: Iterable[str]) -> None:

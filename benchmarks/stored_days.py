@@ -19,7 +19,8 @@ from synthetic.arrow_types import ARROW_TYPES
 from analytics.ingest.manifest import WHOLE_DAY, Day, Hour, save_day, unit_folder
 from analytics.shared.days import DAY_US, date_at, span_of
 from analytics.spark.storage import LocalStorage
-from history.schemas import FAMILIES, Type
+from history.columns import Type
+from history.schemas import FAMILIES
 
 SERVERS = 3
 HEARTBEATS_A_DAY = 2880

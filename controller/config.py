@@ -12,6 +12,16 @@ from typing import Annotated, Final, Literal, get_args
 from controller.failure_detection.detector import SILENCE_MS_MIN
 from controller.role_options import RoleOptions, role_conflicts
 from remoting.protocol.codes import CONTROLLER_REQUESTS
+from serving.config.etcd_options import (
+    STORE,
+    EtcdCaPath,
+    EtcdCertPath,
+    EtcdEndpoints,
+    EtcdKeyPath,
+    EtcdPassword,
+    EtcdUser,
+    etcd_conflicts,
+)
 from serving.config.options import (
     ANY_VALUE,
     INT_MAX,
@@ -26,7 +36,6 @@ from serving.config.options import (
     OneOf,
     Only,
     Option,
-    Secret,
     Text,
     Whole,
     Within,
@@ -49,7 +58,6 @@ _PATH: Final = FilePath()
 _AT_LEAST_1: Final = Whole(1, INT_MAX)
 _ANY_NUMBER: Final = Whole()
 _PEERS: Final = Fixed("it can prevent the next start")
-_STORE: Final = Fixed("it decides where broker sets are kept, and by whom")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,11 +240,11 @@ class ControllerConfig(RoleOptions):
     ] = ""
     #: Read by service.py.
     controller_group: Annotated[
-        str, Option("controllerGroup", Text(may_be_blank=False), "Name of the controllers of one store.", _STORE)
+        str, Option("controllerGroup", Text(may_be_blank=False), "Name of the controllers of one store.", STORE)
     ] = "rocketmq"
     #: Read by service.py.
     controller_id: Annotated[
-        str, Option("controllerId", _TEXT, "Name of this controller; blank for its address.", _STORE)
+        str, Option("controllerId", _TEXT, "Name of this controller; blank for its address.", STORE)
     ] = ""
     #: Read by app/service.py.
     namesrv_addr: Annotated[
@@ -297,32 +305,20 @@ class ControllerConfig(RoleOptions):
             "controllerStore",
             OneOf(get_args(StoreKind)),
             "Where broker sets are kept: a file of this controller alone, or etcd, for several controllers.",
-            _STORE,
+            STORE,
         ),
     ] = "embedded"
-    etcd_endpoints: Annotated[
-        str, Option("etcdEndpoints", AddressList(), "Members of etcd as host:port, with a ';' between.", _STORE)
-    ] = ""
-    etcd_user: Annotated[str, Option("etcdUser", _TEXT, "User of etcd; blank for none.", _STORE)] = ""
-    etcd_password: Annotated[str, Option("etcdPassword", Secret(), "Password of that user.", _STORE)] = field(
-        default="", repr=False
-    )
-    etcd_ca_path: Annotated[
-        str, Option("etcdCaPath", _PATH, "Authorities that etcd is verified with, PEM; blank: no TLS.", _STORE)
-    ] = ""
-    etcd_cert_path: Annotated[str, Option("etcdCertPath", _PATH, "Certificate chain for etcd, PEM.", _STORE)] = ""
-    etcd_key_path: Annotated[str, Option("etcdKeyPath", _PATH, "Private key of that, PEM.", _STORE)] = ""
+    etcd_endpoints: EtcdEndpoints = ""
+    etcd_user: EtcdUser = ""
+    etcd_password: EtcdPassword = field(default="", repr=False)
+    etcd_ca_path: EtcdCaPath = ""
+    etcd_cert_path: EtcdCertPath = ""
+    etcd_key_path: EtcdKeyPath = ""
 
 
 def _conflicts(config: ControllerConfig) -> Iterable[tuple[str, str]]:
     """Yield what does not go together."""
-    if config.controller_store == "etcd" and not config.etcd_endpoints:
-        yield "etcd_endpoints", "set as well, because controllerStore is etcd"
-    if bool(config.etcd_cert_path) != bool(config.etcd_key_path):
-        missing = "etcd_key_path" if config.etcd_cert_path else "etcd_cert_path"
-        yield missing, "set as well: a certificate and its key go together"
-    if config.etcd_password and not config.etcd_user:
-        yield "etcd_user", "set as well, because etcdPassword is"
+    yield from etcd_conflicts(config, config.controller_store, "controllerStore")
     yield from role_conflicts(config, config.namesrv_addr)
     if ";" in config.advertised_address:
         yield "advertised_address", "one address"

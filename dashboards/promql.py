@@ -8,6 +8,7 @@ WINDOW: Final = "$__rate_interval"
 #: The scrape jobs of our servers, for series that other software has too. Half of Kubernetes is called controller.
 NAMESRV_JOBS: Final = 'job=~".*(rocketmq|rmq).*namesrv.*"'
 CONTROLLER_JOBS: Final = 'job=~".*(rocketmq|rmq).*controller.*"'
+OFFSET_MANAGER_JOBS: Final = 'job=~".*(rocketmq|rmq).*offset.*"'
 SERVER_JOBS: Final = 'job=~".*(rocketmq|rmq).*(namesrv|controller).*"'
 
 #: Everything on a board is about one plane. Where targets have no such label the choice is empty, and so is the label.

@@ -64,7 +64,7 @@ class RecorderIdentity(NamedTuple):
     """Who records."""
 
     ns_id: str
-    #: `namesrv`, `controller` or `sampler`.
+    #: `namesrv`, `controller`, `sampler` or `offset-manager`.
     source: str
     version: str
     address: str

@@ -5,7 +5,8 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from history.schemas import FAMILIES, SCHEMA_VERSION, RowFamily, Type
+from history.columns import RowFamily, Type
+from history.schemas import FAMILIES, SCHEMA_VERSION
 from history.times import time_text
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -49,7 +50,7 @@ class RowMaker:
     """Gives rows their envelope and their numbers; used by one thread."""
 
     def __init__(self, ns_id: str, boot_ms: int, source: str) -> None:
-        """Take who writes, the Unix ms of its start, and `namesrv`, `controller` or `sampler`."""
+        """Take who writes, the Unix ms of its start, and its `source`: `namesrv`, `controller`, ..."""
         self.boot_id = f"{ns_id}-{boot_ms}"
         self._ns_id = ns_id
         self._source = source

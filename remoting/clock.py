@@ -1,7 +1,10 @@
 """The only reader of time; everything else takes `now_ms` or `unix_ms` as an argument."""
 
 import time
-from typing import Protocol
+from typing import Final, Protocol
+
+#: Other systems than Linux have no such clock.
+_BOOT: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Clock(Protocol):
@@ -39,4 +42,4 @@ class BootClock(SystemClock):
 
     def now_ms(self) -> int:
         """Return milliseconds since the host was started."""
-        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+        return time.clock_gettime_ns(_BOOT) // 1_000_000

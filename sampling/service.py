@@ -3,8 +3,8 @@
 import asyncio
 from typing import Final
 
+from history.columns import SAMPLER
 from history.recorder import RecorderIdentity
-from history.schemas import SAMPLER
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
 from sampling import events

@@ -12,8 +12,9 @@ from typing import Final
 
 import msgspec
 
+from history.columns import WATCHES_NO_BROKERS
 from history.landing import LANDING
-from history.schemas import BROKER_STATE, CONTROLLER, NS_LIFECYCLE, NS_TICK, SAMPLER, SCALING, UNOBSERVED_AFTER_MS
+from history.schemas import BROKER_STATE, CONTROLLER, NS_LIFECYCLE, NS_TICK, SCALING, UNOBSERVED_AFTER_MS
 from history.times import time_text
 from remoting.clock import SystemClock
 from remoting.protocol.fastjson import Dialect, encode
@@ -192,8 +193,7 @@ def _timeline(options: argparse.Namespace, history: History) -> int:
         if row.broker_name == options.broker or options.broker in row.broker_names
     ]
     events = timeline(rows)
-    # A sampler sees no broker come or go.
-    lifecycle = [row for row in history.rows(NS_LIFECYCLE.name, first, last) if row.source != SAMPLER]
+    lifecycle = [row for row in history.rows(NS_LIFECYCLE.name, first, last) if row.source not in WATCHES_NO_BROKERS]
     servers = [*lifecycle, *_pauses(history, first, last)]
     # Without the unobserved times, their lack of events would read as no failures.
     for event in sorted((*events, *timeline(servers)), key=lambda each: each.unix_us):

@@ -14,7 +14,7 @@ import msgspec
 from analytics.cli.options import WrongOptions
 from analytics.engine.publication import LATEST, LatestRun
 from analytics.engine.registry import MODULES
-from analytics.reporting import brokers, dry_runs, incidents, outlook, resizes, routes
+from analytics.reporting import brokers, dry_runs, incidents, offsets, outlook, resizes, routes
 from analytics.reporting.advice import advice
 from analytics.reporting.page import ReportPage, Section, as_page
 from analytics.reporting.results import JobResult
@@ -30,6 +30,7 @@ _DRY_RUN_FILE: Final = "dry-run/scaling_dry_run.json"
 _SECTIONS: Final[Mapping[str, Callable[[JobResult], Section]]] = MappingProxyType(
     {
         "A10": incidents.failovers,
+        "A16": offsets.read_again,
         "A1": brokers.availability,
         "A11": incidents.storms,
         "A6": routes.divergence,
@@ -49,7 +50,7 @@ _SECTIONS: Final[Mapping[str, Callable[[JobResult], Section]]] = MappingProxyTyp
 )
 
 #: These report what happened; the others how things are.
-_HAPPENINGS: Final = ("A10", "A1", "A11", "A6", "A13", "A14", "A3", "A15", "A12")
+_HAPPENINGS: Final = ("A10", "A16", "A1", "A11", "A6", "A13", "A14", "A3", "A15", "A12")
 
 
 def report(options: argparse.Namespace) -> None:

@@ -13,7 +13,8 @@ from analytics.ingest.manifest import Days, load_days
 from analytics.shared.days import DAY_US, HOUR_US, date_at
 from analytics.shared.job import Job, Span
 from analytics.spark.storage import Storage
-from history.schemas import FAMILIES, RowFamily
+from history.columns import RowFamily
+from history.schemas import FAMILIES
 
 #: How much before a span its inputs begin.
 LOOK_BACK_US: Final = HOUR_US

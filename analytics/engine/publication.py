@@ -19,7 +19,7 @@ from analytics.shared.job import RESULT_COLUMNS, Job, Span
 from analytics.spark.progress import unix_us
 from analytics.spark.schemas import in_columns
 from analytics.spark.storage import Storage
-from history.schemas import Column
+from history.columns import Column
 
 RESULTS: Final = "results/v1"
 LATEST: Final = "results/latest"

@@ -26,6 +26,7 @@ MODULES: Final[Mapping[str, str]] = MappingProxyType(
         "A13": "anomalies",
         "A14": "correlated_failures",
         "A15": "resizes",
+        "A16": "read_again",
     }
 )
 

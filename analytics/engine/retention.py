@@ -14,7 +14,8 @@ from analytics.ingest.manifest import Day, Days, delete_day, family_folder, load
 from analytics.shared.days import date_at, span_of
 from analytics.spark.failures import Failures, SomeFailed
 from analytics.spark.progress import Progress
-from history.schemas import FAMILIES, HEARTBEAT_FAMILIES, RowFamily
+from history.columns import RowFamily
+from history.schemas import FAMILIES, HEARTBEAT_FAMILIES
 
 _HOUR_US: Final = 3_600_000_000
 _DAY_US: Final = 24 * _HOUR_US

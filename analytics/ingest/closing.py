@@ -20,7 +20,7 @@ from analytics.shared.days import date_at, earlier
 from analytics.shared.job import Span
 from analytics.spark.schemas import row_schema
 from analytics.spark.storage import Storage, UnreadableFile
-from history.schemas import RowFamily
+from history.columns import RowFamily
 
 #: Family -> columns by which its last rows are kept: a row that describes a state until the next one comes. Of other
 #: families an analysis needs no more than the hours before.

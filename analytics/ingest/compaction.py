@@ -16,7 +16,8 @@ from analytics.shared.days import DAY_US, date_at
 from analytics.spark.failures import Failures, SomeFailed
 from analytics.spark.progress import Progress
 from analytics.spark.storage import BadStorage
-from history.schemas import FAMILIES, RowFamily
+from history.columns import RowFamily
+from history.schemas import FAMILIES
 
 #: A day is compacted when it has been over for so long: most of what comes late has come.
 OVER_FOR_US: Final = DAY_US

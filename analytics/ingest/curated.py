@@ -13,7 +13,7 @@ from analytics.shared.days import DAY_US, HOUR_US, date_at, hour_at
 from analytics.shared.job import Span
 from analytics.spark.schemas import no_rows, row_schema
 from analytics.spark.storage import Storage
-from history.schemas import RowFamily
+from history.columns import RowFamily
 
 #: What Hadoop's name of a file begins with.
 _BASENAME: Final = "mapreduce.output.basename"

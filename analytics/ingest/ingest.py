@@ -33,7 +33,8 @@ from analytics.spark.failures import SPARK_FAILURES, Failures, SomeFailed
 from analytics.spark.progress import Progress
 from analytics.spark.schemas import CORRUPT, line_schema
 from analytics.spark.storage import Storage
-from history.schemas import FAMILIES, SCHEMA_VERSION, RowFamily
+from history.columns import RowFamily
+from history.schemas import FAMILIES, SCHEMA_VERSION
 
 #: The lock of the stored history.
 STORED_HISTORY: Final = "curated"

@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from analytics.spark.schemas import CORRUPT, row_schema
-from history.schemas import RowFamily
+from history.columns import RowFamily
 
 #: Partition columns of landing, in the order of its folders.
 HOUR: Final = ("date", "hour")

@@ -19,7 +19,8 @@ from analytics.ingest.landing import BATCH_BYTES_MAX, PATH_GLOB, HourWork, How, 
 from analytics.ingest.manifest import Day, LandedFile, load_days
 from analytics.spark.failures import Failures
 from analytics.spark.progress import Progress
-from history.schemas import COMPRESSED, SCHEMA_VERSION, RowFamily
+from history.columns import RowFamily
+from history.schemas import COMPRESSED, SCHEMA_VERSION
 
 #: Rises when a query changes so that it cannot go on from an older checkpoint.
 CHECKPOINT_VERSION: Final = 1

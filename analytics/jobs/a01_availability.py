@@ -19,7 +19,7 @@ from analytics.shared.job import Job, Span
 from analytics.shared.rates import poisson_lower, poisson_upper
 from analytics.shared.uptime_intervals import runs
 from analytics.spark.schemas import in_columns
-from history.schemas import Column, Type
+from history.columns import Column, Type
 
 COLUMNS: Final = (
     Column("broker_name", Type.STRING, "broker set"),

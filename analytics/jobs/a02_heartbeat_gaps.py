@@ -28,7 +28,7 @@ from analytics.shared.heartbeats.gap_histogram import (
 from analytics.shared.heartbeats.periods import Periods
 from analytics.shared.job import Job, Span
 from analytics.spark.schemas import in_columns
-from history.schemas import Column, Type
+from history.columns import Column, Type
 
 #: With fewer heartbeats that were due, no share is reported: that many measure it to within ten points.
 HEARTBEATS_LEAST: Final = 100

@@ -14,7 +14,7 @@ from analytics.shared.broker_states import AVAILABILITY_INPUTS, BROKER, STATE_PA
 from analytics.shared.job import Job, Span
 from analytics.shared.uptime_intervals import runs
 from analytics.spark.schemas import in_columns
-from history.schemas import Column, Type
+from history.columns import Column, Type
 
 #: The score falls to 1/e in so many us.
 TAU_US: Final = 3_600_000_000

@@ -20,7 +20,7 @@ from analytics.shared.heartbeats.gap_histogram import NAMESRV, of_brokers
 from analytics.shared.job import Inputs, Job, Span
 from analytics.shared.state_points import IDLE_MS, ended_by_timeout
 from analytics.spark.schemas import in_columns
-from history.schemas import Column, Type
+from history.columns import Column, Type
 
 _REASONS: Final = (
     "expired; channel_closed; idle: its connection was closed as nothing came; of a controller what spoke for its death"

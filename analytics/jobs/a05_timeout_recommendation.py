@@ -36,7 +36,7 @@ from analytics.shared.heartbeats.timeout_evidence import (
 from analytics.shared.job import Job, Span
 from analytics.shared.rates import poisson_upper
 from analytics.spark.schemas import in_columns
-from history.schemas import Column, Type
+from history.columns import Column, Type
 
 #: What can be recommended, in seconds.
 GRID_S: Final = (3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 75, 90, 105, 120, 135, 150, 165, 180)

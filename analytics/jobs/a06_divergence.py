@@ -26,7 +26,7 @@ from analytics.shared.intervals import joined, levels
 from analytics.shared.job import Inputs, Job, Span
 from analytics.shared.state_points import UP
 from analytics.spark.schemas import in_columns
-from history.schemas import Column, Type
+from history.columns import Column, Type
 
 #: How long NameServers may differ in whether a broker is there, and where.
 PRESENCE_US: Final = 2_000_000

@@ -16,7 +16,7 @@ from analytics.shared.broker_states import GRACE_US, of_name_servers
 from analytics.shared.heartbeats.gap_histogram import ended_in
 from analytics.shared.job import Inputs, Job, Span
 from analytics.spark.schemas import in_columns
-from history.schemas import Column, Type
+from history.columns import Column, Type
 
 HOUR_US: Final = 3_600_000_000
 

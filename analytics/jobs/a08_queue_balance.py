@@ -18,7 +18,7 @@ from analytics.shared.queues.moves import RATIO_MAX, Placement, plan
 from analytics.shared.queues.proposals import PROPOSAL_COLUMNS, groups_of_days, with_steps
 from analytics.shared.queues.snapshots import QUEUE_INPUTS, QUEUE_PART_COLUMNS, loads_known, may_be_written, queue_parts
 from analytics.shared.rows import CLUSTER, DAY_US, of_kind, of_kinds, of_span, shaped
-from history.schemas import Column, Type
+from history.columns import Column, Type
 
 #: Topics of each cluster that are reported, the most uneven first.
 TOPICS_MAX: Final = 100

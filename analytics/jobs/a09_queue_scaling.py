@@ -20,7 +20,7 @@ from analytics.shared.queues.layout import queues_now, routes_now, sets_now
 from analytics.shared.queues.proposals import PROPOSAL_COLUMNS, groups_of_days, with_steps
 from analytics.shared.queues.snapshots import QUEUE_INPUTS, QUEUE_PART_COLUMNS, queue_parts
 from analytics.shared.rows import CLUSTER, DAY_US, MINUTE_US, of_kind, of_kinds, of_span, shaped
-from history.schemas import Column, Type
+from history.columns import Column, Type
 
 #: Messages a second that one queue shall carry.
 QUEUE_TPS_TARGET: Final = 500

@@ -31,7 +31,7 @@ from analytics.shared.failovers import (
 from analytics.shared.job import Inputs, Job, Span
 from analytics.shared.observation import lost_states
 from analytics.shared.rows import CLUSTER, KIND, MINUTE_US, of_kind, of_kinds, of_span, shaped, timed
-from history.schemas import Column, Type
+from history.columns import Column, Type
 
 #: Within so much before and after an election a NameServer ticks that was there, and could record.
 WATCHING_WITHIN_US: Final = MINUTE_US

@@ -22,7 +22,8 @@ from analytics.shared.broker_states import (
 from analytics.shared.job import Inputs, Job, Span
 from analytics.shared.rows import CLUSTER, DAY_US, HOUR_US, MINUTE_US, of_kind, of_kinds, of_span, shaped, timed
 from analytics.shared.state_points import UP
-from history.schemas import TICK_INTERVAL_MS, Column, Type
+from history.columns import Column, Type
+from history.schemas import TICK_INTERVAL_MS
 
 #: A pause that ends a run of registrations.
 PAUSE: Final = "60 seconds"

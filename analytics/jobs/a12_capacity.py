@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from analytics.shared.job import Inputs, Job, Span
 from analytics.shared.rows import CLUSTER, DAY_US, of_span, shaped
-from history.schemas import Column, Type
+from history.columns import Column, Type
 
 #: Resource -> where it ends; those without an end are only foretold.
 LIMITS: Final[Mapping[str, float]] = MappingProxyType(

@@ -14,7 +14,7 @@ from analytics.shared.broker_states import AVAILABILITY_INPUTS, BROKER, STATE_PA
 from analytics.shared.job import Job, Span
 from analytics.shared.rows import CLUSTER, DAY_US, MINUTE_US, shaped
 from analytics.shared.uptime_intervals import times_down
-from history.schemas import Column, Type
+from history.columns import Column, Type
 
 #: Pairs that are less alike are left out.
 JACCARD_MIN: Final = 0.1

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from analytics.shared.job import Inputs, Job, Span
 from analytics.shared.rows import CLUSTER, KIND, MINUTE_US, of_kind, of_kinds, of_span, shaped, timed
-from history.schemas import Column, Type
+from history.columns import Column, Type
 
 #: How long before and after an operation is looked at.
 AROUND_US: Final = 30 * MINUTE_US

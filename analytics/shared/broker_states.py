@@ -24,7 +24,7 @@ from analytics.shared.observation import lost_states, observed_pieces, observed_
 from analytics.shared.rows import by_last_clock
 from analytics.shared.state_points import ABSENT, DOWN, MOVED, RESET, UP, state_points, with_controller_heartbeats
 from analytics.spark.schemas import in_columns
-from history.schemas import Column, Type
+from history.columns import Column, Type
 
 STATE_INPUTS: Final = ("broker_state", "ns_lifecycle", "ns_tick")
 

@@ -17,7 +17,8 @@ from analytics.shared.intervals import joined, levels, overlaps
 from analytics.shared.job import Inputs, Span
 from analytics.shared.observation import BLIND, WATCHED, lost_states, observed_times
 from analytics.shared.state_points import UP
-from history.schemas import UNOBSERVED_AFTER_MS, Column, Type
+from history.columns import Column, Type
+from history.schemas import UNOBSERVED_AFTER_MS
 
 STARTED: Final = "started"
 #: Changes were lost, and a snapshot has all sets.

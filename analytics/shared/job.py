@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 
-from history.schemas import Column, Type
+from history.columns import Column, Type
 
 #: Family of the history -> its rows, with the columns of `history.schemas`.
 Inputs = Mapping[str, DataFrame]
@@ -40,7 +40,7 @@ RESULT_COLUMNS = (
 class Job(NamedTuple):
     """One analysis."""
 
-    #: A1 to A15.
+    #: A1 to A16.
     id: str
     #: The name of its results: a word of the file system.
     name: str

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from analytics.shared.job import Span
-from history.schemas import Column, Type
+from history.columns import Column, Type
 
 MINUTE_US: Final = 60 * 1_000_000
 HOUR_US: Final = 60 * MINUTE_US

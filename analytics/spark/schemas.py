@@ -8,7 +8,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession, types
 from pyspark.sql import functions as F
 
-from history.schemas import Column, RowFamily, Type
+from history.columns import Column, RowFamily, Type
 
 #: In rows read from JSON: the whole line, where it could not be read; null otherwise.
 CORRUPT: Final = "_corrupt"

@@ -349,18 +349,10 @@ def open_store(config: ControllerConfig, clock: Clock, observer: StoreObserver) 
     if config.controller_store == "embedded":
         return EmbeddedStore(Path(config.controller_store_path), observer)
     # It loads gRPC, which takes a while and which nobody else needs.
-    from controller.storage.etcd.etcd_store import EtcdOptions, EtcdStore  # noqa: PLC0415
+    from controller.storage.etcd.client import etcd_options  # noqa: PLC0415
+    from controller.storage.etcd.etcd_store import EtcdStore  # noqa: PLC0415
 
-    options = EtcdOptions(
-        endpoints=tuple(config.etcd_endpoints.split(";")),
-        group=config.controller_group,
-        user=config.etcd_user,
-        password=config.etcd_password,
-        ca_file=config.etcd_ca_path,
-        cert_file=config.etcd_cert_path,
-        key_file=config.etcd_key_path,
-    )
-    return EtcdStore(options, clock, observer)
+    return EtcdStore(etcd_options(config, config.controller_group), clock, observer)
 
 
 class _StoreCalls(StoreObserver):

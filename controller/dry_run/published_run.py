@@ -10,7 +10,7 @@ import msgspec
 from controller.scaling.autoscaler.decision import ScalingVerdict
 from controller.scaling.autoscaler.dry_run import DryRunStart, RecordedSample
 from controller.scaling.autoscaler.policies import ScalingPolicy
-from history.schemas import Column, Type
+from history.columns import Column, Type
 from history.times import time_text
 
 #: Below the output folder of the analyses.

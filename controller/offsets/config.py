@@ -1,7 +1,7 @@
 """OffsetManagerConfig: every option of the offset manager with its unit, default and reader.
 
-No RocketMQ peer connects to it, so of what `serving/config/server_config.py` has it takes the options of logs and HTTP.
-No request changes an option: a restart does.
+No RocketMQ peer connects to it, so of what `serving/config/server_config.py` has it takes the options of logs, HTTP and
+the history. No request changes an option: a restart does.
 """
 
 from collections.abc import Iterable
@@ -9,6 +9,16 @@ from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal, get_args
 
 from remoting.protocol.addresses import is_loopback
+from serving.config.etcd_options import (
+    STORE,
+    EtcdCaPath,
+    EtcdCertPath,
+    EtcdEndpoints,
+    EtcdKeyPath,
+    EtcdPassword,
+    EtcdUser,
+    etcd_conflicts,
+)
 from serving.config.options import (
     LISTENS,
     NAMES_A_FILE,
@@ -17,7 +27,6 @@ from serving.config.options import (
     Fixed,
     OneOf,
     Option,
-    Secret,
     Text,
     Whole,
 )
@@ -25,11 +34,14 @@ from serving.config.server_config import ConfigBlackList, ConfigStorePath, Frame
 from serving.config.server_kind import ServerKind
 
 StoreKind = Literal["embedded", "etcd"]
+GuardMode = Literal["off", "report", "act"]
+GuardTail = Literal["kept", "may_be_lost", "lost"]
+LockReplayMode = Literal["off", "on"]
 
 _PATH: Final = FilePath()
 _TEXT: Final = Text()
-_STORE: Final = Fixed("it decides where offsets are kept, and by whom")
 _FOLLOWS: Final = Fixed("it decides which brokers are read and changed")
+_GUARDS: Final = Fixed("it decides what is written to brokers")
 _MIRRORS: Final = Fixed("it decides how much brokers are asked for, and how much is kept")
 _WRITES: Final = Fixed("it decides what an acknowledgement means, and how much memory is used")
 
@@ -69,10 +81,10 @@ class OffsetManagerConfig(ServerConfig):
         ),
     ] = ""
     manager_group: Annotated[
-        str, Option("managerGroup", Text(may_be_blank=False), "Name of the offset managers of one store.", _STORE)
+        str, Option("managerGroup", Text(may_be_blank=False), "Name of the offset managers of one store.", STORE)
     ] = "rocketmq"
     manager_id: Annotated[
-        str, Option("managerId", _TEXT, "Name of this offset manager; blank for its address.", _STORE)
+        str, Option("managerId", _TEXT, "Name of this offset manager; blank for its address.", STORE)
     ] = ""
     store_path: Annotated[
         str,
@@ -89,7 +101,7 @@ class OffsetManagerConfig(ServerConfig):
             "store",
             OneOf(get_args(StoreKind)),
             "Where offsets are kept: a file of this manager alone, or etcd, for several managers.",
-            _STORE,
+            STORE,
         ),
     ] = "embedded"
     flush_interval_ms: Annotated[
@@ -150,6 +162,28 @@ class OffsetManagerConfig(ServerConfig):
             _FOLLOWS,
         ),
     ] = ""
+    #: Read by guarding.py, as the next one.
+    guard: Annotated[
+        GuardMode,
+        Option(
+            "guard",
+            OneOf(get_args(GuardMode)),
+            "What is done about offsets that went back when a broker became master or started again: act writes them "
+            "to the broker, report only shows what it would write, off does neither.",
+            _GUARDS,
+        ),
+    ] = "report"
+    guard_tail: Annotated[
+        GuardTail,
+        Option(
+            "guardTail",
+            OneOf(get_args(GuardTail)),
+            "Whether consumers may have read messages that a new master does not have: kept if masters are elected "
+            "only from those in sync; may_be_lost; lost if each change of a master is to be taken for one that lost "
+            "messages, so that groups read again rather than skip.",
+            _GUARDS,
+        ),
+    ] = "may_be_lost"
     #: Read by mirroring.py, as the next one.
     mirror_period_ms: Annotated[
         int,
@@ -170,19 +204,24 @@ class OffsetManagerConfig(ServerConfig):
             _MIRRORS,
         ),
     ] = 1 << 30
+    #: Read by manager.py, as it is.
+    lock_replay: Annotated[
+        LockReplayMode,
+        Option(
+            "lockReplay",
+            OneOf(get_args(LockReplayMode)),
+            "Whether a new master gets the queue locks of orderly clients in their names, and loses those of lost "
+            "clients: for groups that are declared orderly. off: who holds what is only read.",
+            Fixed("it decides whether brokers are changed"),
+        ),
+    ] = "off"
     #: Read by store.py, as all that follow.
-    etcd_endpoints: Annotated[
-        str, Option("etcdEndpoints", AddressList(), "Members of etcd as host:port, with a ';' between.", _STORE)
-    ] = ""
-    etcd_user: Annotated[str, Option("etcdUser", _TEXT, "User of etcd; blank for none.", _STORE)] = ""
-    etcd_password: Annotated[str, Option("etcdPassword", Secret(), "Password of that user.", _STORE)] = field(
-        default="", repr=False
-    )
-    etcd_ca_path: Annotated[
-        str, Option("etcdCaPath", _PATH, "Authorities that etcd is verified with, PEM; blank: no TLS.", _STORE)
-    ] = ""
-    etcd_cert_path: Annotated[str, Option("etcdCertPath", _PATH, "Certificate chain for etcd, PEM.", _STORE)] = ""
-    etcd_key_path: Annotated[str, Option("etcdKeyPath", _PATH, "Private key of that, PEM.", _STORE)] = ""
+    etcd_endpoints: EtcdEndpoints = ""
+    etcd_user: EtcdUser = ""
+    etcd_password: EtcdPassword = field(default="", repr=False)
+    etcd_ca_path: EtcdCaPath = ""
+    etcd_cert_path: EtcdCertPath = ""
+    etcd_key_path: EtcdKeyPath = ""
 
     @property
     def follows_brokers(self) -> bool:
@@ -204,17 +243,18 @@ def _conflicts(config: OffsetManagerConfig) -> Iterable[tuple[str, str]]:
         yield "write_through_groups", "names or patterns with * and ?, without ["
     if config.controller_http_addr and config.namesrv_addr:
         yield "namesrv_addr", "blank, because controllerHttpAddr is set: controllers know their masters better"
-    yield from _etcd_conflicts(config)
+    yield from _without_masters(config)
+    yield from etcd_conflicts(config, config.store, "store")
 
 
-def _etcd_conflicts(config: OffsetManagerConfig) -> Iterable[tuple[str, str]]:
-    if config.store == "etcd" and not config.etcd_endpoints:
-        yield "etcd_endpoints", "set as well, because store is etcd"
-    if bool(config.etcd_cert_path) != bool(config.etcd_key_path):
-        missing = "etcd_key_path" if config.etcd_cert_path else "etcd_cert_path"
-        yield missing, "set as well: a certificate and its key go together"
-    if config.etcd_password and not config.etcd_user:
-        yield "etcd_user", "set as well, because etcdPassword is"
+def _without_masters(config: OffsetManagerConfig) -> Iterable[tuple[str, str]]:
+    """Yield what is needed of what acts at masters."""
+    if config.follows_brokers:
+        return
+    if config.guard == "act":
+        yield "controller_http_addr", "set, or namesrvAddr, because guard is act: only they show who is master"
+    if config.lock_replay == "on":
+        yield "controller_http_addr", "set, or namesrvAddr, because lockReplay is on: only they show who is master"
 
 
 #: How requests to brokers and NameServers are signed and encrypted.
@@ -248,6 +288,15 @@ OFFSET_MANAGER: Final = ServerKind(
     config_class=OffsetManagerConfig,
     conflicts=_conflicts,
     inherited=frozenset(
-        {"http_bind_address", "http_port", "http_admin_token_file", "log_format", "log_level", *_OF_REQUESTS_TO_BROKERS}
+        {
+            "history_bytes_max",
+            "history_dir",
+            "http_admin_token_file",
+            "http_bind_address",
+            "http_port",
+            "log_format",
+            "log_level",
+            *_OF_REQUESTS_TO_BROKERS,
+        }
     ),
 )

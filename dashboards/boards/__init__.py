@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dashboards.boards import analytics, brokers, controller, lag, namesrv, overview, scaling, topics
+from dashboards.boards import analytics, brokers, controller, lag, namesrv, offset_manager, overview, scaling, topics
 from dashboards.panels import Board
 
 BOARDS: Final[tuple[Board, ...]] = (
@@ -13,5 +13,6 @@ BOARDS: Final[tuple[Board, ...]] = (
     topics.BOARD,
     lag.BOARD,
     scaling.BOARD,
+    offset_manager.BOARD,
     analytics.BOARD,
 )

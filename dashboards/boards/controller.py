@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dashboards.boards import server_rows
+from dashboards.boards import history_row, server_rows
 from dashboards.boards.controller_rows import ENDPOINT_SLICES, PLANNED
 from dashboards.boards.shared import (
     CLUSTER,
@@ -362,6 +362,6 @@ BOARD: Final = Board(
         server_rows.requests(_PREFIX, slow_s=_SLOW_S),
         server_rows.connections(_PREFIX),
         server_rows.process(_PREFIX),
-        server_rows.history(),
+        history_row.history(),
     ),
 )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dashboards.boards import server_rows
+from dashboards.boards import history_row, server_rows
 from dashboards.boards.shared import (
     NAMESRV,
     NAMESRV_STARTS,
@@ -148,6 +148,6 @@ BOARD: Final = Board(
         _ROLE_ADDRESSES,
         server_rows.connections(_PREFIX),
         server_rows.process(_PREFIX),
-        server_rows.history(),
+        history_row.history(),
     ),
 )

@@ -195,7 +195,10 @@ _EVENTS: Final = Row(
             title="What runs",
             description="Release and Python of every server.",
             queries=(
-                Query(f"rocketmq_namesrv_build_info{{{BY_PLANE}}} or rocketmq_controller_build_info{{{BY_PLANE}}}"),
+                Query(
+                    f"rocketmq_namesrv_build_info{{{BY_PLANE}}} or rocketmq_controller_build_info{{{BY_PLANE}}} "
+                    f"or rocketmq_offset_manager_build_info{{{BY_PLANE}}}"
+                ),
             ),
             columns=(
                 TableColumn("job", "Job"),

@@ -1,4 +1,4 @@
-"""Rows that a NameServer and a controller have alike: requests, connections, the process, what it records.
+"""Rows that servers have alike: requests, connections, the process.
 
 Everything is shown for each instance: one that is ill must not hide behind the others.
 """
@@ -7,9 +7,8 @@ from typing import Final
 
 from dashboards.boards.shared import grown_of_each, now_of_each, of_each, quantile_of_each
 from dashboards.panels import Kind, Panel, Query, Row, TableColumn, bad_above, better_above, good_from, worse_above
-from dashboards.promql import BY_INSTANCE, WINDOW, buckets, quantile, rate
+from dashboards.promql import BY_INSTANCE, buckets, quantile, rate
 
-_HISTORY: Final = "rocketmq_history_"
 _DAY_S: Final = 86_400
 _MIB: Final = 1 << 20
 
@@ -26,12 +25,17 @@ def connections(prefix: str) -> Row:
 
 def process(prefix: str) -> Row:
     """Return how the process itself does."""
-    return Row("Process", (*_machine(prefix), *_health(prefix), *_log(prefix), *_http_and_settings(prefix)))
+    health = (*_health(prefix), _certificates(prefix))
+    log = (_log_lines(prefix), _kept_back(prefix), _folded_names(prefix))
+    return Row("Process", (*_machine(prefix), *health, *log, *_http(), _settings(prefix), _unsigned(prefix)))
 
 
-def history() -> Row:
-    """Return how recording does; both servers call its metrics alike."""
-    return Row("What is recorded", (*_events(), *_segments()))
+def http_process(prefix: str) -> Row:
+    """Return the same of a server that is reached over HTTP alone.
+
+    It has no certificate, no peer names a label, and few lines are kept back.
+    """
+    return Row("Process", (*_machine(prefix), *_health(prefix), _log_lines(prefix), *_http(), _unsigned(prefix)))
 
 
 # Requests
@@ -211,7 +215,6 @@ def _machine(prefix: str) -> tuple[Panel, ...]:
 
 def _health(prefix: str) -> tuple[Panel, ...]:
     serving = f"{now_of_each(f'{prefix}ready').expr} - {now_of_each(f'{prefix}draining').expr}"
-    left = f"{now_of_each(f'{prefix}tls_certificate_expiry_timestamp_seconds').expr} - time()"
     return (
         Panel(
             kind=Kind.STATES,
@@ -227,56 +230,64 @@ def _health(prefix: str) -> tuple[Panel, ...]:
             limits=bad_above(1),
             queries=(grown_of_each(f"{prefix}background_task_failures_total", "task"),),
         ),
-        Panel(
-            kind=Kind.TABLE,
-            title="Certificates",
-            description="How long the TLS certificates in use are still good. Empty where none is configured.",
-            unit="s",
-            queries=(Query(left),),
-            columns=(
-                TableColumn("instance", "Instance"),
-                TableColumn("certificate", "Certificate"),
-                TableColumn("Value", "Good for", "s", better_above(14 * _DAY_S, 30 * _DAY_S)),
-            ),
+    )
+
+
+def _certificates(prefix: str) -> Panel:
+    left = f"{now_of_each(f'{prefix}tls_certificate_expiry_timestamp_seconds').expr} - time()"
+    return Panel(
+        kind=Kind.TABLE,
+        title="Certificates",
+        description="How long the TLS certificates in use are still good. Empty where none is configured.",
+        unit="s",
+        queries=(Query(left),),
+        columns=(
+            TableColumn("instance", "Instance"),
+            TableColumn("certificate", "Certificate"),
+            TableColumn("Value", "Good for", "s", better_above(14 * _DAY_S, 30 * _DAY_S)),
         ),
     )
 
 
-def _log(prefix: str) -> tuple[Panel, ...]:
-    return (
-        Panel(
-            kind=Kind.LINES,
-            title="Log lines",
-            description="Lines a second by level. Errors are faults that somebody has to look at.",
-            unit="ops",
-            limits=worse_above(10, 50),
-            queries=(of_each(f"{prefix}log_events_total", "level"),),
-        ),
-        Panel(
-            kind=Kind.LINES,
-            title="Log lines kept back",
-            description="By the limits on lines of one kind, by event; and lines lost because the output did not take "
-            "them. What is kept back often tells who is flapping.",
-            unit="ops",
-            limits=worse_above(1, 10),
-            queries=(
-                of_each(f"{prefix}log_suppressed_total", "event"),
-                Query(of_each(f"{prefix}log_lines_dropped_total").expr, "{{instance}} lost"),
-            ),
-        ),
-        Panel(
-            kind=Kind.LINES,
-            title="Names beyond the limit",
-            description="Values of cluster or broker that have no series of their own, because there are too many. "
-            "Their numbers are still in the sums, as __other__.",
-            unit="ops",
-            limits=bad_above(0.001),
-            queries=(of_each(f"{prefix}label_overflow_total", "metric"),),
+def _log_lines(prefix: str) -> Panel:
+    return Panel(
+        kind=Kind.LINES,
+        title="Log lines",
+        description="Lines a second by level. Errors are faults that somebody has to look at.",
+        unit="ops",
+        limits=worse_above(10, 50),
+        queries=(of_each(f"{prefix}log_events_total", "level"),),
+    )
+
+
+def _kept_back(prefix: str) -> Panel:
+    return Panel(
+        kind=Kind.LINES,
+        title="Log lines kept back",
+        description="By the limits on lines of one kind, by event; and lines lost because the output did not take "
+        "them. What is kept back often tells who is flapping.",
+        unit="ops",
+        limits=worse_above(1, 10),
+        queries=(
+            of_each(f"{prefix}log_suppressed_total", "event"),
+            Query(of_each(f"{prefix}log_lines_dropped_total").expr, "{{instance}} lost"),
         ),
     )
 
 
-def _http_and_settings(prefix: str) -> tuple[Panel, ...]:
+def _folded_names(prefix: str) -> Panel:
+    return Panel(
+        kind=Kind.LINES,
+        title="Names beyond the limit",
+        description="Values of cluster or broker that have no series of their own, because there are too many. "
+        "Their numbers are still in the sums, as __other__.",
+        unit="ops",
+        limits=bad_above(0.001),
+        queries=(of_each(f"{prefix}label_overflow_total", "metric"),),
+    )
+
+
+def _http() -> tuple[Panel, ...]:
     by_route = rate("rocketmq_http_requests_total", BY_INSTANCE, by="method, route, status")
     p99 = quantile(0.99, "rocketmq_http_request_duration_seconds", BY_INSTANCE, by="method, route")
     return (
@@ -303,95 +314,23 @@ def _http_and_settings(prefix: str) -> tuple[Panel, ...]:
             "who sent them (http_admin_denied).",
             queries=(grown_of_each("rocketmq_http_admin_requests_denied_total", "reason"),),
         ),
-        Panel(
-            kind=Kind.LINES,
-            title="Changes of the configuration",
-            description="Failed ones could not be written to disk, and nothing changed.",
-            queries=(grown_of_each(f"{prefix}config_changes_total", "result"),),
-        ),
-        Panel(
-            kind=Kind.LINES,
-            title="Unsigned requests",
-            description="To addresses that brokerAccessAddresses does not name, although there are keys: a broker that "
-            "was forgotten, or a stranger. The log names each (broker_request_not_signed).",
-            queries=(grown_of_each(f"{prefix}unsigned_requests_total"),),
-        ),
     )
 
 
-# History
-
-
-def _events() -> tuple[Panel, ...]:
-    dropped = now_of_each(f"{_HISTORY}events_dropped_total").expr
-    return (
-        Panel(
-            kind=Kind.STATES,
-            title="Recording",
-            description="1 while events reach the disk. 0 where recording is off, and with a full or missing disk: "
-            "serving goes on, and the time counts as unobserved.",
-            limits=good_from(1),
-            queries=(now_of_each(f"{_HISTORY}recording"),),
-        ),
-        Panel(
-            kind=Kind.LINES,
-            title="Events recorded",
-            description="By family. Heartbeats are most of it.",
-            unit="ops",
-            queries=(of_each(f"{_HISTORY}events_total", "family"),),
-        ),
-        Panel(
-            kind=Kind.LINES,
-            title="Events lost",
-            description="Because they came faster than they were written. Heartbeats go first; changes of state have "
-            "room of their own.",
-            unit="ops",
-            limits=bad_above(0.001),
-            queries=(Query(f"rate({dropped}[{WINDOW}])"),),
-        ),
-        Panel(
-            kind=Kind.LINES,
-            title="Events that wait",
-            description="Between the server and its writer, which takes them four times a second.",
-            limits=worse_above(10_000, 50_000),
-            queries=(now_of_each(f"{_HISTORY}queue_events"),),
-        ),
+def _settings(prefix: str) -> Panel:
+    return Panel(
+        kind=Kind.LINES,
+        title="Changes of the configuration",
+        description="Failed ones could not be written to disk, and nothing changed.",
+        queries=(grown_of_each(f"{prefix}config_changes_total", "result"),),
     )
 
 
-def _segments() -> tuple[Panel, ...]:
-    since = now_of_each(f"{_HISTORY}oldest_unsealed_timestamp_seconds").expr
-    return (
-        Panel(
-            kind=Kind.LINES,
-            title="Duration of writes, p99",
-            description="A slow disk fills the queue.",
-            unit="s",
-            limits=worse_above(0.5, 2),
-            queries=(quantile_of_each(0.99, f"{_HISTORY}write_duration_seconds"),),
-        ),
-        Panel(
-            kind=Kind.LINES,
-            title="Bytes written",
-            description="To the segments, before they are compacted.",
-            unit="binBps",
-            queries=(of_each(f"{_HISTORY}written_bytes_total"),),
-        ),
-        Panel(
-            kind=Kind.LINES,
-            title="Age of the oldest open segment",
-            description="Segments are sealed after five minutes or 64 MB. One that is much older is not being sealed, "
-            "and no analysis sees it.",
-            unit="s",
-            limits=worse_above(600, 900),
-            queries=(Query(f"time() - ({since} > 0)", "{{instance}}"),),
-        ),
-        Panel(
-            kind=Kind.LINES,
-            title="Files deleted by the server",
-            description="Because they were very old, or all of them too large, whether anybody had read them or not. "
-            "Who ingests them deletes them long before: anything but 0 means that nobody does.",
-            limits=bad_above(1),
-            queries=(grown_of_each(f"{_HISTORY}deleted_files_total", "reason"),),
-        ),
+def _unsigned(prefix: str) -> Panel:
+    return Panel(
+        kind=Kind.LINES,
+        title="Unsigned requests",
+        description="To addresses that brokerAccessAddresses does not name, although there are keys: a broker that "
+        "was forgotten, or a stranger. The log names each (broker_request_not_signed).",
+        queries=(grown_of_each(f"{prefix}unsigned_requests_total"),),
     )

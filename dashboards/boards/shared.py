@@ -10,6 +10,9 @@ PLANE: Final = Variable("plane", "Plane", "up", "plane", within=SERVER_JOBS, sin
 CLUSTER: Final = Variable("cluster", "Cluster", "rocketmq_namesrv_broker_sets", "cluster", within=BY_PLANE)
 BROKER: Final = Variable("broker", "Broker set", "rocketmq_namesrv_broker_info", "broker", within=BY_CLUSTER)
 NAMESRV: Final = Variable("instance", "NameServer", "rocketmq_namesrv_build_info", "instance", within=BY_PLANE)
+MANAGER: Final = Variable(
+    "instance", "Offset manager", "rocketmq_offset_manager_build_info", "instance", within=BY_PLANE
+)
 CONTROLLER: Final = Variable("instance", "Controller", "rocketmq_controller_build_info", "instance", within=BY_PLANE)
 
 # The epoch moves with every new master and is there since the controller leads; so no election is missed because a

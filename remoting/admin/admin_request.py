@@ -69,6 +69,12 @@ def read_offset(answer: RemotingCommand) -> int:
     return offset
 
 
+def check_body_bytes(body: bytes, bytes_max: int) -> None:
+    """Raise BodyError for a body that is longer than what a peer may have read from it."""
+    if len(body) > bytes_max:
+        raise BodyError(f"the answer has {len(body)} bytes, of which {bytes_max} are read")
+
+
 def decode_broker_body(shape: type[Shape], body: bytes) -> Shape:
     """Return `shape` read from a body as fastjson writes it, with objects and integers as keys.
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from remoting.admin.admin_request import AdminRequest, command, decode_broker_body
+from remoting.admin.admin_request import AdminRequest, check_body_bytes, command, decode_broker_body
 from remoting.admin.message_queues import MessageQueue, by_queue
 from remoting.protocol.codec import decode_fields
 from remoting.protocol.codes import BrokerRequestCode
@@ -16,6 +17,9 @@ from remoting.protocol.shapes.broker_clients import (
     ProcessQueueBody,
     RunningProperties,
 )
+
+#: The longest answer of a client that is read: some 10,000 queues. Whoever sends heartbeats to a broker can answer.
+RUNNING_BYTES_MAX: Final = 4 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +85,9 @@ class ProducerClient:
 def running_consumer(group: str, client_id: str) -> AdminRequest[RunningConsumer]:
     """Request what a consumer does (307); the broker passes the request on and waits up to 10 s.
 
-    Raises Refused with code 1 if the client is not connected to this broker, with 207 if it does not answer. A plain
-    pull consumer holds no queues. Source: docs/protocol/broker-admin.md 18.
+    Raises Refused with code 1 if the client is not connected to this broker, with 207 if it does not answer, and
+    BodyError for an answer of more than RUNNING_BYTES_MAX. A plain pull consumer holds no queues. Source:
+    docs/protocol/broker-admin.md 18.
     """
     header = ConsumerRunningInfoHeader(consumer_group=group, client_id=client_id)
     return AdminRequest(command(BrokerRequestCode.GET_CONSUMER_RUNNING_INFO, header), _read_running)
@@ -97,6 +102,7 @@ def producers() -> AdminRequest[tuple[ProducerClient, ...]]:
 
 
 def _read_running(answer: RemotingCommand) -> RunningConsumer:
+    check_body_bytes(answer.body, RUNNING_BYTES_MAX)
     body = decode_broker_body(ConsumerRunningInfoBody, answer.body)
     properties = decode_fields(RunningProperties, body.properties)
     return RunningConsumer(

@@ -51,14 +51,14 @@ class ProcessSources(msgspec.Struct, frozen=True, kw_only=True):
     health: Health
     #: Failures of background tasks by name of the task; counted on.
     task_failures: Mapping[str, int]
+    #: None where nothing is recorded.
+    recorder: Recorder | None = None
 
 
 class ServerSources(ProcessSources, frozen=True, kw_only=True):
     """What is read in a server of RocketMQ peers."""
 
     statistics: ServerStatistics
-    #: None where nothing is recorded.
-    recorder: Recorder | None = None
 
 
 class HttpServerMetrics(ABC):
@@ -66,6 +66,7 @@ class HttpServerMetrics(ABC):
 
     def __init__(self, families: HttpServerFamilies | ServerFamilies, sources: ProcessSources) -> None:
         self._life_families, self._http_families = families.life, families.traffic
+        self._history_families = families.history
         self._sources_of_process = sources
         self._process = ProcessCollector(registry=None)
         self._turn = asyncio.Lock()
@@ -113,6 +114,7 @@ class HttpServerMetrics(ABC):
         yield from self._life()
         yield self._http_families.http_admin_requests_denied, counters.http_admin_requests_denied.counts()
         yield from self.own_values()
+        yield from self._history()
         yield self._http_families.http_requests, counters.http_requests.counts()
         guards = self.own_guards()
         folded = ((family.name, guard.folded) for family, guard in guards.items() if guard.has_limit)
@@ -122,6 +124,7 @@ class HttpServerMetrics(ABC):
         counters = self._sources_of_process.counters
         yield self._life_families.event_loop_lag, {(): counters.event_loop_lag}
         yield self._http_families.http_duration, counters.http_durations.histograms()
+        yield self._history_families.write_duration, {(): counters.history_writes}
         yield from self.own_histograms()
 
     def _life(self) -> Iterator[tuple[MetricFamily, Values]]:
@@ -134,6 +137,20 @@ class HttpServerMetrics(ABC):
         yield families.log_suppressed, by_label(logs.suppressed.items())
         yield families.log_dropped, single(logs.lines_dropped)
         yield families.task_failures, by_label(sources.task_failures.items())
+
+    def _history(self) -> Iterator[tuple[MetricFamily, Values]]:
+        families, recorder = self._history_families, self._sources_of_process.recorder
+        counts = recorder.counts if recorder is not None else RecordingCounts()
+        unsealed_us = recorder.unsealed_since_us if recorder is not None else None
+        yield families.recording, single(counts.is_recording)
+        yield families.events, by_label((name, counts.events[name]) for name in FAMILIES)
+        yield families.dropped, by_label((kind, counts.dropped[kind]) for kind in ("state", "heartbeat"))
+        yield families.deleted, by_label((reason, counts.deleted_files[reason]) for reason in ("age", "size"))
+        yield families.queued, single(recorder.queued if recorder is not None else 0)
+        yield families.written_bytes, single(counts.written_bytes)
+        yield families.unsealed, single((unsealed_us or 0) / 1e6)
+        while counts.writes_s:
+            self._sources_of_process.counters.history_writes.observe(counts.writes_s.popleft())
 
 
 class ServerMetrics(HttpServerMetrics, Generic[Config]):
@@ -148,7 +165,6 @@ class ServerMetrics(HttpServerMetrics, Generic[Config]):
     def _values(self) -> Iterator[tuple[MetricFamily, Values] | None]:
         yield from super()._values()
         yield from self._traffic()
-        yield from self._history()
         yield self._families.config_changes, self._server.counters.config_changes.counts()
 
     def _traffic(self) -> Iterator[tuple[MetricFamily, Values]]:
@@ -166,24 +182,9 @@ class ServerMetrics(HttpServerMetrics, Generic[Config]):
         yield families.connections_closed, by_label(statistics.closed.items())
         yield families.unsigned_requests, self._server.counters.unsigned_requests.counts()
 
-    def _history(self) -> Iterator[tuple[MetricFamily, Values]]:
-        families, recorder = self._families.history, self._server.recorder
-        counts = recorder.counts if recorder is not None else RecordingCounts()
-        unsealed_us = recorder.unsealed_since_us if recorder is not None else None
-        yield families.recording, single(counts.is_recording)
-        yield families.events, by_label((name, counts.events[name]) for name in FAMILIES)
-        yield families.dropped, by_label((kind, counts.dropped[kind]) for kind in ("state", "heartbeat"))
-        yield families.deleted, by_label((reason, counts.deleted_files[reason]) for reason in ("age", "size"))
-        yield families.queued, single(recorder.queued if recorder is not None else 0)
-        yield families.written_bytes, single(counts.written_bytes)
-        yield families.unsealed, single((unsealed_us or 0) / 1e6)
-        while counts.writes_s:
-            self._server.counters.history_writes.observe(counts.writes_s.popleft())
-
     def _histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
         yield from super()._histograms()
         yield self._families.traffic.request_duration, self._durations()
-        yield self._families.history.write_duration, {(): self._server.counters.history_writes}
 
     def _requests(self) -> Values:
         # What has not happened yet stands at 0, so that its first time shows in a rate.

@@ -181,6 +181,7 @@ class HttpServerFamilies:
     def __init__(self, kind: ServerKind[Config]) -> None:
         self.life = ProcessFamilies(FamilyMaker(kind.metric_prefix))
         self.traffic = HttpFamilies(FamilyMaker("rocketmq_http_"))
+        self.history = HistoryFamilies(FamilyMaker("rocketmq_history_"))
 
 
 class ServerFamilies:

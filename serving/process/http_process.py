@@ -19,6 +19,7 @@ from serving.process import background_tasks
 from serving.process.admin_token_file import AdminTokenFile
 from serving.process.background_tasks import BackgroundTask
 from serving.process.process import Runtime, bound_http_socket, settled_memory
+from serving.process.recording import recording_of
 from serving.process.system_limits import raised_file_limit, room_for_connections
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ class HttpProcess(Generic[Config]):
             self._admin_token.token, self._client_token.token if client_token_file else None, is_open=is_open
         )
         self.health = Health()
+        #: None where nothing is recorded.
+        self.recording = recording_of(kind, config, config.http_port, self._logs) if config.history_dir else None
         self._server: HttpServer | None = None
 
     def open(self) -> None:
@@ -112,6 +115,8 @@ class HttpProcess(Generic[Config]):
             "write_held_lines": lambda: background_tasks.write_held_lines(self._logs),
             "give_memory_back": lambda: background_tasks.give_memory_back(free_memory.give_back),
         }
+        if self.recording is not None:
+            self.recording.start(self.address)
         tasks = [self._tasks.keep_running(task, name) for name, task in named.items()]
         await self._signals.stop.wait()
         for each in tasks:
@@ -131,4 +136,6 @@ class HttpProcess(Generic[Config]):
             self._socket.close()
         for close in others:
             await close()
+        if self.recording is not None:
+            await self.recording.close()
         self._logs.write(events.SERVER_STOPPED, duration_ms=self._clock.now_ms() - self._draining_ms)

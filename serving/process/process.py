@@ -7,17 +7,14 @@ them. Logs, tasks and signals come from above, so that two servers can share a p
 import asyncio
 import contextlib
 import gc
-import os
 import platform
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol
 
 import msgspec
 
-from history.recorder import RecorderIdentity
 from remoting.background_tasks import BackgroundTasks
 from remoting.client import RemotingClient
 from remoting.clock import Clock, SystemClock
@@ -42,7 +39,7 @@ from serving.process import background_tasks
 from serving.process.admin_token_file import AdminTokenFile
 from serving.process.background_tasks import BackgroundTask, logged_tasks
 from serving.process.broker_client import broker_client
-from serving.process.recording import Measure, Recording
+from serving.process.recording import Measure, recording_of
 from serving.process.server_certificate import ServerCertificate
 from serving.process.signals import Signals
 from serving.process.start import StartFailed
@@ -162,7 +159,7 @@ class ServerProcess(Generic[Config]):
         self._stop_http: Callable[[], Awaitable[None]] | None = None
         self.health = Health()
         #: None where nothing is recorded.
-        self.recording = _recording(kind, config, self._logs) if config.history_dir else None
+        self.recording = recording_of(kind, config, config.listen_port, self._logs) if config.history_dir else None
 
     def make_listener(
         self, dispatcher: Dispatcher, observer: ServerObserver, options: ServerOptions, queued_requests_max: int
@@ -291,14 +288,6 @@ def bound_http_socket(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family)
     except OSError as error:
         raise StartFailed(f"cannot listen on {host}:{port} for HTTP: {error.strerror or error}") from error
-
-
-def _recording(kind: ServerKind[Config], config: ServerConfig, logs: Logs) -> Recording:
-    # A server that takes any free port has no name that outlives it.
-    ns_id = f"{socket.gethostname()}:{config.listen_port or os.getpid()}"
-    address = f"{config.bind_address}:{config.listen_port}"
-    identity = RecorderIdentity(ns_id, kind.program.removeprefix("rmq-"), __version__, address)
-    return Recording(Path(config.history_dir).expanduser(), identity, logs, config.history_bytes_max)
 
 
 def settled_memory() -> "FreeMemory":

@@ -5,6 +5,8 @@ Without a folder (`historyDir`) nothing is recorded. What a server knows of brok
 
 import asyncio
 import contextlib
+import os
+import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -14,6 +16,9 @@ from history.schemas import TICK_INTERVAL_MS
 from history.server_rows import LifecycleEvent, Tick
 from remoting.clock import SystemClock
 from remoting.server.statistics import ServerStatistics
+from serving import __version__
+from serving.config.server_config import Config
+from serving.config.server_kind import ServerKind
 from serving.logging import server_events as events
 from serving.logging.logs import Logs
 from serving.metrics.server_counters import ServerCounters
@@ -82,3 +87,11 @@ class Recording:
         # At the very end the loop is closed, and nothing can be logged.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(call)
+
+
+def recording_of(kind: ServerKind[Config], config: Config, port: int, logs: Logs) -> Recording:
+    """Return the recording of a server whose port is `port`; to be made on the event loop."""
+    # A server that takes any free port has no name that outlives it.
+    ns_id = f"{socket.gethostname()}:{port or os.getpid()}"
+    identity = RecorderIdentity(ns_id, kind.program.removeprefix("rmq-"), __version__, f"{config.bind_address}:{port}")
+    return Recording(Path(config.history_dir).expanduser(), identity, logs, config.history_bytes_max)

@@ -8,6 +8,7 @@ to serve, so that `-h` and `-p` answer at once.
 import contextlib
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
@@ -80,7 +81,7 @@ def exiting_if_start_fails(kind: ServerKind[Config]) -> Iterator[None]:
 
 
 def run(config_file: str, serve: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run what `serve` makes until it ends; raises StartFailed.
+    """Run what `serve` makes until it ends, and ignore further signals that stop; raises StartFailed.
 
     What `serve` imports is not looked through by the collector again and again while it grows: the server turns the
     collector on when everything is there.
@@ -94,6 +95,9 @@ def run(config_file: str, serve: Callable[[], Coroutine[Any, Any, None]]) -> Non
     import uvloop  # noqa: PLC0415  # see the first lines of this module
 
     uvloop.run(serve())
+    # Python takes its own handlers away while the interpreter ends, and the system's would give another exit status.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
 
 
 class _NotPrinted(Exception):

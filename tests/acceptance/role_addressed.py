@@ -38,7 +38,7 @@ class RoleAddressedSet:
     """Controllers, a NameServer with role addresses, HAProxy, and a set of real brokers.
 
     `server_properties` are those of the controllers and the NameServer, `namesrv_properties` more ones of the latter,
-    `proxy_options` those of `haproxy-config`.
+    `proxy_options` those of `haproxy-config`, `rule` more lines of the set's rule.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class RoleAddressedSet:
         server_properties=None,
         namesrv_properties=None,
         proxy_options=(),
+        rule="",
         **properties,
     ):
         self.folder, self.lab = folder, lab
@@ -61,7 +62,7 @@ class RoleAddressedSet:
         self._controller_properties = server_properties | (controller_properties or {})
         self.address = f"127.0.0.1:{free_port()}"
         rules = folder / "role-addresses.toml"
-        rules.write_text(RULES.format(name=SET, address=self.address))
+        rules.write_text(RULES.format(name=SET, address=self.address) + rule)
         self.check_ports = [free_port() for _ in range(controllers)]
         self.etcd = Etcd(folder / "etcd", members=etcd_members).start() if controllers > 1 else None
         self.controllers = [self._controller(number) for number in range(controllers)]

@@ -28,8 +28,9 @@ from analytics.jobs.a06_divergence import PRESENCE_US
 from analytics.shared.days import DAY_US, unix_us
 from analytics.shared.job import Span
 from analytics.spark.storage import LocalStorage
+from history.columns import Type
 from history.landing import LANDING, lines_of
-from history.schemas import FAMILIES, Type
+from history.schemas import FAMILIES
 
 #: Most of it is the incident: everything waits for brokers that register each 30 s.
 pytestmark = [pytest.mark.broad, pytest.mark.java, pytest.mark.timeout(900)]

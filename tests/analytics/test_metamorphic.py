@@ -216,7 +216,7 @@ USUAL = {
 def changed(request, spark, rows, plain):
     """Job -> its result of rows that are mixed up, with other partitions and in other time zones."""
     with settings(spark, MORE_PARTITIONS), elsewhere(spark):
-        # Mixed up once for all jobs: they are fifteen, and most of them read the same families.
+        # Mixed up once for all jobs: they are sixteen, and most of them read the same families.
         inputs = {name: mixed(spark, name, rows[name]).localCheckpoint() for name in FAMILIES}
         made = at_once(request, lambda job: published(job, [job.parts(inputs, SPAN)]))
     return lambda job: made[job.id].result()

@@ -15,6 +15,7 @@ from plain.cases import STORIES, story_of
 from plain.comparing import differences
 from plain.histories import history_of, long_history_of, weeks_of
 from plain.models import LONG, QUESTIONS, is_configured
+from plain.offset_histories import offsets_of
 from plain.resize_histories import resizes_of
 from plain.together import apart, together
 from synthetic.frames import frame
@@ -41,7 +42,9 @@ def played(seed, how):
 
 
 def play(job_id, seed):
-    how = {"A13": weeks_of, "A15": resizes_of, **dict.fromkeys(LONG, long_history_of)}.get(job_id, history_of)
+    how = {"A13": weeks_of, "A15": resizes_of, "A16": offsets_of, **dict.fromkeys(LONG, long_history_of)}.get(
+        job_id, history_of
+    )
     return played(seed, how)
 
 

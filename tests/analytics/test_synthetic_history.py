@@ -29,7 +29,8 @@ from synthetic.plan import (
 )
 from synthetic.plants import churner, failover, role_address_moved, storm
 
-from history.schemas import FAMILIES, Type
+from history.columns import Type
+from history.schemas import FAMILIES
 
 BROKER = BrokerKey("broker-000")
 

@@ -5,15 +5,21 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from controller.observability.metric_catalogue import FAMILIES as CONTROLLER_FAMILIES
+from controller.offsets.observability.metric_catalogue import FAMILIES as OFFSET_MANAGER_FAMILIES
 from namesrv.observability.metric_catalogue import FAMILIES as NAMESRV_FAMILIES
 
 #: What a Java broker 5.5.0 served, captured; the stub of the live test serves it again.
 JAVA_BROKER_SCRAPE = Path(__file__).with_name("java_broker_5.5.0.prom")
 
+OUR_FAMILIES = (*NAMESRV_FAMILIES, *CONTROLLER_FAMILIES, *OFFSET_MANAGER_FAMILIES)
+
 #: Exposed metrics that no panel and no rule uses -> why that is right.
 DELIBERATELY_UNUSED = {
     "rocketmq_controller_masters_waits": "Programs past the limit look again by themselves.",
     "rocketmq_controller_role_checks_total": "roleCheckPort is off by default; who sets it watches the proxies.",
+    "rocketmq_offset_manager_label_overflow_total": "No peer names a label of its metrics.",
+    "rocketmq_offset_manager_log_suppressed_total": "No broker or peer causes many lines of it.",
+    "rocketmq_offset_manager_tls_certificate_expiry_timestamp_seconds": "It serves without TLS, behind a proxy.",
 }
 
 #: Of Prometheus itself, and of its client library in every process.
@@ -35,7 +41,7 @@ def exposed():
     """Return metric -> labels, of whatever may be scraped."""
     ours = {
         name: labels
-        for family in (*NAMESRV_FAMILIES, *CONTROLLER_FAMILIES)
+        for family in OUR_FAMILIES
         for name, labels in _series(family.name, family.kind, set(family.labels)).items()
     }
     everything = ours | OF_EVERY_TARGET | _of_java_brokers()
@@ -44,7 +50,7 @@ def exposed():
 
 def own_families():
     """Return the names of the metrics of our servers, as their catalogues have them."""
-    return {family.name for family in (*NAMESRV_FAMILIES, *CONTROLLER_FAMILIES)}
+    return {family.name for family in OUR_FAMILIES}
 
 
 def _series(name, kind, labels):

@@ -1,4 +1,4 @@
-"""NameServers, controllers on an etcd, brokers of a few lines, and the Prometheus that scrapes them each second.
+"""NameServers, controllers and an offset manager on an etcd, brokers of a few lines, and a Prometheus over all.
 
 Rules are those of the repository with shorter times: an alert that waits for minutes and looks back for an hour would
 need an hour to fire and to resolve.
@@ -20,6 +20,7 @@ from board_expressions import PLANE, RULES
 from exposed_metrics import JAVA_BROKER_SCRAPE
 from peers.controllers import OurController, leader_of
 from peers.etcd import Etcd, certificate
+from peers.offset_managers import OffsetManager, an_entry
 from peers.processes import Process, free_port
 from peers.replicas import Replica
 from peers.scripted import Line, ScriptedBroker
@@ -169,6 +170,8 @@ class Site:
         self._closing = contextlib.ExitStack()
         self._over = threading.Event()
         self._beaten = []
+        #: The offset that is committed next.
+        self._commits = 0
         self._lock = threading.Lock()
         cert, _, key = certificate(folder, "server")
         tls = {"tls.test.mode.enable": False, "tls.server.certPath": cert, "tls.server.keyPath": key}
@@ -198,7 +201,15 @@ class Site:
             )
             for n in range(2)
         ]
-        for server in (*self.name_servers, *self.controllers):
+        self.offset_manager = OffsetManager(
+            folder,
+            "offsets",
+            store="etcd",
+            etcd_endpoints=self.etcd.members[0].endpoint,
+            controller_http_addr=";".join(f"127.0.0.1:{each.http_port}" for each in self.controllers),
+            history_dir=folder / "history-offsets",
+        )
+        for server in (*self.name_servers, *self.controllers, self.offset_manager):
             self._closing.callback(self._end, server)
 
     def start(self):
@@ -207,10 +218,12 @@ class Site:
             self.launch(server)
         for server in (*self.name_servers, *self.controllers):
             server.process.wait_for("server_ready", seconds=SOON_S)
+        self.offset_manager.start().leading(seconds=SOON_S)
         stub = self._kept(JavaBrokerStub())
         jobs = {
             "rocketmq-namesrv": [server.http_port for server in self.name_servers],
             "rocketmq-controller": [controller.http_port for controller in self.controllers],
+            "rocketmq-offset-manager": [self.offset_manager.port],
             "rocketmq-broker": [stub.port],
         }
         self.prometheus = Prometheus(self.folder / "prometheus", {PLANE: jobs})
@@ -236,6 +249,7 @@ class Site:
             "N": f"127.0.0.1:{self.name_servers[0].http_port}",
             "ALL_N": " ".join(f"127.0.0.1:{each.http_port}" for each in self.name_servers),
             "H": f"127.0.0.1:{self.leader().http_port}",
+            "M": self.offset_manager.address,
             "ALL_H": " ".join(f"127.0.0.1:{each.http_port}" for each in self.controllers),
             "PROMETHEUS": f"http://127.0.0.1:{self.prometheus.port}",
             "ETCD": f"http://{self.etcd.members[0].endpoint}",
@@ -336,6 +350,9 @@ class Site:
             for server in (*self.name_servers, *self.controllers):
                 with contextlib.suppress(OSError):
                     self._query(server)
+            self._commits += 1
+            with contextlib.suppress(OSError):
+                self.offset_manager.commit(an_entry(self._commits))
 
     def _query(self, server):
         if server in self.name_servers:

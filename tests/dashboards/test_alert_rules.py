@@ -24,14 +24,23 @@ from exposed_metrics import exposed
 from peers.programs import require
 
 from controller.observability.log_events import EVENTS as CONTROLLER_EVENTS
-from dashboards.promql import CONTROLLER_JOBS, NAMESRV_JOBS, SERVER_JOBS
+from controller.offsets.observability.log_events import EVENTS as OFFSET_MANAGER_EVENTS
+from dashboards.promql import CONTROLLER_JOBS, NAMESRV_JOBS, OFFSET_MANAGER_JOBS, SERVER_JOBS
 from namesrv.observability.log_events import EVENTS as NAMESRV_EVENTS
 
 EXAMPLE = ROOT / "prometheus/prometheus.example.yml"
 ALERTS = {rule["alert"]: rule for rule in alerts()}
 SECTIONS = ["Meaning", "Impact", "Check", "Fix", "Escalate"]
-#: The board of an alert about NameServers and controllers alike; unit tests show what comes of it.
-EITHER_SERVER = 'rmq-{{ if match "controller" $labels.job }}controller{{ else }}namesrv{{ end }}'
+#: The board of an alert about servers of several kinds -> how its page names that; unit tests show what comes of it.
+BOARD_OF_JOB = {
+    'rmq-{{ if match "controller" $labels.job }}controller{{ else }}namesrv{{ end }}': (
+        "`rmq-namesrv` or `rmq-controller`"
+    ),
+    'rmq-{{ if match "controller" $labels.job }}controller'
+    '{{ else if match "offset" $labels.job }}offset-manager{{ else }}namesrv{{ end }}': (
+        "`rmq-namesrv`, `rmq-controller` or `rmq-offset-manager`"
+    ),
+}
 #: Fires all the time, and so never is silent.
 WATCHDOG = "RocketMQWatchdog"
 #: What is not about one plane.
@@ -92,11 +101,16 @@ def test_every_rule_file_with_alerts_is_in_the_example():
 def test_rules_and_boards_query_only_jobs_of_the_example_configuration():
     expressions = [*(each.expr for each in everything()), *(series for _, series, _ in variables())]
     matchers = set(re.findall(r'\bjob!?=~?"[^"]*"', " ".join(expressions)))
-    assert matchers == {NAMESRV_JOBS, CONTROLLER_JOBS, SERVER_JOBS}
+    assert matchers == {NAMESRV_JOBS, CONTROLLER_JOBS, OFFSET_MANAGER_JOBS, SERVER_JOBS}
     jobs = {scrape["job_name"] for scrape in yaml.safe_load(EXAMPLE.read_text())["scrape_configs"]}
     found = {matcher: set(filter(re.compile(matcher.split('"')[1]).fullmatch, jobs)) for matcher in matchers}
     namesrv, controller = {"rocketmq-namesrv"}, {"rocketmq-controller"}
-    assert found == {NAMESRV_JOBS: namesrv, CONTROLLER_JOBS: controller, SERVER_JOBS: namesrv | controller}
+    assert found == {
+        NAMESRV_JOBS: namesrv,
+        CONTROLLER_JOBS: controller,
+        OFFSET_MANAGER_JOBS: {"rocketmq-offset-manager"},
+        SERVER_JOBS: namesrv | controller,
+    }
 
 
 def test_alert_names_are_unique():
@@ -124,8 +138,8 @@ def test_alert_has_severity_meaning_and_runbook(alert):
     assert notes["description"].endswith(".")
     assert notes["runbook_url"] == f"dashboards/runbooks/{alert['alert']}.md"
     uids = {board["uid"] for board in boards()}
-    assert notes["dashboard_uid"] in uids or notes["dashboard_uid"] == EITHER_SERVER
-    assert notes["dashboard_uid"] != EITHER_SERVER or "$labels.instance" in notes["summary"]
+    assert notes["dashboard_uid"] in uids or notes["dashboard_uid"] in BOARD_OF_JOB
+    assert notes["dashboard_uid"] in uids or "$labels.instance" in notes["summary"]
 
 
 @EACH_RULE
@@ -170,7 +184,7 @@ def test_every_runbook_page_has_an_alert():
 
 
 def test_pages_name_alerts_events_and_metrics_that_there_are():
-    events = {event.name for event in (*NAMESRV_EVENTS, *CONTROLLER_EVENTS)}
+    events = {event.name for event in (*NAMESRV_EVENTS, *CONTROLLER_EVENTS, *OFFSET_MANAGER_EVENTS)}
     for path in RUNBOOKS.glob("*.md"):
         page = path.read_text()
         assert set(re.findall(r"\bsee ([A-Z]\w+[a-z]\w+)", page)) <= ALERTS.keys(), path.name
@@ -182,5 +196,5 @@ def test_pages_name_alerts_events_and_metrics_that_there_are():
 @EACH_ALERT
 def test_a_page_names_the_boards_that_its_alert_leads_to(alert):
     uid = alert["annotations"]["dashboard_uid"]
-    wanted = "`rmq-namesrv` or `rmq-controller`" if uid == EITHER_SERVER else f"`{uid}`"
+    wanted = BOARD_OF_JOB.get(uid, f"`{uid}`")
     assert f", board {wanted}, rule in [" in (RUNBOOKS / f"{alert['alert']}.md").read_text()

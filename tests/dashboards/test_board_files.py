@@ -72,7 +72,7 @@ def test_the_files_are_what_the_generator_writes():
 
 
 def test_boards_are_the_expected_ones():
-    names = {"overview", "namesrv", "controller", "brokers", "topics", "lag", "scaling", "analytics"}
+    names = {"overview", "namesrv", "controller", "brokers", "topics", "lag", "scaling", "offset-manager", "analytics"}
     assert READ.keys() == {f"rmq-{name}" for name in names}
     assert len(READ) == len(BOARDS)
 

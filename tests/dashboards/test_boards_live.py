@@ -86,7 +86,7 @@ class Lived:
 
 def _lived(site):
     life = Lived(site)
-    wait_until(lambda: site.prometheus.value("sum(up)") == 5, seconds=SOON_S, what="everything is scraped")
+    wait_until(lambda: site.prometheus.value("sum(up)") == 6, seconds=SOON_S, what="everything is scraped")
     steady = site.broker(STEADY)
     site.keep_beating(steady)
     _another_leader(site)

@@ -11,6 +11,7 @@ from runbook_commands import asking_servers, changing_servers, everything, pages
 
 import timemachine.__main__
 from controller.http.endpoints import ENDPOINTS as CONTROLLER_ENDPOINTS
+from controller.offsets.http.endpoints import ENDPOINTS as OFFSET_MANAGER_ENDPOINTS
 from namesrv.http.endpoints import ENDPOINTS as NAMESRV_ENDPOINTS
 
 #: Commands of RocketMQ 5.5.0 with their options: `mqadmin help COMMAND`.
@@ -19,6 +20,8 @@ MQADMIN = {
     for words in map(str.split, Path(__file__).with_name("mqadmin_5.5.0.txt").read_text().splitlines())
 }
 OF_SHELLS = {"h", "n"}
+#: The servers by the names that stand for them.
+ENDPOINTS_OF = {"N": NAMESRV_ENDPOINTS, "H": CONTROLLER_ENDPOINTS, "M": OFFSET_MANAGER_ENDPOINTS}
 
 
 #: What stands for a part of a path.
@@ -65,10 +68,10 @@ def test_commands_of_this_project_are_found():
 
 @pytest.mark.parametrize("typed", asking_servers(), ids=str)
 def test_a_server_has_the_path_with_its_parameters(typed):
-    requests = re.findall(r"\$(N|n|H|h)(/[\w/$.-]+)\??([\w=&$]*)", typed.text)
+    requests = re.findall(r"\$(N|n|H|h|M)(/[\w/$.-]+)\??([\w=&$]*)", typed.text)
     assert requests or "$ETCD/metrics" in typed.text or '"$PROMETHEUS/api/v1/' in typed.text
     for server, path, query in requests:
-        endpoints = NAMESRV_ENDPOINTS if server in "Nn" else CONTROLLER_ENDPOINTS
+        endpoints = ENDPOINTS_OF[server.upper()]
         known = {PART.sub("*", each.path): each for each in endpoints if each.method == "GET"}
         assert PART.sub("*", path) in known
         parameters = {parameter.name for parameter in known[PART.sub("*", path)].parameters or ()}
@@ -80,9 +83,10 @@ def test_a_change_shows_the_token_and_has_a_body_that_its_path_takes(typed):
     words = shlex.split(typed.text)
     headers = {after for word, after in itertools.pairwise(words) if word == "-H"}
     assert headers == {"Authorization: Bearer $TOKEN", "Content-Type: application/json"}
-    assert words[-1].startswith("$H/")
-    changes = {PART.sub("*", each.path): each for each in CONTROLLER_ENDPOINTS if each.method == "POST"}
-    endpoint = changes[PART.sub("*", words[-1].removeprefix("$H"))]
+    assert words[-1][:3] in ("$H/", "$M/")
+    endpoints = ENDPOINTS_OF[words[-1][1]]
+    changes = {PART.sub("*", each.path): each for each in endpoints if each.method == "POST"}
+    endpoint = changes[PART.sub("*", words[-1][2:])]
     assert msgspec.json.decode(words[words.index("-d") + 1], type=endpoint.body)
 
 

@@ -28,6 +28,19 @@ def test_files_that_a_document_names_exist(document: Path) -> None:
     assert sorted(name for name in named if not any((root / name).exists() for root in roots)) == []
 
 
+#: A file of tests by its base name, of which there is one.
+_TEST_FILE: Final = re.compile(r"`(test_\w+\.py)`")
+
+
+@pytest.mark.parametrize("page", ["offsets.md", "queue-locks.md"])
+def test_tests_that_show_what_has_to_hold_exist(page: str) -> None:
+    named = set(_TEST_FILE.findall((ROOT / "docs" / "protocol" / page).read_text()))
+    existing = {path.name for path in (ROOT / "tests").rglob("test_*.py")}
+
+    assert named
+    assert sorted(named - existing) == []
+
+
 #: `historyBytesMax`, `broker_failed`, `rocketmq_controller_role`.
 _NAME: Final = re.compile(r"`([a-z][a-z0-9]*(?:[A-Z][A-Za-z0-9]*)+|[a-z0-9]+(?:_[a-z0-9]+)+)`")
 _AFFIXES: Final = re.compile(

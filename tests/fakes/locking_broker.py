@@ -58,6 +58,7 @@ class LockingBroker(AnsweringPeer):
         self.clients = {}
         #: By group, queue id, the client id.
         self.locks = {}
+        self.boot_unix_ms = 1_700_000_000_000
         #: Codes that are not answered, and those answered with an error.
         self.hangs_at, self.refuses = set(), set()
         #: Called with the code of each request before it is answered.
@@ -76,8 +77,13 @@ class LockingBroker(AnsweringPeer):
             return NOTHING
         if request.code in self.refuses:
             return refusal(ResponseCode.SYSTEM_ERROR)
+        return self._handled(request)
+
+    def _handled(self, request):
         fields = request.ext_fields or {}
         match request.code:
+            case 28:
+                return success({"table": {"bootTimestamp": str(self.boot_unix_ms)}})
             case 203:
                 return self._members(fields["consumerGroup"])
             case 307:
@@ -87,6 +93,11 @@ class LockingBroker(AnsweringPeer):
                 return NOTHING if client.hangs else success(client.running())
             case _:
                 return self._locked(request.code, json.loads(request.body))
+
+    def restart(self):
+        """Forget all locks, as a broker does that starts again."""
+        self.locks.clear()
+        self.boot_unix_ms += 1
 
     def _members(self, group):
         listed = [{"clientId": name} for name, each in self.clients.items() if each.group == group]
@@ -124,6 +135,22 @@ class RecordingHolderObserver:
         self.silent.append((query.member.client_id, type(error).__name__))
 
 
+class MastersOfTest:
+    """Whoever a test names is master, at any time."""
+
+    def __init__(self):
+        #: By broker name.
+        self.addresses = {}
+        #: Brokers that were masters.
+        self.former = set()
+
+    def is_master(self, broker_name, address):
+        return address not in self.former
+
+    def master_addresses(self):
+        return self.addresses
+
+
 class HolderSite:
     """Two brokers, a mirror of who holds what there, and what polls, replays and releases."""
 
@@ -137,8 +164,9 @@ class HolderSite:
         requests = AdminClient(client, AdminLimits(timeout_ms=TIMEOUT_MS))
         many = AdminClient(client, AdminLimits(timeout_ms=TIMEOUT_MS, requests_per_peer_max=32))
         self.poller = HolderPoller(self.mirror, requests, requests, tasks, clock)
-        self.replay = LockReplay(self.mirror, self.poller, many, self.replayed, clock)
-        self.release = LockRelease(self.mirror, self.poller, self.replayed, requests, clock)
+        self.masters = MastersOfTest()
+        self.replay = LockReplay(self.mirror, self.poller, many, self.replayed, clock, self.masters)
+        self.release = LockRelease(self.mirror, self.poller, self.replayed, requests, clock, self.masters)
 
     def connect(self, client_id, client, *brokers):
         for broker in brokers or (self.first, self.second):

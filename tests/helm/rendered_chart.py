@@ -56,6 +56,19 @@ EVERYTHING = {
             "policies": {"existingConfigMap": "queue-policies", "key": "prod.toml"},
         },
     },
+    "offsetManager": {
+        "enabled": True,
+        "replicas": 2,
+        "store": "etcd",
+        "controllers": ["c-0.example.org:9881", "c-1.example.org:19881"],
+        "clientTokenSecret": {"name": "offset-clients", "key": "http"},
+        "etcd": {
+            "endpoints": ["offsets-etcd-0:2379", "offsets-etcd-1:22379"],
+            "auth": {"existingSecret": "offsets-etcd-user"},
+            "tls": {"existingSecret": "offsets-etcd-tls", "clientCertificate": True},
+        },
+        "config": {"flushIntervalMs": 50},
+    },
     "etcd": {
         **ETCD,
         "auth": {"existingSecret": "etcd-user"},
@@ -138,6 +151,11 @@ VALUE_SETS = {
             ],
             "service": {"clusterIP": "10.96.0.50"},
         },
+        "networkPolicy": {"enabled": True},
+    },
+    "offset manager": {
+        "offsetManager": {"enabled": True, "follow": "nameServers"},
+        "admin": {"tokenSecret": {"name": "rocketmq-admin"}},
         "networkPolicy": {"enabled": True},
     },
     "everything": EVERYTHING,

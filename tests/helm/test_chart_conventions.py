@@ -231,8 +231,11 @@ def test_the_time_to_stop_is_enough_to_leave_the_services_and_drain(values):
         component = each["metadata"]["labels"]["app.kubernetes.io/component"]
         fullname = name.removesuffix(f"-{component}")
         lines = dict(line.split("=", 1) for line in properties(rendered, component, fullname).splitlines())
-        drain = int(lines["shutdownWaitTimeSeconds"])
-        assert lines["enableShutdownGracefully"] == ("true" if drain else "false")
+        if component == "offset-manager":
+            drain = 20  # for its last flush
+        else:
+            drain = int(lines["shutdownWaitTimeSeconds"])
+            assert lines["enableShutdownGracefully"] == ("true" if drain else "false")
         (its_container,) = spec["containers"]
         before = int(its_container["lifecycle"]["preStop"]["exec"]["command"][1]) if "lifecycle" in its_container else 0
         assert before + drain < spec["terminationGracePeriodSeconds"], name
@@ -389,7 +392,7 @@ def test_servers_and_jobs_share_one_claim_that_outlives_the_release():
 def test_prometheus_scrapes_every_server_once_ready_or_not_within_a_limit():
     rendered = objects_of("everything")
     monitors = of_kind(rendered, "ServiceMonitor")
-    assert set(monitors) == {f"{FULLNAME}-namesrv", f"{FULLNAME}-controller"}
+    assert set(monitors) == {f"{FULLNAME}-{server}" for server in ("namesrv", "controller", "offset-manager")}
     for name, each in monitors.items():
         assert each["spec"]["sampleLimit"] == 20000
         assert each["metadata"]["labels"]["release"] == "prometheus"
@@ -403,7 +406,7 @@ def test_prometheus_scrapes_every_server_once_ready_or_not_within_a_limit():
 def test_servers_are_scraped_in_jobs_that_no_other_software_has():
     """Alerts and boards ask for these: prometheus.example.yml has them too."""
     monitors = of_kind(objects_of("everything"), "ServiceMonitor")
-    for component in ("namesrv", "controller"):
+    for component in ("namesrv", "controller", "offset-manager"):
         relabelings = monitors[f"{FULLNAME}-{component}"]["spec"]["endpoints"][0]["relabelings"]
         (job,) = (rule["replacement"] for rule in relabelings if rule["targetLabel"] == "job")
         assert job == f"rocketmq-{component}"
@@ -416,10 +419,10 @@ def test_each_release_is_a_plane_of_its_own():
         return [rule["replacement"] for rule in found if rule["targetLabel"] == "plane"]
 
     values = VALUE_SETS["everything"]
-    assert planes(values, "one") == ["mq/one", "mq/one"]
-    assert planes(values, "two") == ["mq/two", "mq/two"]
+    assert planes(values, "one") == ["mq/one"] * 3
+    assert planes(values, "two") == ["mq/two"] * 3
     named = merged(values, {"metrics": {"serviceMonitor": {"plane": "production"}}})
-    assert planes(named, "one") == ["production", "production"]
+    assert planes(named, "one") == ["production"] * 3
 
 
 def alerts(values):

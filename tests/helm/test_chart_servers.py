@@ -25,13 +25,15 @@ from rendered_chart import (
 )
 
 from controller.config import CONTROLLER
+from controller.offsets.config import OFFSET_MANAGER
 from namesrv.core.role_addresses.documents import rules_of_toml
 from namesrv.settings.config import NAMESRV
 from remoting.protocol.properties import parse
 from serving.config.sources import PropertiesFile, Sources, from_sources, ignored_keys
 
-KINDS = {"namesrv": NAMESRV, "controller": CONTROLLER}
-PORTS = {"namesrv": 9876, "controller": 9878}
+KINDS = {"namesrv": NAMESRV, "controller": CONTROLLER, "offset-manager": OFFSET_MANAGER}
+#: The port of RocketMQ peers; of an offset manager that of HTTP.
+PORTS = {"namesrv": 9876, "controller": 9878, "offset-manager": 9883}
 
 
 def components(values):
@@ -56,7 +58,7 @@ def test_every_property_is_one_that_the_server_knows_and_its_value_is_taken(valu
         file = PropertiesFile(f"{component}.conf", tuple(parse(text.encode())))
         sources = Sources(file=file, environment={"HOME": "/var/lib/rocketmq", **environment})
         config = from_sources(KINDS[component], sources)
-        assert config.listen_port == PORTS[component]
+        assert (config.listen_port or config.http_port) == PORTS[component]
         assert ignored_keys(KINDS[component], sources) == ()
         records = VALUE_SETS[values].get("history", {}).get("enabled", True)
         assert config.history_dir == ("/var/lib/rocketmq/history" if records else "")
@@ -73,14 +75,14 @@ def test_the_variables_of_a_pod_are_the_properties_they_are_meant_to_be():
     assert config.etcd_endpoints == "etcd-0:2379;etcd-1:2379;etcd-2:12379"
 
 
-def test_both_servers_get_the_user_of_brokers_with_acl_from_a_secret():
+def test_all_servers_get_the_user_of_brokers_with_acl_from_a_secret():
     for component, text, environment in components("everything"):
         file = PropertiesFile(f"{component}.conf", tuple(parse(text.encode())))
         config = from_sources(KINDS[component], Sources(file=file, environment={"HOME": "/", **environment}))
         assert config.broker_access_key == config.broker_secret_key == "from a secret"
 
 
-def test_both_servers_read_the_admin_token_from_the_key_of_the_secret():
+def test_all_servers_read_the_admin_token_from_the_key_of_the_secret():
     rendered = objects_of("everything")
     for component, text, _ in components("everything"):
         pod = rendered["StatefulSet", f"{FULLNAME}-{component}"]["spec"]["template"]["spec"]
@@ -336,7 +338,7 @@ def test_member_port_is_open_and_where_controllers_look_brokers_up_and_clients_g
     hosts = [f"{FULLNAME}-namesrv-{n}.{FULLNAME}-namesrv-headless.mq.svc.cluster.local" for n in range(2)]
     found = {
         component: dict(line.split("=", 1) for line in properties(rendered, component).splitlines())
-        for component in KINDS
+        for component in ("namesrv", "controller")
     }
     assert found["namesrv"]["memberPort"] == "9866"
     assert found["namesrv"]["namesrvAddrList"] == ";".join(f"{host}:9876" for host in hosts)

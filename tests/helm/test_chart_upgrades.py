@@ -117,7 +117,7 @@ def test_another_image_changes_servers_and_the_test_and_not_the_jobs():
     assert changed(before, after) == (
         set(),
         set(),
-        {name_of("namesrv"), name_of("controller"), name_of("test", "Pod")},
+        {name_of("namesrv"), name_of("controller"), name_of("offset-manager"), name_of("test", "Pod")},
     )
 
 

@@ -88,7 +88,7 @@ def started_programs():
 
 
 def test_what_images_and_pods_start_are_programs_of_the_distribution():
-    assert started_programs() == {"rmq-namesrv", "rmq-controller", "rmq-analytics"}
+    assert started_programs() == {"rmq-namesrv", "rmq-controller", "rmq-offset-manager", "rmq-analytics"}
     assert started_programs() <= set(PROJECT["project"]["scripts"])
 
 

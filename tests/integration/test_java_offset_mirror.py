@@ -53,8 +53,8 @@ class Site:
         self.topic = topic
         self.namesrv = lab.name_server()
         self.broker = lab.broker("broker-a", namesrv=[self.namesrv.address], **ONE_QUEUE).start().ready()
-        self.manager = OffsetManager(lab.folder, namesrv_addr=self.namesrv.address, mirror_period_ms=1000).start()
-        lab.kept(self.manager)
+        manager = OffsetManager(lab.folder, namesrv_addr=self.namesrv.address, mirror_period_ms=1000)
+        self.manager = lab.kept(manager).start()
 
     def regressions(self):
         """Return what the manager shows of the group, the newest first."""

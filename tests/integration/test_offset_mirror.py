@@ -48,14 +48,15 @@ async def broker():
 def manager(tmp_path, broker):
     """A manager that mirrors the broker; not started."""
     namesrv = OurNameServer(tmp_path).start()
-    line = Line(socket.create_connection(("127.0.0.1", namesrv.port), timeout=60))
-    with contextlib.closing(line):
-        ScriptedBroker(line, "broker-a", address=broker.peer.address).register({"orders": 4, "payments": 4})
-        manager = OffsetManager(tmp_path, namesrv_addr=namesrv.address, mirror_period_ms=1000)
-        yield manager
-        if manager.process.running:
-            assert manager.process.stop() == 0
-    assert namesrv.process.stop() == 0
+    try:
+        with contextlib.closing(Line(socket.create_connection(("127.0.0.1", namesrv.port), timeout=60))) as line:
+            ScriptedBroker(line, "broker-a", address=broker.peer.address).register({"orders": 4, "payments": 4})
+            manager = OffsetManager(tmp_path, namesrv_addr=namesrv.address, mirror_period_ms=1000)
+            yield manager
+            if manager.process.running:
+                assert manager.process.stop() == 0
+    finally:
+        assert namesrv.process.stop() == 0
 
 
 def set_view(manager):
@@ -97,6 +98,8 @@ async def test_rewind_is_found_also_over_a_kill_and_nothing_is_invented(manager,
     view = await asyncio.to_thread(set_view, manager)
     assert (view["entries"], view["reading"]["address"]) == (2, broker.peer.address)
     await until(lambda: stores(manager) == 1, "the first reading is stored")
+    view = await asyncio.to_thread(set_view, manager)
+    assert view["keptSinceUnixMs"] <= view["reading"]["readUnixMs"]
     broker.table["orders@billing"] = {0: 40, 1: 7}
     await until(lambda: regressions(manager) == [("billing", 0, "rewind", 100, 40, 1)], "the rewind")
     await until(lambda: stores(manager) == 2, "the rewind is stored")

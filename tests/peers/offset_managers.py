@@ -41,6 +41,8 @@ class OffsetManager:
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
         self.process = None
+        #: How long an answer is waited for.
+        self.timeout_s = 30
         self.options = {"http-port": self.port, "store-path": self.folder / "store", "log-format": "json"} | options
 
     def start(self):
@@ -85,7 +87,7 @@ class OffsetManager:
         return self.request("POST", path, json.dumps(body).encode(), {"Content-Type": "application/json"} | headers)
 
     def request(self, method, path, body, headers):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=self.timeout_s)
         try:
             connection.request(method, path, body, headers)
             response = connection.getresponse()

@@ -7,9 +7,10 @@ from fakes.answering_peer import peers, refusal
 from fakes.lines import Lines
 from sampling_site import Topics, a_route
 
+from history.columns import SAMPLER, Type
 from history.landing import LANDING, lines_of
 from history.recorder import RecorderIdentity
-from history.schemas import FAMILIES, SAMPLER, Type
+from history.schemas import FAMILIES
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
 from sampling.options import Options

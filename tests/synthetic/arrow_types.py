@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from history.schemas import Type
+from history.columns import Type
 
 ARROW_TYPES = {
     Type.STRING: pa.string(),

@@ -7,7 +7,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from analytics.spark.schemas import row_schema
-from history.schemas import FAMILIES, Column
+from history.columns import Column
+from history.schemas import FAMILIES
 from synthetic.arrow_types import ARROW_TYPES
 
 

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from history.schemas import FAMILIES, Type
+from history.columns import Type
+from history.schemas import FAMILIES
 from synthetic.plan import SECOND
 
 Row = dict[str, Any]

@@ -25,7 +25,8 @@ from analytics.shared.heartbeats.periods import (
 )
 from analytics.shared.job import Inputs, Span
 from analytics.shared.observation import without_process_pauses
-from history.schemas import INTERVAL_BINS, Column, Type
+from history.columns import Column, Type
+from history.schemas import INTERVAL_BINS
 
 GAP_INPUTS: Final = ("heartbeat", "heartbeat_summary", "ns_tick")
 

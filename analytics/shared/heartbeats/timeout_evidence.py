@@ -30,7 +30,7 @@ from analytics.shared.heartbeats.gap_histogram import (
 from analytics.shared.job import Inputs, Span
 from analytics.shared.observation import without_process_pauses
 from analytics.spark.schemas import in_columns
-from history.schemas import Column, Type
+from history.columns import Column, Type
 
 SILENCE_INPUTS: Final = (*GAP_INPUTS, "broker_state")
 

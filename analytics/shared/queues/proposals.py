@@ -17,7 +17,7 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from history.schemas import Column, Type
+from history.columns import Column, Type
 
 PROPOSAL_COLUMNS: Final = (
     Column("topic", Type.STRING, "the topic"),

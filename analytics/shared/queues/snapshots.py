@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from analytics.shared.job import Inputs, Span
 from analytics.shared.observation import lost_states
 from analytics.shared.rows import CLUSTER, DAY_US, HOUR_US, KIND, of_kind, of_span
-from history.schemas import Column, Type
+from history.columns import Column, Type
 
 #: What the parts are made of, beside what analyses need for themselves.
 QUEUE_INPUTS: Final = ("route_snapshot", "route_change", "broker_state", "ns_lifecycle")

@@ -5,7 +5,7 @@ until then, or where it never does, the leader takes them as commits: a newer of
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -15,8 +15,9 @@ from controller.offsets.service.lock_rows import is_lock_row
 from controller.offsets.service.manager_role import ManagerRole
 from controller.offsets.storage.formats.records import FlushedRow
 from controller.offsets.storage.journal import Journal
-from controller.offsets.storage.row_flusher import JOURNAL_MS_MAX
+from controller.offsets.storage.row_flusher import JOURNAL_MS_MAX, refuse_other_store
 from controller.offsets.values import GroupTopic, QueueKey, StoredOffset
+from controller.storage.store import StoreError
 from remoting.clock import Clock
 from serving.process.start import StartFailed
 
@@ -67,15 +68,21 @@ class _CommitAnswer(msgspec.Struct):
     results: list[_Result]
 
 
+class HandoverSource(NamedTuple):
+    """What a follower has, and for which store."""
+
+    journal: Journal
+    role: ManagerRole
+    #: Returns the id of the store that it follows with, blank if not known yet; raises StoreError.
+    store_id: Callable[[], Awaitable[str]]
+
+
 class JournalHandover:
     """Hands the journal of a follower over to the leader."""
 
-    def __init__(
-        self, journal: Journal, role: ManagerRole, token: Callable[[], str], clock: Clock, observer: HandoverObserver
-    ) -> None:
+    def __init__(self, own: HandoverSource, token: Callable[[], str], clock: Clock, observer: HandoverObserver) -> None:
         """Take what reads the token of clients, blank for none."""
-        self._journal = journal
-        self._role = role
+        self._journal, self._role, self._store_id = own
         self._token = token
         self._clock = clock
         self._observer = observer
@@ -110,10 +117,12 @@ class JournalHandover:
         import aiohttp  # noqa: PLC0415  # it is loaded with the HTTP side, after the port is open
 
         try:
+            # The leader of another store would take it as well.
+            refuse_other_store(self._journal, await self._store_id())
             timeout = aiohttp.ClientTimeout(total=REQUEST_S)
             async with aiohttp.ClientSession(timeout=timeout, trust_env=False) as session:
                 settled, left = await self._hand_over(_Leader(session, leader, await asyncio.to_thread(self._token)))
-        except (aiohttp.ClientError, TimeoutError, OSError, HandoverRefused, StartFailed) as error:
+        except (aiohttp.ClientError, TimeoutError, OSError, StoreError, HandoverRefused, StartFailed) as error:
             self._observer.handover_failed(leader, str(error) or type(error).__name__)
             return False
         if settled or left != self._left:

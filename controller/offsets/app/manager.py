@@ -7,20 +7,28 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from controller.offsets.app.following import Following
-from controller.offsets.app.journal_handover import JournalHandover
+from controller.offsets.app.guarding import Guarding, GuardingParts
+from controller.offsets.app.holding import HoldingParts, LockHolding
+from controller.offsets.app.journal_handover import HandoverSource, JournalHandover
 from controller.offsets.app.mirroring import Mirroring, MirroringParts
 from controller.offsets.app.restoring import Restoring, open_operations
-from controller.offsets.app.store import EtcdCalls, make_write_behind, open_journal, open_store, write_through_rule
+from controller.offsets.app.store import EtcdCalls, make_write_behind, open_journal, open_store
 from controller.offsets.commits.entry_checks import OffsetLimits
 from controller.offsets.commits.refusals import OffsetsRefused
 from controller.offsets.config import OFFSET_MANAGER, OffsetManagerConfig
+from controller.offsets.guard.rules import Tail
 from controller.offsets.locks.sessions.refusals import LocksRefused
 from controller.offsets.observability.counters import OffsetCounters
 from controller.offsets.observability.event_log import OffsetEventLog
+from controller.offsets.observability.guard_event_log import GuardEventLog
+from controller.offsets.observability.holding_event_log import HoldingEventLog
 from controller.offsets.observability.mirror_event_log import MirrorEventLog
 from controller.offsets.observability.restore_event_log import RestoreEventLog
 from controller.offsets.observability.topology_event_log import TopologyEventLog
+from controller.offsets.recording.offset_recorder import OffsetRecorder
 from controller.offsets.restore.site import BrokerAccess
 from controller.offsets.service.lock_keeper import LockKeeper
 from controller.offsets.service.lock_service import LockService
@@ -28,6 +36,7 @@ from controller.offsets.service.manager_role import ManagerNotLeading, StillLoad
 from controller.offsets.service.offset_service import OffsetService, ServiceParts
 from controller.storage.store import ControllerMember, StoreError
 from remoting.background_tasks import start_task
+from remoting.clock import BootClock
 from remoting.protocol.addresses import host_and_port
 from serving.http.admin_access import CLIENT_PROPERTY, PROPERTY
 from serving.process.admin_token_file import token_in
@@ -40,7 +49,8 @@ from serving.process.start import StartFailed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from controller.offsets.http.mirror_views import MirrorViews
+    from controller.offsets.http.guard_views import GuardViews
+    from controller.offsets.mirror.regressions import Regression
     from serving.http.endpoints import Endpoint
     from serving.process.background_tasks import BackgroundTask
 
@@ -69,6 +79,8 @@ class OffsetManager:
     def __init__(self, config: OffsetManagerConfig, runtime: Runtime) -> None:
         """Wire it; raises StartFailed."""
         self._config = config
+        # Leases of sessions, and of the lead, go on while the host is suspended: others go by them meanwhile.
+        runtime = replace(runtime, clock=BootClock())
         self._clock, self._logs, self._tasks, self._signals = (
             runtime.clock,
             runtime.logs,
@@ -76,30 +88,38 @@ class OffsetManager:
             runtime.signals,
         )
         self._counters = OffsetCounters()
-        self._event_log = OffsetEventLog(self._logs, self._counters)
         self._process = HttpProcess(OFFSET_MANAGER, config, self._counters, runtime, config.client_token_file)
+        recording = self._process.recording
+        self._history = recording.recorder if recording is not None else None
+        self._recorder = OffsetRecorder(self._history)
+        self._event_log = OffsetEventLog(self._logs, self._counters, self._recorder)
         self._journal = open_journal(config, self._clock)
-        self._backend = open_store(config, self._clock, EtcdCalls(self._event_log, self._tasks))
+        self._backend = open_store(config, self._clock, EtcdCalls(self._event_log, self._tasks), self._journal)
         self._store = make_write_behind(self._journal, self._backend, self._clock, config, self._event_log)
         parts = ServiceParts(
             store=self._store,
             clock=self._clock,
             start=self._tasks.start,
             observer=self._event_log,
-            is_write_through=write_through_rule(config),
             limits=OffsetLimits(rows_max=config.offsets_max),
             lead_number=lambda: self._backend.lead,
-            resign=self._backend.resign,
+            pass_on=self._backend.pass_on,
         )
         keeper = LockKeeper(self._store, self._clock)
         self._service = OffsetService(parts, keeper)
         self._locks = LockService(self._service, keeper, self._clock, self._event_log)
         self._operations = open_operations(config, self._clock)
-        restore_log = RestoreEventLog(self._logs, self._counters)
+        restore_log = RestoreEventLog(self._logs, self._counters, self._recorder)
         self._restoring = Restoring(self._service, self._operations, self._clock, restore_log)
         self._client = broker_client(config, self._clock, self._logs, self._counters)
         self._following = self._make_following() if config.follows_brokers else None
-        self._mirroring = None if self._following is None else self._make_mirroring(self._following)
+        self._mirroring: Mirroring | None = None
+        self._guarding: Guarding | None = None
+        self._holding: LockHolding | None = None
+        if self._following is not None:
+            self._mirroring = self._make_mirroring(self._following)
+            self._guarding = self._make_guarding(self._following, self._mirroring)
+            self._holding = self._make_holding(self._following)
 
     async def run(self) -> None:
         """Serve until the stop signal, then flush and stop in order. Raises StartFailed."""
@@ -124,8 +144,20 @@ class OffsetManager:
         event_log = TopologyEventLog(self._logs, self._counters)
         return Following(self._config, self._client, self._clock, event_log)
 
+    def _make_holding(self, following: Following) -> LockHolding:
+        parts = HoldingParts(
+            following=following,
+            client=self._client,
+            declared=lambda: self._locks.table.orderly_groups,
+            role=self._service.role,
+            tasks=self._tasks,
+            clock=self._clock,
+            observer=HoldingEventLog(self._logs, self._counters.holding, self._recorder),
+        )
+        return LockHolding(parts, replays=self._config.lock_replay == "on")
+
     def _make_mirroring(self, following: Following) -> Mirroring:
-        event_log = MirrorEventLog(self._logs, self._counters.mirror)
+        event_log = MirrorEventLog(self._logs, self._counters.mirror, self._record_regressions)
         parts = MirroringParts(following, self._client, self._tasks, self._clock, event_log)
         return Mirroring(self._config, parts)
 
@@ -135,16 +167,36 @@ class OffsetManager:
             return None
         return self._restoring.brokers(self._client, self._following, self._mirroring)
 
+    def _make_guarding(self, following: Following, mirroring: Mirroring) -> Guarding:
+        parts = GuardingParts(
+            client=self._client,
+            clock=self._clock,
+            tasks=self._tasks,
+            mirror=mirroring,
+            following=following,
+            serves=lambda: self._service.role.is_serving,
+            observer=GuardEventLog(self._logs, self._counters.guard, self._recorder),
+        )
+        return Guarding(parts, self._config.guard, Tail[self._config.guard_tail.upper()])
+
+    def _record_regressions(self, found: "Sequence[Regression]") -> None:
+        """Record what went back: each manager mirrors, and one of them records."""
+        if self._service.role.is_serving:
+            self._recorder.regressed(found)
+
     def _own_work(self) -> "list[BackgroundTask]":
         following = [] if self._following is None else [self._following.run]
         mirroring = [] if self._mirroring is None else self._mirroring.work()
-        return [*following, *mirroring, *self._handover()]
+        guarding = [] if self._guarding is None else self._guarding.work()
+        holding = [] if self._holding is None else self._holding.work()
+        return [*following, *mirroring, *guarding, *holding, *self._handover()]
 
     def _handover(self) -> "list[BackgroundTask]":
         if self._config.store == "embedded":
             return []
         token = partial(_token_of, self._config)
-        handover = JournalHandover(self._journal, self._service.role, token, self._clock, self._event_log)
+        own = HandoverSource(self._journal, self._service.role, self._backend.store_id)
+        handover = JournalHandover(own, token, self._clock, self._event_log)
         return [handover.hand_journal_over]
 
     async def _flush(self) -> None:
@@ -176,10 +228,11 @@ class OffsetManager:
             with suppress(*_FAILED):
                 await self._service.forget_deleted()
 
-    def _site(self) -> "tuple[Sequence[Endpoint], MirrorViews]":
+    def _site(self) -> "tuple[Sequence[Endpoint], GuardViews]":
         """Return the paths and their views; in a thread, because what they import takes long."""
         from controller.offsets.http.endpoints import ENDPOINTS  # noqa: PLC0415
-        from controller.offsets.http.mirror_views import MirrorViews  # noqa: PLC0415
+        from controller.offsets.http.guard_views import GuardViews, ShownBrokers  # noqa: PLC0415
+        from controller.offsets.http.holder_views import HolderPages  # noqa: PLC0415
         from controller.offsets.http.restore_views import RestoreViews  # noqa: PLC0415
         from controller.offsets.http.views import ShownManager  # noqa: PLC0415
         from controller.offsets.observability.metrics import OffsetMetrics, OffsetMetricSources  # noqa: PLC0415
@@ -189,17 +242,22 @@ class OffsetManager:
             logs=self._logs,
             health=self._process.health,
             task_failures=self._tasks.failures,
+            recorder=self._history,
             service=self._service,
             locks=self._locks,
             store=self._store,
             following=self._following,
+            holding=self._holding,
             mirror=self._mirroring,
+            guarding=self._guarding,
         )
         restores = RestoreViews(self._service, self._restoring.site(self._brokers()))
         config, run = FixedConfig(self._config), secrets.token_hex(4)
         manager = ShownManager(self._me, config, run, self._store, self._clock, restores)
         metrics = OffsetMetrics(sources)
-        views = MirrorViews(self._process.health, metrics, self._service, self._locks, manager, self._mirroring)
+        brokers = ShownBrokers(self._mirroring, self._guarding)
+        holders = HolderPages(self._locks, self._service.role, self._clock, self._holding)
+        views = GuardViews(self._process.health, metrics, self._service, holders, manager, brokers)
         return ENDPOINTS, views
 
 

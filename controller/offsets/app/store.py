@@ -12,7 +12,9 @@ from controller.offsets.service.lock_rows import is_lock_row
 from controller.offsets.storage.embedded_remote import EmbeddedRemote
 from controller.offsets.storage.journal import Journal
 from controller.offsets.storage.remote import RemoteStore
-from controller.offsets.storage.write_behind import WriteBehind, WriteBehindOptions
+from controller.offsets.storage.row_flusher import refuse_other_store
+from controller.offsets.storage.write_behind import WriteBehind
+from controller.offsets.storage.write_behind_options import WriteBehindOptions
 from controller.offsets.values import GroupTopic
 from controller.storage.store import ControllerMember, StoreError, StoreObserver
 from remoting.background_tasks import BackgroundTasks
@@ -48,6 +50,9 @@ class ManagerStore(RemoteStore, Protocol):
     def lead(self) -> int:
         """The number of this manager's lead, higher than those of all leads before it; 0 if nobody else can lead."""
 
+    def pass_on(self) -> None:
+        """Let another manager lead at once, and stand again after a while."""
+
     async def resign(self) -> None:
         """Let another manager lead at once."""
 
@@ -67,8 +72,11 @@ class SoleManagerStore(EmbeddedRemote):
         """None but this manager leads."""
         return 0
 
-    async def resign(self) -> None:
+    def pass_on(self) -> None:
         """Do nothing: nobody else can lead."""
+
+    async def resign(self) -> None:
+        """Do nothing, as above."""
 
 
 def open_journal(config: OffsetManagerConfig, clock: Clock) -> Journal:
@@ -79,38 +87,29 @@ def open_journal(config: OffsetManagerConfig, clock: Clock) -> Journal:
         raise StartFailed(str(error)) from error
 
 
-def open_store(config: OffsetManagerConfig, clock: Clock, observer: StoreObserver) -> ManagerStore:
-    """Return the configured store; raises StartFailed."""
+def open_store(config: OffsetManagerConfig, clock: Clock, observer: StoreObserver, journal: Journal) -> ManagerStore:
+    """Return the configured store; raises StartFailed, also for a journal with offsets for another file."""
     try:
         if config.store == "embedded":
-            return SoleManagerStore(Path(config.store_path), clock)
+            return _sole_store(config, clock, journal)
         # It loads gRPC, which takes a while and which nobody else needs.
         from controller.offsets.storage.etcd_remote import EtcdRemote  # noqa: PLC0415
-        from controller.storage.etcd.client import EtcdOptions  # noqa: PLC0415
+        from controller.storage.etcd.client import etcd_options  # noqa: PLC0415
 
-        options = EtcdOptions(
-            endpoints=tuple(config.etcd_endpoints.split(";")),
-            group=config.manager_group,
-            user=config.etcd_user,
-            password=config.etcd_password,
-            ca_file=config.etcd_ca_path,
-            cert_file=config.etcd_cert_path,
-            key_file=config.etcd_key_path,
-        )
-        return EtcdRemote(options, clock, observer)
+        return EtcdRemote(etcd_options(config, config.manager_group), clock, observer)
     except StoreError as error:
         raise StartFailed(str(error)) from error
 
 
-def write_through_rule(config: OffsetManagerConfig) -> Callable[[GroupTopic], bool] | None:
-    """Return what says whether the acknowledgements of a row wait for the store; None if none do."""
+def _write_through_rule(config: OffsetManagerConfig) -> Callable[[GroupTopic], bool]:
+    """Return what says whether the acknowledgements of a row wait for the store."""
     patterns = [NamePattern(each) for each in sorted(listed_keys(config.write_through_groups))]
     # Each change is looked up, many times a second.
     is_named = lru_cache(_GROUPS_MAX)(lambda group: any(each.matches(group) for each in patterns))
     if config.store == "etcd":
         # A lock has to be known to the next leader, whose journal is another one.
         return lambda of: is_lock_row(of) or is_named(of.group)
-    return (lambda of: is_named(of.group)) if patterns else None
+    return (lambda of: is_named(of.group)) if patterns else (lambda _: False)
 
 
 def make_write_behind(
@@ -118,8 +117,17 @@ def make_write_behind(
 ) -> WriteBehind:
     """Return what is between the journal and the store."""
     options = WriteBehindOptions(flush_interval_ms=config.flush_interval_ms, dirty_keys_max=config.dirty_keys_max)
-    is_write_through = write_through_rule(config) or (lambda _: False)
-    return WriteBehind(journal, store, clock, options, event_log, is_write_through)
+    return WriteBehind(journal, store, clock, options, event_log, _write_through_rule(config))
+
+
+def _sole_store(config: OffsetManagerConfig, clock: Clock, journal: Journal) -> SoleManagerStore:
+    store = SoleManagerStore(Path(config.store_path), clock)
+    try:
+        refuse_other_store(journal, store.id)
+    except StoreError:
+        store.close_file()
+        raise
+    return store
 
 
 class EtcdCalls(StoreObserver):

@@ -21,8 +21,9 @@ def decide_deletion(
 ) -> OffsetDecision:
     """Delete the offsets of a group, of a topic, or of a group in a topic; with a broker name those on it alone.
 
-    The results are those of the changes, then FENCED for each queue that is frozen and stays. Nothing to delete is no
-    error. Raises ScopeTooWide, RowsUnavailable, TooManyRows and WriterRefused.
+    The results are those of the changes, then FENCED for each queue that is frozen and stays, and UNKNOWN for each of
+    which a reset or a deletion is being stored. Nothing to delete is no error. Raises ScopeTooWide, RowsUnavailable,
+    TooManyRows and WriterRefused.
     """
     if scope.group is None and scope.topic is None:
         raise ScopeTooWide
@@ -32,7 +33,7 @@ def decide_deletion(
     for of in rows_in(table, scope, ROWS_CHANGED_MAX):
         row = batch.row(of)
         for queue_id, stored in sorted(table.queues_of(of).items()):
-            if stored.is_deleted:
+            if stored.is_deleted and not row.begins_epoch(queue_id):
                 continue
             key = QueueKey(of, queue_id)
             if (refused := batch.refuse(row, key, stored.offset)) is not None:

@@ -72,12 +72,10 @@ class BatchRow:
         before = self.queues.get(key.queue_id) if earlier is None else earlier.before
         self.changed[key.queue_id] = OffsetChange(key, before, after)
 
-    def is_being_deleted(self, queue_id: int) -> bool:
-        """Return whether a deletion is on its way to the disk: if it fails, what was there is there again."""
-        if queue_id not in self.in_flight:
-            return False
-        decided = self.queues.get(queue_id)
-        return decided is None or decided.is_deleted
+    def begins_epoch(self, queue_id: int) -> bool:
+        """Return whether a reset, a seed or a deletion is being stored: if it fails, what was there is there again."""
+        flight = self.in_flight.get(queue_id)
+        return flight is not None and flight.begins_epoch(self.queues.get(queue_id))
 
     def rest_on(self, key: QueueKey) -> None:
         """Let the answer wait until the offset that it names is durable: while it is being stored, store it again."""
@@ -116,8 +114,9 @@ class EntryBatch:
 
     def refuse(self, row: BatchRow, key: QueueKey, offset: int) -> OffsetResult | None:
         """Return why an entry is refused, or cannot be decided on, or is fenced; None if it passes."""
-        if row.in_flight and row.is_being_deleted(key.queue_id):
-            return OffsetResult(OffsetStatus.UNKNOWN, None, "the offset is being deleted: repeat in a second")
+        if row.in_flight and row.begins_epoch(key.queue_id):
+            reason = "the offset is being reset, seeded or deleted: repeat in a second"
+            return OffsetResult(OffsetStatus.UNKNOWN, None, reason)
         if row.is_open and 0 <= key.queue_id < QUEUES_MAX and 0 <= offset <= OFFSET_MAX:
             return None
         if row.refused is not None:

@@ -43,8 +43,6 @@ def _fence(batch: EntryBatch, fence: Fence, writer: OffsetWriter) -> OffsetResul
         return refused
     stored = row.stored(key.queue_id)
     if stored is None:
-        if row.is_being_deleted(key.queue_id):
-            return OffsetResult(OffsetStatus.UNKNOWN, None, "the offset is being deleted: repeat in a second")
         return OffsetResult(OffsetStatus.ABSENT)
     if token > stored.token:
         row.change(key, replace(stored, token=token, unix_ms=writer.unix_ms))

@@ -52,6 +52,11 @@ class QueueInFlight:
         """Return whether nothing is on its way any more."""
         return not self._staged
 
+    def begins_epoch(self, decided: StoredOffset | None) -> bool:
+        """Return whether what was decided last is a removal, or in a reset epoch that is not durable yet."""
+        durable = 0 if self.durable is None else self.durable.reset_epoch
+        return decided is None or decided.reset_epoch != durable
+
     def stage(self, after: StoredOffset | None) -> None:
         """Add a value that was decided just now."""
         self._staged.append(after)
@@ -256,7 +261,7 @@ class ManagedOffsets:
     def withdraw(self, changes: Iterable[OffsetChange]) -> None:
         """Take staged changes back: they could not be stored. What was decided on them stays, and may be stored.
 
-        No harm comes of that: it has a higher offset or a later reset epoch than they had, and nothing is decided on a
+        No harm comes of that: it has a higher offset than they had, and nothing is decided on a reset, a seed or a
         deletion that is not durable.
         """
         for key, _, after in changes:

@@ -34,6 +34,8 @@ class Outcome(enum.StrEnum):
     ROLE_CHANGED = "role_changed"
     #: The time was over before it was sent.
     NOT_REACHED = "not_reached"
+    #: The guard only reports: nothing is sent to a broker.
+    WITHHELD = "withheld"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,13 @@ class GuardReport:
     #: Why nothing, or not all, was decided; None: all was.
     failure: str | None = None
     took_ms: int = 0
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether another run at the same broker may do more."""
+        return self.failure is not None or bool(
+            self.outcomes[Outcome.ROLE_CHANGED] + self.outcomes[Outcome.NOT_REACHED]
+        )
 
     def add(self, guarded: Guarded) -> None:
         """Count one offset."""

@@ -18,6 +18,7 @@ from controller.offsets.guard.candidates import (
     candidates_of,
     shows_pop,
 )
+from controller.offsets.guard.group_kinds import pulling_among
 from controller.offsets.guard.log_facts import SavedMoment, boundary_of, can_pop, facts_of
 from controller.offsets.guard.master_queries import MasterQueries, NoMaster
 from controller.offsets.guard.outcomes import (
@@ -66,39 +67,81 @@ class GuardedBroker:
     moment: SavedMoment
     #: Groups that are known to pop; those whose retry topics show it are found without.
     pop_groups: frozenset[str]
-    #: Groups that are known to push or pull, by their clients (203, 307); those that have pulled from the broker are
-    #: found without where it says so. Others are taken for groups that pop.
+    #: Groups that are known to push or pull. Those that have pulled from the broker are found without where it says so,
+    #: and those with clients that are connected to it (203, 307). Others are taken for groups that pop.
     pulling_groups: frozenset[str]
     tail: Tail
     #: The promotion, or the start, was seen as it happened; not found at a start of this process.
     is_recent: bool
 
 
+class EarlyEnd:
+    """Ends one run before its time, because another one is to begin; what was not reached is reported."""
+
+    def __init__(self) -> None:
+        self.reason = ""
+        self._limit: asyncio.Timeout | None = None
+
+    def end(self, reason: str) -> None:
+        """End the run now, or as soon as it begins."""
+        self.reason = reason
+        if self._limit is not None and not self._limit.expired():
+            self._limit.reschedule(asyncio.get_running_loop().time())
+
+    def begin(self, limit: asyncio.Timeout) -> None:
+        """Take the time limit of the run, which begins; raises TimeoutError where it is to end already."""
+        if self.reason:
+            raise TimeoutError
+        self._limit = limit
+
+    def close(self) -> None:
+        """Take that the run has ended."""
+        self._limit = None
+
+
 class OffsetGuard:
     """Guards one broker at a time; several runs at different brokers may be under way."""
 
     def __init__(
-        self, admin: AdminClient, clock: Clock, observer: GuardObserver, limits: GuardLimits | None = None
+        self,
+        admin: AdminClient,
+        clock: Clock,
+        observer: GuardObserver,
+        limits: GuardLimits | None = None,
+        *,
+        writes: bool = True,
     ) -> None:
+        """Guard by requests of `admin`; without `writes` it decides and reports, and changes nothing at any broker."""
         self._admin = admin
         self._clock = clock
         self._observer = observer
         self._limits = limits or GuardLimits()
+        self._writes = writes
 
-    async def guard(self, broker: GuardedBroker, is_still_master: StillMaster) -> GuardReport:
+    async def guard(
+        self, broker: GuardedBroker, is_still_master: StillMaster, early_end: EarlyEnd | None = None
+    ) -> GuardReport:
         """Set the offsets at a broker right, within `run_ms`, and return what was done; never raises for the broker."""
-        began_ms = self._clock.now_ms()
+        began_ms, early_end = self._clock.now_ms(), early_end or EarlyEnd()
         report = GuardReport(broker_name=broker.broker_name, address=broker.address)
         run = _GuardRun(
-            MasterQueries(self._admin, broker.broker_name, broker.address), broker, is_still_master, self._limits
+            MasterQueries(self._admin, broker.broker_name, broker.address),
+            broker,
+            is_still_master,
+            self._limits,
+            writes=self._writes,
         )
         try:
-            async with asyncio.timeout(self._limits.run_ms / 1000):
+            async with asyncio.timeout(self._limits.run_ms / 1000) as limit:
+                early_end.begin(limit)
                 await run.run()
         except TimeoutError:
-            report.failure = f"{broker.address} was not finished within {self._limits.run_ms} ms, {run.state}"
+            why = early_end.reason or f"{broker.address} was not finished within {self._limits.run_ms} ms"
+            report.failure = f"{why}, {run.state}"
         except (Refused, InvokeError, BodyError, NoMaster) as error:
             report.failure = f"{run.state}: {error}"
+        finally:
+            early_end.close()
         async for guarded in sliced(run.results()):
             report.add(guarded)
             self._observer.guarded(broker.broker_name, guarded)
@@ -110,9 +153,16 @@ class _GuardRun:
     """One run: what was decided, and what has become of it so far."""
 
     def __init__(
-        self, queries: MasterQueries, broker: GuardedBroker, is_still_master: StillMaster, limits: GuardLimits
+        self,
+        queries: MasterQueries,
+        broker: GuardedBroker,
+        is_still_master: StillMaster,
+        limits: GuardLimits,
+        *,
+        writes: bool,
     ) -> None:
         self._queries = queries
+        self._writes = writes
         self._broker = broker
         self._is_still_master = is_still_master
         self._limits = limits
@@ -143,11 +193,7 @@ class _GuardRun:
             is_recent=self._broker.is_recent,
             has_pulls=shown.has_pulls,
         )
-        groups = KnownGroups(
-            popping=popping,
-            pulling=self._broker.pulling_groups | shown.pulling_groups,
-            can_pop=can_pop(log),
-        )
+        groups = await self._groups(popping, shown, can_pop=can_pop(log))
         boundary = boundary_of(self._broker.moment, log)
         plan = GuardPlan(boundary, facts)
         async for candidate in sliced(candidates_of(self._broker.saved, shown, groups)):
@@ -161,6 +207,15 @@ class _GuardRun:
         await self._decide(plan)
         self.state = "it wrote offsets"
         await self._write_all()
+
+    async def _groups(self, popping: set[str], shown: ShownTable, *, can_pop: bool) -> KnownGroups:
+        """Return how groups consume; what clients have to say about it is requested where nothing else shows it."""
+        pulling = self._broker.pulling_groups | shown.pulling_groups
+        if can_pop:
+            self.state = "it requested of clients whether they pull"
+            saved = {key.group for key in self._broker.saved if not key.is_broadcast}
+            pulling |= await pulling_among(self._queries, saved - popping - pulling, self._limits.requests_max)
+        return KnownGroups(popping=popping, pulling=pulling, can_pop=can_pop)
 
     def results(self) -> Iterable[Guarded]:
         """Yield what has become of each candidate, as far as it was decided."""
@@ -190,6 +245,8 @@ class _GuardRun:
             self._decided.append((candidate, decision))
             if decision.offset is None:
                 self._outcomes[place] = (Outcome.NOTHING, "")
+            elif not self._writes:
+                self._outcomes[place] = (Outcome.WITHHELD, "")
             else:
                 self._to_write.append(place)
                 self._has_reset |= is_reset(decision)

@@ -3,6 +3,7 @@
 from typing import Final
 
 from controller.offsets.http import shapes
+from controller.offsets.http.guard_endpoints import GUARD_ENDPOINTS
 from controller.offsets.http.lock_endpoints import LOCK_ENDPOINTS
 from controller.offsets.http.mirror_endpoints import MIRROR_ENDPOINTS
 from controller.offsets.http.restore_endpoints import RESTORE_ENDPOINTS
@@ -164,6 +165,7 @@ ENDPOINTS: Final = (
     *OPERATOR_ENDPOINTS,
     *RESTORE_ENDPOINTS,
     *LOCK_ENDPOINTS,
+    *GUARD_ENDPOINTS,
     *MIRROR_ENDPOINTS,
     CONFIG,
 )

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from controller.offsets.http import holder_shapes
 from controller.offsets.http import lock_shapes as shapes
 from controller.offsets.http.lock_views import ManagerViews
 from serving.http.endpoints import PAGED, Endpoint, Parameter
@@ -10,19 +11,36 @@ from serving.http.endpoints import PAGED, Endpoint, Parameter
 _AT_A_TIME: Final = 64
 _BYTES_MAX: Final = 1 << 20
 
+_GROUP: Final = (
+    Parameter("group", "The group; must be given."),
+    Parameter("cluster", "Name of the cluster; DefaultCluster by default."),
+    Parameter("namespace", "Namespace; none by default."),
+)
+
 LOCK_ENDPOINTS: Final = (
     Endpoint(
         path="/v1/locks",
         view=ManagerViews.locks,
         summary="The locks of a group: holders, tokens and how long their sessions last.",
         shape=shapes.LockListing,
-        parameters=(
-            Parameter("group", "The group; must be given."),
-            Parameter("cluster", "Name of the cluster; DefaultCluster by default."),
-            Parameter("namespace", "Namespace; none by default."),
-            *PAGED,
-        ),
+        parameters=(*_GROUP, *PAGED),
         refusals=(400, 503),
+    ),
+    Endpoint(
+        path="/v1/locks/holders",
+        view=ManagerViews.holders,
+        summary="Who holds the queues of a declared group at brokers, by the last answers of its clients.",
+        shape=holder_shapes.HolderListing,
+        parameters=(*_GROUP, *PAGED),
+        refusals=(400, 409, 503),
+    ),
+    Endpoint(
+        path="/v1/locks/overlaps",
+        view=ManagerViews.overlaps,
+        summary="Queues that two clients hold at brokers at the same time; of declared groups.",
+        shape=holder_shapes.OverlapListing,
+        parameters=PAGED,
+        refusals=(400, 409, 503),
     ),
     Endpoint(
         path="/v1/locks/sessions",

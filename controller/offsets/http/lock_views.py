@@ -6,7 +6,9 @@ from typing import Final
 
 import msgspec
 
+from controller.offsets.http import holder_shapes
 from controller.offsets.http import lock_shapes as shapes
+from controller.offsets.http.holder_views import HolderPages
 from controller.offsets.http.offset_bodies import check_writer
 from controller.offsets.http.refusing import refusals
 from controller.offsets.http.shapes import DEFAULT_CLUSTER
@@ -15,7 +17,6 @@ from controller.offsets.locks.sessions.handover import FinalOffset
 from controller.offsets.locks.sessions.session_rules import SessionHeld
 from controller.offsets.locks.sessions.values import LockGroup, LockSession
 from controller.offsets.service.lock_rows import CLUSTER_CHARACTERS_MAX
-from controller.offsets.service.lock_service import LockService
 from controller.offsets.service.offset_service import OffsetService
 from controller.offsets.values import GroupTopic, QueueKey
 from serving.http.views import HttpRefused, MetricsText, UnprocessableBody, ViewRequest
@@ -29,10 +30,16 @@ class ManagerViews(OffsetViews):
     """One method per path: those about locks, and all others."""
 
     def __init__(
-        self, health: Health, metrics: MetricsText, service: OffsetService, locks: LockService, manager: ShownManager
+        self,
+        health: Health,
+        metrics: MetricsText,
+        service: OffsetService,
+        holders: HolderPages,
+        manager: ShownManager,
     ) -> None:
         super().__init__(health, metrics, service, manager)
-        self._locks = locks
+        self._locks = holders.locks
+        self._holders = holders
 
     # Clients
 
@@ -125,6 +132,16 @@ class ManagerViews(OffsetViews):
             ],
             next_cursor=None if page.next_after is None else _cursor(page.next_after),
         )
+
+    # Locks at brokers
+
+    def holders(self, request: ViewRequest) -> holder_shapes.HolderListing:
+        """Return a page of the clients of a group, and of what they hold at brokers."""
+        return self._holders.holders(request)
+
+    def overlaps(self, request: ViewRequest) -> holder_shapes.OverlapListing:
+        """Return a page of the queues that two clients hold at brokers."""
+        return self._holders.overlaps(request)
 
     # Operators
 

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from controller.offsets.http import mirror_shapes as shapes
+from controller.offsets.http.holder_views import HolderPages
 from controller.offsets.http.lock_views import ManagerViews
 from controller.offsets.http.views import ShownManager
 from controller.offsets.mirror.changes import ReadState
@@ -10,7 +11,6 @@ from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.mirrored_offsets import MirroredOffsets
 from controller.offsets.mirror.regressions import Regression, RegressionCause
 from controller.offsets.mirror.statuses import MirrorStatus
-from controller.offsets.service.lock_service import LockService
 from controller.offsets.service.offset_service import OffsetService
 from serving.http.views import HttpRefused, MetricsText, StateConflict, ViewRequest, requested_page
 from serving.metrics.health import Health
@@ -34,12 +34,12 @@ class MirrorViews(ManagerViews):
         health: Health,
         metrics: MetricsText,
         service: OffsetService,
-        locks: LockService,
+        holders: HolderPages,
         manager: ShownManager,
         mirror: ShownMirror | None,
     ) -> None:
         """Take the mirror; None where no brokers are followed."""
-        super().__init__(health, metrics, service, locks, manager)
+        super().__init__(health, metrics, service, holders, manager)
         self._mirror = mirror
 
     def mirrored_sets(self, request: ViewRequest) -> shapes.MirrorListing:

@@ -17,8 +17,9 @@ from controller.offsets.locks.sessions.refusals import LeadUncertain, LocksRefus
 from controller.offsets.service.manager_role import ManagerNotLeading, StillLoading
 from controller.offsets.storage.formats.checks import ChangeRefused
 from controller.offsets.storage.row_flusher import RowNotWritable
-from controller.offsets.storage.write_behind import InJournalOnly, TooManyDirtyOffsets
-from controller.storage.store import StoreError
+from controller.offsets.storage.write_behind import InJournalOnly
+from controller.offsets.storage.write_behind_options import TooManyDirtyOffsets
+from controller.storage.store import OutcomeUnknown, StoreError
 from serving.http.views import HttpRefused, StateConflict, TooManyRequests, Unavailable, UnprocessableBody
 
 
@@ -62,7 +63,7 @@ def _refusal(error: Exception) -> HttpRefused:
             return ManagerFollows(error)
         case TooManyDirtyOffsets():
             return TooManyRequests(_sentence(error), math.ceil(error.wait_ms / 1000))
-        case InJournalOnly():
+        case InJournalOnly() | OutcomeUnknown():
             return UnavailableNow(f"It is not known whether all of this will be stored: {error}.")
         case TimeoutError():
             return UnavailableNow(

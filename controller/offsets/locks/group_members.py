@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from controller.offsets.locks.holders import BROKER_LOCK_MS, CLIENT_VALIDITY_MS, UNCONFIRMED_MS, GroupMember
+from controller.offsets.values import NAME_CHARACTERS_MAX
 from remoting.admin.groups import GroupConnections
 
 #: A client that no broker has listed for so long is lost. One that lives and lost all its connections has stopped
@@ -53,7 +54,7 @@ class ListedMembers:
     def __init__(self) -> None:
         self._groups: dict[str, _Group] = {}
         self._members = 0
-        #: Members that were left out because the table was full.
+        #: Members that were left out, because the table was full or their client ids are too long.
         self.left_out = 0
 
     def record(self, address: str, group: str, connections: GroupConnections | None, queried_ms: int) -> None:
@@ -77,7 +78,7 @@ class ListedMembers:
     def _has_room(self, group: _Group, client_id: str) -> bool:
         if client_id in group.listed_ms:
             return True
-        if self._members >= MEMBERS_MAX:
+        if self._members >= MEMBERS_MAX or not 0 < len(client_id) <= NAME_CHARACTERS_MAX:
             return False
         self._members += 1
         group.listed_ms[client_id] = 0
@@ -146,6 +147,21 @@ class ListedMembers:
                 if now_ms - listed_ms >= UNLISTED_MS
             )
         )
+
+    def outside(self, groups: Collection[str]) -> tuple[GroupMember, ...]:
+        """Return the members of all groups but these, sorted."""
+        return tuple(
+            sorted(
+                GroupMember(name, client_id)
+                for name, group in self._groups.items()
+                if name not in groups
+                for client_id in group.listed_ms
+            )
+        )
+
+    def __len__(self) -> int:
+        """Return how many members there are."""
+        return self._members
 
     def forget(self, members: Collection[GroupMember]) -> None:
         """Forget members; a broker that lists one of them again makes it a member again."""

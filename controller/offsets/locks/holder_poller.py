@@ -26,6 +26,10 @@ TICK_MS: Final = 500
 MEMBERS_PERIOD_MS: Final = 20_000
 #: Brokers through which a client is queried that is not connected to the first of them.
 TRIES_MAX: Final = 3
+#: Requests for members a second, at all brokers together: some 5% of a core.
+LISTINGS_RATE_MAX: Final = 250
+#: Pairs of a master and a group of which members are requested: so many take one period.
+LISTINGS_MAX: Final = LISTINGS_RATE_MAX * MEMBERS_PERIOD_MS // 1000
 #: Groups of suspects that are queried at the same time.
 CHECKS_MAX: Final = 64
 
@@ -34,7 +38,7 @@ class GroupSource(Protocol):
     """Where groups are."""
 
     def masters(self) -> Mapping[str, Collection[str]]:
-        """Return by the address of each living master the groups that have consumed from it."""
+        """Return by the address of each living master the groups whose members it may list; LISTINGS_MAX in all."""
 
 
 class HolderObserver(Protocol):
@@ -83,6 +87,17 @@ class HolderMirror:
         """Forget a broker that failed or left, as a way to clients: nobody is queried through it."""
         self.members.drop_broker(address)
         self.schedule.forget_brokers([address])
+
+    def promoted(self, broker_name: str, address: str, former: str | None) -> None:
+        """Query the holders of a set often: it has a new master at "host:port"; nobody is queried through `former`."""
+        if former is not None:
+            self.drop_broker(former)
+        self.schedule.watch(broker_name, address, self._clock.now_ms())
+
+    def keep_groups(self, groups: Collection[str]) -> None:
+        """Forget the clients of all other groups."""
+        if outside := self.members.outside(groups):
+            self.forget(outside)
 
     def released(self, unlock: Unlock) -> None:
         """Report that locks were given up; the table changes by answers of clients alone."""
@@ -144,19 +159,26 @@ class HolderPoller:
             await asyncio.sleep(TICK_MS / 1000)
 
     async def keep_listing(self, source: GroupSource) -> None:
-        """Request members for ever: of all groups each MEMBERS_PERIOD_MS, at new masters each WATCH_PERIOD_MS."""
+        """Request the members of all groups for ever, each MEMBERS_PERIOD_MS or as fast as LISTINGS_RATE_MAX allows."""
         while True:
+            began_ms = self._clock.now_ms()
             await self.list_members(source.masters())
-            for _ in range(MEMBERS_PERIOD_MS // WATCH_PERIOD_MS):
-                await asyncio.sleep(WATCH_PERIOD_MS / 1000)
-                await self.list_at_new_masters()
+            took_ms = self._clock.now_ms() - began_ms
+            await asyncio.sleep(max(WATCH_PERIOD_MS, MEMBERS_PERIOD_MS - took_ms) / 1000)
+
+    async def keep_listing_at_new_masters(self) -> None:
+        """Request members at new masters for ever, each WATCH_PERIOD_MS."""
+        while True:
+            await asyncio.sleep(WATCH_PERIOD_MS / 1000)
+            await self.list_at_new_masters()
 
     async def list_at_new_masters(self) -> None:
         """Request once, at each new master, the members of the groups that hold queues there."""
         watched = self._mirror.schedule.watched(self._clock.now_ms())
         table = self._mirror.table
         groups = {name: sorted({each.group for each in table.members_at(name)}) for name in watched}
-        await all_results(self._list_at(address, groups[name]) for name, address in watched.items())
+        pause_s = len(watched) / LISTINGS_RATE_MAX
+        await all_results(self._list_at(address, groups[name], pause_s) for name, address in watched.items())
 
     async def list_members(self, masters: Mapping[str, Collection[str]]) -> None:
         """Request the members of groups once: `masters` has the groups by the address of each living master.
@@ -167,7 +189,8 @@ class HolderPoller:
         for left in self._listing.difference(masters):
             self._mirror.drop_broker(left)
         self._listing = frozenset(masters)
-        await all_results(self._list_at(address, groups) for address, groups in masters.items())
+        pause_s = len(masters) / LISTINGS_RATE_MAX
+        await all_results(self._list_at(address, groups, pause_s) for address, groups in masters.items())
 
     async def list_group(self, address: str, group: str) -> None:
         """Request the members of a group at one broker, slaves included; raises InvokeError, Refused and BodyError."""
@@ -195,8 +218,10 @@ class HolderPoller:
             left.remove(address)
         return False
 
-    async def _list_at(self, address: str, groups: Collection[str]) -> None:
-        for group in groups:
+    async def _list_at(self, address: str, groups: Collection[str], pause_s: float) -> None:
+        """Request the members of groups at one broker, one after the other with a pause in between."""
+        for number, group in enumerate(groups):
+            await asyncio.sleep(pause_s if number else 0)
             try:
                 await self.list_group(address, group)
             except InvokeError:

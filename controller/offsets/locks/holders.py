@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from controller.offsets.locks.sessions.values import LockGroup
 from controller.offsets.values import NAME_CHARACTERS_MAX, QUEUES_MAX
 from remoting.admin.clients import HeldQueue, RunningConsumer
 from remoting.admin.message_queues import MessageQueue
@@ -44,6 +45,11 @@ class GroupMember(NamedTuple):
 
     group: str
     client_id: str
+
+
+def name_at_brokers(group: LockGroup) -> str:
+    """Return the name of a group as brokers and clients spell it: `namespace%group`, or `group` without one."""
+    return f"{group.namespace}%{group.group}" if group.namespace else group.group
 
 
 class HeldGroupQueue(NamedTuple):
@@ -203,6 +209,10 @@ class QueueHolders:
         """
         client = self._clients.get(member)
         return client is not None and client.ends_calls_first
+
+    def clients_of(self, group: str) -> list[str]:
+        """Return the ids of a group's clients that have answered, sorted."""
+        return sorted(self._clients_of.get(group, ()))
 
     def members(self) -> Iterator[GroupMember]:
         """Yield the clients that have answered."""

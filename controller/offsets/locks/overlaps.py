@@ -16,8 +16,8 @@ from controller.offsets.locks.holders import Confirmation, GroupMember, HeldGrou
 
 #: Holders of one queue that are compared, those that answered last: more is a fault of the clients' ids.
 HOLDERS_MAX: Final = 8
-#: Overlaps that are remembered as open.
-OPEN_MAX: Final = 100_000
+#: Overlaps that are remembered as open; further ones are found once some of these are over.
+OPEN_MAX: Final = 10_000
 
 
 class ClientPair(NamedTuple):

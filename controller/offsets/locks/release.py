@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from controller.offsets.locks.holder_poller import HolderMirror, HolderPoller
 from controller.offsets.locks.holders import GroupMember
+from controller.offsets.locks.replay import PresentMasters
 from controller.offsets.locks.replay_rules import (
     CHECKED_MS,
     ReplayedLocks,
@@ -30,37 +31,44 @@ from remoting.protocol.errors import BodyError, InvokeError, NotSent, Refused
 PERIOD_MS: Final = 1000
 
 
-class MasterSource(Protocol):
+class MasterSource(PresentMasters, Protocol):
     """Where the masters are."""
 
     def master_addresses(self) -> Mapping[str, str]:
-        """Return by broker name the "host:port" of each living master."""
+        """Return by broker name the "host:port" of each master at which locks may change."""
 
 
 class LockRelease:
     """Gives up locks for clients."""
 
     def __init__(
-        self, mirror: HolderMirror, poller: HolderPoller, replayed: ReplayedLocks, brokers: AdminClient, clock: Clock
+        self,
+        mirror: HolderMirror,
+        poller: HolderPoller,
+        replayed: ReplayedLocks,
+        brokers: AdminClient,
+        clock: Clock,
+        masters: MasterSource,
     ) -> None:
         self._mirror = mirror
         self._poller = poller
         self._replayed = replayed
         self._brokers = brokers
         self._clock = clock
+        self._masters = masters
 
-    async def keep_releasing(self, source: MasterSource) -> None:
+    async def keep_releasing(self) -> None:
         """Give up for ever what is to be given up, each PERIOD_MS."""
         while True:
-            await self.release(source.master_addresses())
+            await self.release()
             await asyncio.sleep(PERIOD_MS / 1000)
 
-    async def release(self, masters: Mapping[str, str]) -> None:
+    async def release(self) -> None:
         """Give up once what is to be given up; what a master does not confirm stays to be given up.
 
         Clients that are lost are forgotten once nothing of theirs is left, those that nobody lists in any case.
         """
-        now_ms = self._clock.now_ms()
+        masters, now_ms = self._masters.master_addresses(), self._clock.now_ms()
         self._replayed.forget_ended(now_ms)
         lost = self._mirror.members.lost(now_ms)
         back = locks_given_back(self._mirror.table, self._replayed, now_ms)
@@ -114,6 +122,8 @@ class LockRelease:
         member = unlock.member
 
         def before_send() -> None:
+            if not self._masters.is_master(unlock.broker_name, address):
+                raise NotSent(address, f"it is not known to be the master of {unlock.broker_name} any more")
             if self._clock.now_ms() - checked_ms > CHECKED_MS or not is_wanted():
                 raise NotSent(address, f"{member.client_id} was not checked within {CHECKED_MS} ms, or has its queues")
 

@@ -7,7 +7,7 @@ not outlive its client. Source: docs/protocol/queue-locks.md 5.
 import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from controller.offsets.locks.holder_poller import HolderMirror, HolderPoller
 from controller.offsets.locks.holders import GroupMember, HeldGroupQueue
@@ -84,19 +84,33 @@ class ReplayReport:
         return max((each.elapsed_ms for each in self.results), default=0)
 
 
+class PresentMasters(Protocol):
+    """Which broker is the master of a set at this moment."""
+
+    def is_master(self, broker_name: str, address: str) -> bool:
+        """Return whether locks may change at a broker: it is known to be the master, and this manager serves."""
+
+
 class LockReplay:
     """Takes the locks of their holders at new masters.
 
-    `masters` sends to new masters, with a timeout far below REPLAY_MS_MAX and CLIENTS_AT_ONCE turns for each.
+    `admin` sends to new masters, with a timeout far below REPLAY_MS_MAX and CLIENTS_AT_ONCE turns for each.
     """
 
     def __init__(
-        self, mirror: HolderMirror, poller: HolderPoller, masters: AdminClient, replayed: ReplayedLocks, clock: Clock
+        self,
+        mirror: HolderMirror,
+        poller: HolderPoller,
+        admin: AdminClient,
+        replayed: ReplayedLocks,
+        clock: Clock,
+        masters: PresentMasters,
     ) -> None:
         self._mirror = mirror
         self._poller = poller
-        self._masters = masters
+        self._admin = admin
         self._replayed = replayed
+        self._masters = masters
         self._clock = clock
         #: By broker name, the promotions of the last REPLAY_MS_MAX: of each set the latest.
         self._latest: dict[str, Promotion] = {}
@@ -141,9 +155,7 @@ class LockReplay:
         if latest is not None and latest.promoted_ms > promotion.promoted_ms:
             return
         self._latest[promotion.broker_name] = promotion
-        if promotion.former is not None:
-            self._mirror.drop_broker(promotion.former)
-        self._mirror.schedule.watch(promotion.broker_name, promotion.address, now_ms)
+        self._mirror.promoted(promotion.broker_name, promotion.address, promotion.former)
 
     def _unconfirmed_since_ms(self, member: GroupMember) -> int:
         confirmed = self._mirror.table.confirmed(member)
@@ -167,7 +179,7 @@ class LockReplay:
         def confirmed() -> None:
             # It may have waited for its turn until its holder's answer was too old, or another master was promoted.
             if self._is_too_late(promotion):
-                raise NotSent(promotion.address, "it was promoted too long ago, or another master was")
+                raise NotSent(promotion.address, "it was promoted too long ago, or is not known to be the master")
             if self._locks(member, promotion).readiness is not Readiness.READY:
                 raise NotSent(promotion.address, f"{member.client_id} was not confirmed within {FRESH_MS} ms")
 
@@ -182,7 +194,7 @@ class LockReplay:
             self._replayed.add(member, queues, self._clock.now_ms())
             try:
                 request = lock_queues(member.client_id, member.group, queues)
-                locked = await self._masters.call(promotion.address, request, confirmed)
+                locked = await self._admin.call(promotion.address, request, confirmed)
             except NotSent:
                 # Given up later, it would be the fresh lock of whoever has locked the queue itself.
                 self._replayed.forget(member, unsent)
@@ -216,6 +228,8 @@ class LockReplay:
         return locks_to_replay(mirror.table, mirror.members, member, promotion.broker_name, self._clock.now_ms())
 
     def _is_too_late(self, promotion: Promotion) -> bool:
-        """Return whether nothing is sent any more: too long after the promotion, or after another one of the set."""
+        """Return whether nothing is sent any more: too long after the promotion, or to a master that is none now."""
         is_latest = self._latest.get(promotion.broker_name) == promotion
-        return not is_latest or self._clock.now_ms() - promotion.promoted_ms > REPLAY_MS_MAX
+        if not is_latest or self._clock.now_ms() - promotion.promoted_ms > REPLAY_MS_MAX:
+            return True
+        return not self._masters.is_master(promotion.broker_name, promotion.address)

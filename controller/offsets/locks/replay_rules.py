@@ -44,7 +44,7 @@ class ReplayOutcome(enum.StrEnum):
     #: The new master has the lock of the holder, as its answer shows.
     GRANTED = "granted"
     #: The new master answered that somebody else has it.
-    HELD_BY_ANOTHER = "heldByAnother"
+    HELD_BY_ANOTHER = "held_by_another"
     #: The new master did not answer in time, or answered an error: the lock may be taken or not.
     UNANSWERED = "unanswered"
     #: The client has not confirmed in time that it still holds the queue: nothing was sent.

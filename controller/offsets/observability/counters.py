@@ -5,6 +5,8 @@ from typing import Final
 from controller.offsets.commits.results import OffsetStatus
 from controller.offsets.locks.sessions.acquire import AcquireStatus
 from controller.offsets.locks.sessions.handover import ReleaseStatus
+from controller.offsets.observability.guard_counters import GuardCounters
+from controller.offsets.observability.holding_counters import HoldingCounters
 from controller.offsets.observability.mirror_counters import MirrorCounters
 from controller.offsets.restore.operations import OperationKind
 from controller.offsets.restore.values import RestoreStatus
@@ -42,5 +44,8 @@ class OffsetCounters(ServerCounters):
         self.restored = CounterTable(
             known=[(kind.value, status.value) for kind in OperationKind for status in RestoreStatus]
         )
+        #: Of locks at brokers.
+        self.holding = HoldingCounters()
         self.mirror = MirrorCounters()
         self.master_changes = CounterTable(known=[(kind.value,) for kind in MasterChangeKind])
+        self.guard = GuardCounters()

@@ -1,6 +1,6 @@
-"""Turns what happens in an offset manager into log lines and counts; the one place that decides which.
+"""Turns what happens in an offset manager into log lines, counts and rows of the history.
 
-Commits are only counted; every change by an operator is one line.
+It decides which. Commits are only counted; every change by an operator is one line.
 """
 
 from collections import Counter
@@ -15,6 +15,7 @@ from controller.offsets.locks.sessions.acquire import AcquireResult
 from controller.offsets.locks.sessions.handover import ReleaseResult
 from controller.offsets.observability import log_events as catalogue
 from controller.offsets.observability.counters import OffsetCounters
+from controller.offsets.recording.offset_recorder import OffsetRecorder
 from controller.offsets.storage.observer import WriteBehindObserver
 from controller.offsets.values import GroupTopic, QueueKey
 from serving.logging.logs import Logs
@@ -26,8 +27,9 @@ _NAMES_MAX: Final = 10
 class OffsetEventLog(WriteBehindObserver):
     """Observes the service and the store."""
 
-    def __init__(self, logs: Logs, counters: OffsetCounters) -> None:
+    def __init__(self, logs: Logs, counters: OffsetCounters, recorder: OffsetRecorder | None = None) -> None:
         self._logs = logs
+        self._recorder = recorder or OffsetRecorder()
         self._counters = counters
         self._flush_failures = 0
 
@@ -37,11 +39,13 @@ class OffsetEventLog(WriteBehindObserver):
         """Log that this manager answers."""
         self._counters.leader_changes += 1
         self._logs.write(catalogue.MANAGER_LEADS, offsets=offsets, unreadable_rows=unreadable, duration_ms=duration_ms)
+        self._recorder.leadership("leader_gained", f"{offsets} offsets loaded")
 
     def leadership_lost(self, leader_address: str) -> None:
         """Log that this manager answers no more."""
         self._counters.leader_changes += 1
         self._logs.write(catalogue.MANAGER_FOLLOWS, leader=leader_address or None)
+        self._recorder.leadership("leader_lost", leader_address)
 
     def load_failed(self, error: str) -> None:
         """Log that the offsets could not be loaded."""
@@ -67,6 +71,7 @@ class OffsetEventLog(WriteBehindObserver):
             groups=list(islice(groups, _NAMES_MAX)),
             topics=list(islice(topics, _NAMES_MAX)),
         )
+        self._recorder.changed_in_manager(operation, writer, changes)
 
     def frozen(self, freeze: Freeze) -> None:
         """Log a freeze."""
@@ -108,6 +113,7 @@ class OffsetEventLog(WriteBehindObserver):
             queue_id=key.queue_id,
             token=token,
         )
+        self._recorder.lock_forced(writer, key)
 
     def orderly_changed(self, writer: str, group: str, *, is_orderly: bool) -> None:
         """Log that a group may have locks, or may not any more."""
@@ -117,6 +123,7 @@ class OffsetEventLog(WriteBehindObserver):
         """Count sessions that were not renewed, and log them."""
         self._counters.sessions_expired += sessions
         self._logs.write(catalogue.LOCK_SESSIONS_EXPIRED, sessions=sessions)
+        self._recorder.sessions_expired(sessions)
 
     # The store
 

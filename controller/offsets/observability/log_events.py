@@ -9,6 +9,8 @@ import sys
 from typing import Final
 
 from controller.offsets.config import OFFSET_MANAGER
+from controller.offsets.observability.guard_log_events import GUARD
+from controller.offsets.observability.holding_log_events import HOLDING
 from controller.offsets.observability.mirror_log_events import MIRROR
 from controller.offsets.observability.restore_log_events import RESTORES
 from controller.offsets.observability.topology_log_events import TOPOLOGY
@@ -33,7 +35,7 @@ OFFSETS_LOAD_FAILED: Final = LogEvent(
     level=Level.ERROR,
     keys=("error",),
     meaning="The offsets could not be loaded; that is tried again. Until then reads answer `unavailable`, changes 503.",
-    advice="Check the disk, or etcd.",
+    advice="Check the disk, or etcd. Where the error names the journal, do what it says.",
 )
 OFFSETS_COMPENSATED: Final = LogEvent(
     name="offsets_compensated",
@@ -202,6 +204,8 @@ EVENTS: Final = (
     OFFSETS_LEFT_DIRTY,
     *RESTORES,
     *TOPOLOGY,
+    *GUARD,
+    *HOLDING,
     *MIRROR,
     server_events.BROKER_REQUEST_DENIED,
     server_events.BROKER_REQUEST_NOT_SIGNED,

@@ -75,6 +75,47 @@ UNSIGNED_REQUESTS: Final = _MAKE.counter(
     "address.",
 )
 
+# The guard
+
+GUARD_RUNS: Final = _MAKE.counter(
+    "guard_runs", "Runs of the guard at brokers that became master or started again.", "cause", "result"
+)
+GUARD_OFFSETS: Final = _MAKE.counter(
+    "guard_offsets", "Offsets of groups in queues that the guard has looked at.", "action", "reason", "outcome"
+)
+GUARD_SETS: Final = _MAKE.gauge("guard_sets", "Broker sets that the guard is at, or that wait for it.", "state")
+GUARD_DURATION: Final = _MAKE.histogram("guard_duration_seconds", "Duration of runs of the guard.")
+# Locks at brokers, of groups that are declared orderly
+
+BROKER_LOCKS_HELD: Final = _MAKE.gauge(
+    "broker_locks_held", "Queues that clients have locked at brokers, by their last answers."
+)
+BROKER_LOCK_CLIENTS: Final = _MAKE.gauge(
+    "broker_lock_clients", "Clients of orderly groups that are connected to brokers."
+)
+BROKER_LOCK_OVERLAPS: Final = _MAKE.gauge(
+    "broker_lock_overlaps", "Queues that two clients hold at brokers at the same time: pairs of clients."
+)
+BROKER_LOCK_OVERLAPS_FOUND: Final = _MAKE.counter("broker_lock_overlaps_found", "Overlaps that were found.")
+BROKER_LOCK_REPLAYS: Final = _MAKE.counter(
+    "broker_lock_replays", "Locks of holders at new masters, by what became of them.", "outcome"
+)
+BROKER_LOCK_REPLAY_DURATION: Final = _MAKE.histogram(
+    "broker_lock_replay_seconds", "Time from a promotion, as it was noticed here, until a lock of a holder was granted."
+)
+BROKER_LOCKS_RELEASED: Final = _MAKE.counter(
+    "broker_locks_released", "Locks that were given up for clients that are lost, or lost the queue after a replay."
+)
+HOLDER_QUERY_FAILURES: Final = _MAKE.counter(
+    "holder_query_failures", "Queries of clients about their queues that were not answered in time, or not readably."
+)
+HOLDERS_LEFT_OUT: Final = _MAKE.gauge(
+    "holders_left_out",
+    "What is beyond the limits: `groups` that are declared and not polled; since this manager leads, `members` that "
+    "brokers listed and `answers` of clients that found no room.",
+    "what",
+)
+
 # The mirror of brokers' offsets
 
 MIRRORED_SETS: Final = _MAKE.gauge(
@@ -130,6 +171,19 @@ FAMILIES: Final[tuple[MetricFamily, ...]] = (
     MASTER_CHANGES,
     RESTORED_QUEUES,
     UNSIGNED_REQUESTS,
+    GUARD_RUNS,
+    GUARD_OFFSETS,
+    GUARD_SETS,
+    GUARD_DURATION,
+    BROKER_LOCKS_HELD,
+    BROKER_LOCK_CLIENTS,
+    BROKER_LOCK_OVERLAPS,
+    BROKER_LOCK_OVERLAPS_FOUND,
+    BROKER_LOCK_REPLAYS,
+    BROKER_LOCK_REPLAY_DURATION,
+    BROKER_LOCKS_RELEASED,
+    HOLDER_QUERY_FAILURES,
+    HOLDERS_LEFT_OUT,
     MIRRORED_SETS,
     MIRROR_AGE,
     MIRRORED_ENTRIES,
@@ -140,14 +194,17 @@ FAMILIES: Final[tuple[MetricFamily, ...]] = (
     MIRROR_STORES,
     MIRROR_FILE_BYTES,
     *SERVER.traffic,
+    *SERVER.history,
 )
 
 _LABELS: Final = """`operation` of results: commit, seed, reset, undo, clone, delete, fence; `status`: ok, present,
 absent, stale, fenced, unknown, refused. Of restored queues: restore, import, undo, and the `status` of the answers. Of
-locks: acquire (granted, held_by, frozen, refused) and release (released, not_held, kept). `master` of sets: yes, no;
-`kind` of changes: found, gained, moved, address_changed, restarted, lost, removed. `state` of mirrors: fresh, stale,
-absent; `result`: ok, failed; `cause`: role_change, restart, disk_replaced (nobody wanted these), operator_reset,
-rewind, deleted.
+locks: acquire (granted, held_by, frozen, refused) and release (released, not_held, kept). `outcome` of replays:
+granted, held_by_another, unanswered, unconfirmed. `master` of sets: yes, no; `kind` of changes: found, gained, moved,
+address_changed, restarted, lost, removed. Of guard_runs `cause` is the kind of change, or new_run; `result`: complete,
+failed. `action`, `reason` and `outcome` of guard_offsets: [offsets](offsets.md#the-guard). `state` of guard_sets:
+running, waiting. `state` of mirrors: fresh, stale, absent; `result`: ok, failed; `cause`: role_change, restart,
+disk_replaced (nobody wanted these), operator_reset, rewind, deleted.
 Groups, topics and clients are no labels: the API shows them."""
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
+from controller.offsets.locks.held_cluster import HeldCluster
 from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.statuses import MirrorStatus
 from controller.offsets.observability import metric_catalogue as catalogue
@@ -27,6 +28,30 @@ class FollowedSets(Protocol):
         """Return whether it is known who is master now."""
 
 
+class GuardedSets(Protocol):
+    """The broker sets that the guard is at."""
+
+    @property
+    def waiting(self) -> int:
+        """Sets that wait for a run."""
+
+    @property
+    def running(self) -> int:
+        """Sets with a run."""
+
+
+class FollowedHolders(Protocol):
+    """The holders of queues at brokers that are followed."""
+
+    @property
+    def clusters(self) -> Mapping[str, HeldCluster]:
+        """By name of the cluster, what is known of its holders."""
+
+    @property
+    def left_out(self) -> int:
+        """How many declared groups are not polled."""
+
+
 class MirroredSets(Protocol):
     """The mirrors of broker sets."""
 
@@ -46,6 +71,10 @@ class OffsetMetricSources(ProcessSources, frozen=True, kw_only=True):
     store: WriteBehind
     #: None where no broker is followed.
     following: FollowedSets | None
+    #: None where nothing is guarded.
+    guarding: GuardedSets | None
+    #: As above.
+    holding: FollowedHolders | None
     #: None as well.
     mirror: MirroredSets | None
 
@@ -82,6 +111,7 @@ class OffsetMetrics(HttpServerMetrics):
         yield catalogue.COMPENSATED_OFFSETS, single(counters.compensated_offsets)
         yield catalogue.STORE_CALLS, counters.store_calls.counts()
         yield from self._brokers()
+        yield from self._holders()
         yield from self._mirrored()
 
     def _brokers(self) -> Iterator[tuple[MetricFamily, Values]]:
@@ -93,6 +123,31 @@ class OffsetMetrics(HttpServerMetrics):
         yield catalogue.MASTER_CHANGES, counters.master_changes.counts()
         yield catalogue.RESTORED_QUEUES, counters.restored.counts()
         yield catalogue.UNSIGNED_REQUESTS, counters.unsigned_requests.counts()
+        yield from self._guard()
+
+    def _guard(self) -> Iterator[tuple[MetricFamily, Values]]:
+        guarding, counters = self._sources.guarding, self._sources.counters.guard
+        yield catalogue.GUARD_RUNS, counters.runs.counts()
+        yield catalogue.GUARD_OFFSETS, counters.offsets.counts()
+        running, waiting = (0, 0) if guarding is None else (guarding.running, guarding.waiting)
+        yield catalogue.GUARD_SETS, by_label({"running": running, "waiting": waiting}.items())
+
+    def _holders(self) -> Iterator[tuple[MetricFamily, Values]]:
+        holding, counters = self._sources.holding, self._sources.counters.holding
+        mirrors = [] if holding is None else [each.mirror for each in holding.clusters.values()]
+        yield catalogue.BROKER_LOCKS_HELD, single(sum(len(each.table) for each in mirrors))
+        yield catalogue.BROKER_LOCK_CLIENTS, single(sum(len(each.members) for each in mirrors))
+        yield catalogue.BROKER_LOCK_OVERLAPS, single(sum(len(each.overlaps) for each in mirrors))
+        yield catalogue.BROKER_LOCK_OVERLAPS_FOUND, single(counters.overlaps)
+        yield catalogue.BROKER_LOCK_REPLAYS, counters.replays.counts()
+        yield catalogue.BROKER_LOCKS_RELEASED, single(counters.released)
+        yield catalogue.HOLDER_QUERY_FAILURES, single(counters.query_failures)
+        left_out = {
+            "groups": 0 if holding is None else holding.left_out,
+            "members": sum(each.members.left_out for each in mirrors),
+            "answers": sum(each.table.left_out for each in mirrors),
+        }
+        yield catalogue.HOLDERS_LEFT_OUT, by_label(left_out.items())
 
     def _mirrored(self) -> Iterator[tuple[MetricFamily, Values]]:
         mirror, counters = self._sources.mirror, self._sources.counters.mirror
@@ -114,6 +169,8 @@ class OffsetMetrics(HttpServerMetrics):
     def own_histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
         """Yield how long."""
         yield catalogue.FLUSH_DURATION, {(): self._sources.counters.flush_seconds}
+        yield catalogue.GUARD_DURATION, {(): self._sources.counters.guard.seconds}
+        yield catalogue.BROKER_LOCK_REPLAY_DURATION, {(): self._sources.counters.holding.replay_seconds}
 
     def own_guards(self) -> Mapping[MetricFamily, LabelGuard]:
         """Return nothing: no peer names a label."""

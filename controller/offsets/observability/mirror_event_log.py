@@ -1,6 +1,6 @@
-"""Turns what the mirror of brokers' offsets finds into log lines and counts."""
+"""Turns what the mirror of brokers' offsets finds into log lines, counts and rows of the history."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Final
 
@@ -18,10 +18,11 @@ _FAILURES_OF_STALE: Final = 3
 
 
 class MirrorEventLog:
-    """Observes the mirror and its file."""
+    """Observes the mirror and its file; `record` gets what went back in a reading."""
 
-    def __init__(self, logs: Logs, counters: MirrorCounters) -> None:
+    def __init__(self, logs: Logs, counters: MirrorCounters, record: Callable[[Sequence[Regression]], None]) -> None:
         self._logs = logs
+        self._record = record
         self._counters = counters
         #: Readings that failed since the last one that did not.
         self._failing: dict[SetName, int] = {}
@@ -54,7 +55,8 @@ class MirrorEventLog:
             )
 
     def went_back(self, set_name: SetName, regressions: Sequence[Regression]) -> None:
-        """Log and count what went back in one reading: a line for each cause."""
+        """Log, count and record what went back in one reading: a line for each cause."""
+        self._record(regressions)
         by_cause: dict[RegressionCause, list[Regression]] = {}
         for each in regressions:
             by_cause.setdefault(each.cause, []).append(each)

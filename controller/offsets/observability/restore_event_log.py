@@ -1,9 +1,11 @@
-"""Turns restores, undoes and imports into log lines and counts."""
+"""Turns restores, undoes and imports into log lines, counts and rows."""
 
 from collections import Counter
 
 from controller.offsets.observability import restore_log_events as catalogue
 from controller.offsets.observability.counters import OffsetCounters
+from controller.offsets.recording.offset_recorder import OffsetRecorder
+from controller.offsets.recording.offset_rows import ChangedOffset, OperatorChange
 from controller.offsets.restore.operations import Operation
 from controller.offsets.restore.values import RestoreStatus
 from serving.logging.logs import Logs
@@ -12,9 +14,10 @@ from serving.logging.logs import Logs
 class RestoreEventLog:
     """Observes what is changed at brokers, and what can be undone."""
 
-    def __init__(self, logs: Logs, counters: OffsetCounters) -> None:
+    def __init__(self, logs: Logs, counters: OffsetCounters, recorder: OffsetRecorder) -> None:
         self._logs = logs
         self._counters = counters
+        self._recorder = recorder
 
     def restore_began(self, operation: Operation) -> None:
         """Log what is about to be written."""
@@ -31,7 +34,21 @@ class RestoreEventLog:
         )
 
     def restored(self, operation: Operation) -> None:
-        """Count what became of each queue, and log it once."""
+        """Count what became of each queue, log it once, and record what was sent."""
+        self._recorder.changed(
+            OperatorChange(operation.kind.value, operation.writer, "broker", operation.operation_id),
+            (
+                ChangedOffset(
+                    each.queue.set_name,
+                    each.queue.key.group,
+                    each.queue.key.topic,
+                    each.old,
+                    each.new,
+                    is_failed=each.status is not RestoreStatus.RESTORED,
+                )
+                for each in operation.sent()
+            ),
+        )
         counts = Counter(each.status.value for each in operation.queues)
         for status, count in counts.items():
             self._counters.restored.add((operation.kind.value, status), count)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
+from controller.offsets.commits.fence import Fence
 from controller.offsets.commits.refusals import OffsetsRefused
 from controller.offsets.commits.results import OffsetResult
 from controller.offsets.locks.sessions.acquire import AcquireRequest, AcquireResult, decide_acquire
@@ -159,7 +160,7 @@ class LockService:
         self._observer.lock_forced(writer, key, token)
         # The queue is nobody's, and its holder fenced, whatever becomes of this: it is repeated.
         with suppress(StoreError, OffsetsRefused, LocksRefused, ManagerNotLeading, StillLoading, TimeoutError):
-            await self.end_fences()
+            await self._end((Fence(key, token),))
         return token
 
     async def declare_orderly(self, writer: str, group: LockGroup) -> bool:
@@ -177,12 +178,15 @@ class LockService:
     async def end_fences(self) -> None:
         """Store the tokens of queues that were taken from their holders with their offsets, then free the queues."""
         self._role.check_serves()
-        if fences := fences_of(self._locks.table):
-            stored = await self._offsets.fence(fences)
-            unix_ms = self._clock.unix_ms()
-            await self._change(
-                lambda table, _: LockDecision(decide_fences_end(table, fences, stored, unix_ms), len(fences))
-            )
+        for fences in fences_of(self._locks.table):
+            await self._end(fences)
+
+    async def _end(self, fences: Sequence[Fence]) -> None:
+        stored = await self._offsets.fence(fences)
+        unix_ms = self._clock.unix_ms()
+        await self._change(
+            lambda table, _: LockDecision(decide_fences_end(table, fences, stored, unix_ms), len(fences))
+        )
 
     async def expire(self) -> None:
         """End the sessions that were not renewed."""

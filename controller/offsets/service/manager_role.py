@@ -110,3 +110,10 @@ class ManagerRole:
         self.check_leads()
         if not self._is_loaded:
             raise StillLoading
+
+    def serving_ms(self) -> int:
+        """Return the present time, monotonic ms, at which this manager serves for certain; raises as `check_serves`."""
+        # The time first: after a pause in between, another manager may lead.
+        now_ms = self._clock.now_ms()
+        self.check_serves()
+        return now_ms

@@ -11,6 +11,7 @@ freeze, which it has to do anyway, and does the same as after a lease that ran o
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from controller.offsets.commits.changes import OffsetChange
@@ -24,17 +25,17 @@ from controller.offsets.commits.managed_offsets import ManagedOffsets
 from controller.offsets.commits.page_order import PageCursor
 from controller.offsets.commits.read_all import OffsetPage, read_page
 from controller.offsets.commits.reset import decide_reset, decide_undo
-from controller.offsets.commits.results import OffsetDecision, OffsetResult, ReadAnswer
+from controller.offsets.commits.results import STORED, OffsetDecision, OffsetResult, OffsetStatus, ReadAnswer
 from controller.offsets.commits.scopes import OffsetScope
 from controller.offsets.commits.seed import OffsetEntry, decide_seed
 from controller.offsets.commits.writing import OffsetWriter
-from controller.offsets.service.change_order import ChangeOrder
+from controller.offsets.service.confirmed_changes import Report, store_confirmed
 from controller.offsets.service.lock_keeper import LockKeeper
 from controller.offsets.service.lock_rows import is_lock_row
 from controller.offsets.service.manager_role import ManagerRole
 from controller.offsets.service.service_observer import ServiceObserver
 from controller.offsets.storage.remote import RemoteRow
-from controller.offsets.storage.row_flusher import JournalTooOld
+from controller.offsets.storage.row_flusher import JournalRefused
 from controller.offsets.storage.write_behind import Durability, InJournalOnly, Scope, WriteBehind
 from controller.offsets.values import GroupTopic, OffsetSource, QueueKey
 from controller.storage.store import Deposed, StoreError
@@ -49,6 +50,9 @@ LOAD_ROWS: Final = 2_000
 FLUSH_S: Final = 20
 #: Who stores tokens of forced releases.
 FENCES_WRITER: Final = "offset-manager"
+#: Results that name an offset which was stored before.
+_NAMED: Final = frozenset({OffsetStatus.PRESENT, OffsetStatus.STALE})
+_LED_NO_MORE: Final = "this offset manager ceased to lead meanwhile: repeat the request"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +73,11 @@ class ServiceParts:
     #: Starts what nobody waits for.
     start: Callable[[Coroutine[Any, Any, None], str], object]
     observer: ServiceObserver
-    #: Whose acknowledgements wait for the remote store; None: nobody's.
-    is_write_through: Callable[[GroupTopic], bool] | None
     limits: OffsetLimits
     #: The number of the present lead, higher than those before it; 0: nobody else can lead.
     lead_number: Callable[[], int]
-    #: Lets another manager lead at once, and does not stand again.
-    resign: Callable[[], Coroutine[Any, Any, None]]
+    #: Lets another manager lead at once, and stands again after a while.
+    pass_on: Callable[[], None]
 
 
 class OffsetService:
@@ -83,10 +85,9 @@ class OffsetService:
 
     def __init__(self, parts: ServiceParts, locks: LockKeeper) -> None:
         self._store, self._clock, self._observer = parts.store, parts.clock, parts.observer
-        self._start, self._resign = parts.start, parts.resign
+        self._start, self._pass_on = parts.start, parts.pass_on
         self._limits, self._lead_number = parts.limits, parts.lead_number
         self._locks = locks
-        self._order = ChangeOrder(parts.is_write_through)
         self.role: Final = ManagerRole(parts.clock, self._elected, self._deposed)
         self.table = ManagedOffsets(parts.limits)
         #: Operations that have made a freeze here, in their order; those of before a load have none any more.
@@ -129,10 +130,10 @@ class OffsetService:
         while self.role.leads_in(term):
             try:
                 rows = await self._store.load()
-            except JournalTooOld as error:
-                # An operator has to move it away; another manager may lead at once.
+            except JournalRefused as error:
+                # An operator has to look at it, or the store gets something newer; another manager may lead at once.
                 self._observer.load_failed(str(error))
-                self._start(self._resign(), "resign")
+                self._pass_on()
                 return
             except StoreError as error:
                 self._observer.load_failed(str(error))
@@ -182,7 +183,8 @@ class OffsetService:
             unix_ms=self._clock.unix_ms(),
         )
         decision = decide_commit(self.table, request, CommitFences(self._locks.table, self.freezes))
-        return await self._stored("commit", decision)
+        keys = [entry.key for entry, result in zip(entries, decision.results, strict=True) if result is STORED]
+        return await self._stored("commit", decision, keys)
 
     def read(self, keys: Sequence[QueueKey]) -> list[ReadAnswer]:
         """Return the durable offset of each queue, that it has none, or that this cannot be determined.
@@ -267,8 +269,7 @@ class OffsetService:
         """Store the tokens from which commits of queues are accepted with their offsets, in the remote store too."""
         self.role.check_serves()
         decision = decide_fence(self.table, fences, self.writer(FENCES_WRITER, "", OffsetSource.OPERATOR))
-        stored = await self._stored("fence", decision)
-        return (await self._in_remote(stored, _rows_of(fences))).results
+        return (await self._confirmed("fence", decision, _rows_of(fences), lambda _: None)).results
 
     async def forget_deleted(self) -> None:
         """Remember no more which offsets were deleted long ago, here and in the remote store."""
@@ -278,8 +279,8 @@ class OffsetService:
 
     def freeze(self, freeze: Freeze) -> None:
         """Let nobody but its operation change what a freeze covers; raises FreezeRefused."""
-        self.role.check_serves()
-        self.freezes.apply(decide_freeze(self.freezes, freeze), self._clock.now_ms())
+        now_ms = self.role.serving_ms()
+        self.freezes.apply(decide_freeze(self.freezes, freeze), now_ms)
         self._operations[freeze.operation] = None
         self._observer.frozen(freeze)
 
@@ -292,8 +293,7 @@ class OffsetService:
 
     def renew_freeze(self, operation: str) -> Freeze:
         """Let a freeze last for its lease from now on; raises FreezeRefused if it has ended."""
-        self.role.check_serves()
-        return self.freezes.renew(operation, self._clock.now_ms())
+        return self.freezes.renew(operation, self.role.serving_ms())
 
     def thaw(self, operation: str) -> bool:
         """End the freeze of an operation; return whether there was one."""
@@ -319,61 +319,59 @@ class OffsetService:
         self, operation: str, decision: OffsetDecision, writer: OffsetWriter, covers: Scope
     ) -> StoredChanges:
         """Store what was decided; `covers` has the rows of the request, also those that it does not change."""
-        stored = await self._stored(operation, decision)
-        if decision.changes:
-            self._observer.changed_by_operator(operation, writer.writer, decision.changes)
-        return await self._in_remote(stored, covers)
+        report = partial(self._observer.changed_by_operator, operation, writer.writer)
+        return await self._confirmed(operation, decision, covers, report)
 
-    async def _in_remote(self, stored: StoredChanges, covers: Scope) -> StoredChanges:
-        """Return once the remote store has the rows; raises InJournalOnly if it is not known to have the changes.
+    async def _confirmed(
+        self, operation: str, decision: OffsetDecision, covers: Scope, report: Report
+    ) -> StoredChanges:
+        """Store what was decided just now, and return the results once the remote store has all that they name.
 
         Such changes are rare, and nobody repeats them by himself: the next leader has to know them whatever becomes of
-        this journal. A request that changes nothing may repeat one that the remote store does not have yet.
+        this machine.
         """
-        try:
+        term = self.role.term
+        if decision.changes:
+            await store_confirmed(self._store, self.table, decision.changes, report)
+        if any(each.status in _NAMED for each in decision.results):
             async with asyncio.timeout(FLUSH_S):
                 await self._store.flush(covers)
-        except TimeoutError as error:
-            raise InJournalOnly(f"no answer within {FLUSH_S} s: {self._store.last_error or 'it is busy'}") from error
-        except StoreError as error:
-            if not stored.changes:
-                raise
-            raise InJournalOnly(str(error)) from error
-        return StoredChanges(stored.results, Durability.REMOTE, stored.changes)
+        self._check_term(term)
+        self._observer.results(operation, decision.results)
+        return StoredChanges(decision.results, Durability.REMOTE, decision.changes)
 
-    async def _stored(self, operation: str, decision: OffsetDecision) -> StoredChanges:
-        """Store what was decided just now, and return the results once it is durable."""
+    async def _stored(self, operation: str, decision: OffsetDecision, keys: Sequence[QueueKey]) -> StoredChanges:
+        """Store what was decided just now of these queues, and return the results once it is durable."""
         term, table = self.role.term, self.table
-        durability = Durability.LOCAL
-        if decision.changes:
-            table.stage(decision.changes)
-            # A caller that gives up leaves nothing half done: the changes are confirmed, or withdrawn, without it.
-            durability = await asyncio.shield(start_task(self._record(table, decision.changes)))
-        if not self.role.leads_in(term):
+        table.stage(decision.changes)
+        # A caller that gives up leaves nothing half done: the changes are confirmed, or withdrawn, without it.
+        durability = await asyncio.shield(start_task(self._record(table, decision.changes, keys)))
+        if decision.changes and durability is Durability.LOCAL and not self.role.leads_in(term):
             # Another manager may lead, and it does not have what is only in this journal.
-            why = "this offset manager ceased to lead meanwhile: repeat the request"
-            raise InJournalOnly(why) if durability is Durability.LOCAL and decision.changes else Deposed(why)
+            raise InJournalOnly(_LED_NO_MORE)
+        self._check_term(term)
         self._observer.results(operation, decision.results)
         return StoredChanges(decision.results, durability, decision.changes)
 
-    async def _record(self, table: ManagedOffsets, changes: Sequence[OffsetChange]) -> Durability:
-        turn = self._order.take(changes)
+    def _check_term(self, term: int) -> None:
+        """Raise Deposed if another manager may lead since."""
+        if not self.role.leads_in(term):
+            raise Deposed(_LED_NO_MORE)
+
+    async def _record(
+        self, table: ManagedOffsets, changes: Sequence[OffsetChange], keys: Sequence[QueueKey]
+    ) -> Durability:
         try:
-            durability = await self._store.record(changes)
+            durability = await self._store.record(changes, keys)
         except (InJournalOnly, asyncio.CancelledError):
             # The journal has them, and the remote store gets them later.
-            await turn.wait()
             table.confirm(changes)
             raise
         except BaseException:
             table.withdraw(changes)
             raise
-        else:
-            await turn.wait()
-            table.confirm(changes)
-            return durability
-        finally:
-            turn.end()
+        table.confirm(changes)
+        return durability
 
 
 def _rows_of(keyed: Iterable[OffsetEntry | Fence]) -> Scope:

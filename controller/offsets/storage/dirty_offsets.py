@@ -84,6 +84,15 @@ def merged(offsets: Mapping[int, DirtyOffset], remote: Mapping[int, StoredOffset
     return queues
 
 
+def overlaid(queues: Mapping[int, StoredOffset], changes: Iterable[OffsetChange]) -> dict[int, StoredOffset]:
+    """Return a row with changes of it that precede nothing in the journal; what it has newer stays."""
+    row = dict(queues)
+    for (_, queue_id), _, after in changes:
+        assert after is not None, "that an offset was deleted is a value too"
+        row[queue_id] = _over(after, row.get(queue_id))
+    return row
+
+
 class DirtyRow:
     """The dirty offsets of one group in one topic on one broker set."""
 

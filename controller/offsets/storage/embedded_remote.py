@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from controller.offsets.storage.formats.row_keys import ForeignKey, path_of, row_of
 from controller.offsets.storage.formats.row_values import UnreadableRow, decoded_row, encoded_row
+from controller.offsets.storage.lagging_mark import LaggingMark, MarkedFile
 from controller.offsets.storage.remote import (
     ABSENT,
     PutOutcome,
@@ -30,6 +31,8 @@ from controller.offsets.values import GroupTopic
 from remoting.clock import Clock
 
 FILE_NAME: Final = "offsets.db"
+#: Takes the last revision.
+MARK_NAME: Final = "offsets.mark"
 SCHEMA_VERSION: Final = 1
 #: Rows of one page.
 PAGE_ROWS: Final = 500
@@ -47,12 +50,16 @@ _KIND: Final = FileKind(
         # Revisions never come again, also where a row is removed and made anew.
         "CREATE TABLE IF NOT EXISTS last_revision (revision INTEGER NOT NULL)",
         "INSERT INTO last_revision SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM last_revision)",
+        "CREATE TABLE IF NOT EXISTS store (id TEXT NOT NULL)",
+        "INSERT INTO store SELECT lower(hex(randomblob(8))) WHERE NOT EXISTS (SELECT 1 FROM store)",
     ),
     remedy=(
         "it holds the offsets of all groups. Restore it from a backup, or move it away and let the offsets be read "
         "from the brokers again"
     ),
 )
+
+_MARKED: Final = MarkedFile("store", "revisions", "groups go back to the offsets of that copy, and read again")
 
 Result = TypeVar("Result")
 
@@ -75,7 +82,28 @@ class EmbeddedRemote:
         """Open or make the file; blocks. Raises FileProblem, which names it."""
         self._clock = clock
         self._file = SqliteFile(folder / FILE_NAME, _KIND)
+        try:
+            #: In copies of the file too.
+            self.id: Final = str(self._value("SELECT id FROM store"))
+            revision = int(str(self._value("SELECT revision FROM last_revision")))
+            self._mark = LaggingMark(folder / MARK_NAME, revision, _MARKED)
+        except BaseException:
+            self._file.close()
+            raise
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="offset-store")
+
+    def _value(self, query: str) -> object:
+        try:
+            found = self._file.connection.execute(query).fetchone()
+        except sqlite3.Error as error:
+            raise self._file.problem(error) from None
+        if found is None:
+            raise self._file.damaged(f"nothing was found by {query}")
+        return found[0]
+
+    async def store_id(self) -> str:
+        """Return the id of the file."""
+        return self.id
 
     async def load_page(self, start: bytes | None) -> RowPage:
         """Return PAGE_ROWS rows at most."""
@@ -91,8 +119,13 @@ class EmbeddedRemote:
 
     async def close(self) -> None:
         """Close the file, once what is under way has ended."""
-        await self._call(self._file.close)
+        await self._call(self.close_file)
         self._thread.shutdown(wait=False)
+
+    def close_file(self) -> None:
+        """Close the file while nothing is under way; blocks."""
+        self._mark.close()
+        self._file.close()
 
     async def _call(self, work: Callable[[], Result]) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -135,6 +168,7 @@ class EmbeddedRemote:
             fitting = [each for each in puts if present.get(each.key, ABSENT) == each.revision]
             for at in range(0, len(fitting), STATEMENT_ROWS):
                 _write(connection, fitting[at : at + STATEMENT_ROWS], revision)
+        self._mark.follow(revision)
         self._file.check_there(self._clock.now_ms())
         stored = {each.key: RowStored(ABSENT if each.value is None else revision) for each in fitting}
         results = [stored.get(each.key) or self._moved(each.key) for each in puts]

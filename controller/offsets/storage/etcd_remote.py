@@ -77,6 +77,7 @@ class EtcdRemote:
         self._clock = clock
         self._keys = Keys(options.group, ROOT)
         self._rows = self._keys.prefix + b"offsets/"
+        self._store_id = self._keys.prefix + b"store-id"
         self._rate = rate or WriteRate()
         observer = observer or StoreObserver()
         self._calls = CallThreads(1, clock, observer)
@@ -93,6 +94,11 @@ class EtcdRemote:
         """Stand for election from now on."""
         self._election = LeaderElection(self._client, self._keys, self._renewals, self._clock, listener.put_back)
         self._election.start(Leadership(me=me, run=secrets.token_hex(8)), _ElectionListener(listener), self._background)
+
+    def pass_on(self) -> None:
+        """Let another manager lead at once, and stand again after a while: nobody else may be there."""
+        if self._election is not None:
+            self._election.pass_on()
 
     async def resign(self) -> None:
         """Let another manager lead at once; flush first, since nothing is stored after it."""
@@ -115,6 +121,19 @@ class EtcdRemote:
         """
         own_key = None if self._election is None else self._election.own_key
         return 0 if own_key is None else own_key.token
+
+    async def store_id(self) -> str:
+        """Return the id that the first leader has given to the rows of this group; blank if none has led yet."""
+        call = rows_from(self._store_id, self._store_id + b"\0", 1)
+        kvs, _ = await self._call("load", call)
+        if not kvs and self.lead:
+            made = secrets.token_hex(8)
+            async with self._turn:
+                outcome = await self._transact([KeyPut(self._store_id, made.encode(), ABSENT)])
+            if outcome.is_stored:
+                return made
+            kvs = outcome.present
+        return next((kv.value.decode(errors="replace") for kv in kvs if kv is not None), "")
 
     async def load_page(self, start: bytes | None) -> RowPage:
         """Return up to PAGE_ROWS rows."""

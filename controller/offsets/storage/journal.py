@@ -25,7 +25,7 @@ from controller.offsets.commits.changes import OffsetChange
 from controller.offsets.storage.dirty_offsets import DirtyOffset, DirtyTable
 from controller.offsets.storage.formats.checks import check_changes
 from controller.offsets.storage.formats.records import FlushedRow, decoded, encoded_changes, encoded_snapshot
-from controller.offsets.storage.lagging_mark import LaggingMark
+from controller.offsets.storage.lagging_mark import LaggingMark, MarkedFile
 from controller.offsets.storage.sqlite_file import FileKind, FileProblem, SqliteFile
 from controller.offsets.values import GroupTopic
 from controller.storage.store import StoreError
@@ -54,12 +54,15 @@ _KIND: Final = FileKind(
     schema_version=SCHEMA_VERSION,
     schema=(
         "CREATE TABLE IF NOT EXISTS records (number INTEGER PRIMARY KEY, digest INTEGER NOT NULL, body BLOB NOT NULL)",
+        # Of the remote store that the records are for; empty until it is known.
+        "CREATE TABLE IF NOT EXISTS store (id TEXT NOT NULL)",
     ),
     remedy=(
         "it holds offsets that were acknowledged and not sent to the remote store yet. Restore it from a backup, or "
         "move it away and start without it: groups then read again what they consumed since the last flush"
     ),
 )
+_MARKED: Final = MarkedFile("journal", "records", "groups then read again what they consumed since the last flush")
 
 
 class JournalBusy(StoreError):
@@ -88,11 +91,13 @@ class _Snapshot:
 
 @dataclass(slots=True)
 class _Waiting:
-    """What is to be stored: changes, or what was flushed, or a snapshot in place of former records."""
+    """What is to be stored: changes, what was flushed, a snapshot in place of former records, or the store's id."""
 
     changes: Sequence[OffsetChange] = ()
     flushed: Sequence[FlushedRow] = ()
     snapshot: _Snapshot | None = None
+    #: The id of the remote store, where that is new.
+    store_id: str = ""
     #: Gets the number of the record.
     stored: "asyncio.Future[int] | None" = None
 
@@ -114,13 +119,15 @@ class Journal:
         self._file = SqliteFile(folder / FILE_NAME, _KIND)
         #: What the remote store does not have; only records on the disk count.
         self.dirty: Final = DirtyTable()
+        #: Of the remote store that the records are for; blank until it is known.
+        self.store_id = ""
         #: The last record that `dirty` has.
         self._number = 0
         #: Of all records.
         self._bytes = 0
         try:
             self._replay()
-            self._mark = LaggingMark(folder / MARK_NAME, self._number)
+            self._mark = LaggingMark(folder / MARK_NAME, self._number, _MARKED)
         except BaseException:
             self._file.close()
             raise
@@ -161,6 +168,13 @@ class Journal:
         self._put(_Waiting(changes=changes, stored=stored))
         return stored
 
+    async def belong_to(self, store_id: str) -> None:
+        """Note which remote store all further records are for; raises FileProblem."""
+        stored: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._put(_Waiting(store_id=store_id, stored=stored))
+        await stored
+        self.store_id = store_id
+
     def flushed(self, rows: Sequence[FlushedRow], began_ms: int) -> None:
         """Record that the remote store has these offsets; what was recorded of them since stays dirty.
 
@@ -192,7 +206,6 @@ class Journal:
             loop = asyncio.get_running_loop()
             self._thread = threading.Thread(target=self._run, args=(loop,), name="offset-journal", daemon=True)
             self._thread.start()
-            self._mark.start()
         return self._thread
 
     def _compact_if_large(self) -> None:
@@ -257,6 +270,9 @@ class Journal:
             for each in batch:
                 if each.snapshot is not None:
                     grown_bytes += _replace_former(connection, each.snapshot)
+                if each.store_id:
+                    connection.execute("DELETE FROM store")
+                    connection.execute("INSERT INTO store VALUES (?)", (each.store_id,))
             connection.execute("INSERT INTO records VALUES (?, ?, ?)", (number, zlib.crc32(body), body))
         return _Written(number, grown_bytes)
 
@@ -271,6 +287,8 @@ class Journal:
     def _replay(self) -> None:
         now_ms = self._clock.now_ms()
         try:
+            for (store_id,) in self._file.connection.execute("SELECT id FROM store"):
+                self.store_id = store_id
             rows = self._file.connection.execute("SELECT number, digest, body FROM records ORDER BY number")
             for number, digest, body in rows:
                 self._replay_record(number, digest, body, now_ms)
@@ -312,3 +330,15 @@ def _answer(stored: "asyncio.Future[int]", written: _Written) -> None:
         stored.set_result(written.number)
     else:
         stored.set_exception(written.failure)
+
+
+async def outcome(stored: "asyncio.Future[int]") -> int:
+    """Return what the journal answers; whoever is cancelled waits for it too, since it decides what is raised."""
+    try:
+        return await asyncio.shield(stored)
+    except asyncio.CancelledError:
+        while not stored.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({stored})
+        stored.result()
+        raise

@@ -1,61 +1,66 @@
-"""Keeps the number of the last record beside a journal, a moment later: SQLite ends a damaged log without an error."""
+"""Keeps the number of the last change beside a file, a moment later: SQLite ends a damaged log without an error.
+
+And an older copy that was put in the place of the file looks as whole as the newer one.
+"""
 
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from controller.offsets.storage.sqlite_file import FileDamaged, FileProblem
 from controller.storage.high_water import DamagedMark, HighWater
 from serving.durable_file import DurableFileError
 
-#: How long after a record its number is written: no acknowledgement waits for a second write.
+#: How long after a change its number is written: no acknowledgement waits for a second write.
 LAG_S: Final = 0.05
 
 
-class LaggingMark:
-    """The number of the last record that is known to be stored; never ahead of the journal."""
+class MarkedFile(NamedTuple):
+    """The file beside a mark, in sentences for operators."""
 
-    def __init__(self, path: Path, number: int) -> None:
-        """Open the file, or make it; raises FileDamaged if it counts more records than `number`, or FileProblem."""
-        self._path = path
+    #: `journal`.
+    title: str
+    #: What is counted: `records`.
+    counted: str
+    #: What follows where an operator goes on with what is left.
+    loss: str
+
+
+class LaggingMark:
+    """The number of the last change that is known to be stored; never ahead of the file."""
+
+    def __init__(self, path: Path, number: int, marked: MarkedFile) -> None:
+        """Open the mark, or make it; raises FileDamaged if it counts more than `number`, or FileProblem."""
+        remedy = f"Restore the whole folder from a backup. To go on with what is left, remove this file: {marked.loss}"
         try:
             self._mark = HighWater(path)
         except (OSError, DurableFileError) as error:
             raise FileProblem(path, f"it cannot be used: {error}; check the folder, its owner and its disk") from None
         except DamagedMark:
             raise FileDamaged(
-                path, f"it is damaged, so nobody knows whether the journal beside it is whole: {self._remedy}"
+                path, f"it is damaged, so nobody knows whether the {marked.title} beside it is whole: {remedy}"
             ) from None
         if number < self._mark.number:
-            lacking = (
-                f"it counts {self._mark.number} records, and the journal beside it lacks {self._mark.number - number}"
-            )
+            counted, lacking = self._mark.number, self._mark.number - number
             self._mark.close()
             raise FileDamaged(
-                path, f"{lacking}: its log is damaged, or an older copy was put in its place. {self._remedy}"
+                path,
+                f"it counts {counted} {marked.counted}, and the {marked.title} beside it lacks {lacking}: its log is "
+                f"damaged, or an older copy was put in its place. {remedy}",
             )
         self._number = number
         self._is_closing = threading.Event()
         self._is_behind = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="offset-journal-mark", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"offset-{marked.title}-mark", daemon=True)
         self._mark.raise_to(number)
 
-    @property
-    def _remedy(self) -> str:
-        return (
-            "Restore the whole folder from a backup. To go on with what is left, remove this file: groups then read "
-            "again what they consumed since the last flush"
-        )
-
-    def start(self) -> None:
-        """Begin to write."""
-        self._thread.start()
-
     def follow(self, number: int) -> None:
-        """Write this number soon; from the thread of the journal."""
+        """Write this number soon; from one thread, that of the file."""
         self._number = number
         self._is_behind.set()
+        if self._thread.ident is None:
+            self._thread.start()
 
     def close(self) -> None:
         """Write the last number, and close the file; blocks."""

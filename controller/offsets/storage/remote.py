@@ -80,6 +80,9 @@ class RemoteStore(Protocol):
     #: Whether other managers write to it while this one does not lead.
     is_shared: bool
 
+    async def store_id(self) -> str:
+        """Return what tells these rows from those of any other store, in each state of it; blank if not known yet."""
+
     async def load_page(self, start: bytes | None) -> RowPage:
         """Return rows from `start` on, None for the first page; a row that cannot be read keeps no other away."""
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from controller.offsets.commits.changes import OffsetChange
-from controller.offsets.storage.dirty_offsets import is_older, merged, settled
+from controller.offsets.storage.dirty_offsets import DirtyOffset, is_older, merged, overlaid, settled
 from controller.offsets.storage.flush_waiters import FlushWaiters
 from controller.offsets.storage.formats.records import FlushedRow
 from controller.offsets.storage.journal import Journal
@@ -45,7 +45,30 @@ JOURNAL_MS_MAX: Final = DELETED_KEPT_MS - 24 * 3_600_000
 _RECENT_MS: Final = 3_600_000
 
 
-class JournalTooOld(StoreError):
+class JournalRefused(StoreError):
+    """What a journal has must not be sent to the remote store; the sentence says what to do."""
+
+
+class JournalOfOtherStore(JournalRefused):
+    """What is in a journal was acknowledged for another store; nothing of it is sent."""
+
+    def __init__(self, path: Path, queues: int, *, own: str, present: str) -> None:
+        self.path, self.own, self.present = path, own, present
+        super().__init__(
+            f"{path}: it has offsets of {queues} queues for the store {own}, and this is the store "
+            f"{present or 'of a group that nobody has led yet'}: start the manager with the etcd, managerGroup or "
+            "offsets.db that it had, until nothing is left to be sent; or move the journal away: groups then read "
+            "again what they consumed since the last flush"
+        )
+
+
+def refuse_other_store(journal: Journal, store_id: str) -> None:
+    """Raise JournalOfOtherStore if the journal has offsets that another store lacks."""
+    if journal.dirty and journal.store_id not in ("", store_id):
+        raise JournalOfOtherStore(journal.path, len(journal.dirty), own=journal.store_id, present=store_id)
+
+
+class JournalTooOld(JournalRefused):
     """A journal has offsets that may have been deleted since; nothing of it is sent."""
 
     def __init__(self, path: Path, queues: int) -> None:
@@ -134,6 +157,13 @@ class RowFlusher:
         for of, row in rows.items():
             if row.problem:
                 self._refuse(of, row.problem)
+
+    async def check_store(self) -> None:
+        """Let the journal belong to this store; raises JournalOfOtherStore if it has offsets for another one."""
+        store_id = await self._remote.store_id()
+        refuse_other_store(self._journal, store_id)
+        if self._journal.store_id != store_id:
+            await self._journal.belong_to(store_id)
 
     def check_age(self) -> None:
         """Raise JournalTooOld if what is dirty may have been deleted by another manager that remembers it no more."""
@@ -231,17 +261,62 @@ class RowFlusher:
             self._observer.rows_flushed(len(stored), _keys_of(stored), seconds)
         return FlushCount(_keys_of(stored), _keys_of(unchanged))
 
+    async def write(self, changes: Sequence[OffsetChange]) -> dict[GroupTopic, str]:
+        """Write changes of FLUSH_ROWS_MAX rows at most, past the journal, with what is dirty of these rows.
+
+        Returns the rows that were refused, and why: the others have the changes. Raises StoreError, and then some may
+        have them; to repeat it is harmless.
+        """
+        left: dict[GroupTopic, list[OffsetChange]] = {}
+        for each in changes:
+            left.setdefault(each.key.of, []).append(each)
+        refused: dict[GroupTopic, str] = {}
+        for _ in range(SETTLE_TRIES):
+            refused |= {of: problem for of in left if (problem := self.problem(of))}
+            writes = {of: self._write_of(of, of_row) for of, of_row in left.items() if of not in refused}
+            left = {of: left[of] for of, write in writes.items() if write.queues != self._rows.get(of, _NOTHING).queues}
+            if not left:
+                return refused
+            refused |= await self._put_changes([writes[of] for of in left])
+        raise OutcomeUnknown("rows of offsets change while they are written: does another offset manager write them?")
+
+    def _write_of(self, of: GroupTopic, changes: Sequence[OffsetChange]) -> RowWrite:
+        row = self._rows.get(of, _NOTHING)
+        return RowWrite(of, overlaid(merged(self._dirty_of(of), row.queues), changes), row.revision)
+
+    async def _put_changes(self, writes: Sequence[RowWrite]) -> dict[GroupTopic, str]:
+        """Write rows, and return those that are too large with the changes: without them they may still be written."""
+        began_ms = self._clock.now_ms()
+        taken = [
+            FlushedRow(each.of, {n: dirty.number for n, dirty in self._dirty_of(each.of).items()}) for each in writes
+        ]
+        outcome = await self._remote.put(writes)
+        too_large = {}
+        fitting = []
+        for write, flushed, result in zip(writes, taken, outcome.results, strict=True):
+            if isinstance(result, RowTooLarge):
+                too_large[write.of] = result.problem
+            elif await self._took(write, result):
+                fitting.append(flushed)
+        self._flushed(fitting, began_ms)
+        return too_large
+
+    def _dirty_of(self, of: GroupTopic) -> Mapping[int, DirtyOffset]:
+        dirty = self._journal.dirty.rows.get(of)
+        return {} if dirty is None else dirty.offsets
+
     async def _put(self, writes: Sequence[RowWrite], taken: Sequence[FlushedRow]) -> list[FlushedRow]:
         """Write rows, and return what is flushed."""
         outcome = await self._remote.put(writes)
-        stored = []
-        for write, flushed, result in zip(writes, taken, outcome.results, strict=True):
-            if isinstance(result, RowMoved):
-                await self._raise_moved(write.of, result.present)
-            self._take(write, result)
-            if isinstance(result, RowStored):
-                stored.append(flushed)
-        return stored
+        results = zip(writes, taken, outcome.results, strict=True)
+        return [flushed for write, flushed, result in results if await self._took(write, result)]
+
+    async def _took(self, write: RowWrite, result: RowResult) -> bool:
+        """Take what has become of a write, and return whether it is stored."""
+        if isinstance(result, RowMoved):
+            await self._raise_moved(write.of, result.present)
+        self._take(write, result)
+        return isinstance(result, RowStored)
 
     async def _raise_moved(self, of: GroupTopic, present: RemoteRow) -> None:
         """Let the next flush store again what a moved row has older than it was written, or has not: it was put back.

@@ -7,25 +7,23 @@ Invariants 3, 4, 7 and 8 of docs/protocol/offsets.md 7.
 
 import asyncio
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-import msgspec
-
 from controller.offsets.commits.changes import OffsetChange
 from controller.offsets.storage.flush_waiters import FlushWaiters, Wanted
-from controller.offsets.storage.journal import Journal
+from controller.offsets.storage.formats.checks import check_changes
+from controller.offsets.storage.journal import Journal, outcome
 from controller.offsets.storage.observer import WriteBehindObserver
 from controller.offsets.storage.remote import RemoteRow, RemoteStore
 from controller.offsets.storage.row_flusher import RowFlusher, RowNotWritable
+from controller.offsets.storage.write_behind_options import TooManyDirtyOffsets, WriteBehindOptions
 from controller.offsets.values import GroupTopic, QueueKey, StoredOffset
 from controller.storage.store import Deposed, StoreError
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
 
-FLUSH_MS_MIN: Final = 10
-FLUSH_MS_MAX: Final = 10_000
 #: How long after a failed flush the next one begins at most.
 RETRY_MS_MAX: Final = 2000
 #: The longest time that a refused caller is to wait.
@@ -47,39 +45,8 @@ class Durability(enum.Enum):
     REMOTE = "remote"
 
 
-class WriteBehindOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """When and how much is written behind."""
-
-    #: How long offsets are collected before they are flushed, FLUSH_MS_MIN to FLUSH_MS_MAX.
-    flush_interval_ms: int = 100
-    #: Queues that the remote store may lack; above it commits of further ones are refused.
-    dirty_keys_max: int = 200_000
-    #: How long an acknowledgement waits for the remote store where write-through is on.
-    write_through_ms: int = 5000
-
-    def __post_init__(self) -> None:
-        if not FLUSH_MS_MIN <= self.flush_interval_ms <= FLUSH_MS_MAX:
-            raise ValueError(
-                f"the flush interval is {self.flush_interval_ms} ms; choose {FLUSH_MS_MIN} to {FLUSH_MS_MAX}"
-            )
-        if self.dirty_keys_max < 1 or self.write_through_ms < 1:
-            raise ValueError("dirty_keys_max and write_through_ms have to be 1 or more")
-
-
 class OffsetsNotLoaded(StoreError):
     """Nothing is stored until `load` has ended: what is here may be older than what is stored."""
-
-
-class TooManyDirtyOffsets(StoreError):
-    """The remote store lags too far behind; nothing of the batch is stored."""
-
-    def __init__(self, dirty_keys: int, limit: int, wait_ms: int, last_error: str) -> None:
-        self.dirty_keys, self.limit, self.wait_ms = dirty_keys, limit, wait_ms
-        reason = f"; the last flush failed: {last_error}" if last_error else ""
-        super().__init__(
-            f"offsets of {dirty_keys} queues wait for the remote store, and the limit is {limit}: "
-            f"try again in {wait_ms} ms{reason}"
-        )
 
 
 class InJournalOnly(StoreError):
@@ -121,6 +88,7 @@ class WriteBehind:
         self._is_loaded = False
         #: How often this manager was found not to lead: a load that began before is not of the present store.
         self._unloads = 0
+        self._why_unloaded: StoreError = OffsetsNotLoaded("the offsets are not loaded; try again in a moment")
         #: Rows from before the remote store was put back to an older state.
         self._former: list[Mapping[GroupTopic, RemoteRow]] = []
         self._is_stopping = False
@@ -163,12 +131,13 @@ class WriteBehind:
 
         The rows returned are those of the remote store at any time: they change with each flush.
         Call it whenever this manager begins to lead, before offsets are read. Raises StoreError, after which it may be
-        called again; JournalTooOld until the journal is moved away.
+        called again; JournalRefused until the journal is moved away.
         """
         async with self._turn:
             self._is_loaded = False
             unloads = self._unloads
             await self._flusher.load()
+            await self._flusher.check_store()
             self._flusher.check_age()
             self._observer.compensated(*await self._flusher.settle())
             for former in tuple(self._former):
@@ -199,34 +168,71 @@ class WriteBehind:
         """Take no commits until the next `load`: another manager may write."""
         self._unload(Deposed("this offset manager does not lead any more"))
 
-    async def record(self, changes: Sequence[OffsetChange]) -> Durability:
+    async def record(self, changes: Sequence[OffsetChange], keys: Sequence[QueueKey] = ()) -> Durability:
         """Store changes, and return where they are: in the journal, or also in the remote store if write-through is on.
 
-        They are stored in the order of the calls; calls for which write-through is on return later than others. Raises
+        `keys` has queues whose offsets are acknowledged with them, changed or not. LOCAL unless all rows are written
+        through. Changes are stored in the order of the calls; calls that are written through return later. Raises
         InJournalOnly where they are in the journal, and the remote store is not known to have them; any other
         StoreError (TooManyDirtyOffsets, JournalBusy, OffsetsNotLoaded, RowNotWritable, ChangeRefused, FileProblem) says
         that nothing is stored. A caller that is cancelled is held until the journal has answered: CancelledError then
         means that they are in the journal, and a StoreError takes its place where nothing is stored.
         """
         self._check(changes)
-        if not changes:
+        number = await self._journalled(changes) if changes else 0
+        named = [*((key, None) for key in keys), *((each.key, number) for each in changes)]
+        through = [(key, upto) for key, upto in named if self._is_write_through(key.of)]
+        if not through:
             return Durability.LOCAL
+        await self._written_through(through)
+        return Durability.REMOTE if len(through) == len(named) else Durability.LOCAL
+
+    async def _journalled(self, changes: Sequence[OffsetChange]) -> int:
+        """Return the number of the record that the changes are in."""
         fresh = self._journal.dirty.fresh(changes)
         self._check_room(fresh)
         self._reserved += fresh
         self._recording += 1
         try:
-            number = await _outcome(self._journal.submit(changes))
+            number = await outcome(self._journal.submit(changes))
         finally:
             self._reserved -= fresh
             self._recording -= 1
             self._all_recorded.set()
         self._arrived.set()
-        through = [each for each in changes if self._is_write_through(each.key.of)]
-        if not through:
-            return Durability.LOCAL
-        await self._written_through(through, number)
-        return Durability.REMOTE
+        return number
+
+    async def write(self, changes: Sequence[OffsetChange]) -> Mapping[GroupTopic, str]:
+        """Store changes of FLUSH_ROWS_MAX rows at most in the remote store, and return why rows of them were refused.
+
+        For changes that begin a reset epoch: the journal never has an epoch that the remote store lacks, or a journal
+        that is opened again long after would undo what others have stored since. Repeated until the outcome is known,
+        however long that takes. Raises ChangeRefused and OffsetsNotLoaded, and then nothing is stored; and StoreError
+        where this manager leads no more, or is stopping: then nobody knows.
+        """
+        self._check_takes()
+        check_changes(changes)
+        self._flusher.changed(changes)
+        unloads = self._unloads
+        self._recording += 1
+        try:
+            while True:
+                async with self._turn:
+                    if unloads != self._unloads or not self._is_loaded:
+                        raise self._why_unloaded
+                    try:
+                        refused = await self._flusher.write(changes)
+                    except StoreError as error:
+                        self._failed(error)
+                        if self._is_stopping or isinstance(error, Deposed):
+                            raise
+                    else:
+                        self._failures, self.last_error = 0, ""
+                        return refused
+                await asyncio.sleep(self._pause_ms() / 1000)
+        finally:
+            self._recording -= 1
+            self._all_recorded.set()
 
     async def flush(self, scope: Scope) -> None:
         """Return once the remote store has what was acknowledged of the rows in a scope, however long that takes.
@@ -269,11 +275,14 @@ class WriteBehind:
             if not await self._flush():
                 await asyncio.sleep(self._pause_ms() / 1000)
 
-    def _check(self, changes: Sequence[OffsetChange]) -> None:
+    def _check_takes(self) -> None:
         if self._is_stopping:
             raise OffsetsNotLoaded("the offset manager is stopping; send commits to another one")
         if not self._is_loaded:
             raise OffsetsNotLoaded("the offsets are not loaded; try again in a moment")
+
+    def _check(self, changes: Sequence[OffsetChange]) -> None:
+        self._check_takes()
         self._flusher.changed(changes)
         for of in {each.key.of for each in changes}:
             if problem := self._flusher.problem(of):
@@ -292,11 +301,12 @@ class WriteBehind:
         wait_ms = min(max(over_ms, self._pause_ms()), WAIT_MS_MAX)
         raise TooManyDirtyOffsets(keys, limit, int(wait_ms), self.last_error)
 
-    async def _written_through(self, changes: Sequence[OffsetChange], number: int) -> None:
+    async def _written_through(self, through: Iterable[tuple[QueueKey, int | None]]) -> None:
+        """Return once the remote store has queues up to a record of the journal each, None for all that is dirty."""
         wanted: dict[GroupTopic, dict[int, int]] = {}
-        for key, _, _ in changes:
-            if self._journal.dirty.get(key) is not None:
-                wanted.setdefault(key.of, {})[key.queue_id] = number
+        for key, upto in through:
+            if (dirty := self._journal.dirty.get(key)) is not None:
+                wanted.setdefault(key.of, {})[key.queue_id] = dirty.number if upto is None else upto
         try:
             async with asyncio.timeout(self._options.write_through_ms / 1000):
                 await self._wait_for(wanted)
@@ -315,9 +325,17 @@ class WriteBehind:
         self._is_urgent.set()
         await self._waiters.wait(wanted)
 
+    def _failed(self, error: StoreError) -> None:
+        self._failures += 1
+        self.last_error = str(error)
+        self._observer.flush_failed(str(error))
+        if isinstance(error, Deposed):
+            self._unload(error)
+
     def _unload(self, why: StoreError) -> None:
         self._is_loaded = False
         self._unloads += 1
+        self._why_unloaded = why
         self._waiters.fail(why)
 
     # The task
@@ -361,11 +379,7 @@ class WriteBehind:
             try:
                 count = await self._flusher.flush(self._flusher.pending())
             except StoreError as error:
-                self._failures += 1
-                self.last_error = str(error)
-                self._observer.flush_failed(str(error))
-                if isinstance(error, Deposed):
-                    self._unload(error)
+                self._failed(error)
                 return False
             finally:
                 self._observer.dirty(self.dirty_keys, self.oldest_age_ms)
@@ -373,15 +387,3 @@ class WriteBehind:
         if count.written:
             self._keys_per_s = 1000 * count.written / max(self._clock.now_ms() - began_ms, 1)
         return True
-
-
-async def _outcome(stored: "asyncio.Future[int]") -> int:
-    """Return what the journal answers; whoever is cancelled waits for it too, since it decides what is raised."""
-    try:
-        return await asyncio.shield(stored)
-    except asyncio.CancelledError:
-        while not stored.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait({stored})
-        stored.result()
-        raise

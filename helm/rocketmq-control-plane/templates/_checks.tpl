@@ -11,11 +11,15 @@ What a schema cannot say: values that do not go together. Each sentence names th
 {{- include "rmq.checks.external" . -}}
 {{- include "rmq.checks.roleAddresses" . -}}
 {{- include "rmq.checks.roleProxy" . -}}
+{{- include "rmq.checks.offsetManager" . -}}
 {{- include "rmq.checks.config" (dict "server" "namesrv" "values" .Values.namesrv "own" (include "rmq.namesrv.own" .)) -}}
 {{- include "rmq.checks.stop" (dict "server" "namesrv" "values" .Values.namesrv) -}}
 {{- if .Values.controller.enabled -}}
 {{- include "rmq.checks.config" (dict "server" "controller" "values" .Values.controller "own" (include "rmq.controller.own" .)) -}}
 {{- include "rmq.checks.stop" (dict "server" "controller" "values" .Values.controller) -}}
+{{- end -}}
+{{- if .Values.offsetManager.enabled -}}
+{{- include "rmq.checks.config" (dict "server" "offsetManager" "values" .Values.offsetManager "own" (include "rmq.offset-manager.own" .)) -}}
 {{- end -}}
 {{- if eq .Values.profile "production" -}}
 {{- include "rmq.checks.production" . -}}
@@ -187,11 +191,46 @@ files for each: runtimes of containers give 524,288 or more, and HAProxy does no
 {{- end -}}
 {{- end -}}
 
+{{- define "rmq.checks.offsetManager" -}}
+{{- with .Values.offsetManager -}}
+{{- if .enabled -}}
+{{- if not $.Values.admin.tokenSecret.name -}}
+{{- fail "offsetManager.enabled is true, but admin.tokenSecret.name is blank: whoever reaches its port could change offsets." -}}
+{{- end -}}
+{{- if and (eq .store "embedded") (gt (int .replicas) 1) -}}
+{{- fail (printf "offsetManager.replicas is %d, but offsetManager.store=embedded is a file of one manager alone: set offsetManager.store=etcd, or offsetManager.replicas=1." (int .replicas)) -}}
+{{- end -}}
+{{- if and (eq .store "etcd") (not .etcd.endpoints) -}}
+{{- fail "offsetManager.store is etcd, but offsetManager.etcd.endpoints is empty: set its members as host:port; an etcd of its own keeps commits from delaying elections." -}}
+{{- end -}}
+{{- if and (eq .store "embedded") (or .etcd.endpoints .etcd.auth.existingSecret .etcd.tls.existingSecret) -}}
+{{- fail "offsetManager.etcd is set, but offsetManager.store is embedded: nobody would use it." -}}
+{{- end -}}
+{{- if and .etcd.tls.clientCertificate (not .etcd.tls.existingSecret) -}}
+{{- fail "offsetManager.etcd.tls.clientCertificate is true, but offsetManager.etcd.tls.existingSecret names no secret with the certificate." -}}
+{{- end -}}
+{{- if and (eq .follow "controllers") (not .controllers) (not $.Values.controller.enabled) -}}
+{{- fail "offsetManager.follow is controllers, but the chart has none: set offsetManager.controllers to their HTTP ports, or offsetManager.follow=nameServers." -}}
+{{- end -}}
+{{- if or (and .controllers (ne .follow "controllers")) (and .nameServers (ne .follow "nameServers")) -}}
+{{- fail (printf "offsetManager.follow is %s, but addresses of others are set: clear offsetManager.controllers or offsetManager.nameServers." .follow) -}}
+{{- end -}}
+{{- $needed := add (int .preStopSeconds) 30 -}}
+{{- if lt (int .terminationGracePeriodSeconds) (int $needed) -}}
+{{- fail (printf "offsetManager.terminationGracePeriodSeconds is %d, but preStopSeconds, 20 s for the last flush and 10 s for the close need %d." (int .terminationGracePeriodSeconds) (int $needed)) -}}
+{{- end -}}
+{{- if not .persistence.enabled -}}
+{{- fail "offsetManager.persistence.enabled is false: acknowledged commits are in the journal of a pod, and would be lost with it." -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Takes server, values and own. A property has one place; a password has none but a secret. */}}
 {{- define "rmq.checks.config" -}}
 {{- $own := fromYaml .own -}}
 {{- $free := list "bindAddress" "httpBindAddress" "logFormat" "partialFrameBytesMax" "responseBufferBytesMax" "queuedBytesMax" -}}
-{{- $reserved := "^(configStorePath|controllerId|advertisedAddress|brokerAccessAddresses|enableControllerInNamesrv|controllerStorePath|etcd.*|tls\\..*|useTLS|historyDir|httpAdminTokenFile|scalingPolicyFile|roleAddressFile|memberPort|roleCheckPort|kubernetesSetsFile|kubernetesCredentialsDir)$" -}}
+{{- $reserved := "^(configStorePath|controllerId|managerId|storePath|store|clientTokenFile|controllerHttpAddr|advertisedAddress|brokerAccessAddresses|enableControllerInNamesrv|controllerStorePath|etcd.*|tls\\..*|useTLS|historyDir|httpAdminTokenFile|scalingPolicyFile|roleAddressFile|memberPort|roleCheckPort|kubernetesSetsFile|kubernetesCredentialsDir)$" -}}
 {{- range $key, $value := .values.config -}}
 {{- if and (regexMatch "(?i)password|secret|accesskey" $key) (not (hasSuffix "Path" $key)) -}}
 {{- fail (printf "%s.config.%s would stand in the values as plain text: use the existingSecret of tls, brokers.auth or etcd." $.server $key) -}}
@@ -236,6 +275,14 @@ files for each: runtimes of containers give 524,288 or more, and HAProxy does no
 {{- end -}}
 {{- if not (and .namesrv.podDisruptionBudget.enabled .controller.podDisruptionBudget.enabled) -}}
 {{- fail "profile=production needs namesrv.podDisruptionBudget.enabled=true and the same of controller." -}}
+{{- end -}}
+{{- if .offsetManager.enabled -}}
+{{- if or (ne .offsetManager.store "etcd") (lt (int .offsetManager.replicas) 2) -}}
+{{- fail "profile=production needs offsetManager.store=etcd and offsetManager.replicas of 2 or more: while the only one restarts, nobody commits." -}}
+{{- end -}}
+{{- if not .offsetManager.clientTokenSecret.name -}}
+{{- fail "profile=production needs offsetManager.clientTokenSecret.name: clients must not have the token of operators." -}}
+{{- end -}}
 {{- end -}}
 {{- if .roleProxy.enabled -}}
 {{- if lt (int .roleProxy.replicas) 2 -}}

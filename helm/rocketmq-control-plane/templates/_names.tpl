@@ -119,6 +119,10 @@ annotations:
 {{- include "rmq.addresses" (dict "root" . "component" "controller" "replicas" .Values.controller.replicas "port" 9878) -}}
 {{- end -}}
 
+{{- define "rmq.controller.httpAddresses" -}}
+{{- include "rmq.addresses" (dict "root" . "component" "controller" "replicas" .Values.controller.replicas "port" 9881) -}}
+{{- end -}}
+
 {{- define "rmq.etcd.endpoints" -}}
 {{- if .Values.etcd.embedded.enabled -}}
 {{- include "rmq.addresses" (dict "root" . "component" "etcd" "replicas" .Values.etcd.embedded.replicas "port" 2379) -}}

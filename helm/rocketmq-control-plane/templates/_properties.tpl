@@ -94,11 +94,18 @@ tls.test.mode.enable: false
 tls.server.certPath: {{ $folder }}/tls.crt
 tls.server.keyPath: {{ $folder }}/tls.key
 tls.server.need.client.auth: {{ .Values.tls.clientAuth | quote }}
-tls.enable: {{ .Values.tls.toBrokers }}
 {{- if ne .Values.tls.clientAuth "none" }}
 tls.server.authClient: true
 tls.server.trustCertPath: {{ $folder }}/ca.crt
 {{- end }}
+{{ include "rmq.tlsToBrokers" . }}
+{{- end -}}
+{{- end -}}
+
+{{/* TLS of requests to brokers, where tls.enabled. */}}
+{{- define "rmq.tlsToBrokers" -}}
+{{- $folder := "/etc/rocketmq/tls" -}}
+tls.enable: {{ .Values.tls.toBrokers }}
 {{- if .Values.tls.toBrokers }}
 tls.client.certPath: {{ $folder }}/tls.crt
 tls.client.keyPath: {{ $folder }}/tls.key
@@ -107,7 +114,6 @@ tls.client.keyPath: {{ $folder }}/tls.key
 tls.client.authServer: true
 tls.client.trustCertPath: {{ $folder }}/ca.crt
 {{- end }}
-{{- end -}}
 {{- end -}}
 
 {{/* Takes root and values of the server: what both servers have. */}}
@@ -180,6 +186,45 @@ kubernetesCredentialsDir: {{ include "rmq.kubernetesDir" . }}
 analyticsDir: {{ include "rmq.historyDir" . }}
 {{- end }}
 {{ include "rmq.serverProperties" (dict "root" . "values" .Values.controller) }}
+{{- end -}}
+
+{{- define "rmq.offset-manager.own" -}}
+{{- $manager := .Values.offsetManager -}}
+httpPort: 9883
+httpBindAddress: 0.0.0.0
+logFormat: json
+managerGroup: {{ $manager.group | quote }}
+store: {{ $manager.store }}
+storePath: {{ include "rmq.dataDir" . }}/offsets
+{{- if eq $manager.store "etcd" }}
+etcdEndpoints: {{ join ";" $manager.etcd.endpoints | quote }}
+{{- with $manager.etcd.tls }}
+{{- if .existingSecret }}
+etcdCaPath: /etc/rocketmq/etcd-tls/ca.crt
+{{- if .clientCertificate }}
+etcdCertPath: /etc/rocketmq/etcd-tls/tls.crt
+etcdKeyPath: /etc/rocketmq/etcd-tls/tls.key
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if eq $manager.follow "controllers" }}
+controllerHttpAddr: {{ $manager.controllers | join ";" | default (include "rmq.controller.httpAddresses" .) | quote }}
+{{- else if eq $manager.follow "nameServers" }}
+namesrvAddr: {{ $manager.nameServers | join ";" | default (include "rmq.namesrv.memberAddresses" .) | quote }}
+{{- end }}
+httpAdminTokenFile: /etc/rocketmq/admin/token
+{{- if $manager.clientTokenSecret.name }}
+clientTokenFile: /etc/rocketmq/clients/token
+{{- end }}
+{{ include "rmq.historyProperties" (dict "root" . "values" $manager) }}
+{{- if .Values.tls.enabled }}
+tls.test.mode.enable: false
+{{ include "rmq.tlsToBrokers" . }}
+{{- end }}
+{{- with .Values.brokers.auth.addresses }}
+brokerAccessAddresses: {{ join ";" . | quote }}
+{{- end }}
 {{- end -}}
 
 {{/* A value as properties text: whole numbers without exponent, backslashes as Java reads them. */}}

@@ -1,6 +1,6 @@
 {{/*
-What a NameServer and a controller have in common as pods. Each takes root, component, values, program, port, httpPort,
-and env: YAML of its own environment variables.
+What servers have in common as pods. Each takes root, component, values, program, port, httpPort,
+and env: YAML of its own environment variables. `port` is 0 for a server without RocketMQ peers.
 */}}
 {{- define "rmq.server.statefulset" -}}
 {{- $root := .root -}}
@@ -104,8 +104,10 @@ containers:
       {{- toYaml . | nindent 6 }}
       {{- end }}
     ports:
+      {{- with .port }}
       - name: remoting
-        containerPort: {{ .port }}
+        containerPort: {{ . }}
+      {{- end }}
       - name: http
         containerPort: {{ .httpPort }}
       {{- with .values.memberPort }}
@@ -174,9 +176,14 @@ tolerations:
 {{- end }}
 {{- end -}}
 
+{{/* What the names of its environment variables begin with. */}}
+{{- define "rmq.server.prefix" -}}
+RMQ_{{ .component | upper | replace "-" "_" }}
+{{- end -}}
+
 {{- define "rmq.server.keyPasswords" -}}
-{{- $prefix := ternary "RMQ_NAMESRV" "RMQ_CONTROLLER" (eq .component "namesrv") -}}
-{{- range $side := list "SERVER" "CLIENT" }}
+{{- $prefix := include "rmq.server.prefix" . -}}
+{{- range $side := ternary (list "SERVER" "CLIENT") (list "CLIENT") (not (empty .port)) }}
 - name: {{ $prefix }}_TLS_{{ $side }}_KEY_PASSWORD
   valueFrom:
     secretKeyRef:
@@ -186,7 +193,7 @@ tolerations:
 {{- end -}}
 
 {{- define "rmq.server.brokerKeys" -}}
-{{- $prefix := ternary "RMQ_NAMESRV" "RMQ_CONTROLLER" (eq .component "namesrv") -}}
+{{- $prefix := include "rmq.server.prefix" . -}}
 {{- with .root.Values.brokers.auth }}
 - name: {{ $prefix }}_BROKER_ACCESS_KEY
   valueFrom:
@@ -201,8 +208,15 @@ tolerations:
 {{- end }}
 {{- end -}}
 
-{{- define "rmq.server.usesEtcdTls" -}}
-{{- if and (eq .component "controller") (eq .values.store "etcd") .root.Values.etcd.tls.existingSecret -}}true{{- end -}}
+{{/* Name of the secret by which etcd is verified; blank for none. */}}
+{{- define "rmq.server.etcdTls" -}}
+{{- if and (eq .component "controller") (eq .values.store "etcd") -}}{{ .root.Values.etcd.tls.existingSecret }}{{- end -}}
+{{- if and (eq .component "offset-manager") (eq .values.store "etcd") -}}{{ .values.etcd.tls.existingSecret }}{{- end -}}
+{{- end -}}
+
+{{/* Clients of an offset manager have a token of their own. */}}
+{{- define "rmq.server.hasClientToken" -}}
+{{- if and (eq .component "offset-manager") .values.clientTokenSecret.name -}}true{{- end -}}
 {{- end -}}
 
 {{- define "rmq.server.hasPolicies" -}}
@@ -265,7 +279,12 @@ tolerations:
   mountPath: {{ include "rmq.kubernetesDir" . }}
   readOnly: true
 {{- end }}
-{{- if include "rmq.server.usesEtcdTls" . }}
+{{- if include "rmq.server.hasClientToken" . }}
+- name: clients
+  mountPath: /etc/rocketmq/clients
+  readOnly: true
+{{- end }}
+{{- if include "rmq.server.etcdTls" . }}
 - name: etcd-tls
   mountPath: /etc/rocketmq/etcd-tls
   readOnly: true
@@ -343,10 +362,19 @@ tolerations:
             - key: ca.crt
               path: ca.crt
 {{- end }}
-{{- if include "rmq.server.usesEtcdTls" . }}
+{{- if include "rmq.server.hasClientToken" . }}
+- name: clients
+  secret:
+    secretName: {{ .values.clientTokenSecret.name }}
+    defaultMode: 0440
+    items:
+      - key: {{ .values.clientTokenSecret.key }}
+        path: token
+{{- end }}
+{{- if include "rmq.server.etcdTls" . }}
 - name: etcd-tls
   secret:
-    secretName: {{ $values.etcd.tls.existingSecret }}
+    secretName: {{ include "rmq.server.etcdTls" . }}
     defaultMode: 0440
 {{- end }}
 {{- with .values.extraVolumes }}

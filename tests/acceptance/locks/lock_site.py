@@ -5,7 +5,7 @@ import itertools
 import threading
 from concurrent.futures import Future
 
-from fakes.locking_broker import RecordingHolderObserver
+from fakes.locking_broker import MastersOfTest, RecordingHolderObserver
 from peers.controllers import OurController
 from peers.servers import registered
 from peers.waiting import wait_until
@@ -62,8 +62,9 @@ class LocksOfManager:
         self.failed = []
         async with BackgroundTasks(lambda name, error: self.failed.append((name, error))) as tasks:
             self.poller = HolderPoller(self.mirror, clients, self.admin, tasks, self.clock)
-            self.replay = LockReplay(self.mirror, self.poller, self.admin, self.replayed, self.clock)
-            self.release = LockRelease(self.mirror, self.replayed, self.admin, self.clock)
+            masters = MastersOfTest()
+            self.replay = LockReplay(self.mirror, self.poller, self.admin, self.replayed, self.clock, masters)
+            self.release = LockRelease(self.mirror, self.poller, self.replayed, self.admin, self.clock, masters)
             self._polling = tasks.keep_running(self.poller.poll, "poll")
             self._ready.set_result(None)
             await self._end.wait()

@@ -43,7 +43,7 @@ def test_report_shows_what_policies_would_have_done(page):
     text = page(consumed=400)
     assert "In 120 samples of 1 topic the policies would have made 1 resize, 1 without an operator." in text
     assert "8 consumers, 4 queues: 4 have none" in text.replace("<wbr>", "")
-    assert "15 analyses have not been run yet" in text
+    assert "16 analyses have not been run yet" in text
     assert text.count("<svg") == 4
 
 

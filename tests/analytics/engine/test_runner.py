@@ -19,7 +19,8 @@ from analytics.ingest.manifest import load_days, save_day
 from analytics.shared.days import DAY_US, HOUR_US, span_of
 from analytics.shared.job import RESULT_COLUMNS, Job, Span
 from analytics.spark.storage import HadoopStorage, LocalStorage
-from history.schemas import HEARTBEAT, Column, Type
+from history.columns import Column, Type
+from history.schemas import HEARTBEAT
 
 FIRST = "2026-03-02"
 CLUSTER = Column("cluster", Type.STRING, "cluster of the broker")

@@ -16,6 +16,7 @@ from plain.failover_timeline import failover_timeline
 from plain.heartbeat_gaps import heartbeat_gaps
 from plain.queue_balance import queue_balance
 from plain.queue_scaling import queue_scaling
+from plain.read_again import read_again
 from plain.resizes import resizes
 from plain.restart_storms import restart_storms
 from plain.route_churn import route_churn
@@ -89,6 +90,10 @@ QUESTIONS: dict[str, Question] = {
     "A14": Question(_of_rows(correlated_failures), ("cluster", "broker_a", "broker_b", "cluster_b")),
     "A15": Question(
         _of_rows(resizes), ("cluster", "kind", "topic", "operation_id", "phase", "group", "verdict", "finding")
+    ),
+    "A16": Question(
+        _of_rows(read_again),
+        ("cluster", "kind", "group", "topic", "broker_name", "cause", "operation", "target", "writer"),
     ),
 }
 #: These look at many days; the others at some hours.

@@ -3,7 +3,8 @@
 from pyspark.sql.types import ArrayType, LongType, TimestampType
 
 from analytics.spark.schemas import CORRUPT, SPARK_TYPES, in_columns, line_schema, row_schema, struct_of
-from history.schemas import FAMILIES, HEARTBEAT_SUMMARY, Column, Type
+from history.columns import Column, Type
+from history.schemas import FAMILIES, HEARTBEAT_SUMMARY
 
 
 def test_every_type_of_the_history_has_a_spark_type():

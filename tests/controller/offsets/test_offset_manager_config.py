@@ -1,7 +1,7 @@
 import pytest
 
 from controller.offsets.config import OFFSET_MANAGER
-from controller.offsets.storage.write_behind import FLUSH_MS_MAX, FLUSH_MS_MIN
+from controller.offsets.storage.write_behind_options import FLUSH_MS_MAX, FLUSH_MS_MIN
 from remoting.protocol.properties import Property
 from serving.config.arguments import parse
 from serving.config.checks import ConfigError
@@ -24,6 +24,7 @@ def config(**options):
         ({"httpBindAddress": "offsets.example.org"}, "httpAdminTokenFile must be set, because httpBindAddress"),
         ({"advertisedAddress": "a:1;b:2"}, "advertisedAddress must be one address"),
         ({"writeThroughGroups": "a[bc]"}, "writeThroughGroups must be names or patterns with * and ?, without ["),
+        ({"lockReplay": "on"}, "controllerHttpAddr must be set, or namesrvAddr, because lockReplay is on"),
         ({"flushIntervalMs": "9"}, "flushIntervalMs must be a whole number from 10 to 10000"),
     ],
 )

@@ -1,5 +1,5 @@
 import pytest
-import recorded_rows
+from fakes import recorded_rows
 from fakes.in_process_controller import InProcessController
 
 from controller.observability.autoscaler_event_log import AutoscalerEventLog

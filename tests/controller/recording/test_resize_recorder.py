@@ -1,6 +1,6 @@
 import msgspec
 import pytest
-import recorded_rows
+from fakes import recorded_rows
 
 from controller.recording.resize_recorder import SENTENCE_MAX, ResizeRecorder
 from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizeOperation, ResizePhase, SetResize

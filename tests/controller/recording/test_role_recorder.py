@@ -4,7 +4,7 @@ import pytest
 from callback_builders import a_change
 from controller_builders import a_set
 from fakes.clock import FakeClock
-from recorded_rows import recorded
+from fakes.recorded_rows import recorded
 
 from controller.recording.role_recorder import RoleRecorder
 from controller.roles.holds import RoleHolds

@@ -2,7 +2,7 @@ import json
 from datetime import UTC, datetime
 
 from controller_builders import SET, a_set, last_heartbeat
-from recorded_rows import Unobserved
+from fakes.recorded_rows import Unobserved
 
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.suspicion import BrokerFailure, ProbeOutcome, SuspicionReason

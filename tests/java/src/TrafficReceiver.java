@@ -1,4 +1,5 @@
 import java.lang.reflect.Method;
+import java.nio.charset.StandardCharsets;
 import java.util.List;
 import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
@@ -19,7 +20,10 @@ import org.apache.rocketmq.common.message.MessageExt;
  * <li>{@code lite}: a lite pull consumer that commits by itself what it has polled.
  * </ul>
  * {@code --from} names where it begins without a stored offset, {@code --work-ms} how long it needs for a message,
- * {@code --invisible-ms} how long a popped message is its own, {@code --persist-ms} how often it commits.
+ * {@code --invisible-ms} how long a popped message is its own, {@code --persist-ms} how often it commits,
+ * {@code --timestamp} (yyyyMMddHHmmss) where TIMESTAMP begins, {@code --offset-managers} where a push consumer keeps its
+ * offsets instead of in brokers. What an orderly listener answers: {@code --result}, {@code --auto-commit}; {@code --fails}
+ * is a message that it never consumes, {@code --max-reconsume-times} how often it is tried again.
  */
 final class TrafficReceiver extends TrafficClient {
     private static final int POLL_MS = 200;
@@ -50,6 +54,7 @@ final class TrafficReceiver extends TrafficClient {
         push = new DefaultMQPushConsumer(group);
         separate(push, name, options);
         push.setConsumeFromWhere(from());
+        push.setConsumeTimestamp(options.text("timestamp", push.getConsumeTimestamp()));
         if (kind.equals("broadcast")) {
             setMessageModel(push, "BROADCASTING");
         }
@@ -58,10 +63,17 @@ final class TrafficReceiver extends TrafficClient {
             DefaultMQPushConsumer.class.getMethod("setPopInvisibleTime", long.class)
                 .invoke(push, (long) options.number("invisible-ms", 60_000));
         }
+        String managers = options.text("offset-managers", "");
+        if (!managers.isEmpty()) {
+            HttpOffsetStore.install(push, managers, options.text("offset-token", ""));
+        }
         push.subscribe(options.text("topic"), "*");
         if (kind.equals("orderly")) {
-            push.registerMessageListener((MessageListenerOrderly) (messages, context) -> consumeAll(messages)
-                ? ConsumeOrderlyStatus.SUCCESS : ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT);
+            push.setMaxReconsumeTimes(options.number("max-reconsume-times", push.getMaxReconsumeTimes()));
+            push.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
+                context.setAutoCommit(Boolean.parseBoolean(options.text("auto-commit", "true")));
+                return consumeAll(messages) ? result(messages) : ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT;
+            });
         } else {
             push.registerMessageListener((MessageListenerConcurrently) (messages, context) -> consumeAll(messages)
                 ? ConsumeConcurrentlyStatus.CONSUME_SUCCESS : ConsumeConcurrentlyStatus.RECONSUME_LATER);
@@ -84,6 +96,15 @@ final class TrafficReceiver extends TrafficClient {
         });
         poller.start();
         return lite.buildMQClientId();
+    }
+
+    /** What an orderly listener answers for messages that it has consumed. */
+    private ConsumeOrderlyStatus result(List<MessageExt> messages) {
+        String failing = options.text("fails", "") + "\t";
+        boolean fails = messages.stream().anyMatch(message ->
+            new String(message.getBody(), StandardCharsets.UTF_8).startsWith(failing));
+        return fails ? ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
+            : ConsumeOrderlyStatus.valueOf(options.text("result", "SUCCESS"));
     }
 
     private ConsumeFromWhere from() {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from remoting.admin.clients import producers, running_consumer
+from remoting.admin.clients import RUNNING_BYTES_MAX, producers, running_consumer
 from remoting.admin.message_queues import MessageQueue
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, Refused
@@ -69,3 +69,8 @@ def test_producers_have_their_group_and_last_heartbeat():
     assert (producer.group, producer.client_id) == ("senders", "192.0.2.2@14351#1")
     assert (producer.remote_address, producer.version) == ("/127.0.0.1:50450", 513)
     assert producer.last_update_unix_ms == 1_795_580_210_231
+
+
+def test_answer_of_a_client_that_is_far_too_long_is_not_read():
+    with pytest.raises(BodyError, match=f"of which {RUNNING_BYTES_MAX} are read"):
+        found(running_consumer("g", "c"), b" " * (RUNNING_BYTES_MAX + 1))

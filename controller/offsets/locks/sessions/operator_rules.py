@@ -7,7 +7,6 @@ docs/protocol/queue-locks.md 7.
 """
 
 from collections.abc import Sequence
-from itertools import islice
 from typing import Final
 
 from controller.offsets.commits.entry_checks import ENTRIES_MAX, problem_of_name, problem_of_names, problem_of_queue
@@ -80,17 +79,17 @@ def decide_force_release(table: LockTable, key: QueueKey, unix_ms: int) -> LockD
     return LockDecision(LockChanges(locks=(LockChange(key, before, after),), last_token=token), token)
 
 
-def fences_of(table: LockTable) -> tuple[Fence, ...]:
+def fences_of(table: LockTable) -> tuple[tuple[Fence, ...], ...]:
     """Return for `decide_fence` the queues that were taken from their holders, and that nobody has acquired since.
 
-    At most ENTRIES_MAX.
+    In parts of at most ENTRIES_MAX.
     """
     fences = []
-    for key in islice(table.queues_of(NOBODY), ENTRIES_MAX):
+    for key in table.queues_of(NOBODY):
         lock = table.lock_of(key)
         assert lock is not None, "nobody's queue has a lock"
         fences.append(Fence(key, lock.token))
-    return tuple(fences)
+    return tuple(tuple(fences[at : at + ENTRIES_MAX]) for at in range(0, len(fences), ENTRIES_MAX))
 
 
 def decide_fences_end(

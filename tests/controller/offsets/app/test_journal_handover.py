@@ -8,7 +8,7 @@ from fakes.clock import FakeClock
 from offset_builders import UNIX_MS, an_offset
 from peers.offset_managers import OffsetManager, a_queue, an_entry
 
-from controller.offsets.app.journal_handover import JournalHandover
+from controller.offsets.app.journal_handover import HandoverSource, JournalHandover
 from controller.offsets.commits.changes import OffsetChange
 from controller.offsets.service.manager_role import ManagerRole
 from controller.offsets.storage.journal import Journal
@@ -36,15 +36,20 @@ class Reports:
 
 
 @contextlib.asynccontextmanager
-async def follower(folder, address, *offsets, days=0):
+async def follower(folder, address, *offsets, days=0, store_id="s1"):
     """Yield the journal of a follower that has acknowledged these when it led, days ago, and what hands it over."""
     clock = FakeClock(unix_ms=UNIX_MS + days * 24 * 3_600_000)
     journal, reports = Journal(folder, SystemClock()), Reports()
     role = ManagerRole(SystemClock(), lambda _: None, lambda: None)
     role.follows(ControllerMember(id="m1", address=address))
+    await journal.belong_to("s1")
     await journal.record([OffsetChange(key, None, stored) for key, stored in offsets])
+
+    async def present():
+        return store_id
+
     try:
-        yield journal, JournalHandover(journal, role, lambda: "", clock, reports), reports
+        yield journal, JournalHandover(HandoverSource(journal, role, present), lambda: "", clock, reports), reports
     finally:
         await journal.close()
 
@@ -91,6 +96,20 @@ async def test_what_is_frozen_is_kept_for_the_next_attempt(leader, tmp_path):
         await asyncio.to_thread(leader.post, "/v1/offsets/thaw", {"operation": "op-h"})
         assert await handover._attempt(leader.address)
         assert len(journal.dirty) == 0
+
+
+async def test_what_was_acknowledged_for_another_store_is_not_handed_over(leader, tmp_path):
+    more = {"store_id": "s2"}
+    async with follower(tmp_path, leader.address, (key(group="other"), an_offset(70)), **more) as (
+        journal,
+        handover,
+        reports,
+    ):
+        assert not await handover._attempt(leader.address)
+        assert "it has offsets of 1 queues for the store s1, and this is the store s2" in reports.failed[0]
+        assert len(journal.dirty) == 1
+    answer = await asyncio.to_thread(leader.post, "/v1/offsets/read", {"keys": [a_queue(group="other")]})
+    assert answer.statuses == ["not_found"]
 
 
 async def test_a_leader_that_refuses_or_is_none_leaves_the_journal_as_it_is(tmp_path):

@@ -3,6 +3,7 @@
 import signal
 
 import pytest
+from fakes.recorded_rows import landed
 from peers.offset_managers import OffsetManager, a_queue, an_entry
 
 
@@ -207,6 +208,18 @@ def test_groups_with_write_through_are_acknowledged_by_the_store(tmp_path):
     assert manager.process.stop() == 0
 
 
+def test_commits_with_write_through_leave_nothing_to_send_on_after_a_kill(tmp_path):
+    manager = OffsetManager(tmp_path, write_through_groups="pay*", flush_interval_ms=10_000).start()
+    assert manager.commit(an_entry(7, group="payments")).body["durability"] == "remote"
+    assert manager.commit(an_entry(8, group="billing")).body["durability"] == "local"
+    manager.process.kill()
+
+    manager.start()
+    assert manager.events("offsets_compensated")[0]["pushed"] == 1
+    assert [manager.offset(group=group) for group in ("payments", "billing")] == [7, 8]
+    assert manager.process.stop() == 0
+
+
 def test_a_store_that_lags_holds_commits_back(tmp_path):
     manager = OffsetManager(tmp_path, dirty_keys_max=1000, flush_interval_ms=10_000).start()
     assert manager.commit(*(an_entry(1, queue) for queue in range(1000))).status == 200
@@ -234,3 +247,18 @@ def test_a_stop_signal_ends_requests_with_503(manager):
     manager.process.signal(signal.SIGTERM)
     assert manager.process.wait(seconds=20) == 0
     assert [line["event"] for line in manager.events("server_stopped")] == ["server_stopped"]
+
+
+def test_history_has_what_operators_changed_and_who_led(manager):
+    manager.options["history_dir"] = manager.folder / "history"
+    manager.start()
+    manager.commit(an_entry(900), an_entry(100, 1))
+    manager.post("/v1/offsets/reset", {"writer": "alice", "entries": [a_queue() | {"offset": 400}]})
+    assert manager.process.stop() == 0
+
+    history = manager.options["history_dir"]
+    (row,) = landed(history, "offset_change_by_operator")
+    assert (row["source"], row["event_type"], row["writer"]) == ("offset-manager", "reset", "alice")
+    assert (row["group"], row["queues"], row["messages_again"]) == (an_entry(0)["group"], 1, 500)
+    lives = {row["event_type"] for row in landed(history, "ns_lifecycle")}
+    assert lives == {"started", "leader_gained", "ready", "stopping"}

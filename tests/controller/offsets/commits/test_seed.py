@@ -57,7 +57,7 @@ def test_nothing_is_stored_over_a_deletion_that_may_still_fail():
     for result in (offsets.seed(5), offsets.commit(5), *offsets.reset(5).results):
         assert (result.status, result.reason) == (
             OffsetStatus.UNKNOWN,
-            "the offset is being deleted: repeat in a second",
+            "the offset is being reset, seeded or deleted: repeat in a second",
         )
     offsets.table.withdraw(deletion.changes)
     assert offsets.seed(5).status is OffsetStatus.PRESENT

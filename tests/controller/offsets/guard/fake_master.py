@@ -1,5 +1,6 @@
 """A new master on loopback: a log with messages, an offset table, and the requests that the guard sends."""
 
+import json
 import struct
 
 from fakes.answering_peer import NOTHING, AnsweringPeer, refusal, success
@@ -34,6 +35,8 @@ class FakeMaster:
         self.boot_ms = BOOT_MS
         #: Groups and queues with a reset that waits for the next pull.
         self.pending = set()
+        #: Group -> what its client says that it does: "pulls" or "pops"; groups without a client are absent.
+        self.clients = {}
         #: What was written, in its order.
         self.written = []
         #: Code -> codes that it is answered with first.
@@ -100,6 +103,19 @@ class FakeMaster:
             0, body=message_bytes(0, place // SIZE, place, queue.look(place // SIZE).message.store_unix_ms)
         )
 
+    def _members(self, fields):
+        if fields["consumerGroup"] not in self.clients:
+            return refusal(ResponseCode.CONSUMER_NOT_ONLINE)
+        member = {"clientId": "c1", "clientAddr": "10.0.0.9:51234", "language": "JAVA", "version": 495}
+        return success({"connectionSet": [member], "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING"})
+
+    def _running(self, fields):
+        queue = {"topic": "orders", "brokerName": self.name, "queueId": 0}
+        held = f"{{{json.dumps(queue)}:{{}}}}"
+        pulls = self.clients[fields["consumerGroup"]] == "pulls"
+        tables = f'"mqTable":{held if pulls else "{}"},"mqPopTable":{"{}" if pulls else held}'
+        return success(f'{{{tables},"properties":{{}},"subscriptionSet":[]}}'.encode())
+
     def _commit(self, fields):
         key, queue_id = f"{fields['topic']}@{fields['consumerGroup']}", int(fields["queueId"])
         if (key, queue_id) in self.pending:
@@ -121,6 +137,8 @@ class FakeMaster:
 
 
 _ANSWERS = {
+    BrokerRequestCode.GET_CONSUMER_CONNECTION_LIST: FakeMaster._members,
+    BrokerRequestCode.GET_CONSUMER_RUNNING_INFO: FakeMaster._running,
     BrokerRequestCode.QUERY_CONSUME_QUEUE: FakeMaster._entry,
     BrokerRequestCode.GET_MIN_OFFSET: FakeMaster._min,
     BrokerRequestCode.GET_MAX_OFFSET: FakeMaster._max,

@@ -12,7 +12,7 @@ from controller.offsets.guard.candidates import SavedQueue, TableKey
 from controller.offsets.guard.log_facts import SavedMoment
 from controller.offsets.guard.outcomes import Outcome
 from controller.offsets.guard.rules import Action, Reason, Tail
-from controller.offsets.guard.runner import SLICE_CANDIDATES, GuardedBroker, GuardLimits, OffsetGuard, sliced
+from controller.offsets.guard.runner import SLICE_CANDIDATES, EarlyEnd, GuardedBroker, GuardLimits, OffsetGuard, sliced
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
@@ -42,7 +42,9 @@ async def opened(master):
         await master.peer.close()
 
 
-async def guarded(master, table=None, *, is_still_master=lambda: True, limits=None, **options):
+async def guarded(
+    master, table=None, *, is_still_master=lambda: True, limits=None, writes=True, early_end=None, **options
+):
     """Run the guard at a master whose groups pull, and return its notes and its report."""
     notes, table = Notes(), saved() if table is None else table
     known = {
@@ -55,7 +57,8 @@ async def guarded(master, table=None, *, is_still_master=lambda: True, limits=No
     }
     async with opened(master) as admin:
         broker = GuardedBroker(broker_name="b", address=master.peer.address, **(known | options))
-        return notes, await OffsetGuard(admin, SystemClock(), notes, limits).guard(broker, is_still_master)
+        guard = OffsetGuard(admin, SystemClock(), notes, limits, writes=writes)
+        return notes, await guard.guard(broker, is_still_master, early_end)
 
 
 async def test_older_offset_is_pushed_and_verified():
@@ -347,6 +350,59 @@ async def test_group_that_has_pulled_from_any_queue_of_the_new_master_does_not_p
     master.pulled = {KEY: {3: 1}}
     notes, _ = await guarded(master, pulling_groups=frozenset())
     assert notes.of("g") == ("push", 80, "stored")
+
+
+async def test_group_whose_client_says_that_it_pulls_is_pushed_and_one_that_pops_is_left_behind():
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}, "orders@h": {0: 60}})
+    master.clients = {"g": "pulls", "h": "pops"}
+    await guarded(master, saved() | saved(group="h"), pulling_groups=frozenset())
+    assert master.written == [("commit", KEY, 0, 80)]
+
+
+async def test_client_that_does_not_answer_leaves_its_group_behind():
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
+    master.clients = {"g": "pulls"}
+    master.first = {BrokerRequestCode.GET_CONSUMER_RUNNING_INFO: [207]}
+    _, report = await guarded(master, pulling_groups=frozenset())
+    assert master.written == []
+    assert report.decisions == {(Action.LEAVE, Reason.POPPED_AGAIN): 1}
+
+
+async def test_clients_that_hang_hold_the_other_offsets_up_for_a_limited_time(monkeypatch):
+    monkeypatch.setattr("controller.offsets.guard.group_kinds.WITHIN_S", 0.2)
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {})
+    master.clients, master.silent = {"g": "pulls"}, BrokerRequestCode.GET_CONSUMER_RUNNING_INFO
+    notes, report = await guarded(master, pulling_groups=frozenset())
+    assert report.failure is None
+    assert notes.of("g") == ("push", 80, "stored")
+
+
+async def test_guard_that_only_reports_sends_no_change_to_the_broker():
+    master = FakeMaster({ORDERS: Queue(old=100, new=200)}, {KEY: {0: 60}, "orders@h": {0: 60}})
+    notes, report = await guarded(master, saved(80) | saved(130, group="h"), writes=False)
+    assert master.written == []
+    assert notes.of("g") == ("set", 80, "withheld")
+    assert notes.of("h") == ("set", 100, "withheld")
+    assert not report.is_incomplete
+
+
+async def test_run_that_another_one_takes_the_place_of_ends_at_once_and_says_what_it_was_at():
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
+    early_end, master.silent = EarlyEnd(), BrokerRequestCode.QUERY_CONSUME_QUEUE
+    master.then = lambda code: early_end.end("the master has changed again") if code == master.silent else None
+    async with asyncio.timeout(5):
+        _, report = await guarded(master, early_end=early_end)
+    assert report.failure == "the master has changed again, it looked at messages"
+    assert master.written == []
+
+
+async def test_run_that_is_ended_before_it_begins_sends_no_change():
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
+    early_end = EarlyEnd()
+    early_end.end("the broker set was removed")
+    _, report = await guarded(master, early_end=early_end)
+    assert report.failure.startswith("the broker set was removed")
+    assert master.written == []
 
 
 async def test_group_whose_retry_topic_shows_that_it_pops_is_left_behind():

@@ -109,3 +109,17 @@ def test_members_beyond_the_limits_are_left_out_and_counted(monkeypatch):
     members.forget([a_member(each) for each in members.clients_of(GROUP)])
     members.record(FIRST, GROUP, connections("c4"), 1)
     assert members.clients_of(GROUP) == ("c4",)
+
+
+def test_client_with_an_absurd_id_is_no_member():
+    members = members_at({FIRST: ["c1", "x" * 256, ""]})
+    assert members.clients_of(GROUP) == ("c1",)
+    assert members.left_out == 2
+
+
+def test_members_of_other_groups_are_found_to_be_forgotten():
+    members = members_at({FIRST: ["c1"]})
+    members.record(FIRST, "withdrawn", connections("c2"), 0)
+    assert len(members) == 2
+    members.forget(members.outside({GROUP}))
+    assert (len(members), members.clients_of("withdrawn"), members.clients_of(GROUP)) == (1, (), ("c1",))

@@ -1,12 +1,14 @@
 """Clients are queried about the queues that they hold; one that hangs delays nobody."""
 
 import asyncio
+import time
 
 import pytest
 from fakes.clock import FakeClock
 from fakes.locking_broker import MEMBERS, RUNNING, OrderlyClient, holder_site
 from holder_builders import BROKER, GROUP, a_member, a_queue
 
+from controller.offsets.locks import holder_poller
 from controller.offsets.locks.holders import UNCONFIRMED_MS, HeldGroupQueue
 from controller.offsets.locks.overlaps import OverlapEnd
 from controller.offsets.locks.poll_schedule import WAITED_FOR_MAX, ClientQuery
@@ -210,3 +212,37 @@ async def test_client_that_answers_after_it_was_forgotten_leaves_nothing_behind(
         site.mirror.forget_unconfirmed()
         assert len(site.mirror.table) == 0
         assert site.mirror.schedule.may_query(a_member("c1"), clock.now_ms())
+
+
+async def test_groups_of_one_broker_are_listed_with_a_pause_in_between(site, monkeypatch):
+    monkeypatch.setattr(holder_poller, "LISTINGS_RATE_MAX", 20)
+    began = time.perf_counter()
+    await site.poller.list_members({site.first.address: [GROUP, "g2", "g3"], site.second.address: [GROUP]})
+    assert site.first.count(MEMBERS) == 3
+    # Two brokers share 20 requests a second.
+    assert time.perf_counter() - began >= 0.2
+
+
+async def test_listing_goes_on_by_itself_and_at_new_masters_too(site):
+    site.connect("c1", OrderlyClient(0))
+
+    class Source:
+        def masters(self):
+            return {site.first.address: [GROUP]}
+
+    site.tasks.start(site.poller.keep_listing(Source()), "list")
+    await until(lambda: site.mirror.members.clients_of(GROUP))
+    await confirm(site, "c1")
+    site.mirror.promoted(BROKER, site.second.address, site.first.address)
+    site.tasks.start(site.poller.keep_listing_at_new_masters(), "list at new masters")
+    await until(lambda: site.mirror.members.brokers_of(a_member("c1")) == (site.second.address,))
+
+
+async def test_clients_of_groups_that_are_not_kept_are_forgotten(site):
+    site.connect("c1", OrderlyClient(0))
+    await site.list_members()
+    await confirm(site, "c1")
+    site.mirror.keep_groups({GROUP})
+    assert len(site.mirror.table) == 1
+    site.mirror.keep_groups({"other"})
+    assert (len(site.mirror.table), len(site.mirror.members)) == (0, 0)

@@ -36,20 +36,21 @@ async def query(site):
     assert await site.poller.confirm(member, site.mirror.members.brokers_of(member))
 
 
-def masters(site):
-    return {BROKER: site.second.address}
+async def release(site, *, masters=True):
+    site.masters.addresses = {BROKER: site.second.address} if masters else {}
+    await site.release.release()
 
 
 async def test_replayed_lock_is_given_up_once_its_client_answers_that_it_has_lost_the_queue(site, client):
-    await site.release.release(masters(site))
+    await release(site)
     assert site.second.count(UNLOCK) == 0
     client.locked.pop(0)
     site.clock.pass_ms(100)
     await query(site)
-    await site.release.release(masters(site))
+    await release(site)
     assert site.second.locks == {(GROUP, 1): "c1"}
     assert [each.member.client_id for each in site.observer.released] == ["c1"]
-    await site.release.release(masters(site))
+    await release(site)
     assert site.second.count(UNLOCK) == 1
 
 
@@ -59,7 +60,7 @@ async def test_lock_of_a_client_that_has_got_the_queue_again_is_left_to_it(site,
     await query(site)
     # It has locked the queue since, and the mirror has not seen that.
     client.locked[0] = 1_700_000_000_100
-    await site.release.release(masters(site))
+    await release(site)
     assert site.second.count(UNLOCK) == 0
     assert len(site.second.locks) == 2
 
@@ -70,7 +71,7 @@ async def test_lock_of_a_client_that_cannot_be_queried_again_is_not_given_up(sit
     await query(site)
     for broker in (site.first, site.second):
         broker.refuses.add(RUNNING)
-    await site.release.release(masters(site))
+    await release(site)
     assert site.second.count(UNLOCK) == 0
 
 
@@ -88,7 +89,7 @@ async def test_request_that_waits_too_long_after_its_check_is_not_sent(site, cli
     checks = site.second.count(MEMBERS), site.first.count(RUNNING) + site.second.count(RUNNING)
     site.second.before_answer = lambda code: site.clock.pass_ms(CHECKED_MS + 1) if code in {MEMBERS, RUNNING} else None
     site.first.before_answer = site.second.before_answer
-    await site.release.release(masters(site))
+    await release(site)
     assert (site.second.count(MEMBERS), site.first.count(RUNNING) + site.second.count(RUNNING)) != checks
     assert site.second.count(UNLOCK) == 0
 
@@ -99,17 +100,17 @@ async def test_locks_of_a_client_that_has_come_back_are_left_to_it(site, client)
     site.clock.pass_ms(LOST_MS)
     await site.list_members()
     site.connect("c1", client)
-    await site.release.release(masters(site))
+    await release(site)
     assert site.second.count(UNLOCK) == 0
     assert site.mirror.members.clients_of(GROUP) == ("c1",)
 
 
 async def test_client_whose_brokers_are_gone_with_it_is_forgotten(site, client):
     site.clock.pass_ms(UNLISTED_MS - 1)
-    await site.release.release({})
+    await release(site, masters=False)
     assert site.mirror.members.clients_of(GROUP) == ("c1",)
     site.clock.pass_ms(1)
-    await site.release.release({})
+    await release(site, masters=False)
     assert (len(site.mirror.table), site.mirror.members.clients_of(GROUP)) == (0, ())
     assert site.second.count(UNLOCK) == 0
 
@@ -119,11 +120,11 @@ async def test_locks_of_a_client_that_is_gone_are_given_up_and_it_is_forgotten(s
         broker.clients.clear()
     site.clock.pass_ms(LOST_MS - 1)
     await site.list_members()
-    await site.release.release(masters(site))
+    await release(site)
     assert len(site.second.locks) == 2
     site.clock.pass_ms(1)
     await site.list_members()
-    await site.release.release(masters(site))
+    await release(site)
     assert site.second.locks == {}
     assert (len(site.mirror.table), site.mirror.members.clients_of(GROUP)) == (0, ())
 
@@ -139,7 +140,7 @@ async def test_master_lists_a_group_once_for_all_its_members_that_are_gone(site,
     await site.list_members()
     lists = site.second.count(MEMBERS)
     site.connect("c2", other)
-    await site.release.release(masters(site))
+    await release(site)
     assert site.second.count(MEMBERS) == lists + 1
     assert site.second.locks == {(GROUP, 2): "c2"}
     assert site.mirror.members.clients_of(GROUP) == ("c2",)
@@ -153,10 +154,10 @@ async def test_locks_that_cannot_be_given_up_now_are_given_up_later(site, client
     await site.list_members()
     if fault != "no master":
         site.second.refuses.add({"no answer": UNLOCK, "no list": MEMBERS}[fault])
-    await site.release.release({} if fault == "no master" else masters(site))
+    await release(site, masters=fault != "no master")
     assert len(site.second.locks) == 2
     site.second.refuses.clear()
-    await site.release.release(masters(site))
+    await release(site)
     assert site.second.locks == {}
 
 
@@ -166,19 +167,30 @@ async def test_lock_that_another_client_has_taken_stays(site, client):
         broker.clients.clear()
     site.clock.pass_ms(LOST_MS)
     await site.list_members()
-    await site.release.release(masters(site))
+    await release(site)
     assert site.second.locks == {(GROUP, 0): "c2"}
 
 
 async def test_releasing_goes_on_by_itself(site, client):
-    class Masters:
-        def master_addresses(self):
-            return masters(site)
-
+    site.masters.addresses = {BROKER: site.second.address}
     client.locked.clear()
     site.clock.pass_ms(100)
     await query(site)
-    site.tasks.start(site.release.keep_releasing(Masters()), "release")
+    site.tasks.start(site.release.keep_releasing(), "release")
     async with asyncio.timeout(20):
         while site.second.locks:
             await asyncio.sleep(0.01)
+
+
+async def test_nothing_is_given_up_at_a_broker_that_is_not_master_any_more(site, client):
+    client.locked.clear()
+    site.clock.pass_ms(100)
+    await query(site)
+    site.masters.former = {site.second.address}
+    await release(site)
+    assert site.second.count(UNLOCK) == 0
+    site.masters.former = set()
+    site.clock.pass_ms(100)
+    await query(site)
+    await release(site)
+    assert site.second.locks == {}

@@ -147,11 +147,11 @@ async def test_new_master_that_never_answers_is_given_up_and_the_lock_counts_as_
 async def test_lock_whose_turn_comes_too_late_is_not_requested(site):
     site.connect("c1", OrderlyClient(0))
     await mirrored(site)
-    turn = site.replay._masters._turns
+    turn = site.replay._admin._turns
     for _ in range(turn._value):
         await turn.acquire()
     replay = asyncio.create_task(site.replay.replay(promotion(site)))
-    await eventually(lambda: site.second.address in site.replay._masters._peers)
+    await eventually(lambda: site.second.address in site.replay._admin._peers)
     site.clock.pass_ms(FRESH_MS + 1)
     turn.release()
     assert found(await replay) == {("c1", 0): ReplayOutcome.UNCONFIRMED}
@@ -198,3 +198,12 @@ async def test_holders_of_a_set_with_a_new_master_are_watched(site):
     now_ms = site.clock.now_ms()
     assert schedule.due(site.mirror.table, members, now_ms, 1) == ()
     assert schedule.due(site.mirror.table, members, now_ms + 2500, 1)
+
+
+async def test_broker_that_is_not_master_any_more_gets_no_lock(site):
+    site.connect("c1", OrderlyClient(0))
+    await mirrored(site)
+    site.masters.former = {site.second.address}
+    report = await site.replay.replay(promotion(site))
+    assert found(report) == {("c1", 0): ReplayOutcome.UNCONFIRMED}
+    assert site.second.count(LOCK) == 0

@@ -17,7 +17,8 @@ from controller.offsets.service.lock_service import LockService
 from controller.offsets.service.offset_service import OffsetService, ServiceParts
 from controller.offsets.storage.embedded_remote import EmbeddedRemote
 from controller.offsets.storage.journal import Journal
-from controller.offsets.storage.write_behind import WriteBehind, WriteBehindOptions
+from controller.offsets.storage.write_behind import WriteBehind
+from controller.offsets.storage.write_behind_options import WriteBehindOptions
 from controller.offsets.values import GroupTopic, QueueKey
 from controller.storage.store import ControllerMember
 from remoting.background_tasks import BackgroundTasks
@@ -38,6 +39,11 @@ class HeldStore(EmbeddedRemote):
         super().__init__(folder, SystemClock())
         self.passes = asyncio.Event()
         self.passes.set()
+        #: Writes that wait for that now.
+        self.held = 0
+        #: Raised by each write instead of doing it.
+        self.put_error = None
+        #: Raised by so many loads.
         self.error = None
         self.load_errors = 0
 
@@ -48,7 +54,11 @@ class HeldStore(EmbeddedRemote):
         return await super().load_page(start)
 
     async def put(self, writes):
+        self.held += 1
         await self.passes.wait()
+        self.held -= 1
+        if self.put_error is not None:
+            raise self.put_error
         return await super().put(writes)
 
 
@@ -68,41 +78,44 @@ class Reported:
 class ServiceSite:
     """One manager without HTTP."""
 
-    def __init__(self, folder, *, is_write_through=None, rows_max=1_000_000, lead_number=lambda: 0, **options):
+    def __init__(
+        self, folder, *, is_write_through=lambda _: False, rows_max=1_000_000, lead_number=lambda: 0, **options
+    ):
         self.clock = FakeClock()
         self.journal = Journal(folder, SystemClock())
         self.remote = HeldStore(folder)
         self.tasks = BackgroundTasks(lambda name, error: self.faults.append((name, error)))
         self.faults = []
-        self.resigned = 0
+        self.passed_on = 0
         self.observer = Reported()
-        through = is_write_through or (lambda _: False)
-        self.store = WriteBehind(self.journal, self.remote, SystemClock(), WriteBehindOptions(**options), None, through)
+        options = WriteBehindOptions(**options)
+        self.store = WriteBehind(self.journal, self.remote, SystemClock(), options, None, is_write_through)
         parts = ServiceParts(
             store=self.store,
             clock=self.clock,
             start=self.tasks.start,
             observer=self.observer,
-            is_write_through=is_write_through,
             limits=OffsetLimits(rows_max=rows_max),
             lead_number=lead_number,
-            resign=self.resign,
+            pass_on=self.pass_on,
         )
         self.keeper = LockKeeper(self.store, self.clock)
         self.service = OffsetService(parts, self.keeper)
         self.locks = LockService(self.service, self.keeper, self.clock, self.observer)
 
-    async def resign(self):
-        self.resigned += 1
+    def pass_on(self):
+        self.passed_on += 1
         self.service.follows(None)
 
     async def lead(self, until_ms=None):
         self.service.leads(until_ms)
         await eventually(lambda: self.service.role.is_serving, seconds=10, what="the service has loaded")
 
-    async def commit(self, offset, queue_id=0, *, epoch=0, token=0, **names):
-        entry = CommitEntry(a_key(queue_id, **names), offset, epoch, token)
-        return (await self.service.commit([entry], "client-1")).results[0]
+    def entry(self, offset, queue_id=0, *, epoch=0, token=0, **names):
+        return CommitEntry(a_key(queue_id, **names), offset, epoch, token)
+
+    async def commit(self, offset, queue_id=0, **more):
+        return (await self.service.commit([self.entry(offset, queue_id, **more)], "client-1")).results[0]
 
     async def reset(self, offset, queue_id=0):
         return await self.service.reset([OffsetEntry(a_key(queue_id), offset)], self.service.writer("alice", ""))

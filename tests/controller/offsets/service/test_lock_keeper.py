@@ -5,9 +5,12 @@ import asyncio
 import pytest
 from service_site import GROUP, OTHER, a_key, service_site
 
+from controller.offsets.commits.commit import CommitEntry
 from controller.offsets.commits.results import OffsetStatus
+from controller.offsets.locks.sessions import operator_rules
 from controller.offsets.locks.sessions.acquire import AcquireStatus
 from controller.offsets.locks.sessions.refusals import SessionEnded
+from controller.offsets.locks.sessions.values import NOBODY, LockChange, LockChanges, QueueLock
 from controller.offsets.service.lock_keeper import LocksUnavailable
 from controller.offsets.service.lock_rows import is_lock_row
 from controller.offsets.service.manager_role import ManagerNotLeading
@@ -171,3 +174,21 @@ async def test_nothing_is_granted_while_stored_locks_cannot_be_read(tmp_path):
         with pytest.raises(LocksUnavailable, match="cannot be read"):
             await site.acquire("s1", 0)
         assert (await site.commit(1, group="other")).status is OffsetStatus.OK
+
+
+async def test_all_queues_that_were_taken_from_their_holders_are_free_once_their_tokens_are_stored(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(operator_rules, "ENTRIES_MAX", 2)
+    async with service_site(tmp_path) as site:
+        await declared(site, "s1")
+        keys = [a_key(each) for each in range(5)]
+        await site.service.commit([CommitEntry(key, 1) for key in keys], "client-1")
+        forced = tuple(
+            LockChange(key, None, QueueLock(token=number, session_id=NOBODY, since_unix_ms=0))
+            for number, key in enumerate(keys, 1)
+        )
+        site.keeper.table.apply(LockChanges(locks=forced), 0)
+        await site.locks.end_fences()
+        assert site.keeper.table.count == 0
+        assert [each.token for each in site.service.read(keys)] == [1, 2, 3, 4, 5]

@@ -10,8 +10,11 @@ from controller.offsets.commits.freezes import Freeze
 from controller.offsets.commits.results import OffsetNotFound, OffsetStatus, OffsetUnavailable
 from controller.offsets.commits.scopes import OffsetScope
 from controller.offsets.service.manager_role import ManagerNotLeading, StillLoading
-from controller.offsets.storage.write_behind import Durability, InJournalOnly, TooManyDirtyOffsets
-from controller.storage.store import OutcomeUnknown
+from controller.offsets.storage.remote import RowWrite
+from controller.offsets.storage.write_behind import Durability, InJournalOnly
+from controller.offsets.storage.write_behind_options import TooManyDirtyOffsets
+from controller.offsets.values import StoredOffset
+from controller.storage.store import Deposed, OutcomeUnknown
 
 
 def write_through(of):
@@ -148,30 +151,16 @@ async def test_a_reset_is_answered_when_the_store_has_it(tmp_path):
         assert change[:2] == ("reset", "alice")
 
 
-async def test_a_repeated_deletion_is_not_answered_before_the_store_has_the_first_one(tmp_path):
-    async with service_site(tmp_path) as site:
-        await site.commit(50)
-        await site.service.flush(None)
-        site.remote.passes.clear()
-        scope = OffsetScope("DefaultCluster", "", "billing")
-        first = asyncio.create_task(site.service.delete(scope, site.service.writer("alice", "")))
-        await eventually(lambda: site.store.dirty_keys, seconds=10, what="the journal has the deletion")
-        second = asyncio.create_task(site.service.delete(scope, site.service.writer("alice", "")))
-        done, _ = await asyncio.wait({first, second}, timeout=0.2)
-        assert not done
-        site.remote.passes.set()
-        assert {(await each).durability for each in (first, second)} == {Durability.REMOTE}
-
-
 async def test_a_reset_that_ends_with_the_lead_is_not_known_to_be_stored(tmp_path):
     async with service_site(tmp_path) as site:
         await site.commit(50)
         await site.service.flush(None)
         site.remote.passes.clear()
         reset = asyncio.create_task(site.reset(10))
-        await asyncio.sleep(0.1)
+        await eventually(lambda: site.remote.held, seconds=10, what="the write is under way")
         site.service.follows(OTHER)
-        with pytest.raises(InJournalOnly, match="does not lead any more"):
+        site.remote.passes.set()
+        with pytest.raises(Deposed, match="ceased to lead meanwhile"):
             await reset
 
 
@@ -196,7 +185,7 @@ async def test_a_deleted_offset_names_the_epoch_of_the_next_commit(tmp_path):
         assert site.read().offset == 7
 
 
-async def test_a_manager_whose_journal_is_too_old_lets_another_one_lead(tmp_path):
+async def test_a_manager_whose_journal_is_too_old_lets_another_one_lead_and_stands_again(tmp_path):
     async with service_site(tmp_path) as site:
         site.remote.passes.clear()
         # Long before the machine's clock, which the store has.
@@ -206,11 +195,15 @@ async def test_a_manager_whose_journal_is_too_old_lets_another_one_lead(tmp_path
         site.remote.is_shared = True
         site.remote.passes.set()
         site.service.leads(None)
-        await eventually(lambda: site.resigned, seconds=10, what="it resigns")
+        await eventually(lambda: site.passed_on, seconds=10, what="it passes the lead on")
         ((why,),) = site.observer.of("load_failed")
         assert "move it away" in why
         with pytest.raises(ManagerNotLeading):
             site.read()
+        # Meanwhile another one has stored what is newer.
+        await site.remote.put([RowWrite(a_key().of, {0: StoredOffset(30, 1)}, 0)])
+        await site.lead()
+        assert site.read().offset == 30
 
 
 async def test_a_preview_changes_nothing(tmp_path):
@@ -235,3 +228,20 @@ async def test_a_freeze_ends_when_its_operation_does_not_renew_it(tmp_path):
         site.service.end_freezes()
         assert (await site.commit(1)).status is OffsetStatus.OK
         assert site.observer.of("thawed") == [("op", True)]
+
+
+async def test_a_freeze_is_not_renewed_by_a_manager_that_was_paused_and_may_not_lead_any_more(tmp_path):
+    async with service_site(tmp_path) as site:
+        began_ms = site.clock.now_ms()
+        site.service.leads(began_ms + 30_000)
+        site.service.freeze(Freeze(operation="op", reason="test", keys=frozenset({a_key()}), lease_ms=600_000))
+        read = site.clock.now_ms
+
+        def read_then_paused():
+            now_ms = read()
+            site.clock.pass_ms(60_000)
+            return now_ms
+
+        site.clock.now_ms = read_then_paused
+        with pytest.raises(ManagerNotLeading):
+            site.service.renew_freeze("op")

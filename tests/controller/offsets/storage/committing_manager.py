@@ -14,7 +14,8 @@ from stored_offset_builders import a_commit
 
 from controller.offsets.storage.embedded_remote import EmbeddedRemote
 from controller.offsets.storage.journal import Journal
-from controller.offsets.storage.write_behind import WriteBehind, WriteBehindOptions
+from controller.offsets.storage.write_behind import WriteBehind
+from controller.offsets.storage.write_behind_options import WriteBehindOptions
 from controller.storage.store import ControllerMember, StoreError
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import SystemClock

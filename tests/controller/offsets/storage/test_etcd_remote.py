@@ -9,11 +9,14 @@ from peers.etcd import running_etcd
 from remote_stores import SOON_S, all_rows, leading
 from stored_offset_builders import an_offset, row_name
 
+from controller.offsets.storage.etcd_remote import EtcdRemote
 from controller.offsets.storage.formats.batches import WriteRate
 from controller.offsets.storage.formats.row_values import encoded_row
 from controller.offsets.storage.remote import RemoteRow, RowMoved, RowStored, RowTooLarge, RowWrite
+from controller.storage.etcd.client import EtcdOptions
 from controller.storage.etcd.keys import Keys
 from controller.storage.store import Deposed, StoreError
+from remoting.clock import SystemClock
 
 pytestmark = pytest.mark.etcd
 
@@ -190,3 +193,28 @@ async def test_calls_fail_while_no_endpoint_answers_and_go_on_after_it(tmp_path)
             await eventually(lambda: listener.is_leading, seconds=SOON_S, what="it leads again")
             rows, _ = await all_rows(remote)
             assert rows == {row_name(): RemoteRow({0: an_offset()}, rows[row_name()].revision)}
+
+
+async def test_id_of_a_store_is_that_of_its_group_and_is_made_by_the_first_leader(etcd, group):
+    follower = EtcdRemote(EtcdOptions(endpoints=tuple(etcd.endpoints), group=group), SystemClock())
+    assert await follower.store_id() == ""
+    async with leading(etcd.endpoints, group) as remote:
+        made = await remote.store_id()
+        assert len(made) == 16
+        assert (await follower.store_id(), await remote.store_id()) == (made, made)
+        await remote.put([a_write()])
+        assert list((await all_rows(remote))[0]) == [row_name()]
+    async with leading(etcd.endpoints, group, member="m2") as remote:
+        assert await remote.store_id() == made
+    async with leading(etcd.endpoints, f"{group}-other") as remote:
+        assert await remote.store_id() != made
+    await follower.close()
+
+
+async def test_manager_that_passes_its_lead_on_leads_again_where_nobody_else_does(etcd, group):
+    listener = RecordingListener()
+    async with leading(etcd.endpoints, group, listener=listener) as remote:
+        remote.pass_on()
+        assert not listener.is_leading
+        await eventually(lambda: listener.is_leading, seconds=SOON_S, what="it stands again, and leads")
+        assert isinstance((await remote.put([a_write()])).results[0], RowStored)

@@ -12,7 +12,8 @@ from controller.offsets.commits.changes import OffsetChange
 from controller.offsets.storage.etcd_remote import EtcdRemote
 from controller.offsets.storage.formats.checks import ChangeRefused
 from controller.offsets.storage.journal import Journal
-from controller.offsets.storage.write_behind import OffsetsNotLoaded, WriteBehind, WriteBehindOptions
+from controller.offsets.storage.write_behind import OffsetsNotLoaded, WriteBehind
+from controller.offsets.storage.write_behind_options import WriteBehindOptions
 from controller.offsets.values import NAME_CHARACTERS_MAX, QUEUES_MAX
 from controller.storage.etcd.client import EtcdOptions
 from controller.storage.store import ControllerMember, StoreError

@@ -14,9 +14,8 @@ from controller.offsets.storage.write_behind import (
     Durability,
     InJournalOnly,
     OffsetsNotLoaded,
-    TooManyDirtyOffsets,
-    WriteBehindOptions,
 )
+from controller.offsets.storage.write_behind_options import TooManyDirtyOffsets, WriteBehindOptions
 from controller.storage.store import StoreError
 
 SOON_S = 20
@@ -66,8 +65,11 @@ async def test_nothing_is_written_while_nothing_is_committed(tmp_path):
 
 async def test_write_through_answers_once_the_remote_store_has_it(tmp_path):
     async with site(tmp_path, flush_interval_ms=LATER_MS, is_write_through=lambda of: of.group == "payments") as at:
-        assert await at.commit(a_commit(100), a_commit(1, group="other")) is Durability.REMOTE
+        assert await at.commit(a_commit(100)) is Durability.REMOTE
         assert (await at.stored())[("payments", 0)] == 100
+        # Of several groups the answer is that of the weakest.
+        assert await at.commit(a_commit(101), a_commit(1, group="other")) is Durability.LOCAL
+        assert (await at.stored())[("payments", 0)] == 101
         assert await at.commit(a_commit(2, group="other")) is Durability.LOCAL
 
 

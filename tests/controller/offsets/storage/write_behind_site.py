@@ -10,7 +10,8 @@ from controller.offsets.storage.embedded_remote import EmbeddedRemote
 from controller.offsets.storage.journal import Journal
 from controller.offsets.storage.observer import WriteBehindObserver
 from controller.offsets.storage.remote import PutOutcome, RowTooLarge, RowWrite
-from controller.offsets.storage.write_behind import WriteBehind, WriteBehindOptions
+from controller.offsets.storage.write_behind import WriteBehind
+from controller.offsets.storage.write_behind_options import WriteBehindOptions
 from controller.storage.store import OutcomeUnknown
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import SystemClock
@@ -34,6 +35,9 @@ class TroubledRemote:
         self.held = 0
         #: The rows of each write, in order.
         self.written = []
+
+    async def store_id(self):
+        return await self.store.store_id()
 
     async def load_page(self, start):
         if self.error is not None:

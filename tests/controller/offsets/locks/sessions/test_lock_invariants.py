@@ -193,11 +193,11 @@ class AnyRequests(RuleBasedStateMachine):
         token = self.locks.force_release(key)
         assert token > self.tokens.get(key, 0)
         self.tokens[key] = token
-        fences = fences_of(self.locks.table)
-        stored = self.offsets.fence(*fences)
+        parts = [(fences, self.offsets.fence(*fences)) for fences in fences_of(self.locks.table)]
         if self.offsets.read(key) != OffsetNotFound():
             self.fences[key] = token
-        self.locks.table.apply(decide_fences_end(self.locks.table, fences, stored, UNIX_MS), self.locks.now_ms)
+        for fences, stored in parts:
+            self.locks.table.apply(decide_fences_end(self.locks.table, fences, stored, UNIX_MS), self.locks.now_ms)
         # Its holder is not notified: what protects the queue is that its commits are fenced.
         for client in self.clients.values():
             client.tokens.pop(key, None)

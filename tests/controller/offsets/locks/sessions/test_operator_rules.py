@@ -76,7 +76,7 @@ def test_former_holder_is_fenced_before_anybody_acquires_the_queue():
 
 def fenced(locks, offsets, unix_ms=UNIX_MS):
     """Store the fences with the offsets, and let the locks end that are not needed then."""
-    fences = fences_of(locks.table)
+    (fences,) = fences_of(locks.table)
     locks.table.apply(decide_fences_end(locks.table, fences, offsets.fence(*fences), unix_ms), 0)
 
 
@@ -106,6 +106,17 @@ def test_queue_without_an_offset_is_fenced_for_a_day_and_not_for_good():
     assert (locks.table.count, fences_of(locks.table)) == (0, ())
 
 
+def test_all_queues_that_were_taken_from_their_holders_are_fenced_in_parts(monkeypatch):
+    monkeypatch.setattr(operator_rules, "ENTRIES_MAX", 10)
+    locks = Locks(a_session("a"))
+    keys = [a_queue(each) for each in range(21)]
+    for key in keys:
+        locks.force_release(key)
+    parts = fences_of(locks.table)
+    assert [len(each) for each in parts] == [10, 10, 1]
+    assert {each.key for part in parts for each in part} == set(keys)
+
+
 def test_fence_that_is_not_stored_yet_keeps_its_lock():
     locks = Locks(a_session("a"))
     locks.acquire("a")
@@ -119,7 +130,7 @@ def test_queue_that_was_acquired_or_taken_again_while_its_fence_was_stored_stays
     offsets = Offsets(tokens=locks.table)
     offsets.commit(100, token=locks.token("a"))
     locks.force_release()
-    fences = fences_of(locks.table)
+    (fences,) = fences_of(locks.table)
     stored = offsets.fence(*fences)
     locks.force_release()
     assert decide_fences_end(locks.table, fences, stored, UNIX_MS) == NO_CHANGES

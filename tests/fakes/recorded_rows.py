@@ -1,4 +1,4 @@
-"""What a controller's recorder writes, read back."""
+"""What a recorder writes, read back."""
 
 import json
 
@@ -26,5 +26,10 @@ def recorded(folder, family, work):
     recorder.start()
     work(recorder)
     recorder.close()
+    return landed(folder, family)
+
+
+def landed(folder, family):
+    """The rows of a family below a folder."""
     files = sorted(folder.glob(f"**/family={family}/**/*.jsonl"))
     return [json.loads(line) for path in files for line in path.read_text().splitlines()]

@@ -1,0 +1,146 @@
+"""The section about offsets that went back, and what the guard, operators and lock replays did."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from analytics.reporting.figures import Axis, Bar, Figure, nothing, stacks
+from analytics.reporting.page import Columns, Section, Table
+from analytics.reporting.results import SHOWN, JobResult
+from analytics.reporting.wording import NOTHING, Row, brief, broker_set, counted, duration_ms, in_cluster, time_text
+
+#: Causes in the order of the colours.
+_CAUSES: Final = ("role_change", "restart", "disk_replaced", "operator_reset", "rewind", "deleted")
+
+
+def read_again(result: JobResult) -> Section:
+    """Which groups read again, why, and what was done about it."""
+    groups = sorted(result.of_kind("group"), key=lambda row: (row["is_wanted"], -row["messages_again"]))
+    changes = sorted(result.of_kind("change"), key=lambda row: str(row["last"]), reverse=True)
+    runs = sorted(result.of_kind("run"), key=lambda row: (-row["messages_at_risk"], str(row["broker_name"])))
+    guarded = [row for row in result.of_kind("guarded") if row["reported"] or row["failed"]]
+    locks = sorted(result.of_kind("locks"), key=lambda row: (-row["overlaps"], -row["queues"]))
+    tables = [
+        Table.of("Groups whose offsets went back, those that nobody has wanted first", groups, _GROUPS),
+        Table.of("Runs of the guard", runs, _RUNS),
+        Table.of("Groups that the guard left to an operator", guarded, _LEFT),
+        Table.of("Changes of operators, the newest first", changes, _CHANGES),
+        Table.of("Locks of orderly groups", locks, _LOCKS),
+    ]
+    answer = " ".join(filter(None, (_groups_answer(groups), _guard_answer(runs), _locks_answer(locks))))
+    return result.section("Offsets that went back", answer, [_figure(groups)], *tables)
+
+
+def _figure(groups: list[Row]) -> Figure:
+    title = "Messages read again, at most, by cause"
+    if not any(row["messages_again"] for row in groups):
+        return nothing(title, "no offset went back")
+    amounts: dict[str, Counter[str]] = {}
+    for row in groups:
+        amounts.setdefault(_name(row), Counter())[str(row["cause"])] += row["messages_again"]
+    most = sorted(amounts.items(), key=lambda each: (-each[1].total(), each[0]))[:SHOWN]
+    shown = [Bar(name, tuple(of_causes[cause] for cause in _CAUSES)) for name, of_causes in most]
+    return stacks(title, tuple(_words(cause) for cause in _CAUSES), shown, Axis("messages"))
+
+
+def _groups_answer(groups: list[Row]) -> str:
+    unwanted = [row for row in groups if not row["is_wanted"]]
+    if not unwanted:
+        wanted = sum(row["messages_again"] for row in groups)
+        asked = f" Resets and rewinds put back {brief(wanted)} messages." if wanted else ""
+        return f"No offset went back that nobody has wanted.{asked}"
+    names = {_name(row) for row in unwanted}
+    causes: Counter[str] = Counter()
+    for row in unwanted:
+        causes[_words(str(row["cause"]))] += row["messages_again"]
+    parts = ", ".join(f"{brief(count)} by {cause}" for cause, count in causes.most_common())
+    return (
+        f"{counted(len(names), 'group in a topic', 'groups in topics')} went back unwanted: {parts} messages at most."
+    )
+
+
+def _guard_answer(runs: list[Row]) -> str:
+    if not runs:
+        return ""
+    spared, at_risk = (sum(row[name] for row in runs) for name in ("messages_spared", "messages_at_risk"))
+    problems = sum(row["problems"] for row in runs)
+    failed = f" {counted(problems, 'run')} did not come to an end." if problems else ""
+    return f"The guard spared {brief(spared)} messages and left {brief(at_risk)} to operators.{failed}"
+
+
+def _locks_answer(locks: Iterable[Row]) -> str:
+    overlaps = sum(row["overlaps"] for row in locks)
+    return f"Two clients held one queue {counted(overlaps, 'time')}." if overlaps else ""
+
+
+def _name(row: Row) -> str:
+    return f"{in_cluster(row, str(row['group']))} in {row['topic']}"
+
+
+def _words(cause: str) -> str:
+    return cause.replace("_", " ")
+
+
+def _sets(row: Row) -> str:
+    return ", ".join(row["sets"] or ()) or NOTHING
+
+
+_GROUPS: Final[Columns] = {
+    "group": lambda row: in_cluster(row, str(row["group"])),
+    "topic": "topic",
+    "cause": lambda row: _words(str(row["cause"])),
+    "#times": lambda row: brief(row["events"]),
+    "#queues": lambda row: brief(row["queues"]),
+    "#without an offset": lambda row: brief(row["removed"]),
+    "#messages at most": lambda row: brief(row["messages_again"]),
+    "sets": _sets,
+    "last": lambda row: time_text(row["last"]),
+}
+
+_RUNS: Final[Columns] = {
+    "broker set": broker_set,
+    "#runs": lambda row: brief(row["events"]),
+    "#with a problem": lambda row: brief(row["problems"]),
+    "#longest": lambda row: duration_ms(row["longest_ms"]),
+    "#queues": lambda row: brief(row["queues"]),
+    "#pushed": lambda row: brief(row["pushed"]),
+    "#set to the end": lambda row: brief(row["set_to_max"]),
+    "#uncertain": lambda row: brief(row["reported"]),
+    "#failed": lambda row: brief(row["failed"]),
+    "#messages spared": lambda row: brief(row["messages_spared"]),
+}
+
+_LEFT: Final[Columns] = {
+    "group": lambda row: in_cluster(row, str(row["group"])),
+    "topic": "topic",
+    "#uncertain": lambda row: brief(row["reported"]),
+    "#failed": lambda row: brief(row["failed"]),
+    "#messages at risk": lambda row: brief(row["messages_at_risk"]),
+    "sets": _sets,
+}
+
+_CHANGES: Final[Columns] = {
+    "what": "operation",
+    "at": "target",
+    "by": lambda row: str(row["writer"] or NOTHING),
+    "group": lambda row: in_cluster(row, str(row["group"])),
+    "topic": "topic",
+    "#queues": lambda row: brief(row["queues"]),
+    "#failed": lambda row: brief(row["failed"]),
+    "#messages again": lambda row: brief(row["messages_again"]),
+    "#messages skipped": lambda row: brief(row["messages_skipped"]),
+    "last": lambda row: time_text(row["last"]),
+}
+
+_LOCKS: Final[Columns] = {
+    "group": lambda row: NOTHING if row["group"] is None else in_cluster(row, str(row["group"])),
+    "topic": lambda row: str(row["topic"] or NOTHING),
+    "#replays": lambda row: brief(row["replays"]),
+    "#queues": lambda row: brief(row["queues"]),
+    "#granted": lambda row: brief(row["granted"]),
+    "#slowest": lambda row: duration_ms(row["longest_ms"]),
+    "#two holders": lambda row: brief(row["overlaps"]),
+    "#longest": lambda row: duration_ms(row["overlap_longest_ms"]),
+    "#taken by operators": lambda row: brief(row["forced_releases"]),
+    "#sessions expired": lambda row: brief(row["sessions_expired"]),
+}

@@ -1,0 +1,220 @@
+"""A lone broker that loses its disk, comes back with an older one, or whose offsets an operator resets by mistake.
+
+Each loss has a broker of its own, which a NameServer shows, and 1,000 messages a second.
+
+- `disk`: kill -9, and the broker comes back with an empty store.
+- `copy`: kill -9, and it comes back with a copy of its store from COPY_AGE_S before, as from a backup.
+- `reset`: the group `reset` stands still, and its offsets are set to 0, and with them those of MANY groups in MANY
+  queues each; then one command restores all of them, and the group starts again.
+"""
+
+import asyncio
+import contextlib
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+
+from group_deliveries import Delivered
+from offset_clients import Group, OffsetClients, Senders
+from offset_events import CHANGING, GO_ON_MAX_S, HEARTBEAT_MS, QUEUES, SETTLED_S, STEADY, TOPIC
+from peers.lab import Lab
+from peers.offset_managers import OffsetManager
+from peers.servers import Broker, registered
+from peers.waiting import wait_until
+from peers.wire import SUCCESS, Caller
+from replicated import VERY_LONG_S
+from role_addressed import now_ms
+
+from remoting.admin.client import AdminClient, AdminLimits
+from remoting.admin.offsets import OffsetCommit, commit_offset
+from remoting.client import RemotingClient
+from remoting.clock import SystemClock
+
+COPY_AGE_S = 20
+#: Groups, and queues of each.
+MANY, MANY_TOPIC = 100, "Many"
+#: The offset of each of these groups, half of the messages in each queue.
+MANY_OFFSET = 10
+RESET = "reset"
+#: So long the group stands still before its offsets are reset, while messages are sent on.
+STANDS_STILL_S = 10
+UPDATE_GROUP = 200
+MANY_OFFSETS = MANY * MANY
+#: The number of queues by group and topic.
+_MANY = {(f"many-{number}", MANY_TOPIC): MANY for number in range(MANY)}
+SENDERS = Senders(10, interval_ms=10)
+#: Commits at work at a time.
+AT_ONCE = 32
+TIMEOUT_MS = 60_000
+LOSSES = {
+    "disk": "the store is empty after kill -9",
+    "copy": f"the store is {COPY_AGE_S} s older after kill -9",
+    "reset": "all offsets are reset to 0",
+}
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What groups saw of one loss."""
+
+    delivered: dict[str, Delivered]
+    #: By group, deliveries of what it had got before.
+    repeated: dict[str, int]
+    #: The seconds until all queues of all groups went on; infinite if they did not in time.
+    went_on_s: float
+    #: How long one command took, and how many offsets it restored; None where there is none.
+    restored_s: float | None = None
+    restored: int = 0
+
+
+class LoneSite:
+    """A broker, its clients, and an offset manager that follows the NameServer, if there is one."""
+
+    def __init__(self, lab: Lab, version: str, *, has_manager: bool) -> None:
+        self.lab, self.version = lab, version
+        self.namesrv = lab.name_server()
+        self.broker: Broker = lab.broker("alone", namesrv=[self.namesrv.address], version=version).start().ready()
+        wait_until(lambda: registered(self.namesrv, self.broker), seconds=VERY_LONG_S, what="the broker is registered")
+        self.make_topic(TOPIC, QUEUES)
+        self.manager: OffsetManager | None = None
+        if has_manager:
+            manager = OffsetManager(lab.folder, namesrv_addr=self.namesrv.address, guard="act")
+            manager.timeout_s = TIMEOUT_MS / 1000
+            self.manager = lab.kept(manager).start().leading()
+        self.clients = OffsetClients(lab, self.namesrv.address, version, TOPIC, HEARTBEAT_MS)
+
+    def make_topic(self, topic: str, queues: int) -> None:
+        """Make a topic as operators do."""
+        tool = self.lab.mqadmin()
+        words = f"updateTopic -b {self.broker.address} -t {topic} -r {queues} -w {queues}".split()
+        printed = tool.run(*words, namesrv=[self.namesrv.address], seconds=60)
+        tool.process.kill()
+        assert "success" in printed, printed
+
+    def restart(self) -> None:
+        """Start the broker again."""
+        self.broker.start().ready()
+
+
+@contextlib.contextmanager
+def lone_site(version: str, *, has_manager: bool) -> Iterator[LoneSite]:
+    """Yield a broker with a topic; everything ends with the context."""
+    with tempfile.TemporaryDirectory() as name, contextlib.closing(Lab(Path(name))) as lab:
+        yield LoneSite(lab, version, has_manager=has_manager)
+
+
+def lose(kind: str, version: str, *, has_manager: bool) -> Loss:
+    """Carry out one loss at a new broker."""
+    with lone_site(version, has_manager=has_manager) as site:
+        return _reset(site) if kind == "reset" else _broken_disk(kind, site)
+
+
+def _broken_disk(kind: str, site: LoneSite) -> Loss:
+    clients = site.clients
+    clients.begin(SENDERS, [Group(STEADY), Group(CHANGING, clients=2)])
+    time.sleep(SETTLED_S)
+    backup = site.broker.store.with_name("backup")
+    if kind == "copy":
+        site.broker.process.kill()
+        shutil.copytree(site.broker.store, backup)
+        site.restart()
+        time.sleep(COPY_AGE_S)
+    clients.begin_window()
+    site.broker.process.kill()
+    clients.kill_oldest(CHANGING)
+    shutil.rmtree(site.broker.store)
+    if kind == "copy":
+        backup.rename(site.broker.store)
+    lost_ms = now_ms()
+    site.restart()
+    clients.join(CHANGING)
+    went_on_s = _went_on_s(clients, lost_ms)
+    time.sleep(SETTLED_S)
+    return _judged(clients, went_on_s)
+
+
+def _went_on_s(clients: OffsetClients, since_ms: int) -> float:
+    in_time = clients.wait_until_all_go_on(since_ms, QUEUES, GO_ON_MAX_S)
+    return (now_ms() - since_ms) / 1000 if in_time else float("inf")
+
+
+def _judged(clients: OffsetClients, went_on_s: float, restored_s: float | None = None, restored: int = 0) -> Loss:
+    repeated = {name: group.repeated for name, group in clients.groups.items()}
+    return Loss(clients.judge(), repeated, went_on_s, restored_s, restored)
+
+
+def _reset(site: LoneSite) -> Loss:
+    _make_many(site)
+    clients = site.clients
+    clients.begin(SENDERS, [Group(RESET)])
+    time.sleep(SETTLED_S)
+    clients.leave(RESET)
+    time.sleep(STANDS_STILL_S)
+    before_ms = now_ms()
+    # Another moment than that of the reset.
+    time.sleep(1)
+    asyncio.run(_commit_all(site.broker, _MANY, 0))
+    asyncio.run(_commit_all(site.broker, {(RESET, TOPIC): QUEUES}, 0))
+    restored_s, restored = (None, 0) if site.manager is None else _restore(site.manager, before_ms)
+    started_ms = now_ms()
+    clients.join(RESET)
+    went_on_s = _went_on_s(clients, started_ms)
+    time.sleep(SETTLED_S)
+    return _judged(clients, went_on_s, restored_s, restored)
+
+
+def _restore(manager: OffsetManager, unix_ms: int) -> tuple[float, int]:
+    """Restore the offsets of a moment; return how long that took for the many, and how many of these are restored."""
+    began_s = time.monotonic()
+    restored = _restored(manager, unix_ms, topic=MANY_TOPIC)
+    took_s = time.monotonic() - began_s
+    assert _restored(manager, unix_ms, group=RESET) == QUEUES
+    return took_s, restored
+
+
+def _restored(manager: OffsetManager, unix_ms: int, **scope: str) -> int:
+    answer = manager.post("/v1/offsets/restore", {"writer": "benchmark", "moment": unix_ms, **scope})
+    assert answer.status == HTTPStatus.OK, answer
+    assert not answer.body["problems"], answer.body["problems"]
+    print(f"  restore of {scope}: {answer.body['counts']}", file=sys.stderr, flush=True)
+    return answer.body["counts"].get("restored", 0)
+
+
+# Groups that nobody is in
+
+
+def _make_many(site: LoneSite) -> None:
+    """Make groups with an offset in each of many queues."""
+    site.make_topic(MANY_TOPIC, MANY)
+    filler = site.lab.traffic("filler", namesrv=[site.namesrv.address], version=site.version)
+    filler.send("filler", topic=MANY_TOPIC, count=2 * MANY * MANY_OFFSET, interval_ms=1)
+    filler.finish("filler")
+    filler.process.kill()
+    for group, _ in _MANY:
+        # From 5.3.0 on a broker takes offsets of groups alone that it has.
+        answer = Caller(site.broker.address).request(UPDATE_GROUP, {}, json.dumps({"groupName": group}).encode())
+        assert answer.code == SUCCESS, answer
+    asyncio.run(_commit_all(site.broker, _MANY, MANY_OFFSET))
+
+
+async def _commit_all(broker: Broker, queues: Mapping[tuple[str, str], int], offset: int) -> None:
+    """Commit an offset of each group in so many queues of its topic."""
+    client, at_once = RemotingClient(SystemClock()), asyncio.Semaphore(AT_ONCE)
+    admin = AdminClient(client, AdminLimits(timeout_ms=TIMEOUT_MS, requests_per_peer_max=AT_ONCE))
+
+    async def commit(group: str, topic: str, queue_id: int) -> None:
+        async with at_once:
+            answer = await admin.call(broker.address, commit_offset(group, topic, queue_id, offset))
+        assert answer is OffsetCommit.STORED, (group, topic, queue_id, answer)
+
+    try:
+        each_queue = ((*key, queue_id) for key, count in queues.items() for queue_id in range(count))
+        await asyncio.gather(*(commit(*each) for each in each_queue))
+    finally:
+        await client.close()

@@ -1,0 +1,271 @@
+"""Lets the guard run at every broker that becomes master or starts again, while this manager serves. The edge.
+
+A change of masters takes the copy of what the mirror has at once, in the same turn of the event loop: the next reading
+is one of the new master. What no change shows is found each second: a new run that the mirror has read, what the mirror
+had stored when this process started, and what was waiting when this manager began to serve.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from controller.offsets.config import GuardMode
+from controller.offsets.entry_keys import EntryKey
+from controller.offsets.guard.outcomes import Guarded, GuardObserver, GuardReport
+from controller.offsets.guard.rules import Tail
+from controller.offsets.guard.runner import EarlyEnd, GuardedBroker, GuardLimits, OffsetGuard
+from controller.offsets.guard_runs.occasions import (
+    CAUSES,
+    GuardCause,
+    GuardOccasion,
+    Notice,
+    former_reading,
+    is_run_of,
+    occasion_of,
+)
+from controller.offsets.guard_runs.run_log import GuardRun, GuardRunLog
+from controller.offsets.guard_runs.saved_tables import SavedTableReading
+from controller.offsets.guard_runs.schedule import GuardSchedule
+from controller.offsets.mirror.masters import MasterRun, SetName
+from controller.offsets.mirror.saved_offsets import SavedOffsets
+from controller.offsets.topology.values import FollowedSet, MasterChange, MasterChangeKind, SetMaster
+from controller.offsets.topology.watch import MastersListener
+from remoting.admin.client import AdminClient, AdminLimits
+from remoting.background_tasks import BackgroundTasks
+from remoting.client import Requester
+from remoting.clock import Clock
+
+if TYPE_CHECKING:
+    from serving.process.background_tasks import BackgroundTask
+
+#: How often it looks for what no change has shown.
+LOOK_S: Final = 1.0
+#: Runs at a time; each has the decoded offsets of a broker in memory.
+RUNS_MAX: Final = 16
+#: Sets that are looked at between two moments at which others run.
+_SETS_AT_ONCE: Final = 500
+#: Of all runs together. A broker answers most of these within milliseconds; one that hangs holds up none but its own.
+ADMIN_LIMITS: Final = AdminLimits(requests_max=256, requests_per_peer_max=32)
+
+
+class GuardedMirror(Protocol):
+    """What the guard needs of the mirror."""
+
+    def saved(self, set_name: SetName) -> SavedOffsets | None:
+        """Return the newest reading of a broker set; None before the first."""
+
+    def saved_before(self, set_name: SetName, run: MasterRun) -> tuple[SavedOffsets, ...]:
+        """Return the last readings of runs before this one that were not settled, the oldest first."""
+
+    def settle(self, set_name: SetName, run: MasterRun) -> None:
+        """Forget what earlier runs had: it was dealt with in this run."""
+
+    def rewinds(self, set_name: SetName) -> Mapping[tuple[EntryKey, int], int]:
+        """Return the highest offset of each queue that somebody has set back within 120 s, by entry and queue id."""
+
+
+class GuardedMasters(Protocol):
+    """Who is master."""
+
+    listeners: list[MastersListener]
+
+    @property
+    def sets(self) -> Mapping[str, FollowedSet]:
+        """All sets by broker name."""
+
+    def is_fresh(self) -> bool:
+        """Return whether it is known who is master now."""
+
+    def is_master(self, master: SetMaster) -> bool:
+        """Return whether a broker is still the master of its set; false where that is not known."""
+
+
+class GuardRunObserver(Protocol):
+    """Learns what runs do, to log, count and record it."""
+
+    def guard_began(self, run: GuardRun) -> None:
+        """Report that a run begins."""
+
+    def guarded(self, run: GuardRun, guarded: Guarded) -> None:
+        """Report what became of one offset."""
+
+    def guard_ended(self, run: GuardRun, report: GuardReport) -> None:
+        """Report that a run has ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardingParts:
+    """What runs of the guard are made with."""
+
+    client: Requester
+    clock: Clock
+    tasks: BackgroundTasks
+    mirror: GuardedMirror
+    following: GuardedMasters
+    #: Whether this manager serves: another one guards otherwise.
+    serves: Callable[[], bool]
+    observer: GuardRunObserver
+
+
+class _ObservedRun(GuardObserver):
+    """Takes what a run does, for what is shown of it and for what observes it."""
+
+    def __init__(self, run: GuardRun, observer: GuardRunObserver) -> None:
+        self._run = run
+        self._observer = observer
+
+    def guarded(self, broker_name: str, guarded: Guarded) -> None:
+        """Take one offset."""
+        self._run.guarded(broker_name, guarded)
+        self._observer.guarded(self._run, guarded)
+
+
+class Guarding:
+    """Runs of the guard at the brokers of all sets."""
+
+    def __init__(self, parts: GuardingParts, mode: GuardMode, tail: Tail) -> None:
+        """Listen to changes; write to brokers only where the mode is act.
+
+        `tail` is what consumers may have read of a lost log (Tail).
+        """
+        self._clock, self._tasks, self._observer = parts.clock, parts.tasks, parts.observer
+        self._mirror, self._following, self._serves = parts.mirror, parts.following, parts.serves
+        self._admin = AdminClient(parts.client, ADMIN_LIMITS)
+        self._mode, self._writes, self._tail = mode, mode == "act", tail
+        self._schedule = GuardSchedule()
+        self._ends: dict[SetName, EarlyEnd] = {}
+        #: When it was known last who is master, monotonic ms.
+        self._known_ms: int | None = None
+        #: What the last runs have done.
+        self.runs = GuardRunLog()
+        self._following.listeners.append(self)
+
+    @property
+    def waiting(self) -> int:
+        """Sets that wait for a run."""
+        return self._schedule.waiting
+
+    @property
+    def running(self) -> int:
+        """Sets with a run."""
+        return self._schedule.running
+
+    def masters_changed(self, changes: Sequence[MasterChange]) -> None:
+        """Take the copy of what was saved of each set with a new run, and begin to set it right."""
+        for change in changes:
+            if change.kind is MasterChangeKind.REMOVED:
+                self._forget(change)
+            elif change.after is not None and (cause := CAUSES.get(change.kind)) is not None:
+                self._look_at(change.after, cause)
+        self._begin()
+
+    def work(self) -> "list[BackgroundTask]":
+        """Return what runs for as long as the manager serves."""
+        return [self.look]
+
+    async def look(self) -> None:
+        """Look for what no change has shown, each second for ever."""
+        while True:
+            await self._look_at_all()
+            self._begin()
+            await asyncio.sleep(LOOK_S)
+
+    async def _look_at_all(self) -> None:
+        if not self._following.is_fresh():
+            return
+        self._known_ms = self._clock.now_ms()
+        for number, each in enumerate(list(self._following.sets.values()), start=1):
+            if each.master is not None:
+                self._look_at(each.master, GuardCause.NEW_RUN)
+            if number % _SETS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        for outdated in self._schedule.drop_outdated(self._clock.now_ms()):
+            self._settle(outdated)
+
+    def _look_at(self, master: SetMaster, cause: GuardCause) -> None:
+        set_name = SetName(master.cluster, master.broker_name)
+        saved = self._mirror.saved(set_name)
+        if saved is None:
+            return
+        run = saved.read.run
+        is_of_master = is_run_of(run, master)
+        if is_of_master and (self._mode == "off" or self._schedule.forget_settled(set_name, saved)):
+            self._mirror.settle(set_name, run)
+        if self._mode == "off":
+            return
+        before = self._mirror.saved_before(set_name, run)
+        former = former_reading(master, saved, before)
+        if former is None:
+            return
+        former = self._schedule.saved_for_next(set_name, former)
+        notice = Notice(
+            cause=cause,
+            now_ms=self._clock.now_ms(),
+            unix_ms=self._clock.unix_ms(),
+            known_ms=self._known_ms,
+            boot_unix_ms=run.boot_unix_ms if is_of_master else master.boot_unix_ms,
+        )
+        occasion = occasion_of(set_name, notice, master, former, self._mirror.rewinds(set_name))
+        if self._schedule.add(occasion) and (end := self._ends.get(set_name)) is not None:
+            end.end("the master has changed again")
+
+    def _forget(self, change: MasterChange) -> None:
+        if change.before is None:
+            return
+        set_name = SetName(change.before.cluster, change.before.broker_name)
+        if self._schedule.forget(set_name) and (end := self._ends.get(set_name)) is not None:
+            end.end("the broker set was removed")
+
+    def _settle(self, occasion: GuardOccasion) -> None:
+        saved = self._mirror.saved(occasion.set_name)
+        if saved is not None and is_run_of(saved.read.run, occasion.master):
+            self._mirror.settle(occasion.set_name, saved.read.run)
+
+    def _begin(self) -> None:
+        """Begin the runs that wait, as far as there may be more."""
+        if not self._serves():
+            return
+        for set_name in self._schedule.names_waiting(self._clock.now_ms())[: RUNS_MAX - self._schedule.running]:
+            # One of a set that was removed, and is found again, may not have ended yet.
+            if set_name not in self._ends and (occasion := self._schedule.begin(set_name)) is not None:
+                self._ends[set_name] = EarlyEnd()
+                self._tasks.start(self._run(occasion, self._ends[set_name]), "offset guard")
+
+    async def _run(self, occasion: GuardOccasion, early_end: EarlyEnd) -> None:
+        """Set the offsets of one set right, and let the next one begin."""
+        is_failed = True
+        try:
+            is_failed = (await self._guard(occasion, early_end)).is_incomplete
+        finally:
+            del self._ends[occasion.set_name]
+            now_ms, unix_ms = self._clock.now_ms(), self._clock.unix_ms()
+            self._schedule.end(occasion, now_ms=now_ms, unix_ms=unix_ms, is_failed=is_failed)
+            self._begin()
+
+    async def _guard(self, occasion: GuardOccasion, early_end: EarlyEnd) -> GuardReport:
+        is_recent = occasion.is_recent(self._clock.now_ms())
+        run = self.runs.begin(occasion, self._clock.unix_ms(), is_recent=is_recent, writes=self._writes)
+        reading = SavedTableReading(occasion.saved, occasion.rewinds)
+        for _ in reading.slices():
+            await asyncio.sleep(0)
+        broker = GuardedBroker(
+            broker_name=occasion.master.broker_name,
+            address=occasion.master.address,
+            saved=reading.table,
+            moment=occasion.moment,
+            pop_groups=frozenset(),
+            pulling_groups=frozenset(),
+            tail=self._tail,
+            is_recent=is_recent,
+        )
+        self._observer.guard_began(run)
+        observed = _ObservedRun(run, self._observer)
+        guard = OffsetGuard(self._admin, self._clock, observed, GuardLimits(), writes=self._writes)
+        report = await guard.guard(broker, lambda: self._may_write(occasion.master), early_end)
+        self.runs.end(run, report)
+        self._observer.guard_ended(run, report)
+        return report
+
+    def _may_write(self, master: SetMaster) -> bool:
+        return self._serves() and self._following.is_master(master)

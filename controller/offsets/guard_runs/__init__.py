@@ -1,0 +1,1 @@
+"""When the guard runs at which broker, from which offsets, and what its last runs have done."""

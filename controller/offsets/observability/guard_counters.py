@@ -1,0 +1,22 @@
+"""What the guard has done since the start, counted; touched by the loop alone."""
+
+from typing import Final
+
+from controller.offsets.guard_runs.occasions import GuardCause
+from serving.metrics.counters import CounterTable, Histogram
+
+#: How long a run takes: 10 s at most.
+_RUN_S: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+class GuardCounters:
+    """What the guard counts."""
+
+    def __init__(self) -> None:
+        #: By cause and result: complete or failed.
+        self.runs = CounterTable(
+            known=[(cause.value, result) for cause in GuardCause for result in ("complete", "failed")]
+        )
+        #: By action, reason and outcome; all three are of fixed lists.
+        self.offsets = CounterTable()
+        self.seconds = Histogram(_RUN_S)

@@ -1,0 +1,64 @@
+"""Every event that is logged of the guard; part of the catalogue in `log_events.py`."""
+
+from typing import Final
+
+from controller.offsets.guard.rules import Action
+from serving.logging.events import Level, LogEvent
+
+OFFSETS_GUARDED: Final = LogEvent(
+    name="offsets_guarded",
+    level=Level.INFO,
+    keys=(
+        "broker",
+        "addr",
+        "epoch",
+        "cause",
+        "run",
+        "writes",
+        "recent",
+        "saved_age_ms",
+        "offsets",
+        *(action.value for action in Action),
+        "stored",
+        "unwritten",
+        "duration_ms",
+    ),
+    meaning="The guard has compared what the mirror had read of a broker set with what its new master, or the one that "
+    "was started again, shows: so many `offsets` of groups in queues, by what was decided (`push` to `report`), and "
+    "how many of those are `stored` now, or were to be written and are not (`unwritten`). Without `writes` (guard "
+    "is `report`) nothing was sent.",
+    advice="Look at /v1/offsets/guard/{run} if `report` or `unwritten` is not 0.",
+)
+GUARD_RUN_FAILED: Final = LogEvent(
+    name="guard_run_failed",
+    level=Level.WARNING,
+    keys=("broker", "addr", "cause", "run", "error"),
+    meaning="The guard could not look at all offsets of a broker set after its master had changed or was started "
+    "again; three more runs follow, 2 s apart. What is not set right stays as the broker has it: groups read again.",
+    advice="Do what `error` says; then compare with /v1/offsets/guard, and restore what is missing.",
+)
+GROUP_GUARDED: Final = LogEvent(
+    name="group_guarded",
+    level=Level.INFO,
+    keys=(
+        "broker",
+        "run",
+        "group",
+        "topic",
+        "action",
+        "reason",
+        "outcome",
+        "queues",
+        "queue_id",
+        "saved",
+        "old_offset",
+        "new_offset",
+    ),
+    meaning="What the guard did, or would do, with the offsets of a group in a topic: so many `queues`, of which "
+    "`queue_id` is the first, with what the mirror had `saved` and the broker shown (`old_offset`). After `push`, "
+    "`set` and `archive` it is `new_offset`; after `report` nothing was written, and from `new_offset` on nothing is "
+    "skipped. 20 lines of each run at most.",
+    advice="After `report` decide: reset the group to `new_offset`, or leave it.",
+)
+
+GUARD: Final = (OFFSETS_GUARDED, GUARD_RUN_FAILED, GROUP_GUARDED)

@@ -1,0 +1,1 @@
+"""What an offset manager writes into the history."""

@@ -1,0 +1,154 @@
+"""Broker sets that fail over: fake masters, the mirror's own tables, followed masters, and a guard over all of them."""
+
+import contextlib
+import json
+
+from fakes.clock import FakeClock
+from fakes.leadership_listener import eventually as eventually_true
+from fakes.lines import Lines
+from guard_logs import READ_MS
+
+from controller.offsets.app.guarding import Guarding, GuardingParts
+from controller.offsets.guard.rules import Tail
+from controller.offsets.mirror.broker_mirror import BrokerMirror
+from controller.offsets.mirror.changes import ReadState
+from controller.offsets.mirror.comparison import MasterReading
+from controller.offsets.mirror.masters import MasterRun, SetName
+from controller.offsets.observability.guard_counters import GuardCounters
+from controller.offsets.observability.guard_event_log import GuardEventLog
+from controller.offsets.recording.offset_recorder import OffsetRecorder
+from controller.offsets.topology.answers import MastersAnswer
+from controller.offsets.topology.masters import Masters
+from controller.offsets.topology.values import FollowedSet, SetMaster
+from remoting.admin.offset_table import OffsetTable
+from remoting.background_tasks import BackgroundTasks
+from remoting.client import RemotingClient
+from remoting.clock import SystemClock
+from serving.logging.logs import Logs, json_line
+
+CLUSTER = "DefaultCluster"
+#: Where the master was that is lost.
+OLD_ADDRESS = "127.0.0.1:1"
+
+
+async def eventually(condition):
+    return await eventually_true(condition, seconds=20, what="the guard is so far")
+
+
+def set_name(name="b"):
+    return SetName(CLUSTER, name)
+
+
+class KnownMasters(Masters):
+    """The masters of all sets, by a controller that answers or does not."""
+
+    def __init__(self):
+        super().__init__()
+        self.fresh = True
+        self.listeners = []
+
+    def is_fresh(self):
+        return self.fresh
+
+    def is_master(self, master):
+        return self.fresh and super().is_master(master)
+
+
+class Mirrors:
+    """The mirror of each set, without the poller that reads brokers."""
+
+    def __init__(self, clock):
+        self._clock = clock
+        self._mirrors = {}
+        self._rewinds = {}
+
+    def read(self, table, *, name="b", address=OLD_ADDRESS, epoch=1, boot_ms=0):
+        """Take an answer of a master that comes now."""
+        run = MasterRun(address=address, master_epoch=epoch, boot_unix_ms=boot_ms)
+        unix_ms = self._clock.unix_ms()
+        body = json.dumps({"offsetTable": table}, separators=(",", ":")).encode()
+        mirror = self._mirrors.setdefault(set_name(name), BrokerMirror(set_name(name)))
+        mirror.take(MasterReading(read=ReadState(run, unix_ms, unix_ms, None), table=OffsetTable(body)))
+
+    def saved(self, name):
+        return self._mirrors[name].saved if name in self._mirrors else None
+
+    def saved_before(self, name, run):
+        return self._mirrors[name].saved_before(run)
+
+    def settle(self, name, run):
+        self._mirrors[name].settle(run)
+
+    def rewinds(self, name):
+        return self._rewinds.get(name, {})
+
+    def has_former(self, name="b"):
+        return bool(self._mirrors[set_name(name)].former_runs)
+
+
+class GuardedSets:
+    """A guard over some sets; each has one master at a time."""
+
+    def __init__(self, client, tasks, *, mode="act", tail=Tail.MAY_BE_LOST):
+        self.clock = FakeClock(unix_ms=READ_MS)
+        self.masters, self.mirror = KnownMasters(), Mirrors(self.clock)
+        self.serves = True
+        self.lines, self.counters = Lines(), GuardCounters()
+        logs = Logs(self.lines, json_line(), self.clock, {})
+        parts = GuardingParts(
+            client=client,
+            clock=self.clock,
+            tasks=tasks,
+            mirror=self.mirror,
+            following=self.masters,
+            serves=lambda: self.serves,
+            observer=GuardEventLog(logs, self.counters, OffsetRecorder()),
+        )
+        self.guarding = Guarding(parts, mode, tail)
+
+    def elect(self, address, epoch, *, name="b", broker_id=2):
+        """Let a controller show a master, or none where the address is None."""
+        master = None if address is None else SetMaster(CLUSTER, name, broker_id, address, epoch)
+        followed = FollowedSet(CLUSTER, name, master, master_epoch=epoch)
+        answer = MastersAnswer(controller_group="c", revision="1", complete=False, sets=(followed,))
+        taken = self.masters.take(answer, now_ms=self.clock.now_ms(), unix_ms=self.clock.unix_ms())
+        for each in self.masters.listeners:
+            each.masters_changed(taken.changes)
+
+    def remove(self, name="b"):
+        answer = MastersAnswer(controller_group="c", revision="1", complete=False, sets=(), removed=(name,))
+        taken = self.masters.take(answer, now_ms=self.clock.now_ms(), unix_ms=self.clock.unix_ms())
+        for each in self.masters.listeners:
+            each.masters_changed(taken.changes)
+
+    async def ended(self, runs=1):
+        """Return the last run, once so many have ended."""
+        await eventually(lambda: len(self.guarding.runs.runs()) >= runs)
+        return self.guarding.runs.runs()[0]
+
+    def events(self, name):
+        return [line for line in self.lines.decoded() if line["event"] == name]
+
+
+@contextlib.asynccontextmanager
+async def guarded_sets(*masters, looks=True, **options):
+    """Let these fake masters listen, and a guard look each moment for what no change shows."""
+    failures = []
+    client = RemotingClient(SystemClock())
+    async with BackgroundTasks(lambda _, error: failures.append(error)) as tasks:
+        for each in masters:
+            await each.peer.open()
+        try:
+            sets = GuardedSets(client, tasks, **options)
+            looking = tasks.keep_running(sets.guarding.look, "look") if looks else None
+            yield sets
+        finally:
+            if looking is not None:
+                looking.cancel()
+            for each in masters:
+                each.silent = None
+            await eventually(lambda: not sets.guarding.running)
+            await client.close()
+            for each in masters:
+                await each.peer.close()
+    assert failures == []

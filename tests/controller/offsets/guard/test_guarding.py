@@ -1,0 +1,227 @@
+"""The guard after changes of masters: real connections to fake masters, from what the mirror had read."""
+
+import asyncio
+
+import pytest
+from fake_master import FakeMaster
+from guard_logs import Queue
+from guarded_sets import OLD_ADDRESS, eventually, guarded_sets
+
+from controller.offsets.app import guarding
+from remoting.protocol.codes import BrokerRequestCode
+
+ORDERS = ("orders", 0)
+KEY = "orders@g"
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch):
+    monkeypatch.setattr(guarding, "LOOK_S", 0.02)
+
+
+def a_master(offsets, *, old=100, new=20, epochs=((1, 0), (2, None))):
+    """Return a master whose group pulls, as its client says."""
+    master = FakeMaster({ORDERS: Queue(old=old, new=new)}, offsets, epochs=epochs)
+    master.clients = {"g": "pulls"}
+    return master
+
+
+async def test_new_master_gets_the_offsets_that_the_mirror_had_read_of_the_old_one():
+    master = a_master({KEY: {0: 60}})
+    async with guarded_sets(master) as sets:
+        sets.elect(OLD_ADDRESS, 1, broker_id=1)
+        sets.mirror.read({KEY: {0: 80}})
+        sets.clock.pass_ms(12_000)
+        await asyncio.sleep(0.1)
+        sets.elect(master.peer.address, 2)
+        run = await sets.ended()
+    assert master.written == [("commit", KEY, 0, 80)]
+    assert (run.cause, run.is_recent, run.moment.epoch, run.moment.was_restarted) == ("moved", True, 1, False)
+    (summary,) = sets.events("offsets_guarded")
+    assert (summary["broker"], summary["push"], summary["stored"], summary["unwritten"]) == ("b", 1, 1, 0)
+    (line,) = sets.events("group_guarded")
+    assert (line["group"], line["saved"], line["old_offset"], line["new_offset"]) == ("g", 80, 60, 80)
+    assert sets.counters.offsets.counts()["push", "behind", "stored"] == 1
+
+
+async def test_guard_that_only_reports_shows_what_it_would_write():
+    master = a_master({KEY: {0: 60}})
+    async with guarded_sets(master, mode="report") as sets:
+        sets.mirror.read({KEY: {0: 80}})
+        sets.elect(master.peer.address, 2)
+        run = await sets.ended()
+    assert master.written == []
+    assert [(each.action, each.outcome, each.shown, each.offset) for each in run.offsets] == [
+        ("push", "withheld", 60, 80)
+    ]
+
+
+async def test_reading_of_the_new_master_in_between_changes_nothing_of_what_is_written():
+    master = a_master({KEY: {0: 60}})
+    async with guarded_sets(master) as sets:
+        sets.mirror.read({KEY: {0: 80}})
+        sets.elect(OLD_ADDRESS, 1, broker_id=1)
+        # The mirror knows the new master by the same answer of the controller, and may be first.
+        sets.mirror.read({KEY: {0: 60}}, address=master.peer.address, epoch=2)
+        sets.elect(master.peer.address, 2)
+        await sets.ended()
+        assert master.written == [("commit", KEY, 0, 80)]
+        assert sets.mirror.has_former()
+        sets.clock.pass_ms(5_000)
+        sets.mirror.read({KEY: {0: 80}}, address=master.peer.address, epoch=2)
+        await eventually(lambda: not sets.mirror.has_former())
+        assert len(sets.guarding.runs.runs()) == 1
+
+
+async def test_second_failover_ends_the_run_and_begins_from_the_same_offsets():
+    second, third = a_master({KEY: {0: 60}}), a_master({KEY: {0: 50}}, epochs=((1, 0), (2, None), (3, None)))
+    second.silent = BrokerRequestCode.QUERY_CONSUME_QUEUE
+    async with guarded_sets(second, third) as sets:
+        sets.mirror.read({KEY: {0: 80}})
+        sets.elect(second.peer.address, 2)
+        await eventually(lambda: second.peer.count(second.silent))
+        sets.mirror.read({KEY: {0: 60}}, address=second.peer.address, epoch=2)
+        sets.elect(third.peer.address, 3, broker_id=3)
+        run = await sets.ended(2)
+    assert second.written == []
+    assert third.written == [("commit", KEY, 0, 80)]
+    assert run.moment.epoch == 1
+    assert sets.guarding.runs.runs()[1].report.failure.startswith("the master has changed again")
+
+
+async def test_failover_after_the_mirror_has_read_what_a_run_did_begins_from_that():
+    second, third = a_master({KEY: {0: 60}}), a_master({KEY: {0: 50}}, epochs=((1, 0), (2, 0), (3, None)))
+    async with guarded_sets(second, third) as sets:
+        sets.mirror.read({KEY: {0: 80}})
+        sets.elect(second.peer.address, 2)
+        await sets.ended()
+        sets.clock.pass_ms(1000)
+        sets.mirror.read({KEY: {0: 90}}, address=second.peer.address, epoch=2)
+        sets.elect(third.peer.address, 3, broker_id=3)
+        run = await sets.ended(2)
+    assert third.written == [("commit", KEY, 0, 90)]
+    assert run.moment.epoch == 2
+
+
+async def test_restart_within_an_epoch_that_only_the_mirror_shows_is_guarded_by_store_times():
+    master = a_master({KEY: {0: 60}})
+    async with guarded_sets(master) as sets:
+        sets.elect(master.peer.address, 2)
+        sets.mirror.read({KEY: {0: 80}}, address=master.peer.address, epoch=2, boot_ms=1)
+        sets.clock.pass_ms(8000)
+        sets.mirror.read({KEY: {0: 60}}, address=master.peer.address, epoch=2, boot_ms=sets.clock.unix_ms() - 3000)
+        run = await sets.ended()
+    assert (run.cause, run.moment.was_restarted, run.is_recent) == ("new_run", True, True)
+
+
+async def test_manager_that_does_not_serve_writes_nothing_and_does_it_once_it_serves():
+    master = a_master({KEY: {0: 60}})
+    async with guarded_sets(master) as sets:
+        sets.serves = False
+        sets.mirror.read({KEY: {0: 80}})
+        sets.elect(master.peer.address, 2)
+        await asyncio.sleep(0.1)
+        assert (sets.guarding.waiting, master.peer.received) == (1, [])
+        sets.clock.pass_ms(60_000)
+        sets.serves = True
+        run = await sets.ended()
+    # A minute later somebody may have reset the group there.
+    assert master.written == []
+    assert [(each.action, each.reason, each.offset) for each in run.offsets] == [("report", "may_be_reset", 80)]
+
+
+async def test_manager_that_ceases_to_serve_during_a_run_writes_no_more():
+    master = a_master({KEY: {0: 60}})
+    async with guarded_sets(master, looks=False) as sets:
+        sets.mirror.read({KEY: {0: 80}})
+
+        def depose(code):
+            if code == BrokerRequestCode.QUERY_CONSUME_QUEUE:
+                sets.serves = False
+
+        master.then = depose
+        sets.elect(master.peer.address, 2)
+        run = await sets.ended()
+        assert master.written == []
+        assert run.offsets[0].outcome == "role_changed"
+        assert sets.guarding.waiting == 1
+
+
+async def test_offsets_are_written_later_where_nobody_knew_for_a_moment_who_is_master():
+    master = a_master({KEY: {0: 60}})
+    async with guarded_sets(master) as sets:
+        sets.mirror.read({KEY: {0: 80}})
+
+        def cut_off(code):
+            if code == BrokerRequestCode.QUERY_CONSUME_QUEUE:
+                sets.masters.fresh = False
+
+        master.then = cut_off
+        sets.elect(master.peer.address, 2)
+        await sets.ended()
+        assert master.written == []
+        master.then = lambda _: None
+        sets.masters.fresh = True
+        sets.clock.pass_ms(2_000)
+        await sets.ended(2)
+    assert master.written == [("commit", KEY, 0, 80)]
+
+
+async def test_broker_that_fails_again_and_again_is_left_after_four_runs():
+    master = a_master({KEY: {0: 60}})
+    async with guarded_sets(master) as sets:
+        sets.mirror.read({KEY: {0: 80}})
+        master.name = "other"
+        sets.elect(master.peer.address, 2)
+        for runs in range(1, 5):
+            await sets.ended(runs)
+            sets.clock.pass_ms(2_000)
+        await asyncio.sleep(0.1)
+    assert [each["run"] for each in sets.events("guard_run_failed")] == [1, 2, 3, 4]
+    assert master.written == []
+
+
+async def test_master_that_was_found_in_the_run_that_was_read_is_left_alone():
+    master = a_master({KEY: {0: 60}})
+    async with guarded_sets(master) as sets:
+        sets.mirror.read({KEY: {0: 80}}, address=master.peer.address, epoch=2)
+        sets.elect(master.peer.address, 2)
+        await asyncio.sleep(0.1)
+        assert sets.guarding.waiting == 0
+    assert master.peer.received == []
+
+
+async def test_guard_that_is_off_requests_nothing_and_lets_the_mirror_forget():
+    master = a_master({KEY: {0: 60}})
+    async with guarded_sets(master, mode="off") as sets:
+        sets.mirror.read({KEY: {0: 80}})
+        sets.elect(master.peer.address, 2)
+        sets.mirror.read({KEY: {0: 60}}, address=master.peer.address, epoch=2)
+        await eventually(lambda: not sets.mirror.has_former())
+    assert master.peer.received == []
+
+
+async def test_set_that_is_removed_is_forgotten():
+    master = a_master({KEY: {0: 60}})
+    async with guarded_sets(master) as sets:
+        sets.serves = False
+        sets.mirror.read({KEY: {0: 80}})
+        sets.elect(master.peer.address, 2)
+        sets.remove()
+        assert sets.guarding.waiting == 0
+
+
+async def test_sets_are_guarded_at_the_same_time_and_one_that_hangs_holds_up_none(monkeypatch):
+    monkeypatch.setattr(guarding, "RUNS_MAX", 2)
+    hangs, *others = (a_master({KEY: {0: 60}}) for _ in range(4))
+    for number, each in enumerate([hangs, *others]):
+        each.name = f"b{number}"
+    hangs.silent = BrokerRequestCode.GET_ALL_CONSUMER_OFFSET
+    async with guarded_sets(hangs, *others) as sets:
+        for each in (hangs, *others):
+            sets.mirror.read({KEY: {0: 80}}, name=each.name)
+            sets.elect(each.peer.address, 2, name=each.name)
+        await sets.ended(3)
+        assert (sets.guarding.running, sets.guarding.waiting) == (1, 0)
+        sets.remove("b0")
+    assert [each.written for each in others] == [[("commit", KEY, 0, 80)]] * 3
