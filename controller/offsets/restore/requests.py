@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from controller.offsets.entry_keys import EntryKey
 from controller.offsets.mirror.masters import SetName
 from controller.offsets.restore.values import PlannedOffset, RestoreOptions
+from remoting.protocol.shapes.broker_clients import SYSTEM_GROUP_PREFIX, TOOL_GROUP
 
 
 class Former(enum.Enum):
@@ -34,7 +35,12 @@ class RestoreScope(NamedTuple):
         return set_name.cluster == self.cluster and self.broker_name in (None, set_name.broker_name)
 
     def has_entry(self, key: EntryKey) -> bool:
-        """Return whether the offsets of a group in a topic belong to it."""
+        """Return whether the offsets of a group in a topic belong to it.
+
+        Those of the brokers' own groups and of tools do only if the group is named: nobody waits for their messages.
+        """
+        if self.group is None and (key.group.startswith(SYSTEM_GROUP_PREFIX) or key.group == TOOL_GROUP):
+            return False
         return self.group in (None, key.group) and self.topic in (None, key.topic)
 
 

@@ -55,6 +55,16 @@ async def test_only_what_goes_forward_is_written_unless_back_is_allowed(tmp_path
         assert outcomes(again) == {("billing", 0): ("unchanged", 50, 50), ("billing", 1): ("restored", 90, 70)}
 
 
+async def test_groups_of_brokers_and_tools_are_restored_only_by_name(tmp_path):
+    broker = a_broker(CID_RMQ_SYS_TRANS={0: 10}, TOOLS_CONSUMER={0: 10})
+    async with restore_site(tmp_path, broker) as site:
+        site.mirror.by_set["broker-a"] = {"orders@CID_RMQ_SYS_TRANS": {0: 50}, "orders@TOOLS_CONSUMER": {0: 50}}
+        assert outcomes(await site.restore(AFTER, dry=True)) == {}
+
+        named = await site.restore(AFTER, dry=True, group="TOOLS_CONSUMER")
+        assert outcomes(named) == {("TOOLS_CONSUMER", 0): ("ready", 10, 50)}
+
+
 async def test_mirror_knows_what_an_operator_sets_back(tmp_path):
     broker = a_broker(billing={0: 90})
     async with restore_site(tmp_path, broker) as site:
