@@ -77,5 +77,5 @@ def first_view(offset: int, look: QueueLook, boundary: Boundary) -> QueueView:
     view = QueueView(
         min_offset=lowest, max_offset=look.max_offset, old_until=lowest, new_from=max(look.max_offset, lowest)
     )
-    # Nothing is expected behind the end.
+    # Nothing is expected beyond the end.
     return view.looked(offset, look, boundary) if lowest <= offset < view.new_from else view

@@ -64,5 +64,5 @@ def lag_in(queue: LagQueue, committed: CommittedOffset, ends: QueueBounds | None
         if committed.offset <= ends.max_offset:
             lag = ends.max_offset - max(committed.offset, ends.min_offset)
             return GroupLag(queue, end, committed.offset, committed.where, lag)
-        reason = f"the offset is behind the end of the queue, {ends.max_offset}: messages are lost"
+        reason = f"the offset is beyond the end of the queue, {ends.max_offset}: messages are lost"
     return GroupLag(queue, end, committed.offset, committed.where, None, reason)

@@ -1,6 +1,6 @@
 """Decides which offset each queue of a group gets at its master. Pure.
 
-**Nothing is skipped unseen.** An offset is written only where it is not behind the end of its queue. Where another
+**Nothing is skipped unseen.** An offset is written only where it is not beyond the end of its queue. Where another
 broker was master since, or the master was started again, an offset that goes forward needs the store time of the
 message before it: after a lost tail new messages fill the queue, and nobody has read them.
 

@@ -26,7 +26,7 @@ class RestoreStatus(enum.StrEnum):
 
     #: It would go back, which was not allowed.
     BACKWARD = "backward"
-    #: It is behind the end of the queue.
+    #: It is beyond the end of the queue.
     BEYOND_END = "beyond_end"
     #: The message before it is not proved to be one that was there at the moment of the offset: the queue may have
     #: lost its end and got other messages, which would be skipped.

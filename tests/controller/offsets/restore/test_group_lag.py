@@ -29,7 +29,7 @@ def test_lag_counts_messages_that_can_be_read():
     ("offset", "ends", "problem", "reason"),
     [
         (CommittedOffset(None), QueueBounds(0, 100), "", "has stored no offset"),
-        (committed(101), QueueBounds(0, 100), "", "behind the end of the queue, 100"),
+        (committed(101), QueueBounds(0, 100), "", "beyond the end of the queue, 100"),
         (committed(10), None, "", "does not have this queue"),
         (committed(10), None, "no answer", "no answer"),
         (CommittedOffset(None, None, "not readable"), QueueBounds(0, 100), "", "not readable"),
