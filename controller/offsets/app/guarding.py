@@ -137,6 +137,8 @@ class Guarding:
         self._ends: dict[SetName, EarlyEnd] = {}
         #: When it was known last who is master, monotonic ms.
         self._known_ms: int | None = None
+        #: Since when sets are without a master, monotonic ms.
+        self._lost_ms: dict[SetName, int] = {}
         #: What the last runs have done.
         self.runs = GuardRunLog()
         self._following.listeners.append(self)
@@ -156,6 +158,8 @@ class Guarding:
         for change in changes:
             if change.kind is MasterChangeKind.REMOVED:
                 self._forget(change)
+            elif change.kind is MasterChangeKind.LOST and change.before is not None:
+                self._lost_ms[_set_name(change.before)] = self._clock.now_ms()
             elif change.after is not None and (cause := CAUSES.get(change.kind)) is not None:
                 self._look_at(change.after, cause)
         self._begin()
@@ -184,7 +188,8 @@ class Guarding:
             self._settle(outdated)
 
     def _look_at(self, master: SetMaster, cause: GuardCause) -> None:
-        set_name = SetName(master.cluster, master.broker_name)
+        set_name = _set_name(master)
+        lost_ms = self._lost_ms.pop(set_name, None)
         saved = self._mirror.saved(set_name)
         if saved is None:
             return
@@ -204,6 +209,7 @@ class Guarding:
             now_ms=self._clock.now_ms(),
             unix_ms=self._clock.unix_ms(),
             known_ms=self._known_ms,
+            lost_ms=lost_ms,
             boot_unix_ms=run.boot_unix_ms if is_of_master else master.boot_unix_ms,
         )
         occasion = occasion_of(set_name, notice, master, former, self._mirror.rewinds(set_name))
@@ -213,7 +219,8 @@ class Guarding:
     def _forget(self, change: MasterChange) -> None:
         if change.before is None:
             return
-        set_name = SetName(change.before.cluster, change.before.broker_name)
+        set_name = _set_name(change.before)
+        self._lost_ms.pop(set_name, None)
         if self._schedule.forget(set_name) and (end := self._ends.get(set_name)) is not None:
             end.end("the broker set was removed")
 
@@ -269,3 +276,7 @@ class Guarding:
 
     def _may_write(self, master: SetMaster) -> bool:
         return self._serves() and self._following.is_master(master)
+
+
+def _set_name(master: SetMaster) -> SetName:
+    return SetName(master.cluster, master.broker_name)

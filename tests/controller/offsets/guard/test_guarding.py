@@ -44,6 +44,37 @@ async def test_new_master_gets_the_offsets_that_the_mirror_had_read_of_the_old_o
     assert sets.counters.offsets.counts()["push", "behind", "stored"] == 1
 
 
+async def test_resets_while_the_manager_was_down_are_not_undone_by_a_failover_after_its_start():
+    master = a_master({KEY: {0: 60}})
+    async with guarded_sets(master) as sets:
+        sets.mirror.read({KEY: {0: 80}})
+        sets.clock.pass_ms(3_600_000)
+        sets.elect(OLD_ADDRESS, 1, broker_id=1)
+        await asyncio.sleep(0.1)
+        # It fails before the mirror has read it.
+        sets.elect(None, 1)
+        sets.clock.pass_ms(15_000)
+        sets.elect(master.peer.address, 2)
+        run = await sets.ended()
+    assert master.written == []
+    assert [(each.action, each.reason, each.offset) for each in run.offsets] == [("report", "may_be_reset", 80)]
+
+
+async def test_offsets_are_set_right_where_the_set_was_without_a_master_for_long():
+    master = a_master({KEY: {0: 60}})
+    async with guarded_sets(master) as sets:
+        sets.elect(OLD_ADDRESS, 1, broker_id=1)
+        sets.mirror.read({KEY: {0: 80}})
+        sets.clock.pass_ms(15_000)
+        sets.elect(None, 1)
+        sets.clock.pass_ms(300_000)
+        await asyncio.sleep(0.1)
+        sets.elect(master.peer.address, 2)
+        run = await sets.ended()
+    assert run.is_recent
+    assert master.written == [("commit", KEY, 0, 80)]
+
+
 async def test_guard_that_only_reports_shows_what_it_would_write():
     master = a_master({KEY: {0: 60}})
     async with guarded_sets(master, mode="report") as sets:
