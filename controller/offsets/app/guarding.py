@@ -246,8 +246,7 @@ class Guarding:
             is_failed = (await self._guard(occasion, early_end)).is_incomplete
         finally:
             del self._ends[occasion.set_name]
-            now_ms, unix_ms = self._clock.now_ms(), self._clock.unix_ms()
-            self._schedule.end(occasion, now_ms=now_ms, unix_ms=unix_ms, is_failed=is_failed)
+            self._schedule.end(occasion, now_ms=self._clock.now_ms(), is_failed=is_failed)
             self._begin()
 
     async def _guard(self, occasion: GuardOccasion, early_end: EarlyEnd) -> GuardReport:

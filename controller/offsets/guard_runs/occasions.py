@@ -144,9 +144,9 @@ def age_at_most(notice: Notice, master: SetMaster, saved: SavedOffsets) -> int |
     for up to two minutes, and an answer of theirs says nothing about a restart. Times of a clock that was set back
     bound nothing.
 
-    None too where the former run was not read for UNSEEN_RESETS_MS before it was over: what was reset then is not saved.
+    None too where the former run was not read for UNSEEN_RESETS_MS before it was over: a reset of then is not saved.
     """
-    unseen_ms = notice.unix_ms - saved.read.answered_unix_ms
+    unseen_ms = _since_read(notice, saved)
     without_master_ms = 0 if notice.lost_ms is None else notice.now_ms - notice.lost_ms
     if not 0 <= unseen_ms <= without_master_ms + UNSEEN_RESETS_MS:
         return None
@@ -156,6 +156,13 @@ def age_at_most(notice: Notice, master: SetMaster, saved: SavedOffsets) -> int |
     if notice.known_ms is not None and notice.cause in _SEEN_TO_CHANGE and master.master_epoch is not None:
         bounds.append(notice.now_ms - notice.known_ms + FRESH_MS)
     return min(each for each in bounds if each >= 0)
+
+
+def _since_read(notice: Notice, saved: SavedOffsets) -> int:
+    """Return how long ago the former run was read, in ms; below 0 where the clock was set back since."""
+    if saved.requested_ms is None:
+        return notice.unix_ms - saved.read.answered_unix_ms
+    return notice.now_ms - saved.requested_ms
 
 
 #: Controllers did not have the new run until then.
@@ -168,7 +175,7 @@ def occasion_of(
     """Return what is to be set right at a master, given the last reading of the run before."""
     epoch = saved.read.run.master_epoch
     is_same_epoch = epoch is not None and epoch == master.master_epoch
-    unseen_ms = notice.unix_ms - saved.read.answered_unix_ms
+    unseen_ms = _since_read(notice, saved)
     return GuardOccasion(
         set_name=set_name,
         cause=notice.cause,

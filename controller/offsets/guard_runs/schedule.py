@@ -29,19 +29,20 @@ class _SetState:
     attempts: int = 0
     #: Another run begins then at the earliest, monotonic ms.
     not_before_ms: int = 0
-    #: When its last run ended, Unix ms; None: none has, or another one is to follow.
-    ended_unix_ms: int | None = None
+    #: When its last run ended, monotonic ms; None: none has, or another one is to follow.
+    ended_ms: int | None = None
 
     @property
     def is_waiting(self) -> bool:
-        return not self.is_running and self.ended_unix_ms is None
+        return not self.is_running and self.ended_ms is None
 
     def is_settled_by(self, read: SavedOffsets) -> bool:
         """Whether a reading is of this master, and has what became of it."""
-        settled_unix_ms = self.occasion.noticed_unix_ms + SETTLED_MS
-        if self.ended_unix_ms is not None:
-            settled_unix_ms = min(settled_unix_ms, self.ended_unix_ms)
-        return read.read.requested_unix_ms > settled_unix_ms and is_run_of(read.read.run, self.occasion.master)
+        settled_ms = self.occasion.noticed_ms + SETTLED_MS
+        if self.ended_ms is not None:
+            settled_ms = min(settled_ms, self.ended_ms)
+        is_later = read.requested_ms is not None and read.requested_ms > settled_ms
+        return is_later and is_run_of(read.read.run, self.occasion.master)
 
 
 class GuardSchedule:
@@ -91,7 +92,7 @@ class GuardSchedule:
         state.attempts += 1
         return state.occasion
 
-    def end(self, occasion: GuardOccasion, *, now_ms: int, unix_ms: int, is_failed: bool) -> None:
+    def end(self, occasion: GuardOccasion, *, now_ms: int, is_failed: bool) -> None:
         """Take that a run has ended; one that failed is repeated after PAUSE_MS, ATTEMPTS_MAX runs in all."""
         state = self._states.get(occasion.set_name)
         if state is None:
@@ -102,7 +103,7 @@ class GuardSchedule:
         if is_failed and state.attempts < ATTEMPTS_MAX:
             state.not_before_ms = now_ms + PAUSE_MS
         else:
-            state.ended_unix_ms = unix_ms
+            state.ended_ms = now_ms
 
     def names_waiting(self, now_ms: int) -> list[SetName]:
         """Return the sets whose run may begin now, those that were noticed first before the others."""
@@ -112,7 +113,7 @@ class GuardSchedule:
     def forget_settled(self, set_name: SetName, read: SavedOffsets) -> bool:
         """Forget a set whose run has ended, once the mirror has read what it did; return whether that is so."""
         state = self._states.get(set_name)
-        if state is None or state.ended_unix_ms is None or not state.is_settled_by(read):
+        if state is None or state.ended_ms is None or not state.is_settled_by(read):
             return False
         del self._states[set_name]
         return True

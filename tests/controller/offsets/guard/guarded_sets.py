@@ -68,7 +68,8 @@ class Mirrors:
         unix_ms = self._clock.unix_ms()
         body = json.dumps({"offsetTable": table}, separators=(",", ":")).encode()
         mirror = self._mirrors.setdefault(set_name(name), BrokerMirror(set_name(name)))
-        mirror.take(MasterReading(read=ReadState(run, unix_ms, unix_ms, None), table=OffsetTable(body)))
+        read = ReadState(run, unix_ms, unix_ms, None)
+        mirror.take(MasterReading(read=read, table=OffsetTable(body), requested_ms=self._clock.now_ms()))
 
     def saved(self, name):
         return self._mirrors[name].saved if name in self._mirrors else None

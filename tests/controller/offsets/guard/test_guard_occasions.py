@@ -1,6 +1,7 @@
 """When another run of a broker set has begun, how long ago at most, and what the one before it had."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from guard_logs import READ_MS
@@ -32,12 +33,13 @@ BOOT_MS = READ_MS - 3_600_000
 NOW_MS = 5_000_000
 
 
-def a_reading(table=None, *, address=OLD, epoch=1, boot_ms=BOOT_MS, unix_ms=READ_MS):
+def a_reading(table=None, *, address=OLD, epoch=1, boot_ms=BOOT_MS, unix_ms=READ_MS, requested_ms=0):
     """Return what the mirror has saved of one reading."""
     mirror = BrokerMirror(set_name())
     run = MasterRun(address=address, master_epoch=epoch, boot_unix_ms=boot_ms)
     body = json.dumps({"offsetTable": table or {}}, separators=(",", ":")).encode()
-    mirror.take(MasterReading(read=ReadState(run, unix_ms, unix_ms, None), table=OffsetTable(body)))
+    read = ReadState(run, unix_ms, unix_ms, None)
+    mirror.take(MasterReading(read=read, table=OffsetTable(body), requested_ms=requested_ms))
     return mirror.saved
 
 
@@ -57,7 +59,8 @@ def an_occasion(
         lost_ms=lost_ms,
         boot_unix_ms=boot_ms,
     )
-    return occasion_of(set_name(), notice, master or a_master(), a_reading(), rewinds or {})
+    saved = a_reading(requested_ms=NOW_MS - after_ms)
+    return occasion_of(set_name(), notice, master or a_master(), saved, rewinds or {})
 
 
 @pytest.mark.parametrize(
@@ -124,11 +127,30 @@ def test_nobody_has_reset_offsets_while_the_set_was_without_a_master():
     assert not an_occasion(**gained, after_ms=60_001 + UNSEEN_RESETS_MS).is_recent(NOW_MS)
 
 
-def test_clock_that_was_set_back_bounds_nothing():
-    occasion = an_occasion(cause=GuardCause.FOUND, after_ms=-1)
+def test_clock_that_was_set_back_during_a_pause_of_the_manager_bounds_nothing():
+    read_before = replace(a_reading(), requested_ms=None)
+    notice = Notice(
+        cause=GuardCause.MOVED,
+        now_ms=NOW_MS,
+        unix_ms=READ_MS - 1,
+        known_ms=NOW_MS,
+        lost_ms=None,
+        boot_unix_ms=READ_MS + 60_000,
+    )
+    occasion = occasion_of(set_name(), notice, a_master(), read_before, {})
     assert (occasion.is_recent(NOW_MS), occasion.moment.was_restarted) == (False, True)
-    assert not an_occasion(after_ms=-1, known_ms=NOW_MS).is_recent(NOW_MS)
-    # That of the broker is ahead.
+
+
+def test_clock_that_was_set_back_makes_no_reading_newer():
+    saved = a_reading(requested_ms=NOW_MS - 3_600_000)
+    notice = Notice(
+        cause=GuardCause.FOUND, now_ms=NOW_MS, unix_ms=READ_MS + 5, known_ms=None, lost_ms=None, boot_unix_ms=None
+    )
+    occasion = occasion_of(set_name(), notice, a_master(), saved, {})
+    assert (occasion.is_recent(NOW_MS), occasion.moment.was_restarted) == (False, True)
+
+
+def test_clock_of_a_broker_that_is_ahead_bounds_nothing():
     assert an_occasion(after_ms=RECENT_MS + 1, boot_ms=READ_MS + 60_000).age_ms == RECENT_MS + 1
 
 

@@ -134,6 +134,20 @@ async def test_failover_after_the_mirror_has_read_what_a_run_did_begins_from_tha
     assert run.moment.epoch == 2
 
 
+async def test_reading_from_before_the_run_is_not_taken_for_a_later_one_where_the_clock_is_set_back():
+    second, third = a_master({KEY: {0: 60}}), a_master({KEY: {0: 50}}, epochs=((1, 0), (2, None), (3, None)))
+    async with guarded_sets(second, third) as sets:
+        sets.mirror.read({KEY: {0: 80}})
+        sets.mirror.read({KEY: {0: 60}}, address=second.peer.address, epoch=2)
+        sets.clock.set_back_ms(60_000)
+        sets.elect(second.peer.address, 2)
+        await sets.ended()
+        sets.elect(third.peer.address, 3, broker_id=3)
+        run = await sets.ended(2)
+    assert third.written == [("commit", KEY, 0, 80)]
+    assert run.moment.epoch == 1
+
+
 async def test_restart_within_an_epoch_that_only_the_mirror_shows_is_guarded_by_store_times():
     master = a_master({KEY: {0: 60}})
     async with guarded_sets(master) as sets:
