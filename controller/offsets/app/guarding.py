@@ -204,6 +204,10 @@ class Guarding:
         if former is None:
             return
         former = self._schedule.saved_for_next(set_name, former)
+        if is_of_master and run.has_memory_of(former.read.run):
+            self._end_early(set_name, "it is the same process as before")
+            self._mirror.settle(set_name, run)
+            return
         notice = Notice(
             cause=cause,
             now_ms=self._clock.now_ms(),
@@ -216,13 +220,17 @@ class Guarding:
         if self._schedule.add(occasion) and (end := self._ends.get(set_name)) is not None:
             end.end("the master has changed again")
 
+    def _end_early(self, set_name: SetName, reason: str) -> None:
+        """Forget a set, and end a run that is under way."""
+        if self._schedule.forget(set_name) and (end := self._ends.get(set_name)) is not None:
+            end.end(reason)
+
     def _forget(self, change: MasterChange) -> None:
         if change.before is None:
             return
         set_name = _set_name(change.before)
         self._lost_ms.pop(set_name, None)
-        if self._schedule.forget(set_name) and (end := self._ends.get(set_name)) is not None:
-            end.end("the broker set was removed")
+        self._end_early(set_name, "the broker set was removed")
 
     def _settle(self, occasion: GuardOccasion) -> None:
         saved = self._mirror.saved(occasion.set_name)
@@ -233,11 +241,21 @@ class Guarding:
         """Begin the runs that wait, as far as there may be more."""
         if not self._serves():
             return
-        for set_name in self._schedule.names_waiting(self._clock.now_ms())[: RUNS_MAX - self._schedule.running]:
+        names = self._schedule.names_waiting(self._clock.now_ms(), self._may_begin)
+        for set_name in names[: RUNS_MAX - self._schedule.running]:
             # One of a set that was removed, and is found again, may not have ended yet.
             if set_name not in self._ends and (occasion := self._schedule.begin(set_name)) is not None:
                 self._ends[set_name] = EarlyEnd()
                 self._tasks.start(self._run(occasion, self._ends[set_name]), "offset guard")
+
+    def _may_begin(self, occasion: GuardOccasion) -> bool:
+        """Return whether the broker can be guarded now: who is master is known, and that it is no former one again."""
+        if not self._following.is_fresh() or not self._following.is_master(occasion.master):
+            return False
+        if not occasion.may_be_same_process:
+            return True
+        saved = self._mirror.saved(occasion.set_name)
+        return saved is not None and is_run_of(saved.read.run, occasion.master)
 
     async def _run(self, occasion: GuardOccasion, early_end: EarlyEnd) -> None:
         """Set the offsets of one set right, and let the next one begin."""

@@ -92,6 +92,15 @@ class GuardOccasion:
         """Return whether the former run was read up to its end, and nobody can have reset offsets since."""
         return self.age_ms is not None and now_ms - self.noticed_ms + self.age_ms <= RECENT_MS
 
+    @property
+    def may_be_same_process(self) -> bool:
+        """Whether the master may be the process that was read, elected again, which has all: its start shows it."""
+        run = self.saved.read.run
+        return self.master.master_epoch is not None and (self.master.address, self.master.master_epoch - 1) == (
+            run.address,
+            run.master_epoch,
+        )
+
     def is_outdated(self, now_ms: int) -> bool:
         """Return whether what was saved is not to be written any more."""
         return now_ms - self.noticed_ms > OUTDATED_MS

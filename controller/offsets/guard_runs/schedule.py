@@ -5,7 +5,7 @@ that was cut, unless the mirror has read the broker in between after the run the
 the run did, and what groups have committed since. Where another manager serves, its run has ended half a minute later.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -105,9 +105,13 @@ class GuardSchedule:
         else:
             state.ended_ms = now_ms
 
-    def names_waiting(self, now_ms: int) -> list[SetName]:
+    def names_waiting(self, now_ms: int, may_begin: Callable[[GuardOccasion], bool]) -> list[SetName]:
         """Return the sets whose run may begin now, those that were noticed first before the others."""
-        due = [(each.occasion.noticed_ms, name) for name, each in self._waiting() if each.not_before_ms <= now_ms]
+        due = [
+            (each.occasion.noticed_ms, name)
+            for name, each in self._waiting()
+            if each.not_before_ms <= now_ms and may_begin(each.occasion)
+        ]
         return [name for _, name in sorted(due)]
 
     def forget_settled(self, set_name: SetName, read: SavedOffsets) -> bool:

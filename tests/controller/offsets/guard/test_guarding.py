@@ -148,6 +148,33 @@ async def test_reading_from_before_the_run_is_not_taken_for_a_later_one_where_th
     assert run.moment.epoch == 1
 
 
+async def test_rewind_at_a_master_that_is_elected_again_is_not_undone():
+    master = a_master({KEY: {0: 60}})
+    async with guarded_sets(master) as sets:
+        sets.elect(master.peer.address, 1)
+        sets.mirror.read({KEY: {0: 80}}, address=master.peer.address, epoch=1)
+        sets.elect(None, 1)
+        sets.clock.pass_ms(15_000)
+        sets.elect(master.peer.address, 2)
+        await asyncio.sleep(0.1)
+        assert (sets.guarding.waiting, master.peer.received) == (1, [])
+        sets.mirror.read({KEY: {0: 60}}, address=master.peer.address, epoch=2)
+        await eventually(lambda: not sets.mirror.has_former())
+        assert (sets.guarding.waiting, sets.guarding.running) == (0, 0)
+    assert master.peer.received == []
+
+
+async def test_master_that_is_elected_after_its_restart_is_guarded_once_the_mirror_shows_its_start():
+    master = a_master({KEY: {0: 60}})
+    async with guarded_sets(master) as sets:
+        sets.elect(master.peer.address, 1)
+        sets.mirror.read({KEY: {0: 80}}, address=master.peer.address, epoch=1)
+        sets.elect(master.peer.address, 2)
+        sets.mirror.read({KEY: {0: 60}}, address=master.peer.address, epoch=2, boot_ms=1)
+        await sets.ended()
+    assert master.written == [("commit", KEY, 0, 80)]
+
+
 async def test_restart_within_an_epoch_that_only_the_mirror_shows_is_guarded_by_store_times():
     master = a_master({KEY: {0: 60}})
     async with guarded_sets(master) as sets:
