@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from controller.offsets.config import GuardMode
 from controller.offsets.entry_keys import EntryKey
-from controller.offsets.guard.outcomes import Guarded, GuardObserver, GuardReport
+from controller.offsets.guard.outcomes import Guarded, GuardObserver, GuardReport, Outcome
 from controller.offsets.guard.rules import Tail
 from controller.offsets.guard.runner import EarlyEnd, GuardedBroker, GuardLimits, OffsetGuard
 from controller.offsets.guard_runs.occasions import (
@@ -26,7 +26,7 @@ from controller.offsets.guard_runs.occasions import (
 )
 from controller.offsets.guard_runs.run_log import GuardRun, GuardRunLog
 from controller.offsets.guard_runs.saved_tables import SavedTableReading
-from controller.offsets.guard_runs.schedule import GuardSchedule
+from controller.offsets.guard_runs.schedule import GuardSchedule, RunEnd
 from controller.offsets.mirror.masters import MasterRun, SetName
 from controller.offsets.mirror.saved_offsets import SavedOffsets
 from controller.offsets.topology.values import FollowedSet, MasterChange, MasterChangeKind, SetMaster
@@ -105,6 +105,8 @@ class GuardingParts:
     following: GuardedMasters
     #: Whether this manager serves: another one guards otherwise.
     serves: Callable[[], bool]
+    #: Whether another manager is known to lead, and to guard.
+    other_leads: Callable[[], bool]
     observer: GuardRunObserver
 
 
@@ -131,6 +133,7 @@ class Guarding:
         """
         self._clock, self._tasks, self._observer = parts.clock, parts.tasks, parts.observer
         self._mirror, self._following, self._serves = parts.mirror, parts.following, parts.serves
+        self._other_leads = parts.other_leads
         self._admin = AdminClient(parts.client, ADMIN_LIMITS)
         self._mode, self._writes, self._tail = mode, mode == "act", tail
         self._schedule = GuardSchedule()
@@ -184,6 +187,8 @@ class Guarding:
                 self._look_at(each.master, GuardCause.NEW_RUN)
             if number % _SETS_AT_ONCE == 0:
                 await asyncio.sleep(0)
+        if self._other_leads():
+            self._schedule.led_elsewhere(self._clock.now_ms())
         for outdated in self._schedule.drop_outdated(self._clock.now_ms()):
             self._settle(outdated)
 
@@ -259,12 +264,12 @@ class Guarding:
 
     async def _run(self, occasion: GuardOccasion, early_end: EarlyEnd) -> None:
         """Set the offsets of one set right, and let the next one begin."""
-        is_failed = True
+        end = RunEnd.FAILED
         try:
-            is_failed = (await self._guard(occasion, early_end)).is_incomplete
+            end = _end_of(await self._guard(occasion, early_end))
         finally:
             del self._ends[occasion.set_name]
-            self._schedule.end(occasion, now_ms=self._clock.now_ms(), is_failed=is_failed)
+            self._schedule.end(occasion, now_ms=self._clock.now_ms(), unix_ms=self._clock.unix_ms(), end=end)
             self._begin()
 
     async def _guard(self, occasion: GuardOccasion, early_end: EarlyEnd) -> GuardReport:
@@ -297,3 +302,10 @@ class Guarding:
 
 def _set_name(master: SetMaster) -> SetName:
     return SetName(master.cluster, master.broker_name)
+
+
+def _end_of(report: GuardReport) -> RunEnd:
+    if not report.is_incomplete:
+        return RunEnd.COMPLETE
+    is_failed = report.failure is not None or report.outcomes[Outcome.NOT_REACHED]
+    return RunEnd.FAILED if is_failed else RunEnd.ROLE_CHANGED

@@ -76,6 +76,8 @@ class GuardOccasion:
     age_ms: int | None
     #: As SavedMoment has it.
     was_restarted: bool
+    #: When the master has started, Unix ms by its own clock; None: unknown.
+    boot_unix_ms: int | None
 
     @property
     def moment(self) -> SavedMoment:
@@ -194,5 +196,6 @@ def occasion_of(
         noticed_ms=notice.now_ms,
         noticed_unix_ms=notice.unix_ms,
         age_ms=age_at_most(notice, master, saved),
+        boot_unix_ms=notice.boot_unix_ms,
         was_restarted=is_same_epoch or not 0 <= unseen_ms <= UNSEEN_RESTART_MS,
     )

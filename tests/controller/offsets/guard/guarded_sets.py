@@ -93,7 +93,7 @@ class GuardedSets:
     def __init__(self, client, tasks, *, mode="act", tail=Tail.MAY_BE_LOST):
         self.clock = FakeClock(unix_ms=READ_MS)
         self.masters, self.mirror = KnownMasters(), Mirrors(self.clock)
-        self.serves = True
+        self.serves, self.other_leads = True, False
         self.lines, self.counters = Lines(), GuardCounters()
         logs = Logs(self.lines, json_line(), self.clock, {})
         parts = GuardingParts(
@@ -103,6 +103,7 @@ class GuardedSets:
             mirror=self.mirror,
             following=self.masters,
             serves=lambda: self.serves,
+            other_leads=lambda: self.other_leads,
             observer=GuardEventLog(logs, self.counters, OffsetRecorder()),
         )
         self.guarding = Guarding(parts, mode, tail)
