@@ -28,7 +28,7 @@ RESET_SEEN_MS: Final = 60_000
 class RegressionCause(enum.StrEnum):
     """Why an offset went back."""
 
-    #: Another broker is master, or the same one again: it has what it last copied.
+    #: Another broker is master, or the same one after another one: it has what it last copied.
     ROLE_CHANGE = "role_change"
     #: The master has started again with an older file of offsets.
     RESTART = "restart"
@@ -135,7 +135,7 @@ def regressions_of(changes: MirrorChanges, resets: KnownResets) -> Iterator[Regr
 
 def _cause_of(queue: SetQueue, move: OffsetMove, changes: MirrorChanges, resets: KnownResets) -> RegressionCause | None:
     """Return what has caused one offset to go back within a run; None for what its two readings tell."""
-    if not changes.is_same_run:
+    if not changes.is_same_memory:
         return None
     if move.after is None:
         return RegressionCause.DELETED
@@ -146,7 +146,7 @@ def _cause_of(queue: SetQueue, move: OffsetMove, changes: MirrorChanges, resets:
 def cause_between(former: ReadState, now: ReadState) -> RegressionCause:
     """Return why what one reading showed went back until the next one, as far as the two tell."""
     before, after = former.run, now.run
-    if before == after:
+    if after.has_memory_of(before):
         return RegressionCause.REWIND
     if before.address != after.address or before.master_epoch != after.master_epoch:
         return RegressionCause.ROLE_CHANGE

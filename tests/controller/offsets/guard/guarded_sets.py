@@ -68,7 +68,8 @@ class Mirrors:
         unix_ms = self._clock.unix_ms()
         body = json.dumps({"offsetTable": table}, separators=(",", ":")).encode()
         mirror = self._mirrors.setdefault(set_name(name), BrokerMirror(set_name(name)))
-        mirror.take(MasterReading(read=ReadState(run, unix_ms, unix_ms, None), table=OffsetTable(body)))
+        read = ReadState(run, unix_ms, unix_ms, None)
+        mirror.take(MasterReading(read=read, table=OffsetTable(body), requested_ms=self._clock.now_ms()))
 
     def saved(self, name):
         return self._mirrors[name].saved if name in self._mirrors else None
@@ -92,7 +93,7 @@ class GuardedSets:
     def __init__(self, client, tasks, *, mode="act", tail=Tail.MAY_BE_LOST):
         self.clock = FakeClock(unix_ms=READ_MS)
         self.masters, self.mirror = KnownMasters(), Mirrors(self.clock)
-        self.serves = True
+        self.serves, self.other_leads = True, False
         self.lines, self.counters = Lines(), GuardCounters()
         logs = Logs(self.lines, json_line(), self.clock, {})
         parts = GuardingParts(
@@ -102,6 +103,7 @@ class GuardedSets:
             mirror=self.mirror,
             following=self.masters,
             serves=lambda: self.serves,
+            other_leads=lambda: self.other_leads,
             observer=GuardEventLog(logs, self.counters, OffsetRecorder()),
         )
         self.guarding = Guarding(parts, mode, tail)

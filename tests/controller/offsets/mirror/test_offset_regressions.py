@@ -45,7 +45,9 @@ def test_rewind_says_from_where_to_where_and_how_many_messages_are_read_again():
     [
         ({}, {}, RegressionCause.REWIND),
         ({}, OTHER, RegressionCause.ROLE_CHANGE),
-        ({}, {"epoch": 2}, RegressionCause.ROLE_CHANGE),
+        ({}, {"epoch": 2}, RegressionCause.REWIND),
+        ({}, {"epoch": 3}, RegressionCause.ROLE_CHANGE),
+        ({}, {"epoch": 2, "boot_ms": BOOT_MS + 1}, RegressionCause.ROLE_CHANGE),
         ({"epoch": None}, {"epoch": None, "address": "10.0.0.2:10911"}, RegressionCause.ROLE_CHANGE),
         ({}, {"boot_ms": BOOT_MS + 1}, RegressionCause.RESTART),
         ({"log_max_offset": 900}, {"boot_ms": BOOT_MS + 1, "log_max_offset": 900}, RegressionCause.RESTART),
