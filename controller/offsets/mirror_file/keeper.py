@@ -152,6 +152,10 @@ class MirrorKeeper:
         except FileProblem as error:
             self._waiting.put_back(update)
             await self._failed(error)
+        except BaseException:
+            # Also where this task is cancelled meanwhile: whether it is stored or not is found by comparison.
+            self._waiting.put_back(update)
+            raise
         else:
             self._log_ends |= {name: each.saved.read.log_max_offset for name, each in update.sets.items()}
 

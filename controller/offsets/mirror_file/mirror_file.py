@@ -162,20 +162,15 @@ class MirrorFile:
 
     def store(self, update: MirrorUpdate) -> None:
         """Store what is new; raises FileProblem, and nothing of it is stored then."""
-        try:
-            with self._file.transaction(self._clock.now_ms()) as connection:
-                for name in update.dropped:
-                    self._drop(connection, name)
-                for name, of_set in update.sets.items():
-                    self._store_set(connection, name, of_set)
-                for name, since_ms in update.absent_since_ms.items():
-                    query = "UPDATE sets SET absent_since_ms = ? WHERE cluster = ? AND broker_name = ?"
-                    connection.execute(query, (since_ms, *name))
-                _store_regressions(connection, update.regressions)
-        except BaseException:
-            # What it has was undone.
-            self._stored.clear()
-            raise
+        with self._changing() as connection:
+            for name in update.dropped:
+                self._drop(connection, name)
+            for name, of_set in update.sets.items():
+                self._store_set(connection, name, of_set)
+            for name, since_ms in update.absent_since_ms.items():
+                query = "UPDATE sets SET absent_since_ms = ? WHERE cluster = ? AND broker_name = ?"
+                connection.execute(query, (since_ms, *name))
+            _store_regressions(connection, update.regressions)
 
     def at(self, set_name: SetName, unix_ms: int) -> PastOffsets:
         """Return the offsets of a moment; raises MomentNotKept and FileProblem."""
@@ -239,6 +234,7 @@ class MirrorFile:
             with self._file.transaction(self._clock.now_ms()) as connection, self._reading():
                 yield connection
         except BaseException:
+            # What it has was undone.
             self._stored.clear()
             raise
 

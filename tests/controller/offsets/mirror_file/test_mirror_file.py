@@ -252,6 +252,14 @@ def test_damaged_change_is_named(filed, tmp_path):
     again.file.close()
 
 
+def test_damage_that_a_write_meets_is_named_and_nothing_is_stored(filed):
+    filed.read({"t@g": {0: 5}})
+    filed.file._file.connection.execute("UPDATE offset_tables SET body = x'00'")  # as a disk does
+    filed.mirror.take(a_reading({"t@g": {0: 6}}, unix_ms=BEGIN_MS + 5000))
+    with pytest.raises(FileDamaged, match=FILE_NAME):
+        filed.file.store(MirrorUpdate(sets={SET: SetUpdate(saved=filed.mirror.saved, changes=None)}))
+
+
 def test_restored_mirror_takes_the_epochs_of_a_store_that_was_put_back():
     mirror = BrokerMirror(SET)
     mirror.take(a_reading({"t@g": {0: 5}}, epoch=7))

@@ -151,6 +151,32 @@ async def test_file_that_was_removed_is_made_anew_with_everything(site, tmp_path
     assert found.regressions == [regression]
 
 
+async def test_damage_that_a_write_meets_moves_the_file_aside_and_the_next_one_has_everything(site, tmp_path):
+    site.read({"t@g": {0: 5}, "u@g": {0: 1}})
+    await site.keeper.store()
+    site.keeper._file._file.connection.execute("UPDATE offset_tables SET body = x'00'")  # as a disk does
+    site.read({"t@g": {0: 6}, "u@g": {0: 1}})
+    site.keeper._waiting.fall_behind([SET])
+    await site.keeper.store()
+    assert FILE_NAME in site.failures[0]
+    running = asyncio.create_task(site.keeper.run())
+    await until(lambda: site.stores == 2)
+    running.cancel()
+    assert FILE_NAME in site.aside[0]
+    assert offsets((await loaded(site, tmp_path)).sets[0].saved) == {KEY: {0: 6}, EntryKey("u", "g"): {0: 1}}
+
+
+async def test_what_a_stop_of_the_write_leaves_out_is_in_the_next_one(site, tmp_path):
+    site.read({"t@g": {0: 5}})
+    storing = asyncio.create_task(site.keeper.store())
+    await asyncio.sleep(0)
+    storing.cancel()
+    await asyncio.gather(storing, return_exceptions=True)
+    await site.keeper.store()
+    assert site.stores == 1
+    assert offsets((await loaded(site, tmp_path)).sets[0].saved) == {KEY: {0: 5}}
+
+
 async def test_moment_has_changes_that_were_not_stored_yet(site):
     site.read({"t@g": {0: 5}})
     await site.keeper.store()
