@@ -18,7 +18,7 @@ from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.mirrored_offsets import MirrorFileFailed, PastOffsets
 from controller.offsets.mirror.regressions import REGRESSIONS_MAX, Regression, RegressionLog
 from controller.offsets.mirror_file.mirror_file import MirrorFile, OpenedMirror, open_mirror
-from controller.offsets.mirror_file.updates import LoadedMirror, MirrorUpdate
+from controller.offsets.mirror_file.updates import LoadedMirror
 from controller.offsets.mirror_file.waiting import Mirrors, WaitingChanges
 from controller.offsets.storage.sqlite_file import FileDamaged, FileProblem, FileRemoved
 from remoting.clock import Clock
@@ -47,6 +47,9 @@ class KeeperObserver(Protocol):
 
     def stored(self, file_bytes: int) -> None:
         """Report a write, and how much of the file is in use."""
+
+    def clock_set_back(self, sets: int) -> None:
+        """Report that moments later than now were left out of so many sets, as the clock was ahead."""
 
     def store_failed(self, error: str) -> None:
         """Report a write that failed, or that the file cannot be opened."""
@@ -148,7 +151,7 @@ class MirrorKeeper:
         if update.is_empty:
             return
         try:
-            self._observer.stored(await self._call(partial(_stored, self._file, update)))
+            stored = await self._call(partial(self._file.store, update))
         except FileProblem as error:
             self._waiting.put_back(update)
             await self._failed(error)
@@ -157,6 +160,9 @@ class MirrorKeeper:
             self._waiting.put_back(update)
             raise
         else:
+            self._observer.stored(stored.used_bytes)
+            if stored.sets_set_back:
+                self._observer.clock_set_back(stored.sets_set_back)
             self._log_ends |= {name: each.saved.read.log_max_offset for name, each in update.sets.items()}
 
     async def close(self) -> None:
@@ -223,8 +229,3 @@ class MirrorKeeper:
                 await self._call(partial(self._file.give_up_oldest, self._clock.unix_ms()))
         except FileProblem as error:
             await self._failed(error)
-
-
-def _stored(file: MirrorFile, update: MirrorUpdate) -> int:
-    file.store(update)
-    return file.used_bytes()

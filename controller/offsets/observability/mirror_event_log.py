@@ -117,6 +117,10 @@ class MirrorEventLog:
             self._logs.write(catalogue.MIRROR_STORED_AGAIN, failures=self._store_failures)
             self._store_failures = 0
 
+    def clock_set_back(self, sets: int) -> None:
+        """Log that moments of a time to come are not kept."""
+        self._logs.write(catalogue.MIRROR_CLOCK_SET_BACK, sets=sets)
+
     def store_failed(self, error: str) -> None:
         """Count a write that failed, and log the first one."""
         self._counters.stores.add(("failed",))

@@ -34,6 +34,14 @@ MIRROR_STORED_AGAIN: Final = LogEvent(
     keys=("failures",),
     meaning="The mirror is written again, with all that is new, after so many attempts that failed.",
 )
+MIRROR_CLOCK_SET_BACK: Final = LogEvent(
+    name="offset_mirror_clock_set_back",
+    level=Level.WARNING,
+    keys=("sets",),
+    meaning="The clock of this process was set back by more than an hour. Of so many broker sets `mirror.db` had "
+    "moments that are still to come: they are not kept any more; earlier ones and the newest offsets are.",
+    advice="Check what sets this machine's clock; one that steps breaks more than this.",
+)
 MIRROR_STALE: Final = LogEvent(
     name="offset_mirror_stale",
     level=Level.WARNING,
@@ -86,6 +94,7 @@ MIRROR: Final = (
     MIRROR_MOVED_ASIDE,
     MIRROR_STORE_FAILED,
     MIRROR_STORED_AGAIN,
+    MIRROR_CLOCK_SET_BACK,
     MIRROR_STALE,
     MIRROR_FRESH,
     OFFSETS_WENT_BACK,

@@ -29,7 +29,7 @@ class Site:
         self.mirrors = {}
         self.log = RegressionLog()
         self.clock = FakeClock(unix_ms=BEGIN_MS)
-        self.failures, self.aside, self.stores = [], [], 0
+        self.failures, self.aside, self.set_back, self.stores = [], [], [], 0
         parts = KeeperParts(
             folder=folder,
             bytes_max=BYTES_MAX,
@@ -64,6 +64,9 @@ class Site:
 
     def stored(self, _file_bytes):
         self.stores += 1
+
+    def clock_set_back(self, sets):
+        self.set_back.append(sets)
 
     def store_failed(self, error):
         self.failures.append(error)
@@ -184,6 +187,17 @@ async def test_moment_has_changes_that_were_not_stored_yet(site):
     site.read({"t@g": {0: 6}})
     assert (await site.keeper.at(SET, first_ms)).by_entry == {KEY: {0: 5}}
     assert (await site.keeper.at(SET, first_ms + 5000)).by_entry == {KEY: {0: 6}}
+
+
+async def test_clock_that_was_ahead_is_reported_with_the_sets_that_had_moments_to_come(site):
+    begin_ms = site.clock.unix_ms()
+    site.read({"t@g": {0: 5}})
+    await site.keeper.store()
+    for unix_ms, offset in ((begin_ms + 7_200_000, 6), (begin_ms + 60_000, 7)):
+        site.keeper.changed(site.mirrors[SET].take(a_reading({"t@g": {0: offset}}, unix_ms=unix_ms)))
+        await site.keeper.store()
+    assert site.set_back == [1]
+    assert (await site.keeper.at(SET, begin_ms + 30_000)).by_entry == {KEY: {0: 5}}
 
 
 async def test_folder_that_cannot_be_written_is_named_and_tried_again(tmp_path, monkeypatch):
