@@ -27,6 +27,8 @@ from remoting.clock import Clock
 STORE_S: Final = 1.0
 #: Between two attempts to open a file that cannot be opened.
 OPEN_S: Final = 5.0
+#: After so many attempts a start goes on without the file.
+OPEN_ATTEMPTS: Final = 6
 #: Each set is thinned so often, and so many sets in a second.
 THIN_MS: Final = 600_000
 THINNED_AT_ONCE: Final = 4
@@ -41,6 +43,9 @@ class KeeperObserver(Protocol):
 
     def loaded(self, sets: int, entries: int, regressions: int, duration_ms: int) -> None:
         """Report what was in the file."""
+
+    def began_without_file(self) -> None:
+        """Report that the file could not be opened for long, and the mirror begins without what it has."""
 
     def moved_aside(self, error: str) -> None:
         """Report that the file could not be read, and the mirror begins anew."""
@@ -86,12 +91,18 @@ class MirrorKeeper:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="offset-mirror")
 
     async def open(self) -> LoadedMirror:
-        """Open the file, however often that fails, and return what it has."""
+        """Open the file and return what it has; nothing, if it cannot be opened for half a minute.
+
+        It is opened later then, and what it has counts for earlier moments alone.
+        """
         began_ms = self._clock.now_ms()
-        opened = await self._opened()
-        while opened is None:
+        for _ in range(OPEN_ATTEMPTS):
+            if (opened := await self._opened()) is not None:
+                break
             await asyncio.sleep(OPEN_S)
-            opened = await self._opened()
+        else:
+            self._observer.began_without_file()
+            return LoadedMirror(sets=(), regressions=())
         loaded = opened.loaded
         entries = sum(len(each.saved) for each in loaded.sets)
         self._observer.loaded(len(loaded.sets), entries, len(loaded.regressions), self._clock.now_ms() - began_ms)
@@ -101,7 +112,7 @@ class MirrorKeeper:
         """Store what is new for ever."""
         while True:
             await asyncio.sleep(STORE_S)
-            if self._file is None and await self._opened() is None:
+            if self._file is None and not await self._open_later():
                 await asyncio.sleep(OPEN_S)
                 continue
             self._note_reads()
@@ -188,8 +199,19 @@ class MirrorKeeper:
         self._file, self._damage = opened.file, None
         return opened
 
+    async def _open_later(self) -> bool:
+        """Open a file that has nothing, or what an earlier process knew, and have everything stored in it."""
+        if await self._opened() is None:
+            return False
+        names = self._parts.mirrors.set_names
+        self._waiting.fall_behind(names)
+        for name in names:
+            self._waiting.add_runs(name)
+        self._waiting.add_regressions(reversed(self._parts.regressions.last(REGRESSIONS_MAX)))
+        return True
+
     async def _failed(self, error: FileProblem) -> None:
-        """Report a failure; a file that is damaged or gone is closed, and the next one has everything again."""
+        """Report a failure; a file that is damaged or gone is closed, and another one is opened."""
         self._observer.store_failed(str(error))
         if isinstance(error, FileDamaged | FileRemoved) and self._file is not None:
             file, self._file = self._file, None
@@ -197,11 +219,6 @@ class MirrorKeeper:
                 self._damage = str(error)
             with suppress(FileProblem):
                 await self._call(file.close)
-            names = self._parts.mirrors.set_names
-            self._waiting.fall_behind(names)
-            for name in names:
-                self._waiting.add_runs(name)
-            self._waiting.add_regressions(reversed(self._parts.regressions.last(REGRESSIONS_MAX)))
 
     def _note_reads(self, *, at_once: bool = False) -> None:
         now_ms = self._clock.now_ms()

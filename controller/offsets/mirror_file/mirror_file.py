@@ -299,7 +299,8 @@ class MirrorFile:
 
 
 def _store_changes(connection: sqlite3.Connection, stored: SetInFile, update: SetUpdate) -> None:
-    if update.changes is None:
+    # The file may be of an earlier process, and this one could not open it before its first reading.
+    if update.changes is None or any(each.former is None for each in update.changes):
         _, former = table_at(connection, stored.id, None)
         if changed := difference(former, table_of(update.saved)):
             add_change(connection, stored, changed, update.saved.read.answered_unix_ms)

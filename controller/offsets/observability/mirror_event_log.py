@@ -105,6 +105,10 @@ class MirrorEventLog:
             catalogue.MIRROR_LOADED, sets=sets, entries=entries, regressions=regressions, duration_ms=duration_ms
         )
 
+    def began_without_file(self) -> None:
+        """Log that nothing of an earlier process is known."""
+        self._logs.write(catalogue.MIRROR_BEGAN_WITHOUT_FILE)
+
     def moved_aside(self, error: str) -> None:
         """Log that the mirror begins anew."""
         self._logs.write(catalogue.MIRROR_MOVED_ASIDE, error=error)

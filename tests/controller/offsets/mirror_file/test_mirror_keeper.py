@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from fakes.clock import FakeClock
-from filed_mirror import BEGIN_MS
+from filed_mirror import BEGIN_MS, FiledMirror
 from mirror_builders import SET, a_read, a_reading
 
 from controller.offsets.entry_keys import EntryKey
@@ -15,6 +15,7 @@ from controller.offsets.mirror.regressions import Regression, RegressionCause, R
 from controller.offsets.mirror_file import waiting as waiting_module
 from controller.offsets.mirror_file.keeper import KeeperParts, MirrorKeeper
 from controller.offsets.mirror_file.mirror_file import FILE_NAME
+from controller.offsets.mirror_file.updates import MirrorUpdate, SetUpdate
 from controller.offsets.mirror_file.waiting import WaitingChanges
 
 WAIT_S = 60
@@ -29,7 +30,8 @@ class Site:
         self.mirrors = {}
         self.log = RegressionLog()
         self.clock = FakeClock(unix_ms=BEGIN_MS)
-        self.failures, self.aside, self.set_back, self.stores = [], [], [], 0
+        self.failures, self.aside, self.set_back = [], [], []
+        self.stores = self.began_without = 0
         parts = KeeperParts(
             folder=folder,
             bytes_max=BYTES_MAX,
@@ -64,6 +66,9 @@ class Site:
 
     def stored(self, _file_bytes):
         self.stores += 1
+
+    def began_without_file(self):
+        self.began_without += 1
 
     def clock_set_back(self, sets):
         self.set_back.append(sets)
@@ -209,6 +214,30 @@ async def test_folder_that_cannot_be_written_is_named_and_tried_again(tmp_path, 
     await until(lambda: len(site.failures) > 1)
     blocked.unlink()
     assert (await opening).sets == []
+    await site.keeper.close()
+
+
+async def test_start_goes_on_without_a_file_that_stays_locked_and_it_has_everything_later(tmp_path, monkeypatch):
+    monkeypatch.setattr("controller.offsets.mirror_file.keeper.OPEN_S", 0.02)
+    late = SetName("c", "late")
+    earlier = FiledMirror(tmp_path, FakeClock())
+    earlier.read({"t@g": {0: 4}, "u@g": {0: 1}})
+    earlier.file.store(MirrorUpdate(sets={late: SetUpdate(saved=earlier.mirror.saved, changes=None)}))
+    site = Site(tmp_path)
+    async with asyncio.timeout(WAIT_S):
+        assert list((await site.keeper.open()).sets) == []
+    assert (site.began_without, "another process has it" in site.failures[0]) == (1, True)
+    site.read({"t@g": {0: 5}})
+    earlier.file.close()
+    running = asyncio.create_task(site.keeper.run())
+    await until(lambda: site.stores == 1)
+    site.read({"t@g": {0: 6}}, set_name=late)
+    await site.keeper.store()
+    running.cancel()
+    for name in (SET, late):
+        assert (await site.keeper.at(name, BEGIN_MS)).by_entry == {KEY: {0: 4}, EntryKey("u", "g"): {0: 1}}
+    found = {each.set_name: offsets(each.saved) for each in (await loaded(site, tmp_path)).sets}
+    assert found == {SET: {KEY: {0: 5}}, late: {KEY: {0: 6}}}
     await site.keeper.close()
 
 
