@@ -25,6 +25,9 @@ from remoting.clock import Clock
 
 #: How long changes are collected: what a kill loses, and a start reads again.
 STORE_S: Final = 1.0
+#: After a round that failed the next ones come after 5, 10, 20 s and so on: each compares all sets that have moved.
+PAUSE_S: Final = 5.0
+PAUSE_MAX_S: Final = 60.0
 #: Between two attempts to open a file that cannot be opened.
 OPEN_S: Final = 5.0
 #: After so many attempts a start goes on without the file.
@@ -110,14 +113,18 @@ class MirrorKeeper:
 
     async def run(self) -> None:
         """Store what is new for ever."""
+        pause_s = STORE_S
         while True:
-            await asyncio.sleep(STORE_S)
-            if self._file is None and not await self._open_later():
-                await asyncio.sleep(OPEN_S)
-                continue
-            self._note_reads()
-            await self.store()
-            await self._make_room()
+            await asyncio.sleep(pause_s)
+            pause_s = STORE_S if await self._round() else min(max(2 * pause_s, PAUSE_S), PAUSE_MAX_S)
+
+    async def _round(self) -> bool:
+        """Store what is new and make room; return whether nothing failed."""
+        if self._file is None and not await self._open_later():
+            return False
+        self._note_reads()
+        is_stored = await self.store()
+        return await self._make_room() and is_stored
 
     def changed(self, changes: MirrorChanges) -> None:
         """Have changes stored; the mirror of their set has them before anything else runs."""
@@ -154,27 +161,28 @@ class MirrorKeeper:
         except FileProblem as error:
             raise MirrorFileFailed(str(error)) from error
 
-    async def store(self) -> None:
-        """Store what is new; what fails waits again."""
+    async def store(self) -> bool:
+        """Store what is new, and return whether it is; what fails waits again."""
         if self._file is None:
-            return
+            return False
         update, self._waiting = self._waiting.update(self._parts.mirrors), WaitingChanges()
         if update.is_empty:
-            return
+            return True
         try:
             stored = await self._call(partial(self._file.store, update))
         except FileProblem as error:
             self._waiting.put_back(update)
             await self._failed(error)
+            return False
         except BaseException:
             # Also where this task is cancelled meanwhile: whether it is stored or not is found by comparison.
             self._waiting.put_back(update)
             raise
-        else:
-            self._observer.stored(stored.used_bytes)
-            if stored.sets_set_back:
-                self._observer.clock_set_back(stored.sets_set_back)
-            self._log_ends |= {name: each.saved.read.log_max_offset for name, each in update.sets.items()}
+        self._observer.stored(stored.used_bytes)
+        if stored.sets_set_back:
+            self._observer.clock_set_back(stored.sets_set_back)
+        self._log_ends |= {name: each.saved.read.log_max_offset for name, each in update.sets.items()}
+        return True
 
     async def close(self) -> None:
         """Store what is new, and close the file."""
@@ -231,14 +239,14 @@ class MirrorKeeper:
             if saved is not None and self._log_ends.get(name) != saved.read.log_max_offset:
                 self._waiting.add_read(name)
 
-    async def _make_room(self) -> None:
-        """Merge what has grown old, and give up what is too much."""
+    async def _make_room(self) -> bool:
+        """Merge what has grown old, and give up what is too much; return whether nothing failed."""
         now_ms = self._clock.now_ms()
         if not self._to_thin and now_ms - self._thinned_ms >= THIN_MS:
             self._thinned_ms = now_ms
             self._to_thin.extend(self._parts.mirrors.set_names)
         if self._file is None:
-            return
+            return False
         try:
             for _ in range(min(THINNED_AT_ONCE, len(self._to_thin))):
                 await self._call(partial(self._file.thin, self._to_thin.popleft(), self._clock.unix_ms()))
@@ -246,3 +254,5 @@ class MirrorKeeper:
                 await self._call(partial(self._file.give_up_oldest, self._clock.unix_ms()))
         except FileProblem as error:
             await self._failed(error)
+            return False
+        return True

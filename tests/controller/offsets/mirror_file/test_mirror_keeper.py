@@ -1,6 +1,7 @@
 """The file takes what changes, and what it cannot take now it has later."""
 
 import asyncio
+import itertools
 
 import pytest
 from fakes.clock import FakeClock
@@ -30,7 +31,7 @@ class Site:
         self.mirrors = {}
         self.log = RegressionLog()
         self.clock = FakeClock(unix_ms=BEGIN_MS)
-        self.failures, self.aside, self.set_back = [], [], []
+        self.failures, self.failed_s, self.aside, self.set_back = [], [], [], []
         self.stores = self.began_without = 0
         parts = KeeperParts(
             folder=folder,
@@ -75,6 +76,7 @@ class Site:
 
     def store_failed(self, error):
         self.failures.append(error)
+        self.failed_s.append(asyncio.get_running_loop().time())
 
 
 @pytest.fixture
@@ -239,6 +241,24 @@ async def test_start_goes_on_without_a_file_that_stays_locked_and_it_has_everyth
     found = {each.set_name: offsets(each.saved) for each in (await loaded(site, tmp_path)).sets}
     assert found == {SET: {KEY: {0: 5}}, late: {KEY: {0: 6}}}
     await site.keeper.close()
+
+
+async def test_full_disk_is_tried_again_after_longer_and_longer_pauses_and_loses_nothing(site, tmp_path, monkeypatch):
+    for name, seconds in (("STORE_S", 0.01), ("PAUSE_S", 0.05), ("PAUSE_MAX_S", 0.2)):
+        monkeypatch.setattr(f"controller.offsets.mirror_file.keeper.{name}", seconds)
+    connection = site.keeper._file._file.connection
+    connection.execute("PRAGMA max_page_count = 1")
+    table = {f"topic-{each}@g": {0: each} for each in range(5000)}
+    site.read(table)
+    running = asyncio.create_task(site.keeper.run())
+    await until(lambda: len(site.failed_s) == 5)
+    pauses = [after - before for before, after in itertools.pairwise(site.failed_s)]
+    assert [pause >= least for pause, least in zip(pauses, (0.05, 0.1, 0.2, 0.2), strict=True)] == 4 * [True]
+    assert "the disk is full" in site.failures[0]
+    connection.execute(f"PRAGMA max_page_count = {1 << 30}")
+    await until(lambda: site.stores)
+    running.cancel()
+    assert len((await loaded(site, tmp_path)).sets[0].saved) == len(table)
 
 
 async def test_dropped_set_is_gone_and_what_waited_of_it_too(site, tmp_path):
