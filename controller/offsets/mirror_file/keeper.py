@@ -18,15 +18,20 @@ from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.mirrored_offsets import MirrorFileFailed, PastOffsets
 from controller.offsets.mirror.regressions import REGRESSIONS_MAX, Regression, RegressionLog
 from controller.offsets.mirror_file.mirror_file import MirrorFile, OpenedMirror, open_mirror
-from controller.offsets.mirror_file.updates import LoadedMirror, MirrorUpdate
+from controller.offsets.mirror_file.updates import LoadedMirror
 from controller.offsets.mirror_file.waiting import Mirrors, WaitingChanges
 from controller.offsets.storage.sqlite_file import FileDamaged, FileProblem, FileRemoved
 from remoting.clock import Clock
 
 #: How long changes are collected: what a kill loses, and a start reads again.
 STORE_S: Final = 1.0
+#: After a round that failed the next ones come after 5, 10, 20 s and so on: each compares all sets that have moved.
+PAUSE_S: Final = 5.0
+PAUSE_MAX_S: Final = 60.0
 #: Between two attempts to open a file that cannot be opened.
 OPEN_S: Final = 5.0
+#: After so many attempts a start goes on without the file.
+OPEN_ATTEMPTS: Final = 6
 #: Each set is thinned so often, and so many sets in a second.
 THIN_MS: Final = 600_000
 THINNED_AT_ONCE: Final = 4
@@ -42,11 +47,17 @@ class KeeperObserver(Protocol):
     def loaded(self, sets: int, entries: int, regressions: int, duration_ms: int) -> None:
         """Report what was in the file."""
 
+    def began_without_file(self) -> None:
+        """Report that the file could not be opened for long, and the mirror begins without what it has."""
+
     def moved_aside(self, error: str) -> None:
         """Report that the file could not be read, and the mirror begins anew."""
 
     def stored(self, file_bytes: int) -> None:
         """Report a write, and how much of the file is in use."""
+
+    def clock_set_back(self, sets: int) -> None:
+        """Report that moments later than now were left out of so many sets, as the clock was ahead."""
 
     def store_failed(self, error: str) -> None:
         """Report a write that failed, or that the file cannot be opened."""
@@ -83,12 +94,18 @@ class MirrorKeeper:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="offset-mirror")
 
     async def open(self) -> LoadedMirror:
-        """Open the file, however often that fails, and return what it has."""
+        """Open the file and return what it has; nothing, if it cannot be opened for half a minute.
+
+        It is opened later then, and what it has counts for earlier moments alone.
+        """
         began_ms = self._clock.now_ms()
-        opened = await self._opened()
-        while opened is None:
+        for _ in range(OPEN_ATTEMPTS):
+            if (opened := await self._opened()) is not None:
+                break
             await asyncio.sleep(OPEN_S)
-            opened = await self._opened()
+        else:
+            self._observer.began_without_file()
+            return LoadedMirror(sets=(), regressions=())
         loaded = opened.loaded
         entries = sum(len(each.saved) for each in loaded.sets)
         self._observer.loaded(len(loaded.sets), entries, len(loaded.regressions), self._clock.now_ms() - began_ms)
@@ -96,14 +113,18 @@ class MirrorKeeper:
 
     async def run(self) -> None:
         """Store what is new for ever."""
+        pause_s = STORE_S
         while True:
-            await asyncio.sleep(STORE_S)
-            if self._file is None and await self._opened() is None:
-                await asyncio.sleep(OPEN_S)
-                continue
-            self._note_reads()
-            await self.store()
-            await self._make_room()
+            await asyncio.sleep(pause_s)
+            pause_s = STORE_S if await self._round() else min(max(2 * pause_s, PAUSE_S), PAUSE_MAX_S)
+
+    async def _round(self) -> bool:
+        """Store what is new and make room; return whether nothing failed."""
+        if self._file is None and not await self._open_later():
+            return False
+        self._note_reads()
+        is_stored = await self.store()
+        return await self._make_room() and is_stored
 
     def changed(self, changes: MirrorChanges) -> None:
         """Have changes stored; the mirror of their set has them before anything else runs."""
@@ -140,20 +161,28 @@ class MirrorKeeper:
         except FileProblem as error:
             raise MirrorFileFailed(str(error)) from error
 
-    async def store(self) -> None:
-        """Store what is new; what fails waits again."""
+    async def store(self) -> bool:
+        """Store what is new, and return whether it is; what fails waits again."""
         if self._file is None:
-            return
+            return False
         update, self._waiting = self._waiting.update(self._parts.mirrors), WaitingChanges()
         if update.is_empty:
-            return
+            return True
         try:
-            self._observer.stored(await self._call(partial(_stored, self._file, update)))
+            stored = await self._call(partial(self._file.store, update))
         except FileProblem as error:
             self._waiting.put_back(update)
             await self._failed(error)
-        else:
-            self._log_ends |= {name: each.saved.read.log_max_offset for name, each in update.sets.items()}
+            return False
+        except BaseException:
+            # Also where this task is cancelled meanwhile: whether it is stored or not is found by comparison.
+            self._waiting.put_back(update)
+            raise
+        self._observer.stored(stored.used_bytes)
+        if stored.sets_set_back:
+            self._observer.clock_set_back(stored.sets_set_back)
+        self._log_ends |= {name: each.saved.read.log_max_offset for name, each in update.sets.items()}
+        return True
 
     async def close(self) -> None:
         """Store what is new, and close the file."""
@@ -178,8 +207,19 @@ class MirrorKeeper:
         self._file, self._damage = opened.file, None
         return opened
 
+    async def _open_later(self) -> bool:
+        """Open a file that has nothing, or what an earlier process knew, and have everything stored in it."""
+        if await self._opened() is None:
+            return False
+        names = self._parts.mirrors.set_names
+        self._waiting.fall_behind(names)
+        for name in names:
+            self._waiting.add_runs(name)
+        self._waiting.add_regressions(reversed(self._parts.regressions.last(REGRESSIONS_MAX)))
+        return True
+
     async def _failed(self, error: FileProblem) -> None:
-        """Report a failure; a file that is damaged or gone is closed, and the next one has everything again."""
+        """Report a failure; a file that is damaged or gone is closed, and another one is opened."""
         self._observer.store_failed(str(error))
         if isinstance(error, FileDamaged | FileRemoved) and self._file is not None:
             file, self._file = self._file, None
@@ -187,11 +227,6 @@ class MirrorKeeper:
                 self._damage = str(error)
             with suppress(FileProblem):
                 await self._call(file.close)
-            names = self._parts.mirrors.set_names
-            self._waiting.fall_behind(names)
-            for name in names:
-                self._waiting.add_runs(name)
-            self._waiting.add_regressions(reversed(self._parts.regressions.last(REGRESSIONS_MAX)))
 
     def _note_reads(self, *, at_once: bool = False) -> None:
         now_ms = self._clock.now_ms()
@@ -204,14 +239,14 @@ class MirrorKeeper:
             if saved is not None and self._log_ends.get(name) != saved.read.log_max_offset:
                 self._waiting.add_read(name)
 
-    async def _make_room(self) -> None:
-        """Merge what has grown old, and give up what is too much."""
+    async def _make_room(self) -> bool:
+        """Merge what has grown old, and give up what is too much; return whether nothing failed."""
         now_ms = self._clock.now_ms()
         if not self._to_thin and now_ms - self._thinned_ms >= THIN_MS:
             self._thinned_ms = now_ms
             self._to_thin.extend(self._parts.mirrors.set_names)
         if self._file is None:
-            return
+            return False
         try:
             for _ in range(min(THINNED_AT_ONCE, len(self._to_thin))):
                 await self._call(partial(self._file.thin, self._to_thin.popleft(), self._clock.unix_ms()))
@@ -219,8 +254,5 @@ class MirrorKeeper:
                 await self._call(partial(self._file.give_up_oldest, self._clock.unix_ms()))
         except FileProblem as error:
             await self._failed(error)
-
-
-def _stored(file: MirrorFile, update: MirrorUpdate) -> int:
-    file.store(update)
-    return file.used_bytes()
+            return False
+        return True

@@ -34,6 +34,7 @@ from controller.offsets.mirror_file.table_rows import (
     begin_tables,
     give_up,
     is_newer_table_due,
+    leave_out_later,
     merge_changes,
     stored_set,
     table_at,
@@ -93,6 +94,15 @@ class OpenedMirror(NamedTuple):
     loaded: LoadedMirror
     #: What was wrong with the file that was moved aside; None if none was.
     moved_aside: str | None
+
+
+class StoredUpdate(NamedTuple):
+    """What a write has done."""
+
+    #: Of the file, afterwards.
+    used_bytes: int
+    #: Sets whose clock was ahead: moments later than now are not kept of them any more.
+    sets_set_back: int
 
 
 def open_mirror(folder: Path, clock: Clock, damage: str | None = None) -> OpenedMirror:
@@ -160,22 +170,17 @@ class MirrorFile:
             bodies = connection.execute("SELECT body FROM regressions ORDER BY number")
             return LoadedMirror(sets, [_REGRESSIONS.decode(body) for (body,) in bodies])
 
-    def store(self, update: MirrorUpdate) -> None:
+    def store(self, update: MirrorUpdate) -> StoredUpdate:
         """Store what is new; raises FileProblem, and nothing of it is stored then."""
-        try:
-            with self._file.transaction(self._clock.now_ms()) as connection:
-                for name in update.dropped:
-                    self._drop(connection, name)
-                for name, of_set in update.sets.items():
-                    self._store_set(connection, name, of_set)
-                for name, since_ms in update.absent_since_ms.items():
-                    query = "UPDATE sets SET absent_since_ms = ? WHERE cluster = ? AND broker_name = ?"
-                    connection.execute(query, (since_ms, *name))
-                _store_regressions(connection, update.regressions)
-        except BaseException:
-            # What it has was undone.
-            self._stored.clear()
-            raise
+        with self._changing() as connection:
+            for name in update.dropped:
+                self._drop(connection, name)
+            sets_set_back = sum(self._store_set(connection, name, each) for name, each in update.sets.items())
+            for name, since_ms in update.absent_since_ms.items():
+                query = "UPDATE sets SET absent_since_ms = ? WHERE cluster = ? AND broker_name = ?"
+                connection.execute(query, (since_ms, *name))
+            _store_regressions(connection, update.regressions)
+        return StoredUpdate(used_bytes=self.used_bytes(), sets_set_back=sets_set_back)
 
     def at(self, set_name: SetName, unix_ms: int) -> PastOffsets:
         """Return the offsets of a moment; raises MomentNotKept and FileProblem."""
@@ -239,6 +244,7 @@ class MirrorFile:
             with self._file.transaction(self._clock.now_ms()) as connection, self._reading():
                 yield connection
         except BaseException:
+            # What it has was undone.
             self._stored.clear()
             raise
 
@@ -262,7 +268,8 @@ class MirrorFile:
             stored = self._stored[name] = stored_set(connection, row[0])
         return stored
 
-    def _store_set(self, connection: sqlite3.Connection, name: SetName, update: SetUpdate) -> None:
+    def _store_set(self, connection: sqlite3.Connection, name: SetName, update: SetUpdate) -> bool:
+        """Store what is new of a set; return whether moments of a time to come were left out."""
         read = _ENCODER.encode(update.saved.read)
         if (stored := self._of(connection, name)) is None:
             query = "INSERT INTO sets (cluster, broker_name, read) VALUES (?, ?, ?)"
@@ -271,26 +278,17 @@ class MirrorFile:
             stored = self._stored[name] = SetInFile(row_id, 0, None, 0, 0)
         else:
             connection.execute("UPDATE sets SET read = ? WHERE id = ?", (read, stored.id))
-        self._store_offsets(connection, stored, update)
+        unix_ms = update.saved.read.answered_unix_ms
+        is_set_back = stored.oldest_ms is not None and unix_ms < stored.last_ms - HOUR_MS
+        if is_set_back:
+            leave_out_later(connection, stored, table_of(update.saved), unix_ms)
+        elif stored.oldest_ms is None:
+            begin_tables(connection, stored, table_of(update.saved), unix_ms)
+        else:
+            _store_changes(connection, stored, update)
         if update.former_runs is not None:
             _store_former_runs(connection, stored.id, update.former_runs)
-
-    def _store_offsets(self, connection: sqlite3.Connection, stored: SetInFile, update: SetUpdate) -> None:
-        unix_ms = update.saved.read.answered_unix_ms
-        if stored.oldest_ms is None or unix_ms < stored.last_ms - HOUR_MS:
-            # The first reading; or the clock was set back, and what is in the file is of a time to come.
-            begin_tables(connection, stored, table_of(update.saved), unix_ms)
-            return
-        if update.changes is None:
-            _, former = table_at(connection, stored.id, None)
-            if changed := difference(former, table_of(update.saved)):
-                add_change(connection, stored, changed, unix_ms)
-        else:
-            for change in update.changes:
-                if changed := frame_of(change.moved):
-                    add_change(connection, stored, changed, change.now.answered_unix_ms)
-        if is_newer_table_due(stored):
-            write_newer(connection, stored, encoded_frame(table_of(update.saved)), stored.last_ms)
+        return is_set_back
 
     def _drop(self, connection: sqlite3.Connection, name: SetName) -> None:
         if (stored := self._of(connection, name)) is not None:
@@ -298,6 +296,20 @@ class MirrorFile:
                 connection.execute(f"DELETE FROM {table} WHERE set_id = ?", (stored.id,))  # noqa: S608  # names above
             connection.execute("DELETE FROM sets WHERE id = ?", (stored.id,))
             del self._stored[name]
+
+
+def _store_changes(connection: sqlite3.Connection, stored: SetInFile, update: SetUpdate) -> None:
+    # The file may be of an earlier process, and this one could not open it before its first reading.
+    if update.changes is None or any(each.former is None for each in update.changes):
+        _, former = table_at(connection, stored.id, None)
+        if changed := difference(former, table_of(update.saved)):
+            add_change(connection, stored, changed, update.saved.read.answered_unix_ms)
+    else:
+        for change in update.changes:
+            if changed := frame_of(change.moved):
+                add_change(connection, stored, changed, change.now.answered_unix_ms)
+    if is_newer_table_due(stored):
+        write_newer(connection, stored, encoded_frame(table_of(update.saved)), stored.last_ms)
 
 
 def _store_former_runs(connection: sqlite3.Connection, set_id: int, runs: Iterable[SavedOffsets]) -> None:

@@ -9,7 +9,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from controller.offsets.mirror_file.frames import OffsetFrame, decoded_frame, drop_absent, encoded_frame, merge
+from controller.offsets.mirror_file.frames import (
+    OffsetFrame,
+    decoded_frame,
+    difference,
+    drop_absent,
+    encoded_frame,
+    merge,
+)
 from controller.offsets.mirror_file.thinning import StoredChange
 
 #: The newer table is written again once the changes since then take so many times as much, and so much at least.
@@ -100,6 +107,21 @@ def begin_tables(connection: sqlite3.Connection, stored: SetInFile, table: Offse
     _write_table(connection, stored.id, is_newer=False, unix_ms=unix_ms, body=body)
     stored.oldest_ms = stored.last_ms = unix_ms
     write_newer(connection, stored, body, unix_ms)
+
+
+def leave_out_later(connection: sqlite3.Connection, stored: SetInFile, table: OffsetFrame, unix_ms: int) -> None:
+    """Leave out what is of a time to come, where the clock was ahead, and let this table be the newest."""
+    assert stored.oldest_ms is not None, "it has a table"
+    if stored.oldest_ms > unix_ms:
+        begin_tables(connection, stored, table, unix_ms)
+        return
+    connection.execute("DELETE FROM changes WHERE set_id = ? AND unix_ms > ?", (stored.id, unix_ms))
+    query = "DELETE FROM offset_tables WHERE set_id = ? AND is_newer = 1 AND unix_ms > ?"
+    connection.execute(query, (stored.id, unix_ms))
+    stored.last_ms, former = table_at(connection, stored.id, None)
+    if changed := difference(former, table):
+        add_change(connection, stored, changed, unix_ms)
+    write_newer(connection, stored, encoded_frame(table), stored.last_ms)
 
 
 def add_change(connection: sqlite3.Connection, stored: SetInFile, change: OffsetFrame, unix_ms: int) -> None:

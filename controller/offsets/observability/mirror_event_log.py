@@ -105,6 +105,10 @@ class MirrorEventLog:
             catalogue.MIRROR_LOADED, sets=sets, entries=entries, regressions=regressions, duration_ms=duration_ms
         )
 
+    def began_without_file(self) -> None:
+        """Log that nothing of an earlier process is known."""
+        self._logs.write(catalogue.MIRROR_BEGAN_WITHOUT_FILE)
+
     def moved_aside(self, error: str) -> None:
         """Log that the mirror begins anew."""
         self._logs.write(catalogue.MIRROR_MOVED_ASIDE, error=error)
@@ -116,6 +120,10 @@ class MirrorEventLog:
         if self._store_failures:
             self._logs.write(catalogue.MIRROR_STORED_AGAIN, failures=self._store_failures)
             self._store_failures = 0
+
+    def clock_set_back(self, sets: int) -> None:
+        """Log that moments of a time to come are not kept."""
+        self._logs.write(catalogue.MIRROR_CLOCK_SET_BACK, sets=sets)
 
     def store_failed(self, error: str) -> None:
         """Count a write that failed, and log the first one."""

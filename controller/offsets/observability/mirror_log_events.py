@@ -20,12 +20,22 @@ MIRROR_MOVED_ASIDE: Final = LogEvent(
     "regressions, and after a start what went back while no manager ran.",
     advice="Check the disk.",
 )
+MIRROR_BEGAN_WITHOUT_FILE: Final = LogEvent(
+    name="offset_mirror_began_without_file",
+    level=Level.ERROR,
+    keys=(),
+    meaning="`mirror.db` could not be opened for 30 s, for what `offset_mirror_store_failed` says. The mirror begins "
+    "with what masters have now: what went back while no manager ran is not found, and the guard sets nothing right "
+    "that an earlier process had read. The file is tried again, at least once a minute; earlier moments stay in it.",
+    advice="Do what `error` of `offset_mirror_store_failed` says; nothing else is needed, no restart either.",
+)
 MIRROR_STORE_FAILED: Final = LogEvent(
     name="offset_mirror_store_failed",
     level=Level.ERROR,
     keys=("error",),
     meaning="The mirror could not be written to `mirror.db`, or opened at the start; logged once until it can. In "
-    "memory the mirror goes on, but earlier moments are not kept, and a start would know older offsets.",
+    "memory the mirror goes on, at a start after 30 s (`offset_mirror_began_without_file`), but earlier moments are "
+    "not kept, and a start would know older offsets.",
     advice="Do what `error` says.",
 )
 MIRROR_STORED_AGAIN: Final = LogEvent(
@@ -33,6 +43,14 @@ MIRROR_STORED_AGAIN: Final = LogEvent(
     level=Level.INFO,
     keys=("failures",),
     meaning="The mirror is written again, with all that is new, after so many attempts that failed.",
+)
+MIRROR_CLOCK_SET_BACK: Final = LogEvent(
+    name="offset_mirror_clock_set_back",
+    level=Level.WARNING,
+    keys=("sets",),
+    meaning="The clock of this process was set back by more than an hour. Of so many broker sets `mirror.db` had "
+    "moments that are still to come: they are not kept any more; earlier ones and the newest offsets are.",
+    advice="Check what sets this machine's clock; one that steps breaks more than this.",
 )
 MIRROR_STALE: Final = LogEvent(
     name="offset_mirror_stale",
@@ -84,8 +102,10 @@ MIRRORED_SET_DROPPED: Final = LogEvent(
 MIRROR: Final = (
     MIRROR_LOADED,
     MIRROR_MOVED_ASIDE,
+    MIRROR_BEGAN_WITHOUT_FILE,
     MIRROR_STORE_FAILED,
     MIRROR_STORED_AGAIN,
+    MIRROR_CLOCK_SET_BACK,
     MIRROR_STALE,
     MIRROR_FRESH,
     OFFSETS_WENT_BACK,

@@ -23,14 +23,16 @@ class FiledMirror:
         self.opened = open_mirror(folder, clock)
         self.file = self.opened.file
 
-    def read(self, table, *, at_ms=BEGIN_MS, **read):
+    def read(self, table, **read):
         """Read a table, and store what has changed."""
+        self.file.store(self.update(table, **read))
+
+    def update(self, table, *, at_ms=BEGIN_MS, **read):
+        """Read a table, and return what is to be stored of it."""
         changes = self.mirror.take(a_reading(table, unix_ms=at_ms, **read))
         runs = None if changes.is_same_run else self.mirror.former_runs
-        self.file.store(
-            MirrorUpdate(sets={self.set_name: SetUpdate(saved=self.mirror.saved, changes=[changes], former_runs=runs)})
-        )
-        return changes
+        update = SetUpdate(saved=self.mirror.saved, changes=[changes], former_runs=runs)
+        return MirrorUpdate(sets={self.set_name: update})
 
     def offset_at(self, unix_ms, queue=0):
         """Return the offset of t@g at a moment."""

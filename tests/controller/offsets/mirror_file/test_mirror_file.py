@@ -156,10 +156,31 @@ def test_set_that_fell_behind_is_compared_with_the_file(filed):
 
 def test_clock_that_was_set_back_far_begins_the_moments_anew(filed):
     filed.read({"t@g": {0: 5}}, at_ms=BEGIN_MS + DAY_MS)
-    filed.read({"t@g": {0: 6}}, at_ms=BEGIN_MS)
+    assert filed.file.store(filed.update({"t@g": {0: 6}}, at_ms=BEGIN_MS)).sets_set_back == 1
     filed.read({"t@g": {0: 7}}, at_ms=BEGIN_MS - 5000)
     assert filed.file.kept_since(SET) == BEGIN_MS
     assert [filed.offset_at(BEGIN_MS + ms) for ms in (0, 1)] == [6, 7]
+
+
+@pytest.mark.parametrize("has_newer_table", [False, True])
+def test_clock_that_leapt_ahead_and_was_set_back_costs_only_the_moments_of_the_time_to_come(
+    filed, monkeypatch, has_newer_table
+):
+    filed.read({"t@g": {0: 1}, "u@g": {0: 1}})
+    filed.read({"t@g": {0: 2}, "u@g": {0: 1}}, at_ms=BEGIN_MS + MINUTE_MS)
+    if has_newer_table:
+        monkeypatch.setattr("controller.offsets.mirror_file.mirror_file.is_newer_table_due", lambda _: True)
+    filed.read({"t@g": {0: 3}, "u@g": {0: 1}}, at_ms=BEGIN_MS + 2 * DAY_MS)
+    filed.read({"t@g": {0: 4}}, at_ms=BEGIN_MS + 2 * DAY_MS + 5000)
+    monkeypatch.undo()
+    update = filed.update({"t@g": {0: 5}}, at_ms=BEGIN_MS + 2 * MINUTE_MS)
+    assert filed.file.store(update).sets_set_back == 1
+    assert filed.file.store(filed.update({"t@g": {0: 6}}, at_ms=BEGIN_MS + 3 * MINUTE_MS)).sets_set_back == 0
+    assert filed.file.kept_since(SET) == BEGIN_MS
+    moments = [by_name(filed.file.at(SET, BEGIN_MS + minutes * MINUTE_MS)) for minutes in range(4)]
+    both = {"u": {0: 1}}
+    assert moments == [{"t": {0: 1}} | both, {"t": {0: 2}} | both, {"t": {0: 5}}, {"t": {0: 6}}]
+    assert by_name(loaded(filed).saved) == {"t": {0: 6}}
 
 
 def test_table_is_written_again_so_that_a_start_reads_few_changes(filed, tmp_path):
@@ -250,6 +271,14 @@ def test_damaged_change_is_named(filed, tmp_path):
     with pytest.raises(FileDamaged, match=FILE_NAME):
         again.file.at(SET, BEGIN_MS + 5000)
     again.file.close()
+
+
+def test_damage_that_a_write_meets_is_named_and_nothing_is_stored(filed):
+    filed.read({"t@g": {0: 5}})
+    filed.file._file.connection.execute("UPDATE offset_tables SET body = x'00'")  # as a disk does
+    filed.mirror.take(a_reading({"t@g": {0: 6}}, unix_ms=BEGIN_MS + 5000))
+    with pytest.raises(FileDamaged, match=FILE_NAME):
+        filed.file.store(MirrorUpdate(sets={SET: SetUpdate(saved=filed.mirror.saved, changes=None)}))
 
 
 def test_restored_mirror_takes_the_epochs_of_a_store_that_was_put_back():

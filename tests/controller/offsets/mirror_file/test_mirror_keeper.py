@@ -1,10 +1,11 @@
 """The file takes what changes, and what it cannot take now it has later."""
 
 import asyncio
+import itertools
 
 import pytest
 from fakes.clock import FakeClock
-from filed_mirror import BEGIN_MS
+from filed_mirror import BEGIN_MS, FiledMirror
 from mirror_builders import SET, a_read, a_reading
 
 from controller.offsets.entry_keys import EntryKey
@@ -15,6 +16,7 @@ from controller.offsets.mirror.regressions import Regression, RegressionCause, R
 from controller.offsets.mirror_file import waiting as waiting_module
 from controller.offsets.mirror_file.keeper import KeeperParts, MirrorKeeper
 from controller.offsets.mirror_file.mirror_file import FILE_NAME
+from controller.offsets.mirror_file.updates import MirrorUpdate, SetUpdate
 from controller.offsets.mirror_file.waiting import WaitingChanges
 
 WAIT_S = 60
@@ -29,7 +31,8 @@ class Site:
         self.mirrors = {}
         self.log = RegressionLog()
         self.clock = FakeClock(unix_ms=BEGIN_MS)
-        self.failures, self.aside, self.stores = [], [], 0
+        self.failures, self.failed_s, self.aside, self.set_back = [], [], [], []
+        self.stores = self.began_without = 0
         parts = KeeperParts(
             folder=folder,
             bytes_max=BYTES_MAX,
@@ -65,8 +68,15 @@ class Site:
     def stored(self, _file_bytes):
         self.stores += 1
 
+    def began_without_file(self):
+        self.began_without += 1
+
+    def clock_set_back(self, sets):
+        self.set_back.append(sets)
+
     def store_failed(self, error):
         self.failures.append(error)
+        self.failed_s.append(asyncio.get_running_loop().time())
 
 
 @pytest.fixture
@@ -151,6 +161,32 @@ async def test_file_that_was_removed_is_made_anew_with_everything(site, tmp_path
     assert found.regressions == [regression]
 
 
+async def test_damage_that_a_write_meets_moves_the_file_aside_and_the_next_one_has_everything(site, tmp_path):
+    site.read({"t@g": {0: 5}, "u@g": {0: 1}})
+    await site.keeper.store()
+    site.keeper._file._file.connection.execute("UPDATE offset_tables SET body = x'00'")  # as a disk does
+    site.read({"t@g": {0: 6}, "u@g": {0: 1}})
+    site.keeper._waiting.fall_behind([SET])
+    await site.keeper.store()
+    assert FILE_NAME in site.failures[0]
+    running = asyncio.create_task(site.keeper.run())
+    await until(lambda: site.stores == 2)
+    running.cancel()
+    assert FILE_NAME in site.aside[0]
+    assert offsets((await loaded(site, tmp_path)).sets[0].saved) == {KEY: {0: 6}, EntryKey("u", "g"): {0: 1}}
+
+
+async def test_what_a_stop_of_the_write_leaves_out_is_in_the_next_one(site, tmp_path):
+    site.read({"t@g": {0: 5}})
+    storing = asyncio.create_task(site.keeper.store())
+    await asyncio.sleep(0)
+    storing.cancel()
+    await asyncio.gather(storing, return_exceptions=True)
+    await site.keeper.store()
+    assert site.stores == 1
+    assert offsets((await loaded(site, tmp_path)).sets[0].saved) == {KEY: {0: 5}}
+
+
 async def test_moment_has_changes_that_were_not_stored_yet(site):
     site.read({"t@g": {0: 5}})
     await site.keeper.store()
@@ -158,6 +194,17 @@ async def test_moment_has_changes_that_were_not_stored_yet(site):
     site.read({"t@g": {0: 6}})
     assert (await site.keeper.at(SET, first_ms)).by_entry == {KEY: {0: 5}}
     assert (await site.keeper.at(SET, first_ms + 5000)).by_entry == {KEY: {0: 6}}
+
+
+async def test_clock_that_was_ahead_is_reported_with_the_sets_that_had_moments_to_come(site):
+    begin_ms = site.clock.unix_ms()
+    site.read({"t@g": {0: 5}})
+    await site.keeper.store()
+    for unix_ms, offset in ((begin_ms + 7_200_000, 6), (begin_ms + 60_000, 7)):
+        site.keeper.changed(site.mirrors[SET].take(a_reading({"t@g": {0: offset}}, unix_ms=unix_ms)))
+        await site.keeper.store()
+    assert site.set_back == [1]
+    assert (await site.keeper.at(SET, begin_ms + 30_000)).by_entry == {KEY: {0: 5}}
 
 
 async def test_folder_that_cannot_be_written_is_named_and_tried_again(tmp_path, monkeypatch):
@@ -170,6 +217,48 @@ async def test_folder_that_cannot_be_written_is_named_and_tried_again(tmp_path, 
     blocked.unlink()
     assert (await opening).sets == []
     await site.keeper.close()
+
+
+async def test_start_goes_on_without_a_file_that_stays_locked_and_it_has_everything_later(tmp_path, monkeypatch):
+    monkeypatch.setattr("controller.offsets.mirror_file.keeper.OPEN_S", 0.02)
+    late = SetName("c", "late")
+    earlier = FiledMirror(tmp_path, FakeClock())
+    earlier.read({"t@g": {0: 4}, "u@g": {0: 1}})
+    earlier.file.store(MirrorUpdate(sets={late: SetUpdate(saved=earlier.mirror.saved, changes=None)}))
+    site = Site(tmp_path)
+    async with asyncio.timeout(WAIT_S):
+        assert list((await site.keeper.open()).sets) == []
+    assert (site.began_without, "another process has it" in site.failures[0]) == (1, True)
+    site.read({"t@g": {0: 5}})
+    earlier.file.close()
+    running = asyncio.create_task(site.keeper.run())
+    await until(lambda: site.stores == 1)
+    site.read({"t@g": {0: 6}}, set_name=late)
+    await site.keeper.store()
+    running.cancel()
+    for name in (SET, late):
+        assert (await site.keeper.at(name, BEGIN_MS)).by_entry == {KEY: {0: 4}, EntryKey("u", "g"): {0: 1}}
+    found = {each.set_name: offsets(each.saved) for each in (await loaded(site, tmp_path)).sets}
+    assert found == {SET: {KEY: {0: 5}}, late: {KEY: {0: 6}}}
+    await site.keeper.close()
+
+
+async def test_full_disk_is_tried_again_after_longer_and_longer_pauses_and_loses_nothing(site, tmp_path, monkeypatch):
+    for name, seconds in (("STORE_S", 0.01), ("PAUSE_S", 0.05), ("PAUSE_MAX_S", 0.2)):
+        monkeypatch.setattr(f"controller.offsets.mirror_file.keeper.{name}", seconds)
+    connection = site.keeper._file._file.connection
+    connection.execute("PRAGMA max_page_count = 1")
+    table = {f"topic-{each}@g": {0: each} for each in range(5000)}
+    site.read(table)
+    running = asyncio.create_task(site.keeper.run())
+    await until(lambda: len(site.failed_s) == 5)
+    pauses = [after - before for before, after in itertools.pairwise(site.failed_s)]
+    assert [pause >= least for pause, least in zip(pauses, (0.05, 0.1, 0.2, 0.2), strict=True)] == 4 * [True]
+    assert "the disk is full" in site.failures[0]
+    connection.execute(f"PRAGMA max_page_count = {1 << 30}")
+    await until(lambda: site.stores)
+    running.cancel()
+    assert len((await loaded(site, tmp_path)).sets[0].saved) == len(table)
 
 
 async def test_dropped_set_is_gone_and_what_waited_of_it_too(site, tmp_path):
