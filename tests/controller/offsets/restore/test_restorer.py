@@ -7,7 +7,9 @@ from fakes.answering_peer import refusal
 from fakes.offset_broker import BOOT_MS, OffsetBroker
 from restore_site import a_queue, outcomes, restore_site
 
+from controller.offsets.guard.master_queries import MasterQueries
 from controller.offsets.mirror.changes import OffsetMove
+from controller.offsets.restore.broker_run import BrokerRun
 from controller.offsets.restore.operations import OperationKind
 from controller.offsets.restore.requests import FORMER, AnotherRuns, NoSuchOperation, TooManyRestored
 from controller.offsets.restore.restorer import BrokerChange
@@ -154,6 +156,35 @@ async def test_after_a_restart_only_offsets_with_old_messages_before_them_go_for
 
         forced = await site.restore(BEFORE, unproved=True)
         assert outcomes(forced)["billing", 1] == ("restored", 10, 50)
+
+
+async def test_what_there_is_no_time_to_look_at_is_not_written(tmp_path):
+    broker = a_broker(billing={0: 10, 1: 90})
+    broker.instead[BrokerRequestCode.QUERY_CONSUME_QUEUE] = None
+    async with restore_site(tmp_path, broker) as site:
+        queries = MasterQueries(site.admin, broker.name, broker.address)
+        wanted = [WantedOffset(a_queue(0), 50, stored_before_unix_ms=BEFORE), WantedOffset(a_queue(1), 70)]
+        run = BrokerRun(queries, broker.address, wanted, RestoreOptions(allow_back=True), lambda: True)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await run.plan()
+        assert [each.status.value for each in run.planned] == ["not_proved", "ready"]
+
+        await run.apply()
+
+    assert broker.written == [("commit", "orders@billing", 1, 70)]
+
+
+async def test_look_at_the_last_of_several_groups_proves_the_others(tmp_path):
+    broker = a_broker(billing={0: 10}, shipping={0: 10}, search={0: 10})
+    broker.stored_ms = BEFORE - 60_000
+    broker.stored["orders", 0] = {69: BOOT_MS + 1}
+    async with restore_site(tmp_path, broker) as site:
+        site.mirror.by_set["broker-a"] = {"orders@billing": {0: 70}, "orders@shipping": {0: 50}, "orders@search": {0: 30}}
+        done = await site.restore(BEFORE)
+
+    statuses = {group: status for (group, _), (status, _, _) in outcomes(done).items()}
+    assert statuses == {"billing": "not_proved", "shipping": "restored", "search": "restored"}
 
 
 async def test_former_is_what_was_read_before_the_broker_became_master(tmp_path):
