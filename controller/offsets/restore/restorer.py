@@ -174,7 +174,7 @@ class Restorer:
             return None
         elected_ms = self._parts.followed.sets[set_name.broker_name].elected_unix_ms
         run = MasterRun(address=master.address, master_epoch=master.master_epoch, boot_unix_ms=boot_ms)
-        return MasterState(run, max(boot_ms, elected_ms or 0))
+        return MasterState(run, elected_ms)
 
     async def _change(
         self, change: BrokerChange, wanted: Sequence[WantedOffset], problems: Sequence[SetProblem]

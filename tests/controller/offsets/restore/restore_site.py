@@ -56,7 +56,9 @@ class Followed:
 
     def __init__(self, brokers):
         self.sets = {
-            each.name: FollowedSet(CLUSTER, each.name, SetMaster(CLUSTER, each.name, 0, each.address))
+            each.name: FollowedSet(
+                CLUSTER, each.name, SetMaster(CLUSTER, each.name, 0, each.address), elected_unix_ms=each.boot_ms
+            )
             for each in brokers
         }
         self.lost = set()

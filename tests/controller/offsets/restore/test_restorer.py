@@ -158,6 +158,19 @@ async def test_after_a_restart_only_offsets_with_old_messages_before_them_go_for
         assert outcomes(forced)["billing", 1] == ("restored", 10, 50)
 
 
+async def test_without_the_time_of_the_election_offsets_need_old_messages_before_them(tmp_path):
+    broker = a_broker(billing={0: 10})
+    broker.stored_ms = AFTER + 1
+    async with restore_site(tmp_path, broker) as site:
+        site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50}}
+        # It may have become master since, without a new start.
+        site.followed.sets["broker-a"] = site.followed.sets["broker-a"]._replace(elected_unix_ms=None)
+        done = await site.restore(AFTER)
+
+    assert outcomes(done) == {("billing", 0): ("not_proved", 10, 50)}
+    assert broker.written == []
+
+
 async def test_what_there_is_no_time_to_look_at_is_not_written(tmp_path):
     broker = a_broker(billing={0: 10, 1: 90})
     broker.instead[BrokerRequestCode.QUERY_CONSUME_QUEUE] = None
