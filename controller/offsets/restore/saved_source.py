@@ -11,6 +11,7 @@ from controller.offsets.mirror.regressions import SetQueue
 from controller.offsets.mirror.saved_offsets import SavedEntry
 from controller.offsets.restore.requests import Former, RestoreScope, TooManyRestored
 from controller.offsets.restore.values import RESTORED_MAX, WantedOffset
+from controller.offsets.topology.values import SetMaster
 
 #: Entries that are looked at before others run.
 _SLICE_ENTRIES = 500
@@ -19,6 +20,7 @@ _SLICE_ENTRIES = 500
 class MasterState(NamedTuple):
     """The master of a broker set, and since when it is one."""
 
+    master: SetMaster
     run: MasterRun
     #: When it was elected, Unix ms by the controller; None where that is not known.
     elected_unix_ms: int | None

@@ -89,6 +89,19 @@ class RestoreSiteOfTest:
             )
         )
 
+    def follow(self, followed):
+        self.followed.sets[followed.broker_name] = followed
+
+    def change_with(self, broker, code, change):
+        """Let `change` happen while a broker answers requests of a code."""
+
+        def answer(requested, fields):
+            if requested == code:
+                change()
+            return broker(requested, fields)
+
+        broker.peer.answer = answer
+
     def restore_began(self, operation):
         self.began.append(operation)
 

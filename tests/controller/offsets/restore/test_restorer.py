@@ -193,7 +193,11 @@ async def test_look_at_the_last_of_several_groups_proves_the_others(tmp_path):
     broker.stored_ms = BEFORE - 60_000
     broker.stored["orders", 0] = {69: BOOT_MS + 1}
     async with restore_site(tmp_path, broker) as site:
-        site.mirror.by_set["broker-a"] = {"orders@billing": {0: 70}, "orders@shipping": {0: 50}, "orders@search": {0: 30}}
+        site.mirror.by_set["broker-a"] = {
+            "orders@billing": {0: 70},
+            "orders@shipping": {0: 50},
+            "orders@search": {0: 30},
+        }
         done = await site.restore(BEFORE)
 
     statuses = {group: status for (group, _), (status, _, _) in outcomes(done).items()}
@@ -260,6 +264,55 @@ async def test_broker_that_is_not_master_any_more_gets_nothing(tmp_path):
 
     assert outcomes(done) == {("billing", 0): ("role_changed", 10, 50)}
     assert broker.written == []
+
+
+async def test_broker_that_becomes_master_while_the_mirror_is_read_gets_nothing(tmp_path):
+    broker = a_broker(billing={0: 10})
+    # Nothing had to be proved of the former master.
+    broker.stored_ms = AFTER + 1
+    async with restore_site(tmp_path, broker) as site:
+        site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50}}
+        at, known = site.mirror.at, site.followed.sets["broker-a"]
+        later = known._replace(master=known.master._replace(master_epoch=2), elected_unix_ms=AFTER)
+
+        async def promoted_meanwhile(set_name, unix_ms):
+            site.follow(later)
+            return await at(set_name, unix_ms)
+
+        site.mirror.at = promoted_meanwhile
+        done = await site.restore(AFTER)
+        assert outcomes(done) == {("billing", 0): ("role_changed", None, 50)}
+
+        again = await site.restore(AFTER)
+
+    assert outcomes(again) == {("billing", 0): ("not_proved", 10, 50)}
+    assert broker.written == []
+
+
+async def test_undo_at_a_broker_that_becomes_master_meanwhile_writes_nothing(tmp_path):
+    broker = a_broker(billing={0: 90})
+    async with restore_site(tmp_path, broker) as site:
+        site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50}}
+        done = await site.restore(AFTER, back=True)
+        known = site.followed.sets["broker-a"]
+        later = known._replace(master=known.master._replace(master_epoch=2))
+        site.change_with(broker, BrokerRequestCode.GET_BROKER_RUNTIME_INFO, lambda: site.follow(later))
+
+        undone = await site.undo(done.operation_id)
+
+    assert [each.status.value for each in undone.queues] == ["role_changed"]
+    assert broker.offsets == {"orders@billing": {0: 50}}
+
+
+async def test_set_that_is_removed_while_its_master_answers_is_named(tmp_path):
+    broker = a_broker(billing={0: 10})
+    async with restore_site(tmp_path, broker) as site:
+        site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50}}
+        site.change_with(broker, BrokerRequestCode.GET_BROKER_RUNTIME_INFO, site.followed.sets.clear)
+
+        done = await site.restore(AFTER)
+
+    assert outcomes(done) == {("billing", 0): ("no_master", None, 50)}
 
 
 async def test_refusal_of_one_queue_leaves_the_others(tmp_path):
