@@ -52,6 +52,7 @@ class Restoring:
             mirrored=mirrored,
             kept=self._kept,
             clock=self._clock,
+            serves=lambda: self._service.role.is_serving,
             observer=self._event_log,
         )
         return BrokerAccess(followed=followed, mirrored=mirrored, restorer=Restorer(parts), lags=LagReader(admin))

@@ -1,7 +1,7 @@
 """Writes offsets at one master: reads, decides, writes and reads back. The edge.
 
-Each write is preceded by the question whether the broker is still the master that this run is for, at the moment the
-request leaves. Every queue ends with an outcome, whenever the run ends.
+Each write is preceded by the question whether the broker is still the master that this run is for, and this manager
+serves, at the moment the request leaves. Every queue ends with an outcome, whenever the run ends.
 """
 
 import itertools
@@ -158,7 +158,7 @@ class BrokerRun:
 
         def before_send() -> None:
             if not self._is_still_master():
-                raise NotSent(self._address, "it is not the master any more")
+                raise NotSent(self._address, "it is not the master any more, or this manager does not serve any more")
             # From here on the run may end before the answer comes.
             self._becomes(place, RestoreStatus.UNVERIFIED, "it was sent, and not read back")
 

@@ -84,6 +84,8 @@ class RestoreParts:
     mirrored: MirroredOffsets
     kept: KeptOperations
     clock: Clock
+    #: Whether this manager serves: another one may restore otherwise.
+    serves: Callable[[], bool]
     observer: RestoreObserver
 
 
@@ -233,7 +235,7 @@ class Restorer:
         queries = MasterQueries(self._parts.admin, set_name.broker_name, master.address)
 
         def is_still_master() -> bool:
-            return self._parts.followed.is_master(master)
+            return self._parts.serves() and self._parts.followed.is_master(master)
 
         return BrokerRun(queries, master.address, wanted, change.options, is_still_master)
 

@@ -78,6 +78,7 @@ class RestoreSiteOfTest:
         self.kept = KeptOperations(OperationFile(folder, self.clock))
         self.admin = AdminClient(client, AdminLimits(timeout_ms=1000, requests_max=128, requests_per_peer_max=16))
         self.began, self.ended = [], []
+        self.serves = True
         self.restorer = Restorer(
             RestoreParts(
                 admin=self.admin,
@@ -85,6 +86,7 @@ class RestoreSiteOfTest:
                 mirrored=self.mirror,
                 kept=self.kept,
                 clock=self.clock,
+                serves=lambda: self.serves,
                 observer=self,
             )
         )

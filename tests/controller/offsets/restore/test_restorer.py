@@ -315,6 +315,22 @@ async def test_set_that_is_removed_while_its_master_answers_is_named(tmp_path):
     assert outcomes(done) == {("billing", 0): ("no_master", None, 50)}
 
 
+async def test_manager_that_ceases_to_serve_writes_nothing_more(tmp_path):
+    broker = a_broker(billing={0: 10, 1: 10})
+    async with restore_site(tmp_path, broker) as site:
+        site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50, 1: 50}}
+
+        def cease():
+            site.serves = False
+
+        # The last request before the first write.
+        site.change_with(broker, BrokerRequestCode.GET_CONSUMER_CONNECTION_LIST, cease)
+        done = await site.restore(AFTER)
+
+    assert {each.status.value for each in done.queues} == {"role_changed"}
+    assert broker.written == []
+
+
 async def test_refusal_of_one_queue_leaves_the_others(tmp_path):
     broker = a_broker(billing={0: 10}, shipping={0: 10})
     async with restore_site(tmp_path, broker) as site:
