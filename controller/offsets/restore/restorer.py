@@ -123,13 +123,14 @@ class Restorer:
                     raise TooManyRestored(RESTORED_MAX)
             return await self._change(change, wanted, states, problems)
 
-    async def undo(self, operation: Operation, writer: str, *, is_forced: bool, is_dry_run: bool) -> Restored:
+    async def undo(
+        self, operation: Operation, writer: str, *, is_forced: bool, allow_unproved: bool, is_dry_run: bool
+    ) -> Restored:
         """Bring back what brokers showed before an operation. Raises RestoreRefused and StoreError.
 
-        Without force only where a broker still shows what the operation has written, and with proof where it goes
-        forward.
+        Without force only where a broker still shows what the operation has written.
         """
-        options = RestoreOptions(allow_back=True, allow_unproved=is_forced)
+        options = RestoreOptions(allow_back=True, allow_unproved=allow_unproved)
         change = BrokerChange(OperationKind.UNDO, writer, options, is_dry_run, operation.operation_id)
         async with self._alone():
             wanted = []

@@ -117,9 +117,9 @@ class RestoreSiteOfTest:
             RestoreRequest(writer="alice", scope=scope, moment=moment, options=options, is_dry_run=dry)
         )
 
-    async def undo(self, operation_id, *, force=False, dry=False):
+    async def undo(self, operation_id, *, force=False, unproved=False, dry=False):
         operation = await self.kept.find(operation_id)
-        return await self.restorer.undo(operation, "bob", is_forced=force, is_dry_run=dry)
+        return await self.restorer.undo(operation, "bob", is_forced=force, allow_unproved=unproved, is_dry_run=dry)
 
 
 @asynccontextmanager

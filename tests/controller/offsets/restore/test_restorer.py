@@ -289,6 +289,22 @@ async def test_broker_that_becomes_master_while_the_mirror_is_read_gets_nothing(
     assert broker.written == []
 
 
+async def test_forced_undo_skips_nothing_unseen_unless_that_is_allowed(tmp_path):
+    broker = a_broker(billing={0: 90})
+    async with restore_site(tmp_path, broker) as site:
+        site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50}}
+        done = await site.restore(AFTER, back=True)
+        # The queue has lost its end since, and new messages have filled it.
+        broker.boot_ms = broker.stored_ms = AFTER + 60_000
+        broker.offsets["orders@billing"][0] = 40
+
+        forced = await site.undo(done.operation_id, force=True)
+        assert outcomes(forced) == {("billing", 0): ("not_proved", 40, 90)}
+
+        allowed = await site.undo(done.operation_id, force=True, unproved=True)
+        assert outcomes(allowed) == {("billing", 0): ("restored", 40, 90)}
+
+
 async def test_undo_at_a_broker_that_becomes_master_meanwhile_writes_nothing(tmp_path):
     broker = a_broker(billing={0: 90})
     async with restore_site(tmp_path, broker) as site:
