@@ -25,12 +25,14 @@ from controller.offsets.restore.requests import AnotherRuns, Restored, RestoreRe
 from controller.offsets.restore.saved_source import MasterState, wanted_offsets
 from controller.offsets.restore.values import (
     RESTORED_MAX,
+    SENT,
     PlannedOffset,
     RestoreOptions,
     RestoreStatus,
     WantedOffset,
 )
 from controller.offsets.topology.values import FollowedSet, SetMaster
+from controller.storage.store import StoreError
 from remoting.admin.brokers import broker_runtime
 from remoting.admin.client import AdminClient
 from remoting.background_tasks import all_results
@@ -73,6 +75,9 @@ class RestoreObserver(Protocol):
 
     def restored(self, operation: Operation) -> None:
         """Take an operation that has come to its end."""
+
+    def operation_not_kept(self, kind: str, error: str) -> None:
+        """Take that what an operation has done could not be kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +224,12 @@ class Restorer:
         self._note_resets(operation)
         await _within(WRITE_S, [run.apply for run in runs])
         operation = replace(operation, queues=tuple(_queues(by_set, of_sets)), is_finished=True)
-        await self._parts.kept.keep(operation)
+        self._forget_resets(operation)
+        try:
+            await self._parts.kept.keep(operation)
+        except StoreError as error:
+            # Its offsets are written, and what was kept before undoes them.
+            self._parts.observer.operation_not_kept(change.kind.value, str(error))
         self._parts.observer.restored(operation)
         return Restored(operation_id=operation.operation_id, queues=operation.queues, problems=problems)
 
@@ -245,6 +255,12 @@ class Restorer:
         for each in operation.queues:
             if each.status is RestoreStatus.READY and each.messages_again and each.new is not None:
                 self._parts.mirrored.resets.note(each.queue, Reset(each.new, operation.unix_ms))
+
+    def _forget_resets(self, operation: Operation) -> None:
+        """Let the mirror know that what was not sent is nobody's reset."""
+        for each in operation.queues:
+            if each.status not in SENT and each.new is not None:
+                self._parts.mirrored.resets.forget(each.queue, Reset(each.new, operation.unix_ms))
 
 
 def _by_set(wanted: Iterable[WantedOffset]) -> dict[SetName, list[WantedOffset]]:

@@ -3,7 +3,7 @@
 from contextlib import asynccontextmanager
 
 from fakes.clock import FakeClock
-from fakes.offset_broker import CLUSTER, offset_brokers
+from fakes.offset_broker import BOOT_MS, CLUSTER, OffsetBroker, offset_brokers
 
 from controller.offsets.entry_keys import EntryKey, parse_entry_key
 from controller.offsets.mirror.masters import SetName
@@ -18,6 +18,18 @@ from controller.offsets.topology.values import FollowedSet, SetMaster
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
+
+#: The broker was master long before it.
+AFTER = BOOT_MS + 3_600_000
+#: It was started after it.
+BEFORE = BOOT_MS - 60_000
+
+
+def a_broker(name="broker-a", *, queues=2, end=100, **offsets):
+    broker = OffsetBroker(name)
+    broker.topics["orders"] = dict.fromkeys(range(queues), (0, end))
+    broker.offsets = {f"orders@{group}": dict(queues) for group, queues in offsets.items()}
+    return broker
 
 
 def a_queue(queue_id=0, *, topic="orders", group="billing", broker="broker-a"):
@@ -77,7 +89,7 @@ class RestoreSiteOfTest:
         self.followed = Followed(brokers)
         self.kept = KeptOperations(OperationFile(folder, self.clock))
         self.admin = AdminClient(client, AdminLimits(timeout_ms=1000, requests_max=128, requests_per_peer_max=16))
-        self.began, self.ended = [], []
+        self.began, self.ended, self.not_kept = [], [], []
         self.serves = True
         self.restorer = Restorer(
             RestoreParts(
@@ -109,6 +121,9 @@ class RestoreSiteOfTest:
 
     def restored(self, operation):
         self.ended.append(operation)
+
+    def operation_not_kept(self, kind, error):
+        self.not_kept.append((kind, error))
 
     async def restore(self, moment, *, dry=False, back=False, unproved=False, **scope):
         scope = RestoreScope(CLUSTER, scope.get("group"), scope.get("topic"), scope.get("broker"))
