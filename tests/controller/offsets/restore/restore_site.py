@@ -83,7 +83,7 @@ class RestoreSiteOfTest:
     """Everything together."""
 
     def __init__(self, brokers, client, folder):
-        self.brokers = brokers
+        self.brokers, self.client = brokers, client
         self.clock = FakeClock()
         self.mirror = ReadMoments()
         self.followed = Followed(brokers)
