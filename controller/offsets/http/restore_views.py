@@ -27,7 +27,7 @@ from controller.offsets.restore.file_imports import (
 )
 from controller.offsets.restore.lag import GroupLag, LagQueue
 from controller.offsets.restore.lag_reader import LagRequest
-from controller.offsets.restore.operations import OperationKind
+from controller.offsets.restore.operations import Operation, OperationKind
 from controller.offsets.restore.own_offsets import OwnChange
 from controller.offsets.restore.requests import (
     FORMER,
@@ -79,9 +79,7 @@ class RestoreViews:
         with _restore_refusals():
             self._service.role.check_serves()
             operation = await self._site.kept.find(body.operation_id)
-            undo = self._brokers.restorer.undo if operation.queues else self._site.own.undo
-            done = await undo(operation, body.writer, is_forced=body.force, is_dry_run=body.dry_run)
-            return _answer(done, is_dry_run=body.dry_run)
+            return _answer(await self._undo(operation, body), is_dry_run=body.dry_run)
 
     async def operations(self, _: ViewRequest) -> shapes.KeptOperationListing:
         """Return the operations that can be undone."""
@@ -153,6 +151,17 @@ class RestoreViews:
                 "This offset manager follows no brokers: set controllerHttpAddr or namesrvAddr, and start it again."
             )
         return self._site.brokers
+
+    async def _undo(self, operation: Operation, body: shapes.UndoBody) -> Restored:
+        if not operation.queues:
+            return await self._site.own.undo(operation, body.writer, is_forced=body.force, is_dry_run=body.dry_run)
+        return await self._brokers.restorer.undo(
+            operation,
+            body.writer,
+            is_forced=body.force,
+            allow_unproved=body.allow_unproved,
+            is_dry_run=body.dry_run,
+        )
 
     async def _managed(self, scope: OffsetScope) -> dict[LagQueue, ReadAnswer]:
         found = await offsets_of_manager(self._service, scope)

@@ -97,6 +97,11 @@ class KnownResets:
         if len(self._resets) > RESETS_MAX:
             self._resets.popitem(last=False)
 
+    def forget(self, queue: SetQueue, reset: Reset) -> None:
+        """Forget a reset that was not done, unless another one was noted since."""
+        if self._resets.get(queue) == reset:
+            del self._resets[queue]
+
     def explains(self, queue: SetQueue, move: OffsetMove, unix_ms: int) -> bool:
         """Return whether an offset went back for a reset: to it, or beyond as the group has consumed since."""
         reset = self._resets.get(queue)
