@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from controller.offsets.commits.changes import OffsetChange
 from controller.offsets.commits.results import ReadAnswer
 from controller.offsets.commits.scopes import OffsetScope
 from controller.offsets.commits.seed import OffsetEntry
+from controller.offsets.commits.writing import OffsetWriter
 from controller.offsets.http import restore_shapes as shapes
 from controller.offsets.http.offset_bodies import check_writer
 from controller.offsets.http.refusing import refusals
@@ -41,7 +41,7 @@ from controller.offsets.restore.requests import (
 from controller.offsets.restore.restorer import BrokerChange
 from controller.offsets.restore.site import BrokerAccess, RestoreSite
 from controller.offsets.restore.values import PlannedOffset, RestoreOptions, WantedOffset
-from controller.offsets.service.offset_service import OffsetService
+from controller.offsets.service.offset_service import OffsetService, StoredChanges
 from controller.offsets.values import GroupTopic, QueueKey, StoredOffset
 from serving.http.views import HttpRefused, NotFound, StateConflict, UnprocessableBody, ViewRequest
 
@@ -53,9 +53,11 @@ class RestoreViews:
         self._service = service
         self._site = site
 
-    async def keep_reset(self, writer: str, changes: Sequence[OffsetChange]) -> str:
-        """Keep what a reset has changed, and return the id that undoes it; blank for none."""
-        return await self._site.own.keep(OwnChange(OperationKind.RESET, writer, is_dry_run=False), changes)
+    async def reset(self, entries: Sequence[OffsetEntry], source: OffsetWriter) -> tuple[StoredChanges, str]:
+        """Reset offsets of this manager, and return the id that undoes it as well; blank for none."""
+        return await self._site.own.reset(
+            OwnChange(OperationKind.RESET, source.writer, is_dry_run=False), entries, source
+        )
 
     async def restore(self, request: ViewRequest) -> shapes.RestoreAnswer:
         """Write offsets of the mirror at brokers, or show what that would do."""
