@@ -9,7 +9,7 @@ from controller.offsets.commits.seed import OffsetEntry
 from controller.offsets.commits.writing import OffsetWriter
 from controller.offsets.http import restore_shapes as shapes
 from controller.offsets.http.offset_bodies import check_writer
-from controller.offsets.http.refusing import refusals
+from controller.offsets.http.refusing import ManagerFollows, refusals
 from controller.offsets.http.shapes import DEFAULT_CLUSTER
 from controller.offsets.mirror.masters import SetName
 from controller.offsets.restore.file_exports import ExportedOffsets, offsets_of_manager, offsets_of_mirror
@@ -31,6 +31,7 @@ from controller.offsets.restore.operations import OperationKind
 from controller.offsets.restore.own_offsets import OwnChange
 from controller.offsets.restore.requests import (
     FORMER,
+    UNDONE_WHERE_KEPT,
     AnotherRuns,
     NoSuchOperation,
     Restored,
@@ -41,6 +42,7 @@ from controller.offsets.restore.requests import (
 from controller.offsets.restore.restorer import BrokerChange
 from controller.offsets.restore.site import BrokerAccess, RestoreSite
 from controller.offsets.restore.values import PlannedOffset, RestoreOptions, WantedOffset
+from controller.offsets.service.manager_role import ManagerNotLeading
 from controller.offsets.service.offset_service import OffsetService, StoredChanges
 from controller.offsets.values import GroupTopic, QueueKey, StoredOffset
 from serving.http.views import HttpRefused, NotFound, StateConflict, UnprocessableBody, ViewRequest
@@ -79,7 +81,7 @@ class RestoreViews:
         body: shapes.UndoBody = request.body
         check_writer(body.writer)
         with _restore_refusals():
-            self._service.role.check_serves()
+            self._check_undoes()
             operation = await self._site.kept.find(body.operation_id)
             undo = self._brokers.restorer.undo if operation.queues else self._site.own.undo
             done = await undo(operation, body.writer, is_forced=body.force, is_dry_run=body.dry_run)
@@ -147,6 +149,13 @@ class RestoreViews:
                 return shapes.ExportAnswer(b"", records, len(found.offsets), found.unavailable)
             emit = export_broker_file if body.dialect is FileDialect.BROKER else export_client_file
             return shapes.ExportAnswer(emit(found.offsets), [], len(found.offsets), found.unavailable)
+
+    def _check_undoes(self) -> None:
+        """Raise ManagerFollows or StillLoading unless this manager serves: the leader may not have the operation."""
+        try:
+            self._service.role.check_serves()
+        except ManagerNotLeading as error:
+            raise ManagerFollows(error, f"{UNDONE_WHERE_KEPT}.") from error
 
     @property
     def _brokers(self) -> BrokerAccess:

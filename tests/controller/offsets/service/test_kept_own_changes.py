@@ -5,16 +5,21 @@ from contextlib import asynccontextmanager
 
 import pytest
 from fakes.leadership_listener import eventually
-from service_site import Reported, a_key, service_site
+from service_site import OTHER, Reported, a_key, service_site
 
 from controller.offsets.commits.seed import OffsetEntry
+from controller.offsets.http.refusing import ManagerFollows
+from controller.offsets.http.restore_shapes import UndoBody
+from controller.offsets.http.restore_views import RestoreViews
 from controller.offsets.restore.kept_operations import KeptOperations
 from controller.offsets.restore.operation_file import OperationFile
 from controller.offsets.restore.operations import OperationKind
 from controller.offsets.restore.own_offsets import OwnChange, OwnOffsets
+from controller.offsets.restore.site import RestoreSite
 from controller.offsets.storage.remote import PutOutcome, RowTooLarge
 from controller.offsets.storage.row_flusher import RowNotWritable
 from controller.storage.store import StoreError
+from serving.http.views import NotFound, ViewRequest
 
 RESET = OwnChange(OperationKind.RESET, "alice", is_dry_run=False)
 
@@ -115,3 +120,17 @@ async def test_full_disk_does_not_keep_an_operator_from_a_reset(tmp_path):
         _, operation_id = await own.reset(10)
         assert (operation_id, own.site.read().offset) == ("", 10)
         assert own.observer.of("operation_not_kept") == [("reset", "no space left on device")]
+
+
+async def test_undo_at_a_manager_that_cannot_says_which_one_can_and_what_to_do_without_it(tmp_path):
+    async with own_site(tmp_path) as own:
+        await own.site.commit(50)
+        _, operation_id = await own.reset(10)
+        views = RestoreViews(own.site.service, RestoreSite(own=own.own, kept=own.kept, brokers=None))
+        with pytest.raises(NotFound, match="is undone by the manager that did it, while that one leads"):
+            await views.undo(ViewRequest(body=UndoBody(writer="alice", operation_id="0123")))
+        own.site.service.follows(OTHER)
+        with pytest.raises(
+            ManagerFollows, match=r"at 10\.0\.0\.2:9883\. An operation is undone by the manager that did it"
+        ):
+            await views.undo(ViewRequest(body=UndoBody(writer="alice", operation_id=operation_id)))
