@@ -64,6 +64,9 @@ class GuardedMirror(Protocol):
     def rewinds(self, set_name: SetName) -> Mapping[tuple[EntryKey, int], int]:
         """Return the highest offset of each queue that somebody has set back within 120 s, by entry and queue id."""
 
+    def unseen_resets(self, set_name: SetName, requested_unix_ms: int) -> Mapping[tuple[EntryKey, int], int]:
+        """Return where operators have set queues by this process, where a reading requested then may not show it."""
+
 
 class GuardedMasters(Protocol):
     """Who is master."""
@@ -275,7 +278,9 @@ class Guarding:
     async def _guard(self, occasion: GuardOccasion, early_end: EarlyEnd) -> GuardReport:
         is_recent = occasion.is_recent(self._clock.now_ms())
         run = self.runs.begin(occasion, self._clock.unix_ms(), is_recent=is_recent, writes=self._writes)
-        reading = SavedTableReading(occasion.saved, occasion.rewinds)
+        # At the beginning of the run: an operator may have reset queues since its occasion.
+        resets = self._mirror.unseen_resets(occasion.set_name, occasion.saved.read.requested_unix_ms)
+        reading = SavedTableReading(occasion.saved, occasion.rewinds, resets)
         for _ in reading.slices():
             await asyncio.sleep(0)
         broker = GuardedBroker(

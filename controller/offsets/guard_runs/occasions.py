@@ -58,6 +58,8 @@ CAUSES: Final[Mapping[MasterChangeKind, GuardCause]] = {
 
 #: The value before a rewind, by entry and queue id.
 Rewinds = Mapping[tuple[EntryKey, int], int]
+#: Where an operator has set a queue, by entry and queue id.
+Resets = Mapping[tuple[EntryKey, int], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -23,6 +23,8 @@ REGRESSIONS_MAX: Final = 20_000
 RESETS_MAX: Final = 20_000
 #: A reset explains what is seen within this time: readings are 5 s apart, and a consumer that is online may take 10 s.
 RESET_SEEN_MS: Final = 60_000
+#: A reading that was requested within this time may not show it yet: a restore may take that long to write.
+RESET_SENT_MS: Final = 30_000
 
 
 class RegressionCause(enum.StrEnum):
@@ -111,6 +113,14 @@ class KnownResets:
             and move.after >= reset.offset
             and unix_ms - reset.unix_ms <= RESET_SEEN_MS
         )
+
+    def unseen(self, set_name: SetName, requested_unix_ms: int) -> dict[tuple[EntryKey, int], int]:
+        """Return the offsets, by entry and queue id, of resets that a reading requested then may not show yet."""
+        return {
+            (queue.key, queue.queue_id): reset.offset
+            for queue, reset in self._resets.items()
+            if queue.set_name == set_name and requested_unix_ms <= reset.unix_ms + RESET_SENT_MS
+        }
 
 
 def regressions_of(changes: MirrorChanges, resets: KnownResets) -> Iterator[Regression]:

@@ -14,6 +14,7 @@ from controller.offsets.mirror.broker_mirror import BrokerMirror
 from controller.offsets.mirror.changes import ReadState
 from controller.offsets.mirror.comparison import MasterReading
 from controller.offsets.mirror.masters import MasterRun, SetName
+from controller.offsets.mirror.regressions import KnownResets
 from controller.offsets.observability.guard_counters import GuardCounters
 from controller.offsets.observability.guard_event_log import GuardEventLog
 from controller.offsets.recording.offset_recorder import OffsetRecorder
@@ -61,6 +62,7 @@ class Mirrors:
         self._clock = clock
         self._mirrors = {}
         self._rewinds = {}
+        self.resets = KnownResets()
 
     def read(self, table, *, name="b", address=OLD_ADDRESS, epoch=1, boot_ms=0):
         """Take an answer of a master that comes now."""
@@ -82,6 +84,9 @@ class Mirrors:
 
     def rewinds(self, name):
         return self._rewinds.get(name, {})
+
+    def unseen_resets(self, name, requested_unix_ms):
+        return self.resets.unseen(name, requested_unix_ms)
 
     def has_former(self, name="b"):
         return bool(self._mirrors[set_name(name)].former_runs)

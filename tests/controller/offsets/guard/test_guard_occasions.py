@@ -176,7 +176,7 @@ def test_occasion_is_outdated_after_ten_minutes():
 
 def test_saved_offsets_are_taken_with_what_went_back_lately():
     saved = a_reading({"orders@g": {0: 5, 1: 7}, "orders@h@broadcast": {0: 1}})
-    reading = SavedTableReading(saved, {(EntryKey("orders", "g"), 1): 90})
+    reading = SavedTableReading(saved, {(EntryKey("orders", "g"), 1): 90}, {})
     for _ in reading.slices():
         pass
     assert reading.table == {

@@ -5,9 +5,11 @@ import asyncio
 import pytest
 from fake_master import FakeMaster
 from guard_logs import Queue
-from guarded_sets import OLD_ADDRESS, eventually, guarded_sets
+from guarded_sets import OLD_ADDRESS, eventually, guarded_sets, set_name
 
 from controller.offsets.app import guarding
+from controller.offsets.entry_keys import EntryKey
+from controller.offsets.mirror.regressions import Reset, SetQueue
 from remoting.protocol.codes import BrokerRequestCode
 
 ORDERS = ("orders", 0)
@@ -264,6 +266,23 @@ async def test_manager_that_does_not_serve_writes_nothing_and_does_it_once_it_se
     # A minute later somebody may have reset the group there.
     assert master.written == []
     assert [(each.action, each.reason, each.offset) for each in run.offsets] == [("report", "may_be_reset", 80)]
+
+
+async def test_restore_that_the_mirror_has_not_read_when_the_master_fails_is_not_undone():
+    other = "orders@h"
+    master = a_master({KEY: {0: 60}, other: {0: 60}})
+    master.clients = {"g": "pulls", "h": "pulls"}
+    async with guarded_sets(master) as sets:
+        sets.mirror.read({KEY: {0: 80}, other: {0: 80}})
+        sets.clock.pass_ms(2000)
+        topic, group = KEY.split("@")
+        queue = SetQueue(set_name(), EntryKey(topic, group), 0)
+        sets.mirror.resets.note(queue, Reset(10, sets.clock.unix_ms()))
+        sets.elect(master.peer.address, 2)
+        run = await sets.ended()
+    assert master.written == [("commit", other, 0, 80)]
+    found = {each.group: (each.action, each.reason, each.offset) for each in run.offsets}
+    assert found[group] == ("report", "may_be_reset", 10)
 
 
 async def test_manager_that_ceases_to_serve_during_a_run_writes_no_more():
