@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 #: A longer text is refused before it is read: names of 255 characters make most of it.
 TEXT_BYTES_MAX: Final = 64 * 1024 * 1024
-#: Members of objects and elements of arrays in a text, which take some 3 microseconds and 200 bytes each. A file of 5.5
-#: has two for each queue.
-MEMBERS_MAX: Final = 1_000_000
+#: Members of objects and elements of arrays in a text, which take some 3 microseconds and 200 bytes each: more than a
+#: file of 2 MiB has, the largest one that requests bring. A file of 5.5 has two for each queue.
+MEMBERS_MAX: Final = 300_000
 #: Objects and arrays inside each other; files of offsets have four.
 DEPTH_MAX: Final = 16
 #: A long has 19 digits and a sign; longer numbers stay text.

@@ -1,5 +1,6 @@
 """What each HTTP path about restores, undoes, lags and files answers, as values; knows no web server."""
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -38,10 +39,11 @@ from controller.offsets.restore.requests import (
     RestoreRefused,
     RestoreRequest,
     RestoreScope,
+    TooManyRestored,
 )
 from controller.offsets.restore.restorer import BrokerChange
 from controller.offsets.restore.site import BrokerAccess, RestoreSite
-from controller.offsets.restore.values import PlannedOffset, RestoreOptions, WantedOffset
+from controller.offsets.restore.values import RESTORED_MAX, PlannedOffset, RestoreOptions, WantedOffset
 from controller.offsets.service.manager_role import ManagerNotLeading
 from controller.offsets.service.offset_service import OffsetService, StoredChanges
 from controller.offsets.values import GroupTopic, QueueKey, StoredOffset
@@ -124,7 +126,10 @@ class RestoreViews:
         check_writer(body.writer)
         with _restore_refusals():
             self._service.role.check_serves()
-            read = _read_file(body)
+            # A large one takes a second, which others do not wait for.
+            read = await asyncio.to_thread(_read_file, body)
+            if len(read.offsets) > RESTORED_MAX:
+                raise TooManyRestored(RESTORED_MAX)
             if body.target == "manager":
                 done = await self._import_here(body, read)
             else:

@@ -169,6 +169,19 @@ def test_broken_file_is_refused_with_the_place(manager, queues):
     assert answer.sentence == "The file cannot be used: line 1, column 17: the text ends in the middle."
 
 
+def test_file_with_more_queues_than_one_import_takes_is_refused_for_both_targets(alone):
+    alone.commit(an_entry(10, group="many-0"))
+    text = file_of(**{f"orders@many-{group}": dict.fromkeys(map(str, range(1001)), 50) for group in range(10)})
+    for target in ("manager", "broker"):
+        answer = imported(alone, text, target=target)
+        assert answer.status == 422
+        assert answer.sentence.startswith("This covers more than 10000 queues of groups: name a group")
+    assert alone.offset(0, group="many-0") == 10
+
+    of_one = imported(alone, text, target="manager", group="many-0", dry=True)
+    assert of_one.body["counts"] == {"ready": 1001}
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

@@ -102,7 +102,7 @@ async def test_forced_undo_skips_nothing_unseen_unless_that_is_allowed(tmp_path)
         site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50}}
         done = await site.restore(AFTER, back=True)
         # The queue has lost its end since, and new messages have filled it.
-        broker.boot_ms = broker.stored_ms = AFTER + 60_000
+        broker.boot_ms = broker.stored_ms = site.clock.unix_ms() + 60_000
         broker.offsets["orders@billing"][0] = 40
 
         forced = await site.undo(done.operation_id, force=True)
