@@ -33,7 +33,7 @@ def body_of(table, lmq=None, pulled=None):
 
 def a_reading(table=None, *, body=None, lmq=None, **read):
     text = body_of(table or {}, lmq) if body is None else body
-    return MasterReading(read=a_read(**read), table=OffsetTable(text))
+    return MasterReading(read=a_read(**read), table=OffsetTable(text), requested_ms=0)
 
 
 def _queues(queues):

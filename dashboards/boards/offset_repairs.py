@@ -6,11 +6,15 @@ from dashboards.boards.shared import grown_of_each, now_of_each
 from dashboards.panels import Kind, Panel, Query, Row, bad_above
 
 _PREFIX: Final = "rocketmq_offset_manager_"
+#: Stands for what has not happened yet, where a metric has no values before.
+_OR_NOTHING: Final = " or on () vector(0)"
 
 
-def _growth(title: str, description: str, *metrics: tuple[str, tuple[str, ...]], bad: float | None = None) -> Panel:
+def _growth(
+    title: str, description: str, *metrics: tuple[str, tuple[str, ...]], bad: float | None = None, instead: str = ""
+) -> Panel:
     queries = tuple(
-        Query(query.expr, f"{query.legend} {name.removesuffix('_total')}")
+        Query(query.expr + instead, f"{query.legend} {name.removesuffix('_total')}")
         for name, labels in metrics
         for query in (grown_of_each(f"{_PREFIX}{name}", *labels),)
     )
@@ -31,6 +35,7 @@ REPAIRS: Final = Row(
             "Offsets that the guard looked at",
             "By action, reason and outcome. report: nothing is certain, an operator decides.",
             ("guard_offsets_total", ("action", "reason", "outcome")),
+            instead=_OR_NOTHING,
         ),
         _growth(
             "Restored queues",

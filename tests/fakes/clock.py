@@ -17,3 +17,7 @@ class FakeClock:
     def pass_ms(self, ms):
         self._now_ms += ms
         self._unix_ms += ms
+
+    def set_back_ms(self, ms):
+        """Set the time of day back, as an administrator does; monotonic time goes on."""
+        self._unix_ms -= ms

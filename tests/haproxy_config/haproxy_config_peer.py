@@ -171,8 +171,11 @@ class ProxiedSet:
             each.answers = {(self.set_name, 1): one, (self.set_name, 2): two}
 
     async def who(self):
-        """Return which server answers a new connection."""
-        session = await self.connect()
+        """Return which server answers a new connection; None where HAProxy ends it before it is open."""
+        try:
+            session = await self.connect()
+        except BrokenPipeError:
+            return None
         try:
             return await session.ask()
         finally:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from controller.offsets.config import GuardMode
 from controller.offsets.entry_keys import EntryKey
-from controller.offsets.guard.outcomes import Guarded, GuardObserver, GuardReport
+from controller.offsets.guard.outcomes import Guarded, GuardObserver, GuardReport, Outcome
 from controller.offsets.guard.rules import Tail
 from controller.offsets.guard.runner import EarlyEnd, GuardedBroker, GuardLimits, OffsetGuard
 from controller.offsets.guard_runs.occasions import (
@@ -26,7 +26,7 @@ from controller.offsets.guard_runs.occasions import (
 )
 from controller.offsets.guard_runs.run_log import GuardRun, GuardRunLog
 from controller.offsets.guard_runs.saved_tables import SavedTableReading
-from controller.offsets.guard_runs.schedule import GuardSchedule
+from controller.offsets.guard_runs.schedule import GuardSchedule, RunEnd
 from controller.offsets.mirror.masters import MasterRun, SetName
 from controller.offsets.mirror.saved_offsets import SavedOffsets
 from controller.offsets.topology.values import FollowedSet, MasterChange, MasterChangeKind, SetMaster
@@ -64,6 +64,9 @@ class GuardedMirror(Protocol):
 
     def rewinds(self, set_name: SetName) -> Mapping[tuple[EntryKey, int], int]:
         """Return the highest offset of each queue that somebody has set back within 120 s, by entry and queue id."""
+
+    def unseen_resets(self, set_name: SetName, requested_unix_ms: int) -> Mapping[tuple[EntryKey, int], int]:
+        """Return where operators have set queues by this process, where a reading requested then may not show it."""
 
 
 class GuardedMasters(Protocol):
@@ -106,6 +109,8 @@ class GuardingParts:
     following: GuardedMasters
     #: Whether this manager serves: another one guards otherwise.
     serves: Callable[[], bool]
+    #: Whether another manager is known to lead, and to guard.
+    other_leads: Callable[[], bool]
     observer: GuardRunObserver
 
 
@@ -132,12 +137,15 @@ class Guarding:
         """
         self._clock, self._tasks, self._observer = parts.clock, parts.tasks, parts.observer
         self._mirror, self._following, self._serves = parts.mirror, parts.following, parts.serves
+        self._other_leads = parts.other_leads
         self._admin = AdminClient(parts.client, ADMIN_LIMITS)
         self._mode, self._writes, self._tail = mode, mode == "act", tail
         self._schedule = GuardSchedule()
         self._ends: dict[SetName, EarlyEnd] = {}
         #: When it was known last who is master, monotonic ms.
         self._known_ms: int | None = None
+        #: Since when sets are without a master, monotonic ms.
+        self._lost_ms: dict[SetName, int] = {}
         #: What the last runs have done.
         self.runs = GuardRunLog()
         self._following.listeners.append(self)
@@ -157,6 +165,8 @@ class Guarding:
         for change in changes:
             if change.kind is MasterChangeKind.REMOVED:
                 self._forget(change)
+            elif change.kind is MasterChangeKind.LOST and change.before is not None:
+                self._lost_ms[_set_name(change.before)] = self._clock.now_ms()
             elif change.after is not None and (cause := CAUSES.get(change.kind)) is not None:
                 self._look_at(change.after, cause)
         self._begin()
@@ -181,11 +191,14 @@ class Guarding:
                 self._look_at(each.master, GuardCause.NEW_RUN)
             if number % _SETS_AT_ONCE == 0:
                 await asyncio.sleep(0)
+        if self._other_leads():
+            self._schedule.led_elsewhere(self._clock.now_ms())
         for outdated in self._schedule.drop_outdated(self._clock.now_ms()):
             self._settle(outdated)
 
     def _look_at(self, master: SetMaster, cause: GuardCause) -> None:
-        set_name = SetName(master.cluster, master.broker_name)
+        set_name = _set_name(master)
+        lost_ms = self._lost_ms.pop(set_name, None)
         saved = self._mirror.saved(set_name)
         if saved is None:
             return
@@ -200,23 +213,33 @@ class Guarding:
         if former is None:
             return
         former = self._schedule.saved_for_next(set_name, former)
+        if is_of_master and run.has_memory_of(former.read.run):
+            self._end_early(set_name, "it is the same process as before")
+            self._mirror.settle(set_name, run)
+            return
         notice = Notice(
             cause=cause,
             now_ms=self._clock.now_ms(),
             unix_ms=self._clock.unix_ms(),
             known_ms=self._known_ms,
+            lost_ms=lost_ms,
             boot_unix_ms=run.boot_unix_ms if is_of_master else master.boot_unix_ms,
         )
         occasion = occasion_of(set_name, notice, master, former, self._mirror.rewinds(set_name))
         if self._schedule.add(occasion) and (end := self._ends.get(set_name)) is not None:
             end.end("the master has changed again")
 
+    def _end_early(self, set_name: SetName, reason: str) -> None:
+        """Forget a set, and end a run that is under way."""
+        if self._schedule.forget(set_name) and (end := self._ends.get(set_name)) is not None:
+            end.end(reason)
+
     def _forget(self, change: MasterChange) -> None:
         if change.before is None:
             return
-        set_name = SetName(change.before.cluster, change.before.broker_name)
-        if self._schedule.forget(set_name) and (end := self._ends.get(set_name)) is not None:
-            end.end("the broker set was removed")
+        set_name = _set_name(change.before)
+        self._lost_ms.pop(set_name, None)
+        self._end_early(set_name, "the broker set was removed")
 
     def _settle(self, occasion: GuardOccasion) -> None:
         saved = self._mirror.saved(occasion.set_name)
@@ -227,27 +250,38 @@ class Guarding:
         """Begin the runs that wait, as far as there may be more."""
         if not self._serves():
             return
-        for set_name in self._schedule.names_waiting(self._clock.now_ms())[: RUNS_MAX - self._schedule.running]:
+        names = self._schedule.names_waiting(self._clock.now_ms(), self._may_begin)
+        for set_name in names[: RUNS_MAX - self._schedule.running]:
             # One of a set that was removed, and is found again, may not have ended yet.
             if set_name not in self._ends and (occasion := self._schedule.begin(set_name)) is not None:
                 self._ends[set_name] = EarlyEnd()
                 self._tasks.start(self._run(occasion, self._ends[set_name]), "offset guard")
 
+    def _may_begin(self, occasion: GuardOccasion) -> bool:
+        """Return whether the broker can be guarded now: who is master is known, and that it is no former one again."""
+        if not self._following.is_fresh() or not self._following.is_master(occasion.master):
+            return False
+        if not occasion.may_be_same_process:
+            return True
+        saved = self._mirror.saved(occasion.set_name)
+        return saved is not None and is_run_of(saved.read.run, occasion.master)
+
     async def _run(self, occasion: GuardOccasion, early_end: EarlyEnd) -> None:
         """Set the offsets of one set right, and let the next one begin."""
-        is_failed = True
+        end = RunEnd.FAILED
         try:
-            is_failed = (await self._guard(occasion, early_end)).is_incomplete
+            end = _end_of(await self._guard(occasion, early_end))
         finally:
             del self._ends[occasion.set_name]
-            now_ms, unix_ms = self._clock.now_ms(), self._clock.unix_ms()
-            self._schedule.end(occasion, now_ms=now_ms, unix_ms=unix_ms, is_failed=is_failed)
+            self._schedule.end(occasion, now_ms=self._clock.now_ms(), unix_ms=self._clock.unix_ms(), end=end)
             self._begin()
 
     async def _guard(self, occasion: GuardOccasion, early_end: EarlyEnd) -> GuardReport:
         is_recent = occasion.is_recent(self._clock.now_ms())
         run = self.runs.begin(occasion, self._clock.unix_ms(), is_recent=is_recent, writes=self._writes)
-        reading = SavedTableReading(occasion.saved, occasion.rewinds)
+        # At the beginning of the run: an operator may have reset queues since its occasion.
+        resets = self._mirror.unseen_resets(occasion.set_name, occasion.saved.read.requested_unix_ms)
+        reading = SavedTableReading(occasion.saved, occasion.rewinds, resets)
         for _ in reading.slices():
             await asyncio.sleep(0)
         broker = GuardedBroker(
@@ -270,3 +304,14 @@ class Guarding:
 
     def _may_write(self, master: SetMaster) -> bool:
         return self._serves() and self._following.is_master(master)
+
+
+def _set_name(master: SetMaster) -> SetName:
+    return SetName(master.cluster, master.broker_name)
+
+
+def _end_of(report: GuardReport) -> RunEnd:
+    if not report.is_incomplete:
+        return RunEnd.COMPLETE
+    is_failed = report.failure is not None or report.outcomes[Outcome.NOT_REACHED]
+    return RunEnd.FAILED if is_failed else RunEnd.ROLE_CHANGED

@@ -1,7 +1,9 @@
 """Mirrors who holds which queue of the groups that are declared orderly, and replays locks at new masters.
 
-Only the manager that serves does so: it alone has the declared groups, and one that queries clients is enough. What is
-known of holders is a minute old at most, so nothing of it is stored: the next manager that serves reads it again.
+Only the manager that serves begins to: it alone has the declared groups, and one that queries clients is enough. One
+that ceases to serve goes on for as long as brokers keep a lock, as it may serve again a moment later, and changes no
+locks meanwhile. What is known of holders is a minute old at most, so nothing of it is stored: the next manager that
+serves reads it again.
 """
 
 import asyncio
@@ -12,7 +14,7 @@ from typing import Final, NamedTuple, Protocol
 from controller.offsets.app.following import Following
 from controller.offsets.locks.held_cluster import ClusterObserver, ClusterParts, HeldCluster
 from controller.offsets.locks.holder_poller import LISTINGS_MAX
-from controller.offsets.locks.holders import name_at_brokers
+from controller.offsets.locks.holders import BROKER_LOCK_MS, name_at_brokers
 from controller.offsets.locks.replay import Promotion
 from controller.offsets.locks.sessions.values import LockGroup
 from controller.offsets.service.manager_role import ManagerRole
@@ -71,6 +73,8 @@ class LockHolding:
         self._running: dict[str, asyncio.Task[None]] = {}
         #: By cluster, the groups that are polled.
         self._groups: Mapping[str, Sequence[str]] = {}
+        #: When this manager was seen to serve last, monotonic ms.
+        self._served_ms: int | None = None
         #: Groups that are declared orderly and not polled.
         self.left_out = 0
         parts.following.listeners.append(self)
@@ -78,14 +82,14 @@ class LockHolding:
     @property
     def clusters(self) -> Mapping[str, HeldCluster]:
         """By name of the cluster, what is known of its holders; none while this manager does not serve."""
-        return self._clusters
+        return self._clusters if self._parts.role.is_serving else {}
 
     def work(self) -> list[BackgroundTask]:
         """Return what is to run while the process serves."""
         return [self.hold_locks]
 
     async def hold_locks(self) -> None:
-        """Follow the holders of declared groups for ever, while this manager serves."""
+        """Follow the holders of declared groups for ever, while this manager serves and BROKER_LOCK_MS afterwards."""
         try:
             while True:
                 self.look()
@@ -111,9 +115,13 @@ class LockHolding:
         before, after, name = change.before, change.after, change.broker_name
         if change.kind in _BEGINS_WITHOUT_LOCKS and after is not None:
             former = before.address if before is not None and before.address != after.address else None
-            # By this manager's clock: that of the controller may differ by more than a replay may take.
-            now_ms = self._parts.clock.now_ms()
-            held.master_promoted(Promotion(broker_name=name, address=after.address, former=former, promoted_ms=now_ms))
+            if self._parts.role.is_serving:
+                # By this manager's clock: that of the controller may differ by more than a replay may take.
+                now_ms = self._parts.clock.now_ms()
+                promotion = Promotion(broker_name=name, address=after.address, former=former, promoted_ms=now_ms)
+                held.master_promoted(promotion)
+            else:
+                held.mirror.promoted(name, after.address, former)
         elif change.kind is MasterChangeKind.LOST and before is not None:
             known = self._parts.following.sets.get(name)
             members = [] if known is None else [each.address for each in known.members]
@@ -139,8 +147,14 @@ class LockHolding:
         )
 
     def _polled(self) -> Mapping[str, Sequence[str]]:
+        now_ms = self._parts.clock.now_ms()
+        if not self._parts.role.is_serving:
+            self.left_out = 0
+            is_kept = self._served_ms is not None and now_ms - self._served_ms <= BROKER_LOCK_MS
+            return self._groups if is_kept else {}
+        self._served_ms = now_ms
         declared = self._parts.declared()
-        if not declared or not self._parts.role.is_serving:
+        if not declared:
             self.left_out = 0
             return {}
         # Sets without a master too: their holders are needed as soon as they have one.

@@ -175,6 +175,7 @@ class OffsetManager:
             mirror=mirroring,
             following=following,
             serves=lambda: self._service.role.is_serving,
+            other_leads=lambda: self._service.role.leader is not None,
             observer=GuardEventLog(self._logs, self._counters.guard, self._recorder),
         )
         return Guarding(parts, self._config.guard, Tail[self._config.guard_tail.upper()])

@@ -119,6 +119,10 @@ class Mirroring:
         """Return the highest offset of each queue that somebody has set back lately, by entry and queue id."""
         return self._rewinds.of_set(set_name, self._clock.unix_ms())
 
+    def unseen_resets(self, set_name: SetName, requested_unix_ms: int) -> dict[tuple[EntryKey, int], int]:
+        """Return where operators have set queues by this process, where a reading requested then may not show it."""
+        return self.resets.unseen(set_name, requested_unix_ms)
+
     def statuses(self) -> list[MirrorStatus]:
         """Return how old the mirror of each set is, by name."""
         return self._poller.statuses()

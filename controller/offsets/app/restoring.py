@@ -22,6 +22,8 @@ from serving.process.start import StartFailed
 
 #: Operators' requests beside the mirror and the guard, which have their own.
 _LIMITS: Final = AdminLimits(requests_max=128, requests_per_peer_max=REQUESTS_MAX)
+#: Lags need no token: they take no turns of a restore.
+_LAG_LIMITS: Final = AdminLimits(requests_max=32, requests_per_peer_max=4)
 
 
 def open_operations(config: OffsetManagerConfig, clock: Clock) -> KeptOperations:
@@ -52,6 +54,8 @@ class Restoring:
             mirrored=mirrored,
             kept=self._kept,
             clock=self._clock,
+            serves=lambda: self._service.role.is_serving,
             observer=self._event_log,
         )
-        return BrokerAccess(followed=followed, mirrored=mirrored, restorer=Restorer(parts), lags=LagReader(admin))
+        lags = LagReader(AdminClient(client, _LAG_LIMITS))
+        return BrokerAccess(followed=followed, mirrored=mirrored, restorer=Restorer(parts), lags=lags)

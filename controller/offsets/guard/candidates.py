@@ -30,6 +30,8 @@ class SavedQueue(NamedTuple):
     offset: int
     #: The value before a rewind that slaves may not have copied yet.
     rewound_from: int | None = None
+    #: Where an operator has set it since, or so shortly before that the saved offset may not show it.
+    reset_to: int | None = None
 
 
 #: By entry and queue id.
@@ -102,6 +104,7 @@ def candidates_of(saved: SavedTable, shown: ShownTable, groups: KnownGroups) -> 
                 keeping=keeping,
                 pulled=pulled.get(queue_id),
                 rewound_from=found.rewound_from if found else None,
+                reset_to=found.reset_to if found else None,
                 is_readable=key.topic not in shown.unreadable_topics,
             )
 

@@ -51,7 +51,8 @@ archived and never pushed; 0 is set, so that a group without an offset does not 
 
 **A reset at the new master** looks like an older copy. Right after the promotion nobody has made one yet, and one that
 is made during a run is seen before the write. Where the promotion was long ago, no offset that is there is raised: it
-is reported.
+is reported. So is each queue that an operator has reset by this service where the mirror may not have read that yet:
+neither the saved offset nor the one that is shown is known to be the newest.
 
 **Pop.** The offset of a pop group is the broker's own: what lies below it was handed out, and a check-point message in
 another topic leads to what was not acknowledged. A group is taken for one unless something shows that it pushes or
@@ -136,7 +137,8 @@ class Reason(enum.StrEnum):
     NOT_GUARDED = "not_guarded"
     #: Of a group that pops, or may pop: messages are handed out again.
     POPPED_AGAIN = "popped_again"
-    #: The new master has an older offset, and somebody may have reset the group there since the promotion.
+    #: An operator has reset the queue, and the mirror may not have read that yet. Or the new master has an older
+    #: offset, and somebody may have reset the group there since the promotion.
     MAY_BE_RESET = "may_be_reset"
     #: The group may have read new messages, or skipped them.
     MAY_HAVE_SKIPPED = "may_have_skipped"
@@ -162,6 +164,8 @@ class OffsetCandidate:
     pulled: int | None = None
     #: The value before a rewind that the mirror has seen so shortly before the failure that slaves may not have it.
     rewound_from: int | None = None
+    #: Where an operator has set the queue by this service; the saved offset may be older than that.
+    reset_to: int | None = None
     #: All that the new master shows of the topic could be read.
     is_readable: bool = True
 
@@ -219,6 +223,8 @@ def decide(candidate: OffsetCandidate, view: QueueView | None, facts: LogFacts) 
     """Return what is done with one offset; `view` is None for a queue that was not looked at, or not readable."""
     if (undecidable := _undecidable(candidate, view, facts)) is not None:
         return undecidable
+    if candidate.reset_to is not None:
+        return _reset(candidate.reset_to, view)
     if view is not None and _is_beyond(candidate.shown, view):
         return _beyond(candidate, view, facts)
     if candidate.saved is None:
@@ -241,6 +247,11 @@ def _undecidable(candidate: OffsetCandidate, view: QueueView | None, facts: LogF
 
 def _left(reason: Reason) -> GuardDecision:
     return GuardDecision(action=Action.LEAVE, reason=reason)
+
+
+def _reset(offset: int, view: QueueView | None) -> GuardDecision:
+    safe = offset if view is None else min(offset, view.old_until)
+    return GuardDecision(action=Action.REPORT, reason=Reason.MAY_BE_RESET, safe_offset=safe)
 
 
 def _is_beyond(shown: int | None, view: QueueView) -> bool:

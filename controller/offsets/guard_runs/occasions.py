@@ -28,6 +28,9 @@ RECENT_MS: Final = 20_000
 #: In less time after it was read no broker has lost messages, started again within its epoch and been lost for good:
 #: for that its machine has to start.
 UNSEEN_RESTART_MS: Final = 60_000
+#: A former run that was not read for so long before it was over may have had resets that nobody here has seen: some
+#: readings, and the time in which controllers find that a broker has failed.
+UNSEEN_RESETS_MS: Final = 30_000
 #: What was saved is not written any more so long after the former run was seen to be over.
 OUTDATED_MS: Final = 600_000
 
@@ -55,6 +58,8 @@ CAUSES: Final[Mapping[MasterChangeKind, GuardCause]] = {
 
 #: The value before a rewind, by entry and queue id.
 Rewinds = Mapping[tuple[EntryKey, int], int]
+#: Where an operator has set a queue, by entry and queue id.
+Resets = Mapping[tuple[EntryKey, int], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -69,10 +74,12 @@ class GuardOccasion:
     #: When it was noticed, monotonic and Unix ms.
     noticed_ms: int
     noticed_unix_ms: int
-    #: How long before that the new run began, at most.
-    age_ms: int
+    #: How long before that the new run began, at most; None: unknown, or the former one was not read up to its end.
+    age_ms: int | None
     #: As SavedMoment has it.
     was_restarted: bool
+    #: When the master has started, Unix ms by its own clock; None: unknown.
+    boot_unix_ms: int | None
 
     @property
     def moment(self) -> SavedMoment:
@@ -86,8 +93,17 @@ class GuardOccasion:
         )
 
     def is_recent(self, now_ms: int) -> bool:
-        """Return whether the new run began so lately that nobody can have reset offsets there."""
-        return now_ms - self.noticed_ms + self.age_ms <= RECENT_MS
+        """Return whether the former run was read up to its end, and nobody can have reset offsets since."""
+        return self.age_ms is not None and now_ms - self.noticed_ms + self.age_ms <= RECENT_MS
+
+    @property
+    def may_be_same_process(self) -> bool:
+        """Whether the master may be the process that was read, elected again, which has all: its start shows it."""
+        run = self.saved.read.run
+        return self.master.master_epoch is not None and (self.master.address, self.master.master_epoch - 1) == (
+            run.address,
+            run.master_epoch,
+        )
 
     def is_outdated(self, now_ms: int) -> bool:
         """Return whether what was saved is not to be written any more."""
@@ -127,28 +143,43 @@ class Notice:
     unix_ms: int
     #: When it was known last who is master, monotonic ms; None: not since the start of this process.
     known_ms: int | None
+    #: When the set was found without a master, monotonic ms; None: it was not before this master.
+    lost_ms: int | None
     #: When the master of the new run has started, Unix ms by its own clock; None: unknown.
     boot_unix_ms: int | None
 
 
-def age_at_most(notice: Notice, master: SetMaster, saved: SavedOffsets) -> int:
-    """Return how long ago the new run began at most, in ms.
+def age_at_most(notice: Notice, master: SetMaster, saved: SavedOffsets) -> int | None:
+    """Return how long ago the new run began at most, in ms; None if nothing bounds it.
 
     It began after the former one was read, as each reading is checked, and after the start of its broker. One that
-    controllers show, or a restart, which the broker itself shows, began after the last answer that did not have it yet.
-    NameServers show a master that has failed for up to two minutes.
+    controllers show began after their last answer that did not have it yet. NameServers show a master that has failed
+    for up to two minutes, and an answer of theirs says nothing about a restart. Times of a clock that was set back
+    bound nothing.
+
+    None too where the former run was not read for UNSEEN_RESETS_MS before it was over: a reset of then is not saved.
     """
-    bounds = [notice.unix_ms - saved.read.answered_unix_ms]
+    unseen_ms = _since_read(notice, saved)
+    without_master_ms = 0 if notice.lost_ms is None else notice.now_ms - notice.lost_ms
+    if not 0 <= unseen_ms <= without_master_ms + UNSEEN_RESETS_MS:
+        return None
+    bounds = [unseen_ms]
     if notice.boot_unix_ms is not None:
         bounds.append(notice.unix_ms - notice.boot_unix_ms + CLOCK_MARGIN_MS)
-    is_shown_at_once = master.master_epoch is not None or notice.cause is GuardCause.RESTARTED
-    if notice.known_ms is not None and notice.cause in _SEEN_TO_CHANGE and is_shown_at_once:
+    if notice.known_ms is not None and notice.cause in _SEEN_TO_CHANGE and master.master_epoch is not None:
         bounds.append(notice.now_ms - notice.known_ms + FRESH_MS)
-    return max(min(bounds), 0)
+    return min(each for each in bounds if each >= 0)
 
 
-#: The former master was known to be one until then.
-_SEEN_TO_CHANGE: Final = frozenset({GuardCause.GAINED, GuardCause.MOVED, GuardCause.RESTARTED})
+def _since_read(notice: Notice, saved: SavedOffsets) -> int:
+    """Return how long ago the former run was read, in ms; below 0 where the clock was set back since."""
+    if saved.requested_ms is None:
+        return notice.unix_ms - saved.read.answered_unix_ms
+    return notice.now_ms - saved.requested_ms
+
+
+#: Controllers did not have the new run until then.
+_SEEN_TO_CHANGE: Final = frozenset({GuardCause.GAINED, GuardCause.MOVED})
 
 
 def occasion_of(
@@ -157,7 +188,7 @@ def occasion_of(
     """Return what is to be set right at a master, given the last reading of the run before."""
     epoch = saved.read.run.master_epoch
     is_same_epoch = epoch is not None and epoch == master.master_epoch
-    unseen_ms = notice.unix_ms - saved.read.answered_unix_ms
+    unseen_ms = _since_read(notice, saved)
     return GuardOccasion(
         set_name=set_name,
         cause=notice.cause,
@@ -167,5 +198,6 @@ def occasion_of(
         noticed_ms=notice.now_ms,
         noticed_unix_ms=notice.unix_ms,
         age_ms=age_at_most(notice, master, saved),
-        was_restarted=is_same_epoch or unseen_ms > UNSEEN_RESTART_MS,
+        boot_unix_ms=notice.boot_unix_ms,
+        was_restarted=is_same_epoch or not 0 <= unseen_ms <= UNSEEN_RESTART_MS,
     )

@@ -2,13 +2,16 @@
 
 A set has one run at a time. A change of its master ends the run, and the next one begins from the reading of the run
 that was cut, unless the mirror has read the broker in between after the run there had ended: then that reading has what
-the run did, and what groups have committed since. Where another manager serves, its run has ended half a minute later.
+the run did, and what groups have committed since. Where another manager leads, its run has ended half a minute later.
+A broker that was started again since its run may have lost what that wrote: another run begins from the same reading.
 """
 
-from collections.abc import Iterator
+import enum
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from controller.offsets.guard.boundaries import CLOCK_MARGIN_MS
 from controller.offsets.guard_runs.occasions import GuardOccasion, is_run_of
 from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.saved_offsets import SavedOffsets
@@ -17,8 +20,17 @@ from controller.offsets.mirror.saved_offsets import SavedOffsets
 ATTEMPTS_MAX: Final = 4
 #: Between two of them.
 PAUSE_MS: Final = 2_000
-#: What the mirror requests so long after a change was noticed is right by itself, whoever has guarded it.
+#: What the mirror requests so long after another manager was seen to lead is right by itself: that one has guarded it.
 SETTLED_MS: Final = 30_000
+
+
+class RunEnd(enum.Enum):
+    """How a run has ended."""
+
+    COMPLETE = enum.auto()
+    FAILED = enum.auto()
+    #: Nothing was missing but that who is master was known: it is no attempt at the broker.
+    ROLE_CHANGED = enum.auto()
 
 
 @dataclass(slots=True)
@@ -29,19 +41,35 @@ class _SetState:
     attempts: int = 0
     #: Another run begins then at the earliest, monotonic ms.
     not_before_ms: int = 0
-    #: When its last run ended, Unix ms; None: none has, or another one is to follow.
+    #: When its last run ended, monotonic and Unix ms; None: none has, or another one is to follow.
+    ended_ms: int | None = None
     ended_unix_ms: int | None = None
+    #: The last run has not done all, and no other one follows.
+    is_given_up: bool = False
+    #: When another manager was seen to lead first while the set was waiting, monotonic ms.
+    led_elsewhere_ms: int | None = None
 
     @property
     def is_waiting(self) -> bool:
-        return not self.is_running and self.ended_unix_ms is None
+        return not self.is_running and self.ended_ms is None
 
     def is_settled_by(self, read: SavedOffsets) -> bool:
         """Whether a reading is of this master, and has what became of it."""
-        settled_unix_ms = self.occasion.noticed_unix_ms + SETTLED_MS
-        if self.ended_unix_ms is not None:
-            settled_unix_ms = min(settled_unix_ms, self.ended_unix_ms)
-        return read.read.requested_unix_ms > settled_unix_ms and is_run_of(read.read.run, self.occasion.master)
+        run = read.read.run
+        if read.requested_ms is None or not is_run_of(run, self.occasion.master):
+            return False
+        if self.led_elsewhere_ms is not None and read.requested_ms > self.led_elsewhere_ms + SETTLED_MS:
+            return True
+        is_done = self.ended_ms is not None and not self.is_given_up and read.requested_ms > self.ended_ms
+        return is_done and not self.has_restarted(run.boot_unix_ms)
+
+    def has_restarted(self, boot_unix_ms: int | None) -> bool:
+        """Whether a broker with this start may have lost what the run wrote that has ended."""
+        if self.ended_unix_ms is None or boot_unix_ms is None:
+            return False
+        if self.occasion.boot_unix_ms is not None:
+            return boot_unix_ms > self.occasion.boot_unix_ms
+        return boot_unix_ms > self.ended_unix_ms - CLOCK_MARGIN_MS
 
 
 class GuardSchedule:
@@ -73,10 +101,11 @@ class GuardSchedule:
     def add(self, occasion: GuardOccasion) -> bool:
         """Let a set wait for a run, in place of what it waited for; return whether one is under way that is to end.
 
-        An occasion that is under way, or was dealt with, is no new one.
+        An occasion that is under way, or was dealt with, is no new one unless the broker was started again since.
         """
         state = self._states.get(occasion.set_name)
-        if state is not None and _is_same(state.occasion, occasion):
+        is_same = state is not None and _is_same(state.occasion, occasion)
+        if state is not None and is_same and not state.has_restarted(occasion.boot_unix_ms):
             return False
         is_cut = state is not None and state.is_running
         self._states[occasion.set_name] = _SetState(occasion, is_running=is_cut)
@@ -91,7 +120,7 @@ class GuardSchedule:
         state.attempts += 1
         return state.occasion
 
-    def end(self, occasion: GuardOccasion, *, now_ms: int, unix_ms: int, is_failed: bool) -> None:
+    def end(self, occasion: GuardOccasion, *, now_ms: int, unix_ms: int, end: RunEnd) -> None:
         """Take that a run has ended; one that failed is repeated after PAUSE_MS, ATTEMPTS_MAX runs in all."""
         state = self._states.get(occasion.set_name)
         if state is None:
@@ -99,27 +128,41 @@ class GuardSchedule:
         state.is_running = False
         if state.occasion is not occasion:
             return
-        if is_failed and state.attempts < ATTEMPTS_MAX:
+        if end is RunEnd.ROLE_CHANGED:
+            state.attempts -= 1
+        if end is not RunEnd.COMPLETE and state.attempts < ATTEMPTS_MAX:
             state.not_before_ms = now_ms + PAUSE_MS
         else:
-            state.ended_unix_ms = unix_ms
+            state.ended_ms, state.ended_unix_ms = now_ms, unix_ms
+            state.is_given_up = end is not RunEnd.COMPLETE
 
-    def names_waiting(self, now_ms: int) -> list[SetName]:
+    def led_elsewhere(self, now_ms: int) -> None:
+        """Take that another manager leads: it guards what waits here."""
+        for _, state in self._waiting():
+            if state.led_elsewhere_ms is None:
+                state.led_elsewhere_ms = now_ms
+
+    def names_waiting(self, now_ms: int, may_begin: Callable[[GuardOccasion], bool]) -> list[SetName]:
         """Return the sets whose run may begin now, those that were noticed first before the others."""
-        due = [(each.occasion.noticed_ms, name) for name, each in self._waiting() if each.not_before_ms <= now_ms]
+        due = [
+            (each.occasion.noticed_ms, name)
+            for name, each in self._waiting()
+            if each.not_before_ms <= now_ms and may_begin(each.occasion)
+        ]
         return [name for _, name in sorted(due)]
 
     def forget_settled(self, set_name: SetName, read: SavedOffsets) -> bool:
         """Forget a set whose run has ended, once the mirror has read what it did; return whether that is so."""
         state = self._states.get(set_name)
-        if state is None or state.ended_unix_ms is None or not state.is_settled_by(read):
+        if state is None or state.ended_ms is None or not state.is_settled_by(read):
             return False
         del self._states[set_name]
         return True
 
     def drop_outdated(self, now_ms: int) -> list[GuardOccasion]:
-        """Forget occasions that have waited for too long, and return them: this manager did not serve."""
-        outdated = [each.occasion for _, each in self._waiting() if each.occasion.is_outdated(now_ms)]
+        """Forget occasions that were not dealt with for too long, and return them."""
+        left = (each for each in self._states.values() if each.is_waiting or each.is_given_up)
+        outdated = [each.occasion for each in left if each.occasion.is_outdated(now_ms)]
         for each in outdated:
             del self._states[each.set_name]
         return outdated

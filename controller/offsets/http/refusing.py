@@ -29,8 +29,9 @@ class ManagerFollows(Unavailable):
     code = "not_leader"
     retry_after_s = 1
 
-    def __init__(self, error: ManagerNotLeading) -> None:
-        super().__init__(str(error))
+    def __init__(self, error: ManagerNotLeading, what_to_do: str = "") -> None:
+        """Take what to do beside sending the request to the leader; blank for nothing."""
+        super().__init__(f"{error} {what_to_do}".rstrip())
         self.leader_address = error.leader_address
 
 

@@ -44,6 +44,8 @@ class UndoBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     dry_run: bool = False
     #: Also of queues whose offset has moved since, or was reset again.
     force: bool = False
+    #: At brokers also without proof that no message is skipped that nobody has read.
+    allow_unproved: bool = False
 
 
 class RecordBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from controller.offsets.commits.changes import OffsetChange
 from controller.offsets.commits.results import ReadAnswer
 from controller.offsets.commits.scopes import OffsetScope
 from controller.offsets.commits.seed import OffsetEntry
+from controller.offsets.commits.writing import OffsetWriter
 from controller.offsets.http import restore_shapes as shapes
 from controller.offsets.http.offset_bodies import check_writer
-from controller.offsets.http.refusing import refusals
+from controller.offsets.http.refusing import ManagerFollows, refusals
 from controller.offsets.http.shapes import DEFAULT_CLUSTER
 from controller.offsets.mirror.masters import SetName
 from controller.offsets.restore.file_exports import ExportedOffsets, offsets_of_manager, offsets_of_mirror
@@ -27,10 +27,11 @@ from controller.offsets.restore.file_imports import (
 )
 from controller.offsets.restore.lag import GroupLag, LagQueue
 from controller.offsets.restore.lag_reader import LagRequest
-from controller.offsets.restore.operations import OperationKind
+from controller.offsets.restore.operations import Operation, OperationKind
 from controller.offsets.restore.own_offsets import OwnChange
 from controller.offsets.restore.requests import (
     FORMER,
+    UNDONE_WHERE_KEPT,
     AnotherRuns,
     NoSuchOperation,
     Restored,
@@ -41,7 +42,8 @@ from controller.offsets.restore.requests import (
 from controller.offsets.restore.restorer import BrokerChange
 from controller.offsets.restore.site import BrokerAccess, RestoreSite
 from controller.offsets.restore.values import PlannedOffset, RestoreOptions, WantedOffset
-from controller.offsets.service.offset_service import OffsetService
+from controller.offsets.service.manager_role import ManagerNotLeading
+from controller.offsets.service.offset_service import OffsetService, StoredChanges
 from controller.offsets.values import GroupTopic, QueueKey, StoredOffset
 from serving.http.views import HttpRefused, NotFound, StateConflict, UnprocessableBody, ViewRequest
 
@@ -53,9 +55,11 @@ class RestoreViews:
         self._service = service
         self._site = site
 
-    async def keep_reset(self, writer: str, changes: Sequence[OffsetChange]) -> str:
-        """Keep what a reset has changed, and return the id that undoes it; blank for none."""
-        return await self._site.own.keep(OwnChange(OperationKind.RESET, writer, is_dry_run=False), changes)
+    async def reset(self, entries: Sequence[OffsetEntry], source: OffsetWriter) -> tuple[StoredChanges, str]:
+        """Reset offsets of this manager, and return the id that undoes it as well; blank for none."""
+        return await self._site.own.reset(
+            OwnChange(OperationKind.RESET, source.writer, is_dry_run=False), entries, source
+        )
 
     async def restore(self, request: ViewRequest) -> shapes.RestoreAnswer:
         """Write offsets of the mirror at brokers, or show what that would do."""
@@ -77,11 +81,9 @@ class RestoreViews:
         body: shapes.UndoBody = request.body
         check_writer(body.writer)
         with _restore_refusals():
-            self._service.role.check_serves()
+            self._check_undoes()
             operation = await self._site.kept.find(body.operation_id)
-            undo = self._brokers.restorer.undo if operation.queues else self._site.own.undo
-            done = await undo(operation, body.writer, is_forced=body.force, is_dry_run=body.dry_run)
-            return _answer(done, is_dry_run=body.dry_run)
+            return _answer(await self._undo(operation, body), is_dry_run=body.dry_run)
 
     async def operations(self, _: ViewRequest) -> shapes.KeptOperationListing:
         """Return the operations that can be undone."""
@@ -146,6 +148,13 @@ class RestoreViews:
             emit = export_broker_file if body.dialect is FileDialect.BROKER else export_client_file
             return shapes.ExportAnswer(emit(found.offsets), [], len(found.offsets), found.unavailable)
 
+    def _check_undoes(self) -> None:
+        """Raise ManagerFollows or StillLoading unless this manager serves: the leader may not have the operation."""
+        try:
+            self._service.role.check_serves()
+        except ManagerNotLeading as error:
+            raise ManagerFollows(error, f"{UNDONE_WHERE_KEPT}.") from error
+
     @property
     def _brokers(self) -> BrokerAccess:
         if self._site.brokers is None:
@@ -153,6 +162,17 @@ class RestoreViews:
                 "This offset manager follows no brokers: set controllerHttpAddr or namesrvAddr, and start it again."
             )
         return self._site.brokers
+
+    async def _undo(self, operation: Operation, body: shapes.UndoBody) -> Restored:
+        if not operation.queues:
+            return await self._site.own.undo(operation, body.writer, is_forced=body.force, is_dry_run=body.dry_run)
+        return await self._brokers.restorer.undo(
+            operation,
+            body.writer,
+            is_forced=body.force,
+            allow_unproved=body.allow_unproved,
+            is_dry_run=body.dry_run,
+        )
 
     async def _managed(self, scope: OffsetScope) -> dict[LagQueue, ReadAnswer]:
         found = await offsets_of_manager(self._service, scope)

@@ -152,9 +152,8 @@ class OffsetViews(ServerViews[OffsetManagerConfig]):
                 decision = self._service.preview_reset(entries, writer)
                 results, changes = decision.results, decision.changes
             else:
-                stored = await self._service.reset(entries, writer)
+                stored, operation_id = await self.restores.reset(entries, writer)
                 results, changes = tuple(stored.results), tuple(stored.changes)
-                operation_id = await self.restores.keep_reset(body.writer, changes)
         keyed = zip((each.key for each in entries), results, strict=True)
         return replace(change_answer(keyed, changes, is_dry_run=body.dry_run), operation_id=operation_id)
 

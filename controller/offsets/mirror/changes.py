@@ -78,3 +78,8 @@ class MirrorChanges:
     def is_same_run(self) -> bool:
         """Whether both readings are of the same run of the same master."""
         return self.former is not None and self.former.run == self.now.run
+
+    @property
+    def is_same_memory(self) -> bool:
+        """Whether an offset that went back was set back by somebody: both readings are of the same memory."""
+        return self.former is not None and self.now.run.has_memory_of(self.former.run)

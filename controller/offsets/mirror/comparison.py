@@ -38,6 +38,8 @@ class MasterReading:
 
     read: ReadState
     table: OffsetTable
+    #: When it was requested, monotonic ms of this process.
+    requested_ms: int
 
 
 class Comparison:
@@ -68,7 +70,11 @@ class Comparison:
         yield from offsets.check_end()
         lmq_walk = _TableWalk(former[1], self.moved)
         yield from lmq_walk.slices(table.lmq_reader())
-        self._found = SavedOffsets(read=self._reading.read, tables=(walk.table(), lmq_walk.table()))
+        self._found = SavedOffsets(
+            read=self._reading.read,
+            tables=(walk.table(), lmq_walk.table()),
+            requested_ms=self._reading.requested_ms,
+        )
 
 
 class _TableWalk:

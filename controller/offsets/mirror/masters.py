@@ -36,3 +36,14 @@ class MasterRun:
     master_epoch: int | None
     #: When the broker started, Unix ms by its own clock.
     boot_unix_ms: int
+
+    def has_memory_of(self, former: "MasterRun") -> bool:
+        """Return whether what this run shows comes from the memory of a former one, or the same.
+
+        So it is too where the same process was elected again and no other broker was master in between.
+        """
+        if (self.address, self.boot_unix_ms) != (former.address, former.boot_unix_ms):
+            return False
+        if self.master_epoch is None or former.master_epoch is None:
+            return self.master_epoch == former.master_epoch
+        return self.master_epoch - former.master_epoch in (0, 1)

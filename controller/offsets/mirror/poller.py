@@ -206,7 +206,7 @@ class MirrorPoller:
         if address != master.address:
             mirrored.boot = master.address, _boot_ms(await self._admin.call(master.address, broker_runtime()), master)
         for _ in range(_ATTEMPTS):
-            requested_unix_ms = self._clock.unix_ms()
+            requested_ms, requested_unix_ms = self._clock.now_ms(), self._clock.unix_ms()
             table = await self._admin.call(master.address, all_offsets())
             answered_unix_ms = self._clock.unix_ms()
             runtime = await self._admin.call(master.address, broker_runtime())
@@ -215,7 +215,7 @@ class MirrorPoller:
                 await self._check_role(master)
                 run = MasterRun(address=master.address, master_epoch=master.master_epoch, boot_unix_ms=boot[1])
                 read = ReadState(run, requested_unix_ms, answered_unix_ms, runtime.commit_log_max_offset)
-                return MasterReading(read=read, table=table)
+                return MasterReading(read=read, table=table, requested_ms=requested_ms)
         raise NoBootTime(f"{master.set_name} at {master.address} has started again while it was read, more than once")
 
     async def _check_role(self, master: MirroredMaster) -> None:

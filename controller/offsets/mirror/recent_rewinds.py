@@ -30,7 +30,7 @@ class RecentRewinds:
         unix_ms = changes.now.answered_unix_ms
         rewinds = self._by_set.get(changes.set_name, {})
         kept = {queue: each for queue, each in rewinds.items() if unix_ms - each.unix_ms <= KEPT_MS}
-        if changes.is_same_run:
+        if changes.is_same_memory:
             for key, moves, _ in changes.moved.decreased:
                 for queue_id, before, _ in moves:
                     assert before is not None, "it was somewhere before it went back"
@@ -46,7 +46,7 @@ class RecentRewinds:
     def restore(self, regression: Regression) -> None:
         """Remember a rewind that an earlier process has seen; the oldest one first."""
         (set_name, key, queue_id), unix_ms = regression.queue, regression.unix_ms
-        if regression.to_offset is not None and regression.former.run == regression.now.run:
+        if regression.to_offset is not None and regression.now.run.has_memory_of(regression.former.run):
             self._by_set.setdefault(set_name, {})[key, queue_id] = _Rewind(regression.from_offset, unix_ms)
 
     def of_set(self, set_name: SetName, unix_ms: int) -> dict[tuple[EntryKey, int], int]:

@@ -23,12 +23,14 @@ REGRESSIONS_MAX: Final = 20_000
 RESETS_MAX: Final = 20_000
 #: A reset explains what is seen within this time: readings are 5 s apart, and a consumer that is online may take 10 s.
 RESET_SEEN_MS: Final = 60_000
+#: A reading that was requested within this time may not show it yet: a restore may take that long to write.
+RESET_SENT_MS: Final = 30_000
 
 
 class RegressionCause(enum.StrEnum):
     """Why an offset went back."""
 
-    #: Another broker is master, or the same one again: it has what it last copied.
+    #: Another broker is master, or the same one after another one: it has what it last copied.
     ROLE_CHANGE = "role_change"
     #: The master has started again with an older file of offsets.
     RESTART = "restart"
@@ -98,6 +100,11 @@ class KnownResets:
         if len(self._resets) > RESETS_MAX:
             self._resets.popitem(last=False)
 
+    def forget(self, queue: SetQueue, reset: Reset) -> None:
+        """Forget a reset that was not done, unless another one was noted since."""
+        if self._resets.get(queue) == reset:
+            del self._resets[queue]
+
     def explains(self, queue: SetQueue, move: OffsetMove, unix_ms: int) -> bool:
         """Return whether an offset went back for a reset: to it, or beyond as the group has consumed since."""
         reset = self._resets.get(queue)
@@ -107,6 +114,14 @@ class KnownResets:
             and move.after >= reset.offset
             and unix_ms - reset.unix_ms <= RESET_SEEN_MS
         )
+
+    def unseen(self, set_name: SetName, requested_unix_ms: int) -> dict[tuple[EntryKey, int], int]:
+        """Return the offsets, by entry and queue id, of resets that a reading requested then may not show yet."""
+        return {
+            (queue.key, queue.queue_id): reset.offset
+            for queue, reset in self._resets.items()
+            if queue.set_name == set_name and requested_unix_ms <= reset.unix_ms + RESET_SENT_MS
+        }
 
 
 def regressions_of(changes: MirrorChanges, resets: KnownResets) -> Iterator[Regression]:
@@ -136,7 +151,7 @@ def regressions_of(changes: MirrorChanges, resets: KnownResets) -> Iterator[Regr
 
 def _cause_of(queue: SetQueue, move: OffsetMove, changes: MirrorChanges, resets: KnownResets) -> RegressionCause | None:
     """Return what has caused one offset to go back within a run; None for what its two readings tell."""
-    if not changes.is_same_run:
+    if not changes.is_same_memory:
         return None
     if move.after is None:
         return RegressionCause.DELETED
@@ -147,7 +162,7 @@ def _cause_of(queue: SetQueue, move: OffsetMove, changes: MirrorChanges, resets:
 def cause_between(former: ReadState, now: ReadState) -> RegressionCause:
     """Return why what one reading showed went back until the next one, as far as the two tell."""
     before, after = former.run, now.run
-    if before == after:
+    if after.has_memory_of(before):
         return RegressionCause.REWIND
     if before.address != after.address or before.master_epoch != after.master_epoch:
         return RegressionCause.ROLE_CHANGE

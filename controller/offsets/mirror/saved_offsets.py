@@ -63,6 +63,8 @@ class SavedOffsets:
 
     read: ReadState
     tables: tuple[RawTable, RawTable]
+    #: When it was requested, monotonic ms; None: by an earlier process.
+    requested_ms: int | None = None
 
     def __len__(self) -> int:
         """Return how many entries there are."""

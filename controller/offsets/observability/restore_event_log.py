@@ -64,5 +64,5 @@ class RestoreEventLog:
         )
 
     def operation_not_kept(self, kind: str, error: str) -> None:
-        """Log that a change cannot be undone by its id."""
+        """Log that what a change has done could not be kept."""
         self._logs.write(catalogue.OPERATION_NOT_KEPT, kind=kind, error=error)

@@ -25,8 +25,9 @@ OPERATION_NOT_KEPT: Final = LogEvent(
     level=Level.ERROR,
     keys=("kind", "error"),
     meaning="Offsets of this manager were reset or imported, and what undoes that could not be written to "
-    "`offset-operations.db`: its answer has no operation id.",
-    advice="Check the disk; to undo it, reset to the `old` offsets of its answer.",
+    "`offset-operations.db`: its answer has no operation id. Or they were written at brokers, and what became of them "
+    "could not be kept: its id undoes it all the same.",
+    advice="Check the disk; to undo it without an id, reset to the `old` offsets of its answer.",
 )
 
 RESTORES: Final = (RESTORE_BEGAN, RESTORE_ENDED, OPERATION_NOT_KEPT)

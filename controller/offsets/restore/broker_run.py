@@ -1,9 +1,10 @@
 """Writes offsets at one master: reads, decides, writes and reads back. The edge.
 
-Each write is preceded by the question whether the broker is still the master that this run is for, at the moment the
-request leaves. Every queue ends with an outcome, whenever the run ends.
+Each write is preceded by the question whether the broker is still the master that this run is for, and this manager
+serves, at the moment the request leaves. Every queue ends with an outcome, whenever the run ends.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Final
 
@@ -19,6 +20,7 @@ from remoting.admin.offsets import OffsetCommit, commit_offset, reset_offset
 from remoting.protocol.errors import BodyError, ConnectionRefused, InvokeError, NotSent, Refused
 
 _TIME_OVER: Final = "the time was over before it was sent"
+_NOT_LOOKED_AT: Final = "the time was over before the message before it was looked at"
 
 
 class BrokerRun:
@@ -60,7 +62,11 @@ class BrokerRun:
             key, queue_id = wanted.queue.key, wanted.queue.queue_id
             shown = self._facts.queue(key.topic, key.group, queue_id)
             self.planned[place] = decide_restored(wanted, shown, self._options, can_reset=self._facts.can_reset)
-        await each_of(self._doubtful(), self._prove)
+        doubtful = self._doubtful()
+        for place in itertools.chain.from_iterable(doubtful):
+            # Looks may end early: what nobody has looked at is not written.
+            self._becomes(place, RestoreStatus.NOT_PROVED, _NOT_LOOKED_AT)
+        await each_of(doubtful, self._prove)
 
     async def apply(self) -> None:
         """Write what is ready, and read it back; may be cancelled: the outcomes are true then, too."""
@@ -103,9 +109,11 @@ class BrokerRun:
 
     async def _prove(self, places: Sequence[int]) -> None:
         """Look at messages of one queue until one is old enough: all before it are, too."""
-        for place in places:
+        for number, place in enumerate(places):
             await self._look(place)
             if self.planned[place].status is RestoreStatus.READY:
+                for other in places[number:]:
+                    self._becomes(other, RestoreStatus.READY, "")
                 return
 
     async def _look(self, place: int) -> None:
@@ -150,7 +158,7 @@ class BrokerRun:
 
         def before_send() -> None:
             if not self._is_still_master():
-                raise NotSent(self._address, "it is not the master any more")
+                raise NotSent(self._address, "it is not the master any more, or this manager does not serve any more")
             # From here on the run may end before the answer comes.
             self._becomes(place, RestoreStatus.UNVERIFIED, "it was sent, and not read back")
 

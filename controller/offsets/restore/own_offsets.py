@@ -1,11 +1,18 @@
-"""Operations on the offsets of this manager that can be undone: resets and imports. The edge."""
+"""Operations on the offsets of this manager that can be undone: resets and imports. The edge.
+
+An operation is kept before anything is stored, as far as the disk lets it, and again with what was changed: one that
+ends without an answer can be undone.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
+from msgspec.structs import replace
+
 from controller.offsets.commits.changes import OffsetChange
 from controller.offsets.commits.results import OffsetResult, OffsetStatus
 from controller.offsets.commits.seed import OffsetEntry
+from controller.offsets.commits.writing import OffsetWriter
 from controller.offsets.entry_keys import EntryKey
 from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.regressions import SetQueue
@@ -13,7 +20,7 @@ from controller.offsets.restore.kept_operations import KeptOperations
 from controller.offsets.restore.operations import Operation, OperationKind
 from controller.offsets.restore.requests import Restored
 from controller.offsets.restore.values import PlannedOffset, RestoreStatus
-from controller.offsets.service.offset_service import OffsetService
+from controller.offsets.service.offset_service import OffsetService, StoredChanges
 from controller.offsets.values import OffsetSource, QueueKey, StoredOffset
 from controller.storage.store import StoreError
 from remoting.clock import Clock
@@ -55,25 +62,54 @@ class OwnOffsets:
         self._clock = clock
         self._observer = observer
 
-    async def keep(self, change: OwnChange, changes: Sequence[OffsetChange]) -> str:
-        """Keep what was changed just now, and return the id that undoes it; blank where it could not be kept."""
-        if not changes:
+    async def reset(
+        self, change: OwnChange, entries: Sequence[OffsetEntry], source: OffsetWriter
+    ) -> tuple[StoredChanges, str]:
+        """Store offsets, lower ones too; return the id that undoes it as well, blank where it could not be kept.
+
+        Raises as OffsetService.reset. What is decided is kept before, so that it can be undone then, too.
+        """
+        begun = await self._begin(change, self._service.preview_reset(entries, source).changes)
+        stored = await self._service.reset(entries, source)
+        return stored, await self._end(change, begun, stored.changes)
+
+    async def _begin(self, change: OwnChange, decided: Sequence[OffsetChange]) -> Operation | None:
+        """Keep what is about to be stored; None if that is nothing, or it cannot be kept."""
+        if not decided:
+            return None
+        operation = self._operation(change, decided, is_finished=False)
+        try:
+            await self._kept.keep(operation)
+        except StoreError:
+            # A full disk does not keep an operator from a reset; what cannot be undone is reported at the end.
+            return None
+        return operation
+
+    async def _end(self, change: OwnChange, begun: Operation | None, changes: Sequence[OffsetChange]) -> str:
+        """Keep what was stored, and return the id that undoes it; blank for nothing, and where it could not be kept."""
+        if begun is None and not changes:
             return ""
-        operation = Operation(
+        done = self._operation(change, changes, is_finished=True)
+        operation = done if begun is None else replace(begun, changes=done.changes, is_finished=True)
+        try:
+            await self._kept.keep(operation)
+        except StoreError as error:
+            # The change is stored already.
+            if begun is None:
+                self._observer.operation_not_kept(change.kind.value, str(error))
+                return ""
+        return operation.operation_id if changes else ""
+
+    def _operation(self, change: OwnChange, changes: Sequence[OffsetChange], *, is_finished: bool) -> Operation:
+        return Operation(
             operation_id=self._kept.new_id(),
             kind=change.kind,
             writer=change.writer,
             unix_ms=self._clock.unix_ms(),
             undoes=change.undoes,
             changes=tuple(changes),
+            is_finished=is_finished,
         )
-        try:
-            await self._kept.keep(operation)
-        except StoreError as error:
-            # The change is stored already.
-            self._observer.operation_not_kept(change.kind.value, str(error))
-            return ""
-        return operation.operation_id
 
     async def undo(self, operation: Operation, writer: str, *, is_forced: bool, is_dry_run: bool) -> Restored:
         """Store what was there before an operation, in one more reset epoch; raises as OffsetService.undo.
@@ -85,15 +121,17 @@ class OwnOffsets:
         others = [each for each in operation.changes if not (is_forced and _is_there(each.before))]
         entries = [OffsetEntry(each.key, each.before.offset) for each in by_force if each.before is not None]
         source = self._service.writer(writer, "", OffsetSource.RESTORE)
-        if is_dry_run:
-            undone = self._service.preview_undo(others, source)
-            forced = self._service.preview_reset(entries, source)
-            results, changes = (*undone.results, *forced.results), (*undone.changes, *forced.changes)
-        else:
+        undone = self._service.preview_undo(others, source)
+        forced = self._service.preview_reset(entries, source)
+        results, changes = (*undone.results, *forced.results), (*undone.changes, *forced.changes)
+        operation_id = ""
+        if not is_dry_run:
+            begun = await self._begin(change, changes)
             stored, reset = await self._service.undo(others, source), await self._service.reset(entries, source)
             results, changes = (*stored.results, *reset.results), (*stored.changes, *reset.changes)
-        keys = [each.key for each in (*others, *by_force)]
-        return await self._answer(change, keys, results, changes)
+            operation_id = await self._end(change, begun, changes)
+        queues = _outcomes([each.key for each in (*others, *by_force)], results, changes, is_dry_run=is_dry_run)
+        return Restored(operation_id=operation_id, queues=queues)
 
     async def put(self, change: OwnChange, entries: Sequence[OffsetEntry], *, allow_back: bool) -> Restored:
         """Store offsets, lower ones only if that is allowed; raises as OffsetService.reset."""
@@ -116,27 +154,22 @@ class OwnOffsets:
         source = self._service.writer(change.writer, "", OffsetSource.IMPORT)
         if change.is_dry_run:
             decision = self._service.preview_reset(changed, source)
-            results, changes = decision.results, decision.changes
+            results, changes, operation_id = tuple(decision.results), tuple(decision.changes), ""
         else:
-            stored_changes = await self._service.reset(changed, source)
-            results, changes = tuple(stored_changes.results), tuple(stored_changes.changes)
-        answer = await self._answer(change, [each.key for each in changed], results, changes)
-        return Restored(operation_id=answer.operation_id, queues=[*answer.queues, *kept])
+            done, operation_id = await self.reset(change, changed, source)
+            results, changes = tuple(done.results), tuple(done.changes)
+        queues = _outcomes([each.key for each in changed], results, changes, is_dry_run=change.is_dry_run)
+        return Restored(operation_id=operation_id, queues=[*queues, *kept])
 
-    async def _answer(
-        self,
-        change: OwnChange,
-        keys: Sequence[QueueKey],
-        results: Sequence[OffsetResult],
-        changes: Sequence[OffsetChange],
-    ) -> Restored:
-        operation_id = "" if change.is_dry_run else await self.keep(change, changes)
-        changed = {each.key: each for each in changes}
-        queues = [
-            _outcome(key, result, changed.get(key), is_dry_run=change.is_dry_run)
-            for key, result in zip(keys, results, strict=True)
-        ]
-        return Restored(operation_id=operation_id, queues=queues)
+
+def _outcomes(
+    keys: Sequence[QueueKey], results: Sequence[OffsetResult], changes: Sequence[OffsetChange], *, is_dry_run: bool
+) -> list[PlannedOffset]:
+    changed = {each.key: each for each in changes}
+    return [
+        _outcome(key, result, changed.get(key), is_dry_run=is_dry_run)
+        for key, result in zip(keys, results, strict=True)
+    ]
 
 
 def _outcome(key: QueueKey, result: OffsetResult, change: OffsetChange | None, *, is_dry_run: bool) -> PlannedOffset:

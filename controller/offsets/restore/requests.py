@@ -20,6 +20,11 @@ class Former(enum.Enum):
 
 
 FORMER: Final = Former.FORMER
+#: For who cannot undo an operation by its id.
+UNDONE_WHERE_KEPT: Final = (
+    "An operation is undone by the manager that did it, while that one leads. If another one leads now, restore a "
+    "moment before it at brokers; reset offsets of managers to the old ones of its answer"
+)
 
 
 class RestoreScope(NamedTuple):
@@ -106,6 +111,6 @@ class NoSuchOperation(RestoreRefused):
     def __init__(self, operation_id: str) -> None:
         self.operation_id = operation_id
         super().__init__(
-            f"operation {operation_id!a} is not kept here: each manager keeps its own last ones, which "
-            "GET /v1/offsets/operations lists"
+            f"operation {operation_id!a} is not kept here: each manager keeps the last ones that it did itself, which "
+            f"its GET /v1/offsets/operations lists. {UNDONE_WHERE_KEPT}"
         )

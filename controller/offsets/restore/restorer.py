@@ -25,12 +25,14 @@ from controller.offsets.restore.requests import AnotherRuns, Restored, RestoreRe
 from controller.offsets.restore.saved_source import MasterState, wanted_offsets
 from controller.offsets.restore.values import (
     RESTORED_MAX,
+    SENT,
     PlannedOffset,
     RestoreOptions,
     RestoreStatus,
     WantedOffset,
 )
 from controller.offsets.topology.values import FollowedSet, SetMaster
+from controller.storage.store import StoreError
 from remoting.admin.brokers import broker_runtime
 from remoting.admin.client import AdminClient
 from remoting.background_tasks import all_results
@@ -41,7 +43,17 @@ READ_S: Final = 12
 WRITE_S: Final = 18
 #: Brokers at work at a time.
 BROKERS_MAX: Final = 16
-_NO_MASTER: Final = "the broker set has no master now, or it is not followed"
+
+
+class _NoRun(NamedTuple):
+    """Why nothing is written at a broker set."""
+
+    status: RestoreStatus
+    reason: str
+
+
+_NO_MASTER: Final = _NoRun(RestoreStatus.NO_MASTER, "the broker set has no master now, or it is not followed")
+_OTHER_MASTER: Final = _NoRun(RestoreStatus.ROLE_CHANGED, "the master has changed meanwhile: repeat the request")
 
 
 class FollowedMasters(Protocol):
@@ -64,6 +76,9 @@ class RestoreObserver(Protocol):
     def restored(self, operation: Operation) -> None:
         """Take an operation that has come to its end."""
 
+    def operation_not_kept(self, kind: str, error: str) -> None:
+        """Take that what an operation has done could not be kept."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreParts:
@@ -74,6 +89,8 @@ class RestoreParts:
     mirrored: MirroredOffsets
     kept: KeptOperations
     clock: Clock
+    #: Whether this manager serves: another one may restore otherwise.
+    serves: Callable[[], bool]
     observer: RestoreObserver
 
 
@@ -109,30 +126,32 @@ class Restorer:
                     problems.append(SetProblem(set_name, str(error)))
                 if len(wanted) > RESTORED_MAX:
                     raise TooManyRestored(RESTORED_MAX)
-            return await self._change(change, wanted, problems)
+            return await self._change(change, wanted, states, problems)
 
-    async def undo(self, operation: Operation, writer: str, *, is_forced: bool, is_dry_run: bool) -> Restored:
+    async def undo(
+        self, operation: Operation, writer: str, *, is_forced: bool, allow_unproved: bool, is_dry_run: bool
+    ) -> Restored:
         """Bring back what brokers showed before an operation. Raises RestoreRefused and StoreError.
 
-        Without force only where a broker still shows what the operation has written, and with proof where it goes
-        forward.
+        Without force only where a broker still shows what the operation has written.
         """
-        options = RestoreOptions(allow_back=True, allow_unproved=is_forced)
+        options = RestoreOptions(allow_back=True, allow_unproved=allow_unproved)
         change = BrokerChange(OperationKind.UNDO, writer, options, is_dry_run, operation.operation_id)
         async with self._alone():
             wanted = []
             by_set = _by_set(undone_at_brokers(operation, is_forced=is_forced))
-            for set_name, state in (await self._states_of(by_set)).items():
+            states = await self._states_of(by_set)
+            for set_name, state in states.items():
                 before = operation.unix_ms if state is None else state.stored_before(operation.unix_ms)
                 wanted += [each._replace(stored_before_unix_ms=before) for each in by_set[set_name]]
-            return await self._change(change, wanted, [])
+            return await self._change(change, wanted, states)
 
     async def write(self, change: BrokerChange, wanted: Sequence[WantedOffset]) -> Restored:
         """Write offsets of any origin at brokers, or show what that would do. Raises RestoreRefused and StoreError."""
         if len(wanted) > RESTORED_MAX:
             raise TooManyRestored(RESTORED_MAX)
         async with self._alone():
-            return await self._change(change, wanted, [])
+            return await self._change(change, wanted, {})
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:
@@ -148,9 +167,9 @@ class Restorer:
         followed = (SetName(each.cluster, each.broker_name) for each in self._parts.followed.sets.values())
         return sorted({each for each in (*mirrored, *followed) if request.scope.has_set(each)})
 
-    def _master_of(self, set_name: SetName) -> SetMaster | None:
+    def _set_of(self, set_name: SetName) -> FollowedSet | None:
         found = self._parts.followed.sets.get(set_name.broker_name)
-        return found.master if found is not None and found.cluster == set_name.cluster else None
+        return found if found is not None and found.cluster == set_name.cluster else None
 
     async def _states_of(self, names: Iterable[SetName]) -> dict[SetName, MasterState | None]:
         """Return the masters of broker sets; None of one that does not answer."""
@@ -164,7 +183,8 @@ class Restorer:
 
     async def _state_of(self, set_name: SetName) -> MasterState | None:
         """Return since when a broker is master; None if there is none, or it does not answer."""
-        if (master := self._master_of(set_name)) is None:
+        followed = self._set_of(set_name)
+        if followed is None or (master := followed.master) is None:
             return None
         try:
             boot_ms = (await self._parts.admin.call(master.address, broker_runtime())).boot_unix_ms
@@ -172,45 +192,61 @@ class Restorer:
             return None
         if boot_ms is None:
             return None
-        elected_ms = self._parts.followed.sets[set_name.broker_name].elected_unix_ms
         run = MasterRun(address=master.address, master_epoch=master.master_epoch, boot_unix_ms=boot_ms)
-        return MasterState(run, max(boot_ms, elected_ms or 0))
+        return MasterState(master, run, followed.elected_unix_ms)
 
     async def _change(
-        self, change: BrokerChange, wanted: Sequence[WantedOffset], problems: Sequence[SetProblem]
+        self,
+        change: BrokerChange,
+        wanted: Sequence[WantedOffset],
+        states: Mapping[SetName, MasterState | None],
+        problems: Sequence[SetProblem] = (),
     ) -> Restored:
+        """Write what is wanted at the masters of `states`; of a set without a state at whoever is master now."""
         unix_ms = self._parts.clock.unix_ms()
         by_set = _by_set(wanted)
-        runs = {name: run for name, each in by_set.items() if (run := self._run_of(name, each, change)) is not None}
-        await _within(READ_S, [run.plan for run in runs.values()])
-        if change.is_dry_run or not any(run.ready for run in runs.values()):
-            return Restored(operation_id="", queues=_queues(by_set, runs), problems=problems)
+        of_sets = {name: self._run_of(name, each, states.get(name), change) for name, each in by_set.items()}
+        runs = [each for each in of_sets.values() if isinstance(each, BrokerRun)]
+        await _within(READ_S, [run.plan for run in runs])
+        if change.is_dry_run or not any(run.ready for run in runs):
+            return Restored(operation_id="", queues=_queues(by_set, of_sets), problems=problems)
         operation = Operation(
             operation_id=self._parts.kept.new_id(),
             kind=change.kind,
             writer=change.writer,
             unix_ms=unix_ms,
             undoes=change.undoes,
-            queues=tuple(_queues(by_set, runs)),
+            queues=tuple(_queues(by_set, of_sets)),
             is_finished=False,
         )
         await self._parts.kept.keep(operation)
         self._parts.observer.restore_began(operation)
         self._note_resets(operation)
-        await _within(WRITE_S, [run.apply for run in runs.values()])
-        operation = replace(operation, queues=tuple(_queues(by_set, runs)), is_finished=True)
-        await self._parts.kept.keep(operation)
+        await _within(WRITE_S, [run.apply for run in runs])
+        operation = replace(operation, queues=tuple(_queues(by_set, of_sets)), is_finished=True)
+        self._forget_resets(operation)
+        try:
+            await self._parts.kept.keep(operation)
+        except StoreError as error:
+            # Its offsets are written, and what was kept before undoes them.
+            self._parts.observer.operation_not_kept(change.kind.value, str(error))
         self._parts.observer.restored(operation)
         return Restored(operation_id=operation.operation_id, queues=operation.queues, problems=problems)
 
-    def _run_of(self, set_name: SetName, wanted: Sequence[WantedOffset], change: BrokerChange) -> BrokerRun | None:
-        """Return the run at the master of a set; None if there is none."""
-        if (master := self._master_of(set_name)) is None:
-            return None
+    def _run_of(
+        self, set_name: SetName, wanted: Sequence[WantedOffset], state: MasterState | None, change: BrokerChange
+    ) -> BrokerRun | _NoRun:
+        """Return the run at the master of a set, or why there is none."""
+        followed = self._set_of(set_name)
+        if followed is None or (master := followed.master) is None:
+            return _NO_MASTER
+        if state is not None and state.master != master:
+            # What needs proof was decided for the former one.
+            return _OTHER_MASTER
         queries = MasterQueries(self._parts.admin, set_name.broker_name, master.address)
 
         def is_still_master() -> bool:
-            return self._parts.followed.is_master(master)
+            return self._parts.serves() and self._parts.followed.is_master(master)
 
         return BrokerRun(queries, master.address, wanted, change.options, is_still_master)
 
@@ -220,6 +256,12 @@ class Restorer:
             if each.status is RestoreStatus.READY and each.messages_again and each.new is not None:
                 self._parts.mirrored.resets.note(each.queue, Reset(each.new, operation.unix_ms))
 
+    def _forget_resets(self, operation: Operation) -> None:
+        """Let the mirror know that what was not sent is nobody's reset."""
+        for each in operation.queues:
+            if each.status not in SENT and each.new is not None:
+                self._parts.mirrored.resets.forget(each.queue, Reset(each.new, operation.unix_ms))
+
 
 def _by_set(wanted: Iterable[WantedOffset]) -> dict[SetName, list[WantedOffset]]:
     found: dict[SetName, list[WantedOffset]] = {}
@@ -228,15 +270,16 @@ def _by_set(wanted: Iterable[WantedOffset]) -> dict[SetName, list[WantedOffset]]
     return found
 
 
-def _queues(by_set: Mapping[SetName, Sequence[WantedOffset]], runs: Mapping[SetName, BrokerRun]) -> list[PlannedOffset]:
+def _queues(
+    by_set: Mapping[SetName, Sequence[WantedOffset]], of_sets: Mapping[SetName, BrokerRun | _NoRun]
+) -> list[PlannedOffset]:
     found: list[PlannedOffset] = []
     for set_name, wanted in by_set.items():
-        if (run := runs.get(set_name)) is not None:
+        run = of_sets[set_name]
+        if isinstance(run, BrokerRun):
             found += run.planned
         else:
-            found += (
-                PlannedOffset(each.queue, None, each.offset, RestoreStatus.NO_MASTER, _NO_MASTER) for each in wanted
-            )
+            found += (PlannedOffset(each.queue, None, each.offset, run.status, run.reason) for each in wanted)
     return found
 
 

@@ -91,7 +91,7 @@ def proved(wanted: WantedOffset, planned: PlannedOffset, message: PlacedMessage 
     assert wanted.stored_before_unix_ms is not None, "only where proof is needed"
     stored_ms = None if message is None else message.store_unix_ms
     if stored_ms is not None and stored_ms < wanted.stored_before_unix_ms - CLOCK_MARGIN_MS:
-        return planned
+        return PlannedOffset(planned.queue, planned.old, planned.new, RestoreStatus.READY)
     why = "cannot be read" if stored_ms is None else f"was stored at {stored_ms}, not certainly before the offset"
     reason = f"the message before it {why}: messages might be skipped that nobody has read"
     return PlannedOffset(planned.queue, planned.old, planned.new, RestoreStatus.NOT_PROVED, reason)

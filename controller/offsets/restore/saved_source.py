@@ -11,6 +11,7 @@ from controller.offsets.mirror.regressions import SetQueue
 from controller.offsets.mirror.saved_offsets import SavedEntry
 from controller.offsets.restore.requests import Former, RestoreScope, TooManyRestored
 from controller.offsets.restore.values import RESTORED_MAX, WantedOffset
+from controller.offsets.topology.values import SetMaster
 
 #: Entries that are looked at before others run.
 _SLICE_ENTRIES = 500
@@ -19,16 +20,24 @@ _SLICE_ENTRIES = 500
 class MasterState(NamedTuple):
     """The master of a broker set, and since when it is one."""
 
+    master: SetMaster
     run: MasterRun
-    #: When it was elected or started, whichever was later, Unix ms by other clocks.
-    began_unix_ms: int
+    #: When it was elected, Unix ms by the controller; None where that is not known.
+    elected_unix_ms: int | None
+
+    @property
+    def began_unix_ms(self) -> int:
+        """When it was elected or started, whichever was later, as far as it is known; Unix ms by other clocks."""
+        return max(self.run.boot_unix_ms, self.elected_unix_ms or 0)
 
     def stored_before(self, unix_ms: int) -> int | None:
         """Return before when messages must have been stored that groups had read at a moment.
 
-        None: it was master then already, and has lost nothing since.
+        None: it was master then already, and has lost nothing since. Where its election is not known it may have become
+        master since without a new start.
         """
-        return None if self.began_unix_ms <= unix_ms - CLOCK_MARGIN_MS else unix_ms
+        was_master = self.elected_unix_ms is not None and self.began_unix_ms <= unix_ms - CLOCK_MARGIN_MS
+        return None if was_master else unix_ms
 
 
 class _SavedReading(NamedTuple):

@@ -47,7 +47,7 @@ class RestoreStatus(enum.StrEnum):
     UNAVAILABLE = "unavailable"
     #: The broker has refused it.
     REFUSED = "refused"
-    #: The broker is not the master any more.
+    #: The broker is not the master any more, or this manager does not serve any more.
     ROLE_CHANGED = "role_changed"
     #: The time was over before it was sent.
     NOT_REACHED = "not_reached"

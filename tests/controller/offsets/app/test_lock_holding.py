@@ -156,7 +156,37 @@ async def test_nothing_is_locked_while_replay_is_off_and_overlaps_are_found_all_
         assert not {LOCK, UNLOCK}.intersection(site.requests())
 
 
-async def test_manager_that_does_not_serve_queries_nobody_and_one_that_ceases_to_forgets():
+async def test_manager_that_does_not_serve_for_a_moment_still_knows_holders_and_the_locks_that_it_replayed():
+    async with holding_site() as site:
+        client = site.connect("c1", OrderlyClient(0))
+        await eventually(lambda: site.holds("c1"))
+        site.fail_over()
+        await eventually(lambda: site.observer.reports)
+        site.role.follows(None)
+        site.holding.look()
+        assert not site.holding.clusters
+        site.serve()
+        site.holding.look()
+        assert site.holds("c1")
+        client.locked.clear()
+        await eventually(lambda: site.observer.released)
+        assert site.second.locks == {}
+
+
+async def test_manager_that_serves_again_after_brokers_have_ended_locks_reads_holders_again(monkeypatch):
+    monkeypatch.setattr(holding, "BROKER_LOCK_MS", -1)
+    async with holding_site() as site:
+        site.connect("c1", OrderlyClient(0))
+        await eventually(lambda: site.holds("c1"))
+        site.role.follows(None)
+        site.holding.look()
+        site.serve()
+        site.holding.look()
+        assert not site.holds("c1")
+        await eventually(lambda: site.holds("c1"))
+
+
+async def test_manager_that_does_not_serve_queries_nobody_and_one_that_ceases_to_takes_no_locks():
     async with holding_site(serves=False) as site:
         site.connect("c1", OrderlyClient(0))
         site.holding.look()
@@ -165,8 +195,9 @@ async def test_manager_that_does_not_serve_queries_nobody_and_one_that_ceases_to
         await eventually(lambda: site.holds("c1"))
         site.role.follows(None)
         site.fail_over()
-        await eventually(lambda: not site.holding.clusters)
+        assert not site.holding.clusters
         assert LOCK not in site.requests()
+        assert not site.observer.reports
 
 
 async def test_no_request_is_sent_while_no_group_is_declared():

@@ -14,6 +14,7 @@ from controller.offsets.mirror.broker_mirror import BrokerMirror
 from controller.offsets.mirror.changes import ReadState
 from controller.offsets.mirror.comparison import MasterReading
 from controller.offsets.mirror.masters import MasterRun, SetName
+from controller.offsets.mirror.regressions import KnownResets
 from controller.offsets.observability.guard_counters import GuardCounters
 from controller.offsets.observability.guard_event_log import GuardEventLog
 from controller.offsets.recording.offset_recorder import OffsetRecorder
@@ -61,6 +62,7 @@ class Mirrors:
         self._clock = clock
         self._mirrors = {}
         self._rewinds = {}
+        self.resets = KnownResets()
 
     def read(self, table, *, name="b", address=OLD_ADDRESS, epoch=1, boot_ms=0):
         """Take an answer of a master that comes now."""
@@ -68,7 +70,8 @@ class Mirrors:
         unix_ms = self._clock.unix_ms()
         body = json.dumps({"offsetTable": table}, separators=(",", ":")).encode()
         mirror = self._mirrors.setdefault(set_name(name), BrokerMirror(set_name(name)))
-        mirror.take(MasterReading(read=ReadState(run, unix_ms, unix_ms, None), table=OffsetTable(body)))
+        read = ReadState(run, unix_ms, unix_ms, None)
+        mirror.take(MasterReading(read=read, table=OffsetTable(body), requested_ms=self._clock.now_ms()))
 
     def saved(self, name):
         return self._mirrors[name].saved if name in self._mirrors else None
@@ -82,6 +85,9 @@ class Mirrors:
     def rewinds(self, name):
         return self._rewinds.get(name, {})
 
+    def unseen_resets(self, name, requested_unix_ms):
+        return self.resets.unseen(name, requested_unix_ms)
+
     def has_former(self, name="b"):
         return bool(self._mirrors[set_name(name)].former_runs)
 
@@ -92,7 +98,7 @@ class GuardedSets:
     def __init__(self, client, tasks, *, mode="act", tail=Tail.MAY_BE_LOST):
         self.clock = FakeClock(unix_ms=READ_MS)
         self.masters, self.mirror = KnownMasters(), Mirrors(self.clock)
-        self.serves = True
+        self.serves, self.other_leads = True, False
         self.lines, self.counters = Lines(), GuardCounters()
         logs = Logs(self.lines, json_line(), self.clock, {})
         parts = GuardingParts(
@@ -102,6 +108,7 @@ class GuardedSets:
             mirror=self.mirror,
             following=self.masters,
             serves=lambda: self.serves,
+            other_leads=lambda: self.other_leads,
             observer=GuardEventLog(logs, self.counters, OffsetRecorder()),
         )
         self.guarding = Guarding(parts, mode, tail)

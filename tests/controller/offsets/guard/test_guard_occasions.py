@@ -1,6 +1,7 @@
 """When another run of a broker set has begun, how long ago at most, and what the one before it had."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from guard_logs import READ_MS
@@ -11,6 +12,7 @@ from controller.offsets.guard.candidates import SavedQueue, TableKey
 from controller.offsets.guard_runs.occasions import (
     OUTDATED_MS,
     RECENT_MS,
+    UNSEEN_RESETS_MS,
     UNSEEN_RESTART_MS,
     GuardCause,
     Notice,
@@ -31,12 +33,13 @@ BOOT_MS = READ_MS - 3_600_000
 NOW_MS = 5_000_000
 
 
-def a_reading(table=None, *, address=OLD, epoch=1, boot_ms=BOOT_MS, unix_ms=READ_MS):
+def a_reading(table=None, *, address=OLD, epoch=1, boot_ms=BOOT_MS, unix_ms=READ_MS, requested_ms=0):
     """Return what the mirror has saved of one reading."""
     mirror = BrokerMirror(set_name())
     run = MasterRun(address=address, master_epoch=epoch, boot_unix_ms=boot_ms)
     body = json.dumps({"offsetTable": table or {}}, separators=(",", ":")).encode()
-    mirror.take(MasterReading(read=ReadState(run, unix_ms, unix_ms, None), table=OffsetTable(body)))
+    read = ReadState(run, unix_ms, unix_ms, None)
+    mirror.take(MasterReading(read=read, table=OffsetTable(body), requested_ms=requested_ms))
     return mirror.saved
 
 
@@ -45,11 +48,19 @@ def a_master(*, address=NEW, epoch=2, boot_ms=None):
 
 
 def an_occasion(
-    *, cause=GuardCause.MOVED, after_ms=12_000, known_ms=None, boot_ms=None, master=None, saved=None, rewinds=None
+    *, cause=GuardCause.MOVED, after_ms=12_000, known_ms=None, lost_ms=None, boot_ms=None, master=None, rewinds=None
 ):
     """Return what is noticed so long after the last reading."""
-    notice = Notice(cause=cause, now_ms=NOW_MS, unix_ms=READ_MS + after_ms, known_ms=known_ms, boot_unix_ms=boot_ms)
-    return occasion_of(set_name(), notice, master or a_master(), saved or a_reading(), rewinds or {})
+    notice = Notice(
+        cause=cause,
+        now_ms=NOW_MS,
+        unix_ms=READ_MS + after_ms,
+        known_ms=known_ms,
+        lost_ms=lost_ms,
+        boot_unix_ms=boot_ms,
+    )
+    saved = a_reading(requested_ms=NOW_MS - after_ms)
+    return occasion_of(set_name(), notice, master or a_master(), saved, rewinds or {})
 
 
 @pytest.mark.parametrize(
@@ -87,16 +98,60 @@ def test_promotion_was_after_the_last_reading_of_the_former_master():
 
 
 def test_promotion_was_after_the_last_answer_of_controllers_that_did_not_have_it():
-    assert an_occasion(after_ms=60_000, known_ms=NOW_MS - 1000).age_ms == 3_500
+    assert an_occasion(after_ms=UNSEEN_RESETS_MS, known_ms=NOW_MS - 1000).age_ms == 3_500
     # It is found by the first answer: nobody knows since when it is so.
-    assert an_occasion(cause=GuardCause.FOUND, after_ms=60_000, known_ms=NOW_MS - 1000).age_ms == 60_000
+    assert (
+        an_occasion(cause=GuardCause.FOUND, after_ms=UNSEEN_RESETS_MS, known_ms=NOW_MS - 1000).age_ms
+        == UNSEEN_RESETS_MS
+    )
 
 
-def test_name_servers_show_a_master_that_has_moved_too_late_and_a_restart_at_once():
+def test_name_servers_show_a_master_that_has_moved_or_was_restarted_too_late():
     moved = a_master(epoch=None, boot_ms=BOOT_MS)
-    assert an_occasion(after_ms=60_000, known_ms=NOW_MS, master=moved).age_ms == 60_000
-    restarted = {"cause": GuardCause.RESTARTED, "after_ms": 60_000, "known_ms": NOW_MS}
-    assert an_occasion(**restarted, master=moved).age_ms == 2_500
+    assert an_occasion(after_ms=25_000, known_ms=NOW_MS, master=moved).age_ms == 25_000
+    restarted = {"cause": GuardCause.RESTARTED, "after_ms": 25_000, "known_ms": NOW_MS}
+    assert an_occasion(**restarted, master=moved).age_ms == 25_000
+    assert an_occasion(**restarted, boot_ms=READ_MS + 24_000, master=moved).age_ms == 6_000
+
+
+@pytest.mark.parametrize("cause", list(GuardCause))
+def test_former_master_that_was_not_read_up_to_its_end_may_have_had_resets(cause):
+    unread = {"cause": cause, "known_ms": NOW_MS, "boot_ms": READ_MS + 3_599_000}
+    assert not an_occasion(**unread, after_ms=3_600_000).is_recent(NOW_MS)
+    assert not an_occasion(**unread, after_ms=3_600_000, lost_ms=NOW_MS - 60_000).is_recent(NOW_MS)
+
+
+def test_nobody_has_reset_offsets_while_the_set_was_without_a_master():
+    gained = {"cause": GuardCause.GAINED, "known_ms": NOW_MS, "lost_ms": NOW_MS - 60_000}
+    assert an_occasion(**gained, after_ms=60_000 + UNSEEN_RESETS_MS).is_recent(NOW_MS)
+    assert not an_occasion(**gained, after_ms=60_001 + UNSEEN_RESETS_MS).is_recent(NOW_MS)
+
+
+def test_clock_that_was_set_back_during_a_pause_of_the_manager_bounds_nothing():
+    read_before = replace(a_reading(), requested_ms=None)
+    notice = Notice(
+        cause=GuardCause.MOVED,
+        now_ms=NOW_MS,
+        unix_ms=READ_MS - 1,
+        known_ms=NOW_MS,
+        lost_ms=None,
+        boot_unix_ms=READ_MS + 60_000,
+    )
+    occasion = occasion_of(set_name(), notice, a_master(), read_before, {})
+    assert (occasion.is_recent(NOW_MS), occasion.moment.was_restarted) == (False, True)
+
+
+def test_clock_that_was_set_back_makes_no_reading_newer():
+    saved = a_reading(requested_ms=NOW_MS - 3_600_000)
+    notice = Notice(
+        cause=GuardCause.FOUND, now_ms=NOW_MS, unix_ms=READ_MS + 5, known_ms=None, lost_ms=None, boot_unix_ms=None
+    )
+    occasion = occasion_of(set_name(), notice, a_master(), saved, {})
+    assert (occasion.is_recent(NOW_MS), occasion.moment.was_restarted) == (False, True)
+
+
+def test_clock_of_a_broker_that_is_ahead_bounds_nothing():
+    assert an_occasion(after_ms=RECENT_MS + 1, boot_ms=READ_MS + 60_000).age_ms == RECENT_MS + 1
 
 
 def test_restart_was_not_before_the_start_of_the_broker_less_a_margin_for_clocks():
@@ -121,7 +176,7 @@ def test_occasion_is_outdated_after_ten_minutes():
 
 def test_saved_offsets_are_taken_with_what_went_back_lately():
     saved = a_reading({"orders@g": {0: 5, 1: 7}, "orders@h@broadcast": {0: 1}})
-    reading = SavedTableReading(saved, {(EntryKey("orders", "g"), 1): 90})
+    reading = SavedTableReading(saved, {(EntryKey("orders", "g"), 1): 90}, {})
     for _ in reading.slices():
         pass
     assert reading.table == {

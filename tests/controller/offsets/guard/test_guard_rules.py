@@ -142,6 +142,14 @@ def test_long_after_the_promotion_no_offset_is_raised_as_somebody_may_have_reset
     assert decided(a_candidate(130, 100), facts) == does(Action.SET, Reason.TAIL_LOST, 100)
 
 
+@pytest.mark.parametrize("shown", [None, 40, 60, 80, 130, 170])
+def test_queue_that_an_operator_has_reset_since_is_reported_whatever_is_shown(shown):
+    reported = does(Action.REPORT, Reason.MAY_BE_RESET, safe_offset=40)
+    assert decided(a_candidate(80, shown, reset_to=40)) == reported
+    # Where it was set lies in the lost tail.
+    assert decided(a_candidate(150, shown, reset_to=120)).safe_offset == 100
+
+
 def test_rewind_of_the_old_master_is_not_undone_by_an_older_copy():
     assert decided(a_candidate(20, 90, rewound_from=90)) == does(Action.PUSH, Reason.REWOUND, 20)
     assert decided(a_candidate(20, 90, rewound_from=90), KEPT) == does(Action.PUSH, Reason.REWOUND, 20)

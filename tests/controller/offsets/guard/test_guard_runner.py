@@ -414,7 +414,7 @@ async def test_group_whose_retry_topic_shows_that_it_pops_is_left_behind():
 
 
 @pytest.mark.broad
-async def test_ten_thousand_offsets_of_groups_are_set_right_within_ten_seconds():
+async def test_ten_thousand_offsets_of_groups_are_set_right_in_one_run():
     queues = {(f"t{topic}", queue_id): Queue(old=100, new=20) for topic in range(100) for queue_id in range(10)}
     keys = [f"t{topic}@g{group}" for topic in range(100) for group in range(10)]
     master = FakeMaster(queues, {key: dict.fromkeys(range(10), 60) for key in keys})

@@ -5,9 +5,11 @@ import asyncio
 import pytest
 from fake_master import FakeMaster
 from guard_logs import Queue
-from guarded_sets import OLD_ADDRESS, eventually, guarded_sets
+from guarded_sets import OLD_ADDRESS, eventually, guarded_sets, set_name
 
 from controller.offsets.app import guarding
+from controller.offsets.entry_keys import EntryKey
+from controller.offsets.mirror.regressions import Reset, SetQueue
 from remoting.protocol.codes import BrokerRequestCode
 
 ORDERS = ("orders", 0)
@@ -42,6 +44,37 @@ async def test_new_master_gets_the_offsets_that_the_mirror_had_read_of_the_old_o
     (line,) = sets.events("group_guarded")
     assert (line["group"], line["saved"], line["old_offset"], line["new_offset"]) == ("g", 80, 60, 80)
     assert sets.counters.offsets.counts()["push", "behind", "stored"] == 1
+
+
+async def test_resets_while_the_manager_was_down_are_not_undone_by_a_failover_after_its_start():
+    master = a_master({KEY: {0: 60}})
+    async with guarded_sets(master) as sets:
+        sets.mirror.read({KEY: {0: 80}})
+        sets.clock.pass_ms(3_600_000)
+        sets.elect(OLD_ADDRESS, 1, broker_id=1)
+        await asyncio.sleep(0.1)
+        # It fails before the mirror has read it.
+        sets.elect(None, 1)
+        sets.clock.pass_ms(15_000)
+        sets.elect(master.peer.address, 2)
+        run = await sets.ended()
+    assert master.written == []
+    assert [(each.action, each.reason, each.offset) for each in run.offsets] == [("report", "may_be_reset", 80)]
+
+
+async def test_offsets_are_set_right_where_the_set_was_without_a_master_for_long():
+    master = a_master({KEY: {0: 60}})
+    async with guarded_sets(master) as sets:
+        sets.elect(OLD_ADDRESS, 1, broker_id=1)
+        sets.mirror.read({KEY: {0: 80}})
+        sets.clock.pass_ms(15_000)
+        sets.elect(None, 1)
+        sets.clock.pass_ms(300_000)
+        await asyncio.sleep(0.1)
+        sets.elect(master.peer.address, 2)
+        run = await sets.ended()
+    assert run.is_recent
+    assert master.written == [("commit", KEY, 0, 80)]
 
 
 async def test_guard_that_only_reports_shows_what_it_would_write():
@@ -103,6 +136,111 @@ async def test_failover_after_the_mirror_has_read_what_a_run_did_begins_from_tha
     assert run.moment.epoch == 2
 
 
+async def test_reading_from_before_the_run_is_not_taken_for_a_later_one_where_the_clock_is_set_back():
+    second, third = a_master({KEY: {0: 60}}), a_master({KEY: {0: 50}}, epochs=((1, 0), (2, None), (3, None)))
+    async with guarded_sets(second, third) as sets:
+        sets.mirror.read({KEY: {0: 80}})
+        sets.mirror.read({KEY: {0: 60}}, address=second.peer.address, epoch=2)
+        sets.clock.set_back_ms(60_000)
+        sets.elect(second.peer.address, 2)
+        await sets.ended()
+        sets.elect(third.peer.address, 3, broker_id=3)
+        run = await sets.ended(2)
+    assert third.written == [("commit", KEY, 0, 80)]
+    assert run.moment.epoch == 1
+
+
+async def test_rewind_at_a_master_that_is_elected_again_is_not_undone():
+    master = a_master({KEY: {0: 60}})
+    async with guarded_sets(master) as sets:
+        sets.elect(master.peer.address, 1)
+        sets.mirror.read({KEY: {0: 80}}, address=master.peer.address, epoch=1)
+        sets.elect(None, 1)
+        sets.clock.pass_ms(15_000)
+        sets.elect(master.peer.address, 2)
+        await asyncio.sleep(0.1)
+        assert (sets.guarding.waiting, master.peer.received) == (1, [])
+        sets.mirror.read({KEY: {0: 60}}, address=master.peer.address, epoch=2)
+        await eventually(lambda: not sets.mirror.has_former())
+        assert (sets.guarding.waiting, sets.guarding.running) == (0, 0)
+    assert master.peer.received == []
+
+
+async def test_master_that_is_elected_after_its_restart_is_guarded_once_the_mirror_shows_its_start():
+    master = a_master({KEY: {0: 60}})
+    async with guarded_sets(master) as sets:
+        sets.elect(master.peer.address, 1)
+        sets.mirror.read({KEY: {0: 80}}, address=master.peer.address, epoch=1)
+        sets.elect(master.peer.address, 2)
+        sets.mirror.read({KEY: {0: 60}}, address=master.peer.address, epoch=2, boot_ms=1)
+        await sets.ended()
+    assert master.written == [("commit", KEY, 0, 80)]
+
+
+async def test_master_that_is_killed_after_its_run_and_starts_again_is_guarded_from_the_same_offsets():
+    master = a_master({KEY: {0: 60}})
+    async with guarded_sets(master) as sets:
+        sets.mirror.read({KEY: {0: 80}})
+        sets.elect(master.peer.address, 2)
+        await sets.ended()
+        master.offsets = {KEY: {0: 60}}
+        sets.clock.pass_ms(8_000)
+        boot_ms = sets.clock.unix_ms() - 5_000
+        sets.mirror.read({KEY: {0: 60}}, address=master.peer.address, epoch=2, boot_ms=boot_ms)
+        await sets.ended(2)
+        sets.clock.pass_ms(1_000)
+        sets.mirror.read({KEY: {0: 80}}, address=master.peer.address, epoch=2, boot_ms=boot_ms)
+        await eventually(lambda: not sets.mirror.has_former())
+    assert master.written == [("commit", KEY, 0, 80)] * 2
+
+
+async def test_failover_that_no_manager_has_guarded_is_not_settled_by_time():
+    third = a_master({KEY: {0: 50}}, epochs=((1, 0), (2, None), (3, None)))
+    for other_leads, saved_epoch in ((False, 1), (True, 2)):
+        async with guarded_sets(third) as sets:
+            sets.serves, sets.other_leads = False, other_leads
+            sets.mirror.read({KEY: {0: 80}})
+            sets.elect("127.0.0.1:2", 2)
+            await asyncio.sleep(0.1)
+            sets.clock.pass_ms(31_000)
+            sets.mirror.read({KEY: {0: 60}}, address="127.0.0.1:2", epoch=2)
+            sets.elect(third.peer.address, 3, broker_id=3)
+            sets.serves = True
+            run = await sets.ended()
+            assert run.moment.epoch == saved_epoch
+
+
+async def test_run_begins_once_it_is_known_who_is_master():
+    master = a_master({KEY: {0: 60}})
+    async with guarded_sets(master) as sets:
+        sets.mirror.read({KEY: {0: 80}})
+        sets.masters.fresh = False
+        sets.elect(master.peer.address, 2)
+        await asyncio.sleep(0.1)
+        assert (sets.guarding.waiting, master.peer.received) == (1, [])
+        sets.masters.fresh = True
+        await sets.ended()
+    assert master.written == [("commit", KEY, 0, 80)]
+
+
+async def test_offsets_that_four_runs_have_not_set_right_are_kept_for_the_next_master():
+    second, third = a_master({KEY: {0: 60}}), a_master({KEY: {0: 50}}, epochs=((1, 0), (2, None), (3, None)))
+    second.name = "other"
+    async with guarded_sets(second, third) as sets:
+        sets.mirror.read({KEY: {0: 80}})
+        sets.elect(second.peer.address, 2)
+        for runs in range(1, 5):
+            await sets.ended(runs)
+            sets.clock.pass_ms(2_000)
+        sets.mirror.read({KEY: {0: 60}}, address=second.peer.address, epoch=2)
+        await asyncio.sleep(0.1)
+        assert sets.mirror.has_former()
+        sets.elect(third.peer.address, 3, broker_id=3)
+        run = await sets.ended(5)
+    assert run.moment.epoch == 1
+    assert third.written == [("commit", KEY, 0, 80)]
+
+
 async def test_restart_within_an_epoch_that_only_the_mirror_shows_is_guarded_by_store_times():
     master = a_master({KEY: {0: 60}})
     async with guarded_sets(master) as sets:
@@ -128,6 +266,23 @@ async def test_manager_that_does_not_serve_writes_nothing_and_does_it_once_it_se
     # A minute later somebody may have reset the group there.
     assert master.written == []
     assert [(each.action, each.reason, each.offset) for each in run.offsets] == [("report", "may_be_reset", 80)]
+
+
+async def test_restore_that_the_mirror_has_not_read_when_the_master_fails_is_not_undone():
+    other = "orders@h"
+    master = a_master({KEY: {0: 60}, other: {0: 60}})
+    master.clients = {"g": "pulls", "h": "pulls"}
+    async with guarded_sets(master) as sets:
+        sets.mirror.read({KEY: {0: 80}, other: {0: 80}})
+        sets.clock.pass_ms(2000)
+        topic, group = KEY.split("@")
+        queue = SetQueue(set_name(), EntryKey(topic, group), 0)
+        sets.mirror.resets.note(queue, Reset(10, sets.clock.unix_ms()))
+        sets.elect(master.peer.address, 2)
+        run = await sets.ended()
+    assert master.written == [("commit", other, 0, 80)]
+    found = {each.group: (each.action, each.reason, each.offset) for each in run.offsets}
+    assert found[group] == ("report", "may_be_reset", 10)
 
 
 async def test_manager_that_ceases_to_serve_during_a_run_writes_no_more():

@@ -6,8 +6,10 @@ from mirror_builders import BOOT_MS, SET, a_read, a_reading
 from controller.offsets.entry_keys import EntryKey
 from controller.offsets.mirror.broker_mirror import BrokerMirror
 from controller.offsets.mirror.changes import OffsetMove
+from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.regressions import (
     RESET_SEEN_MS,
+    RESET_SENT_MS,
     RESETS_MAX,
     KnownResets,
     RegressionCause,
@@ -45,7 +47,9 @@ def test_rewind_says_from_where_to_where_and_how_many_messages_are_read_again():
     [
         ({}, {}, RegressionCause.REWIND),
         ({}, OTHER, RegressionCause.ROLE_CHANGE),
-        ({}, {"epoch": 2}, RegressionCause.ROLE_CHANGE),
+        ({}, {"epoch": 2}, RegressionCause.REWIND),
+        ({}, {"epoch": 3}, RegressionCause.ROLE_CHANGE),
+        ({}, {"epoch": 2, "boot_ms": BOOT_MS + 1}, RegressionCause.ROLE_CHANGE),
         ({"epoch": None}, {"epoch": None, "address": "10.0.0.2:10911"}, RegressionCause.ROLE_CHANGE),
         ({}, {"boot_ms": BOOT_MS + 1}, RegressionCause.RESTART),
         ({"log_max_offset": 900}, {"boot_ms": BOOT_MS + 1, "log_max_offset": 900}, RegressionCause.RESTART),
@@ -109,6 +113,14 @@ def test_reset_explains_nothing_later_or_elsewhere_or_in_another_run():
     assert [each.cause for each in regressions(*tables, resets, now=late)] == [RegressionCause.REWIND]
     assert [each.cause for each in regressions(*tables, resets, now=OTHER)] == [RegressionCause.ROLE_CHANGE]
     assert [each.cause for each in regressions({"t@g": {1: 9}}, {"t@g": {1: 5}}, resets)] == [RegressionCause.REWIND]
+
+
+def test_reading_from_before_a_reset_was_written_may_not_show_it():
+    resets = KnownResets()
+    resets.note(QUEUE, Reset(5, 1000))
+    assert resets.unseen(SET, 1000 + RESET_SENT_MS) == {(QUEUE.key, QUEUE.queue_id): 5}
+    assert resets.unseen(SET, 1001 + RESET_SENT_MS) == {}
+    assert resets.unseen(SetName("c", "other"), 0) == {}
 
 
 def test_oldest_resets_are_forgotten_above_the_limit():

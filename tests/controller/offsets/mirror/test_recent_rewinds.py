@@ -34,7 +34,11 @@ def test_group_that_goes_on_has_no_rewind():
 
 
 def test_what_another_master_shows_is_no_rewind():
-    assert rewinds_after(9, 5, epoch=2).of_set(SET, 5000) == {}
+    assert rewinds_after(9, 5, epoch=3).of_set(SET, 5000) == {}
+
+
+def test_what_the_same_process_shows_in_its_next_epoch_is_a_rewind():
+    assert rewinds_after(9, 5, epoch=2).of_set(SET, 5000) == {(KEY, 0): 9}
 
 
 def test_old_rewinds_are_forgotten_and_other_sets_have_none():

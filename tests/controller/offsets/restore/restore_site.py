@@ -3,7 +3,7 @@
 from contextlib import asynccontextmanager
 
 from fakes.clock import FakeClock
-from fakes.offset_broker import CLUSTER, offset_brokers
+from fakes.offset_broker import BOOT_MS, CLUSTER, OffsetBroker, offset_brokers
 
 from controller.offsets.entry_keys import EntryKey, parse_entry_key
 from controller.offsets.mirror.masters import SetName
@@ -18,6 +18,18 @@ from controller.offsets.topology.values import FollowedSet, SetMaster
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
+
+#: The broker was master long before it.
+AFTER = BOOT_MS + 3_600_000
+#: It was started after it.
+BEFORE = BOOT_MS - 60_000
+
+
+def a_broker(name="broker-a", *, queues=2, end=100, **offsets):
+    broker = OffsetBroker(name)
+    broker.topics["orders"] = dict.fromkeys(range(queues), (0, end))
+    broker.offsets = {f"orders@{group}": dict(queues) for group, queues in offsets.items()}
+    return broker
 
 
 def a_queue(queue_id=0, *, topic="orders", group="billing", broker="broker-a"):
@@ -56,7 +68,9 @@ class Followed:
 
     def __init__(self, brokers):
         self.sets = {
-            each.name: FollowedSet(CLUSTER, each.name, SetMaster(CLUSTER, each.name, 0, each.address))
+            each.name: FollowedSet(
+                CLUSTER, each.name, SetMaster(CLUSTER, each.name, 0, each.address), elected_unix_ms=each.boot_ms
+            )
             for each in brokers
         }
         self.lost = set()
@@ -69,13 +83,14 @@ class RestoreSiteOfTest:
     """Everything together."""
 
     def __init__(self, brokers, client, folder):
-        self.brokers = brokers
+        self.brokers, self.client = brokers, client
         self.clock = FakeClock()
         self.mirror = ReadMoments()
         self.followed = Followed(brokers)
         self.kept = KeptOperations(OperationFile(folder, self.clock))
         self.admin = AdminClient(client, AdminLimits(timeout_ms=1000, requests_max=128, requests_per_peer_max=16))
-        self.began, self.ended = [], []
+        self.began, self.ended, self.not_kept = [], [], []
+        self.serves = True
         self.restorer = Restorer(
             RestoreParts(
                 admin=self.admin,
@@ -83,15 +98,32 @@ class RestoreSiteOfTest:
                 mirrored=self.mirror,
                 kept=self.kept,
                 clock=self.clock,
+                serves=lambda: self.serves,
                 observer=self,
             )
         )
+
+    def follow(self, followed):
+        self.followed.sets[followed.broker_name] = followed
+
+    def change_with(self, broker, code, change):
+        """Let `change` happen while a broker answers requests of a code."""
+
+        def answer(requested, fields):
+            if requested == code:
+                change()
+            return broker(requested, fields)
+
+        broker.peer.answer = answer
 
     def restore_began(self, operation):
         self.began.append(operation)
 
     def restored(self, operation):
         self.ended.append(operation)
+
+    def operation_not_kept(self, kind, error):
+        self.not_kept.append((kind, error))
 
     async def restore(self, moment, *, dry=False, back=False, unproved=False, **scope):
         scope = RestoreScope(CLUSTER, scope.get("group"), scope.get("topic"), scope.get("broker"))
@@ -100,9 +132,9 @@ class RestoreSiteOfTest:
             RestoreRequest(writer="alice", scope=scope, moment=moment, options=options, is_dry_run=dry)
         )
 
-    async def undo(self, operation_id, *, force=False, dry=False):
+    async def undo(self, operation_id, *, force=False, unproved=False, dry=False):
         operation = await self.kept.find(operation_id)
-        return await self.restorer.undo(operation, "bob", is_forced=force, is_dry_run=dry)
+        return await self.restorer.undo(operation, "bob", is_forced=force, allow_unproved=unproved, is_dry_run=dry)
 
 
 @asynccontextmanager

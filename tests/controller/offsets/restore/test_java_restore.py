@@ -13,6 +13,7 @@ from peers.offset_managers import OffsetManager
 from peers.waiting import wait_until
 from peers.wire import Caller
 
+from controller.offsets.guard.boundaries import CLOCK_MARGIN_MS
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.admin.offsets import OffsetCommit, commit_offset, max_offset
 from remoting.client import RemotingClient
@@ -72,8 +73,8 @@ def lag_of(manager, group):
 
 
 def read_moment(manager):
-    """Return a moment from which the mirror has what there is now."""
-    since = CLOCK.unix_ms()
+    """Return a moment from which the mirror has what there is now, all of it stored certainly before."""
+    since = CLOCK.unix_ms() + CLOCK_MARGIN_MS
 
     def newest():
         sets = manager.get("/v1/offsets/mirror").body["sets"]

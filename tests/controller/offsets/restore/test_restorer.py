@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 from fakes.answering_peer import refusal
-from fakes.offset_broker import BOOT_MS, OffsetBroker
-from restore_site import a_queue, outcomes, restore_site
+from fakes.offset_broker import BOOT_MS
+from restore_site import AFTER, a_broker, a_queue, outcomes, restore_site
 
 from controller.offsets.mirror.changes import OffsetMove
 from controller.offsets.restore.operations import OperationKind
@@ -13,18 +13,6 @@ from controller.offsets.restore.requests import FORMER, AnotherRuns, NoSuchOpera
 from controller.offsets.restore.restorer import BrokerChange
 from controller.offsets.restore.values import RESTORED_MAX, RestoreOptions, RestoreStatus, WantedOffset
 from remoting.protocol.codes import BrokerRequestCode, ResponseCode
-
-#: The broker was master long before it.
-AFTER = BOOT_MS + 3_600_000
-#: It was started after it.
-BEFORE = BOOT_MS - 60_000
-
-
-def a_broker(name="broker-a", *, queues=2, end=100, **offsets):
-    broker = OffsetBroker(name)
-    broker.topics["orders"] = dict.fromkeys(range(queues), (0, end))
-    broker.offsets = {f"orders@{group}": dict(queues) for group, queues in offsets.items()}
-    return broker
 
 
 async def test_preview_shows_old_new_and_messages_and_writes_nothing(tmp_path):
@@ -139,21 +127,6 @@ async def test_offset_before_the_beginning_becomes_the_beginning(tmp_path):
         done = await site.restore(AFTER, back=True)
 
     assert outcomes(done) == {("billing", 0): ("restored", 90, 40)}
-
-
-async def test_after_a_restart_only_offsets_with_old_messages_before_them_go_forward(tmp_path):
-    broker = a_broker(billing={0: 10, 1: 10})
-    broker.stored_ms = BOOT_MS + 60_000
-    broker.stored["orders", 0] = {49: BEFORE - 60_000}
-    async with restore_site(tmp_path, broker) as site:
-        site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50, 1: 50}}
-        done = await site.restore(BEFORE)
-
-        assert outcomes(done) == {("billing", 0): ("restored", 10, 50), ("billing", 1): ("not_proved", 10, 50)}
-        assert "nobody has read" in done.queues[1].reason
-
-        forced = await site.restore(BEFORE, unproved=True)
-        assert outcomes(forced)["billing", 1] == ("restored", 10, 50)
 
 
 async def test_former_is_what_was_read_before_the_broker_became_master(tmp_path):

@@ -1,0 +1,154 @@
+"""A restore skips nothing unseen: what needs proof and has none is not written, nor is anything at another master."""
+
+import asyncio
+
+import pytest
+from fakes.offset_broker import BOOT_MS
+from restore_site import AFTER, BEFORE, a_broker, a_queue, outcomes, restore_site
+
+from controller.offsets.guard.master_queries import MasterQueries
+from controller.offsets.restore.broker_run import BrokerRun
+from controller.offsets.restore.values import RestoreOptions, WantedOffset
+from remoting.protocol.codes import BrokerRequestCode
+
+
+async def test_after_a_restart_only_offsets_with_old_messages_before_them_go_forward(tmp_path):
+    broker = a_broker(billing={0: 10, 1: 10})
+    broker.stored_ms = BOOT_MS + 60_000
+    broker.stored["orders", 0] = {49: BEFORE - 60_000}
+    async with restore_site(tmp_path, broker) as site:
+        site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50, 1: 50}}
+        done = await site.restore(BEFORE)
+
+        assert outcomes(done) == {("billing", 0): ("restored", 10, 50), ("billing", 1): ("not_proved", 10, 50)}
+        assert "nobody has read" in done.queues[1].reason
+
+        forced = await site.restore(BEFORE, unproved=True)
+        assert outcomes(forced)["billing", 1] == ("restored", 10, 50)
+
+
+async def test_without_the_time_of_the_election_offsets_need_old_messages_before_them(tmp_path):
+    broker = a_broker(billing={0: 10})
+    broker.stored_ms = AFTER + 1
+    async with restore_site(tmp_path, broker) as site:
+        site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50}}
+        # It may have become master since, without a new start.
+        site.followed.sets["broker-a"] = site.followed.sets["broker-a"]._replace(elected_unix_ms=None)
+        done = await site.restore(AFTER)
+
+    assert outcomes(done) == {("billing", 0): ("not_proved", 10, 50)}
+    assert broker.written == []
+
+
+async def test_what_there_is_no_time_to_look_at_is_not_written(tmp_path):
+    broker = a_broker(billing={0: 10, 1: 90})
+    broker.instead[BrokerRequestCode.QUERY_CONSUME_QUEUE] = None
+    async with restore_site(tmp_path, broker) as site:
+        queries = MasterQueries(site.admin, broker.name, broker.address)
+        wanted = [WantedOffset(a_queue(0), 50, stored_before_unix_ms=BEFORE), WantedOffset(a_queue(1), 70)]
+        run = BrokerRun(queries, broker.address, wanted, RestoreOptions(allow_back=True), lambda: True)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await run.plan()
+        assert [each.status.value for each in run.planned] == ["not_proved", "ready"]
+
+        await run.apply()
+
+    assert broker.written == [("commit", "orders@billing", 1, 70)]
+
+
+async def test_look_at_the_last_of_several_groups_proves_the_others(tmp_path):
+    broker = a_broker(billing={0: 10}, shipping={0: 10}, search={0: 10})
+    broker.stored_ms = BEFORE - 60_000
+    broker.stored["orders", 0] = {69: BOOT_MS + 1}
+    async with restore_site(tmp_path, broker) as site:
+        site.mirror.by_set["broker-a"] = {
+            "orders@billing": {0: 70},
+            "orders@shipping": {0: 50},
+            "orders@search": {0: 30},
+        }
+        done = await site.restore(BEFORE)
+
+    statuses = {group: status for (group, _), (status, _, _) in outcomes(done).items()}
+    assert statuses == {"billing": "not_proved", "shipping": "restored", "search": "restored"}
+
+
+async def test_broker_that_becomes_master_while_the_mirror_is_read_gets_nothing(tmp_path):
+    broker = a_broker(billing={0: 10})
+    # Nothing had to be proved of the former master.
+    broker.stored_ms = AFTER + 1
+    async with restore_site(tmp_path, broker) as site:
+        site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50}}
+        at, known = site.mirror.at, site.followed.sets["broker-a"]
+        later = known._replace(master=known.master._replace(master_epoch=2), elected_unix_ms=AFTER)
+
+        async def promoted_meanwhile(set_name, unix_ms):
+            site.follow(later)
+            return await at(set_name, unix_ms)
+
+        site.mirror.at = promoted_meanwhile
+        done = await site.restore(AFTER)
+        assert outcomes(done) == {("billing", 0): ("role_changed", None, 50)}
+
+        again = await site.restore(AFTER)
+
+    assert outcomes(again) == {("billing", 0): ("not_proved", 10, 50)}
+    assert broker.written == []
+
+
+async def test_forced_undo_skips_nothing_unseen_unless_that_is_allowed(tmp_path):
+    broker = a_broker(billing={0: 90})
+    async with restore_site(tmp_path, broker) as site:
+        site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50}}
+        done = await site.restore(AFTER, back=True)
+        # The queue has lost its end since, and new messages have filled it.
+        broker.boot_ms = broker.stored_ms = AFTER + 60_000
+        broker.offsets["orders@billing"][0] = 40
+
+        forced = await site.undo(done.operation_id, force=True)
+        assert outcomes(forced) == {("billing", 0): ("not_proved", 40, 90)}
+
+        allowed = await site.undo(done.operation_id, force=True, unproved=True)
+        assert outcomes(allowed) == {("billing", 0): ("restored", 40, 90)}
+
+
+async def test_undo_at_a_broker_that_becomes_master_meanwhile_writes_nothing(tmp_path):
+    broker = a_broker(billing={0: 90})
+    async with restore_site(tmp_path, broker) as site:
+        site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50}}
+        done = await site.restore(AFTER, back=True)
+        known = site.followed.sets["broker-a"]
+        later = known._replace(master=known.master._replace(master_epoch=2))
+        site.change_with(broker, BrokerRequestCode.GET_BROKER_RUNTIME_INFO, lambda: site.follow(later))
+
+        undone = await site.undo(done.operation_id)
+
+    assert [each.status.value for each in undone.queues] == ["role_changed"]
+    assert broker.offsets == {"orders@billing": {0: 50}}
+
+
+async def test_set_that_is_removed_while_its_master_answers_is_named(tmp_path):
+    broker = a_broker(billing={0: 10})
+    async with restore_site(tmp_path, broker) as site:
+        site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50}}
+        site.change_with(broker, BrokerRequestCode.GET_BROKER_RUNTIME_INFO, site.followed.sets.clear)
+
+        done = await site.restore(AFTER)
+
+    assert outcomes(done) == {("billing", 0): ("no_master", None, 50)}
+
+
+async def test_manager_that_ceases_to_serve_writes_nothing_more(tmp_path):
+    broker = a_broker(billing={0: 10, 1: 10})
+    async with restore_site(tmp_path, broker) as site:
+        site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50, 1: 50}}
+
+        def cease():
+            site.serves = False
+
+        # The last request before the first write.
+        site.change_with(broker, BrokerRequestCode.GET_CONSUMER_CONNECTION_LIST, cease)
+        done = await site.restore(AFTER)
+
+    assert {each.status.value for each in done.queues} == {"role_changed"}
+    assert broker.written == []
