@@ -45,7 +45,8 @@ LOOK_S: Final = 1.0
 RUNS_MAX: Final = 16
 #: Sets that are looked at between two moments at which others run.
 _SETS_AT_ONCE: Final = 500
-#: Of all runs together. A broker answers most of these within milliseconds; one that hangs holds up none but its own.
+#: Of all runs together. A broker answers most of these within milliseconds. One that hangs takes up to 32 until they
+#: time out: up to seven of them hold up no others, eight hold up all.
 ADMIN_LIMITS: Final = AdminLimits(requests_max=256, requests_per_peer_max=32)
 
 

@@ -38,7 +38,8 @@ class RegressionCause(enum.StrEnum):
     DISK_REPLACED = "disk_replaced"
     #: An operator has reset the group by this service.
     OPERATOR_RESET = "operator_reset"
-    #: Somebody has committed a smaller offset: a client, or a tool that talks to brokers directly.
+    #: Somebody has committed a smaller offset: a client, a tool that talks to brokers directly, or the guard, where it
+    #: has set one back that was read before its write.
     REWIND = "rewind"
     #: Somebody has deleted it within a run of the master: a tool, or the broker with its topic or group.
     DELETED = "deleted"

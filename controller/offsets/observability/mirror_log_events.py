@@ -80,8 +80,9 @@ OFFSETS_SET_BACK: Final = LogEvent(
     name="offsets_set_back",
     level=Level.INFO,
     keys=("broker", "cluster", "cause", "queues", "messages_again", "groups", "topics"),
-    meaning="Somebody has set offsets back: a client or a tool that talks to brokers (`rewind`), an operator by this "
-    "manager (`operator_reset`), or they were deleted (`deleted`). They are not restored.",
+    meaning="Somebody has set offsets back: a client or a tool that talks to brokers (`rewind`; also the guard, "
+    "if `offsets_guarded` of that broker is of the same moment), an operator by this manager (`operator_reset`), or "
+    "they were deleted (`deleted`). They are not restored.",
 )
 OFFSETS_REFUSED: Final = LogEvent(
     name="broker_offsets_unusable",
