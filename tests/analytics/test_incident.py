@@ -36,7 +36,7 @@ from history.schemas import FAMILIES
 pytestmark = [pytest.mark.broad, pytest.mark.java, pytest.mark.timeout(900)]
 
 #: What is at most said of a death that the system told at once, unless clients had to wait for longer.
-AT_ONCE_S = 0.5
+AT_ONCE_S = 1.0
 #: Between the end of a process and what clients are answered lie so many turns of other processes, each of which a busy
 #: machine makes late.
 TURNS = 20
