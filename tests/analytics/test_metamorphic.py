@@ -149,7 +149,7 @@ def assert_same(changed, before):
 pytestmark = [pytest.mark.broad, pytest.mark.parametrize("job", JOBS.values(), ids=[job.name for job in JOBS.values()])]
 
 
-#: Of half a day these have nothing to tell: they look at whole days or weeks, and A16 at what an offset manager recorded.
+#: Of half a day these have nothing to tell: they look at whole days or weeks, A16 at what an offset manager recorded.
 SILENT = {"A9", "A12", "A13", "A16"}
 
 DAYS = (Span(SPAN.start_us, MIDNIGHT), Span(MIDNIGHT, SPAN.end_us))
