@@ -36,7 +36,9 @@ from history.schemas import FAMILIES
 pytestmark = [pytest.mark.broad, pytest.mark.java, pytest.mark.timeout(900)]
 
 #: What is at most said of a death that the system told at once, unless clients had to wait for longer.
-AT_ONCE_S = 1.0
+AT_ONCE_S = 0.5
+#: For how long clients may have no master on a machine that other tests keep busy, though no turn of it was late.
+NO_MASTER_S = 1.0
 #: Between the end of a process and what clients are answered lie so many turns of other processes, each of which a busy
 #: machine makes late.
 TURNS = 20
@@ -185,7 +187,7 @@ def test_failure_of_the_master_ended_at_once(of_incident):
     late_s = truth.late_s(killed, killed + led)
     figures = f"dead master named for {found:.2f} s, none for {led:.2f} s; the machine was late by up to {late_s:.2f} s"
     note("incident", ("death",), figures)
-    assert found <= led <= AT_ONCE_S + TURNS * late_s, figures
+    assert found <= led <= NO_MASTER_S + TURNS * late_s, figures
 
 
 def test_the_set_was_down_no_longer_than_it_had_no_master(of_incident):
