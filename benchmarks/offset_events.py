@@ -9,6 +9,7 @@
   times when it goes on, by its former connections, and so clients leave queues to nobody for two minutes.
 """
 
+import multiprocessing
 import sys
 import time
 from collections.abc import Mapping
@@ -150,13 +151,13 @@ class OffsetEvents:
         self._note(killed_ms, changed)
         shown = ", ".join(f"{name} {_shown(events[-1])}" for name, events in self._seen.events.items())
         late = "" if in_time else ", not all queues went on"
-        print(f"  {shown}{late}; {(now_ms() - killed_ms) / 1000:.0f} s in all", file=sys.stderr, flush=True)
+        report(f"{shown}{late}; {(now_ms() - killed_ms) / 1000:.0f} s in all")
 
     def judge(self) -> None:
         """End the producers, and look for all that they have sent."""
         self._seen.delivered = self._clients.judge()
         self._seen.failed_sends = self._clients.failed
-        print(f"  {self._seen.delivered}", file=sys.stderr, flush=True)
+        report(str(self._seen.delivered))
 
     def _kill_slave(self, master: Broker) -> None:
         """Kill the slave, and wait until it is out of the SyncStateSet, and some seconds more."""
@@ -212,3 +213,8 @@ def _shown(event: GroupEvent) -> str:
         f"went on after {event.all_went_on_s:.1f} s, {event.repeated} twice = {event.repeated_s:.1f} s, "
         f"{event.inversions} inversions, {event.shared} queues shared"
     )
+
+
+def report(text: str) -> None:
+    """Print what happens at a set, and at which: others may run side by side."""
+    print(f"{multiprocessing.current_process().name}: {text}", file=sys.stderr, flush=True)

@@ -1,7 +1,7 @@
 """What groups read twice, skip and get out of order when masters fail, with and without an offset manager.
 
     make bench-offset-failovers                                                  (about eight hours)
-    python benchmarks/offset_failovers.py --only kill --kills 10                 (one part; about two hours)
+    python benchmarks/offset_failovers.py --only kill --at-once 3                (one part, three sets side by side)
     python benchmarks/offset_failovers.py --only tail --way managed --kills 2    (prints only)
 
 Parts: `kill`, `order` and `tail` kill the master of a set of two, see `offset_events.py`; `losses` are those of a lone
@@ -12,18 +12,20 @@ tried with all releases of brokers and KEPT_MIN kills or more.
 
 import argparse
 import math
+import multiprocessing
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
 from controller_results import keep, row, table
 from group_deliveries import Delivered
-from offset_events import CHANGING, SCENARIOS, STEADY, TAIL_S, GroupEvent, OffsetEvents, SetSeen
+from offset_events import CHANGING, SCENARIOS, STEADY, TAIL_S, GroupEvent, OffsetEvents, SetSeen, report
 from offset_losses import LOSSES, MANY_OFFSETS, Loss, lose
 from offset_ways import OFFSET_WAYS, OffsetWay
 from peers.jars import V5_1, V5_5
@@ -98,17 +100,18 @@ class LossesOf:
     broken: list[str] = field(default_factory=list)
 
 
-def measure(part: str, way: str, version: str, kills: int) -> PartOf:
+def measure(way: str, version: str, part: str, kills: int) -> PartOf:
     """Kill the masters of a set so often; it lives for all events, unless it breaks."""
+    _name_process(way, version)
     measured = PartOf(OFFSET_WAYS[way], version)
     left = [(number, (number + 0.5) / kills) for number in range(kills)]
     while left and len(measured.broken) < SETS_MAX:
-        print(f"{part}: {measured.way.title}, brokers {version}", file=sys.stderr, flush=True)
+        report(f"{part}: {measured.way.title}, brokers {version}")
         try:
             _one_set(part, measured, left)
         except BROKEN as error:
             measured.broken.append(_why(error))
-            print(f"  the set broke: {measured.broken[-1]}", file=sys.stderr, flush=True)
+            report(f"the set broke: {measured.broken[-1]}")
     return measured
 
 
@@ -129,19 +132,25 @@ def _one_set(part: str, measured: PartOf, left: list[tuple[int, float]]) -> None
 
 def measure_losses(way: str, version: str) -> LossesOf:
     """Carry out each loss some times."""
+    _name_process(way, version)
     measured = LossesOf("no offset manager" if way == ALONE else "offset manager", version, way != ALONE)
     for kind in LOSSES:
         for _ in range(LOSS_RUNS):
-            print(f"{kind}: {measured.title}, brokers {version}", file=sys.stderr, flush=True)
+            report(f"{kind}: {measured.title}, brokers {version}")
             try:
                 loss = lose(kind, version, has_manager=measured.has_manager)
             except BROKEN as error:
                 measured.broken.append(f"{kind}: {_why(error)}")
-                print(f"  it broke: {measured.broken[-1]}", file=sys.stderr, flush=True)
+                report(f"it broke: {measured.broken[-1]}")
             else:
-                print(f"  {loss}", file=sys.stderr, flush=True)
+                report(str(loss))
                 measured.losses.setdefault(kind, []).append(loss)
     return measured
+
+
+def _name_process(way: str, version: str) -> None:
+    """Name this process after what it measures: its reports begin with it."""
+    multiprocessing.current_process().name = f"{way} {version}"
 
 
 def _why(error: BaseException) -> str:
@@ -193,9 +202,11 @@ def _loss_row(measured: LossesOf, kind: str, group: str, losses: list[Loss]) -> 
     )
 
 
-def section(part: str, results: list[PartOf], kills: int) -> Iterator[str]:
+def section(part: str, results: list[PartOf], kills: int, at_once: int) -> Iterator[str]:
     """Yield the lines of a part."""
     yield from _INTRODUCTIONS[part].format(kills=kills).splitlines()
+    if at_once > 1:
+        yield f"{at_once} sets ran side by side."
     yield ""
     yield from table(*_TITLES[part])
     for each in results:
@@ -313,11 +324,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=PARTS, help="one part")
     parser.add_argument("--kills", type=int, default=KILLS, help=f"of each way; kept from {KEPT_MIN} on")
+    parser.add_argument("--at-once", type=int, default=1, help="sets side by side, each takes a whole core at times")
     parser.add_argument("--way", nargs="+", choices=[*OFFSET_WAYS, ALONE], help="some ways; prints only")
     parser.add_argument("--versions", nargs="+", choices=[V5_1, V5_5], help="releases of brokers; prints only")
     options = parser.parse_args()
-    # Ends what it has started.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    _end_orderly()
     is_complete = not options.way and not options.versions and options.kills >= KEPT_MIN
     for part in [options.only] if options.only else list(PARTS):
         lines = _measured(part, options)
@@ -327,13 +338,28 @@ def main() -> None:
             print("\n".join(lines), "\n", flush=True)
 
 
+def _end_orderly() -> None:
+    """End what was started when this process is to end."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+
+
 def _measured(part: str, options: argparse.Namespace) -> Iterator[str]:
     """Measure a part, and return its lines."""
     ways, versions = PARTS[part]
     pairs = [(way, version) for version in options.versions or versions for way in ways if way in (options.way or ways)]
-    if part == "losses":
-        return losses_section([measure_losses(way, version) for way, version in pairs])
-    return section(part, [measure(part, way, version, options.kills) for way, version in pairs], options.kills)
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(options.at_once, context, _end_orderly, max_tasks_per_child=1)
+    with pool:
+        try:
+            if part == "losses":
+                return losses_section(list(pool.map(measure_losses, *zip(*pairs, strict=True))))
+            each_set = ((*pair, part, options.kills) for pair in pairs)
+            results = list(pool.map(measure, *zip(*each_set, strict=True)))
+        except SystemExit:
+            for each in multiprocessing.active_children():
+                each.terminate()
+            raise
+    return section(part, results, options.kills, options.at_once)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import json
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -22,7 +21,7 @@ from pathlib import Path
 
 from group_deliveries import Delivered
 from offset_clients import Group, OffsetClients, Senders
-from offset_events import CHANGING, GO_ON_MAX_S, HEARTBEAT_MS, QUEUES, SETTLED_S, STEADY, TOPIC
+from offset_events import CHANGING, GO_ON_MAX_S, HEARTBEAT_MS, QUEUES, SETTLED_S, STEADY, TOPIC, report
 from peers.lab import Lab
 from peers.offset_managers import OffsetManager
 from peers.servers import Broker, registered
@@ -182,7 +181,7 @@ def _restored(manager: OffsetManager, unix_ms: int, **scope: str) -> int:
     answer = manager.post("/v1/offsets/restore", {"writer": "benchmark", "moment": unix_ms, **scope})
     assert answer.status == HTTPStatus.OK, answer
     assert not answer.body["problems"], answer.body["problems"]
-    print(f"  restore of {scope}: {answer.body['counts']}", file=sys.stderr, flush=True)
+    report(f"restore of {scope}: {answer.body['counts']}")
     return answer.body["counts"].get("restored", 0)
 
 
