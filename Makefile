@@ -33,7 +33,7 @@ check: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 # A worker takes a file at a time: its tests may share brokers, for which they wait most of the time.
-WORKERS ?= $(shell echo $$(( $$(nproc) * 3 / 2 )))
+WORKERS ?= $(shell echo $$(( $$(nproc) * 2 )))
 
 # Spark takes longer to install than these tests take.
 $(VENV)/.unit: $(VENV)/.run

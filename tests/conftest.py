@@ -1,6 +1,7 @@
 """Says what will not run here, skips tests whose programs are missing, shows the logs of a failing test's processes.
 
-Several workers may share the tests (pytest-xdist), a file each: what is quick comes first, then what takes longest.
+Several workers may share the tests (pytest-xdist), a file each: what is quick comes first, then what takes longest. All
+tests with Spark are one worker's: its JVM takes ten seconds to start, and is quicker the longer it works.
 """
 
 import sys
@@ -11,6 +12,7 @@ from hypothesis import settings
 from peers import processes, programs
 from peers.etcd import PROGRAMS as ETCD_PROGRAMS
 from peers.jars import TOOLS as JAVA_TOOLS
+from xdist.scheduler import LoadFileScheduling
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("here", deadline=None)
@@ -22,14 +24,12 @@ LOG_TAIL_LINES = 25
 QUICK = ("remoting", "history", "namesrv", "controller", "serving", "sampling", "helm", "simulation")
 #: What takes a minute or longer starts before the rest: at the end all workers should have something to do.
 LONG = (
-    "analytics/test_incident.py",
+    "analytics",
     "integration/test_java_acl.py",
     "operations/test_lost_stores.py",
     "acceptance/test_masters.py",
     "faults/test_cut_off_controller.py",
     "integration/test_java_registration.py",
-    "analytics/test_plain_model.py",
-    "analytics/test_metamorphic.py",
 )
 
 _started_before = pytest.StashKey[int]()
@@ -47,10 +47,22 @@ def pytest_collection_modifyitems(config, items):
         path = item.path.relative_to(folder)
         if path.parts[0] in QUICK:
             return 0
-        place = path.as_posix()
+        place = "analytics" if path.parts[0] == "analytics" else path.as_posix()
         return 1 + LONG.index(place) if place in LONG else 1 + len(LONG)
 
     items.sort(key=turn)
+
+
+class FileScheduling(LoadFileScheduling):
+    """A worker takes a file at a time, and one of them all files with Spark."""
+
+    def _split_scope(self, nodeid):
+        return "tests/analytics" if nodeid.startswith("tests/analytics/") else super()._split_scope(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    return FileScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -15,7 +15,7 @@ from simulation.shrinking import Failure, described, first_failure, shrunk, what
 from simulation.world import World, light_messages
 
 FROM = int(os.environ.get("RMQ_HISTORIES_FROM", "0"))
-IN_CI = 300
+IN_CI = 150
 IN_SOAK = int(os.environ.get("RMQ_HISTORIES", "60000"))
 #: Within so many histories each mutant is found.
 MUTANT_HISTORIES = 6_000
