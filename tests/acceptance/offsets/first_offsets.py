@@ -166,6 +166,8 @@ class FirstOffsets:
 
     def _start(self, reader):
         options = {"topic": reader.state.name, "group": reader.group, "kind": reader.kind, "from_": reader.policy}
+        # Messages are recorded in their order: after the last one no other comes.
+        options["consume_threads"] = 1
         name = f"{reader.client}-{next(_serial)}"
         return self._traffics[reader.client].receive(name, timestamp=self._timestamp, **options)
 

@@ -55,6 +55,9 @@ final class TrafficReceiver extends TrafficClient {
         separate(push, name, options);
         push.setConsumeFromWhere(from());
         push.setConsumeTimestamp(options.text("timestamp", push.getConsumeTimestamp()));
+        int threads = options.number("consume-threads", push.getConsumeThreadMin());
+        push.setConsumeThreadMin(threads);
+        push.setConsumeThreadMax(Math.max(threads, options.number("consume-threads", push.getConsumeThreadMax())));
         if (kind.equals("broadcast")) {
             setMessageModel(push, "BROADCASTING");
         }
