@@ -42,7 +42,7 @@ from remoting.admin.client import AdminClient, AdminLimits
 from remoting.background_tasks import BackgroundTasks
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
-from remoting.protocol.codes import BrokerRequestCode
+from remoting.protocol.codes import BrokerRequestCode, RequestCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.frame import decode, encode
 
@@ -81,6 +81,8 @@ class Broker:
         state = {"brokerVersionDesc": "V5_5_0", "bootTimestamp": "1700000000000", "commitLogMaxOffset": "900"}
         state |= {f"key{number}": "1 2 3" for number in range(50)}
         self._runtime = json.dumps({"table": state}).encode()
+        epochs = {"brokerName": f"broker-{number}", "clusterName": "c", "brokerId": 0, "maxOffset": 900}
+        self._epochs = json.dumps(epochs | {"epochList": [{"epoch": 1, "startOffset": 0}]}).encode()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer requests until the connection closes."""
@@ -90,6 +92,8 @@ class Broker:
             body = self._runtime
             if request.code == BrokerRequestCode.GET_ALL_CONSUMER_OFFSET:
                 body = self._moved()
+            elif request.code == RequestCode.GET_BROKER_EPOCH_CACHE:
+                body = self._epochs
             writer.write(encode(RemotingCommand(0, opaque=request.opaque, flag=1, body=body)))
 
     def _moved(self) -> bytes:
