@@ -392,12 +392,37 @@ def test_a_namesrv_that_shows_it_only_after_a_restart_ends_a_failover_that_no_ot
     assert "visible on ns-deaf" not in deaf["missing"]
 
 
+#: Sets with role addresses.
+ADDRESSED = ("quick", "slow", "unseen", "fresh", "gone", "restarted", "unchecked", "local", "moved")
+
+
+def elections_of_the_addressed():
+    """Elections of all sets with role addresses, at the tenth second."""
+    s, controller = SECOND_US, []
+    for name in ADDRESSED:
+        who = {
+            "broker_name": name,
+            "ns_id": "ctrl",
+            "source": "controller",
+            "new_master": 2,
+            "broker_addr": f"{name}-2:1",
+        }
+        elected = {"result": "new_master_elected", "old_master": 1, "master_epoch": 2, "cause": "operator"}
+        controller += [
+            row("elected", 10 * s, **who, **elected),
+            row("master_serves", 10 * s + 400 * MS, **who, failover_id=f"c/{name}/2"),
+        ]
+    # The master registers another address later, in the same epoch.
+    other = {"broker_name": "quick", "ns_id": "ctrl", "source": "controller", "failover_id": "c/quick/2"}
+    controller.insert(0, row("master_serves", 9 * s, **other, new_master=2, broker_addr="quick-9:1"))
+    return controller
+
+
 @pytest.fixture(scope="module")
 def addressed(spark):
     """Sets with role addresses whose masters are deposed, all of them at the tenth second; one set each."""
     s = SECOND_US
-    names = ("quick", "slow", "unseen", "fresh", "gone", "restarted", "unchecked", "local", "moved")
-    controller, addresses = [], []
+    addresses = []
 
     def address(what, at_us, name, **values):
         default = {
@@ -411,23 +436,8 @@ def addressed(spark):
     def led(at_us, name, **values):
         address("leads", at_us, name, **({"former_addr": f"{name}-1:1", "broker_addr": f"{name}-2:1"} | values))
 
-    for name in names:
-        who = {
-            "broker_name": name,
-            "ns_id": "ctrl",
-            "source": "controller",
-            "new_master": 2,
-            "broker_addr": f"{name}-2:1",
-        }
-        elected = {"result": "new_master_elected", "old_master": 1, "master_epoch": 2, "cause": "operator"}
-        controller += [
-            row("elected", 10 * s, **who, **elected),
-            row("master_serves", 10 * s + 400 * MS, **who, failover_id=f"c/{name}/2"),
-        ]
+    for name in ADDRESSED:
         address("given", 2 * s, name)
-    # The master registers another address later, in the same epoch.
-    other = {"broker_name": "quick", "ns_id": "ctrl", "source": "controller", "failover_id": "c/quick/2"}
-    controller.insert(0, row("master_serves", 9 * s, **other, new_master=2, broker_addr="quick-9:1"))
     # One address of two is led later, and another NameServer sees the first one sooner.
     address("given", 2 * s, "slow", role_address="slow:3")
     led(10 * s + 700 * MS, "quick")
@@ -447,8 +457,12 @@ def addressed(spark):
     led(11 * s, "local")
     led(11 * s, "moved", broker_addr="moved-1:1", former_addr="moved-2:1")
     ticks = [row("tick", n * 10 * s, boot_id=f"ns-1-{MONDAY_US // MS}") for n in range(9)]
-    states = [row("role_changed", 11 * s, broker_name=name, broker_id=0, broker_addr=f"{name}-2:1") for name in names]
-    inputs = tables(spark, controller=controller, role_address=addresses, ns_tick=ticks, broker_state=states)
+    states = [
+        row("role_changed", 11 * s, broker_name=name, broker_id=0, broker_addr=f"{name}-2:1") for name in ADDRESSED
+    ]
+    inputs = tables(
+        spark, controller=elections_of_the_addressed(), role_address=addresses, ns_tick=ticks, broker_state=states
+    )
     return {row["broker_name"]: row for row in found(JOB, inputs, days(1)) if row["kind"] == "failover"}
 
 
