@@ -4,6 +4,7 @@ Their logs grow for an hour, and a whole one read at each look would take the pr
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -11,6 +12,7 @@ from typing import NamedTuple
 
 import failover_ways  # noqa: F401  # makes the peers of the tests importable
 from peers.clients import Consumer, Load
+from peers.processes import Process
 from peers.servers import Broker
 from peers.waiting import wait_until
 
@@ -43,29 +45,49 @@ class Failed(NamedTuple):
 
 
 @dataclass
-class ProducerView:
-    """A producer as it comes."""
+class ClientView(ABC):
+    """The log of a client, from a mark on."""
 
     title: str
-    load: Load
     _position: int = field(init=False, default=0)
+
+    @property
+    @abstractmethod
+    def process(self) -> Process:
+        """The client."""
 
     def mark(self) -> None:
         """Begin to look from here on."""
-        self._position = self.load.process.position()
+        self._position = self.process.position()
 
     def rewind(self) -> None:
         """Look at everything from the start on."""
         self._position = 0
 
+    def text(self) -> str:
+        """Return what was logged since the mark."""
+        return self.process.text(self._position)
+
+
+@dataclass
+class ProducerView(ClientView):
+    """A producer as it comes."""
+
+    load: Load
+
+    @property
+    def process(self) -> Process:
+        """The producer."""
+        return self.load.process
+
     def stored(self) -> list[Stored]:
         """Return what brokers have acknowledged since the mark."""
-        found = _SENT.findall(self.load.process.text(self._position))
+        found = _SENT.findall(self.text())
         return [Stored(int(unix_ms), key, f"{host}:{port}") for unix_ms, key, port, host in found]
 
     def failed(self) -> list[Failed]:
         """Return what has failed since the mark."""
-        return [Failed(int(at), key, code) for at, key, code in _FAILED.findall(self.load.process.text(self._position))]
+        return [Failed(int(at), key, code) for at, key, code in _FAILED.findall(self.text())]
 
     def stamps_ms(self) -> list[int]:
         """Return when each message since the mark was acknowledged."""
@@ -88,24 +110,19 @@ class ProducerView:
 
 
 @dataclass
-class ConsumerView:
+class ConsumerView(ClientView):
     """A push consumer as it comes."""
 
-    title: str
     consumer: Consumer
-    _position: int = field(init=False, default=0)
 
-    def mark(self) -> None:
-        """Begin to look from here on."""
-        self._position = self.consumer.process.position()
-
-    def rewind(self) -> None:
-        """Look at everything from the start on."""
-        self._position = 0
+    @property
+    def process(self) -> Process:
+        """The consumer."""
+        return self.consumer.process
 
     def received(self) -> list[tuple[int, str]]:
         """Return when each message since the mark was received, and its key."""
-        return [(int(at), key) for at, key in _GOT.findall(self.consumer.process.text(self._position))]
+        return [(int(at), key) for at, key in _GOT.findall(self.text())]
 
     def stamps_ms(self) -> list[int]:
         """Return when each message since the mark was received."""

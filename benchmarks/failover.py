@@ -12,58 +12,37 @@ the end of each part all that was acknowledged is looked for in a scan of the wh
 
 import argparse
 import contextlib
-import json
 import math
-import re
 import signal
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from datetime import datetime
-from datetime import time as clock_time
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from controller_results import keep, row, table
-from servers import REPOSITORY
-
-sys.path.insert(0, str(REPOSITORY / "tests" / "acceptance"))
-
+from failover_steps import STEPS, steps_of
+from failover_subjects import DEFAULT_TIMEOUT_MS, SHORT_TIMEOUT_MS, Moment, Subject
 from peers.clients import POLL_MS, Load
-from peers.controllers import Controller, JavaController, OurController
-from peers.jars import V5_5
-from peers.lab import Lab
 from peers.servers import Broker
-from peers.waiting import wait_until
-from replicated import UNIX, VERY_LONG_S, ReplicatedSet
+from replicated import UNIX
 
 #: How long a producer sends before anything happens: its first seconds are those of its compiler.
 STEADY_S = 4
 #: How long sending is watched after it went on.
 AFTER_S = 1
 GAP_MAX_S = 90
-#: How long what was acknowledged is looked for.
-SCAN_S = 120
 PAUSE_S = 2
 #: Between two pauses.
 BREATH_S = 3
 #: So many pauses in a row are one controller's.
 BLOCK = 10
-#: A send to a broker that stands still ends by its timeout, and gaps come in multiples of it.
-SHORT_TIMEOUT_MS, DEFAULT_TIMEOUT_MS = 500, 3_000
 GOAL_WORST_S = 2
 GOAL_FROZEN_S = 4.5
-
-
-class Versions(NamedTuple):
-    """What a broker set wants to know of a run."""
-
-    broker_version: str = V5_5
 
 
 class Event(NamedTuple):
@@ -73,77 +52,6 @@ class Event(NamedTuple):
     #: With the timeout that producers have by default; None where it makes no difference.
     default_gap_s: float | None
     steps: dict[str, int]
-
-
-@dataclass
-class Subject:
-    """A broker set with its controller."""
-
-    name: str
-    folder: Path
-    lab: Lab = field(init=False)
-    controller: Controller = field(init=False)
-    brokers: ReplicatedSet = field(init=False)
-    loads: list[Load] = field(default_factory=list)
-    #: In how many runs the set did not come back within its time; each began anew with empty disks.
-    failed: list[str] = field(default_factory=list)
-
-    def begin_anew(self, why: str) -> None:
-        """Leave a set that does not come back, with its messages, and start another one."""
-        print(f"  {self.name} does not come back: {why}", file=sys.stderr, flush=True)
-        self.failed.append(why)
-        self.lab.close()
-        self.loads.clear()
-        self.folder = self.folder.with_name(f"{self.name}-{len(self.failed)}")
-        self.start()
-
-    def start(self) -> "Subject":
-        """Start everything, and wait until the set is complete."""
-        self.lab = Lab(self.folder)
-        make = OurController if self.name == "ours" else JavaController
-        self.controller = self.lab.kept(make(self.folder, f"{self.name}-controller")).start()
-        wait_until(self.controller.serves, seconds=VERY_LONG_S, what=f"{self.name} serves")
-        namesrv = self.lab.name_server(f"{self.name}-namesrv")
-        self.brokers = ReplicatedSet(
-            self.lab,
-            Versions(),
-            name=f"set-{self.name}",
-            namesrv=namesrv,
-            controllers=[self.controller],
-            count=2,
-        )
-        self.brokers.start().wait_until_complete()
-        return self
-
-    def load(self, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> Load:
-        """Start a producer that is looked after until the end."""
-        load = self.brokers.load(**{"timeout-ms": timeout_ms})
-        self.loads.append(load)
-        return load
-
-    def lost(self) -> tuple[int, int]:
-        """Return how many messages of all producers cannot be read, and how many were acknowledged.
-
-        Consumers may read up to what both brokers have, which follows after a moment.
-        """
-        acknowledged = {each.key for load in self.loads for each in load.acknowledged()}
-        topic = {"namesrv": [self.brokers.namesrv.address], "topic": self.brokers.topic}
-        scan = self.lab.scan("scan", **topic)
-        missing, end = acknowledged, time.monotonic() + SCAN_S
-        while missing and time.monotonic() < end:
-            missing = acknowledged - set(scan.keys(seconds=SCAN_S) or ())
-        scan.process.kill()
-        for key in sorted(missing)[:10]:
-            print(f"  {self.name} lost {key}", file=sys.stderr, flush=True)
-        return len(missing), len(acknowledged)
-
-
-class Moment(NamedTuple):
-    """When it happened, and to whom."""
-
-    unix_ms: int
-    victim: Broker
-    namesrv_log: int
 
 
 def strike(subject: Subject, load: Load, offset: float, do: Callable[[Broker], None]) -> Moment:
@@ -209,73 +117,6 @@ def frozen(subject: Subject, offset: float) -> Event:
     load.stop()
     usual.stop()
     return Event(gap_s, default_gap_s, steps)
-
-
-# Where the time goes
-
-STEPS = {
-    "suspected": "the controller suspects the master",
-    "judged": "it is judged dead",
-    "stored": "the election is stored",
-    "notified": "the new master is notified (1008)",
-    "promoted": "it has changed its role",
-    "routed": "the NameServer has it as master",
-    "confirmed": "it has answered the controller",
-    "sent": "the producer's first SEND_OK",
-}
-#: What a broker logs; times are of the day, in its time zone.
-NOTIFIED = re.compile(r"^(\S+) .*Receive notifyBrokerRoleChanged request", re.MULTILINE)
-PROMOTED = re.compile(r"^(\S+) .*Change broker \[.*\] to SYNC_MASTER", re.MULTILINE)
-
-
-def steps_of(subject: Subject, moment: Moment, sent_ms: int) -> dict[str, int]:
-    """Return when each step of a failover was done; the controller's own are known of ours only."""
-    (successor,) = (each for each in subject.brokers.brokers if each is not moment.victim)
-    seen = {
-        "sent": sent_ms,
-        "routed": routed_at(subject, successor, moment),
-        "notified": logged_at(successor, NOTIFIED, moment),
-        "promoted": logged_at(successor, PROMOTED, moment),
-    }
-    steps = {name: at_ms for name, at_ms in seen.items() if at_ms is not None}
-    if isinstance(subject.controller, OurController):
-        election = last_election(subject.controller, subject.brokers.name)
-        phases = election["phases"]
-        steps["stored"] = election["unixMs"]
-        if phases["judgeMs"] is not None:
-            steps["judged"] = election["unixMs"] - phases["commitMs"]
-            steps["suspected"] = steps["judged"] - phases["judgeMs"]
-        for notice in election["notified"]:
-            if notice["brokerId"] == election["newMaster"] and notice["result"] == "ok":
-                steps["confirmed"] = election["unixMs"] + notice["afterMs"]
-    return {name: steps[name] - moment.unix_ms for name in STEPS if name in steps}
-
-
-def last_election(controller: OurController, name: str) -> dict[str, Any]:
-    """Return the last election of a set that was held."""
-    url = f"http://127.0.0.1:{controller.http_port}/v1/elections?prefix={name}&limit=10"
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        elections = json.loads(answer.read())["elections"]
-    return next(each for each in elections if each["result"] == "new_master_elected")
-
-
-def routed_at(subject: Subject, successor: Broker, moment: Moment) -> int | None:
-    """Return when our NameServer took the registration of the new master, as its log says."""
-    for line in subject.brokers.namesrv.process.text(moment.namesrv_log).splitlines():
-        event = json.loads(line) if line.startswith("{") else {}
-        if event.get("broker_id") == 0 and event.get("addr") == successor.address:
-            return int(datetime.fromisoformat(event["timestamp"]).timestamp() * 1000)
-    return None
-
-
-def logged_at(broker: Broker, pattern: re.Pattern[str], moment: Moment) -> int | None:
-    """Return when a broker first logged something after a moment."""
-    struck = datetime.fromtimestamp(moment.unix_ms / 1000).astimezone()
-    for text in pattern.findall(broker.process.text()):
-        at = datetime.combine(struck.date(), clock_time.fromisoformat(text)).astimezone()
-        if at >= struck:
-            return int(at.timestamp() * 1000)
-    return None
 
 
 # The parts

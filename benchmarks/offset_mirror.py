@@ -184,54 +184,68 @@ class Counter:
 
 async def mirror(ports: list[int], seconds: float, folder: Path) -> None:
     """Mirror the brokers into a file in a folder, and print what that takes once all of them were read."""
-    masters = [
-        MirroredMaster(SetName("c", f"broker-{number}"), f"127.0.0.1:{port}", 1) for number, port in enumerate(ports)
-    ]
     client = RemotingClient(SystemClock())
-    counter = Counter(len(masters))
+    counter = Counter(len(ports))
     async with BackgroundTasks(lambda name, error: print(name, repr(error), file=sys.stderr)) as tasks:
-        admin = AdminClient(client, AdminLimits(requests_max=128))
-        runtime = MirrorRuntime(
-            admin=admin,
-            clock=SystemClock(),
-            listener=counter,
-            masters=lambda: masters,
-            is_fresh=lambda: True,
-            tasks=tasks,
-        )
-        poller = MirrorPoller(runtime, PollerOptions(period_ms=PERIOD_MS))
-        parts = KeeperParts(
-            folder=folder,
-            bytes_max=1 << 40,
-            mirrors=poller,
-            regressions=RegressionLog(),
-            clock=SystemClock(),
-            observer=counter,
-        )
-        counter.keeper = keeper = MirrorKeeper(parts)
+        poller = make_poller(client, ports, counter, tasks)
+        counter.keeper = keeper = make_keeper(folder, poller, counter)
         await keeper.open()
-        polling = tasks.keep_running(poller.run, "offset mirror")
-        keeping = tasks.keep_running(keeper.run, "mirror file")
+        works = [tasks.keep_running(poller.run, "offset mirror"), tasks.keep_running(keeper.run, "mirror file")]
         async with asyncio.timeout(ALL_READ_S):
             await counter.all_read.wait()
         late: list[float] = []
-        ticking = asyncio.create_task(tick(late))
+        works.append(asyncio.create_task(tick(late)))
         await asyncio.sleep(2)
-        written, first_ms = written_bytes(), SystemClock().unix_ms()
-        before, began_s, used_s = counter.numbers(), time.perf_counter(), time.process_time()
-        await asyncio.sleep(seconds)
-        used_s, took_s = time.process_time() - used_s, time.perf_counter() - began_s
-        counted = {name: value - before[name] for name, value in counter.numbers().items()}
+        first_ms = SystemClock().unix_ms()
+        figures = await used(seconds, counter)
         late.sort()
-        figures = {"share": used_s / took_s, "used_s": used_s, "took_s": took_s, "memory_mb": memory_mb()}
-        figures |= {"late_p99_ms": late[len(late) * 99 // 100] * 1000, "written_bytes": written_bytes() - written}
-        works = [polling, keeping, ticking]
+        figures |= {"late_p99_ms": late[len(late) * 99 // 100] * 1000}
         for each in works:
             each.cancel()
         await asyncio.gather(*works, return_exceptions=True)
         await keeper.close()
-        print(json.dumps(figures | counted | kept_bytes(folder, first_ms, [*poller.set_names])), flush=True)
+        print(json.dumps(figures | kept_bytes(folder, first_ms, [*poller.set_names])), flush=True)
     await client.close()
+
+
+def make_poller(client: RemotingClient, ports: list[int], counter: Counter, tasks: BackgroundTasks) -> MirrorPoller:
+    """Return what reads the brokers at some ports."""
+    masters = [
+        MirroredMaster(SetName("c", f"broker-{number}"), f"127.0.0.1:{port}", 1) for number, port in enumerate(ports)
+    ]
+    runtime = MirrorRuntime(
+        admin=AdminClient(client, AdminLimits(requests_max=128)),
+        clock=SystemClock(),
+        listener=counter,
+        masters=lambda: masters,
+        is_fresh=lambda: True,
+        tasks=tasks,
+    )
+    return MirrorPoller(runtime, PollerOptions(period_ms=PERIOD_MS))
+
+
+def make_keeper(folder: Path, poller: MirrorPoller, counter: Counter) -> MirrorKeeper:
+    """Return what writes the file."""
+    parts = KeeperParts(
+        folder=folder,
+        bytes_max=1 << 40,
+        mirrors=poller,
+        regressions=RegressionLog(),
+        clock=SystemClock(),
+        observer=counter,
+    )
+    return MirrorKeeper(parts)
+
+
+async def used(seconds: float, counter: Counter) -> dict[str, float]:
+    """Return what this process takes from now on, and what it counts."""
+    written, before = written_bytes(), counter.numbers()
+    began_s, used_s = time.perf_counter(), time.process_time()
+    await asyncio.sleep(seconds)
+    used_s, took_s = time.process_time() - used_s, time.perf_counter() - began_s
+    counted = {name: value - before[name] for name, value in counter.numbers().items()}
+    figures = {"share": used_s / took_s, "used_s": used_s, "took_s": took_s, "memory_mb": memory_mb()}
+    return figures | {"written_bytes": written_bytes() - written} | counted
 
 
 def written_bytes() -> int:

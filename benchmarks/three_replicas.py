@@ -32,16 +32,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-import failover  # noqa: F401  # makes the peers of the tests importable
 from controller_results import keep, row, table
-from failover import SCAN_S, UNIX, Versions, last_election
+from failover_steps import last_election
+from failover_subjects import SCAN_S, Versions
 from peers.clients import Load
 from peers.controllers import OurController
 from peers.lab import Lab
 from peers.processes import Process
 from peers.servers import Broker
 from peers.waiting import wait_until
-from replicated import VERY_LONG_S, ReplicatedSet
+from replicated import UNIX, VERY_LONG_S, ReplicatedSet
 from servers import REPOSITORY
 
 #: How brokers acknowledge, by the name of the setting.

@@ -64,17 +64,27 @@ def quiet():
 def eventful():
     """Results with something of everything, and names that somebody chose to do harm."""
     return [
-        *_about_brokers(),
-        *_about_routes(),
-        *_incidents(),
+        _availability(),
+        _heartbeat_gaps(),
+        _flapping(),
+        _detection_delays(),
+        _timeout_recommendations(),
+        _divergence(),
+        _route_churn(),
+        _queue_balance(),
+        _queue_scaling(),
+        _failovers(),
+        _restart_storms(),
+        _anomalies(),
+        _correlated_failures(),
         a_result("A12", *_resources()),
         a_result("A15", *_resizes()),
         a_result("A16", *_offsets()),
     ]
 
 
-def _about_brokers():
-    yield a_result(
+def _availability():
+    return a_result(
         "A1",
         *(
             a_row(
@@ -95,7 +105,10 @@ def _about_brokers():
             for n, who in enumerate(brokers(16))
         ),
     )
-    yield a_result(
+
+
+def _heartbeat_gaps():
+    return a_result(
         "A2",
         *(
             a_row(
@@ -131,7 +144,10 @@ def _about_brokers():
             confidence="low",
         ),
     )
-    yield a_result(
+
+
+def _flapping():
+    return a_result(
         "A3",
         *(
             a_row(
@@ -146,12 +162,15 @@ def _about_brokers():
             for n, who in enumerate(brokers(5))
         ),
     )
+
+
+def _detection_delays():
     delays = [
         ("namesrv", "expired", 120_000, 122_500.0, 122_400.0),
         ("namesrv", "channel_closed", 120_000, None, 9_000.0),
         ("controller", "timeout", 10_000, 12_500.0, 19_000.0),
     ]
-    yield a_result(
+    return a_result(
         "A4",
         *(
             a_row(
@@ -169,6 +188,9 @@ def _about_brokers():
             for s, r, t, e, m in delays
         ),
     )
+
+
+def _timeout_recommendations():
     # The last one tells no timeout, so that nothing it is told to do changes it.
     best = [
         (10.0, 60.0, "high", 1_000.0),
@@ -177,7 +199,7 @@ def _about_brokers():
         (10.0, 30.0, "low", 1_000.0),
         (120.0, 90.0, "high", 30_000.0),
     ]
-    yield a_result(
+    return a_result(
         "A5",
         *(
             a_row(
@@ -199,8 +221,8 @@ def _about_brokers():
     )
 
 
-def _about_routes():
-    yield a_result(
+def _divergence():
+    return a_result(
         "A6",
         a_row(
             "A6",
@@ -223,7 +245,10 @@ def _about_routes():
             states=["ns-0=7", "ns-1=8"],
         ),
     )
-    yield a_result(
+
+
+def _route_churn():
+    return a_result(
         "A7",
         *(
             a_row(
@@ -247,26 +272,10 @@ def _about_routes():
         ),
         a_row("A7", changes=3000, flips=0),
     )
-    steps = {
-        "steps": ["expect read=16 write=16", "update read=16 write=8", "drain", "update read=8 write=8"],
-        "commands": [
-            "mqadmin topicRoute -t 'orders'",
-            "mqadmin updateTopic -r 16 -w 8",
-            "mqadmin consumerProgress -g 'orders-readers'",
-            "mqadmin updateTopic -r 8 -w 8",
-        ],
-    }
-    proposal = {
-        "kind": "proposal",
-        "topic": "orders",
-        "read_now": 16,
-        "write_now": 16,
-        "read_proposed": 8,
-        "write_proposed": 8,
-        "confidence": 0.86,
-        **steps,
-    }
-    yield a_result(
+
+
+def _queue_balance():
+    return a_result(
         "A8",
         *(
             a_row(
@@ -289,7 +298,7 @@ def _about_routes():
         *(
             a_row(
                 "A8",
-                **(proposal | {"topic": topic}),
+                **(_proposal() | {"topic": topic}),
                 broker_name="broker-00",
                 position=position,
                 basis="queues",
@@ -298,7 +307,32 @@ def _about_routes():
             for position, topic in enumerate(("orders", "payments"), start=1)
         ),
     )
-    yield a_result(
+
+
+def _proposal():
+    steps = {
+        "steps": ["expect read=16 write=16", "update read=16 write=8", "drain", "update read=8 write=8"],
+        "commands": [
+            "mqadmin topicRoute -t 'orders'",
+            "mqadmin updateTopic -r 16 -w 8",
+            "mqadmin consumerProgress -g 'orders-readers'",
+            "mqadmin updateTopic -r 8 -w 8",
+        ],
+    }
+    return {
+        "kind": "proposal",
+        "topic": "orders",
+        "read_now": 16,
+        "write_now": 16,
+        "read_proposed": 8,
+        "write_proposed": 8,
+        "confidence": 0.86,
+        **steps,
+    }
+
+
+def _queue_scaling():
+    return a_result(
         "A9",
         a_row(
             "A9",
@@ -331,7 +365,7 @@ def _about_routes():
         *(
             a_row(
                 "A9",
-                **proposal,
+                **_proposal(),
                 broker_name=f"broker-{n:02}",
                 position=n + 1,
                 reason="900 messages a second at most on a day",
@@ -341,8 +375,8 @@ def _about_routes():
     )
 
 
-def _incidents():
-    yield a_result(
+def _failovers():
+    return a_result(
         "A10",
         *(
             a_row(
@@ -377,7 +411,10 @@ def _incidents():
             for name, s in (("detect", 12.0), ("elect", 0.2), ("total", 25.0))
         ),
     )
-    yield a_result(
+
+
+def _restart_storms():
+    return a_result(
         "A11",
         a_row(
             "A11",
@@ -408,7 +445,10 @@ def _incidents():
             namesrvs=["ns-1"],
         ),
     )
-    yield a_result(
+
+
+def _anomalies():
+    return a_result(
         "A13",
         a_row(
             "A13",
@@ -435,12 +475,15 @@ def _incidents():
             z=12.0,
         ),
     )
+
+
+def _correlated_failures():
     racks = [
         ("broker-00:0", "broker-01:1", 0.9),
         ("broker-01:1", "broker-02:0", 0.8),
         ("broker-05:1", "broker-06:0", 0.2),
     ]
-    yield a_result(
+    return a_result(
         "A14",
         *(
             a_row(

@@ -35,6 +35,7 @@ from remoting.admin.client import AdminClient, AdminLimits
 from remoting.background_tasks import BackgroundTasks
 from remoting.client import Requester
 from remoting.clock import Clock
+from remoting.slices import in_slices
 
 if TYPE_CHECKING:
     from serving.process.background_tasks import BackgroundTask
@@ -186,11 +187,10 @@ class Guarding:
         if not self._following.is_fresh():
             return
         self._known_ms = self._clock.now_ms()
-        for number, each in enumerate(list(self._following.sets.values()), start=1):
-            if each.master is not None:
-                self._look_at(each.master, GuardCause.NEW_RUN)
-            if number % _SETS_AT_ONCE == 0:
-                await asyncio.sleep(0)
+        async for part in in_slices(list(self._following.sets.values()), _SETS_AT_ONCE):
+            for each in part:
+                if each.master is not None:
+                    self._look_at(each.master, GuardCause.NEW_RUN)
         if self._other_leads():
             self._schedule.led_elsewhere(self._clock.now_ms())
         for outdated in self._schedule.drop_outdated(self._clock.now_ms()):

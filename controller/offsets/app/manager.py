@@ -9,25 +9,17 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from controller.offsets.app.following import Following
-from controller.offsets.app.guarding import Guarding, GuardingParts
-from controller.offsets.app.holding import HoldingParts, LockHolding
+from controller.offsets.app.at_brokers import AtBrokers, AtBrokersParts
 from controller.offsets.app.journal_handover import HandoverSource, JournalHandover
-from controller.offsets.app.mirroring import Mirroring, MirroringParts
 from controller.offsets.app.restoring import Restoring, open_operations
 from controller.offsets.app.store import EtcdCalls, make_write_behind, open_journal, open_store
 from controller.offsets.commits.entry_checks import OffsetLimits
 from controller.offsets.commits.refusals import OffsetsRefused
 from controller.offsets.config import OFFSET_MANAGER, OffsetManagerConfig
-from controller.offsets.guard.rules import Tail
 from controller.offsets.locks.sessions.refusals import LocksRefused
 from controller.offsets.observability.counters import OffsetCounters
 from controller.offsets.observability.event_log import OffsetEventLog
-from controller.offsets.observability.guard_event_log import GuardEventLog
-from controller.offsets.observability.holding_event_log import HoldingEventLog
-from controller.offsets.observability.mirror_event_log import MirrorEventLog
 from controller.offsets.observability.restore_event_log import RestoreEventLog
-from controller.offsets.observability.topology_event_log import TopologyEventLog
 from controller.offsets.recording.offset_recorder import OffsetRecorder
 from controller.offsets.restore.site import BrokerAccess
 from controller.offsets.service.lock_keeper import LockKeeper
@@ -49,8 +41,7 @@ from serving.process.start import StartFailed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from controller.offsets.http.guard_views import GuardViews
-    from controller.offsets.mirror.regressions import Regression
+    from controller.offsets.http.manager_views import ManagerViews, ViewParts
     from serving.http.endpoints import Endpoint
     from serving.process.background_tasks import BackgroundTask
 
@@ -112,14 +103,7 @@ class OffsetManager:
         restore_log = RestoreEventLog(self._logs, self._counters, self._recorder)
         self._restoring = Restoring(self._service, self._operations, self._clock, restore_log)
         self._client = broker_client(config, self._clock, self._logs, self._counters)
-        self._following = self._make_following() if config.follows_brokers else None
-        self._mirroring: Mirroring | None = None
-        self._guarding: Guarding | None = None
-        self._holding: LockHolding | None = None
-        if self._following is not None:
-            self._mirroring = self._make_mirroring(self._following)
-            self._guarding = self._make_guarding(self._following, self._mirroring)
-            self._holding = self._make_holding(self._following)
+        self._at_brokers = self._make_at_brokers(runtime) if config.follows_brokers else None
 
     async def run(self) -> None:
         """Serve until the stop signal, then flush and stop in order. Raises StartFailed."""
@@ -135,62 +119,31 @@ class OffsetManager:
         await self._flush()
         with suppress(StoreError):  # the lease ends by itself
             await self._backend.resign()
-        mirror = [] if self._mirroring is None else [self._mirroring.close]
+        at_brokers = [] if self._at_brokers is None else [self._at_brokers.close]
         await self._process.close(
-            *mirror, self._client.close, self._operations.close, self._journal.close, self._backend.close
+            *at_brokers, self._client.close, self._operations.close, self._journal.close, self._backend.close
         )
 
-    def _make_following(self) -> Following:
-        event_log = TopologyEventLog(self._logs, self._counters)
-        return Following(self._config, self._client, self._clock, event_log)
-
-    def _make_holding(self, following: Following) -> LockHolding:
-        parts = HoldingParts(
-            following=following,
-            client=self._client,
+    def _make_at_brokers(self, runtime: Runtime) -> AtBrokers:
+        parts = AtBrokersParts(
+            runtime,
+            self._client,
+            self._counters,
+            self._recorder,
+            self._service.role,
             declared=lambda: self._locks.table.orderly_groups,
-            role=self._service.role,
-            tasks=self._tasks,
-            clock=self._clock,
-            observer=HoldingEventLog(self._logs, self._counters.holding, self._recorder),
         )
-        return LockHolding(parts, replays=self._config.lock_replay == "on")
-
-    def _make_mirroring(self, following: Following) -> Mirroring:
-        event_log = MirrorEventLog(self._logs, self._counters.mirror, self._record_regressions)
-        parts = MirroringParts(following, self._client, self._tasks, self._clock, event_log)
-        return Mirroring(self._config, parts)
+        return AtBrokers(self._config, parts)
 
     def _brokers(self) -> BrokerAccess | None:
         """Return what restores at brokers; None where none are followed."""
-        if self._following is None or self._mirroring is None:
+        if (at_brokers := self._at_brokers) is None:
             return None
-        return self._restoring.brokers(self._client, self._following, self._mirroring)
-
-    def _make_guarding(self, following: Following, mirroring: Mirroring) -> Guarding:
-        parts = GuardingParts(
-            client=self._client,
-            clock=self._clock,
-            tasks=self._tasks,
-            mirror=mirroring,
-            following=following,
-            serves=lambda: self._service.role.is_serving,
-            other_leads=lambda: self._service.role.leader is not None,
-            observer=GuardEventLog(self._logs, self._counters.guard, self._recorder),
-        )
-        return Guarding(parts, self._config.guard, Tail[self._config.guard_tail.upper()])
-
-    def _record_regressions(self, found: "Sequence[Regression]") -> None:
-        """Record what went back: each manager mirrors, and one of them records."""
-        if self._service.role.is_serving:
-            self._recorder.regressed(found)
+        return self._restoring.brokers(self._client, at_brokers.following, at_brokers.mirroring)
 
     def _own_work(self) -> "list[BackgroundTask]":
-        following = [] if self._following is None else [self._following.run]
-        mirroring = [] if self._mirroring is None else self._mirroring.work()
-        guarding = [] if self._guarding is None else self._guarding.work()
-        holding = [] if self._holding is None else self._holding.work()
-        return [*following, *mirroring, *guarding, *holding, *self._handover()]
+        at_brokers = [] if self._at_brokers is None else self._at_brokers.work()
+        return [*at_brokers, *self._handover()]
 
     def _handover(self) -> "list[BackgroundTask]":
         if self._config.store == "embedded":
@@ -229,13 +182,10 @@ class OffsetManager:
             with suppress(*_FAILED):
                 await self._service.forget_deleted()
 
-    def _site(self) -> "tuple[Sequence[Endpoint], GuardViews]":
+    def _site(self) -> "tuple[Sequence[Endpoint], ManagerViews]":
         """Return the paths and their views; in a thread, because what they import takes long."""
         from controller.offsets.http.endpoints import ENDPOINTS  # noqa: PLC0415
-        from controller.offsets.http.guard_views import GuardViews, ShownBrokers  # noqa: PLC0415
-        from controller.offsets.http.holder_views import HolderPages  # noqa: PLC0415
-        from controller.offsets.http.restore_views import RestoreViews  # noqa: PLC0415
-        from controller.offsets.http.views import ShownManager  # noqa: PLC0415
+        from controller.offsets.http.manager_views import ManagerViews, ShownManager  # noqa: PLC0415
         from controller.offsets.observability.metrics import OffsetMetrics, OffsetMetricSources  # noqa: PLC0415
 
         sources = OffsetMetricSources(
@@ -247,19 +197,32 @@ class OffsetManager:
             service=self._service,
             locks=self._locks,
             store=self._store,
-            following=self._following,
-            holding=self._holding,
-            mirror=self._mirroring,
-            guarding=self._guarding,
+            at_brokers=self._at_brokers,
         )
-        restores = RestoreViews(self._service, self._restoring.site(self._brokers()))
-        config, run = FixedConfig(self._config), secrets.token_hex(4)
-        manager = ShownManager(self._me, config, run, self._store, self._clock, restores)
-        metrics = OffsetMetrics(sources)
-        brokers = ShownBrokers(self._mirroring, self._guarding)
-        holders = HolderPages(self._locks, self._service.role, self._clock, self._holding)
-        views = GuardViews(self._process.health, metrics, self._service, holders, manager, brokers)
+        manager = ShownManager(self._me, FixedConfig(self._config), self._service, self._store)
+        views = ManagerViews(self._process.health, OffsetMetrics(sources), manager, self._view_parts())
         return ENDPOINTS, views
+
+    def _view_parts(self) -> "ViewParts":
+        """Return what answers the paths of each subject; in a thread, as above."""
+        from controller.offsets.http.guard_views import GuardViews  # noqa: PLC0415
+        from controller.offsets.http.holder_views import HolderPages  # noqa: PLC0415
+        from controller.offsets.http.lock_views import LockViews  # noqa: PLC0415
+        from controller.offsets.http.manager_views import ViewParts  # noqa: PLC0415
+        from controller.offsets.http.mirror_views import MirrorViews  # noqa: PLC0415
+        from controller.offsets.http.restore_views import RestoreViews  # noqa: PLC0415
+        from controller.offsets.http.views import OffsetViews  # noqa: PLC0415
+
+        service, role, at = self._service, self._service.role, self._at_brokers
+        restores = RestoreViews(service, self._restoring.site(self._brokers()))
+        return ViewParts(
+            offsets=OffsetViews(service, self._store, restores, run=secrets.token_hex(4)),
+            restores=restores,
+            locks=LockViews(self._locks, role, self._clock),
+            holders=HolderPages(self._locks, role, self._clock, None if at is None else at.holding),
+            mirror=MirrorViews(None if at is None else at.mirroring),
+            guard=GuardViews(None if at is None else at.guarding, self._config.guard),
+        )
 
 
 def _token_of(config: OffsetManagerConfig) -> str:

@@ -28,6 +28,7 @@ from remoting.admin.client import AdminClient, AdminLimits
 from remoting.background_tasks import BackgroundTasks
 from remoting.client import Requester
 from remoting.clock import Clock
+from remoting.slices import in_slices
 
 if TYPE_CHECKING:
     from serving.process.background_tasks import BackgroundTask
@@ -144,10 +145,8 @@ class Mirroring:
     async def offsets_changed(self, changes: MirrorChanges) -> None:
         """Keep what a reading has changed, and report what went back."""
         found: list[Regression] = []
-        for each in regressions_of(changes, self.resets):
-            found.append(self.regressions.add(each))
-            if len(found) % _SLICE_REGRESSIONS == 0:
-                await asyncio.sleep(0)
+        async for part in in_slices(regressions_of(changes, self.resets), _SLICE_REGRESSIONS):
+            found += map(self.regressions.add, part)
         self._rewinds.note(changes)
         if found:
             self._event_log.went_back(changes.set_name, found)

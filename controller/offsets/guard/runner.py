@@ -6,7 +6,7 @@ still the master that this run is for, at the moment the request leaves.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -39,6 +39,7 @@ from remoting.admin.offsets import OffsetCommit, commit_offset, reset_offset
 from remoting.background_tasks import all_results
 from remoting.clock import Clock
 from remoting.protocol.errors import BodyError, ConnectionRefused, InvokeError, NotSent, Refused
+from remoting.slices import in_slices
 
 #: What is decided or counted between two moments at which others run.
 SLICE_CANDIDATES: Final = 200
@@ -142,9 +143,10 @@ class OffsetGuard:
             report.failure = f"{run.state}: {error}"
         finally:
             early_end.close()
-        async for guarded in sliced(run.results()):
-            report.add(guarded)
-            self._observer.guarded(broker.broker_name, guarded)
+        async for part in in_slices(run.results(), SLICE_CANDIDATES):
+            for guarded in part:
+                report.add(guarded)
+                self._observer.guarded(broker.broker_name, guarded)
         report.took_ms = self._clock.now_ms() - began_ms
         return report
 
@@ -180,10 +182,9 @@ class _GuardRun:
         """Do everything; raises as AdminClient.call where nothing can be decided."""
         log = await self._queries.log(self._broker.moment)
         popping = set(self._broker.pop_groups)
-        async for key in sliced(self._broker.saved):
-            self._topics.add(key.topic)
-            if shows_pop(key):
-                popping.add(key.group)
+        async for keys in in_slices(self._broker.saved, SLICE_CANDIDATES):
+            self._topics.update(key.topic for key in keys)
+            popping.update(key.group for key in keys if shows_pop(key))
         self.state = "it read the offset table"
         shown = await self._queries.shown(self._topics)
         facts = facts_of(
@@ -196,8 +197,9 @@ class _GuardRun:
         groups = await self._groups(popping, shown, can_pop=can_pop(log))
         boundary = boundary_of(self._broker.moment, log)
         plan = GuardPlan(boundary, facts)
-        async for candidate in sliced(candidates_of(self._broker.saved, shown, groups)):
-            plan.add(candidate)
+        async for candidates in in_slices(candidates_of(self._broker.saved, shown, groups), SLICE_CANDIDATES):
+            for candidate in candidates:
+                plan.add(candidate)
         self.state = "it looked at messages"
         while not plan.is_complete:
             await self._each(
@@ -240,16 +242,20 @@ class _GuardRun:
             plan.unreadable(look)
 
     async def _decide(self, plan: GuardPlan) -> None:
-        async for candidate, decision in sliced(plan.decisions()):
-            place = len(self._decided)
-            self._decided.append((candidate, decision))
-            if decision.offset is None:
-                self._outcomes[place] = (Outcome.NOTHING, "")
-            elif not self._writes:
-                self._outcomes[place] = (Outcome.WITHHELD, "")
-            else:
-                self._to_write.append(place)
-                self._has_reset |= is_reset(decision)
+        async for decided in in_slices(plan.decisions(), SLICE_CANDIDATES):
+            for candidate, decision in decided:
+                self._take_decision(candidate, decision)
+
+    def _take_decision(self, candidate: OffsetCandidate, decision: GuardDecision) -> None:
+        place = len(self._decided)
+        self._decided.append((candidate, decision))
+        if decision.offset is None:
+            self._outcomes[place] = (Outcome.NOTHING, "")
+        elif not self._writes:
+            self._outcomes[place] = (Outcome.WITHHELD, "")
+        else:
+            self._to_write.append(place)
+            self._has_reset |= is_reset(decision)
 
     async def _write_all(self) -> None:
         if not self._to_write:
@@ -259,9 +265,10 @@ class _GuardRun:
         await self._each(self._to_write, lambda place: self._write(place, before, can_reset=can_reset))
         self.state = "it verified offsets"
         after = await self._queries.shown(self._topics)
-        async for place, was_reset in sliced(self._written.items()):
-            candidate, decision = self._decided[place]
-            self._outcomes[place] = (verified(decision, _shown(after, candidate), was_reset=was_reset), "")
+        async for written in in_slices(self._written.items(), SLICE_CANDIDATES):
+            for place, was_reset in written:
+                candidate, decision = self._decided[place]
+                self._outcomes[place] = (verified(decision, _shown(after, candidate), was_reset=was_reset), "")
 
     async def _write(self, place: int, before: ShownTable, *, can_reset: bool) -> None:
         candidate, decision = self._decided[place]
@@ -307,14 +314,6 @@ class _GuardRun:
         except (InvokeError, BodyError) as error:
             self._outcomes[place] = (Outcome.UNVERIFIED, str(error))
         return None
-
-
-async def sliced(items: Iterable[Item]) -> AsyncIterator[Item]:
-    """Yield each item, and let others run after each SLICE_CANDIDATES."""
-    for number, item in enumerate(items, start=1):
-        yield item
-        if number % SLICE_CANDIDATES == 0:
-            await asyncio.sleep(0)
 
 
 def _shown(table: ShownTable, candidate: OffsetCandidate) -> int | None:

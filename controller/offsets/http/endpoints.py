@@ -5,6 +5,7 @@ from typing import Final
 from controller.offsets.http import shapes
 from controller.offsets.http.guard_endpoints import GUARD_ENDPOINTS
 from controller.offsets.http.lock_endpoints import LOCK_ENDPOINTS
+from controller.offsets.http.manager_views import ManagerViews, of_part
 from controller.offsets.http.mirror_endpoints import MIRROR_ENDPOINTS
 from controller.offsets.http.restore_endpoints import RESTORE_ENDPOINTS
 from controller.offsets.http.views import OffsetViews
@@ -17,6 +18,8 @@ OPERATORS_MAX: Final = 8
 #: 10,000 queues in one freeze.
 FREEZE_BYTES_MAX: Final = 4 << 20
 
+_offsets = of_part(lambda parts: parts.offsets)
+
 _SCOPE: Final = (
     Parameter("cluster", "Name of the cluster; DefaultCluster by default."),
     Parameter("namespace", "Namespace; none by default."),
@@ -28,7 +31,7 @@ _SCOPE: Final = (
 CLIENT_ENDPOINTS: Final = (
     Endpoint(
         path="/v1/offsets/commit",
-        view=OffsetViews.commit,
+        view=_offsets(OffsetViews.commit),
         summary="Store what a client has consumed; each entry has its own result. Repeating it is harmless.",
         shape=shapes.CommitAnswer,
         method="POST",
@@ -40,7 +43,7 @@ CLIENT_ENDPOINTS: Final = (
     ),
     Endpoint(
         path="/v1/offsets/read",
-        view=OffsetViews.read,
+        view=_offsets(OffsetViews.read),
         summary="Offsets of queues: ok, not_found or unavailable; a policy for new groups applies only at not_found.",
         shape=shapes.ReadAnswerView,
         method="POST",
@@ -52,7 +55,7 @@ CLIENT_ENDPOINTS: Final = (
     ),
     Endpoint(
         path="/v1/offsets/flush",
-        view=OffsetViews.flush,
+        view=_offsets(OffsetViews.flush),
         summary="Answered once the store has what was acknowledged of a scope.",
         shape=shapes.FlushAnswer,
         method="POST",
@@ -65,7 +68,7 @@ CLIENT_ENDPOINTS: Final = (
 OPERATOR_ENDPOINTS: Final = (
     Endpoint(
         path="/v1/offsets/seed",
-        view=OffsetViews.seed,
+        view=_offsets(OffsetViews.seed),
         summary="Store offsets of queues that have none; the others are present, and stay.",
         shape=shapes.ChangeAnswer,
         method="POST",
@@ -76,7 +79,7 @@ OPERATOR_ENDPOINTS: Final = (
     ),
     Endpoint(
         path="/v1/offsets/reset",
-        view=OffsetViews.reset,
+        view=_offsets(OffsetViews.reset),
         summary="Store offsets, lower ones too, in a new reset epoch; with dryRun only show old and new.",
         shape=shapes.ChangeAnswer,
         method="POST",
@@ -87,7 +90,7 @@ OPERATOR_ENDPOINTS: Final = (
     ),
     Endpoint(
         path="/v1/offsets/clone",
-        view=OffsetViews.clone,
+        view=_offsets(OffsetViews.clone),
         summary="Let a group begin where another one is; what is absent there stays absent.",
         shape=shapes.ChangeAnswer,
         method="POST",
@@ -98,7 +101,7 @@ OPERATOR_ENDPOINTS: Final = (
     ),
     Endpoint(
         path="/v1/offsets/delete",
-        view=OffsetViews.delete,
+        view=_offsets(OffsetViews.delete),
         summary="Delete the offsets of a group, of a topic, or of a group in a topic.",
         shape=shapes.ChangeAnswer,
         method="POST",
@@ -108,7 +111,7 @@ OPERATOR_ENDPOINTS: Final = (
     ),
     Endpoint(
         path="/v1/offsets/freeze",
-        view=OffsetViews.freeze,
+        view=_offsets(OffsetViews.freeze),
         summary="Let nobody but an operation change offsets, or get locks, until it thaws them or its lease ends.",
         shape=shapes.FreezeView,
         method="POST",
@@ -119,7 +122,7 @@ OPERATOR_ENDPOINTS: Final = (
     ),
     Endpoint(
         path="/v1/offsets/renew-freeze",
-        view=OffsetViews.renew_freeze,
+        view=_offsets(OffsetViews.renew_freeze),
         summary="Let the freeze of an operation last for its lease from now on; 409 if it has ended.",
         shape=shapes.FreezeView,
         method="POST",
@@ -128,7 +131,7 @@ OPERATOR_ENDPOINTS: Final = (
     ),
     Endpoint(
         path="/v1/offsets/thaw",
-        view=OffsetViews.thaw,
+        view=_offsets(OffsetViews.thaw),
         summary="End the freeze of an operation.",
         shape=shapes.ThawAnswer,
         method="POST",
@@ -141,14 +144,14 @@ ENDPOINTS: Final = (
     *PROBES,
     Endpoint(
         path="/v1/manager",
-        view=OffsetViews.manager,
+        view=ManagerViews.manager,
         summary="This offset manager: whether it leads, who does, and what the store does not have yet.",
         shape=shapes.ManagerView,
         refusals=(400,),
     ),
     Endpoint(
         path="/v1/offsets",
-        view=OffsetViews.offsets,
+        view=_offsets(OffsetViews.offsets),
         summary="Stored offsets by group, topic and broker set.",
         shape=shapes.OffsetListing,
         parameters=(*_SCOPE, *PAGED),
@@ -156,7 +159,7 @@ ENDPOINTS: Final = (
     ),
     Endpoint(
         path="/v1/offsets/freezes",
-        view=OffsetViews.freezes,
+        view=_offsets(OffsetViews.freezes),
         summary="The freezes that last.",
         shape=shapes.FreezeListing,
         refusals=(400, 503),

@@ -1,15 +1,11 @@
 """What each HTTP path about the guard answers, as values; knows no web server."""
 
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
+from controller.offsets.config import GuardMode
 from controller.offsets.guard_runs.run_log import GuardedOffset, GuardRun, GuardRunLog
 from controller.offsets.http import guard_shapes as shapes
-from controller.offsets.http.holder_views import HolderPages
-from controller.offsets.http.mirror_views import MirrorViews, ShownMirror
-from controller.offsets.http.views import ShownManager
-from controller.offsets.service.offset_service import OffsetService
-from serving.http.views import MetricsText, NotFound, ViewRequest, requested_page
-from serving.metrics.health import Health
+from serving.http.views import NotFound, ViewRequest, requested_page
 
 _DIGITS_MAX: Final = 12
 
@@ -30,33 +26,19 @@ class ShownGuard(Protocol):
         """What the last runs have done."""
 
 
-class ShownBrokers(NamedTuple):
-    """What is shown of brokers' offsets; None where no brokers are followed."""
+class GuardViews:
+    """One method per path."""
 
-    mirror: ShownMirror | None
-    guarding: ShownGuard | None
-
-
-class GuardViews(MirrorViews):
-    """One method per path: those about the guard, and all others."""
-
-    def __init__(
-        self,
-        health: Health,
-        metrics: MetricsText,
-        service: OffsetService,
-        locks: HolderPages,
-        manager: ShownManager,
-        brokers: ShownBrokers,
-    ) -> None:
-        super().__init__(health, metrics, service, locks, manager, brokers.mirror)
-        self._guarding = brokers.guarding
+    def __init__(self, guarding: ShownGuard | None, mode: GuardMode) -> None:
+        """Take the guard; None where no brokers are followed."""
+        self._guarding = guarding
+        self._mode = mode
 
     def guard_runs(self, _: ViewRequest) -> shapes.GuardListing:
         """Return the last runs."""
         guarding = self._guarding
         return shapes.GuardListing(
-            mode="off" if guarding is None else self._settings.config.guard,
+            mode="off" if guarding is None else self._mode,
             running=0 if guarding is None else guarding.running,
             waiting=0 if guarding is None else guarding.waiting,
             runs=[] if guarding is None else [_run_view(each) for each in guarding.runs.runs()],

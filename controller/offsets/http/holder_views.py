@@ -36,8 +36,7 @@ class HolderPages:
 
     def __init__(self, locks: LockService, role: ManagerRole, clock: Clock, shown: ShownClusters | None) -> None:
         """`shown` is None where no brokers are followed."""
-        #: The locks of the lock service, and the groups that are declared orderly.
-        self.locks = locks
+        self._locks = locks
         self._role = role
         self._clock = clock
         self._shown = shown
@@ -49,7 +48,7 @@ class HolderPages:
         cluster = request.query.get("cluster", DEFAULT_CLUSTER)
         group = LockGroup(cluster, request.query.get("namespace", ""), name)
         held, at_brokers = self._clusters().get(cluster), name_at_brokers(group)
-        is_declared = self.locks.table.is_orderly(group)
+        is_declared = self._locks.table.is_orderly(group)
         if held is None:
             return shapes.HolderListing(is_declared, "unknown", 0, [], None)
         table = held.mirror.table

@@ -6,40 +6,31 @@ from typing import Final
 
 import msgspec
 
-from controller.offsets.http import holder_shapes
 from controller.offsets.http import lock_shapes as shapes
-from controller.offsets.http.holder_views import HolderPages
 from controller.offsets.http.offset_bodies import check_writer
 from controller.offsets.http.refusing import refusals
 from controller.offsets.http.shapes import DEFAULT_CLUSTER
-from controller.offsets.http.views import OffsetViews, ShownManager
 from controller.offsets.locks.sessions.handover import FinalOffset
 from controller.offsets.locks.sessions.session_rules import SessionHeld
 from controller.offsets.locks.sessions.values import LockGroup, LockSession
 from controller.offsets.service.lock_rows import CLUSTER_CHARACTERS_MAX
-from controller.offsets.service.offset_service import OffsetService
+from controller.offsets.service.lock_service import LockService
+from controller.offsets.service.manager_role import ManagerRole
 from controller.offsets.values import GroupTopic, QueueKey
-from serving.http.views import HttpRefused, MetricsText, UnprocessableBody, ViewRequest
-from serving.metrics.health import Health
+from remoting.clock import Clock
+from serving.http.views import HttpRefused, UnprocessableBody, ViewRequest
 
 #: Nobody guesses an id of so many random bytes.
 _SESSION_BYTES: Final = 16
 
 
-class ManagerViews(OffsetViews):
-    """One method per path: those about locks, and all others."""
+class LockViews:
+    """One method per path."""
 
-    def __init__(
-        self,
-        health: Health,
-        metrics: MetricsText,
-        service: OffsetService,
-        holders: HolderPages,
-        manager: ShownManager,
-    ) -> None:
-        super().__init__(health, metrics, service, manager)
-        self._locks = holders.locks
-        self._holders = holders
+    def __init__(self, locks: LockService, role: ManagerRole, clock: Clock) -> None:
+        self._locks = locks
+        self._role = role
+        self._clock = clock
 
     # Clients
 
@@ -51,7 +42,7 @@ class ManagerViews(OffsetViews):
             group=_group(body.cluster, body.namespace, body.group),
             client_id=body.client_id,
             ttl_ms=body.ttl_ms,
-            opened_unix_ms=self._manager.clock.unix_ms(),
+            opened_unix_ms=self._clock.unix_ms(),
         )
         with refusals():
             return _session_answer(await self._locks.open(session))
@@ -90,7 +81,7 @@ class ManagerViews(OffsetViews):
 
     def _group_of_released(self, session_id: str) -> LockGroup | None:
         """Return the group of a session that is there, whether its lease lasts or not; None if it has ended."""
-        self._service.role.check_serves()
+        self._role.check_serves()
         session = self._locks.table.sessions.get(session_id)
         return None if session is None else session.group
 
@@ -132,16 +123,6 @@ class ManagerViews(OffsetViews):
             ],
             next_cursor=None if page.next_after is None else _cursor(page.next_after),
         )
-
-    # Locks at brokers
-
-    def holders(self, request: ViewRequest) -> holder_shapes.HolderListing:
-        """Return a page of the clients of a group, and of what they hold at brokers."""
-        return self._holders.holders(request)
-
-    def overlaps(self, request: ViewRequest) -> holder_shapes.OverlapListing:
-        """Return a page of the queues that two clients hold at brokers."""
-        return self._holders.overlaps(request)
 
     # Operators
 

@@ -3,14 +3,17 @@
 from typing import Final
 
 from controller.offsets.http import mirror_shapes as shapes
+from controller.offsets.http.manager_views import of_part
 from controller.offsets.http.mirror_views import MirrorViews
 from controller.offsets.mirror.regressions import RegressionCause
 from serving.http.endpoints import PAGED, Endpoint, Parameter
 
+_mirror = of_part(lambda parts: parts.mirror)
+
 MIRROR_ENDPOINTS: Final = (
     Endpoint(
         path="/v1/offsets/mirror",
-        view=MirrorViews.mirrored_sets,
+        view=_mirror(MirrorViews.mirrored_sets),
         summary="How old the mirror of each broker set is, and since when its offsets are kept.",
         shape=shapes.MirrorListing,
         parameters=PAGED,
@@ -18,7 +21,7 @@ MIRROR_ENDPOINTS: Final = (
     ),
     Endpoint(
         path="/v1/offsets/regressions",
-        view=MirrorViews.regressions,
+        view=_mirror(MirrorViews.regressions),
         summary="Offsets at brokers that went back, the newest first: when, by how much, and why.",
         shape=shapes.RegressionListing,
         parameters=(

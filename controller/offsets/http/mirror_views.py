@@ -3,17 +3,12 @@
 from typing import Protocol
 
 from controller.offsets.http import mirror_shapes as shapes
-from controller.offsets.http.holder_views import HolderPages
-from controller.offsets.http.lock_views import ManagerViews
-from controller.offsets.http.views import ShownManager
 from controller.offsets.mirror.changes import ReadState
 from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.mirrored_offsets import MirroredOffsets
 from controller.offsets.mirror.regressions import Regression, RegressionCause
 from controller.offsets.mirror.statuses import MirrorStatus
-from controller.offsets.service.offset_service import OffsetService
-from serving.http.views import HttpRefused, MetricsText, StateConflict, ViewRequest, requested_page
-from serving.metrics.health import Health
+from serving.http.views import HttpRefused, StateConflict, ViewRequest, requested_page
 
 
 class ShownMirror(MirroredOffsets, Protocol):
@@ -26,20 +21,11 @@ class ShownMirror(MirroredOffsets, Protocol):
         """Return since when nobody shows a set, Unix ms; None if somebody does."""
 
 
-class MirrorViews(ManagerViews):
-    """One method per path: those about the mirror, and all others."""
+class MirrorViews:
+    """One method per path."""
 
-    def __init__(
-        self,
-        health: Health,
-        metrics: MetricsText,
-        service: OffsetService,
-        holders: HolderPages,
-        manager: ShownManager,
-        mirror: ShownMirror | None,
-    ) -> None:
+    def __init__(self, mirror: ShownMirror | None) -> None:
         """Take the mirror; None where no brokers are followed."""
-        super().__init__(health, metrics, service, holders, manager)
         self._mirror = mirror
 
     def mirrored_sets(self, request: ViewRequest) -> shapes.MirrorListing:

@@ -1,13 +1,11 @@
 """The HTTP paths about restores, undoes, lags and files, as `endpoints.py` has those about offsets."""
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
 from controller.offsets.http import restore_shapes as shapes
-from controller.offsets.http.lock_views import ManagerViews
+from controller.offsets.http.manager_views import of_part
 from controller.offsets.http.restore_views import RestoreViews
-from serving.http.endpoints import Endpoint, Parameter, View
-from serving.http.views import ViewRequest
+from serving.http.endpoints import Endpoint, Parameter
 
 #: Each reads the offset tables of all brokers.
 _LAGS_MAX: Final = 2
@@ -17,19 +15,12 @@ _FILES_MAX: Final = 2
 _RESTORES_MAX: Final = 8
 
 
-def _of_restores(view: Callable[[RestoreViews, ViewRequest], Awaitable[Any]]) -> View:
-    """Return a view of the manager that is one of its restores."""
-
-    def found(views: ManagerViews, request: ViewRequest) -> Awaitable[Any]:
-        return view(views.restores, request)
-
-    return found
-
+_restores = of_part(lambda parts: parts.restores)
 
 RESTORE_ENDPOINTS: Final = (
     Endpoint(
         path="/v1/offsets/restore",
-        view=_of_restores(RestoreViews.restore),
+        view=_restores(RestoreViews.restore),
         summary="Write offsets that the mirror has of a moment at brokers again; with dryRun only show old and new.",
         shape=shapes.RestoreAnswer,
         method="POST",
@@ -39,7 +30,7 @@ RESTORE_ENDPOINTS: Final = (
     ),
     Endpoint(
         path="/v1/offsets/undo",
-        view=_of_restores(RestoreViews.undo),
+        view=_restores(RestoreViews.undo),
         summary="Bring back what there was before a restore, an import or a reset; with dryRun only show old and new.",
         shape=shapes.RestoreAnswer,
         method="POST",
@@ -49,14 +40,14 @@ RESTORE_ENDPOINTS: Final = (
     ),
     Endpoint(
         path="/v1/offsets/operations",
-        view=_of_restores(RestoreViews.operations),
+        view=_restores(RestoreViews.operations),
         summary="The last operations of this manager that can be undone, the newest first.",
         shape=shapes.KeptOperationListing,
         refusals=(400, 503),
     ),
     Endpoint(
         path="/v1/offsets/lag",
-        view=_of_restores(RestoreViews.lag),
+        view=_restores(RestoreViews.lag),
         summary="How far a group is behind in each queue, read from brokers now; unknown is never 0.",
         shape=shapes.LagListing,
         parameters=(
@@ -70,7 +61,7 @@ RESTORE_ENDPOINTS: Final = (
     ),
     Endpoint(
         path="/v1/offsets/import",
-        view=_of_restores(RestoreViews.import_file),
+        view=_restores(RestoreViews.import_file),
         summary="Store the offsets of a file of a broker or client, here or at brokers; with dryRun only show them.",
         shape=shapes.ImportAnswer,
         method="POST",
@@ -81,7 +72,7 @@ RESTORE_ENDPOINTS: Final = (
     ),
     Endpoint(
         path="/v1/offsets/export",
-        view=_of_restores(RestoreViews.export_file),
+        view=_restores(RestoreViews.export_file),
         summary="Offsets of this manager, or of the mirror, as a file of a broker or client.",
         shape=shapes.ExportAnswer,
         method="POST",

@@ -1,7 +1,6 @@
 """What each HTTP path about offsets answers, as values; knows no web server."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -10,7 +9,6 @@ from controller.offsets.commits.freezes import Freeze
 from controller.offsets.commits.page_order import PageCursor
 from controller.offsets.commits.results import OffsetResult, OffsetStatus
 from controller.offsets.commits.scopes import OffsetScope
-from controller.offsets.config import OFFSET_MANAGER, OffsetManagerConfig
 from controller.offsets.http import shapes
 from controller.offsets.http.offset_bodies import (
     change_answer,
@@ -27,56 +25,18 @@ from controller.offsets.http.refusing import refusals
 from controller.offsets.http.restore_views import RestoreViews
 from controller.offsets.service.offset_service import OffsetService
 from controller.offsets.storage.write_behind import WriteBehind
-from controller.storage.store import ControllerMember
-from remoting.clock import Clock
-from serving.http.views import HttpRefused, MetricsText, PresentConfig, ServerViews, Unavailable, ViewRequest
-from serving.metrics.health import Health
+from serving.http.views import HttpRefused, ViewRequest
 
 
-class ShownManager(NamedTuple):
-    """What is shown of the manager itself, and the views of its restores."""
-
-    me: ControllerMember
-    settings: PresentConfig[OffsetManagerConfig]
-    #: Differs in each run of the process: cursors and revisions of another one mean nothing.
-    run: str
-    store: WriteBehind
-    clock: Clock
-    restores: RestoreViews
-
-
-class OffsetViews(ServerViews[OffsetManagerConfig]):
+class OffsetViews:
     """One method per path."""
 
-    def __init__(self, health: Health, metrics: MetricsText, service: OffsetService, manager: ShownManager) -> None:
-        super().__init__(OFFSET_MANAGER, health, metrics, manager.settings)
+    def __init__(self, service: OffsetService, store: WriteBehind, restores: RestoreViews, run: str) -> None:
+        """`run` differs in each run of the process: cursors and revisions of another one mean nothing."""
         self._service = service
-        self._manager = manager
-        self.restores = manager.restores
-
-    def check_ready(self) -> None:
-        """Raise Unavailable unless this manager answers, or another one is known to."""
-        super().check_ready()
-        role = self._service.role
-        if not role.is_serving and role.leader is None:
-            raise Unavailable("This offset manager is loading, or no offset manager leads at present.")
-
-    def manager(self, _: ViewRequest) -> shapes.ManagerView:
-        """Return whether this manager leads, and what it has."""
-        role, manager = self._service.role, self._manager
-        leader = manager.me if role.is_leading else role.leader
-        return shapes.ManagerView(
-            id=manager.me.id,
-            address=manager.me.address,
-            group=self._settings.config.manager_group,
-            role="leading" if role.is_serving else "loading" if role.is_leading else "following",
-            leader_address=leader.address if leader is not None else None,
-            store=self._settings.config.store,
-            offsets=self._service.table.count,
-            dirty_keys=manager.store.dirty_keys,
-            oldest_dirty_ms=manager.store.oldest_age_ms,
-            last_flush_error=manager.store.last_error,
-        )
+        self._store = store
+        self._restores = restores
+        self._run = run
 
     # Clients
 
@@ -105,17 +65,15 @@ class OffsetViews(ServerViews[OffsetManagerConfig]):
             unavailable=[
                 shapes.UnavailableRow(of.group, of.topic, of.broker_name, why) for of, why in page.unavailable
             ],
-            revision=f"{self._manager.run}:{page.revision}",
-            next_cursor=None
-            if page.next is None
-            else f"{self._manager.run}.{page.next.generation}.{page.next.position}",
+            revision=f"{self._run}:{page.revision}",
+            next_cursor=None if page.next is None else f"{self._run}.{page.next.generation}.{page.next.position}",
         )
 
     def _cursor(self, text: str) -> PageCursor:
         run, _, place = text.partition(".")
         generation, _, position = place.partition(".")
         digits = 12
-        if run != self._manager.run or not all(
+        if run != self._run or not all(
             each.isascii() and each.isdigit() and len(each) <= digits for each in (generation, position)
         ):
             raise HttpRefused(
@@ -127,7 +85,7 @@ class OffsetViews(ServerViews[OffsetManagerConfig]):
         """Answer once the store has all that was acknowledged of a scope."""
         with refusals():
             await self._service.flush(scope_of(request.body))
-        return shapes.FlushAnswer(self._manager.store.dirty_keys)
+        return shapes.FlushAnswer(self._store.dirty_keys)
 
     # Operators
 
@@ -152,7 +110,7 @@ class OffsetViews(ServerViews[OffsetManagerConfig]):
                 decision = self._service.preview_reset(entries, writer)
                 results, changes = decision.results, decision.changes
             else:
-                stored, operation_id = await self.restores.reset(entries, writer)
+                stored, operation_id = await self._restores.reset(entries, writer)
                 results, changes = tuple(stored.results), tuple(stored.changes)
         keyed = zip((each.key for each in entries), results, strict=True)
         return replace(change_answer(keyed, changes, is_dry_run=body.dry_run), operation_id=operation_id)

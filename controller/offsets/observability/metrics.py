@@ -62,6 +62,26 @@ class MirroredSets(Protocol):
         """Return since when nobody shows a set; None if somebody does."""
 
 
+class BrokerSources(Protocol):
+    """What a manager has at brokers."""
+
+    @property
+    def following(self) -> FollowedSets:
+        """Who is master."""
+
+    @property
+    def mirroring(self) -> MirroredSets:
+        """The mirrors."""
+
+    @property
+    def guarding(self) -> GuardedSets:
+        """The guard."""
+
+    @property
+    def holding(self) -> FollowedHolders:
+        """The holders of locks."""
+
+
 class OffsetMetricSources(ProcessSources, frozen=True, kw_only=True):
     """Everything that is read."""
 
@@ -70,13 +90,7 @@ class OffsetMetricSources(ProcessSources, frozen=True, kw_only=True):
     locks: LockService
     store: WriteBehind
     #: None where no broker is followed.
-    following: FollowedSets | None
-    #: None where nothing is guarded.
-    guarding: GuardedSets | None
-    #: As above.
-    holding: FollowedHolders | None
-    #: None as well.
-    mirror: MirroredSets | None
+    at_brokers: BrokerSources | None
 
 
 class OffsetMetrics(HttpServerMetrics):
@@ -115,25 +129,27 @@ class OffsetMetrics(HttpServerMetrics):
         yield from self._mirrored()
 
     def _brokers(self) -> Iterator[tuple[MetricFamily, Values]]:
-        following, counters = self._sources.following, self._sources.counters
-        sets = [] if following is None else [*following.sets.values()]
+        at_brokers, counters = self._sources.at_brokers, self._sources.counters
+        sets = [] if at_brokers is None else [*at_brokers.following.sets.values()]
         led = sum(each.master is not None for each in sets)
         yield catalogue.FOLLOWED_SETS, by_label({"yes": led, "no": len(sets) - led}.items())
-        yield catalogue.MASTERS_KNOWN, single(int(following is not None and following.is_fresh()))
+        yield catalogue.MASTERS_KNOWN, single(int(at_brokers is not None and at_brokers.following.is_fresh()))
         yield catalogue.MASTER_CHANGES, counters.master_changes.counts()
         yield catalogue.RESTORED_QUEUES, counters.restored.counts()
         yield catalogue.UNSIGNED_REQUESTS, counters.unsigned_requests.counts()
         yield from self._guard()
 
     def _guard(self) -> Iterator[tuple[MetricFamily, Values]]:
-        guarding, counters = self._sources.guarding, self._sources.counters.guard
+        at_brokers, counters = self._sources.at_brokers, self._sources.counters.guard
         yield catalogue.GUARD_RUNS, counters.runs.counts()
         yield catalogue.GUARD_OFFSETS, counters.offsets.counts()
+        guarding = None if at_brokers is None else at_brokers.guarding
         running, waiting = (0, 0) if guarding is None else (guarding.running, guarding.waiting)
         yield catalogue.GUARD_SETS, by_label({"running": running, "waiting": waiting}.items())
 
     def _holders(self) -> Iterator[tuple[MetricFamily, Values]]:
-        holding, counters = self._sources.holding, self._sources.counters.holding
+        at_brokers, counters = self._sources.at_brokers, self._sources.counters.holding
+        holding = None if at_brokers is None else at_brokers.holding
         mirrors = [] if holding is None else [each.mirror for each in holding.clusters.values()]
         yield catalogue.BROKER_LOCKS_HELD, single(sum(len(each.table) for each in mirrors))
         yield catalogue.BROKER_LOCK_CLIENTS, single(sum(len(each.members) for each in mirrors))
@@ -150,7 +166,8 @@ class OffsetMetrics(HttpServerMetrics):
         yield catalogue.HOLDERS_LEFT_OUT, by_label(left_out.items())
 
     def _mirrored(self) -> Iterator[tuple[MetricFamily, Values]]:
-        mirror, counters = self._sources.mirror, self._sources.counters.mirror
+        at_brokers, counters = self._sources.at_brokers, self._sources.counters.mirror
+        mirror = None if at_brokers is None else at_brokers.mirroring
         every = [] if mirror is None else mirror.statuses()
         # One that nobody shows is old, and nobody can do anything about it.
         shown = [each for each in every if mirror is not None and mirror.absent_since(each.set_name) is None]

@@ -20,6 +20,7 @@ from remoting.admin.offset_table import OffsetTable, all_offsets, decode_key, de
 from remoting.background_tasks import all_results
 from remoting.protocol.errors import BodyError
 from remoting.protocol.shapes.broker_admin import OFFSET_KEY_SEPARATOR
+from remoting.slices import in_slices
 
 #: Queues that one answer lists.
 LAG_QUEUES_MAX: Final = 10_000
@@ -174,21 +175,18 @@ async def _read_queues(broker: _LagBroker, topics: Iterable[str], request: LagRe
 async def _offsets_of(table: OffsetTable, request: LagRequest) -> dict[str, Mapping[int, int] | None]:
     """Return the offsets of a group by topic; those of its broadcasting members are none that are committed."""
     found: dict[str, Mapping[int, int] | None] = {}
-    reader, number = table.reader(), 0
     group = request.group.encode()
-    while (entry := reader.next_entry()) is not None:
-        number += 1
-        if number % _SLICE_ENTRIES == 0:
-            await asyncio.sleep(0)
-        name, _, of_group = entry.key.partition(_SEPARATOR)
-        if of_group != group:
-            continue
-        topic = decode_key(name)
-        if request.topic in (None, topic):
-            try:
-                found[topic] = decode_offsets(entry.value)
-            except BodyError:
-                found[topic] = None
+    async for entries in in_slices(iter(table.reader().next_entry, None), _SLICE_ENTRIES):
+        for entry in entries:
+            name, _, of_group = entry.key.partition(_SEPARATOR)
+            if of_group != group:
+                continue
+            topic = decode_key(name)
+            if request.topic in (None, topic):
+                try:
+                    found[topic] = decode_offsets(entry.value)
+                except BodyError:
+                    found[topic] = None
     return found
 
 

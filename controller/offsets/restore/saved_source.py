@@ -1,20 +1,17 @@
 """Which offsets of the mirror are to be restored: those of a moment, or from before the last role change. The edge."""
 
-import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from controller.offsets.guard.boundaries import CLOCK_MARGIN_MS
 from controller.offsets.mirror.masters import MasterRun, SetName
 from controller.offsets.mirror.mirrored_offsets import MirroredOffsets
 from controller.offsets.mirror.regressions import SetQueue
-from controller.offsets.mirror.saved_offsets import SavedEntry
+from controller.offsets.mirror.saved_offsets import DECODED_AT_ONCE, SavedEntry
 from controller.offsets.restore.requests import Former, RestoreScope, TooManyRestored
 from controller.offsets.restore.values import RESTORED_MAX, WantedOffset
 from controller.offsets.topology.values import SetMaster
-
-#: Entries that are looked at before others run.
-_SLICE_ENTRIES = 500
+from remoting.slices import in_slices
 
 
 class MasterState(NamedTuple):
@@ -59,14 +56,15 @@ async def wanted_offsets(
     reading = await _reading(mirrored, set_name, state, moment)
     stored_before = reading.unix_ms if state is None else state.stored_before(reading.unix_ms)
     found: list[WantedOffset] = []
-    async for entry in _in_slices(reading.entries):
-        if scope.has_entry(entry.key):
-            found += (
-                WantedOffset(SetQueue(set_name, entry.key, queue_id), offset, stored_before)
-                for queue_id, offset in sorted(entry.offsets.items())
-            )
-            if len(found) > RESTORED_MAX:
-                raise TooManyRestored(RESTORED_MAX)
+    async for part in in_slices(reading.entries, DECODED_AT_ONCE):
+        for entry in part:
+            if entry is not None and scope.has_entry(entry.key):
+                found += (
+                    WantedOffset(SetQueue(set_name, entry.key, queue_id), offset, stored_before)
+                    for queue_id, offset in sorted(entry.offsets.items())
+                )
+        if len(found) > RESTORED_MAX:
+            raise TooManyRestored(RESTORED_MAX)
     return found
 
 
@@ -85,11 +83,3 @@ async def _reading(
     before_ms = state.began_unix_ms - 1
     past = await mirrored.at(set_name, before_ms)
     return _SavedReading(past.unix_ms, past.entries())
-
-
-async def _in_slices(entries: Iterable[SavedEntry | None]) -> AsyncIterator[SavedEntry]:
-    for number, entry in enumerate(entries, 1):
-        if entry is not None:
-            yield entry
-        if entry is None or number % _SLICE_ENTRIES == 0:
-            await asyncio.sleep(0)

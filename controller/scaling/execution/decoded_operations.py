@@ -3,7 +3,6 @@
 Decoded operations are kept up to a limit; of the others only what a list is sorted and filtered by.
 """
 
-import asyncio
 from typing import Final, NamedTuple
 
 import msgspec
@@ -12,6 +11,7 @@ from controller.scaling.resize.operation import NewerOperation, ResizeOperation,
 from controller.storage.document_store import DocumentStore
 from controller.storage.documents import DocumentKind
 from controller.storage.store import StoreError
+from remoting.slices import in_slices
 
 #: How much of the stored text, in bytes, is kept decoded; that takes three times as much memory.
 KEPT_BYTES_MAX: Final = 4 << 20
@@ -49,10 +49,9 @@ class DecodedOperations:
 
     async def read_all(self) -> None:
         """Know all operations, and let others run meanwhile."""
-        for number, name in enumerate(self._documents.names(self._kind), 1):
-            self._know(name)
-            if number % _AT_ONCE == 0:
-                await asyncio.sleep(0)
+        async for names in in_slices(self._documents.names(self._kind), _AT_ONCE):
+            for name in names:
+                self._know(name)
 
     def get(self, name: str) -> ResizeOperation | None:
         """Return an operation, None if there is none; raises StoreError if it cannot be read."""

@@ -19,13 +19,13 @@ from controller.scaling.resize.operation import (
 from controller.scaling.resize.request import (
     PlannedGroup,
     PlannedSet,
-    PlannedStep,
     ResizePlan,
     ResizeRequest,
     TopicTraits,
 )
 from controller.scaling.rules.drained import check_drained
 from controller.scaling.rules.plan_sources import changed_order_conf, covered_sets, order_conf_problems
+from controller.scaling.rules.planned_steps import planned_steps
 from controller.scaling.rules.request_limits import size_problems, topic_problems, wait_problems, wait_warnings
 
 #: Queues of a topic on one broker set; each costs files on the broker, and a pull of every group.
@@ -47,7 +47,7 @@ def plan_resize(request: ResizeRequest, traits: TopicTraits, observation: Resize
         return ResizePlan(topic=request.topic, kind=kind, sets=sets, problems=tuple(problems))
     groups = tuple(_groups(request, traits, observation, kind))
     problems += [each.note for each in groups if each.note and each.kind == GroupKind.OFFLINE.value]
-    steps = tuple(_steps(request, kind, shrinks=_shrinks(request, traits)))
+    steps = tuple(planned_steps(kind, request.waits, shrinks=_shrinks(request, traits)))
     return ResizePlan(
         topic=request.topic,
         kind=kind,
@@ -303,56 +303,3 @@ def _lags(request: ResizeRequest, traits: TopicTraits, observation: ResizeObserv
         known = lags.get(each.group, 0)
         lags[each.group] = None if known is None or each.messages is None else known + each.messages
     return lags
-
-
-def _steps(request: ResizeRequest, kind: ResizeKind, *, shrinks: bool) -> Iterator[PlannedStep]:
-    waits = request.waits
-    quiet = (
-        PlannedStep(
-            phase=ResizePhase.QUIESCE,
-            text="wait until no producer has the old route, and no message comes",
-            at_least_ms=max(waits.producers_ms, waits.stable_ms),
-        ),
-        PlannedStep(phase=ResizePhase.LATE, text="wait for delayed, timed and transactional messages"),
-        PlannedStep(phase=ResizePhase.DRAIN, text="wait until every group has consumed the queues"),
-        PlannedStep(phase=ResizePhase.CONFIRM, text="check a second time", at_least_ms=waits.confirm_ms),
-    )
-    closing = (
-        PlannedStep(
-            phase=ResizePhase.READ_DOWN,
-            text="lower readQueueNums: brokers refuse the dropped queues; check twice that none has grown",
-            at_least_ms=waits.confirm_ms,
-        ),
-        PlannedStep(phase=ResizePhase.WATCH, text="watch for late messages", at_least_ms=waits.watch_ms),
-    )
-    seed = PlannedStep(phase=ResizePhase.SEED, text="store where each group begins in the new queues")
-    verify = PlannedStep(phase=ResizePhase.VERIFY, text="watch lag on the new queues", at_least_ms=waits.grown_watch_ms)
-    match kind:
-        case ResizeKind.GROW:
-            yield seed
-            yield PlannedStep(phase=ResizePhase.READ_UP, text="raise readQueueNums on every broker")
-            yield PlannedStep(phase=ResizePhase.ASSIGN, text="wait until every online group consumes the new queues")
-            yield PlannedStep(phase=ResizePhase.WRITE_UP, text="raise writeQueueNums on every broker")
-            yield verify
-        case ResizeKind.GATED:
-            yield PlannedStep(phase=ResizePhase.GATE, text="lock the new queues for every group")
-            yield seed
-            yield PlannedStep(phase=ResizePhase.READ_UP, text="raise readQueueNums")
-            yield PlannedStep(phase=ResizePhase.WRITE_UP, text="raise writeQueueNums")
-            yield PlannedStep(
-                phase=ResizePhase.RELEASE,
-                text="unlock each new queue for a group once it has consumed the old queue of the same keys",
-                at_least_ms=waits.producers_ms,
-            )
-            yield verify
-        case ResizeKind.SHRINK:
-            yield PlannedStep(phase=ResizePhase.WRITE_DOWN, text="lower writeQueueNums on every broker")
-            yield from (*quiet, *closing)
-        case ResizeKind.ORDERED:
-            yield PlannedStep(phase=ResizePhase.PAUSE, text="set perm 4 and remove orderTopicConf: producers stop")
-            yield from quiet
-            if not shrinks:
-                yield seed
-            yield PlannedStep(phase=ResizePhase.RESIZE, text="change the numbers and orderTopicConf")
-            yield PlannedStep(phase=ResizePhase.UNPAUSE, text="set perm 6: producers go on")
-            yield from (*quiet, *closing) if shrinks else (verify,)

@@ -1,6 +1,5 @@
 """Which topics are watched: those that policies name, and those of NameServers that patterns match."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Final
 
@@ -9,6 +8,7 @@ from controller.scaling.execution.broker_views import FAILURES
 from remoting.admin.client import AdminClient
 from remoting.admin.routes import all_topics
 from remoting.background_tasks import all_results
+from remoting.slices import in_slices
 
 #: Topics that are watched; each costs requests to its brokers in each round.
 TOPICS_MAX: Final = 5_000
@@ -66,11 +66,8 @@ class PolicyTopics:
         known_ms = (self._listed_ms or 0) - UNLISTED_MS
         former = [topic for topic, listed_ms in self._listed_last_ms.items() if listed_ms > known_ms]
         found: dict[str, None] = {}
-        for number, topic in enumerate((*sorted(former), *sorted(self._listed)), 1):
-            if policies.policy_of(topic) is not None:
-                found[topic] = None
-            if number % _NAMES_AT_ONCE == 0:
-                await asyncio.sleep(0)
+        async for topics in in_slices((*sorted(former), *sorted(self._listed)), _NAMES_AT_ONCE):
+            found |= dict.fromkeys(topic for topic in topics if policies.policy_of(topic) is not None)
         return list(found)
 
     async def _look(self) -> None:

@@ -128,26 +128,29 @@ def test_a_failover_across_midnight_is_whole_when_its_days_are_put_together(spar
     assert reported["missing"] == []
 
 
-@pytest.fixture(scope="module")
-def partial(spark):
-    """Sets whose failovers went wrong, or were none; one set each."""
-    who = {"old_master": 1}
+#: Who was master in elections before it.
+WHO_LED = {"old_master": 1}
+
+
+def reported(at_us, what, name, **values):
+    return row(what, at_us, broker_name=name, ns_id="ctrl", source="controller", **values)
+
+
+def election(at_us, name, epoch, **values):
+    default = {"result": "new_master_elected", "new_master": 2, "master_epoch": epoch, **WHO_LED}
+    return reported(at_us, "elected", name, **(default | values))
+
+
+def late_elections():
+    """Sets that have no master until one can be elected, and sets that get none, or none that is told of."""
     s = SECOND_US
-
-    def reported(at_us, what, name, **values):
-        return row(what, at_us, broker_name=name, ns_id="ctrl", source="controller", **values)
-
-    def election(at_us, name, epoch, **values):
-        default = {"result": "new_master_elected", "new_master": 2, "master_epoch": epoch, **who}
-        return reported(at_us, "elected", name, **(default | values))
-
-    controller = [
+    return [
         # Detection before the epoch was known; nobody can be elected, and the set has no master until one can. Slaves
         # die before and after.
         reported(10 * s, "failure_detected", "late", broker_id=1, silent_ms=4_000, cause="timeout"),
         reported(11 * s, "failure_detected", "late", broker_id=3, silent_ms=1_000),
-        reported(12 * s, "election_started", "late", cause="master_dead", **who),
-        reported(13 * s, "elected", "late", result="no_master_elected", cause="master_dead", **who),
+        reported(12 * s, "election_started", "late", cause="master_dead", **WHO_LED),
+        reported(13 * s, "elected", "late", result="no_master_elected", cause="master_dead", **WHO_LED),
         reported(30 * s, "failure_detected", "late", broker_id=4, silent_ms=1_000),
         reported(40 * s, "election_started", "late", cause="no_master"),
         election(41 * s, "late", 7, old_master=None, cause="no_master"),
@@ -155,18 +158,25 @@ def partial(spark):
         reported(43 * s, "role_notified", "late", broker_id=2, result="ok"),
         # The same, and the former master comes back and asks to lead again.
         reported(10 * s, "failure_detected", "back", broker_id=1, silent_ms=4_000),
-        reported(12 * s, "election_started", "back", **who),
-        reported(13 * s, "elected", "back", result="no_master_elected", **who),
+        reported(12 * s, "election_started", "back", **WHO_LED),
+        reported(13 * s, "elected", "back", result="no_master_elected", **WHO_LED),
         reported(40 * s, "election_started", "back", cause="broker"),
         election(41 * s, "back", 5, old_master=None, new_master=1, cause="broker"),
         # Nobody could be elected.
         reported(10 * s, "failure_detected", "none", broker_id=1, silent_ms=2_000),
-        reported(11 * s, "election_started", "none", **who),
-        reported(12 * s, "elected", "none", result="no_master_elected", **who),
+        reported(11 * s, "election_started", "none", **WHO_LED),
+        reported(12 * s, "elected", "none", result="no_master_elected", **WHO_LED),
         reported(20 * s, "failure_detected", "none", broker_id=3, silent_ms=2_000),
         reported(21 * s, "elected", "none", result="no_master_elected", cause="broker"),
         # The controller was too busy to tell anything but the outcome.
         election(20 * s, "mute", 3),
+    ]
+
+
+def odd_elections():
+    """Elections that are no failovers, those of operators, and several of one set."""
+    s = SECOND_US
+    return [
         # The first master of a set; a slave that died; a master that stayed.
         election(5 * s, "first", 1, old_master=None),
         reported(5 * s, "failure_detected", "slave", broker_id=9),
@@ -186,11 +196,18 @@ def partial(spark):
         election(71 * s, "double", 3, old_master=2, new_master=1, broker_addr="double-1:1"),
         # As a controller writes it: when an election began is its end less its length, in whole ms.
         reported(10 * s + 500, "failure_detected", "round", broker_id=1, silent_ms=200, master_epoch=3),
-        reported(10 * s + 9, "election_started", "round", failover_id="c/round/4", cause="master_dead", **who),
+        reported(10 * s + 9, "election_started", "round", failover_id="c/round/4", cause="master_dead", **WHO_LED),
         election(10 * s + 23_018, "round", 4, failover_id="c/round/4", cause="master_dead"),
         # To and fro within seconds.
         election(50 * s, "swift", 2, broker_addr="swift-2:1"),
         election(53 * s, "swift", 3, old_master=2, new_master=1, broker_addr="swift-1:1"),
+    ]
+
+
+def odd_elections_of_clusters():
+    """Elections that not all NameServers of a cluster show."""
+    s = SECOND_US
+    return [
         # Of the NameServers of a cluster one is down then, and one cannot record; all are down; one is down, and the
         # other one cannot record; the only one does not hear of it, and is started again.
         election(10 * s, "away", 2, cluster="some", broker_addr="away-2:1"),
@@ -198,33 +215,47 @@ def partial(spark):
         election(10 * s, "hush", 2, cluster="unknown", broker_addr="hush-2:1"),
         election(10 * s, "deaf", 2, cluster="few", broker_addr="deaf-2:1"),
     ]
-    states = [
+
+
+def states_of_former_masters():
+    """Brokers as NameServers show them while masters change again and again."""
+    s = SECOND_US
+    return [
         row("address_changed", 20 * s, broker_name="double", broker_id=0, broker_addr="double-2:1"),
         # The former master comes back and still believes to be it.
         row("changed", 72 * s, broker_name="double", broker_id=0, broker_addr="double-2:1"),
         row("role_changed", 75 * s, broker_name="double", broker_id=0, broker_addr="double-1:1"),
         row("registered_first", 76 * s, broker_name="double", broker_id=1, broker_addr="double-2:1"),
+        *(
+            row("address_changed", at_us, broker_name="swift", broker_id=0, broker_addr=f"swift-{number}:1")
+            for at_us, number in ((49 * s, 1), (51 * s, 2), (54 * s, 1))
+        ),
+        # Who is elected again was shown all the time, and registers with the epoch.
+        row("changed", 43 * s, broker_name="back", broker_id=0, broker_addr="back-1:1"),
     ]
-    states += [
-        row("address_changed", at_us, broker_name="swift", broker_id=0, broker_addr=f"swift-{number}:1")
-        for at_us, number in ((49 * s, 1), (51 * s, 2), (54 * s, 1))
-    ]
 
-    def process(ns_id, began_us):
-        """Whose rows they are; the machine is up for a day, whoever was started on it when."""
-        boot_id = f"{ns_id}-{(MONDAY_US + began_us) // MS}"
-        return {"ns_id": ns_id, "boot_id": boot_id, "mono_us": DAY_US}
 
-    def shown(what, at_us, cluster, name, who):
-        return row(what, at_us, cluster=cluster, broker_name=name, broker_id=0, broker_addr=f"{name}-2:1", **who)
+def process(ns_id, began_us):
+    """Whose rows they are; the machine is up for a day, whoever was started on it when."""
+    boot_id = f"{ns_id}-{(MONDAY_US + began_us) // MS}"
+    return {"ns_id": ns_id, "boot_id": boot_id, "mono_us": DAY_US}
 
-    def mute(who, until_us):
-        reason = {"reason": STATES_MISSING, "unobserved_from": MONDAY_US + 5 * s}
-        return row("recording_resumed", until_us, cluster=None, **who, **reason)
 
+def shown(what, at_us, cluster, name, who):
+    return row(what, at_us, cluster=cluster, broker_name=name, broker_id=0, broker_addr=f"{name}-2:1", **who)
+
+
+def mute(who, until_us):
+    reason = {"reason": STATES_MISSING, "unobserved_from": MONDAY_US + 5 * SECOND_US}
+    return row("recording_resumed", until_us, cluster=None, **who, **reason)
+
+
+def namesrvs_away():
+    """NameServers that are down, or cannot record, while masters of their clusters change: states, ticks, lifecycle."""
+    s = SECOND_US
     there, unheard, silent, hushed = (process(f"ns-{name}", -HOUR_US) for name in ("there", "deaf", "mute", "hushed"))
     late, dark, darker, later = (process(f"ns-{name}", 60 * s) for name in ("late", "dark", "darker", "later"))
-    states += [
+    states = [
         shown("role_changed", 12 * s, "some", "away", there),
         shown("registered_first", 75 * s, "some", "away", late),
         shown("changed", 300 * s, "some", "away", silent),
@@ -234,8 +265,6 @@ def partial(spark):
         shown("registered_first", -HOUR_US, "unknown", "hush", hushed),
         shown("registered_first", -HOUR_US, "few", "deaf", unheard),
         shown("registered_first", 75 * s, "few", "deaf", process("ns-deaf", 60 * s)),
-        # Who is elected again was shown all the time, and registers with the epoch.
-        row("changed", 43 * s, broker_name="back", broker_id=0, broker_addr="back-1:1"),
     ]
     ticks = [
         *(row("tick", at_us, **there) for at_us in (5 * s, 15 * s)),
@@ -245,9 +274,18 @@ def partial(spark):
         *(row("tick", 70 * s, **each) for each in (late, dark, darker, later)),
     ]
     lifecycle = [mute(silent, 200 * s), mute(hushed, 30 * s)]
+    return states, ticks, lifecycle
+
+
+@pytest.fixture(scope="module")
+def partial(spark):
+    """Sets whose failovers went wrong, or were none; one set each."""
+    states, ticks, lifecycle = namesrvs_away()
+    states = [*states_of_former_masters(), *states]
     # NameServers of another cluster.
     states.append(row("registered_first", 0, cluster="other", broker_name="far", broker_id=0, ns_id="ns-far"))
-    ticks += [row("tick", n * 10 * s, ns_id=name) for n in range(9) for name in ("ns-1", "ns-far")]
+    ticks += [row("tick", n * 10 * SECOND_US, ns_id=name) for n in range(9) for name in ("ns-1", "ns-far")]
+    controller = [*late_elections(), *odd_elections(), *odd_elections_of_clusters()]
     inputs = tables(spark, controller=controller, broker_state=states, ns_tick=ticks, ns_lifecycle=lifecycle)
     return {row["failover_id"]: row for row in found(JOB, inputs, days(1)) if row["kind"] == "failover"}
 
@@ -354,12 +392,37 @@ def test_a_namesrv_that_shows_it_only_after_a_restart_ends_a_failover_that_no_ot
     assert "visible on ns-deaf" not in deaf["missing"]
 
 
+#: Sets with role addresses.
+ADDRESSED = ("quick", "slow", "unseen", "fresh", "gone", "restarted", "unchecked", "local", "moved")
+
+
+def elections_of_the_addressed():
+    """Elections of all sets with role addresses, at the tenth second."""
+    s, controller = SECOND_US, []
+    for name in ADDRESSED:
+        who = {
+            "broker_name": name,
+            "ns_id": "ctrl",
+            "source": "controller",
+            "new_master": 2,
+            "broker_addr": f"{name}-2:1",
+        }
+        elected = {"result": "new_master_elected", "old_master": 1, "master_epoch": 2, "cause": "operator"}
+        controller += [
+            row("elected", 10 * s, **who, **elected),
+            row("master_serves", 10 * s + 400 * MS, **who, failover_id=f"c/{name}/2"),
+        ]
+    # The master registers another address later, in the same epoch.
+    other = {"broker_name": "quick", "ns_id": "ctrl", "source": "controller", "failover_id": "c/quick/2"}
+    controller.insert(0, row("master_serves", 9 * s, **other, new_master=2, broker_addr="quick-9:1"))
+    return controller
+
+
 @pytest.fixture(scope="module")
 def addressed(spark):
     """Sets with role addresses whose masters are deposed, all of them at the tenth second; one set each."""
     s = SECOND_US
-    names = ("quick", "slow", "unseen", "fresh", "gone", "restarted", "unchecked", "local", "moved")
-    controller, addresses = [], []
+    addresses = []
 
     def address(what, at_us, name, **values):
         default = {
@@ -373,23 +436,8 @@ def addressed(spark):
     def led(at_us, name, **values):
         address("leads", at_us, name, **({"former_addr": f"{name}-1:1", "broker_addr": f"{name}-2:1"} | values))
 
-    for name in names:
-        who = {
-            "broker_name": name,
-            "ns_id": "ctrl",
-            "source": "controller",
-            "new_master": 2,
-            "broker_addr": f"{name}-2:1",
-        }
-        elected = {"result": "new_master_elected", "old_master": 1, "master_epoch": 2, "cause": "operator"}
-        controller += [
-            row("elected", 10 * s, **who, **elected),
-            row("master_serves", 10 * s + 400 * MS, **who, failover_id=f"c/{name}/2"),
-        ]
+    for name in ADDRESSED:
         address("given", 2 * s, name)
-    # The master registers another address later, in the same epoch.
-    other = {"broker_name": "quick", "ns_id": "ctrl", "source": "controller", "failover_id": "c/quick/2"}
-    controller.insert(0, row("master_serves", 9 * s, **other, new_master=2, broker_addr="quick-9:1"))
     # One address of two is led later, and another NameServer sees the first one sooner.
     address("given", 2 * s, "slow", role_address="slow:3")
     led(10 * s + 700 * MS, "quick")
@@ -409,8 +457,12 @@ def addressed(spark):
     led(11 * s, "local")
     led(11 * s, "moved", broker_addr="moved-1:1", former_addr="moved-2:1")
     ticks = [row("tick", n * 10 * s, boot_id=f"ns-1-{MONDAY_US // MS}") for n in range(9)]
-    states = [row("role_changed", 11 * s, broker_name=name, broker_id=0, broker_addr=f"{name}-2:1") for name in names]
-    inputs = tables(spark, controller=controller, role_address=addresses, ns_tick=ticks, broker_state=states)
+    states = [
+        row("role_changed", 11 * s, broker_name=name, broker_id=0, broker_addr=f"{name}-2:1") for name in ADDRESSED
+    ]
+    inputs = tables(
+        spark, controller=elections_of_the_addressed(), role_address=addresses, ns_tick=ticks, broker_state=states
+    )
     return {row["broker_name"]: row for row in found(JOB, inputs, days(1)) if row["kind"] == "failover"}
 
 

@@ -12,7 +12,7 @@ from controller.offsets.guard.candidates import SavedQueue, TableKey
 from controller.offsets.guard.log_facts import SavedMoment
 from controller.offsets.guard.outcomes import Outcome
 from controller.offsets.guard.rules import Action, Reason, Tail
-from controller.offsets.guard.runner import SLICE_CANDIDATES, EarlyEnd, GuardedBroker, GuardLimits, OffsetGuard, sliced
+from controller.offsets.guard.runner import EarlyEnd, GuardedBroker, GuardLimits, OffsetGuard
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
@@ -311,21 +311,6 @@ async def test_messages_of_a_master_that_was_started_again_in_its_epoch_are_old_
     notes, _ = await guarded(master, moment=moment)
     assert notes.of("g") == done
     assert master.peer.count(BrokerRequestCode.VIEW_MESSAGE_BY_ID) > 0
-
-
-async def test_others_run_while_a_long_list_is_gone_through():
-    turns = 0
-
-    async def other():
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    task = asyncio.create_task(other())
-    assert [each async for each in sliced(range(5 * SLICE_CANDIDATES))] == list(range(5 * SLICE_CANDIDATES))
-    task.cancel()
-    assert turns == 5
 
 
 async def test_group_that_has_never_pulled_is_taken_back_where_the_broker_says_so():
