@@ -124,7 +124,7 @@ bench-offset-commits: $(VENV)/.run
 	$(BIN)/python benchmarks/offset_commits.py
 
 ## bench-offset-failovers: messages twice, skipped and out of order when masters fail, with and without an offset manager,
-## into benchmarks/CONTROLLER.md; about eight hours
+## into benchmarks/CONTROLLER.md; about six hours
 bench-offset-failovers: $(VENV)/.run
 	$(BIN)/python benchmarks/offset_failovers.py
 

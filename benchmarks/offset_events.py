@@ -146,9 +146,11 @@ class OffsetEvents:
         changed = self._change(number, victim)
         in_time = self._clients.wait_until_all_go_on(killed_ms, QUEUES, GO_ON_MAX_S)
         restore("kill", self._site, victim)
+        # A client that leaves gives back what others had before.
+        shared = self._shared()
         self._change_back(changed)
         time.sleep(self._settled_s)
-        self._note(killed_ms, changed)
+        self._note(killed_ms, changed, shared)
         shown = ", ".join(f"{name} {_shown(events[-1])}" for name, events in self._seen.events.items())
         late = "" if in_time else ", not all queues went on"
         report(f"{shown}{late}; {(now_ms() - killed_ms) / 1000:.0f} s in all")
@@ -191,7 +193,12 @@ class OffsetEvents:
         else:
             self._clients.leave(changed)
 
-    def _note(self, killed_ms: int, changed: str | None) -> None:
+    def _shared(self) -> dict[str, int]:
+        """Return by group how many queues two clients have had at a time."""
+        self._clients.look()
+        return {name: len(group.window.shared()) for name, group in self._clients.groups.items()}
+
+    def _note(self, killed_ms: int, changed: str | None, shared: Mapping[str, int]) -> None:
         self._clients.look()
         queue_rates = self._clients.rates(killed_ms)
         self._seen.rates.append(sum(queue_rates.values()))
@@ -201,7 +208,7 @@ class OffsetEvents:
                 repeated=window.repeated.total(),
                 repeated_s=seconds_of_traffic(window.repeated, queue_rates),
                 inversions=window.inversions,
-                shared=len(window.shared()),
+                shared=shared[name],
                 went_on_s=self._clients.went_on_s(name, killed_ms),
                 is_changed=changed == name,
             )
