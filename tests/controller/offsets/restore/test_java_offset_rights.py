@@ -6,7 +6,7 @@ import json
 import time
 
 import pytest
-from peers.acl import CONTROL, OFFSETS, POWERLESS, acl_1, acl_2, admit, request_as, servers_keys
+from peers.acl import CONTROL, OFFSETS, POWERLESS, Keys, acl_1, acl_2, admit, request_as, servers_keys
 from peers.jars import V4_9, V5_1, V5_5
 from peers.lab import Lab
 from peers.offset_managers import OffsetManager
@@ -117,7 +117,7 @@ def test_brokers_with_acl_2_want_the_rights_that_the_manager_names(lab):
     named = {each.request.code for each in requests_of_a_manager() if needed_rights(each.request.code)}
     assert denied(broker, POWERLESS) == named
     assert denied(broker, OFFSETS) == LOCKS
-    with_locks = type(OFFSETS)("replaying-manager", "s3cret-of-the-replays")
+    with_locks = Keys("replaying-manager", "s3cret-of-the-replays")
     admit(broker, with_locks, RIGHTS_OF_REPLAYS)
     assert denied(broker, with_locks) == set()
 
