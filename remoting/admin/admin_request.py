@@ -9,12 +9,14 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from remoting.protocol.broker_rights import needed_rights
 from remoting.protocol.codec import decode_body, decode_fields, encode_fields
 from remoting.protocol.codes import ResponseCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, NotSupported, Refused
 from remoting.protocol.object_keys import with_quoted_keys
 from remoting.protocol.shapes.broker_admin import OffsetResponseHeader
+from remoting.protocol.signing import is_denied
 
 #: A longer body is read only as standard JSON: finding fastjson's keys takes up to 0.1 us a byte.
 QUOTED_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -43,7 +45,8 @@ class AdminRequest(NamedTuple, Generic[Found]):
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             raise NotSupported(answer.code, answer.remark)
         if answer.code != ResponseCode.SUCCESS:
-            raise Refused(answer.code, answer.remark)
+            rights = needed_rights(self.request.code) if is_denied(answer) else ""
+            raise Refused(answer.code, answer.remark, rights)
         return self.read(answer)
 
     def mapped(self, change: Callable[[Found], Other]) -> "AdminRequest[Other]":

@@ -75,9 +75,11 @@ class CodeNotSupported(RequestRefused):
 class Refused(RemotingError):
     """A peer answered with an error code."""
 
-    def __init__(self, code: int, remark: str | None) -> None:
-        self.code, self.remark = code, remark
-        super().__init__(f"code {code}: {(remark or 'no remark').strip()}")
+    def __init__(self, code: int, remark: str | None, rights: str = "") -> None:
+        """Take the rights that its user needs, where the peer denied the request; blank for none, or others."""
+        self.code, self.remark, self.rights = code, remark, rights
+        needs = f"; the user needs {rights}" if rights else ""
+        super().__init__(f"code {code}: {(remark or 'no remark').strip()}{needs}")
 
 
 class NotSupported(Refused):

@@ -134,7 +134,7 @@ BROKER_REQUEST_DENIED: Final = LogEvent(
     keys=("addr", "request_code", "signed", "error", "advice"),
     meaning="A broker with ACL refused a request of this process: the request is not `signed`, or the broker does not "
     "know the user, has another password for it, or does not permit it to do this.",
-    advice="Do what the key `advice` says: give this process a user of the brokers with the rights that it needs, and "
+    advice="Do what the key `advice` says: give this process a user of the brokers with the rights that it names, and "
     "name the addresses of these brokers.",
 )
 BROKER_REQUEST_NOT_SIGNED: Final = LogEvent(

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from remoting.protocol.addresses import named_addresses
+from remoting.protocol.broker_rights import needed_rights
 from remoting.protocol.signing import Credentials, Denial, Signer, SigningObserver
 from serving.config.server_config import ServerConfig
 from serving.logging.logs import Logs
@@ -104,8 +105,14 @@ class SigningLog(SigningObserver):
             request_code=denial.request_code,
             signed=denial.is_signed,
             error=denial.remark.strip(),
-            advice=self._if_signed if denial.is_signed else self._if_denied_unsigned,
+            advice=self._advice(denial),
         )
+
+    def _advice(self, denial: Denial) -> str:
+        if not denial.is_signed:
+            return self._if_denied_unsigned
+        rights = needed_rights(denial.request_code)
+        return f"{self._if_signed}: {rights}" if rights else self._if_signed
 
     def unsigned(self, address: str) -> None:
         """Count an unsigned request, and log its address unless it was logged before."""

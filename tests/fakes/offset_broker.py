@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from fakes.answering_peer import NOTHING, AnsweringPeer, refusal, success
 from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
+from remoting.protocol.shapes.broker_admin import RESET_PENDING
 
 CLUSTER = "DefaultCluster"
 BOOT_MS = 1_700_000_000_000
@@ -40,6 +41,8 @@ class OffsetBroker:
         #: What an online member does with a commit or reset: called with "commit" or "reset", key, queue, offset.
         self.then = lambda *_: None
         self.resets_on_server = True
+        #: Resets that wait for the next pull: ("topic@group", queue id) -> offset. Commits are answered and not stored.
+        self.pending = {}
         #: Code -> code that it is answered with instead, None for not at all.
         self.instead = {}
         self.written = []
@@ -130,11 +133,23 @@ class OffsetBroker:
         ends = self.topics.get(fields["topic"], {}).get(int(fields["queueId"]), (-1, 0))
         return RemotingCommand(0, ext_fields={"offset": str(ends[which])})
 
+    def _committed(self, fields):
+        key, queue = f"{fields['topic']}@{fields['consumerGroup']}", int(fields["queueId"])
+        offset = self.pending.get((key, queue), self.offsets.get(key, {}).get(queue))
+        if offset is None:
+            return refusal(ResponseCode.QUERY_NOT_FOUND)
+        return RemotingCommand(0, ext_fields={"offset": str(offset)})
+
     def _commit(self, fields):
+        if (f"{fields['topic']}@{fields['consumerGroup']}", int(fields["queueId"])) in self.pending:
+            return RemotingCommand(0, remark=RESET_PENDING)
         self._store("commit", fields["consumerGroup"], fields, int(fields["commitOffset"]))
         return success(b"")
 
     def _reset(self, fields):
+        place = f"{fields['topic']}@{fields['group']}", int(fields["queueId"])
+        if place in self.pending:
+            self.pending[place] = int(fields["offset"])
         self._store("reset", fields["group"], fields, int(fields["offset"]))
         return success(b"")
 
@@ -157,6 +172,7 @@ _ANSWERS = {
     BrokerRequestCode.VIEW_MESSAGE_BY_ID: OffsetBroker._view,
     BrokerRequestCode.GET_MIN_OFFSET: OffsetBroker._min,
     BrokerRequestCode.GET_MAX_OFFSET: OffsetBroker._max,
+    BrokerRequestCode.QUERY_CONSUMER_OFFSET: OffsetBroker._committed,
     BrokerRequestCode.UPDATE_CONSUMER_OFFSET: OffsetBroker._commit,
     BrokerRequestCode.INVOKE_BROKER_TO_RESET_OFFSET: OffsetBroker._reset,
 }

@@ -28,6 +28,10 @@ BROKERS = Keys("inner-brokers", "s3cret-of-the-brokers")
 #: A user with the rights that our servers and the sampler need, and hardly more.
 LEAST = Keys("least-rights", "s3cret-of-the-least")
 STRANGER = Keys("control-plane", "s3cret-of-nobody")
+#: The user of an offset manager, with the rights of the table in controller/OPERATIONS.md.
+OFFSETS = Keys("offset-manager", "s3cret-of-the-offset-manager")
+#: A user that brokers know, and permit nothing.
+POWERLESS = Keys("no-rights", "s3cret-of-the-powerless")
 
 
 def acl_2(**properties):
@@ -51,19 +55,30 @@ def acl_1(lab_folder, label, *, white_list=()):
     file = lab_folder / label / "conf" / "plain_acl.yml"
     file.parent.mkdir(parents=True, exist_ok=True)
     super_user = {"accessKey": CONTROL.access, "secretKey": CONTROL.secret, "admin": True}
-    least = {"accessKey": LEAST.access, "secretKey": LEAST.secret, "admin": False}
-    least |= {"defaultTopicPerm": "DENY", "defaultGroupPerm": "DENY"}
-    file.write_text(yaml.safe_dump({"globalWhiteRemoteAddresses": list(white_list), "accounts": [super_user, least]}))
+    accounts = [super_user, *(_account(keys, "DENY") for keys in (LEAST, POWERLESS)), _account(OFFSETS, "SUB")]
+    file.write_text(yaml.safe_dump({"globalWhiteRemoteAddresses": list(white_list), "accounts": accounts}))
     return {"aclEnable": True}
+
+
+def _account(keys, permission):
+    own = {"accessKey": keys.access, "secretKey": keys.secret, "admin": False}
+    return own | {"defaultTopicPerm": permission, "defaultGroupPerm": permission}
 
 
 def admit_least(broker):
     """Let the broker with ACL 2.0 know the user with the least rights; those of ACL 1.0 know it from their file."""
-    user = {"username": LEAST.access, "password": LEAST.secret, "userType": "Normal"}
-    checked_request(broker, CONTROL, CREATE_USER, {"username": LEAST.access}, user)
-    rights = (("Cluster:DefaultCluster", ["Update"]), ("Topic:*", ["Get"]), ("Group:*", ["Get"]))
-    entries = [{"resource": resource, "actions": actions, "decision": "Allow"} for resource, actions in rights]
-    acl = {"subject": f"User:{LEAST.access}", "policies": [{"policyType": "Custom", "entries": entries}]}
+    rights = {"Cluster:DefaultCluster": ["Update"], "Topic:*": ["Get"], "Group:*": ["Get"]}
+    admit(broker, LEAST, rights)
+
+
+def admit(broker, keys, rights):
+    """Let a broker with ACL 2.0 know a user with these rights: resource -> actions."""
+    user = {"username": keys.access, "password": keys.secret, "userType": "Normal"}
+    checked_request(broker, CONTROL, CREATE_USER, {"username": keys.access}, user)
+    if not rights:
+        return
+    entries = [{"resource": resource, "actions": actions, "decision": "Allow"} for resource, actions in rights.items()]
+    acl = {"subject": f"User:{keys.access}", "policies": [{"policyType": "Custom", "entries": entries}]}
     checked_request(broker, CONTROL, CREATE_ACL, {"subject": acl["subject"]}, acl)
 
 

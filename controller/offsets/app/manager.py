@@ -99,7 +99,7 @@ class OffsetManager:
         keeper = LockKeeper(self._store, self._clock)
         self._service = OffsetService(parts, keeper)
         self._locks = LockService(self._service, keeper, self._clock, self._event_log)
-        self._operations = open_operations(config, self._clock)
+        self._operations = open_operations(config, self._clock, lambda: self._me.address)
         restore_log = RestoreEventLog(self._logs, self._counters, self._recorder)
         self._restoring = Restoring(self._service, self._operations, self._clock, restore_log)
         self._client = broker_client(config, self._clock, self._logs, self._counters)

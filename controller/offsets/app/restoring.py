@@ -1,5 +1,6 @@
 """Puts restores, undoes and lags together: the file of operations, and requests to brokers of their own number."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -26,10 +27,10 @@ _LIMITS: Final = AdminLimits(requests_max=128, requests_per_peer_max=REQUESTS_MA
 _LAG_LIMITS: Final = AdminLimits(requests_max=32, requests_per_peer_max=4)
 
 
-def open_operations(config: OffsetManagerConfig, clock: Clock) -> KeptOperations:
-    """Return the last operations of this manager; raises StartFailed."""
+def open_operations(config: OffsetManagerConfig, clock: Clock, own_address: Callable[[], str]) -> KeptOperations:
+    """Return the last operations of this manager, whose address is known once it serves; raises StartFailed."""
     try:
-        return KeptOperations(OperationFile(Path(config.store_path), clock))
+        return KeptOperations(OperationFile(Path(config.store_path), clock), own_address)
     except StoreError as error:
         raise StartFailed(str(error)) from error
 
@@ -57,5 +58,5 @@ class Restoring:
             serves=lambda: self._service.role.is_serving,
             observer=self._event_log,
         )
-        lags = LagReader(AdminClient(client, _LAG_LIMITS))
+        lags = LagReader(AdminClient(client, _LAG_LIMITS), self._clock)
         return BrokerAccess(followed=followed, mirrored=mirrored, restorer=Restorer(parts), lags=lags)

@@ -25,7 +25,7 @@ _SCOPE: Final = (
     Parameter("namespace", "Namespace; none by default."),
     Parameter("group", "Only offsets of this group."),
     Parameter("topic", "Only offsets in this topic."),
-    Parameter("broker", "Only offsets on the broker set of this brokerName."),
+    Parameter("brokerName", "Only offsets on this broker set."),
 )
 
 CLIENT_ENDPOINTS: Final = (

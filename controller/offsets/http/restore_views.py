@@ -28,6 +28,7 @@ from controller.offsets.restore.file_imports import (
 )
 from controller.offsets.restore.lag import GroupLag, LagQueue
 from controller.offsets.restore.lag_reader import LagRequest
+from controller.offsets.restore.lag_turns import LagsTooOften
 from controller.offsets.restore.operations import Operation, OperationKind
 from controller.offsets.restore.own_offsets import OwnChange
 from controller.offsets.restore.requests import (
@@ -47,7 +48,7 @@ from controller.offsets.restore.values import RESTORED_MAX, PlannedOffset, Resto
 from controller.offsets.service.manager_role import ManagerNotLeading
 from controller.offsets.service.offset_service import OffsetService, StoredChanges
 from controller.offsets.values import GroupTopic, QueueKey, StoredOffset
-from serving.http.views import HttpRefused, NotFound, StateConflict, UnprocessableBody, ViewRequest
+from serving.http.views import HttpRefused, NotFound, StateConflict, TooManyRequests, UnprocessableBody, ViewRequest
 
 
 class RestoreViews:
@@ -83,7 +84,7 @@ class RestoreViews:
         body: shapes.UndoBody = request.body
         check_writer(body.writer)
         with _restore_refusals():
-            self._check_undoes()
+            await self._check_undoes(body.operation_id)
             operation = await self._site.kept.find(body.operation_id)
             return _answer(await self._undo(operation, body), is_dry_run=body.dry_run)
 
@@ -153,12 +154,17 @@ class RestoreViews:
             emit = export_broker_file if body.dialect is FileDialect.BROKER else export_client_file
             return shapes.ExportAnswer(emit(found.offsets), [], len(found.offsets), found.unavailable)
 
-    def _check_undoes(self) -> None:
-        """Raise ManagerFollows or StillLoading unless this manager serves: the leader may not have the operation."""
+    async def _check_undoes(self, operation_id: str) -> None:
+        """Raise ManagerFollows, which says who has the operation, or StillLoading unless this manager serves."""
         try:
             self._service.role.check_serves()
         except ManagerNotLeading as error:
-            raise ManagerFollows(error, f"{UNDONE_WHERE_KEPT}.") from error
+            try:
+                await self._site.kept.find(operation_id)
+                where = f"Operation {operation_id!a} is kept here, and the leader does not have it. {UNDONE_WHERE_KEPT}"
+            except NoSuchOperation as unknown:
+                where = _capital(str(unknown))
+            raise ManagerFollows(error, f"{where}.") from error
 
     @property
     def _brokers(self) -> BrokerAccess:
@@ -216,10 +222,16 @@ def _restore_refusals() -> Iterator[None]:
         with refusals():
             yield
     except RestoreRefused as error:
-        text = str(error)
-        sentence = f"{text[:1].upper()}{text[1:]}."
-        kinds = {AnotherRuns: StateConflict, NoSuchOperation: NotFound}
-        raise kinds.get(type(error), UnprocessableBody)(sentence) from error
+        kinds: dict[type[RestoreRefused], type[HttpRefused]] = {
+            AnotherRuns: StateConflict,
+            NoSuchOperation: NotFound,
+            LagsTooOften: TooManyRequests,
+        }
+        raise kinds.get(type(error), UnprocessableBody)(f"{_capital(str(error))}.") from error
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _read_file(body: shapes.ImportBody) -> ImportedFile:

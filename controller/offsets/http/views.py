@@ -193,7 +193,7 @@ def _scope(query: Mapping[str, str]) -> OffsetScope:
         query.get("namespace", ""),
         query.get("group"),
         query.get("topic"),
-        query.get("broker"),
+        query.get("brokerName"),
     )
 
 

@@ -13,10 +13,17 @@ from controller.offsets.guard.master_queries import MasterQueries
 from controller.offsets.guard.outcomes import StillMaster
 from controller.offsets.guard.plan import MessageLook
 from controller.offsets.restore.broker_facts import BROKER_FAILURES, BrokerFacts, each_of, read_facts
-from controller.offsets.restore.rules import decide_restored, is_still_right, needs_proof, proved, verified_restore
+from controller.offsets.restore.rules import (
+    GroupState,
+    decide_restored,
+    is_still_right,
+    needs_proof,
+    proved,
+    verified_restore,
+)
 from controller.offsets.restore.values import PlannedOffset, RestoreOptions, RestoreStatus, WantedOffset
 from remoting.admin.admin_request import AdminRequest
-from remoting.admin.offsets import OffsetCommit, commit_offset, reset_offset
+from remoting.admin.offsets import OffsetCommit, commit_offset, committed_offset, reset_offset
 from remoting.protocol.errors import BodyError, ConnectionRefused, InvokeError, NotSent, Refused
 
 _TIME_OVER: Final = "the time was over before it was sent"
@@ -136,22 +143,34 @@ class BrokerRun:
         of_queue = key.group, key.topic, planned.queue.queue_id, planned.new
         # Also before a reset: not every release shows a reset in its table.
         stored = await self._send(place, commit_offset(*of_queue))
-        if stored is OffsetCommit.RESET_PENDING:
-            why = "a reset that was requested before waits for the group's next pull"
-            self._becomes(place, RestoreStatus.RESET_PENDING, why)
-            return None
         if stored is None:
             return None
         state = facts.groups[key.group]
-        if not facts.can_reset or isinstance(state, str) or not state.is_online:
-            return False
+        is_online = isinstance(state, GroupState) and state.is_online
         reset = reset_offset(*of_queue).mapped(lambda _: OffsetCommit.STORED)
+        if stored is OffsetCommit.RESET_PENDING:
+            if not (facts.can_reset and await self._shows_its_reset(planned)):
+                why = "a reset that was requested before waits for the group's next pull"
+                self._becomes(place, RestoreStatus.RESET_PENDING, why)
+                return None
+            return None if await self._send(place, reset) is None else is_online
+        if not (facts.can_reset and is_online):
+            return False
         if await self._send(place, reset) is None:
             # The commit was taken: members may overwrite it, or have read from it.
             why = f"stored, and members that are online were not sent there: {self.planned[place].reason}"
             self._becomes(place, RestoreStatus.UNVERIFIED, why)
             return None
         return True
+
+    async def _shows_its_reset(self, planned: PlannedOffset) -> bool:
+        """Return whether the reset that waits is the offset that was shown before: it is what is to be put right."""
+        key = planned.queue.key
+        try:
+            waiting = await self._queries.call(committed_offset(key.group, key.topic, planned.queue.queue_id))
+        except BROKER_FAILURES:
+            return False
+        return waiting is not None and waiting == planned.old
 
     async def _send(self, place: int, request: AdminRequest[OffsetCommit]) -> OffsetCommit | None:
         """Return the answer to a write that becomes UNVERIFIED as it leaves; None without one."""

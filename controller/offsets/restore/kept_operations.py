@@ -1,7 +1,11 @@
-"""The last operations of this manager, for the event loop: the file is written in a thread."""
+"""The last operations of this manager, for the event loop: the file is written in a thread.
+
+An id ends with the address of the manager that did the operation: only its file has what undoes it.
+"""
 
 import asyncio
 import secrets
+from collections.abc import Callable
 from typing import Final
 
 from controller.offsets.restore.operation_file import OperationFile, OperationHead
@@ -9,20 +13,24 @@ from controller.offsets.restore.operations import Operation
 from controller.offsets.restore.requests import NoSuchOperation
 
 _ID_BYTES: Final = 8
-#: Longer ids are none of ours.
-_ID_CHARACTERS_MAX: Final = 64
+#: Between what is random and the address.
+_AT: Final = "@"
+#: Longer ids are none of ours: a name of a host has 253 characters at most.
+_ID_CHARACTERS_MAX: Final = 300
 
 
 class KeptOperations:
     """What can be undone."""
 
-    def __init__(self, file: OperationFile) -> None:
+    def __init__(self, file: OperationFile, own_address: Callable[[], str]) -> None:
+        """Take the file, and what returns the address at which others reach this manager."""
         self._file = file
+        self._own_address = own_address
         self._turn = asyncio.Lock()
 
     def new_id(self) -> str:
         """Return an id that no operation has."""
-        return secrets.token_hex(_ID_BYTES)
+        return f"{secrets.token_hex(_ID_BYTES)}{_AT}{self._own_address()}"
 
     async def keep(self, operation: Operation) -> None:
         """Store an operation, or its outcomes; raises StoreError, and then nothing is stored."""
@@ -36,7 +44,9 @@ class KeptOperations:
             async with self._turn:
                 found = await asyncio.to_thread(self._file.find, operation_id)
         if found is None:
-            raise NoSuchOperation(operation_id[:_ID_CHARACTERS_MAX])
+            shown = operation_id[:_ID_CHARACTERS_MAX]
+            address = shown.partition(_AT)[2]
+            raise NoSuchOperation(shown, kept_at="" if address == self._own_address() else address)
         return found
 
     async def last(self) -> list[OperationHead]:

@@ -12,12 +12,14 @@ from controller.offsets.commits.results import OffsetNotFound, ReadAnswer
 from controller.offsets.guard.master_queries import MasterQueries
 from controller.offsets.restore.broker_facts import BROKER_FAILURES, TopicEnds, each_of, read_ends
 from controller.offsets.restore.lag import CommittedIn, CommittedOffset, GroupLag, LagQueue, lag_in
+from controller.offsets.restore.lag_turns import LagTurns
 from controller.offsets.restore.requests import RestoreRefused
 from controller.offsets.topology.values import FollowedSet
 from controller.offsets.values import StoredOffset
 from remoting.admin.client import AdminClient
 from remoting.admin.offset_table import OffsetTable, all_offsets, decode_key, decode_offsets
 from remoting.background_tasks import all_results
+from remoting.clock import Clock
 from remoting.protocol.errors import BodyError
 from remoting.protocol.shapes.broker_admin import OFFSET_KEY_SEPARATOR
 from remoting.slices import in_slices
@@ -105,16 +107,19 @@ class _LagBroker:
 
 
 class LagReader:
-    """Reads lags live: nothing of them is cached."""
+    """Reads lags live: nothing of them is cached, so they are not read as often as anybody likes."""
 
-    def __init__(self, admin: AdminClient) -> None:
+    def __init__(self, admin: AdminClient, clock: Clock) -> None:
         self._admin = admin
+        self._clock = clock
+        self._turns = LagTurns(clock.now_ms())
 
     async def read(self, sets: Iterable[FollowedSet], request: LagRequest) -> LagReading:
         """Return the lag in each queue of the topics of a group; broker sets that are silent are named.
 
-        Raises TooManyLags.
+        Raises LagsTooOften and TooManyLags.
         """
+        self._turns.take(self._clock.now_ms())
         unavailable: dict[str, str] = {}
         brokers: list[_LagBroker] = []
         for each in sets:

@@ -108,9 +108,12 @@ class AnotherRuns(RestoreRefused):
 class NoSuchOperation(RestoreRefused):
     """There is nothing to undo."""
 
-    def __init__(self, operation_id: str) -> None:
-        self.operation_id = operation_id
-        super().__init__(
-            f"operation {operation_id!a} is not kept here: each manager keeps the last ones that it did itself, which "
-            f"its GET /v1/offsets/operations lists. {UNDONE_WHERE_KEPT}"
+    def __init__(self, operation_id: str, *, kept_at: str = "") -> None:
+        """Take the address of the manager that did it, blank if that is this one or not known."""
+        self.operation_id, self.kept_at = operation_id, kept_at
+        where = (
+            f"by its id the manager at {kept_at!a} did it, and has what undoes it"
+            if kept_at
+            else "each manager keeps the last ones that it did itself, which its GET /v1/offsets/operations lists"
         )
+        super().__init__(f"operation {operation_id!a} is not kept here: {where}. {UNDONE_WHERE_KEPT}")

@@ -125,7 +125,14 @@ def logs(lines, clock):
 @pytest.mark.parametrize(
     ("has_keys", "is_signed", "advice"),
     [
-        (True, True, "the keys must be a user that this broker knows"),
+        (
+            True,
+            True,
+            (
+                "the keys must be a user that this broker knows, with its password and its rights: "
+                "with ACL 2.0 Update of the cluster"
+            ),
+        ),
         (True, False, "name this address or its network in the list, if it is a broker of yours"),
         (False, False, "set the keys to a user of the brokers with its password, and the list to their networks"),
     ],

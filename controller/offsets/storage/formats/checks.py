@@ -1,4 +1,7 @@
-"""Refuses what files and etcd cannot take before it is written: one such change would fail others with it. Pure."""
+"""Refuses what files and etcd cannot take before it is written: one such change would fail others with it. Pure.
+
+What names, queue ids and offsets have to be is in `commits/entry_checks.py` alone; here is what only stores limit.
+"""
 
 from collections.abc import Iterable
 from typing import Final
@@ -6,7 +9,13 @@ from typing import Final
 import msgspec
 
 from controller.offsets.commits.changes import OffsetChange
-from controller.offsets.values import DELETED, NAME_CHARACTERS_MAX, OFFSET_MAX, QUEUES_MAX, GroupTopic, StoredOffset
+from controller.offsets.commits.entry_checks import (
+    problem_of_names,
+    problem_of_offset,
+    problem_of_queue,
+    problem_of_writer,
+)
+from controller.offsets.values import DELETED, GroupTopic, StoredOffset
 from controller.storage.store import StoreError
 
 _LONG_MAX: Final = 2**63 - 1
@@ -32,15 +41,13 @@ def check_changes(changes: Iterable[OffsetChange]) -> None:
     for change in changes:
         (of, queue_id), _, after = change
         if of not in rows:
-            for name in of:
-                _refuse(change, _fault_of_name(name))
+            _refuse(change, problem_of_names(of))
             rows.add(of)
-        if not 0 <= queue_id < QUEUES_MAX:
-            _refuse(change, f"the queue id is not between 0 and {QUEUES_MAX - 1}")
+        _refuse(change, problem_of_queue(queue_id))
         if after is None:
             continue
         if after.writer not in writers:
-            _refuse(change, _fault_of_name(after.writer) or _fault_of_writer(after.writer))
+            _refuse(change, problem_of_writer(after.writer) or _fault_of_writer(after.writer))
             writers.add(after.writer)
         _refuse(change, _fault_of(after))
 
@@ -51,22 +58,10 @@ def _refuse(change: OffsetChange, fault: str) -> None:
 
 
 def _fault_of(each: StoredOffset) -> str:
-    if not (0 <= each.offset <= OFFSET_MAX or each.offset == DELETED):
-        return f"the offset {each.offset} is not between 0 and {OFFSET_MAX}"
+    if each.offset != DELETED and (problem := problem_of_offset(each.offset)):
+        return problem
     if not (0 <= each.reset_epoch <= _LONG_MAX and 0 <= each.token <= _LONG_MAX and 0 <= each.unix_ms <= _LONG_MAX):
         return f"epoch, token and time have to be between 0 and {_LONG_MAX}"
-    return ""
-
-
-def _fault_of_name(name: str) -> str:
-    if len(name) > NAME_CHARACTERS_MAX:
-        return f"the name {name[:20]!r}... has {len(name)} characters; shorten it to {NAME_CHARACTERS_MAX}"
-    if name.isascii():
-        return ""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return f"the name {name!r} has characters that UTF-8 cannot encode; leave them out"
     return ""
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 from peers.etcd import running_etcd
-from peers.offset_managers import OffsetManager, an_entry
+from peers.offset_managers import OffsetManager, a_queue, an_entry
 from peers.waiting import wait_until
 
 pytestmark = pytest.mark.etcd
@@ -69,6 +69,33 @@ def test_what_a_killed_leader_acknowledged_is_there_again(managers):
     assert follower.get("/v1/manager").body["role"] == "leading"
     wait_until(lambda: leader.events("journal_handed_over"), seconds=40, what="that is logged")
     assert leader.get("/v1/manager").body["dirtyKeys"] == 0
+
+
+def test_reset_of_a_former_leader_is_undone_there_and_the_others_say_so(managers):
+    leader, follower = managers
+    leader.commit(an_entry(70, group="payments"))
+    entries = [a_queue(group="payments") | {"offset": 5}]
+    done = leader.post("/v1/offsets/reset", {"writer": "alice", "entries": entries})
+    undo = {"writer": "bob", "operationId": done.body["operationId"]}
+    follows = follower.post("/v1/offsets/undo", undo)
+    assert (follows.status, follows.code) == (503, "not_leader")
+    assert f"the manager at '{leader.address}' did it" in follows.sentence
+
+    assert leader.process.stop() == 0
+    follower.leading()
+    leader.start()
+    wait_until(lambda: leader.get("/v1/manager").body["leaderAddress"], seconds=30, what="the former one follows")
+    lacks = follower.post("/v1/offsets/undo", undo)
+    has = leader.post("/v1/offsets/undo", undo)
+
+    assert (lacks.status, has.status) == (404, 503)
+    assert f"the manager at '{leader.address}' did it" in lacks.sentence
+    assert f"Operation '{undo['operationId']}' is kept here, and the leader does not have it" in has.sentence
+    assert has.body["error"]["leaderAddress"] == follower.address
+    assert follower.process.stop() == 0
+    leader.leading()
+    assert leader.post("/v1/offsets/undo", undo).body["counts"] == {"restored": 1}
+    assert leader.offset(group="payments") == 70
 
 
 def locked(manager, group):

@@ -188,7 +188,7 @@ def test_offsets_are_listed_page_by_page(shared):
         topics += [each["topic"] for each in page["offsets"]]
         cursor = page["nextCursor"]
     assert sorted(topics) == sorted(f"topic-{number}" for number in range(25))
-    one = shared.get("/v1/offsets?group=pages&topic=topic-3&broker=broker-a").body
+    one = shared.get("/v1/offsets?group=pages&topic=topic-3&brokerName=broker-a").body
     assert [each["queueId"] for each in one["offsets"]] == [0]
     foreign = shared.get("/v1/offsets?cursor=00000000.0.5")
     assert (foreign.status, foreign.code) == (400, "bad_request")

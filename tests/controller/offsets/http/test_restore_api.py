@@ -2,12 +2,14 @@
 
 import base64
 import json
+import time
 
 import pytest
 from fakes.offset_broker import OffsetBroker, offset_brokers_in_thread
 from peers.offset_managers import OffsetManager, a_queue, an_entry
 from peers.waiting import wait_until
 
+from controller.offsets.restore.lag_turns import LAG_EACH_MS, LAGS_MAX
 from remoting.clock import SystemClock
 from remoting.protocol.codes import BrokerRequestCode, ResponseCode
 
@@ -44,7 +46,7 @@ def queues(broker, manager):
     broker.topics = {"orders": dict.fromkeys(range(3), (0, 100))}
     broker.offsets = {"orders@billing": {0: 10, 1: 10}}
     broker.online, broker.instead, broker.written, broker.stored = {}, {}, [], {}
-    wait_until(lambda: manager.get("/v1/offsets/lag?group=billing").body["queues"], seconds=30, what="a master")
+    wait_until(lambda: manager.get("/v1/offsets/mirror").body["sets"], seconds=30, what="a master")
     return broker
 
 
@@ -137,6 +139,19 @@ def test_silent_broker_is_named_in_a_lag(manager, queues):
     body = manager.get("/v1/offsets/lag?group=billing").body
     assert body["queues"] == []
     assert [each["brokerName"] for each in body["unavailable"]] == ["broker-a"]
+
+
+def test_brokers_are_not_read_for_lags_as_often_as_anybody_likes(manager, queues):
+    answers = [manager.get("/v1/offsets/lag?group=billing") for _ in range(LAGS_MAX + 5)]
+
+    refused = next(each for each in answers if each.status != 200)
+    assert (refused.status, refused.code, refused.headers["Retry-After"]) == (429, "too_many_requests", "1")
+    assert refused.sentence.startswith(f"Brokers are read for {LAGS_MAX} lags at once, and for one each 1000 ms")
+    # What operators write has turns of its own.
+    restored = manager.post("/v1/offsets/restore", {"writer": "alice", "moment": CLOCK.unix_ms(), "dryRun": True})
+    assert restored.status == 200
+    time.sleep(LAG_EACH_MS / 1000)
+    assert manager.get("/v1/offsets/lag?group=billing").status == 200
 
 
 def test_lag_needs_a_group(manager):
@@ -271,6 +286,12 @@ def test_undo_leaves_what_was_reset_again_unless_it_is_forced(alone):
 def test_unknown_operation_is_not_found(alone):
     answer = alone.post("/v1/offsets/undo", {"writer": "bob", "operationId": "0123"})
     assert (answer.status, answer.code) == (404, "not_found")
+
+
+def test_id_of_another_managers_operation_says_which_one_has_it(alone):
+    answer = alone.post("/v1/offsets/undo", {"writer": "bob", "operationId": "0123@offsets-7:9883"})
+    assert (answer.status, answer.code) == (404, "not_found")
+    assert "by its id the manager at 'offsets-7:9883' did it, and has what undoes it" in answer.sentence
 
 
 @pytest.mark.parametrize("path", ["/v1/offsets/lag?group=billing"])

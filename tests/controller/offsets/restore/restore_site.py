@@ -87,7 +87,7 @@ class RestoreSiteOfTest:
         self.clock = FakeClock()
         self.mirror = ReadMoments()
         self.followed = Followed(brokers)
-        self.kept = KeptOperations(OperationFile(folder, self.clock))
+        self.kept = KeptOperations(OperationFile(folder, self.clock), lambda: "offsets-1:9883")
         self.admin = AdminClient(client, AdminLimits(timeout_ms=1000, requests_max=128, requests_per_peer_max=16))
         self.began, self.ended, self.not_kept = [], [], []
         self.serves = True

@@ -50,7 +50,9 @@ def a_broker(name="broker-a", **offsets):
 
 
 async def lags(site, group="billing", topic=None, managed=None):
-    reading = await LagReader(site.admin).read(site.followed.sets.values(), LagRequest(group, topic, managed or {}))
+    reading = await LagReader(site.admin, site.clock).read(
+        site.followed.sets.values(), LagRequest(group, topic, managed or {})
+    )
     return {tuple(each.queue): each for each in reading.queues}, reading.unavailable
 
 

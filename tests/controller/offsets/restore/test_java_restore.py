@@ -69,7 +69,12 @@ def with_messages(lab, namesrv, version, count):
 
 
 def lag_of(manager, group):
-    return {each["queueId"]: each["lag"] for each in manager.get(f"/v1/offsets/lag?group={group}").body["queues"]}
+    """Return the lag in each queue; brokers are not read for it more often than once a second."""
+    path = f"/v1/offsets/lag?group={group}"
+    found = wait_until(
+        lambda: (answer := manager.get(path)).status == 200 and answer, seconds=SOON_S, what="the lag is read"
+    )
+    return {each["queueId"]: each["lag"] for each in found.body["queues"]}
 
 
 def read_moment(manager):

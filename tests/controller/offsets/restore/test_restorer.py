@@ -74,6 +74,19 @@ async def test_members_that_are_online_are_sent_to_the_offset(tmp_path):
     assert broker.written == [("commit", "orders@billing", 0, 50), ("reset", "orders@billing", 0, 50)]
 
 
+@pytest.mark.parametrize(("waiting", "status"), [(90, "restored"), (70, "reset_pending")])
+async def test_reset_that_waits_for_a_pull_is_replaced_if_it_was_shown(tmp_path, waiting, status):
+    """Whoever stops the clients and restores has a reset by mistake still waiting at the broker."""
+    broker = a_broker(billing={0: 90})
+    broker.pending = {("orders@billing", 0): waiting}
+    async with restore_site(tmp_path, broker) as site:
+        site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50}}
+        done = await site.restore(AFTER, back=True)
+
+    assert outcomes(done) == {("billing", 0): (status, 90, 50)}
+    assert broker.written == ([("reset", "orders@billing", 0, 50)] if status == "restored" else [])
+
+
 async def test_broker_that_cannot_reset_is_left_while_members_are_online(tmp_path):
     broker = a_broker(billing={0: 10})
     broker.online["billing"] = "CLUSTERING"

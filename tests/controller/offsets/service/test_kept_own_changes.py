@@ -43,7 +43,7 @@ class FullDisk:
 class OwnSite:
     def __init__(self, site, file):
         self.site, self.observer = site, Reported()
-        self.kept = KeptOperations(file)
+        self.kept = KeptOperations(file, lambda: "offsets-1:9883")
         self.own = OwnOffsets(site.service, self.kept, site.clock, self.observer)
 
     async def reset(self, offset, *queue_ids):

@@ -109,7 +109,7 @@ async def test_largest_row_within_the_limits_is_taken_and_a_larger_one_never_ack
     longest = "\u8ba2" * (NAME_CHARACTERS_MAX - 1)
     writers = [longest + chr(0x4E00 + n) for n in range(QUEUES_MAX)]
     await one.behind.record([a_commit(2**62, n, longest, epoch=2**62, writer=writers[n]) for n in range(QUEUES_MAX)])
-    with pytest.raises(ChangeRefused, match="queue id is not between 0 and 1023"):
+    with pytest.raises(ChangeRefused, match="queue id 1024 is not in 0 to 1023"):
         await one.behind.record([a_commit(2**62, QUEUES_MAX, longest)])
     await one.behind.flush_all()
     assert len(await offsets_in(one.remote)) == QUEUES_MAX

@@ -1,0 +1,220 @@
+"""An offset manager at brokers with ACL: with the rights of the table it does everything, and without it names them."""
+
+import asyncio
+import contextlib
+import json
+import time
+
+import pytest
+from peers.acl import CONTROL, OFFSETS, POWERLESS, Keys, acl_1, acl_2, admit, request_as, servers_keys
+from peers.jars import V4_9, V5_1, V5_5
+from peers.lab import Lab
+from peers.offset_managers import OffsetManager
+from peers.waiting import wait_until
+
+from controller.offsets.guard.boundaries import CLOCK_MARGIN_MS
+from remoting.admin import offsets
+from remoting.admin.brokers import broker_options, broker_runtime
+from remoting.admin.clients import running_consumer
+from remoting.admin.groups import connections_of_group
+from remoting.admin.locks import lock_queues, unlock_queues
+from remoting.admin.log_epochs import log_epochs
+from remoting.admin.message_queues import MessageQueue
+from remoting.admin.messages import send_message
+from remoting.admin.offset_table import all_offsets
+from remoting.admin.stored_messages import message_in_log, queue_entry
+from remoting.admin.topics import queue_offsets, topic_definition, topic_definition_of_all
+from remoting.client import RemotingClient
+from remoting.clock import SystemClock
+from remoting.protocol.addresses import named_addresses
+from remoting.protocol.broker_rights import needed_rights
+from remoting.protocol.codes import BrokerRequestCode
+from remoting.protocol.signing import Credentials, Signer, is_denied
+
+pytestmark = [pytest.mark.java, pytest.mark.soak, pytest.mark.timeout(900)]
+
+CLOCK = SystemClock()
+GROUP = "idle-readers"
+#: The topic of its own that a broker begins with, which has its name.
+TOPIC = "guarded"
+UPDATE_GROUP = 200
+SOON_S = 240
+MESSAGES = 40
+#: What the table in controller/OPERATIONS.md gives the user; locks are replayed with the second one alone.
+RIGHTS = {"Topic:*": ["Get", "Update"], "Group:*": ["Get", "Update"]}
+RIGHTS_OF_REPLAYS = {resource: [*actions, "Sub"] for resource, actions in RIGHTS.items()}
+LOCKS = {BrokerRequestCode.LOCK_BATCH_MQ, BrokerRequestCode.UNLOCK_BATCH_MQ}
+
+
+@pytest.fixture
+def lab(tmp_path):
+    with contextlib.closing(Lab(tmp_path)) as own:
+        yield own
+
+
+def started(lab, version, namesrv=None):
+    """Return a broker that enforces ACL, and has the group and some messages."""
+    own = acl_2() if version == V5_5 else acl_1(lab.folder, f"{TOPIC}-0")
+    addresses = [namesrv.address] if namesrv else ["127.0.0.1:9"]
+    broker = lab.broker(TOPIC, version=version, namesrv=addresses, **own).start().ready()
+    made = request_as(broker, CONTROL, UPDATE_GROUP, {}, json.dumps({"groupName": GROUP}).encode())
+    assert made.code == 0, made
+    for number in range(MESSAGES):
+        message = send_message(TOPIC, TOPIC, b"%d" % number, producer_group="p", unix_ms=CLOCK.unix_ms())
+        assert answer_to(broker, CONTROL, message).code == 0
+    return broker
+
+
+def answer_to(broker, keys, wanted):
+    """Return what a broker answers to a request that this user signs."""
+
+    async def call():
+        signer = Signer(credentials=Credentials(keys.access, keys.secret), named=named_addresses("127.0.0.1"))
+        client = RemotingClient(CLOCK, signer=signer)
+        try:
+            return await client.invoke(broker.address, wanted.request, 60_000)
+        finally:
+            await client.close()
+
+    return asyncio.run(call())
+
+
+def requests_of_a_manager():
+    """Return everything that a manager sends to brokers."""
+    queue = MessageQueue(topic=TOPIC, broker_name=TOPIC, queue_id=0)
+    return [
+        all_offsets(),
+        broker_runtime(),
+        log_epochs(),
+        broker_options([offsets.RESETS_ON_SERVER]),
+        offsets.committed_offset(GROUP, TOPIC, 0),
+        offsets.commit_offset(GROUP, TOPIC, 0, 1),
+        offsets.reset_offset(GROUP, TOPIC, 0, 1),
+        offsets.max_offset(TOPIC, 0),
+        offsets.min_offset(TOPIC, 0),
+        queue_offsets(TOPIC),
+        topic_definition(TOPIC),
+        topic_definition_of_all(TOPIC),
+        queue_entry(TOPIC, 0, 0),
+        message_in_log(0),
+        connections_of_group(GROUP),
+        running_consumer(GROUP, "10.0.0.1@7"),
+        lock_queues("10.0.0.1@7", GROUP, [queue]),
+        unlock_queues("10.0.0.1@7", GROUP, [queue]),
+    ]
+
+
+def denied(broker, keys):
+    """Return the codes of the requests that a broker denies this user."""
+    wanted = requests_of_a_manager()
+    return {each.request.code for each in wanted if is_denied(answer_to(broker, keys, each))}
+
+
+def test_brokers_with_acl_2_want_the_rights_that_the_manager_names(lab):
+    broker = started(lab, V5_5)
+    admit(broker, POWERLESS, {})
+    admit(broker, OFFSETS, RIGHTS)
+    named = {each.request.code for each in requests_of_a_manager() if needed_rights(each.request.code)}
+    assert denied(broker, POWERLESS) == named
+    assert denied(broker, OFFSETS) == LOCKS
+    with_locks = Keys("replaying-manager", "s3cret-of-the-replays")
+    admit(broker, with_locks, RIGHTS_OF_REPLAYS)
+    assert denied(broker, with_locks) == set()
+
+
+@pytest.mark.parametrize("version", [V5_1, V4_9])
+def test_brokers_with_acl_1_want_a_right_for_commits_alone(lab, version):
+    broker = started(lab, version)
+    assert denied(broker, POWERLESS) == {BrokerRequestCode.UPDATE_CONSUMER_OFFSET}
+    assert denied(broker, OFFSETS) == set()
+
+
+def manager_of(lab, namesrv, keys, **options):
+    options |= {"namesrv_addr": namesrv.address, "mirror_period_ms": 1000}
+    own = {"broker_access_addresses": servers_keys(keys)["brokerAccessAddresses"]}
+    for option, text in (("broker_access_key_path", keys.access), ("broker_secret_key_path", keys.secret)):
+        own[option] = lab.folder / option
+        own[option].write_text(text)
+    return lab.kept(OffsetManager(lab.folder, keys.access, **options, **own)).start()
+
+
+def commit(broker, offset):
+    """Commit an offset of the group as an administrator."""
+    assert answer_to(broker, CONTROL, offsets.commit_offset(GROUP, TOPIC, 0, offset)).code == 0
+
+
+def shown(broker):
+    """Return the offset of the group that a broker has."""
+    wanted = offsets.committed_offset(GROUP, TOPIC, 0)
+    return wanted.read_response(answer_to(broker, CONTROL, wanted))
+
+
+def read_moment(manager):
+    """Return a moment from which the mirror has what there is now, all of it stored certainly before."""
+    since = CLOCK.unix_ms() + CLOCK_MARGIN_MS
+
+    def newest():
+        sets = manager.get("/v1/offsets/mirror").body["sets"]
+        return max((each["reading"]["readUnixMs"] for each in sets if each["reading"]), default=0)
+
+    wait_until(lambda: newest() > since, seconds=SOON_S, what="a reading")
+    return newest()
+
+
+@pytest.mark.parametrize("version", [V5_5, V5_1, V4_9])
+def test_manager_with_the_rights_of_the_table_mirrors_restores_and_guards(lab, version):
+    namesrv = lab.name_server()
+    broker = started(lab, version, namesrv)
+    if version == V5_5:
+        admit(broker, OFFSETS, RIGHTS)
+    manager = manager_of(lab, namesrv, OFFSETS, guard="act")
+    commit(broker, 20)
+    file = broker.store / "config" / "consumerOffset.json"
+    wait_until(lambda: file.exists() and "0:20" in file.read_text(), seconds=SOON_S, what="the offset on disk")
+    commit(broker, 30)
+    moment = read_moment(manager)
+
+    commit(broker, 10)
+    restore = {"writer": "alice", "moment": moment, "group": GROUP}
+    assert manager.post("/v1/offsets/restore", restore).body["counts"] == {"restored": 1}
+    assert shown(broker) == 30
+    assert manager.get(f"/v1/offsets/lag?group={GROUP}").body["unavailable"] == []
+
+    # The guard looks at messages, too: what was written within 5 s before a kill is lost.
+    commit(broker, 35)
+    read_moment(manager)
+    broker.process.kill()
+    time.sleep(CLOCK_MARGIN_MS / 1000 + 1)
+    broker.start().ready()
+    runs = lambda: [each for each in manager.get("/v1/offsets/guard").body["runs"] if not each["error"]]  # noqa: E731
+    wait_until(runs, seconds=SOON_S, what="the guard has run")
+    assert shown(broker) == 35
+    assert [manager.events(name) for name in ("broker_request_denied", "broker_request_not_signed")] == [[], []]
+
+
+@pytest.mark.parametrize(
+    ("version", "status", "right"),
+    [
+        (V5_5, "unavailable", "the user needs with ACL 2.0 Get of the topic"),
+        (V5_1, "refused", "with ACL 1.0 SUB of both"),
+        (V4_9, "refused", "with ACL 1.0 SUB of both"),
+    ],
+)
+def test_restore_without_rights_names_the_one_that_is_missing(lab, version, status, right):
+    namesrv = lab.name_server()
+    broker = started(lab, version, namesrv)
+    if version == V5_5:
+        admit(broker, POWERLESS, {})
+    manager = manager_of(lab, namesrv, POWERLESS)
+    commit(broker, 30)
+    moment = read_moment(manager)
+    commit(broker, 10)
+
+    answer = manager.post("/v1/offsets/restore", {"writer": "alice", "moment": moment, "group": GROUP})
+
+    (queue,) = answer.body["queues"]
+    assert queue["status"] == status, queue
+    assert right in queue["reason"]
+    assert shown(broker) == 10
+    assert all("brokerAccessKey" in each["advice"] for each in manager.events("broker_request_denied"))
+    assert any("ACL" in each["advice"] for each in manager.events("broker_request_denied"))
