@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from controller.offsets.app.following import Following
-from controller.offsets.app.guarding import Guarding, GuardingParts
+from controller.offsets.app.guarding import Guarding
+from controller.offsets.app.guarding_parts import GuardingParts
 from controller.offsets.app.holding import HoldingParts, LockHolding
 from controller.offsets.app.journal_handover import HandoverSource, JournalHandover
 from controller.offsets.app.mirroring import Mirroring, MirroringParts
-from controller.offsets.app.restoring import Restoring, open_operations
+from controller.offsets.app.restoring import Restoring, open_operations, resets_of
 from controller.offsets.app.store import EtcdCalls, make_write_behind, open_journal, open_store
 from controller.offsets.commits.entry_checks import OffsetLimits
 from controller.offsets.commits.refusals import OffsetsRefused
@@ -158,7 +159,15 @@ class OffsetManager:
 
     def _make_mirroring(self, following: Following) -> Mirroring:
         event_log = MirrorEventLog(self._logs, self._counters.mirror, self._record_regressions)
-        parts = MirroringParts(following, self._client, self._tasks, self._clock, event_log)
+        parts = MirroringParts(
+            following,
+            self._client,
+            self._tasks,
+            self._clock,
+            event_log,
+            leads=lambda: self._service.role.is_serving,
+            earlier_resets=lambda: resets_of(self._operations),
+        )
         return Mirroring(self._config, parts)
 
     def _brokers(self) -> BrokerAccess | None:
