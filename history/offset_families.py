@@ -25,7 +25,8 @@ OFFSET_REGRESSION: Final = RowFamily(
         Column(
             "cause",
             Type.STRING,
-            "why: role_change, restart, disk_replaced; operator_reset, rewind or deleted, which somebody has wanted",
+            "why: role_change, restart, disk_replaced; operator_reset, guard, guard_or_rewind, rewind or deleted, "
+            "which somebody has wanted",
         ),
         Column("queues", Type.LONG, "queues whose offset went back, those without one afterwards too"),
         Column("removed", Type.LONG, "queues of these that have no offset any more"),

@@ -53,7 +53,9 @@ _MEASURED: Final = (
     Column("group", Type.STRING, "the consumer group"),
     Column("topic", Type.STRING, "the topic"),
     Column("broker_name", Type.STRING, "run: the broker set"),
-    Column("cause", Type.STRING, "group: role_change, restart, disk_replaced, operator_reset, rewind or deleted"),
+    Column(
+        "cause", Type.STRING, "group: role_change, restart, disk_replaced, operator_reset, guard, rewind or deleted"
+    ),
     Column("operation", Type.STRING, "change: reset, restore, undo, seed, clone or delete"),
     Column("target", Type.STRING, "change: where: manager or broker"),
     Column("writer", Type.STRING, "change: who requested it"),

@@ -10,7 +10,7 @@ from analytics.reporting.results import SHOWN, JobResult
 from analytics.reporting.wording import NOTHING, Row, brief, broker_set, counted, duration_ms, in_cluster, time_text
 
 #: Causes in the order of the colours.
-_CAUSES: Final = ("role_change", "restart", "disk_replaced", "operator_reset", "rewind", "deleted")
+_CAUSES: Final = ("role_change", "restart", "disk_replaced", "operator_reset", "guard", "rewind", "deleted")
 
 
 def read_again(result: JobResult) -> Section:

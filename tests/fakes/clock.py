@@ -21,3 +21,7 @@ class FakeClock:
     def set_back_ms(self, ms):
         """Set the time of day back, as an administrator does; monotonic time goes on."""
         self._unix_ms -= ms
+
+    def leap_ms(self, ms):
+        """Set the time of day ahead."""
+        self._unix_ms += ms

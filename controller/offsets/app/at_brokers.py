@@ -7,9 +7,11 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from controller.offsets.app.following import Following
-from controller.offsets.app.guarding import Guarding, GuardingParts
+from controller.offsets.app.guarding import Guarding
+from controller.offsets.app.guarding_parts import GuardingParts
 from controller.offsets.app.holding import HoldingParts, LockHolding
 from controller.offsets.app.mirroring import Mirroring, MirroringParts
+from controller.offsets.app.restoring import resets_of
 from controller.offsets.config import OffsetManagerConfig
 from controller.offsets.guard.rules import Tail
 from controller.offsets.locks.sessions.values import LockGroup
@@ -20,6 +22,7 @@ from controller.offsets.observability.holding_event_log import HoldingEventLog
 from controller.offsets.observability.mirror_event_log import MirrorEventLog
 from controller.offsets.observability.topology_event_log import TopologyEventLog
 from controller.offsets.recording.offset_recorder import OffsetRecorder
+from controller.offsets.restore.kept_operations import KeptOperations
 from controller.offsets.service.manager_role import ManagerRole
 from remoting.client import Requester
 from serving.process.process import Runtime
@@ -37,6 +40,8 @@ class AtBrokersParts(NamedTuple):
     counters: OffsetCounters
     recorder: OffsetRecorder
     role: ManagerRole
+    #: Restores and resets that this manager did.
+    operations: KeptOperations
     #: Returns the groups that are declared orderly.
     declared: Callable[[], Collection[LockGroup]]
 
@@ -65,7 +70,16 @@ class AtBrokers:
     def _make_mirroring(self) -> Mirroring:
         runtime, counters = self._parts.runtime, self._parts.counters
         event_log = MirrorEventLog(runtime.logs, counters.mirror, self._record_regressions)
-        parts = MirroringParts(self.following, self._parts.client, runtime.tasks, runtime.clock, event_log)
+        role, operations = self._parts.role, self._parts.operations
+        parts = MirroringParts(
+            self.following,
+            self._parts.client,
+            runtime.tasks,
+            runtime.clock,
+            event_log,
+            leads=lambda: role.is_serving,
+            earlier_resets=lambda: resets_of(operations),
+        )
         return Mirroring(self._config, parts)
 
     def _make_guarding(self) -> Guarding:

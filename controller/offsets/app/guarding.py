@@ -6,35 +6,35 @@ had stored when this process started, and what was waiting when this manager beg
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from controller.offsets.app.guard_turns import EndedEarly, GuardTurns
+from controller.offsets.app.guarding_parts import GuardedMirror, GuardingParts, GuardRunObserver
 from controller.offsets.config import GuardMode
 from controller.offsets.entry_keys import EntryKey
+from controller.offsets.guard.master_queries import NotServing
 from controller.offsets.guard.outcomes import Guarded, GuardObserver, GuardReport, Outcome
-from controller.offsets.guard.rules import Tail
+from controller.offsets.guard.rules import OffsetCandidate, Tail
 from controller.offsets.guard.runner import EarlyEnd, GuardedBroker, GuardLimits, OffsetGuard
 from controller.offsets.guard_runs.occasions import (
     CAUSES,
+    OUTDATED_MS,
     GuardCause,
     GuardOccasion,
     Notice,
     former_reading,
     is_run_of,
     occasion_of,
+    oldest_former_reading,
 )
-from controller.offsets.guard_runs.run_log import GuardRun, GuardRunLog
+from controller.offsets.guard_runs.run_log import GuardRun, GuardRunLog, RunResult
 from controller.offsets.guard_runs.saved_tables import SavedTableReading
 from controller.offsets.guard_runs.schedule import GuardSchedule, RunEnd
-from controller.offsets.mirror.masters import MasterRun, SetName
-from controller.offsets.mirror.saved_offsets import SavedOffsets
-from controller.offsets.topology.values import FollowedSet, MasterChange, MasterChangeKind, SetMaster
-from controller.offsets.topology.watch import MastersListener
+from controller.offsets.mirror.masters import SetName
+from controller.offsets.mirror.regressions import SetQueue
+from controller.offsets.topology.values import MasterChange, MasterChangeKind, SetMaster
 from remoting.admin.client import AdminClient, AdminLimits
-from remoting.background_tasks import BackgroundTasks
-from remoting.client import Requester
-from remoting.clock import Clock
 from remoting.slices import in_slices
 
 if TYPE_CHECKING:
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 #: How often it looks for what no change has shown.
 LOOK_S: Final = 1.0
-#: Runs at a time; each has the decoded offsets of a broker in memory.
-RUNS_MAX: Final = 16
 #: Sets that are looked at between two moments at which others run.
 _SETS_AT_ONCE: Final = 500
 #: Of all runs together. A broker answers most of these within milliseconds. One that hangs takes up to 32 until they
@@ -51,76 +49,26 @@ _SETS_AT_ONCE: Final = 500
 ADMIN_LIMITS: Final = AdminLimits(requests_max=256, requests_per_peer_max=32)
 
 
-class GuardedMirror(Protocol):
-    """What the guard needs of the mirror."""
+class _EndedRun(NamedTuple):
+    """A run, what it has done, and its result as far as it does not depend on whether another one follows."""
 
-    def saved(self, set_name: SetName) -> SavedOffsets | None:
-        """Return the newest reading of a broker set; None before the first."""
-
-    def saved_before(self, set_name: SetName, run: MasterRun) -> tuple[SavedOffsets, ...]:
-        """Return the last readings of runs before this one that were not settled, the oldest first."""
-
-    def settle(self, set_name: SetName, run: MasterRun) -> None:
-        """Forget what earlier runs had: it was dealt with in this run."""
-
-    def rewinds(self, set_name: SetName) -> Mapping[tuple[EntryKey, int], int]:
-        """Return the highest offset of each queue that somebody has set back within 120 s, by entry and queue id."""
-
-    def unseen_resets(self, set_name: SetName, requested_unix_ms: int) -> Mapping[tuple[EntryKey, int], int]:
-        """Return where operators have set queues by this process, where a reading requested then may not show it."""
-
-
-class GuardedMasters(Protocol):
-    """Who is master."""
-
-    listeners: list[MastersListener]
-
-    @property
-    def sets(self) -> Mapping[str, FollowedSet]:
-        """All sets by broker name."""
-
-    def is_fresh(self) -> bool:
-        """Return whether it is known who is master now."""
-
-    def is_master(self, master: SetMaster) -> bool:
-        """Return whether a broker is still the master of its set; false where that is not known."""
-
-
-class GuardRunObserver(Protocol):
-    """Learns what runs do, to log, count and record it."""
-
-    def guard_began(self, run: GuardRun) -> None:
-        """Report that a run begins."""
-
-    def guarded(self, run: GuardRun, guarded: Guarded) -> None:
-        """Report what became of one offset."""
-
-    def guard_ended(self, run: GuardRun, report: GuardReport) -> None:
-        """Report that a run has ended."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuardingParts:
-    """What runs of the guard are made with."""
-
-    client: Requester
-    clock: Clock
-    tasks: BackgroundTasks
-    mirror: GuardedMirror
-    following: GuardedMasters
-    #: Whether this manager serves: another one guards otherwise.
-    serves: Callable[[], bool]
-    #: Whether another manager is known to lead, and to guard.
-    other_leads: Callable[[], bool]
-    observer: GuardRunObserver
+    run: GuardRun
+    report: GuardReport
+    result: RunResult
 
 
 class _ObservedRun(GuardObserver):
     """Takes what a run does, for what is shown of it and for what observes it."""
 
-    def __init__(self, run: GuardRun, observer: GuardRunObserver) -> None:
+    def __init__(self, run: GuardRun, observer: GuardRunObserver, mirror: GuardedMirror) -> None:
         self._run = run
         self._observer = observer
+        self._mirror = mirror
+
+    def sets_back(self, candidate: OffsetCandidate, offset: int) -> None:
+        """Let the mirror know of an offset that is about to be set back."""
+        key = EntryKey(candidate.topic, candidate.group)
+        self._mirror.guard_writes(SetQueue(self._run.set_name, key, candidate.queue_id), offset)
 
     def guarded(self, broker_name: str, guarded: Guarded) -> None:
         """Take one offset."""
@@ -140,6 +88,7 @@ class Guarding:
         self._mirror, self._following, self._serves = parts.mirror, parts.following, parts.serves
         self._other_leads = parts.other_leads
         self._admin = AdminClient(parts.client, ADMIN_LIMITS)
+        self._turns = GuardTurns(parts.client)
         self._mode, self._writes, self._tail = mode, mode == "act", tail
         self._schedule = GuardSchedule()
         self._ends: dict[SetName, EarlyEnd] = {}
@@ -153,13 +102,13 @@ class Guarding:
 
     @property
     def waiting(self) -> int:
-        """Sets that wait for a run."""
-        return self._schedule.waiting
+        """Sets that wait for a run: for its time, for their broker, or for their turn."""
+        return self._schedule.waiting + self._schedule.running - self._turns.at_work
 
     @property
     def running(self) -> int:
         """Sets with a run."""
-        return self._schedule.running
+        return self._turns.at_work
 
     def masters_changed(self, changes: Sequence[MasterChange]) -> None:
         """Take the copy of what was saved of each set with a new run, and begin to set it right."""
@@ -177,11 +126,15 @@ class Guarding:
         return [self.look]
 
     async def look(self) -> None:
-        """Look for what no change has shown, each second for ever."""
-        while True:
-            await self._look_at_all()
-            self._begin()
-            await asyncio.sleep(LOOK_S)
+        """Look for what no change has shown, each second for ever; once it is cancelled, no run waits any more."""
+        try:
+            while True:
+                await self._look_at_all()
+                self._begin()
+                await asyncio.sleep(LOOK_S)
+        except asyncio.CancelledError:
+            self._turns.stop()
+            raise
 
     async def _look_at_all(self) -> None:
         if not self._following.is_fresh():
@@ -193,8 +146,14 @@ class Guarding:
                     self._look_at(each.master, GuardCause.NEW_RUN)
         if self._other_leads():
             self._schedule.led_elsewhere(self._clock.now_ms())
-        for outdated in self._schedule.drop_outdated(self._clock.now_ms()):
-            self._settle(outdated)
+        for occasion, is_undecided in self._schedule.drop_outdated(self._clock.now_ms()):
+            if is_undecided:
+                self._end(
+                    self._undecided(
+                        occasion, "it was not known who is master, the mirror could not read it, or no manager led"
+                    )
+                )
+            self._settle(occasion)
 
     def _look_at(self, master: SetMaster, cause: GuardCause) -> None:
         set_name = _set_name(master)
@@ -209,10 +168,10 @@ class Guarding:
         if self._mode == "off":
             return
         before = self._mirror.saved_before(set_name, run)
-        former = former_reading(master, saved, before)
-        if former is None:
+        newest, oldest = former_reading(master, saved, before), oldest_former_reading(master, saved, before)
+        if newest is None or oldest is None:
             return
-        former = self._schedule.saved_for_next(set_name, former)
+        former = self._schedule.saved_for_next(set_name, newest, oldest)
         if is_of_master and run.has_memory_of(former.read.run):
             self._end_early(set_name, "it is the same process as before")
             self._mirror.settle(set_name, run)
@@ -247,11 +206,10 @@ class Guarding:
             self._mirror.settle(occasion.set_name, saved.read.run)
 
     def _begin(self) -> None:
-        """Begin the runs that wait, as far as there may be more."""
+        """Begin the runs that wait; each waits for its broker and for its turn by itself."""
         if not self._serves():
             return
-        names = self._schedule.names_waiting(self._clock.now_ms(), self._may_begin)
-        for set_name in names[: RUNS_MAX - self._schedule.running]:
+        for set_name in self._schedule.names_waiting(self._clock.now_ms(), self._may_begin):
             # One of a set that was removed, and is found again, may not have ended yet.
             if set_name not in self._ends and (occasion := self._schedule.begin(set_name)) is not None:
                 self._ends[set_name] = EarlyEnd()
@@ -269,14 +227,49 @@ class Guarding:
     async def _run(self, occasion: GuardOccasion, early_end: EarlyEnd) -> None:
         """Set the offsets of one set right, and let the next one begin."""
         end = RunEnd.FAILED
+        ended: _EndedRun | None = None
         try:
-            end = _end_of(await self._guard(occasion, early_end))
+            ended = await self._guard_in_turn(occasion, early_end)
+            end = RunEnd.ROLE_CHANGED if ended is None else _end_of(ended.report)
         finally:
             del self._ends[occasion.set_name]
-            self._schedule.end(occasion, now_ms=self._clock.now_ms(), unix_ms=self._clock.unix_ms(), end=end)
+            now_ms, unix_ms = self._clock.now_ms(), self._clock.unix_ms()
+            is_given_up = self._schedule.end(occasion, now_ms=now_ms, unix_ms=unix_ms, end=end)
+            if ended is not None:
+                self._end(ended, is_given_up=is_given_up)
             self._begin()
 
-    async def _guard(self, occasion: GuardOccasion, early_end: EarlyEnd) -> GuardReport:
+    async def _guard_in_turn(self, occasion: GuardOccasion, early_end: EarlyEnd) -> _EndedRun | None:
+        """Set the offsets of one set right once its broker serves and it is its turn; None if it is not to be done."""
+        try:
+            async with self._turns.turn(occasion, early_end, lambda: self._may_wait(occasion)):
+                return await self._guard(occasion, early_end) if self._is_wanted(occasion) else None
+        except EndedEarly:
+            return None
+        except NotServing as error:
+            return self._undecided(occasion, str(error)) if self._is_wanted(occasion) else None
+
+    def _may_wait(self, occasion: GuardOccasion) -> bool:
+        return self._is_wanted(occasion) and not occasion.is_outdated(self._clock.now_ms())
+
+    def _is_wanted(self, occasion: GuardOccasion) -> bool:
+        return self._serves() and self._may_begin(occasion)
+
+    def _undecided(self, occasion: GuardOccasion, why: str) -> _EndedRun:
+        """Return a run that never began, as it is reported."""
+        run = self.runs.begin(occasion, self._clock.unix_ms(), is_recent=False, writes=self._writes)
+        self._observer.guard_began(run)
+        failure = f"no run could begin within {OUTDATED_MS // 1000} s, and what was saved is too old now: {why}"
+        master = occasion.master
+        report = GuardReport(broker_name=master.broker_name, address=master.address, failure=failure)
+        return _EndedRun(run, report, RunResult.NOT_DECIDED)
+
+    def _end(self, ended: _EndedRun, *, is_given_up: bool = False) -> None:
+        run, report, result = ended
+        self.runs.end(run, report, RunResult.GIVEN_UP if is_given_up and result is RunResult.FAILED else result)
+        self._observer.guard_ended(run, report)
+
+    async def _guard(self, occasion: GuardOccasion, early_end: EarlyEnd) -> _EndedRun:
         is_recent = occasion.is_recent(self._clock.now_ms())
         run = self.runs.begin(occasion, self._clock.unix_ms(), is_recent=is_recent, writes=self._writes)
         # At the beginning of the run: an operator may have reset queues since its occasion.
@@ -295,12 +288,10 @@ class Guarding:
             is_recent=is_recent,
         )
         self._observer.guard_began(run)
-        observed = _ObservedRun(run, self._observer)
+        observed = _ObservedRun(run, self._observer, self._mirror)
         guard = OffsetGuard(self._admin, self._clock, observed, GuardLimits(), writes=self._writes)
         report = await guard.guard(broker, lambda: self._may_write(occasion.master), early_end)
-        self.runs.end(run, report)
-        self._observer.guard_ended(run, report)
-        return report
+        return _EndedRun(run, report, RunResult.COMPLETE if report.failure is None else RunResult.FAILED)
 
     def _may_write(self, master: SetMaster) -> bool:
         return self._serves() and self._following.is_master(master)

@@ -131,6 +131,7 @@ class OffsetManager:
             self._counters,
             self._recorder,
             self._service.role,
+            self._operations,
             declared=lambda: self._locks.table.orderly_groups,
         )
         return AtBrokers(self._config, parts)

@@ -4,7 +4,7 @@ Each manager mirrors for itself, also while another one leads: whoever leads nex
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -18,10 +18,20 @@ from controller.offsets.mirror.masters import MasterRun, MirroredMaster, SetName
 from controller.offsets.mirror.mirrored_offsets import PastOffsets
 from controller.offsets.mirror.poller import MirrorPoller, MirrorRuntime, PollerOptions, PollReport
 from controller.offsets.mirror.recent_rewinds import RecentRewinds
-from controller.offsets.mirror.regressions import KnownResets, Regression, RegressionLog, regressions_of
+from controller.offsets.mirror.regressions import (
+    GuardWrites,
+    KnownResets,
+    KnownWrites,
+    Regression,
+    RegressionLog,
+    Reset,
+    SetQueue,
+    regressions_of,
+)
 from controller.offsets.mirror.saved_offsets import SavedOffsets
 from controller.offsets.mirror.statuses import MirrorStatus
 from controller.offsets.mirror_file.keeper import KeeperParts, MirrorKeeper
+from controller.offsets.mirror_file.updates import LoadedMirror
 from controller.offsets.observability.mirror_event_log import MirrorEventLog
 from controller.offsets.topology.values import MasterChange
 from remoting.admin.client import AdminClient, AdminLimits
@@ -47,15 +57,21 @@ class MirroringParts(NamedTuple):
     tasks: BackgroundTasks
     clock: Clock
     event_log: MirrorEventLog
+    #: Whether this manager leads: the guard of no other one writes.
+    leads: Callable[[], bool]
+    #: Returns what operators have set back by this manager before this process, the oldest first; raises StoreError.
+    earlier_resets: Callable[[], Awaitable[Iterable[tuple[SetQueue, Reset]]]]
 
 
 class Mirroring:
     """The mirror of all broker sets, in memory and in the file."""
 
     def __init__(self, config: OffsetManagerConfig, parts: MirroringParts) -> None:
-        self._following, client, tasks, self._clock, self._event_log = parts
+        self._following, client, tasks, self._clock, self._event_log = parts[:5]
+        self._leads, self._earlier_resets = parts.leads, parts.earlier_resets
         self.regressions: Final = RegressionLog()
         self.resets: Final = KnownResets()
+        self._guard_writes = GuardWrites()
         self._rewinds = RecentRewinds()
         self._absent = AbsentSets()
         self._loaded = asyncio.Event()
@@ -75,6 +91,7 @@ class Mirroring:
                 bytes_max=config.mirror_bytes_max,
                 mirrors=self._poller,
                 regressions=self.regressions,
+                opened_late=self._take_late,
                 clock=self._clock,
                 observer=self._event_log,
             )
@@ -124,6 +141,10 @@ class Mirroring:
         """Return where operators have set queues by this process, where a reading requested then may not show it."""
         return self.resets.unseen(set_name, requested_unix_ms)
 
+    def guard_writes(self, queue: SetQueue, offset: int) -> None:
+        """Remember what the guard is about to set: a reading that shows it shows nobody's rewind."""
+        self._guard_writes.written.note(queue, Reset(offset, self._clock.unix_ms()))
+
     def statuses(self) -> list[MirrorStatus]:
         """Return how old the mirror of each set is, by name."""
         return self._poller.statuses()
@@ -145,9 +166,11 @@ class Mirroring:
     async def offsets_changed(self, changes: MirrorChanges) -> None:
         """Keep what a reading has changed, and report what went back."""
         found: list[Regression] = []
-        async for part in in_slices(regressions_of(changes, self.resets), _SLICE_REGRESSIONS):
+        known = KnownWrites(self.resets, self._guard_writes, is_leading=self._leads())
+        async for part in in_slices(regressions_of(changes, known), _SLICE_REGRESSIONS):
             found += map(self.regressions.add, part)
         self._rewinds.note(changes)
+        self._guard_writes.note_run(changes)
         if found:
             self._event_log.went_back(changes.set_name, found)
             self._keeper.went_back(found)
@@ -172,6 +195,9 @@ class Mirroring:
         await self._keeper.run()
 
     async def _load(self) -> None:
+        # A reading that is loaded may be older than a reset that it does not show.
+        for queue, reset in await self._earlier_resets():
+            self.resets.note(queue, reset)
         loaded = await self._keeper.open()
         for set_name, saved, former_runs, absent_since_ms in loaded.sets:
             self._poller.restore(BrokerMirror.restored(set_name, saved, former_runs))
@@ -181,6 +207,19 @@ class Mirroring:
             self.regressions.restore(each)
             self._rewinds.restore(each)
         self._loaded.set()
+
+    def _take_late(self, loaded: LoadedMirror) -> None:
+        """Take what an earlier process knew, after masters were read without it."""
+        for set_name, saved, former_runs, absent_since_ms in loaded.sets:
+            if (mirror := self._poller.mirror_of(set_name)) is not None:
+                mirror.take_earlier(saved, former_runs)
+                continue
+            self._poller.restore(BrokerMirror.restored(set_name, saved, former_runs))
+            if absent_since_ms is not None:
+                self._absent.restore(set_name, absent_since_ms)
+        self.regressions.restore_earlier(loaded.regressions)
+        for each in loaded.regressions:
+            self._rewinds.restore(each)
 
     async def _poll_masters(self) -> None:
         await self._loaded.wait()
@@ -197,13 +236,14 @@ class Mirroring:
         """Note which sets nobody shows, and drop those that nobody has shown for long."""
         shown = {SetName(each.cluster, each.broker_name) for each in self._following.sets.values()}
         now_ms = self._clock.unix_ms()
-        found = self._absent.look(self._poller.set_names, shown, now_ms)
+        found = self._absent.look(self._poller.set_names, shown, now_ms, self._keeper.age_ms)
         for name in found.back:
             self._keeper.absent(name, None)
         for name in found.absent:
             self._keeper.absent(name, now_ms)
         for name, since_ms in found.dropped:
             self._poller.forget(name)
+            self._guard_writes.forget(name)
             self._keeper.drop(name)
             self._event_log.set_dropped(name, since_ms)
 

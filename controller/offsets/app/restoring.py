@@ -1,17 +1,20 @@
 """Puts restores, undoes and lags together: the file of operations, and requests to brokers of their own number."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from controller.offsets.config import OffsetManagerConfig
 from controller.offsets.mirror.mirrored_offsets import MirroredOffsets
+from controller.offsets.mirror.regressions import RESETS_MAX, Reset, SetQueue
 from controller.offsets.observability.restore_event_log import RestoreEventLog
 from controller.offsets.restore.broker_facts import REQUESTS_MAX
 from controller.offsets.restore.kept_operations import KeptOperations
 from controller.offsets.restore.lag_reader import LagReader
 from controller.offsets.restore.operation_file import OperationFile
 from controller.offsets.restore.own_offsets import OwnOffsets
+from controller.offsets.restore.requests import NoSuchOperation
 from controller.offsets.restore.restorer import FollowedMasters, RestoreParts, Restorer
 from controller.offsets.restore.site import BrokerAccess, RestoreSite
 from controller.offsets.service.offset_service import OffsetService
@@ -33,6 +36,27 @@ def open_operations(config: OffsetManagerConfig, clock: Clock, own_address: Call
         return KeptOperations(OperationFile(Path(config.store_path), clock), own_address)
     except StoreError as error:
         raise StartFailed(str(error)) from error
+
+
+async def resets_of(kept: KeptOperations) -> list[tuple[SetQueue, Reset]]:
+    """Return what the kept operations have set back at brokers, or may have, the oldest first; raises StoreError.
+
+    They are RESETS_MAX at least, if there are so many; those of an operation are returned together.
+    """
+    found: list[list[tuple[SetQueue, Reset]]] = []
+    for head in await kept.last():
+        if sum(map(len, found)) >= RESETS_MAX:
+            break
+        with suppress(NoSuchOperation):  # it gave way to a newer one
+            operation = await kept.find(head.operation_id)
+            found.append(
+                [
+                    (each.queue, Reset(each.new, operation.unix_ms))
+                    for each in operation.sent()
+                    if each.messages_again and each.new is not None
+                ]
+            )
+    return [each for resets in reversed(found) for each in resets]
 
 
 class Restoring:

@@ -20,6 +20,7 @@ from remoting.admin.stored_messages import QueueEntry, StoredMessage, message_in
 from remoting.client import send_always
 from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import BodyError, InvokeError, Refused
+from remoting.protocol.shapes.route import MASTER_ID
 
 #: Between two requests that are repeated.
 PAUSE_S: Final = 0.05
@@ -31,6 +32,10 @@ Found = TypeVar("Found")
 
 class NoMaster(Exception):  # not an error: the run has nothing to guard
     """Another broker has answered at the address, or one that is not in the controller's mode."""
+
+
+class NotServing(Exception):  # not an error: the run comes later
+    """The broker does not serve as master yet, or does not answer; the text says which."""
 
 
 class MasterQueries:
@@ -53,10 +58,10 @@ class MasterQueries:
         return await self._admin.call(self._address, wanted, before_send)
 
     async def log(self, moment: SavedMoment) -> MasterLog:
-        """Return what proves the age of messages, once the broker serves as master and all is in its queues.
+        """Return what proves the age of messages, once all that the broker has stored is in its queues.
 
-        Waits without a limit of its own. Raises NoMaster where nothing can be proved, BodyError for an answer that is
-        none.
+        Raises NotServing where it is no master yet, NoMaster where nothing can be proved, and BodyError for an answer
+        that is none.
         """
         epochs = await self._epochs_of_master()
         if epochs is None and moment.epoch is not None:
@@ -119,29 +124,27 @@ class MasterQueries:
             return None
 
     async def _epochs_of_master(self) -> LogEpochs | None:
-        """Return the epochs of the broker's log once it serves as master; None if it is not in controller mode."""
-        while True:
-            try:
-                epochs = await self._admin.call(self._address, log_epochs())
-            except Refused as refused:
-                if refused.code != ResponseCode.SYSTEM_BUSY:
-                    return None
-            except InvokeError:
-                pass
-            else:
-                if epochs.broker_name != self._broker_name:
-                    raise NoMaster(f"{self._address} is {epochs.broker_name}, not {self._broker_name}")
-                if epochs.broker_id == 0:
-                    return epochs
-            await asyncio.sleep(PAUSE_S)
+        """Return the epochs of the log of a broker that serves as master; None if it is not in controller mode."""
+        try:
+            epochs = await self._admin.call(self._address, log_epochs())
+        except Refused as refused:
+            if refused.code != ResponseCode.SYSTEM_BUSY:
+                return None
+            raise NotServing(f"{self._address} is busy") from refused
+        except InvokeError as error:
+            raise NotServing(str(error)) from error
+        if epochs.broker_name != self._broker_name:
+            raise NoMaster(f"{self._address} is {epochs.broker_name}, not {self._broker_name}")
+        if epochs.broker_id != MASTER_ID:
+            raise NotServing(f"{self._address} reports (1007) brokerId {epochs.broker_id}: it is no master")
+        return epochs
 
     async def _runtime(self) -> BrokerRuntime:
         """Return what the broker reports about itself; one of 4.9 refuses in its first second."""
-        while True:
-            try:
-                return await self._admin.call(self._address, broker_runtime())
-            except (Refused, InvokeError):
-                await asyncio.sleep(PAUSE_S)
+        try:
+            return await self._admin.call(self._address, broker_runtime())
+        except (Refused, InvokeError) as error:
+            raise NotServing(str(error)) from error
 
     async def _message(self, physical_offset: int) -> StoredMessage | None:
         try:

@@ -52,6 +52,12 @@ class Guarded:
 class GuardObserver(Protocol):
     """Follows what the guard does."""
 
+    def sets_back(self, candidate: OffsetCandidate, offset: int) -> None:
+        """Take that an offset is about to be sent which may be lower than what a reading has shown.
+
+        It may not arrive. Called more than once for a candidate.
+        """
+
     def guarded(self, broker_name: str, guarded: Guarded) -> None:
         """Take one offset whose outcome is certain; called once for each candidate, in no order."""
 
@@ -88,6 +94,11 @@ StillMaster = Callable[[], bool]
 def is_reset(decision: GuardDecision) -> bool:
     """Return whether clients that are online have to be sent to the offset."""
     return decision.action in (Action.SET, Action.ARCHIVE)
+
+
+def may_set_back(candidate: OffsetCandidate, decision: GuardDecision) -> bool:
+    """Return whether a write may be lower than what the broker shows: a client may commit more before a reset."""
+    return is_reset(decision) or candidate.is_rewound
 
 
 def is_overtaken(candidate: OffsetCandidate, decision: GuardDecision, shown_now: int | None) -> bool:

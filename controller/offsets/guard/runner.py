@@ -20,7 +20,7 @@ from controller.offsets.guard.candidates import (
 )
 from controller.offsets.guard.group_kinds import pulling_among
 from controller.offsets.guard.log_facts import SavedMoment, boundary_of, can_pop, facts_of
-from controller.offsets.guard.master_queries import MasterQueries, NoMaster
+from controller.offsets.guard.master_queries import MasterQueries, NoMaster, NotServing
 from controller.offsets.guard.outcomes import (
     Guarded,
     GuardObserver,
@@ -29,6 +29,7 @@ from controller.offsets.guard.outcomes import (
     StillMaster,
     is_overtaken,
     is_reset,
+    may_set_back,
     verified,
 )
 from controller.offsets.guard.plan import GuardPlan, MessageLook
@@ -130,7 +131,7 @@ class OffsetGuard:
             broker,
             is_still_master,
             self._limits,
-            writes=self._writes,
+            self._observer if self._writes else None,
         )
         try:
             async with asyncio.timeout(self._limits.run_ms / 1000) as limit:
@@ -139,7 +140,7 @@ class OffsetGuard:
         except TimeoutError:
             why = early_end.reason or f"{broker.address} was not finished within {self._limits.run_ms} ms"
             report.failure = f"{why}, {run.state}"
-        except (Refused, InvokeError, BodyError, NoMaster) as error:
+        except (Refused, InvokeError, BodyError, NoMaster, NotServing) as error:
             report.failure = f"{run.state}: {error}"
         finally:
             early_end.close()
@@ -160,11 +161,11 @@ class _GuardRun:
         broker: GuardedBroker,
         is_still_master: StillMaster,
         limits: GuardLimits,
-        *,
-        writes: bool,
+        writes_to: GuardObserver | None,
     ) -> None:
         self._queries = queries
-        self._writes = writes
+        #: Who is to know of each write; None: nothing is written.
+        self._writes_to = writes_to
         self._broker = broker
         self._is_still_master = is_still_master
         self._limits = limits
@@ -176,7 +177,7 @@ class _GuardRun:
         self._to_write: list[int] = []
         self._has_reset = False
         #: What the run is at, for the report of a failure.
-        self.state = "it waited for the broker to serve as master"
+        self.state = "it requested where the log parts"
 
     async def run(self) -> None:
         """Do everything; raises as AdminClient.call where nothing can be decided."""
@@ -251,7 +252,7 @@ class _GuardRun:
         self._decided.append((candidate, decision))
         if decision.offset is None:
             self._outcomes[place] = (Outcome.NOTHING, "")
-        elif not self._writes:
+        elif self._writes_to is None:
             self._outcomes[place] = (Outcome.WITHHELD, "")
         else:
             self._to_write.append(place)
@@ -298,10 +299,13 @@ class _GuardRun:
 
         Where the broker has not taken it for certain, the outcome is `instead`, or says why.
         """
+        candidate, decision = self._decided[place]
 
         def before_send() -> None:
             if not self._is_still_master():
                 raise NotSent(self._broker.address, "it is not the master any more")
+            if self._writes_to is not None and decision.offset is not None and may_set_back(candidate, decision):
+                self._writes_to.sets_back(candidate, decision.offset)
             # From here on the run may end before the answer comes.
             self._outcomes[place] = (Outcome.UNVERIFIED, "")
 

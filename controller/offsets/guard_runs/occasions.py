@@ -13,6 +13,7 @@ Source: docs/protocol/offsets.md 8.2.
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from controller.offsets.entry_keys import EntryKey
@@ -131,6 +132,22 @@ def former_reading(
     if saved is not None and not is_run_of(saved.read.run, master):
         return saved if is_older_epoch(saved.read.run, master) else None
     return before_saved[-1] if before_saved else None
+
+
+def oldest_former_reading(
+    master: SetMaster, saved: SavedOffsets | None, before_saved: Sequence[SavedOffsets]
+) -> SavedOffsets | None:
+    """Return the last reading of the first run that was not dealt with; None where `former_reading` has none.
+
+    A run whose memory the next one has was no loss. What readings after that run show may be older than it.
+    """
+    newest = former_reading(master, saved, before_saved)
+    if newest is None or saved is None:
+        return newest
+    for each, later in pairwise((*before_saved, saved)):
+        if not later.read.run.has_memory_of(each.read.run):
+            return each
+    return newest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

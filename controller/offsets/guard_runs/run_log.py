@@ -3,6 +3,7 @@
 Of an offset that was left as it is only the count is kept: most are, and nobody looks for them.
 """
 
+import enum
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,18 @@ RUNS_MAX: Final = 100
 #: Offsets of one run, and of all runs, that are kept one by one.
 OFFSETS_PER_RUN_MAX: Final = 10_000
 OFFSETS_MAX: Final = 50_000
+
+
+class RunResult(enum.StrEnum):
+    """How a run has ended; the values label metrics."""
+
+    COMPLETE = "complete"
+    #: Not all was decided; another run follows.
+    FAILED = "failed"
+    #: Not all was decided, and no other run follows before the master changes again.
+    GIVEN_UP = "given_up"
+    #: It never began: the broker did not serve in time, or nobody knew that it is master.
+    NOT_DECIDED = "not_decided"
 
 
 class GuardedOffset(NamedTuple):
@@ -66,6 +79,7 @@ class GuardRun:
     #: Whether it wrote, or only decided.
     writes: bool
     report: GuardReport | None = None
+    result: RunResult = RunResult.COMPLETE
     offsets: list[GuardedOffset] = field(default_factory=list)
     #: Offsets beyond the limit.
     offsets_left_out: int = 0
@@ -116,9 +130,9 @@ class GuardRunLog:
         self._runs[run.number] = run
         return run
 
-    def end(self, run: GuardRun, report: GuardReport) -> None:
+    def end(self, run: GuardRun, report: GuardReport, result: RunResult) -> None:
         """Take that a run has ended; forget the oldest ones that are too many."""
-        run.report = report
+        run.report, run.result = report, result
         while len(self._runs) > RUNS_MAX or self._offsets() > OFFSETS_MAX:
             self._runs.popitem(last=False)
 

@@ -9,7 +9,7 @@ A broker that was started again since its run may have lost what that wrote: ano
 import enum
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from controller.offsets.guard.boundaries import CLOCK_MARGIN_MS
 from controller.offsets.guard_runs.occasions import GuardOccasion, is_run_of
@@ -22,6 +22,14 @@ ATTEMPTS_MAX: Final = 4
 PAUSE_MS: Final = 2_000
 #: What the mirror requests so long after another manager was seen to lead is right by itself: that one has guarded it.
 SETTLED_MS: Final = 30_000
+
+
+class OutdatedOccasion(NamedTuple):
+    """What was not dealt with for too long."""
+
+    occasion: GuardOccasion
+    #: No run began, and no other manager led: nobody has decided it.
+    is_undecided: bool
 
 
 class RunEnd(enum.Enum):
@@ -88,14 +96,15 @@ class GuardSchedule:
         """Sets with a run."""
         return sum(each.is_running for each in self._states.values())
 
-    def saved_for_next(self, set_name: SetName, read: SavedOffsets) -> SavedOffsets:
+    def saved_for_next(self, set_name: SetName, read: SavedOffsets, oldest: SavedOffsets) -> SavedOffsets:
         """Return from which reading a run at the next master begins, if the mirror would give `read`.
 
-        That is the reading of the last run, as long as the mirror has not read what that run has done.
+        That is the reading of the last run, as long as the mirror has not read what that run has done. Where no run is
+        known, as after a start of this process, it is `oldest`: of the first run that was not dealt with.
         """
         state = self._states.get(set_name)
         if state is None:
-            return read
+            return oldest
         return read if state.is_settled_by(read) else state.occasion.saved
 
     def add(self, occasion: GuardOccasion) -> bool:
@@ -120,21 +129,26 @@ class GuardSchedule:
         state.attempts += 1
         return state.occasion
 
-    def end(self, occasion: GuardOccasion, *, now_ms: int, unix_ms: int, end: RunEnd) -> None:
-        """Take that a run has ended; one that failed is repeated after PAUSE_MS, ATTEMPTS_MAX runs in all."""
+    def end(self, occasion: GuardOccasion, *, now_ms: int, unix_ms: int, end: RunEnd) -> bool:
+        """Take that a run has ended; return whether it has failed and no other one follows.
+
+        One that failed is repeated after PAUSE_MS, ATTEMPTS_MAX runs in all.
+        """
         state = self._states.get(occasion.set_name)
         if state is None:
-            return
+            return False
         state.is_running = False
         if state.occasion is not occasion:
-            return
+            return False
         if end is RunEnd.ROLE_CHANGED:
             state.attempts -= 1
-        if end is not RunEnd.COMPLETE and state.attempts < ATTEMPTS_MAX:
+        is_repeated = state.attempts < ATTEMPTS_MAX and not occasion.is_outdated(now_ms)
+        if end is RunEnd.ROLE_CHANGED or (end is RunEnd.FAILED and is_repeated):
             state.not_before_ms = now_ms + PAUSE_MS
         else:
             state.ended_ms, state.ended_unix_ms = now_ms, unix_ms
             state.is_given_up = end is not RunEnd.COMPLETE
+        return state.is_given_up
 
     def led_elsewhere(self, now_ms: int) -> None:
         """Take that another manager leads: it guards what waits here."""
@@ -159,12 +173,16 @@ class GuardSchedule:
         del self._states[set_name]
         return True
 
-    def drop_outdated(self, now_ms: int) -> list[GuardOccasion]:
+    def drop_outdated(self, now_ms: int) -> list[OutdatedOccasion]:
         """Forget occasions that were not dealt with for too long, and return them."""
         left = (each for each in self._states.values() if each.is_waiting or each.is_given_up)
-        outdated = [each.occasion for each in left if each.occasion.is_outdated(now_ms)]
-        for each in outdated:
-            del self._states[each.set_name]
+        outdated = [
+            OutdatedOccasion(each.occasion, is_undecided=each.is_waiting and each.led_elsewhere_ms is None)
+            for each in left
+            if each.occasion.is_outdated(now_ms)
+        ]
+        for occasion, _ in outdated:
+            del self._states[occasion.set_name]
         return outdated
 
     def forget(self, set_name: SetName) -> bool:

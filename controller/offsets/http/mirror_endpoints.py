@@ -31,7 +31,7 @@ MIRROR_ENDPOINTS: Final = (
             Parameter(
                 "cause",
                 "Only those with this cause: role_change, restart and disk_replaced, which nobody wanted, or "
-                "operator_reset, rewind and deleted.",
+                "operator_reset, guard, guard_or_rewind, rewind and deleted.",
                 {"type": "string", "enum": [each.value for each in RegressionCause]},
             ),
             PAGED[0],

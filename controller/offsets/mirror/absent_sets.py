@@ -3,7 +3,7 @@
 Whoever registers a broker names a set: without a limit each name would stay for good.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
@@ -42,8 +42,17 @@ class AbsentSets:
         """Return since when nobody shows a set; None if somebody does."""
         return self._since_ms.get(name)
 
-    def look(self, mirrored: AbstractSet[SetName], shown: AbstractSet[SetName], now_ms: int) -> AbsenceChanges:
-        """Find what has changed of the sets that are mirrored, beside those that somebody shows."""
+    def look(
+        self,
+        mirrored: AbstractSet[SetName],
+        shown: AbstractSet[SetName],
+        now_ms: int,
+        age_ms: Callable[[int], int],
+    ) -> AbsenceChanges:
+        """Find what has changed of the sets that are mirrored, beside those that somebody shows.
+
+        `age_ms` returns how long ago a moment was: the clock may have leapt ahead since.
+        """
         since_ms = self._since_ms
         back = since_ms.keys() & shown
         for name in back:
@@ -55,6 +64,6 @@ class AbsentSets:
         dropped = [
             (name, since_ms.pop(name))
             for place, name in enumerate(longest)
-            if place < too_many or now_ms - since_ms[name] > KEPT_MS
+            if place < too_many or age_ms(since_ms[name]) > KEPT_MS
         ]
         return AbsenceChanges(absent, back, dropped)

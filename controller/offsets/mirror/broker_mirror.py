@@ -44,6 +44,13 @@ class BrokerMirror:
         mirror.saved, mirror.former_runs, mirror._is_restored = saved, former_runs, True
         return mirror
 
+    def take_earlier(self, saved: SavedOffsets, former_runs: tuple[SavedOffsets, ...]) -> None:
+        """Take what an earlier process had, once this one has begun without it: as runs before those read here."""
+        earlier = former_runs if self._has_memory_of(saved) else (*former_runs, saved)
+        read_here, self.former_runs = self.former_runs, ()
+        for each in (*earlier, *read_here):
+            self._keep(each)
+
     def compare(self, reading: MasterReading) -> Comparison:
         """Return what compares a reading with the saved one; raises OlderRun for one of an epoch that is over."""
         if self.saved is not None and not self._is_restored:
@@ -86,6 +93,12 @@ class BrokerMirror:
         """Forget what earlier runs had: it was dealt with in this run, or is not wanted. Another run keeps it."""
         if self.saved is not None and self.saved.read.run == run:
             self.former_runs = ()
+
+    def _has_memory_of(self, earlier: SavedOffsets) -> bool:
+        if self.saved is None:
+            return False
+        first = self.former_runs[0] if self.former_runs else self.saved
+        return first.read.run.has_memory_of(earlier.read.run)
 
     def _keep(self, former: SavedOffsets) -> None:
         kept = (*self.former_runs, former)

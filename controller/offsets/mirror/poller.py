@@ -147,7 +147,7 @@ class MirrorPoller:
         self._mirrored.pop(set_name, None)
 
     def restore(self, mirror: BrokerMirror) -> None:
-        """Begin with what an earlier process has saved of a set; before `run`."""
+        """Begin with what an earlier process has saved of a set, unless it was to be read here already."""
         self._mirrored.setdefault(mirror.set_name, _Mirrored(mirror))
 
     @property

@@ -44,10 +44,17 @@ class RecentRewinds:
             self._by_set.pop(changes.set_name, None)
 
     def restore(self, regression: Regression) -> None:
-        """Remember a rewind that an earlier process has seen; the oldest one first."""
+        """Remember a rewind that an earlier process has seen."""
         (set_name, key, queue_id), unix_ms = regression.queue, regression.unix_ms
-        if regression.to_offset is not None and regression.now.run.has_memory_of(regression.former.run):
-            self._by_set.setdefault(set_name, {})[key, queue_id] = _Rewind(regression.from_offset, unix_ms)
+        if regression.to_offset is None or not regression.now.run.has_memory_of(regression.former.run):
+            return
+        rewinds = self._by_set.setdefault(set_name, {})
+        former = rewinds.get((key, queue_id))
+        if former is None or unix_ms - former.unix_ms > KEPT_MS:
+            rewinds[key, queue_id] = _Rewind(regression.from_offset, unix_ms)
+        elif former.unix_ms - unix_ms <= KEPT_MS:
+            highest = max(regression.from_offset, former.from_offset)
+            rewinds[key, queue_id] = _Rewind(highest, max(unix_ms, former.unix_ms))
 
     def of_set(self, set_name: SetName, unix_ms: int) -> dict[tuple[EntryKey, int], int]:
         """Return the highest offset that a queue had before it went back, by entry and queue id."""

@@ -8,7 +8,7 @@ Source: docs/protocol/offsets.md 8.2.
 
 import enum
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, NamedTuple
@@ -38,8 +38,11 @@ class RegressionCause(enum.StrEnum):
     DISK_REPLACED = "disk_replaced"
     #: An operator has reset the group by this service.
     OPERATOR_RESET = "operator_reset"
-    #: Somebody has committed a smaller offset: a client, a tool that talks to brokers directly, or the guard, where it
-    #: has set one back that was read before its write.
+    #: The guard has set one back that was read before its write.
+    GUARD = "guard"
+    #: The same, or REWIND: another manager leads, and the run was new.
+    GUARD_OR_REWIND = "guard_or_rewind"
+    #: Somebody has committed a smaller offset: a client, or a tool that talks to brokers directly.
     REWIND = "rewind"
     #: Somebody has deleted it within a run of the master: a tool, or the broker with its topic or group.
     DELETED = "deleted"
@@ -58,7 +61,7 @@ class SetQueue(NamedTuple):
 
 
 class Reset(NamedTuple):
-    """An operator has set an offset of a group."""
+    """An operator, or the guard, has set an offset of a group."""
 
     offset: int
     unix_ms: int
@@ -88,7 +91,7 @@ class Regression:
 
 
 class KnownResets:
-    """What operators have reset by this service, until readings show it."""
+    """What operators have reset by this service, or its guard has set, until readings show it."""
 
     def __init__(self) -> None:
         self._resets: OrderedDict[SetQueue, Reset] = OrderedDict()
@@ -124,7 +127,43 @@ class KnownResets:
         }
 
 
-def regressions_of(changes: MirrorChanges, resets: KnownResets) -> Iterator[Regression]:
+class GuardWrites:
+    """What the guard may have set: known of this manager, and by the time alone where another one leads."""
+
+    def __init__(self) -> None:
+        #: By this manager.
+        self.written: Final = KnownResets()
+        #: When a new run was read first, by this process's clock, Unix ms.
+        self._began_ms: dict[SetName, int] = {}
+
+    def note_run(self, changes: MirrorChanges) -> None:
+        """Note that another run has begun, if so."""
+        if changes.former is not None and not changes.is_same_memory:
+            self._began_ms[changes.set_name] = changes.now.answered_unix_ms
+
+    def forget(self, set_name: SetName) -> None:
+        """Forget when a run of a set has begun."""
+        self._began_ms.pop(set_name, None)
+
+    def cause_of(self, queue: SetQueue, move: OffsetMove, unix_ms: int, *, is_leading: bool) -> RegressionCause | None:
+        """Return whether the guard has set an offset back, or may have; None if not."""
+        if self.written.explains(queue, move, unix_ms):
+            return RegressionCause.GUARD
+        began_ms = self._began_ms.get(queue.set_name)
+        is_new_run = began_ms is not None and 0 <= unix_ms - began_ms <= RESET_SEEN_MS
+        return RegressionCause.GUARD_OR_REWIND if is_new_run and not is_leading else None
+
+
+class KnownWrites(NamedTuple):
+    """Who may have set offsets back on purpose, as far as this manager knows."""
+
+    resets: KnownResets
+    guard: GuardWrites
+    #: This manager leads: no guard but its own writes.
+    is_leading: bool = True
+
+
+def regressions_of(changes: MirrorChanges, known: KnownWrites) -> Iterator[Regression]:
     """Yield what went back in a reading.
 
     The smallest offset that members of a broadcasting group have pulled goes back whenever one joins: that is none.
@@ -140,7 +179,7 @@ def regressions_of(changes: MirrorChanges, resets: KnownResets) -> Iterator[Regr
             queue = SetQueue(changes.set_name, key, move.queue_id)
             yield Regression(
                 queue=queue,
-                cause=_cause_of(queue, move, changes, resets) or cause_between(former, changes.now),
+                cause=_cause_of(queue, move, changes, known) or cause_between(former, changes.now),
                 unix_ms=changes.now.answered_unix_ms,
                 from_offset=move.before,
                 to_offset=move.after,
@@ -149,14 +188,16 @@ def regressions_of(changes: MirrorChanges, resets: KnownResets) -> Iterator[Regr
             )
 
 
-def _cause_of(queue: SetQueue, move: OffsetMove, changes: MirrorChanges, resets: KnownResets) -> RegressionCause | None:
+def _cause_of(queue: SetQueue, move: OffsetMove, changes: MirrorChanges, known: KnownWrites) -> RegressionCause | None:
     """Return what has caused one offset to go back within a run; None for what its two readings tell."""
     if not changes.is_same_memory:
         return None
     if move.after is None:
         return RegressionCause.DELETED
-    is_reset = resets.explains(queue, move, changes.now.answered_unix_ms)
-    return RegressionCause.OPERATOR_RESET if is_reset else None
+    unix_ms = changes.now.answered_unix_ms
+    if known.resets.explains(queue, move, unix_ms):
+        return RegressionCause.OPERATOR_RESET
+    return known.guard.cause_of(queue, move, unix_ms, is_leading=known.is_leading)
 
 
 def cause_between(former: ReadState, now: ReadState) -> RegressionCause:
@@ -212,6 +253,15 @@ class RegressionLog:
         if len(self._by_queue) > self._limit:
             self._by_queue.popitem(last=False)
             self.dropped += 1
+
+    def restore_earlier(self, regressions: Iterable[Regression]) -> None:
+        """Remember what an earlier process has counted, the oldest first, as from before all that is known here."""
+        known, self._by_queue = self._by_queue, OrderedDict()
+        for each in regressions:
+            self.restore(each)
+        for key, each in known.items():
+            earlier = self._by_queue.get(key)
+            self.restore(each if earlier is None else replace(each, times=earlier.times + each.times))
 
     def last(self, limit: int, is_wanted: Callable[[Regression], bool] = lambda _: True) -> Sequence[Regression]:
         """Return the last regressions of those that are wanted, the newest first."""

@@ -17,6 +17,7 @@ from controller.offsets.mirror.changes import MirrorChanges
 from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.mirrored_offsets import MirrorFileFailed, PastOffsets
 from controller.offsets.mirror.regressions import REGRESSIONS_MAX, Regression, RegressionLog
+from controller.offsets.mirror_file.clock_leaps import ClockLeaps, ClockReading
 from controller.offsets.mirror_file.mirror_file import MirrorFile, OpenedMirror, open_mirror
 from controller.offsets.mirror_file.updates import LoadedMirror
 from controller.offsets.mirror_file.waiting import Mirrors, WaitingChanges
@@ -56,6 +57,9 @@ class KeeperObserver(Protocol):
     def stored(self, file_bytes: int) -> None:
         """Report a write, and how much of the file is in use."""
 
+    def clock_leapt(self, leap_ms: int) -> None:
+        """Report that the clock went ahead by so much: earlier moments stay for as long as without it."""
+
     def clock_set_back(self, sets: int) -> None:
         """Report that moments later than now were left out of so many sets, as the clock was ahead."""
 
@@ -72,6 +76,8 @@ class KeeperParts:
     bytes_max: int
     mirrors: Mirrors
     regressions: RegressionLog
+    #: Takes what an earlier process has stored, where the file could not be opened at the start and is open now.
+    opened_late: Callable[[LoadedMirror], None]
     clock: Clock
     observer: KeeperObserver
 
@@ -85,18 +91,23 @@ class MirrorKeeper:
         self._file: MirrorFile | None = None
         #: Of the file that was closed for it.
         self._damage: str | None = None
+        #: Nothing of the file is known yet, and masters are read.
+        self._is_late = False
         self._waiting = WaitingChanges()
         #: Sets that are to be thinned in this round.
         self._to_thin: deque[SetName] = deque()
         self._thinned_ms = self._reads_ms = self._clock.now_ms()
         #: By set, where its log ended at the reading that is stored.
         self._log_ends: dict[SetName, int | None] = {}
+        #: When the clocks were read last, and where they have leapt.
+        self._read_clock = ClockReading(self._clock.now_ms(), self._clock.unix_ms())
+        self._leaps, self._are_leaps_stored = ClockLeaps(), True
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="offset-mirror")
 
     async def open(self) -> LoadedMirror:
         """Open the file and return what it has; nothing, if it cannot be opened for half a minute.
 
-        It is opened later then, and what it has counts for earlier moments alone.
+        It is opened later then, and `opened_late` gets what it has.
         """
         began_ms = self._clock.now_ms()
         for _ in range(OPEN_ATTEMPTS):
@@ -105,11 +116,14 @@ class MirrorKeeper:
             await asyncio.sleep(OPEN_S)
         else:
             self._observer.began_without_file()
+            self._is_late = True
             return LoadedMirror(sets=(), regressions=())
-        loaded = opened.loaded
+        self._report_loaded(opened.loaded, began_ms)
+        return opened.loaded
+
+    def _report_loaded(self, loaded: LoadedMirror, began_ms: int) -> None:
         entries = sum(len(each.saved) for each in loaded.sets)
         self._observer.loaded(len(loaded.sets), entries, len(loaded.regressions), self._clock.now_ms() - began_ms)
-        return loaded
 
     async def run(self) -> None:
         """Store what is new for ever."""
@@ -120,6 +134,7 @@ class MirrorKeeper:
 
     async def _round(self) -> bool:
         """Store what is new and make room; return whether nothing failed."""
+        self._note_time()
         if self._file is None and not await self._open_later():
             return False
         self._note_reads()
@@ -141,6 +156,11 @@ class MirrorKeeper:
     def absent(self, set_name: SetName, since_ms: int | None) -> None:
         """Have it stored since when nobody shows a set; None for one that is shown again."""
         self._waiting.add_absence(set_name, since_ms)
+
+    def age_ms(self, unix_ms: int) -> int:
+        """Return how long ago a moment was, also where the clock has leapt ahead since."""
+        self._note_time()
+        return self._leaps.age_ms(unix_ms, self._read_clock.unix_ms)
 
     def drop(self, set_name: SetName) -> None:
         """Have a set removed."""
@@ -205,12 +225,21 @@ class MirrorKeeper:
         if opened.moved_aside is not None:
             self._observer.moved_aside(opened.moved_aside)
         self._file, self._damage = opened.file, None
+        if (newest_unix_ms := opened.loaded.newest_unix_ms) is not None:
+            now = ClockReading(self._clock.now_ms(), self._clock.unix_ms())
+            self._leaps = opened.loaded.leaps.passed(ClockReading(None, newest_unix_ms), now)
+        self._are_leaps_stored = False
         return opened
 
     async def _open_later(self) -> bool:
         """Open a file that has nothing, or what an earlier process knew, and have everything stored in it."""
-        if await self._opened() is None:
+        began_ms = self._clock.now_ms()
+        if (opened := await self._opened()) is None:
             return False
+        if self._is_late:
+            self._is_late = False
+            self._report_loaded(opened.loaded, began_ms)
+            self._parts.opened_late(opened.loaded)
         names = self._parts.mirrors.set_names
         self._waiting.fall_behind(names)
         for name in names:
@@ -239,6 +268,16 @@ class MirrorKeeper:
             if saved is not None and self._log_ends.get(name) != saved.read.log_max_offset:
                 self._waiting.add_read(name)
 
+    def _note_time(self) -> None:
+        """Find whether the clock has leapt ahead since the last round."""
+        last, self._read_clock = self._read_clock, ClockReading(self._clock.now_ms(), self._clock.unix_ms())
+        leaps = self._leaps.passed(last, self._read_clock)
+        if leaps == self._leaps:
+            return
+        if len(leaps.leaps) > len(self._leaps.leaps):
+            self._observer.clock_leapt(leaps.leaps[-1].by_ms)
+        self._leaps, self._are_leaps_stored = leaps, False
+
     async def _make_room(self) -> bool:
         """Merge what has grown old, and give up what is too much; return whether nothing failed."""
         now_ms = self._clock.now_ms()
@@ -247,11 +286,15 @@ class MirrorKeeper:
             self._to_thin.extend(self._parts.mirrors.set_names)
         if self._file is None:
             return False
+        leaps, unix_ms = self._leaps, self._read_clock.unix_ms
         try:
+            if not self._are_leaps_stored:
+                await self._call(partial(self._file.store_leaps, leaps))
+                self._are_leaps_stored = True
             for _ in range(min(THINNED_AT_ONCE, len(self._to_thin))):
-                await self._call(partial(self._file.thin, self._to_thin.popleft(), self._clock.unix_ms()))
+                await self._call(partial(self._file.thin, self._to_thin.popleft(), leaps, unix_ms))
             if await self._call(self._file.used_bytes) > self._parts.bytes_max:
-                await self._call(partial(self._file.give_up_oldest, self._clock.unix_ms()))
+                await self._call(partial(self._file.give_up_oldest, leaps, unix_ms))
         except FileProblem as error:
             await self._failed(error)
             return False

@@ -8,6 +8,7 @@ brokers have: a damaged file is moved aside, and the mirror begins anew.
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import product
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -18,6 +19,7 @@ from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.mirrored_offsets import MomentNotKept, PastOffsets
 from controller.offsets.mirror.regressions import REGRESSIONS_MAX, Regression
 from controller.offsets.mirror.saved_offsets import SavedOffsets, UnusableOffsets
+from controller.offsets.mirror_file.clock_leaps import ClockLeap, ClockLeaps
 from controller.offsets.mirror_file.frames import (
     UnreadableFrame,
     by_entry,
@@ -40,7 +42,7 @@ from controller.offsets.mirror_file.table_rows import (
     table_at,
     write_newer,
 )
-from controller.offsets.mirror_file.thinning import HOUR_MS, KEPT_MS, TIERS, StoredChange, merges, ready_before
+from controller.offsets.mirror_file.thinning import HOUR_MS, TIERS, StoredChange, merges, ready_before
 from controller.offsets.mirror_file.updates import LoadedMirror, LoadedSet, MirrorUpdate, SetUpdate
 from controller.offsets.storage.sqlite_file import FileDamaged, FileKind, FileOfOtherVersion, FileProblem, SqliteFile
 from remoting.clock import Clock
@@ -77,6 +79,7 @@ _KIND: Final = FileKind(
             set_id INTEGER NOT NULL, place INTEGER NOT NULL, read BLOB NOT NULL, body BLOB NOT NULL,
             PRIMARY KEY (set_id, place)
         )""",
+        "CREATE TABLE IF NOT EXISTS clock_leaps (at_ms INTEGER NOT NULL, by_ms INTEGER NOT NULL)",
         "CREATE TABLE IF NOT EXISTS regressions (number INTEGER PRIMARY KEY, queue TEXT UNIQUE, body BLOB NOT NULL)",
     ),
     remedy="it is a copy of what brokers have, and is moved aside",
@@ -168,7 +171,9 @@ class MirrorFile:
                 for id_, cluster, broker_name, read, absent_since_ms in rows
             ]
             bodies = connection.execute("SELECT body FROM regressions ORDER BY number")
-            return LoadedMirror(sets, [_REGRESSIONS.decode(body) for (body,) in bodies])
+            regressions = [_REGRESSIONS.decode(body) for (body,) in bodies]
+            leaps = connection.execute("SELECT at_ms, by_ms FROM clock_leaps ORDER BY rowid")
+            return LoadedMirror(sets, regressions, ClockLeaps(tuple(ClockLeap(*row) for row in leaps)))
 
     def store(self, update: MirrorUpdate) -> StoredUpdate:
         """Store what is new; raises FileProblem, and nothing of it is stored then."""
@@ -192,21 +197,29 @@ class MirrorFile:
             at_ms, table = table_at(connection, stored.id, unix_ms)
             return PastOffsets(unix_ms=at_ms, by_entry=by_entry(table))
 
-    def thin(self, set_name: SetName, unix_ms: int) -> None:
+    def store_leaps(self, leaps: ClockLeaps) -> None:
+        """Store where the clock has leapt; raises FileProblem, and nothing is changed then."""
+        with self._changing() as connection:
+            connection.execute("DELETE FROM clock_leaps")
+            connection.executemany("INSERT INTO clock_leaps (at_ms, by_ms) VALUES (?, ?)", leaps.leaps)
+
+    def thin(self, set_name: SetName, leaps: ClockLeaps, unix_ms: int) -> None:
         """Merge changes of a set that have grown old; raises FileProblem, and nothing is changed then."""
         with self._changing() as connection:
             if (stored := self._of(connection, set_name)) is None:
                 return
-            for tier in range(TIERS):
+            for tier, span in product(range(TIERS), leaps.spans(unix_ms)):
                 query = (
-                    "SELECT number, unix_ms FROM changes WHERE set_id = ? AND tier = ? AND unix_ms < ? ORDER BY unix_ms"
+                    "SELECT number, unix_ms FROM changes WHERE set_id = ? AND tier = ? AND unix_ms > ? AND unix_ms < ? "
+                    "ORDER BY unix_ms"
                 )
-                found = connection.execute(query, (stored.id, tier, ready_before(tier, unix_ms))).fetchall()
+                before_ms = min(span.until_ms + 1, ready_before(tier, span.now_ms))
+                found = connection.execute(query, (stored.id, tier, span.after_ms, before_ms)).fetchall()
                 for together in merges(tier, (StoredChange(*row) for row in found)):
                     merge_changes(connection, together.changes, tier + 1)
-            give_up(connection, stored, unix_ms - KEPT_MS)
+            give_up(connection, stored, leaps.old_before(unix_ms))
 
-    def give_up_oldest(self, unix_ms: int) -> bool:
+    def give_up_oldest(self, leaps: ClockLeaps, unix_ms: int) -> bool:
         """Give up the oldest changes of some sets, so that there is room; return whether there were any.
 
         Raises FileProblem, and nothing is changed then.
@@ -221,7 +234,7 @@ class MirrorFile:
             for cluster, broker_name, oldest_ms in oldest:
                 stored = self._of(connection, SetName(cluster, broker_name))
                 assert stored is not None, "it has changes"
-                part_ms = max(unix_ms - oldest_ms, 0) // _GIVEN_UP_PART
+                part_ms = leaps.age_ms(oldest_ms, unix_ms) // _GIVEN_UP_PART
                 give_up(connection, stored, oldest_ms + part_ms + 1)
             return bool(oldest)
 

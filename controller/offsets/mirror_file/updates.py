@@ -8,6 +8,7 @@ from controller.offsets.mirror.changes import MirrorChanges
 from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.regressions import Regression
 from controller.offsets.mirror.saved_offsets import SavedOffsets
+from controller.offsets.mirror_file.clock_leaps import ClockLeaps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,3 +55,9 @@ class LoadedMirror(NamedTuple):
     sets: Sequence[LoadedSet]
     #: The oldest first.
     regressions: Sequence[Regression]
+    leaps: ClockLeaps = ClockLeaps()
+
+    @property
+    def newest_unix_ms(self) -> int | None:
+        """When its newest reading came; None without one."""
+        return max((each.saved.read.answered_unix_ms for each in self.sets), default=None)

@@ -3,6 +3,7 @@
 from typing import Final
 
 from controller.offsets.guard_runs.occasions import GuardCause
+from controller.offsets.guard_runs.run_log import RunResult
 from serving.metrics.counters import CounterTable, Histogram
 
 #: How long a run takes: 10 s at most.
@@ -13,10 +14,8 @@ class GuardCounters:
     """What the guard counts."""
 
     def __init__(self) -> None:
-        #: By cause and result: complete or failed.
-        self.runs = CounterTable(
-            known=[(cause.value, result) for cause in GuardCause for result in ("complete", "failed")]
-        )
+        #: By cause and result.
+        self.runs = CounterTable(known=[(cause.value, result.value) for cause in GuardCause for result in RunResult])
         #: By action, reason and outcome; all three are of fixed lists.
         self.offsets = CounterTable()
         self.seconds = Histogram(_RUN_S)

@@ -47,6 +47,7 @@ class GuardEventLog:
                 addr=report.address,
                 cause=run.cause.value,
                 run=run.number,
+                result=run.result.value,
                 error=report.failure,
             )
         actions = dict.fromkeys(Action, 0)
@@ -72,7 +73,7 @@ class GuardEventLog:
             self._log_group(run, kind, queues, first)
 
     def _count(self, run: GuardRun, report: GuardReport) -> None:
-        self._counters.runs.add((run.cause.value, "complete" if report.failure is None else "failed"))
+        self._counters.runs.add((run.cause.value, run.result.value))
         self._counters.seconds.observe(report.took_ms / 1000)
         for (action, reason, outcome), count in run.decisions.items():
             self._counters.offsets.add((action.value, reason.value, outcome.value), count)

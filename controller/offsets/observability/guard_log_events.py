@@ -32,9 +32,11 @@ OFFSETS_GUARDED: Final = LogEvent(
 GUARD_RUN_FAILED: Final = LogEvent(
     name="guard_run_failed",
     level=Level.WARNING,
-    keys=("broker", "addr", "cause", "run", "error"),
+    keys=("broker", "addr", "cause", "run", "result", "error"),
     meaning="The guard could not look at all offsets of a broker set after its master had changed or was started "
-    "again; three more runs follow, 2 s apart. What is not set right stays as the broker has it: groups read again.",
+    "again. Up to three more runs follow, 2 s apart, after `failed`; none after `given_up`, and none after "
+    "`not_decided`: the broker did not serve within ten minutes, or nobody knew that it is master. What is not set "
+    "right stays as the broker has it: groups read again.",
     advice="Do what `error` says; then compare with /v1/offsets/guard, and restore what is missing.",
 )
 GROUP_GUARDED: Final = LogEvent(

@@ -78,7 +78,10 @@ UNSIGNED_REQUESTS: Final = _MAKE.counter(
 # The guard
 
 GUARD_RUNS: Final = _MAKE.counter(
-    "guard_runs", "Runs of the guard at brokers that became master or started again.", "cause", "result"
+    "guard_runs",
+    "Runs of the guard at brokers that became master or started again.",
+    "cause",
+    "result",
 )
 GUARD_OFFSETS: Final = _MAKE.counter(
     "guard_offsets", "Offsets of groups in queues that the guard has looked at.", "action", "reason", "outcome"
@@ -201,10 +204,11 @@ _LABELS: Final = """`operation` of results: commit, seed, reset, undo, clone, de
 absent, stale, fenced, unknown, refused. Of restored queues: restore, import, undo, and the `status` of the answers. Of
 locks: acquire (granted, held_by, frozen, refused) and release (released, not_held, kept). `outcome` of replays:
 granted, held_by_another, unanswered, unconfirmed. `master` of sets: yes, no; `kind` of changes: found, gained, moved,
-address_changed, restarted, lost, removed. Of guard_runs `cause` is the kind of change, or new_run; `result`: complete,
-failed. `action`, `reason` and `outcome` of guard_offsets: [offsets](offsets.md#the-guard). `state` of guard_sets:
-running, waiting. `state` of mirrors: fresh, stale, absent; `result`: ok, failed; `cause`: role_change, restart,
-disk_replaced (nobody wanted these), operator_reset, rewind, deleted.
+address_changed, restarted, lost, removed. Of guard_runs `cause` is the kind of change, or new_run; `result`: complete;
+failed, and another one follows; given_up, and none does; not_decided, as none could begin within ten minutes. `action`,
+`reason` and `outcome` of guard_offsets: [offsets](offsets.md#the-guard). `state` of guard_sets: running, waiting.
+`state` of mirrors: fresh, stale, absent; `result`: ok, failed; `cause`: role_change, restart, disk_replaced (nobody
+wanted these), operator_reset, guard, guard_or_rewind, rewind, deleted.
 Groups, topics and clients are no labels: the API shows them."""
 
 

@@ -121,6 +121,10 @@ class MirrorEventLog:
             self._logs.write(catalogue.MIRROR_STORED_AGAIN, failures=self._store_failures)
             self._store_failures = 0
 
+    def clock_leapt(self, leap_ms: int) -> None:
+        """Log that the clock has gone ahead."""
+        self._logs.write(catalogue.MIRROR_CLOCK_LEAPT, leap_ms=leap_ms)
+
     def clock_set_back(self, sets: int) -> None:
         """Log that moments of a time to come are not kept."""
         self._logs.write(catalogue.MIRROR_CLOCK_SET_BACK, sets=sets)

@@ -25,8 +25,9 @@ MIRROR_BEGAN_WITHOUT_FILE: Final = LogEvent(
     level=Level.ERROR,
     keys=(),
     meaning="`mirror.db` could not be opened for 30 s, for what `offset_mirror_store_failed` says. The mirror begins "
-    "with what masters have now: what went back while no manager ran is not found, and the guard sets nothing right "
-    "that an earlier process had read. The file is tried again, at least once a minute; earlier moments stay in it.",
+    "with what masters have now: what went back while no manager ran is not found, and until the file is open the "
+    "guard sets nothing right that an earlier process had read. The file is tried again, at least once a minute; what "
+    "it has counts from then on (`offset_mirror_loaded`).",
     advice="Do what `error` of `offset_mirror_store_failed` says; nothing else is needed, no restart either.",
 )
 MIRROR_STORE_FAILED: Final = LogEvent(
@@ -51,6 +52,14 @@ MIRROR_CLOCK_SET_BACK: Final = LogEvent(
     meaning="The clock of this process was set back by more than an hour. Of so many broker sets `mirror.db` had "
     "moments that are still to come: they are not kept any more; earlier ones and the newest offsets are.",
     advice="Check what sets this machine's clock; one that steps breaks more than this.",
+)
+MIRROR_CLOCK_LEAPT: Final = LogEvent(
+    name="offset_mirror_clock_leapt",
+    level=Level.WARNING,
+    keys=("leap_ms",),
+    meaning="The clock of this machine went ahead by so much more than time has passed, or the machine was suspended. "
+    "Offsets of earlier moments stay in `mirror.db` for as long as without it; moments from now on have the new time.",
+    advice="Correct the clock if it is wrong: moments that are still to come by it are left out then.",
 )
 MIRROR_STALE: Final = LogEvent(
     name="offset_mirror_stale",
@@ -80,9 +89,10 @@ OFFSETS_SET_BACK: Final = LogEvent(
     name="offsets_set_back",
     level=Level.INFO,
     keys=("broker", "cluster", "cause", "queues", "messages_again", "groups", "topics"),
-    meaning="Somebody has set offsets back: a client or a tool that talks to brokers (`rewind`; also the guard, "
-    "if `offsets_guarded` of that broker is of the same moment), an operator by this manager (`operator_reset`), or "
-    "they were deleted (`deleted`). They are not restored.",
+    meaning="Somebody has set offsets back: a client or a tool that talks to brokers (`rewind`), the guard (`guard`), "
+    "either of them "
+    "(`guard_or_rewind` where another manager leads and the master is new), an operator by this manager "
+    "(`operator_reset`), or they were deleted (`deleted`). They are not restored.",
 )
 OFFSETS_REFUSED: Final = LogEvent(
     name="broker_offsets_unusable",
@@ -107,6 +117,7 @@ MIRROR: Final = (
     MIRROR_STORE_FAILED,
     MIRROR_STORED_AGAIN,
     MIRROR_CLOCK_SET_BACK,
+    MIRROR_CLOCK_LEAPT,
     MIRROR_STALE,
     MIRROR_FRESH,
     OFFSETS_WENT_BACK,

@@ -12,7 +12,7 @@ START_US = MONDAY + 20 * HOUR
 LENGTH_US = 30 * HOUR
 
 _MANAGER = "offsets-0"
-_CAUSES = ("role_change", "restart", "disk_replaced", "operator_reset", "rewind", "deleted")
+_CAUSES = ("role_change", "restart", "disk_replaced", "operator_reset", "guard", "rewind", "deleted")
 _OPERATIONS = ("reset", "restore", "undo", "seed", "clone", "delete")
 
 

@@ -2,13 +2,15 @@
 
 import contextlib
 import json
+from dataclasses import replace
 
 from fakes.clock import FakeClock
 from fakes.leadership_listener import eventually as eventually_true
 from fakes.lines import Lines
 from guard_logs import READ_MS
 
-from controller.offsets.app.guarding import Guarding, GuardingParts
+from controller.offsets.app.guarding import Guarding
+from controller.offsets.app.guarding_parts import GuardingParts
 from controller.offsets.guard.rules import Tail
 from controller.offsets.mirror.broker_mirror import BrokerMirror
 from controller.offsets.mirror.changes import ReadState
@@ -63,6 +65,8 @@ class Mirrors:
         self._mirrors = {}
         self._rewinds = {}
         self.resets = KnownResets()
+        #: What the guard was about to set back.
+        self.set_back = []
 
     def read(self, table, *, name="b", address=OLD_ADDRESS, epoch=1, boot_ms=0):
         """Take an answer of a master that comes now."""
@@ -87,6 +91,15 @@ class Mirrors:
 
     def unseen_resets(self, name, requested_unix_ms):
         return self.resets.unseen(name, requested_unix_ms)
+
+    def guard_writes(self, queue, offset):
+        self.set_back.append((str(queue.set_name), f"{queue.key.topic}@{queue.key.group}", queue.queue_id, offset))
+
+    def restart(self):
+        """Know what the file had after a restart of this manager: no monotonic time, and the readings."""
+        for name, mirror in self._mirrors.items():
+            saved, *former = (replace(each, requested_ms=None) for each in (mirror.saved, *mirror.former_runs))
+            self._mirrors[name] = BrokerMirror.restored(name, saved, tuple(former))
 
     def has_former(self, name="b"):
         return bool(self._mirrors[set_name(name)].former_runs)

@@ -77,6 +77,9 @@ class Notes:
 
     by_queue: dict = field(default_factory=dict)
 
+    def sets_back(self, *_):
+        pass
+
     def guarded(self, _, guarded):
         self.by_queue[guarded.candidate.group, guarded.candidate.queue_id] = guarded
 

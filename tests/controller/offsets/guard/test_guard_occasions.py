@@ -19,6 +19,7 @@ from controller.offsets.guard_runs.occasions import (
     former_reading,
     is_run_of,
     occasion_of,
+    oldest_former_reading,
 )
 from controller.offsets.guard_runs.saved_tables import SavedTableReading
 from controller.offsets.mirror.broker_mirror import BrokerMirror
@@ -88,6 +89,18 @@ def test_reading_before_that_of_the_master_is_the_former_one():
     assert former_reading(a_master(), of_master, (a_reading(), before)) is before
     assert former_reading(a_master(), of_master, ()) is None
     assert former_reading(a_master(), before, ()) is before
+
+
+def test_first_run_that_was_not_dealt_with_is_the_oldest_former_one_unless_its_memory_lived_on():
+    first, again = a_reading(), a_reading(epoch=2)
+    second, of_master = a_reading(address="10.0.0.3:10911", epoch=3), a_reading(address=NEW, epoch=4)
+    master = a_master(epoch=4)
+    assert oldest_former_reading(master, of_master, (first, second)) is first
+    assert oldest_former_reading(master, second, (first,)) is first
+    assert oldest_former_reading(master, of_master, (first, again, second)) is again
+    assert oldest_former_reading(master, first, ()) is first
+    assert oldest_former_reading(master, of_master, ()) is None
+    assert oldest_former_reading(master, a_reading(epoch=5), (first,)) is None
 
 
 def test_promotion_was_after_the_last_reading_of_the_former_master():

@@ -6,7 +6,7 @@ from test_guard_occasions import an_occasion
 from controller.offsets.guard.outcomes import Guarded, GuardReport, Outcome
 from controller.offsets.guard.rules import Action, GuardDecision, OffsetCandidate, Reason
 from controller.offsets.guard_runs import run_log
-from controller.offsets.guard_runs.run_log import GuardRunLog
+from controller.offsets.guard_runs.run_log import GuardRunLog, RunResult
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def ended(log, *guarded):
     run = log.begin(an_occasion(), 0, is_recent=True, writes=True)
     for each in guarded:
         run.guarded("b", each)
-    log.end(run, GuardReport(broker_name="b", address="a"))
+    log.end(run, GuardReport(broker_name="b", address="a"), RunResult.COMPLETE)
     return run
 
 

@@ -16,7 +16,7 @@ from controller.offsets.guard.runner import EarlyEnd, GuardedBroker, GuardLimits
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
-from remoting.protocol.codes import BrokerRequestCode, RequestCode
+from remoting.protocol.codes import BrokerRequestCode
 
 ORDERS = ("orders", 0)
 KEY = "orders@g"
@@ -145,27 +145,20 @@ async def test_reset_of_an_operator_before_this_process_was_started_is_reported_
     assert report.decisions == {(Action.REPORT, Reason.MAY_BE_RESET): 1, (Action.PUSH, Reason.ABSENT): 1}
 
 
-async def test_broker_that_becomes_master_is_waited_for():
+async def test_request_that_a_busy_broker_refuses_is_repeated():
     master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
-    master.broker_id = 2
-
-    def promoted(code):
-        if code == RequestCode.GET_BROKER_EPOCH_CACHE:
-            master.broker_id = 0
-
-    master.then = promoted
     # As a slave refuses pulls.
     master.first = {BrokerRequestCode.QUERY_CONSUME_QUEUE: [2, 2]}
     notes, _ = await guarded(master)
     assert notes.of("g") == ("push", 80, "stored")
 
 
-async def test_broker_that_does_not_become_master_in_time_is_reported():
+async def test_broker_that_is_no_master_any_more_is_reported():
     master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
     master.broker_id = 2
-    notes, report = await guarded(master, limits=GuardLimits(run_ms=300))
+    notes, report = await guarded(master)
     assert notes.by_queue == {}
-    assert "was not finished within 300 ms, it waited for the broker to serve as master" in report.failure
+    assert "reports (1007) brokerId 2: it is no master" in report.failure
 
 
 async def test_another_broker_at_the_address_is_left_alone():

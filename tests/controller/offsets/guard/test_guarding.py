@@ -7,10 +7,11 @@ from fake_master import FakeMaster
 from guard_logs import Queue
 from guarded_sets import OLD_ADDRESS, eventually, guarded_sets, set_name
 
-from controller.offsets.app import guarding
+from controller.offsets.app import guard_turns, guarding
 from controller.offsets.entry_keys import EntryKey
+from controller.offsets.guard_runs.occasions import OUTDATED_MS
 from controller.offsets.mirror.regressions import Reset, SetQueue
-from remoting.protocol.codes import BrokerRequestCode
+from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
 
 ORDERS = ("orders", 0)
 KEY = "orders@g"
@@ -332,7 +333,13 @@ async def test_broker_that_fails_again_and_again_is_left_after_four_runs():
             await sets.ended(runs)
             sets.clock.pass_ms(2_000)
         await asyncio.sleep(0.1)
-    assert [each["run"] for each in sets.events("guard_run_failed")] == [1, 2, 3, 4]
+    failed = sets.events("guard_run_failed")
+    assert [(each["run"], each["result"]) for each in failed] == [
+        (1, "failed"),
+        (2, "failed"),
+        (3, "failed"),
+        (4, "given_up"),
+    ]
     assert master.written == []
 
 
@@ -367,7 +374,7 @@ async def test_set_that_is_removed_is_forgotten():
 
 
 async def test_sets_are_guarded_at_the_same_time_and_one_that_hangs_holds_up_none(monkeypatch):
-    monkeypatch.setattr(guarding, "RUNS_MAX", 2)
+    monkeypatch.setattr(guard_turns, "RUNS_MAX", 2)
     hangs, *others = (a_master({KEY: {0: 60}}) for _ in range(4))
     for number, each in enumerate([hangs, *others]):
         each.name = f"b{number}"
@@ -380,3 +387,150 @@ async def test_sets_are_guarded_at_the_same_time_and_one_that_hangs_holds_up_non
         assert (sets.guarding.running, sets.guarding.waiting) == (1, 0)
         sets.remove("b0")
     assert [each.written for each in others] == [[("commit", KEY, 0, 80)]] * 3
+
+
+async def test_brokers_that_do_not_serve_yet_hold_up_no_other_and_are_guarded_once_they_do(monkeypatch):
+    monkeypatch.setattr(guard_turns, "RUNS_MAX", 1)
+    slave, busy, hangs, serves = (a_master({KEY: {0: 60}}) for _ in range(4))
+    for number, each in enumerate([slave, busy, hangs, serves]):
+        each.name = f"b{number}"
+    slave.broker_id = 2
+    busy.first = {RequestCode.GET_BROKER_EPOCH_CACHE: [ResponseCode.SYSTEM_BUSY] * 10_000}
+    hangs.silent = RequestCode.GET_BROKER_EPOCH_CACHE
+    async with guarded_sets(slave, busy, hangs, serves) as sets:
+        for each in (slave, busy, hangs, serves):
+            sets.mirror.read({KEY: {0: 80}}, name=each.name)
+            sets.elect(each.peer.address, 2, name=each.name)
+        await sets.ended()
+        assert [each.written for each in (slave, busy, hangs, serves)] == [[], [], [], [("commit", KEY, 0, 80)]]
+        assert (sets.guarding.running, sets.guarding.waiting) == (0, 3)
+        slave.broker_id, busy.first = 0, {}
+        await sets.ended(3)
+        assert [each.written for each in (slave, busy)] == [[("commit", KEY, 0, 80)]] * 2
+        sets.remove("b2")
+    assert sets.events("guard_run_failed") == []
+
+
+async def test_broker_that_serves_late_is_not_taken_for_one_that_was_promoted_just_now():
+    master = a_master({KEY: {0: 60}})
+    master.broker_id = 2
+    async with guarded_sets(master) as sets:
+        sets.mirror.read({KEY: {0: 80}})
+        sets.elect(master.peer.address, 2)
+        await eventually(lambda: master.peer.received)
+        sets.clock.pass_ms(21_000)
+        master.broker_id = 0
+        run = await sets.ended()
+    assert master.written == []
+    assert [(each.action, each.reason, each.offset) for each in run.offsets] == [("report", "may_be_reset", 80)]
+
+
+async def test_change_of_the_master_while_its_broker_does_not_serve_yet_is_guarded_at_the_next_one():
+    second, third = a_master({KEY: {0: 60}}), a_master({KEY: {0: 50}}, epochs=((1, 0), (2, None), (3, None)))
+    second.broker_id = 2
+    async with guarded_sets(second, third) as sets:
+        sets.mirror.read({KEY: {0: 80}})
+        sets.elect(second.peer.address, 2)
+        await eventually(lambda: second.peer.received)
+        sets.elect(third.peer.address, 3, broker_id=3)
+        await sets.ended()
+    assert third.written == [("commit", KEY, 0, 80)]
+    assert sets.events("guard_run_failed") == []
+
+
+async def test_broker_that_does_not_serve_for_ten_minutes_is_reported_as_not_decided_with_what_it_answered():
+    master = a_master({KEY: {0: 60}})
+    master.broker_id = 2
+    async with guarded_sets(master) as sets:
+        sets.mirror.read({KEY: {0: 80}})
+        sets.elect(master.peer.address, 2)
+        await eventually(lambda: master.peer.received)
+        sets.clock.pass_ms(OUTDATED_MS + 1)
+        run = await sets.ended()
+        await asyncio.sleep(0.1)
+    assert (run.result, "brokerId 2: it is no master" in run.report.failure) == ("not_decided", True)
+    assert [each["result"] for each in sets.events("guard_run_failed")] == ["not_decided"]
+    assert sets.counters.runs.counts()["found", "not_decided"] == 1
+
+
+async def test_change_of_the_master_that_no_manager_could_decide_is_reported_unless_another_one_leads():
+    master = a_master({KEY: {0: 60}})
+    for other_leads, results in ((False, ["not_decided"]), (True, [])):
+        async with guarded_sets(master) as sets:
+            sets.serves, sets.other_leads = False, other_leads
+            sets.mirror.read({KEY: {0: 80}})
+            sets.elect(master.peer.address, 2)
+            await asyncio.sleep(0.1)
+            sets.clock.pass_ms(OUTDATED_MS + 1)
+            await asyncio.sleep(0.1)
+            assert [each["result"] for each in sets.events("guard_run_failed")] == results
+    assert master.peer.received == []
+
+
+async def test_failovers_that_no_run_has_dealt_with_before_a_restart_are_decided_as_without_it():
+    third = a_master({KEY: {0: 50}}, epochs=((1, 0), (2, None), (3, None)))
+    for restarts, is_read in ((False, False), (True, False), (True, True)):
+        third.offsets, third.written[:] = {KEY: {0: 50}}, []
+        async with guarded_sets(third) as sets:
+            sets.serves = False
+            sets.mirror.read({KEY: {0: 80}})
+            if not restarts:
+                sets.elect("127.0.0.1:2", 2)
+            sets.mirror.read({KEY: {0: 60}}, address="127.0.0.1:2", epoch=2)
+            if is_read:
+                sets.mirror.read({KEY: {0: 50}}, address=third.peer.address, epoch=3)
+            if restarts:
+                sets.mirror.restart()
+            sets.elect(third.peer.address, 3, broker_id=3)
+            sets.serves = True
+            run = await sets.ended()
+        assert (run.moment.epoch, third.written) == (1, [("commit", KEY, 0, 80)])
+
+
+async def test_failover_before_a_long_stop_of_the_manager_is_reported_with_what_was_saved_first():
+    third = a_master({KEY: {0: 50}}, epochs=((1, 0), (2, None), (3, None)))
+    async with guarded_sets(third) as sets:
+        sets.mirror.read({KEY: {0: 80}})
+        sets.mirror.read({KEY: {0: 60}}, address="127.0.0.1:2", epoch=2)
+        sets.mirror.restart()
+        sets.clock.pass_ms(60_000)
+        sets.elect(third.peer.address, 3, broker_id=3)
+        run = await sets.ended()
+    assert third.written == []
+    assert [(each.action, each.reason, each.saved, each.offset) for each in run.offsets] == [
+        ("report", "may_be_reset", 80, 80)
+    ]
+
+
+async def test_offset_that_the_guard_sets_back_is_known_before_it_leaves():
+    master = a_master({KEY: {0: 130}}, new=10)
+    async with guarded_sets(master) as sets:
+        sets.mirror.read({KEY: {0: 80}})
+        known = []
+        master.then = lambda code: known.append((code, list(sets.mirror.set_back)))
+        sets.elect(master.peer.address, 2)
+        await sets.ended()
+    set_back = (str(set_name()), KEY, 0, 100)
+    assert ("commit", KEY, 0, 100) in master.written
+    assert [set_back in each for code, each in known if code == BrokerRequestCode.UPDATE_CONSUMER_OFFSET] == [True]
+
+
+async def test_offset_that_the_guard_pushes_is_not_known_as_one_that_goes_back():
+    master = a_master({KEY: {0: 60}})
+    async with guarded_sets(master) as sets:
+        sets.mirror.read({KEY: {0: 80}})
+        sets.elect(master.peer.address, 2)
+        await sets.ended()
+    assert (master.written, sets.mirror.set_back) == ([("commit", KEY, 0, 80)], [])
+
+
+async def test_stop_of_the_manager_waits_for_no_broker_that_does_not_serve():
+    master = a_master({KEY: {0: 60}})
+    master.silent = RequestCode.GET_BROKER_EPOCH_CACHE
+    async with guarded_sets(master) as sets:
+        sets.mirror.read({KEY: {0: 80}})
+        sets.elect(master.peer.address, 2)
+        await eventually(lambda: master.peer.received)
+    # What waits for ever keeps the process from its end.
+    assert sets.guarding.waiting == 1
+    assert sets.events("guard_run_failed") == []

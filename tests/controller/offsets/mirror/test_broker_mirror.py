@@ -124,3 +124,23 @@ def test_entries_that_stand_still_are_the_same_text_in_memory():
     first = mirror.saved.tables[0].entries[0]
     mirror.take(a_reading({"t@g": {0: 5}, "u@g": {0: 7}}))
     assert mirror.saved.tables[0].entries[0] is first
+
+
+def test_what_an_earlier_process_had_is_of_runs_before_those_that_were_read_without_it():
+    earlier, mirror = BrokerMirror(SET), BrokerMirror(SET)
+    earlier.take(a_reading({"t@g": {0: 9}}))
+    earlier.take(a_reading({"t@g": {0: 7}}, epoch=2, address=OTHER_ADDRESS))
+    mirror.take(a_reading({"t@g": {0: 5}}, epoch=4))
+    mirror.take_earlier(earlier.saved, earlier.former_runs)
+    key = EntryKey("t", "g")
+    assert [offsets_of(each) for each in mirror.saved_before(a_run(epoch=4))] == [{key: {0: 9}}, {key: {0: 7}}]
+
+
+@pytest.mark.parametrize(("epoch", "offsets"), [(2, [9]), (4, [9, 7])])
+def test_newest_reading_of_an_earlier_process_is_no_former_one_where_the_same_run_goes_on(epoch, offsets):
+    earlier, mirror = BrokerMirror(SET), BrokerMirror(SET)
+    earlier.take(a_reading({"t@g": {0: 9}}))
+    earlier.take(a_reading({"t@g": {0: 7}}, epoch=2, address=OTHER_ADDRESS))
+    mirror.take(a_reading({"t@g": {0: 7}}, epoch=epoch, address=OTHER_ADDRESS))
+    mirror.take_earlier(earlier.saved, earlier.former_runs)
+    assert [offsets_of(each) for each in mirror.former_runs] == [{EntryKey("t", "g"): {0: each}} for each in offsets]

@@ -11,7 +11,9 @@ from controller.offsets.mirror.regressions import (
     RESET_SEEN_MS,
     RESET_SENT_MS,
     RESETS_MAX,
+    GuardWrites,
     KnownResets,
+    KnownWrites,
     RegressionCause,
     RegressionLog,
     Reset,
@@ -25,10 +27,11 @@ QUEUE = SetQueue(SET, KEY, 0)
 OTHER = {"epoch": 2, "address": "10.0.0.2:10911"}
 
 
-def regressions(before, after, resets=None, former=None, now=None):
+def regressions(before, after, resets=None, former=None, now=None, guard=None):
     mirror = BrokerMirror(SET)
     mirror.take(a_reading(before, **(former or {})))
-    return list(regressions_of(mirror.take(a_reading(after, **(now or {}))), resets or KnownResets()))
+    known = KnownWrites(resets or KnownResets(), guard or GuardWrites())
+    return list(regressions_of(mirror.take(a_reading(after, **(now or {}))), known))
 
 
 def a_regression(number=0, **changes):
@@ -92,7 +95,7 @@ def test_smallest_offset_of_a_broadcasting_group_may_go_back():
 
 def test_first_reading_of_a_set_has_nothing_that_went_back():
     changes = BrokerMirror(SET).take(a_reading({"t@g": {0: 9}}))
-    assert list(regressions_of(changes, KnownResets())) == []
+    assert list(regressions_of(changes, KnownWrites(KnownResets(), GuardWrites()))) == []
 
 
 @pytest.mark.parametrize(
@@ -113,6 +116,34 @@ def test_reset_explains_nothing_later_or_elsewhere_or_in_another_run():
     assert [each.cause for each in regressions(*tables, resets, now=late)] == [RegressionCause.REWIND]
     assert [each.cause for each in regressions(*tables, resets, now=OTHER)] == [RegressionCause.ROLE_CHANGE]
     assert [each.cause for each in regressions({"t@g": {1: 9}}, {"t@g": {1: 5}}, resets)] == [RegressionCause.REWIND]
+
+
+@pytest.mark.parametrize(
+    ("offset", "cause"),
+    [(5, RegressionCause.GUARD), (4, RegressionCause.GUARD), (6, RegressionCause.REWIND)],
+)
+def test_what_the_guard_has_set_back_is_nobodys_rewind(offset, cause):
+    guard = GuardWrites()
+    guard.written.note(QUEUE, Reset(offset, 1000))
+    assert [each.cause for each in regressions({"t@g": {0: 9}}, {"t@g": {0: 5}}, guard=guard)] == [cause]
+
+
+def test_manager_that_does_not_lead_tells_no_rewind_from_a_write_of_the_guard_while_the_run_is_new():
+    guard, mirror = GuardWrites(), BrokerMirror(SET)
+    mirror.take(a_reading({"t@g": {0: 20}}))
+    guard.note_run(mirror.take(a_reading({"t@g": {0: 9}}, **OTHER, unix_ms=10_000)))
+    changes = mirror.take(a_reading({"t@g": {0: 5}}, **OTHER, unix_ms=15_000))
+    later = mirror.take(a_reading({"t@g": {0: 4}}, **OTHER, unix_ms=10_001 + RESET_SEEN_MS))
+
+    def cause(changes, *, is_leading):
+        (found,) = regressions_of(changes, KnownWrites(KnownResets(), guard, is_leading))
+        return found.cause
+
+    assert cause(changes, is_leading=False) is RegressionCause.GUARD_OR_REWIND
+    assert cause(changes, is_leading=True) is RegressionCause.REWIND
+    assert cause(later, is_leading=False) is RegressionCause.REWIND
+    guard.forget(SET)
+    assert cause(changes, is_leading=False) is RegressionCause.REWIND
 
 
 def test_reading_from_before_a_reset_was_written_may_not_show_it():
@@ -154,3 +185,13 @@ def test_queue_that_goes_back_again_and_again_has_one_entry():
         ("t0", RegressionCause.REWIND, 100),
         ("t1", RegressionCause.REWIND, 1),
     ]
+
+
+def test_regressions_of_an_earlier_process_are_older_than_those_of_this_one_and_count_with_them():
+    log, earlier = RegressionLog(limit=3), RegressionLog()
+    for number in (0, 1, 1):
+        earlier.add(a_regression(number))
+    log.add(a_regression(1))
+    log.add(a_regression(2))
+    log.restore_earlier(reversed(earlier.last(10)))
+    assert [(each.queue.key.topic, each.times) for each in log.last(10)] == [("t2", 1), ("t1", 3), ("t0", 1)]

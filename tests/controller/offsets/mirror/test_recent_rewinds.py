@@ -1,11 +1,21 @@
 """Where groups were before they went back."""
 
+import pytest
 from mirror_builders import SET, a_reading
 
 from controller.offsets.entry_keys import EntryKey
 from controller.offsets.mirror.broker_mirror import BrokerMirror
 from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.recent_rewinds import KEPT_MS, RecentRewinds
+from controller.offsets.mirror.regressions import (
+    GuardWrites,
+    KnownResets,
+    KnownWrites,
+    RegressionCause,
+    Reset,
+    SetQueue,
+    regressions_of,
+)
 
 KEY = EntryKey("t", "g")
 
@@ -45,3 +55,18 @@ def test_old_rewinds_are_forgotten_and_other_sets_have_none():
     rewinds = rewinds_after(9, 5, 4, step_ms=KEPT_MS + 1)
     assert rewinds.of_set(SET, 2 * (KEPT_MS + 1)) == {(KEY, 0): 5}
     assert rewinds.of_set(SetName("c", "other"), 0) == {}
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_rewinds_of_an_earlier_process_count_as_its_own_did(is_reversed):
+    mirror, rewinds, log = BrokerMirror(SET), RecentRewinds(), []
+    known = KnownWrites(KnownResets(), GuardWrites())
+    for number, offset in enumerate((9, 5, 7, 3)):
+        if offset == 3:
+            known.resets.note(SetQueue(SET, KEY, 0), Reset(3, 15_000))
+        log += regressions_of(mirror.take(a_reading({"t@g": {0: offset}}, unix_ms=number * 5000)), known)
+    assert [each.cause for each in log] == [RegressionCause.REWIND, RegressionCause.OPERATOR_RESET]
+    for each in reversed(log) if is_reversed else log:
+        rewinds.restore(each)
+    assert rewinds.of_set(SET, 15_000 + KEPT_MS) == {(KEY, 0): 9}
+    assert rewinds.of_set(SET, 15_001 + KEPT_MS) == {}

@@ -14,10 +14,13 @@ from controller.offsets.mirror.broker_mirror import BrokerMirror
 from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.mirrored_offsets import MomentNotKept
 from controller.offsets.mirror.regressions import Regression, RegressionCause, SetQueue
+from controller.offsets.mirror_file.clock_leaps import ClockLeaps, ClockReading
 from controller.offsets.mirror_file.frames import table_of
 from controller.offsets.mirror_file.mirror_file import ASIDE_SUFFIX, FILE_NAME
 from controller.offsets.mirror_file.updates import MirrorUpdate, SetUpdate
 from controller.offsets.storage.sqlite_file import FileDamaged
+
+NO_LEAPS = ClockLeaps()
 
 
 @pytest.fixture
@@ -99,13 +102,13 @@ def test_old_changes_are_thinned_to_one_a_minute_and_one_an_hour(filed):
     for place in range(1, 3 * 180):
         filed.read({"t@g": {0: place}}, at_ms=BEGIN_MS + 20_000 * place)
     end_ms = BEGIN_MS + 3 * HOUR_MS
-    filed.file.thin(SET, end_ms)
+    filed.file.thin(SET, NO_LEAPS, end_ms)
     assert filed.offset_at(end_ms) == 539
     assert filed.offset_at(end_ms - 40_000) == 538, "every change of the last hour"
     assert filed.offset_at(BEGIN_MS + 90 * MINUTE_MS - 1) == 269, "the last one of each minute"
     assert filed.offset_at(BEGIN_MS + 90 * MINUTE_MS + 30_000) == 269
-    filed.file.thin(SET, end_ms + DAY_MS)
-    filed.file.thin(SET, end_ms + DAY_MS)
+    filed.file.thin(SET, NO_LEAPS, end_ms + DAY_MS)
+    filed.file.thin(SET, NO_LEAPS, end_ms + DAY_MS)
     assert filed.offset_at(BEGIN_MS + HOUR_MS) == 179, "the last one of each hour"
     assert filed.offset_at(BEGIN_MS + 90 * MINUTE_MS) == 179
     assert filed.offset_at(end_ms) == 539
@@ -114,9 +117,9 @@ def test_old_changes_are_thinned_to_one_a_minute_and_one_an_hour(filed):
 def test_moments_before_two_weeks_are_given_up_and_the_newest_offsets_stay(filed):
     for place in range(3):
         filed.read({"t@g": {0: place}, f"u{place}@g": {0: 1}}, at_ms=BEGIN_MS + place * HOUR_MS)
-    filed.file.thin(SET, BEGIN_MS + 14 * DAY_MS + 2 * HOUR_MS)
+    filed.file.thin(SET, NO_LEAPS, BEGIN_MS + 14 * DAY_MS + 2 * HOUR_MS)
     assert filed.file.kept_since(SET) == BEGIN_MS + HOUR_MS
-    filed.file.thin(SET, BEGIN_MS + 40 * DAY_MS)
+    filed.file.thin(SET, NO_LEAPS, BEGIN_MS + 40 * DAY_MS)
     with pytest.raises(MomentNotKept):
         filed.file.at(SET, BEGIN_MS + HOUR_MS)
     assert by_name(loaded(filed).saved) == {"t": {0: 2}, "u2": {0: 1}}
@@ -129,18 +132,40 @@ def by_name(saved):
 def test_oldest_moments_are_given_up_where_room_is_short(filed):
     for place in range(10):
         filed.read({"t@g": {0: place}}, at_ms=BEGIN_MS + place * MINUTE_MS)
-    assert filed.file.give_up_oldest(BEGIN_MS + 10 * MINUTE_MS)
+    assert filed.file.give_up_oldest(NO_LEAPS, BEGIN_MS + 10 * MINUTE_MS)
     assert filed.file.kept_since(SET) > BEGIN_MS
-    while filed.file.give_up_oldest(BEGIN_MS + 10 * MINUTE_MS):
+    while filed.file.give_up_oldest(NO_LEAPS, BEGIN_MS + 10 * MINUTE_MS):
         pass
     assert by_name(loaded(filed).saved) == {"t": {0: 9}}
+
+
+def test_clock_that_leaps_ahead_makes_no_moment_older(filed):
+    """Neither in this process nor in the next one, and time goes on."""
+    for place in range(3):
+        filed.read({"t@g": {0: place}}, at_ms=BEGIN_MS + 20_000 * place)
+    leapt_ms = BEGIN_MS + 40 * DAY_MS
+    filed.read({"t@g": {0: 3}}, at_ms=leapt_ms)
+    leaps = NO_LEAPS.passed(ClockReading(0, BEGIN_MS + 40_000), ClockReading(5_000, leapt_ms))
+    filed.file.store_leaps(leaps)
+    filed.file.thin(SET, leaps, leapt_ms)
+    filed.file.give_up_oldest(leaps, leapt_ms)
+    assert [filed.offset_at(BEGIN_MS + 20_000 * place) for place in (1, 2)] == [1, 2]
+    second = filed.reopened()
+    leaps = second.opened.loaded.leaps
+    second.file.thin(SET, leaps, leapt_ms + 2 * HOUR_MS)
+    assert second.file.kept_since(SET) <= BEGIN_MS + 20_000
+    assert second.offset_at(BEGIN_MS + 40_000) == 2
+    assert second.offset_at(BEGIN_MS + 39_999) < 2, "one of each minute, as after two hours"
+    second.file.thin(SET, leaps, leapt_ms + 14 * DAY_MS + MINUTE_MS)
+    assert second.file.kept_since(SET) == leapt_ms
+    second.file.close()
 
 
 def test_nothing_is_written_for_groups_that_stand_still(filed, tmp_path):
     filed.read({"t@g": {0: 5}})
     before = (tmp_path / f"{FILE_NAME}-wal").stat().st_size
     for hour in range(48):
-        filed.file.thin(SET, BEGIN_MS + hour * HOUR_MS)
+        filed.file.thin(SET, NO_LEAPS, BEGIN_MS + hour * HOUR_MS)
     filed.file.used_bytes()
     assert (tmp_path / f"{FILE_NAME}-wal").stat().st_size == before
 

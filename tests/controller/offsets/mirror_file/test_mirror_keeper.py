@@ -14,7 +14,7 @@ from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.mirrored_offsets import MirrorFileFailed
 from controller.offsets.mirror.regressions import Regression, RegressionCause, RegressionLog, SetQueue
 from controller.offsets.mirror_file import waiting as waiting_module
-from controller.offsets.mirror_file.keeper import KeeperParts, MirrorKeeper
+from controller.offsets.mirror_file.keeper import THIN_MS, KeeperParts, MirrorKeeper
 from controller.offsets.mirror_file.mirror_file import FILE_NAME
 from controller.offsets.mirror_file.updates import MirrorUpdate, SetUpdate
 from controller.offsets.mirror_file.waiting import WaitingChanges
@@ -33,11 +33,13 @@ class Site:
         self.clock = FakeClock(unix_ms=BEGIN_MS)
         self.failures, self.failed_s, self.aside, self.set_back = [], [], [], []
         self.stores = self.began_without = 0
+        self.late, self.leapt = [], []
         parts = KeeperParts(
             folder=folder,
             bytes_max=BYTES_MAX,
             mirrors=self,
             regressions=self.log,
+            opened_late=self.late.append,
             clock=self.clock,
             observer=self,
         )
@@ -71,6 +73,9 @@ class Site:
     def began_without_file(self):
         self.began_without += 1
 
+    def clock_leapt(self, leap_ms):
+        self.leapt.append(leap_ms)
+
     def clock_set_back(self, sets):
         self.set_back.append(sets)
 
@@ -102,6 +107,10 @@ async def until(condition):
     async with asyncio.timeout(WAIT_S):
         while not condition():
             await asyncio.sleep(0.02)
+
+
+def is_thinned(site):
+    return site.keeper._thinned_ms == site.clock.now_ms() and not site.keeper._to_thin
 
 
 async def test_stop_stores_what_is_new(site, tmp_path):
@@ -207,6 +216,25 @@ async def test_clock_that_was_ahead_is_reported_with_the_sets_that_had_moments_t
     assert (await site.keeper.at(SET, begin_ms + 30_000)).by_entry == {KEY: {0: 5}}
 
 
+async def test_clock_that_leaps_by_weeks_costs_no_moment_also_after_a_restart(site, tmp_path, monkeypatch):
+    monkeypatch.setattr("controller.offsets.mirror_file.keeper.STORE_S", 0.01)
+    site.read({"t@g": {0: 5}})
+    await site.keeper.store()
+    first_ms = site.clock.unix_ms()
+    site.read({"t@g": {0: 6}})
+    await site.keeper.store()
+    for number in (1, 2):
+        running = asyncio.create_task(site.keeper.run())
+        site.clock.leap_ms(30 * 24 * 3_600_000)
+        site.clock.pass_ms(THIN_MS)
+        site.read({"t@g": {0: site.clock.unix_ms()}})
+        await until(lambda number=number: len(site.leapt) == number and is_thinned(site))
+        running.cancel()
+        assert (await site.keeper.at(SET, first_ms)).by_entry == {KEY: {0: 5}}
+        assert site.keeper.age_ms(first_ms) < 24 * 3_600_000
+        await loaded(site, tmp_path)
+
+
 async def test_folder_that_cannot_be_written_is_named_and_tried_again(tmp_path, monkeypatch):
     monkeypatch.setattr("controller.offsets.mirror_file.keeper.OPEN_S", 0.02)
     blocked = tmp_path / "store"
@@ -233,6 +261,12 @@ async def test_start_goes_on_without_a_file_that_stays_locked_and_it_has_everyth
     earlier.file.close()
     running = asyncio.create_task(site.keeper.run())
     await until(lambda: site.stores == 1)
+    (found,) = site.late
+    earlier_offsets = {KEY: {0: 4}, EntryKey("u", "g"): {0: 1}}
+    assert [(each.set_name, offsets(each.saved)) for each in found.sets] == [
+        (SET, earlier_offsets),
+        (late, earlier_offsets),
+    ]
     site.read({"t@g": {0: 6}}, set_name=late)
     await site.keeper.store()
     running.cancel()

@@ -1,0 +1,135 @@
+"""What the mirror knows of an earlier process: at once, or once the file can be opened."""
+
+import asyncio
+import contextlib
+
+import pytest
+from fakes.clock import FakeClock
+from fakes.leadership_listener import eventually as eventually_true
+from fakes.lines import Lines
+from mirror_builders import SET, a_read, a_reading
+
+from controller.offsets.app.mirroring import Mirroring, MirroringParts
+from controller.offsets.app.restoring import resets_of
+from controller.offsets.config import OffsetManagerConfig
+from controller.offsets.entry_keys import EntryKey
+from controller.offsets.mirror.broker_mirror import BrokerMirror
+from controller.offsets.mirror.regressions import Regression, RegressionCause, SetQueue
+from controller.offsets.mirror_file import keeper
+from controller.offsets.mirror_file.mirror_file import open_mirror
+from controller.offsets.mirror_file.updates import MirrorUpdate, SetUpdate
+from controller.offsets.observability.mirror_counters import MirrorCounters
+from controller.offsets.observability.mirror_event_log import MirrorEventLog
+from controller.offsets.restore.kept_operations import KeptOperations
+from controller.offsets.restore.operation_file import OperationFile
+from controller.offsets.restore.operations import Operation, OperationKind
+from controller.offsets.restore.values import PlannedOffset, RestoreStatus
+from remoting.background_tasks import BackgroundTasks
+from remoting.client import RemotingClient
+from remoting.clock import SystemClock
+from serving.logging.logs import Logs, json_line
+
+KEY = EntryKey("t", "g")
+RESET_MS = 100_000
+
+
+class NoSets:
+    """No broker set is followed, so nothing is read."""
+
+    def __init__(self):
+        self.listeners, self.sets = [], {}
+
+    def masters(self):
+        return ()
+
+    def is_fresh(self):
+        return True
+
+
+@contextlib.asynccontextmanager
+async def mirroring(folder, kept=None):
+    """Run the mirror of a manager whose operations are `kept`."""
+    clock, client = FakeClock(unix_ms=RESET_MS + 60_000), RemotingClient(SystemClock())
+    log = MirrorEventLog(Logs(Lines(), json_line(), clock, {}), MirrorCounters(), lambda _: None)
+
+    async def no_resets():
+        return []
+
+    async with BackgroundTasks(lambda name, error: None) as tasks:
+        resets = no_resets if kept is None else lambda: resets_of(kept)
+        parts = MirroringParts(NoSets(), client, tasks, clock, log, leads=lambda: True, earlier_resets=resets)
+        found = Mirroring(OffsetManagerConfig(store_path=str(folder)), parts)
+        running = [asyncio.ensure_future(each()) for each in found.work()]
+        try:
+            yield found
+        finally:
+            for each in running:
+                each.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+            await found.close()
+            await client.close()
+
+
+async def eventually(condition):
+    return await eventually_true(condition, seconds=60, what="the mirror is so far")
+
+
+def an_operation(number, *queues, is_finished=True):
+    """Return a restore of an earlier process; each queue: its id, what was shown, what is set, what became of it."""
+    return Operation(
+        operation_id=f"id-{number}",
+        kind=OperationKind.RESTORE,
+        writer="alice",
+        unix_ms=RESET_MS + number,
+        queues=tuple(PlannedOffset(SetQueue(SET, KEY, each), *more) for each, *more in queues),
+        is_finished=is_finished,
+    )
+
+
+async def test_what_operators_had_set_back_before_a_restart_is_known_after_it(tmp_path):
+    kept = KeptOperations(OperationFile(tmp_path, FakeClock()))
+    restored, ready = RestoreStatus.RESTORED, RestoreStatus.READY
+    await kept.keep(an_operation(1, (0, 80, 10, restored), (1, 80, 90, restored), (2, 80, 10, RestoreStatus.REFUSED)))
+    await kept.keep(an_operation(2, (0, 80, 20, restored)))
+    # The process was killed meanwhile: it may be written.
+    await kept.keep(an_operation(3, (3, 80, 30, ready), is_finished=False))
+    async with mirroring(tmp_path, kept) as mirror:
+        await mirror.wait_until_loaded()
+        assert mirror.unseen_resets(SET, RESET_MS) == {(KEY, 0): 20, (KEY, 3): 30}
+    await kept.close()
+
+
+async def test_mirror_that_is_opened_late_has_what_went_back_earlier_and_what_was_not_dealt_with(tmp_path, monkeypatch):
+    monkeypatch.setattr(keeper, "OPEN_S", 0.02)
+    monkeypatch.setattr(keeper, "STORE_S", 0.02)
+    earlier, file = BrokerMirror(SET), open_mirror(tmp_path, FakeClock()).file
+    earlier.take(a_reading({"t@g": {0: 9}}))
+    earlier.take(a_reading({"t@g": {0: 5}}, epoch=2, address="10.0.0.2:10911"))
+    regression = Regression(
+        queue=SetQueue(SET, KEY, 0),
+        cause=RegressionCause.ROLE_CHANGE,
+        unix_ms=1000,
+        from_offset=9,
+        to_offset=5,
+        former=a_read(),
+        now=a_read(epoch=2),
+    )
+    update = SetUpdate(saved=earlier.saved, changes=None, former_runs=earlier.former_runs)
+    file.store(MirrorUpdate(sets={SET: update}, regressions=[regression]))
+    async with mirroring(tmp_path) as mirror:
+        await mirror.wait_until_loaded()
+        assert (list(mirror.regressions.last(10)), mirror.saved(SET)) == ([], None)
+        file.close()
+        await eventually(lambda: len(mirror.regressions))
+        assert list(mirror.regressions.last(10)) == [regression]
+        run = mirror.saved(SET).read.run
+        assert [each.read.run.master_epoch for each in mirror.saved_before(SET, run)] == [1]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_operations_without_queues_at_brokers_reset_nothing_there(tmp_path, is_first):
+    kept = KeptOperations(OperationFile(tmp_path, FakeClock()))
+    if not is_first:
+        await kept.keep(an_operation(1))
+    assert await resets_of(kept) == []
+    await kept.close()
