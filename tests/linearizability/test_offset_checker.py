@@ -210,7 +210,7 @@ def test_many_commits_without_answers_are_decided(story):
 def test_search_of_offsets_beyond_its_limit_ends_undecided(story):
     for offset in range(1, 9):
         story.commits(offset, begin=1, end=9)
-    story.reads(10, begin=2, end=3)
+    story.reads(5, begin=2, end=3)
     assert check_offset(story.operations).holds
     verdict = check_offset(story.operations, pairs_max=10)
     assert not verdict.holds
