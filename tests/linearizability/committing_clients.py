@@ -33,6 +33,8 @@ FORWARD = (-2, 0, 1, 1, 2, 3, 7)
 FORMER_EPOCH = 0.03
 #: Of all answers, what says that nothing was done: another manager leads, or this one has not loaded yet.
 NOTHING_DONE = ("not_leader", "are being loaded", "are not loaded")
+#: An answer that begins so may name the same reasons: the journal has the commit, and the store may get it.
+UNKNOWN = "It is not known"
 
 
 class NothingDone(Exception):
@@ -198,7 +200,8 @@ class RestlessCommitter:
         assert status in (429, 503), (path, body, status, error)
         if error["code"] == "not_leader":
             self._line = (self._line + 1) % len(self._lines)
-        if status == 429 or any(each in f"{error['code']} {error['message']}" for each in NOTHING_DONE):
+        is_refused = status == 429 or any(each in f"{error['code']} {error['message']}" for each in NOTHING_DONE)
+        if is_refused and not error["message"].startswith(UNKNOWN):
             raise NothingDone
         raise OutcomeUnseen(error["message"])
 
