@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 RUN_ARGS ?=
 HISTORY ?= $(HOME)/rocketmq-history
 
-.PHONY: run test test-all check unit coverage integration bench-start bench bench-quick bench-former bench-controller bench-failover bench-replicas bench-role-checks bench-role-addresses bench-role-clients bench-role-throughput bench-switchovers bench-resizes bench-offset-mirror bench-offset-commits bench-offset-failovers bench-attacks bench-analytics bench-history dashboards demo soak mutants clean
+.PHONY: run test test-all check unit coverage integration bench-start bench bench-quick bench-former bench-controller bench-failover bench-replicas bench-role-checks bench-role-addresses bench-role-clients bench-role-throughput bench-switchovers bench-resizes bench-offset-mirror bench-offset-commits bench-offset-isolation bench-offset-failovers bench-attacks bench-analytics bench-history dashboards demo soak mutants clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.run: pyproject.toml
@@ -122,6 +122,11 @@ bench-offset-mirror: $(VENV)/.run
 ## bench-offset-commits: commits into an offset manager over HTTP; ten seconds
 bench-offset-commits: $(VENV)/.run
 	$(BIN)/python benchmarks/offset_commits.py
+
+## bench-offset-isolation: elections and leases while an offset manager takes 50,000 commits a second, into
+## benchmarks/CONTROLLER.md; about 12 minutes
+bench-offset-isolation: $(VENV)/.run
+	$(BIN)/python benchmarks/offset_isolation.py
 
 ## bench-offset-failovers: messages twice, skipped and out of order when masters fail, with and without an offset manager,
 ## into benchmarks/CONTROLLER.md; about six hours

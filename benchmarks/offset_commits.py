@@ -1,14 +1,15 @@
 """Measures how many commits a second an offset manager acknowledges over HTTP, and what each costs.
 
-    python benchmarks/offset_commits.py [--seconds 10] [--clients 20] [--batch 100] [--keys 10000] [--options ...]
+    python benchmarks/offset_commits.py [--seconds 10] [--clients 20] [--batch 100] [--keys 10000] [--rate 0]
+                                        [--options ...]
 
-A manager is started in a process of its own. Clients commit batches one after the other, each to keys of its own, and
-wait for each answer. Printed: commits a second, the times of answers, the manager's CPU by thread, and what it costs.
-`--options` is handed to the manager, such as "--flush-interval-ms 500".
+A manager is started in a process of its own, and the clients in another one. They commit batches one after the other,
+each to keys of its own, and wait for each answer; `--rate` limits the commits a second of all. Printed: commits a
+second, the times of answers, the manager's CPU by thread, and what it costs. `--options` is handed to the manager, such
+as "--flush-interval-ms 500".
 """
 
 import argparse
-import asyncio
 import os
 import shlex
 import socket
@@ -16,22 +17,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
+from commit_load import SeenLoad, add_load_options
 
-QUEUES = 10
-STARTS_WITHIN_S = 60
+STARTS_WITHIN_S = 120
 _TICKS = os.sysconf("SC_CLK_TCK")
-
-
-class Committed(NamedTuple):
-    """What one client has seen."""
-
-    commits: int
-    refused: int
-    seconds: list[float]
+_LOAD = Path(__file__).with_name("commit_load.py")
 
 
 def cpu_seconds(pid: int) -> dict[str, float]:
@@ -43,49 +37,9 @@ def cpu_seconds(pid: int) -> dict[str, float]:
     return found
 
 
-class Committer:
-    """One client with keys of its own, ten queues in each row."""
-
-    def __init__(self, number: int, port: int, options: argparse.Namespace) -> None:
-        self._number = number
-        self._port = port
-        self._batch_rows = max(options.batch // QUEUES, 1)
-        rows = max(options.keys // options.clients // QUEUES, self._batch_rows)
-        self._rows = [(f"group-{number}", f"topic-{row}") for row in range(rows)]
-        self._at = 0
-
-    async def run(self, until_s: float) -> Committed:
-        """Commit until then."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
-        commits = refused = offset = 0
-        took: list[float] = []
-        while time.perf_counter() < until_s:
-            offset += 1
-            request = self._request(offset)
-            begun_s = time.perf_counter()
-            writer.write(request)
-            head = await reader.readuntil(b"\r\n\r\n")
-            length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
-            answer = await reader.readexactly(length)
-            took.append(time.perf_counter() - begun_s)
-            if head.startswith(b"HTTP/1.1 200"):
-                commits += answer.count(b'"ok"')
-            else:
-                refused += 1
-        writer.close()
-        return Committed(commits, refused, took)
-
-    def _request(self, offset: int) -> bytes:
-        entries = []
-        for _ in range(self._batch_rows):
-            group, topic = self._rows[self._at % len(self._rows)]
-            self._at += 1
-            for queue_id in range(QUEUES):
-                names = {"group": group, "topic": topic, "brokerName": "broker-a"}
-                entries.append(names | {"queueId": queue_id, "offset": offset})
-        body = msgspec.json.encode({"writer": f"10.0.0.{self._number}@7", "entries": entries})
-        head = "POST /v1/offsets/commit HTTP/1.1\r\nHost: manager\r\nContent-Type: application/json\r\n"
-        return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+def busiest(before: dict[str, float], after: dict[str, float]) -> list[float]:
+    """Return how long the threads have run meanwhile, the busiest first."""
+    return sorted((after[each] - before.get(each, 0.0) for each in after), reverse=True)
 
 
 def free_port() -> int:
@@ -94,10 +48,10 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def started(folder: str, port: int, options: argparse.Namespace) -> subprocess.Popen[bytes]:
+def started(folder: Path, port: int, options: Sequence[str]) -> subprocess.Popen[bytes]:
     """Return the process of a manager that serves."""
-    command = [sys.executable, "-m", "controller.offsets", "--store-path", folder, "--http-port", str(port)]
-    manager = subprocess.Popen([*command, *shlex.split(options.options)], stdout=subprocess.DEVNULL)
+    command = [sys.executable, "-m", "controller.offsets", "--store-path", str(folder), "--http-port", str(port)]
+    manager = subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL)
     deadline_s = time.perf_counter() + STARTS_WITHIN_S
     while time.perf_counter() < deadline_s and manager.poll() is None:
         try:
@@ -112,41 +66,45 @@ def started(folder: str, port: int, options: argparse.Namespace) -> subprocess.P
     raise SystemExit("the manager did not start")
 
 
-async def measured(port: int, options: argparse.Namespace) -> list[Committed]:
-    """Return what each client has seen."""
-    until_s = time.perf_counter() + options.seconds
-    return await asyncio.gather(*(Committer(each, port, options).run(until_s) for each in range(options.clients)))
+def load(port: int, options: argparse.Namespace) -> SeenLoad:
+    """Return what clients in a process of their own have seen."""
+    names = ("seconds", "clients", "batch", "keys", "rate")
+    arguments = [word for name in names for word in (f"--{name}", str(getattr(options, name)))]
+    done = subprocess.run([sys.executable, _LOAD, str(port), *arguments], stdout=subprocess.PIPE, check=True)
+    seen = msgspec.json.decode(done.stdout, type=SeenLoad)
+    if seen.error:
+        raise SystemExit(f"clients have failed: {seen.error}")
+    return seen
 
 
-def report(seen: list[Committed], cpu_s: list[float], wall_s: float) -> None:
+def answered_ms(seen: SeenLoad, share: float) -> float:
+    """Return within how many ms this share of the answers has come."""
+    return 1000 * seen.seconds[int(len(seen.seconds) * share)]
+
+
+def report(seen: SeenLoad, cpu_s: list[float]) -> None:
     """Print the results."""
-    commits = sum(each.commits for each in seen)
-    times = sorted(took for each in seen for took in each.seconds)
-    at = {share: 1000 * times[int(len(times) * share)] for share in (0.5, 0.99)}
-    refused = sum(each.refused for each in seen)
-    print(f"{commits / wall_s:,.0f} commits/s in {len(times) / wall_s:,.0f} requests/s, {refused} refused")
-    print(f"answers: p50 {at[0.5]:.1f} ms, p99 {at[0.99]:.1f} ms")
-    shares = ", ".join(f"{100 * each / wall_s:.0f} %" for each in cpu_s[:4])
-    print(f"the manager's busiest threads: {shares} of a core; {1e6 * sum(cpu_s) / max(commits, 1):.1f} us per commit")
+    rate, requests = seen.commits / seen.wall_s, len(seen.seconds) / seen.wall_s
+    print(f"{rate:,.0f} commits/s in {requests:,.0f} requests/s, {seen.refused} refused, {seen.not_stored} not stored")
+    print(f"answers: p50 {answered_ms(seen, 0.5):.1f} ms, p99 {answered_ms(seen, 0.99):.1f} ms")
+    shares = ", ".join(f"{100 * each / seen.wall_s:.0f} %" for each in cpu_s[:4])
+    cost_us = 1e6 * sum(cpu_s) / max(seen.commits, 1)
+    print(f"the manager's busiest threads: {shares} of a core; {cost_us:.1f} us per commit")
 
 
 def main() -> None:
     """Run it once."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("seconds", 10), ("clients", 20), ("batch", 100), ("keys", 10_000)):
-        parser.add_argument(f"--{name}", type=int, default=default)
+    add_load_options(parser, seconds=10, rate=0)
     parser.add_argument("--options", default="")
     options = parser.parse_args()
     port = free_port()
     with tempfile.TemporaryDirectory() as folder:
-        manager = started(folder, port, options)
+        manager = started(Path(folder), port, shlex.split(options.options))
         try:
             before = cpu_seconds(manager.pid)
-            begun_s = time.perf_counter()
-            seen = asyncio.run(measured(port, options))
-            wall_s = time.perf_counter() - begun_s
-            after = cpu_seconds(manager.pid)
-            report(seen, sorted((after[each] - before.get(each, 0.0) for each in after), reverse=True), wall_s)
+            seen = load(port, options)
+            report(seen, busiest(before, cpu_seconds(manager.pid)))
         finally:
             manager.terminate()
             manager.wait()

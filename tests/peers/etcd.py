@@ -50,11 +50,14 @@ class Member:
 
 
 class Etcd:
-    """A cluster of members on loopback; starts at once, or member by member."""
+    """A cluster of members on loopback; starts at once, or member by member.
 
-    def __init__(self, folder, *, members=1, options=(), tls=None):
+    `on_disk` keeps its files in the folder, where they would otherwise be in memory.
+    """
+
+    def __init__(self, folder, *, members=1, options=(), tls=None, on_disk=False):
         self.folder = folder
-        self.data = _roomy(folder)
+        self.data = folder if on_disk else _roomy(folder)
         self.options = list(options)
         #: An authority's file, certificate and key, of the server; the client may use the same.
         self.tls = tls

@@ -1,14 +1,14 @@
 """The calls to etcd for rows of offsets: builds the request, returns what counts in the answer."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from controller.offsets.storage.formats.batches import KeyPut
+from controller.offsets.storage.formats.etcd_transaction import LeaderCondition, decoded_answer, encoded_transaction
 from controller.storage.etcd.calls import LeaderKeyState, OwnLeaderKey
 from controller.storage.etcd.client import EtcdConnection, Metadata, messages
 from controller.storage.etcd.keys import Keys, holder_of, leader_value
-
-_COMPARE: Final = messages.Compare
+from controller.storage.store import OutcomeUnknown
 
 
 class BatchOutcome(NamedTuple):
@@ -30,31 +30,22 @@ def put_rows(
 
     The value of the key `leader` is compared as well: revisions come again where etcd was put back to an older state.
     """
-    request = messages.TxnRequest(
-        compare=[
-            _COMPARE(
-                result=_COMPARE.EQUAL, target=_COMPARE.CREATE, key=keys.leader, create_revision=own_key.token
-            ),
-            _COMPARE(
-                result=_COMPARE.EQUAL, target=_COMPARE.VALUE, key=keys.leader,
-                value=leader_value(own_key.me, own_key.run),
-            ),
-            *(
-                _COMPARE(result=_COMPARE.EQUAL, target=_COMPARE.MOD, key=each.key, mod_revision=each.revision)
-                for each in puts
-            ),
-        ],
-        success=[_written(each) for each in puts],
-        failure=[_read(keys.leader), *(_read(each.key) for each in puts)],
-    )  # fmt: skip
+    leader = LeaderCondition(keys.leader, own_key.token, leader_value(own_key.me, own_key.run))
+    request = encoded_transaction(leader, puts)
 
     def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> BatchOutcome:
-        answer = connection.kv.Txn(request, timeout=seconds, metadata=metadata)
-        revision = int(answer.header.revision)
-        if answer.succeeded:
+        answer = connection.transact(request, timeout=seconds, metadata=metadata)
+        try:
+            is_stored, revision = decoded_answer(answer)
+        except (IndexError, ValueError) as error:
+            raise OutcomeUnknown(
+                f"etcd at {connection.address}: the answer to a write cannot be read: {error}"
+            ) from None
+        if is_stored:
             return BatchOutcome(is_stored=True, revision=revision, leader_key=None, present=())
-        leader, *present = (next(iter(each.response_range.kvs), None) for each in answer.responses)
-        holder = None if leader is None else holder_of(leader)
+        responses = messages.TxnResponse.FromString(answer).responses
+        leader_kv, *present = (next(iter(each.response_range.kvs), None) for each in responses)
+        holder = None if leader_kv is None else holder_of(leader_kv)
         return BatchOutcome(
             is_stored=False, revision=revision, leader_key=LeaderKeyState(holder, revision), present=present
         )
@@ -73,13 +64,3 @@ def rows_from(
         return list(answer.kvs), bool(answer.more)
 
     return call
-
-
-def _written(put: KeyPut) -> Any:
-    if put.value is None:
-        return messages.RequestOp(request_delete_range=messages.DeleteRangeRequest(key=put.key))
-    return messages.RequestOp(request_put=messages.PutRequest(key=put.key, value=put.value))
-
-
-def _read(key: bytes) -> Any:
-    return messages.RequestOp(request_range=messages.RangeRequest(key=key))

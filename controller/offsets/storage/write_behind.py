@@ -9,6 +9,7 @@ import asyncio
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Final
 
 from controller.offsets.commits.changes import OffsetChange
@@ -180,12 +181,13 @@ class WriteBehind:
         """
         self._check(changes)
         number = await self._journalled(changes) if changes else 0
-        named = [*((key, None) for key in keys), *((each.key, number) for each in changes)]
-        through = [(key, upto) for key, upto in named if self._is_write_through(key.of)]
+        rows = {*(key.of for key in keys), *(each.key.of for each in changes)}
+        through = {of for of in rows if self._is_write_through(of)}
         if not through:
             return Durability.LOCAL
-        await self._written_through(through)
-        return Durability.REMOTE if len(through) == len(named) else Durability.LOCAL
+        named = chain(((key, None) for key in keys), ((each.key, number) for each in changes))
+        await self._written_through((key, upto) for key, upto in named if key.of in through)
+        return Durability.REMOTE if len(through) == len(rows) else Durability.LOCAL
 
     async def _journalled(self, changes: Sequence[OffsetChange]) -> int:
         """Return the number of the record that the changes are in."""

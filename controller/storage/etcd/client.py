@@ -137,6 +137,8 @@ class EtcdConnection:
         self.address: Final = address
         self._channel = channel
         self.kv: Final = stubs.KVStub(self._channel)
+        #: As `kv.Txn`, for whoever makes the bytes of the request and reads those of the answer.
+        self.transact: Final = self._channel.unary_unary("/etcdserverpb.KV/Txn")
         self.lease: Final = stubs.LeaseStub(self._channel)
         self.watch: Final = stubs.WatchStub(self._channel)
         self.auth: Final = stubs.AuthStub(self._channel)
