@@ -1,6 +1,7 @@
 """Refuses what files and etcd cannot take before it is written: one such change would fail others with it. Pure.
 
-What names, queue ids and offsets have to be is in `commits/entry_checks.py` alone; here is what only stores limit.
+What queue ids and offsets have to be is in `commits/entry_checks.py` alone. Names have two rules: rows of the manager's
+own begin with a control character, so that no request can name them, and stores take these.
 """
 
 from collections.abc import Iterable
@@ -9,13 +10,8 @@ from typing import Final
 import msgspec
 
 from controller.offsets.commits.changes import OffsetChange
-from controller.offsets.commits.entry_checks import (
-    problem_of_names,
-    problem_of_offset,
-    problem_of_queue,
-    problem_of_writer,
-)
-from controller.offsets.values import DELETED, GroupTopic, StoredOffset
+from controller.offsets.commits.entry_checks import problem_of_offset, problem_of_queue
+from controller.offsets.values import DELETED, NAME_CHARACTERS_MAX, GroupTopic, StoredOffset
 from controller.storage.store import StoreError
 
 _LONG_MAX: Final = 2**63 - 1
@@ -41,13 +37,14 @@ def check_changes(changes: Iterable[OffsetChange]) -> None:
     for change in changes:
         (of, queue_id), _, after = change
         if of not in rows:
-            _refuse(change, problem_of_names(of))
+            for name in of:
+                _refuse(change, _fault_of_name(name))
             rows.add(of)
         _refuse(change, problem_of_queue(queue_id))
         if after is None:
             continue
         if after.writer not in writers:
-            _refuse(change, problem_of_writer(after.writer) or _fault_of_writer(after.writer))
+            _refuse(change, _fault_of_name(after.writer) or _fault_of_writer(after.writer))
             writers.add(after.writer)
         _refuse(change, _fault_of(after))
 
@@ -62,6 +59,18 @@ def _fault_of(each: StoredOffset) -> str:
         return problem
     if not (0 <= each.reset_epoch <= _LONG_MAX and 0 <= each.token <= _LONG_MAX and 0 <= each.unix_ms <= _LONG_MAX):
         return f"epoch, token and time have to be between 0 and {_LONG_MAX}"
+    return ""
+
+
+def _fault_of_name(name: str) -> str:
+    if len(name) > NAME_CHARACTERS_MAX:
+        return f"the name {name[:20]!r}... has {len(name)} characters; shorten it to {NAME_CHARACTERS_MAX}"
+    if name.isascii():
+        return ""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return f"the name {name!r} has characters that UTF-8 cannot encode; leave them out"
     return ""
 
 

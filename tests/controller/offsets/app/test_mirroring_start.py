@@ -87,7 +87,7 @@ def an_operation(number, *queues, is_finished=True):
 
 
 async def test_what_operators_had_set_back_before_a_restart_is_known_after_it(tmp_path):
-    kept = KeptOperations(OperationFile(tmp_path, FakeClock()))
+    kept = KeptOperations(OperationFile(tmp_path, FakeClock()), lambda: "127.0.0.1:1")
     restored, ready = RestoreStatus.RESTORED, RestoreStatus.READY
     await kept.keep(an_operation(1, (0, 80, 10, restored), (1, 80, 90, restored), (2, 80, 10, RestoreStatus.REFUSED)))
     await kept.keep(an_operation(2, (0, 80, 20, restored)))
@@ -128,7 +128,7 @@ async def test_mirror_that_is_opened_late_has_what_went_back_earlier_and_what_wa
 
 @pytest.mark.parametrize("is_first", [True, False])
 async def test_operations_without_queues_at_brokers_reset_nothing_there(tmp_path, is_first):
-    kept = KeptOperations(OperationFile(tmp_path, FakeClock()))
+    kept = KeptOperations(OperationFile(tmp_path, FakeClock()), lambda: "127.0.0.1:1")
     if not is_first:
         await kept.keep(an_operation(1))
     assert await resets_of(kept) == []
