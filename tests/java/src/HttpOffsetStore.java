@@ -11,6 +11,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.function.Consumer;
 import java.util.function.ToLongFunction;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.store.OffsetStore;
@@ -58,6 +59,7 @@ public final class HttpOffsetStore implements OffsetStore {
     private final Set<MessageQueue> due = new LinkedHashSet<>();
     private Future<?> sending;
     private volatile ToLongFunction<MessageQueue> tokens = queue -> 0;
+    private volatile Consumer<MessageQueue> onLost = this::takeAgain;
 
     /** Where a consumer is in a queue that it holds. */
     private static final class Position {
@@ -89,9 +91,29 @@ public final class HttpOffsetStore implements OffsetStore {
         return store;
     }
 
-    /** Sets where the fencing tokens of queues come from that are locked at the manager; 0 for those that are not. */
-    public void setTokens(ToLongFunction<MessageQueue> tokens) {
+    /**
+     * Sets where the fencing tokens of queues come from that are locked at the manager, 0 for those that are not; and what
+     * is done with a queue of which commits are refused, instead of taking it again.
+     */
+    void setLocks(ToLongFunction<MessageQueue> tokens, Consumer<MessageQueue> onLost) {
         this.tokens = tokens;
+        this.onLost = onLost;
+    }
+
+    OffsetManagerHttp manager() {
+        return manager;
+    }
+
+    /** Returns where the consumer is in a queue; the offset is -1 if that is nowhere. */
+    synchronized OffsetManagerHttp.Entry entry(MessageQueue queue) {
+        Position position = positions.get(queue);
+        return position == null ? without(queue)
+            : new OffsetManagerHttp.Entry(queue, position.offset, position.resetEpoch, tokens.applyAsLong(queue));
+    }
+
+    /** Returns a queue without an offset. */
+    static OffsetManagerHttp.Entry without(MessageQueue queue) {
+        return new OffsetManagerHttp.Entry(queue, ABSENT, 0, 0);
     }
 
     @Override
@@ -259,10 +281,7 @@ public final class HttpOffsetStore implements OffsetStore {
     }
 
     private synchronized List<OffsetManagerHttp.Entry> changed(List<MessageQueue> queues) {
-        return queues.stream().filter(this::isChanged).map(queue -> {
-            Position position = positions.get(queue);
-            return new OffsetManagerHttp.Entry(queue, position.offset, position.resetEpoch, tokens.applyAsLong(queue));
-        }).toList();
+        return queues.stream().filter(this::isChanged).map(this::entry).toList();
     }
 
     /** Resets the queues in which the consumer went back, and returns the entries of all others. */
@@ -315,7 +334,7 @@ public final class HttpOffsetStore implements OffsetStore {
                 }
             }
         }
-        lost.forEach(this::takeAgain);
+        lost.forEach(onLost);
     }
 
     /** Notes what became of a commit, and returns whether the position of the consumer does not count any more. */

@@ -20,6 +20,7 @@ import org.apache.rocketmq.remoting.protocol.RemotingSerializable;
  */
 final class OffsetManagerHttp {
     static final Duration TIMEOUT = Duration.ofSeconds(3);
+    private static final int SUCCESS = 2;
     private static final int NOT_NOW = 503;
 
     private final List<String> addresses;
@@ -63,6 +64,17 @@ final class OffsetManagerHttp {
 
         private static long number(Object value, long otherwise) {
             return value == null ? otherwise : ((Number) value).longValue();
+        }
+    }
+
+    /** A manager has answered, and done nothing. */
+    static final class Refused extends IOException {
+        private static final long serialVersionUID = 1;
+        final int status;
+
+        Refused(int status, String sentence) {
+            super(sentence);
+            this.status = status;
         }
     }
 
@@ -122,7 +134,11 @@ final class OffsetManagerHttp {
         return results;
     }
 
-    private Map<?, ?> post(String path, Object body) throws IOException, InterruptedException {
+    String group() {
+        return group;
+    }
+
+    Map<?, ?> post(String path, Object body) throws IOException, InterruptedException {
         String text = RemotingSerializable.toJson(body, false);
         IOException failure = null;
         for (int attempt = 0; attempt < addresses.size() + 2; attempt++) {
@@ -130,11 +146,12 @@ final class OffsetManagerHttp {
             try {
                 HttpResponse<String> answer = http.send(request(address, path, text),
                     HttpResponse.BodyHandlers.ofString());
-                if (answer.statusCode() == 200) {
+                if (answer.statusCode() / 100 == SUCCESS) {
                     return RemotingSerializable.fromJson(answer.body(), Map.class);
                 }
-                failure = new IOException(address + " answers " + answer.statusCode() + ": " + answer.body());
-                if (answer.statusCode() != NOT_NOW) {
+                int status = answer.statusCode();
+                failure = new Refused(status, address + " answers " + status + ": " + answer.body());
+                if (status != NOT_NOW) {
                     break;
                 }
                 leader = named(answer.body(), address);
