@@ -109,16 +109,21 @@ def read_moment(manager):
     return newest()
 
 
-def guarded(manager, runs=1):
-    """Return the offsets of the newest run of the guard, once there are so many that have ended well."""
+def guard_run(manager):
+    """Return the newest run of the guard that has ended well, with its offsets; one that knew no master is repeated."""
 
     def found():
         ended = [each for each in manager.get("/v1/offsets/guard").body["runs"] if not each["error"]]
-        return ended if len(ended) >= runs else None
+        if not ended or any(count["outcome"] == "role_changed" for count in ended[0]["counts"]):
+            return None
+        return manager.get(f"/v1/offsets/guard/{ended[0]['run']}").body
 
-    newest = wait_until(found, seconds=SOON_S, what="the guard has run")[0]
-    offsets = manager.get(f"/v1/offsets/guard/{newest['run']}").body["offsets"]
-    return {each["group"]: each for each in offsets}[GROUP]
+    return wait_until(found, seconds=SOON_S, what="the guard has run")
+
+
+def guarded(manager):
+    """Return the offset of the group in that run."""
+    return {each["group"]: each for each in guard_run(manager)["offsets"]}[GROUP]
 
 
 def causes(manager):
@@ -141,7 +146,8 @@ def test_offsets_after_a_failover_are_restored_where_the_guard_only_reports(lab)
     pair.kill_master()
     found = guarded(manager)
     assert found["outcome"] in ("withheld", "nothing"), found
-    assert causes(manager) == {"role_change"}
+    # The next reading shows it.
+    wait_until(lambda: causes(manager) == {"role_change"}, seconds=SOON_S, what="the regression is listed")
 
     (restore,) = commands("A failover, and the guard only reports")
     before = offset_of(pair.slave)
@@ -170,7 +176,9 @@ def test_group_begins_at_the_beginning_of_a_disk_that_was_replaced(lab, namesrv)
     broker.start().ready()
 
     found = guarded(manager)
-    assert (found["action"], found["newOffset"], found["saved"]) == ("archive", 0, 80), found
+    # What a broker writes by itself makes a log that is not empty, whose queues all end at 0.
+    assert found["action"] in ("archive", "set"), found
+    assert (found["newOffset"], found["saved"]) == (0, 80), found
     assert found["outcome"] == "stored", found
     assert offset_of(broker) == 0
     assert causes(manager) <= {"disk_replaced"}
@@ -199,10 +207,10 @@ def test_offset_beyond_a_lost_end_of_the_log_is_not_restored(lab, namesrv):
     time.sleep(CLOCK_MARGIN_MS / 1000 + 1)
     broker.start().ready()
 
-    found = guarded(manager)
-    print(found)  # noqa: T201
+    # Nobody is online who shows that the group does not pop: the offset of the copy stays, and is read from again.
+    assert guard_run(manager)["offsets"] == []
     assert end_of(broker.address, broker.name) == 40
-    assert offset_of(broker) <= 40
+    assert offset_of(broker) == 20
     assert causes(manager) == {"disk_replaced"}
     (preview,) = commands("The end of a log was lost")
     assert {each["status"] for each in done(manager, preview, name=broker.name)["queues"]} == {"beyond_end"}
