@@ -16,7 +16,14 @@ from remoting.clock import Clock
 from remoting.protocol.addresses import host_and_port, split_address
 from remoting.protocol.codes import ResponseCode, SerializeType
 from remoting.protocol.command import RemotingCommand
-from remoting.protocol.errors import ConnectionRefused, HeaderError, InvokeError, InvokeTimeout, OutOfResources
+from remoting.protocol.errors import (
+    ConnectionRefused,
+    HeaderError,
+    InvokeError,
+    InvokeTimeout,
+    OutOfResources,
+    TlsFailed,
+)
 from remoting.protocol.frame import FRAME_BYTES_MAX_DEFAULT, encode
 from remoting.protocol.frame_reader import CommandReader
 from remoting.protocol.signing import Denial, Signer, SigningObserver, is_denied, signed
@@ -226,6 +233,8 @@ class RemotingClient:
             raise ConnectionRefused(address, "cannot connect: connection refused") from None
         except ValueError as error:
             raise InvokeError(address, f"cannot connect: this is no host name: {error}") from None
+        except ssl.SSLError as error:
+            raise TlsFailed(address, f"no TLS session: {error.reason or error}") from None
         except OSError as error:
             kind = OutOfResources if error.errno in _OUT_OF_RESOURCES else InvokeError
             raise kind(address, f"cannot connect: {error.strerror or error}") from None
