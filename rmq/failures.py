@@ -11,8 +11,9 @@ from remoting.protocol.errors import BodyError, InvokeError, NotSupported, Refus
 
 _NO_PERMISSION: Final = 16
 _ACL_1_REMARK: Final = "AclException"
-#: The first four bytes of an HTTP answer, read as the length of a frame.
-_HTTP_AS_LENGTH: Final = str(int.from_bytes(b"HTTP", "big"))
+#: The first four bytes of an HTTP answer, read as the length of a frame, which has four more.
+_HTTP_AS_LENGTH: Final = str(int.from_bytes(b"HTTP", "big") + 4)
+_OVER_LIMIT: Final = "frameMaxLength"
 
 
 class ExitCode(IntEnum):
@@ -126,6 +127,8 @@ def _lost(error: InvokeError) -> str:
         return f"{error.reason} (does the server speak TLS, and does --tls-ca name who signed its certificate?)"
     if _HTTP_AS_LENGTH in error.reason:
         return "an HTTP server answers here, no remoting port: 9876 is a NameServer's, 9878 a controller's"
+    if _OVER_LIMIT in error.reason:
+        return "what answers here is no RocketMQ server, or its answer has more than 16 MiB"
     if "closed the connection" in error.reason:
         return f"{error.reason} (it may want TLS: --tls or --tls-ca; or it is no RocketMQ server)"
     return error.reason

@@ -9,7 +9,7 @@ import click
 
 from rmq.cli.lazy_groups import LazyGroup, Noun, Verb
 from rmq.cli.options import common_options
-from rmq.failures import CommandFailed, ExitCode
+from rmq.failures import CommandFailed, ExitCode, WrongUse
 from rmq.output.printable import printable
 
 DEBUG_VARIABLE: Final = "RMQ_DEBUG"
@@ -29,6 +29,7 @@ def run(commands: Mapping[str, Verb | Noun], arguments: Sequence[str]) -> int:
     """Run a command; returns the exit code."""
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a text file in every process
     try:
+        _check_text(arguments)
         # The commands themselves return nothing; options such as --help end with 0.
         root(commands).main(list(arguments), prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()
@@ -48,6 +49,15 @@ def run(commands: Mapping[str, Verb | Noun], arguments: Sequence[str]) -> int:
             raise
         return _failed(f"{type(error).__name__}: {error}. {DEBUG_VARIABLE}=1 shows where", ExitCode.REFUSED)
     return ExitCode.DONE
+
+
+def _check_text(arguments: Sequence[str]) -> None:
+    """Raise WrongUse for an argument that is no UTF-8: no server could get it."""
+    for number, each in enumerate(arguments, start=1):
+        try:
+            each.encode()
+        except UnicodeEncodeError:
+            raise WrongUse(f"argument {number} is no UTF-8: {each!a}") from None
 
 
 def _failed(sentence: str, code: ExitCode) -> int:

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import click
 
+from rmq.site.nearest import unknown_sentence
+
 
 class Verb(NamedTuple):
     """One command, by its place."""
@@ -42,6 +44,14 @@ class LazyGroup(click.Group):
             return None
         command: click.Command = getattr(import_module(entry.module), entry.function)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command at hand; an unknown name ends it with names like it."""
+        if not ctx.resilient_parsing and args[0] not in self._entries and not args[0].startswith("-"):
+            ctx.fail(unknown_sentence("command", args[0], self._entries))
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  # the name is click's
         """Write the summaries, without importing the commands."""

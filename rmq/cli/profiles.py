@@ -3,7 +3,6 @@
 A file with keys in it may be read by its owner only.
 """
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -45,14 +44,18 @@ def profile_of(wanted: str | None, environment: Mapping[str, str]) -> Mapping[st
 
 def _document(path: Path) -> dict[str, Any] | None:
     try:
-        with path.open("rb") as file:
-            document = tomllib.load(file)
-            if any(_SECRETS & set(each) for each in document.get("profiles", {}).values() if isinstance(each, dict)):
-                check_private(path, file.fileno(), "profiles")
+        file = path.open("rb")
     except FileNotFoundError:
         return None
     except OSError as error:
         raise WrongUse(f"{path} cannot be read: {error.strerror or error}") from None
+    import tomllib  # noqa: PLC0415  # 6 ms, and most have no file
+
+    try:
+        with file:
+            document = tomllib.load(file)
+            if any(_SECRETS & set(each) for each in document.get("profiles", {}).values() if isinstance(each, dict)):
+                check_private(path, file.fileno(), "profiles")
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise WrongUse(f"{path} is no TOML: {error}") from None
     except AttributeError:

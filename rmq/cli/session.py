@@ -28,7 +28,7 @@ class NotConfirmed(CommandFailed):
     exit_code = ExitCode.INTERRUPTED
 
 
-class Session:
+class OperatorSession:
     """What a command works with."""
 
     def __init__(self, site: Site, options: Mapping[str, str], style: Style) -> None:
@@ -81,7 +81,7 @@ def settings_in(context: click.Context) -> SiteSettings:
 
 
 def with_session(
-    function: Callable[Concatenate[Session, Arguments], Coroutine[Any, Any, None]],
+    function: Callable[Concatenate[OperatorSession, Arguments], Coroutine[Any, Any, None]],
 ) -> Callable[Arguments, None]:
     """Return a command that runs a coroutine with a session, and closes its connections at the end."""
 
@@ -95,11 +95,11 @@ def with_session(
 
 
 async def _run(
-    settings: SiteSettings, options: Mapping[str, str], work: Callable[[Session], Coroutine[Any, Any, None]]
+    settings: SiteSettings, options: Mapping[str, str], work: Callable[[OperatorSession], Coroutine[Any, Any, None]]
 ) -> None:
     site = Site(settings)
     try:
-        await work(Session(site, options, _style(options)))
+        await work(OperatorSession(site, options, _style(options)))
     finally:
         await site.close()
 

@@ -8,7 +8,7 @@ import msgspec
 from remoting.admin.brokers import BrokerRuntime, broker_facts, broker_runtime
 from remoting.protocol.shapes.route import MASTER_ID
 from rmq.cli.options import SiteCommand
-from rmq.cli.session import Session, with_session
+from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names, cluster_names
 from rmq.failures import sentence_of
 from rmq.site.brokers import BrokerPlace, members_at, members_of_cluster, places
@@ -46,7 +46,7 @@ class FactRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 @click.option("--cluster", metavar="NAME", shell_complete=cluster_names, help="only brokers of this cluster")
 @click.option("--no-runtime", is_flag=True, help="only what the NameServer knows: no request to a broker")
 @with_session
-async def list_brokers(session: Session, cluster: str | None, *, no_runtime: bool) -> None:
+async def list_brokers(session: OperatorSession, cluster: str | None, *, no_runtime: bool) -> None:
     """List brokers. One that does not answer has its reason, and the exit code is 7."""
     brokers = await session.site.cluster()
     found = members_of_cluster(brokers, cluster) if cluster else places(brokers)
@@ -61,7 +61,7 @@ async def list_brokers(session: Session, cluster: str | None, *, no_runtime: boo
 @click.command("show", cls=SiteCommand)
 @click.argument("broker", metavar="BROKER|HOST:PORT", shell_complete=broker_names)
 @with_session
-async def show_broker(session: Session, broker: str) -> None:
+async def show_broker(session: OperatorSession, broker: str) -> None:
     """Show what the brokers of a set, or the one at an address, report about themselves (request 28)."""
     found = members_at(await session.site.cluster(), broker)
     answers = await session.site.answers((each.address for each in found), broker_facts())

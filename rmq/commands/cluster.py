@@ -5,7 +5,7 @@ import msgspec
 
 from remoting.protocol.shapes.route import MASTER_ID
 from rmq.cli.options import SiteCommand
-from rmq.cli.session import Session, with_session
+from rmq.cli.session import OperatorSession, with_session
 from rmq.site.brokers import places
 from rmq.site.site import grouped
 
@@ -23,7 +23,7 @@ class ClusterRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 @click.command("list", cls=SiteCommand)
 @with_session
-async def list_clusters(session: Session) -> None:
+async def list_clusters(session: OperatorSession) -> None:
     """List clusters, as the first NameServer that answers knows them."""
     brokers = await session.site.cluster()
     members = grouped(places(brokers), lambda each: each.cluster)

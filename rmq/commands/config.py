@@ -12,7 +12,7 @@ import msgspec
 from remoting.admin import configuration
 from remoting.admin.admin_request import AdminRequest
 from rmq.cli.options import ChangeCommand, SiteCommand
-from rmq.cli.session import Session, with_session
+from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names, cluster_names
 from rmq.failures import CommandFailed, UnknownName, WrongUse
 from rmq.site.brokers import members_at, members_of_cluster
@@ -63,7 +63,7 @@ _CLUSTER: Final = click.option(
 @_CLUSTER
 @with_session
 async def get_config(
-    session: Session, server: ServerKind, names: Sequence[str], at: str | None, cluster: str | None
+    session: OperatorSession, server: ServerKind, names: Sequence[str], at: str | None, cluster: str | None
 ) -> None:
     """Show options of servers, all or those named (requests 26, 319, 1010). Values that are secrets are hidden.
 
@@ -90,7 +90,7 @@ async def get_config(
 @_CLUSTER
 @with_session
 async def set_config(
-    session: Session, server: ServerKind, assignments: Sequence[str], at: str | None, cluster: str | None
+    session: OperatorSession, server: ServerKind, assignments: Sequence[str], at: str | None, cluster: str | None
 ) -> None:
     """Change options of running servers (requests 25, 318, 1009), which store them, and read them again."""
     wanted = _assigned(assignments)
@@ -111,7 +111,7 @@ async def set_config(
         _check_taken(wanted, await session.site.answers(tables, requests.read()))
 
 
-async def _places(session: Session, server: ServerKind, at: str | None, cluster: str | None) -> list[str]:
+async def _places(session: OperatorSession, server: ServerKind, at: str | None, cluster: str | None) -> list[str]:
     if server == "broker":
         if (at is None) == (cluster is None):
             raise WrongUse("name brokers with either --at or --cluster")

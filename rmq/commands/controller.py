@@ -1,14 +1,14 @@
 """`rmq controller status` and `rmq controller sets`."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import click
 import msgspec
 
 from remoting.admin.controllers import ReportedBrokerSet, ReportedMetadata, broker_sets_of, controller_metadata
 from rmq.cli.options import SiteCommand
-from rmq.cli.session import Session, with_session
+from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names
 from rmq.failures import NotReachable, NotSupportedThere, UnknownName, failure_of_all, sentence_of
 from rmq.site.nearest import unknown_sentence
@@ -40,9 +40,22 @@ class ReplicaRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     alive: bool
 
 
+class NamedBrokerSet(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A broker set in a page, by its name."""
+
+    broker_name: str
+
+
+class BrokerSetPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A page of broker sets, as our controllers answer it by HTTP."""
+
+    broker_sets: list[NamedBrokerSet]
+    next_cursor: str | None
+
+
 @click.command("status", cls=SiteCommand)
 @with_session
-async def show_controllers(session: Session) -> None:
+async def show_controllers(session: OperatorSession) -> None:
     """Show the controllers and who leads (request 1005)."""
     answers = await session.site.answers(session.site.settings.controller, controller_metadata())
     session.show([_controller_row(each) for each in answers], ControllerRow)
@@ -55,7 +68,7 @@ async def show_controllers(session: Session) -> None:
     "--all", "-a", "shows_all", is_flag=True, help="also sets that no NameServer knows (HTTP, our controllers)"
 )
 @with_session
-async def list_sets(session: Session, brokers: Sequence[str], *, shows_all: bool) -> None:
+async def list_sets(session: OperatorSession, brokers: Sequence[str], *, shows_all: bool) -> None:
     """List broker sets with masters and SyncStateSets, by the leading controller (request 1006).
 
     Without names: those that the NameServers know, as mqadmin does. Sets without a living broker are not among them:
@@ -99,15 +112,16 @@ async def _all_names(site: Site) -> list[str]:
     cursor: str | None = ""
     while cursor is not None:
         try:
-            page: Any = await read_controller(site.settings, "/v1/broker-sets", {"cursor": cursor} if cursor else {})
+            parameters = {"cursor": cursor} if cursor else {}
+            page = await read_controller(site.settings, "/v1/broker-sets", parameters, BrokerSetPage)
         except NotReachable as error:
             # One that answers remoting, and no HTTP, is one of Java.
             raise NotSupportedThere(
                 f"{error}; {await leader_of(site)} leads: a Java controller lists no sets, and ours does by HTTP: "
                 "name it with --controller-http"
             ) from None
-        names += [each["brokerName"] for each in page["brokerSets"]]
-        cursor = page.get("nextCursor")
+        names += [each.broker_name for each in page.broker_sets]
+        cursor = page.next_cursor
     return names
 
 

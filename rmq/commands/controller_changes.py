@@ -7,7 +7,7 @@ import click
 
 from remoting.admin.controllers import ElectedMaster, ReportedBrokerSet, clean_broker_data, elect_master
 from rmq.cli.options import ChangeCommand
-from rmq.cli.session import Session, with_session
+from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.controller import leader_of, sets_of
 from rmq.commands.live_names import broker_names, cluster_names
 from rmq.failures import UnknownName, WrongUse
@@ -25,7 +25,7 @@ _CLUSTER: Final = click.option(
 @click.argument("broker_id", type=click.IntRange(0))
 @_CLUSTER
 @with_session
-async def elect(session: Session, broker: str, broker_id: int, cluster: str | None) -> None:
+async def elect(session: OperatorSession, broker: str, broker_id: int, cluster: str | None) -> None:
     """Make a broker the master of its set (request 1002); BROKER_ID is the one that the controller gave.
 
     Refused where it is master already, is not alive, or may not be elected. Without a stop of sends it is done by
@@ -47,7 +47,7 @@ async def elect(session: Session, broker: str, broker_id: int, cluster: str | No
 @click.option("--clean-living", is_flag=True, help="also brokers that are alive; Java then ignores the ids")
 @with_session
 async def clean(
-    session: Session, broker: str, broker_ids: Sequence[int], cluster: str | None, *, clean_living: bool
+    session: OperatorSession, broker: str, broker_ids: Sequence[int], cluster: str | None, *, clean_living: bool
 ) -> None:
     """Remove brokers of a set, or with no id the whole set, from the controllers (request 1011).
 

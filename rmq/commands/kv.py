@@ -5,7 +5,7 @@ import msgspec
 
 from remoting.admin.name_servers import delete_kv, kv_namespace, kv_value, put_kv
 from rmq.cli.options import ChangeCommand, SiteCommand
-from rmq.cli.session import Session, with_session
+from rmq.cli.session import OperatorSession, with_session
 from rmq.failures import UnknownName
 from rmq.site.changes import SiteChange
 from rmq.site.nearest import unknown_sentence
@@ -32,7 +32,7 @@ class KvValueRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 @click.command("list", cls=SiteCommand)
 @click.argument("namespace")
 @with_session
-async def list_entries(session: Session, namespace: str) -> None:
+async def list_entries(session: OperatorSession, namespace: str) -> None:
     """List the entries of a namespace (request 219), ORDER_TOPIC_CONFIG for example, at all NameServers."""
     answers = await session.site.at_name_servers(kv_namespace(namespace))
     tables = {each.address: each.result for each in answers if each.error is None}
@@ -51,7 +51,7 @@ async def list_entries(session: Session, namespace: str) -> None:
 @click.argument("namespace")
 @click.argument("key")
 @with_session
-async def get_entry(session: Session, namespace: str, key: str) -> None:
+async def get_entry(session: OperatorSession, namespace: str, key: str) -> None:
     """Show the value of an entry at every NameServer (request 101)."""
     answers = await session.site.at_name_servers(kv_value(namespace, key))
     rows = [KvValueRow(address=each.address, value=each.result) for each in answers if each.error is None]
@@ -67,7 +67,7 @@ async def get_entry(session: Session, namespace: str, key: str) -> None:
 @click.argument("key")
 @click.argument("value")
 @with_session
-async def put_entry(session: Session, namespace: str, key: str, value: str) -> None:
+async def put_entry(session: OperatorSession, namespace: str, key: str, value: str) -> None:
     """Set an entry at every NameServer (request 100)."""
     request = put_kv(namespace, key, value).mapped(lambda _: "")
     what = f"{namespace} {key} = {value}"
@@ -79,7 +79,7 @@ async def put_entry(session: Session, namespace: str, key: str, value: str) -> N
 @click.argument("namespace")
 @click.argument("key")
 @with_session
-async def delete_entry(session: Session, namespace: str, key: str) -> None:
+async def delete_entry(session: OperatorSession, namespace: str, key: str) -> None:
     """Remove an entry at every NameServer (request 102); an absent one is no error, as for mqadmin."""
     request = delete_kv(namespace, key).mapped(lambda _: "")
     changes = [SiteChange(each, f"remove {namespace} {key}", request) for each in session.site.settings.namesrv]

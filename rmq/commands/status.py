@@ -12,7 +12,7 @@ from remoting.admin.routes import ClusterBrokers, all_topics, cluster_brokers
 from remoting.protocol.errors import InvokeError, RemotingError
 from remoting.protocol.shapes.route import MASTER_ID
 from rmq.cli.options import SiteCommand
-from rmq.cli.session import Session, with_session
+from rmq.cli.session import OperatorSession, with_session
 from rmq.failures import NotReachable, PartlyDone, sentence_of
 from rmq.site.brokers import BrokerPlace, places
 from rmq.site.site import Answered, Site, grouped
@@ -30,14 +30,14 @@ class StatusRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 @click.command("status", cls=SiteCommand)
 @with_session
-async def show_status(session: Session) -> None:
+async def show_status(session: OperatorSession) -> None:
     """Show whether NameServers, controllers and brokers answer, agree, and each broker set has a master.
 
     A controller is looked for at its default address too; where none is there, that is no failure.
     """
     site = session.site
     clusters = await site.answers(site.settings.namesrv, cluster_brokers())
-    topics = await site.answers(site.settings.namesrv, all_topics())
+    topics = await site.answers([each.address for each in clusters if each.error is None], all_topics())
     rows = _name_server_rows(clusters, topics)
     first = next((each.result for each in clusters if each.error is None), None)
     rows += await _controller_rows(site)
@@ -56,11 +56,13 @@ def _name_server_rows(
     clusters: Sequence[Answered[ClusterBrokers]], topics: Sequence[Answered[frozenset[str]]]
 ) -> list[StatusRow]:
     first = next((each.result for each in clusters if each.error is None), None)
+    named_by = {each.address: each for each in topics}
     rows = []
-    for known, named in zip(clusters, topics, strict=True):
+    for known in clusters:
         if known.error is not None:
             rows.append(_failed("namesrv", known.address, known.error))
             continue
+        named = named_by[known.address]
         # `enableAllTopicList` may be false: the number of topics is then unknown.
         count = "topics not listed" if named.error is not None else f"{len(named.result)} topics"
         brokers = sum(len(each.addresses) for each in known.result.broker_sets.values())

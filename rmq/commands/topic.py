@@ -12,7 +12,7 @@ from remoting.admin.routes import all_topics
 from remoting.admin.topics import all_topic_definitions
 from remoting.protocol.topic_kinds import TopicKind, kind_of
 from rmq.cli.options import SiteCommand
-from rmq.cli.session import Session, with_session
+from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import cluster_names
 from rmq.site.brokers import check_cluster, masters, members_of_cluster, places
 from rmq.site.site import check_complete
@@ -51,7 +51,7 @@ class TopicRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 @click.option("--long", "-l", "is_long", is_flag=True, help="a row for each master, with queues (request 21)")
 @with_session
 async def list_topics(
-    session: Session, pattern: str | None, cluster: str | None, *, shows_all: bool, is_long: bool
+    session: OperatorSession, pattern: str | None, cluster: str | None, *, shows_all: bool, is_long: bool
 ) -> None:
     """List topics whose names contain PATTERN, or match it where it has * or ?."""
 
@@ -68,7 +68,7 @@ async def list_topics(
     session.show(rows, TopicNameRow)
 
 
-async def _list_long(session: Session, cluster: str | None, is_wanted: Wanted) -> None:
+async def _list_long(session: OperatorSession, cluster: str | None, is_wanted: Wanted) -> None:
     brokers = await session.site.cluster()
     found = masters(members_of_cluster(brokers, cluster) if cluster else places(brokers))
     answers = await session.site.answers((each.address for each in found), all_topic_definitions())

@@ -11,7 +11,7 @@ from remoting.admin.topics import TopicDefinition, update_topic
 from remoting.admin.topics import delete_topic as topic_at_broker
 from remoting.protocol.shapes.namesrv import ORDER_TOPIC_CONFIG
 from rmq.cli.options import ChangeCommand
-from rmq.cli.session import Session, with_session
+from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names, cluster_names, topic_names
 from rmq.commands.topic_views import route_at_first
 from rmq.failures import UnknownName, WrongUse
@@ -44,7 +44,7 @@ class CreateOptions(TypedDict):
 @click.option("--order", is_flag=True, help="an order topic: its order configuration is set at every NameServer")
 @click.option("--attribute", "-a", "attributes", multiple=True, metavar="NAME=VALUE|-NAME", help="for brokers of 5.x")
 @with_session
-async def create_topic(session: Session, topic: str, **chosen: Unpack[CreateOptions]) -> None:
+async def create_topic(session: OperatorSession, topic: str, **chosen: Unpack[CreateOptions]) -> None:
     """Create a topic on masters (request 17). Of one that exists the configuration is replaced, after a question."""
     site = session.site
     found = _chosen_masters(await site.cluster(), chosen["cluster"], chosen["broker"])
@@ -71,7 +71,7 @@ async def create_topic(session: Session, topic: str, **chosen: Unpack[CreateOpti
 @click.argument("topic", shell_complete=topic_names)
 @click.option("--cluster", metavar="NAME", shell_complete=cluster_names, required=True, help="of this cluster")
 @with_session
-async def delete_topic(session: Session, topic: str, cluster: str) -> None:
+async def delete_topic(session: OperatorSession, topic: str, cluster: str) -> None:
     """Remove a topic with its messages from the masters of a cluster (215), then from all NameServers (216).
 
     Where a master fails nothing is sent to NameServers: it would bring the topic back with its next registration.
@@ -124,7 +124,7 @@ def _order_conf_changes(name_servers: Sequence[str], topic: str, conf: str) -> l
     return [SiteChange(each, f"order configuration of {topic}: {conf}", request) for each in name_servers]
 
 
-async def _exists(session: Session, topic: str) -> bool:
+async def _exists(session: OperatorSession, topic: str) -> bool:
     try:
         await route_at_first(session.site, topic)
     except UnknownName:

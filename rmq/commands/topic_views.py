@@ -18,9 +18,9 @@ from remoting.admin.topics import (
 from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import NotSupported, Refused
 from rmq.cli.options import SiteCommand
-from rmq.cli.session import Session, with_session
+from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import topic_names
-from rmq.failures import UnknownName, failure_of_all, sentence_of
+from rmq.failures import CommandFailed, UnknownName, failure_of_all, sentence_of
 from rmq.site.nearest import unknown_sentence
 from rmq.site.site import Answered, Site, check_complete
 
@@ -65,7 +65,7 @@ class TopicShownRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 @click.command("route", cls=SiteCommand)
 @click.argument("topic", shell_complete=topic_names)
 @with_session
-async def show_route(session: Session, topic: str) -> None:
+async def show_route(session: OperatorSession, topic: str) -> None:
     """Show the route of a topic at every NameServer (request 105). Where they differ, `onlyAt` says who tells what."""
     answers = await session.site.answers(session.site.settings.namesrv, route_of(topic))
     routes = {each.address: _route_rows(each.result) for each in answers if each.error is None}
@@ -84,7 +84,7 @@ async def show_route(session: Session, topic: str) -> None:
 @click.argument("topic", shell_complete=topic_names)
 @click.option("--queues", "shows_queues", is_flag=True, help="a row for each queue")
 @with_session
-async def show_topic(session: Session, topic: str, *, shows_queues: bool) -> None:
+async def show_topic(session: OperatorSession, topic: str, *, shows_queues: bool) -> None:
     """Show a topic at each master of its route: configuration (request 351), and where its queues end (202)."""
     route = await route_at_first(session.site, topic)
     names = {
@@ -122,7 +122,11 @@ async def _raise_unknown(site: Site, topic: str, answers: list[Answered[TopicRou
     """Raise why nobody has a route of the topic: UnknownName with names like it, or who did not answer."""
     if not any(map(_is_unknown_topic, answers)):
         raise failure_of_all([(each.address, each.error) for each in answers if each.error is not None])
-    names = (await site.first_answer(all_topics())).result
+    try:
+        names = (await site.first_answer(all_topics())).result
+    except CommandFailed:
+        # With enableAllTopicList=false no NameServer lists them.
+        names = frozenset()
     raise UnknownName(unknown_sentence("topic", topic, names - {topic}))
 
 

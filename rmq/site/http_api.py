@@ -7,8 +7,8 @@ import asyncio
 import http.client
 import ssl
 from collections.abc import Mapping
-from typing import Any, Final
-from urllib.parse import quote, urlencode, urlsplit
+from typing import Final, TypeVar
+from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
@@ -22,31 +22,37 @@ _DENIED: Final = frozenset({401, 403})
 _NOT_FOUND: Final = 404
 
 
+Document = TypeVar("Document", bound=msgspec.Struct)
+
+
+class HttpRefusalBody(msgspec.Struct, frozen=True):
+    """How our servers refuse a request."""
+
+    message: str = ""
+
+
 class HttpProblem(Exception):
     """One server gave no answer of our HTTP API; the text says why."""
 
 
-async def read_controller(settings: SiteSettings, path: str, parameters: Mapping[str, str]) -> Any:
-    """Return the JSON that the first controller answers; raises CommandFailed."""
+async def read_controller(
+    settings: SiteSettings, path: str, parameters: Mapping[str, str], shape: type[Document]
+) -> Document:
+    """Return what the first controller answers, in this shape; raises CommandFailed."""
     problems = []
     for url in settings.controller_http:
         try:
-            return await asyncio.to_thread(_read, settings, url, _target(path, parameters))
+            return await asyncio.to_thread(_read, settings, url, _target(path, parameters), shape)
         except HttpProblem as problem:
             problems.append(f"{url}: {problem}")
     raise NotReachable("; ".join(problems))
-
-
-def path_of(*parts: str) -> str:
-    """Return a path whose parts may have any characters."""
-    return "/" + "/".join(quote(each, safe="") for each in parts)
 
 
 def _target(path: str, parameters: Mapping[str, str]) -> str:
     return f"{path}?{urlencode(parameters)}" if parameters else path
 
 
-def _read(settings: SiteSettings, url: str, target: str) -> Any:
+def _read(settings: SiteSettings, url: str, target: str, shape: type[Document]) -> Document:
     connection = _connection(settings, url)
     try:
         connection.request("GET", target, headers={"Accept": "application/json"})
@@ -58,7 +64,7 @@ def _read(settings: SiteSettings, url: str, target: str) -> Any:
         ) from None
     finally:
         connection.close()
-    return _checked(url, answer.status, body)
+    return _checked(url, answer.status, body, shape)
 
 
 def _connection(settings: SiteSettings, url: str) -> http.client.HTTPConnection:
@@ -73,15 +79,14 @@ def _connection(settings: SiteSettings, url: str) -> http.client.HTTPConnection:
     return http.client.HTTPConnection(host, port, timeout=settings.timeout_s)
 
 
-def _checked(url: str, status: int, body: bytes) -> Any:
+def _checked(url: str, status: int, body: bytes, shape: type[Document]) -> Document:
     try:
-        document = msgspec.json.decode(body)
+        if status == _OK:
+            return msgspec.json.decode(body, type=shape)
+        reason = msgspec.json.decode(body, type=HttpRefusalBody).message
     except (msgspec.DecodeError, UnicodeDecodeError):
-        document = None
-    if status == _OK and isinstance(document, dict):
-        return document
-    if status == _NOT_FOUND and document is None:
-        raise NotSupportedThere(f"{url} has no HTTP API of these servers: is it a controller's, of this product?")
-    reason = document.get("message") if isinstance(document, dict) else None
+        reason = ""
+    if status in {_OK, _NOT_FOUND}:
+        raise NotSupportedThere(f"{url} has no such HTTP API: is it a controller's, of this product?")
     kind = NoRights if status in _DENIED else CommandFailed
     raise kind(f"{url}: HTTP status {status}" + (f": {reason}" if reason else ", and no JSON"))

@@ -1,5 +1,6 @@
 """Names that an operator may have meant. Pure."""
 
+import difflib
 from collections.abc import Iterable
 from typing import Final
 
@@ -11,8 +12,6 @@ _LIKENESS_MIN: Final = 0.6
 
 def nearest_names(wanted: str, names: Iterable[str]) -> list[str]:
     """Return at most NAMES_MAX names that are like the wanted one, the likest first."""
-    import difflib  # noqa: PLC0415  # only where a name is unknown
-
     by_lower = {each.lower(): each for each in names}
     key = wanted.lower()
     if key in by_lower:
