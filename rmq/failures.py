@@ -7,13 +7,23 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import ClassVar, Final
 
-from remoting.protocol.errors import BodyError, InvokeError, NotSupported, Refused, RemotingError, TlsFailed
+from remoting.protocol.errors import (
+    BodyError,
+    InvokeError,
+    InvokeTimeout,
+    NotSupported,
+    Refused,
+    RemotingError,
+    TlsFailed,
+)
 
 _NO_PERMISSION: Final = 16
 _ACL_1_REMARK: Final = "AclException"
 #: The first four bytes of an HTTP answer, read as the length of a frame, which has four more.
 _HTTP_AS_LENGTH: Final = str(int.from_bytes(b"HTTP", "big") + 4)
 _OVER_LIMIT: Final = "frameMaxLength"
+#: How reasons begin of requests that were never written.
+_NOT_BEGUN: Final = ("cannot connect", "no TLS session")
 
 
 class ExitCode(IntEnum):
@@ -100,6 +110,13 @@ def sentence_of(error: RemotingError) -> str:
             return _refusal(code, remark)
         case _:
             return str(error)
+
+
+def is_outcome_unknown(error: RemotingError) -> bool:
+    """Return whether the server may have got a request that failed with this."""
+    if isinstance(error, InvokeTimeout):
+        return True
+    return isinstance(error, InvokeError) and "connection" in error.reason and not error.reason.startswith(_NOT_BEGUN)
 
 
 def failure_of(error: RemotingError, address: str) -> CommandFailed:

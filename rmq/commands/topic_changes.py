@@ -57,6 +57,8 @@ async def create_topic(session: OperatorSession, topic: str, **chosen: Unpack[Cr
     what = f"topic {topic} with {read} read and {write} write queues, permission {perm}"
     stages = [[SiteChange(each.address, f"{what} on {name}", request) for each, name in zip(found, names, strict=True)]]
     if chosen["order"]:
+        if unnamed := [each.address for each in found if not each.broker_name]:
+            raise UnknownName(f"no NameServer lists {unnamed[0]}: an order configuration needs the name of its set")
         conf = ";".join(f"{name}:{write}" for name in sorted(set(names)))
         if chosen["broker"]:
             # Other broker sets of the topic keep what they have.

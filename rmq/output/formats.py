@@ -28,9 +28,10 @@ _COLOURS: Final = {
     "leader": _GREEN,
     "acting_master": _YELLOW,
     "differs": _YELLOW,
+    "unknown": _YELLOW,
     "no_master": _RED,
     "failed": _RED,
-    "not_done": _RED,
+    "not_sent": _RED,
 }
 #: What spreadsheets take for a formula, and run.
 _FORMULA_BEGINS: Final = ("=", "+", "-", "@", "\t", "\r")

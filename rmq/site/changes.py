@@ -7,7 +7,7 @@ import msgspec
 
 from remoting.admin.admin_request import AdminRequest
 from remoting.protocol.errors import RemotingError
-from rmq.failures import CommandFailed, PartlyDone, failure_of_all, sentence_of
+from rmq.failures import CommandFailed, PartlyDone, failure_of_all, is_outcome_unknown, sentence_of
 from rmq.site.site import Site
 
 
@@ -26,8 +26,8 @@ class ChangeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     address: str
     change: str
-    #: `planned`: with --dry-run. `not_sent`: a request before it failed.
-    state: Literal["planned", "done", "failed", "not_sent"]
+    #: `planned`: with --dry-run. `unknown`: it was sent, and no answer came. `not_sent`: a request before it failed.
+    state: Literal["planned", "done", "failed", "unknown", "not_sent"]
     detail: str | None = None
 
 
@@ -51,12 +51,18 @@ async def carry_out(site: Site, stages: Sequence[Sequence[SiteChange]]) -> Carri
         for change, answer in zip(stage, answers, strict=True):
             if answer.error is not None:
                 errors.append((change.address, answer.error))
-                detail = sentence_of(answer.error)
-                rows.append(ChangeRow(address=change.address, change=change.what, state="failed", detail=detail))
+                rows.append(_failed_row(change, answer.error))
             else:
                 row = ChangeRow(address=change.address, change=change.what, state="done", detail=answer.result or None)
                 rows.append(row)
     return CarriedOut(rows, _failure(rows, errors))
+
+
+def _failed_row(change: SiteChange, error: RemotingError) -> ChangeRow:
+    if is_outcome_unknown(error):
+        detail = f"{sentence_of(error)}; it may be done all the same: look before you repeat it"
+        return ChangeRow(address=change.address, change=change.what, state="unknown", detail=detail)
+    return ChangeRow(address=change.address, change=change.what, state="failed", detail=sentence_of(error))
 
 
 def _failure(rows: Sequence[ChangeRow], errors: Sequence[tuple[str, RemotingError]]) -> CommandFailed | None:

@@ -233,6 +233,17 @@ def test_topic_stays_in_routes_where_its_broker_does_not_delete_it(site):
     assert site.ns1.caller.route("Orders") is not None
 
 
+def test_change_without_an_answer_is_unknown(site):
+    site.broker.answers[UPDATE_TOPIC] = None
+    late = site.rmq.run(*CREATE, "--yes", "--timeout", "0.5", "-o", "json")
+    site.broker.answers[UPDATE_TOPIC] = b""
+    lost = site.rmq.run(*CREATE, "--yes", "-o", "json")
+
+    for ran in (late, lost):
+        assert (ran.code, ran.items[0]["state"]) == (3, "unknown")
+        assert "it may be done all the same" in ran.items[0]["detail"]
+
+
 def test_write_permission_changes_at_every_name_server(site):
     rows = site.rmq.items("broker", "drain-write", "broker-a", "--yes")
     drained = {row["perm"] for row in site.rmq.items("topic", "route", "Orders")}
@@ -301,37 +312,36 @@ def test_elected_broker_leads_its_set(site, broker_set):
     assert "master is broker 2" in elected["detail"]
 
 
-def test_completion_offers_topics_and_brokers_but_nothing_that_a_shell_would_run(site):
+def test_bash_completes_topics_and_brokers_but_nothing_that_it_would_run(site, tmp_path):
     more = register(site.ns1, "broker-b", "127.0.0.1:1", ["Orders$(id)", "Orders;id", "Orders-2"])
+    program = tmp_path / "bin" / "rmq"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m rmq "$@"\n')
+    program.chmod(0o755)
+    environment = site.rmq.environment | {"PATH": f"{program.parent}:{os.environ['PATH']}"}
 
-    def offered(line):
-        words = line.split(" ")
-        variables = {"_RMQ_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
-        done = subprocess.run(
-            [sys.executable, "-c", "import sys; sys.argv[0] = 'rmq'; from rmq.__main__ import main; main()"],
-            env=site.rmq.environment | variables,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
+    def offered(*words):
+        """What bash completes the last word to."""
+        script = (
+            f'eval "$(rmq completion bash)"; COMP_WORDS=({" ".join(words)}); COMP_CWORD={len(words) - 1}; '
+            "_rmq_completion rmq; printf '%s\\n' \"${COMPREPLY[@]}\""
         )
-        return [each.partition(",")[2] for each in done.stdout.splitlines()]
+        done = subprocess.run(
+            ["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=True
+        )
+        return done.stdout.split()
 
     try:
-        found = [
-            offered(line) for line in ("rmq topic show Ord", "rmq broker show broker", "rmq topic ", "rmq topic sh")
-        ]
-        script = site.rmq.run("completion", "bash").out
+        found = [offered("rmq", "topic", "show", "Ord"), offered("rmq", "broker", "show", "bro"), offered("rmq", "to")]
     finally:
         more.close()
 
-    assert found == [
-        ["Orders", "Orders-2"],
-        ["broker-a", "broker-b"],
-        ["list", "route", "show", "create", "delete"],
-        ["show"],
-    ]
-    assert "_RMQ_COMPLETE=bash_complete" in script
+    assert found == [["Orders", "Orders-2"], ["broker-a", "broker-b"], ["topic"]]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_has_its_script(site, shell):
+    assert f"_RMQ_COMPLETE={shell}_complete" in site.rmq.run("completion", shell).out
 
 
 def test_slow_broker_holds_nothing_up_longer_than_the_timeout(site):
