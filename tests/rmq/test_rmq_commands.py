@@ -56,6 +56,21 @@ def test_status_shows_name_servers_that_differ_and_sets_without_a_master(site):
     assert states["brokerSet", "broker-b"] == "no_master"
 
 
+def test_status_goes_on_where_a_name_server_is_away(site):
+    ran = site.rmq.run("status", "-o", "json", "-n", f"127.0.0.1:1;{site.ns2.address}")
+
+    assert ran.code == 7
+    assert [row["state"] for row in ran.items if row["kind"] == "namesrv"] == ["failed", "ok"]
+    assert ran.err == "rmq: not well: 127.0.0.1:1\n"
+
+
+def test_change_is_partly_done_where_a_name_server_is_away(site):
+    ran = site.rmq.run("broker", "drain-write", "broker-a", "-y", "-o", "json", "-n", f"127.0.0.1:1;{site.ns2.address}")
+
+    assert ran.code == 7
+    assert [row["state"] for row in ran.items] == ["failed", "done"]
+
+
 def test_broker_that_is_away_has_its_reason_and_the_others_are_shown(site):
     away = register(site.ns1, "broker-b", "127.0.0.1:1", ["Orders"])
     try:

@@ -17,7 +17,10 @@ from peers.waiting import wait_until
 from rmq_brokers import RUNTIME, UPDATE_TOPIC
 from rmq_runs import Rmq
 
+from rmq.cli.lazy_groups import Noun
+from rmq.commands.table import COMMANDS
 from rmq.failures import ExitCode
+from rmq.site.settings import VARIABLES
 
 CLUSTER_INFO = 106
 ALL_TOPICS = 206
@@ -291,3 +294,15 @@ def test_command_loads_nothing_that_only_others_need(rmq):
 
     assert slow & set(ran.stdout.split()) == set()
     assert "rmq.commands.topic" in ran.stdout
+
+
+def test_document_names_every_command_and_variable():
+    text = (REPOSITORY / "docs" / "rmq.md").read_text()
+    commands = [
+        f"{name} {verb}"
+        for name, entry in COMMANDS.items()
+        for verb in (entry.verbs if isinstance(entry, Noun) else [""])
+    ]
+
+    assert [each for each in commands if f"`{each.strip()}" not in text] == []
+    assert [each for each in VARIABLES.values() if f"`{each}`" not in text] == []
