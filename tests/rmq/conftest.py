@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 from answering_peer import AnsweringPeer
 from peers.controllers import OurController
+from peers.lab import Lab
 from peers.servers import OurNameServer
 from rmq_brokers import broker_answers, register
 from rmq_runs import Rmq
@@ -13,17 +14,15 @@ from rmq_runs import Rmq
 @pytest.fixture(scope="package")
 def servers(tmp_path_factory):
     """Two NameServers and a controller of ours, without brokers."""
-    folder = tmp_path_factory.mktemp("our_site")
-    started = [
-        OurNameServer(folder, "ns1"),
-        OurNameServer(folder, "ns2"),
-        OurController(folder, configWhiteList="enableElectUncleanMaster"),
-    ]
-    for each in started:
-        each.start()
-    yield SimpleNamespace(ns1=started[0], ns2=started[1], controller=started[2])
-    for each in started:
-        each.process.kill()
+    lab = Lab(tmp_path_factory.mktemp("our_site"))
+    try:
+        yield SimpleNamespace(
+            ns1=lab.kept(OurNameServer(lab.folder, "ns1")).start(),
+            ns2=lab.kept(OurNameServer(lab.folder, "ns2")).start(),
+            controller=lab.kept(OurController(lab.folder, configWhiteList="enableElectUncleanMaster")).start(),
+        )
+    finally:
+        lab.close()
 
 
 @pytest.fixture

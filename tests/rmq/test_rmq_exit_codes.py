@@ -11,6 +11,7 @@ import pytest
 from answering_peer import AnsweringPeer, answer
 from peers.etcd import certificate
 from peers.jars import REPOSITORY
+from peers.lab import Lab
 from peers.programs import require
 from peers.servers import OurNameServer
 from peers.waiting import wait_until
@@ -178,9 +179,12 @@ def secured(tmp_path_factory):
     authority, cert, key = certificate(folder, "own")
     tls = folder / "tls.properties"
     tls.write_text(f"tls.test.mode.enable=false\ntls.server.certPath={cert}\ntls.server.keyPath={key}\n")
-    server = OurNameServer(folder, tls_mode="enforcing", **{"tls.config.file": tls}).start()
-    yield server, authority, certificate(folder, "other")[0]
-    server.process.kill()
+    lab = Lab(folder)
+    server = lab.kept(OurNameServer(folder, tls_mode="enforcing", **{"tls.config.file": tls}))
+    try:
+        yield server.start(), authority, certificate(folder, "other")[0]
+    finally:
+        lab.close()
 
 
 def test_tls_with_its_authority_and_without_a_look_at_it_is_answered(rmq, secured):
@@ -203,17 +207,19 @@ def test_plain_request_where_tls_is_enforced_names_the_option(rmq, secured):
     assert (ran.code, "--tls" in ran.err) == (3, True), ran
 
 
-def test_tls_to_a_plain_server_names_the_option(rmq, servers_without_tls):
-    ran = rmq.run("cluster", "list", "-n", servers_without_tls.address, "--tls")
+def test_tls_to_a_plain_server_names_the_option(rmq, server_without_tls):
+    ran = rmq.run("cluster", "list", "-n", server_without_tls.address, "--tls")
 
     assert (ran.code, "does the server speak TLS" in ran.err) == (5, True), ran
 
 
 @pytest.fixture
-def servers_without_tls(tmp_path):
-    server = OurNameServer(tmp_path, tls_mode="disabled").start()
-    yield server
-    server.process.kill()
+def server_without_tls(tmp_path):
+    lab = Lab(tmp_path)
+    try:
+        yield lab.kept(OurNameServer(tmp_path, tls_mode="disabled")).start()
+    finally:
+        lab.close()
 
 
 def test_fault_of_ours_is_a_sentence(rmq, tmp_path):

@@ -3,7 +3,8 @@
 import pytest
 from peers.acl import CONTROL, STRANGER, acl_1, acl_2
 from peers.jars import V4_9, V5_1, V5_5
-from peers.servers import CLUSTER, Broker, OurNameServer
+from peers.lab import Lab
+from peers.servers import CLUSTER
 from peers.waiting import wait_until
 from rmq_runs import Rmq
 
@@ -13,14 +14,15 @@ pytestmark = [pytest.mark.java, pytest.mark.soak]
 
 @pytest.fixture(scope="module", params=[V5_5, V5_1, V4_9])
 def guarded(request, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("guarded")
-    namesrv = OurNameServer(folder).start()
-    own = acl_2() if request.param == V5_5 else acl_1(folder, "guarded-0")
-    broker = Broker(folder, "guarded", namesrv=[namesrv.address], version=request.param, **own).start().ready()
-    wait_until(lambda: namesrv.caller.addresses("guarded"), seconds=60, what="the broker is listed")
-    yield namesrv
-    for each in (broker, namesrv):
-        each.process.kill()
+    lab = Lab(tmp_path_factory.mktemp("guarded"))
+    try:
+        namesrv = lab.name_server()
+        own = acl_2() if request.param == V5_5 else acl_1(lab.folder, "guarded-0")
+        lab.broker("guarded", namesrv=[namesrv.address], version=request.param, **own).start().ready()
+        wait_until(lambda: namesrv.caller.addresses("guarded"), seconds=60, what="the broker is listed")
+        yield namesrv
+    finally:
+        lab.close()
 
 
 def operator(folder, namesrv, keys):

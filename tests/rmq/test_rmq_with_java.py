@@ -1,44 +1,41 @@
 """Every command of `rmq` does its work at a Java NameServer, controller and broker of 5.5.0."""
 
 import pytest
-from peers.controllers import JavaController
-from peers.servers import CLUSTER, Broker, JavaNameServer
+from peers.lab import Lab
+from peers.servers import CLUSTER
 from peers.waiting import wait_until
 from rmq_runs import Rmq
 
 pytestmark = pytest.mark.java
 
+START_S = 60
+
 
 class JavaSite:
     """One NameServer, one controller and a broker that the controller made master."""
 
-    def __init__(self, folder):
-        self.namesrv = JavaNameServer(folder)
-        self.controller = JavaController(folder)
-        self.namesrv.start()
-        self.controller.launch()
+    def __init__(self, lab):
+        self.namesrv = lab.java_name_server()
+        self.controller = lab.controller()
         settings = self.controller.broker_settings()
-        self.broker = Broker(folder, "broker-a", namesrv=[self.namesrv.address], **settings)
-        self.controller.ready()
-        wait_until(self.controller.serves, seconds=60, what="the controller leads")
+        self.broker = lab.broker("broker-a", namesrv=[self.namesrv.address], **settings)
+        wait_until(self.controller.serves, seconds=START_S, what="the controller leads")
         self.broker.start().ready()
         servers = {"NAMESRV_ADDR": self.namesrv.address, "RMQ_CONTROLLER": self.controller.address}
-        self.rmq = Rmq(folder / "operator", **servers)
-        wait_until(self._is_master, seconds=60, what="the broker is listed as master")
+        self.rmq = Rmq(lab.folder / "operator", **servers)
+        wait_until(self._is_master, seconds=START_S, what="the broker is listed as master")
 
     def _is_master(self):
         return "0" in self.namesrv.caller.addresses("broker-a")
 
-    def stop(self):
-        for each in (self.broker, self.controller, self.namesrv):
-            each.process.kill()
-
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    site = JavaSite(tmp_path_factory.mktemp("java_site"))
-    yield site
-    site.stop()
+    lab = Lab(tmp_path_factory.mktemp("java_site"))
+    try:
+        yield JavaSite(lab)
+    finally:
+        lab.close()
 
 
 def test_status_is_well(site):
