@@ -20,6 +20,7 @@ COPY haproxy_config/ haproxy_config/
 COPY timemachine/ timemachine/
 COPY sampling/ sampling/
 COPY role_agent/ role_agent/
+COPY rmq/ rmq/
 COPY analytics/ analytics/
 RUN /opt/rocketmq/bin/pip install .
 

@@ -16,7 +16,14 @@ from remoting.clock import Clock
 from remoting.protocol.addresses import host_and_port, split_address
 from remoting.protocol.codes import ResponseCode, SerializeType
 from remoting.protocol.command import RemotingCommand
-from remoting.protocol.errors import ConnectionRefused, HeaderError, InvokeError, InvokeTimeout, OutOfResources
+from remoting.protocol.errors import (
+    ConnectionRefused,
+    HeaderError,
+    InvokeError,
+    InvokeTimeout,
+    OutOfResources,
+    TlsFailed,
+)
 from remoting.protocol.frame import FRAME_BYTES_MAX_DEFAULT, encode
 from remoting.protocol.frame_reader import CommandReader
 from remoting.protocol.signing import Denial, Signer, SigningObserver, is_denied, signed
@@ -222,13 +229,8 @@ class RemotingClient:
                 *parts,
                 ssl=self._tls,
             )
-        except ConnectionRefusedError:
-            raise ConnectionRefused(address, "cannot connect: connection refused") from None
-        except ValueError as error:
-            raise InvokeError(address, f"cannot connect: this is no host name: {error}") from None
-        except OSError as error:
-            kind = OutOfResources if error.errno in _OUT_OF_RESOURCES else InvokeError
-            raise kind(address, f"cannot connect: {error.strerror or error}") from None
+        except (OSError, ValueError) as error:
+            raise _no_connection(address, error, has_tls=self._tls is not None) from None
         if self._closed:
             protocol.transport.abort()
             raise InvokeError(address, "the client is closed")
@@ -263,6 +265,21 @@ class RemotingClient:
         finally:
             if self._addresses:
                 self._check_later()
+
+
+def _no_connection(address: str, error: OSError | ValueError, *, has_tls: bool) -> InvokeError:
+    """Return what a failure to connect means."""
+    if isinstance(error, ConnectionRefusedError):
+        return ConnectionRefused(address, "cannot connect: connection refused")
+    # Before ValueError: a certificate that is not trusted is one too.
+    if isinstance(error, ssl.SSLError):
+        return TlsFailed(address, f"no TLS session: {getattr(error, 'verify_message', None) or error.reason}")
+    if has_tls and isinstance(error, ConnectionError):
+        return TlsFailed(address, "no TLS session: the peer closed the connection")
+    if isinstance(error, ValueError):
+        return InvokeError(address, f"cannot connect: this is no host name: {error}")
+    kind = OutOfResources if error.errno in _OUT_OF_RESOURCES else InvokeError
+    return kind(address, f"cannot connect: {error.strerror or error}")
 
 
 class _PeerAddress:

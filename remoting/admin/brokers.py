@@ -84,6 +84,15 @@ def broker_runtime() -> AdminRequest[BrokerRuntime]:
     return AdminRequest(command(BrokerRequestCode.GET_BROKER_RUNTIME_INFO), _read_runtime)
 
 
+def broker_facts() -> AdminRequest[Mapping[str, str]]:
+    """Request the same (28), all that a broker reports, by its own names: other releases report more or less.
+
+    Source: docs/protocol/broker-admin.md 25.
+    """
+    request = command(BrokerRequestCode.GET_BROKER_RUNTIME_INFO)
+    return AdminRequest(request, lambda answer: decode_broker_body(KvTable, answer.body).table)
+
+
 def broker_options(names: Collection[str]) -> AdminRequest[Mapping[str, str]]:
     """Request the values of some of a broker's options (26); one that its release does not have is absent.
 

@@ -78,6 +78,28 @@ def topic_definition_of_all(topic: str) -> AdminRequest[TopicDefinition | None]:
     return AdminRequest(command(BrokerRequestCode.GET_ALL_TOPIC_CONFIG), read)
 
 
+def all_topic_definitions() -> AdminRequest[Mapping[str, TopicDefinition]]:
+    """Request the configuration of all topics of a broker (21), by topic: megabytes where there are many.
+
+    Source: docs/protocol/broker-admin.md 2.
+    """
+
+    def read(answer: RemotingCommand) -> dict[str, TopicDefinition]:
+        table = decode_broker_body(AllTopicConfigs, answer.body).topic_config_table
+        return {name: _definition(decode_broker_body(BrokerTopicConfig, bytes(text))) for name, text in table.items()}
+
+    return AdminRequest(command(BrokerRequestCode.GET_ALL_TOPIC_CONFIG), read)
+
+
+def delete_topic(topic: str) -> AdminRequest[None]:
+    """Remove a topic with its messages from a broker (215), which may not have it; only for masters.
+
+    NameServers keep it: `name_servers.delete_topic_route`. Raises Refused with code 29 for a system topic.
+    Source: docs/protocol/broker-admin.md 36.
+    """
+    return AdminRequest(command(BrokerRequestCode.DELETE_TOPIC_IN_BROKER, TopicHeader(topic=topic)), read_nothing)
+
+
 def update_topic(
     definition: TopicDefinition, attribute_changes: Mapping[str, str | None] | None = None
 ) -> AdminRequest[None]:

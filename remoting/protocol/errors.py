@@ -12,6 +12,7 @@ RemotingError
     +-- InvokeTimeout     no answer before its deadline
     +-- ConnectionRefused nobody listens at the address
     +-- OutOfResources    this process has no file or memory left for a connection
+    +-- TlsFailed         the peer does not speak TLS, or one side does not trust the other
 """
 
 from collections.abc import Mapping
@@ -116,6 +117,10 @@ class ConnectionRefused(InvokeError):
 
 class OutOfResources(InvokeError):
     """This process or machine has nothing left to connect with; that says nothing about the peer."""
+
+
+class TlsFailed(InvokeError):
+    """No TLS session came about: the peer speaks none, or one of both does not trust the other's certificate."""
 
 
 def without_origin(error: Raised) -> Raised:

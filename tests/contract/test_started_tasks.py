@@ -4,13 +4,15 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("remoting", "serving", "namesrv", "controller", "sampling", "role_agent", "history")
+PACKAGES = ("remoting", "serving", "namesrv", "controller", "sampling", "role_agent", "rmq", "history")
 
 #: Each starts tasks; what they raise goes to nobody, or cancels tasks that have no part in it.
 STARTS_TASKS = {"create_task", "ensure_future", "gather", "TaskGroup", "run_coroutine_threadsafe", "as_completed"}
 SUPERVISED = {
     ("remoting/background_tasks.py", "create_task"),
     ("remoting/background_tasks.py", "TaskGroup"),
+    # A command awaits all its requests at once, and each returns its error.
+    ("rmq/site/site.py", "gather"),
     # The servers themselves: one that does not start, or fails, ends the others.
     ("serving/process/process.py", "create_task"),
     ("serving/process/process.py", "TaskGroup"),

@@ -20,6 +20,7 @@ PRODUCT: Final = (
     "analytics",
     "sampling",
     "role_agent",
+    "rmq",
 )
 
 #: What is made, not written: environments, caches, and the copies that mutants are tried in.

@@ -12,7 +12,7 @@ from remoting.clock import SystemClock
 from remoting.protocol.addresses import named_addresses
 from remoting.protocol.codes import FLAG_ONEWAY, ResponseCode, SerializeType
 from remoting.protocol.command import RemotingCommand
-from remoting.protocol.errors import InvokeError, InvokeTimeout
+from remoting.protocol.errors import InvokeError, InvokeTimeout, TlsFailed
 from remoting.protocol.frame import encode
 from remoting.protocol.signing import Credentials, Denial, Signer, SigningObserver, signed
 from remoting.transport.tls import TlsContexts, TlsSettings, client_context
@@ -430,5 +430,12 @@ async def test_untrusted_certificate_is_an_error():
     contexts = TlsContexts(TlsSettings(), FakeClock(unix_ms=1_800_000_000_000))
     verifying = client_context(TlsSettings(test_mode=False, client_auth_server=True))
     async with serving(tls=contexts) as site, a_client(tls=verifying) as client:
-        with pytest.raises(InvokeError, match="cannot connect"):
+        with pytest.raises(TlsFailed, match=r"no TLS session: .*certificate"):
+            await invoke(client, address(site))
+
+
+async def test_peer_that_speaks_no_tls_is_an_error_of_tls():
+    contexts = TlsContexts(TlsSettings(mode="disabled"), FakeClock(unix_ms=1_800_000_000_000))
+    async with serving(tls=contexts) as site, a_client(tls=client_context(TlsSettings())) as client:
+        with pytest.raises(TlsFailed):
             await invoke(client, address(site))

@@ -91,6 +91,18 @@ class BrokerNameHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     cluster_name: str | None = None
 
 
+class WipedWritePermHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Header of the answer to WIPE_WRITE_PERM_OF_BROKER (205)."""
+
+    wipe_topic_count: Int32 | None = None
+
+
+class AddedWritePermHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Header of the answer to ADD_WRITE_PERM_OF_BROKER (327)."""
+
+    add_topic_count: Int32 | None = None
+
+
 class TopicList(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Body of the answers to 206, 224, 304 and 311 to 313."""
 
@@ -100,7 +112,7 @@ class TopicList(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class TopicHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Header of DELETE_TOPIC_IN_NAMESRV (216) and REGISTER_TOPIC_IN_NAMESRV (217); of a broker's 202, 300 and 351."""
+    """Header of DELETE_TOPIC_IN_NAMESRV (216) and REGISTER_TOPIC_IN_NAMESRV (217); of a broker's 202, 215, 300, 351."""
 
     topic: str | None = None
     #: Only of 216, and optional there.

@@ -1,0 +1,1 @@
+"""What the command line says: options, profiles, exit codes, confirmation."""

@@ -1,0 +1,103 @@
+"""Options that every command takes, before the command or behind it; what is behind counts."""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import click
+
+#: Where the context of click keeps what was given.
+_META: Final = "rmq.options"
+
+
+class _Common(NamedTuple):
+    flags: tuple[str, ...]
+    metavar: str
+    summary: str
+
+
+#: By the name of the setting.
+_COMMON: Final = {
+    "profile": _Common(("--profile",), "NAME", "a profile of ~/.config/rmq/config.toml [RMQ_PROFILE]"),
+    "namesrv": _Common(("--namesrv", "-n"), "HOST:PORT;…", "NameServers (127.0.0.1:9876) [NAMESRV_ADDR]"),
+    "controller": _Common(("--controller",), "HOST:PORT;…", "controllers (127.0.0.1:9878) [RMQ_CONTROLLER]"),
+    "controller_http": _Common(
+        ("--controller-http",), "URL;…", "HTTP of our controllers (http://127.0.0.1:9881) [RMQ_CONTROLLER_HTTP]"
+    ),
+    "access_key_file": _Common(
+        ("--access-key-file",),
+        "FILE",
+        "accessKey and secretKey for ACL, as in mqadmin's tools.yml [RMQ_ACCESS_KEY_FILE]",
+    ),
+    "tls_ca": _Common(("--tls-ca",), "FILE", "TLS; servers' certificates are verified against this [RMQ_TLS_CA]"),
+    "tls_cert": _Common(("--tls-cert",), "FILE", "TLS with this certificate of yours [RMQ_TLS_CERT]"),
+    "tls_key": _Common(("--tls-key",), "FILE", "its key [RMQ_TLS_KEY]"),
+    "timeout": _Common(("--timeout",), "SECONDS", "for each request (3) [RMQ_TIMEOUT]"),
+    "output": _Common(("--output", "-o"), "table|json|jsonl|csv", "form of the output (table)"),
+    "color": _Common(("--color",), "auto|always|never", "colours (auto: in a terminal, without NO_COLOR)"),
+}
+#: Those without a value.
+_SWITCHES: Final = {
+    "tls": _Common(("--tls",), "", "TLS without a look at certificates, unless --tls-ca is given [RMQ_TLS=true]"),
+    "no_header": _Common(("--no-header",), "", "no line with the names of columns"),
+}
+_CHANGING: Final = {
+    "yes": _Common(("--yes", "-y"), "", "do it without a question"),
+    "dry_run": _Common(("--dry-run",), "", "show what would be sent, and send nothing that changes anything"),
+}
+_CHOICES: Final = {"output": ("table", "json", "jsonl", "csv"), "color": ("auto", "always", "never")}
+
+
+def given_options(context: click.Context) -> dict[str, str]:
+    """Return what was given, by the name of the setting; "true" for a switch."""
+    options: dict[str, str] = context.meta.setdefault(_META, {})
+    return options
+
+
+def common_options(*, is_hidden: bool) -> list[click.Parameter]:
+    """Return the options of every command."""
+    return [*_parameters(_COMMON, is_hidden=is_hidden), *_parameters(_SWITCHES, is_hidden=is_hidden)]
+
+
+def changing_options() -> list[click.Parameter]:
+    """Return the options of commands that change something."""
+    return _parameters(_CHANGING, is_hidden=False)
+
+
+class SiteCommand(click.Command):
+    """A command that takes the options of every command; its help names only its own."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        settings["params"] = [*(settings.get("params") or ()), *self._added(), *common_options(is_hidden=True)]
+        settings["epilog"] = "Options of every command, such as --namesrv and --output: rmq --help"
+        super().__init__(*args, **settings)
+
+    def _added(self) -> list[click.Parameter]:
+        return []
+
+
+class ChangeCommand(SiteCommand):
+    """A command that changes something: it has --yes and --dry-run."""
+
+    def _added(self) -> list[click.Parameter]:
+        return changing_options()
+
+
+def _parameters(table: Mapping[str, _Common], *, is_hidden: bool) -> list[click.Parameter]:
+    return [_parameter(name, each, is_hidden=is_hidden) for name, each in table.items()]
+
+
+def _parameter(name: str, common: _Common, *, is_hidden: bool) -> click.Parameter:
+    def keep(context: click.Context, _: click.Parameter, value: Any) -> None:
+        if value:
+            given_options(context)[name] = "true" if value is True else value
+
+    return click.Option(
+        [*common.flags, name],
+        type=click.Choice(_CHOICES[name]) if name in _CHOICES else None,
+        is_flag=not common.metavar,
+        metavar=common.metavar or None,
+        help=common.summary,
+        hidden=is_hidden,
+        expose_value=False,
+        callback=keep,
+    )

@@ -1,0 +1,75 @@
+"""Profiles: a name for each site, in `~/.config/rmq/config.toml`. The edge: it reads the file.
+
+A file with keys in it may be read by its owner only.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from rmq.failures import UnknownName, WrongUse
+from rmq.site.access import check_private
+from rmq.site.nearest import unknown_sentence
+from rmq.site.settings import PROFILE_KEYS
+
+#: Another file.
+CONFIG_VARIABLE: Final = "RMQ_CONFIG"
+PROFILE_VARIABLE: Final = "RMQ_PROFILE"
+
+_DEFAULT_PATH: Final = "~/.config/rmq/config.toml"
+_SECRETS: Final = frozenset({"access_key", "secret_key"})
+_TOP: Final = frozenset({"current", "profiles"})
+
+
+def profile_of(wanted: str | None, environment: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return the profile of this name, else that of RMQ_PROFILE, else the file's `current`; empty without any.
+
+    Raises UnknownName for a profile that is not there, and WrongUse for a file that cannot be used.
+    """
+    path = Path(environment.get(CONFIG_VARIABLE) or _DEFAULT_PATH).expanduser()
+    name = wanted or environment.get(PROFILE_VARIABLE)
+    document = _document(path)
+    if document is None:
+        if name or environment.get(CONFIG_VARIABLE):
+            raise WrongUse(f"there is no {path}, in which profiles are")
+        return {}
+    profiles = document.get("profiles", {})
+    name = name or document.get("current")
+    if name is None:
+        return {}
+    if not isinstance(name, str) or name not in profiles:
+        raise UnknownName(f"{path}: {unknown_sentence('profile', str(name), profiles)}")
+    return _checked(path, name, profiles[name])
+
+
+def _document(path: Path) -> dict[str, Any] | None:
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise WrongUse(f"{path} cannot be read: {error.strerror or error}") from None
+    import tomllib  # noqa: PLC0415  # 6 ms, and most have no file
+
+    try:
+        with file:
+            document = tomllib.load(file)
+            if any(_SECRETS & set(each) for each in document.get("profiles", {}).values() if isinstance(each, dict)):
+                check_private(path, file.fileno(), "profiles")
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise WrongUse(f"{path} is no TOML: {error}") from None
+    except AttributeError:
+        raise WrongUse(f"{path}: profiles must be tables: [profiles.NAME]") from None
+    unknown = sorted(set(document) - _TOP)
+    if unknown:
+        raise WrongUse(f"{path}: {unknown_sentence('setting', unknown[0], _TOP)}")
+    return document
+
+
+def _checked(path: Path, name: str, profile: Any) -> Mapping[str, Any]:
+    if not isinstance(profile, dict):
+        raise WrongUse(f"{path}: profiles.{name} must be a table: [profiles.{name}]")
+    unknown = sorted(set(profile) - PROFILE_KEYS)
+    if unknown:
+        raise WrongUse(f"{path}: profile {name}: {unknown_sentence('setting', unknown[0], PROFILE_KEYS)}")
+    return profile

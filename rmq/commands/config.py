@@ -1,0 +1,165 @@
+"""`rmq config get` and `rmq config set`.
+
+A server of Java takes an option that it does not have with success and ignores it, so what is set is read again.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Literal, NamedTuple
+
+import click
+import msgspec
+
+from remoting.admin import configuration
+from remoting.admin.admin_request import AdminRequest
+from rmq.cli.options import ChangeCommand, SiteCommand
+from rmq.cli.session import OperatorSession, with_session
+from rmq.commands.live_names import broker_names, cluster_names
+from rmq.failures import CommandFailed, UnknownName, WrongUse
+from rmq.site.brokers import members_at, members_of_cluster
+from rmq.site.changes import SiteChange
+from rmq.site.nearest import unknown_sentence
+from rmq.site.site import Answered, check_complete
+
+ServerKind = Literal["broker", "namesrv", "controller"]
+Options = Mapping[str, str]
+
+
+class _Requests(NamedTuple):
+    read: Callable[[], AdminRequest[Options]]
+    update: Callable[[Options], AdminRequest[None]]
+
+
+_REQUESTS: Final[Mapping[str, _Requests]] = {
+    "broker": _Requests(configuration.broker_config, configuration.update_broker_config),
+    "namesrv": _Requests(configuration.namesrv_config, configuration.update_namesrv_config),
+    "controller": _Requests(configuration.controller_config, configuration.update_controller_config),
+}
+#: Values of these are never shown.
+_SECRET_WORDS: Final = ("password", "secret", "accesskey")
+_HIDDEN: Final = "******"
+
+
+class OptionRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An option of one server."""
+
+    address: str
+    name: str
+    value: str
+
+
+_SERVER: Final = click.argument("server", type=click.Choice(tuple(_REQUESTS)))
+_AT: Final = click.option(
+    "--at", metavar="BROKER|HOST:PORT", shell_complete=broker_names, help="a broker set, or the server at an address"
+)
+_CLUSTER: Final = click.option(
+    "--cluster", metavar="NAME", shell_complete=cluster_names, help="all brokers of this cluster, slaves too"
+)
+
+
+@click.command("get", cls=SiteCommand)
+@_SERVER
+@click.argument("names", nargs=-1, metavar="[NAME]…")
+@_AT
+@_CLUSTER
+@with_session
+async def get_config(
+    session: OperatorSession, server: ServerKind, names: Sequence[str], at: str | None, cluster: str | None
+) -> None:
+    """Show options of servers, all or those named (requests 26, 319, 1010). Values that are secrets are hidden.
+
+    A broker needs --at or --cluster; NameServers and controllers are all those of the site without --at.
+    """
+    answers = await session.site.answers(await _places(session, server, at, cluster), _REQUESTS[server].read())
+    tables = {each.address: each.result for each in answers if each.error is None}
+    _check_known(names, tables)
+    rows = [
+        OptionRow(address=address, name=name, value=_shown(name, value))
+        for address, table in tables.items()
+        for name, value in sorted(table.items())
+        if not names or name in names
+    ]
+    if rows:
+        session.show(rows, OptionRow)
+    check_complete(answers, "servers")
+
+
+@click.command("set", cls=ChangeCommand)
+@_SERVER
+@click.argument("assignments", nargs=-1, required=True, metavar="NAME=VALUE…")
+@_AT
+@_CLUSTER
+@with_session
+async def set_config(
+    session: OperatorSession, server: ServerKind, assignments: Sequence[str], at: str | None, cluster: str | None
+) -> None:
+    """Change options of running servers (requests 25, 318, 1009), which store them, and read them again."""
+    wanted = _assigned(assignments)
+    requests = _REQUESTS[server]
+    before = await session.site.answers(await _places(session, server, at, cluster), requests.read())
+    check_complete(before, "servers")
+    tables = {each.address: each.result for each in before}
+    _check_known(tuple(wanted), tables)
+    request = requests.update(wanted).mapped(lambda _: "")
+    changes = [
+        SiteChange(
+            address, ", ".join(_change(name, tables[address].get(name, ""), wanted[name]) for name in wanted), request
+        )
+        for address in tables
+    ]
+    await session.change([changes], f"Set {', '.join(wanted)} at {', '.join(tables)}?")
+    if not session.is_dry_run:
+        _check_taken(wanted, await session.site.answers(tables, requests.read()))
+
+
+async def _places(session: OperatorSession, server: ServerKind, at: str | None, cluster: str | None) -> list[str]:
+    if server == "broker":
+        if (at is None) == (cluster is None):
+            raise WrongUse("name brokers with either --at or --cluster")
+        brokers = await session.site.cluster()
+        found = members_of_cluster(brokers, cluster) if cluster else members_at(brokers, at or "")
+        return [each.address for each in found]
+    if cluster:
+        raise WrongUse(f"--cluster is for brokers: a {server} is of no cluster")
+    settings = session.site.settings
+    return [at] if at else list(settings.namesrv if server == "namesrv" else settings.controller)
+
+
+def _assigned(assignments: Sequence[str]) -> dict[str, str]:
+    wanted = {}
+    for each in assignments:
+        name, equals, value = each.partition("=")
+        if not (name and equals):
+            raise WrongUse(f"{each} is no NAME=VALUE")
+        wanted[name] = value
+    return wanted
+
+
+def _check_known(names: Sequence[str], tables: Mapping[str, Options]) -> None:
+    """Raise UnknownName for an option that none of the servers has."""
+    known = {name for table in tables.values() for name in table}
+    unknown = next((each for each in names if each not in known), None)
+    if unknown is not None and tables:
+        raise UnknownName(unknown_sentence("option", unknown, known))
+
+
+def _check_taken(wanted: Options, answers: Sequence[Answered[Options]]) -> None:
+    """Raise CommandFailed for an option that a server does not have as it was set."""
+    check_complete(answers, "servers")
+    differing = [
+        f"{each.address} has {name}={_shown(name, each.result.get(name, ''))}"
+        for each in answers
+        for name, value in wanted.items()
+        # Java writes numbers and booleans in its own way: TRUE becomes true.
+        if each.result.get(name, "").lower() != value.strip().lower()
+    ]
+    if differing:
+        raise CommandFailed(f"accepted, and not in force: {'; '.join(differing)}")
+
+
+def _change(name: str, before: str, after: str) -> str:
+    return f"{name}: {_shown(name, before)} -> {_shown(name, after)}"
+
+
+def _shown(name: str, value: str) -> str:
+    is_secret = value and any(each in name.lower() for each in _SECRET_WORDS) and not name.lower().endswith("path")
+    return _HIDDEN if is_secret else value

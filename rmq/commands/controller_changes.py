@@ -1,0 +1,91 @@
+"""`rmq controller elect` and `rmq controller clean`, as mqadmin's electMaster and cleanBrokerMetadata send them."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from remoting.admin.controllers import ElectedMaster, ReportedBrokerSet, clean_broker_data, elect_master
+from rmq.cli.options import ChangeCommand
+from rmq.cli.session import OperatorSession, with_session
+from rmq.commands.controller import leader_of, sets_of
+from rmq.commands.live_names import broker_names, cluster_names
+from rmq.failures import UnknownName, WrongUse
+from rmq.site.changes import SiteChange
+from rmq.site.nearest import unknown_sentence
+from rmq.site.site import Site
+
+_CLUSTER: Final = click.option(
+    "--cluster", metavar="NAME", shell_complete=cluster_names, help="its cluster, where no NameServer lists the set"
+)
+
+
+@click.command("elect", cls=ChangeCommand)
+@click.argument("broker", shell_complete=broker_names)
+@click.argument("broker_id", type=click.IntRange(0))
+@_CLUSTER
+@with_session
+async def elect(session: OperatorSession, broker: str, broker_id: int, cluster: str | None) -> None:
+    """Make a broker the master of its set (request 1002); BROKER_ID is the one that the controller gave.
+
+    Refused where it is master already, is not alive, or may not be elected. Without a stop of sends it is done by
+    `switchover` of our controllers (docs/role-addresses-switchover.md).
+    """
+    found = await _set_of(session.site, broker)
+    _check_member(broker, found, broker_id)
+    cluster = cluster or await _cluster_of(session.site, broker)
+    request = elect_master(cluster, broker, broker_id).mapped(_elected_text)
+    change = SiteChange(await leader_of(session.site), f"elect broker {broker_id} of {broker}", request)
+    now = f"broker {found.master_broker_id} now" if found.master_broker_id is not None else "nobody now"
+    await session.change([[change]], f"Make broker {broker_id} the master of {broker} (it is {now})?")
+
+
+@click.command("clean", cls=ChangeCommand)
+@click.argument("broker", shell_complete=broker_names)
+@click.argument("broker_ids", nargs=-1, type=click.IntRange(0), metavar="[BROKER_ID]…")
+@_CLUSTER
+@click.option("--clean-living", is_flag=True, help="also brokers that are alive; Java then ignores the ids")
+@with_session
+async def clean(
+    session: OperatorSession, broker: str, broker_ids: Sequence[int], cluster: str | None, *, clean_living: bool
+) -> None:
+    """Remove brokers of a set, or with no id the whole set, from the controllers (request 1011).
+
+    What is removed gets a new id when it comes back. Refused for brokers that are alive.
+    """
+    found = await _set_of(session.site, broker)
+    for broker_id in broker_ids:
+        _check_member(broker, found, broker_id)
+    cluster = cluster or await _cluster_of(session.site, broker)
+    request = clean_broker_data(cluster, broker, broker_ids, cleans_living=clean_living).mapped(lambda _: "")
+    what = f"brokers {', '.join(map(str, broker_ids))} of {broker}" if broker_ids else f"the whole set {broker}"
+    change = SiteChange(await leader_of(session.site), f"remove {what}", request)
+    await session.change([[change]], f"Remove {what} from the controllers?")
+
+
+async def _cluster_of(site: Site, broker: str) -> str:
+    """Return the cluster of a broker set: with another one Java's controller takes all its brokers to have failed.
+
+    Then it does not elect, and it removes brokers that are alive (docs/protocol/controller.md 1.10).
+    """
+    found = (await site.cluster()).broker_sets.get(broker)
+    if found is None:
+        raise WrongUse(f"no NameServer lists {broker}: name its cluster with --cluster")
+    return found.cluster
+
+
+async def _set_of(site: Site, broker: str) -> ReportedBrokerSet:
+    found = (await sets_of(site, [broker])).get(broker)
+    if found is None:
+        raise UnknownName(f"no broker set {broker} at this controller")
+    return found
+
+
+def _check_member(broker: str, found: ReportedBrokerSet, broker_id: int) -> None:
+    ids = [str(each.broker_id) for each in found.replicas]
+    if str(broker_id) not in ids:
+        raise UnknownName(f"{unknown_sentence('broker', str(broker_id), ())} in {broker}, which has {', '.join(ids)}")
+
+
+def _elected_text(elected: ElectedMaster) -> str:
+    return f"master is broker {elected.broker_id} at {elected.address}, master epoch {elected.master_epoch}"

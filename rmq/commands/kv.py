@@ -1,0 +1,86 @@
+"""`rmq kv`: each NameServer has its own entries, so all of them are read and written."""
+
+import click
+import msgspec
+
+from remoting.admin.name_servers import delete_kv, kv_namespace, kv_value, put_kv
+from rmq.cli.options import ChangeCommand, SiteCommand
+from rmq.cli.session import OperatorSession, with_session
+from rmq.failures import UnknownName
+from rmq.site.changes import SiteChange
+from rmq.site.nearest import unknown_sentence
+from rmq.site.site import check_complete
+
+
+class KvRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An entry."""
+
+    key: str
+    value: str
+    #: The NameServers that have it so; None for all that answer.
+    only_at: list[str] | None = None
+
+
+class KvValueRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What one NameServer has for a key."""
+
+    address: str
+    #: None where it has no such entry.
+    value: str | None
+
+
+@click.command("list", cls=SiteCommand)
+@click.argument("namespace")
+@with_session
+async def list_entries(session: OperatorSession, namespace: str) -> None:
+    """List the entries of a namespace (request 219), ORDER_TOPIC_CONFIG for example, at all NameServers."""
+    answers = await session.site.at_name_servers(kv_namespace(namespace))
+    tables = {each.address: each.result for each in answers if each.error is None}
+    if all(table is None for table in tables.values()):
+        raise UnknownName(f"no namespace {namespace}")
+    pairs = sorted({pair for table in tables.values() for pair in (table or {}).items()})
+    rows = []
+    for key, value in pairs:
+        owners = [address for address, table in tables.items() if table is not None and table.get(key) == value]
+        rows.append(KvRow(key=key, value=value, only_at=None if len(owners) == len(tables) else owners))
+    session.show(rows, KvRow)
+    check_complete(answers, "NameServers")
+
+
+@click.command("get", cls=SiteCommand)
+@click.argument("namespace")
+@click.argument("key")
+@with_session
+async def get_entry(session: OperatorSession, namespace: str, key: str) -> None:
+    """Show the value of an entry at every NameServer (request 101)."""
+    answers = await session.site.at_name_servers(kv_value(namespace, key))
+    rows = [KvValueRow(address=each.address, value=each.result) for each in answers if each.error is None]
+    if all(row.value is None for row in rows):
+        known = (await session.site.first_answer(kv_namespace(namespace))).result or {}
+        raise UnknownName(unknown_sentence(f"entry in {namespace} with key", key, known))
+    session.show(rows, KvValueRow)
+    check_complete(answers, "NameServers")
+
+
+@click.command("put", cls=ChangeCommand)
+@click.argument("namespace")
+@click.argument("key")
+@click.argument("value")
+@with_session
+async def put_entry(session: OperatorSession, namespace: str, key: str, value: str) -> None:
+    """Set an entry at every NameServer (request 100)."""
+    request = put_kv(namespace, key, value).mapped(lambda _: "")
+    what = f"{namespace} {key} = {value}"
+    changes = [SiteChange(each, what, request) for each in session.site.settings.namesrv]
+    await session.change([changes], f"Set {what} at {len(changes)} NameServers?")
+
+
+@click.command("delete", cls=ChangeCommand)
+@click.argument("namespace")
+@click.argument("key")
+@with_session
+async def delete_entry(session: OperatorSession, namespace: str, key: str) -> None:
+    """Remove an entry at every NameServer (request 102); an absent one is no error, as for mqadmin."""
+    request = delete_kv(namespace, key).mapped(lambda _: "")
+    changes = [SiteChange(each, f"remove {namespace} {key}", request) for each in session.site.settings.namesrv]
+    await session.change([changes], f"Remove {namespace} {key} at {len(changes)} NameServers?")

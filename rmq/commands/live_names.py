@@ -1,0 +1,58 @@
+"""Names that a shell offers for the word at hand: those of the site, right now.
+
+A name with characters that a shell would obey is not offered: anybody who may create a topic could run commands here.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import click
+
+from remoting.admin.admin_request import AdminRequest
+from remoting.admin.routes import all_topics, cluster_brokers
+from rmq.cli.session import settings_in
+from rmq.failures import CommandFailed
+from rmq.site.settings import SiteSettings
+from rmq.site.site import Found, Site
+
+NAMES_MAX: Final = 500
+#: Nobody waits longer for a shell.
+TIMEOUT_S: Final = 1.0
+
+_SAFE: Final = re.compile(r"[\w%.:@+-]+")
+
+
+def topic_names(context: click.Context, _: click.Parameter, begin: str) -> list[str]:
+    """Return the topics that begin so; none if no NameServer answers."""
+    return _offered(context, begin, all_topics(), lambda topics: topics)
+
+
+def broker_names(context: click.Context, _: click.Parameter, begin: str) -> list[str]:
+    """Return the broker sets that begin so."""
+    return _offered(context, begin, cluster_brokers(), lambda brokers: brokers.broker_sets)
+
+
+def cluster_names(context: click.Context, _: click.Parameter, begin: str) -> list[str]:
+    """Return the clusters that begin so."""
+    return _offered(context, begin, cluster_brokers(), lambda brokers: brokers.clusters)
+
+
+def _offered(
+    context: click.Context, begin: str, request: AdminRequest[Found], names_in: Callable[[Found], Iterable[str]]
+) -> list[str]:
+    try:
+        found = asyncio.run(_first(settings_in(context), request))
+    except (CommandFailed, TimeoutError):
+        return []
+    return sorted(each for each in names_in(found) if each.startswith(begin) and _SAFE.fullmatch(each))[:NAMES_MAX]
+
+
+async def _first(settings: SiteSettings, request: AdminRequest[Found]) -> Found:
+    site = Site(settings)
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            return (await site.first_answer(request)).result
+    finally:
+        await site.close()

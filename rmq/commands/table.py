@@ -1,0 +1,59 @@
+"""All commands by their names. Nothing is imported here that a command needs."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from rmq.cli.lazy_groups import Noun, Verb
+
+COMMANDS: Final[Mapping[str, Verb | Noun]] = {
+    "status": Verb("rmq.commands.status", "show_status", "whether everything answers, and agrees"),
+    "cluster": Noun(
+        "clusters",
+        {"list": Verb("rmq.commands.cluster", "list_clusters", "clusters with their broker sets and brokers")},
+    ),
+    "broker": Noun(
+        "brokers, and whether producers are sent to them",
+        {
+            "list": Verb("rmq.commands.broker", "list_brokers", "brokers with role, release and load"),
+            "show": Verb("rmq.commands.broker", "show_broker", "everything that a broker reports about itself"),
+            "drain-write": Verb("rmq.commands.write_perm", "drain_write", "send no more producers to a broker set"),
+            "restore-write": Verb("rmq.commands.write_perm", "restore_write", "let producers send to it again"),
+        },
+    ),
+    "topic": Noun(
+        "topics and their routes",
+        {
+            "list": Verb("rmq.commands.topic", "list_topics", "names of topics; with --long their queues"),
+            "route": Verb("rmq.commands.topic_views", "show_route", "where clients are sent, by every NameServer"),
+            "show": Verb("rmq.commands.topic_views", "show_topic", "configuration and messages at each master"),
+            "create": Verb("rmq.commands.topic_changes", "create_topic", "create a topic, or change its queues"),
+            "delete": Verb("rmq.commands.topic_changes", "delete_topic", "remove a topic with its messages"),
+        },
+    ),
+    "controller": Noun(
+        "controllers: who leads, broker sets, elections",
+        {
+            "status": Verb("rmq.commands.controller", "show_controllers", "controllers, and who leads"),
+            "sets": Verb("rmq.commands.controller", "list_sets", "broker sets with masters and SyncStateSets"),
+            "elect": Verb("rmq.commands.controller_changes", "elect", "make a broker the master of its set"),
+            "clean": Verb("rmq.commands.controller_changes", "clean", "remove brokers of a set from controllers"),
+        },
+    ),
+    "config": Noun(
+        "options of running servers",
+        {
+            "get": Verb("rmq.commands.config", "get_config", "options of brokers, NameServers or controllers"),
+            "set": Verb("rmq.commands.config", "set_config", "change options while the server runs"),
+        },
+    ),
+    "kv": Noun(
+        "KV entries of NameServers",
+        {
+            "list": Verb("rmq.commands.kv", "list_entries", "the entries of a namespace"),
+            "get": Verb("rmq.commands.kv", "get_entry", "the value of an entry at every NameServer"),
+            "put": Verb("rmq.commands.kv", "put_entry", "set an entry at every NameServer"),
+            "delete": Verb("rmq.commands.kv", "delete_entry", "remove an entry at every NameServer"),
+        },
+    ),
+    "completion": Verb("rmq.commands.completion", "print_completion", "script for bash, zsh or fish"),
+}

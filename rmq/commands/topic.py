@@ -1,0 +1,99 @@
+"""`rmq topic list`."""
+
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import Final
+
+import click
+import msgspec
+
+from remoting.admin.name_servers import topics_of_cluster
+from remoting.admin.routes import all_topics
+from remoting.admin.topics import all_topic_definitions
+from remoting.protocol.topic_kinds import TopicKind, kind_of
+from rmq.cli.options import SiteCommand
+from rmq.cli.session import OperatorSession, with_session
+from rmq.commands.live_names import cluster_names
+from rmq.site.brokers import check_cluster, masters, members_of_cluster, places
+from rmq.site.site import check_complete
+
+#: Whether a topic is listed.
+Wanted = Callable[[str], bool]
+
+_WILDCARDS: Final = "*?["
+
+
+class TopicNameRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A topic by its name alone."""
+
+    topic: str
+    kind: str
+
+
+class TopicRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A topic at one master."""
+
+    topic: str
+    kind: str
+    broker_name: str
+    read_queue_nums: int
+    write_queue_nums: int
+    #: Bits: 4 read, 2 write, 1 inherit.
+    perm: int
+    order: bool
+    attributes: dict[str, str] | None
+
+
+@click.command("list", cls=SiteCommand)
+@click.argument("pattern", required=False)
+@click.option("--cluster", metavar="NAME", shell_complete=cluster_names, help="only topics of this cluster")
+@click.option("--all", "-a", "shows_all", is_flag=True, help="system, retry and dead-letter topics too")
+@click.option("--long", "-l", "is_long", is_flag=True, help="a row for each master, with queues (request 21)")
+@with_session
+async def list_topics(
+    session: OperatorSession, pattern: str | None, cluster: str | None, *, shows_all: bool, is_long: bool
+) -> None:
+    """List topics whose names contain PATTERN, or match it where it has * or ?."""
+
+    def is_wanted(topic: str) -> bool:
+        return (shows_all or kind_of(topic) is TopicKind.NORMAL) and _matches(topic, pattern)
+
+    if is_long:
+        await _list_long(session, cluster, is_wanted)
+        return
+    if cluster:
+        check_cluster(await session.site.cluster(), cluster)
+    found = await session.site.first_answer(topics_of_cluster(cluster) if cluster else all_topics())
+    rows = [TopicNameRow(topic=each, kind=kind_of(each).value) for each in sorted(found.result) if is_wanted(each)]
+    session.show(rows, TopicNameRow)
+
+
+async def _list_long(session: OperatorSession, cluster: str | None, is_wanted: Wanted) -> None:
+    brokers = await session.site.cluster()
+    found = masters(members_of_cluster(brokers, cluster) if cluster else places(brokers))
+    answers = await session.site.answers((each.address for each in found), all_topic_definitions())
+    rows: list[TopicRow] = [
+        TopicRow(
+            topic=each.topic,
+            kind=kind_of(each.topic).value,
+            broker_name=place.broker_name,
+            read_queue_nums=each.read_queue_nums,
+            write_queue_nums=each.write_queue_nums,
+            perm=each.perm,
+            order=each.is_order,
+            attributes=dict(each.attributes) or None,
+        )
+        for place, answer in zip(found, answers, strict=True)
+        if answer.error is None
+        for each in answer.result.values()
+        if is_wanted(each.topic)
+    ]
+    rows.sort(key=lambda row: (row.topic, row.broker_name))
+    session.show(rows, TopicRow)
+    check_complete(answers, "masters")
+
+
+def _matches(topic: str, pattern: str | None) -> bool:
+    if pattern is None:
+        return True
+    return fnmatchcase(topic, pattern) if any(each in pattern for each in _WILDCARDS) else pattern in topic

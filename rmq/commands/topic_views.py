@@ -1,0 +1,207 @@
+"""`rmq topic route` and `rmq topic show`."""
+
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
+
+import click
+import msgspec
+
+from remoting.admin.message_queues import MessageQueue
+from remoting.admin.routes import TopicRoute, all_topics, route_of
+from remoting.admin.topics import (
+    QueueOffsets,
+    TopicDefinition,
+    queue_offsets,
+    topic_definition,
+    topic_definition_of_all,
+)
+from remoting.protocol.codes import ResponseCode
+from remoting.protocol.errors import NotSupported, Refused
+from rmq.cli.options import SiteCommand
+from rmq.cli.session import OperatorSession, with_session
+from rmq.commands.live_names import topic_names
+from rmq.failures import CommandFailed, UnknownName, failure_of_all, sentence_of
+from rmq.site.nearest import unknown_sentence
+from rmq.site.site import Answered, Site, check_complete
+
+Found = TypeVar("Found")
+
+
+class RouteRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where the queues of a topic are on one broker set, and which NameServers tell clients so."""
+
+    broker_name: str
+    cluster: str | None
+    read_queue_nums: int
+    write_queue_nums: int
+    #: Bits: 4 read, 2 write, 1 inherit.
+    perm: int
+    #: By broker id; none while no broker of the set is alive.
+    broker_addrs: dict[str, str] | None
+    order_topic_conf: str | None
+    #: None where all that answer agree.
+    only_at: list[str] | None = None
+
+
+class TopicShownRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A topic at one master, or one queue of it."""
+
+    broker_name: str
+    read_queue_nums: int | None = None
+    write_queue_nums: int | None = None
+    perm: int | None = None
+    order: bool | None = None
+    attributes: dict[str, str] | None = None
+    #: Only of a row for a queue.
+    queue_id: int | None = None
+    min_offset: int | None = None
+    max_offset: int | None = None
+    #: Between both offsets; some may be deleted already.
+    messages: int | None = None
+    last_stored_unix_ms: int | None = None
+    reason: str | None = None
+
+
+@click.command("route", cls=SiteCommand)
+@click.argument("topic", shell_complete=topic_names)
+@with_session
+async def show_route(session: OperatorSession, topic: str) -> None:
+    """Show the route of a topic at every NameServer (request 105). Where they differ, `onlyAt` says who tells what."""
+    answers = await session.site.answers(session.site.settings.namesrv, route_of(topic))
+    routes = {each.address: _route_rows(each.result) for each in answers if each.error is None}
+    if not routes:
+        await _raise_unknown(session.site, topic, answers)
+    without = [each.address for each in answers if _is_unknown_topic(each)]
+    shown = _merged(routes, len(routes) + len(without))
+    shown.sort(key=lambda row: (row.broker_name, row.only_at or []))
+    session.show(shown, RouteRow)
+    if without:
+        session.note(f"{', '.join(without)} has no route of {topic}")
+    check_complete([each for each in answers if not _is_unknown_topic(each)], "NameServers")
+
+
+@click.command("show", cls=SiteCommand)
+@click.argument("topic", shell_complete=topic_names)
+@click.option("--queues", "shows_queues", is_flag=True, help="a row for each queue")
+@with_session
+async def show_topic(session: OperatorSession, topic: str, *, shows_queues: bool) -> None:
+    """Show a topic at each master of its route: configuration (request 351), and where its queues end (202)."""
+    route = await route_at_first(session.site, topic)
+    names = {
+        address: name
+        for name, each in sorted(route.broker_sets.items())
+        if (address := each.master_address) is not None
+    }
+    definitions = await _definitions(session.site, list(names), topic)
+    offsets = await session.site.answers(names, queue_offsets(topic))
+    rows: list[TopicShownRow] = []
+    for definition, ends in zip(definitions, offsets, strict=True):
+        name = names[definition.address]
+        if ends.error is not None or definition.error is not None:
+            error = definition.error or ends.error
+            rows.append(TopicShownRow(broker_name=name, reason=sentence_of(error) if error else None))
+        else:
+            rows += _queue_rows(name, ends.result) if shows_queues else [_row(name, definition.result, ends.result)]
+    session.show(rows, TopicShownRow)
+    if not names:
+        session.note("no broker set of its route has a master now")
+    check_complete(offsets, "masters")
+
+
+async def route_at_first(site: Site, topic: str) -> TopicRoute:
+    """Return the route of a topic from the first NameServer that has one; raises UnknownName."""
+    answers = await site.answers(site.settings.namesrv, route_of(topic))
+    found = next((each for each in answers if each.error is None), None)
+    if found is None:
+        await _raise_unknown(site, topic, answers)
+    assert found is not None, "without one that was raised"
+    return found.result
+
+
+async def _raise_unknown(site: Site, topic: str, answers: list[Answered[TopicRoute]]) -> None:
+    """Raise why nobody has a route of the topic: UnknownName with names like it, or who did not answer."""
+    if not any(map(_is_unknown_topic, answers)):
+        raise failure_of_all([(each.address, each.error) for each in answers if each.error is not None])
+    try:
+        names = (await site.first_answer(all_topics())).result
+    except CommandFailed:
+        # With enableAllTopicList=false no NameServer lists them.
+        names = frozenset()
+    raise UnknownName(unknown_sentence("topic", topic, names - {topic}))
+
+
+def _is_unknown_topic(answer: Answered[Found]) -> bool:
+    return isinstance(answer.error, Refused) and answer.error.code == ResponseCode.TOPIC_NOT_EXIST
+
+
+async def _definitions(site: Site, addresses: list[str], topic: str) -> list[Answered[TopicDefinition | None]]:
+    answers = await site.answers(addresses, topic_definition(topic))
+    # Brokers before 5.0 have no request for one topic.
+    return [
+        await site.answer_of(each.address, topic_definition_of_all(topic))
+        if isinstance(each.error, NotSupported)
+        else each
+        for each in answers
+    ]
+
+
+def _merged(routes: Mapping[str, list[RouteRow]], whole: int) -> list[RouteRow]:
+    """Return each row once; one that not all of the NameServers have names those that do."""
+    rows: list[RouteRow] = []
+    for each in (row for found in routes.values() for row in found):
+        if each not in rows:
+            rows.append(each)
+    owners = [[address for address, found in routes.items() if row in found] for row in rows]
+    return [
+        row if len(addresses) == whole else _only_at(row, addresses)
+        for row, addresses in zip(rows, owners, strict=True)
+    ]
+
+
+def _only_at(row: RouteRow, addresses: list[str]) -> RouteRow:
+    return msgspec.structs.replace(row, only_at=addresses)
+
+
+def _route_rows(route: TopicRoute) -> list[RouteRow]:
+    rows = []
+    for name, queues in sorted(route.queues.items()):
+        broker_set = route.broker_sets.get(name)
+        row = RouteRow(
+            broker_name=name,
+            cluster=broker_set.cluster if broker_set else None,
+            read_queue_nums=queues.read_queue_nums,
+            write_queue_nums=queues.write_queue_nums,
+            perm=queues.perm,
+            broker_addrs={str(key): each for key, each in broker_set.addresses.items()} if broker_set else None,
+            order_topic_conf=route.order_conf or None,
+        )
+        rows.append(row)
+    return rows
+
+
+def _row(name: str, definition: TopicDefinition | None, ends: Mapping[MessageQueue, QueueOffsets]) -> TopicShownRow:
+    if definition is None:
+        return TopicShownRow(broker_name=name, reason="this broker does not have the topic")
+    stored = [each.last_stored_unix_ms for each in ends.values() if each.last_stored_unix_ms is not None]
+    return TopicShownRow(
+        broker_name=name,
+        read_queue_nums=definition.read_queue_nums,
+        write_queue_nums=definition.write_queue_nums,
+        perm=definition.perm,
+        order=definition.is_order,
+        attributes=dict(definition.attributes) or None,
+        messages=sum(each.max_offset - (each.min_offset or 0) for each in ends.values()),
+        last_stored_unix_ms=max(stored, default=None),
+    )
+
+
+def _queue_rows(name: str, ends: Mapping[MessageQueue, QueueOffsets]) -> Iterator[TopicShownRow]:
+    for queue, each in sorted(ends.items(), key=lambda item: item[0].queue_id):
+        yield TopicShownRow(
+            broker_name=name,
+            queue_id=queue.queue_id,
+            min_offset=each.min_offset,
+            max_offset=each.max_offset,
+            messages=each.max_offset - (each.min_offset or 0),
+            last_stored_unix_ms=each.last_stored_unix_ms,
+        )

@@ -1,0 +1,157 @@
+"""How a command ends: its exit code, and the failures that decide it. Pure.
+
+The codes are described in docs/rmq.md; scripts depend on them.
+"""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import ClassVar, Final
+
+from remoting.protocol.errors import (
+    BodyError,
+    InvokeError,
+    InvokeTimeout,
+    NotSupported,
+    Refused,
+    RemotingError,
+    TlsFailed,
+)
+
+_NO_PERMISSION: Final = 16
+_ACL_1_REMARK: Final = "AclException"
+#: The first four bytes of an HTTP answer, read as the length of a frame, which has four more.
+_HTTP_AS_LENGTH: Final = str(int.from_bytes(b"HTTP", "big") + 4)
+_OVER_LIMIT: Final = "frameMaxLength"
+#: How reasons begin of requests that were never written.
+_NOT_BEGUN: Final = ("cannot connect", "no TLS session")
+
+
+class ExitCode(IntEnum):
+    """What the process exits with."""
+
+    DONE = 0
+    REFUSED = 1
+    #: click's own.
+    WRONG_USE = 2
+    NOT_REACHABLE = 3
+    NOT_FOUND = 4
+    NO_RIGHTS = 5
+    NOT_SUPPORTED = 6
+    PARTLY_DONE = 7
+    #: 128 and the number of SIGINT, as shells do.
+    INTERRUPTED = 130
+
+
+class CommandFailed(Exception):
+    """A command has failed; the text is the sentence that the operator reads."""
+
+    exit_code: ClassVar[ExitCode] = ExitCode.REFUSED
+
+
+class WrongUse(CommandFailed):
+    """Options, a profile or a file of keys cannot be used."""
+
+    exit_code = ExitCode.WRONG_USE
+
+
+class NotReachable(CommandFailed):
+    """No server gave an answer."""
+
+    exit_code = ExitCode.NOT_REACHABLE
+
+
+class UnknownName(CommandFailed):
+    """No topic, broker, cluster or option has this name."""
+
+    exit_code = ExitCode.NOT_FOUND
+
+
+class NoRights(CommandFailed):
+    """A server denied the request, or TLS failed."""
+
+    exit_code = ExitCode.NO_RIGHTS
+
+
+class NotSupportedThere(CommandFailed):
+    """The server cannot do this: another product, or an older release."""
+
+    exit_code = ExitCode.NOT_SUPPORTED
+
+
+class PartlyDone(CommandFailed):
+    """Some parts were done, or answered, and some were not."""
+
+    exit_code = ExitCode.PARTLY_DONE
+
+
+def exit_code_of(error: RemotingError) -> ExitCode:
+    """Return what a single request that failed with this exits with."""
+    if isinstance(error, TlsFailed):
+        return ExitCode.NO_RIGHTS
+    if isinstance(error, InvokeError):
+        return ExitCode.NOT_REACHABLE
+    if isinstance(error, NotSupported):
+        return ExitCode.NOT_SUPPORTED
+    if isinstance(error, Refused) and (error.code == _NO_PERMISSION or _ACL_1_REMARK in (error.remark or "")):
+        return ExitCode.NO_RIGHTS
+    return ExitCode.REFUSED
+
+
+def sentence_of(error: RemotingError) -> str:
+    """Return what went wrong, with what to do about it where that is known."""
+    match error:
+        case InvokeError():
+            return _lost(error)
+        case NotSupported():
+            return "this server does not know the request: another product, or a release that is too old"
+        case BodyError():
+            return f"the answer cannot be read: {error}"
+        case Refused(code=code, remark=remark):
+            return _refusal(code, remark)
+        case _:
+            return str(error)
+
+
+def is_outcome_unknown(error: RemotingError) -> bool:
+    """Return whether the server may have got a request that failed with this."""
+    if isinstance(error, InvokeTimeout):
+        return True
+    return isinstance(error, InvokeError) and "connection" in error.reason and not error.reason.startswith(_NOT_BEGUN)
+
+
+def failure_of(error: RemotingError, address: str) -> CommandFailed:
+    """Return the failure of a command whose only request, to this address, failed."""
+    kind = next(each for each in _KINDS if each.exit_code == exit_code_of(error))
+    return kind(f"{address}: {sentence_of(error)}")
+
+
+def failure_of_all(errors: Sequence[tuple[str, RemotingError]]) -> CommandFailed:
+    """Return the failure of a command none of whose requests, each with its address, succeeded.
+
+    Its exit code is that of the first one that was answered, if any was.
+    """
+    answered = (error for _, error in errors if exit_code_of(error) != ExitCode.NOT_REACHABLE)
+    code = exit_code_of(next(answered, errors[0][1]))
+    kind = next(each for each in _KINDS if each.exit_code == code)
+    return kind("; ".join(f"{address}: {sentence_of(error)}" for address, error in errors))
+
+
+_KINDS: Final = (NotReachable, NoRights, NotSupportedThere, CommandFailed)
+
+
+def _lost(error: InvokeError) -> str:
+    if isinstance(error, TlsFailed):
+        return f"{error.reason} (does the server speak TLS, and does --tls-ca name who signed its certificate?)"
+    if _HTTP_AS_LENGTH in error.reason:
+        return "an HTTP server answers here, no remoting port: 9876 is a NameServer's, 9878 a controller's"
+    if _OVER_LIMIT in error.reason:
+        return "what answers here is no RocketMQ server, or its answer has more than 16 MiB"
+    if "closed the connection" in error.reason:
+        return f"{error.reason} (it may want TLS: --tls or --tls-ca; or it is no RocketMQ server)"
+    return error.reason
+
+
+def _refusal(code: int, remark: str | None) -> str:
+    # Remarks of Java can be stack traces: the first line has the reason.
+    lines = (remark or "").strip().splitlines()
+    return f"refused with code {code}: {lines[0].strip() if lines else 'no remark'}"

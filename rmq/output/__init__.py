@@ -1,0 +1,1 @@
+"""How rows are written: as a table, JSON, JSON lines or CSV."""

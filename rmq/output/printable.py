@@ -1,0 +1,40 @@
+"""Text of servers, as a terminal may get it. Pure.
+
+Names come from whoever may create a topic or register a broker: escape sequences in them could clear a screen, and
+marks of direction could show one name as another.
+"""
+
+import unicodedata
+from typing import Final
+
+#: Control characters, format marks (of direction, of no width), half characters, ends of lines and paragraphs.
+_NOT_SHOWN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_WIDE: Final = frozenset({"W", "F"})
+_NO_WIDTH: Final = frozenset({"Mn", "Me"})
+_BYTE_MAX: Final = 0xFF
+_SHORT_MAX: Final = 0xFFFF
+
+
+def printable(text: str) -> str:
+    r"""Return text with what a terminal would obey, or not show, as `\xNN`, `\uNNNN` or `\UNNNNNNNN`."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_escaped(each) if unicodedata.category(each) in _NOT_SHOWN else each for each in text)
+
+
+def terminal_columns(text: str) -> int:
+    """Return how many columns of a terminal printable text takes: two for a Chinese character."""
+    return len(text) if text.isascii() else sum(map(_columns, text))
+
+
+def _escaped(character: str) -> str:
+    number = ord(character)
+    if number <= _BYTE_MAX:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number <= _SHORT_MAX else f"\\U{number:08x}"
+
+
+def _columns(character: str) -> int:
+    if unicodedata.category(character) in _NO_WIDTH:
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in _WIDE else 1

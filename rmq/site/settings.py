@@ -1,0 +1,138 @@
+"""Where the servers are and how requests are sent: from options, the environment and a profile. Pure."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from remoting.protocol.addresses import split_address
+from rmq.failures import WrongUse
+
+DEFAULT_NAMESRV: Final = "127.0.0.1:9876"
+DEFAULT_CONTROLLER: Final = "127.0.0.1:9878"
+DEFAULT_CONTROLLER_HTTP: Final = "http://127.0.0.1:9881"
+DEFAULT_TIMEOUT_S: Final = 3.0
+TIMEOUT_S_MAX: Final = 600.0
+
+#: Setting -> environment variable. mqadmin and Java clients read NAMESRV_ADDR too.
+VARIABLES: Final = {
+    "namesrv": "NAMESRV_ADDR",
+    "controller": "RMQ_CONTROLLER",
+    "controller_http": "RMQ_CONTROLLER_HTTP",
+    "access_key_file": "RMQ_ACCESS_KEY_FILE",
+    "tls": "RMQ_TLS",
+    "tls_ca": "RMQ_TLS_CA",
+    "tls_cert": "RMQ_TLS_CERT",
+    "tls_key": "RMQ_TLS_KEY",
+    "timeout": "RMQ_TIMEOUT",
+}
+#: In a profile, lists of addresses may be lists.
+_LISTS: Final = frozenset({"namesrv", "controller", "controller_http"})
+_SWITCHES: Final = ("true", "false")
+#: Only in a profile: a command line is seen by everybody on the machine.
+PROFILE_KEYS: Final = frozenset({*VARIABLES, "access_key", "secret_key"})
+
+
+class SiteSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the servers are, and how requests are sent."""
+
+    #: host:port, in the order in which they are tried.
+    namesrv: tuple[str, ...]
+    controller: tuple[str, ...]
+    #: http:// or https:// and host:port.
+    controller_http: tuple[str, ...]
+    access_key_file: str = ""
+    access_key: str = ""
+    secret_key: str = ""
+    #: TLS without a look at certificates, unless `tls_ca` is set.
+    tls: bool = False
+    tls_ca: str = ""
+    tls_cert: str = ""
+    tls_key: str = ""
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    #: Settings that nobody has given: their values are defaults.
+    defaults: frozenset[str] = frozenset()
+
+    def __repr__(self) -> str:
+        return f"SiteSettings(namesrv={self.namesrv}, controller={self.controller})"
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether connections to peers are encrypted."""
+        return bool(self.tls or self.tls_ca or self.tls_cert or self.tls_key)
+
+
+def settings_of(options: Mapping[str, str], environment: Mapping[str, str], profile: Mapping[str, Any]) -> SiteSettings:
+    """Return the settings: an option counts before the environment, that before the profile; raises WrongUse."""
+    given: dict[str, str] = {}
+    for name, variable in VARIABLES.items():
+        text = options.get(name) or environment.get(variable) or _profile_text(name, profile.get(name))
+        if text:
+            given[name] = text
+    return SiteSettings(
+        namesrv=_addresses("namesrv", given.get("namesrv", DEFAULT_NAMESRV)),
+        controller=_addresses("controller", given.get("controller", DEFAULT_CONTROLLER)),
+        controller_http=_urls("controller-http", given.get("controller_http", DEFAULT_CONTROLLER_HTTP)),
+        access_key_file=given.get("access_key_file", ""),
+        access_key=_profile_text("access_key", profile.get("access_key")),
+        secret_key=_profile_text("secret_key", profile.get("secret_key")),
+        tls=_switch("tls", given.get("tls", "false")),
+        tls_ca=given.get("tls_ca", ""),
+        tls_cert=given.get("tls_cert", ""),
+        tls_key=given.get("tls_key", ""),
+        timeout_s=_timeout(given.get("timeout")),
+        defaults=frozenset(VARIABLES) - frozenset(given),
+    )
+
+
+def _profile_text(name: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if name in _LISTS and isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return ";".join(value)
+    if name == "timeout" and isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    if name == "tls" and isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str):
+        wanted = "a text or a list of texts" if name in _LISTS else "a text"
+        raise WrongUse(f"the profile's {name} must be {wanted}")
+    return value
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(each.strip() for each in text.split(";") if each.strip()))
+
+
+def _addresses(option: str, text: str) -> tuple[str, ...]:
+    addresses = _parts(text)
+    wrong = next((each for each in addresses if split_address(each) is None), None)
+    if wrong is not None or not addresses:
+        raise WrongUse(f"--{option}: {wrong or 'nothing'} is no host:port; put ; between several: ns1:9876;ns2:9876")
+    return addresses
+
+
+def _urls(option: str, text: str) -> tuple[str, ...]:
+    urls = tuple(each.rstrip("/") for each in _parts(text))
+    wrong = next((each for each in urls if not each.startswith(("http://", "https://"))), None)
+    if wrong is not None or not urls:
+        raise WrongUse(f"--{option}: {wrong or 'nothing'} is no URL such as http://host:9881")
+    return urls
+
+
+def _switch(option: str, text: str) -> bool:
+    if text not in _SWITCHES:
+        raise WrongUse(f"{option} must be true or false, not {text}")
+    return text == "true"
+
+
+def _timeout(text: str | None) -> float:
+    if text is None:
+        return DEFAULT_TIMEOUT_S
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1
+    if not 0 < seconds <= TIMEOUT_S_MAX:
+        raise WrongUse(f"--timeout: {text} is no number of seconds up to {TIMEOUT_S_MAX:.0f}")
+    return seconds

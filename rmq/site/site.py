@@ -1,0 +1,122 @@
+"""The servers of one site, as a command reaches them. The edge: it has the one connection to each."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from remoting.admin.admin_request import AdminRequest
+from remoting.admin.client import AdminClient, AdminLimits
+from remoting.admin.routes import ClusterBrokers, cluster_brokers
+from remoting.client import RemotingClient
+from remoting.clock import SystemClock
+from remoting.protocol.errors import RemotingError
+from rmq.failures import CommandFailed, NotReachable, PartlyDone, failure_of, failure_of_all
+from rmq.site.access import signer_of, tls_context_of
+from rmq.site.settings import SiteSettings
+
+Found = TypeVar("Found")
+Key = TypeVar("Key")
+
+
+class Answered(NamedTuple, Generic[Found]):
+    """What one server answered: a result, or the error instead of it."""
+
+    address: str
+    found: Found | None
+    error: RemotingError | None
+
+    @property
+    def result(self) -> Found:
+        """The result; only where there is no error."""
+        assert self.error is None, "an answer with an error has no result"
+        # None is a result too, of requests that can answer it.
+        return self.found  # type: ignore[return-value]  # as above
+
+
+class FirstAnswer(NamedTuple, Generic[Found]):
+    """The result of the first server that gave one, and which that is."""
+
+    address: str
+    result: Found
+
+
+class Site:
+    """Sends requests to NameServers, controllers and brokers."""
+
+    def __init__(self, settings: SiteSettings) -> None:
+        """Prepare; nothing is connected yet. Raises WrongUse for keys or certificates that cannot be used."""
+        self.settings = settings
+        client = RemotingClient(SystemClock(), tls=tls_context_of(settings), signer=signer_of(settings))
+        self._client = client
+        self._admin = AdminClient(client, AdminLimits(timeout_ms=round(settings.timeout_s * 1000)))
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.close()
+
+    async def call(self, address: str, request: AdminRequest[Found]) -> Found:
+        """Return what one server answers; raises CommandFailed."""
+        try:
+            return await self._admin.call(address, request)
+        except RemotingError as error:
+            raise failure_of(error, address) from None
+
+    async def answer_of(self, address: str, request: AdminRequest[Found]) -> Answered[Found]:
+        """Return what one server answers, or its error."""
+        try:
+            found = await self._admin.call(address, request)
+        except RemotingError as error:
+            return Answered(address, None, error)
+        return Answered(address, found, None)
+
+    async def answers(self, addresses: Iterable[str], request: AdminRequest[Found]) -> list[Answered[Found]]:
+        """Return what each of these answers to the same request, in their order; 32 requests are under way at most."""
+        return await self.answers_to((each, request) for each in addresses)
+
+    async def answers_to(self, requests: Iterable[tuple[str, AdminRequest[Found]]]) -> list[Answered[Found]]:
+        """Return the answer to each of these requests, in their order."""
+        return list(await asyncio.gather(*(self.answer_of(address, request) for address, request in requests)))
+
+    async def first_answer(self, request: AdminRequest[Found]) -> FirstAnswer[Found]:
+        """Return what the first NameServer answers that gives a result; raises CommandFailed if none does."""
+        errors = []
+        for address in self.settings.namesrv:
+            answer = await self.answer_of(address, request)
+            if answer.error is None:
+                return FirstAnswer(address, answer.result)
+            errors.append((address, answer.error))
+        raise self._with_advice(failure_of_all(errors))
+
+    async def at_name_servers(self, request: AdminRequest[Found]) -> list[Answered[Found]]:
+        """Return what every NameServer answers; raises CommandFailed if none gives a result."""
+        answers = await self.answers(self.settings.namesrv, request)
+        if all(each.error is not None for each in answers):
+            raise self._with_advice(failure_of_all([(each.address, each.error) for each in answers if each.error]))
+        return answers
+
+    async def cluster(self) -> ClusterBrokers:
+        """Return all brokers, as the first NameServer that answers knows them; raises CommandFailed."""
+        return (await self.first_answer(cluster_brokers())).result
+
+    def _with_advice(self, failure: CommandFailed) -> CommandFailed:
+        if isinstance(failure, NotReachable) and "namesrv" in self.settings.defaults:
+            return NotReachable(f"{failure}; name your NameServers with --namesrv, NAMESRV_ADDR or a profile")
+        return failure
+
+
+def check_complete(answers: Sequence[Answered[Found]], what: str) -> None:
+    """Raise PartlyDone if some of these have failed, and the failure of all if none has succeeded."""
+    failed = [(each.address, each.error) for each in answers if each.error is not None]
+    if not failed:
+        return
+    if len(failed) == len(answers):
+        raise failure_of_all(failed)
+    raise PartlyDone(f"{len(failed)} of {len(answers)} {what} did not answer: {', '.join(each for each, _ in failed)}")
+
+
+def grouped(items: Iterable[Found], key: Callable[[Found], Key]) -> dict[Key, list[Found]]:
+    """Return the items by a key, in their order."""
+    groups: dict[Key, list[Found]] = {}
+    for each in items:
+        groups.setdefault(key(each), []).append(each)
+    return groups

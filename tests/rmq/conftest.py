@@ -1,0 +1,42 @@
+"""A site of our servers with one broker that answers what a test decides."""
+
+from types import SimpleNamespace
+
+import pytest
+from answering_peer import AnsweringPeer
+from peers.controllers import OurController
+from peers.lab import Lab
+from peers.servers import OurNameServer
+from rmq_brokers import broker_answers, register
+from rmq_runs import Rmq
+
+
+@pytest.fixture(scope="package")
+def servers(tmp_path_factory):
+    """Two NameServers and a controller of ours, without brokers."""
+    lab = Lab(tmp_path_factory.mktemp("our_site"))
+    try:
+        yield SimpleNamespace(
+            ns1=lab.kept(OurNameServer(lab.folder, "ns1")).start(),
+            ns2=lab.kept(OurNameServer(lab.folder, "ns2")).start(),
+            controller=lab.kept(OurController(lab.folder, configWhiteList="enableElectUncleanMaster")).start(),
+        )
+    finally:
+        lab.close()
+
+
+@pytest.fixture
+def site(servers, tmp_path):
+    """The servers with broker-a, which has the topic Orders, at both NameServers."""
+    broker = AnsweringPeer(broker_answers())
+    lines = [register(each, "broker-a", broker.address, ["Orders"]) for each in (servers.ns1, servers.ns2)]
+    rmq = Rmq(
+        tmp_path / "operator",
+        NAMESRV_ADDR=f"{servers.ns1.address};{servers.ns2.address}",
+        RMQ_CONTROLLER=servers.controller.address,
+        RMQ_CONTROLLER_HTTP=f"http://127.0.0.1:{servers.controller.http_port}",
+    )
+    yield SimpleNamespace(rmq=rmq, broker=broker, **vars(servers))
+    for each in lines:
+        each.close()
+    broker.close()

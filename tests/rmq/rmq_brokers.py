@@ -1,0 +1,53 @@
+"""Brokers that a test registers at NameServers, and what they answer."""
+
+import socket
+
+from answering_peer import answer
+from peers.scripted import Line, ScriptedBroker
+
+RUNTIME = 28
+TOPIC_CONFIG = 351
+TOPIC_CONFIGS = 21
+TOPIC_STATS = 202
+UPDATE_TOPIC = 17
+DELETE_TOPIC = 215
+GET_CONFIG = 26
+UPDATE_CONFIG = 25
+
+SYSTEM_TOPICS = ["TBW102", "SELF_TEST_TOPIC"]
+ODD_NAMES = ['it\'s "quoted"', "<script>alert(1)</script>", "订单主题", "x" * 255, "a\x1b[2Jb\nc", "=cmd|calc", "a b"]
+
+
+def topic_config(name, queues):
+    return {"topicName": name, "readQueueNums": queues, "writeQueueNums": queues, "perm": 6}
+
+
+def broker_answers():
+    """What a broker of 5.5.0 answers that has the topic Orders with two queues."""
+    ends = ",".join(
+        f'{{"brokerName":"broker-a","queueId":{queue},"topic":"Orders"}}:'
+        f'{{"lastUpdateTimestamp":1700000000000,"maxOffset":{10 + queue},"minOffset":2}}'
+        for queue in range(2)
+    )
+    runtime = {"brokerVersionDesc": "V5_5_0", "bootTimestamp": "1700000000000", "putTps": "1.5 1 1"}
+    return {
+        RUNTIME: answer({"table": runtime}),
+        TOPIC_CONFIG: answer(topic_config("Orders", 2)),
+        TOPIC_CONFIGS: answer({"topicConfigTable": {"Orders": topic_config("Orders", 2)}}),
+        TOPIC_STATS: answer(f'{{"offsetTable":{{{ends}}}}}'),
+        UPDATE_TOPIC: answer(),
+        DELETE_TOPIC: answer(),
+        GET_CONFIG: answer("flushDiskType=ASYNC_FLUSH\nsslPassword=hush\n"),
+        UPDATE_CONFIG: answer(),
+    }
+
+
+def register(server, name, address, topics, *, broker_id=0):
+    """Register a broker at a NameServer, over a connection that stays; returns it."""
+    line = Line(socket.create_connection(("127.0.0.1", server.port)))
+    broker = ScriptedBroker(
+        line, name, address=address, broker_id=broker_id, cluster="DefaultCluster", timeout_ms=600_000
+    )
+    # Of an unknown broker a single topic is no registration.
+    broker.register(dict.fromkeys([*SYSTEM_TOPICS, *topics], 2))
+    return broker

@@ -1,0 +1,395 @@
+"""What `rmq` shows and changes at two NameServers and a controller of ours."""
+
+import csv
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+import time
+
+import pytest
+from answering_peer import AnsweringPeer, answer
+from peers.replicas import Replica
+from peers.waiting import wait_until
+from rmq_brokers import (
+    DELETE_TOPIC,
+    GET_CONFIG,
+    ODD_NAMES,
+    RUNTIME,
+    TOPIC_CONFIG,
+    UPDATE_CONFIG,
+    UPDATE_TOPIC,
+    register,
+)
+
+CREATE = ("topic", "create", "Orders", "--broker", "broker-a")
+
+
+def sent(site, code):
+    return [fields for each, fields in site.broker.received if each == code]
+
+
+def test_status_of_servers_that_agree_is_well(site):
+    rows = site.rmq.items("status")
+
+    assert [(row["kind"], row["state"]) for row in rows] == [
+        ("namesrv", "ok"),
+        ("namesrv", "ok"),
+        ("controller", "ok"),
+        ("brokerSet", "ok"),
+        ("broker", "ok"),
+    ]
+
+
+def test_status_shows_name_servers_that_differ_and_sets_without_a_master(site):
+    slave = register(site.ns1, "broker-b", site.broker.address.replace("127.0.0.1", "localhost"), [], broker_id=1)
+    try:
+        ran = site.rmq.run("status", "-o", "json")
+    finally:
+        slave.close()
+
+    states = {(row["kind"], row["name"]): row["state"] for row in ran.items}
+    assert ran.code == 7
+    assert states["namesrv", site.ns2.address] == "differs"
+    assert states["brokerSet", "broker-b"] == "no_master"
+
+
+def test_status_goes_on_where_a_name_server_is_away(site):
+    ran = site.rmq.run("status", "-o", "json", "-n", f"127.0.0.1:1;{site.ns2.address}")
+
+    assert ran.code == 7
+    assert [row["state"] for row in ran.items if row["kind"] == "namesrv"] == ["failed", "ok"]
+    assert ran.err == "rmq: not well: 127.0.0.1:1\n"
+
+
+def test_change_is_partly_done_where_a_name_server_is_away(site):
+    ran = site.rmq.run("broker", "drain-write", "broker-a", "-y", "-o", "json", "-n", f"127.0.0.1:1;{site.ns2.address}")
+
+    assert ran.code == 7
+    assert [row["state"] for row in ran.items] == ["failed", "done"]
+
+
+def test_broker_that_is_away_has_its_reason_and_the_others_are_shown(site):
+    away = register(site.ns1, "broker-b", "127.0.0.1:1", ["Orders"])
+    try:
+        ran = site.rmq.run("broker", "list", "-o", "json", "-n", site.ns1.address)
+        quick = site.rmq.items("broker", "list", "--no-runtime", "-n", site.ns1.address)
+    finally:
+        away.close()
+
+    by_name = {row["brokerName"]: row for row in ran.items}
+    assert ran.code == 7
+    assert (by_name["broker-a"]["version"], by_name["broker-a"]["putTps"]) == ("V5_5_0", 1.5)
+    assert by_name["broker-b"]["reason"] == "cannot connect: connection refused"
+    assert [row["brokerName"] for row in quick] == ["broker-a", "broker-b"]
+
+
+def test_second_name_server_answers_where_the_first_is_away(site):
+    assert site.rmq.run("topic", "list", "-n", f"127.0.0.1:1;{site.ns2.address}").out == (
+        "topic   kind\nOrders  normal\n"
+    )
+
+
+def test_topics_with_odd_names_are_listed_in_every_form(site):
+    odd = register(site.ns1, "broker-b", "127.0.0.1:1", ODD_NAMES)
+    rmq = site.rmq
+    try:
+        table = rmq.run("topic", "list", "--all").out
+        rows = [json.loads(line) for line in rmq.run("topic", "list", "--all", "-o", "jsonl").out.split("\n")[:-1]]
+        cells = list(csv.reader(io.StringIO(rmq.run("topic", "list", "--all", "-o", "csv").out)))
+    finally:
+        odd.close()
+
+    assert {row["topic"] for row in rows} >= set(ODD_NAMES)
+    assert "\x1b" not in table
+    assert r"a\x1b[2Jb\x0ac" in table
+    assert len(table.splitlines()) == len(rows) + 1 == len(cells)
+    assert ["'=cmd|calc", "normal"] in cells
+
+
+def test_topic_with_an_odd_name_is_found_by_that_name(site):
+    odd = register(site.ns1, "broker-b", "127.0.0.1:1", ODD_NAMES)
+    try:
+        found = [site.rmq.run("topic", "route", name, "-n", site.ns1.address).code for name in ODD_NAMES[-4:]]
+    finally:
+        odd.close()
+
+    assert found == [0] * 4
+
+
+def test_topics_are_listed_by_a_part_a_pattern_or_their_cluster(site):
+    more = register(site.ns1, "broker-b", "127.0.0.1:1", ["Payments", "Payouts", "%RETRY%billing"])
+    rmq = site.rmq
+    try:
+        found = [
+            [row["topic"] for row in rmq.items("topic", "list", *words)]
+            for words in (("out",), ("Pay*",), ("Pay*", "--cluster", "DefaultCluster"), ("bill", "-a"), ("bill",))
+        ]
+    finally:
+        more.close()
+
+    assert found == [["Payouts"], ["Payments", "Payouts"], ["Payments", "Payouts"], ["%RETRY%billing"], []]
+
+
+def test_ten_thousand_topics_are_listed(site):
+    many = register(site.ns1, "broker-b", "127.0.0.1:1", [f"topic-{number:05}" for number in range(10_000)])
+    try:
+        lines = site.rmq.run("topic", "list").out.splitlines()
+        nearest = site.rmq.run("topic", "route", "opic-09999").err
+    finally:
+        many.close()
+
+    assert len(lines) == 10_002
+    assert "did you mean topic-09999?" in nearest
+
+
+def test_route_names_who_tells_what_where_name_servers_differ(site):
+    more = register(site.ns1, "broker-b", "127.0.0.1:2", ["Orders", "Only"])
+    try:
+        rows = site.rmq.items("topic", "route", "Orders")
+        only = site.rmq.run("topic", "route", "Only", "-o", "json")
+    finally:
+        more.close()
+
+    assert [(row["brokerName"], row["onlyAt"]) for row in rows] == [
+        ("broker-a", None),
+        ("broker-b", [site.ns1.address]),
+    ]
+    assert (only.code, only.err) == (0, f"rmq: {site.ns2.address} has no route of Only\n")
+
+
+def test_topic_is_shown_with_its_messages_and_its_queues(site):
+    (row,) = site.rmq.items("topic", "show", "Orders")
+    queues = site.rmq.items("topic", "show", "Orders", "--queues")
+    table = site.rmq.run("topic", "show", "Orders").out
+
+    assert (row["writeQueueNums"], row["messages"], row["lastStoredUnixMs"]) == (2, 17, 1_700_000_000_000)
+    assert [(each["queueId"], each["minOffset"], each["maxOffset"]) for each in queues] == [(0, 2, 10), (1, 2, 11)]
+    assert "2023-11-14T22:13:20.000Z" in table
+
+
+def test_topic_of_an_old_broker_is_read_from_the_list_of_all(site):
+    del site.broker.answers[TOPIC_CONFIG]
+
+    assert site.rmq.items("topic", "show", "Orders")[0]["writeQueueNums"] == 2
+
+
+def test_dry_run_shows_what_would_be_sent_and_sends_nothing(site):
+    (row,) = site.rmq.items(*CREATE, "--dry-run")
+
+    assert (row["state"], row["address"]) == ("planned", site.broker.address)
+    assert sent(site, UPDATE_TOPIC) == []
+
+
+def test_change_without_a_terminal_needs_yes(site):
+    ran = site.rmq.run(*CREATE)
+
+    assert (ran.code, "--yes" in ran.err, sent(site, UPDATE_TOPIC)) == (2, True, [])
+    assert "Replace the configuration of topic Orders" in ran.err
+
+
+@pytest.mark.parametrize(("reply", "code", "requests"), [(b"y\n", 0, 1), (b"n\n", 130, 0)])
+def test_change_in_a_terminal_is_done_after_yes_only(site, reply, code, requests):
+    ours, its = pty.openpty()
+    command = [sys.executable, "-m", "rmq", *CREATE]
+    process = subprocess.Popen(command, env=site.rmq.environment, stdin=its, stdout=its, stderr=its)
+    os.close(its)
+    shown = b""
+    while b"]: " not in shown:
+        shown += os.read(ours, 4096)
+    os.write(ours, reply)
+    assert process.wait(timeout=60) == code
+    os.close(ours)
+
+    assert len(sent(site, UPDATE_TOPIC)) == requests
+
+
+def test_topic_is_created_on_masters_with_what_was_given(site):
+    site.rmq.items(*CREATE, "--read", "4", "--write", "3", "--perm", "r", "-a", "message.type=FIFO", "-a", "-old", "-y")
+
+    (fields,) = sent(site, UPDATE_TOPIC)
+    assert {name: fields[name] for name in ("topic", "readQueueNums", "writeQueueNums", "perm", "attributes")} == {
+        "topic": "Orders",
+        "readQueueNums": "4",
+        "writeQueueNums": "3",
+        "perm": "4",
+        "attributes": "+message.type=FIFO,-old",
+    }
+
+
+def test_order_configuration_of_other_broker_sets_stays(site):
+    site.rmq.items("kv", "put", "ORDER_TOPIC_CONFIG", "Orders", "broker-a:1;broker-z:4", "--yes")
+    site.rmq.items(*CREATE, "--order", "--yes")
+
+    values = {row["value"] for row in site.rmq.items("kv", "get", "ORDER_TOPIC_CONFIG", "Orders")}
+    assert values == {"broker-a:8;broker-z:4"}
+
+
+def test_deleted_topic_is_removed_at_brokers_and_then_at_name_servers(site):
+    rows = site.rmq.items("topic", "delete", "Orders", "--cluster", "DefaultCluster", "--yes")
+
+    assert [row["address"] for row in rows] == [site.broker.address, site.ns1.address, site.ns2.address]
+    assert sent(site, DELETE_TOPIC) == [{"topic": "Orders"}]
+    assert site.rmq.items("topic", "list") == []
+
+
+def test_topic_stays_in_routes_where_its_broker_does_not_delete_it(site):
+    site.broker.answers[DELETE_TOPIC] = answer(code=29, remark="no\njava.lang.Exception: stack")
+    ran = site.rmq.run("topic", "delete", "Orders", "--cluster", "DefaultCluster", "--yes", "-o", "json")
+
+    assert ran.code == 1
+    assert [(row["state"], row["detail"]) for row in ran.items] == [
+        ("failed", "refused with code 29: no"),
+        ("not_sent", None),
+        ("not_sent", None),
+    ]
+    assert site.ns1.caller.route("Orders") is not None
+
+
+def test_change_without_an_answer_is_unknown(site):
+    site.broker.answers[UPDATE_TOPIC] = None
+    late = site.rmq.run(*CREATE, "--yes", "--timeout", "0.5", "-o", "json")
+    site.broker.answers[UPDATE_TOPIC] = b""
+    lost = site.rmq.run(*CREATE, "--yes", "-o", "json")
+
+    for ran in (late, lost):
+        assert (ran.code, ran.items[0]["state"]) == (3, "unknown")
+        assert "it may be done all the same" in ran.items[0]["detail"]
+
+
+def test_write_permission_changes_at_every_name_server(site):
+    rows = site.rmq.items("broker", "drain-write", "broker-a", "--yes")
+    drained = {row["perm"] for row in site.rmq.items("topic", "route", "Orders")}
+    site.rmq.items("broker", "restore-write", "broker-a", "--yes")
+
+    assert {row["detail"] for row in rows} == {"3 topics"}
+    assert (drained, {row["perm"] for row in site.rmq.items("topic", "route", "Orders")}) == ({4}, {6})
+
+
+def test_options_that_are_secrets_are_not_shown(site):
+    rows = site.rmq.items("config", "get", "broker", "--at", "broker-a")
+
+    assert {row["name"]: row["value"] for row in rows} == {"flushDiskType": "ASYNC_FLUSH", "sslPassword": "******"}
+
+
+def test_option_that_is_accepted_and_not_in_force_is_a_failure(site):
+    ran = site.rmq.run("config", "set", "broker", "--at", "broker-a", "flushDiskType=SYNC_FLUSH", "--yes")
+
+    assert ran.code == 1
+    assert "accepted, and not in force" in ran.err
+    assert len(sent(site, UPDATE_CONFIG)) == 1
+    assert len(sent(site, GET_CONFIG)) == 2
+
+
+def test_options_of_name_servers_and_controllers_are_changed(site):
+    wanted = (("namesrv", "scanNotActiveBrokerInterval", "9000"), ("controller", "enableElectUncleanMaster", "true"))
+    for server, name, value in wanted:
+        site.rmq.items("config", "set", server, f"{name}={value}", "--yes")
+        assert {row["value"] for row in site.rmq.items("config", "get", server, name)} == {value}
+
+
+def test_kv_entries_name_the_name_servers_that_differ(site):
+    site.rmq.items("kv", "put", "NS", "both", "1", "--yes")
+    site.rmq.items("kv", "put", "NS", "one", "2", "--yes", "-n", site.ns1.address)
+
+    assert [(row["key"], row["onlyAt"]) for row in site.rmq.items("kv", "list", "NS")] == [
+        ("both", None),
+        ("one", [site.ns1.address]),
+    ]
+
+
+@pytest.fixture
+def broker_set(site):
+    replicas = [Replica(site.controller.address, "broker-c") for _ in range(2)]
+    for each in replicas:
+        each.join()
+        each.elect()
+    master, slave = replicas
+    master.report([1, 2], master_epoch=1, sync_state_set_epoch=1)
+    # With the NameServers it has a cluster.
+    lines = [register(each, "broker-c", master.address, []) for each in (site.ns1, site.ns2)]
+    yield master
+    for each in lines:
+        each.close()
+    for each in (master, slave):
+        each.die()
+
+
+def test_elected_broker_leads_its_set(site, broker_set):
+    rmq = site.rmq
+    before = {row["brokerId"]: row["role"] for row in rmq.items("controller", "sets", "broker-c")}
+    (elected,) = rmq.items("controller", "elect", "broker-c", "2", "--cluster", broker_set.cluster, "--yes")
+    after = {row["brokerId"]: row["role"] for row in rmq.items("controller", "sets", "--all")}
+
+    assert (before, after) == ({1: "master", 2: "slave"}, {1: "slave", 2: "master"})
+    assert "master is broker 2" in elected["detail"]
+
+
+def test_bash_completes_topics_and_brokers_but_nothing_that_it_would_run(site, tmp_path):
+    more = register(site.ns1, "broker-b", "127.0.0.1:1", ["Orders$(id)", "Orders;id", "Orders-2"])
+    program = tmp_path / "bin" / "rmq"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m rmq "$@"\n')
+    program.chmod(0o755)
+    environment = site.rmq.environment | {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+
+    def offered(*words):
+        """What bash completes the last word to."""
+        script = (
+            f'eval "$(rmq completion bash)"; COMP_WORDS=({" ".join(words)}); COMP_CWORD={len(words) - 1}; '
+            "_rmq_completion rmq; printf '%s\\n' \"${COMPREPLY[@]}\""
+        )
+        done = subprocess.run(
+            ["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=True
+        )
+        return done.stdout.split()
+
+    try:
+        found = [offered("rmq", "topic", "show", "Ord"), offered("rmq", "broker", "show", "bro"), offered("rmq", "to")]
+    finally:
+        more.close()
+
+    assert found == [["Orders", "Orders-2"], ["broker-a", "broker-b"], ["topic"]]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_has_its_script(site, shell):
+    assert f"_RMQ_COMPLETE={shell}_complete" in site.rmq.run("completion", shell).out
+
+
+def test_slow_broker_holds_nothing_up_longer_than_the_timeout(site):
+    site.broker.answers[RUNTIME] = None
+    started = time.perf_counter()
+    ran = site.rmq.run("broker", "list", "--timeout", "0.5", "-o", "json")
+
+    assert ran.code == 3
+    assert ran.items[0]["reason"] == "no answer within 500 ms"
+    assert time.perf_counter() - started < 20
+
+
+def test_who_reads_may_stop(site):
+    many = register(site.ns1, "broker-b", "127.0.0.1:1", [f"topic-{number:05}" for number in range(10_000)])
+    command = [sys.executable, "-m", "rmq", "topic", "list"]
+    process = subprocess.Popen(command, env=site.rmq.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        process.stdout.readline()
+        process.stdout.close()
+        assert (process.wait(timeout=60), process.stderr.read()) == (0, b"")
+    finally:
+        process.stderr.close()
+        many.close()
+
+
+def test_large_site_of_brokers_is_listed(site):
+    peers = [AnsweringPeer({RUNTIME: answer({"table": {"brokerVersionDesc": "V5_5_0"}})}) for _ in range(40)]
+    lines = [register(site.ns1, f"many-{number}", each.address, []) for number, each in enumerate(peers)]
+    try:
+        wait_until(lambda: len(site.rmq.items("broker", "list", "--no-runtime")) == 41, seconds=5, what="all brokers")
+        rows = site.rmq.items("broker", "list")
+    finally:
+        for each in (*lines, *peers):
+            each.close()
+
+    assert {row["version"] for row in rows} == {"V5_5_0"}

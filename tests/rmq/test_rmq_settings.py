@@ -1,0 +1,182 @@
+"""Where the servers are: options, environment, profile, defaults; files of keys and of profiles."""
+
+import pytest
+
+from rmq.cli.profiles import profile_of
+from rmq.failures import UnknownName, WrongUse
+from rmq.site.access import keys_in, signer_of, tls_context_of
+from rmq.site.nearest import nearest_names, unknown_sentence
+from rmq.site.settings import settings_of
+
+PROFILES = """
+current = "prod"
+
+[profiles.prod]
+namesrv = ["ns1:9876", "ns2:9876"]
+controller = "c1:9878;c2:9878"
+timeout = 5
+tls = true
+
+[profiles.test]
+namesrv = "test:9876"
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    def written(text, mode=0o644):
+        file = tmp_path / "config.toml"
+        file.write_text(text)
+        file.chmod(mode)
+        return {"RMQ_CONFIG": str(file)}
+
+    return written
+
+
+def test_without_anything_the_servers_are_those_of_this_machine():
+    settings = settings_of({}, {}, {})
+
+    assert settings.namesrv == ("127.0.0.1:9876",)
+    assert settings.controller == ("127.0.0.1:9878",)
+    assert "namesrv" in settings.defaults
+    assert not settings.uses_tls
+
+
+def test_option_counts_before_environment_before_profile():
+    environment, profile = {"NAMESRV_ADDR": "env:1"}, {"namesrv": ["profile:1"], "timeout": 1.5}
+
+    assert settings_of({"namesrv": "option:1"}, environment, profile).namesrv == ("option:1",)
+    assert settings_of({}, environment, profile).namesrv == ("env:1",)
+    assert settings_of({}, {}, profile).namesrv == ("profile:1",)
+    assert settings_of({}, {}, profile).timeout_s == 1.5
+    assert "namesrv" not in settings_of({}, {}, profile).defaults
+
+
+def test_several_addresses_are_tried_in_their_order_and_each_once():
+    assert settings_of({"namesrv": "b:1; a:2;;b:1"}, {}, {}).namesrv == ("b:1", "a:2")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"namesrv": "ns1"}, "ns1 is no host:port"),
+        ({"namesrv": ";"}, "nothing is no host:port"),
+        ({"controller_http": "c1:9881"}, "c1:9881 is no URL"),
+        ({"timeout": "soon"}, "soon is no number of seconds"),
+        ({"timeout": "nan"}, "nan is no number of seconds"),
+        ({"timeout": "0"}, "0 is no number of seconds"),
+        ({"tls": "perhaps"}, "tls must be true or false"),
+    ],
+)
+def test_wrong_values_are_named(options, text):
+    with pytest.raises(WrongUse, match=text):
+        settings_of(options, {}, {})
+
+
+def test_wrong_type_in_a_profile_is_named():
+    with pytest.raises(WrongUse, match="the profile's namesrv must be a text or a list of texts"):
+        settings_of({}, {}, {"namesrv": 9876})
+
+
+def test_profile_is_the_wanted_one_else_of_the_environment_else_the_current(config):
+    environment = config(PROFILES)
+
+    assert profile_of(None, environment)["namesrv"] == ["ns1:9876", "ns2:9876"]
+    assert profile_of("test", environment)["namesrv"] == "test:9876"
+    assert profile_of(None, environment | {"RMQ_PROFILE": "test"})["namesrv"] == "test:9876"
+    assert settings_of({}, {}, profile_of(None, environment)).uses_tls
+
+
+def test_unknown_profile_is_answered_with_names_like_it(config):
+    with pytest.raises(UnknownName, match="no profile prud; did you mean prod"):
+        profile_of("prud", config(PROFILES))
+
+
+def test_no_file_is_no_profile_unless_one_is_wanted(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    assert profile_of(None, {}) == {}
+    with pytest.raises(WrongUse, match="there is no"):
+        profile_of("prod", {"RMQ_CONFIG": str(tmp_path / "absent")})
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[profiles.prod", "is no TOML"),
+        ("profiles = 1", "profiles must be tables"),
+        ("currant = 'a'", "no setting currant; did you mean current"),
+        ("current = 'a'\n[profiles.a]\nnameserv = 'x:1'", "profile a: no setting nameserv; did you mean namesrv"),
+        ("current = 'a'\n[profiles]\na = 1", "profiles.a must be a table"),
+    ],
+)
+def test_unusable_file_of_profiles_is_named(config, text, sentence):
+    with pytest.raises(WrongUse, match=sentence):
+        profile_of(None, config(text))
+
+
+def test_profiles_with_keys_that_others_can_read_are_refused_with_what_to_do(config):
+    text = "[profiles.prod]\naccess_key = 'user'\nsecret_key = 'password'\n"
+
+    with pytest.raises(WrongUse, match="chmod 600"):
+        profile_of("prod", config(text))
+    settings = settings_of({}, {}, profile_of("prod", config(text, 0o600)))
+    signer = signer_of(settings)
+    assert signer is not None
+    assert signer.credentials.access_key == "user"
+    assert "password" not in repr(settings)
+
+
+@pytest.mark.parametrize("text", ["accessKey=user\nsecretKey=a=b\n", "accessKey: user\nsecretKey: 'a=b'\n"])
+def test_keys_are_read_as_properties_and_as_tools_yml(tmp_path, text):
+    file = tmp_path / "tools.yml"
+    file.write_text(text)
+    file.chmod(0o600)
+
+    keys = keys_in(str(file))
+
+    assert (keys.access_key, keys.secret_key) == ("user", "a=b")
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "sentence"),
+    [
+        ("accessKey=user", 0o600, "must have lines accessKey"),
+        ("accessKey=u\nsecretKey=s", 0o640, "chmod 600"),
+        ("x" * 70_000, 0o600, "more than 65536 bytes"),
+    ],
+)
+def test_unusable_file_of_keys_is_named_and_not_shown(tmp_path, text, mode, sentence):
+    file = tmp_path / "keys"
+    file.write_text(text)
+    file.chmod(mode)
+
+    with pytest.raises(WrongUse, match=sentence) as error:
+        keys_in(str(file))
+    assert "user" not in str(error.value)
+
+
+def test_half_a_pair_of_keys_is_refused():
+    with pytest.raises(WrongUse, match="secret_key too"):
+        signer_of(settings_of({}, {}, {"access_key": "user"}))
+
+
+def test_certificates_that_are_not_there_are_named():
+    with pytest.raises(WrongUse, match="/nowhere"):
+        tls_context_of(settings_of({"tls_ca": "/nowhere"}, {}, {}))
+
+
+def test_nearest_names_are_those_with_small_mistakes_or_a_part():
+    names = ["Orders", "OrdersRetry", "Payments"]
+
+    assert nearest_names("orders", names) == ["Orders"]
+    assert nearest_names("Ordres", names)[0] == "Orders"
+    assert nearest_names("Retry", names) == ["OrdersRetry"]
+    assert unknown_sentence("topic", "zzz", names) == "no topic zzz"
+
+
+def test_of_very_many_names_only_those_that_contain_the_wanted_are_found():
+    names = [f"topic-{number}" for number in range(6000)]
+
+    assert nearest_names("5999", names) == ["topic-5999"]
+    assert nearest_names("topik", names) == []
