@@ -7,14 +7,13 @@ some of them at a time, so that requests of peers are answered in between.
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import suppress
 from typing import Final, Protocol
 
 from namesrv.core.route_changes.change_log import Change, ChangeLog, ChangeReader
 from namesrv.core.route_changes.watch_counts import WatchCounts, WatchKind
 from namesrv.core.route_changes.watch_cursor import GapReason, PresentState, WatchCursor, WatchGap
 from remoting.clock import Clock
-from serving.http.server_sent_events import HEARTBEAT, HEARTBEAT_S, event_text
+from serving.http.server_sent_events import HEARTBEAT, HEARTBEAT_S, DirectWriter, event_text
 from serving.http.views import HttpRefused, Unavailable
 
 #: Bytes that are written at a time; one event may have more.
@@ -167,11 +166,20 @@ class WatchStream:
         self.cursor = cursor
         self.client = client
         self._awake = asyncio.Event()
+        self._is_waiting = False
         self._is_ending = False
+        self._writer: DirectWriter | None = None
+
+    def attach(self, writer: DirectWriter) -> None:
+        """Write directly to a client that keeps up."""
+        self._writer = writer
 
     def wake(self) -> None:
         """Read on."""
-        self._awake.set()
+        if self._is_waiting and not self._is_ending and self._writer is not None and self._writer.is_free:
+            self._write_next(self._writer)
+        if self.cursor.has_more:
+            self._awake.set()
 
     def end(self) -> None:
         """End in order."""
@@ -182,19 +190,33 @@ class WatchStream:
         """Yield events as they come; a comment when there was none for HEARTBEAT_S."""
         while not self._is_ending:
             if self.cursor.has_more:
-                yield self._next()
+                # A watcher that goes on may find that there was nothing.
+                if chunk := self._next():
+                    yield chunk
                 continue
-            self._awake.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(HEARTBEAT_S):
-                    await self._awake.wait()
-                continue
-            yield HEARTBEAT
+            if not await self._is_woken():
+                yield HEARTBEAT
         yield event_text("closing", b"{}", retry_ms=RETRY_MS)
+
+    async def _is_woken(self) -> bool:
+        """Wait until there is something to do; False after HEARTBEAT_S."""
+        self._awake.clear()
+        self._is_waiting = True
+        try:
+            async with asyncio.timeout(HEARTBEAT_S):
+                return await self._awake.wait()
+        except TimeoutError:
+            return False
+        finally:
+            self._is_waiting = False
 
     def close(self, *, is_stalled: bool) -> None:
         """Give the place back."""
         self._streams.ended(self, is_stalled=is_stalled)
+
+    def _write_next(self, writer: DirectWriter) -> None:
+        if chunk := self._next():
+            writer.write(chunk)
 
     def _next(self) -> bytes:
         streams = self._streams

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, Final
 
-from aiohttp import hdrs, web
+from aiohttp import HttpVersion11, hdrs, web
 
 from serving.http.connections import cancelled_with_client
 from serving.http.endpoints import EVENT_STREAM_TYPE
@@ -57,10 +57,29 @@ def streaming(
 async def _send(stream: EventStream, request: web.Request, response: web.StreamResponse) -> None:
     """Send what the stream yields; raises TimeoutError if the client reads nothing for STALL_S."""
     await response.prepare(request)
+    stream.attach(_TransportWriter(request))
     async with aclosing(stream.chunks()) as chunks:
         async for chunk in chunks:
             async with asyncio.timeout(STALL_S):
                 await response.write(chunk)
+
+
+class _TransportWriter:
+    """Writes chunks as aiohttp does, to a client whose socket has taken all before: that takes half the time."""
+
+    def __init__(self, request: web.Request) -> None:
+        self._request = request
+        self._is_chunked = request.version >= HttpVersion11
+
+    @property
+    def is_free(self) -> bool:
+        transport = self._request.transport
+        return transport is not None and not transport.is_closing() and transport.get_write_buffer_size() == 0
+
+    def write(self, chunk: bytes) -> None:
+        transport = self._request.transport
+        assert transport is not None, "it was free"
+        transport.write(b"%x\r\n%s\r\n" % (len(chunk), chunk) if self._is_chunked else chunk)
 
 
 def _abort(request: web.Request) -> None:

@@ -8,8 +8,22 @@ HEARTBEAT_S: Final = 15.0
 HEARTBEAT: Final = b":\n\n"
 
 
+class DirectWriter(Protocol):
+    """Writes to a client without a turn of the task that serves it, for those that keep up."""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether all that was written before is on its way."""
+
+    def write(self, chunk: bytes) -> None:
+        """Write whole events."""
+
+
 class EventStream(Protocol):
     """What a view returns whose answer never ends."""
+
+    def attach(self, writer: DirectWriter) -> None:
+        """Handle that the head is sent: while `chunks` waits for the next event, it may be written directly."""
 
     def chunks(self) -> AsyncGenerator[bytes, None]:
         """Yield whole events, one or more at a time; ends to close the stream in order."""
