@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from serving.process.allocator import FreeMemory
 
 #: Streams of the HTTP side have this part of the files at most.
-_STREAM_SHARE: Final = 4
+_STREAM_SHARE: Final = 8
 
 #: How long the last log lines may take to be written.
 _LOG_CLOSE_S: Final = 2.0
