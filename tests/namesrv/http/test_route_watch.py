@@ -95,7 +95,7 @@ async def test_heartbeat_and_registration_without_a_change_are_no_events(site):
         assert await events.nothing_comes()
 
 
-async def test_changes_of_permissions_order_and_acting_masters_are_events(site):
+async def test_changes_of_permissions_and_acting_masters_are_events(site):
     register(site.state, "broker-a", enable_acting_master=True)
     register(site.state, "broker-a", 1, connection_id=2, enable_acting_master=True)
     async with EventReader.open(site.url, WATCH) as events:
