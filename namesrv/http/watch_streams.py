@@ -29,7 +29,7 @@ _DIGITS_MAX: Final = 18
 _BOOT_ID_CHARS_MAX: Final = 32
 
 
-class WatchObserver(Protocol):
+class WatcherObserver(Protocol):
     """Logs what operators should know of watchers."""
 
     def watcher_refused(self, kind: WatchKind, client: str, watchers_max: int) -> None:
@@ -74,7 +74,7 @@ class WatchStreams:
         things: WatchedThings,
         places: WatcherPlaces,
         clock: Clock,
-        observer: WatchObserver,
+        observer: WatcherObserver,
     ) -> None:
         self.kind: Final = things.kind
         self._boot_id = boot_id

@@ -6,7 +6,7 @@ from typing import Final
 from namesrv.core.route_state import RouteState
 from namesrv.http.cluster_watch import ClusterWatch
 from namesrv.http.route_watch import RouteWatch
-from namesrv.http.watch_streams import WatcherPlaces, WatchObserver, WatchStreams
+from namesrv.http.watch_streams import WatcherPlaces, WatcherObserver, WatchStreams
 from namesrv.settings.durable_settings import DurableSettings
 from remoting.clock import Clock
 
@@ -17,7 +17,7 @@ class Watches:
     """All watches of a NameServer."""
 
     def __init__(
-        self, state: RouteState, settings: DurableSettings, watchers_max: int, clock: Clock, observer: WatchObserver
+        self, state: RouteState, settings: DurableSettings, watchers_max: int, clock: Clock, observer: WatcherObserver
     ) -> None:
         """Follow the routes of `state` from now on; `cluster.record` has to be given the events."""
         # Another one after each start: what happened in between is not known.
