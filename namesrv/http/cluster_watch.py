@@ -16,7 +16,7 @@ from namesrv.core.routes import broker_data
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.values.effects import BrokerRegistered, BrokerRemoved, Event, RegistrationResult
 from namesrv.http.watch_shapes import ClusterWatchEvent, ClusterWatchGap, ClusterWatchStart
-from namesrv.http.watch_streams import WatcherPlaces, WatcherObserver, WatchStream, WatchStreams
+from namesrv.http.watch_streams import WatcherObserver, WatcherPlaces, WatchStream, WatchStreams
 from namesrv.settings.config import NameServerConfig
 from remoting.clock import Clock
 from serving.http.server_sent_events import event_text

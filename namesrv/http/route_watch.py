@@ -19,7 +19,7 @@ from namesrv.core.route_changes.watch_counts import WatchKind
 from namesrv.core.route_changes.watch_cursor import GapReason
 from namesrv.core.route_state import RouteState
 from namesrv.http.watch_shapes import RouteWatchEvent, WatchGapEvent
-from namesrv.http.watch_streams import WatcherPlaces, WatcherObserver, WatchStream, WatchStreams
+from namesrv.http.watch_streams import WatcherObserver, WatcherPlaces, WatchStream, WatchStreams
 from namesrv.refusals import NameTooLong
 from namesrv.settings.durable_settings import DurableSettings
 from remoting.clock import Clock

@@ -6,7 +6,7 @@ from typing import Final
 from namesrv.core.route_state import RouteState
 from namesrv.http.cluster_watch import ClusterWatch
 from namesrv.http.route_watch import RouteWatch
-from namesrv.http.watch_streams import WatcherPlaces, WatcherObserver, WatchStreams
+from namesrv.http.watch_streams import WatcherObserver, WatcherPlaces, WatchStreams
 from namesrv.settings.durable_settings import DurableSettings
 from remoting.clock import Clock
 
