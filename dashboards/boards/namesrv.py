@@ -76,6 +76,22 @@ _ROUTES: Final = Row(
         ),
         Panel(
             kind=Kind.LINES,
+            title="Watchers",
+            description="Programs that watch routes or brokers; routeWatchersMax is the limit of both together.",
+            queries=(now_of_each(f"{_PREFIX}watchers", "watch"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Watchers that missed changes",
+            description="Gaps, by reason, and watchers that were refused or read nothing. unknown_id: they came from "
+            "another NameServer, or this one was restarted. slow_reader and stalled: look at the client.",
+            queries=(
+                grown_of_each(f"{_PREFIX}watch_gaps_total", "reason"),
+                grown_of_each(f"{_PREFIX}watchers_dropped_total", "reason"),
+            ),
+        ),
+        Panel(
+            kind=Kind.LINES,
             title="Look for silent brokers",
             description="How long one look takes, p99. It is made on the loop.",
             unit="s",

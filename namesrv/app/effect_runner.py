@@ -72,14 +72,15 @@ class EffectQueue:
     It has no limit of its own: a change causes at most one effect for each connection and broker set that it concerns.
     """
 
-    def __init__(self, observer: EventObserver) -> None:
-        self._observer = observer
+    def __init__(self, *observers: EventObserver) -> None:
+        self._observers = observers
         self._effects: asyncio.Queue[Effect] = asyncio.Queue()
 
     def perform(self, outcome: RouteOutcome[Any]) -> None:
         """Record what happened at once; queue the effects, which run when the present callback is over."""
         if outcome.events:
-            self._observer.record(outcome.events)
+            for observer in self._observers:
+                observer.record(outcome.events)
         for effect in outcome.effects:
             self._effects.put_nowait(effect)
 

@@ -15,6 +15,7 @@ from namesrv.app.role_address_store import RoleAddressStore
 from namesrv.core.expiry import ExpirySchedule
 from namesrv.core.route_cache import RouteCounts
 from namesrv.core.route_state import RouteState
+from namesrv.http.watches import Watches
 from namesrv.observability.broker_counters import BrokerCounters
 from namesrv.observability.event_log import NameServerEventLog
 from namesrv.observability.log_events import SCAN_SKIPPED
@@ -51,7 +52,8 @@ class NameServer:
         state = self._state = RouteState(config)
         self._counters = BrokerCounters(state.tables.brokers.clusters)
         self._route_counters = RouteCounts()
-        self._process = ServerProcess(NAMESRV, config, self._counters, runtime)
+        streams_max = config.route_watchers_max if config.http_port else 0
+        self._process = ServerProcess(NAMESRV, config, self._counters, runtime, streams_max)
         recording = self._process.recording
         self._recorder = RouteRecorder(recording.recorder, state, config, kv) if recording is not None else None
         event_log = NameServerEventLog(logs, self._counters, config, self._recorder)
@@ -59,7 +61,8 @@ class NameServer:
             config, kv, event_log, self._apply_config, lambda topic: state.route_cache.drop((topic,))
         )
         # What changes it: requests, lost connections, and the scan below. Their effects wait in a queue.
-        effects = EffectQueue(event_log)
+        watches = self._watches = Watches(state, settings, self._process.http_streams_max, clock, event_log)
+        effects = EffectQueue(event_log, watches.cluster)
         self._perform = effects.perform
         runner = self._runner = CooperativeRunner()
         self._cleanup = ConnectionCleanup(state, clock, runner, effects.perform, tasks)
@@ -93,7 +96,8 @@ class NameServer:
 
     async def run(self) -> None:
         """Serve until the stop signal, then stop in order. Raises StartFailed."""
-        followed: list[BackgroundTask] = [self._scan]
+        routes, cluster = self._watches.routes, self._watches.cluster
+        followed: list[BackgroundTask] = [self._scan, routes.publish_route_changes, cluster.publish_cluster_changes]
         if self._settings.config.role_address_file:
             # Before the first query: clients keep what they get for 30 s.
             self._role_address_store.restore()
@@ -109,6 +113,7 @@ class NameServer:
         else:
             followed.append(recorder.take_snapshots)
             await self._process.serve(*followed, measure=partial(recorder.measure, self._route_counters))
+        self._watches.close()
         await self._process.drain(self._settings.config)
         self._cleanup.stop()
         await self._process.close(self._client.close)
@@ -132,6 +137,7 @@ class NameServer:
             recorder=self._process.recording.recorder if self._process.recording is not None else None,
             task_failures=self._tasks.failures,
             clock=self._clock,
+            watches=self._watches,
         )
         sources = NameServerViewSources(
             state=self._state,
@@ -139,6 +145,7 @@ class NameServer:
             health=self._process.health,
             clock=self._clock,
             metrics=NameServerMetrics(measured),
+            watches=self._watches,
             served_at=self._server.address,
         )
         return ENDPOINTS, NameServerViews(sources)

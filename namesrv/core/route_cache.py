@@ -4,8 +4,8 @@ Whoever changes a topic, a broker set or a setting that routes depend on drops t
 (`change_applier.py`): an answer found here, or sent to a request that is known, is never older than the tables.
 """
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Collection
+from typing import Final, Protocol
 
 import msgspec
 
@@ -30,6 +30,16 @@ class RouteCounts(msgspec.Struct):
     found: SizeTally = msgspec.field(default_factory=lambda: SizeTally(BODY_BYTES_BOUNDS))
 
 
+class RouteObserver(Protocol):
+    """Follows which routes change, whether or not an answer was kept."""
+
+    def routes_dropped(self, topics: Collection[str]) -> None:
+        """Note topics whose routes change in the present step."""
+
+    def all_routes_dropped(self) -> None:
+        """Note that any route may change in the present step."""
+
+
 class RouteCache:
     """Topic -> form of the answer (its dialect) -> answer."""
 
@@ -37,9 +47,14 @@ class RouteCache:
         self._bytes_max = bytes_max
         self._responses: dict[str, dict[object, PreparedResponse]] = {}
         self._bytes = 0
+        self._observer: RouteObserver | None = None
         #: How many answers were made, and how many topics' answers were dropped because they were no longer true.
         self.misses = 0
         self.invalidated = 0
+
+    def observe(self, observer: RouteObserver) -> None:
+        """Report to an observer what is dropped from now on."""
+        self._observer = observer
 
     def get(self, topic: str, form: object) -> PreparedResponse | None:
         """Return the answer, if it is still true."""
@@ -59,17 +74,21 @@ class RouteCache:
         while self._bytes > self._bytes_max and len(self._responses) > 1:
             self._drop(next(iter(self._responses)))
 
-    def drop(self, topics: Iterable[str]) -> None:
+    def drop(self, topics: Collection[str]) -> None:
         """Drop the routes of topics that changed; of the keys of two tables the fewer are gone through."""
         for topic in self._responses.keys() & topics:
             self._drop(topic)
             self.invalidated += 1
+        if self._observer is not None:
+            self._observer.routes_dropped(topics)
 
     def clear(self) -> None:
         """Drop all, because something changed that every route depends on."""
         self.invalidated += len(self._responses)
         for topic in list(self._responses):
             self._drop(topic)
+        if self._observer is not None:
+            self._observer.all_routes_dropped()
 
     def _drop(self, topic: str) -> None:
         for answer in self._responses.pop(topic).values():

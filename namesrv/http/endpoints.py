@@ -5,10 +5,17 @@ from typing import Final
 from namesrv.http import shapes
 from namesrv.http.views import NameServerViews
 from remoting.protocol.shapes.route import TopicRouteData
-from serving.http.endpoints import CONFIG, PAGED, PROBES, TEXT_TYPE, Endpoint, Parameter
+from serving.http.endpoints import CONFIG, EVENT_STREAM_TYPE, PAGED, PROBES, TEXT_TYPE, Endpoint, Parameter
 
 _PREFIX: Final = Parameter("prefix", "Only topics that begin with this.")
 _TOPIC: Final = Parameter("topic", "Name of the topic, percent-encoded: %25RETRY%25group for a retry topic.")
+_WATCHED_TOPIC: Final = Parameter(
+    "topic",
+    "Name of a topic, known or not; once for each topic.",
+    {"type": "array", "items": {"type": "string"}, "minItems": 1},
+    is_repeated=True,
+)
+_AFTER: Final = Parameter("after", "Id of the last event that was read, to miss none after it; as Last-Event-ID.")
 
 ENDPOINTS: Final = (
     *PROBES,
@@ -46,6 +53,24 @@ ENDPOINTS: Final = (
         TopicRouteData,
         parts=(_TOPIC,),
         refusals=(400, 404),
+    ),
+    Endpoint(
+        "/v1/routes/watch",
+        NameServerViews.watch_routes,
+        "Server-sent events: the routes of these topics as /v1/topics/{topic}/route has them, now and at each change.",
+        content_type=EVENT_STREAM_TYPE,
+        parameters=(_WATCHED_TOPIC, _AFTER),
+        refusals=(400, 503),
+        streams=True,
+    ),
+    Endpoint(
+        "/v1/cluster/watch",
+        NameServerViews.watch_cluster,
+        "Server-sent events: brokers that register or leave, and new masters; /v1/brokers has what there is.",
+        content_type=EVENT_STREAM_TYPE,
+        parameters=(_AFTER,),
+        refusals=(400, 503),
+        streams=True,
     ),
     Endpoint(
         "/v1/topics/{topic}/route-fetches",

@@ -22,6 +22,9 @@ from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.tables.topic_table import TopicTable
 from namesrv.http import shapes
+from namesrv.http.route_watch import plain_route
+from namesrv.http.watch_streams import WatchStream
+from namesrv.http.watches import Watches
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
 from remoting.clock import Clock
@@ -48,6 +51,7 @@ class NameServerViewSources(msgspec.Struct, frozen=True, kw_only=True):
     health: Health
     clock: Clock
     metrics: MetricsText
+    watches: Watches
     #: Address and port on which peers are served since the start.
     served_at: tuple[str, int]
 
@@ -120,6 +124,17 @@ class NameServerViews(ServerViews[NameServerConfig]):
         if route is None:
             raise NotFound(f"No broker has the topic {topic}.")
         return route
+
+    def watch_routes(self, request: ViewRequest) -> WatchStream:
+        """Return the events of the routes of some topics; refused while peers are not served."""
+        self.check_ready()
+        topics = tuple(request.repeated["topic"])
+        return self._sources.watches.routes.watch(topics, _event_id_before(request), request.client)
+
+    def watch_cluster(self, request: ViewRequest) -> WatchStream:
+        """Return the events of all brokers; refused while peers are not served."""
+        self.check_ready()
+        return self._sources.watches.cluster.watch(_event_id_before(request), request.client)
 
     def route_fetches(self, request: ViewRequest) -> shapes.RouteFetchListing:
         """Return a page of the connections that fetched the route of a topic while it is watched."""
@@ -194,9 +209,7 @@ class NameServerViews(ServerViews[NameServerConfig]):
         return host_and_port(host, port)
 
     def _route_of(self, topic: str) -> TopicRouteData | None:
-        settings = self._sources.settings
-        order_conf = settings.kv.order_conf(topic) if settings.config.order_message_enable else None
-        return self._sources.state.route_of(topic, order_conf)
+        return plain_route(self._sources.state, self._sources.settings, topic)
 
     def _listed_broker(self, broker_set: RegisteredSet, broker_id: int) -> shapes.ListedBroker:
         member = broker_set.members[broker_id]
@@ -274,6 +287,11 @@ def _listed_address_check(check: AddressCheck) -> shapes.ListedAddressCheck:
         problem=check.problem or None,
         checked_unix_ms=check.checked_unix_ms,
     )
+
+
+def _event_id_before(request: ViewRequest) -> str:
+    """Return the id after which events are wanted; a client that connects again by itself sends the later one."""
+    return request.last_event_id or request.query.get("after", "")
 
 
 def _host_of(header: str) -> str:

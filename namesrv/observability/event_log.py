@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from namesrv.core.role_addresses.checks import AddressMove, CheckChange, CheckState
 from namesrv.core.role_addresses.rules import RoleAddressRules
 from namesrv.core.role_addresses.state import RoleAddressLoop
+from namesrv.core.route_changes.watch_counts import WatchKind
 from namesrv.core.tables.change import SAMPLE_TOPICS_MAX
 from namesrv.core.values.effects import (
     BrokerRegistered,
@@ -178,6 +179,17 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
     def role_address_store_failed(self, error: str) -> None:
         """Log that the addresses that clients get are not in their file."""
         self._logs.write(catalogue.ROLE_ADDRESS_STORE_FAILED, error=error)
+
+    # Watchers
+
+    def watcher_refused(self, kind: WatchKind, client: str, watchers_max: int) -> None:
+        """Log a watcher beyond the limit."""
+        self._logs.write(catalogue.WATCHER_REFUSED, watch=kind, peer=client, watchers_max=watchers_max)
+
+    def watcher_stalled(self, kind: WatchKind, client: str, keys: tuple[str, ...]) -> None:
+        """Log a watcher whose connection was closed because it read nothing."""
+        topics = [key for key in keys if key][:SAMPLE_TOPICS_MAX]
+        self._logs.write(catalogue.WATCHER_STALLED, watch=kind, peer=client, sample_topics=topics)
 
     # Requests
 

@@ -214,6 +214,24 @@ ROLE_ADDRESS_STORE_FAILED: Final = LogEvent(
     "by itself.",
 )
 
+# Watchers of routes and brokers
+
+WATCHER_REFUSED: Final = LogEvent(
+    name="watcher_refused",
+    level=Level.WARNING,
+    keys=("watch", "peer", "watchers_max"),
+    meaning="A client that wants to watch `routes` or the `cluster` was answered 503: there are as many as "
+    "routeWatchersMax allows.",
+    advice="Find who holds so many open, or raise routeWatchersMax; a watcher takes some 30 KiB.",
+)
+WATCHER_STALLED: Final = LogEvent(
+    name="watcher_stalled",
+    level=Level.WARNING,
+    keys=("watch", "peer", "sample_topics"),
+    meaning="The connection of a watcher was closed: it read nothing of what was sent for 60 s.",
+    advice="Look at the client, which hangs; when it connects again it gets what it missed, or a gap.",
+)
+
 #: These events and those of any server, in the order of the page.
 EVENTS: Final = (
     *server_events.LIFE,

@@ -29,6 +29,26 @@ WATCHED_ROUTES: Final = _MAKE.gauge(
 )
 ROUTE_CHANGES: Final = _MAKE.counter("route_changes", "Changes of the routes that clients can see.", "cluster", "kind")
 
+# Watchers
+
+WATCHERS: Final = _MAKE.gauge("watchers", "Open streams of `/v1/routes/watch` and `/v1/cluster/watch`.", "watch")
+WATCH_TOPICS: Final = _MAKE.gauge(
+    "watch_topics", "Topics whose routes are followed for watchers: those watched now or in the last 10 minutes."
+)
+WATCH_EVENTS: Final = _MAKE.counter("watch_events", "Events sent to watchers, each counted once a watcher.", "watch")
+WATCH_GAPS: Final = _MAKE.counter(
+    "watch_gaps",
+    "Watchers that were sent a gap: `unknown_id` (of another server, or before a restart), `too_old`, `slow_reader`.",
+    "watch",
+    "reason",
+)
+WATCHERS_DROPPED: Final = _MAKE.counter(
+    "watchers_dropped",
+    "Watchers that were `refused` beyond the limit, or `stalled`: they read nothing.",
+    "watch",
+    "reason",
+)
+
 # Clusters and brokers
 
 ACTIVE_BROKERS: Final = _MAKE.gauge("active_brokers", "Live brokers.", "cluster", "role")

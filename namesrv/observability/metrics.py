@@ -11,8 +11,10 @@ from typing import Final
 from namesrv.core import cluster_summary
 from namesrv.core.role_addresses.checks import CheckState
 from namesrv.core.route_cache import BODY_BYTES_BOUNDS, RouteCounts
+from namesrv.core.route_changes.watch_cursor import GapReason
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.live_table import LiveKey, LiveRow
+from namesrv.http.watches import Watches
 from namesrv.observability import metric_catalogue as catalogue
 from namesrv.observability.broker_counters import BrokerCounters
 from namesrv.settings.config import NAMESRV, NameServerConfig
@@ -43,6 +45,7 @@ class NameServerMetricSources(ServerSources, frozen=True, kw_only=True):
     settings: DurableSettings
     route_counts: RouteCounts
     clock: Clock
+    watches: Watches
 
 
 class NameServerMetrics(ServerMetrics[NameServerConfig]):
@@ -68,6 +71,7 @@ class NameServerMetrics(ServerMetrics[NameServerConfig]):
     def own_values(self) -> Iterator[tuple[MetricFamily, Values] | None]:
         """Yield what there is of routes, clusters, brokers and the KV table."""
         yield from self._routes()
+        yield from self._watchers()
         yield from self._clusters()
         yield from self._brokers()
         yield from self._role_addresses()
@@ -107,6 +111,21 @@ class NameServerMetrics(ServerMetrics[NameServerConfig]):
         }
         yield catalogue.ROUTE_CACHE, by_label(used.items())
         yield catalogue.WATCHED_ROUTES, single(len(self._sources.state.route_fetches))
+
+    def _watchers(self) -> Iterator[tuple[MetricFamily, Values]]:
+        watches = self._sources.watches
+        counts = [(streams.kind, streams.counts) for streams in watches.streams]
+        yield catalogue.WATCHERS, by_label((kind, each.watchers) for kind, each in counts)
+        yield catalogue.WATCH_TOPICS, single(watches.routes.followed)
+        yield catalogue.WATCH_EVENTS, by_label((kind, each.events) for kind, each in counts)
+        gaps: Values = {(kind, reason.value): each.gaps[reason] for kind, each in counts for reason in GapReason}
+        yield catalogue.WATCH_GAPS, gaps
+        dropped: Values = {
+            (kind, reason): count
+            for kind, each in counts
+            for reason, count in (("refused", each.refused), ("stalled", each.stalled))
+        }
+        yield catalogue.WATCHERS_DROPPED, dropped
 
     def _role_addresses(self) -> Iterator[tuple[MetricFamily, Values]]:
         role_addresses = self._sources.state.role_addresses

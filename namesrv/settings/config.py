@@ -280,6 +280,43 @@ class NameServerConfig(ServerConfig):
         ),
     ] = 0
 
+    #: Read by service.py.
+    route_watchers_max: Annotated[
+        int,
+        Option(
+            "routeWatchersMax",
+            Whole(0, 65535),
+            "Clients that may watch routes or brokers at a time (/v1/routes/watch, /v1/cluster/watch), a connection "
+            "each; beyond it they are answered 503; 0 for none.",
+            KEEPS_OUT,
+        ),
+    ] = 1024
+    #: Read by route_watch.py, as the next two.
+    route_watch_topics_max: Annotated[
+        int,
+        Option(
+            "routeWatchTopicsMax", Whole(1, 10_000), "Topics that one client may watch over a connection.", KEEPS_OUT
+        ),
+    ] = 100
+    route_watch_changes_max: Annotated[
+        int,
+        Option(
+            "routeWatchChangesMax",
+            _AT_LEAST_1,
+            "Latest changes of watched routes, and of brokers, that are kept for clients that were cut off.",
+            KEEPS_OUT,
+        ),
+    ] = 10_000
+    route_watch_bytes_max: Annotated[
+        int,
+        Option(
+            "routeWatchBytesMax",
+            _AT_LEAST_1,
+            "Bytes of these changes, of routes and of brokers each; the oldest go first.",
+            KEEPS_OUT,
+        ),
+    ] = 16 * 1024 * 1024
+
     @property
     def role_address_store_path(self) -> str:
         """Where the role addresses stand that clients get: beside the KV table."""

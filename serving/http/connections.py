@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final, cast
 
 from aiohttp import web
@@ -105,6 +105,21 @@ class _HttpConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._handler.resume_writing()
+
+
+#: The connections of each port at which the application is served.
+CONNECTIONS: Final = web.AppKey("connections", list[HttpConnections])
+
+
+@contextmanager
+def cancelled_with_client(request: web.Request) -> Iterator[None]:
+    """Cancel the present task, which answers a request, once the client is gone."""
+    task = asyncio.current_task()
+    assert task is not None, "a request is answered in the task of its connection"
+    with ExitStack() as stack:
+        for connections in request.app[CONNECTIONS]:
+            stack.enter_context(connections.waiting(request.protocol, task))
+        yield
 
 
 def _close(handler: Handler, connections: HttpConnections) -> None:

@@ -15,6 +15,7 @@ from serving.http.views import ConfigView, HealthAnswer, ServerViews, ViewReques
 #: The text format of Prometheus.
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 TEXT_TYPE: Final = "text/plain; charset=utf-8"
+EVENT_STREAM_TYPE: Final = "text/event-stream"
 JSON_TYPE: Final = "application/json"
 
 #: Longest body of a request, in bytes, where the endpoint has no limit of its own.
@@ -32,6 +33,8 @@ class Parameter(msgspec.Struct, frozen=True):
     name: str
     explanation: str
     schema: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "string"})
+    #: It may be given more than once.
+    is_repeated: bool = False
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -66,11 +69,15 @@ class Endpoint(msgspec.Struct, frozen=True):
     concurrent_max: int = 0
     #: It may wait for something to happen; the view is cancelled once its client is gone.
     waits: bool = False
+    #: The view returns an `EventStream`.
+    streams: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a declaration that a server could not keep."""
         if self.waits and self.changes:
             raise ValueError(f"{self.method} {self.path} waits: a change must not be cancelled half-way")
+        if self.streams and self.changes:
+            raise ValueError(f"{self.method} {self.path} streams: it would have to be a GET")
         if self.body is None:
             return
         if not self.changes:
@@ -82,6 +89,11 @@ class Endpoint(msgspec.Struct, frozen=True):
     def changes(self) -> bool:
         """Whether it changes something, and so needs a token."""
         return self.method != "GET"
+
+    @property
+    def repeated(self) -> tuple[Parameter, ...]:
+        """The parameters that may be given more than once."""
+        return tuple(each for each in self.parameters or () if each.is_repeated)
 
     @property
     def all_refusals(self) -> tuple[int, ...]:

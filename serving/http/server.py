@@ -11,7 +11,8 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
+from functools import partial
 from inspect import isawaitable
 from typing import Any, Final
 
@@ -24,8 +25,9 @@ from serving.config.server_config import Config
 from serving.config.server_kind import ServerKind
 from serving.http import openapi
 from serving.http.admin_access import AccessHeaders, AdminDenied, HttpTokens
-from serving.http.connections import HttpConnections
+from serving.http.connections import CONNECTIONS, HttpConnections, cancelled_with_client
 from serving.http.endpoints import JSON_TYPE, Endpoint
+from serving.http.event_stream import streaming
 from serving.http.pages import LIMIT_DEFAULT, LIMIT_MAX, PageRequest
 from serving.http.request_bodies import read_body
 from serving.http.views import ErrorAnswer, Fault, HttpRefused, TooManyRequests, ViewRequest
@@ -48,14 +50,14 @@ _UNAUTHORIZED: Final = 401
 _CHALLENGE: Final[str] = hdrs.WWW_AUTHENTICATE
 _RETRY_AFTER: Final[str] = hdrs.RETRY_AFTER
 
+_LAST_EVENT_ID: Final = "Last-Event-ID"
+
 #: Label of requests that no path matches.
 UNMATCHED: Final = "unmatched"
 
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 _LOGS: Final = web.AppKey("logs", Logs)
-#: The connections of each port at which the application is served.
-_CONNECTIONS: Final = web.AppKey("connections", list[HttpConnections])
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -92,13 +94,14 @@ def make_app(
 
     Those that change something answer only who shows the token that they need; while there is none, they answer nobody.
     """
-    app = web.Application(middlewares=[_observing({"Server": kind.program, **_HEADERS}, counters, logs)])
+    headers = {"Server": kind.program, **_HEADERS}
+    app = web.Application(middlewares=[_observing(headers, counters, logs)])
     app[_LOGS] = logs
-    app[_CONNECTIONS] = []
+    app[CONNECTIONS] = []
     # One for all methods of a path: aiohttp looks through those of another path in between.
     resources = {path: app.router.add_resource(path) for path in dict.fromkeys(each.path for each in endpoints)}
     for endpoint in endpoints:
-        answer = _answering(endpoint, views)
+        answer = _streaming(endpoint, views, headers) if endpoint.streams else _answering(endpoint, views)
         if endpoint.concurrent_max:
             answer = _limited(answer, endpoint.concurrent_max)
         if endpoint.is_for_clients:
@@ -132,7 +135,7 @@ async def start_http(app: web.Application, port: socket.socket, connections_max:
     assert server is not None, "setup made it"
 
     connections = HttpConnections(server, connections_max)
-    app[_CONNECTIONS].append(connections)
+    app[CONNECTIONS].append(connections)
     return HttpServer(runner, await asyncio.get_running_loop().create_server(connections, sock=port))
 
 
@@ -164,20 +167,15 @@ def _answering(endpoint: Endpoint, views: object) -> _Handler:
             checked = msgspec.structs.replace(checked, body=await read_body(endpoint, request))
         value = endpoint.view(views, checked)
         if isawaitable(value):
-            value = await (_while_open(request, value) if endpoint.waits else value)
+            with cancelled_with_client(request) if endpoint.waits else nullcontext():
+                value = await value
         return web.Response(status=endpoint.status, body=_body(value), headers=headers)
 
     return answer
 
 
-async def _while_open(request: web.Request, value: Awaitable[Any]) -> Any:
-    """Return what is awaited; whoever waits for it is cancelled once the client is gone."""
-    task = asyncio.current_task()
-    assert task is not None, "a view is awaited in the task of its connection"
-    with ExitStack() as stack:
-        for connections in request.app[_CONNECTIONS]:
-            stack.enter_context(connections.waiting(request.protocol, task))
-        return await value
+def _streaming(endpoint: Endpoint, views: object, headers: Mapping[str, str]) -> _Handler:
+    return streaming(partial(endpoint.view, views), partial(_view_request, endpoint), headers)
 
 
 def _limited(handler: _Handler, concurrent_max: int) -> _Handler:
@@ -252,12 +250,12 @@ def _observing(headers: Mapping[str, str], counters: ServerCounters, logs: Logs)
 
     @web.middleware
     async def observe(request: web.Request, handler: _Handler) -> web.StreamResponse:
-        for connections in request.app[_CONNECTIONS]:
+        for connections in request.app[CONNECTIONS]:
             connections.begins(request.protocol)
         try:
             return await answered(request, handler)
         finally:
-            for connections in request.app[_CONNECTIONS]:
+            for connections in request.app[CONNECTIONS]:
                 connections.ends(request.protocol)
 
     async def answered(request: web.Request, handler: _Handler) -> web.StreamResponse:
@@ -275,16 +273,22 @@ def _observing(headers: Mapping[str, str], counters: ServerCounters, logs: Logs)
             )
             response = _fault(500, "internal", "The server failed to answer this request; its log has more.")
         response.headers.update(headers)
-        resource = request.match_info.route.resource
-        # Of other paths any word may come as method.
-        is_known = resource is not None or request.method in (hdrs.METH_GET, hdrs.METH_HEAD)
-        method = request.method if is_known else "other"
-        route = resource.canonical if resource else UNMATCHED
-        counters.http_requests.add((method, route, f"{response.status // 100}xx"))
-        counters.http_durations.observe((method, route), loop.time() - began)
+        _count(counters, request, response, loop.time() - began)
         return response
 
     return observe
+
+
+def _count(counters: ServerCounters, request: web.Request, response: web.StreamResponse, seconds: float) -> None:
+    resource = request.match_info.route.resource
+    # Of other paths any word may come as method.
+    is_known = resource is not None or request.method in (hdrs.METH_GET, hdrs.METH_HEAD)
+    method = request.method if is_known else "other"
+    route = resource.canonical if resource else UNMATCHED
+    counters.http_requests.add((method, route, f"{response.status // 100}xx"))
+    if not response.prepared:
+        # A stream takes as long as its client wants.
+        counters.http_durations.observe((method, route), seconds)
 
 
 def _refusal(refusal: HttpRefused) -> web.Response:
@@ -330,6 +334,8 @@ def _view_request(endpoint: Endpoint, request: web.Request) -> ViewRequest:
         page=PageRequest(_limit(query), query.get("cursor")),
         prefix=query.get("prefix", ""),
         query=query,
+        repeated={each.name: request.query.getall(each.name, []) for each in endpoint.repeated},
+        last_event_id=request.headers.get(_LAST_EVENT_ID, ""),
         host=_host(request),
         client=_peer_host(request),
     )
@@ -337,11 +343,12 @@ def _view_request(endpoint: Endpoint, request: web.Request) -> ViewRequest:
 
 def _query(endpoint: Endpoint, request: web.Request) -> Mapping[str, str]:
     taken = [each.name for each in endpoint.parameters or ()]
+    repeated = [each.name for each in endpoint.repeated]
     for name in request.query:
         if name not in taken:
             takes = f"it takes {', '.join(taken)}" if taken else "it takes none"
             raise HttpRefused(f"{endpoint.path} has no parameter {shortened(name)}; {takes}.")
-        if len(request.query.getall(name)) > 1:
+        if name not in repeated and len(request.query.getall(name)) > 1:
             raise HttpRefused(f"The parameter {name} is given more than once.")
     return request.query
 

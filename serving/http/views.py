@@ -120,6 +120,10 @@ class Unavailable(HttpRefused):
     status = 503
     code = "unavailable"
 
+    def __init__(self, sentence: str, retry_after_s: int = 0) -> None:
+        super().__init__(sentence)
+        self.retry_after_s = retry_after_s
+
 
 class ViewRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request, checked against the parameters that its path takes."""
@@ -130,6 +134,10 @@ class ViewRequest(msgspec.Struct, frozen=True, kw_only=True):
     prefix: str = ""
     #: The parameters that are given, by name.
     query: Mapping[str, str] = msgspec.field(default_factory=dict)
+    #: The values of those that may be given more than once, by name.
+    repeated: Mapping[str, Sequence[str]] = msgspec.field(default_factory=dict)
+    #: The Last-Event-ID header: where a client of events goes on.
+    last_event_id: str = ""
     #: The Host header, or the address the request came to.
     host: str = ""
     #: The address of the peer, without its port: several clients may share one.

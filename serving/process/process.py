@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     from serving.http.server import HttpServer
     from serving.process.allocator import FreeMemory
 
+#: Streams of the HTTP side have this part of the files at most.
+_STREAM_SHARE: Final = 8
+
 #: How long the last log lines may take to be written.
 _LOG_CLOSE_S: Final = 2.0
 
@@ -140,8 +143,19 @@ class ServerProcess(Generic[Config]):
     In this order: `make_listener`, `open`, `start_http`, `serve`, `drain`, `close`.
     """
 
-    def __init__(self, kind: ServerKind[Config], config: Config, counters: ServerCounters, runtime: Runtime) -> None:
+    def __init__(
+        self,
+        kind: ServerKind[Config],
+        config: Config,
+        counters: ServerCounters,
+        runtime: Runtime,
+        http_streams_max: int = 0,
+    ) -> None:
+        """Let clients hold so many connections of the HTTP side open all the time, or fewer if files are short."""
         self._kind = kind
+        self._file_limit = raised_file_limit()
+        #: Connections of the HTTP side that clients may hold open all the time.
+        self.http_streams_max = min(http_streams_max, self._file_limit // _STREAM_SHARE)
         #: As it was at the start.
         self._config = config
         self._counters = counters
@@ -207,11 +221,13 @@ class ServerProcess(Generic[Config]):
     def _load_http(
         self, load: "Callable[[], tuple[Sequence[Endpoint], object]]", port: socket.socket
     ) -> "Callable[[], Awaitable[HttpServer]]":
+        from serving.http.connections import CONNECTIONS_MAX  # noqa: PLC0415  # aiohttp, as below
         from serving.http.server import make_app, start_http  # noqa: PLC0415  # aiohttp: slower than all before
 
         endpoints, views = load()
         tokens = HttpTokens(self._admin_token.token)
-        return partial(start_http, make_app(self._kind, endpoints, views, self._counters, self._logs, tokens), port)
+        app = make_app(self._kind, endpoints, views, self._counters, self._logs, tokens)
+        return partial(start_http, app, port, CONNECTIONS_MAX + self.http_streams_max)
 
     async def serve(self, *own: BackgroundTask, measure: Measure = dict) -> None:
         """Be ready and run the background tasks until the stop signal; `measure` returns the sizes of the tables."""
@@ -274,8 +290,8 @@ class ServerProcess(Generic[Config]):
 
     def _connections_max(self) -> int:
         """Return how many connections leave room for other files; log it if those are fewer than connectionsMax."""
-        limit = raised_file_limit()
-        room = room_for_connections(limit)
+        limit = self._file_limit
+        room = room_for_connections(limit - self.http_streams_max)
         if room < self._config.connections_max:
             self._logs.write(events.FILES_LIMITED, connections_max=room, limit=limit)
         return min(room, self._config.connections_max)

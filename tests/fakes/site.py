@@ -12,6 +12,7 @@ from namesrv.core.route_cache import RouteCounts
 from namesrv.core.route_state import RouteState
 from namesrv.http.endpoints import ENDPOINTS
 from namesrv.http.views import NameServerViews, NameServerViewSources
+from namesrv.http.watches import Watches
 from namesrv.observability.broker_counters import BrokerCounters
 from namesrv.observability.event_log import NameServerEventLog
 from namesrv.observability.metrics import NameServerMetrics, NameServerMetricSources
@@ -42,6 +43,7 @@ class Site:
         self.background.failures["a_task"] = 0
         self.route_counts = RouteCounts()
         self.statistics = ServerStatistics()
+        self.watches = Watches(self.state, self.settings, self.config.route_watchers_max, self.clock, self.event_log)
         self.metrics = NameServerMetrics(
             NameServerMetricSources(
                 state=self.state,
@@ -53,6 +55,7 @@ class Site:
                 health=self.health,
                 task_failures=self.background.failures,
                 clock=self.clock,
+                watches=self.watches,
             )
         )
         self.sources = NameServerViewSources(
@@ -61,6 +64,7 @@ class Site:
             health=self.health,
             clock=self.clock,
             metrics=self.metrics,
+            watches=self.watches,
             served_at=served_at,
         )
 
@@ -96,9 +100,12 @@ class Site:
         return status, body
 
     async def request(self, method, path, **kwargs):
-        """Return status, headers and body; JSON bodies decoded."""
+        """Return status, headers and body; JSON bodies decoded, a stream of events closed."""
         url = URL(self.url + path, encoded=True)
         async with self.session.request(method, url, **kwargs) as response:
+            if response.content_type == "text/event-stream":
+                # It never ends; leaving closes it.
+                return response.status, response.headers, ""
             is_json = response.content_type == "application/json" and method != "HEAD"
             body = await (response.json() if is_json else response.text())
             return response.status, response.headers, body

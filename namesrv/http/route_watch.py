@@ -1,0 +1,167 @@
+"""Watches routes: which topics may have changed, what became of them, and the events that watchers get.
+
+A change is noted in the step that makes it (`routes_dropped`), and looked at in a task of its own: the route is
+encoded as `/v1/topics/{topic}/route` has it and compared with the one before, some topics at a time. Changes of one
+topic within one turn of the event loop are one event. While nobody watches, a change costs one comparison, and a query
+nothing.
+"""
+
+import asyncio
+from collections.abc import Collection
+from hashlib import blake2b
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from namesrv.core.route_changes.change_log import ChangeLog
+from namesrv.core.route_changes.watch_counts import WatchKind
+from namesrv.core.route_changes.watch_cursor import GapReason
+from namesrv.core.route_state import RouteState
+from namesrv.http.watch_shapes import RouteWatchEvent, WatchGapEvent
+from namesrv.http.watch_streams import WatcherObserver, WatcherPlaces, WatchStream, WatchStreams
+from namesrv.refusals import NameTooLong
+from namesrv.settings.durable_settings import DurableSettings
+from remoting.clock import Clock
+from remoting.protocol.shapes.route import TopicRouteData
+from serving.http.server_sent_events import event_text
+from serving.http.views import HttpRefused
+
+#: Bytes of routes that are encoded and compared in one turn of the event loop, about 1 ms of work.
+TURN_BYTES: Final = 64 * 1024
+#: Topics that are, at most.
+TURN_TOPICS: Final = 50
+
+_DIGEST_BYTES: Final = 16
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def plain_route(state: RouteState, settings: DurableSettings, topic: str) -> TopicRouteData | None:
+    """Return the route that clients without a zone and without role addresses get, None if no broker has the topic."""
+    order_conf = settings.kv.order_conf(topic) if settings.config.order_message_enable else None
+    return state.route_of(topic, order_conf)
+
+
+class RouteWatch:
+    """Who watches which routes."""
+
+    kind: WatchKind = "routes"
+
+    def __init__(
+        self,
+        boot_id: str,
+        state: RouteState,
+        settings: DurableSettings,
+        places: WatcherPlaces,
+        clock: Clock,
+        observer: WatcherObserver,
+    ) -> None:
+        self._state = state
+        self._settings = settings
+        config = settings.config
+        self._topics_max = config.route_watch_topics_max
+        self._clock = clock
+        log = ChangeLog(config.route_watch_changes_max, config.route_watch_bytes_max)
+        self._log = log
+        self.streams = WatchStreams(boot_id, log, self, places, clock, observer)
+        #: Followed topics whose routes may have changed.
+        self._dropped: dict[str, None] = {}
+        self._work = asyncio.Event()
+
+    @property
+    def followed(self) -> int:
+        """How many topics are followed: those that are watched, or were until a moment ago."""
+        return len(self._log.keys)
+
+    # What changes
+
+    def routes_dropped(self, topics: Collection[str]) -> None:
+        """Note topics whose routes change in this step; called before or after they do."""
+        if self._log.keys and (dropped := self._log.keys & topics):
+            self._dropped.update(dict.fromkeys(dropped))
+            self._work.set()
+
+    def all_routes_dropped(self) -> None:
+        """Note that any route may change in this step."""
+        self.routes_dropped(self._log.keys)
+
+    async def publish_route_changes(self) -> None:
+        """Turn what was noted into changes for the watchers, for ever."""
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            self._log.end_unwatched(self._clock.now_ms())
+            while self._dropped or self.streams.has_ready:
+                self._publish_some()
+                self.streams.wake_some()
+                await asyncio.sleep(0)
+
+    def _publish_some(self) -> None:
+        size = 0
+        for topic in list(islice(self._dropped, TURN_TOPICS)):
+            size += len(self._publish(topic))
+            if size >= TURN_BYTES:
+                return
+
+    def _publish(self, topic: str) -> bytes:
+        """Keep the change of a topic, if its route is another one than before; return its route."""
+        self._dropped.pop(topic, None)
+        state = self._state_of(topic)
+        followed = self._log.get(topic)
+        if followed is not None and followed.digest != (digest := _digest(state)):
+            followed.digest = digest
+            followed.changed_unix_ms = self._clock.unix_ms()
+            self.streams.notify(self._log.append(topic, lambda number: self._text(topic, state, number)))
+            if self.streams.has_ready:
+                self._work.set()
+        return state
+
+    # What watchers get
+
+    def watch(self, topics: tuple[str, ...], after: str, client: str) -> WatchStream:
+        """Return the stream of a new watcher; raises HttpRefused and Unavailable."""
+        unique = tuple(dict.fromkeys(topics))
+        if not unique:
+            raise HttpRefused("Name the topics to watch: ?topic=NAME, once for each.")
+        if len(unique) > self._topics_max:
+            raise HttpRefused(
+                f"{len(unique)} topics are more than routeWatchTopicsMax allows, {self._topics_max}; watch the others "
+                "over another connection."
+            )
+        for topic in unique:
+            if not 0 < len(topic) <= NameTooLong.CHARS_MAX:
+                raise HttpRefused(f"A topic's name has 1 to {NameTooLong.CHARS_MAX} characters, not {len(topic)}.")
+        for topic in unique:
+            if topic in self._dropped:
+                self._publish(topic)
+        return self.streams.open(unique, after, client, lambda topic: _digest(self._state_of(topic)))
+
+    def present(self, key: str) -> bytes:
+        """Return the present route of a topic as JSON, `null` if no broker has it."""
+        return self._publish(key) if key in self._dropped else self._state_of(key)
+
+    def present_text(self, key: str, state: bytes, event_id: str | None) -> bytes:
+        """Return the event with the present route of a topic."""
+        followed = self._log.get(key)
+        changed_unix_ms = None if followed is None else followed.changed_unix_ms
+        return _route_text(key, state, changed_unix_ms, event_id)
+
+    def gap_text(self, reason: GapReason, keys: tuple[str, ...]) -> bytes:
+        """Return the event of a gap."""
+        return event_text("gap", _encode(WatchGapEvent(reason=reason.value, topics=list(keys))))
+
+    def _text(self, topic: str, state: bytes, number: int) -> bytes:
+        return _route_text(topic, state, self._clock.unix_ms(), self.streams.id_of(number))
+
+    def _state_of(self, topic: str) -> bytes:
+        return _encode(plain_route(self._state, self._settings, topic))
+
+
+def _route_text(topic: str, state: bytes, changed_unix_ms: int | None, event_id: str | None) -> bytes:
+    data = RouteWatchEvent(topic=topic, route=msgspec.Raw(state), changed_unix_ms=changed_unix_ms, id=event_id)
+    return event_text("route", _encode(data), event_id)
+
+
+def _digest(state: bytes) -> bytes:
+    return blake2b(state, digest_size=_DIGEST_BYTES).digest()
