@@ -1,8 +1,8 @@
 """The connections of the HTTP side: health probes find a place among them, whatever others hold."""
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final, cast
 
 from aiohttp import web
@@ -112,3 +112,17 @@ def _close(handler: Handler, connections: HttpConnections) -> None:
     if handler.transport is not None:
         # An orderly close would wait for a peer that does not read.
         handler.transport.abort()
+
+
+#: The connections of each port at which an application is served.
+CONNECTIONS: Final = web.AppKey("connections", list[HttpConnections])
+
+
+async def while_open(request: web.Request, value: Awaitable[Any]) -> Any:
+    """Return what is awaited; whoever waits for it is cancelled once the client is gone."""
+    task = asyncio.current_task()
+    assert task is not None, "a view is awaited in the task of its connection"
+    with ExitStack() as stack:
+        for connections in request.app[CONNECTIONS]:
+            stack.enter_context(connections.waiting(request.protocol, task))
+        return await value

@@ -11,7 +11,6 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import ExitStack
 from inspect import isawaitable
 from typing import Any, Final
 
@@ -24,14 +23,15 @@ from serving.config.server_config import Config
 from serving.config.server_kind import ServerKind
 from serving.http import openapi
 from serving.http.admin_access import AccessHeaders, AdminDenied, HttpTokens
-from serving.http.connections import HttpConnections
+from serving.http.connections import CONNECTIONS, HttpConnections, while_open
+from serving.http.denials import record_denial
 from serving.http.endpoints import JSON_TYPE, Endpoint
 from serving.http.pages import LIMIT_DEFAULT, LIMIT_MAX, PageRequest
 from serving.http.request_bodies import read_body
+from serving.http.request_ends import peer_address, peer_host, requested_host
 from serving.http.views import ErrorAnswer, Fault, HttpRefused, TooManyRequests, ViewRequest
 from serving.logging.logs import Logs
 from serving.logging.server_events import (
-    HTTP_ADMIN_DENIED,
     HTTP_ADMIN_REQUEST_ACCEPTED,
     HTTP_REQUEST_FAILED,
     HTTP_REQUEST_REJECTED,
@@ -54,8 +54,6 @@ UNMATCHED: Final = "unmatched"
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 _LOGS: Final = web.AppKey("logs", Logs)
-#: The connections of each port at which the application is served.
-_CONNECTIONS: Final = web.AppKey("connections", list[HttpConnections])
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -94,7 +92,7 @@ def make_app(
     """
     app = web.Application(middlewares=[_observing({"Server": kind.program, **_HEADERS}, counters, logs)])
     app[_LOGS] = logs
-    app[_CONNECTIONS] = []
+    app[CONNECTIONS] = []
     # One for all methods of a path: aiohttp looks through those of another path in between.
     resources = {path: app.router.add_resource(path) for path in dict.fromkeys(each.path for each in endpoints)}
     for endpoint in endpoints:
@@ -132,7 +130,7 @@ async def start_http(app: web.Application, port: socket.socket, connections_max:
     assert server is not None, "setup made it"
 
     connections = HttpConnections(server, connections_max)
-    app[_CONNECTIONS].append(connections)
+    app[CONNECTIONS].append(connections)
     return HttpServer(runner, await asyncio.get_running_loop().create_server(connections, sock=port))
 
 
@@ -164,20 +162,10 @@ def _answering(endpoint: Endpoint, views: object) -> _Handler:
             checked = msgspec.structs.replace(checked, body=await read_body(endpoint, request))
         value = endpoint.view(views, checked)
         if isawaitable(value):
-            value = await (_while_open(request, value) if endpoint.waits else value)
+            value = await (while_open(request, value) if endpoint.waits else value)
         return web.Response(status=endpoint.status, body=_body(value), headers=headers)
 
     return answer
-
-
-async def _while_open(request: web.Request, value: Awaitable[Any]) -> Any:
-    """Return what is awaited; whoever waits for it is cancelled once the client is gone."""
-    task = asyncio.current_task()
-    assert task is not None, "a view is awaited in the task of its connection"
-    with ExitStack() as stack:
-        for connections in request.app[_CONNECTIONS]:
-            stack.enter_context(connections.waiting(request.protocol, task))
-        return await value
 
 
 def _limited(handler: _Handler, concurrent_max: int) -> _Handler:
@@ -203,7 +191,7 @@ def _for_admins(handler: _Handler, tokens: HttpTokens, counters: ServerCounters,
 
     async def answer(request: web.Request) -> web.StreamResponse:
         response = await checked(request)
-        about = {"peer": _peer(request), "method": request.method, "path": request.path}
+        about = {"peer": peer_address(request), "method": request.method, "path": request.path}
         logs.write(HTTP_ADMIN_REQUEST_ACCEPTED, **about, status=response.status)
         return response
 
@@ -222,11 +210,9 @@ def _checked(
         headers = request.headers
         origins, authorizations = headers.getall(hdrs.ORIGIN, []), headers.getall(hdrs.AUTHORIZATION, [])
         try:
-            check(AccessHeaders(_host(request), origins, authorizations))
+            check(AccessHeaders(requested_host(request), origins, authorizations))
         except AdminDenied as denied:
-            counters.http_admin_requests_denied.add((denied.reason,))
-            about = {"peer": _peer(request), "method": request.method, "path": request.path}
-            logs.write(HTTP_ADMIN_DENIED, **about, reason=denied.reason)
+            record_denial(request, denied, counters, logs)
             raise
         return await handler(request)
 
@@ -247,17 +233,17 @@ def _describing(document: Callable[[], dict[str, Any]]) -> _Handler:
 def _observing(headers: Mapping[str, str], counters: ServerCounters, logs: Logs) -> Any:
     """Return what stands around every request: counts it, and turns what goes wrong into a JSON answer.
 
-    Every answer gets the headers.
+    Every answer gets the headers that it does not set itself.
     """
 
     @web.middleware
     async def observe(request: web.Request, handler: _Handler) -> web.StreamResponse:
-        for connections in request.app[_CONNECTIONS]:
+        for connections in request.app[CONNECTIONS]:
             connections.begins(request.protocol)
         try:
             return await answered(request, handler)
         finally:
-            for connections in request.app[_CONNECTIONS]:
+            for connections in request.app[CONNECTIONS]:
                 connections.ends(request.protocol)
 
     async def answered(request: web.Request, handler: _Handler) -> web.StreamResponse:
@@ -270,11 +256,10 @@ def _observing(headers: Mapping[str, str], counters: ServerCounters, logs: Logs)
         except web.HTTPException as error:
             response = _unserved(request, error)
         except Exception as error:  # noqa: BLE001  # a fault of the server: logged once, the peer gets no details
-            logs.write(
-                HTTP_REQUEST_FAILED, peer=_peer(request), method=request.method, path=request.path, exc_info=error
-            )
+            about = {"peer": peer_address(request), "method": request.method, "path": request.path}
+            logs.write(HTTP_REQUEST_FAILED, **about, exc_info=error)
             response = _fault(500, "internal", "The server failed to answer this request; its log has more.")
-        response.headers.update(headers)
+        response.headers.extend({name: value for name, value in headers.items() if name not in response.headers})
         resource = request.match_info.route.resource
         # Of other paths any word may come as method.
         is_known = resource is not None or request.method in (hdrs.METH_GET, hdrs.METH_HEAD)
@@ -330,8 +315,8 @@ def _view_request(endpoint: Endpoint, request: web.Request) -> ViewRequest:
         page=PageRequest(_limit(query), query.get("cursor")),
         prefix=query.get("prefix", ""),
         query=query,
-        host=_host(request),
-        client=_peer_host(request),
+        host=requested_host(request),
+        client=peer_host(request),
     )
 
 
@@ -355,22 +340,3 @@ def _limit(query: Mapping[str, str]) -> int:
     if not 1 <= limit <= LIMIT_MAX:
         raise HttpRefused(f"limit must be a whole number from 1 to {LIMIT_MAX}, not {shortened(text)}.")
     return limit
-
-
-def _host(request: web.Request) -> str:
-    """Return the host that the client used; aiohttp's own property would look this machine's name up, and wait."""
-    if (header := request.headers.get(hdrs.HOST)) is not None:
-        return header
-    sockname = request.transport.get_extra_info("sockname") if request.transport else None
-    host = str(sockname[0]) if sockname else ""
-    return f"[{host}]" if ":" in host else host
-
-
-def _peer_host(request: web.Request) -> str:
-    peer = request.transport.get_extra_info("peername") if request.transport else None
-    return str(peer[0]) if peer else ""
-
-
-def _peer(request: web.Request) -> str:
-    peer = request.transport.get_extra_info("peername") if request.transport else None
-    return f"{peer[0]}:{peer[1]}" if peer else ""

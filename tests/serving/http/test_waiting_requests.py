@@ -11,8 +11,8 @@ from fakes.lines import Lines
 from other_server import OTHER
 
 from serving.http import connections
-from serving.http import server as http_server
 from serving.http.admin_access import AdminToken
+from serving.http.connections import CONNECTIONS
 from serving.http.endpoints import Endpoint, Parameter
 from serving.http.server import make_app, start_http
 from serving.http.views import requested_number
@@ -59,7 +59,7 @@ class WaitingServer:
         self.logs = Logs(Lines(), json_line(), FakeClock(), {})
         app = make_app(OTHER, TABLE, self.views, self.counters, self.logs, AdminToken())
         self.server = await start_http(app, socket.create_server(("127.0.0.1", 0)))
-        (self.connections,) = app[http_server._CONNECTIONS]
+        (self.connections,) = app[CONNECTIONS]
         self.session = aiohttp.ClientSession(f"http://127.0.0.1:{self.server.port}")
         return self
 
