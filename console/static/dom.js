@@ -60,7 +60,7 @@ export function table(caption, columns, rows, none) {
   const head = h("tr", {}, columns.map(({ label }) => h("th", { scope: "col" }, label)));
   const cells = (row) =>
     columns.map(({ label, cell }, index) =>
-      h(index ? "td" : "th", index ? { "data-label": label } : { scope: "row", "data-label": label }, cell(row)),
+      h(index ? "td" : "th", index ? { "data-label": label } : { scope: "row", "data-label": label }, h("div", {}, cell(row))),
     );
   return h(
     "div",

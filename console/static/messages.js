@@ -33,7 +33,7 @@ export function t(key, values = {}) {
 /** Returns a duration in the shortest usual form. */
 export function duration(ms) {
   if (ms === null || ms === undefined) return "–";
-  const [value, unit] = ms < 1000 ? [ms, "millisecond"] : ms < 120_000 ? [ms / 1000, "second"] : [ms / 60_000, "minute"];
+  const [value, unit] = ms > 0 && ms < 1000 ? [ms, "millisecond"] : ms < 120_000 ? [ms / 1000, "second"] : [ms / 60_000, "minute"];
   const style = { style: "unit", unit, unitDisplay: "short", maximumFractionDigits: 0 };
   return new Intl.NumberFormat(document.documentElement.lang, style).format(value);
 }

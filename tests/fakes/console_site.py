@@ -4,9 +4,9 @@ import contextlib
 import socket
 
 from aiohttp import web
+
 from fakes.admin_token import ADMIN_TOKEN
 from fakes.site import Site
-
 from namesrv.settings.config import NameServerConfig
 from serving.http.admin_access import AdminToken, HttpTokens
 from serving.http.console.site import ConsoleParts, add_console
