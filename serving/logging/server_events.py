@@ -264,8 +264,8 @@ HTTP_ADMIN_REQUEST_ACCEPTED: Final = LogEvent(
     keys=("method", "path", "status"),
     meaning="An HTTP request with the admin token changed something, or began to.",
 )
-CONSOLE_SIGNED_IN: Final = LogEvent(
-    name="console_signed_in",
+CONSOLE_SESSION_OPENED: Final = LogEvent(
+    name="console_session_opened",
     level=Level.INFO,
     audit=True,
     keys=("rights",),

@@ -140,7 +140,7 @@ async def test_wrong_tokens_are_logged_counted_and_limited(public):
 
     public.clock.pass_ms(WINDOW_MS)
     assert (await public.sign_in(READ_TOKEN))[0] == 200
-    (line,) = public.events("console_signed_in")
+    (line,) = public.events("console_session_opened")
     assert (line["rights"], line["audit"]) == ("read", True)
 
 

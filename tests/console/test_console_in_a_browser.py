@@ -48,6 +48,7 @@ CONTRAST = """
 
 
 TOPICS = {"TopicTest": 4}
+SAME, OTHER = "'n0'", "'n1'"
 
 
 class Plane:
@@ -121,6 +122,19 @@ async def test_overview_shows_brokers_roles_and_differences_and_loads_nothing_fr
         assert await tab.value('document.querySelectorAll("main script, main img, main b").length') == 0
         assert {f"{each.scheme}://{each.netloc}" for each in map(urlsplit, tab.requests)} == {plane.origin}
         assert tab.problems == []
+
+
+async def test_controllers_that_disagree_or_have_no_leader_are_shown_as_a_problem(plane, tmp_path):
+    rows = "[{role: 'leader', leader: 'n0'}, {role: 'follower', leader: %s}, {role: 'unreachable', leader: null}]"
+    async with a_tab(tmp_path) as tab:
+        await tab.open(plane.url, width=800)
+        script = "document.querySelector('script').src.replace('main.js', 'overview_model.js')"
+        await tab.value(f"void import({script}).then(model => window.model = model)")
+        await tab.shows("typeof window.model", "object")
+        assert await tab.value(f"model.leadership({rows % SAME})") is None
+        assert await tab.value(f"model.leadership({rows % OTHER})") == "controllers.disagree"
+        assert await tab.value("model.leadership([{role: 'candidate', leader: null}])") == "controllers.no_leader"
+        assert await tab.value("model.leadership([])") is None
 
 
 @pytest.mark.soak

@@ -31,8 +31,8 @@ from serving.http.request_ends import own_host, peer_address, peer_host, request
 from serving.http.views import HttpRefused, NotFound, TooManyRequests
 from serving.logging.logs import Logs
 from serving.logging.server_events import (
+    CONSOLE_SESSION_OPENED,
     CONSOLE_SIGN_IN_LIMITED,
-    CONSOLE_SIGNED_IN,
     HTTP_ADMIN_REQUEST_ACCEPTED,
 )
 from serving.metrics.server_counters import ServerCounters
@@ -221,7 +221,7 @@ class Console:
             raise AdminDenied("wrong_token", f"This is neither the token of {PROPERTY} nor that of {READER_PROPERTY}.")
         self._close_session(request)
         session_id, session = opened
-        self._parts.logs.write(CONSOLE_SIGNED_IN, peer=peer_address(request), rights=session.rights)
+        self._parts.logs.write(CONSOLE_SESSION_OPENED, peer=peer_address(request), rights=session.rights)
         response = _json(self._view(request, session))
         response.set_cookie(
             self._cookie,
