@@ -2,7 +2,6 @@
 
 import { request } from "./api.js";
 import { h } from "./dom.js";
-import { OLD_MS } from "./feed.js";
 import { duration, language, languages, t, useLanguage } from "./messages.js";
 
 // Each view has an address of its own; its module is loaded when it is opened first.
@@ -36,7 +35,11 @@ class Page {
       this.root,
     );
     const root = this.root;
-    const { show } = await view.load();
+    const { show } = await view.load().catch(() => {
+      // The server has files of another release now.
+      location.reload();
+      return { show: () => () => {} };
+    });
     // Another view may have been opened meanwhile.
     if (root === this.root) this.end = show(root, this);
   }
@@ -88,13 +91,13 @@ class Page {
   }
 
   /** Shows how old the picture of the view is, in ms; null before the first. */
-  async fresh(error, ageMs) {
+  async fresh(error, ageMs, isPastDue) {
     if (error?.status === 401) {
       this.end();
       this.session = await request("session");
       if (!this.session.mayRead) return this.draw();
     }
-    const isOld = ageMs === null ? error !== null : ageMs > OLD_MS;
+    const isOld = isPastDue || (ageMs === null && error !== null);
     this.root.classList.toggle("old", isOld);
     this.age.textContent = ageMs === null ? "" : t("age", { time: duration(Math.floor(ageMs / 1000) * 1000) });
     this.old.hidden = !isOld;
@@ -106,5 +109,8 @@ class Page {
 
 await useLanguage(language());
 const page = new Page(await request("session"));
-addEventListener("hashchange", () => page.draw());
+addEventListener("hashchange", async () => {
+  await page.draw();
+  page.root.focus();
+});
 await page.draw();

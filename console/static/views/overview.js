@@ -14,8 +14,8 @@ export function show(root, page) {
   const content = h("div", { id: "overview", "aria-busy": "true" }, h("h1", {}, t("overview.title")), h("p", {}, t("loading")));
   root.replaceChildren(content);
   let drawn = null;
-  return follow(load, ({ value, error, ageMs }) => {
-    page.fresh(error, value === null ? null : ageMs);
+  return follow(load, ({ value, error, ageMs, isOld }) => {
+    page.fresh(error, value === null ? null : ageMs, isOld);
     if (value === null || value === drawn) return;
     drawn = value;
     patch(content, h("div", { id: "overview", "aria-busy": "false" }, h("h1", {}, t("overview.title")), sections(value)));

@@ -18,7 +18,8 @@ from serving.http.connections import while_open
 from serving.http.console.peers import NumberedPeer
 from serving.http.console.shapes import PeerView
 from serving.http.endpoints import JSON_TYPE, TEXT_TYPE
-from serving.http.views import BodyTooLarge, HttpRefused, TooManyRequests, UnsupportedMediaType
+from serving.http.request_bodies import BODY_S
+from serving.http.views import BodyTooLarge, HttpRefused, RequestTimedOut, TooManyRequests, UnsupportedMediaType
 
 #: Longest answer that is passed on, in bytes; a stream has no limit.
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -28,6 +29,8 @@ BODY_BYTES_MAX: Final = 1024 * 1024
 ANSWER_S: Final = 5
 #: Seconds after which a stream without a single byte ends.
 STREAM_IDLE_S: Final = 60
+#: Seconds after which any stream ends: the page connects again, for which its session has to be open still.
+STREAM_S: Final = 600
 #: Requests that are passed on at a time, beside streams.
 REQUESTS_MAX: Final = 32
 STREAMS_MAX: Final = 32
@@ -125,7 +128,7 @@ class PeerRelay:
             raise TooManyRequests(f"The console passes {STREAMS_MAX} streams on at a time, as many as allowed.")
         self._streams += 1
         try:
-            timeout = aiohttp.ClientTimeout(total=None, sock_connect=ANSWER_S, sock_read=STREAM_IDLE_S)
+            timeout = aiohttp.ClientTimeout(total=STREAM_S, sock_connect=ANSWER_S, sock_read=STREAM_IDLE_S)
             async with self._answer(request.method, url, headers, None, timeout) as answer:
                 if answer.content_type != EVENTS_TYPE:
                     return await _whole(answer)
@@ -197,10 +200,14 @@ async def _body_of(request: web.Request, headers: dict[str, str]) -> bytes | Non
     if request.content_type != JSON_TYPE:
         raise UnsupportedMediaType(f"Content-Type must be {JSON_TYPE}.")
     body = bytearray()
-    async for chunk in request.content.iter_any():
-        body += chunk
-        if len(body) > BODY_BYTES_MAX:
-            raise BodyTooLarge(f"The console passes bodies of at most {BODY_BYTES_MAX} bytes on; use the server's own.")
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for chunk in request.content.iter_any():
+                body += chunk
+                if len(body) > BODY_BYTES_MAX:
+                    raise BodyTooLarge(f"The console passes bodies of at most {BODY_BYTES_MAX} bytes on.")
+    except TimeoutError:
+        raise RequestTimedOut(f"The body has not come within {BODY_S} s.") from None
     headers[hdrs.CONTENT_TYPE] = JSON_TYPE
     return bytes(body)
 

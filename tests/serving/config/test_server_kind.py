@@ -149,6 +149,7 @@ def test_the_properties_of_java_are_listed_as_java_lists_them():
         "brokersMax",
         "brokersPerConnectionMax",
         "connectionsMax",
+        "consoleEnable",
         "controllerHttpPort",
         "controllerListenPort",
         "frameMaxLength",
