@@ -13,6 +13,7 @@ WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY remoting/ remoting/
 COPY serving/ serving/
+COPY console/ console/
 COPY history/ history/
 COPY namesrv/ namesrv/
 COPY controller/ controller/

@@ -23,7 +23,8 @@ $(VENV)/.dev: $(VENV)/.run
 run: $(VENV)/.run
 	@echo "It will print two addresses. Brokers need that of the Name Server as namesrvAddr, clients as NAMESRV_ADDR;"
 	@echo "brokers that shall be failed over need enableControllerMode=true, and that of the Controller Server as controllerAddr."
-	exec $(BIN)/rmq-namesrv --bind-address 127.0.0.1 --enable-controller-in-namesrv --history-dir "$(HISTORY)" $(RUN_ARGS)
+	exec $(BIN)/rmq-namesrv --bind-address 127.0.0.1 --enable-controller-in-namesrv --history-dir "$(HISTORY)" \
+		--console-peers controller=http://127.0.0.1:9881 $(RUN_ARGS)
 
 ## check: format, lint, types, import contracts
 check: $(VENV)/.dev
@@ -41,7 +42,7 @@ $(VENV)/.unit: $(VENV)/.run
 	touch $@
 
 ## unit: rules and servers, without Java, etcd and Spark; on another Python: make unit PYTHON=python3.13 VENV=.venv-3.13
-UNIT := -m "not java and not etcd and not soak and not broad" tests/remoting tests/role_agent tests/sampling tests/rmq tests/serving tests/history \
+UNIT := -m "not java and not etcd and not soak and not broad" tests/remoting tests/role_agent tests/sampling tests/rmq tests/serving tests/console tests/history \
 	tests/namesrv tests/controller tests/scaling
 unit: $(VENV)/.unit
 	$(BIN)/pytest --quiet --numprocesses $(WORKERS) $(UNIT)

@@ -1,7 +1,7 @@
 """Says what will not run here, skips tests whose programs are missing, shows the logs of a failing test's processes.
 
-Several workers may share the tests (pytest-xdist), a file each: what is quick comes first, then what takes longest. All
-tests with Spark are one worker's: its JVM takes ten seconds to start, and is quicker the longer it works.
+Several workers may share the tests (pytest-xdist), a file each: what is quick comes first, then what takes longest. Tests
+with Spark are those of two workers: a JVM takes ten seconds to start, and is quicker the longer it works.
 """
 
 import sys
@@ -54,10 +54,11 @@ def pytest_collection_modifyitems(config, items):
 
 
 class FileScheduling(LoadFileScheduling):
-    """A worker takes a file at a time, and one of them all files with Spark."""
+    """A worker takes a file at a time; of those with Spark one takes the analyses, another one the rest."""
 
     def _split_scope(self, nodeid):
-        return "tests/analytics" if nodeid.startswith("tests/analytics/") else super()._split_scope(nodeid)
+        places = ("tests/analytics/jobs/", "tests/analytics/")
+        return next((each for each in places if nodeid.startswith(each)), None) or super()._split_scope(nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)

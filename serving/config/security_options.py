@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Final, get_args
 
 from remoting.transport.tls import ClientAuth, TlsMode, TlsSettings
+from serving.config.console_options import ConsoleConfig
 from serving.config.options import NAMES_A_FILE, FilePath, Fixed, Flag, NamedAddressList, OneOf, Option, Secret, Text
 
 _FLAG: Final = Flag()
@@ -16,8 +17,8 @@ _GUARDS: Final = Fixed("it decides who may connect, and to whom this server conn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SecurityConfig:
-    """Options of any server about TLS, tokens and keys."""
+class SecurityConfig(ConsoleConfig):
+    """Options of any server about TLS, tokens and keys; those about the console are inherited."""
 
     # TlsSystemConfig; all read by process.py, which hands them to remoting/transport/tls.py
 

@@ -26,14 +26,15 @@ from serving.config.server_kind import ServerKind
 from serving.http import openapi
 from serving.http.admin_access import AccessHeaders, AdminDenied, HttpTokens
 from serving.http.connections import CONNECTIONS, HttpConnections, cancelled_with_client
+from serving.http.denials import record_denial
 from serving.http.endpoints import JSON_TYPE, Endpoint
 from serving.http.event_stream import streaming
 from serving.http.pages import LIMIT_DEFAULT, LIMIT_MAX, PageRequest
 from serving.http.request_bodies import read_body
+from serving.http.request_ends import peer_address, peer_host, requested_host
 from serving.http.views import ErrorAnswer, Fault, HttpRefused, TooManyRequests, ViewRequest
 from serving.logging.logs import Logs
 from serving.logging.server_events import (
-    HTTP_ADMIN_DENIED,
     HTTP_ADMIN_REQUEST_ACCEPTED,
     HTTP_REQUEST_FAILED,
     HTTP_REQUEST_REJECTED,
@@ -201,7 +202,7 @@ def _for_admins(handler: _Handler, tokens: HttpTokens, counters: ServerCounters,
 
     async def answer(request: web.Request) -> web.StreamResponse:
         response = await checked(request)
-        about = {"peer": _peer(request), "method": request.method, "path": request.path}
+        about = {"peer": peer_address(request), "method": request.method, "path": request.path}
         logs.write(HTTP_ADMIN_REQUEST_ACCEPTED, **about, status=response.status)
         return response
 
@@ -220,11 +221,9 @@ def _checked(
         headers = request.headers
         origins, authorizations = headers.getall(hdrs.ORIGIN, []), headers.getall(hdrs.AUTHORIZATION, [])
         try:
-            check(AccessHeaders(_host(request), origins, authorizations))
+            check(AccessHeaders(requested_host(request), origins, authorizations))
         except AdminDenied as denied:
-            counters.http_admin_requests_denied.add((denied.reason,))
-            about = {"peer": _peer(request), "method": request.method, "path": request.path}
-            logs.write(HTTP_ADMIN_DENIED, **about, reason=denied.reason)
+            record_denial(request, denied, counters, logs)
             raise
         return await handler(request)
 
@@ -245,7 +244,7 @@ def _describing(document: Callable[[], dict[str, Any]]) -> _Handler:
 def _observing(headers: Mapping[str, str], counters: ServerCounters, logs: Logs) -> Any:
     """Return what stands around every request: counts it, and turns what goes wrong into a JSON answer.
 
-    Every answer gets the headers.
+    Every answer gets the headers that it does not set itself.
     """
 
     @web.middleware
@@ -268,11 +267,10 @@ def _observing(headers: Mapping[str, str], counters: ServerCounters, logs: Logs)
         except web.HTTPException as error:
             response = _unserved(request, error)
         except Exception as error:  # noqa: BLE001  # a fault of the server: logged once, the peer gets no details
-            logs.write(
-                HTTP_REQUEST_FAILED, peer=_peer(request), method=request.method, path=request.path, exc_info=error
-            )
+            about = {"peer": peer_address(request), "method": request.method, "path": request.path}
+            logs.write(HTTP_REQUEST_FAILED, **about, exc_info=error)
             response = _fault(500, "internal", "The server failed to answer this request; its log has more.")
-        response.headers.update(headers)
+        response.headers.extend({name: value for name, value in headers.items() if name not in response.headers})
         _count(counters, request, response, loop.time() - began)
         return response
 
@@ -336,8 +334,8 @@ def _view_request(endpoint: Endpoint, request: web.Request) -> ViewRequest:
         query=query,
         repeated={each.name: request.query.getall(each.name, []) for each in endpoint.repeated},
         last_event_id=request.headers.get(_LAST_EVENT_ID, ""),
-        host=_host(request),
-        client=_peer_host(request),
+        host=requested_host(request),
+        client=peer_host(request),
     )
 
 
@@ -362,22 +360,3 @@ def _limit(query: Mapping[str, str]) -> int:
     if not 1 <= limit <= LIMIT_MAX:
         raise HttpRefused(f"limit must be a whole number from 1 to {LIMIT_MAX}, not {shortened(text)}.")
     return limit
-
-
-def _host(request: web.Request) -> str:
-    """Return the host that the client used; aiohttp's own property would look this machine's name up, and wait."""
-    if (header := request.headers.get(hdrs.HOST)) is not None:
-        return header
-    sockname = request.transport.get_extra_info("sockname") if request.transport else None
-    host = str(sockname[0]) if sockname else ""
-    return f"[{host}]" if ":" in host else host
-
-
-def _peer_host(request: web.Request) -> str:
-    peer = request.transport.get_extra_info("peername") if request.transport else None
-    return str(peer[0]) if peer else ""
-
-
-def _peer(request: web.Request) -> str:
-    peer = request.transport.get_extra_info("peername") if request.transport else None
-    return f"{peer[0]}:{peer[1]}" if peer else ""

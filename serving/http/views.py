@@ -21,7 +21,7 @@ class Fault(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     #: One word for programs: `bad_request`, `unauthorized`, `forbidden`, `not_found`, `method_not_allowed`,
     #: `timed_out`, `conflict`, `too_large`, `unsupported_media_type`, `unprocessable`, `too_many_requests`, `internal`,
-    #: `unavailable`, `not_leader`.
+    #: `unavailable`, `not_leader`; of the console also `misdirected`, `bad_gateway`, `gateway_timeout`.
     code: str
     #: One sentence for people.
     message: str

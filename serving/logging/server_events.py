@@ -117,14 +117,16 @@ HTTP_ADMIN_TOKEN_LOADED: Final = LogEvent(
     name="http_admin_token_loaded",
     level=Level.INFO,
     keys=("path",),
-    meaning="The token of `httpAdminTokenFile` is in force, at the start or after the file changed: HTTP requests with "
-    "it, and no other token, may change something.",
+    meaning="The token of a file is in force, at the start or after the file changed: with that of "
+    "`httpAdminTokenFile`, and no other token, HTTP requests may change something; that of `consoleReadTokenFile` "
+    "opens the console for reading.",
 )
 HTTP_ADMIN_TOKEN_LOAD_FAILED: Final = LogEvent(
     name="http_admin_token_load_failed",
     level=Level.ERROR,
     keys=("path", "error"),
-    meaning="The file of `httpAdminTokenFile` is gone or holds no token any more; the previous token stays in force.",
+    meaning="The file of `httpAdminTokenFile`, or another file with a token, is gone or holds no token any more; the "
+    "previous token stays in force.",
     advice="Write a token into the file, which is read twice a second. To let nobody change anything, blank the option "
     "and restart.",
 )
@@ -250,9 +252,9 @@ HTTP_ADMIN_DENIED: Final = LogEvent(
     name="http_admin_denied",
     level=Level.WARNING,
     keys=("peer", "method", "path", "reason"),
-    meaning="An HTTP request that would change something was refused: there is no `httpAdminTokenFile` (`off`), it "
-    "comes from a page of another site (`other_origin`), or it shows no token (`no_token`) or another one "
-    "(`wrong_token`).",
+    meaning="An HTTP request that would change something, or a sign-in to the console, was refused: there is no "
+    "`httpAdminTokenFile` (`off`), it comes from a page of another site (`other_origin`), or it shows no token "
+    "(`no_token`) or another one (`wrong_token`).",
     advice="Give the token to a peer of yours, after a rotation above all; find out what any other one wants.",
 )
 HTTP_ADMIN_REQUEST_ACCEPTED: Final = LogEvent(
@@ -261,6 +263,21 @@ HTTP_ADMIN_REQUEST_ACCEPTED: Final = LogEvent(
     audit=True,
     keys=("method", "path", "status"),
     meaning="An HTTP request with the admin token changed something, or began to.",
+)
+CONSOLE_SESSION_OPENED: Final = LogEvent(
+    name="console_session_opened",
+    level=Level.INFO,
+    audit=True,
+    keys=("rights",),
+    meaning="Somebody signed in to the console of a server, for 8 hours: `read` with the token of "
+    "`consoleReadTokenFile`, `change` with that of `httpAdminTokenFile`.",
+)
+CONSOLE_SIGN_IN_LIMITED: Final = LogEvent(
+    name="console_sign_in_limited",
+    level=Level.WARNING,
+    keys=("peer",),
+    meaning="A sign-in to the console was refused unread: five from this address had wrong tokens within a minute.",
+    advice="If it is no peer of yours, find out who tries tokens; all users of a proxy share its address.",
 )
 LIBRARY_LOGGED: Final = LogEvent(
     name="library_logged",

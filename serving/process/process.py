@@ -26,6 +26,7 @@ from remoting.server.request_processor import Dispatcher
 from remoting.server.server import RemotingServer
 from serving import __version__
 from serving.config import security_options
+from serving.config.console_options import READER_PROPERTY
 from serving.config.server_config import Config, ServerConfig
 from serving.config.server_kind import ServerKind, listed_properties
 from serving.config.sources import IgnoredKey
@@ -169,6 +170,7 @@ class ServerProcess(Generic[Config]):
             security_options.tls_settings_of(config), self._clock, self._logs, counters
         )
         self._admin_token = AdminTokenFile(config.http_admin_token_file, self._logs)
+        self._read_token = AdminTokenFile(config.console_read_token_file, self._logs, READER_PROPERTY)
         self._http_socket: socket.socket | None = None
         self._stop_http: Callable[[], Awaitable[None]] | None = None
         self.health = Health()
@@ -196,6 +198,7 @@ class ServerProcess(Generic[Config]):
         config = self._config
         self._certificate.load_first()
         self._admin_token.load_first()
+        self._read_token.load_first()
         if config.http_port:
             self._http_socket = bound_http_socket(config.http_bind_address, config.http_port)
         try:
@@ -227,6 +230,21 @@ class ServerProcess(Generic[Config]):
         endpoints, views = load()
         tokens = HttpTokens(self._admin_token.token)
         app = make_app(self._kind, endpoints, views, self._counters, self._logs, tokens)
+        if self._config.console_enable:
+            from serving.http.console.site import ConsoleParts, add_console  # noqa: PLC0415  # aiohttp, as above
+
+            add_console(
+                app,
+                ConsoleParts(
+                    program=self._kind.program,
+                    config=self._config,
+                    tokens=tokens,
+                    reader=self._read_token.token,
+                    clock=self._clock,
+                    counters=self._counters,
+                    logs=self._logs,
+                ),
+            )
         return partial(start_http, app, port, CONNECTIONS_MAX + self.http_streams_max)
 
     async def serve(self, *own: BackgroundTask, measure: Measure = dict) -> None:
@@ -251,6 +269,8 @@ class ServerProcess(Generic[Config]):
         }
         if config.http_admin_token_file:
             named["watch_admin_token"] = self._admin_token.watch
+        if config.console_read_token_file:
+            named["watch_read_token"] = self._read_token.watch
         if (recording := self.recording) is not None:
             recording.start(f"{host}:{port}")
             named["tick"] = lambda: recording.tick(measure, self._listener.statistics, self._counters)

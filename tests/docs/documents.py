@@ -12,6 +12,7 @@ ROOT: Final = Path(__file__).parents[2]
 PRODUCT: Final = (
     "remoting",
     "serving",
+    "console",
     "history",
     "namesrv",
     "controller",

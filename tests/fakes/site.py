@@ -28,6 +28,9 @@ from serving.process.background_tasks import logged_tasks
 
 
 class Site:
+    #: A port that is open already; None for any free one.
+    listening = None
+
     def __init__(self, config=None, served_at=("0.0.0.0", 9876)):
         self.config = config or NameServerConfig()
         self.clock = FakeClock()
@@ -72,21 +75,15 @@ class Site:
         """Log and count the events of an outcome."""
         self.event_log.record(outcome.events)
 
+    def app(self):
+        tokens = HttpTokens(self.admin_token)
+        return make_app(NAMESRV, ENDPOINTS, NameServerViews(self.sources), self.counters, self.logs, tokens)
+
     async def __aenter__(self):
-        port = socket.create_server(("127.0.0.1", 0))
-        self.server = await start_http(
-            make_app(
-                NAMESRV,
-                ENDPOINTS,
-                NameServerViews(self.sources),
-                self.counters,
-                self.logs,
-                HttpTokens(self.admin_token),
-            ),
-            port,
-        )
+        self.server = await start_http(self.app(), self.listening or socket.create_server(("127.0.0.1", 0)))
         self.url = f"http://127.0.0.1:{self.server.port}"
-        self.session = aiohttp.ClientSession()
+        # Unsafe: it keeps cookies of IP addresses, as browsers do.
+        self.session = aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True))
         return self
 
     async def __aexit__(self, *_):

@@ -116,7 +116,7 @@ class Site:
         return next((group for group, queues in stored.items() if sum(queues.values()) == MESSAGES), None)
 
 
-@pytest.fixture(scope="module", params=[V4_9, pytest.param(V5_1, marks=pytest.mark.broad), V5_5])
+@pytest.fixture(scope="module", params=[V4_9, pytest.param(V5_1, marks=pytest.mark.soak), V5_5])
 def servers(tmp_path_factory, request):
     with contextlib.closing(Lab(tmp_path_factory.mktemp("servers"))) as shared:
         yield Servers(shared, request.param)
@@ -204,7 +204,7 @@ def test_stored_messages_of_a_java_broker_are_found_in_its_log(site):
     assert site.admin.refusal(log_epochs()) == (3 if site.is_4_9 else 1)
 
 
-@pytest.mark.parametrize("version", [pytest.param(V5_1, marks=pytest.mark.broad), V5_5])
+@pytest.mark.parametrize("version", [pytest.param(V5_1, marks=pytest.mark.soak), V5_5])
 def test_reset_on_a_java_broker_refuses_the_commits_that_follow(lab, version):
     site = Site(lab, Servers(lab, version, useServerSideResetOffset=True))
     options = site.admin(brokers.broker_options([offsets.RESETS_ON_SERVER]))
@@ -224,7 +224,7 @@ def test_reset_on_a_java_broker_refuses_the_commits_that_follow(lab, version):
     assert site.admin.refusal(offsets.reset_offset(TOOL_GROUP, site.topic, 0, 1000)) == 1
 
 
-@pytest.mark.parametrize("version", [pytest.param(V5_1, marks=pytest.mark.broad), V5_5])
+@pytest.mark.parametrize("version", [pytest.param(V5_1, marks=pytest.mark.soak), V5_5])
 def test_java_broker_whose_timer_is_off_answers_so(lab, version):
     site = Site(lab, Servers(lab, version, timerWheelEnable=False))
     with pytest.raises(Refused) as refused:

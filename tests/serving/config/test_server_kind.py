@@ -9,6 +9,7 @@ from namesrv.settings.config import NAMESRV, NameServerConfig
 from remoting.protocol.properties import Property, file_text, listing_text, parse
 from serving.config import arguments
 from serving.config.checks import ConfigError, conflicts
+from serving.config.console_peers import ConsolePeerList
 from serving.config.options import (
     AddressList,
     AlwaysFalse,
@@ -148,6 +149,7 @@ def test_the_properties_of_java_are_listed_as_java_lists_them():
         "brokersMax",
         "brokersPerConnectionMax",
         "connectionsMax",
+        "consoleEnable",
         "controllerHttpPort",
         "controllerListenPort",
         "frameMaxLength",
@@ -213,6 +215,7 @@ VALUES = {
     FilePath: lambda _: LINES.filter(lambda text: "://" not in text),
     AddressList: lambda _: st.just("ns1:9876;ns2:9876"),
     NamedAddressList: lambda _: st.just("10.0.0.0/8;broker-a:10911"),
+    ConsolePeerList: lambda _: st.just("namesrv=http://ns1:9880;controller=https://c1:9881"),
 }
 TOGETHER = {
     "brokerAccessKey",

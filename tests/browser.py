@@ -26,6 +26,8 @@ class Tab:
         self._socket, self._number = socket, 0
         #: Addresses that were asked for.
         self.requests = []
+        #: What the page, or the browser about it, wrote to its console as a warning or an error.
+        self.problems = []
         self._loaded = False
 
     async def command(self, method, **params):
@@ -41,17 +43,30 @@ class Tab:
     def _note(self, message):
         if message.get("method") == "Network.requestWillBeSent":
             self.requests.append(message["params"]["request"]["url"])
+        self._note_problem(message.get("method"), message.get("params"))
         self._loaded |= message.get("method") == "Page.loadEventFired"
+
+    def _note_problem(self, event, params):
+        match event:
+            case "Runtime.exceptionThrown":
+                details = params["exceptionDetails"]
+                self.problems.append(details.get("exception", {}).get("description") or details["text"])
+            case "Runtime.consoleAPICalled" if params["type"] in {"error", "warning", "assert"}:
+                self.problems.append(params["args"])
+            case "Log.entryAdded" if params["entry"]["level"] in {"error", "warning"}:
+                self.problems.append(params["entry"]["text"])
 
     async def open(self, address, *, width, dark=False):
         await self.command("Page.enable")
         await self.command("Network.enable")
+        await self.command("Runtime.enable")
+        await self.command("Log.enable")
         await self.command(
             "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 500
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         await self.command("Emulation.setEmulatedMedia", features=[scheme])
-        self.requests, self._loaded = [], False
+        self.requests, self.problems, self._loaded = [], [], False
         await self.command("Page.navigate", url=address)
         while not self._loaded:
             self._note(await self._socket.receive_json(timeout=60))
@@ -60,6 +75,19 @@ class Tab:
         result = await self.command("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
+
+    async def shows(self, expression, wanted, seconds=30):
+        """Wait until an expression has a value."""
+        for _ in range(seconds * 10):
+            if (found := await self.value(expression)) == wanted:
+                return
+            await asyncio.sleep(0.1)
+        raise AssertionError(f"{expression} is {found!r}, not {wanted!r}; {self.problems}")
+
+    async def press(self, key):
+        """Press a key, as a user without a mouse does."""
+        for kind in ("rawKeyDown", "keyUp"):
+            await self.command("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode={"Tab": 9}[key])
 
     async def screenshot(self, path):
         shot = await self.command("Page.captureScreenshot", captureBeyondViewport=True)

@@ -1,0 +1,81 @@
+// Elements from values. Whatever comes from a server becomes text: nothing here takes markup.
+
+// Control characters, and marks that change the direction or are not seen, could make one name look like another.
+const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+
+/** Returns a text with what cannot be seen written as \uNNNN. */
+export function printable(text) {
+  return String(text).replace(HIDDEN, (each) => "\\u" + each.charCodeAt(0).toString(16).padStart(4, "0"));
+}
+
+/**
+ * Returns an element. Attributes that are false or null are left out, true ones have no value, and those whose names begin
+ * with "on" are listeners. Children are nodes, texts and lists of them.
+ */
+export function h(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  element.listeners = {};
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) {
+      element.listeners[name] = value;
+      element[name.toLowerCase()] = value;
+    } else if (value !== false && value !== null && value !== undefined) {
+      element.setAttribute(name, value === true ? "" : value);
+    }
+  }
+  for (const child of children.flat(Infinity)) {
+    if (child !== null && child !== undefined && child !== false) {
+      element.append(child instanceof Node ? child : printable(child));
+    }
+  }
+  return element;
+}
+
+/** Returns a name in an element of its own: letters that are written from right to left move nothing beside it. */
+export function named(text) {
+  return h("bdi", {}, text);
+}
+
+/** Changes a tree into another one in place, so that focus, selection and scroll positions stay. */
+export function patch(old, wanted) {
+  if (old.nodeType !== wanted.nodeType || old.nodeName !== wanted.nodeName) {
+    old.replaceWith(wanted);
+    return;
+  }
+  if (old.nodeType === Node.TEXT_NODE) {
+    if (old.data !== wanted.data) old.data = wanted.data;
+    return;
+  }
+  for (const { name } of [...old.attributes]) if (!wanted.hasAttribute(name)) old.removeAttribute(name);
+  for (const { name, value } of wanted.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  for (const name of Object.keys(wanted.listeners ?? {})) old[name.toLowerCase()] = wanted.listeners[name];
+  const present = [...old.childNodes];
+  const next = [...wanted.childNodes];
+  next.forEach((child, index) => (index < present.length ? patch(present[index], child) : old.append(child)));
+  present.slice(next.length).forEach((child) => child.remove());
+}
+
+/** Returns a table. A column is {label, cell}; `cell` makes the content of a row's cell; the first cell names the row. */
+export function table(caption, columns, rows, none) {
+  const head = h("tr", {}, columns.map(({ label }) => h("th", { scope: "col" }, label)));
+  const cells = (row) =>
+    columns.map(({ label, cell }, index) =>
+      h(index ? "td" : "th", index ? { "data-label": label } : { scope: "row", "data-label": label }, h("div", {}, cell(row))),
+    );
+  return h(
+    "div",
+    { class: "table", tabindex: "0", role: "region", "aria-label": caption },
+    h(
+      "table",
+      {},
+      h("caption", {}, caption),
+      h("thead", {}, head),
+      h("tbody", {}, rows.length ? rows.map((row) => h("tr", {}, cells(row))) : h("tr", {}, h("td", { colspan: columns.length }, none))),
+    ),
+  );
+}
+
+/** Returns a word with a colour; the word alone says what it means. */
+export function badge(kind, text) {
+  return h("span", { class: `badge ${kind}` }, text);
+}

@@ -1,0 +1,116 @@
+// The frame around every view: its address, languages, the session, and how old the picture is.
+
+import { request } from "./api.js";
+import { h } from "./dom.js";
+import { duration, language, languages, t, useLanguage } from "./messages.js";
+
+// Each view has an address of its own; its module is loaded when it is opened first.
+const VIEWS = {
+  "#/": { title: "overview.title", load: () => import("./views/overview.js") },
+  "#/sign-in": { title: "sign_in.title", load: () => import("./views/sign_in.js"), isHidden: true },
+};
+const HOME = "#/";
+const SIGN_IN = "#/sign-in";
+
+class Page {
+  constructor(session) {
+    this.session = session;
+    this.end = () => {};
+  }
+
+  /** Draws the frame and the view of the present address. */
+  async draw() {
+    this.end();
+    this.end = () => {};
+    const address = this.session.mayRead ? (location.hash in VIEWS ? location.hash : HOME) : SIGN_IN;
+    const view = VIEWS[address];
+    document.title = `${t(view.title)} – RocketMQ ${location.host}`;
+    this.age = h("span", { id: "age" });
+    this.old = h("p", { id: "old", class: "problem", role: "alert", hidden: true });
+    this.root = h("main", { id: "main", tabindex: "-1" });
+    document.body.replaceChildren(
+      h("a", { class: "skip", href: "#main", onclick: (event) => (event.preventDefault(), this.root.focus()) }, t("skip")),
+      this.header(address),
+      this.old,
+      this.root,
+    );
+    const root = this.root;
+    const { show } = await view.load().catch(() => {
+      // The server has files of another release now.
+      location.reload();
+      return { show: () => () => {} };
+    });
+    // Another view may have been opened meanwhile.
+    if (root === this.root) this.end = show(root, this);
+  }
+
+  header(address) {
+    const links = Object.entries(VIEWS).filter(([, view]) => !view.isHidden);
+    return h(
+      "header",
+      {},
+      h("strong", {}, `RocketMQ ${t(`server.${this.session.server}`)} `, h("small", {}, location.host)),
+      h(
+        "nav",
+        { "aria-label": t("views") },
+        links.map(([hash, view]) => h("a", { href: hash, "aria-current": hash === address ? "page" : null }, t(view.title))),
+      ),
+      this.age,
+      h(
+        "select",
+        { "aria-label": t("language"), onchange: (event) => this.choose(event.target.value) },
+        Object.entries(languages()).map(([code, name]) => h("option", { value: code, lang: code, selected: code === language() }, name)),
+      ),
+      this.sessionButton(),
+    );
+  }
+
+  sessionButton() {
+    if (this.session.signedIn) {
+      const rights = t(this.session.mayChange ? "rights.change" : "rights.read");
+      return h("button", { type: "button", title: rights, onclick: () => this.signOut() }, t("sign_out"));
+    }
+    return this.session.signIn === "optional" ? h("a", { href: SIGN_IN }, t("sign_in.title")) : null;
+  }
+
+  async choose(code) {
+    await useLanguage(code, true);
+    await this.draw();
+  }
+
+  /** Goes on with a session that was opened. */
+  async signedIn(session) {
+    this.session = session;
+    if (location.hash === SIGN_IN) location.hash = HOME;
+    else await this.draw();
+  }
+
+  async signOut() {
+    this.session = await request("session", { method: "DELETE" });
+    await this.draw();
+  }
+
+  /** Shows how old the picture of the view is, in ms; null before the first. */
+  async fresh(error, ageMs, isPastDue) {
+    if (error?.status === 401) {
+      this.end();
+      this.session = await request("session");
+      if (!this.session.mayRead) return this.draw();
+    }
+    const isOld = isPastDue || (ageMs === null && error !== null);
+    this.root.classList.toggle("old", isOld);
+    this.age.textContent = ageMs === null ? "" : t("age", { time: duration(Math.floor(ageMs / 1000) * 1000) });
+    this.old.hidden = !isOld;
+    // Set once: a screen reader reads each change.
+    if (isOld && !this.old.textContent) this.old.textContent = t("old", { problem: error?.message ?? t("no_answer") });
+    if (!isOld) this.old.textContent = "";
+  }
+}
+
+await useLanguage(language());
+const page = new Page(await request("session"));
+addEventListener("hashchange", async () => {
+  await page.draw();
+  page.root.focus();
+});
+await page.draw();

@@ -1,0 +1,39 @@
+// The words of the page: English and Chinese, chosen by the user or by the browser.
+
+const LANGUAGES = { en: "English", zh: "中文" };
+const STORED = "rmq-console-language";
+
+let words = {};
+
+/** Returns the languages by their codes. */
+export const languages = () => LANGUAGES;
+
+/** Returns the code of the language in use. */
+export function language() {
+  const stored = localStorage.getItem(STORED);
+  if (stored in LANGUAGES) return stored;
+  return navigator.languages.some((each) => each.toLowerCase().startsWith("zh")) ? "zh" : "en";
+}
+
+/** Loads the words of a language and keeps the choice. */
+export async function useLanguage(code, isChoice = false) {
+  if (isChoice) localStorage.setItem(STORED, code);
+  const answer = await fetch(new URL(`messages.${code}.json`, import.meta.url));
+  words = await answer.json();
+  document.documentElement.lang = code;
+}
+
+/** Returns a message; {name} in it becomes the value of that name. */
+export function t(key, values = {}) {
+  const message = words[key];
+  if (message === undefined) throw new Error(`No message ${key}`);
+  return message.replace(/\{(\w+)\}/g, (_, name) => String(values[name]));
+}
+
+/** Returns a duration in the shortest usual form. */
+export function duration(ms) {
+  if (ms === null || ms === undefined) return "–";
+  const [value, unit] = ms > 0 && ms < 1000 ? [ms, "millisecond"] : ms < 120_000 ? [ms / 1000, "second"] : [ms / 60_000, "minute"];
+  const style = { style: "unit", unit, unitDisplay: "short", maximumFractionDigits: 0 };
+  return new Intl.NumberFormat(document.documentElement.lang, style).format(value);
+}

@@ -1,0 +1,237 @@
+"""Passes requests of the console on to other servers: fixed targets, paths below /v1/ alone, and answers with a limit.
+
+It is no open proxy: the operator names the servers, no redirect is followed, and only the headers listed here pass.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+from urllib.parse import unquote
+
+import aiohttp
+from aiohttp import hdrs, web
+from yarl import URL
+
+from serving.config.checks import shortened
+from serving.http.connections import cancelled_with_client
+from serving.http.console.peers import NumberedPeer
+from serving.http.console.shapes import PeerView
+from serving.http.endpoints import JSON_TYPE, TEXT_TYPE
+from serving.http.request_bodies import BODY_S
+from serving.http.views import BodyTooLarge, HttpRefused, RequestTimedOut, TooManyRequests, UnsupportedMediaType
+
+#: Longest answer that is passed on, in bytes; a stream has no limit.
+ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
+#: Longest body of a request, in bytes.
+BODY_BYTES_MAX: Final = 1024 * 1024
+#: Seconds in which an answer has to be complete.
+ANSWER_S: Final = 5
+#: Seconds after which a stream without a single byte ends.
+STREAM_IDLE_S: Final = 60
+#: Seconds after which any stream ends: the page connects again, for which its session has to be open still.
+STREAM_S: Final = 600
+#: Requests that are passed on at a time, beside streams.
+REQUESTS_MAX: Final = 32
+STREAMS_MAX: Final = 32
+#: Seconds that a server has to answer a probe.
+PROBE_S: Final = 1
+
+EVENTS_TYPE: Final = "text/event-stream"
+_PASSED_TYPES: Final = {JSON_TYPE, TEXT_TYPE.partition(";")[0], "application/x-ndjson"}
+_PASSED_HEADERS: Final = (hdrs.CONTENT_TYPE, hdrs.RETRY_AFTER, hdrs.ALLOW)
+_REDIRECTS: Final = range(300, 400)
+_CHUNK_BYTES: Final = 64 * 1024
+
+
+class BadPath(HttpRefused):
+    """The path leads out of /v1/."""
+
+
+class BadPeerAnswer(HttpRefused):
+    """A server is not reached, or its answer is none that is passed on."""
+
+    status = 502
+    code = "bad_gateway"
+
+
+class PeerTimedOut(HttpRefused):
+    """A server has not answered in time."""
+
+    status = 504
+    code = "gateway_timeout"
+
+
+class PeerRelay:
+    """Sends requests to other servers, over connections that it keeps open."""
+
+    def __init__(self) -> None:
+        self._session: aiohttp.ClientSession | None = None
+        self._requests = 0
+        self._streams = 0
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def relay(self, request: web.Request, peer: NumberedPeer, token: str) -> web.StreamResponse:
+        """Return the answer of a server to a request; `token` is sent with it unless it is blank.
+
+        Raises HttpRefused.
+        """
+        url = _target(request, peer)
+        headers: dict[str, str] = {hdrs.ACCEPT: JSON_TYPE, hdrs.ACCEPT_ENCODING: "identity"}
+        if token:
+            headers[hdrs.AUTHORIZATION] = f"Bearer {token}"
+        if request.method == hdrs.METH_GET and EVENTS_TYPE in request.headers.get(hdrs.ACCEPT, ""):
+            headers[hdrs.ACCEPT] = EVENTS_TYPE
+            if (last := request.headers.get("Last-Event-ID")) is not None:
+                headers["Last-Event-ID"] = last
+            return await self._stream(request, url, headers)
+        body = await _body_of(request, headers)
+        if self._requests >= REQUESTS_MAX:
+            raise TooManyRequests(f"The console passes {REQUESTS_MAX} requests on at a time, as many as allowed.")
+        self._requests += 1
+        try:
+            async with self._answer(request.method, url, headers, body) as answer:
+                return await _whole(answer)
+        finally:
+            self._requests -= 1
+
+    async def probe(self, peer: NumberedPeer) -> PeerView:
+        """Return whether a server answers that it lives, and how fast."""
+        loop = asyncio.get_running_loop()
+        began, problem = loop.time(), ""
+        try:
+            timeout = aiohttp.ClientTimeout(total=PROBE_S)
+            async with self._client().get(f"{peer.url}/livez", timeout=timeout, allow_redirects=False) as answer:
+                if answer.status != web.HTTPOk.status_code:
+                    problem = f"It answers {answer.status} at /livez."
+        except TimeoutError:
+            problem = f"It has not answered within {PROBE_S} s."
+        except (aiohttp.ClientError, OSError) as error:
+            problem = _sentence(error)
+        took_ms = round((loop.time() - began) * 1000)
+        return PeerView(
+            kind=peer.kind,
+            number=peer.number,
+            is_self=peer.is_self,
+            address=peer.address,
+            reachable=not problem,
+            round_trip_ms=None if problem else took_ms,
+            problem=problem,
+        )
+
+    async def _stream(self, request: web.Request, url: URL, headers: dict[str, str]) -> web.StreamResponse:
+        if self._streams >= STREAMS_MAX:
+            raise TooManyRequests(f"The console passes {STREAMS_MAX} streams on at a time, as many as allowed.")
+        self._streams += 1
+        try:
+            timeout = aiohttp.ClientTimeout(total=STREAM_S, sock_connect=ANSWER_S, sock_read=STREAM_IDLE_S)
+            async with self._answer(request.method, url, headers, None, timeout) as answer:
+                if answer.content_type != EVENTS_TYPE:
+                    return await _whole(answer)
+                response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: EVENTS_TYPE, **_PROTECTING})
+                await response.prepare(request)
+                # The answer has begun: whatever ends the stream, the page connects again.
+                with suppress(TimeoutError, aiohttp.ClientError, OSError), cancelled_with_client(request):
+                    await _copy(answer, response)
+                return response
+        finally:
+            self._streams -= 1
+
+    @asynccontextmanager
+    async def _answer(
+        self,
+        method: str,
+        url: URL,
+        headers: dict[str, str],
+        body: bytes | None,
+        timeout: aiohttp.ClientTimeout | None = None,  # noqa: ASYNC109  # aiohttp's own, of two kinds
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        timeout = timeout or aiohttp.ClientTimeout(total=ANSWER_S)
+        try:
+            async with self._client().request(
+                method, url, headers=headers, data=body, timeout=timeout, allow_redirects=False
+            ) as answer:
+                if answer.status in _REDIRECTS:
+                    raise BadPeerAnswer(f"{url.authority} answers {answer.status}, and no redirect is followed.")
+                yield answer
+        except TimeoutError:
+            raise PeerTimedOut(f"{url.authority} has not answered in time.") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise BadPeerAnswer(f"{url.authority} is not reached: {_sentence(error)}") from None
+
+    def _client(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=REQUESTS_MAX + STREAMS_MAX, limit_per_host=0),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                # No proxy of the environment, no .netrc.
+                trust_env=False,
+                auto_decompress=False,
+            )
+        return self._session
+
+
+#: What comes from other servers is data: shown as a page of its own, it does nothing.
+_PROTECTING: Final = {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+}
+
+
+def _target(request: web.Request, peer: NumberedPeer) -> URL:
+    """Return the address at the server; its path is below /v1/, whatever is encoded in it."""
+    # "", "ui", "peer", kind, number, then what the server gets.
+    path = "/" + request.rel_url.raw_path.split("/", 5)[5]
+    parts = unquote(path).replace("\\", "/").split("/")
+    if not path.startswith("/v1/") or {".", ".."}.intersection(parts):
+        raise BadPath(f"{shortened(path)} is no path below /v1/.")
+    query = request.rel_url.raw_query_string
+    return URL(f"{peer.url}{path}" + (f"?{query}" if query else ""), encoded=True)
+
+
+async def _body_of(request: web.Request, headers: dict[str, str]) -> bytes | None:
+    if not request.body_exists:
+        return None
+    if request.content_type != JSON_TYPE:
+        raise UnsupportedMediaType(f"Content-Type must be {JSON_TYPE}.")
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for chunk in request.content.iter_any():
+                body += chunk
+                if len(body) > BODY_BYTES_MAX:
+                    raise BodyTooLarge(f"The console passes bodies of at most {BODY_BYTES_MAX} bytes on.")
+    except TimeoutError:
+        raise RequestTimedOut(f"The body has not come within {BODY_S} s.") from None
+    headers[hdrs.CONTENT_TYPE] = JSON_TYPE
+    return bytes(body)
+
+
+async def _whole(answer: aiohttp.ClientResponse) -> web.Response:
+    if answer.content_type not in _PASSED_TYPES or hdrs.CONTENT_ENCODING in answer.headers:
+        raise BadPeerAnswer(f"The answer is {shortened(answer.content_type)}, which the console does not pass on.")
+    body = bytearray()
+    if (answer.content_length or 0) <= ANSWER_BYTES_MAX:
+        async for chunk in answer.content.iter_chunked(_CHUNK_BYTES):
+            body += chunk
+            if len(body) > ANSWER_BYTES_MAX:
+                break
+        else:
+            headers = {name: answer.headers[name] for name in _PASSED_HEADERS if name in answer.headers}
+            return web.Response(status=answer.status, body=bytes(body), headers=headers | _PROTECTING)
+    answer.close()
+    raise BadPeerAnswer(f"The answer is longer than {ANSWER_BYTES_MAX} bytes; request a shorter page of the list.")
+
+
+async def _copy(answer: aiohttp.ClientResponse, response: web.StreamResponse) -> None:
+    async for chunk in answer.content.iter_any():
+        await response.write(chunk)
+
+
+def _sentence(error: BaseException) -> str:
+    return f"{shortened(str(error)) or type(error).__name__}."

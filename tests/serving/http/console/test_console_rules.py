@@ -1,0 +1,68 @@
+"""Rules of the console that no request shows at once: which servers it has, and how failed sign-ins are counted."""
+
+import socket
+
+from serving.config.console_peers import console_peers
+from serving.http.console.peers import peer_table
+from serving.http.console.sign_in_limit import ADDRESSES_MAX, FAILURES_MAX, WINDOW_MS, SignInLimit
+
+
+def urls(bind_address, text):
+    table = peer_table("namesrv", bind_address, 9880, console_peers(text))
+    return {key: peer.url for key, peer in table.items()}
+
+
+def test_server_is_number_0_of_its_kind_and_others_follow_in_their_order():
+    assert urls("127.0.0.1", "namesrv=http://b:9880;controller=http://c:9881;namesrv=http://d:9880") == {
+        ("namesrv", 0): "http://127.0.0.1:9880",
+        ("namesrv", 1): "http://b:9880",
+        ("controller", 0): "http://c:9881",
+        ("namesrv", 2): "http://d:9880",
+    }
+
+
+def test_entry_that_names_the_server_itself_is_left_out_so_that_all_may_have_one_list():
+    name = socket.gethostname().lower()
+    everywhere = f"namesrv=http://{name}:9880;namesrv=http://{name}.pods.local:9880;namesrv=http://other:9880"
+    assert urls("0.0.0.0", everywhere) == {
+        ("namesrv", 0): "http://127.0.0.1:9880",
+        ("namesrv", 1): "http://other:9880",
+    }
+    assert len(urls("127.0.0.1", "namesrv=http://localhost:9880")) == 1
+    assert len(urls("127.0.0.1", "namesrv=http://localhost:9890;controller=http://localhost:9880")) == 3
+
+
+def test_server_on_all_addresses_of_ipv6_reaches_itself_over_loopback():
+    assert urls("::", "") == {("namesrv", 0): "http://[::1]:9880"}
+
+
+def failed(limit, address, times, now_ms=0):
+    for _ in range(times):
+        limit.failed(address, now_ms)
+
+
+def test_address_waits_until_its_first_failure_is_a_minute_ago():
+    limit = SignInLimit()
+    failed(limit, "10.0.0.1", FAILURES_MAX - 1, now_ms=0)
+    assert limit.wait_ms("10.0.0.1", 1000) == 0
+    failed(limit, "10.0.0.1", 1, now_ms=1000)
+    assert limit.wait_ms("10.0.0.1", 1000) == WINDOW_MS - 1000
+    assert limit.wait_ms("10.0.0.2", 1000) == 0
+    assert limit.wait_ms("10.0.0.1", WINDOW_MS) == 0
+
+
+def test_addresses_of_one_ipv6_network_count_as_one():
+    limit = SignInLimit()
+    for number in range(FAILURES_MAX):
+        limit.failed(f"2001:db8::{number}", 0)
+    assert limit.wait_ms("2001:db8::ffff", 0) == WINDOW_MS
+    assert limit.wait_ms("2001:db8:0:1::1", 0) == 0
+
+
+def test_addresses_that_are_remembered_are_limited():
+    limit = SignInLimit()
+    failed(limit, "10.0.0.1", FAILURES_MAX)
+    for number in range(ADDRESSES_MAX):
+        limit.failed(f"192.0.{number // 256}.{number % 256}", 0)
+    assert len(limit._failures_ms) == ADDRESSES_MAX
+    assert limit.wait_ms("10.0.0.1", 0) == 0
