@@ -23,7 +23,7 @@ $(VENV)/.dev: $(VENV)/.run
 run: $(VENV)/.run
 	@echo "It will print two addresses. Brokers need that of the Name Server as namesrvAddr, clients as NAMESRV_ADDR;"
 	@echo "brokers that shall be failed over need enableControllerMode=true, and that of the Controller Server as controllerAddr."
-	exec $(BIN)/rmq-namesrv --bind-address 127.0.0.1 --enable-controller-in-namesrv --history-dir "$(HISTORY)" \
+	@exec $(BIN)/rmq-namesrv --bind-address 127.0.0.1 --enable-controller-in-namesrv --history-dir "$(HISTORY)" \
 		--console-peers controller=http://127.0.0.1:9881 $(RUN_ARGS)
 
 ## check: format, lint, types, import contracts

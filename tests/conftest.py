@@ -1,7 +1,7 @@
 """Says what will not run here, skips tests whose programs are missing, shows the logs of a failing test's processes.
 
-Several workers may share the tests (pytest-xdist), a file each: what is quick comes first, then what takes longest. Tests
-with Spark are those of two workers: a JVM takes ten seconds to start, and is quicker the longer it works.
+Several workers may share the tests (pytest-xdist), a file each: what is quick comes first, then what takes longest.
+Those with Spark are shared by two workers: a JVM takes ten seconds to start, and is quicker the longer it works.
 """
 
 import sys

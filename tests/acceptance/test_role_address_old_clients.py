@@ -11,7 +11,7 @@ from peers.programs import cannot_run, require
 from peers.waiting import wait_until
 from role_addressed import AS_IT_COMES, RoleAddressedSet, first_acknowledged, now_ms
 
-pytestmark = [pytest.mark.java, pytest.mark.broad, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.java, pytest.mark.soak, pytest.mark.timeout(900)]
 
 STEADY_S = 4
 #: A pull waits for its answer so long, on a connection whose end the client has not noticed.

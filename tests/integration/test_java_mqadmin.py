@@ -20,6 +20,7 @@ LISTED_ONLY_HERE = {
         "brokersPerConnectionMax",
         "configWhiteList",
         "connectionsMax",
+        "consoleEnable",
         "controllerHttpPort",
         "controllerListenPort",
         "frameMaxLength",

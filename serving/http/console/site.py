@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 from aiohttp import hdrs, web
 
+from remoting.background_tasks import all_results, start_task
 from remoting.clock import Clock
 from remoting.protocol.addresses import is_loopback, named_addresses
 from serving import __version__
@@ -197,7 +198,7 @@ class Console:
 
     async def _loaded(self) -> ConsoleFiles:
         if self._files is None:
-            self._files = asyncio.create_task(asyncio.to_thread(load_files))
+            self._files = start_task(asyncio.to_thread(load_files))
         return await asyncio.shield(self._files)
 
     # Sessions
@@ -264,11 +265,11 @@ class Console:
         self._check_may_read(request)
         now_ms = self._parts.clock.now_ms()
         if self._probes is None or now_ms - self._probed_ms >= PROBED_MS:
-            self._probed_ms, self._probes = now_ms, asyncio.create_task(self._probe_all())
+            self._probed_ms, self._probes = now_ms, start_task(self._probe_all())
         return _json(shapes.PeersView(await asyncio.shield(self._probes)))
 
     async def _probe_all(self) -> list[shapes.PeerView]:
-        return list(await asyncio.gather(*map(self._relay.probe, self._peers.values())))
+        return await all_results(map(self._relay.probe, self._peers.values()))
 
     async def relayed(self, request: web.Request) -> web.StreamResponse:
         """Answer what another server answers, without a token: reading needs none there."""
