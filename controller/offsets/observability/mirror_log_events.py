@@ -114,9 +114,9 @@ EARLIER_RESETS_UNKNOWN: Final = LogEvent(
     level=Level.ERROR,
     keys=("operations", "error"),
     meaning="At the start so many operations of `offset-operations.db`, or the file as a whole, could not be read: "
-    "`error` says what is wrong with the newest one. Nobody knows which queues they have set back. Where the mirror has "
-    "read no offsets of a broker set since then, the guard reports all its queues after a failover (`may_be_reset`), "
-    "and writes none.",
+    "`error` says what is wrong with the newest one. Nobody knows which queues they have set back. Where the mirror "
+    "has read no offsets of a broker set since then, the guard reports all its queues after a failover "
+    "(`may_be_reset`), and writes none.",
     advice="Do what `error` says, then restart the manager.",
 )
 

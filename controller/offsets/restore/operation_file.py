@@ -110,7 +110,7 @@ class OperationFile:
             ).fetchall()
         except sqlite3.Error as error:
             raise self._file.problem(error) from None
-        return [OperationHead(*row[:5], is_finished=bool(row[5]), queues=row[6]) for row in rows]
+        return [OperationHead(row[0], row[1], row[2], row[3], row[4], bool(row[5]), row[6]) for row in rows]
 
     def close(self) -> None:
         """Close the file."""
