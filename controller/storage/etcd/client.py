@@ -33,7 +33,7 @@ try:
     import grpc as _grpc  # type: ignore[import-untyped]  # it has no types
     from etcd3.etcdrpc import rpc_pb2 as _messages  # type: ignore[import-untyped]  # it has no types
     from etcd3.etcdrpc import rpc_pb2_grpc as _stubs
-    from google.protobuf.message import DecodeError as _DecodeError
+    from google.protobuf.message import DecodeError as _DecodeError  # type: ignore[import-untyped]  # as above
 except TypeError as error:  # pragma: no cover  # protobuf was loaded before, or the variable says something else
     raise ImportError(
         "the etcd store needs PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python in the environment of the process"
