@@ -78,7 +78,7 @@ class AtBrokers:
             runtime.clock,
             event_log,
             leads=lambda: role.is_serving,
-            earlier_resets=lambda: resets_of(operations),
+            earlier_resets=lambda: resets_of(operations, runtime.clock),
         )
         return Mirroring(self._config, parts)
 

@@ -4,7 +4,7 @@ Each manager mirrors for itself, also while another one leads: whoever leads nex
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -19,6 +19,7 @@ from controller.offsets.mirror.mirrored_offsets import PastOffsets
 from controller.offsets.mirror.poller import MirrorPoller, MirrorRuntime, PollerOptions, PollReport
 from controller.offsets.mirror.recent_rewinds import RecentRewinds
 from controller.offsets.mirror.regressions import (
+    EarlierResets,
     GuardWrites,
     KnownResets,
     KnownWrites,
@@ -59,8 +60,8 @@ class MirroringParts(NamedTuple):
     event_log: MirrorEventLog
     #: Whether this manager leads: the guard of no other one writes.
     leads: Callable[[], bool]
-    #: Returns what operators have set back by this manager before this process, the oldest first; raises StoreError.
-    earlier_resets: Callable[[], Awaitable[Iterable[tuple[SetQueue, Reset]]]]
+    #: Returns what operators have set back by this manager before this process.
+    earlier_resets: Callable[[], Awaitable[EarlierResets]]
 
 
 class Mirroring:
@@ -108,10 +109,6 @@ class Mirroring:
 
     # What others use
 
-    async def wait_until_loaded(self) -> None:
-        """Wait until what an earlier process has saved is here."""
-        await self._loaded.wait()
-
     def saved(self, set_name: SetName) -> SavedOffsets | None:
         """Return the newest reading of a broker set; None before the first."""
         mirror = self._poller.mirror_of(set_name)
@@ -137,8 +134,8 @@ class Mirroring:
         """Return the highest offset of each queue that somebody has set back lately, by entry and queue id."""
         return self._rewinds.of_set(set_name, self._clock.unix_ms())
 
-    def unseen_resets(self, set_name: SetName, requested_unix_ms: int) -> dict[tuple[EntryKey, int], int]:
-        """Return where operators have set queues by this process, where a reading requested then may not show it."""
+    def unseen_resets(self, set_name: SetName, requested_unix_ms: int) -> Mapping[tuple[EntryKey, int], int]:
+        """Return where operators have set queues by this manager, where a reading requested then may not show it."""
         return self.resets.unseen(set_name, requested_unix_ms)
 
     def guard_writes(self, queue: SetQueue, offset: int) -> None:
@@ -196,8 +193,10 @@ class Mirroring:
 
     async def _load(self) -> None:
         # A reading that is loaded may be older than a reset that it does not show.
-        for queue, reset in await self._earlier_resets():
-            self.resets.note(queue, reset)
+        earlier = await self._earlier_resets()
+        self.resets.note_earlier(earlier)
+        if earlier.problems:
+            self._event_log.earlier_resets_unknown(earlier.problems)
         loaded = await self._keeper.open()
         for set_name, saved, former_runs, absent_since_ms in loaded.sets:
             self._poller.restore(BrokerMirror.restored(set_name, saved, former_runs))

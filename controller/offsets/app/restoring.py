@@ -1,13 +1,12 @@
 """Puts restores, undoes and lags together: the file of operations, and requests to brokers of their own number."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from controller.offsets.config import OffsetManagerConfig
 from controller.offsets.mirror.mirrored_offsets import MirroredOffsets
-from controller.offsets.mirror.regressions import RESETS_MAX, Reset, SetQueue
+from controller.offsets.mirror.regressions import RESETS_MAX, EarlierResets, Reset, SetQueue
 from controller.offsets.observability.restore_event_log import RestoreEventLog
 from controller.offsets.restore.broker_facts import REQUESTS_MAX
 from controller.offsets.restore.kept_operations import KeptOperations
@@ -38,25 +37,39 @@ def open_operations(config: OffsetManagerConfig, clock: Clock, own_address: Call
         raise StartFailed(str(error)) from error
 
 
-async def resets_of(kept: KeptOperations) -> list[tuple[SetQueue, Reset]]:
-    """Return what the kept operations have set back at brokers, or may have, the oldest first; raises StoreError.
+async def resets_of(kept: KeptOperations, clock: Clock) -> EarlierResets:
+    """Return what the kept operations have set back at brokers, or may have.
 
-    They are RESETS_MAX at least, if there are so many; those of an operation are returned together.
+    There are RESETS_MAX at least, if there are so many; those of an operation are returned together. An operation that
+    cannot be read is named, and leaves the others as they are.
     """
     found: list[list[tuple[SetQueue, Reset]]] = []
-    for head in await kept.last():
+    unknown: list[int] = []
+    problems: list[str] = []
+    try:
+        heads = await kept.last()
+    except StoreError as error:
+        return EarlierResets(unknown_unix_ms=clock.unix_ms(), problems=[str(error)])
+    for head in heads:
         if sum(map(len, found)) >= RESETS_MAX:
             break
-        with suppress(NoSuchOperation):  # it gave way to a newer one
+        try:
             operation = await kept.find(head.operation_id)
-            found.append(
-                [
-                    (each.queue, Reset(each.new, operation.unix_ms))
-                    for each in operation.sent()
-                    if each.messages_again and each.new is not None
-                ]
-            )
-    return [each for resets in reversed(found) for each in resets]
+        except NoSuchOperation:  # it gave way to a newer one
+            continue
+        except StoreError as error:
+            unknown.append(head.unix_ms)
+            problems.append(str(error))
+            continue
+        found.append(
+            [
+                (each.queue, Reset(each.new, operation.unix_ms))
+                for each in operation.sent()
+                if each.messages_again and each.new is not None
+            ]
+        )
+    known = [each for resets in reversed(found) for each in resets]
+    return EarlierResets(known=known, unknown_unix_ms=max(unknown, default=None), problems=problems)
 
 
 class Restoring:

@@ -7,7 +7,6 @@ import msgspec
 from controller.offsets.http.shapes import DEFAULT_CLUSTER, Writer
 from controller.offsets.restore.file_imports import FileDialect
 from controller.offsets.restore.lag import CommittedIn
-from controller.offsets.restore.operations import OperationKind
 from controller.offsets.restore.values import RestoreStatus
 from controller.offsets.values import OFFSET_MAX
 
@@ -166,7 +165,8 @@ class KeptOperationView(msgspec.Struct, frozen=True, rename="camel"):
     """An operation that can be undone."""
 
     operation_id: str
-    kind: OperationKind
+    #: One that this release does not know is as the file has it.
+    kind: str
     writer: str
     unix_ms: int
     #: The operation that it has undone; blank for none.

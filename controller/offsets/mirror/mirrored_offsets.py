@@ -49,9 +49,6 @@ class MirroredOffsets(Protocol):
     def resets(self) -> KnownResets:
         """Takes what an operator resets by this service, before the broker gets it."""
 
-    async def wait_until_loaded(self) -> None:
-        """Wait until what an earlier process has saved is here; before that nothing is saved, and nothing is read."""
-
     def saved(self, set_name: SetName) -> SavedOffsets | None:
         """Return the newest reading of a broker set; None before the first."""
 

@@ -8,7 +8,7 @@ Source: docs/protocol/offsets.md 8.2.
 
 import enum
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, NamedTuple
@@ -68,6 +68,18 @@ class Reset(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierResets:
+    """What operators have set back by earlier processes of this manager, as far as its operations can be read."""
+
+    #: The oldest first.
+    known: Sequence[tuple[SetQueue, Reset]] = ()
+    #: When the last operation began that cannot be read, Unix ms: it may have set any queue. None: all can be read.
+    unknown_unix_ms: int | None = None
+    #: What is wrong with each of those, and what to do.
+    problems: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Regression:
     """An offset that went back."""
 
@@ -90,11 +102,41 @@ class Regression:
         return None if self.to_offset is None else self.from_offset - self.to_offset
 
 
+class AnyQueueReset(Mapping[tuple[EntryKey, int], int]):
+    """Where queues were set, by entry and queue id, where any other one may have been set too: to 0, for all we know.
+
+    Has every queue; iterates over those alone of which it is known.
+    """
+
+    def __init__(self, known: Mapping[tuple[EntryKey, int], int]) -> None:
+        self._known = known
+
+    def __getitem__(self, queue: tuple[EntryKey, int]) -> int:
+        """Return where a queue was set; 0 where that is not known."""
+        return self._known.get(queue, 0)
+
+    def __iter__(self) -> Iterator[tuple[EntryKey, int]]:
+        """Yield the queues of which it is known."""
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        """Return of how many queues it is known."""
+        return len(self._known)
+
+
 class KnownResets:
     """What operators have reset by this service, or its guard has set, until readings show it."""
 
     def __init__(self) -> None:
         self._resets: OrderedDict[SetQueue, Reset] = OrderedDict()
+        #: When any queue may have been reset last, Unix ms; None: all resets are known.
+        self._unknown_unix_ms: int | None = None
+
+    def note_earlier(self, earlier: EarlierResets) -> None:
+        """Remember what earlier processes have reset, or may have."""
+        for queue, reset in earlier.known:
+            self.note(queue, reset)
+        self._unknown_unix_ms = earlier.unknown_unix_ms
 
     def note(self, queue: SetQueue, reset: Reset) -> None:
         """Remember a reset; the oldest ones are forgotten above RESETS_MAX."""
@@ -118,13 +160,15 @@ class KnownResets:
             and unix_ms - reset.unix_ms <= RESET_SEEN_MS
         )
 
-    def unseen(self, set_name: SetName, requested_unix_ms: int) -> dict[tuple[EntryKey, int], int]:
+    def unseen(self, set_name: SetName, requested_unix_ms: int) -> Mapping[tuple[EntryKey, int], int]:
         """Return the offsets, by entry and queue id, of resets that a reading requested then may not show yet."""
-        return {
+        known = {
             (queue.key, queue.queue_id): reset.offset
             for queue, reset in self._resets.items()
             if queue.set_name == set_name and requested_unix_ms <= reset.unix_ms + RESET_SENT_MS
         }
+        unknown_ms = self._unknown_unix_ms
+        return known if unknown_ms is None or requested_unix_ms > unknown_ms + RESET_SENT_MS else AnyQueueReset(known)
 
 
 class GuardWrites:
@@ -160,7 +204,7 @@ class KnownWrites(NamedTuple):
     resets: KnownResets
     guard: GuardWrites
     #: This manager leads: no guard but its own writes.
-    is_leading: bool = True
+    is_leading: bool
 
 
 def regressions_of(changes: MirrorChanges, known: KnownWrites) -> Iterator[Regression]:

@@ -36,6 +36,8 @@ OPEN_ATTEMPTS: Final = 6
 #: Each set is thinned so often, and so many sets in a second.
 THIN_MS: Final = 600_000
 THINNED_AT_ONCE: Final = 4
+#: The time is stored so often: what it shows after that counts as time in which no manager ran.
+CLOCK_MS: Final = 60_000
 #: How often the ends of logs are stored where they moved and no offset did.
 READS_MS: Final = 60_000
 
@@ -100,8 +102,12 @@ class MirrorKeeper:
         #: By set, where its log ended at the reading that is stored.
         self._log_ends: dict[SetName, int | None] = {}
         #: When the clocks were read last, and where they have leapt.
-        self._read_clock = ClockReading(self._clock.now_ms(), self._clock.unix_ms())
-        self._leaps, self._are_leaps_stored = ClockLeaps(), True
+        self._began = self._read_clock = ClockReading(self._clock.now_ms(), self._clock.unix_ms())
+        self._leaps = ClockLeaps()
+        #: What this process has found counts for the file that it has opened first, and all later ones.
+        self._are_leaps_loaded = False
+        #: When the leaps and the time were stored last, monotonic ms; None: they are to be stored.
+        self._clock_stored_ms: int | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="offset-mirror")
 
     async def open(self) -> LoadedMirror:
@@ -225,11 +231,19 @@ class MirrorKeeper:
         if opened.moved_aside is not None:
             self._observer.moved_aside(opened.moved_aside)
         self._file, self._damage = opened.file, None
-        if (newest_unix_ms := opened.loaded.newest_unix_ms) is not None:
-            now = ClockReading(self._clock.now_ms(), self._clock.unix_ms())
-            self._leaps = opened.loaded.leaps.passed(ClockReading(None, newest_unix_ms), now)
-        self._are_leaps_stored = False
+        self._clock_stored_ms = None
+        if not self._are_leaps_loaded:
+            self._take_leaps(opened.loaded)
         return opened
+
+    def _take_leaps(self, loaded: LoadedMirror) -> None:
+        """Take the leaps of earlier processes, and the time until the start of this one."""
+        self._are_leaps_loaded = True
+        if loaded.clock_unix_ms is None:
+            return
+        self._read_clock = ClockReading(self._clock.now_ms(), self._clock.unix_ms())
+        earlier = loaded.leaps.passed(ClockReading(None, loaded.clock_unix_ms), self._began)
+        self._leaps = earlier.passed(self._began, self._read_clock)
 
     async def _open_later(self) -> bool:
         """Open a file that has nothing, or what an earlier process knew, and have everything stored in it."""
@@ -276,7 +290,7 @@ class MirrorKeeper:
             return
         if len(leaps.leaps) > len(self._leaps.leaps):
             self._observer.clock_leapt(leaps.leaps[-1].by_ms)
-        self._leaps, self._are_leaps_stored = leaps, False
+        self._leaps, self._clock_stored_ms = leaps, None
 
     async def _make_room(self) -> bool:
         """Merge what has grown old, and give up what is too much; return whether nothing failed."""
@@ -288,9 +302,9 @@ class MirrorKeeper:
             return False
         leaps, unix_ms = self._leaps, self._read_clock.unix_ms
         try:
-            if not self._are_leaps_stored:
-                await self._call(partial(self._file.store_leaps, leaps))
-                self._are_leaps_stored = True
+            if self._clock_stored_ms is None or now_ms - self._clock_stored_ms >= CLOCK_MS:
+                await self._call(partial(self._file.store_clock, leaps, unix_ms))
+                self._clock_stored_ms = now_ms if leaps == self._leaps else None
             for _ in range(min(THINNED_AT_ONCE, len(self._to_thin))):
                 await self._call(partial(self._file.thin, self._to_thin.popleft(), leaps, unix_ms))
             if await self._call(self._file.used_bytes) > self._parts.bytes_max:

@@ -34,6 +34,7 @@ from controller.offsets.mirror_file.table_rows import (
     SetInFile,
     add_change,
     begin_tables,
+    change_ms_at,
     give_up,
     is_newer_table_due,
     leave_out_later,
@@ -53,7 +54,7 @@ ASIDE_SUFFIX: Final = ".moved-aside"
 SCHEMA_VERSION: Final = 1
 #: Sets of which the oldest changes are given up at a time.
 _SETS_AT_ONCE: Final = 8
-#: So much of the time that is kept is given up at once.
+#: So much of the time that is kept is given up at once, and of the changes at least.
 _GIVEN_UP_PART: Final = 16
 
 _KIND: Final = FileKind(
@@ -80,6 +81,7 @@ _KIND: Final = FileKind(
             PRIMARY KEY (set_id, place)
         )""",
         "CREATE TABLE IF NOT EXISTS clock_leaps (at_ms INTEGER NOT NULL, by_ms INTEGER NOT NULL)",
+        "CREATE TABLE IF NOT EXISTS clock_readings (unix_ms INTEGER NOT NULL)",
         "CREATE TABLE IF NOT EXISTS regressions (number INTEGER PRIMARY KEY, queue TEXT UNIQUE, body BLOB NOT NULL)",
     ),
     remedy="it is a copy of what brokers have, and is moved aside",
@@ -173,7 +175,8 @@ class MirrorFile:
             bodies = connection.execute("SELECT body FROM regressions ORDER BY number")
             regressions = [_REGRESSIONS.decode(body) for (body,) in bodies]
             leaps = connection.execute("SELECT at_ms, by_ms FROM clock_leaps ORDER BY rowid")
-            return LoadedMirror(sets, regressions, ClockLeaps(tuple(ClockLeap(*row) for row in leaps)))
+            (clock_unix_ms,) = connection.execute("SELECT max(unix_ms) FROM clock_readings").fetchone()
+            return LoadedMirror(sets, regressions, ClockLeaps(tuple(ClockLeap(*row) for row in leaps)), clock_unix_ms)
 
     def store(self, update: MirrorUpdate) -> StoredUpdate:
         """Store what is new; raises FileProblem, and nothing of it is stored then."""
@@ -197,11 +200,13 @@ class MirrorFile:
             at_ms, table = table_at(connection, stored.id, unix_ms)
             return PastOffsets(unix_ms=at_ms, by_entry=by_entry(table))
 
-    def store_leaps(self, leaps: ClockLeaps) -> None:
-        """Store where the clock has leapt; raises FileProblem, and nothing is changed then."""
+    def store_clock(self, leaps: ClockLeaps, unix_ms: int) -> None:
+        """Store where the clock has leapt until a reading of it; raises FileProblem, and nothing is changed then."""
         with self._changing() as connection:
             connection.execute("DELETE FROM clock_leaps")
             connection.executemany("INSERT INTO clock_leaps (at_ms, by_ms) VALUES (?, ?)", leaps.leaps)
+            connection.execute("DELETE FROM clock_readings")
+            connection.execute("INSERT INTO clock_readings (unix_ms) VALUES (?)", (unix_ms,))
 
     def thin(self, set_name: SetName, leaps: ClockLeaps, unix_ms: int) -> None:
         """Merge changes of a set that have grown old; raises FileProblem, and nothing is changed then."""
@@ -235,7 +240,9 @@ class MirrorFile:
                 stored = self._of(connection, SetName(cluster, broker_name))
                 assert stored is not None, "it has changes"
                 part_ms = leaps.age_ms(oldest_ms, unix_ms) // _GIVEN_UP_PART
-                give_up(connection, stored, oldest_ms + part_ms + 1)
+                # Most of them may be within a small part of the time.
+                until_ms = change_ms_at(connection, stored.id, _GIVEN_UP_PART)
+                give_up(connection, stored, max(oldest_ms + part_ms, until_ms) + 1)
             return bool(oldest)
 
     def close(self) -> None:

@@ -57,6 +57,15 @@ def give_up(connection: sqlite3.Connection, stored: SetInFile, before_ms: int) -
         write_newer(connection, stored, body, at_ms)
 
 
+def change_ms_at(connection: sqlite3.Connection, set_id: int, part: int) -> int:
+    """Return when the change came with which one part of so many parts of a set's changes ends; it has changes."""
+    query = (
+        "SELECT unix_ms FROM changes WHERE set_id = ?1 ORDER BY unix_ms "
+        "LIMIT 1 OFFSET (SELECT count(*) FROM changes WHERE set_id = ?1) / ?2"
+    )
+    return int(connection.execute(query, (set_id, part)).fetchone()[0])
+
+
 def is_newer_table_due(stored: SetInFile) -> bool:
     """Return whether a start would read far more changes than a table has."""
     return stored.change_bytes > max(NEWER_BYTES_MIN, NEWER_FACTOR * stored.newer_bytes)

@@ -56,8 +56,5 @@ class LoadedMirror(NamedTuple):
     #: The oldest first.
     regressions: Sequence[Regression]
     leaps: ClockLeaps = ClockLeaps()
-
-    @property
-    def newest_unix_ms(self) -> int | None:
-        """When its newest reading came; None without one."""
-        return max((each.saved.read.answered_unix_ms for each in self.sets), default=None)
+    #: When the process that had the file last has read its clock last, Unix ms; None: the file is new.
+    clock_unix_ms: int | None = None

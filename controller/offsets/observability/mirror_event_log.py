@@ -97,7 +97,11 @@ class MirrorEventLog:
             absent_since_unix_ms=absent_since_unix_ms,
         )
 
-    # The file
+    # The files
+
+    def earlier_resets_unknown(self, problems: Sequence[str]) -> None:
+        """Log that operations of earlier processes cannot be read."""
+        self._logs.write(catalogue.EARLIER_RESETS_UNKNOWN, operations=len(problems), error=problems[0])
 
     def loaded(self, sets: int, entries: int, regressions: int, duration_ms: int) -> None:
         """Log what was there."""

@@ -109,6 +109,16 @@ MIRRORED_SET_DROPPED: Final = LogEvent(
     meaning="Nobody has shown this broker set for 14 days, or too many others have vanished since: its offsets are not "
     "kept any more.",
 )
+EARLIER_RESETS_UNKNOWN: Final = LogEvent(
+    name="earlier_resets_unknown",
+    level=Level.ERROR,
+    keys=("operations", "error"),
+    meaning="At the start so many operations of `offset-operations.db`, or the file as a whole, could not be read: "
+    "`error` says what is wrong with the newest one. Nobody knows which queues they have set back. Where the mirror "
+    "has read no offsets of a broker set since then, the guard reports all its queues after a failover "
+    "(`may_be_reset`), and writes none.",
+    advice="Do what `error` says, then restart the manager.",
+)
 
 MIRROR: Final = (
     MIRROR_LOADED,
@@ -124,4 +134,5 @@ MIRROR: Final = (
     OFFSETS_SET_BACK,
     OFFSETS_REFUSED,
     MIRRORED_SET_DROPPED,
+    EARLIER_RESETS_UNKNOWN,
 )

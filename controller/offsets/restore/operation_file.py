@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from controller.offsets.restore.operations import OPERATIONS_MAX, QUEUES_KEPT_MAX, Operation, OperationKind
-from controller.offsets.storage.sqlite_file import FileKind, SqliteFile
+from controller.offsets.storage.sqlite_file import FileKind, FileProblem, SqliteFile
 from remoting.clock import Clock
 
 FILE_NAME: Final = "offset-operations.db"
@@ -31,6 +31,7 @@ _KIND: Final = FileKind(
     ),
 )
 _HEAD: Final = "id, kind, writer, unix_ms, undoes, is_finished, queues"
+_KINDS: Final = frozenset(each.value for each in OperationKind)
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(Operation)
 
@@ -39,7 +40,8 @@ class OperationHead(NamedTuple):
     """An operation without its queues."""
 
     operation_id: str
-    kind: OperationKind
+    #: An OperationKind, or what a later release has written.
+    kind: str
     writer: str
     unix_ms: int
     undoes: str
@@ -83,9 +85,18 @@ class OperationFile:
         """Return an operation; None if it is not kept, or not any more. Raises FileProblem."""
         try:
             found = self._file.connection.execute(
-                "SELECT body FROM operations WHERE id = ?", (operation_id,)
+                "SELECT kind, body FROM operations WHERE id = ?", (operation_id,)
             ).fetchone()
-            return None if found is None else _DECODER.decode(zlib.decompress(found[0]))
+            if found is None:
+                return None
+            kind, body = found
+            if kind not in _KINDS:
+                raise FileProblem(
+                    self._file.path,
+                    f"operation {operation_id} is of kind {kind}, which this release does not know: run the release "
+                    "that has written it",
+                )
+            return _DECODER.decode(zlib.decompress(body))
         except sqlite3.Error as error:
             raise self._file.problem(error) from None
         except (zlib.error, msgspec.DecodeError) as error:
@@ -99,9 +110,7 @@ class OperationFile:
             ).fetchall()
         except sqlite3.Error as error:
             raise self._file.problem(error) from None
-        return [
-            OperationHead(row[0], OperationKind(row[1]), row[2], row[3], row[4], bool(row[5]), row[6]) for row in rows
-        ]
+        return [OperationHead(row[0], row[1], row[2], row[3], row[4], bool(row[5]), row[6]) for row in rows]
 
     def close(self) -> None:
         """Close the file."""

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from controller.offsets.storage.formats.batches import KeyPut
 from controller.offsets.storage.formats.etcd_transaction import LeaderCondition, decoded_answer, encoded_transaction
 from controller.storage.etcd.calls import LeaderKeyState, OwnLeaderKey
-from controller.storage.etcd.client import EtcdConnection, Metadata, messages
+from controller.storage.etcd.client import EtcdConnection, MessageDecodeError, Metadata, messages
 from controller.storage.etcd.keys import Keys, holder_of, leader_value
 from controller.storage.store import OutcomeUnknown
 
@@ -37,14 +37,14 @@ def put_rows(
         answer = connection.transact(request, timeout=seconds, metadata=metadata)
         try:
             is_stored, revision = decoded_answer(answer)
-        except (IndexError, ValueError) as error:
+            if is_stored:
+                return BatchOutcome(is_stored=True, revision=revision, leader_key=None, present=())
+            responses = messages.TxnResponse.FromString(answer).responses
+            leader_kv, *present = (next(iter(each.response_range.kvs), None) for each in responses)
+        except (IndexError, ValueError, MessageDecodeError) as error:
             raise OutcomeUnknown(
                 f"etcd at {connection.address}: the answer to a write cannot be read: {error}"
             ) from None
-        if is_stored:
-            return BatchOutcome(is_stored=True, revision=revision, leader_key=None, present=())
-        responses = messages.TxnResponse.FromString(answer).responses
-        leader_kv, *present = (next(iter(each.response_range.kvs), None) for each in responses)
         holder = None if leader_kv is None else holder_of(leader_kv)
         return BatchOutcome(
             is_stored=False, revision=revision, leader_key=LeaderKeyState(holder, revision), present=present

@@ -33,6 +33,7 @@ try:
     import grpc as _grpc  # type: ignore[import-untyped]  # it has no types
     from etcd3.etcdrpc import rpc_pb2 as _messages  # type: ignore[import-untyped]  # it has no types
     from etcd3.etcdrpc import rpc_pb2_grpc as _stubs
+    from google.protobuf.message import DecodeError as _DecodeError  # type: ignore[import-untyped]  # as above
 except TypeError as error:  # pragma: no cover  # protobuf was loaded before, or the variable says something else
     raise ImportError(
         "the etcd store needs PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python in the environment of the process"
@@ -41,6 +42,8 @@ except TypeError as error:  # pragma: no cover  # protobuf was loaded before, or
 grpc: Any = _grpc
 messages: Any = _messages
 stubs: Any = _stubs
+#: Raised where bytes are none of the messages.
+MessageDecodeError: Any = _DecodeError
 
 #: A whole call, with all its attempts: less than a commit may take (`store.py`), to report why it failed.
 CALL_MS: Final = 1900

@@ -103,6 +103,8 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
         if tag & 7 == _NUMBER:
             yield tag >> 3, value
         elif tag & 7 == _BYTES:
+            if at + value > len(message):
+                raise ValueError(f"etcd: an answer ends within field {tag >> 3}")
             yield tag >> 3, message[at : at + value]
             at += value
         else:

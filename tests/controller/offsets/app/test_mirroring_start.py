@@ -14,7 +14,13 @@ from controller.offsets.app.restoring import resets_of
 from controller.offsets.config import OffsetManagerConfig
 from controller.offsets.entry_keys import EntryKey
 from controller.offsets.mirror.broker_mirror import BrokerMirror
-from controller.offsets.mirror.regressions import Regression, RegressionCause, SetQueue
+from controller.offsets.mirror.regressions import (
+    RESET_SENT_MS,
+    EarlierResets,
+    Regression,
+    RegressionCause,
+    SetQueue,
+)
 from controller.offsets.mirror_file import keeper
 from controller.offsets.mirror_file.mirror_file import open_mirror
 from controller.offsets.mirror_file.updates import MirrorUpdate, SetUpdate
@@ -31,6 +37,7 @@ from serving.logging.logs import Logs, json_line
 
 KEY = EntryKey("t", "g")
 RESET_MS = 100_000
+NOW_MS = RESET_MS + 60_000
 
 
 class NoSets:
@@ -48,26 +55,37 @@ class NoSets:
 
 @contextlib.asynccontextmanager
 async def mirroring(folder, kept=None):
-    """Run the mirror of a manager whose operations are `kept`."""
-    clock, client = FakeClock(unix_ms=RESET_MS + 60_000), RemotingClient(SystemClock())
-    log = MirrorEventLog(Logs(Lines(), json_line(), clock, {}), MirrorCounters(), lambda _: None)
+    """Run the mirror of a manager whose operations are `kept`, until it has what an earlier process knew."""
+    clock, client, lines = FakeClock(unix_ms=NOW_MS), RemotingClient(SystemClock()), Lines()
+    log = MirrorEventLog(Logs(lines, json_line(), clock, {}), MirrorCounters(), lambda _: None)
 
     async def no_resets():
-        return []
+        return EarlierResets()
 
     async with BackgroundTasks(lambda name, error: None) as tasks:
-        resets = no_resets if kept is None else lambda: resets_of(kept)
+        resets = no_resets if kept is None else lambda: resets_of(kept, clock)
         parts = MirroringParts(NoSets(), client, tasks, clock, log, leads=lambda: True, earlier_resets=resets)
         found = Mirroring(OffsetManagerConfig(store_path=str(folder)), parts)
         running = [asyncio.ensure_future(each()) for each in found.work()]
         try:
-            yield found
+            await eventually(
+                lambda: events(lines, "offset_mirror_loaded") + events(lines, "offset_mirror_began_without_file")
+            )
+            yield found, lines
         finally:
             for each in running:
                 each.cancel()
             await asyncio.gather(*running, return_exceptions=True)
             await found.close()
             await client.close()
+
+
+def events(lines, name):
+    return [line for line in lines.decoded() if line["event"] == name]
+
+
+def a_file_of_operations(folder):
+    return KeptOperations(OperationFile(folder, FakeClock()), lambda: "127.0.0.1:1")
 
 
 async def eventually(condition):
@@ -87,14 +105,13 @@ def an_operation(number, *queues, is_finished=True):
 
 
 async def test_what_operators_had_set_back_before_a_restart_is_known_after_it(tmp_path):
-    kept = KeptOperations(OperationFile(tmp_path, FakeClock()), lambda: "127.0.0.1:1")
+    kept = a_file_of_operations(tmp_path)
     restored, ready = RestoreStatus.RESTORED, RestoreStatus.READY
     await kept.keep(an_operation(1, (0, 80, 10, restored), (1, 80, 90, restored), (2, 80, 10, RestoreStatus.REFUSED)))
     await kept.keep(an_operation(2, (0, 80, 20, restored)))
     # The process was killed meanwhile: it may be written.
     await kept.keep(an_operation(3, (3, 80, 30, ready), is_finished=False))
-    async with mirroring(tmp_path, kept) as mirror:
-        await mirror.wait_until_loaded()
+    async with mirroring(tmp_path, kept) as (mirror, _):
         assert mirror.unseen_resets(SET, RESET_MS) == {(KEY, 0): 20, (KEY, 3): 30}
     await kept.close()
 
@@ -116,8 +133,7 @@ async def test_mirror_that_is_opened_late_has_what_went_back_earlier_and_what_wa
     )
     update = SetUpdate(saved=earlier.saved, changes=None, former_runs=earlier.former_runs)
     file.store(MirrorUpdate(sets={SET: update}, regressions=[regression]))
-    async with mirroring(tmp_path) as mirror:
-        await mirror.wait_until_loaded()
+    async with mirroring(tmp_path) as (mirror, _):
         assert (list(mirror.regressions.last(10)), mirror.saved(SET)) == ([], None)
         file.close()
         await eventually(lambda: len(mirror.regressions))
@@ -126,10 +142,38 @@ async def test_mirror_that_is_opened_late_has_what_went_back_earlier_and_what_wa
         assert [each.read.run.master_epoch for each in mirror.saved_before(SET, run)] == [1]
 
 
+@pytest.mark.parametrize("damage", ["body = x'00'", "kind = 'of-a-later-release'"])
+async def test_operation_that_cannot_be_read_leaves_open_where_queues_were_set_and_the_mirror_begins(tmp_path, damage):
+    kept = a_file_of_operations(tmp_path)
+    await kept.keep(an_operation(1, (0, 80, 10, RestoreStatus.RESTORED)))
+    await kept.keep(an_operation(2, (1, 80, 10, RestoreStatus.RESTORED)))
+    await kept.keep(an_operation(3, (2, 80, 30, RestoreStatus.RESTORED)))
+    kept._file._file.connection.execute(f"UPDATE operations SET {damage} WHERE id = 'id-2'")
+    async with mirroring(tmp_path, kept) as (mirror, lines):
+        unseen = mirror.unseen_resets(SET, RESET_MS + 2 + RESET_SENT_MS)
+        assert [unseen.get((KEY, each)) for each in range(4)] == [0, 0, 30, 0]
+        # What is requested later shows all that it has set.
+        assert dict(mirror.unseen_resets(SET, RESET_MS + 3 + RESET_SENT_MS)) == {(KEY, 2): 30}
+    (line,) = events(lines, "earlier_resets_unknown")
+    assert line["operations"] == 1
+    assert "operation id-2" in line["error"]
+    await kept.close()
+
+
+async def test_file_of_operations_that_cannot_be_read_at_all_leaves_open_what_was_set_until_now(tmp_path):
+    kept = a_file_of_operations(tmp_path)
+    kept._file._file.connection.execute("DROP TABLE operations")
+    async with mirroring(tmp_path, kept) as (mirror, lines):
+        assert mirror.unseen_resets(SET, NOW_MS).get((KEY, 0)) == 0
+        assert len(events(lines, "earlier_resets_unknown")) == 1
+    await kept.close()
+
+
 @pytest.mark.parametrize("is_first", [True, False])
 async def test_operations_without_queues_at_brokers_reset_nothing_there(tmp_path, is_first):
-    kept = KeptOperations(OperationFile(tmp_path, FakeClock()), lambda: "127.0.0.1:1")
+    kept = a_file_of_operations(tmp_path)
     if not is_first:
         await kept.keep(an_operation(1))
-    assert await resets_of(kept) == []
+    found = await resets_of(kept, FakeClock())
+    assert (found.known, found.unknown_unix_ms) == ([], None)
     await kept.close()

@@ -30,7 +30,7 @@ OTHER = {"epoch": 2, "address": "10.0.0.2:10911"}
 def regressions(before, after, resets=None, former=None, now=None, guard=None):
     mirror = BrokerMirror(SET)
     mirror.take(a_reading(before, **(former or {})))
-    known = KnownWrites(resets or KnownResets(), guard or GuardWrites())
+    known = KnownWrites(resets or KnownResets(), guard or GuardWrites(), is_leading=True)
     return list(regressions_of(mirror.take(a_reading(after, **(now or {}))), known))
 
 
@@ -95,7 +95,7 @@ def test_smallest_offset_of_a_broadcasting_group_may_go_back():
 
 def test_first_reading_of_a_set_has_nothing_that_went_back():
     changes = BrokerMirror(SET).take(a_reading({"t@g": {0: 9}}))
-    assert list(regressions_of(changes, KnownWrites(KnownResets(), GuardWrites()))) == []
+    assert list(regressions_of(changes, KnownWrites(KnownResets(), GuardWrites(), is_leading=True))) == []
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_old_rewinds_are_forgotten_and_other_sets_have_none():
 @pytest.mark.parametrize("is_reversed", [False, True])
 def test_rewinds_of_an_earlier_process_count_as_its_own_did(is_reversed):
     mirror, rewinds, log = BrokerMirror(SET), RecentRewinds(), []
-    known = KnownWrites(KnownResets(), GuardWrites())
+    known = KnownWrites(KnownResets(), GuardWrites(), is_leading=True)
     for number, offset in enumerate((9, 5, 7, 3)):
         if offset == 3:
             known.resets.note(SetQueue(SET, KEY, 0), Reset(3, 15_000))

@@ -14,7 +14,7 @@ from controller.offsets.mirror.broker_mirror import BrokerMirror
 from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.mirrored_offsets import MomentNotKept
 from controller.offsets.mirror.regressions import Regression, RegressionCause, SetQueue
-from controller.offsets.mirror_file.clock_leaps import ClockLeaps, ClockReading
+from controller.offsets.mirror_file.clock_leaps import ClockLeap, ClockLeaps, ClockReading
 from controller.offsets.mirror_file.frames import table_of
 from controller.offsets.mirror_file.mirror_file import ASIDE_SUFFIX, FILE_NAME
 from controller.offsets.mirror_file.updates import MirrorUpdate, SetUpdate
@@ -146,7 +146,7 @@ def test_clock_that_leaps_ahead_makes_no_moment_older(filed):
     leapt_ms = BEGIN_MS + 40 * DAY_MS
     filed.read({"t@g": {0: 3}}, at_ms=leapt_ms)
     leaps = NO_LEAPS.passed(ClockReading(0, BEGIN_MS + 40_000), ClockReading(5_000, leapt_ms))
-    filed.file.store_leaps(leaps)
+    filed.file.store_clock(leaps, leapt_ms)
     filed.file.thin(SET, leaps, leapt_ms)
     filed.file.give_up_oldest(leaps, leapt_ms)
     assert [filed.offset_at(BEGIN_MS + 20_000 * place) for place in (1, 2)] == [1, 2]
@@ -159,6 +159,16 @@ def test_clock_that_leaps_ahead_makes_no_moment_older(filed):
     second.file.thin(SET, leaps, leapt_ms + 14 * DAY_MS + MINUTE_MS)
     assert second.file.kept_since(SET) == leapt_ms
     second.file.close()
+
+
+def test_room_is_made_by_part_of_the_changes_where_hardly_any_time_has_passed(filed):
+    """As after a leap of the clock: the file must not outgrow its limit."""
+    for place in range(64):
+        filed.read({"t@g": {0: place}}, at_ms=BEGIN_MS + 1000 * place)
+    leaps = ClockLeaps((ClockLeap(BEGIN_MS + 63_000, 30 * DAY_MS + 63_000),))
+    filed.file.give_up_oldest(leaps, BEGIN_MS + 63_000 + 30 * DAY_MS)
+    assert filed.file.kept_since(SET) >= BEGIN_MS + 4000
+    assert filed.offset_at(BEGIN_MS + 10_000) == 10
 
 
 def test_nothing_is_written_for_groups_that_stand_still(filed, tmp_path):

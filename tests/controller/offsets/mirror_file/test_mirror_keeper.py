@@ -21,6 +21,7 @@ from controller.offsets.mirror_file.waiting import WaitingChanges
 
 WAIT_S = 60
 BYTES_MAX = 1 << 30
+DAY_MS = 24 * 3_600_000
 KEY = EntryKey("t", "g")
 
 
@@ -107,6 +108,14 @@ async def until(condition):
     async with asyncio.timeout(WAIT_S):
         while not condition():
             await asyncio.sleep(0.02)
+
+
+async def run_until_clock_is_stored(site):
+    """Let the keeper work until the file knows what time it is."""
+    running = asyncio.create_task(site.keeper.run())
+    await until(lambda: site.keeper._clock_stored_ms == site.clock.now_ms())
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 def is_thinned(site):
@@ -233,6 +242,45 @@ async def test_clock_that_leaps_by_weeks_costs_no_moment_also_after_a_restart(si
         assert (await site.keeper.at(SET, first_ms)).by_entry == {KEY: {0: 5}}
         assert site.keeper.age_ms(first_ms) < 24 * 3_600_000
         await loaded(site, tmp_path)
+
+
+async def test_starts_without_a_reading_count_the_time_without_a_manager_once(site, tmp_path, monkeypatch):
+    monkeypatch.setattr("controller.offsets.mirror_file.keeper.STORE_S", 0.01)
+    site.read({"t@g": {0: 5}})
+    first_ms = site.clock.unix_ms()
+    await run_until_clock_is_stored(site)
+    site.clock.pass_ms(20 * DAY_MS)
+    for _ in range(3):
+        # No broker answers, and the process is killed.
+        await loaded(site, tmp_path)
+        await run_until_clock_is_stored(site)
+        site.clock.pass_ms(60_000)
+    assert 180_000 <= site.keeper.age_ms(first_ms) < 300_000
+
+
+async def test_time_in_which_brokers_do_not_answer_makes_moments_older(site, tmp_path, monkeypatch):
+    monkeypatch.setattr("controller.offsets.mirror_file.keeper.STORE_S", 0.01)
+    site.read({"t@g": {0: 5}})
+    first_ms = site.clock.unix_ms()
+    await run_until_clock_is_stored(site)
+    site.clock.pass_ms(2 * DAY_MS)
+    await run_until_clock_is_stored(site)
+    await loaded(site, tmp_path)
+    assert site.keeper.age_ms(first_ms) == 2 * DAY_MS
+
+
+async def test_time_in_which_the_file_cannot_be_opened_makes_moments_older(site, tmp_path, monkeypatch):
+    for name in ("STORE_S", "OPEN_S", "PAUSE_S"):
+        monkeypatch.setattr(f"controller.offsets.mirror_file.keeper.{name}", 0.01)
+    site.read({"t@g": {0: 5}})
+    first_ms = site.clock.unix_ms()
+    await run_until_clock_is_stored(site)
+    holder, site.keeper = site.keeper, MirrorKeeper(site.keeper._parts)
+    await site.keeper.open()
+    site.clock.pass_ms(2 * DAY_MS)
+    await holder.close()
+    await run_until_clock_is_stored(site)
+    assert site.keeper.age_ms(first_ms) == 2 * DAY_MS
 
 
 async def test_folder_that_cannot_be_written_is_named_and_tried_again(tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ from controller.offsets.restore import operation_file
 from controller.offsets.restore.operation_file import FILE_NAME, OperationFile
 from controller.offsets.restore.operations import OPERATIONS_MAX, Operation, OperationKind
 from controller.offsets.restore.values import PlannedOffset, RestoreStatus
-from controller.offsets.storage.sqlite_file import FileDamaged, FileOfOtherVersion
+from controller.offsets.storage.sqlite_file import FileDamaged, FileOfOtherVersion, FileProblem
 
 
 def an_operation(number=1, *, queues=1, status=RestoreStatus.RESTORED, **more):
@@ -75,6 +75,14 @@ def test_damaged_operation_is_named(file):
     file.keep(an_operation())
     file._file.connection.execute("UPDATE operations SET body = x'00'")
     with pytest.raises(FileDamaged, match="id-1"):
+        file.find("id-1")
+
+
+def test_operation_of_a_kind_of_a_later_release_is_listed_and_named(file):
+    file.keep(an_operation())
+    file._file.connection.execute("UPDATE operations SET kind = 'merge'")
+    assert [each.kind for each in file.last()] == ["merge"]
+    with pytest.raises(FileProblem, match="id-1 is of kind merge"):
         file.find("id-1")
 
 

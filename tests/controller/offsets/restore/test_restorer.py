@@ -234,7 +234,7 @@ async def test_undo_brings_back_what_was_there(tmp_path):
 
         assert outcomes(undone) == {("billing", 0): ("restored", 50, 10), ("billing", 1): ("restored", 70, 90)}
         assert broker.offsets == {"orders@billing": {0: 10, 1: 90}}
-        kept = [(each.kind.value, each.undoes) for each in await site.kept.last()]
+        kept = [(each.kind, each.undoes) for each in await site.kept.last()]
         assert kept == [("undo", done.operation_id), ("restore", "")]
 
 

@@ -62,7 +62,9 @@ def messages_kv(key):
     return kv
 
 
-@pytest.mark.parametrize("answer", [b"\x0a", b"\x0a\x05\x18", b"\x0d\x01\x02\x03\x04"])
+@pytest.mark.parametrize(
+    "answer", [b"\x0a", b"\x0a\x05\x18", b"\x0d\x01\x02\x03\x04", b"\x0a\x05\x18\x01", b"\x22\x7f"]
+)
 def test_bytes_that_are_no_answer_are_refused(answer):
     with pytest.raises((IndexError, ValueError)):
         decoded_answer(answer)
