@@ -29,7 +29,7 @@ from controller.offsets.guard_runs.occasions import (
     oldest_former_reading,
 )
 from controller.offsets.guard_runs.run_log import GuardRun, GuardRunLog, RunResult
-from controller.offsets.guard_runs.saved_tables import SavedTableReading
+from controller.offsets.guard_runs.saved_tables import SavedTableReading, set_back_since
 from controller.offsets.guard_runs.schedule import GuardSchedule, RunEnd
 from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.regressions import SetQueue
@@ -273,7 +273,12 @@ class Guarding:
         is_recent = occasion.is_recent(self._clock.now_ms())
         run = self.runs.begin(occasion, self._clock.unix_ms(), is_recent=is_recent, writes=self._writes)
         # At the beginning of the run: an operator may have reset queues since its occasion.
-        resets = self._mirror.unseen_resets(occasion.set_name, occasion.saved.read.requested_unix_ms)
+        resets = set_back_since(
+            self._mirror.regressions,
+            occasion.set_name,
+            occasion.saved.read,
+            self._mirror.unseen_resets(occasion.set_name, occasion.saved.read.requested_unix_ms),
+        )
         reading = SavedTableReading(occasion.saved, occasion.rewinds, resets)
         for _ in reading.slices():
             await asyncio.sleep(0)

@@ -16,7 +16,13 @@ from controller.offsets.mirror.broker_mirror import BrokerMirror
 from controller.offsets.mirror.changes import ReadState
 from controller.offsets.mirror.comparison import MasterReading
 from controller.offsets.mirror.masters import MasterRun, SetName
-from controller.offsets.mirror.regressions import KnownResets
+from controller.offsets.mirror.regressions import (
+    GuardWrites,
+    KnownResets,
+    KnownWrites,
+    RegressionLog,
+    regressions_of,
+)
 from controller.offsets.observability.guard_counters import GuardCounters
 from controller.offsets.observability.guard_event_log import GuardEventLog
 from controller.offsets.recording.offset_recorder import OffsetRecorder
@@ -64,7 +70,7 @@ class Mirrors:
         self._clock = clock
         self._mirrors = {}
         self._rewinds = {}
-        self.resets = KnownResets()
+        self.resets, self.regressions = KnownResets(), RegressionLog()
         #: What the guard was about to set back.
         self.set_back = []
 
@@ -75,7 +81,9 @@ class Mirrors:
         body = json.dumps({"offsetTable": table}, separators=(",", ":")).encode()
         mirror = self._mirrors.setdefault(set_name(name), BrokerMirror(set_name(name)))
         read = ReadState(run, unix_ms, unix_ms, None)
-        mirror.take(MasterReading(read=read, table=OffsetTable(body), requested_ms=self._clock.now_ms()))
+        changes = mirror.take(MasterReading(read=read, table=OffsetTable(body), requested_ms=self._clock.now_ms()))
+        for each in regressions_of(changes, KnownWrites(self.resets, GuardWrites(), is_leading=True)):
+            self.regressions.add(each)
 
     def saved(self, name):
         return self._mirrors[name].saved if name in self._mirrors else None

@@ -487,6 +487,28 @@ async def test_failovers_that_no_run_has_dealt_with_before_a_restart_are_decided
         assert (run.moment.epoch, third.written) == (1, [("commit", KEY, 0, 80)])
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize(("later", "safe"), [({KEY: {0: 30}}, 30), ({}, 0)])
+async def test_what_a_tool_has_set_back_at_a_master_that_no_run_has_guarded_is_not_undone(restarts, later, safe):
+    third = a_master({KEY: {0: 30}}, epochs=((1, 0), (2, None), (3, None)))
+    async with guarded_sets(third) as sets:
+        sets.serves = False
+        sets.mirror.read({KEY: {0: 80}})
+        if not restarts:
+            sets.elect("127.0.0.1:2", 2)
+        sets.clock.pass_ms(2_000)
+        sets.mirror.read({KEY: {0: 90}}, address="127.0.0.1:2", epoch=2)
+        sets.clock.pass_ms(2_000)
+        sets.mirror.read(later, address="127.0.0.1:2", epoch=2)
+        if restarts:
+            sets.mirror.restart()
+        sets.elect(third.peer.address, 3, broker_id=3)
+        sets.serves = True
+        run = await sets.ended()
+    assert (run.moment.epoch, run.is_recent, third.written) == (1, True, [])
+    assert [(each.action, each.reason, each.offset) for each in run.offsets] == [("report", "may_be_reset", safe)]
+
+
 async def test_failover_before_a_long_stop_of_the_manager_is_reported_with_what_was_saved_first():
     third = a_master({KEY: {0: 50}}, epochs=((1, 0), (2, None), (3, None)))
     async with guarded_sets(third) as sets:
