@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from controller.offsets.guard.master_queries import PAUSE_S, MasterQueries
+from controller.offsets.guard.master_queries import PAUSE_S, MasterQueries, NotServing
 from controller.offsets.guard.runner import EarlyEnd
 from controller.offsets.guard.serving_master import until_served
 from controller.offsets.guard_runs.occasions import GuardOccasion
@@ -43,7 +43,8 @@ class GuardTurns:
     ) -> AsyncIterator[None]:
         """Have a turn once the broker serves as master; the first one that does is the first.
 
-        Raises EndedEarly, and NotServing, with what the broker answered last, once `may_wait` is false.
+        Raises EndedEarly, and NotServing, with what the broker answered last or that there was no turn, once `may_wait`
+        is false.
         """
         if self._is_stopped:
             raise EndedEarly
@@ -54,6 +55,9 @@ class GuardTurns:
                 queries = MasterQueries(self._admin, occasion.master.broker_name, occasion.master.address)
                 await until_served(queries, occasion.moment, may_wait, self._pause_s)
                 await self._turns.acquire()
+                if not may_wait():
+                    self._turns.release()
+                    raise NotServing("the runs of other brokers took all turns until now")
         except TimeoutError:
             raise EndedEarly from None
         finally:

@@ -453,6 +453,81 @@ async def test_broker_that_does_not_serve_for_ten_minutes_is_reported_as_not_dec
     assert sets.counters.runs.counts()["found", "not_decided"] == 1
 
 
+async def test_change_of_the_master_that_was_not_decided_is_reported_once_and_never_written_later():
+    master = a_master({KEY: {0: 60}})
+    async with guarded_sets(master) as sets:
+        sets.serves = False
+        sets.mirror.read({KEY: {0: 80}})
+        sets.elect(master.peer.address, 2)
+        for _ in range(3):
+            await asyncio.sleep(0.1)
+            sets.clock.pass_ms(OUTDATED_MS + 1)
+        await asyncio.sleep(0.1)
+        sets.serves = True
+        await asyncio.sleep(0.1)
+        assert [each["result"] for each in sets.events("guard_run_failed")] == ["not_decided"]
+        # Until the mirror reads it, which ends the matter.
+        sets.mirror.read({KEY: {0: 60}}, address=master.peer.address, epoch=2)
+        await eventually(lambda: not sets.mirror.has_former())
+    assert master.peer.received == []
+
+
+async def test_broker_whose_messages_do_not_get_into_their_queues_is_reported_as_not_decided():
+    master = a_master({KEY: {0: 60}})
+    master.epochs, master.behind_bytes = None, 500
+    async with guarded_sets(master) as sets:
+        sets.mirror.read({KEY: {0: 80}}, epoch=None)
+        sets.elect(master.peer.address, None)
+        await eventually(lambda: master.peer.count(BrokerRequestCode.GET_BROKER_RUNTIME_INFO) > 1)
+        sets.clock.pass_ms(OUTDATED_MS + 1)
+        run = await sets.ended()
+    assert (run.result, "dispatchBehindBytes=500" in run.report.failure) == ("not_decided", True)
+    assert master.written == []
+
+
+async def test_what_is_too_old_once_it_is_its_turn_is_not_written(monkeypatch):
+    monkeypatch.setattr(guard_turns, "RUNS_MAX", 1)
+    hangs, waits = a_master({KEY: {0: 60}}), a_master({KEY: {0: 60}})
+    hangs.name, waits.name = "b0", "b1"
+    hangs.silent = BrokerRequestCode.GET_ALL_CONSUMER_OFFSET
+    async with guarded_sets(hangs, waits) as sets:
+        for each in (hangs, waits):
+            sets.mirror.read({KEY: {0: 80}}, name=each.name)
+        sets.elect(hangs.peer.address, 2, name="b0")
+        await eventually(lambda: sets.guarding.running)
+        sets.elect(waits.peer.address, 2, name="b1")
+        await eventually(lambda: waits.peer.received)
+        await asyncio.sleep(0.1)
+        sets.clock.pass_ms(OUTDATED_MS + 1)
+        sets.remove("b0")
+        await eventually(lambda: any(each.result == "not_decided" for each in sets.guarding.runs.runs()))
+        (line,) = (each for each in sets.events("guard_run_failed") if each["result"] == "not_decided")
+    assert "all turns" in line["error"]
+    assert waits.written == []
+
+
+@pytest.mark.parametrize("code", [ResponseCode.SYSTEM_BUSY, None])
+async def test_broker_that_does_not_answer_for_a_moment_in_its_run_is_guarded_in_that_run(code):
+    master = a_master({KEY: {0: 60}})
+    answered = []
+
+    def pause(requested):
+        # The first request is that of the wait for its turn.
+        if requested == RequestCode.GET_BROKER_EPOCH_CACHE and not answered:
+            answered.append(requested)
+            master.first = {requested: [code] * 3} if code else {}
+            master.broker_id = 0 if code else 2
+
+    master.then = pause
+    async with guarded_sets(master) as sets:
+        sets.mirror.read({KEY: {0: 80}})
+        sets.elect(master.peer.address, 2)
+        await eventually(lambda: master.peer.count(RequestCode.GET_BROKER_EPOCH_CACHE) > 1)
+        master.broker_id = 0
+        run = await sets.ended()
+    assert (run.result, master.written) == ("complete", [("commit", KEY, 0, 80)])
+
+
 async def test_change_of_the_master_that_no_manager_could_decide_is_reported_unless_another_one_leads():
     master = a_master({KEY: {0: 60}})
     for other_leads, results in ((False, ["not_decided"]), (True, [])):
