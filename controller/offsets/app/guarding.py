@@ -103,7 +103,7 @@ class Guarding:
     @property
     def waiting(self) -> int:
         """Sets that wait for a run: for its time, for their broker, or for their turn."""
-        return self._schedule.waiting + self._schedule.running - self._turns.at_work
+        return self._schedule.waiting + self._turns.waiting
 
     @property
     def running(self) -> int:
@@ -125,16 +125,16 @@ class Guarding:
         """Return what runs for as long as the manager serves."""
         return [self.look]
 
+    def stop(self) -> None:
+        """Let no run wait for its broker or its turn any more, as the process ends; the others end by themselves."""
+        self._turns.stop()
+
     async def look(self) -> None:
-        """Look for what no change has shown, each second for ever; once it is cancelled, no run waits any more."""
-        try:
-            while True:
-                await self._look_at_all()
-                self._begin()
-                await asyncio.sleep(LOOK_S)
-        except asyncio.CancelledError:
-            self._turns.stop()
-            raise
+        """Look for what no change has shown, each second for ever."""
+        while True:
+            await self._look_at_all()
+            self._begin()
+            await asyncio.sleep(LOOK_S)
 
     async def _look_at_all(self) -> None:
         if not self._following.is_fresh():
@@ -172,10 +172,13 @@ class Guarding:
         if newest is None or oldest is None:
             return
         former = self._schedule.saved_for_next(set_name, newest, oldest)
-        if is_of_master and run.has_memory_of(former.read.run):
+        if is_of_master and run.has_memory_of(newest.read.run):
             self._end_early(set_name, "it is the same process as before")
             self._mirror.settle(set_name, run)
             return
+        if is_of_master and run.has_memory_of(former.read.run):
+            # Another one was master in between, and what groups have committed there is not in this memory.
+            former = oldest
         notice = Notice(
             cause=cause,
             now_ms=self._clock.now_ms(),

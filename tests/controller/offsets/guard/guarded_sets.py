@@ -173,6 +173,7 @@ async def guarded_sets(*masters, looks=True, **options):
         finally:
             if looking is not None:
                 looking.cancel()
+            sets.guarding.stop()
             for each in masters:
                 each.silent = None
             await eventually(lambda: not sets.guarding.running)

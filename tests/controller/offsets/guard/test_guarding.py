@@ -5,12 +5,13 @@ import asyncio
 import pytest
 from fake_master import FakeMaster
 from guard_logs import Queue
-from guarded_sets import OLD_ADDRESS, eventually, guarded_sets, set_name
+from guarded_sets import OLD_ADDRESS, GuardedSets, eventually, guarded_sets, set_name
 
 from controller.offsets.app import guard_turns, guarding
 from controller.offsets.entry_keys import EntryKey
 from controller.offsets.guard_runs.occasions import OUTDATED_MS
 from controller.offsets.mirror.regressions import Reset, SetQueue
+from remoting.background_tasks import BackgroundTasks
 from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
 
 ORDERS = ("orders", 0)
@@ -363,6 +364,38 @@ async def test_guard_that_is_off_requests_nothing_and_lets_the_mirror_forget():
     assert master.peer.received == []
 
 
+async def test_what_groups_have_committed_at_a_master_in_between_is_guarded_where_the_process_before_is_master_again():
+    master = a_master({KEY: {0: 80}})
+    master.epochs = None
+    async with guarded_sets(master) as sets:
+        sets.mirror.read({KEY: {0: 80}}, address=master.peer.address, epoch=None)
+        sets.mirror.read({KEY: {0: 95}}, epoch=None)
+        sets.mirror.read({KEY: {0: 80}}, address=master.peer.address, epoch=None)
+        sets.elect(master.peer.address, None)
+        run = await sets.ended()
+    assert [(each.saved, each.shown) for each in run.offsets] == [(95, 80)]
+
+
+async def test_brokers_that_do_not_answer_take_few_connections_at_once():
+    class Hangs:
+        under_way = 0
+
+        async def invoke(self, *_):
+            self.under_way += 1
+            await asyncio.Event().wait()
+
+    hangs = Hangs()
+    async with BackgroundTasks(lambda *_: None) as tasks:
+        sets = GuardedSets(hangs, tasks)
+        for number in range(300):
+            sets.mirror.read({KEY: {0: 80}}, name=f"b{number}")
+            sets.elect(f"127.0.0.1:{number + 2}", 2, name=f"b{number}")
+        await eventually(lambda: hangs.under_way >= 256)
+        await asyncio.sleep(0.1)
+        assert (hangs.under_way, sets.guarding.waiting) == (256, 300)
+        sets.guarding.stop()
+
+
 async def test_set_that_is_removed_is_forgotten():
     master = a_master({KEY: {0: 60}})
     async with guarded_sets(master) as sets:
@@ -386,6 +419,7 @@ async def test_sets_are_guarded_at_the_same_time_and_one_that_hangs_holds_up_non
         await sets.ended(3)
         assert (sets.guarding.running, sets.guarding.waiting) == (1, 0)
         sets.remove("b0")
+        assert (sets.guarding.running, sets.guarding.waiting) == (1, 0)
     assert [each.written for each in others] == [[("commit", KEY, 0, 80)]] * 3
 
 
@@ -621,10 +655,11 @@ async def test_offset_that_the_guard_pushes_is_not_known_as_one_that_goes_back()
     assert (master.written, sets.mirror.set_back) == ([("commit", KEY, 0, 80)], [])
 
 
-async def test_stop_of_the_manager_waits_for_no_broker_that_does_not_serve():
+@pytest.mark.parametrize("looks", [True, False])
+async def test_stop_of_the_manager_waits_for_no_broker_that_does_not_serve(looks):
     master = a_master({KEY: {0: 60}})
     master.silent = RequestCode.GET_BROKER_EPOCH_CACHE
-    async with guarded_sets(master) as sets:
+    async with guarded_sets(master, looks=looks) as sets:
         sets.mirror.read({KEY: {0: 80}})
         sets.elect(master.peer.address, 2)
         await eventually(lambda: master.peer.received)
