@@ -299,7 +299,7 @@ class Guarding:
         observed = _ObservedRun(run, self._observer, self._mirror)
         guard = OffsetGuard(self._admin, self._clock, observed, GuardLimits(), writes=self._writes)
         report = await guard.guard(broker, lambda: self._may_write(occasion.master), early_end)
-        return _EndedRun(run, report, RunResult.COMPLETE if report.failure is None else RunResult.FAILED)
+        return _EndedRun(run, report, _result_of(report, early_end))
 
     def _may_write(self, master: SetMaster) -> bool:
         return self._serves() and self._following.is_master(master)
@@ -307,6 +307,13 @@ class Guarding:
 
 def _set_name(master: SetMaster) -> SetName:
     return SetName(master.cluster, master.broker_name)
+
+
+def _result_of(report: GuardReport, early_end: EarlyEnd) -> RunResult:
+    end = _end_of(report)
+    if end is RunEnd.COMPLETE:
+        return RunResult.COMPLETE
+    return RunResult.ENDED if early_end.reason or end is RunEnd.ROLE_CHANGED else RunResult.FAILED
 
 
 def _end_of(report: GuardReport) -> RunEnd:

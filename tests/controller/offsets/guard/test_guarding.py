@@ -10,6 +10,7 @@ from guarded_sets import OLD_ADDRESS, GuardedSets, eventually, guarded_sets, set
 from controller.offsets.app import guard_turns, guarding
 from controller.offsets.entry_keys import EntryKey
 from controller.offsets.guard_runs.occasions import OUTDATED_MS
+from controller.offsets.http.guard_views import GuardViews
 from controller.offsets.mirror.regressions import Reset, SetQueue
 from remoting.background_tasks import BackgroundTasks
 from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
@@ -121,7 +122,10 @@ async def test_second_failover_ends_the_run_and_begins_from_the_same_offsets():
     assert second.written == []
     assert third.written == [("commit", KEY, 0, 80)]
     assert run.moment.epoch == 1
-    assert sets.guarding.runs.runs()[1].report.failure.startswith("the master has changed again")
+    cut = sets.guarding.runs.runs()[1]
+    assert (cut.result, cut.report.failure.startswith("the master has changed again")) == ("ended", True)
+    assert sets.events("guard_run_failed") == []
+    assert [each["result"] for each in sets.events("offsets_guarded")] == ["ended", "complete"]
 
 
 async def test_failover_after_the_mirror_has_read_what_a_run_did_begins_from_that():
@@ -300,7 +304,7 @@ async def test_manager_that_ceases_to_serve_during_a_run_writes_no_more():
         sets.elect(master.peer.address, 2)
         run = await sets.ended()
         assert master.written == []
-        assert run.offsets[0].outcome == "role_changed"
+        assert (run.offsets[0].outcome, run.result) == ("role_changed", "ended")
         assert sets.guarding.waiting == 1
 
 
@@ -483,6 +487,9 @@ async def test_broker_that_does_not_serve_for_ten_minutes_is_reported_as_not_dec
         run = await sets.ended()
         await asyncio.sleep(0.1)
     assert (run.result, "brokerId 2: it is no master" in run.report.failure) == ("not_decided", True)
+    assert GuardViews(sets.guarding, "act").guard_runs(None).runs[0].result == "not_decided"
+    # It took no time.
+    assert sum(sets.counters.seconds.buckets) == 0
     assert [each["result"] for each in sets.events("guard_run_failed")] == ["not_decided"]
     assert sets.counters.runs.counts()["found", "not_decided"] == 1
 
