@@ -4,10 +4,11 @@ import contextlib
 import json
 from dataclasses import replace
 
+from fake_master import FakeMaster
 from fakes.clock import FakeClock
 from fakes.leadership_listener import eventually as eventually_true
 from fakes.lines import Lines
-from guard_logs import READ_MS
+from guard_logs import READ_MS, Queue
 
 from controller.offsets.app.guarding import Guarding
 from controller.offsets.app.guarding_parts import GuardingParts
@@ -38,6 +39,15 @@ from serving.logging.logs import Logs, json_line
 CLUSTER = "DefaultCluster"
 #: Where the master was that is lost.
 OLD_ADDRESS = "127.0.0.1:1"
+ORDERS = ("orders", 0)
+KEY = "orders@g"
+
+
+def a_master(offsets, *, old=100, new=20, epochs=((1, 0), (2, None))):
+    """Return a master whose group pulls, as its client says."""
+    master = FakeMaster({ORDERS: Queue(old=old, new=new)}, offsets, epochs=epochs)
+    master.clients = {"g": "pulls"}
+    return master
 
 
 async def eventually(condition):
