@@ -120,9 +120,10 @@ class Unavailable(HttpRefused):
     status = 503
     code = "unavailable"
 
-    def __init__(self, sentence: str, retry_after_s: int = 0) -> None:
+    def __init__(self, sentence: str, retry_after_s: int | None = None) -> None:
         super().__init__(sentence)
-        self.retry_after_s = retry_after_s
+        if retry_after_s is not None:
+            self.retry_after_s = retry_after_s
 
 
 class ViewRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -63,6 +63,10 @@ class AtBrokers:
         """Return what runs for as long as the manager serves."""
         return [self.following.run, *self.mirroring.work(), *self.guarding.work(), *self.holding.work()]
 
+    def stop(self) -> None:
+        """Wait for no broker any more that does not serve: the process is to end."""
+        self.guarding.stop()
+
     async def close(self) -> None:
         """Store what is new."""
         await self.mirroring.close()

@@ -5,19 +5,19 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from controller.offsets.guard.master_queries import PAUSE_S, MasterQueries
+from controller.offsets.guard.master_queries import PAUSE_S, MasterQueries, NotServing
 from controller.offsets.guard.runner import EarlyEnd
 from controller.offsets.guard.serving_master import until_served
 from controller.offsets.guard_runs.occasions import GuardOccasion
-from controller.offsets.mirror.polling_plan import SETS_MAX
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.client import Requester
 
 #: Runs at a time; each has the decoded offsets of a broker in memory.
 RUNS_MAX: Final = 16
-#: Requests of brokers that do not serve yet, one of each set at a time: those that hang hold up no others.
-WAITING_LIMITS: Final = AdminLimits(requests_max=SETS_MAX, requests_per_peer_max=1)
-#: Between two of them for each set that waits: 500 a second of all.
+#: Requests of brokers that do not serve yet, one of each set at a time. So many that hang hold up the others until they
+#: time out: to connect to all sets at once would take the connections that other parts need.
+WAITING_LIMITS: Final = AdminLimits(requests_max=256, requests_per_peer_max=1)
+#: Between two requests of one set, for each set that waits: about 500 a second of all, once each was requested once.
 _PAUSE_OF_EACH_S: Final = 0.002
 
 
@@ -37,13 +37,19 @@ class GuardTurns:
         #: Runs that have their turn.
         self.at_work = 0
 
+    @property
+    def waiting(self) -> int:
+        """Runs that wait for their broker, or for their turn."""
+        return len(self._waiting)
+
     @asynccontextmanager
     async def turn(
         self, occasion: GuardOccasion, early_end: EarlyEnd, may_wait: Callable[[], bool]
     ) -> AsyncIterator[None]:
         """Have a turn once the broker serves as master; the first one that does is the first.
 
-        Raises EndedEarly, and NotServing, with what the broker answered last, once `may_wait` is false.
+        Raises EndedEarly, and NotServing, with what the broker answered last or that there was no turn, once `may_wait`
+        is false.
         """
         if self._is_stopped:
             raise EndedEarly
@@ -54,6 +60,9 @@ class GuardTurns:
                 queries = MasterQueries(self._admin, occasion.master.broker_name, occasion.master.address)
                 await until_served(queries, occasion.moment, may_wait, self._pause_s)
                 await self._turns.acquire()
+                if not may_wait():
+                    self._turns.release()
+                    raise NotServing("the runs of other brokers took all turns until now")
         except TimeoutError:
             raise EndedEarly from None
         finally:

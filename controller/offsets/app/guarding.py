@@ -29,7 +29,7 @@ from controller.offsets.guard_runs.occasions import (
     oldest_former_reading,
 )
 from controller.offsets.guard_runs.run_log import GuardRun, GuardRunLog, RunResult
-from controller.offsets.guard_runs.saved_tables import SavedTableReading
+from controller.offsets.guard_runs.saved_tables import SavedTableReading, set_back_since
 from controller.offsets.guard_runs.schedule import GuardSchedule, RunEnd
 from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.regressions import SetQueue
@@ -103,7 +103,7 @@ class Guarding:
     @property
     def waiting(self) -> int:
         """Sets that wait for a run: for its time, for their broker, or for their turn."""
-        return self._schedule.waiting + self._schedule.running - self._turns.at_work
+        return self._schedule.waiting + self._turns.waiting
 
     @property
     def running(self) -> int:
@@ -125,16 +125,16 @@ class Guarding:
         """Return what runs for as long as the manager serves."""
         return [self.look]
 
+    def stop(self) -> None:
+        """Let no run wait for its broker or its turn any more, as the process ends; the others end by themselves."""
+        self._turns.stop()
+
     async def look(self) -> None:
-        """Look for what no change has shown, each second for ever; once it is cancelled, no run waits any more."""
-        try:
-            while True:
-                await self._look_at_all()
-                self._begin()
-                await asyncio.sleep(LOOK_S)
-        except asyncio.CancelledError:
-            self._turns.stop()
-            raise
+        """Look for what no change has shown, each second for ever."""
+        while True:
+            await self._look_at_all()
+            self._begin()
+            await asyncio.sleep(LOOK_S)
 
     async def _look_at_all(self) -> None:
         if not self._following.is_fresh():
@@ -172,10 +172,13 @@ class Guarding:
         if newest is None or oldest is None:
             return
         former = self._schedule.saved_for_next(set_name, newest, oldest)
-        if is_of_master and run.has_memory_of(former.read.run):
+        if is_of_master and run.has_memory_of(newest.read.run):
             self._end_early(set_name, "it is the same process as before")
             self._mirror.settle(set_name, run)
             return
+        if is_of_master and run.has_memory_of(former.read.run):
+            # Another one was master in between, and what groups have committed there is not in this memory.
+            former = oldest
         notice = Notice(
             cause=cause,
             now_ms=self._clock.now_ms(),
@@ -273,7 +276,12 @@ class Guarding:
         is_recent = occasion.is_recent(self._clock.now_ms())
         run = self.runs.begin(occasion, self._clock.unix_ms(), is_recent=is_recent, writes=self._writes)
         # At the beginning of the run: an operator may have reset queues since its occasion.
-        resets = self._mirror.unseen_resets(occasion.set_name, occasion.saved.read.requested_unix_ms)
+        resets = set_back_since(
+            self._mirror.regressions,
+            occasion.set_name,
+            occasion.saved.read,
+            self._mirror.unseen_resets(occasion.set_name, occasion.saved.read.requested_unix_ms),
+        )
         reading = SavedTableReading(occasion.saved, occasion.rewinds, resets)
         for _ in reading.slices():
             await asyncio.sleep(0)
@@ -291,7 +299,7 @@ class Guarding:
         observed = _ObservedRun(run, self._observer, self._mirror)
         guard = OffsetGuard(self._admin, self._clock, observed, GuardLimits(), writes=self._writes)
         report = await guard.guard(broker, lambda: self._may_write(occasion.master), early_end)
-        return _EndedRun(run, report, RunResult.COMPLETE if report.failure is None else RunResult.FAILED)
+        return _EndedRun(run, report, _result_of(report, early_end))
 
     def _may_write(self, master: SetMaster) -> bool:
         return self._serves() and self._following.is_master(master)
@@ -299,6 +307,13 @@ class Guarding:
 
 def _set_name(master: SetMaster) -> SetName:
     return SetName(master.cluster, master.broker_name)
+
+
+def _result_of(report: GuardReport, early_end: EarlyEnd) -> RunResult:
+    end = _end_of(report)
+    if end is RunEnd.COMPLETE:
+        return RunResult.COMPLETE
+    return RunResult.ENDED if early_end.reason or end is RunEnd.ROLE_CHANGED else RunResult.FAILED
 
 
 def _end_of(report: GuardReport) -> RunEnd:

@@ -8,7 +8,7 @@ from controller.offsets.entry_keys import EntryKey
 from controller.offsets.guard.outcomes import Guarded, GuardReport
 from controller.offsets.guard_runs.run_log import GuardRun
 from controller.offsets.mirror.masters import MasterRun, SetName
-from controller.offsets.mirror.regressions import SetQueue
+from controller.offsets.mirror.regressions import RegressionLog, SetQueue
 from controller.offsets.mirror.saved_offsets import SavedOffsets
 from controller.offsets.topology.values import FollowedSet, SetMaster
 from controller.offsets.topology.watch import MastersListener
@@ -28,6 +28,10 @@ class GuardedMirror(Protocol):
 
     def settle(self, set_name: SetName, run: MasterRun) -> None:
         """Forget what earlier runs had: it was dealt with in this run."""
+
+    @property
+    def regressions(self) -> RegressionLog:
+        """What went back lately, of all sets."""
 
     def rewinds(self, set_name: SetName) -> Mapping[tuple[EntryKey, int], int]:
         """Return the highest offset of each queue that somebody has set back within 120 s, by entry and queue id."""

@@ -115,6 +115,8 @@ class OffsetManager:
         self._backend.join(self._me, self._service)
         await self._process.start_http(self._site)
         await self._process.serve(self._expire_leases, self._end_fences, self._forget_deleted, *self._own_work())
+        if self._at_brokers is not None:
+            self._at_brokers.stop()
         self._process.drain()
         await self._flush()
         with suppress(StoreError):  # the lease ends by itself

@@ -35,7 +35,7 @@ class NoMaster(Exception):  # not an error: the run has nothing to guard
 
 
 class NotServing(Exception):  # not an error: the run comes later
-    """The broker does not serve as master yet, or does not answer; the text says which."""
+    """The broker does not serve as master yet, or does not answer, or other runs had all turns; the text says which."""
 
 
 class MasterQueries:
@@ -45,6 +45,8 @@ class MasterQueries:
         self._admin = admin
         self._broker_name = broker_name
         self._address = address
+        #: Up to where messages have to be in their queues: where the log ended when that was requested first.
+        self._log_end: int | None = None
 
     async def call(self, wanted: AdminRequest[Found], before_send: Callable[[], None] = send_always) -> Found:
         """Return what the broker answers; one that is busy is asked again. Raises as AdminClient.call."""
@@ -58,10 +60,10 @@ class MasterQueries:
         return await self._admin.call(self._address, wanted, before_send)
 
     async def log(self, moment: SavedMoment) -> MasterLog:
-        """Return what proves the age of messages, once all that the broker has stored is in its queues.
+        """Return what proves the age of messages.
 
-        Raises NotServing where it is no master yet, NoMaster where nothing can be proved, and BodyError for an answer
-        that is none.
+        Raises NotServing where it is no master yet, or what it had stored at the first call is not in its queues yet;
+        NoMaster where nothing can be proved, and BodyError for an answer that is none.
         """
         epochs = await self._epochs_of_master()
         if epochs is None and moment.epoch is not None:
@@ -78,10 +80,14 @@ class MasterQueries:
             if start is not None and (first := await self._message(start)) is not None:
                 return MasterLog(runtime=None, epochs=epochs, decisive=first)
         runtime = await self._runtime()
-        log_end = runtime.commit_log_max_offset or 0
-        while not is_dispatched(runtime, log_end):
-            await asyncio.sleep(PAUSE_S)
-            runtime = await self._runtime()
+        end = runtime.commit_log_max_offset or 0
+        # A broker that was started again meanwhile may have lost the end of its log.
+        self._log_end = end if self._log_end is None else min(end, self._log_end)
+        if not is_dispatched(runtime, self._log_end):
+            raise NotServing(
+                f"{self._address} does not have all messages of its log in their queues yet (28): "
+                f"dispatchBehindBytes={runtime.dispatch_behind_bytes}"
+            )
         found = MasterLog(runtime=runtime, epochs=epochs)
         place = decisive_place(moment, epochs, runtime)
         return found if place is None else replace(found, decisive=await self._message(place))

@@ -19,8 +19,8 @@ from controller.offsets.guard.candidates import (
     shows_pop,
 )
 from controller.offsets.guard.group_kinds import pulling_among
-from controller.offsets.guard.log_facts import SavedMoment, boundary_of, can_pop, facts_of
-from controller.offsets.guard.master_queries import MasterQueries, NoMaster, NotServing
+from controller.offsets.guard.log_facts import MasterLog, SavedMoment, boundary_of, can_pop, facts_of
+from controller.offsets.guard.master_queries import PAUSE_S, MasterQueries, NoMaster, NotServing
 from controller.offsets.guard.outcomes import (
     Guarded,
     GuardObserver,
@@ -140,7 +140,7 @@ class OffsetGuard:
         except TimeoutError:
             why = early_end.reason or f"{broker.address} was not finished within {self._limits.run_ms} ms"
             report.failure = f"{why}, {run.state}"
-        except (Refused, InvokeError, BodyError, NoMaster, NotServing) as error:
+        except (Refused, InvokeError, BodyError, NoMaster) as error:
             report.failure = f"{run.state}: {error}"
         finally:
             early_end.close()
@@ -181,7 +181,7 @@ class _GuardRun:
 
     async def run(self) -> None:
         """Do everything; raises as AdminClient.call where nothing can be decided."""
-        log = await self._queries.log(self._broker.moment)
+        log = await self._log()
         popping = set(self._broker.pop_groups)
         async for keys in in_slices(self._broker.saved, SLICE_CANDIDATES):
             self._topics.update(key.topic for key in keys)
@@ -210,6 +210,18 @@ class _GuardRun:
         await self._decide(plan)
         self.state = "it wrote offsets"
         await self._write_all()
+
+    async def _log(self) -> MasterLog:
+        """Return what proves the age of messages; a broker that is busy for a moment is requested again until it ends.
+
+        It served before the run began.
+        """
+        while True:
+            try:
+                return await self._queries.log(self._broker.moment)
+            except NotServing as error:
+                self.state = f"it requested where the log parts: {error}"
+            await asyncio.sleep(PAUSE_S)
 
     async def _groups(self, popping: set[str], shown: ShownTable, *, can_pop: bool) -> KnownGroups:
         """Return how groups consume; what clients have to say about it is requested where nothing else shows it."""

@@ -139,13 +139,16 @@ def oldest_former_reading(
 ) -> SavedOffsets | None:
     """Return the last reading of the first run that was not dealt with; None where `former_reading` has none.
 
-    A run whose memory the next one has was no loss. What readings after that run show may be older than it.
+    A run whose memory the next one has was no loss, nor is one whose process is master again: in a cluster without a
+    controller it may be, with what it had. What readings after that run show may be older than it.
     """
     newest = former_reading(master, saved, before_saved)
     if newest is None or saved is None:
         return newest
+    now = saved.read.run if is_run_of(saved.read.run, master) else None
     for each, later in pairwise((*before_saved, saved)):
-        if not later.read.run.has_memory_of(each.read.run):
+        run = each.read.run
+        if not later.read.run.has_memory_of(run) and (now is None or not now.has_memory_of(run)):
             return each
     return newest
 

@@ -27,11 +27,15 @@ class RunResult(enum.StrEnum):
     """How a run has ended; the values label metrics."""
 
     COMPLETE = "complete"
+    #: Not all was decided or written, and the broker has not failed: the master has changed again, the set was removed,
+    #: it is the same process as before, or it is not known who is master. Another run follows where one is needed.
+    ENDED = "ended"
     #: Not all was decided; another run follows.
     FAILED = "failed"
     #: Not all was decided, and no other run follows before the master changes again.
     GIVEN_UP = "given_up"
-    #: It never began: the broker did not serve in time, or nobody knew that it is master.
+    #: It looked at nothing, and it is too late now: the broker did not serve in time, other runs had all turns, nobody
+    #: knew that it is master, or no manager led.
     NOT_DECIDED = "not_decided"
 
 

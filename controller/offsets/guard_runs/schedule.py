@@ -85,6 +85,9 @@ class GuardSchedule:
 
     def __init__(self) -> None:
         self._states: dict[SetName, _SetState] = {}
+        #: Occasions that were dropped, until the mirror has read their master or another one is master: what is found
+        #: at the same one again is no news.
+        self._dropped: dict[SetName, GuardOccasion] = {}
 
     @property
     def waiting(self) -> int:
@@ -110,8 +113,13 @@ class GuardSchedule:
     def add(self, occasion: GuardOccasion) -> bool:
         """Let a set wait for a run, in place of what it waited for; return whether one is under way that is to end.
 
-        An occasion that is under way, or was dealt with, is no new one unless the broker was started again since.
+        An occasion that is under way, or was dealt with, is no new one unless the broker was started again since. One
+        that was dropped is none.
         """
+        dropped = self._dropped.get(occasion.set_name)
+        if dropped is not None and dropped.master == occasion.master:
+            return False
+        self._dropped.pop(occasion.set_name, None)
         state = self._states.get(occasion.set_name)
         is_same = state is not None and _is_same(state.occasion, occasion)
         if state is not None and is_same and not state.has_restarted(occasion.boot_unix_ms):
@@ -166,7 +174,14 @@ class GuardSchedule:
         return [name for _, name in sorted(due)]
 
     def forget_settled(self, set_name: SetName, read: SavedOffsets) -> bool:
-        """Forget a set whose run has ended, once the mirror has read what it did; return whether that is so."""
+        """Forget a set whose run has ended or was dropped, once the mirror has read its master since.
+
+        Returns whether that is so.
+        """
+        dropped = self._dropped.get(set_name)
+        if dropped is not None and is_run_of(read.read.run, dropped.master):
+            del self._dropped[set_name]
+            return True
         state = self._states.get(set_name)
         if state is None or state.ended_ms is None or not state.is_settled_by(read):
             return False
@@ -183,10 +198,12 @@ class GuardSchedule:
         ]
         for occasion, _ in outdated:
             del self._states[occasion.set_name]
+            self._dropped[occasion.set_name] = occasion
         return outdated
 
     def forget(self, set_name: SetName) -> bool:
         """Forget a set; return whether a run is under way that is to end."""
+        self._dropped.pop(set_name, None)
         state = self._states.pop(set_name, None)
         return state is not None and state.is_running
 

@@ -6,6 +6,7 @@ from controller.offsets.config import GuardMode
 from controller.offsets.guard.outcomes import Outcome
 from controller.offsets.guard.rules import Action, Reason
 from controller.offsets.guard_runs.occasions import GuardCause
+from controller.offsets.guard_runs.run_log import RunResult
 
 
 class GuardCount(msgspec.Struct, frozen=True, rename="camel"):
@@ -28,6 +29,8 @@ class GuardRunView(msgspec.Struct, frozen=True, rename="camel"):
     #: Null in a cluster without a controller.
     master_epoch: int | None
     cause: GuardCause
+    #: Whether another run follows, and whether an operator has to look.
+    result: RunResult
     began_unix_ms: int
     duration_ms: int
     #: When the offsets were read that the broker's are compared with.

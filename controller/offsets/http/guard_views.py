@@ -77,6 +77,7 @@ def _run_view(run: GuardRun) -> shapes.GuardRunView:
         address=run.master.address,
         master_epoch=run.master.master_epoch,
         cause=run.cause,
+        result=run.result,
         began_unix_ms=run.began_unix_ms,
         duration_ms=report.took_ms,
         saved_unix_ms=run.moment.unix_ms,

@@ -5,7 +5,7 @@ from typing import Final
 
 from controller.offsets.guard.outcomes import Guarded, GuardReport, Outcome
 from controller.offsets.guard.rules import Action
-from controller.offsets.guard_runs.run_log import GuardedGroup, GuardedOffset, GuardRun
+from controller.offsets.guard_runs.run_log import GuardedGroup, GuardedOffset, GuardRun, RunResult
 from controller.offsets.observability import guard_log_events as catalogue
 from controller.offsets.observability.guard_counters import GuardCounters
 from controller.offsets.recording.guard_rows import GuardRunRows
@@ -40,7 +40,7 @@ class GuardEventLog:
         """Count a run and its offsets, and log it with the groups that it has moved."""
         self._count(run, report)
         self._recorder.guard_ended(self._rows.pop(run.number), report)
-        if report.failure is not None:
+        if report.failure is not None and run.result is not RunResult.ENDED:
             self._logs.write(
                 catalogue.GUARD_RUN_FAILED,
                 broker=report.broker_name,
@@ -60,6 +60,7 @@ class GuardEventLog:
             epoch=run.master.master_epoch,
             cause=run.cause.value,
             run=run.number,
+            result=run.result.value,
             writes=run.writes,
             recent=run.is_recent,
             saved_age_ms=run.began_unix_ms - run.moment.unix_ms,
@@ -74,7 +75,8 @@ class GuardEventLog:
 
     def _count(self, run: GuardRun, report: GuardReport) -> None:
         self._counters.runs.add((run.cause.value, run.result.value))
-        self._counters.seconds.observe(report.took_ms / 1000)
+        if run.result is not RunResult.NOT_DECIDED:
+            self._counters.seconds.observe(report.took_ms / 1000)
         for (action, reason, outcome), count in run.decisions.items():
             self._counters.offsets.add((action.value, reason.value, outcome.value), count)
 

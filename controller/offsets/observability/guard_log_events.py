@@ -14,6 +14,7 @@ OFFSETS_GUARDED: Final = LogEvent(
         "epoch",
         "cause",
         "run",
+        "result",
         "writes",
         "recent",
         "saved_age_ms",
@@ -26,7 +27,8 @@ OFFSETS_GUARDED: Final = LogEvent(
     meaning="The guard has compared what the mirror had read of a broker set with what its new master, or the one that "
     "was started again, shows: so many `offsets` of groups in queues, by what was decided (`push` to `report`), and "
     "how many of those are `stored` now, or were to be written and are not (`unwritten`). Without `writes` (guard "
-    "is `report`) nothing was sent.",
+    "is `report`) nothing was sent. After `ended` not all was: the master has changed again, the set was removed, it "
+    "is the process that was master before, or it was not known who is master; a run follows where one is needed.",
     advice="Look at /v1/offsets/guard/{run} if `report` or `unwritten` is not 0.",
 )
 GUARD_RUN_FAILED: Final = LogEvent(
@@ -35,8 +37,9 @@ GUARD_RUN_FAILED: Final = LogEvent(
     keys=("broker", "addr", "cause", "run", "result", "error"),
     meaning="The guard could not look at all offsets of a broker set after its master had changed or was started "
     "again. Up to three more runs follow, 2 s apart, after `failed`; none after `given_up`, and none after "
-    "`not_decided`: the broker did not serve within ten minutes, or nobody knew that it is master. What is not set "
-    "right stays as the broker has it: groups read again.",
+    "`not_decided`: within ten minutes the broker did not serve, other runs had all turns, or nobody knew that it is "
+    "master. Nothing is written later than that, so `given_up` may come before the fourth run. What is not set right "
+    "stays as the broker has it: groups read again.",
     advice="Do what `error` says; then compare with /v1/offsets/guard, and restore what is missing.",
 )
 GROUP_GUARDED: Final = LogEvent(

@@ -205,8 +205,9 @@ absent, stale, fenced, unknown, refused. Of restored queues: restore, import, un
 locks: acquire (granted, held_by, frozen, refused) and release (released, not_held, kept). `outcome` of replays:
 granted, held_by_another, unanswered, unconfirmed. `master` of sets: yes, no; `kind` of changes: found, gained, moved,
 address_changed, restarted, lost, removed. Of guard_runs `cause` is the kind of change, or new_run; `result`: complete;
-failed, and another one follows; given_up, and none does; not_decided, as none could begin within ten minutes. `action`,
-`reason` and `outcome` of guard_offsets: [offsets](offsets.md#the-guard). `state` of guard_sets: running, waiting.
+ended, as the master has changed again, the set was removed or nobody knew who is master; failed, and another one
+follows; given_up, and none does; not_decided, as none could begin within ten minutes. `action`, `reason` and `outcome`
+of guard_offsets: [offsets](offsets.md#the-guard). `state` of guard_sets: running, waiting.
 `state` of mirrors: fresh, stale, absent; `result`: ok, failed; `cause`: role_change, restart, disk_replaced (nobody
 wanted these), operator_reset, guard, guard_or_rewind, rewind, deleted.
 Groups, topics and clients are no labels: the API shows them."""

@@ -33,6 +33,8 @@ class FakeMaster:
         self.name, self.broker_id = "b", 0
         self.options = "useServerSideResetOffset=true\n"
         self.boot_ms = BOOT_MS
+        #: Of the log, whose messages are not in their queues yet.
+        self.behind_bytes = 0
         #: Groups and queues with a reset that waits for the next pull.
         self.pending = set()
         #: Group -> what its client says that it does: "pulls" or "pops"; groups without a client are absent.
@@ -68,7 +70,7 @@ class FakeMaster:
 
     def _runtime(self, _):
         table = {"bootTimestamp": str(self.boot_ms), "commitLogMaxOffset": "1000", "commitLogMinOffset": "0"}
-        return success({"table": table | {"dispatchBehindBytes": "0"}})
+        return success({"table": table | {"dispatchBehindBytes": str(self.behind_bytes)}})
 
     def _options(self, _):
         return success(self.options.encode())

@@ -4,10 +4,11 @@ import contextlib
 import json
 from dataclasses import replace
 
+from fake_master import FakeMaster
 from fakes.clock import FakeClock
 from fakes.leadership_listener import eventually as eventually_true
 from fakes.lines import Lines
-from guard_logs import READ_MS
+from guard_logs import READ_MS, Queue
 
 from controller.offsets.app.guarding import Guarding
 from controller.offsets.app.guarding_parts import GuardingParts
@@ -16,7 +17,13 @@ from controller.offsets.mirror.broker_mirror import BrokerMirror
 from controller.offsets.mirror.changes import ReadState
 from controller.offsets.mirror.comparison import MasterReading
 from controller.offsets.mirror.masters import MasterRun, SetName
-from controller.offsets.mirror.regressions import KnownResets
+from controller.offsets.mirror.regressions import (
+    GuardWrites,
+    KnownResets,
+    KnownWrites,
+    RegressionLog,
+    regressions_of,
+)
 from controller.offsets.observability.guard_counters import GuardCounters
 from controller.offsets.observability.guard_event_log import GuardEventLog
 from controller.offsets.recording.offset_recorder import OffsetRecorder
@@ -32,6 +39,15 @@ from serving.logging.logs import Logs, json_line
 CLUSTER = "DefaultCluster"
 #: Where the master was that is lost.
 OLD_ADDRESS = "127.0.0.1:1"
+ORDERS = ("orders", 0)
+KEY = "orders@g"
+
+
+def a_master(offsets, *, old=100, new=20, epochs=((1, 0), (2, None))):
+    """Return a master whose group pulls, as its client says."""
+    master = FakeMaster({ORDERS: Queue(old=old, new=new)}, offsets, epochs=epochs)
+    master.clients = {"g": "pulls"}
+    return master
 
 
 async def eventually(condition):
@@ -64,7 +80,7 @@ class Mirrors:
         self._clock = clock
         self._mirrors = {}
         self._rewinds = {}
-        self.resets = KnownResets()
+        self.resets, self.regressions = KnownResets(), RegressionLog()
         #: What the guard was about to set back.
         self.set_back = []
 
@@ -75,7 +91,9 @@ class Mirrors:
         body = json.dumps({"offsetTable": table}, separators=(",", ":")).encode()
         mirror = self._mirrors.setdefault(set_name(name), BrokerMirror(set_name(name)))
         read = ReadState(run, unix_ms, unix_ms, None)
-        mirror.take(MasterReading(read=read, table=OffsetTable(body), requested_ms=self._clock.now_ms()))
+        changes = mirror.take(MasterReading(read=read, table=OffsetTable(body), requested_ms=self._clock.now_ms()))
+        for each in regressions_of(changes, KnownWrites(self.resets, GuardWrites(), is_leading=True)):
+            self.regressions.add(each)
 
     def saved(self, name):
         return self._mirrors[name].saved if name in self._mirrors else None
@@ -165,6 +183,7 @@ async def guarded_sets(*masters, looks=True, **options):
         finally:
             if looking is not None:
                 looking.cancel()
+            sets.guarding.stop()
             for each in masters:
                 each.silent = None
             await eventually(lambda: not sets.guarding.running)

@@ -103,6 +103,12 @@ def test_first_run_that_was_not_dealt_with_is_the_oldest_former_one_unless_its_m
     assert oldest_former_reading(master, a_reading(epoch=5), (first,)) is None
 
 
+def test_former_run_of_the_process_that_is_master_again_without_a_controller_was_no_loss():
+    first, second, again = (a_reading(address=address, epoch=None) for address in (OLD, NEW, OLD))
+    assert oldest_former_reading(a_master(address=OLD, epoch=None), again, (first, second)) is second
+    assert oldest_former_reading(a_master(address=NEW, epoch=None), again, (first, second)) is first
+
+
 def test_promotion_was_after_the_last_reading_of_the_former_master():
     assert an_occasion(after_ms=12_000).age_ms == 12_000
     assert an_occasion(after_ms=12_000).is_recent(NOW_MS)

@@ -55,6 +55,10 @@ async def test_broker_that_was_started_again_gets_its_offsets_back(tmp_path, nam
             broker.boot_ms = SystemClock().unix_ms() + CLOCK_MARGIN_MS + 1000
             await eventually(lambda: len(broker.written) == len(KEYS), "offsets are written")
             await eventually(lambda: manager.metric('guard_sets{state="running"}') == 0, "the run has ended")
+            # And once more, but it does not fill its queues: the manager stops without waiting for it.
+            broker.behind_bytes = 500
+            broker.boot_ms += 1000
+            await eventually(lambda: manager.metric('guard_sets{state="waiting"}') == 1, "the guard waits for it")
         await shows_the_run(manager)
     finally:
         assert await asyncio.to_thread(manager.process.stop) == 0
@@ -65,7 +69,7 @@ async def shows_the_run(manager):
     listing = (await asyncio.to_thread(manager.get, "/v1/offsets/guard")).body
     assert listing["mode"] == "act"
     run = listing["runs"][-1]
-    assert (run["brokerName"], run["writes"], run["error"]) == ("b", True, "")
+    assert (run["brokerName"], run["writes"], run["result"], run["error"]) == ("b", True, "complete", "")
     assert run["counts"] == [{"action": "push", "reason": "behind", "outcome": "stored", "offsets": 2}]
     path = f"/v1/offsets/guard/{run['run']}"
     page = (await asyncio.to_thread(manager.get, f"{path}?limit=1")).body

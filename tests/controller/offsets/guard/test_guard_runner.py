@@ -156,7 +156,7 @@ async def test_request_that_a_busy_broker_refuses_is_repeated():
 async def test_broker_that_is_no_master_any_more_is_reported():
     master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
     master.broker_id = 2
-    notes, report = await guarded(master)
+    notes, report = await guarded(master, limits=GuardLimits(run_ms=2_000))
     assert notes.by_queue == {}
     assert "reports (1007) brokerId 2: it is no master" in report.failure
 

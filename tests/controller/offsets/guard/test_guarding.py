@@ -3,30 +3,17 @@
 import asyncio
 
 import pytest
-from fake_master import FakeMaster
-from guard_logs import Queue
-from guarded_sets import OLD_ADDRESS, eventually, guarded_sets, set_name
+from guarded_sets import KEY, OLD_ADDRESS, a_master, eventually, guarded_sets, set_name
 
-from controller.offsets.app import guard_turns, guarding
+from controller.offsets.app import guarding
 from controller.offsets.entry_keys import EntryKey
-from controller.offsets.guard_runs.occasions import OUTDATED_MS
 from controller.offsets.mirror.regressions import Reset, SetQueue
-from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
-
-ORDERS = ("orders", 0)
-KEY = "orders@g"
+from remoting.protocol.codes import BrokerRequestCode
 
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch):
     monkeypatch.setattr(guarding, "LOOK_S", 0.02)
-
-
-def a_master(offsets, *, old=100, new=20, epochs=((1, 0), (2, None))):
-    """Return a master whose group pulls, as its client says."""
-    master = FakeMaster({ORDERS: Queue(old=old, new=new)}, offsets, epochs=epochs)
-    master.clients = {"g": "pulls"}
-    return master
 
 
 async def test_new_master_gets_the_offsets_that_the_mirror_had_read_of_the_old_one():
@@ -120,7 +107,10 @@ async def test_second_failover_ends_the_run_and_begins_from_the_same_offsets():
     assert second.written == []
     assert third.written == [("commit", KEY, 0, 80)]
     assert run.moment.epoch == 1
-    assert sets.guarding.runs.runs()[1].report.failure.startswith("the master has changed again")
+    cut = sets.guarding.runs.runs()[1]
+    assert (cut.result, cut.report.failure.startswith("the master has changed again")) == ("ended", True)
+    assert sets.events("guard_run_failed") == []
+    assert [each["result"] for each in sets.events("offsets_guarded")] == ["ended", "complete"]
 
 
 async def test_failover_after_the_mirror_has_read_what_a_run_did_begins_from_that():
@@ -299,7 +289,7 @@ async def test_manager_that_ceases_to_serve_during_a_run_writes_no_more():
         sets.elect(master.peer.address, 2)
         run = await sets.ended()
         assert master.written == []
-        assert run.offsets[0].outcome == "role_changed"
+        assert (run.offsets[0].outcome, run.result) == ("role_changed", "ended")
         assert sets.guarding.waiting == 1
 
 
@@ -363,6 +353,18 @@ async def test_guard_that_is_off_requests_nothing_and_lets_the_mirror_forget():
     assert master.peer.received == []
 
 
+async def test_what_groups_have_committed_at_a_master_in_between_is_guarded_where_the_process_before_is_master_again():
+    master = a_master({KEY: {0: 80}})
+    master.epochs = None
+    async with guarded_sets(master) as sets:
+        sets.mirror.read({KEY: {0: 80}}, address=master.peer.address, epoch=None)
+        sets.mirror.read({KEY: {0: 95}}, epoch=None)
+        sets.mirror.read({KEY: {0: 80}}, address=master.peer.address, epoch=None)
+        sets.elect(master.peer.address, None)
+        run = await sets.ended()
+    assert [(each.saved, each.shown) for each in run.offsets] == [(95, 80)]
+
+
 async def test_set_that_is_removed_is_forgotten():
     master = a_master({KEY: {0: 60}})
     async with guarded_sets(master) as sets:
@@ -371,100 +373,6 @@ async def test_set_that_is_removed_is_forgotten():
         sets.elect(master.peer.address, 2)
         sets.remove()
         assert sets.guarding.waiting == 0
-
-
-async def test_sets_are_guarded_at_the_same_time_and_one_that_hangs_holds_up_none(monkeypatch):
-    monkeypatch.setattr(guard_turns, "RUNS_MAX", 2)
-    hangs, *others = (a_master({KEY: {0: 60}}) for _ in range(4))
-    for number, each in enumerate([hangs, *others]):
-        each.name = f"b{number}"
-    hangs.silent = BrokerRequestCode.GET_ALL_CONSUMER_OFFSET
-    async with guarded_sets(hangs, *others) as sets:
-        for each in (hangs, *others):
-            sets.mirror.read({KEY: {0: 80}}, name=each.name)
-            sets.elect(each.peer.address, 2, name=each.name)
-        await sets.ended(3)
-        assert (sets.guarding.running, sets.guarding.waiting) == (1, 0)
-        sets.remove("b0")
-    assert [each.written for each in others] == [[("commit", KEY, 0, 80)]] * 3
-
-
-async def test_brokers_that_do_not_serve_yet_hold_up_no_other_and_are_guarded_once_they_do(monkeypatch):
-    monkeypatch.setattr(guard_turns, "RUNS_MAX", 1)
-    slave, busy, hangs, serves = (a_master({KEY: {0: 60}}) for _ in range(4))
-    for number, each in enumerate([slave, busy, hangs, serves]):
-        each.name = f"b{number}"
-    slave.broker_id = 2
-    busy.first = {RequestCode.GET_BROKER_EPOCH_CACHE: [ResponseCode.SYSTEM_BUSY] * 10_000}
-    hangs.silent = RequestCode.GET_BROKER_EPOCH_CACHE
-    async with guarded_sets(slave, busy, hangs, serves) as sets:
-        for each in (slave, busy, hangs, serves):
-            sets.mirror.read({KEY: {0: 80}}, name=each.name)
-            sets.elect(each.peer.address, 2, name=each.name)
-        await sets.ended()
-        assert [each.written for each in (slave, busy, hangs, serves)] == [[], [], [], [("commit", KEY, 0, 80)]]
-        assert (sets.guarding.running, sets.guarding.waiting) == (0, 3)
-        slave.broker_id, busy.first = 0, {}
-        await sets.ended(3)
-        assert [each.written for each in (slave, busy)] == [[("commit", KEY, 0, 80)]] * 2
-        sets.remove("b2")
-    assert sets.events("guard_run_failed") == []
-
-
-async def test_broker_that_serves_late_is_not_taken_for_one_that_was_promoted_just_now():
-    master = a_master({KEY: {0: 60}})
-    master.broker_id = 2
-    async with guarded_sets(master) as sets:
-        sets.mirror.read({KEY: {0: 80}})
-        sets.elect(master.peer.address, 2)
-        await eventually(lambda: master.peer.received)
-        sets.clock.pass_ms(21_000)
-        master.broker_id = 0
-        run = await sets.ended()
-    assert master.written == []
-    assert [(each.action, each.reason, each.offset) for each in run.offsets] == [("report", "may_be_reset", 80)]
-
-
-async def test_change_of_the_master_while_its_broker_does_not_serve_yet_is_guarded_at_the_next_one():
-    second, third = a_master({KEY: {0: 60}}), a_master({KEY: {0: 50}}, epochs=((1, 0), (2, None), (3, None)))
-    second.broker_id = 2
-    async with guarded_sets(second, third) as sets:
-        sets.mirror.read({KEY: {0: 80}})
-        sets.elect(second.peer.address, 2)
-        await eventually(lambda: second.peer.received)
-        sets.elect(third.peer.address, 3, broker_id=3)
-        await sets.ended()
-    assert third.written == [("commit", KEY, 0, 80)]
-    assert sets.events("guard_run_failed") == []
-
-
-async def test_broker_that_does_not_serve_for_ten_minutes_is_reported_as_not_decided_with_what_it_answered():
-    master = a_master({KEY: {0: 60}})
-    master.broker_id = 2
-    async with guarded_sets(master) as sets:
-        sets.mirror.read({KEY: {0: 80}})
-        sets.elect(master.peer.address, 2)
-        await eventually(lambda: master.peer.received)
-        sets.clock.pass_ms(OUTDATED_MS + 1)
-        run = await sets.ended()
-        await asyncio.sleep(0.1)
-    assert (run.result, "brokerId 2: it is no master" in run.report.failure) == ("not_decided", True)
-    assert [each["result"] for each in sets.events("guard_run_failed")] == ["not_decided"]
-    assert sets.counters.runs.counts()["found", "not_decided"] == 1
-
-
-async def test_change_of_the_master_that_no_manager_could_decide_is_reported_unless_another_one_leads():
-    master = a_master({KEY: {0: 60}})
-    for other_leads, results in ((False, ["not_decided"]), (True, [])):
-        async with guarded_sets(master) as sets:
-            sets.serves, sets.other_leads = False, other_leads
-            sets.mirror.read({KEY: {0: 80}})
-            sets.elect(master.peer.address, 2)
-            await asyncio.sleep(0.1)
-            sets.clock.pass_ms(OUTDATED_MS + 1)
-            await asyncio.sleep(0.1)
-            assert [each["result"] for each in sets.events("guard_run_failed")] == results
-    assert master.peer.received == []
 
 
 async def test_failovers_that_no_run_has_dealt_with_before_a_restart_are_decided_as_without_it():
@@ -485,6 +393,28 @@ async def test_failovers_that_no_run_has_dealt_with_before_a_restart_are_decided
             sets.serves = True
             run = await sets.ended()
         assert (run.moment.epoch, third.written) == (1, [("commit", KEY, 0, 80)])
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize(("later", "safe"), [({KEY: {0: 30}}, 30), ({}, 0)])
+async def test_what_a_tool_has_set_back_at_a_master_that_no_run_has_guarded_is_not_undone(restarts, later, safe):
+    third = a_master({KEY: {0: 30}}, epochs=((1, 0), (2, None), (3, None)))
+    async with guarded_sets(third) as sets:
+        sets.serves = False
+        sets.mirror.read({KEY: {0: 80}})
+        if not restarts:
+            sets.elect("127.0.0.1:2", 2)
+        sets.clock.pass_ms(2_000)
+        sets.mirror.read({KEY: {0: 90}}, address="127.0.0.1:2", epoch=2)
+        sets.clock.pass_ms(2_000)
+        sets.mirror.read(later, address="127.0.0.1:2", epoch=2)
+        if restarts:
+            sets.mirror.restart()
+        sets.elect(third.peer.address, 3, broker_id=3)
+        sets.serves = True
+        run = await sets.ended()
+    assert (run.moment.epoch, run.is_recent, third.written) == (1, True, [])
+    assert [(each.action, each.reason, each.offset) for each in run.offsets] == [("report", "may_be_reset", safe)]
 
 
 async def test_failover_before_a_long_stop_of_the_manager_is_reported_with_what_was_saved_first():
@@ -522,15 +452,3 @@ async def test_offset_that_the_guard_pushes_is_not_known_as_one_that_goes_back()
         sets.elect(master.peer.address, 2)
         await sets.ended()
     assert (master.written, sets.mirror.set_back) == ([("commit", KEY, 0, 80)], [])
-
-
-async def test_stop_of_the_manager_waits_for_no_broker_that_does_not_serve():
-    master = a_master({KEY: {0: 60}})
-    master.silent = RequestCode.GET_BROKER_EPOCH_CACHE
-    async with guarded_sets(master) as sets:
-        sets.mirror.read({KEY: {0: 80}})
-        sets.elect(master.peer.address, 2)
-        await eventually(lambda: master.peer.received)
-    # What waits for ever keeps the process from its end.
-    assert sets.guarding.waiting == 1
-    assert sets.events("guard_run_failed") == []

@@ -55,7 +55,7 @@ class OwnSite:
         return await self.own.undo(operation, "alice", is_forced=False, is_dry_run=False)
 
     async def listed(self):
-        return [(each.kind.value, each.is_finished, each.queues) for each in await self.kept.last()]
+        return [(each.kind, each.is_finished, each.queues) for each in await self.kept.last()]
 
 
 @asynccontextmanager
