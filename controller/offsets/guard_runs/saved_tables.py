@@ -1,9 +1,10 @@
 """What the mirror has saved, as the guard takes it. Pure."""
 
+from collections import ChainMap
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, cast
 
-from controller.offsets.entry_keys import EntryKind
+from controller.offsets.entry_keys import EntryKey, EntryKind
 from controller.offsets.guard.candidates import SavedQueue, SavedTable, TableKey
 from controller.offsets.guard_runs.occasions import Resets, Rewinds
 from controller.offsets.mirror.changes import ReadState
@@ -27,14 +28,15 @@ def set_back_since(regressions: RegressionLog, set_name: SetName, read: ReadStat
 
     Later runs than that of the reading may have been read, and what was set back there is newer than what it has.
     """
-    found = dict(resets)
+    later: dict[tuple[EntryKey, int], int] = {}
     for each in regressions.last(
         REGRESSIONS_MAX,
         lambda one: one.queue.set_name == set_name and one.cause in _ON_PURPOSE and one.unix_ms > read.answered_unix_ms,
     ):
         queue, offset = (each.queue.key, each.queue.queue_id), each.to_offset or 0
-        found[queue] = min(found.get(queue, offset), offset)
-    return found
+        later[queue] = min(later.get(queue, offset), resets.get(queue, offset), offset)
+    # Not a copy: `resets` may have every queue.
+    return ChainMap(later, cast("dict[tuple[EntryKey, int], int]", resets))
 
 
 class SavedTableReading:
