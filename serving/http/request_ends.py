@@ -11,6 +11,15 @@ def requested_host(request: web.Request) -> str:
     return f"[{host}]" if ":" in host else host
 
 
+def requested_hosts(request: web.Request) -> list[str]:
+    """Return the hosts that the request names: one in Host, and another one where its target is a whole URL."""
+    hosts = request.headers.getall(hdrs.HOST, [])
+    target = request.message.url
+    if target.absolute and target.authority not in hosts:
+        hosts.append(target.authority)
+    return hosts
+
+
 def own_host(request: web.Request) -> str:
     """Return the address of this machine that the request came to, without its port; blank if it is unknown."""
     sockname = request.transport.get_extra_info("sockname") if request.transport else None
