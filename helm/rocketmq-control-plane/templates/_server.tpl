@@ -70,7 +70,7 @@ spec:
 
 {{/* What restarts a pod when it is another: not which servers its console shows. */}}
 {{- define "rmq.server.propertiesOfPod" -}}
-{{- include "rmq.server.properties" . | regexReplaceAll "(?m)^consolePeers=.*\\n" "" -}}
+{{- regexReplaceAll "(?m)^consolePeers=.*\\n" (include "rmq.server.properties" .) "" -}}
 {{- end -}}
 
 {{- define "rmq.server.podSpec" -}}
