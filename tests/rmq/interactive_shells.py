@@ -5,10 +5,15 @@ import os
 import pty
 import shlex
 import subprocess
+import sys
 import threading
 
 from peers.waiting import wait_until
 
+#: Makes its input the terminal of its session, as fish needs it, and becomes the shell.
+AT_TERMINAL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
+)
 #: A machine that does much else starts a command within it.
 SHELL_S = 120
 CTRL_X = "\x18"
@@ -52,7 +57,7 @@ class InteractiveShell:
         self._ours, its = pty.openpty()
         command, start = SHELLS[name]
         self._process = subprocess.Popen(
-            command,
+            [sys.executable, "-c", AT_TERMINAL, *command],
             cwd=folder,
             env=environment | {"TERM": "xterm", "PS1": "$ "},
             stdin=its,
