@@ -30,6 +30,11 @@ export function t(key, values = {}) {
   return message.replace(/\{(\w+)\}/g, (_, name) => String(values[name]));
 }
 
+/** Returns a number with the separators of the language. */
+export function number(value) {
+  return new Intl.NumberFormat(document.documentElement.lang).format(value);
+}
+
 /** Returns a duration in the shortest usual form. */
 export function duration(ms) {
   if (ms === null || ms === undefined) return "–";
