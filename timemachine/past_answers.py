@@ -1,8 +1,8 @@
 """Answers one query about the past and ends: `python -m timemachine.past_answers`, started by a server.
 
 Reading a history takes up to seconds and much memory, so a server does not do it itself. The query is JSON on standard
-input, so that no name of a topic is an argument; the answer is JSON on standard output. Exit code 1: the history
-knows nothing of it, and standard output has a sentence that says so.
+input, so that no name of a topic is an argument; the answer is JSON on standard output. What the history does not know is
+an answer, too, with the reason.
 """
 
 import os
@@ -19,12 +19,14 @@ from history.schemas import NS_TICK, UNOBSERVED_AFTER_MS
 from history.times import time_of, unix_us
 from remoting.clock import SystemClock
 from remoting.protocol.shapes.history import (
+    PastAnswer,
     PastEvent,
     PastLife,
     PastQuery,
     PastRoute,
     PastRouteChanges,
     PastRoutes,
+    nothing_known,
 )
 from timemachine.broker_events import timeline
 from timemachine.broker_life import life_of
@@ -35,9 +37,8 @@ from timemachine.rows import History, StoredRow
 
 #: Changes of a route, and events of a broker, that are answered.
 ITEMS_MAX: Final = 1000
-_EXIT_NOTHING: Final = 1
 #: The server that waits for the answer goes first.
-_NICENESS: Final = 10
+_NICENESS: Final = 5
 #: A NameServer takes a snapshot at least so often: what was known at a time is in rows from so long before on.
 _SNAPSHOT_WITHIN: Final = timedelta(hours=26)
 _HOUR: Final = timedelta(hours=1)
@@ -51,13 +52,12 @@ def main() -> int:
     try:
         answer = answer_to(query)
     except (NotRecorded, OSError) as error:
-        sys.stdout.write(f"{error}\n")
-        return _EXIT_NOTHING
+        answer = nothing_known(query, f"{error}.")
     sys.stdout.buffer.write(msgspec.json.encode(answer))
     return 0
 
 
-def answer_to(query: PastQuery) -> msgspec.Struct:
+def answer_to(query: PastQuery) -> PastAnswer:
     """Return what the history knows; raises NotRecorded and OSError."""
     folder = Path(query.folder).expanduser()
     if not (folder / LANDING).is_dir():

@@ -2,10 +2,9 @@
 
 /** Returns what one NameServer lists of a broker: `{peer, broker, problem, state}`, `registered`, `absent` or `unreachable`. */
 export function registrations(answers, cluster, brokerId) {
-  return answers.map(({ peer, value, problem, isAbsent }) => {
-    if (isAbsent) return { peer, broker: null, problem: "", state: "absent" };
+  return answers.map(({ peer, value, problem }) => {
     if (!value) return { peer, broker: null, problem, state: "unreachable" };
-    const broker = value.brokers.find((each) => each.brokerId === brokerId && each.cluster === cluster) ?? null;
+    const broker = value.items.find((each) => each.brokerId === brokerId && each.cluster === cluster) ?? null;
     return { peer, broker, problem: "", state: broker ? "registered" : "absent" };
   });
 }

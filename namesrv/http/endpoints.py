@@ -29,7 +29,12 @@ ENDPOINTS: Final = (
         refusals=(400,),
     ),
     Endpoint(
-        "/v1/brokers", NameServerViews.brokers, "Live brokers.", shapes.BrokerListing, parameters=PAGED, refusals=(400,)
+        "/v1/brokers",
+        NameServerViews.brokers,
+        "Live brokers.",
+        shapes.BrokerListing,
+        parameters=(Parameter("brokerName", "Only brokers of this set."), *PAGED),
+        refusals=(400,),
     ),
     Endpoint(
         "/v1/brokers/{name}",

@@ -76,10 +76,12 @@ class NameServerViews(HistoryViews[NameServerConfig]):
         return shapes.ClusterListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
     def brokers(self, request: ViewRequest) -> shapes.BrokerListing:
-        """Return a page of live brokers."""
+        """Return a page of live brokers, of one broker set where it is named."""
+        name = request.query.get("brokerName")
         members = {
             (member.cluster, broker_set.broker_name, broker_id): broker_set
             for broker_set in self._tables.brokers.sets()
+            if name is None or broker_set.broker_name == name
             for broker_id, member in broker_set.members.items()
         }
         page = requested_page(sorted(members), request, tuple[str, str, int])

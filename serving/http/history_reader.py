@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from remoting.protocol.shapes.history import PastQuery
-from serving.http.views import NotFound, TooManyRequests, Unavailable
+from remoting.protocol.shapes.history import PastQuery, nothing_known
+from serving.http.views import TooManyRequests, Unavailable
 
 #: Queries that are worked on at a time, and those that wait; others are answered 429.
 RUNNING_MAX: Final = 2
@@ -19,7 +19,6 @@ WAITING_MAX: Final = 16
 #: Seconds after which a query is given up.
 ANSWER_S: Final = 20
 
-_EXIT_NOTHING: Final = 1
 #: By its name: `timemachine` knows the servers' tables, so no server imports it. Not from the working directory.
 _COMMAND: Final = (sys.executable, "-P", "-m", "timemachine.past_answers")
 
@@ -34,7 +33,7 @@ class HistoryReader:
     async def answer(self, query: PastQuery) -> bytes:
         """Return the answer as JSON; raises HttpRefused. The process is killed if this is cancelled."""
         if not query.folder:
-            raise NotFound("This server records no history: historyDir is blank.")
+            return msgspec.json.encode(nothing_known(query, "This server records no history: historyDir is blank."))
         if self._waiting >= WAITING_MAX:
             raise TooManyRequests(f"{WAITING_MAX} requests about the history wait, as many as allowed.")
         self._waiting += 1
@@ -87,8 +86,6 @@ async def _answer(query: PastQuery) -> bytes:
         raise Unavailable(f"The history was not read within {ANSWER_S} s: request a shorter time.") from None
     finally:
         reading.give_up()
-    if code == _EXIT_NOTHING:
-        raise NotFound(f"{output.decode().strip()}.")
     if code != 0:
         raise Unavailable("The history cannot be read; the standard error of this server has more.")
     return output

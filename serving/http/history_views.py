@@ -87,7 +87,7 @@ PAST_LIFE: Final = Endpoint(
         Parameter("brokerId", "The broker whose life is returned; 0 by default.", {"type": "integer", "minimum": 0}),
         *_SPAN,
     ),
-    refusals=(400, 404, 429, 503),
+    refusals=(400, 429, 503),
     waits=True,
 )
 PAST_ROUTES: Final = (
@@ -97,7 +97,7 @@ PAST_ROUTES: Final = (
         "The route of a topic at a moment, as rmq-history route shows it, of each NameServer that the history has.",
         PastRoutes,
         parameters=(_TOPIC, Parameter("at", "Unix ms; now by default.", _UNIX_MS)),
-        refusals=(400, 404, 429, 503),
+        refusals=(400, 429, 503),
         waits=True,
     ),
     Endpoint(
@@ -106,7 +106,7 @@ PAST_ROUTES: Final = (
         "When the route of a topic changed: the last 1,000 times.",
         PastRouteChanges,
         parameters=(_TOPIC, *_SPAN),
-        refusals=(400, 404, 429, 503),
+        refusals=(400, 429, 503),
         waits=True,
     ),
 )

@@ -190,7 +190,7 @@ async def test_route_of_the_past_is_that_of_rmq_history_and_what_changed_since_i
 
 async def test_moment_of_which_nothing_is_recorded_is_answered_with_the_reason(plane, tab):
     await opened(tab, plane, "#/topic/orders?at=2020-01-01T00:00:00")
-    await tab.shows("document.querySelector('#past-result .problem')?.textContent.includes('recorded anything')", True)
+    await tab.shows("document.querySelector('#past-result .doubt')?.textContent.includes('recorded anything')", True)
 
 
 async def test_topic_that_no_broker_has_is_shown_as_absent(plane, tab):

@@ -13,6 +13,20 @@ export function answersOf(peers, path, options = {}) {
   return Promise.all(peers.map((peer) => answerOf(peer, path, options)));
 }
 
+/**
+ * Returns the answers of servers about one thing, as `answersOf`: `list` is the path of a list in which `isThere(item)` tells it, and `path` is requested only where it is. A browser would log each 404 as an error of the page.
+ */
+export async function answersWhereListed(peers, list, isThere, path) {
+  return Promise.all(
+    peers.map(async (peer) => {
+      const listed = await answerOf(peer, list);
+      if (!listed.value) return listed;
+      const found = listed.value.items.some(isThere);
+      return found ? answerOf(peer, path) : { ...listed, value: null, isAbsent: true };
+    }),
+  );
+}
+
 /** Returns the answer of one server as `answersOf` does. */
 export async function answerOf(peer, path, options = {}) {
   const empty = { peer, value: null, problem: "", isAbsent: false };

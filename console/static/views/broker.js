@@ -38,24 +38,25 @@ async function load({ cluster, name }) {
   const of = await peersByKind();
   const [nameServers, controllers] = [of("namesrv"), of("controller")];
   const path = encodeURIComponent(name);
-  const answers = await answersOf(nameServers, `brokers/${path}`);
-  const source = answers.find((each) => each.value);
-  // A page from just before this cluster's name on would do; there are few clusters.
+  const answers = await answersOf(nameServers, `brokers?limit=1000&brokerName=${path}`);
+  const source = answers.find((each) => each.value?.items.length);
   const clusters = source ? await answerOf(source.peer, "clusters?limit=1000") : null;
-  const stored = await answersOf(controllers, `broker-sets/${path}`);
+  const set = source ? await answerOf(source.peer, `brokers/${path}`) : null;
+  // Of all sets that begin with it, the set itself is the first.
+  const stored = await answersOf(controllers, `broker-sets?limit=1&prefix=${path}`);
   return {
     nameServers,
     controllers,
     answers,
-    set: source?.value ?? null,
+    set: set?.value ?? null,
     cluster: clusters?.value?.items.find((each) => each.cluster === cluster) ?? null,
-    storedSet: newest(stored),
+    storedSet: newest(stored, name),
   };
 }
 
 /** Returns the set as the controller knows it that has seen most of it: followers may be behind. */
-function newest(answers) {
-  const found = answers.map((each) => each.value).filter((each) => each !== null);
+function newest(answers, name) {
+  const found = answers.flatMap(({ value }) => value?.brokerSets ?? []).filter((each) => each.brokerName === name);
   return found.sort((one, other) => other.masterEpoch - one.masterEpoch || other.syncStateSetEpoch - one.syncStateSetEpoch)[0] ?? null;
 }
 

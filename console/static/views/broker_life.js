@@ -5,6 +5,7 @@ import { onDemand } from "../feed.js";
 import { duration, t } from "../messages.js";
 import { setQuery } from "../parts/addresses.js";
 import { answersOf } from "../parts/name_servers.js";
+import { problemsOf } from "../parts/past_problems.js";
 import { spanChoice } from "../parts/span_form.js";
 import { cut, picture, s } from "../parts/svg.js";
 import { inputTime, SPANS, unixMs, utc } from "../parts/times.js";
@@ -78,8 +79,7 @@ class Life {
   shown(answers) {
     const found = lanes(answers);
     const happened = events(answers);
-    const isKnown = answers.some((each) => each.value);
-    if (!isKnown) return answers.map(({ peer, problem }) => h("p", { class: "problem" }, named(peer.address), ": ", problem));
+    if (!answers.some(({ value }) => value && !value.problem)) return problemsOf(answers);
     const isWhole = answers.every(({ value }) => value?.isComplete !== false);
     return [
       found.length ? [this.lifePicture(found, happened), this.spanTable(found)] : h("p", {}, t("life.none")),

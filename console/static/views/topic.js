@@ -4,7 +4,7 @@ import { h, named, patch, table } from "../dom.js";
 import { follow } from "../feed.js";
 import { number, t } from "../messages.js";
 import { brokerAddress } from "../parts/addresses.js";
-import { answersOf, peersByKind } from "../parts/name_servers.js";
+import { answersWhereListed, peersByKind } from "../parts/name_servers.js";
 import { agreementTable } from "../parts/route_differences.js";
 import { legend, routePicture } from "../parts/route_picture.js";
 import { agreement, pairedRows, permText, routeRows } from "../route_model.js";
@@ -42,7 +42,10 @@ export function show(root, page) {
 async function load(topic) {
   const of = await peersByKind();
   const nameServers = of("namesrv");
-  const answers = await answersOf(nameServers, `topics/${encodeURIComponent(topic)}/route`);
+  const name = encodeURIComponent(topic);
+  // Of all topics that begin with it, the topic itself is the first.
+  const list = `topics?limit=1&prefix=${name}`;
+  const answers = await answersWhereListed(nameServers, list, (item) => item.topic === topic, `topics/${name}/route`);
   const shown = answers.find((each) => each.value);
   return { nameServers, answers, offsetManagers: of("offsets"), route: shown?.value ?? null, source: shown?.peer ?? null };
 }

@@ -10,6 +10,7 @@ import { legend, routePicture } from "../parts/route_picture.js";
 import { spanChoice } from "../parts/span_form.js";
 import { picture, s } from "../parts/svg.js";
 import { inputTime, SPANS, unixMs, utc } from "../parts/times.js";
+import { problemsOf } from "../parts/past_problems.js";
 import { changeMoments, differences, pairedRows, pastRoutes } from "../route_model.js";
 
 // Longer than a slider rests while it is moved.
@@ -98,6 +99,7 @@ class Past {
     if (this.atMs !== null && this.atMs < this.lastMs - spanMs) this.lastMs = Math.round(this.atMs + spanMs / 2);
     this.firstMs = this.lastMs - spanMs;
     this.moments = [];
+    this.count = t("loading");
     this.drawMarks();
     this.loadChanges();
     this.go(this.atMs);
@@ -130,9 +132,11 @@ class Past {
   }
 
   showChanges({ value }) {
-    this.moments = changeMoments(value ?? []);
-    const isKnown = (value ?? []).some((each) => each.value);
-    this.previous.disabled = this.next.disabled = isKnown && !this.moments.length;
+    const answers = value ?? [];
+    this.moments = changeMoments(answers);
+    const areKnown = answers.some((each) => each.value && !each.value.problem);
+    this.previous.disabled = this.next.disabled = !this.moments.length;
+    this.count = areKnown ? t("past.changes", { count: this.moments.length }) : t("past.no_changes");
     this.drawMarks();
   }
 
@@ -146,9 +150,9 @@ class Past {
     const x = (ms) => ((ms - this.firstMs) / this.spanMs) * STEPS;
     const within = this.moments.filter((ms) => ms >= this.firstMs && ms <= this.lastMs);
     const lines = within.map((ms) => s("line", { x1: x(ms), x2: x(ms), y1: 2, y2: 18 }));
-    const drawn = picture(STEPS, 20, t("past.changes", { count: within.length }), s("line", { x1: 0, x2: STEPS, y1: 18, y2: 18 }), lines);
+    const drawn = picture(STEPS, 20, this.count, s("line", { x1: 0, x2: STEPS, y1: 18, y2: 18 }), lines);
     drawn.setAttribute("preserveAspectRatio", "none");
-    const ends = h("div", { class: "ends" }, h("span", {}, utc(this.firstMs)), h("span", {}, t("past.changes", { count: within.length })), h("span", {}, utc(this.lastMs)));
+    const ends = h("div", { class: "ends" }, h("span", {}, utc(this.firstMs)), h("span", { role: "status" }, this.count), h("span", {}, utc(this.lastMs)));
     this.marks.replaceChildren(ends, drawn);
   }
 
@@ -161,7 +165,7 @@ class Past {
     if (this.error) return h("p", { class: "problem" }, this.error.message);
     if (this.answers === null) return h("p", {}, t("loading"));
     const seen = pastRoutes(this.answers);
-    if (!seen.length) return this.answers.map(({ peer, problem }) => h("p", { class: "problem" }, named(peer.address), ": ", problem));
+    if (!seen.length) return problemsOf(this.answers);
     const item = seen.find((each) => each.nsId === this.nsId) ?? seen.find((each) => !each.doubt && each.route) ?? seen.find((each) => !each.doubt) ?? seen[0];
     return [seen.length > 1 && this.choice(seen, item), this.moment(item)];
   }

@@ -84,7 +84,6 @@ class SavedOffsets:
                     decoded = 0
                     yield None
 
-
     def groups_of(self, topic: str) -> Iterator[EntryKey | None]:
         """Yield the usable keys of a topic, and None after each slice of about a millisecond."""
         part = topic.encode()

@@ -47,6 +47,8 @@ class PastRoutes(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     at_unix_ms: int
     #: One of each NameServer that the history has, by its id.
     items: list[PastRoute]
+    #: Why nothing is known, as for the others; blank if something is.
+    problem: str = ""
 
 
 class PastRouteChange(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -69,6 +71,7 @@ class PastRouteChanges(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     items: list[PastRouteChange]
     #: False if there were more: these are the last ones.
     is_complete: bool
+    problem: str = ""
 
 
 class PastEvent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -106,3 +109,25 @@ class PastLife(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     is_complete: bool
     #: By NameServer and time, without gaps.
     life: list[LifeSpan]
+    problem: str = ""
+
+
+PastAnswer = PastRoutes | PastRouteChanges | PastLife
+
+
+def nothing_known(query: PastQuery, problem: str) -> PastAnswer:
+    """Return the answer to a query about which the history has nothing, with the reason."""
+    match query.kind:
+        case "route":
+            return PastRoutes(topic=query.name, at_unix_ms=query.last_ms, items=[], problem=problem)
+        case "route-changes":
+            return PastRouteChanges(topic=query.name, items=[], is_complete=True, problem=problem)
+        case "timeline":
+            return PastLife(
+                broker_name=query.name,
+                broker_id=query.broker_id,
+                events=[],
+                is_complete=True,
+                life=[],
+                problem=problem,
+            )
