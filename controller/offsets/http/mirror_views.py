@@ -13,7 +13,6 @@ from controller.offsets.mirror.regressions import Regression, RegressionCause
 from controller.offsets.mirror.statuses import MirrorStatus
 from serving.http.views import HttpRefused, StateConflict, ViewRequest, requested_page
 
-
 #: Their places order a list.
 _KINDS: Final = tuple(EntryKind)
 
