@@ -8,6 +8,11 @@ export async function peersByKind() {
   return (kind) => peers.filter((peer) => peer.kind === kind);
 }
 
+/** Returns which servers can be reached, as a text that changes with them. */
+export function reachable(peers) {
+  return JSON.stringify(peers.filter((peer) => peer.reachable).map((peer) => peer.address));
+}
+
 /** Returns {peer, value, problem, isAbsent} of each server; where there is no such thing `isAbsent`, and no problem. */
 export function answersOf(peers, path, options = {}) {
   return Promise.all(peers.map((peer) => answerOf(peer, path, options)));

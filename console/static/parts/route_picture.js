@@ -53,7 +53,8 @@ function label(pair, row, top, width) {
     "text",
     { x: MARGIN, y: top + 15, class: `set ${pair.change}` },
     s("title", {}, row.name),
-    `${mark}${text}`,
+    mark,
+    s("tspan", { class: "name" }, text),
     s("tspan", { class: "faint" }, perm),
   );
 }

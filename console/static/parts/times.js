@@ -11,9 +11,11 @@ export const SPANS = {
   "span.month": 31 * 24 * 60 * MINUTE_MS,
 };
 
-/** Returns a time as `2026-11-21 20:00:00 UTC`. */
+/** Returns a time as `2026-11-21 20:00:00 UTC`; a number that is no time, which a broker may have sent, as it is. */
 export function utc(unixMs) {
-  return `${new Date(unixMs).toISOString().slice(0, 19).replace("T", " ")} UTC`;
+  const time = new Date(unixMs);
+  if (Number.isNaN(time.getTime())) return String(unixMs);
+  return `${time.toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }
 
 /** Returns a time as addresses and inputs of a page have it, `2026-11-21T20:00:00`. */

@@ -4,7 +4,7 @@ import { badge, h, named, patch, table } from "../dom.js";
 import { onDemand } from "../feed.js";
 import { duration, t } from "../messages.js";
 import { setQuery } from "../parts/addresses.js";
-import { answersOf } from "../parts/name_servers.js";
+import { answersOf, reachable } from "../parts/name_servers.js";
 import { problemsOf } from "../parts/past_problems.js";
 import { spanChoice } from "../parts/span_form.js";
 import { cut, picture, s } from "../parts/svg.js";
@@ -41,12 +41,14 @@ class Life {
 
   update(peers) {
     const isFirst = this.peers === null;
+    const isBack = !isFirst && !this.isKnown && reachable(peers) !== reachable(this.peers);
     this.peers = peers;
     if (isFirst) this.begin();
+    else if (isBack) this.load();
   }
 
   begin() {
-    this.result = h("div", { id: "life-result", "aria-live": "polite" }, h("p", {}, t("loading")));
+    this.result = h("div", { id: "life-result" }, h("p", {}, t("loading")));
     this.input = h("input", { id: "life-to", type: "datetime-local", step: 1, onchange: () => this.look({ endMs: unixMs(this.input.value) }) });
     this.root.replaceChildren(
       h("h2", {}, t("life.title")),
@@ -73,13 +75,14 @@ class Life {
   }
 
   draw({ value, error }) {
-    patch(this.result, h("div", { id: "life-result", "aria-live": "polite" }, error ? h("p", { class: "problem" }, error.message) : this.shown(value)));
+    patch(this.result, h("div", { id: "life-result" }, error ? h("p", { class: "problem" }, error.message) : this.shown(value)));
   }
 
   shown(answers) {
     const found = lanes(answers);
     const happened = events(answers);
-    if (!answers.some(({ value }) => value && !value.problem)) return problemsOf(answers);
+    this.isKnown = answers.some(({ value }) => value && !value.problem);
+    if (!this.isKnown) return problemsOf(answers);
     const isWhole = answers.every(({ value }) => value?.isComplete !== false);
     return [
       found.length ? [this.lifePicture(found, happened), this.spanTable(found)] : h("p", {}, t("life.none")),

@@ -4,7 +4,7 @@ import { h, named, patch } from "../dom.js";
 import { onDemand } from "../feed.js";
 import { t } from "../messages.js";
 import { setQuery } from "../parts/addresses.js";
-import { answersOf } from "../parts/name_servers.js";
+import { answersOf, reachable } from "../parts/name_servers.js";
 import { differenceTable } from "../parts/route_differences.js";
 import { legend, routePicture } from "../parts/route_picture.js";
 import { spanChoice } from "../parts/span_form.js";
@@ -49,10 +49,12 @@ class Past {
 
   update(peers, present) {
     const isFirst = this.peers === null;
+    const isBack = !isFirst && !this.isKnown && reachable(peers) !== reachable(this.peers);
     const isChanged = JSON.stringify(present) !== JSON.stringify(this.present);
     this.peers = peers;
     this.present = present;
     if (isFirst) this.begin();
+    else if (isBack) this.look(this.spanMs);
     else if (isChanged) this.draw();
   }
 
@@ -69,7 +71,7 @@ class Past {
     });
     this.input = h("input", { id: "past-at", type: "datetime-local", step: 1, onchange: () => this.go(unixMs(this.input.value)) });
     this.marks = h("div", { class: "marks" });
-    this.result = h("div", { id: "past-result", "aria-live": "polite" });
+    this.result = h("div", { id: "past-result" });
     this.previous = h("button", { type: "button", onclick: () => this.jump(-1) }, t("past.previous"));
     this.next = h("button", { type: "button", onclick: () => this.jump(1) }, t("past.next"));
     this.root.replaceChildren(
@@ -134,9 +136,9 @@ class Past {
   showChanges({ value }) {
     const answers = value ?? [];
     this.moments = changeMoments(answers);
-    const areKnown = answers.some((each) => each.value && !each.value.problem);
+    this.isKnown = answers.some((each) => each.value && !each.value.problem);
     this.previous.disabled = this.next.disabled = !this.moments.length;
-    this.count = areKnown ? t("past.changes", { count: this.moments.length }) : t("past.no_changes");
+    this.count = this.isKnown ? t("past.changes", { count: this.moments.length }) : t("past.no_changes");
     this.drawMarks();
   }
 
@@ -157,7 +159,7 @@ class Past {
   }
 
   draw() {
-    patch(this.result, h("div", { id: "past-result", "aria-live": "polite" }, this.shown()));
+    patch(this.result, h("div", { id: "past-result" }, this.shown()));
   }
 
   shown() {
@@ -187,7 +189,7 @@ class Past {
       h("h3", {}, t("past.moment", { time })),
       item.doubt && h("p", { class: "doubt" }, item.doubt),
       item.route === null && !item.doubt && h("p", {}, t("past.absent")),
-      h("p", {}, found.length ? t("past.differences", { count: found.length }) : t("past.same")),
+      h("p", { role: "status" }, found.length ? t("past.differences", { count: found.length }) : t("past.same")),
       pairs.length > 0 &&
         h(
           "figure",
