@@ -13,7 +13,7 @@ from timemachine.rows import StoredRow
 _EVER_US: Final = 2**62
 
 
-class _Known(NamedTuple):
+class _KnownLife(NamedTuple):
     """What a NameServer knows of the broker."""
 
     state: LifeState
@@ -26,7 +26,7 @@ class _Change(NamedTuple):
     """From a moment on, another thing is known."""
 
     unix_us: int
-    known: _Known
+    known: _KnownLife
 
 
 class _Cover(NamedTuple):
@@ -37,8 +37,8 @@ class _Cover(NamedTuple):
     state: LifeState
 
 
-_UNOBSERVED: Final = _Known("unobserved")
-_ABSENT: Final = _Known("absent")
+_UNOBSERVED: Final = _KnownLife("unobserved")
+_ABSENT: Final = _KnownLife("absent")
 
 
 def life_of(rows: Iterable[StoredRow], broker_id: int, first_us: int, last_us: int) -> list[LifeSpan]:
@@ -67,7 +67,7 @@ def _spans(ns_id: str, rows: Sequence[StoredRow], broker_id: int, within_us: tup
     first_us, last_us = within_us
     edges = {first_us, last_us}
     edges.update(us for us in (*moments, *(us for each in covers for us in each[:2])) if first_us < us < last_us)
-    found: list[tuple[int, int, _Known]] = []
+    found: list[tuple[int, int, _KnownLife]] = []
     for begins_us, ends_us in pairwise(sorted(edges)):
         known = _covered(changes[bisect_right(moments, begins_us) - 1].known, covers, begins_us)
         if found and found[-1][2] == known:
@@ -97,13 +97,13 @@ def _changes(rows: Iterable[StoredRow], broker_id: int) -> Iterator[_Change]:
             yield _Change(row.unix_us, _member(row, broker_id))
 
 
-def _member(row: StoredRow, broker_id: int) -> _Known:
+def _member(row: StoredRow, broker_id: int) -> _KnownLife:
     members = dict(zip(row.set_ids or (), row.set_addrs or (), strict=True))
     if broker_id not in members:
         return _ABSENT
     acts = bool(row.enable_acting_master) and MASTER_ID not in members and broker_id == min(members)
     role = "master" if broker_id == MASTER_ID else "acting_master" if acts else "slave"
-    return _Known("registered", members[broker_id], role)
+    return _KnownLife("registered", members[broker_id], role)
 
 
 def _covers(row: StoredRow, broker_id: int) -> Iterator[_Cover]:
@@ -115,7 +115,7 @@ def _covers(row: StoredRow, broker_id: int) -> Iterator[_Cover]:
         yield _Cover(unix_us(row.unobserved_from), row.unix_us, "unobserved")
 
 
-def _covered(known: _Known, covers: Iterable[_Cover], at_us: int) -> _Known:
+def _covered(known: _KnownLife, covers: Iterable[_Cover], at_us: int) -> _KnownLife:
     states = {each.state for each in covers if each.first_us <= at_us < each.last_us}
     if "unobserved" in states:
         return _UNOBSERVED

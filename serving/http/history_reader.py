@@ -47,7 +47,7 @@ class HistoryReader:
             self._turns.release()
 
 
-class _Reading:
+class _HistoryProcess:
     """One process that reads."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class _Reading:
 
 
 async def _answer(query: PastQuery) -> bytes:
-    reading = _Reading()
+    reading = _HistoryProcess()
     try:
         output, code = await asyncio.to_thread(reading.run, msgspec.json.encode(query))
     except OSError as error:
