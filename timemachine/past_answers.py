@@ -1,8 +1,8 @@
 """Answers one query about the past and ends: `python -m timemachine.past_answers`, started by a server.
 
 Reading a history takes up to seconds and much memory, so a server does not do it itself. The query is JSON on standard
-input, so that no name of a topic is an argument; the answer is JSON on standard output. Where the history knows nothing,
-the answer has the reason.
+input, so that no name of a topic is an argument; the answer is JSON on standard output. Where the history knows
+nothing, the answer has the reason.
 """
 
 import os
