@@ -13,7 +13,8 @@ import { showReaders } from "./topic_readers.js";
 
 /** Shows the view of the topic in the address until the returned function is called. */
 export function show(root, page) {
-  const [topic] = page.names;
+  // A name with a slash that is not encoded is one name all the same.
+  const topic = page.names.join("/");
   const live = h("div", { id: "route", "aria-busy": "true" }, h("p", {}, t("loading")));
   const readers = h("section", { id: "readers" });
   const past = h("section", { id: "past" });

@@ -56,7 +56,8 @@ class Readers {
 
   async loadLag(group) {
     const key = keyOf(group);
-    this.lags.set(key, { isLoading: true });
+    // What was read before stays until there is another one.
+    this.lags.set(key, { ...this.lags.get(key), isLoading: true });
     this.draw();
     const query = new URLSearchParams({ group: group.group, topic: this.topic, cluster: group.cluster });
     try {
@@ -95,14 +96,14 @@ class Readers {
 
   lagCell(state) {
     if (!state) return "–";
-    if (state.isLoading) return t("loading");
+    if (state.isLoading && !state.lag) return t("loading");
     if (state.problem) return h("span", { class: "problem" }, state.problem);
     const { known, unknown } = lagSummary(state.lag);
     return [
       number(known),
       unknown > 0 && [" ", badge("fair", t("readers.unknown", { count: unknown }))],
       state.lag.unavailable.map((each) => h("div", {}, named(each.brokerName), " ", badge("bad", t("readers.unavailable")))),
-      h("small", {}, ` ${utc(state.readMs)}`),
+      h("small", {}, ` ${state.isLoading ? t("loading") : utc(state.readMs)}`),
     ];
   }
 
