@@ -144,7 +144,7 @@ async def test_topic_shows_its_queues_over_broker_sets_and_name_servers_that_dif
     ]
     tables = dict(await tab.value(ROWS))
     assert tables["Queues by broker set"] == [
-        ["broker-a", "C", "6", "6", "RW- 6", "0 10.0.0.1:10911 1 10.0.0.2:10911"],
+        ["broker-a", "C", "6", "6", "RW- 6", "0 10.0.0.1:109111 10.0.0.2:10911"],
         ["broker-b", "C", "2", "2", "RW- 6", "0 10.0.0.1:10921"],
     ]
     own, second = tables["Route at each NameServer"]
@@ -171,9 +171,8 @@ async def test_route_of_the_past_is_that_of_rmq_history_and_what_changed_since_i
     ]
     at_ms = int(datetime.fromisoformat(f"{plane.before}+00:00").timestamp() * 1000)
     path = f"../v1/history/route?topic=orders&at={at_ms}"
-    await tab.value(
-        f"void fetch(new URL('{path}', document.baseURI)).then(a => a.json()).then(v => window.answered = v)"
-    )
+    get = f"fetch(new URL('{path}', document.baseURI)).then(answer => answer.json())"
+    await tab.value(f"void {get}.then(value => window.answered = value)")
     await tab.shows("window.answered?.items.length", 1)
     shown = await tab.value("window.answered.items[0]")
     assert shown["route"] == json.loads(plane.past_route("orders", plane.before))
@@ -233,6 +232,42 @@ async def test_broker_that_left_is_shown_as_not_registered(plane, tab):
             break
     spans = [row[1] for row in tables["When it was registered"]]
     assert spans[0] == "not registered"
+
+
+MODEL = "void import(document.querySelector('script').src.replace('main.js', '{0}.js')).then(m => window.{0} = m)"
+ROW = "{read: 4, write: 2, perm: 6}"
+
+
+async def test_queues_are_readable_and_writable_by_their_numbers_and_the_permission(plane, tab):
+    await opened(tab, plane, "#/topics")
+    await tab.value(MODEL.format("route_model"))
+    await tab.shows("typeof window.route_model", "object")
+
+    async def states(row):
+        return await tab.value(f"[0, 1, 2, 3, 4].map(id => route_model.queueState({row}, id))")
+
+    assert await states(ROW) == ["read_write", "read_write", "read", "read", "absent"]
+    assert await states("{read: 2, write: 4, perm: 6}") == ["read_write", "read_write", "write", "write", "absent"]
+    assert await states("{read: 4, write: 4, perm: 4}") == ["read"] * 4 + ["absent"]
+    assert await states("{read: 4, write: 4, perm: 0}") == ["none"] * 4 + ["absent"]
+    shrunk = f"{{former: {ROW}, present: {{read: 3, write: 3, perm: 6}}}}"
+    changes = await tab.value(f"[0, 1, 2, 3, 4].map(id => route_model.queueChange({shrunk}, id))")
+    assert changes == ["same", "same", "changed", "removed", "same"]
+
+
+async def test_lives_that_several_servers_have_recorded_are_one_lane_for_each_name_server(plane, tab):
+    await opened(tab, plane, "#/topics")
+    await tab.value(MODEL.format("broker_model"))
+    await tab.shows("typeof window.broker_model", "object")
+    span = "{{nsId: '{}', firstUnixMs: 0, lastUnixMs: 9, state: '{}'}}".format
+    event = "{unixMs: 5, nsId: 'a', sentence: 'it starts'}"
+    whole, part, other = span("a", "registered"), span("a", "unobserved"), span("b", "absent")
+    first = f"{{value: {{life: [{part}], events: [{event}]}}}}"
+    second = f"{{value: {{life: [{whole}, {other}], events: [{event}]}}}}"
+    answers = f"[{first}, {{value: null}}, {second}]"
+    lanes = await tab.value(f"broker_model.lanes({answers})")
+    assert [(lane["nsId"], lane["spans"][0]["state"]) for lane in lanes] == [("a", "registered"), ("b", "absent")]
+    assert await tab.value(f"broker_model.events({answers}).length") == 1
 
 
 VIEWS = {

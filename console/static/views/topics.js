@@ -16,13 +16,19 @@ export function show(root, page) {
   const wanted = { text: page.query.get("find") ?? "", kind: KINDS.find((each) => each === page.query.get("kind")) ?? "", page: 1 };
   let value = null;
   let shown = null;
+  let waiting = 0;
   const result = h("div", { id: "topics", "aria-busy": "true" }, h("p", {}, t("loading")));
 
   function draw() {
     if (value !== null) patch(result, resultOf(value, wanted, turn));
   }
+  // Letters that come faster than pictures are drawn together.
   function changed(values) {
+    if (!waiting) waiting = requestAnimationFrame(filter);
     Object.assign(wanted, { page: 1, ...values });
+  }
+  function filter() {
+    waiting = 0;
     setQuery({ find: wanted.text, kind: wanted.kind });
     draw();
   }
@@ -39,7 +45,7 @@ export function show(root, page) {
     value = part;
     draw();
   };
-  return follow(
+  const end = follow(
     () => load(onPart),
     (found) => {
       page.fresh(found.error, found.value === null ? null : found.ageMs, found.isOld);
@@ -48,6 +54,10 @@ export function show(root, page) {
       draw();
     },
   );
+  return () => {
+    cancelAnimationFrame(waiting);
+    end();
+  };
 }
 
 async function load(onPart) {
