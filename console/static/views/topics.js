@@ -9,7 +9,7 @@ import { peersByKind } from "../parts/name_servers.js";
 import { filtered, KINDS, pageOf } from "../topics_model.js";
 
 // So few rows that each letter of the filter is shown at once.
-const PAGE_ROWS = 100;
+const PAGE_ROWS = 50;
 
 /** Shows the view until the returned function is called. */
 export function show(root, page) {
