@@ -126,6 +126,7 @@ async def test_topics_are_listed_and_found_by_a_part_of_their_name(plane, tab):
     assert await tab.value("location.hash") == "#/topics?find=OPIC-29"
 
     await tab.value(typed % "'<b>'")
+    await tab.shows("document.querySelector('[role=status]').textContent", "1 of 304 topics")
     ((_, rows),) = await tab.value(ROWS)
     assert rows == [[SCRIPT, "normal", "1"]]
     await tab.value("document.querySelector('#topics tbody a').click()")
