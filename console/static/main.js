@@ -7,23 +7,47 @@ import { duration, language, languages, t, useLanguage } from "./messages.js";
 // Each view has an address of its own; its module is loaded when it is opened first.
 const VIEWS = {
   "#/": { title: "overview.title", load: () => import("./views/overview.js") },
+  "#/elections": { title: "elections.title", load: () => import("./views/elections.js") },
+  "#/scaling": { title: "scaling.title", load: () => import("./views/scaling.js") },
+  "#/offsets": { title: "offsets.title", load: () => import("./views/offsets.js") },
   "#/sign-in": { title: "sign_in.title", load: () => import("./views/sign_in.js"), isHidden: true },
 };
 const HOME = "#/";
 const SIGN_IN = "#/sign-in";
 
+/** Returns the view of an address and the parts after it: `#/scaling/ID` is the view `#/scaling` with the part ID. */
+function opened(hash) {
+  const [, view = "", ...parts] = hash.split("/");
+  const address = `#/${view}`;
+  return address in VIEWS ? { address, parts: parts.filter(Boolean).map(decoded) } : { address: HOME, parts: [] };
+}
+
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 class Page {
   constructor(session) {
     this.session = session;
     this.end = () => {};
+    // What follows the view in the address.
+    this.parts = [];
+    // Where a sign-in goes on.
+    this.last = HOME;
   }
 
   /** Draws the frame and the view of the present address. */
   async draw() {
     this.end();
     this.end = () => {};
-    const address = this.session.mayRead ? (location.hash in VIEWS ? location.hash : HOME) : SIGN_IN;
+    const { address, parts } = this.session.mayRead ? opened(location.hash) : { address: SIGN_IN, parts: [] };
     const view = VIEWS[address];
+    this.parts = parts;
+    if (!view.isHidden) this.last = location.hash || HOME;
     document.title = `${t(view.title)} – RocketMQ ${location.host}`;
     this.age = h("span", { id: "age" });
     this.old = h("p", { id: "old", class: "problem", role: "alert", hidden: true });
@@ -81,7 +105,7 @@ class Page {
   /** Goes on with a session that was opened. */
   async signedIn(session) {
     this.session = session;
-    if (location.hash === SIGN_IN) location.hash = HOME;
+    if (location.hash === SIGN_IN) location.hash = this.last;
     else await this.draw();
   }
 

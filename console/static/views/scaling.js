@@ -1,0 +1,263 @@
+// Resizes of topics: plans, progress and hindrances; proposals; and why the autoscaler did or did nothing.
+
+import { answersOf, pathOf, request } from "../api.js";
+import { badge, h, named, patch, sentence, table } from "../dom.js";
+import { follow } from "../feed.js";
+import { count, duration, moment, t, tOr } from "../messages.js";
+import { filterField } from "../parts/filter.js";
+import { timeLine } from "../parts/time_line.js";
+import { commandsOf, countsOf, hasEnded, kindOfEffect, kindOfOutcome, kindOfPhase, lineOf, progressOf } from "../scaling_model.js";
+import { openApproval, openCommand, openDismissal, openResize } from "./scaling_changes.js";
+
+const OPERATIONS_MAX = 30;
+const DECISIONS_MAX = 200;
+// An id is TOPIC.UNIX_MS, and no topic has a point.
+const IS_ID = /\.\d+$/;
+
+/** Shows the view until the returned function is called: everything, topics that begin with a text, or one resize. */
+export function show(root, page) {
+  const [part = ""] = page.parts;
+  return IS_ID.test(part) ? showOne(root, page, part) : showAll(root, page, part);
+}
+
+function showAll(root, page, prefix) {
+  const content = h("div", { id: "scaling", "aria-busy": "true" }, h("p", {}, t("loading")));
+  const end = { follow: () => {}, timer: 0 };
+  let leader = null;
+  const start = (text) => {
+    end.follow();
+    end.follow = follow(() => load(text), drawer(page, content, (value) => {
+      leader = value.leader;
+      return value.leader ? sections(page, value) : [h("p", { class: "problem" }, t("scaling.no_leader"))];
+    }));
+  };
+  const filter = filterField(t("scaling.filter"), prefix, "#/scaling", (text) => {
+    clearTimeout(end.timer);
+    end.timer = setTimeout(() => start(text), 200);
+  });
+  const resize = h("button", { type: "button", class: "primary", onclick: () => leader && openResize(page, leader) }, t("scaling.resize"));
+  root.replaceChildren(h("h1", {}, t("scaling.title")), h("div", { class: "tools" }, filter, resize), content);
+  start(prefix);
+  return () => {
+    clearTimeout(end.timer);
+    end.follow();
+  };
+}
+
+function showOne(root, page, id) {
+  const content = h("div", { id: "scaling", "aria-busy": "true" }, h("p", {}, t("loading")));
+  root.replaceChildren(content);
+  const back = () => h("p", {}, h("a", { href: "#/scaling" }, t("scaling.all")));
+  return follow(
+    async () => {
+      const leader = await leaderOf();
+      return { leader, operation: leader && (await request(pathOf(leader, `scaling/operations/${encodeURIComponent(id)}`))) };
+    },
+    drawer(page, content, ({ leader, operation }) => [leader ? detail(page, leader, operation) : h("p", { class: "problem" }, t("scaling.no_leader")), back()]),
+  );
+}
+
+/** Returns what draws each new value into `content`. */
+function drawer(page, content, sectionsOf) {
+  let drawn = null;
+  return ({ value, error, ageMs, isOld }) => {
+    page.fresh(error, value === null ? null : ageMs, isOld);
+    if (value === null || value === drawn) return;
+    drawn = value;
+    patch(content, h("div", { id: "scaling", "aria-busy": "false" }, sectionsOf(value)));
+  };
+}
+
+async function leaderOf() {
+  const answers = await answersOf("controller", (peer) => request(pathOf(peer, "controllers")));
+  return answers.find((each) => each.value?.role === "leader")?.peer ?? null;
+}
+
+async function load(text) {
+  const leader = await leaderOf();
+  if (!leader) return { leader };
+  const prefix = `prefix=${encodeURIComponent(text)}`;
+  const [operations, proposals, decisions, policies] = await Promise.all([
+    request(pathOf(leader, `scaling/operations?limit=${OPERATIONS_MAX}&${prefix}`)),
+    request(pathOf(leader, "scaling/proposals")),
+    request(pathOf(leader, `scaling/decisions?limit=${DECISIONS_MAX}&${prefix}`)),
+    request(pathOf(leader, "scaling/policies")),
+  ]);
+  return { leader, operations, proposals: proposals.proposals.filter((each) => each.topic.startsWith(text)), decisions, policies };
+}
+
+function sections(page, { leader, operations, proposals, decisions, policies }) {
+  return [
+    proposalTable(page, leader, proposals),
+    operationTable(page, leader, operations),
+    Object.entries(operations.problems).map(([name, problem]) => h("p", { class: "problem" }, named(name), ": ", sentence(problem))),
+    decisionTable(decisions),
+    changeTable(decisions.changes),
+    policyTable(policies),
+  ];
+}
+
+function proposalTable(page, leader, proposals) {
+  return table(
+    t("scaling.proposals"),
+    [
+      { label: t("topic"), cell: (row) => named(row.topic) },
+      { label: t("scaling.queues"), cell: (row) => `${row.before} → ${row.target}` },
+      { label: t("scaling.reason"), cell: (row) => sentence(row.reason) },
+      { label: t("scaling.expires"), cell: (row) => moment(row.expiresUnixMs) },
+      {
+        label: t("actions"),
+        cell: (row) => h("div", { class: "buttons" }, button(t("scaling.approve"), () => openApproval(page, leader, row)), button(t("scaling.dismiss"), () => openDismissal(page, leader, row))),
+      },
+    ],
+    proposals,
+    t("scaling.no_proposals"),
+  );
+}
+
+const button = (text, onclick) => h("button", { type: "button", onclick }, text);
+const addressOf = ({ id }) => `#/scaling/${encodeURIComponent(id)}`;
+
+function operationTable(page, leader, { operations, total }) {
+  return [
+    table(
+      t("scaling.operations"),
+      [
+        { label: t("topic"), cell: (row) => h("a", { href: addressOf(row) }, named(row.topic)) },
+        { label: t("scaling.kind"), cell: (row) => tOr(`scaling.kind.${row.kind}`, row.kind) },
+        { label: t("scaling.queues"), cell: countsOf },
+        { label: t("scaling.phase"), cell: (row) => [phaseBadge(row), progress(row)] },
+        { label: t("scaling.waits_for"), cell: hindrances },
+        { label: t("scaling.begun"), cell: (row) => [moment(row.createdUnixMs), row.requestedBy ? h("small", {}, " ", named(row.requestedBy)) : null] },
+        { label: t("actions"), cell: (row) => commands(page, leader, row) },
+      ],
+      operations,
+      t("scaling.no_operations"),
+    ),
+    total > operations.length ? h("p", {}, t("scaling.more", { shown: operations.length, total })) : null,
+  ];
+}
+
+function phaseBadge({ phase, resumePhase, isUndone }) {
+  return [
+    badge(kindOfPhase(phase), phase),
+    resumePhase ? h("small", {}, ` ${t("scaling.resumes", { phase: resumePhase })}`) : null,
+    isUndone && phase !== "ABORTED" ? [" ", badge("fair", t("scaling.undone"))] : null,
+  ];
+}
+
+function progress(operation) {
+  const at = progressOf(operation);
+  if (at === null || hasEnded(operation)) return null;
+  const text = t("scaling.progress", { done: at.done, total: at.total });
+  return h("div", {}, h("progress", { max: at.total, value: at.done, "aria-label": text }), " ", h("small", {}, text));
+}
+
+function hindrances({ problem, waitsFor }) {
+  const sentences = [...(problem ? [problem] : []), ...waitsFor];
+  return sentences.length ? h("ul", {}, sentences.map((each) => h("li", {}, sentence(each)))) : "–";
+}
+
+function commands(page, leader, operation) {
+  const names = commandsOf(operation);
+  return names.length ? h("div", { class: "buttons" }, names.map((name) => button(t(`scaling.${name}`), () => openCommand(page, leader, operation, name)))) : "–";
+}
+
+function decisionTable({ decisions, total, leftOut }) {
+  const more = [total > decisions.length ? t("scaling.more", { shown: decisions.length, total }) : "", leftOut ? t("scaling.left_out", { count: leftOut }) : ""].filter(Boolean);
+  return [table(t("scaling.decisions"), decisionColumns(), decisions, t("scaling.no_decisions")), more.length ? h("p", {}, more.join(" ")) : null];
+}
+
+function changeTable(changes) {
+  const when = { label: t("scaling.when"), cell: (row) => moment(row.unixMs) };
+  const [topic, ...others] = decisionColumns();
+  return changes.length ? table(t("scaling.changes"), [topic, when, ...others], changes, "") : null;
+}
+
+function decisionColumns() {
+  return [
+    { label: t("topic"), cell: (row) => named(row.topic) },
+    {
+      label: t("scaling.outcome"),
+      cell: (row) => [badge(kindOfOutcome(row.outcome), tOr(`scaling.outcome.${row.outcome}`, row.outcome)), row.operationId ? [" ", h("a", { href: addressOf({ id: row.operationId }) }, t("scaling.operation"))] : null],
+    },
+    { label: t("scaling.queues"), cell: (row) => (row.target === null ? (row.queues ?? t("unknown")) : `${row.queues ?? "?"} → ${row.target}`) },
+    { label: t("scaling.why"), cell: why },
+    { label: t("scaling.numbers"), cell: numbers },
+    { label: t("scaling.policy"), cell: (row) => [named(row.policy), " ", h("small", {}, tOr(`scaling.mode.${row.mode}`, row.mode))] },
+  ];
+}
+
+function why({ reason, problem, findings }) {
+  return [
+    h("div", {}, sentence(reason)),
+    problem ? h("div", { class: "problem" }, sentence(problem)) : null,
+    h("ul", {}, findings.map((each) => h("li", {}, badge(kindOfEffect(each.effect), tOr(`scaling.effect.${each.effect}`, each.effect)), " ", sentence(each.sentence)))),
+  ];
+}
+
+function numbers({ putTps, lag, clients, sets }) {
+  return t("scaling.seen", { rate: putTps === null ? "–" : count(Math.round(putTps)), lag: count(lag), clients: count(clients), sets });
+}
+
+function policyTable({ source, policies, problem }) {
+  return [
+    problem ? h("p", { class: "problem" }, t("scaling.policy_problem"), " ", sentence(problem)) : null,
+    table(
+      t("scaling.policies"),
+      [
+        { label: t("topic"), cell: (row) => named(row.topic) },
+        { label: t("scaling.mode"), cell: (row) => tOr(`scaling.mode.${row.mode}`, row.mode) },
+        { label: t("scaling.bounds"), cell: (row) => `${row.min} – ${row.max}` },
+        { label: t("scaling.step"), cell: (row) => `× ${row.step}` },
+        { label: t("scaling.cooldown"), cell: (row) => duration(row.cooldownMs) },
+        { label: t("scaling.window"), cell: (row) => duration(row.windowMs) },
+      ],
+      policies,
+      t("scaling.no_policies"),
+    ),
+    policies.length ? h("p", {}, h("small", {}, t("scaling.source", { source }))) : null,
+  ];
+}
+
+function detail(page, leader, operation) {
+  return [
+    h("h1", {}, t("scaling.of"), " ", named(operation.topic), " · ", countsOf(operation)),
+    h("p", {}, phaseBadge(operation), " ", tOr(`scaling.kind.${operation.kind}`, operation.kind), " · ", moment(operation.createdUnixMs), operation.requestedBy ? [" · ", named(operation.requestedBy)] : null),
+    operation.reason ? h("p", {}, t("scaling.reason"), ": ", named(operation.reason)) : null,
+    progress(operation),
+    h("section", { class: "card", "aria-live": "polite" }, h("h2", {}, t("scaling.waits_for")), hindrances(operation)),
+    commands(page, leader, operation),
+    timeLine(t("scaling.line"), lineOf(operation, Date.now())),
+    setTable(operation.sets),
+    stepTable(operation.steps),
+  ];
+}
+
+function setTable(sets) {
+  return table(
+    t("broker_sets"),
+    [
+      { label: t("broker_set"), cell: (row) => named(row.brokerName) },
+      { label: t("cluster"), cell: (row) => named(row.cluster) },
+      { label: t("scaling.before"), cell: (row) => t("scaling.read_write", { read: row.readBefore, write: row.writeBefore }) },
+      { label: t("scaling.target"), cell: (row) => row.target },
+    ],
+    sets,
+    "",
+  );
+}
+
+function stepTable(steps) {
+  return table(
+    t("scaling.steps"),
+    [
+      { label: t("scaling.phase"), cell: (row) => row.phase },
+      { label: t("scaling.begun"), cell: (row) => moment(row.beganUnixMs) },
+      { label: t("scaling.took"), cell: (row) => duration(row.endedUnixMs - row.beganUnixMs) },
+      { label: t("scaling.evidence"), cell: (row) => h("ul", {}, row.evidence.map((each) => h("li", {}, sentence(each)))) },
+    ],
+    steps,
+    t("scaling.no_steps"),
+  );
+}
