@@ -16,8 +16,8 @@ export class RequestFailed extends Error {
   }
 }
 
-/** Returns the JSON of an answer; throws RequestFailed. */
-export async function request(path, { method = "GET", body } = {}) {
+/** Returns the JSON of an answer, which has to be there within `answerMs`; throws RequestFailed. */
+export async function request(path, { method = "GET", body, answerMs = ANSWER_MS } = {}) {
   const headers = body === undefined ? {} : { "Content-Type": "application/json" };
   let answer;
   let value;
@@ -26,7 +26,7 @@ export async function request(path, { method = "GET", body } = {}) {
       method,
       headers,
       body: body === undefined ? undefined : JSON.stringify(body),
-      signal: AbortSignal.timeout(method === "GET" ? ANSWER_MS : CHANGE_MS),
+      signal: AbortSignal.timeout(answerMs),
     });
     value = await answer.json();
   } catch (error) {
@@ -49,7 +49,7 @@ export function pathOf(peer, path) {
  * RequestFailed. It always takes the relay, which adds the token of the session.
  */
 export function change(peer, path, body, method = "POST") {
-  return request(`peer/${peer.kind}/${peer.number}/v1/${path}`, { method, body });
+  return request(`peer/${peer.kind}/${peer.number}/v1/${path}`, { method, body, answerMs: CHANGE_MS });
 }
 
 /** Returns the answers of all servers of a kind: {peer, value, problem} with what `load(peer)` returns, null for none. */

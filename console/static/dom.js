@@ -61,7 +61,10 @@ export function patch(old, wanted) {
     if (old.data !== wanted.data) old.data = wanted.data;
     return;
   }
-  for (const { name } of [...old.attributes]) if (!wanted.hasAttribute(name)) old.removeAttribute(name);
+  for (const { name } of [...old.attributes]) {
+    // The user opens and closes details.
+    if (!wanted.hasAttribute(name) && name !== "open") old.removeAttribute(name);
+  }
   for (const { name, value } of wanted.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
   for (const name of Object.keys(wanted.listeners ?? {})) old[name.toLowerCase()] = wanted.listeners[name];
   const present = [...old.childNodes];

@@ -8,8 +8,9 @@ const SHARE_MIN = 0.006;
 const COLOURS = 8;
 
 /**
- * Returns a line of `segments`, {name, ms}, one after the other, with `marks`, {name, atMs}, from its beginning; `label` says
- * what of. A mark is a point in time; those after the last segment make the line longer.
+ * Returns a line of `segments`, {name, ms, colour}, one after the other, with `marks`, {name, atMs}, from its beginning; `label`
+ * says what of. Without a number of a colour each has that of its place. A mark is a point in time; those after the last segment
+ * make the line longer.
  */
 export function timeLine(label, segments, marks = []) {
   const total = Math.max(
@@ -28,7 +29,7 @@ export function timeLine(label, segments, marks = []) {
     h(
       "ol",
       { class: "legend" },
-      segments.map(({ name, ms }, index) => h("li", {}, swatch(index), name, " ", h("b", {}, shortTime(ms)))),
+      segments.map(({ name, ms, colour = null }, index) => h("li", {}, swatch(colour ?? index), name, " ", h("b", {}, shortTime(ms)))),
       marks.map(({ name, atMs }) =>
         h("li", {}, h("i", { class: "mark", "aria-hidden": "true" }), name, " ", h("b", {}, t("line.after", { time: shortTime(atMs) }))),
       ),
@@ -41,7 +42,7 @@ function picture(label, segments, marks, total) {
   const whole = Math.max(1, shares.reduce((sum, each) => sum + each, 0));
   let start = 0;
   const bars = shares.map((share, index) => {
-    const bar = svg("rect", { class: colour(index), x: percent(start / whole), width: percent(share / whole), y: 4, height: 16 });
+    const bar = svg("rect", { class: classOf(segments[index].colour ?? index), x: percent(start / whole), width: percent(share / whole), y: 4, height: 16 });
     start += share;
     return bar;
   });
@@ -53,8 +54,8 @@ function picture(label, segments, marks, total) {
 }
 
 function swatch(index) {
-  return h("i", { class: `swatch ${colour(index)}`, "aria-hidden": "true" });
+  return h("i", { class: `swatch ${classOf(index)}`, "aria-hidden": "true" });
 }
 
-const colour = (index) => `phase-${index % COLOURS}`;
+const classOf = (index) => `phase-${index % COLOURS}`;
 const percent = (share) => `${(share * 100).toFixed(2)}%`;

@@ -11,10 +11,12 @@ import { timeLine } from "../parts/time_line.js";
 // Of each controller.
 const ELECTIONS_MAX = 100;
 const SWITCHOVERS_MAX = 20;
+// Each has one colour in all lines.
+const PHASES = ["suspect", "judge", "fence", "commit"];
 
 /** Shows the view until the returned function is called: all elections, those of a set, or one with its candidates. */
 export function show(root, page) {
-  const [brokerName = "", unixMs = null] = page.parts;
+  const [brokerName = "", unixMs = null] = page.names;
   const content = h("div", { id: "elections", "aria-busy": "true" }, h("p", {}, t("loading")));
   let value = null;
   let wanted = brokerName;
@@ -22,7 +24,7 @@ export function show(root, page) {
     wanted = text;
     draw();
   });
-  root.replaceChildren(...(unixMs === null ? [h("h1", {}, t("elections.title")), filter, content] : [content]));
+  root.replaceChildren(...(unixMs === null ? [h("h1", {}, t("elections.title")), h("div", { class: "tools" }, filter), content] : [content]));
 
   function draw() {
     if (value === null) return;
@@ -105,7 +107,7 @@ function line(election) {
   const label = t(isLoss ? "elections.line.loss" : "elections.line.request");
   return timeLine(
     label,
-    segments.map(({ phase, ms }) => ({ name: t(`elections.phase.${phase}`), ms })),
+    segments.map(({ phase, ms }) => ({ name: t(`elections.phase.${phase}`), ms, colour: PHASES.indexOf(phase) })),
     marks.map(({ brokerId, result, atMs }) => ({ name: t("elections.notified", { id: brokerId, result: tOr(`elections.notified.${result}`, result) }), atMs })),
   );
 }

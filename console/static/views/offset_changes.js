@@ -13,7 +13,7 @@ const HOUR_MS = 3_600_000;
 /** Asks what is to be restored, shows what would become of each queue, and restores it. */
 export function openRestore(page, manager, suggested = {}) {
   openChange(page, {
-    title: t("offsets.restore"),
+    title: t("offsets.restore_title"),
     server: manager.address,
     fields: restoreFields(suggested),
     confirmLabel: t("offsets.restore_now"),

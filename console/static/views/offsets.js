@@ -14,7 +14,7 @@ const RUNS_MAX = 20;
 
 /** Shows the view until the returned function is called: all, groups with a text in their names, or the lag of a group. */
 export function show(root, page) {
-  const [part = "", group = ""] = page.parts;
+  const [part = "", group = ""] = page.names;
   return part === "lag" && group ? showLag(root, page, group) : showAll(root, page, part);
 }
 

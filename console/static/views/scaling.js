@@ -16,7 +16,7 @@ const IS_ID = /\.\d+$/;
 
 /** Shows the view until the returned function is called: everything, topics that begin with a text, or one resize. */
 export function show(root, page) {
-  const [part = ""] = page.parts;
+  const [part = ""] = page.names;
   return IS_ID.test(part) ? showOne(root, page, part) : showAll(root, page, part);
 }
 

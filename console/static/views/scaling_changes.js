@@ -12,7 +12,7 @@ const TOPIC_MAX = 127;
 /** Plans a resize, shows the plan and starts it. */
 export function openResize(page, leader) {
   openChange(page, {
-    title: t("scaling.resize"),
+    title: t("scaling.resize_title"),
     server: leader.address,
     fields: resizeFields(),
     confirmLabel: t("scaling.start"),
