@@ -5,13 +5,17 @@
  * address of that one.
  */
 export function elections(answers) {
-  const found = answers.flatMap(({ peer, value }) => (value?.elections ?? []).map((each) => ({ ...each, controller: peer.address })));
+  const found = answers.flatMap(({ peer, value }) =>
+    (value?.elections ?? []).map((each) => ({ ...each, controller: peer.address })),
+  );
   return found.sort((one, other) => other.unixMs - one.unixMs || other.number - one.number);
 }
 
 /** Returns the switchovers of all controllers, the newest first. */
 export function switchovers(answers) {
-  const found = answers.flatMap(({ peer, value }) => (value?.switchovers ?? []).map((each) => ({ ...each, controller: peer.address })));
+  const found = answers.flatMap(({ peer, value }) =>
+    (value?.switchovers ?? []).map((each) => ({ ...each, controller: peer.address })),
+  );
   return found.sort((one, other) => other.createdUnixMs - one.createdUnixMs);
 }
 
@@ -42,7 +46,12 @@ export function lineOf({ phases, notified }) {
     .map(([phase, ms]) => ({ phase, ms: Math.max(ms, 0) }));
   const stored = segments.reduce((sum, each) => sum + each.ms, 0);
   const marks = notified.map(({ brokerId, result, tries, afterMs }) => ({ brokerId, result, tries, atMs: stored + afterMs }));
-  return { segments, marks: marks.sort((one, other) => one.atMs - other.atMs), totalMs: stored, isLoss: phases.suspectMs !== null };
+  return {
+    segments,
+    marks: marks.sort((one, other) => one.atMs - other.atMs),
+    totalMs: stored,
+    isLoss: phases.suspectMs !== null,
+  };
 }
 
 /** Returns the colour of what an election ended with. */

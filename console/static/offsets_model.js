@@ -13,7 +13,8 @@ export function serving(answers) {
 }
 
 /** Returns the colour of a cause of a regression. */
-export const kindOfCause = (cause) => (UNWANTED.has(cause) ? "bad" : ["rewind", "deleted", "guard_or_rewind"].includes(cause) ? "fair" : "plain");
+export const kindOfCause = (cause) =>
+  UNWANTED.has(cause) ? "bad" : ["rewind", "deleted", "guard_or_rewind"].includes(cause) ? "fair" : "plain";
 
 /** Returns the colour of what becomes of a queue. */
 export const kindOfStatus = (status) => (WRITTEN.has(status) ? "good" : LEFT.has(status) ? "plain" : "fair");
@@ -24,7 +25,9 @@ export const kindOfRun = (result) => ({ complete: "good", ended: "plain" })[resu
 /** Returns the regressions of groups and topics with a text in their names. */
 export function matching(regressions, text) {
   const wanted = text.toLowerCase();
-  return regressions.filter((each) => [each.group, each.topic, each.brokerName].some((name) => name.toLowerCase().includes(wanted)));
+  return regressions.filter((each) =>
+    [each.group, each.topic, each.brokerName].some((name) => name.toLowerCase().includes(wanted)),
+  );
 }
 
 /**
@@ -40,11 +43,23 @@ export function restoreOf({ cluster, group, topic, brokerName, cause, before }) 
  * date and time, which `unixMs` (of a regression, to the millisecond) takes the place of where it was not changed.
  */
 export function restoreBody(values) {
-  const scope = Object.entries({ cluster: values.cluster, group: values.group, topic: values.topic, brokerName: values.brokerName });
+  const scope = Object.entries({
+    cluster: values.cluster,
+    group: values.group,
+    topic: values.topic,
+    brokerName: values.brokerName,
+  });
   const named = scope.map(([name, text]) => [name, text.trim()]).filter(([, text]) => text);
   const isChanged = values.time !== values.suggestedTime;
-  const moment = values.how === "former" ? "former" : isChanged ? new Date(values.time).getTime() : Number(values.suggestedUnixMs);
-  return { ...Object.fromEntries(named), writer: values.writer, moment, allowBack: values.allowBack, allowUnproved: values.allowUnproved };
+  const moment =
+    values.how === "former" ? "former" : isChanged ? new Date(values.time).getTime() : Number(values.suggestedUnixMs);
+  return {
+    ...Object.fromEntries(named),
+    writer: values.writer,
+    moment,
+    allowBack: values.allowBack,
+    allowUnproved: values.allowUnproved,
+  };
 }
 
 /** Returns a moment, Unix ms, as an input of date and time has it: local time, to the second. */
@@ -57,7 +72,12 @@ export function localTime(unixMs) {
 export function totalsOf({ queues }) {
   const written = queues.filter((each) => each.status === "ready" || each.status === "restored");
   const sum = (name) => written.reduce((total, each) => total + (each[name] ?? 0), 0);
-  return { written: written.length, left: queues.length - written.length, again: sum("messagesAgain"), skipped: sum("messagesSkipped") };
+  return {
+    written: written.length,
+    left: queues.length - written.length,
+    again: sum("messagesAgain"),
+    skipped: sum("messagesSkipped"),
+  };
 }
 
 /** Returns queues with those first that need somebody: in a result of thousands they would not be seen. */

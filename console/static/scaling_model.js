@@ -15,6 +15,9 @@ const PATHS = {
 /** Returns whether a resize has ended. */
 export const hasEnded = ({ phase }) => ENDED.has(phase);
 
+/** Returns the address of a resize. */
+export const addressOf = ({ id }) => `#/scaling/${encodeURIComponent(id)}`;
+
 /** Returns the colour of a phase. */
 export function kindOfPhase(phase) {
   if (phase === "DONE") return "good";
@@ -39,14 +42,19 @@ export function commandsOf(operation) {
 
 /** Returns the line of time of a resize: finished phases, and the present one until `unixMs`; PLANNED is when it waited. */
 export function lineOf(operation, unixMs) {
-  const finished = operation.steps.map(({ phase, beganUnixMs, endedUnixMs }) => ({ name: phase, ms: Math.max(endedUnixMs - beganUnixMs, 0) }));
+  const finished = operation.steps.map(({ phase, beganUnixMs, endedUnixMs }) => ({
+    name: phase,
+    ms: Math.max(endedUnixMs - beganUnixMs, 0),
+  }));
   if (hasEnded(operation)) return finished;
   return [...finished, { name: operation.phase, ms: Math.max(unixMs - operation.phaseSinceUnixMs, 0) }];
 }
 
 /** Returns the number of queues of each broker set before and after a resize, as `8 → 16`; sets with other numbers are listed. */
 export function countsOf({ sets }) {
-  const texts = sets.map(({ readBefore, writeBefore, target }) => (readBefore === writeBefore ? `${readBefore} → ${target}` : `${readBefore}/${writeBefore} → ${target}`));
+  const texts = sets.map(({ readBefore, writeBefore, target }) =>
+    readBefore === writeBefore ? `${readBefore} → ${target}` : `${readBefore}/${writeBefore} → ${target}`,
+  );
   return [...new Set(texts)].join(", ");
 }
 
@@ -62,8 +70,21 @@ export function kindOfEffect(effect) {
 
 /** Waits of a resize that an operator may change: docs/protocol/queue-scaling.md 7 and 9. */
 export const WAITS = [
-  "producersMs", "stableMs", "confirmMs", "verifyMs", "assignMs", "seedMs", "quiesceMs", "drainMs", "watchMs",
-  "grownWatchMs", "popMs", "processMs", "transactionMs", "timedMs", "pauseMs",
+  "producersMs",
+  "stableMs",
+  "confirmMs",
+  "verifyMs",
+  "assignMs",
+  "seedMs",
+  "quiesceMs",
+  "drainMs",
+  "watchMs",
+  "grownWatchMs",
+  "popMs",
+  "processMs",
+  "transactionMs",
+  "timedMs",
+  "pauseMs",
 ];
 
 /** Returns the request of a form of a resize; waits, in seconds there, are left out where they are blank. */

@@ -22,7 +22,10 @@ export function checkBox(label, name, isChecked = false) {
 
 /** Returns the field of the name of the user, which servers write down with each change. */
 export function nameField() {
-  return field(t("change.name"), h("input", { name: "writer", required: true, maxlength: 100, value: storedName(), autocomplete: "name" }));
+  return field(
+    t("change.name"),
+    h("input", { name: "writer", required: true, maxlength: 100, value: storedName(), autocomplete: "name" }),
+  );
 }
 
 /**
@@ -69,11 +72,17 @@ class ChangeDialog {
   showSignIn() {
     const isOff = this.page.session.signIn === "off";
     this.body.replaceChildren(h("p", {}, t(isOff ? "change.off" : "change.sign_in")));
-    this.show(isOff ? null : h("a", { href: "#/sign-in", class: "button", onclick: () => this.dialog.close() }, t("sign_in.title")));
+    this.show(
+      isOff ? null : h("a", { href: "#/sign-in", class: "button", onclick: () => this.dialog.close() }, t("sign_in.title")),
+    );
   }
 
   showFields() {
-    const form = h("form", { onsubmit: (event) => (event.preventDefault(), this.showPreview(valuesOf(form))) }, this.change.fields);
+    const form = h(
+      "form",
+      { onsubmit: (event) => (event.preventDefault(), this.showPreview(valuesOf(form))) },
+      this.change.fields,
+    );
     this.body.replaceChildren(form);
     this.show(h("button", { type: "button", onclick: () => form.requestSubmit() }, t("change.preview")));
     form.querySelector("input, select")?.focus();
@@ -82,20 +91,32 @@ class ChangeDialog {
   async showPreview(values) {
     if (values.writer) localStorage.setItem(NAME, values.writer);
     this.problem.textContent = "";
-    await this.busy(t("change.previewing"), async () => {
-      const { content, isPossible } = await this.change.preview(values);
-      this.body.replaceChildren(h("div", {}, content));
-      const confirm = h("button", { type: "button", class: "primary", onclick: () => this.perform(values) }, this.change.confirmLabel);
-      this.show(isPossible ? confirm : null);
-    }, problemOfRead);
+    await this.busy(
+      t("change.previewing"),
+      async () => {
+        const { content, isPossible } = await this.change.preview(values);
+        this.body.replaceChildren(h("div", {}, content));
+        const confirm = h(
+          "button",
+          { type: "button", class: "primary", onclick: () => this.perform(values) },
+          this.change.confirmLabel,
+        );
+        this.show(isPossible ? confirm : null);
+      },
+      problemOfRead,
+    );
   }
 
   async perform(values) {
     this.isPerforming = true;
-    await this.busy(t("change.performing"), async () => {
-      this.body.replaceChildren(h("div", {}, await this.change.perform(values)));
-      this.show(null);
-    }, problemOfChange);
+    await this.busy(
+      t("change.performing"),
+      async () => {
+        this.body.replaceChildren(h("div", {}, await this.change.perform(values)));
+        this.show(null);
+      },
+      problemOfChange,
+    );
     this.isPerforming = false;
   }
 
@@ -122,7 +143,11 @@ class ChangeDialog {
   }
 
   show(action) {
-    const close = h("button", { type: "button", onclick: () => this.dialog.close() }, t(action ? "change.cancel" : "change.close"));
+    const close = h(
+      "button",
+      { type: "button", onclick: () => this.dialog.close() },
+      t(action ? "change.cancel" : "change.close"),
+    );
     this.buttons.replaceChildren(close, ...(action ? [action] : []));
     // Not the button that changes something: Enter pressed twice would do it unseen.
     close.focus();

@@ -18,6 +18,12 @@ export function problemOfChange(failure, server) {
 function sentenceOf(failure, server, unanswered) {
   const values = { server, problem: failure.message, seconds: failure.retryAfterS || 1 };
   if (unanswered !== null) return t(unanswered, values);
-  const key = { 401: "problem.token", 403: "problem.refused", 409: "problem.conflict", 429: "problem.too_many", 503: "problem.unavailable" };
+  const key = {
+    401: "problem.token",
+    403: "problem.refused",
+    409: "problem.conflict",
+    429: "problem.too_many",
+    503: "problem.unavailable",
+  };
   return t(key[failure.status] ?? "problem.refused", values);
 }

@@ -29,9 +29,18 @@ export function timeLine(label, segments, marks = []) {
     h(
       "ol",
       { class: "legend" },
-      segments.map(({ name, ms, colour = null }, index) => h("li", {}, swatch(colour ?? index), name, " ", h("b", {}, shortTime(ms)))),
+      segments.map(({ name, ms, colour = null }, index) =>
+        h("li", {}, swatch(colour ?? index), name, " ", h("b", {}, shortTime(ms))),
+      ),
       marks.map(({ name, atMs }) =>
-        h("li", {}, h("i", { class: "mark", "aria-hidden": "true" }), name, " ", h("b", {}, t("line.after", { time: shortTime(atMs) }))),
+        h(
+          "li",
+          {},
+          h("i", { class: "mark", "aria-hidden": "true" }),
+          name,
+          " ",
+          h("b", {}, t("line.after", { time: shortTime(atMs) })),
+        ),
       ),
     ),
   );
@@ -39,10 +48,19 @@ export function timeLine(label, segments, marks = []) {
 
 function picture(label, segments, marks, total) {
   const shares = segments.map(({ ms }) => Math.max(ms / total, SHARE_MIN));
-  const whole = Math.max(1, shares.reduce((sum, each) => sum + each, 0));
+  const whole = Math.max(
+    1,
+    shares.reduce((sum, each) => sum + each, 0),
+  );
   let start = 0;
   const bars = shares.map((share, index) => {
-    const bar = svg("rect", { class: classOf(segments[index].colour ?? index), x: percent(start / whole), width: percent(share / whole), y: 4, height: 16 });
+    const bar = svg("rect", {
+      class: classOf(segments[index].colour ?? index),
+      x: percent(start / whole),
+      width: percent(share / whole),
+      y: 4,
+      height: 16,
+    });
     start += share;
     return bar;
   });

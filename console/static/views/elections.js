@@ -6,11 +6,14 @@ import { electionAt, elections, kindOf, kindOfRole, lineOf, ofSets, switchoverOf
 import { follow } from "../feed.js";
 import { count, moment, shortTime, t, tOr } from "../messages.js";
 import { filterField } from "../parts/filter.js";
+import { onNew } from "../parts/pictures.js";
 import { timeLine } from "../parts/time_line.js";
 
 // Of each controller.
 const ELECTIONS_MAX = 100;
 const SWITCHOVERS_MAX = 20;
+// What a broker reports that has none.
+const NO_PRIORITY = 2 ** 31 - 1;
 // Each has one colour in all lines.
 const PHASES = ["suspect", "judge", "fence", "commit"];
 
@@ -24,7 +27,9 @@ export function show(root, page) {
     wanted = text;
     draw();
   });
-  root.replaceChildren(...(unixMs === null ? [h("h1", {}, t("elections.title")), h("div", { class: "tools" }, filter), content] : [content]));
+  root.replaceChildren(
+    ...(unixMs === null ? [h("h1", {}, t("elections.title")), h("div", { class: "tools" }, filter), content] : [content]),
+  );
 
   function draw() {
     if (value === null) return;
@@ -32,12 +37,13 @@ export function show(root, page) {
     patch(content, h("div", { id: "elections", "aria-busy": "false" }, shown));
   }
 
-  return follow(load, (latest) => {
-    page.fresh(latest.error, latest.value === null ? null : latest.ageMs, latest.isOld);
-    if (latest.value === null || latest.value === value) return;
-    value = latest.value;
-    draw();
-  });
+  return follow(
+    load,
+    onNew(page, (latest) => {
+      value = latest;
+      draw();
+    }),
+  );
 }
 
 async function load() {
@@ -98,7 +104,9 @@ function outcome(election) {
     " ",
     t("elections.change", { before: election.oldMaster ?? "–", after: election.newMaster ?? "–", epoch: election.masterEpoch }),
     election.unclean ? [" ", badge("fair", t("elections.unclean"))] : null,
-    election.times > 1 ? h("small", {}, ` ${t("elections.times", { count: election.times, time: moment(election.lastUnixMs) })}`) : null,
+    election.times > 1
+      ? h("small", {}, ` ${t("elections.times", { count: election.times, time: moment(election.lastUnixMs) })}`)
+      : null,
   );
 }
 
@@ -108,7 +116,10 @@ function line(election) {
   return timeLine(
     label,
     segments.map(({ phase, ms }) => ({ name: t(`elections.phase.${phase}`), ms, colour: PHASES.indexOf(phase) })),
-    marks.map(({ brokerId, result, atMs }) => ({ name: t("elections.notified", { id: brokerId, result: tOr(`elections.notified.${result}`, result) }), atMs })),
+    marks.map(({ brokerId, result, atMs }) => ({
+      name: t("elections.notified", { id: brokerId, result: tOr(`elections.notified.${result}`, result) }),
+      atMs,
+    })),
   );
 }
 
@@ -139,13 +150,28 @@ function facts(election) {
     [t("master_epoch"), election.masterEpoch],
     [t("elections.sync_epoch"), election.syncStateSetEpoch],
     [t("elections.total"), shortTime(lineOf(election).totalMs)],
-    [t("elections.stake"), election.bytesAtStake === null ? t("unknown") : t("elections.bytes", { count: count(election.bytesAtStake) })],
+    [
+      t("elections.stake"),
+      election.bytesAtStake === null ? t("unknown") : t("elections.bytes", { count: count(election.bytesAtStake) }),
+    ],
   ];
-  return h("dl", { class: "facts" }, rows.map(([name, text]) => [h("dt", {}, name), h("dd", {}, text)]));
+  return h(
+    "dl",
+    { class: "facts" },
+    rows.map(([name, text]) => [h("dt", {}, name), h("dd", {}, text)]),
+  );
 }
 
 function force({ force: command }) {
-  return command ? h("section", { class: "card" }, h("h2", {}, t("elections.force")), h("p", {}, t("elections.force_text")), h("code", {}, command)) : null;
+  return command
+    ? h(
+        "section",
+        { class: "card" },
+        h("h2", {}, t("elections.force")),
+        h("p", {}, t("elections.force_text")),
+        h("code", {}, command),
+      )
+    : null;
 }
 
 function candidateTable(candidates) {
@@ -158,19 +184,24 @@ function candidateTable(candidates) {
       { label: "SyncStateSet", cell: (row) => (row.inSync ? badge("good", t("yes")) : badge("fair", t("no"))) },
       { label: t("epoch"), cell: (row) => row.epoch ?? "–" },
       { label: t("elections.max_offset"), cell: (row) => count(row.maxOffset) },
-      { label: t("elections.priority"), cell: (row) => row.electionPriority ?? "–" },
+      { label: t("elections.priority"), cell: (row) => priority(row.electionPriority) },
     ],
     candidates,
     t("elections.no_candidates"),
   );
 }
 
+const priority = (value) => (value === null || value === NO_PRIORITY ? "–" : value);
+
 function notifiedTable(notified) {
   return table(
     t("elections.notifications"),
     [
       { label: t("broker_id"), cell: (row) => row.brokerId },
-      { label: t("state"), cell: (row) => badge(row.result === "ok" ? "good" : "fair", tOr(`elections.notified.${row.result}`, row.result)) },
+      {
+        label: t("state"),
+        cell: (row) => badge(row.result === "ok" ? "good" : "fair", tOr(`elections.notified.${row.result}`, row.result)),
+      },
       { label: t("elections.after"), cell: (row) => shortTime(row.afterMs) },
       { label: t("elections.tries"), cell: (row) => row.tries },
     ],
@@ -198,9 +229,15 @@ function switchoverCards(found) {
       ),
       each.problem ? h("p", { class: "problem" }, sentence(each.problem)) : null,
       each.warnings.map((warning) => h("p", {}, sentence(warning))),
-      timeLine(t("elections.switchover"), each.steps.map(({ phase, lastedMs }) => ({ name: phase, ms: lastedMs }))),
+      timeLine(
+        t("elections.switchover"),
+        each.steps.map(({ phase, lastedMs }) => ({ name: phase, ms: lastedMs })),
+      ),
     );
-  return [h("h2", {}, t("elections.switchovers")), h("ol", { class: "cards", "aria-label": t("elections.switchovers") }, found.map(one))];
+  return [
+    h("h2", {}, t("elections.switchovers")),
+    h("ol", { class: "cards", "aria-label": t("elections.switchovers") }, found.map(one)),
+  ];
 }
 
 function callbackTable(callbacks) {
@@ -227,7 +264,15 @@ function roleTable(sets) {
       { label: t("elections.master"), cell: (row) => [row.masterBrokerId ?? "–", " ", named(row.masterAddress ?? "")] },
       { label: t("master_epoch"), cell: (row) => row.masterEpoch },
       { label: t("elections.confirmed"), cell: (row) => (row.confirmed ? badge("good", t("yes")) : badge("fair", t("no"))) },
-      { label: t("elections.role_check"), cell: (row) => h("ul", {}, row.roles.map((each) => h("li", {}, roleLine(each)))) },
+      {
+        label: t("elections.role_check"),
+        cell: (row) =>
+          h(
+            "ul",
+            {},
+            row.roles.map((each) => h("li", {}, roleLine(each))),
+          ),
+      },
     ],
     sets,
     t("elections.no_roles"),
@@ -235,5 +280,10 @@ function roleTable(sets) {
 }
 
 function roleLine({ brokerId, address, verdict, doubt }) {
-  return [badge(kindOfRole(verdict), tOr(`elections.role.${verdict}`, verdict)), ` ${brokerId} `, named(address), doubt ? h("small", {}, " ", sentence(doubt)) : null];
+  return [
+    badge(kindOfRole(verdict), tOr(`elections.role.${verdict}`, verdict)),
+    ` ${brokerId} `,
+    named(address),
+    doubt ? h("small", {}, " ", sentence(doubt)) : null,
+  ];
 }

@@ -17,7 +17,8 @@ export function openRestore(page, manager, suggested = {}) {
     server: manager.address,
     fields: restoreFields(suggested),
     confirmLabel: t("offsets.restore_now"),
-    preview: async (values) => previewed(await change(manager, "offsets/restore", { ...restoreBody(values), dryRun: true })),
+    preview: async (values) =>
+      previewed(await change(manager, "offsets/restore", { ...restoreBody(values), dryRun: true }), values),
     perform: async (values) => done(await change(manager, "offsets/restore", restoreBody(values))),
   });
 }
@@ -26,7 +27,8 @@ function restoreFields({ cluster = "DefaultCluster", group = "", topic = "", bro
   const isFormer = moment === "former";
   const unixMs = isFormer ? Date.now() - HOUR_MS : moment;
   const suggestedTime = localTime(unixMs);
-  const text = (label, name, value, isRequired = false) => field(label, h("input", { name, value, maxlength: 255, required: isRequired, spellcheck: "false" }));
+  const text = (label, name, value, isRequired = false) =>
+    field(label, h("input", { name, value, maxlength: 255, required: isRequired, spellcheck: "false" }));
   return [
     h("p", {}, t("offsets.scope_text")),
     text(t("cluster"), "cluster", cluster, true),
@@ -57,15 +59,21 @@ export function openUndo(page, manager, operationId) {
     server: manager.address,
     fields: [checkBox(t("offsets.force"), "force"), checkBox(t("offsets.allow_unproved"), "allowUnproved"), nameField()],
     confirmLabel: t("offsets.undo"),
-    preview: async (values) => previewed(await change(manager, "offsets/undo", { ...body(values), dryRun: true })),
+    preview: async (values) => previewed(await change(manager, "offsets/undo", { ...body(values), dryRun: true }), values),
     perform: async (values) => done(await change(manager, "offsets/undo", body(values))),
   });
 }
 
-function previewed(answer) {
+function previewed(answer, { allowUnproved }) {
   const { written, left, again, skipped } = totalsOf(answer);
-  const text = written ? t("offsets.would", { written, left, again: count(again), skipped: count(skipped) }) : t("offsets.would_nothing");
-  return { content: [h("p", { class: skipped ? "problem" : null }, text), problems(answer), queueTable(answer)], isPossible: written > 0 };
+  const text = written
+    ? t("offsets.would", { written, left, again: count(again), skipped: count(skipped) })
+    : t("offsets.would_nothing");
+  // What is proved was read before; without a proof messages may be lost for the group.
+  return {
+    content: [h("p", { class: skipped && allowUnproved ? "problem" : null }, text), problems(answer), queueTable(answer)],
+    isPossible: written > 0,
+  };
 }
 
 function done(answer) {
@@ -90,7 +98,13 @@ function queueTable({ queues }) {
         { label: t("group"), cell: (row) => named(row.group) },
         { label: t("topic"), cell: (row) => named(row.topic) },
         { label: t("queue"), cell: (row) => [named(row.brokerName), ` / ${row.queueId}`] },
-        { label: t("state"), cell: (row) => [badge(kindOfStatus(row.status), tOr(`offsets.status.${row.status}`, row.status)), row.reason ? [" ", sentence(row.reason)] : null] },
+        {
+          label: t("state"),
+          cell: (row) => [
+            badge(kindOfStatus(row.status), tOr(`offsets.status.${row.status}`, row.status)),
+            row.reason ? [" ", sentence(row.reason)] : null,
+          ],
+        },
         { label: t("offsets.old_new"), cell: (row) => `${count(row.old)} → ${count(row.new)}` },
         { label: t("offsets.again"), cell: (row) => count(row.messagesAgain) },
         { label: t("offsets.skipped"), cell: (row) => count(row.messagesSkipped) },

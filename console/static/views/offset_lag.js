@@ -13,14 +13,24 @@ export function lagForm() {
     event.preventDefault();
     location.hash = `#/offsets/lag/${encodeURIComponent(input.value.trim())}`;
   };
-  return h("form", { class: "inline", onsubmit: open }, h("label", { class: "field" }, h("span", {}, t("offsets.lag_of")), input), h("button", { type: "submit" }, t("offsets.show_lag")));
+  return h(
+    "form",
+    { class: "inline", onsubmit: open },
+    h("label", { class: "field" }, h("span", {}, t("offsets.lag_of")), input),
+    h("button", { type: "submit" }, t("offsets.show_lag")),
+  );
 }
 
 /** Shows the lag of a group; it is read once, and again when the user wants it. */
 export function showLag(root, page, group) {
   const content = h("div", { id: "lag", "aria-live": "polite" });
   const button = h("button", { type: "button", onclick: read }, t("offsets.read_again"));
-  root.replaceChildren(h("h1", {}, t("offsets.lag_title"), " ", named(group)), h("div", { class: "tools" }, button, lagForm()), content, h("p", {}, h("a", { href: "#/offsets" }, t("offsets.all"))));
+  root.replaceChildren(
+    h("h1", {}, t("offsets.lag_title"), " ", named(group)),
+    h("div", { class: "tools" }, button, lagForm()),
+    content,
+    h("p", {}, h("a", { href: "#/offsets" }, t("offsets.all"))),
+  );
   let isEnded = false;
 
   async function read() {
@@ -76,8 +86,17 @@ function lagSections({ knownLag, unknown, queues, unavailable }) {
       [
         { label: t("topic"), cell: (row) => named(row.topic) },
         { label: t("queue"), cell: (row) => [named(row.brokerName), ` / ${row.queueId}`] },
-        { label: t("offsets.lag"), cell: (row) => (row.lag === "unknown" ? [t("unknown"), " ", sentence(row.reason)] : count(row.lag)) },
-        { label: t("offsets.committed"), cell: (row) => [count(row.committedOffset), row.committedIn ? h("small", {}, ` ${tOr(`offsets.in.${row.committedIn}`, row.committedIn)}`) : null] },
+        {
+          label: t("offsets.lag"),
+          cell: (row) => (row.lag === "unknown" ? [t("unknown"), " ", sentence(row.reason)] : count(row.lag)),
+        },
+        {
+          label: t("offsets.committed"),
+          cell: (row) => [
+            count(row.committedOffset),
+            row.committedIn ? h("small", {}, ` ${tOr(`offsets.in.${row.committedIn}`, row.committedIn)}`) : null,
+          ],
+        },
         { label: t("offsets.end"), cell: (row) => count(row.maxOffset) },
       ],
       queues,
@@ -88,5 +107,9 @@ function lagSections({ knownLag, unknown, queues, unavailable }) {
 
 // The number beside it says the same.
 function bar(share) {
-  return svg("svg", { class: "bar", width: "100%", height: 8, "aria-hidden": "true" }, svg("rect", { class: "phase-0", x: 0, y: 0, height: 8, width: `${(share * 100).toFixed(1)}%` }));
+  return svg(
+    "svg",
+    { class: "bar", width: "100%", height: 8, "aria-hidden": "true" },
+    svg("rect", { class: "phase-0", x: 0, y: 0, height: 8, width: `${(share * 100).toFixed(1)}%` }),
+  );
 }

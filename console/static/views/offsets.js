@@ -6,6 +6,7 @@ import { follow } from "../feed.js";
 import { count, duration, moment, t, tOr } from "../messages.js";
 import { kindOfCause, kindOfRun, matching, restoreOf, serving } from "../offsets_model.js";
 import { filterField } from "../parts/filter.js";
+import { onNew } from "../parts/pictures.js";
 import { openRestore, openUndo } from "./offset_changes.js";
 import { lagForm, showLag } from "./offset_lag.js";
 
@@ -26,19 +27,24 @@ function showAll(root, page, text) {
     wanted = changed;
     draw();
   });
-  const restore = h("button", { type: "button", class: "primary", onclick: () => value?.manager && openRestore(page, value.manager.peer) }, t("offsets.restore"));
+  const restore = h(
+    "button",
+    { type: "button", class: "primary", onclick: () => value?.manager && openRestore(page, value.manager.peer) },
+    t("offsets.restore"),
+  );
   root.replaceChildren(h("h1", {}, t("offsets.title")), h("div", { class: "tools" }, filter, restore, lagForm()), content);
 
   function draw() {
     if (value !== null) patch(content, h("div", { id: "offsets", "aria-busy": "false" }, sections(page, value, wanted)));
   }
 
-  return follow(load, (latest) => {
-    page.fresh(latest.error, latest.value === null ? null : latest.ageMs, latest.isOld);
-    if (latest.value === null || latest.value === value) return;
-    value = latest.value;
-    draw();
-  });
+  return follow(
+    load,
+    onNew(page, (latest) => {
+      value = latest;
+      draw();
+    }),
+  );
 }
 
 async function load() {
@@ -86,16 +92,34 @@ function regressionTable(page, peer, { regressions, remembered, dropped }, wante
     table(
       t("offsets.regressions"),
       [
-        { label: t("group"), cell: (row) => h("a", { href: `#/offsets/lag/${encodeURIComponent(row.group)}` }, named(row.group)) },
+        {
+          label: t("group"),
+          cell: (row) => h("a", { href: `#/offsets/lag/${encodeURIComponent(row.group)}` }, named(row.group)),
+        },
         { label: t("topic"), cell: (row) => named(row.topic) },
         { label: t("queue"), cell: (row) => [named(row.brokerName), ` / ${row.queueId}`] },
         { label: t("offsets.cause"), cell: (row) => badge(kindOfCause(row.cause), tOr(`offsets.cause.${row.cause}`, row.cause)) },
         { label: t("offsets.from_to"), cell: (row) => `${count(row.fromOffset)} → ${count(row.toOffset)}` },
         { label: t("offsets.again"), cell: (row) => count(row.messagesAgain) },
-        { label: t("offsets.seen"), cell: (row) => [moment(row.unixMs), row.times > 1 ? h("small", {}, ` ${t("offsets.times", { count: row.times })}`) : null] },
+        {
+          label: t("offsets.seen"),
+          cell: (row) => [
+            moment(row.unixMs),
+            row.times > 1 ? h("small", {}, ` ${t("offsets.times", { count: row.times })}`) : null,
+          ],
+        },
         {
           label: t("actions"),
-          cell: (row) => h("button", { type: "button", "aria-label": t("offsets.restore_of", { group: row.group }), onclick: () => openRestore(page, peer, restoreOf(row)) }, t("offsets.restore")),
+          cell: (row) =>
+            h(
+              "button",
+              {
+                type: "button",
+                "aria-label": t("offsets.restore_of", { group: row.group }),
+                onclick: () => openRestore(page, peer, restoreOf(row)),
+              },
+              t("offsets.restore"),
+            ),
         },
       ],
       shown,
@@ -114,11 +138,29 @@ function operationTable(page, peer, operations) {
       { label: t("offsets.when"), cell: (row) => moment(row.unixMs) },
       { label: t("offsets.writer"), cell: (row) => named(row.writer) },
       { label: t("offsets.queues"), cell: (row) => count(row.queues) },
-      { label: t("state"), cell: (row) => badge(row.finished ? "good" : "fair", t(row.finished ? "offsets.finished" : "offsets.unfinished")) },
-      { label: "id", cell: (row) => [named(row.operationId), row.undoes ? h("small", {}, ` ${t("offsets.undoes", { id: row.undoes })}`) : null] },
+      {
+        label: t("state"),
+        cell: (row) => badge(row.finished ? "good" : "fair", t(row.finished ? "offsets.finished" : "offsets.unfinished")),
+      },
+      {
+        label: "id",
+        cell: (row) => [
+          named(row.operationId),
+          row.undoes ? h("small", {}, ` ${t("offsets.undoes", { id: row.undoes })}`) : null,
+        ],
+      },
       {
         label: t("actions"),
-        cell: (row) => h("button", { type: "button", "aria-label": t("offsets.undo_of", { id: row.operationId }), onclick: () => openUndo(page, peer, row.operationId) }, t("offsets.undo")),
+        cell: (row) =>
+          h(
+            "button",
+            {
+              type: "button",
+              "aria-label": t("offsets.undo_of", { id: row.operationId }),
+              onclick: () => openUndo(page, peer, row.operationId),
+            },
+            t("offsets.undo"),
+          ),
       },
     ],
     operations,
@@ -133,9 +175,23 @@ function guardTable({ mode, runs, running, waiting }) {
       [
         { label: t("broker_set"), cell: (row) => [named(row.brokerName), " ", h("small", {}, named(row.address))] },
         { label: t("offsets.cause"), cell: (row) => tOr(`offsets.guard_cause.${row.cause}`, row.cause) },
-        { label: t("state"), cell: (row) => [badge(kindOfRun(row.result), tOr(`offsets.run.${row.result}`, row.result)), row.error ? [" ", sentence(row.error)] : null] },
+        {
+          label: t("state"),
+          cell: (row) => [
+            badge(kindOfRun(row.result), tOr(`offsets.run.${row.result}`, row.result)),
+            row.error ? [" ", sentence(row.error)] : null,
+          ],
+        },
         { label: t("offsets.when"), cell: (row) => [moment(row.beganUnixMs), h("small", {}, ` ${duration(row.durationMs)}`)] },
-        { label: t("offsets.counts"), cell: (row) => h("ul", {}, row.counts.map((each) => h("li", {}, `${count(each.offsets)} × ${each.action}: ${each.reason}, ${each.outcome}`))) },
+        {
+          label: t("offsets.counts"),
+          cell: (row) =>
+            h(
+              "ul",
+              {},
+              row.counts.map((each) => h("li", {}, `${count(each.offsets)} × ${each.action}: ${each.reason}, ${each.outcome}`)),
+            ),
+        },
       ],
       runs.slice(0, RUNS_MAX),
       t("offsets.no_runs"),
@@ -152,7 +208,10 @@ function mirrorTable(sets) {
     [
       { label: t("broker_set"), cell: (row) => named(row.brokerName) },
       { label: t("cluster"), cell: (row) => named(row.cluster) },
-      { label: t("state"), cell: (row) => badge(MIRROR_STATES[row.state] ?? "plain", tOr(`offsets.mirror.${row.state}`, row.state)) },
+      {
+        label: t("state"),
+        cell: (row) => badge(MIRROR_STATES[row.state] ?? "plain", tOr(`offsets.mirror.${row.state}`, row.state)),
+      },
       { label: t("offsets.age"), cell: (row) => duration(row.ageMs) },
       { label: t("offsets.kept_since"), cell: (row) => moment(row.keptSinceUnixMs) },
       { label: t("offsets.entries"), cell: (row) => count(row.entries) },
@@ -170,7 +229,13 @@ function managerTable(answers) {
     t("offset_managers"),
     [
       { label: t("address"), cell: (row) => named(row.peer.address) },
-      { label: t("role"), cell: (row) => (row.value ? badge(ROLES[row.value.role] ?? "plain", tOr(`offsets.role.${row.value.role}`, row.value.role)) : badge("bad", t("unreachable"))) },
+      {
+        label: t("role"),
+        cell: (row) =>
+          row.value
+            ? badge(ROLES[row.value.role] ?? "plain", tOr(`offsets.role.${row.value.role}`, row.value.role))
+            : badge("bad", t("unreachable")),
+      },
       { label: t("offsets.stored"), cell: (row) => count(row.value?.offsets) },
       { label: t("details"), cell: (row) => sentence(row.value ? row.value.lastFlushError : row.problem) },
     ],

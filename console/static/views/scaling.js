@@ -1,12 +1,14 @@
-// Resizes of topics: plans, progress and hindrances; proposals; and why the autoscaler did or did nothing.
+// Resizes of topics: plans, progress and hindrances, and proposals of the autoscaler.
 
 import { answersOf, pathOf, request } from "../api.js";
 import { badge, h, named, patch, sentence, table } from "../dom.js";
 import { follow } from "../feed.js";
-import { count, duration, moment, t, tOr } from "../messages.js";
+import { duration, moment, t, tOr } from "../messages.js";
 import { filterField } from "../parts/filter.js";
+import { onNew } from "../parts/pictures.js";
 import { timeLine } from "../parts/time_line.js";
-import { commandsOf, countsOf, hasEnded, kindOfEffect, kindOfOutcome, kindOfPhase, lineOf, progressOf } from "../scaling_model.js";
+import { addressOf, commandsOf, countsOf, hasEnded, kindOfPhase, lineOf, progressOf } from "../scaling_model.js";
+import { autoscalerTables } from "./autoscaler.js";
 import { openApproval, openCommand, openDismissal, openResize } from "./scaling_changes.js";
 
 const OPERATIONS_MAX = 30;
@@ -26,16 +28,23 @@ function showAll(root, page, prefix) {
   let leader = null;
   const start = (text) => {
     end.follow();
-    end.follow = follow(() => load(text), drawer(page, content, (value) => {
-      leader = value.leader;
-      return value.leader ? sections(page, value) : [h("p", { class: "problem" }, t("scaling.no_leader"))];
-    }));
+    end.follow = follow(
+      () => load(text),
+      drawer(page, content, (value) => {
+        leader = value.leader;
+        return value.leader ? sections(page, value) : [h("p", { class: "problem" }, t("scaling.no_leader"))];
+      }),
+    );
   };
   const filter = filterField(t("scaling.filter"), prefix, "#/scaling", (text) => {
     clearTimeout(end.timer);
     end.timer = setTimeout(() => start(text), 200);
   });
-  const resize = h("button", { type: "button", class: "primary", onclick: () => leader && openResize(page, leader) }, t("scaling.resize"));
+  const resize = h(
+    "button",
+    { type: "button", class: "primary", onclick: () => leader && openResize(page, leader) },
+    t("scaling.resize"),
+  );
   root.replaceChildren(h("h1", {}, t("scaling.title")), h("div", { class: "tools" }, filter, resize), content);
   start(prefix);
   return () => {
@@ -53,19 +62,16 @@ function showOne(root, page, id) {
       const leader = await leaderOf();
       return { leader, operation: leader && (await request(pathOf(leader, `scaling/operations/${encodeURIComponent(id)}`))) };
     },
-    drawer(page, content, ({ leader, operation }) => [leader ? detail(page, leader, operation) : h("p", { class: "problem" }, t("scaling.no_leader")), back()]),
+    drawer(page, content, ({ leader, operation }) => [
+      leader ? detail(page, leader, operation) : h("p", { class: "problem" }, t("scaling.no_leader")),
+      back(),
+    ]),
   );
 }
 
 /** Returns what draws each new value into `content`. */
 function drawer(page, content, sectionsOf) {
-  let drawn = null;
-  return ({ value, error, ageMs, isOld }) => {
-    page.fresh(error, value === null ? null : ageMs, isOld);
-    if (value === null || value === drawn) return;
-    drawn = value;
-    patch(content, h("div", { id: "scaling", "aria-busy": "false" }, sectionsOf(value)));
-  };
+  return onNew(page, (value) => patch(content, h("div", { id: "scaling", "aria-busy": "false" }, sectionsOf(value))));
 }
 
 async function leaderOf() {
@@ -83,17 +89,23 @@ async function load(text) {
     request(pathOf(leader, `scaling/decisions?limit=${DECISIONS_MAX}&${prefix}`)),
     request(pathOf(leader, "scaling/policies")),
   ]);
-  return { leader, operations, proposals: proposals.proposals.filter((each) => each.topic.startsWith(text)), decisions, policies };
+  return {
+    leader,
+    operations,
+    proposals: proposals.proposals.filter((each) => each.topic.startsWith(text)),
+    decisions,
+    policies,
+  };
 }
 
 function sections(page, { leader, operations, proposals, decisions, policies }) {
   return [
     proposalTable(page, leader, proposals),
     operationTable(page, leader, operations),
-    Object.entries(operations.problems).map(([name, problem]) => h("p", { class: "problem" }, named(name), ": ", sentence(problem))),
-    decisionTable(decisions),
-    changeTable(decisions.changes),
-    policyTable(policies),
+    Object.entries(operations.problems).map(([name, problem]) =>
+      h("p", { class: "problem" }, named(name), ": ", sentence(problem)),
+    ),
+    autoscalerTables(decisions, policies),
   ];
 }
 
@@ -107,7 +119,13 @@ function proposalTable(page, leader, proposals) {
       { label: t("scaling.expires"), cell: (row) => moment(row.expiresUnixMs) },
       {
         label: t("actions"),
-        cell: (row) => h("div", { class: "buttons" }, button(t("scaling.approve"), () => openApproval(page, leader, row)), button(t("scaling.dismiss"), () => openDismissal(page, leader, row))),
+        cell: (row) =>
+          h(
+            "div",
+            { class: "buttons" },
+            button(t("scaling.approve"), t("scaling.approve_of", row), () => openApproval(page, leader, row)),
+            button(t("scaling.dismiss"), t("scaling.dismiss_of", row), () => openDismissal(page, leader, row)),
+          ),
       },
     ],
     proposals,
@@ -115,8 +133,8 @@ function proposalTable(page, leader, proposals) {
   );
 }
 
-const button = (text, onclick) => h("button", { type: "button", onclick }, text);
-const addressOf = ({ id }) => `#/scaling/${encodeURIComponent(id)}`;
+/** Returns a button; `label` says what it does where the row is not seen. */
+const button = (text, label, onclick) => h("button", { type: "button", "aria-label": label, onclick }, text);
 
 function operationTable(page, leader, { operations, total }) {
   return [
@@ -128,7 +146,10 @@ function operationTable(page, leader, { operations, total }) {
         { label: t("scaling.queues"), cell: countsOf },
         { label: t("scaling.phase"), cell: (row) => [phaseBadge(row), progress(row)] },
         { label: t("scaling.waits_for"), cell: hindrances },
-        { label: t("scaling.begun"), cell: (row) => [moment(row.createdUnixMs), row.requestedBy ? h("small", {}, " ", named(row.requestedBy)) : null] },
+        {
+          label: t("scaling.begun"),
+          cell: (row) => [moment(row.createdUnixMs), row.requestedBy ? h("small", {}, " ", named(row.requestedBy)) : null],
+        },
         { label: t("actions"), cell: (row) => commands(page, leader, row) },
       ],
       operations,
@@ -155,79 +176,47 @@ function progress(operation) {
 
 function hindrances({ problem, waitsFor }) {
   const sentences = [...(problem ? [problem] : []), ...waitsFor];
-  return sentences.length ? h("ul", {}, sentences.map((each) => h("li", {}, sentence(each)))) : "–";
+  return sentences.length
+    ? h(
+        "ul",
+        {},
+        sentences.map((each) => h("li", {}, sentence(each))),
+      )
+    : "–";
 }
 
 function commands(page, leader, operation) {
   const names = commandsOf(operation);
-  return names.length ? h("div", { class: "buttons" }, names.map((name) => button(t(`scaling.${name}`), () => openCommand(page, leader, operation, name)))) : "–";
-}
-
-function decisionTable({ decisions, total, leftOut }) {
-  const more = [total > decisions.length ? t("scaling.more", { shown: decisions.length, total }) : "", leftOut ? t("scaling.left_out", { count: leftOut }) : ""].filter(Boolean);
-  return [table(t("scaling.decisions"), decisionColumns(), decisions, t("scaling.no_decisions")), more.length ? h("p", {}, more.join(" ")) : null];
-}
-
-function changeTable(changes) {
-  const when = { label: t("scaling.when"), cell: (row) => moment(row.unixMs) };
-  const [topic, ...others] = decisionColumns();
-  return changes.length ? table(t("scaling.changes"), [topic, when, ...others], changes, "") : null;
-}
-
-function decisionColumns() {
-  return [
-    { label: t("topic"), cell: (row) => named(row.topic) },
-    {
-      label: t("scaling.outcome"),
-      cell: (row) => [badge(kindOfOutcome(row.outcome), tOr(`scaling.outcome.${row.outcome}`, row.outcome)), row.operationId ? [" ", h("a", { href: addressOf({ id: row.operationId }) }, t("scaling.operation"))] : null],
-    },
-    { label: t("scaling.queues"), cell: (row) => (row.target === null ? (row.queues ?? t("unknown")) : `${row.queues ?? "?"} → ${row.target}`) },
-    { label: t("scaling.why"), cell: why },
-    { label: t("scaling.numbers"), cell: numbers },
-    { label: t("scaling.policy"), cell: (row) => [named(row.policy), " ", h("small", {}, tOr(`scaling.mode.${row.mode}`, row.mode))] },
-  ];
-}
-
-function why({ reason, problem, findings }) {
-  return [
-    h("div", {}, sentence(reason)),
-    problem ? h("div", { class: "problem" }, sentence(problem)) : null,
-    h("ul", {}, findings.map((each) => h("li", {}, badge(kindOfEffect(each.effect), tOr(`scaling.effect.${each.effect}`, each.effect)), " ", sentence(each.sentence)))),
-  ];
-}
-
-function numbers({ putTps, lag, clients, sets }) {
-  return t("scaling.seen", { rate: putTps === null ? "–" : count(Math.round(putTps)), lag: count(lag), clients: count(clients), sets });
-}
-
-function policyTable({ source, policies, problem }) {
-  return [
-    problem ? h("p", { class: "problem" }, t("scaling.policy_problem"), " ", sentence(problem)) : null,
-    table(
-      t("scaling.policies"),
-      [
-        { label: t("topic"), cell: (row) => named(row.topic) },
-        { label: t("scaling.mode"), cell: (row) => tOr(`scaling.mode.${row.mode}`, row.mode) },
-        { label: t("scaling.bounds"), cell: (row) => `${row.min} – ${row.max}` },
-        { label: t("scaling.step"), cell: (row) => `× ${row.step}` },
-        { label: t("scaling.cooldown"), cell: (row) => duration(row.cooldownMs) },
-        { label: t("scaling.window"), cell: (row) => duration(row.windowMs) },
-      ],
-      policies,
-      t("scaling.no_policies"),
-    ),
-    policies.length ? h("p", {}, h("small", {}, t("scaling.source", { source }))) : null,
-  ];
+  return names.length
+    ? h(
+        "div",
+        { class: "buttons" },
+        names.map((name) =>
+          button(t(`scaling.${name}`), t(`scaling.${name}_of`, operation), () => openCommand(page, leader, operation, name)),
+        ),
+      )
+    : "–";
 }
 
 function detail(page, leader, operation) {
   return [
     h("h1", {}, t("scaling.of"), " ", named(operation.topic), " · ", countsOf(operation)),
-    h("p", {}, phaseBadge(operation), " ", tOr(`scaling.kind.${operation.kind}`, operation.kind), " · ", moment(operation.createdUnixMs), operation.requestedBy ? [" · ", named(operation.requestedBy)] : null),
+    h(
+      "p",
+      {},
+      phaseBadge(operation),
+      " ",
+      tOr(`scaling.kind.${operation.kind}`, operation.kind),
+      " · ",
+      moment(operation.createdUnixMs),
+      operation.requestedBy ? [" · ", named(operation.requestedBy)] : null,
+    ),
     operation.reason ? h("p", {}, t("scaling.reason"), ": ", named(operation.reason)) : null,
     progress(operation),
-    h("section", { class: "card", "aria-live": "polite" }, h("h2", {}, t("scaling.waits_for")), hindrances(operation)),
-    commands(page, leader, operation),
+    hasEnded(operation) && !operation.problem
+      ? null
+      : h("section", { class: "card", "aria-live": "polite" }, h("h2", {}, t("scaling.waits_for")), hindrances(operation)),
+    hasEnded(operation) ? null : commands(page, leader, operation),
     timeLine(t("scaling.line"), lineOf(operation, Date.now())),
     setTable(operation.sets),
     stepTable(operation.steps),
@@ -240,7 +229,7 @@ function setTable(sets) {
     [
       { label: t("broker_set"), cell: (row) => named(row.brokerName) },
       { label: t("cluster"), cell: (row) => named(row.cluster) },
-      { label: t("scaling.before"), cell: (row) => t("scaling.read_write", { read: row.readBefore, write: row.writeBefore }) },
+      { label: t("scaling.former"), cell: (row) => t("scaling.read_write", { read: row.readBefore, write: row.writeBefore }) },
       { label: t("scaling.target"), cell: (row) => row.target },
     ],
     sets,
@@ -255,7 +244,15 @@ function stepTable(steps) {
       { label: t("scaling.phase"), cell: (row) => row.phase },
       { label: t("scaling.begun"), cell: (row) => moment(row.beganUnixMs) },
       { label: t("scaling.took"), cell: (row) => duration(row.endedUnixMs - row.beganUnixMs) },
-      { label: t("scaling.evidence"), cell: (row) => h("ul", {}, row.evidence.map((each) => h("li", {}, sentence(each)))) },
+      {
+        label: t("scaling.evidence"),
+        cell: (row) =>
+          h(
+            "ul",
+            {},
+            row.evidence.map((each) => h("li", {}, sentence(each))),
+          ),
+      },
     ],
     steps,
     t("scaling.no_steps"),

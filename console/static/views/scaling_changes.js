@@ -53,7 +53,8 @@ export function openApproval(page, leader, proposal) {
       const plan = await change(leader, "scaling/plan", { topic: proposal.topic, queues: proposal.target });
       return { content: [h("p", {}, sentence(proposal.reason)), planned(plan)], isPossible: !plan.problems.length };
     },
-    perform: async () => started(await change(leader, `scaling/proposals/${encodeURIComponent(proposal.id)}/approve`, { reason: "" })),
+    perform: async () =>
+      started(await change(leader, `scaling/proposals/${encodeURIComponent(proposal.id)}/approve`, { reason: "" })),
   });
 }
 
@@ -64,7 +65,10 @@ export function openDismissal(page, leader, proposal) {
     server: leader.address,
     fields: [field(t("scaling.reason"), h("input", { name: "reason", maxlength: REMARK_MAX }))],
     confirmLabel: t("scaling.dismiss"),
-    preview: async () => ({ content: h("p", {}, t("scaling.dismiss_text", { before: proposal.before, target: proposal.target })), isPossible: true }),
+    preview: async () => ({
+      content: h("p", {}, t("scaling.dismiss_text", { before: proposal.before, target: proposal.target })),
+      isPossible: true,
+    }),
     perform: async ({ reason }) => {
       await change(leader, `scaling/proposals/${encodeURIComponent(proposal.id)}/dismiss`, { reason });
       return h("p", {}, t("scaling.dismissed"));
@@ -78,21 +82,33 @@ export function openCommand(page, leader, operation, name) {
   openChange(page, {
     title: t(`scaling.${name}_of`, { topic: operation.topic }),
     server: leader.address,
-    fields: name === "waive" ? [field(t("group"), h("input", { name: "group", required: true, maxlength: 255, spellcheck: "false" }))] : [field(t("scaling.reason"), h("input", { name: "reason", maxlength: REMARK_MAX }))],
+    fields:
+      name === "waive"
+        ? [field(t("group"), h("input", { name: "group", required: true, maxlength: 255, spellcheck: "false" }))]
+        : [field(t("scaling.reason"), h("input", { name: "reason", maxlength: REMARK_MAX }))],
     confirmLabel: t(`scaling.${name}`),
     preview: async (values) => {
       // As it is now: it has gone on since the view was drawn.
       const present = await request(pathOf(leader, path));
       return { content: effectOf(present, name, values), isPossible: present.phase === operation.phase || name !== "resume" };
     },
-    perform: async ({ group, reason }) => started(await change(leader, `${path}/${name}`, name === "waive" ? { group } : { reason })),
+    perform: async ({ group, reason }) =>
+      started(await change(leader, `${path}/${name}`, name === "waive" ? { group } : { reason })),
   });
 }
 
 function effectOf(operation, name, { group }) {
   return [
     h("p", {}, named(operation.topic), ` ${countsOf(operation)} · ${operation.phase}`),
-    h("p", {}, name === "waive" ? t("scaling.waive_text", { group }) : name === "abort" ? abortText(operation) : t("scaling.resume_text", { phase: operation.resumePhase ?? operation.phase })),
+    h(
+      "p",
+      {},
+      name === "waive"
+        ? t("scaling.waive_text", { group })
+        : name === "abort"
+          ? abortText(operation)
+          : t("scaling.resume_text", { phase: operation.resumePhase ?? operation.phase }),
+    ),
     operation.problem ? h("p", {}, sentence(operation.problem)) : null,
   ];
 }
@@ -118,9 +134,13 @@ const closeDialog = (event) => event.target.closest("dialog").close();
 /** Returns a plan: hindrances first, then what changes where, and how long it takes at least. */
 function planned(plan) {
   return [
-    plan.problems.length ? h("section", {}, h("h3", {}, t("scaling.problems")), h("ul", { class: "problem" }, plan.problems.map(item))) : null,
+    plan.problems.length
+      ? h("section", {}, h("h3", {}, t("scaling.problems")), h("ul", { class: "problem" }, plan.problems.map(item)))
+      : null,
     plan.warnings.length ? h("section", {}, h("h3", {}, t("scaling.warnings")), h("ul", {}, plan.warnings.map(item))) : null,
-    plan.kind ? h("p", {}, tOr(`scaling.kind.${plan.kind}`, plan.kind), " · ", t("scaling.at_least", { time: duration(plan.atLeastMs) })) : null,
+    plan.kind
+      ? h("p", {}, tOr(`scaling.kind.${plan.kind}`, plan.kind), " · ", t("scaling.at_least", { time: duration(plan.atLeastMs) }))
+      : null,
     plan.sets.length ? setTable(plan.sets) : null,
     plan.steps.length ? stepTable(plan.steps) : null,
     plan.groups.length ? groupTable(plan.groups) : null,
