@@ -40,14 +40,14 @@ export function commandsOf(operation) {
   return [...(waits ? ["resume"] : []), ...(isWaivable ? ["waive"] : []), ...(operation.isUndone ? [] : ["abort"])];
 }
 
-/** Returns the line of time of a resize: finished phases, and the present one until `unixMs`; PLANNED is when it waited. */
-export function lineOf(operation, unixMs) {
+/** Returns the line of time of a resize: finished phases, and the present one until the controller looked at it last. */
+export function lineOf(operation) {
   const finished = operation.steps.map(({ phase, beganUnixMs, endedUnixMs }) => ({
     name: phase,
     ms: Math.max(endedUnixMs - beganUnixMs, 0),
   }));
   if (hasEnded(operation)) return finished;
-  return [...finished, { name: operation.phase, ms: Math.max(unixMs - operation.phaseSinceUnixMs, 0) }];
+  return [...finished, { name: operation.phase, ms: Math.max((operation.observedUnixMs ?? 0) - operation.phaseSinceUnixMs, 0) }];
 }
 
 /** Returns the number of queues of each broker set before and after a resize, as `8 → 16`; sets with other numbers are listed. */

@@ -156,7 +156,7 @@ async def test_offsets_that_went_back_are_restored_after_a_preview_and_put_back_
     assert "Done: 2 queues written" in await page.agree("Undo")
     assert set(plane.offsets().values()) == {40}
     await page.close()
-    assert await page.tab.value("document.title") == f"Offsets – RocketMQ 127.0.0.1:{plane.controller.http_port}"
+    assert await page.tab.value("document.title") == f"Offsets \u2013 RocketMQ 127.0.0.1:{plane.controller.http_port}"
     assert page.tab.problems == []
 
 

@@ -42,6 +42,8 @@ export function openChange(page, change) {
 class ChangeDialog {
   constructor(page, change) {
     this.page = page;
+    // Another one once this has ended.
+    this.session = page.session;
     this.change = change;
     this.problem = h("p", { class: "problem", role: "alert" });
     this.body = h("div", { class: "change", "aria-live": "polite" });
@@ -57,7 +59,12 @@ class ChangeDialog {
     this.isPerforming = false;
     // Its result would not be seen.
     this.dialog.addEventListener("cancel", (event) => this.isPerforming && event.preventDefault());
-    this.dialog.addEventListener("close", () => this.dialog.remove());
+    this.dialog.addEventListener("close", () => this.closed());
+  }
+
+  closed() {
+    this.dialog.remove();
+    if (this.session !== this.page.session) this.page.draw();
   }
 
   open() {

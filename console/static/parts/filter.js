@@ -11,6 +11,7 @@ export function filterField(label, text, address, changed) {
     h("input", {
       type: "search",
       value: text,
+      maxlength: 255,
       spellcheck: "false",
       oninput: (event) => {
         const wanted = event.target.value.trim();

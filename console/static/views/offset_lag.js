@@ -55,7 +55,8 @@ async function contentOf(group, page) {
     if (manager === null) return [h("p", {}, t("offsets.none"))];
     address = manager.peer.address;
     const lag = await request(pathOf(manager.peer, `offsets/lag?group=${encodeURIComponent(group)}`));
-    page.fresh(null, 0, false);
+    // It grows old, and says itself when it was read.
+    page.fresh(null, null, false);
     return lagSections(lag);
   } catch (failure) {
     if (failure.status === undefined) throw failure;

@@ -29,7 +29,7 @@ function showAll(root, page, text) {
   });
   const restore = h(
     "button",
-    { type: "button", class: "primary", onclick: () => value?.manager && openRestore(page, value.manager.peer) },
+    { type: "button", class: "primary", disabled: true, onclick: () => openRestore(page, value.manager.peer) },
     t("offsets.restore"),
   );
   root.replaceChildren(h("h1", {}, t("offsets.title")), h("div", { class: "tools" }, filter, restore, lagForm()), content);
@@ -42,6 +42,7 @@ function showAll(root, page, text) {
     load,
     onNew(page, (latest) => {
       value = latest;
+      restore.disabled = value.manager === null;
       draw();
     }),
   );

@@ -32,6 +32,7 @@ function showAll(root, page, prefix) {
       () => load(text),
       drawer(page, content, (value) => {
         leader = value.leader;
+        resize.disabled = leader === null;
         return value.leader ? sections(page, value) : [h("p", { class: "problem" }, t("scaling.no_leader"))];
       }),
     );
@@ -42,7 +43,7 @@ function showAll(root, page, prefix) {
   });
   const resize = h(
     "button",
-    { type: "button", class: "primary", onclick: () => leader && openResize(page, leader) },
+    { type: "button", class: "primary", disabled: true, onclick: () => openResize(page, leader) },
     t("scaling.resize"),
   );
   root.replaceChildren(h("h1", {}, t("scaling.title")), h("div", { class: "tools" }, filter, resize), content);
@@ -217,7 +218,7 @@ function detail(page, leader, operation) {
       ? null
       : h("section", { class: "card", "aria-live": "polite" }, h("h2", {}, t("scaling.waits_for")), hindrances(operation)),
     hasEnded(operation) ? null : commands(page, leader, operation),
-    timeLine(t("scaling.line"), lineOf(operation, Date.now())),
+    timeLine(t("scaling.line"), lineOf(operation)),
     setTable(operation.sets),
     stepTable(operation.steps),
   ];

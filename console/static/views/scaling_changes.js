@@ -86,7 +86,7 @@ export function openCommand(page, leader, operation, name) {
       name === "waive"
         ? [field(t("group"), h("input", { name: "group", required: true, maxlength: 255, spellcheck: "false" }))]
         : [field(t("scaling.reason"), h("input", { name: "reason", maxlength: REMARK_MAX }))],
-    confirmLabel: t(`scaling.${name}`),
+    confirmLabel: t(`scaling.${name}_now`),
     preview: async (values) => {
       // As it is now: it has gone on since the view was drawn.
       const present = await request(pathOf(leader, path));
