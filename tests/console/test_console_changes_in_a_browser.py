@@ -34,8 +34,8 @@ class Plane:
         token.write_text(f"{ADMIN_TOKEN}\n")
         self.broker = broker
         tokens = {"http-admin-token-file": token, "client-token-file": token}
-        self.manager = OffsetManager(lab.folder, namesrv_addr=broker.address, mirror_period_ms=1000, **tokens)
-        self.manager.launch()
+        manager = OffsetManager(lab.folder, namesrv_addr=broker.address, mirror_period_ms=1000, **tokens)
+        self.manager = lab.kept(manager).launch()
         peers = f"offsets=http://{self.manager.address}"
         made = OurController(lab.folder, consolePeers=peers, httpAdminTokenFile=token)
         self.controller = lab.kept(made).launch()
