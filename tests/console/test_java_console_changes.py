@@ -23,6 +23,8 @@ START_S = 180
 #: Waits of a resize in s, which are made for thousands of clients; there are none here.
 WAITS = {"grownWatchMs": "1", "assignMs": "1", "seedMs": "1", "confirmMs": "1"}
 RESIZED_S = 180
+#: A broker on a machine with much to do may not answer within 5 s, which is in the way of a resize.
+PLANS_MAX = 10
 #: From the first finding to a proposal: three looks, and a minute until clients are known.
 DECIDED_S = 240
 PHASES = ["PLANNED", "PRECHECK", "SEED", "READ_UP", "ASSIGN", "WRITE_UP", "VERIFY"]
@@ -122,13 +124,23 @@ async def test_killed_master_shows_as_a_line_of_time_with_its_candidates(plane, 
     assert page.tab.problems == []
 
 
+async def planned(page, **values):
+    """Return the plan of a resize, made again where something was in its way, as an operator does."""
+    for _ in range(PLANS_MAX):
+        await page.click("Resize a topic…")
+        await page.fill(**values)
+        plan = await page.preview()
+        if "It cannot be started" not in plan:
+            return plan
+        await page.close()
+    raise AssertionError(plan)
+
+
 async def test_resize_is_planned_started_and_followed_to_its_end(plane, page):
     plane.make_topic(TOPIC, 2)
     await page.sign_in()
     await page.open("#/scaling")
-    await page.click("Resize a topic…")
-    await page.fill(topic=TOPIC, queues="4", reason="peak", writer="alice", **WAITS)
-    plan = await page.preview()
+    plan = await planned(page, topic=TOPIC, queues="4", reason="peak", writer="alice", **WAITS)
     assert "grow" in plan
     assert plane.queues(TOPIC) == (2, 2)
     await page.screenshot("java-plan")
