@@ -10,6 +10,12 @@ const VIEWS = {
   "#/topics": { title: "topics", load: () => import("./views/topics.js") },
   "#/topic/": { title: "topic.title", load: () => import("./views/topic.js"), isHidden: true, within: "#/topics" },
   "#/broker/": { title: "broker.title", load: () => import("./views/broker.js"), isHidden: true, within: "#/" },
+  "#/elections": { title: "elections.title", load: () => import("./views/elections.js") },
+  "#/elections/": { title: "elections.title", load: () => import("./views/elections.js"), isHidden: true, within: "#/elections" },
+  "#/scaling": { title: "scaling.title", load: () => import("./views/scaling.js") },
+  "#/scaling/": { title: "scaling.title", load: () => import("./views/scaling.js"), isHidden: true, within: "#/scaling" },
+  "#/offsets": { title: "offsets.title", load: () => import("./views/offsets.js") },
+  "#/offsets/": { title: "offsets.title", load: () => import("./views/offsets.js"), isHidden: true, within: "#/offsets" },
   "#/sign-in": { title: "sign_in.title", load: () => import("./views/sign_in.js"), isHidden: true },
 };
 const HOME = "#/";
@@ -36,6 +42,8 @@ class Page {
   constructor(session) {
     this.session = session;
     this.end = () => {};
+    // Where a sign-in goes on.
+    this.last = HOME;
   }
 
   /** Draws the frame and the view of the present address. */
@@ -47,6 +55,7 @@ class Page {
     /** What the address names, and its query. */
     this.names = names;
     this.query = query;
+    if (address !== SIGN_IN) this.last = location.hash || HOME;
     document.title = `${[...names.slice(-2), t(view.title)].map(printable).join(" – ")} – RocketMQ ${location.host}`;
     this.age = h("span", { id: "age" });
     this.old = h("p", { id: "old", class: "problem", role: "alert", hidden: true });
@@ -104,7 +113,7 @@ class Page {
   /** Goes on with a session that was opened. */
   async signedIn(session) {
     this.session = session;
-    if (location.hash === SIGN_IN) location.hash = HOME;
+    if (location.hash === SIGN_IN) location.hash = this.last;
     else await this.draw();
   }
 
@@ -134,6 +143,7 @@ await useLanguage(language());
 const page = new Page(await request("session"));
 addEventListener("hashchange", async () => {
   await page.draw();
-  page.root.focus();
+  // A view may have put it to where the user goes on.
+  if (!page.root.contains(document.activeElement)) page.root.focus();
 });
 await page.draw();

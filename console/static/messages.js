@@ -38,9 +38,27 @@ export function t(key, values = {}) {
   return message.replace(/\{(\w+)\}/g, (_, name) => String(values[name]));
 }
 
-/** Returns a number with the separators of the language. */
-export function number(value) {
-  return new Intl.NumberFormat(document.documentElement.lang).format(value);
+/** Returns the message of a value of a server, and the value itself where a later release has one without a message. */
+export function tOr(key, value) {
+  return key in words ? t(key) : value;
+}
+
+/** Returns a moment, Unix ms, as date and time of day of the user. */
+export function moment(unixMs) {
+  if (unixMs === null || unixMs === undefined) return "–";
+  return new Intl.DateTimeFormat(document.documentElement.lang, { dateStyle: "short", timeStyle: "medium" }).format(unixMs);
+}
+
+/** Returns a number with its digits in groups; – for null. */
+export function count(value) {
+  return value === null || value === undefined ? "–" : new Intl.NumberFormat(document.documentElement.lang).format(value);
+}
+
+/** Returns a duration of which parts of a second matter. */
+export function shortTime(ms) {
+  if (ms < 1000 || ms >= 120_000) return duration(ms);
+  const style = { style: "unit", unit: "second", unitDisplay: "short", maximumFractionDigits: 1 };
+  return new Intl.NumberFormat(document.documentElement.lang, style).format(ms / 1000);
 }
 
 /** Returns a duration in the shortest usual form. */

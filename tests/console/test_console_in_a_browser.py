@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from browser import LOW_CONTRASTS, a_tab
+from page_scripts import ROWS
 from peers.lab import Lab
 from peers.processes import free_port
 from peers.programs import require
@@ -17,14 +18,6 @@ SCRIPT = "<script>document.title='taken'</script><img src=x onerror=document.tit
 QUOTES = "\"'`&quot;</td>"
 CHINESE = "经纪人-甲"
 REVERSED = "broker-\u202eb"
-
-ROWS = """
-[...document.querySelectorAll("main table")].map(table => [
-  table.caption.textContent,
-  [...table.tBodies[0].rows].map(row => [...row.cells].map(cell => cell.textContent.trim())),
-])
-"""
-
 
 TOPICS = {"TopicTest": 4}
 SAME, OTHER = "'n0'", "'n1'"

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import pytest
 import pytest_asyncio
 from browser import LOW_CONTRASTS, a_tab
+from page_scripts import ROWS
 from peers.jars import REPOSITORY
 from peers.lab import Lab
 from peers.programs import require
@@ -29,12 +30,6 @@ MANY = 300
 #: What stands where there is nothing.
 NONE = "\u2013"
 
-ROWS = """
-[...document.querySelectorAll("main table")].map(table => [
-  table.caption.textContent,
-  [...table.tBodies[0].rows].map(row => [...row.cells].map(cell => cell.textContent.trim())),
-])
-"""
 CELLS = "[...document.querySelectorAll('{} .scroll .queue')].map(each => each.querySelector('title').textContent)"
 
 

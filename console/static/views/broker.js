@@ -2,7 +2,7 @@
 
 import { badge, h, named, patch, table } from "../dom.js";
 import { follow } from "../feed.js";
-import { duration, number, t } from "../messages.js";
+import { duration, count, t } from "../messages.js";
 import { brokerAddress } from "../parts/addresses.js";
 import { answerOf, answersOf, peersByKind } from "../parts/name_servers.js";
 import { utc } from "../parts/times.js";
@@ -90,11 +90,11 @@ function loadFacts(set, cluster, known) {
   const serves = known.role === "master" || known.actingMaster;
   const of = (queues, all) => {
     const percent = share(queues, all);
-    return percent === null ? number(queues) : t("broker.share", { queues: number(queues), percent: number(percent) });
+    return percent === null ? count(queues) : t("broker.share", { queues: count(queues), percent: count(percent) });
   };
   return [
-    [t("topics"), number(set.topics)],
-    [t("write_queues"), serves ? of(set.writeQueues, cluster?.writeQueues ?? 0) : t("broker.slave_share", { queues: number(set.writeQueues) })],
+    [t("topics"), count(set.topics)],
+    [t("write_queues"), serves ? of(set.writeQueues, cluster?.writeQueues ?? 0) : t("broker.slave_share", { queues: count(set.writeQueues) })],
     [t("read_queues"), of(set.readQueues, cluster?.readQueues ?? 0)],
     [t("broker.tps"), t("broker.tps_unknown")],
   ];
@@ -102,10 +102,10 @@ function loadFacts(set, cluster, known) {
 
 function storedFacts(storedSet, replica) {
   return [
-    [t("master_epoch"), number(storedSet.masterEpoch)],
+    [t("master_epoch"), count(storedSet.masterEpoch)],
     ["SyncStateSet", storedSet.syncStateSet.join(", ")],
     replica && [t("broker.in_sync"), badge(replica.inSync ? "good" : "fair", t(replica.inSync ? "yes" : "no"))],
-    replica && replica.maxOffset !== null && [t("broker.max_offset"), number(replica.maxOffset)],
+    replica && replica.maxOffset !== null && [t("broker.max_offset"), count(replica.maxOffset)],
     replica && replica.lastContactUnixMs !== null && [t("broker.last_contact"), utc(replica.lastContactUnixMs)],
   ];
 }
@@ -134,7 +134,7 @@ function registrationTable(rows) {
 }
 
 function versionText({ counter, timestamp, stateVersion }) {
-  return [`${number(counter)} `, h("small", {}, `${timestamp > 0 ? utc(timestamp) : "–"} · stateVersion ${stateVersion ?? 0}`)];
+  return [`${count(counter)} `, h("small", {}, `${timestamp > 0 ? utc(timestamp) : "–"} · stateVersion ${stateVersion ?? 0}`)];
 }
 
 function otherBrokers(set, broker) {

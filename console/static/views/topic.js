@@ -2,7 +2,7 @@
 
 import { h, named, patch, table } from "../dom.js";
 import { follow } from "../feed.js";
-import { number, t } from "../messages.js";
+import { count, t } from "../messages.js";
 import { brokerAddress } from "../parts/addresses.js";
 import { answersWhereListed, peersByKind } from "../parts/name_servers.js";
 import { agreementTable } from "../parts/route_differences.js";
@@ -85,8 +85,8 @@ function queuesTable(rows) {
     [
       { label: t("broker_set"), cell: (row) => named(row.name) },
       { label: t("cluster"), cell: (row) => named(row.cluster) },
-      { label: t("read_queues"), cell: (row) => number(row.read) },
-      { label: t("write_queues"), cell: (row) => number(row.write) },
+      { label: t("read_queues"), cell: (row) => count(row.read) },
+      { label: t("write_queues"), cell: (row) => count(row.write) },
       { label: t("perm"), cell: (row) => [h("code", {}, permText(row.perm)), ` ${row.perm}`] },
       { label: t("brokers"), cell: (row) => h("ul", {}, row.addresses.map((each) => h("li", {}, brokerLink(row, each)))) },
     ],

@@ -4,7 +4,7 @@
 import { pathOf, request } from "../api.js";
 import { badge, h, named, patch, table } from "../dom.js";
 import { onDemand } from "../feed.js";
-import { number, t } from "../messages.js";
+import { count, t } from "../messages.js";
 import { utc } from "../parts/times.js";
 import { lagQueues, lagSummary } from "../readers_model.js";
 
@@ -100,7 +100,7 @@ class Readers {
     if (state.problem) return h("span", { class: "problem" }, state.problem);
     const { known, unknown } = lagSummary(state.lag);
     return [
-      number(known),
+      count(known),
       unknown > 0 && [" ", badge("fair", t("readers.unknown", { count: unknown }))],
       state.lag.unavailable.map((each) => h("div", {}, named(each.brokerName), " ", badge("bad", t("readers.unavailable")))),
       h("small", {}, ` ${state.isLoading ? t("loading") : utc(state.readMs)}`),
@@ -116,9 +116,9 @@ class Readers {
   details(group, lag) {
     const columns = [
       { label: t("readers.queue"), cell: (row) => [named(row.brokerName), ` ${row.queueId}`] },
-      { label: t("readers.max"), cell: (row) => (row.maxOffset === null ? "–" : number(row.maxOffset)) },
-      { label: t("readers.committed"), cell: (row) => (row.committedOffset === null ? "–" : number(row.committedOffset)) },
-      { label: t("readers.lag"), cell: (row) => (row.lag === "unknown" ? [badge("fair", t("readers.not_known")), ` ${row.reason}`] : number(row.lag)) },
+      { label: t("readers.max"), cell: (row) => (row.maxOffset === null ? "–" : count(row.maxOffset)) },
+      { label: t("readers.committed"), cell: (row) => (row.committedOffset === null ? "–" : count(row.committedOffset)) },
+      { label: t("readers.lag"), cell: (row) => (row.lag === "unknown" ? [badge("fair", t("readers.not_known")), ` ${row.reason}`] : count(row.lag)) },
     ];
     return h(
       "details",

@@ -3,7 +3,7 @@
 import { items } from "../api.js";
 import { badge, h, named, patch, table } from "../dom.js";
 import { follow } from "../feed.js";
-import { number, t } from "../messages.js";
+import { count, t } from "../messages.js";
 import { setQuery, topicAddress } from "../parts/addresses.js";
 import { peersByKind } from "../parts/name_servers.js";
 import { filtered, KINDS, pageOf } from "../topics_model.js";
@@ -87,18 +87,18 @@ function form(wanted, changed) {
 function resultOf(value, wanted, turn) {
   const found = filtered(value.topics, wanted.text, wanted.kind);
   const { items: rows, page, pages } = pageOf(found, wanted.page, PAGE_ROWS);
-  const count = t("topics.count", { found: number(found.length), total: number(value.total) });
+  const foundText = t("topics.count", { found: count(found.length), total: count(value.total) });
   return h(
     "div",
     { id: "topics", "aria-busy": String(!value.isLoaded) },
-    h("p", { role: "status" }, value.isLoaded ? count : t("topics.loading", { count: number(value.topics.length), total: number(value.total) })),
-    value.isWhole === false && h("p", { class: "problem" }, t("topics.part", { count: number(value.topics.length) })),
+    h("p", { role: "status" }, value.isLoaded ? foundText : t("topics.loading", { count: count(value.topics.length), total: count(value.total) })),
+    value.isWhole === false && h("p", { class: "problem" }, t("topics.part", { count: count(value.topics.length) })),
     table(
       t("topics"),
       [
         { label: t("topic.title"), cell: (row) => h("a", { href: topicAddress(row.topic) }, named(row.topic)) },
         { label: t("topics.kind"), cell: (row) => badge("plain", t(`kind.${row.kind}`)) },
-        { label: t("broker_sets"), cell: (row) => number(row.brokerSets) },
+        { label: t("broker_sets"), cell: (row) => count(row.brokerSets) },
       ],
       rows,
       t(value.isKnown ? "topics.none" : "name_servers.unreachable"),
@@ -114,7 +114,7 @@ function pager(page, pages, turn) {
     "nav",
     { class: "pager", "aria-label": t("pages") },
     button("pages.previous", page - 1),
-    h("span", {}, t("pages.present", { page: number(page), pages: number(pages) })),
+    h("span", {}, t("pages.present", { page: count(page), pages: count(pages) })),
     button("pages.next", page + 1),
   );
 }

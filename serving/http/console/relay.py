@@ -28,6 +28,9 @@ ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 BODY_BYTES_MAX: Final = 1024 * 1024
 #: Seconds in which an answer has to be complete.
 ANSWER_S: Final = 5
+#: The same of a request that changes something, or shows what it would change: a restore of 10,000 offsets takes up to
+#: 30 s, and so does a plan of a resize while a broker is silent.
+CHANGE_S: Final = 35
 #: Seconds after which a stream without a single byte ends.
 STREAM_IDLE_S: Final = 60
 #: Seconds after which any stream ends: the page connects again, for which its session has to be open still.
@@ -151,7 +154,9 @@ class PeerRelay:
         body: bytes | None,
         timeout: aiohttp.ClientTimeout | None = None,  # noqa: ASYNC109  # aiohttp's own, of two kinds
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        timeout = timeout or aiohttp.ClientTimeout(total=ANSWER_S)
+        if timeout is None:
+            total_s = ANSWER_S if method == hdrs.METH_GET else CHANGE_S
+            timeout = aiohttp.ClientTimeout(total=total_s, sock_connect=ANSWER_S)
         try:
             async with self._client().request(
                 method, url, headers=headers, data=body, timeout=timeout, allow_redirects=False
