@@ -26,6 +26,7 @@ class Page {
     const view = VIEWS[address];
     document.title = `${t(view.title)} – RocketMQ ${location.host}`;
     this.age = h("span", { id: "age" });
+    this.live = h("span", { id: "live", class: "badge good", title: t("live.explanation"), hidden: true }, t("live"));
     this.old = h("p", { id: "old", class: "problem", role: "alert", hidden: true });
     this.root = h("main", { id: "main", tabindex: "-1" });
     document.body.replaceChildren(
@@ -55,6 +56,7 @@ class Page {
         { "aria-label": t("views") },
         links.map(([hash, view]) => h("a", { href: hash, "aria-current": hash === address ? "page" : null }, t(view.title))),
       ),
+      this.live,
       this.age,
       h(
         "select",
@@ -109,6 +111,7 @@ class Page {
 
 await useLanguage(language());
 const page = new Page(await request("session"));
+document.addEventListener("live", (event) => (page.live.hidden = !event.detail));
 addEventListener("hashchange", async () => {
   await page.draw();
   page.root.focus();
