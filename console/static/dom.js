@@ -31,6 +31,16 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
+const SVG = "http://www.w3.org/2000/svg";
+
+/** Returns an element of a picture (SVG), as `h` returns one of the page; it takes no listeners. */
+export function svg(tag, attributes = {}, ...children) {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) if (value !== null) element.setAttribute(name, value);
+  element.append(...children.flat(Infinity));
+  return element;
+}
+
 /** Returns a name in an element of its own: letters that are written from right to left move nothing beside it. */
 export function named(text) {
   return h("bdi", {}, text);

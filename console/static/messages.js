@@ -30,6 +30,9 @@ export function t(key, values = {}) {
   return message.replace(/\{(\w+)\}/g, (_, name) => String(values[name]));
 }
 
+/** Returns whether there is a message: a server of a later release may send names that this page does not know. */
+export const hasMessage = (key) => key in words;
+
 /** Returns a duration in the shortest usual form. */
 export function duration(ms) {
   if (ms === null || ms === undefined) return "–";

@@ -45,7 +45,7 @@ ENDPOINTS: Final = (
     Endpoint(
         path="/v1/cluster/watch",
         view=ControllerViews.watch_cluster,
-        summary="Server-sent events: which lists (leader, brokerSets, elections, scaling) have changed; read them again.",
+        summary="Server-sent events: which of leader, brokerSets, elections and scaling have changed; read them again.",
         content_type=EVENT_STREAM_TYPE,
         parameters=(Parameter("after", "Id of the last event that was read; as Last-Event-ID."),),
         refusals=(400, 503),

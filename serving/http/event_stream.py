@@ -6,7 +6,7 @@ A client that reads too slowly holds up nobody: its view is asked for more only 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from aiohttp import HttpVersion11, hdrs, web
 
@@ -25,14 +25,14 @@ Checked = TypeVar("Checked")
 
 
 def streaming(
-    view: Callable[[Checked], EventStream], checked: Callable[[web.Request], Checked], headers: Mapping[str, str]
+    view: Callable[[Checked], Any], checked: Callable[[web.Request], Checked], headers: Mapping[str, str]
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     """Return a handler that sends the events of the stream that the view returns; HEAD gets the headers alone."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         if request.method == hdrs.METH_HEAD:
             return web.Response(headers=_HEADERS)
-        stream = view(checked(request))
+        stream: EventStream = view(checked(request))
         response = web.StreamResponse(headers={**headers, **_HEADERS})
         response.force_close()
         is_stalled = False

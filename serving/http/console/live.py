@@ -79,7 +79,7 @@ class PeerWatch:
 
     async def _read(self) -> WatchState:
         """Read events until the stream ends; returns what the server is then."""
-        headers = {hdrs.ACCEPT: EVENT_STREAM_TYPE, hdrs.ACCEPT_ENCODING: "identity"}
+        headers: dict[str, str] = {hdrs.ACCEPT: EVENT_STREAM_TYPE, hdrs.ACCEPT_ENCODING: "identity"}
         if self._last_id:
             headers["Last-Event-ID"] = self._last_id
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=RETRY_S, sock_read=IDLE_S)
