@@ -28,6 +28,7 @@ const FIGURES = {
 
 // Each row has them, and they are the same in all.
 const OF_THE_RUN = ["run_id", "window_start", "window_end"];
+const NAMES = ["broker_name", "broker_id", "topic", "group", "failover_id", "phase"];
 
 /** Returns the figure of a result: {form: "bars" | "lanes" | "parts", unit, items}, null if none is drawn or no row has a value. */
 export function figureOf(name, rows, windowEnd) {
@@ -56,10 +57,21 @@ function itemOf(figure, row, windowEnd) {
   return Number.isNaN(start) || Number.isNaN(end) ? null : { label, start, end };
 }
 
-/** Returns the columns of the table: those in which any of the rows has a value, names before others. */
+/** Returns the rows of each kind, [kind, rows], in the order in which they come; of results without kinds one with null. */
+export function kindsOf(rows) {
+  const kinds = new Map();
+  for (const row of rows) {
+    const kind = row.kind ?? null;
+    if (!kinds.has(kind)) kinds.set(kind, []);
+    kinds.get(kind).push(row);
+  }
+  return [...kinds];
+}
+
+/** Returns the columns of a table: those in which any of the rows has a value, names before others. */
 export function columnsOf(columns, rows) {
   const used = columns.filter(({ name }) => !OF_THE_RUN.includes(name) && rows.some((row) => hasValue(row[name])));
-  const isName = ({ name }) => ["broker_name", "broker_id", "topic", "group", "failover_id"].includes(name);
+  const isName = ({ name }) => NAMES.includes(name);
   return [...used.filter(isName), ...used.filter((each) => !isName(each))];
 }
 

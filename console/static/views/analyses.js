@@ -1,6 +1,6 @@
 // Results of the Spark analyses: which there are, and of one of them a figure and its rows, filtered by cluster and time.
 
-import { ROWS_MAX, clustersOf, columnsOf, figureOf, requestTime } from "../analyses_model.js";
+import { ROWS_MAX, clustersOf, columnsOf, figureOf, kindsOf, requestTime } from "../analyses_model.js";
 import { pathOf, request } from "../api.js";
 import { h, named, patch, table } from "../dom.js";
 import { follow } from "../feed.js";
@@ -91,7 +91,7 @@ function sections(value, chosen, choose) {
     h("h2", {}, titleOf(name)),
     h("p", {}, h("span", { lang: "en" }, rows.result.question), " ", h("small", {}, sourceOf(rows.result))),
     pictureOf(name, rows),
-    rowTable(name, rows),
+    rowTables(name, rows),
     results(value.items),
   ];
 }
@@ -134,18 +134,19 @@ function pictureOf(name, rows) {
   return figure(t(`analyses.figure.${name}`), drawn, drawn.parts.map((each) => t(`analyses.part.${each}`)));
 }
 
-function rowTable(name, rows) {
+function rowTables(name, rows) {
   const shown = rows.items.slice(0, ROWS_MAX);
-  const columns = columnsOf(rows.columns, shown).map((column) => ({
-    label: column.name,
-    cell: (row) => cellOf(row[column.name], column.type),
-  }));
-  const caption = t("analyses.rows", { title: titleOf(name), shown: shown.length, total: rows.total });
-  const docs = rows.columns.filter((each) => columns.some(({ label }) => label === each.name));
+  const used = columnsOf(rows.columns, shown);
   return [
-    table(caption, columns, shown, t("analyses.none")),
-    docs.length ? h("details", {}, h("summary", {}, t("analyses.columns")), h("dl", { lang: "en" }, docs.map(docOf))) : null,
+    h("p", {}, t("analyses.rows", { shown: shown.length, total: rows.total })),
+    kindsOf(shown).map(([kind, ofKind]) => rowTable(kind ?? titleOf(name), used, ofKind)),
+    shown.length ? h("details", {}, h("summary", {}, t("analyses.columns")), h("dl", { lang: "en" }, used.map(docOf))) : null,
   ];
+}
+
+function rowTable(caption, used, rows) {
+  const columns = columnsOf(used, rows).map(({ name, type }) => ({ label: name, cell: (row) => cellOf(row[name], type) }));
+  return table(caption, columns, rows, "");
 }
 
 function docOf({ name, doc }) {
@@ -153,7 +154,7 @@ function docOf({ name, doc }) {
 }
 
 function cellOf(value, type) {
-  if (value === null || value === undefined) return "–";
+  if (value === null || value === undefined) return h("span", { class: "none" }, "–");
   if (type === "timestamp") return String(value).slice(0, 19).replace("T", " ");
   if (typeof value === "number") return quantity(value, "");
   return named(Array.isArray(value) ? value.join(", ") : String(value));

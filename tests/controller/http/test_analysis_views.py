@@ -103,7 +103,7 @@ async def test_rows_are_filtered_by_cluster_and_time(controller):
     )
     assert (await rows(controller))[0] == ["early", "late", "elsewhere", "of-all", "timeless"]
     assert (await rows(controller, "?cluster=C"))[0] == ["early", "late", "of-all", "timeless"]
-    assert (await rows(controller, "?cluster=%E9%9B%86%E7%BE%A4-%E7%94%B2"))[0] == ["elsewhere", "of-all", "timeless"]
+    assert (await rows(controller, "?cluster=%E9%9B%86%E7%BE%A4-%E7%94%B2"))[0] == ["elsewhere", "of-all"]
     assert (await rows(controller, "?from=2026-11-21T05:00Z"))[0] == ["late", "timeless"]
     assert (await rows(controller, "?to=2026-11-21T02:00"))[0] == ["early", "timeless"]
     assert (await rows(controller, "?from=2026-11-21T11:30%2B08:00&to=2026-11-21T04:00Z"))[0] == ["of-all", "timeless"]

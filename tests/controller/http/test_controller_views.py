@@ -20,8 +20,8 @@ from serving.metrics.health import Serving
 
 OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
 PATHS = [each.path for each in ENDPOINTS]
-#: Those of queue scaling are in test_scaling_views.py, those of switchovers in test_switchover_views.py, those of analyses
-#: in test_analysis_views.py, and the stream in test_controller_watch.py.
+#: Those of queue scaling are in test_scaling_views.py, those of switchovers in test_switchover_views.py, those of
+#: analyses in test_analysis_views.py, and the stream in test_controller_watch.py.
 VIEWS_OF_SETS = [
     each
     for each in ENDPOINTS
