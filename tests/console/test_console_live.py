@@ -42,12 +42,22 @@ class WatchedPeer:
         self.open += 1
         try:
             await response.write(b"id: p-1\nevent: cluster\ndata: {}\n\n")
-            while (text := await queue.get()) is not None:
+            while (text := await _next_of(queue)) is not None:
                 await response.write(text.encode())
+        except ConnectionError:
+            pass
         finally:
             self.open -= 1
             self._queues.remove(queue)
         return response
+
+
+async def _next_of(queue):
+    """Return what is next, or a comment after a while: it finds out whether the client is still there."""
+    try:
+        return await asyncio.wait_for(queue.get(), 0.2)
+    except TimeoutError:
+        return ":\n\n"
 
 
 @contextlib.asynccontextmanager

@@ -504,8 +504,9 @@ async def test_responses_name_the_controller_and_forbid_caching(controller):
 
 async def test_requests_are_not_logged(controller):
     before = len(controller.lines)
-    for path in PATHS:
-        await controller.get(path.replace("{name}", "nope"))
+    for endpoint in ENDPOINTS:
+        if not endpoint.streams:
+            await controller.get(endpoint.path.replace("{name}", "nope"))
     assert len(controller.lines) == before
 
 
