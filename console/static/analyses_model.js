@@ -26,8 +26,8 @@ const FIGURES = {
   read_again: { kind: "group", names: ["group", "topic"], value: "messages_again", unit: "" },
 };
 
-// Each row has them, and they are the same in all.
-const OF_THE_RUN = ["run_id", "window_start", "window_end"];
+// They are the same in all rows of a table.
+const OF_THE_RUN = ["run_id", "window_start", "window_end", "kind"];
 const NAMES = ["broker_name", "broker_id", "topic", "group", "failover_id", "phase"];
 
 /** Returns the figure of a result: {form: "bars" | "lanes" | "parts", unit, items}, null if none is drawn or no row has a value. */
