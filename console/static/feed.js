@@ -9,8 +9,8 @@ const LIVE_PERIOD_MS = 15_000;
 // Of a large cluster: no more than a fifth of the time is spent loading.
 const PERIOD_MS_MAX = 20_000;
 const SHARE = 4;
-// Changes that follow each other are loaded together.
-const GAP_MS = 250;
+// Changes that follow each other are loaded together: after a load, nothing is loaded for as long as it took, and this at least.
+const GAP_MS = 500;
 // A picture is old so long after the next one should have been there.
 const OLD_MS = 5000;
 
@@ -57,8 +57,9 @@ export function follow(load, show, { topics = [] } = {}) {
     }
     isLoading = false;
     const endedMs = performance.now();
-    gapMs = Math.min(Math.max(GAP_MS, (endedMs - beganMs) * SHARE), PERIOD_MS_MAX);
-    const periodMs = Math.max(isLive() && error === null ? LIVE_PERIOD_MS : PERIOD_MS, gapMs);
+    gapMs = Math.max(GAP_MS, endedMs - beganMs);
+    const restMs = Math.min((endedMs - beganMs) * SHARE, PERIOD_MS_MAX);
+    const periodMs = Math.max(isLive() && error === null ? LIVE_PERIOD_MS : PERIOD_MS, restMs);
     const lateMs = dueMs;
     schedule(endedMs + (isStale ? gapMs : periodMs));
     // Until a load succeeds, the picture stays as old as it is.
