@@ -71,7 +71,7 @@ async def test_view_of_analyses_says_what_to_do_where_there_are_none(lab, tmp_pa
     with contextlib.closing(AnalysedPlane(lab, has_analyses=False)) as plane:
         async with a_tab(tmp_path) as tab:
             await tab.open(f"{plane.url}#/analyses", width=800)
-            await tab.shows("document.querySelector('main').textContent.includes('set analyticsDir')", True)
+            await tab.shows("document.querySelector('#analyses p')?.textContent.includes('set analyticsDir')", True)
 
 
 @pytest.mark.broad

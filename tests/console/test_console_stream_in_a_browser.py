@@ -31,7 +31,7 @@ def lab(tmp_path):
 
 
 def shows_text(text):
-    return f"document.querySelector('main').textContent.includes('{text}')"
+    return f"(document.querySelector('main')?.textContent ?? '').includes('{text}')"
 
 
 async def test_page_loads_nothing_while_nothing_happens_and_shows_a_new_broker_at_once(lab, tmp_path):
