@@ -13,6 +13,7 @@ import asyncio
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +31,8 @@ SECONDS = 5.0
 LOSS_PERCENT_MAX = 2.0
 #: As feed.js has it.
 PERIOD_S = 15.0
+#: After so long the first loads of all pages are over.
+SETTLED_S = 5.0
 #: What the overview loads.
 LOADED = ("ui/peers", "v1/brokers?limit=1000", "v1/clusters?limit=1000")
 
@@ -80,6 +83,7 @@ def open_pages(server: Server) -> Iterator[None]:
             for _ in range(PAGES):
                 if not pages.stdout.readline():
                     sys.exit("a page could not be opened")
+            time.sleep(SETTLED_S)
             yield
         finally:
             pages.terminate()
