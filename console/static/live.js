@@ -1,6 +1,6 @@
 // The stream of events that says when something has changed: one for this page, whatever it shows. It brings no data.
 
-// The server sends a beat each 2 s; a stream without any is cut, whatever the browser thinks.
+// The server sends a ping each 2 s; a stream without any is cut, whatever the browser thinks.
 const LOST_MS = 5000;
 const RETRY_MS = 15_000;
 // Browsers open six connections to a server for all of their pages together, and requests need some of them.
@@ -64,7 +64,7 @@ function open(next) {
   const opened = new EventSource(next);
   source = opened;
   for (const name of ["live", "changed"]) opened.addEventListener(name, (event) => take(JSON.parse(event.data)));
-  opened.addEventListener("beat", () => (lastMs = performance.now()));
+  opened.addEventListener("ping", () => (lastMs = performance.now()));
   opened.addEventListener("error", () => {
     lastMs = -Infinity;
     // It connects again by itself, unless the server refused it: an older one has no such path.

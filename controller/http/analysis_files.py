@@ -61,7 +61,7 @@ class RowFilter(NamedTuple):
     end: str
 
 
-class FileUnreadable(Exception):
+class ResultUnreadable(Exception):
     """A file is none that `rmq-analytics` writes, or too long; the text is a sentence for people."""
 
 
@@ -91,14 +91,14 @@ class AnalysisFiles:
         for path in self._paths():
             try:
                 found.append(self._item(path))
-            except (OSError, FileUnreadable) as error:
+            except (OSError, ResultUnreadable) as error:
                 problems[path.name] = str(error)
         self._items = {path: known for path, known in self._items.items() if path.exists()}
         # A2 before A10.
         return sorted(found, key=lambda each: (len(each.job), each.job)), problems
 
     def read(self, name: str) -> LatestFile | None:
-        """Return a result; None if there is none of that name. Raises OSError, and FileUnreadable."""
+        """Return a result; None if there is none of that name. Raises OSError, and ResultUnreadable."""
         if not self.is_configured or not _NAME.fullmatch(name):
             return None
         try:
@@ -165,8 +165,8 @@ def _version(path: Path) -> _Version:
 
 def _read_file(path: Path, size: int) -> LatestFile:
     if size > FILE_BYTES_MAX:
-        raise FileUnreadable(f"{path.name} has {size} bytes, and {FILE_BYTES_MAX} are read at most.")
+        raise ResultUnreadable(f"{path.name} has {size} bytes, and {FILE_BYTES_MAX} are read at most.")
     try:
         return _decode(path.read_bytes())
     except (msgspec.DecodeError, RecursionError) as error:
-        raise FileUnreadable(f"{path.name} is no result of rmq-analytics: {error}.") from None
+        raise ResultUnreadable(f"{path.name} is no result of rmq-analytics: {error}.") from None

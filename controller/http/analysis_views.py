@@ -3,7 +3,7 @@
 import asyncio
 from datetime import UTC, datetime
 
-from controller.http.analysis_files import AnalysisFiles, FileUnreadable, LatestFile, RowFilter, wanted_rows
+from controller.http.analysis_files import AnalysisFiles, LatestFile, ResultUnreadable, RowFilter, wanted_rows
 from controller.http.analysis_shapes import AnalysisListing, AnalysisRows
 from serving.config.checks import shortened
 from serving.http.views import HttpRefused, NotFound, Unavailable, ViewRequest, requested_page
@@ -35,7 +35,7 @@ class AnalysisAnswers:
         async with self._turn:
             try:
                 latest = await asyncio.to_thread(self._files.read, name)
-            except (OSError, FileUnreadable) as error:
+            except (OSError, ResultUnreadable) as error:
                 raise Unavailable(f"The result cannot be read: {error}") from None
             if latest is None:
                 raise NotFound(f"There is no result {shortened(name)} in analyticsDir; see /v1/analyses.")

@@ -75,7 +75,7 @@ def states(event):
 
 
 async def next_change(reader):
-    while (event := await reader.next()).name == "beat":
+    while (event := await reader.next()).name == "ping":
         pass
     return event
 
@@ -87,14 +87,14 @@ async def watched(reader):
     async with asyncio.timeout(30):
         while set(states(event).values()) != {"watched"}:
             event = await next_change(reader)
-        while (await reader.next()).name != "beat":
+        while (await reader.next()).name != "ping":
             pass
     return event
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    for name, seconds in {"BEAT_S": 0.3, "RETRY_S": 0.1, "UNWATCHED_RETRY_S": 0.1, "LINGER_S": 0.2}.items():
+    for name, seconds in {"PING_S": 0.3, "RETRY_S": 0.1, "UNWATCHED_RETRY_S": 0.1, "LINGER_S": 0.2}.items():
         monkeypatch.setattr(live, name, seconds)
 
 

@@ -26,8 +26,8 @@ from serving.http.views import HttpRefused, TooManyRequests
 PAGES_MAX: Final = 64
 #: Topics whose routes all pages together follow: each takes a stream at each NameServer.
 TOPICS_MAX: Final = 16
-#: Seconds without an event after which a page gets a `beat`: one that gets none takes the stream for cut.
-BEAT_S: Final = 2.0
+#: Seconds without an event after which a page gets a `ping`: one that gets none takes the stream for cut.
+PING_S: Final = 2.0
 #: Seconds in which changes that follow each other are one event.
 GATHER_S: Final = 0.1
 #: Seconds after which a stream of a page ends: it connects again, for which its session has to be open still.
@@ -66,7 +66,7 @@ class PeerWatch:
     async def close(self) -> None:
         """End it."""
         self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await asyncio.wait([self._task])
 
     async def _follow(self) -> None:
         while True:
@@ -218,22 +218,22 @@ class LiveStream:
         self._awake.set()
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """Yield what is watched, then changes as they come, and a `beat` when there was none for BEAT_S."""
+        """Yield what is watched, then changes as they come, and a `ping` when there was none for PING_S."""
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + STREAM_S
         yield self._event("live", is_current=self._is_current)
         while not self._is_ending and loop.time() < ends_s:
             if not await self._is_woken():
-                yield event_text("beat", b"{}")
+                yield event_text("ping", b"{}")
             elif not self._is_ending:
                 await asyncio.sleep(GATHER_S)
                 yield self._event("changed", is_current=False)
         yield event_text("closing", b"{}", retry_ms=1000)
 
     async def _is_woken(self) -> bool:
-        """Wait until there is something to send; False after BEAT_S."""
+        """Wait until there is something to send; False after PING_S."""
         try:
-            async with asyncio.timeout(BEAT_S):
+            async with asyncio.timeout(PING_S):
                 return await self._awake.wait()
         except TimeoutError:
             return False
