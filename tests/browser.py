@@ -111,8 +111,11 @@ class Tab:
         for kind in ("rawKeyDown", "keyUp"):
             await self.command("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode={"Tab": 9}[key])
 
-    async def screenshot(self, path):
-        shot = await self.command("Page.captureScreenshot", captureBeyondViewport=True)
+    async def screenshot(self, path, height=None):
+        """Write a picture of the whole page, or of its first lines of pixels."""
+        width = await self.value("innerWidth")
+        part = {} if height is None else {"clip": {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}}
+        shot = await self.command("Page.captureScreenshot", captureBeyondViewport=True, **part)
         path.write_bytes(base64.b64decode(shot["data"]))
 
 

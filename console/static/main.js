@@ -16,6 +16,7 @@ const VIEWS = {
   "#/scaling/": { title: "scaling.title", load: () => import("./views/scaling.js"), isHidden: true, within: "#/scaling" },
   "#/offsets": { title: "offsets.title", load: () => import("./views/offsets.js") },
   "#/offsets/": { title: "offsets.title", load: () => import("./views/offsets.js"), isHidden: true, within: "#/offsets" },
+  "#/analyses": { title: "analyses.title", load: () => import("./views/analyses.js") },
   "#/sign-in": { title: "sign_in.title", load: () => import("./views/sign_in.js"), isHidden: true },
 };
 const HOME = "#/";
@@ -58,6 +59,7 @@ class Page {
     if (address !== SIGN_IN) this.last = location.hash || HOME;
     document.title = `${[...names.slice(-2), t(view.title)].map(printable).join(" – ")} – RocketMQ ${location.host}`;
     this.age = h("span", { id: "age" });
+    this.live = h("span", { id: "live", class: "badge good", title: t("live.explanation"), hidden: true }, t("live"));
     this.old = h("p", { id: "old", class: "problem", role: "alert", hidden: true });
     this.root = h("main", { id: "main", tabindex: "-1" });
     document.body.replaceChildren(
@@ -87,6 +89,7 @@ class Page {
         { "aria-label": t("views") },
         links.map(([hash, view]) => h("a", { href: hash, "aria-current": hash === address ? "page" : null }, t(view.title))),
       ),
+      this.live,
       this.age,
       h(
         "select",
@@ -141,6 +144,7 @@ class Page {
 
 await useLanguage(language());
 const page = new Page(await request("session"));
+document.addEventListener("live", (event) => (page.live.hidden = !event.detail));
 addEventListener("hashchange", async () => {
   await page.draw();
   // A view may have put it to where the user goes on.

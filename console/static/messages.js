@@ -60,6 +60,8 @@ export function shortTime(ms) {
   const style = { style: "unit", unit: "second", unitDisplay: "short", maximumFractionDigits: 1 };
   return new Intl.NumberFormat(document.documentElement.lang, style).format(ms / 1000);
 }
+/** Returns whether there is a message: a server of a later release may send names that this page does not know. */
+export const hasMessage = (key) => key in words;
 
 /** Returns a duration in the shortest usual form. */
 export function duration(ms) {
