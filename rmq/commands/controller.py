@@ -1,13 +1,13 @@
 """`rmq controller status` and `rmq controller sets`."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import click
 import msgspec
 
 from remoting.admin.controllers import ReportedBrokerSet, ReportedMetadata, broker_sets_of, controller_metadata
-from rmq.cli.options import SiteCommand
+from rmq.cli.options import ListCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names
 from rmq.failures import NotReachable, NotSupportedThere, UnknownName, failure_of_all, sentence_of
@@ -17,6 +17,8 @@ from rmq.site.site import Answered, Site, check_complete
 
 class ControllerRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One controller."""
+
+    row_key: ClassVar = ("address",)
 
     address: str
     role: Literal["leader", "follower", "failed"]
@@ -29,6 +31,8 @@ class ControllerRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 class ReplicaRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One broker of a set, as the leading controller knows it."""
+
+    row_key: ClassVar = ("broker_name", "broker_id")
 
     broker_name: str
     master_epoch: int
@@ -53,7 +57,7 @@ class BrokerSetPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     next_cursor: str | None
 
 
-@click.command("status", cls=SiteCommand)
+@click.command("status", cls=ListCommand)
 @with_session
 async def show_controllers(session: OperatorSession) -> None:
     """Show the controllers and who leads (request 1005)."""
@@ -62,7 +66,7 @@ async def show_controllers(session: OperatorSession) -> None:
     check_complete(answers, "controllers")
 
 
-@click.command("sets", cls=SiteCommand)
+@click.command("sets", cls=ListCommand)
 @click.argument("brokers", nargs=-1, metavar="[BROKER]…", shell_complete=broker_names)
 @click.option(
     "--all", "-a", "shows_all", is_flag=True, help="also sets that no NameServer knows (HTTP, our controllers)"

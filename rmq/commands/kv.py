@@ -1,10 +1,12 @@
 """`rmq kv`: each NameServer has its own entries, so all of them are read and written."""
 
+from typing import ClassVar
+
 import click
 import msgspec
 
 from remoting.admin.name_servers import delete_kv, kv_namespace, kv_value, put_kv
-from rmq.cli.options import ChangeCommand, SiteCommand
+from rmq.cli.options import ChangeCommand, ListCommand, SiteCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.failures import UnknownName
 from rmq.site.changes import SiteChange
@@ -14,6 +16,8 @@ from rmq.site.site import check_complete
 
 class KvRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An entry."""
+
+    row_key: ClassVar = ("key",)
 
     key: str
     value: str
@@ -29,7 +33,7 @@ class KvValueRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     value: str | None
 
 
-@click.command("list", cls=SiteCommand)
+@click.command("list", cls=ListCommand)
 @click.argument("namespace")
 @with_session
 async def list_entries(session: OperatorSession, namespace: str) -> None:
@@ -43,7 +47,7 @@ async def list_entries(session: OperatorSession, namespace: str) -> None:
     for key, value in pairs:
         owners = [address for address, table in tables.items() if table is not None and table.get(key) == value]
         rows.append(KvRow(key=key, value=value, only_at=None if len(owners) == len(tables) else owners))
-    session.show(rows, KvRow)
+    session.show(rows, KvRow, is_partial=len(tables) < len(answers))
     check_complete(answers, "NameServers")
 
 

@@ -1,7 +1,7 @@
 """`rmq status`: one look at everything that the site has."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import click
 import msgspec
@@ -11,7 +11,7 @@ from remoting.admin.controllers import ReportedMetadata, controller_metadata
 from remoting.admin.routes import ClusterBrokers, all_topics, cluster_brokers
 from remoting.protocol.errors import InvokeError, RemotingError
 from remoting.protocol.shapes.route import MASTER_ID
-from rmq.cli.options import SiteCommand
+from rmq.cli.options import ListCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.failures import NotReachable, PartlyDone, sentence_of
 from rmq.site.brokers import BrokerPlace, places
@@ -21,6 +21,8 @@ from rmq.site.site import Answered, Site, grouped
 class StatusRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One server, or one broker set."""
 
+    row_key: ClassVar = ("kind", "name")
+
     kind: Literal["namesrv", "controller", "broker", "brokerSet"]
     name: str
     #: `differs`: from the first NameServer that answers. `no_master`: only slaves are alive.
@@ -28,7 +30,7 @@ class StatusRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     detail: str
 
 
-@click.command("status", cls=SiteCommand)
+@click.command("status", cls=ListCommand)
 @with_session
 async def show_status(session: OperatorSession) -> None:
     """Show whether NameServers, controllers and brokers answer, agree, and each broker set has a master.

@@ -1,7 +1,7 @@
 """`rmq topic route` and `rmq topic show`."""
 
 from collections.abc import Iterator, Mapping
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import click
 import msgspec
@@ -17,7 +17,7 @@ from remoting.admin.topics import (
 )
 from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import NotSupported, Refused
-from rmq.cli.options import SiteCommand
+from rmq.cli.options import ListCommand, SiteCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import topic_names
 from rmq.failures import CommandFailed, UnknownName, failure_of_all, sentence_of
@@ -29,6 +29,8 @@ Found = TypeVar("Found")
 
 class RouteRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Where the queues of a topic are on one broker set, and which NameServers tell clients so."""
+
+    row_key: ClassVar = ("broker_name",)
 
     broker_name: str
     cluster: str | None
@@ -62,11 +64,12 @@ class TopicShownRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str | None = None
 
 
-@click.command("route", cls=SiteCommand)
+@click.command("route", cls=ListCommand)
 @click.argument("topic", shell_complete=topic_names)
 @with_session
 async def show_route(session: OperatorSession, topic: str) -> None:
     """Show the route of a topic at every NameServer (request 105). Where they differ, `onlyAt` says who tells what."""
+    session.changes_with_routes([topic])
     answers = await session.site.answers(session.site.settings.namesrv, route_of(topic))
     routes = {each.address: _route_rows(each.result) for each in answers if each.error is None}
     if not routes:

@@ -53,7 +53,7 @@ def _target(path: str, parameters: Mapping[str, str]) -> str:
 
 
 def _read(settings: SiteSettings, url: str, target: str, shape: type[Document]) -> Document:
-    connection = _connection(settings, url)
+    connection = connection_to(settings, url)
     try:
         connection.request("GET", target, headers={"Accept": "application/json"})
         answer = connection.getresponse()
@@ -67,7 +67,8 @@ def _read(settings: SiteSettings, url: str, target: str, shape: type[Document]) 
     return _checked(url, answer.status, body, shape)
 
 
-def _connection(settings: SiteSettings, url: str) -> http.client.HTTPConnection:
+def connection_to(settings: SiteSettings, url: str) -> http.client.HTTPConnection:
+    """Return a connection to our HTTP API, not opened yet; raises HttpProblem for what is no URL."""
     parts = urlsplit(url)
     try:
         host, port = parts.hostname or "", parts.port
