@@ -143,8 +143,13 @@ async def watch(settings: SiteSettings, style: Style, take: Take) -> None:
     loop = asyncio.get_running_loop()
     # A terminal must not be left as it is while watched. SIGINT is asyncio's.
     terminated = asyncio.Event()
+
+    def terminate() -> None:
+        terminated.set()
+        task.cancel()
+
     for each in (signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(each, lambda: (terminated.set(), task.cancel()))
+        loop.add_signal_handler(each, terminate)
     loop.add_signal_handler(signal.SIGWINCH, run.redraw)
     with view:
         try:

@@ -11,6 +11,7 @@ from rmq.cli.options import ListCommand, SiteCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names, cluster_names
 from rmq.failures import sentence_of
+from rmq.output.rows import RowKey
 from rmq.site.brokers import BrokerPlace, members_at, members_of_cluster, places
 from rmq.site.site import Answered, check_complete
 
@@ -18,7 +19,7 @@ from rmq.site.site import Answered, check_complete
 class BrokerRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A broker: where a NameServer lists it, and what it reports itself."""
 
-    row_key: ClassVar = ("broker_addr",)
+    row_key: ClassVar[RowKey] = ("broker_addr",)
 
     cluster: str
     broker_name: str

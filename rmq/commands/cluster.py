@@ -8,6 +8,7 @@ import msgspec
 from remoting.protocol.shapes.route import MASTER_ID
 from rmq.cli.options import ListCommand
 from rmq.cli.session import OperatorSession, with_session
+from rmq.output.rows import RowKey
 from rmq.site.brokers import places
 from rmq.site.site import grouped
 
@@ -15,7 +16,7 @@ from rmq.site.site import grouped
 class ClusterRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A cluster, as one NameServer knows it."""
 
-    row_key: ClassVar = ("cluster",)
+    row_key: ClassVar[RowKey] = ("cluster",)
 
     cluster: str
     broker_sets: int

@@ -11,6 +11,7 @@ from rmq.cli.options import ListCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names
 from rmq.failures import NotReachable, NotSupportedThere, UnknownName, failure_of_all, sentence_of
+from rmq.output.rows import RowKey
 from rmq.site.nearest import unknown_sentence
 from rmq.site.site import Answered, Site, check_complete
 
@@ -18,7 +19,7 @@ from rmq.site.site import Answered, Site, check_complete
 class ControllerRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One controller."""
 
-    row_key: ClassVar = ("address",)
+    row_key: ClassVar[RowKey] = ("address",)
 
     address: str
     role: Literal["leader", "follower", "failed"]
@@ -32,7 +33,7 @@ class ControllerRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class ReplicaRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One broker of a set, as the leading controller knows it."""
 
-    row_key: ClassVar = ("broker_name", "broker_id")
+    row_key: ClassVar[RowKey] = ("broker_name", "broker_id")
 
     broker_name: str
     master_epoch: int

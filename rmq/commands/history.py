@@ -20,8 +20,6 @@ from timemachine.moments import Moments, NotRecorded, Seen
 from timemachine.queries import DEFAULT_FOLDER, NoHistory, body_line, open_history, span_of, time_in, timeline_of
 from timemachine.rows import History
 
-_TIME_METAVAR: Final = "TIME"
-
 
 class TimelineRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One thing that happened to a broker, or a time in which a server did not watch."""
@@ -51,14 +49,18 @@ def _time(_: click.Context, parameter: click.Parameter, text: str | None) -> dat
         raise WrongUse(f"{parameter.opts[0]}: {error}") from None
 
 
-def _time_option(flag: str, name: str, summary: str) -> Callable[[click.Command], click.Command]:
-    return click.option(flag, name, metavar=_TIME_METAVAR, callback=_time, help=summary)
+_FROM: Final = click.option("--from", "first", metavar="TIME", callback=_time, help="an hour before --to")
+_TO: Final = click.option("--to", "last", metavar="TIME", callback=_time, help="UTC, 2026-11-21T20:00:00 (now)")
+_AT: Final = click.option("--at", metavar="TIME", callback=_time, help="UTC, 2026-11-21T20:00:00 (now)")
+_DIFF: Final = click.option(
+    "--diff", "other", metavar="TIME", callback=_time, help="show what was different at this time"
+)
 
 
 @click.command("timeline", cls=SiteCommand)
 @click.argument("broker", shell_complete=_completed("broker_names"))
-@_time_option("--from", "first", "an hour before --to")
-@_time_option("--to", "last", "UTC, 2026-11-21T20:00:00 (now)")
+@_FROM
+@_TO
 @click.pass_context
 def show_timeline(context: click.Context, broker: str, first: datetime | None, last: datetime | None) -> None:
     """Show what happened to a broker, in order: registrations, silences, elections, resizes.
@@ -83,8 +85,8 @@ def show_timeline(context: click.Context, broker: str, first: datetime | None, l
 
 @click.command("route", cls=SiteCommand)
 @click.argument("topic", shell_complete=_completed("topic_names"))
-@_time_option("--at", "at", "UTC, 2026-11-21T20:00:00 (now)")
-@_time_option("--diff", "other", "show what was different at this time")
+@_AT
+@_DIFF
 @click.option("--ns-id", metavar="HOST_PORT", help="only what this NameServer served")
 @click.option("--body", "shows_body", is_flag=True, help="the body as it was served, a line for each NameServer")
 @click.pass_context
@@ -109,17 +111,17 @@ def show_past_route(
         if shows_body:
             click.echo("\n".join(map(body_line, seen)))
         elif other is None:
-            run.output.show([row for each in seen for row in past_route_rows(each)], PastRouteRow)
+            run.output.show([row for each in seen for row in past_route_rows(topic, each)], PastRouteRow)
         else:
-            _show_difference(run.output, seen, moments.seen(topic, other, ns_id))
+            _show_difference(run.output, topic, seen, moments.seen(topic, other, ns_id))
 
 
-def _show_difference(output: PrintedOutput, before: Sequence[Seen], after: Sequence[Seen]) -> None:
+def _show_difference(output: PrintedOutput, topic: str, before: Sequence[Seen], after: Sequence[Seen]) -> None:
     for when, known in (("before", before), ("after", after)):
         for each in known:
             if each.doubt:
                 output.note(f"{when}, {each.ns_id}: {each.doubt}")
-    rows = differences(before, after)
+    rows = differences(topic, before, after)
     if not rows:
         output.note("no difference")
     output.show(rows, PastRouteRow)

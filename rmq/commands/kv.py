@@ -9,6 +9,7 @@ from remoting.admin.name_servers import delete_kv, kv_namespace, kv_value, put_k
 from rmq.cli.options import ChangeCommand, ListCommand, SiteCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.failures import UnknownName
+from rmq.output.rows import RowKey
 from rmq.site.changes import SiteChange
 from rmq.site.nearest import unknown_sentence
 from rmq.site.site import check_complete
@@ -17,7 +18,7 @@ from rmq.site.site import check_complete
 class KvRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An entry."""
 
-    row_key: ClassVar = ("key",)
+    row_key: ClassVar[RowKey] = ("key",)
 
     key: str
     value: str

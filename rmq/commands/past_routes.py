@@ -13,6 +13,7 @@ class PastRouteRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A broker set in the route of a topic, as one NameServer served it."""
 
     ns_id: str
+    topic: str
     #: Only with --diff: what `removed` shows was so at --at, what `added` shows at --diff.
     change: Literal["removed", "added"] | None = None
     #: `no_route`: no broker had the topic. `not_known`: the history does not reach back to what was served.
@@ -36,10 +37,12 @@ class PastRouteRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     doubt: str | None = None
 
 
-def differences(before: Sequence[Seen], after: Sequence[Seen]) -> list[PastRouteRow]:
+def differences(topic: str, before: Sequence[Seen], after: Sequence[Seen]) -> list[PastRouteRow]:
     """Return the rows that only one of two moments has, by NameServer; doubts make no difference."""
     rows: list[PastRouteRow] = []
-    tables = [{each.ns_id: past_route_rows(each._replace(doubt="")) for each in known} for known in (before, after)]
+    tables = [
+        {each.ns_id: past_route_rows(topic, each._replace(doubt="")) for each in known} for known in (before, after)
+    ]
     for ns_id in sorted({*tables[0], *tables[1]}):
         former, later = (table.get(ns_id, []) for table in tables)
         rows += [msgspec.structs.replace(row, change="removed") for row in former if row not in later]
@@ -47,23 +50,26 @@ def differences(before: Sequence[Seen], after: Sequence[Seen]) -> list[PastRoute
     return rows
 
 
-def past_route_rows(seen: Seen) -> list[PastRouteRow]:
+def past_route_rows(topic: str, seen: Seen) -> list[PastRouteRow]:
     """Return the route that one NameServer served; a row without a broker set if there was none."""
     doubt = seen.doubt or None
     if seen.route is None:
-        return [PastRouteRow(ns_id=seen.ns_id, state="not_known" if doubt else "no_route", doubt=doubt)]
+        return [PastRouteRow(ns_id=seen.ns_id, topic=topic, state="not_known" if doubt else "no_route", doubt=doubt)]
     route = seen.route
     sets = {each.broker_name: each for each in route.broker_datas}
     queues = {each.broker_name: each for each in route.queue_datas}
-    return [_row(seen, route, name, sets.get(name), queues.get(name)) for name in dict.fromkeys([*sets, *queues])]
+    return [
+        _row(topic, seen, route, name, sets.get(name), queues.get(name)) for name in dict.fromkeys([*sets, *queues])
+    ]
 
 
 def _row(
-    seen: Seen, route: TopicRouteData, name: str, members: BrokerData | None, queues: QueueData | None
+    topic: str, seen: Seen, route: TopicRouteData, name: str, members: BrokerData | None, queues: QueueData | None
 ) -> PastRouteRow:
     order_conf = route.order_topic_conf
     row = PastRouteRow(
         ns_id=seen.ns_id,
+        topic=topic,
         broker_name=name,
         order_topic_conf=order_conf if isinstance(order_conf, str) else None,
         queue_mapping=_mapping(route, name),

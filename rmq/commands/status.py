@@ -14,6 +14,7 @@ from remoting.protocol.shapes.route import MASTER_ID
 from rmq.cli.options import ListCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.failures import NotReachable, PartlyDone, sentence_of
+from rmq.output.rows import RowKey
 from rmq.site.brokers import BrokerPlace, places
 from rmq.site.site import Answered, Site, grouped
 
@@ -21,7 +22,7 @@ from rmq.site.site import Answered, Site, grouped
 class StatusRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One server, or one broker set."""
 
-    row_key: ClassVar = ("kind", "name")
+    row_key: ClassVar[RowKey] = ("kind", "name")
 
     kind: Literal["namesrv", "controller", "broker", "brokerSet"]
     name: str

@@ -62,5 +62,6 @@ COMMANDS: Final[Mapping[str, Verb | Noun]] = {
             "delete": Verb("rmq.commands.kv", "delete_entry", "remove an entry at every NameServer"),
         },
     ),
+    "watch": Verb("rmq.commands.watch", "watch_routes", "routes of topics, and each change of them"),
     "completion": Verb("rmq.commands.completion", "print_completion", "script for bash, zsh or fish"),
 }

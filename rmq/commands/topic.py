@@ -14,6 +14,7 @@ from remoting.protocol.topic_kinds import TopicKind, kind_of
 from rmq.cli.options import ListCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import cluster_names
+from rmq.output.rows import RowKey
 from rmq.site.brokers import check_cluster, masters, members_of_cluster, places
 from rmq.site.site import check_complete
 
@@ -26,7 +27,7 @@ _WILDCARDS: Final = "*?["
 class TopicNameRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A topic by its name alone."""
 
-    row_key: ClassVar = ("topic",)
+    row_key: ClassVar[RowKey] = ("topic",)
 
     topic: str
     kind: str
@@ -35,7 +36,7 @@ class TopicNameRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class TopicRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A topic at one master."""
 
-    row_key: ClassVar = ("topic", "broker_name")
+    row_key: ClassVar[RowKey] = ("topic", "broker_name")
 
     topic: str
     kind: str

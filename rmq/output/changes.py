@@ -3,7 +3,7 @@
 The fields that say which thing a row is about are named by `row_key` of its type:
 
     class TopicNameRow(msgspec.Struct):
-        row_key: ClassVar = ("topic",)
+        row_key: ClassVar[RowKey] = ("topic",)
 
 Without it the whole row is the key: it is added and deleted, never modified.
 """

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 from urllib.parse import urlencode
 
-from rmq.site.http_api import HttpProblem, connection_to
+from rmq.site.http_connection import connection_to
 from rmq.site.settings import SiteSettings
 
 #: A server sends a comment after 15 s without an event.
@@ -54,7 +54,7 @@ class ChangeFeed:
                 for event in self._events(url):
                     retry_s = RETRY_S_MIN
                     self._notify(url, is_live=event != _CLOSING)
-            except (OSError, ValueError, http.client.HTTPException, HttpProblem):
+            except (OSError, ValueError, http.client.HTTPException):
                 # No stream, or no more of it: rows are read every 2 s then, and a failure of that is shown.
                 pass
             self._notify(url, is_live=False)
@@ -62,15 +62,15 @@ class ChangeFeed:
             retry_s = min(retry_s * 2, RETRY_S_MAX)
 
     def _events(self, url: str) -> Iterator[bytes]:
-        """Yield the names of events until the stream ends; raises OSError, HTTPException and HttpProblem."""
-        connection = connection_to(self._settings, url)
+        """Yield the names of events until the stream ends; raises OSError, ValueError and HTTPException."""
+        connection = connection_to(self._settings, url, self._settings.timeout_s)
         try:
             connection.request("GET", self._target, headers={"Accept": "text/event-stream"})
             if connection.sock is not None:
                 connection.sock.settimeout(SILENCE_S_MAX)
             answer = connection.getresponse()
             if answer.status != _OK:
-                raise HttpProblem(f"HTTP status {answer.status}")
+                return
             while line := answer.readline(LINE_BYTES_MAX):
                 if line.startswith(_EVENT):
                     yield line.removeprefix(_EVENT).strip()

@@ -5,14 +5,14 @@
 
 import asyncio
 import http.client
-import ssl
 from collections.abc import Mapping
 from typing import Final, TypeVar
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import msgspec
 
 from rmq.failures import CommandFailed, NoRights, NotReachable, NotSupportedThere
+from rmq.site.http_connection import connection_to
 from rmq.site.settings import SiteSettings
 
 ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -53,7 +53,10 @@ def _target(path: str, parameters: Mapping[str, str]) -> str:
 
 
 def _read(settings: SiteSettings, url: str, target: str, shape: type[Document]) -> Document:
-    connection = connection_to(settings, url)
+    try:
+        connection = connection_to(settings, url, settings.timeout_s)
+    except ValueError as error:
+        raise HttpProblem(f"no URL: {error}") from None
     try:
         connection.request("GET", target, headers={"Accept": "application/json"})
         answer = connection.getresponse()
@@ -65,19 +68,6 @@ def _read(settings: SiteSettings, url: str, target: str, shape: type[Document]) 
     finally:
         connection.close()
     return _checked(url, answer.status, body, shape)
-
-
-def connection_to(settings: SiteSettings, url: str) -> http.client.HTTPConnection:
-    """Return a connection to our HTTP API, not opened yet; raises HttpProblem for what is no URL."""
-    parts = urlsplit(url)
-    try:
-        host, port = parts.hostname or "", parts.port
-    except ValueError as error:
-        raise HttpProblem(f"no URL: {error}") from None
-    if parts.scheme == "https":
-        context = ssl.create_default_context(cafile=settings.tls_ca or None)
-        return http.client.HTTPSConnection(host, port, timeout=settings.timeout_s, context=context)
-    return http.client.HTTPConnection(host, port, timeout=settings.timeout_s)
 
 
 def _checked(url: str, status: int, body: bytes, shape: type[Document]) -> Document:
