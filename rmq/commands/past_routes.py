@@ -40,9 +40,7 @@ class PastRouteRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 def differences(topic: str, before: Sequence[Seen], after: Sequence[Seen]) -> list[PastRouteRow]:
     """Return the rows that only one of two moments has, by NameServer; doubts make no difference."""
     rows: list[PastRouteRow] = []
-    tables = [
-        {each.ns_id: past_route_rows(topic, each._replace(doubt="")) for each in known} for known in (before, after)
-    ]
+    tables = [{each.ns_id: _without_doubt(past_route_rows(topic, each)) for each in known} for known in (before, after)]
     for ns_id in sorted({*tables[0], *tables[1]}):
         former, later = (table.get(ns_id, []) for table in tables)
         rows += [msgspec.structs.replace(row, change="removed") for row in former if row not in later]
@@ -58,14 +56,16 @@ def past_route_rows(topic: str, seen: Seen) -> list[PastRouteRow]:
     route = seen.route
     sets = {each.broker_name: each for each in route.broker_datas}
     queues = {each.broker_name: each for each in route.queue_datas}
-    return [
-        _row(topic, seen, route, name, sets.get(name), queues.get(name)) for name in dict.fromkeys([*sets, *queues])
-    ]
+    return [_row(topic, seen, name, sets.get(name), queues.get(name)) for name in dict.fromkeys([*sets, *queues])]
 
 
-def _row(
-    topic: str, seen: Seen, route: TopicRouteData, name: str, members: BrokerData | None, queues: QueueData | None
-) -> PastRouteRow:
+def _without_doubt(rows: Sequence[PastRouteRow]) -> list[PastRouteRow]:
+    return [msgspec.structs.replace(row, doubt=None) for row in rows]
+
+
+def _row(topic: str, seen: Seen, name: str, members: BrokerData | None, queues: QueueData | None) -> PastRouteRow:
+    route = seen.route
+    assert route is not None, "only a route has broker sets"
     order_conf = route.order_topic_conf
     row = PastRouteRow(
         ns_id=seen.ns_id,
