@@ -83,10 +83,11 @@ async def list_sets(session: OperatorSession, brokers: Sequence[str], *, shows_a
     if not names:
         names = await _all_names(session.site) if shows_all else sorted((await session.site.cluster()).broker_sets)
     found = await sets_of(session.site, names) if names else {}
-    for name in brokers:
-        if name not in found:
-            raise UnknownName(unknown_sentence("broker set at this controller named", name, ()))
-    session.show([row for name in sorted(found) for row in _replica_rows(name, found[name])], ReplicaRow)
+    unknown = [name for name in brokers if name not in found]
+    if found or not unknown:
+        session.show([row for name in sorted(found) for row in _replica_rows(name, found[name])], ReplicaRow)
+    if unknown:
+        raise UnknownName(unknown_sentence("broker set at this controller named", unknown[0], ()))
 
 
 async def leader_of(site: Site) -> str:

@@ -48,7 +48,7 @@ async def list_entries(session: OperatorSession, namespace: str) -> None:
     for key, value in pairs:
         owners = [address for address, table in tables.items() if table is not None and table.get(key) == value]
         rows.append(KvRow(key=key, value=value, only_at=None if len(owners) == len(tables) else owners))
-    session.show(rows, KvRow, is_partial=len(tables) < len(answers))
+    session.show(rows, KvRow)
     check_complete(answers, "NameServers")
 
 

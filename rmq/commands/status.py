@@ -48,7 +48,8 @@ async def show_status(session: OperatorSession) -> None:
     rows += _set_rows(found)
     brokers = await site.answers((each.address for each in found), broker_runtime())
     rows += [_broker_row(place, answer) for place, answer in zip(found, brokers, strict=True)]
-    session.show(rows, StatusRow)
+    # Without a NameServer nobody knows which brokers there are.
+    session.show(rows, StatusRow, is_partial=first is None)
     if first is None:
         raise NotReachable("no NameServer answers")
     if wrong := [row.name for row in rows if row.state != "ok"]:

@@ -38,6 +38,6 @@ async def watch_routes(session: OperatorSession, topics: Sequence[str]) -> None:
         for number, name in enumerate(names)
         for row in route_rows(name, answers[number * len(servers) : (number + 1) * len(servers)])
     ]
-    session.show(rows, RouteRow, is_partial=bool(failed))
+    session.show(rows, RouteRow)
     if away := sorted({each.address for each in failed}):
         raise PartlyDone(f"no answer of {', '.join(away)}")
