@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 import time
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -14,8 +13,11 @@ from peers.waiting import wait_until
 from rmq_brokers import ODD_NAMES, register
 from rmq_runs import Ran, Rmq
 
+import timemachine.__main__
 from history.landing import LANDING, lines_of
 from remoting.clock import SystemClock
+from rmq.cli import command_line
+from rmq.commands.table import COMMANDS
 
 
 def now():
@@ -67,15 +69,33 @@ def _settled(rmq):
     return SimpleNamespace(at=at, rows=rows)
 
 
-def old(past, *words):
-    command = [sys.executable, "-m", "timemachine", "--history", str(past.folder), *words]
-    done = subprocess.run(command, env=past.rmq.environment, capture_output=True, text=True, timeout=60, check=False)
-    return Ran(done.returncode, done.stdout, done.stderr)
+@pytest.fixture
+def shown(past, capsys, monkeypatch, tmp_path):
+    """Run a command in this process, which is what takes the time of a test otherwise."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("RMQ_HISTORY", str(past.folder))
+
+    def run(*words):
+        code = command_line.run(COMMANDS, words)
+        return Ran(int(code), *capsys.readouterr())
+
+    return run
 
 
-def test_route_of_a_time_is_the_one_that_clients_were_answered(past):
+@pytest.fixture
+def old(past, capsys):
+    """Run the former command."""
+
+    def run(*words):
+        code = timemachine.__main__.main(["--history", str(past.folder), *words])
+        return Ran(code, *capsys.readouterr())
+
+    return run
+
+
+def test_route_of_a_time_is_the_one_that_clients_were_answered(past, shown):
     for moment in (past.alone, past.both, past.without):
-        rows = past.rmq.items("history", "route", "Orders", "--at", moment.at)
+        rows = shown("history", "route", "Orders", "--at", moment.at, "-o", "json").items
         shared = [
             {name: row[name] for name in served if name != "onlyAt"}
             for row, served in zip(rows, moment.rows, strict=True)
@@ -85,62 +105,75 @@ def test_route_of_a_time_is_the_one_that_clients_were_answered(past):
         assert {(row["state"], row["doubt"]) for row in rows} == {("served", None)}
 
 
-def test_former_command_has_the_same_bodies_and_the_same_story(past):
+def test_former_command_has_the_same_bodies_and_the_same_story(past, shown, old):
     at = past.both.at
-    bodies = past.rmq.run("history", "route", "Orders", "--at", at, "--body").out
-    events = past.rmq.items("history", "timeline", "broker-a")
-    story = old(past, "timeline", "--broker", "broker-a").out.splitlines()
+    bodies = shown("history", "route", "Orders", "--at", at, "--body").out
+    events = shown("history", "timeline", "broker-a", "-o", "json").items
+    story = old("timeline", "--broker", "broker-a").out.splitlines()
 
-    assert bodies == old(past, "route", "Orders", "--at", at, "--json").out
+    assert bodies == old("route", "Orders", "--at", at, "--json").out
     assert json.loads(json.loads(bodies)["route"])["queueDatas"]
     assert [row["event"] for row in events] == [line.split(maxsplit=2)[2] for line in story]
-    assert [row["event"].split(":")[0] for row in events if "broker-b" not in row["event"]][-1] == "master 0 leaves"
+    assert events[-1]["event"].startswith("master 0 leaves")
 
 
-def test_former_command_names_the_new_one_in_its_help_only(past):
-    assert "rmq history" in old(past, "--help").out
-    assert "rmq history" not in old(past, "route", "Orders").out
+def test_former_command_names_the_new_one_in_its_help_only(past, old, capsys):
+    with pytest.raises(SystemExit):
+        old("--help")
+    assert "rmq history" in capsys.readouterr().out
+    assert "rmq history" not in "".join(map(str, old("route", "Orders", "--at", past.both.at).out))
 
 
-def test_difference_of_two_times_has_the_rows_that_only_one_of_them_has(past):
-    rows = past.rmq.items("history", "route", "Orders", "--at", past.alone.at, "--diff", past.without.at)
-    same = past.rmq.run("history", "route", "Orders", "--at", past.alone.at, "--diff", past.alone.at, "-o", "json")
+def test_process_answers_as_its_command_line_says(past):
+    ran = past.rmq.run("--history", str(past.folder), "history", "route", "Orders", "--at", past.both.at)
+    absent = past.rmq.run("history", "timeline", "absent")
 
-    assert [(row["change"], row["brokerName"]) for row in rows] == [("removed", "broker-a"), ("added", "broker-b")]
+    assert (ran.code, ran.err, len(ran.out.splitlines())) == (0, "", 3)
+    assert (absent.code, absent.err.startswith("rmq: nothing happened to absent")) == (4, True)
+
+
+def test_difference_of_two_times_has_the_rows_that_only_one_of_them_has(past, shown):
+    words = ("history", "route", "Orders", "--at", past.alone.at, "-o", "json", "--diff")
+    same = shown(*words, past.alone.at)
+
+    assert [(row["change"], row["brokerName"]) for row in shown(*words, past.without.at).items] == [
+        ("removed", "broker-a"),
+        ("added", "broker-b"),
+    ]
     assert (same.items, same.err) == ([], "rmq: no difference\n")
 
 
-def test_topic_that_nobody_had_has_no_route(past):
-    (row,) = past.rmq.items("history", "route", "Absent", "--at", past.both.at)
+def test_topic_that_nobody_had_has_no_route(past, shown):
+    (row,) = shown("history", "route", "Absent", "--at", past.both.at, "-o", "json").items
 
     assert (row["state"], row["brokerName"]) == ("no_route", None)
 
 
-def test_topics_with_odd_names_have_a_past(past):
+def test_topics_with_odd_names_have_a_past(past, shown):
     for name in ODD_NAMES:
-        (row,) = past.rmq.items("history", "route", name, "--at", past.both.at)
-        assert row["brokerName"] == "broker-a"
+        (row,) = shown("history", "route", name, "--at", past.both.at, "-o", "json").items
+        assert (row["topic"], row["brokerName"]) == (name, "broker-a")
+        assert "\x1b" not in shown("history", "route", name, "--at", past.both.at).out
 
 
-def test_past_is_shown_as_table_and_csv(past):
-    table = past.rmq.run("history", "timeline", "broker-b").out
-    cells = past.rmq.run("history", "route", "Orders", "--at", past.both.at, "-o", "csv").out.splitlines()
+def test_past_is_shown_as_table_and_csv(past, shown):
+    table = shown("history", "timeline", "broker-b").out
+    cells = shown("history", "route", "Orders", "--at", past.both.at, "-o", "csv").out.splitlines()
 
     assert "registers: master 0 at 127.0.0.1:2" in table
     assert cells[0].startswith("nsId,topic,change,state,brokerName,")
     assert len(cells) == 3
 
 
-def test_folder_may_stand_before_the_command_and_in_a_profile(past, tmp_path):
-    rmq = Rmq(tmp_path / "operator", NAMESRV_ADDR="127.0.0.1:1")
-    config = rmq.home / ".config" / "rmq" / "config.toml"
+def test_folder_may_stand_in_a_profile(past, shown, monkeypatch, tmp_path):
+    config = tmp_path / ".config" / "rmq" / "config.toml"
     config.parent.mkdir(parents=True)
     config.write_text(f'[profiles.prod]\nhistory = "{past.folder}"\n')
+    monkeypatch.delenv("RMQ_HISTORY")
     words = ("history", "route", "Orders", "--at", past.both.at)
 
-    assert rmq.run("--history", str(past.folder), *words).code == 0
-    assert rmq.run(*words, "--profile", "prod").code == 0
-    assert rmq.run(*words).code == 2
+    assert shown(*words, "--profile", "prod").code == 0
+    assert shown(*words).code == 2
 
 
 @pytest.mark.parametrize(
@@ -158,18 +191,18 @@ def test_folder_may_stand_before_the_command_and_in_a_profile(past, tmp_path):
         (("route", "Orders", "--history", "/nowhere"), 2, "there is no history in /nowhere"),
     ],
 )
-def test_what_cannot_be_shown_is_a_sentence(past, words, code, sentence):
-    ran = past.rmq.run("history", *words)
+def test_what_cannot_be_shown_is_a_sentence(shown, words, code, sentence):
+    ran = shown("history", *words)
 
     assert (ran.code, sentence in ran.err) == (code, True), ran
 
 
-def test_lines_that_cannot_be_read_are_counted(past, tmp_path):
+def test_lines_that_cannot_be_read_are_counted(past, shown, tmp_path):
     copy = tmp_path / "history"
     subprocess.run(["cp", "-r", past.folder, copy], check=True)
     file = next(path for path in (copy / LANDING).glob("family=ns_lifecycle/**/*") if path.is_file())
     with file.open("ab") as stream:
         stream.write(b'{"torn\n')
-    ran = past.rmq.run("history", "timeline", "broker-a", "--history", str(copy))
+    ran = shown("history", "timeline", "broker-a", "--history", str(copy))
 
     assert (ran.code, "1 lines cannot be read and are left out" in ran.err) == (0, True)
