@@ -150,6 +150,7 @@ def test_name_server_that_is_restarted_is_reported_and_no_topic_is_deleted_meanw
             watcher.wait_for(lambda: len(watcher.events) == 1, "the route")
             wait_until(lambda: route_watchers(server) == 1, seconds=60, what="a stream")
             server.process.kill()
+            broker.close()
             watcher.wait_for(lambda: watcher.errors, "the failure is shown")
             holds_for(lambda: len(watcher.events) == 1, seconds=5, what="the route is the one that was read last")
             server.start()
