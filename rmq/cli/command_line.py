@@ -41,8 +41,8 @@ def run(commands: Mapping[str, Verb | Noun], arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return ExitCode.INTERRUPTED
     except (BrokenPipeError, SystemExit):
-        # Who reads has enough, as `head` has; click makes a SystemExit of it, and of nothing else. Python would complain
-        # at its end about what is left to be written.
+        # Who reads has enough, as `head` has: click makes a SystemExit of that, and of nothing else. Python would
+        # complain at its end about what is left to be written.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.DONE
     except Exception as error:
