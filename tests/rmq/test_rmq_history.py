@@ -16,8 +16,6 @@ from rmq_runs import Ran, Rmq
 import timemachine.__main__
 from history.landing import LANDING, lines_of
 from remoting.clock import SystemClock
-from rmq.cli import command_line
-from rmq.commands.table import COMMANDS
 
 
 def now():
@@ -70,16 +68,9 @@ def _settled(rmq):
 
 
 @pytest.fixture
-def shown(past, capsys, monkeypatch, tmp_path):
-    """Run a command in this process, which is what takes the time of a test otherwise."""
-    monkeypatch.setenv("HOME", str(tmp_path))
+def shown(past, run_here, monkeypatch):
     monkeypatch.setenv("RMQ_HISTORY", str(past.folder))
-
-    def run(*words):
-        code = command_line.run(COMMANDS, words)
-        return Ran(int(code), *capsys.readouterr())
-
-    return run
+    return run_here
 
 
 @pytest.fixture

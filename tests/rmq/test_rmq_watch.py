@@ -69,6 +69,7 @@ def test_brokers_that_come_and_leave_are_events(live):
     assert all(each["seenUnixMs"] > 1_700_000_000_000 for each in watcher.events)
 
 
+@pytest.mark.broad
 def test_clusters_change_with_their_brokers(live):
     with watching(live.rmq, "cluster", "list", "-w", "-o", "jsonl") as watcher:
         first = register(live.server, "broker-a", "127.0.0.1:1", ["Orders"])
@@ -168,6 +169,7 @@ def test_name_server_that_is_restarted_is_reported_and_no_topic_is_deleted_meanw
     assert len(failures) == len(set(failures))
 
 
+@pytest.mark.broad
 def test_ten_thousand_topics_are_watched(live):
     names = [f"topic-{number:05}" for number in range(10_000)]
     quiet(live.rmq, "topic", "list")
@@ -182,6 +184,7 @@ def test_ten_thousand_topics_are_watched(live):
     assert watcher.types("topic")[10_000:] == [("ADDED", "one-more")]
 
 
+@pytest.mark.broad
 def test_masters_that_do_not_answer_delete_none_of_their_topics(live):
     peer = AnsweringPeer(broker_answers())
     broker = register(live.server, "broker-a", peer.address, ["Orders"])
@@ -197,6 +200,7 @@ def test_masters_that_do_not_answer_delete_none_of_their_topics(live):
     assert watcher.types("topic")[1] == ("DELETED", "Orders")
 
 
+@pytest.mark.broad
 def test_each_list_can_be_watched(site):
     """Those of the controller, of KV entries and the status, too."""
     replica = Replica(site.controller.address, "broker-w")
@@ -285,8 +289,9 @@ def test_picture_in_a_terminal_says_that_it_is_old(tmp_path):
         (("topic", "show", "Orders", "--watch"), 2, "No such option"),
     ],
 )
-def test_what_cannot_be_watched_ends_at_once(live, words, code, sentence):
-    ran = live.rmq.run(*words)
+def test_what_cannot_be_watched_ends_at_once(live, run_here, monkeypatch, words, code, sentence):
+    monkeypatch.setenv("NAMESRV_ADDR", live.server.address)
+    ran = run_here(*words)
 
     assert (ran.code, sentence in ran.err) == (code, True), ran
 
@@ -307,6 +312,7 @@ def test_who_reads_a_watched_list_may_stop(tmp_path):
         peer.close()
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("status", ["200 OK", "404 Not Found", "503 Service Unavailable"])
 def test_http_side_of_something_else_leaves_the_list_to_be_read(tmp_path, status):
     """What answers at the port of the HTTP side may be any program."""
