@@ -62,7 +62,7 @@ class WatchedOutput:
         self.source = ChangeSource(tuple(topics), is_enough=True)
 
 
-class _Watch:
+class _WatchedRun:
     """The rows as they were read last, and what says that they may have changed."""
 
     def __init__(self, settings: SiteSettings, take: Take, view: WatchView) -> None:
@@ -137,7 +137,7 @@ async def watch(settings: SiteSettings, style: Style, take: Take) -> None:
     if style.output_format == "json":
         raise WrongUse("--watch writes a change at a time: take -o jsonl, csv or table; json is one document")
     view = view_of(style)
-    run = _Watch(settings, take, view)
+    run = _WatchedRun(settings, take, view)
     task = asyncio.current_task()
     assert task is not None, "a coroutine of asyncio.run is a task"
     loop = asyncio.get_running_loop()
