@@ -1,6 +1,5 @@
 """Queries of a history: its folder, times as they are typed, the timeline of a broker, bodies as they were served."""
 
-import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -8,21 +7,18 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from history.columns import WATCHES_NO_BROKERS
 from history.landing import LANDING
-from history.schemas import BROKER_STATE, CONTROLLER, NS_LIFECYCLE, NS_TICK, SCALING, UNOBSERVED_AFTER_MS
 from remoting.protocol.fastjson import Dialect, encode
 from timemachine.broker_events import TimelineEvent, timeline
+from timemachine.broker_rows import broker_rows, server_rows
 from timemachine.moments import Seen
-from timemachine.rows import History, StoredRow, as_written
+from timemachine.rows import History
 
 #: Where `make run` has the servers write.
 DEFAULT_FOLDER: Final = "~/rocketmq-history"
 
 #: All that can be added to a time and taken away from it stays a time.
 _YEARS: Final = range(1971, 9998)
-#: Matches the line of a tick after an unobserved pause; may match too often.
-_PAUSE: Final = re.compile(rb'"interval_ms":\d{5}')
 _HOUR: Final = timedelta(hours=1)
 
 
@@ -72,16 +68,8 @@ def span_of(first: datetime | None, last: datetime | None, now: datetime) -> tup
 
 def timeline_of(history: History, broker: str, first: datetime, last: datetime) -> BrokerTimeline:
     """Return what happened to a broker between two times."""
-    name = as_written(broker)
-    rows = [
-        row
-        for family in (BROKER_STATE.name, CONTROLLER.name, SCALING.name)
-        for row in history.rows(family, first, last, None, lambda line: name in line)
-        if row.broker_name == broker or broker in row.broker_names
-    ]
-    events = timeline(rows)
-    lifecycle = [row for row in history.rows(NS_LIFECYCLE.name, first, last) if row.source not in WATCHES_NO_BROKERS]
-    servers = timeline([*lifecycle, *_pauses(history, first, last)])
+    events = timeline(broker_rows(history, broker, first, last))
+    servers = timeline(server_rows(history, first, last))
     # Without the unobserved times, their lack of events would read as no failures.
     merged = sorted((*events, *servers), key=lambda each: each.unix_us)
     return BrokerTimeline(merged, "" if events else _nothing(broker, first, last))
@@ -98,9 +86,3 @@ def _nothing(broker: str, first: datetime, last: datetime) -> str:
         f"nothing happened to {broker} between {first.isoformat()} and {last.isoformat()}; "
         "look at another time with --from and --to, or at how the name is spelled"
     )
-
-
-def _pauses(history: History, first: datetime, last: datetime) -> list[StoredRow]:
-    """Return the ticks that came after an unobserved pause."""
-    ticks = history.rows(NS_TICK.name, first, last, None, lambda line: _PAUSE.search(line) is not None)
-    return [row for row in ticks if (row.interval_ms or 0) > UNOBSERVED_AFTER_MS]

@@ -13,8 +13,8 @@ export class RequestFailed extends Error {
   }
 }
 
-/** Returns the JSON of an answer; throws RequestFailed. */
-export async function request(path, { method = "GET", body } = {}) {
+/** Returns the JSON of an answer, which has to be there within `answerMs`; throws RequestFailed. */
+export async function request(path, { method = "GET", body, answerMs = ANSWER_MS } = {}) {
   const headers = body === undefined ? {} : { "Content-Type": "application/json" };
   let answer;
   let value;
@@ -23,7 +23,7 @@ export async function request(path, { method = "GET", body } = {}) {
       method,
       headers,
       body: body === undefined ? undefined : JSON.stringify(body),
-      signal: AbortSignal.timeout(ANSWER_MS),
+      signal: AbortSignal.timeout(answerMs),
     });
     value = await answer.json();
   } catch (error) {
@@ -38,8 +38,11 @@ export function pathOf(peer, path) {
   return peer.isSelf ? `../v1/${path}` : `peer/${peer.kind}/${peer.number}/v1/${path}`;
 }
 
-/** Returns all items of a list that comes in pages, {items, isWhole}; throws RequestFailed. */
-export async function items(peer, path, key = "items") {
+/**
+ * Returns all items of a list that comes in pages, {items, isWhole}; throws RequestFailed. `onPage` gets those of each page so
+ * far, and how many there are in all.
+ */
+export async function items(peer, path, key = "items", onPage = () => {}) {
   const found = [];
   let cursor = null;
   for (let page = 0; page < PAGES_MAX; page += 1) {
@@ -47,6 +50,7 @@ export async function items(peer, path, key = "items") {
     const answer = await request(pathOf(peer, `${path}?limit=${PAGE_ITEMS}${after}`));
     found.push(...answer[key]);
     cursor = answer.nextCursor;
+    onPage(found, answer.total);
     if (cursor === null) return { items: found, isWhole: true };
   }
   return { items: found, isWhole: false };

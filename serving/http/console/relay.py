@@ -14,6 +14,7 @@ from aiohttp import hdrs, web
 from yarl import URL
 
 from serving.config.checks import shortened
+from serving.http.answer_headers import ANSWER_HEADERS
 from serving.http.connections import cancelled_with_client
 from serving.http.console.peers import NumberedPeer
 from serving.http.console.shapes import PeerView
@@ -132,7 +133,7 @@ class PeerRelay:
             async with self._answer(request.method, url, headers, None, timeout) as answer:
                 if answer.content_type != EVENTS_TYPE:
                     return await _whole(answer)
-                response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: EVENTS_TYPE, **_PROTECTING})
+                response = web.StreamResponse(headers={**_STREAM_HEADERS, **_PROTECTING})
                 await response.prepare(request)
                 # The answer has begun: whatever ends the stream, the page connects again.
                 with suppress(TimeoutError, aiohttp.ClientError, OSError), cancelled_with_client(request):
@@ -181,6 +182,10 @@ _PROTECTING: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
 }
+
+
+#: A stream begins before anybody adds what other answers have. Proxies are to pass events on at once.
+_STREAM_HEADERS: Final = {**ANSWER_HEADERS, hdrs.CONTENT_TYPE: EVENTS_TYPE, "X-Accel-Buffering": "no"}
 
 
 def _target(request: web.Request, peer: NumberedPeer) -> URL:
