@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 RUN_ARGS ?=
 HISTORY ?= $(HOME)/rocketmq-history
 
-.PHONY: run test test-all check unit coverage integration bench-start bench bench-quick bench-former bench-route-watch bench-console bench-controller bench-failover bench-replicas bench-role-checks bench-role-addresses bench-role-clients bench-role-throughput bench-switchovers bench-resizes bench-offset-mirror bench-offset-commits bench-offset-isolation bench-offset-failovers bench-attacks bench-analytics bench-history dashboards demo console-pictures soak mutants clean
+.PHONY: run test test-all check unit coverage integration bench-start bench bench-quick bench-former bench-route-watch bench-console bench-rmq bench-controller bench-failover bench-replicas bench-role-checks bench-role-addresses bench-role-clients bench-role-throughput bench-switchovers bench-resizes bench-offset-mirror bench-offset-commits bench-offset-isolation bench-offset-failovers bench-attacks bench-analytics bench-history dashboards demo console-pictures soak mutants clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.run: pyproject.toml
@@ -86,6 +86,10 @@ bench-route-watch: $(VENV)/.run
 bench-console: $(VENV)/.dev
 	$(BIN)/python benchmarks/console_load.py
 	$(BIN)/python benchmarks/console_speed.py
+
+## bench-rmq: each command of rmq beside mqadmin's, into benchmarks/RMQ.md; about half an hour
+bench-rmq: $(VENV)/.dev
+	$(BIN)/python benchmarks/rmq_times.py
 
 ## bench-controller: 3,000 broker sets, beside the Java controller, into benchmarks/CONTROLLER.md; about 15 minutes
 bench-controller: $(VENV)/.run

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from rmq.failures import UnknownName, WrongUse
-from rmq.site.access import check_private
 from rmq.site.nearest import unknown_sentence
 from rmq.site.settings import PROFILE_KEYS
 
@@ -57,6 +56,8 @@ def _document(path: Path) -> dict[str, Any] | None:
         with file:
             document = tomllib.load(file)
             if any(_SECRETS & set(each) for each in document.get("profiles", {}).values() if isinstance(each, dict)):
+                from rmq.site.access import check_private  # noqa: PLC0415  # with TLS and signing, 30 ms
+
                 check_private(path, file.fileno(), "profiles")
     except RecursionError:
         raise WrongUse(f"{path} is no file of profiles: its values are nested too deeply") from None

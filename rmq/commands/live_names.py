@@ -12,7 +12,7 @@ import click
 
 from remoting.admin.admin_request import AdminRequest
 from remoting.admin.routes import all_topics, cluster_brokers
-from rmq.cli.session import settings_in
+from rmq.cli.run_settings import settings_in
 from rmq.failures import CommandFailed
 from rmq.site.settings import SiteSettings
 from rmq.site.site import Found, Site

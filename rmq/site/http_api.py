@@ -11,11 +11,12 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final, TypeVar
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import msgspec
 
 from rmq.failures import CommandFailed, NoRights, NotReachable, NotSupportedThere
+from rmq.site.http_connection import connection_to
 from rmq.site.settings import SiteSettings
 
 ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -75,7 +76,10 @@ def _target(path: str, parameters: Mapping[str, str]) -> str:
 
 
 def _read(settings: SiteSettings, url: str, target: str, shape: type[Document]) -> Document:
-    connection = _connection(settings, url)
+    try:
+        connection = connection_to(settings, url, settings.timeout_s)
+    except ValueError as error:
+        raise HttpProblem(f"no URL: {error}") from None
     try:
         status, body = _exchange(connection, target, settings.timeout_s)
     except ssl.SSLError as error:
@@ -121,15 +125,6 @@ def _exchange(connection: http.client.HTTPConnection, target: str, timeout_s: fl
     if is_late.is_set():
         raise TimeoutError
     return status, body
-
-
-def _connection(settings: SiteSettings, url: str) -> http.client.HTTPConnection:
-    parts = urlsplit(url)
-    host, port = parts.hostname or "", parts.port
-    if parts.scheme == "https":
-        context = ssl.create_default_context(cafile=settings.tls_ca or None)
-        return http.client.HTTPSConnection(host, port, timeout=settings.timeout_s, context=context)
-    return http.client.HTTPConnection(host, port, timeout=settings.timeout_s)
 
 
 def _checked(url: str, status: int, body: bytes, shape: type[Document]) -> Document:
