@@ -64,6 +64,12 @@ class OperatorSession:
         if result.failure is not None:
             raise result.failure
 
+    def preview(self, rows: Sequence[msgspec.Struct], kind: type[msgspec.Struct]) -> None:
+        """Write rows to standard error, as a table, where the operator is about to be asked."""
+        if "yes" not in self._options and sys.stdin.isatty():
+            style = msgspec.structs.replace(self.style, output_format="table", has_header=True)
+            click.echo(rendered(rows, kind, style), nl=False, err=True)
+
     def confirm(self, question: str) -> None:
         """Return if the operator wants it; raises NotConfirmed, and WrongUse where nobody can be prompted."""
         if "yes" in self._options:

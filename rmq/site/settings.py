@@ -11,6 +11,7 @@ from rmq.failures import WrongUse
 DEFAULT_NAMESRV: Final = "127.0.0.1:9876"
 DEFAULT_CONTROLLER: Final = "127.0.0.1:9878"
 DEFAULT_CONTROLLER_HTTP: Final = "http://127.0.0.1:9881"
+DEFAULT_OFFSET_MANAGER: Final = "http://127.0.0.1:9883"
 DEFAULT_TIMEOUT_S: Final = 3.0
 TIMEOUT_S_MAX: Final = 600.0
 
@@ -19,6 +20,8 @@ VARIABLES: Final = {
     "namesrv": "NAMESRV_ADDR",
     "controller": "RMQ_CONTROLLER",
     "controller_http": "RMQ_CONTROLLER_HTTP",
+    "offset_manager": "RMQ_OFFSET_MANAGER",
+    "admin_token_file": "RMQ_ADMIN_TOKEN_FILE",
     "access_key_file": "RMQ_ACCESS_KEY_FILE",
     "tls": "RMQ_TLS",
     "tls_ca": "RMQ_TLS_CA",
@@ -27,7 +30,8 @@ VARIABLES: Final = {
     "timeout": "RMQ_TIMEOUT",
 }
 #: In a profile, lists of addresses may be lists.
-_LISTS: Final = frozenset({"namesrv", "controller", "controller_http"})
+_LISTS: Final = frozenset({"namesrv", "controller", "controller_http", "offset_manager"})
+_SAMPLE_URLS: Final = {"controller-http": "http://host:9881", "offset-manager": "http://host:9883"}
 _SWITCHES: Final = ("true", "false")
 #: Only in a profile: a command line is seen by everybody on the machine.
 PROFILE_KEYS: Final = frozenset({*VARIABLES, "access_key", "secret_key"})
@@ -41,6 +45,9 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True):
     controller: tuple[str, ...]
     #: http:// or https:// and host:port.
     controller_http: tuple[str, ...]
+    offset_manager: tuple[str, ...] = (DEFAULT_OFFSET_MANAGER,)
+    #: Its first line is the token for requests by HTTP that change something.
+    admin_token_file: str = ""
     access_key_file: str = ""
     access_key: str = ""
     secret_key: str = ""
@@ -73,6 +80,8 @@ def settings_of(options: Mapping[str, str], environment: Mapping[str, str], prof
         namesrv=_addresses("namesrv", given.get("namesrv", DEFAULT_NAMESRV)),
         controller=_addresses("controller", given.get("controller", DEFAULT_CONTROLLER)),
         controller_http=_urls("controller-http", given.get("controller_http", DEFAULT_CONTROLLER_HTTP)),
+        offset_manager=_urls("offset-manager", given.get("offset_manager", DEFAULT_OFFSET_MANAGER)),
+        admin_token_file=given.get("admin_token_file", ""),
         access_key_file=given.get("access_key_file", ""),
         access_key=_profile_text("access_key", profile.get("access_key")),
         secret_key=_profile_text("secret_key", profile.get("secret_key")),
@@ -116,7 +125,7 @@ def _urls(option: str, text: str) -> tuple[str, ...]:
     urls = tuple(each.rstrip("/") for each in _parts(text))
     wrong = next((each for each in urls if not each.startswith(("http://", "https://"))), None)
     if wrong is not None or not urls:
-        raise WrongUse(f"--{option}: {wrong or 'nothing'} is no URL such as http://host:9881")
+        raise WrongUse(f"--{option}: {wrong or 'nothing'} is no URL such as {_SAMPLE_URLS[option]}")
     return urls
 
 
