@@ -246,6 +246,6 @@ def _definition(text: bytes) -> GroupDefinition:
         retry_queue_nums=body.retry_queue_nums,
         retry_max_times=body.retry_max_times,
         consume_timeout_minutes=body.consume_timeout_minute,
-        attributes=body.attributes,
+        attributes=body.attributes or {},
         text=text,
     )

@@ -46,7 +46,7 @@ class SubscriptionGroupConfig(msgspec.Struct, frozen=True, kw_only=True, rename=
     #: 5.x.
     consume_timeout_minute: Int32 | None = None
     #: 5.x.
-    attributes: dict[str, str] = {}
+    attributes: dict[str, str] | None = None
 
 
 class NewSubscriptionGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
