@@ -74,6 +74,19 @@ async def progress_at(
     return [(group, answer) for (group, _), answer in zip(wanted, answers, strict=True)]
 
 
+async def members_of(
+    site: Site, addresses: Sequence[str], groups: Collection[str]
+) -> dict[str, list[GroupConnections]]:
+    """Return by group which members are connected to masters that answer (203)."""
+    wanted = [(group, address) for group in groups for address in addresses]
+    answers = await site.answers_to((address, connections_of_group(group)) for group, address in wanted)
+    found: dict[str, list[GroupConnections]] = {group: [] for group in groups}
+    for (group, _), answer in zip(wanted, answers, strict=True):
+        if answer.error is None and answer.result is not None:
+            found[group].append(answer.result)
+    return found
+
+
 async def stored_at(site: Site, addresses: Iterable[str], groups: Collection[str]) -> dict[str, StoredOffsets]:
     """Return what each of these brokers has stored of some groups (43), by its address."""
     answers = await site.answers(addresses, offsets_of_groups(groups))

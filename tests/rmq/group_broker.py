@@ -4,6 +4,7 @@ import json
 
 from fakes.answering_peer import NOTHING, refusal, success
 from fakes.offset_broker import CLUSTER, OffsetBroker
+
 from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
 

@@ -1,5 +1,7 @@
 """Where a reset takes a group in each queue, and how each broker is told."""
 
+import time
+
 import pytest
 
 from rmq.cli.moments import unix_ms_of
@@ -74,8 +76,6 @@ def test_other_targets_are_named(text):
 
 def test_mqadmins_form_of_a_time_is_of_this_machines_zone(monkeypatch):
     monkeypatch.setenv("TZ", "Asia/Shanghai")
-    import time
-
     time.tzset()
     try:
         assert unix_ms_of("2023-11-15#06:13:20:250", "--to") == 1_700_000_000_250

@@ -12,17 +12,17 @@ from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import cluster_names
 from rmq.output.patterns import matches
 from rmq.site.groups import (
-    StoredOffsets,
+    QueueProgress,
     Unknown,
-    connections_at,
     masters_of,
+    members_of,
     progress_at,
     progress_in,
     shows_zeros,
     stored_at,
     total_lag,
 )
-from rmq.site.site import Answered, Site, check_complete
+from rmq.site.site import Site, check_complete
 
 
 class GroupRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -46,14 +46,6 @@ class LongGroupRow(GroupRow, frozen=True, kw_only=True, rename="camel"):
     unknown_queues: int
     #: Messages a second.
     consume_tps: float | None
-
-
-class _GroupAtMasters:
-    """What masters have answered about one group."""
-
-    def __init__(self) -> None:
-        self.connections: list[GroupConnections] = []
-        self.progress: dict[str, GroupProgress] = {}
 
 
 @click.command("list", cls=SiteCommand)
@@ -81,37 +73,34 @@ async def list_groups(
 
 
 async def _long_rows(site: Site, addresses: Sequence[str], counts: Mapping[str, int]) -> list[LongGroupRow]:
-    found = {group: _GroupAtMasters() for group in counts}
-    for group in counts:
-        answers = await connections_at(site, addresses, group)
-        found[group].connections = _connected(answers)
-    for group, answer in await progress_at(site, addresses, list(counts), None):
+    connections = await members_of(site, addresses, counts)
+    progress: dict[str, dict[str, GroupProgress]] = {group: {} for group in counts}
+    for group, answer in await progress_at(site, addresses, counts, None):
         if answer.error is None:
-            found[group].progress[answer.address] = answer.result
-    open_groups = {
-        group for group, each in found.items() if any(shows_zeros(progress) for progress in each.progress.values())
-    }
-    stored = await stored_at(site, addresses, open_groups) if open_groups else {}
-    return [_long_row(group, counts[group], each, stored) for group, each in found.items()]
+            progress[group][answer.address] = answer.result
+    unclear = {group for group, found in progress.items() if any(map(shows_zeros, found.values()))}
+    stored = await stored_at(site, addresses, unclear) if unclear else {}
+    rows = []
+    for group, count in counts.items():
+        queues = [
+            queue
+            for address, each in progress[group].items()
+            for queue in progress_in(group, each, stored.get(address))
+        ]
+        rates = [each.consume_tps for each in progress[group].values() if each.consume_tps is not None]
+        rows.append(_long_row(GroupRow(group=group, masters=count), connections[group], queues, rates))
+    return rows
 
 
-def _connected(answers: Sequence[Answered[GroupConnections | None]]) -> list[GroupConnections]:
-    return [each.result for each in answers if each.error is None and each.result is not None]
-
-
-def _long_row(group: str, count: int, found: _GroupAtMasters, stored: Mapping[str, StoredOffsets]) -> LongGroupRow:
-    queues = [
-        queue
-        for address, progress in found.progress.items()
-        for queue in progress_in(group, progress, stored.get(address))
-    ]
+def _long_row(
+    group: GroupRow, connections: Sequence[GroupConnections], queues: Sequence[QueueProgress], rates: Sequence[float]
+) -> LongGroupRow:
     lag, unknown = total_lag(queues)
-    rates = [each.consume_tps for each in found.progress.values() if each.consume_tps is not None]
-    first = next(iter(found.connections), None)
+    first = next(iter(connections), None)
     return LongGroupRow(
-        group=group,
-        masters=count,
-        clients=len({client.client_id for each in found.connections for client in each.clients}),
+        group=group.group,
+        masters=group.masters,
+        clients=len({client.client_id for each in connections for client in each.clients}),
         consume_type=first.consume_type if first else None,
         message_model=first.message_model if first else None,
         lag="unknown" if len(queues) == unknown else lag,

@@ -20,22 +20,9 @@ _DONE: Final = frozenset({"restored", "unchanged", "ok"})
 _READY: Final = frozenset({"ready"})
 #: How often the time that passes is written.
 _TICK_S: Final = 1.0
-_WRITER_CHARACTERS_MAX: Final = 255
 
 #: Makes a body with `dryRun` or without.
 BodyOf = Callable[[bool], msgspec.Struct]
-
-
-def operator_name() -> str:
-    """Return who the offset manager writes down: the user and the host."""
-    import getpass  # noqa: PLC0415  # only for changes
-    import socket  # noqa: PLC0415
-
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = "unknown"
-    return f"{user}@{socket.gethostname()}"[:_WRITER_CHARACTERS_MAX]
 
 
 async def manager_answer(session: OperatorSession, request: ApiRequest[Document]) -> Document:

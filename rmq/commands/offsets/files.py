@@ -7,10 +7,11 @@ from typing import BinaryIO, Literal, TypedDict, Unpack
 import click
 import msgspec
 
+from rmq.cli.operator_name import operator_name
 from rmq.cli.options import ChangeCommand, SiteCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names, cluster_names, group_names, topic_names
-from rmq.commands.offsets.asking import manager_answer, operator_name, write_offsets
+from rmq.commands.offsets.asking import manager_answer, write_offsets
 from rmq.failures import PartlyDone, WrongUse
 from rmq.site.http_api import ApiRequest, path_of
 from rmq.site.offset_documents import (

@@ -5,10 +5,11 @@ from typing import Literal, TypedDict, Unpack
 import click
 
 from rmq.cli.moments import unix_ms_of
+from rmq.cli.operator_name import operator_name
 from rmq.cli.options import ChangeCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names, cluster_names, group_names, topic_names
-from rmq.commands.offsets.asking import operator_name, write_offsets
+from rmq.commands.offsets.asking import write_offsets
 from rmq.site.http_api import path_of
 from rmq.site.offset_documents import RESTORE_TIMEOUT_S, RestoreBody, UndoBody
 

@@ -7,10 +7,10 @@ from typing import Final, Literal, TypedDict, Unpack
 import click
 import msgspec
 
+from rmq.cli.operator_name import operator_name
 from rmq.cli.options import ChangeCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import topic_names
-from rmq.commands.offsets.asking import operator_name
 from rmq.commands.scaling.operations import OperationRow, controller_answer, operation_row
 from rmq.failures import CommandFailed, ExitCode
 from rmq.site.http_api import ApiRequest, path_of
