@@ -51,6 +51,12 @@ class GroupBroker(OffsetBroker):
         brokers = [{"cluster": CLUSTER, "brokerName": self.name, "brokerAddrs": {"0": self.address}}]
         return success({"queueDatas": [data], "brokerDatas": brokers, "filterServerTable": {}})
 
+    def update_topic(self, fields):
+        queues = int(fields["readQueueNums"])
+        known = self.topics.get(fields["topic"], {})
+        self.topics[fields["topic"]] = {queue: known.get(queue, (0, 0)) for queue in range(queues)}
+        return success(b"")
+
     def _names(self, _):
         return success({"topicList": sorted(self.topics)})
 
@@ -116,6 +122,13 @@ class GroupBroker(OffsetBroker):
 
 
 _MORE = {
+    RequestCode.WATCH_ROUTE_FETCHES: lambda _broker, _fields: refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED),
+    BrokerRequestCode.GET_TIMER_METRICS: lambda _broker, _fields: success({"timingCount": {}}),
+    BrokerRequestCode.GET_BROKER_HA_STATUS: lambda _broker, _fields: success({"master": True}),
+    BrokerRequestCode.GET_ALL_DELAY_OFFSET: lambda _broker, _fields: success({"offsetTable": {}}),
+    RequestCode.GET_KV_CONFIG: lambda _broker, _fields: refusal(ResponseCode.QUERY_NOT_FOUND),
+    BrokerRequestCode.QUERY_TOPIC_CONSUME_BY_WHO: lambda _broker, _fields: success({"groupList": []}),
+    BrokerRequestCode.UPDATE_AND_CREATE_TOPIC: lambda broker, fields: broker.update_topic(fields),
     RequestCode.GET_ROUTEINFO_BY_TOPIC: GroupBroker._route,
     RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: GroupBroker._names,
     BrokerRequestCode.SEARCH_OFFSET_BY_TIMESTAMP: GroupBroker._at,

@@ -9,6 +9,7 @@ from peers.offset_managers import OffsetManager
 from peers.waiting import wait_until
 from rmq_runs import Rmq
 
+TOKEN = "0123456789abcdef-of-the-tests"
 WAIT_S = 60
 
 
@@ -25,7 +26,7 @@ def manager(tmp_path_factory, broker):
     """A manager that follows the broker at a NameServer, which the broker is itself."""
     folder = tmp_path_factory.mktemp("offsets")
     token = folder / "token"
-    token.write_text("let-me-in\n")
+    token.write_text(f"{TOKEN}\n")
     manager = OffsetManager(
         folder, namesrv_addr=broker.address, mirror_period_ms=1000, http_admin_token_file=token
     ).start()
@@ -36,7 +37,7 @@ def manager(tmp_path_factory, broker):
 @pytest.fixture
 def rmq(tmp_path, broker, manager):
     token = tmp_path / "token"
-    token.write_text("let-me-in\n")
+    token.write_text(f"{TOKEN}\n")
     token.chmod(0o600)
     wait_until(lambda: manager.get("/v1/offsets/mirror").body["sets"], seconds=WAIT_S, what="a master")
     return Rmq(
@@ -152,7 +153,7 @@ def test_file_that_is_broken_is_refused_with_its_place(rmq, tmp_path):
     [
         (None, 0o600, 5, "--admin-token-file"),
         ("wrong\n", 0o600, 5, "HTTP status 401"),
-        ("let-me-in\n", 0o644, 2, "chmod 600"),
+        (f"{TOKEN}\n", 0o644, 2, "chmod 600"),
         ("tökén\n", 0o600, 5, "is no token"),
     ],
 )
