@@ -15,7 +15,7 @@ WAIT_S = 60
 @pytest.fixture(scope="module")
 def broker():
     found = GroupBroker()
-    found.topics["payments"] = dict.fromkeys(range(4), (0, 10))
+    found.topics |= {"payments": dict.fromkeys(range(4), (0, 10)), "SCHEDULE_TOPIC_XXXX": {}}
     with offset_brokers_in_thread(found):
         yield found
 
