@@ -52,6 +52,7 @@ COMMANDS: Final[Mapping[str, Verb | Noun]] = {
         {
             "regressions": Verb("rmq.commands.offsets.views", "list_regressions", "offsets that went back, and why"),
             "mirror": Verb("rmq.commands.offsets.views", "list_mirror", "how fresh its copy of brokers' offsets is"),
+            "guard": Verb("rmq.commands.offsets.guard", "show_guard", "what it did after failovers and restarts"),
             "restore": Verb("rmq.commands.offsets.restore", "restore_offsets", "bring offsets of a moment back"),
             "operations": Verb("rmq.commands.offsets.views", "list_operations", "what can be undone"),
             "undo": Verb("rmq.commands.offsets.restore", "undo_operation", "undo a restore, an import or a reset"),

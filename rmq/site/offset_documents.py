@@ -189,3 +189,60 @@ class MirrorListing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     sets: list[MirroredSetDocument]
     next_cursor: str | None = None
+
+
+class GuardCount(msgspec.Struct, frozen=True, kw_only=True):
+    """Offsets of which the same became."""
+
+    action: str
+    reason: str
+    outcome: str
+    offsets: int
+
+
+class GuardRun(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One run of the guard at one broker."""
+
+    run: int
+    cluster: str
+    broker_name: str
+    address: str
+    cause: str
+    result: str
+    began_unix_ms: int
+    duration_ms: int
+    writes: bool
+    counts: list[GuardCount] = []
+    error: str = ""
+
+
+class GuardListing(msgspec.Struct, frozen=True, kw_only=True):
+    """The last runs, the newest first."""
+
+    mode: str
+    runs: list[GuardRun]
+
+
+class GuardedRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One offset that the guard has written, or reports."""
+
+    group: str
+    topic: str
+    queue_id: int
+    action: str
+    reason: str
+    outcome: str
+    #: What was read of the former master; blank for nothing, as the next ones.
+    saved: int | None = None
+    old_offset: int | None = None
+    #: What is right: written, or to be written.
+    new_offset: int | None = None
+    detail: str = ""
+
+
+class GuardRunOffsets(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A page of the offsets of one run."""
+
+    offsets: list[GuardedRow]
+    left_out: int = 0
+    next_cursor: str | None = None

@@ -124,6 +124,19 @@ def test_file_is_exported_and_imported(broker, rmq, tmp_path):
     assert broker.offsets == {"orders@files": {0: 30, 1: 31}}
 
 
+def test_guard_shows_what_it_would_write_after_a_restart(broker, rmq):
+    broker.offsets = {"orders@guarded": {0: 50}}
+    read_since(rmq, now_ms())
+    broker.offsets, broker.boot_ms = {"orders@guarded": {0: 20}}, now_ms()
+    (run, *_) = wait_until(lambda: rmq.items("offsets", "guard"), seconds=WAIT_S, what="a run of the guard")
+
+    assert (run["brokerName"], run["writes"]) == ("broker-a", False)
+    assert sum(run["offsets"].values()) > 0
+    (offset,) = [row for row in rmq.items("offsets", "guard", str(run["run"])) if row["group"] == "guarded"]
+    assert (offset["saved"], offset["oldOffset"]) == (50, 20)
+    assert rmq.run("offsets", "guard", "999").code == 4
+
+
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
