@@ -9,6 +9,7 @@ from peers.offset_managers import OffsetManager
 from peers.waiting import wait_until
 from rmq_runs import Rmq
 
+from remoting.protocol.codes import RequestCode, ResponseCode
 from remoting.protocol.object_keys import with_quoted_keys
 
 TOKEN = "0123456789abcdef-of-the-tests"
@@ -19,6 +20,8 @@ WAIT_S = 60
 def broker():
     found = OffsetBroker()
     found.topics = {"orders": dict.fromkeys(range(2), (0, 100))}
+    # It is under no controller.
+    found.instead = {RequestCode.GET_BROKER_EPOCH_CACHE: ResponseCode.SYSTEM_ERROR}
     with offset_brokers_in_thread(found):
         yield found
 
