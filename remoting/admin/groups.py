@@ -95,7 +95,7 @@ class QueueLag:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupProgress:
+class ConsumeStats:
     """How far a group is on one broker."""
 
     queues: Mapping[MessageQueue, QueueLag]
@@ -131,7 +131,7 @@ def lag_of_group(group: str, topic: str | None = None) -> AdminRequest[Mapping[M
     return progress_of_group(group, topic).mapped(lambda progress: progress.queues)
 
 
-def progress_of_group(group: str, topic: str | None = None) -> AdminRequest[GroupProgress]:
+def progress_of_group(group: str, topic: str | None = None) -> AdminRequest[ConsumeStats]:
     """Request the same with how many messages a second the group consumes at this broker (208)."""
     header = ConsumeStatsHeader(consumer_group=group, topic=topic)
     return AdminRequest(command(BrokerRequestCode.GET_CONSUME_STATS, header), _read_progress)
@@ -219,9 +219,9 @@ def _read_connections(answer: RemotingCommand) -> GroupConnections:
     )
 
 
-def _read_progress(answer: RemotingCommand) -> GroupProgress:
+def _read_progress(answer: RemotingCommand) -> ConsumeStats:
     body = decode_broker_body(ConsumeStatsBody, answer.body)
-    return GroupProgress(queues=_lags(body), consume_tps=body.consume_tps)
+    return ConsumeStats(queues=_lags(body), consume_tps=body.consume_tps)
 
 
 def _lags(body: ConsumeStatsBody) -> dict[MessageQueue, QueueLag]:

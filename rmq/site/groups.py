@@ -6,8 +6,8 @@ from typing import Final, Literal, NamedTuple
 
 from remoting.admin.clients import RunningConsumer, running_consumer
 from remoting.admin.groups import (
+    ConsumeStats,
     GroupConnections,
-    GroupProgress,
     QueueLag,
     configured_groups,
     connections_of_group,
@@ -15,6 +15,7 @@ from remoting.admin.groups import (
 )
 from remoting.admin.message_queues import MessageQueue
 from remoting.admin.offset_table import GroupTopicName, offsets_of_groups
+from remoting.background_tasks import all_results
 from rmq.failures import UnknownName, sentence_of
 from rmq.site.brokers import BrokerPlace, masters, members_of_cluster, places
 from rmq.site.nearest import unknown_sentence
@@ -30,7 +31,7 @@ StoredOffsets = Mapping[GroupTopicName, Mapping[int, int]] | str
 _NOT_STORED: Final = "the group has stored no offset: it begins where its policy for new groups says"
 
 
-class QueueProgress(NamedTuple):
+class GroupInQueue(NamedTuple):
     """How far a group is in one queue."""
 
     queue: MessageQueue
@@ -67,7 +68,7 @@ async def check_group(site: Site, group: str, found: Iterable[BrokerPlace]) -> N
 
 async def progress_at(
     site: Site, addresses: Sequence[str], groups: Collection[str], topic: str | None
-) -> list[tuple[str, Answered[GroupProgress]]]:
+) -> list[tuple[str, Answered[ConsumeStats]]]:
     """Return what each master answers about each group (208), with the group."""
     wanted = [(group, address) for group in groups for address in addresses]
     answers = await site.answers_to((address, progress_of_group(group, topic)) for group, address in wanted)
@@ -98,17 +99,17 @@ async def stored_at(site: Site, addresses: Iterable[str], groups: Collection[str
     }
 
 
-def shows_zeros(progress: GroupProgress) -> bool:
+def shows_zeros(progress: ConsumeStats) -> bool:
     """Return whether 208 alone leaves open what is stored: it shows 0 for none."""
     return any(each.consumer_offset == 0 for each in progress.queues.values())
 
 
-def progress_in(group: str, progress: GroupProgress, stored: StoredOffsets | None) -> list[QueueProgress]:
+def progress_in(group: str, progress: ConsumeStats, stored: StoredOffsets | None) -> list[GroupInQueue]:
     """Return how far a group is in each queue of a broker; `stored` is needed where 208 shows zeros."""
     return [_progress(group, queue, lag, stored) for queue, lag in sorted(progress.queues.items())]
 
 
-def total_lag(found: Iterable[QueueProgress]) -> tuple[int, int]:
+def total_lag(found: Iterable[GroupInQueue]) -> tuple[int, int]:
     """Return the sum of what is known, and of how many queues nothing is known."""
     queues = list(found)
     return sum(each.diff for each in queues if each.diff is not None), sum(each.diff is None for each in queues)
@@ -128,20 +129,29 @@ async def held_queues(site: Site, group: str, found: Sequence[Answered[GroupConn
         for client in answer.result.clients
     }
     wanted = sorted(at.items())[:CLIENTS_MAX]
-    tasks = [asyncio.create_task(site.answer_of(address, running_consumer(group, name))) for name, address in wanted]
-    if tasks:
-        await asyncio.wait(tasks, timeout=site.settings.timeout_s)
+    deadline = asyncio.get_running_loop().time() + site.settings.timeout_s
+    answers = await all_results(_running_until(deadline, site, address, group, name) for name, address in wanted)
     holders: dict[MessageQueue, list[str]] = {}
     unknown = [name for name, _ in sorted(at.items())[CLIENTS_MAX:]]
-    for (name, _), task in zip(wanted, tasks, strict=True):
-        if task.done() and task.result().error is None:
-            for queue in _queues_of(task.result().result):
-                holders.setdefault(queue, []).append(name)
-        else:
-            task.cancel()
+    for (name, _), consumer in zip(wanted, answers, strict=True):
+        if consumer is None:
             unknown.append(name)
-    await asyncio.gather(*tasks, return_exceptions=True)
+            continue
+        for queue in _queues_of(consumer):
+            holders.setdefault(queue, []).append(name)
     return HeldQueues(holders, unknown)
+
+
+async def _running_until(
+    deadline: float, site: Site, address: str, group: str, client_id: str
+) -> RunningConsumer | None:
+    """Return what a member does now; None if it does not answer in time: many may hang, and few are queried at once."""
+    try:
+        async with asyncio.timeout_at(deadline):
+            answer = await site.answer_of(address, running_consumer(group, client_id))
+    except TimeoutError:
+        return None
+    return answer.result if answer.error is None else None
 
 
 def _queues_of(consumer: RunningConsumer) -> list[MessageQueue]:
@@ -149,13 +159,13 @@ def _queues_of(consumer: RunningConsumer) -> list[MessageQueue]:
     return held + [queue for queue, each in consumer.pop_queues.items() if not each.is_dropped]
 
 
-def _progress(group: str, queue: MessageQueue, lag: QueueLag, stored: StoredOffsets | None) -> QueueProgress:
+def _progress(group: str, queue: MessageQueue, lag: QueueLag, stored: StoredOffsets | None) -> GroupInQueue:
     if lag.consumer_offset == 0:
         if isinstance(stored, str):
-            return QueueProgress(queue, lag, None, None, stored)
+            return GroupInQueue(queue, lag, None, None, stored)
         if queue.queue_id not in (stored or {}).get(GroupTopicName(group, queue.topic), {}):
-            return QueueProgress(queue, lag, None, None, _NOT_STORED)
+            return GroupInQueue(queue, lag, None, None, _NOT_STORED)
     if lag.consumer_offset > lag.broker_offset:
         reason = "the offset is beyond the end of the queue: messages are lost"
-        return QueueProgress(queue, lag, lag.consumer_offset, None, reason)
-    return QueueProgress(queue, lag, lag.consumer_offset, lag.broker_offset - lag.consumer_offset)
+        return GroupInQueue(queue, lag, lag.consumer_offset, None, reason)
+    return GroupInQueue(queue, lag, lag.consumer_offset, lag.broker_offset - lag.consumer_offset)

@@ -53,14 +53,14 @@ class ApiRequest(NamedTuple, Generic[Document]):
     is_preview: bool = False
 
 
-class _Fault(msgspec.Struct, frozen=True, rename="camel"):
+class _HttpFault(msgspec.Struct, frozen=True, rename="camel"):
     code: str = ""
     message: str = ""
     leader_address: str = ""
 
 
 class _ErrorAnswer(msgspec.Struct, frozen=True):
-    error: _Fault
+    error: _HttpFault
 
 
 class _Skipped(Exception):

@@ -15,7 +15,7 @@ FILE_TIMEOUT_S = 90.0
 FileDialect = Literal["broker", "client", "rocksdb"]
 
 
-class RestoreBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class WantedRestore(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """What is to be restored."""
 
     writer: str
@@ -29,7 +29,7 @@ class RestoreBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     allow_unproved: bool = False
 
 
-class UndoBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class WantedUndo(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """What is to be undone."""
 
     writer: str
@@ -39,20 +39,20 @@ class UndoBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
     allow_unproved: bool = False
 
 
-class FileRecord(msgspec.Struct, frozen=True, kw_only=True):
+class RecordDocument(msgspec.Struct, frozen=True, kw_only=True):
     """A record of RocksDB, both in Base64."""
 
     key: str
     value: str
 
 
-class ImportBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class WantedImport(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A file whose offsets are to be stored."""
 
     writer: str
     dialect: FileDialect
     file: bytes = b""
-    records: list[FileRecord] = []
+    records: list[RecordDocument] = []
     cluster: str
     namespace: str = ""
     broker_name: str = ""
@@ -62,7 +62,7 @@ class ImportBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     allow_back: bool = False
 
 
-class ExportBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class WantedExport(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Which offsets are wanted as a file."""
 
     dialect: FileDialect
@@ -91,34 +91,34 @@ class RestoredRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str = ""
 
 
-class SetProblem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class SetProblemDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A broker set of which nothing is known."""
 
     broker_name: str
     reason: str
 
 
-class RestoreAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class RestoreDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What became, or would become, of all queues."""
 
     operation_id: str
     counts: dict[str, int]
     queues: list[RestoredRow]
-    problems: list[SetProblem] = []
+    problems: list[SetProblemDocument] = []
     #: Of an import.
     unused: list[str] = []
 
 
-class ExportAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ExportDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Offsets as a file."""
 
     file: bytes
-    records: list[FileRecord] = []
+    records: list[RecordDocument] = []
     offsets: int
     unavailable: list[str] = []
 
 
-class OperationRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class UndoableRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An operation that can be undone."""
 
     operation_id: str
@@ -131,10 +131,10 @@ class OperationRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     undoes: str = ""
 
 
-class OperationListing(msgspec.Struct, frozen=True, kw_only=True):
+class UndoableOperations(msgspec.Struct, frozen=True, kw_only=True):
     """The last operations."""
 
-    operations: list[OperationRow]
+    operations: list[UndoableRow]
 
 
 class ReadingDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -163,7 +163,7 @@ class RegressionDocument(msgspec.Struct, frozen=True, kw_only=True, rename="came
     after: ReadingDocument
 
 
-class RegressionListing(msgspec.Struct, frozen=True, kw_only=True):
+class RegressionPage(msgspec.Struct, frozen=True, kw_only=True):
     """Offsets that went back, the newest first."""
 
     regressions: list[RegressionDocument]
@@ -184,14 +184,14 @@ class MirroredSetDocument(msgspec.Struct, frozen=True, kw_only=True, rename="cam
     kept_since_unix_ms: int | None = None
 
 
-class MirrorListing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class MirrorPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A page of mirrored sets."""
 
     sets: list[MirroredSetDocument]
     next_cursor: str | None = None
 
 
-class GuardCount(msgspec.Struct, frozen=True, kw_only=True):
+class GuardCountDocument(msgspec.Struct, frozen=True, kw_only=True):
     """Offsets of which the same became."""
 
     action: str
@@ -200,7 +200,7 @@ class GuardCount(msgspec.Struct, frozen=True, kw_only=True):
     offsets: int
 
 
-class GuardRun(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class GuardRunDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One run of the guard at one broker."""
 
     run: int
@@ -212,15 +212,15 @@ class GuardRun(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     began_unix_ms: int
     duration_ms: int
     writes: bool
-    counts: list[GuardCount] = []
+    counts: list[GuardCountDocument] = []
     error: str = ""
 
 
-class GuardListing(msgspec.Struct, frozen=True, kw_only=True):
+class GuardDocument(msgspec.Struct, frozen=True, kw_only=True):
     """The last runs, the newest first."""
 
     mode: str
-    runs: list[GuardRun]
+    runs: list[GuardRunDocument]
 
 
 class GuardedRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -240,7 +240,7 @@ class GuardedRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     detail: str = ""
 
 
-class GuardRunOffsets(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class GuardedOffsetsPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A page of the offsets of one run."""
 
     offsets: list[GuardedRow]

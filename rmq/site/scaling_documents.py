@@ -38,7 +38,7 @@ class WaiveBody(msgspec.Struct, frozen=True, kw_only=True):
     group: str
 
 
-class PlannedSet(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class PlannedSetDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What changes on one broker set."""
 
     broker_name: str
@@ -47,7 +47,7 @@ class PlannedSet(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     target: int
 
 
-class PlannedStep(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class PlannedStepDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One phase of a plan."""
 
     phase: str
@@ -55,7 +55,7 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     at_least_ms: int = 0
 
 
-class PlannedGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class PlannedGroupDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A group of the topic, and what it has to do."""
 
     group: str
@@ -65,14 +65,14 @@ class PlannedGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     note: str = ""
 
 
-class ResizePlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class PlanDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What a resize would do."""
 
     topic: str
     kind: str | None = None
-    sets: list[PlannedSet] = []
-    steps: list[PlannedStep] = []
-    groups: list[PlannedGroup] = []
+    sets: list[PlannedSetDocument] = []
+    steps: list[PlannedStepDocument] = []
+    groups: list[PlannedGroupDocument] = []
     at_least_ms: int = 0
     problems: list[str] = []
     warnings: list[str] = []
@@ -87,7 +87,7 @@ class ResizedSet(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     target: int
 
 
-class FinishedStep(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class StepDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A phase that has ended."""
 
     phase: str
@@ -96,7 +96,7 @@ class FinishedStep(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     evidence: list[str] = []
 
 
-class Operation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ResizeDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One resize."""
 
     id: str
@@ -111,13 +111,13 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     problem: str = ""
     waits_for: list[str] = []
     sets: list[ResizedSet] = []
-    steps: list[FinishedStep] = []
+    steps: list[StepDocument] = []
 
 
-class OperationListing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ResizePage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Operations under way, then those that have ended."""
 
-    operations: list[Operation]
+    operations: list[ResizeDocument]
     total: int
     problems: dict[str, str] = {}
 
@@ -134,13 +134,13 @@ class ProposalRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     expires_unix_ms: int
 
 
-class ProposalListing(msgspec.Struct, frozen=True, kw_only=True):
+class ProposalPage(msgspec.Struct, frozen=True, kw_only=True):
     """All proposals."""
 
     proposals: list[ProposalRow]
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class FindingDocument(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that was found of a topic."""
 
     sentence: str
@@ -158,10 +158,10 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     target: int | None = None
     reason: str = ""
     problem: str = ""
-    findings: list[Finding] = []
+    findings: list[FindingDocument] = []
 
 
-class DecisionListing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class DecisionPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The last verdicts on topics with a policy."""
 
     decisions: list[Decision]

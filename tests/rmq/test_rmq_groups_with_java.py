@@ -27,7 +27,8 @@ class GroupSite:
         self.broker = lab.broker("broker-a", namesrv=[self.namesrv.address], version=version).start().ready()
         self.rmq = Rmq(lab.folder / "operator", NAMESRV_ADDR=self.namesrv.address)
         self.mqadmin = lab.mqadmin()
-        wait_until(lambda: self.namesrv.caller.addresses("broker-a"), seconds=WAIT_S, what="the broker is listed")
+        listed = lambda: CLUSTER in self.rmq.run("cluster", "list").out  # noqa: E731
+        wait_until(listed, seconds=WAIT_S, what="the broker is listed")
         create = ("topic", "create", TOPIC, "--cluster", CLUSTER, "--read", "2", "--write", "2", "--yes")
         self.rmq.items(*create)
         self.rmq.items("group", "create", GROUP, "--cluster", CLUSTER, "--yes")

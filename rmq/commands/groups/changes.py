@@ -23,7 +23,7 @@ _CLUSTER = click.option(
 _BROKER = click.option("--broker", metavar="BROKER|HOST:PORT", shell_complete=broker_names, help="at this master alone")
 
 
-class CreateOptions(TypedDict):
+class GroupCreation(TypedDict):
     """What `create` takes beside the name."""
 
     cluster: str | None
@@ -47,7 +47,7 @@ class CreateOptions(TypedDict):
     "--retry-max", default=16, show_default=True, type=click.IntRange(-1), help="before the dead-letter topic"
 )
 @with_session
-async def create_group(session: OperatorSession, group: str, **chosen: Unpack[CreateOptions]) -> None:
+async def create_group(session: OperatorSession, group: str, **chosen: Unpack[GroupCreation]) -> None:
     """Create a group at masters (request 200). Of one that exists all settings are replaced, after a question."""
     found = await _chosen_masters(session.site, chosen["cluster"], chosen["broker"])
     wanted = NewSubscriptionGroup(

@@ -11,7 +11,7 @@ from rmq.cli.options import SiteCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import cluster_names, group_names, topic_names
 from rmq.site.groups import (
-    QueueProgress,
+    GroupInQueue,
     Unknown,
     check_group,
     connections_at,
@@ -48,7 +48,7 @@ class LagRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str | None
 
 
-class StoredRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class StoredOffsetRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An offset that a master has stored."""
 
     topic: str
@@ -103,8 +103,8 @@ async def show_offsets(session: OperatorSession, group: str, topic: str | None, 
     """Show the offsets that masters have stored of a group (43), also of queues that are not there any more."""
     found = await masters_of(session.site, cluster)
     answers = await session.site.answers((each.address for each in found), offsets_of_groups([group]))
-    rows: list[StoredRow] = [
-        StoredRow(topic=key.topic, broker_name=place.broker_name, queue_id=queue_id, offset=offset)
+    rows: list[StoredOffsetRow] = [
+        StoredOffsetRow(topic=key.topic, broker_name=place.broker_name, queue_id=queue_id, offset=offset)
         for place, answer in zip(found, answers, strict=True)
         if answer.error is None
         for key, offsets in answer.result.items()
@@ -115,7 +115,7 @@ async def show_offsets(session: OperatorSession, group: str, topic: str | None, 
         await check_group(session.site, group, found)
         session.note(f"no master has an offset of {group}" + (f" in {topic}" if topic else ""))
     rows.sort(key=lambda row: (row.topic, row.broker_name, row.queue_id))
-    session.show(rows, StoredRow)
+    session.show(rows, StoredOffsetRow)
     check_complete(answers, "masters")
 
 
@@ -128,7 +128,7 @@ async def _holders(
     return held.clients
 
 
-def _row(found: QueueProgress, holders: Mapping[MessageQueue, Sequence[str]]) -> LagRow:
+def _row(found: GroupInQueue, holders: Mapping[MessageQueue, Sequence[str]]) -> LagRow:
     queue = found.queue
     of_set = MessageQueue(topic=queue.topic, broker_name=queue.broker_name, queue_id=_ALL_QUEUES)
     clients = [*holders.get(queue, ()), *holders.get(of_set, ())]
@@ -145,7 +145,7 @@ def _row(found: QueueProgress, holders: Mapping[MessageQueue, Sequence[str]]) ->
     )
 
 
-def _note_total(session: OperatorSession, group: str, queues: Sequence[QueueProgress]) -> None:
+def _note_total(session: OperatorSession, group: str, queues: Sequence[GroupInQueue]) -> None:
     if session.style.output_format != "table":
         return
     lag, unknown = total_lag(queues)

@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 import click
 import msgspec
 
-from remoting.admin.groups import GroupConnections, GroupProgress, configured_groups
+from remoting.admin.groups import ConsumeStats, GroupConnections, configured_groups
 from remoting.protocol.group_kinds import is_system_group
 from rmq.cli.options import SiteCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import cluster_names
 from rmq.output.patterns import matches
 from rmq.site.groups import (
-    QueueProgress,
+    GroupInQueue,
     Unknown,
     masters_of,
     members_of,
@@ -74,7 +74,7 @@ async def list_groups(
 
 async def _long_rows(site: Site, addresses: Sequence[str], counts: Mapping[str, int]) -> list[LongGroupRow]:
     connections = await members_of(site, addresses, counts)
-    progress: dict[str, dict[str, GroupProgress]] = {group: {} for group in counts}
+    progress: dict[str, dict[str, ConsumeStats]] = {group: {} for group in counts}
     for group, answer in await progress_at(site, addresses, counts, None):
         if answer.error is None:
             progress[group][answer.address] = answer.result
@@ -93,7 +93,7 @@ async def _long_rows(site: Site, addresses: Sequence[str], counts: Mapping[str, 
 
 
 def _long_row(
-    group: GroupRow, connections: Sequence[GroupConnections], queues: Sequence[QueueProgress], rates: Sequence[float]
+    group: GroupRow, connections: Sequence[GroupConnections], queues: Sequence[GroupInQueue], rates: Sequence[float]
 ) -> LongGroupRow:
     lag, unknown = total_lag(queues)
     first = next(iter(connections), None)

@@ -1,8 +1,8 @@
 """Reads what a reset has to know of brokers, and plans it. The edge: it sends only requests that read."""
 
-import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from remoting.admin.admin_request import AdminRequest
 from remoting.admin.configuration import broker_config
 from remoting.admin.offset_table import GroupTopicName, offsets_of_groups
 from remoting.admin.offsets import RESETS_ON_SERVER, max_offset, min_offset, offset_at
@@ -22,7 +22,7 @@ from rmq.failures import CommandFailed, UnknownName, failure_of_all
 from rmq.site.brokers import BrokerPlace
 from rmq.site.groups import connections_at
 from rmq.site.nearest import unknown_sentence
-from rmq.site.site import Site
+from rmq.site.site import Found, Site
 
 
 def masters_in(route: TopicRoute, broker: str | None) -> list[BrokerPlace]:
@@ -83,21 +83,35 @@ async def _facts_at(site: Site, wanted: WantedReset, address: str, routed: Itera
         if wanted.queue_id not in queue_ids:
             raise UnknownName(f"the topic has no queue {wanted.queue_id} there, but 0 to {len(queue_ids) - 1}")
         queue_ids = [wanted.queue_id]
-    facts = await asyncio.gather(*(_facts_of(site, wanted, address, each, ends.get(each)) for each in queue_ids))
+    facts = await _facts_of(site, wanted, address, {each: ends.get(each) for each in queue_ids})
     return [each._replace(old=old.get(each.queue_id)) for each in facts]
 
 
 async def _facts_of(
-    site: Site, wanted: WantedReset, address: str, queue_id: int, ends: QueueOffsets | None
-) -> QueueFacts:
-    if ends is None or ends.min_offset is None:
-        # Brokers up to 5.2 leave out queues that are only read from.
-        begin = await site.call(address, min_offset(wanted.topic, queue_id))
-        end = await site.call(address, max_offset(wanted.topic, queue_id))
-        facts = QueueFacts(queue_id, None, begin or 0, max(begin or 0, end))
-    else:
-        facts = QueueFacts(queue_id, None, ends.min_offset, ends.max_offset, None, ends.last_stored_unix_ms)
+    site: Site, wanted: WantedReset, address: str, ends: Mapping[int, QueueOffsets | None]
+) -> list[QueueFacts]:
+    # Brokers up to 5.2 leave out queues that are only read from.
+    missing = [each for each, found in ends.items() if found is None or found.min_offset is None]
+    begins = await _results(site, address, [min_offset(wanted.topic, each) for each in missing])
+    lasts = await _results(site, address, [max_offset(wanted.topic, each) for each in missing])
+    facts = {
+        queue_id: QueueFacts(queue_id, None, begin or 0, max(begin or 0, last))
+        for queue_id, begin, last in zip(missing, begins, lasts, strict=True)
+    }
+    for queue_id, each in ends.items():
+        if each is not None and each.min_offset is not None:
+            limits = each.min_offset, each.max_offset
+            facts[queue_id] = QueueFacts(queue_id, None, *limits, last_stored_unix_ms=each.last_stored_unix_ms)
     if wanted.target.kind is not TargetKind.TIME:
-        return facts
-    at_time = await site.call(address, offset_at(wanted.topic, queue_id, wanted.target.value))
-    return facts._replace(at_time=at_time)
+        return [facts[each] for each in ends]
+    found = await _results(site, address, [offset_at(wanted.topic, each, wanted.target.value) for each in ends])
+    return [facts[queue_id]._replace(at_time=offset) for queue_id, offset in zip(ends, found, strict=True)]
+
+
+async def _results(site: Site, address: str, requests: Sequence[AdminRequest[Found]]) -> list[Found]:
+    """Return what a broker answers to each of these; raises CommandFailed if it fails once."""
+    answers = await site.answers_to((address, each) for each in requests)
+    for each in answers:
+        if each.error is not None:
+            raise failure_of_all([(address, each.error)])
+    return [each.result for each in answers]

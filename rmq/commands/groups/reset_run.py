@@ -1,6 +1,5 @@
 """Carries a planned reset out at one master. The edge."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -8,6 +7,7 @@ import msgspec
 
 from remoting.admin.message_queues import MessageQueue
 from remoting.admin.offsets import OffsetCommit, commit_offset, reset_members, reset_offset
+from remoting.background_tasks import all_results
 from remoting.protocol.errors import RemotingError
 from rmq.commands.groups.reset_plan import BrokerReset, ResetRow, ResetWay, WantedReset, moment_of
 from rmq.failures import CommandFailed, PartlyDone, failure_of_all, is_outcome_unknown, sentence_of
@@ -33,7 +33,7 @@ async def carry_out(site: Site, wanted: WantedReset, broker: BrokerReset) -> lis
         if answer.result is not None:
             return [_sent(row, wanted.topic, answer.result) for row in broker.rows]
         # The members have left meanwhile.
-    return list(await asyncio.gather(*(_reset(site, wanted, broker, row) for row in broker.rows)))
+    return await all_results(_reset(site, wanted, broker, row) for row in broker.rows)
 
 
 def failure_in(outcomes: Sequence[ResetOutcome]) -> CommandFailed | None:

@@ -1,7 +1,6 @@
 """A restore, undo or import: previewed, confirmed, done, and what became of each queue."""
 
 import asyncio
-import contextlib
 import sys
 import time
 from collections.abc import Callable, Coroutine
@@ -10,16 +9,18 @@ from typing import Any, Final
 import click
 import msgspec
 
+from remoting.background_tasks import start_task
 from rmq.cli.session import OperatorSession
 from rmq.failures import CommandFailed, PartlyDone
 from rmq.site.http_api import ApiRequest, Document, call, offset_managers
-from rmq.site.offset_documents import RestoreAnswer, RestoredRow
+from rmq.site.offset_documents import RestoreDocument, RestoredRow
 
 #: Statuses of queues that are as they were wanted.
 _DONE: Final = frozenset({"restored", "unchanged", "ok"})
 _READY: Final = frozenset({"ready"})
 #: How often the time that passes is written.
 _TICK_S: Final = 1.0
+_ERASED_LINE: Final = "\r\x1b[K"
 
 #: Makes a body with `dryRun` or without.
 BodyOf = Callable[[bool], msgspec.Struct]
@@ -36,9 +37,9 @@ async def write_offsets(
 ) -> None:
     """Show what a request would write, ask, send it, and show what became of each queue; raises CommandFailed."""
 
-    def request(*, is_preview: bool) -> ApiRequest[RestoreAnswer]:
+    def request(*, is_preview: bool) -> ApiRequest[RestoreDocument]:
         body = body_of(is_preview)
-        return ApiRequest(path, RestoreAnswer, {}, "POST", body, timeout_s=timeout_s, is_preview=is_preview)
+        return ApiRequest(path, RestoreDocument, {}, "POST", body, timeout_s=timeout_s, is_preview=is_preview)
 
     preview = await _with_clock(manager_answer(session, request(is_preview=True)), "looking at brokers")
     _note(session, preview)
@@ -59,7 +60,7 @@ async def write_offsets(
     _check_done(done)
 
 
-def _summary(preview: RestoreAnswer) -> str:
+def _summary(preview: RestoreDocument) -> str:
     ready = [each for each in preview.queues if each.status in _READY]
     again = sum(each.messages_again or 0 for each in ready)
     skipped = sum(each.messages_skipped or 0 for each in ready)
@@ -68,14 +69,14 @@ def _summary(preview: RestoreAnswer) -> str:
     return f"{text}; others stay ({others})" if others else text
 
 
-def _note(session: OperatorSession, answer: RestoreAnswer) -> None:
+def _note(session: OperatorSession, answer: RestoreDocument) -> None:
     for each in answer.problems:
         session.note(f"{each.broker_name}: {each.reason}")
     for text in answer.unused:
         session.note(f"not used: {text}")
 
 
-def _check_nothing_left(preview: RestoreAnswer) -> None:
+def _check_nothing_left(preview: RestoreDocument) -> None:
     """Raise CommandFailed if nothing can be written although something is not as it was wanted."""
     left = {status: count for status, count in preview.counts.items() if status not in _DONE}
     if left or preview.problems:
@@ -83,7 +84,7 @@ def _check_nothing_left(preview: RestoreAnswer) -> None:
         raise CommandFailed(f"nothing can be written: {text}; the rows and docs/offset-restores.md say why")
 
 
-def _check_done(done: RestoreAnswer) -> None:
+def _check_done(done: RestoreDocument) -> None:
     count = sum(number for status, number in done.counts.items() if status in _DONE)
     total = sum(done.counts.values())
     if count < total or done.problems:
@@ -93,16 +94,12 @@ def _check_done(done: RestoreAnswer) -> None:
 
 async def _with_clock(work: Coroutine[Any, Any, Document], what: str) -> Document:
     """Wait for an answer; meanwhile a terminal shows how long it takes."""
-    task = asyncio.ensure_future(work)
+    if not sys.stderr.isatty():
+        return await work
+    task = start_task(work)
     began = time.perf_counter()
-    is_terminal = sys.stderr.isatty()
-    is_shown = False
-    while not task.done():
-        await asyncio.wait({task}, timeout=_TICK_S)
-        if is_terminal and not task.done():
-            click.echo(f"\rrmq: {what}, {time.perf_counter() - began:.0f} s", nl=False, err=True)
-            is_shown = True
-    if is_shown:
-        with contextlib.suppress(OSError):
-            click.echo("\r\x1b[K", nl=False, err=True)
+    while not (await asyncio.wait({task}, timeout=_TICK_S))[0]:
+        click.echo(f"\rrmq: {what}, {time.perf_counter() - began:.0f} s", nl=False, err=True)
+    if time.perf_counter() - began > _TICK_S:
+        click.echo(_ERASED_LINE, nl=False, err=True)
     return task.result()

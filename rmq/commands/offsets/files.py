@@ -16,11 +16,11 @@ from rmq.failures import PartlyDone, WrongUse
 from rmq.site.http_api import ApiRequest, path_of
 from rmq.site.offset_documents import (
     FILE_TIMEOUT_S,
-    ExportAnswer,
-    ExportBody,
+    ExportDocument,
     FileDialect,
-    FileRecord,
-    ImportBody,
+    RecordDocument,
+    WantedExport,
+    WantedImport,
 )
 
 #: What the manager takes.
@@ -46,7 +46,7 @@ _NAMESPACE = click.option("--namespace", metavar="NAME", default="", help="of th
 class RecordFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file of records."""
 
-    records: list[FileRecord]
+    records: list[RecordDocument]
 
 
 class ExportOptions(TypedDict):
@@ -91,7 +91,7 @@ class ImportOptions(TypedDict):
 @with_session
 async def export_offsets(session: OperatorSession, file: str, **chosen: Unpack[ExportOptions]) -> None:
     """Write offsets to a file as brokers or clients have it; - is standard output."""
-    body = ExportBody(
+    body = WantedExport(
         dialect=chosen["dialect"],
         source=chosen["source"],
         cluster=chosen["cluster"],
@@ -101,7 +101,7 @@ async def export_offsets(session: OperatorSession, file: str, **chosen: Unpack[E
         topic=chosen["topic"],
     )
     request = ApiRequest(
-        path_of("offsets", "export"), ExportAnswer, {}, "POST", body, timeout_s=FILE_TIMEOUT_S, is_preview=True
+        path_of("offsets", "export"), ExportDocument, {}, "POST", body, timeout_s=FILE_TIMEOUT_S, is_preview=True
     )
     found = await manager_answer(session, request)
     is_records = chosen["dialect"] == "rocksdb"
@@ -135,8 +135,8 @@ async def import_offsets(session: OperatorSession, file: str, **chosen: Unpack[I
     records = _records(file, text) if is_records else []
     writer = operator_name()
 
-    def body_of(is_preview: bool) -> ImportBody:  # noqa: FBT001  # as BodyOf has it
-        return ImportBody(
+    def body_of(is_preview: bool) -> WantedImport:  # noqa: FBT001  # as BodyOf has it
+        return WantedImport(
             writer=writer,
             dialect=chosen["dialect"],
             file=b"" if is_records else text,
@@ -160,7 +160,7 @@ async def import_offsets(session: OperatorSession, file: str, **chosen: Unpack[I
     )
 
 
-def _records(file: str, text: bytes) -> list[FileRecord]:
+def _records(file: str, text: bytes) -> list[RecordDocument]:
     try:
         return msgspec.json.decode(text, type=RecordFile).records
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -7,7 +7,7 @@ from rmq.cli.options import SiteCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.offsets.asking import manager_answer
 from rmq.site.http_api import ApiRequest, path_of
-from rmq.site.offset_documents import GuardedRow, GuardListing, GuardRun, GuardRunOffsets
+from rmq.site.offset_documents import GuardDocument, GuardedOffsetsPage, GuardedRow, GuardRunDocument
 
 
 class GuardRunRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -33,14 +33,14 @@ class GuardRunRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 async def show_guard(session: OperatorSession, run: int | None) -> None:
     """List the last runs of the guard, or the offsets that one run has written or reports (docs/offsets.md)."""
     if run is None:
-        found = await manager_answer(session, ApiRequest(path_of("offsets", "guard"), GuardListing))
+        found = await manager_answer(session, ApiRequest(path_of("offsets", "guard"), GuardDocument))
         session.show([_row(each) for each in found.runs], GuardRunRow)
         return
     rows: list[GuardedRow] = []
     cursor: str | None = ""
     while cursor is not None:
         parameters = {"cursor": cursor} if cursor else {}
-        request = ApiRequest(path_of("offsets", "guard", str(run)), GuardRunOffsets, parameters)
+        request = ApiRequest(path_of("offsets", "guard", str(run)), GuardedOffsetsPage, parameters)
         page = await manager_answer(session, request)
         rows += page.offsets
         cursor = page.next_cursor
@@ -49,7 +49,7 @@ async def show_guard(session: OperatorSession, run: int | None) -> None:
         session.note(f"{page.left_out} offsets more are not listed")
 
 
-def _row(found: GuardRun) -> GuardRunRow:
+def _row(found: GuardRunDocument) -> GuardRunRow:
     return GuardRunRow(
         run=found.run,
         cluster=found.cluster,

@@ -11,12 +11,12 @@ from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names, cluster_names, group_names, topic_names
 from rmq.commands.offsets.asking import write_offsets
 from rmq.site.http_api import path_of
-from rmq.site.offset_documents import RESTORE_TIMEOUT_S, RestoreBody, UndoBody
+from rmq.site.offset_documents import RESTORE_TIMEOUT_S, WantedRestore, WantedUndo
 
 _FORMER: Literal["former"] = "former"
 
 
-class RestoreOptions(TypedDict):
+class RestoreChoice(TypedDict):
     """What a restore takes beside the group."""
 
     topic: str | None
@@ -50,7 +50,7 @@ _UNPROVED = click.option(
 @_BACK
 @_UNPROVED
 @with_session
-async def restore_group(session: OperatorSession, group: str, **chosen: Unpack[RestoreOptions]) -> None:
+async def restore_group(session: OperatorSession, group: str, **chosen: Unpack[RestoreChoice]) -> None:
     """Write the offsets of a group at brokers again that they had at a moment (offset manager).
 
     TIME is 2026-11-27T10:00:00Z. What each status means: docs/offset-restores.md.
@@ -67,7 +67,7 @@ async def restore_group(session: OperatorSession, group: str, **chosen: Unpack[R
 @_BACK
 @_UNPROVED
 @with_session
-async def restore_offsets(session: OperatorSession, group: str | None, **chosen: Unpack[RestoreOptions]) -> None:
+async def restore_offsets(session: OperatorSession, group: str | None, **chosen: Unpack[RestoreChoice]) -> None:
     """Write the offsets of all groups of a cluster again that brokers had at a moment, or of those that are named.
 
     TIME is 2026-11-27T10:00:00Z. What each status means: docs/offset-restores.md.
@@ -84,8 +84,8 @@ async def undo_operation(session: OperatorSession, operation: str, *, force: boo
     """Bring back what there was before a restore, an import or a reset of the offset manager, by its id."""
     writer = operator_name()
 
-    def body_of(is_preview: bool) -> UndoBody:  # noqa: FBT001  # as BodyOf has it
-        return UndoBody(
+    def body_of(is_preview: bool) -> WantedUndo:  # noqa: FBT001  # as BodyOf has it
+        return WantedUndo(
             writer=writer, operation_id=operation, dry_run=is_preview, force=force, allow_unproved=allow_unproved
         )
 
@@ -93,12 +93,12 @@ async def undo_operation(session: OperatorSession, operation: str, *, force: boo
     await write_offsets(session, path_of("offsets", "undo"), body_of, timeout_s=RESTORE_TIMEOUT_S, question=question)
 
 
-async def _restore(session: OperatorSession, group: str | None, chosen: RestoreOptions) -> None:
+async def _restore(session: OperatorSession, group: str | None, chosen: RestoreChoice) -> None:
     writer = operator_name()
     moment = _FORMER if chosen["moment"] == _FORMER else unix_ms_of(chosen["moment"], "--moment")
 
-    def body_of(is_preview: bool) -> RestoreBody:  # noqa: FBT001  # as BodyOf has it
-        return RestoreBody(
+    def body_of(is_preview: bool) -> WantedRestore:  # noqa: FBT001  # as BodyOf has it
+        return WantedRestore(
             writer=writer,
             cluster=chosen["cluster"],
             group=group,

@@ -9,11 +9,11 @@ from rmq.commands.live_names import broker_names, group_names, topic_names
 from rmq.commands.offsets.asking import manager_answer
 from rmq.site.http_api import ApiRequest, path_of
 from rmq.site.offset_documents import (
-    MirrorListing,
-    OperationListing,
-    OperationRow,
+    MirrorPage,
     RegressionDocument,
-    RegressionListing,
+    RegressionPage,
+    UndoableOperations,
+    UndoableRow,
 )
 
 _CAUSES = (
@@ -77,7 +77,7 @@ async def list_regressions(
     """List offsets that went back at brokers, the newest first: when, by how much and why."""
     wanted = {"group": group, "topic": topic, "brokerName": broker, "cause": cause, "limit": str(limit)}
     parameters = {name: value for name, value in wanted.items() if value}
-    found = await manager_answer(session, ApiRequest(path_of("offsets", "regressions"), RegressionListing, parameters))
+    found = await manager_answer(session, ApiRequest(path_of("offsets", "regressions"), RegressionPage, parameters))
     session.show([_regression(each) for each in found.regressions], RegressionRow)
 
 
@@ -89,7 +89,7 @@ async def list_mirror(session: OperatorSession) -> None:
     cursor: str | None = ""
     while cursor is not None:
         parameters = {"cursor": cursor} if cursor else {}
-        page = await manager_answer(session, ApiRequest(path_of("offsets", "mirror"), MirrorListing, parameters))
+        page = await manager_answer(session, ApiRequest(path_of("offsets", "mirror"), MirrorPage, parameters))
         rows += [
             MirrorRow(
                 cluster=each.cluster,
@@ -111,8 +111,8 @@ async def list_mirror(session: OperatorSession) -> None:
 @with_session
 async def list_operations(session: OperatorSession) -> None:
     """List the restores, imports and resets of the offset manager that can be undone, the newest first."""
-    found = await manager_answer(session, ApiRequest(path_of("offsets", "operations"), OperationListing))
-    session.show(found.operations, OperationRow)
+    found = await manager_answer(session, ApiRequest(path_of("offsets", "operations"), UndoableOperations))
+    session.show(found.operations, UndoableRow)
 
 
 def _regression(found: RegressionDocument) -> RegressionRow:

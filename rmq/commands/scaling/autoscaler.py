@@ -8,22 +8,22 @@ import msgspec
 from rmq.cli.options import ChangeCommand, SiteCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import topic_names
-from rmq.commands.scaling.operations import OperationRow, controller_answer, operation_row, operations
+from rmq.commands.scaling.operations import ResizeRow, controller_answer, operation_row, operations
 from rmq.failures import UnknownName
 from rmq.site.http_api import ApiRequest, path_of
 from rmq.site.nearest import unknown_sentence
 from rmq.site.scaling_documents import (
     ENDED_PHASES,
     Decision,
-    DecisionListing,
-    Operation,
-    ProposalListing,
+    DecisionPage,
+    ProposalPage,
     ProposalRow,
     ReasonBody,
+    ResizeDocument,
 )
 
 
-class DecisionRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class VerdictRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What the autoscaler makes of a topic."""
 
     topic: str
@@ -66,7 +66,7 @@ async def list_proposals(session: OperatorSession) -> None:
 async def list_decisions(session: OperatorSession, prefix: str | None) -> None:
     """List what the autoscaler makes of each topic that has a policy, and why."""
     found = await _decisions(session, prefix)
-    session.show([_decision_row(each) for each in found.decisions], DecisionRow)
+    session.show([_decision_row(each) for each in found.decisions], VerdictRow)
     if found.left_out:
         session.note(f"{found.left_out} topics with a policy are too many to be watched")
 
@@ -109,8 +109,8 @@ async def approve(session: OperatorSession, proposal: str, reason: str) -> None:
         return
     session.confirm(f"Resize topic {found.topic} from {found.before} to {found.target} queues on each broker set?")
     path = path_of("scaling", "proposals", proposal, "approve")
-    started = await controller_answer(session, ApiRequest(path, Operation, {}, "POST", ReasonBody(reason=reason)))
-    session.show([operation_row(started)], OperationRow)
+    started = await controller_answer(session, ApiRequest(path, ResizeDocument, {}, "POST", ReasonBody(reason=reason)))
+    session.show([operation_row(started)], ResizeRow)
 
 
 @click.command("dismiss", cls=ChangeCommand)
@@ -129,8 +129,8 @@ async def dismiss(session: OperatorSession, proposal: str, reason: str) -> None:
     session.show([given_up], ProposalRow)
 
 
-async def _proposals(session: OperatorSession) -> ProposalListing:
-    return await controller_answer(session, ApiRequest(path_of("scaling", "proposals"), ProposalListing))
+async def _proposals(session: OperatorSession) -> ProposalPage:
+    return await controller_answer(session, ApiRequest(path_of("scaling", "proposals"), ProposalPage))
 
 
 async def _proposal(session: OperatorSession, proposal: str) -> ProposalRow:
@@ -140,13 +140,13 @@ async def _proposal(session: OperatorSession, proposal: str) -> ProposalRow:
     return found[proposal]
 
 
-async def _decisions(session: OperatorSession, prefix: str | None) -> DecisionListing:
+async def _decisions(session: OperatorSession, prefix: str | None) -> DecisionPage:
     parameters = {"limit": "1000"} | ({"prefix": prefix} if prefix else {})
-    return await controller_answer(session, ApiRequest(path_of("scaling", "decisions"), DecisionListing, parameters))
+    return await controller_answer(session, ApiRequest(path_of("scaling", "decisions"), DecisionPage, parameters))
 
 
-def _decision_row(found: Decision) -> DecisionRow:
-    return DecisionRow(
+def _decision_row(found: Decision) -> VerdictRow:
+    return VerdictRow(
         topic=found.topic,
         decided_unix_ms=found.unix_ms,
         mode=found.mode,
@@ -159,5 +159,5 @@ def _decision_row(found: Decision) -> DecisionRow:
     )
 
 
-def _hindrance(found: Operation, kind: Literal["waits_for", "problem"], text: str) -> HindranceRow:
+def _hindrance(found: ResizeDocument, kind: Literal["waits_for", "problem"], text: str) -> HindranceRow:
     return HindranceRow(topic=found.topic, id=found.id, phase=found.phase, kind=kind, hindrance=text)

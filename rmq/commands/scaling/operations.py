@@ -11,12 +11,12 @@ from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import group_names, topic_names
 from rmq.failures import CommandFailed
 from rmq.site.http_api import ApiRequest, Document, call, controllers, path_of
-from rmq.site.scaling_documents import Operation, OperationListing, ReasonBody, WaiveBody
+from rmq.site.scaling_documents import ReasonBody, ResizeDocument, ResizePage, WaiveBody
 
 _LIMIT: Final = "1000"
 
 
-class OperationRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ResizeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A resize of a topic."""
 
     id: str
@@ -49,15 +49,15 @@ async def controller_answer(session: OperatorSession, request: ApiRequest[Docume
     return await call(settings, controllers(settings), request)
 
 
-async def operations(session: OperatorSession, prefix: str | None) -> OperationListing:
+async def operations(session: OperatorSession, prefix: str | None) -> ResizePage:
     """Return operations of topics whose names begin so."""
     parameters = {"limit": _LIMIT} | ({"prefix": prefix} if prefix else {})
-    return await controller_answer(session, ApiRequest(path_of("scaling", "operations"), OperationListing, parameters))
+    return await controller_answer(session, ApiRequest(path_of("scaling", "operations"), ResizePage, parameters))
 
 
-def operation_row(found: Operation) -> OperationRow:
+def operation_row(found: ResizeDocument) -> ResizeRow:
     """Return a resize as a row."""
-    return OperationRow(
+    return ResizeRow(
         id=found.id,
         topic=found.topic,
         kind=found.kind,
@@ -79,7 +79,7 @@ def operation_row(found: Operation) -> OperationRow:
 async def list_operations(session: OperatorSession, prefix: str | None) -> None:
     """List resizes of topics whose names begin with TOPIC: those under way, then those that have ended."""
     found = await operations(session, prefix)
-    session.show([operation_row(each) for each in found.operations], OperationRow)
+    session.show([operation_row(each) for each in found.operations], ResizeRow)
     if len(found.operations) < found.total:
         session.note(f"{len(found.operations)} of {found.total} are shown")
     if found.problems:
@@ -91,7 +91,7 @@ async def list_operations(session: OperatorSession, prefix: str | None) -> None:
 @with_session
 async def show_operation(session: OperatorSession, operation: str) -> None:
     """Show the phases of a resize: what was seen in each, and what the present one waits for."""
-    found = await controller_answer(session, ApiRequest(path_of("scaling", "operations", operation), Operation))
+    found = await controller_answer(session, ApiRequest(path_of("scaling", "operations", operation), ResizeDocument))
     session.show(list(_steps(found)), StepRow)
     if found.problem:
         session.note(f"{found.topic}: {found.problem}")
@@ -134,16 +134,16 @@ async def _change(
     session: OperatorSession, operation: str, verb: str, body: msgspec.Struct, question: Callable[[str], str]
 ) -> None:
     path = path_of("scaling", "operations", operation)
-    found = await controller_answer(session, ApiRequest(path, Operation))
+    found = await controller_answer(session, ApiRequest(path, ResizeDocument))
     if session.is_dry_run:
-        session.show([operation_row(found)], OperationRow)
+        session.show([operation_row(found)], ResizeRow)
         return
     session.confirm(f"{question(found.topic)} (it is in phase {found.phase})?")
-    done = await controller_answer(session, ApiRequest(f"{path}/{verb}", Operation, {}, "POST", body))
-    session.show([operation_row(done)], OperationRow)
+    done = await controller_answer(session, ApiRequest(f"{path}/{verb}", ResizeDocument, {}, "POST", body))
+    session.show([operation_row(done)], ResizeRow)
 
 
-def _steps(found: Operation) -> Iterator[StepRow]:
+def _steps(found: ResizeDocument) -> Iterator[StepRow]:
     for each in found.steps:
         text = "; ".join(each.evidence) or None
         yield StepRow(

@@ -11,16 +11,16 @@ from rmq.cli.operator_name import operator_name
 from rmq.cli.options import ChangeCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import topic_names
-from rmq.commands.scaling.operations import OperationRow, controller_answer, operation_row
+from rmq.commands.scaling.operations import ResizeRow, controller_answer, operation_row
 from rmq.failures import CommandFailed, ExitCode
 from rmq.site.http_api import ApiRequest, path_of
 from rmq.site.scaling_documents import (
     ENDED_PHASES,
     PLAN_TIMEOUT_S,
     STOPPED_PHASES,
-    Operation,
+    PlanDocument,
     ResizeBody,
-    ResizePlan,
+    ResizeDocument,
 )
 
 _LOOK_S: Final = 1.0
@@ -79,7 +79,9 @@ async def scale_topic(session: OperatorSession, topic: str, **chosen: Unpack[Sca
     )
     plan = await controller_answer(
         session,
-        ApiRequest(path_of("scaling", "plan"), ResizePlan, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S, is_preview=True),
+        ApiRequest(
+            path_of("scaling", "plan"), PlanDocument, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S, is_preview=True
+        ),
     )
     rows = _rows(plan)
     if session.is_dry_run or plan.problems:
@@ -93,14 +95,16 @@ async def scale_topic(session: OperatorSession, topic: str, **chosen: Unpack[Sca
         f"in {plan.at_least_ms / 1000:.0f} s or more?"
     )
     path = path_of("scaling", "operations")
-    started = await controller_answer(session, ApiRequest(path, Operation, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S))
+    started = await controller_answer(
+        session, ApiRequest(path, ResizeDocument, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S)
+    )
     ended = await _ended(session, started) if chosen["waits"] else started
-    session.show([operation_row(ended)], OperationRow)
+    session.show([operation_row(ended)], ResizeRow)
     if chosen["waits"] and ended.phase != "DONE":
         raise NotResized(f"{topic}: the resize is {ended.phase}{': ' if ended.problem else ''}{ended.problem}")
 
 
-async def _ended(session: OperatorSession, operation: Operation) -> Operation:
+async def _ended(session: OperatorSession, operation: ResizeDocument) -> ResizeDocument:
     """Wait until a resize has ended, or somebody has to act; a controller that is away for a moment is waited for."""
     path = path_of("scaling", "operations", operation.id)
     shown = ""
@@ -109,11 +113,11 @@ async def _ended(session: OperatorSession, operation: Operation) -> Operation:
             session.note(f"{operation.topic}: {operation.phase}")
             shown = operation.phase
         await asyncio.sleep(_LOOK_S)
-        operation = await controller_answer(session, ApiRequest(path, Operation))
+        operation = await controller_answer(session, ApiRequest(path, ResizeDocument))
     return operation
 
 
-def _rows(plan: ResizePlan) -> Sequence[PlanRow]:
+def _rows(plan: PlanDocument) -> Sequence[PlanRow]:
     rows = [
         PlanRow(
             what="set",
