@@ -55,8 +55,10 @@ class GroupSite:
 
     def progress(self):
         """Return what mqadmin shows of each queue of the topic: broker offset, consumer offset and difference."""
-        lines = (line.split() for line in self.admin("consumerProgress", "-g", GROUP, "-t", TOPIC).splitlines())
-        return {int(line[2]): (int(line[3]), int(line[4]), int(line[6])) for line in lines if line[:1] == [TOPIC]}
+        text = self.admin("consumerProgress", "-g", GROUP)
+        lines = [line.split() for line in text.splitlines() if line.startswith(f"{TOPIC} ")]
+        assert lines, text
+        return {int(line[2]): (int(line[3]), int(line[4]), int(line[6])) for line in lines}
 
     def is_read(self):
         return all(row["diff"] == 0 for row in self.lags().values())

@@ -8,7 +8,7 @@ import msgspec
 from rmq.cli.options import ChangeCommand, SiteCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import topic_names
-from rmq.commands.scaling.operations import ResizeRow, controller_answer, operation_row, operations
+from rmq.commands.scaling.operations import ShownResizeRow, controller_answer, operation_row, operations
 from rmq.failures import UnknownName
 from rmq.site.http_api import ApiRequest, path_of
 from rmq.site.nearest import unknown_sentence
@@ -110,7 +110,7 @@ async def approve(session: OperatorSession, proposal: str, reason: str) -> None:
     session.confirm(f"Resize topic {found.topic} from {found.before} to {found.target} queues on each broker set?")
     path = path_of("scaling", "proposals", proposal, "approve")
     started = await controller_answer(session, ApiRequest(path, ResizeDocument, {}, "POST", ReasonBody(reason=reason)))
-    session.show([operation_row(started)], ResizeRow)
+    session.show([operation_row(started)], ShownResizeRow)
 
 
 @click.command("dismiss", cls=ChangeCommand)

@@ -16,7 +16,7 @@ from rmq.site.scaling_documents import ReasonBody, ResizeDocument, ResizePage, W
 _LIMIT: Final = "1000"
 
 
-class ResizeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ShownResizeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A resize of a topic."""
 
     id: str
@@ -55,9 +55,9 @@ async def operations(session: OperatorSession, prefix: str | None) -> ResizePage
     return await controller_answer(session, ApiRequest(path_of("scaling", "operations"), ResizePage, parameters))
 
 
-def operation_row(found: ResizeDocument) -> ResizeRow:
+def operation_row(found: ResizeDocument) -> ShownResizeRow:
     """Return a resize as a row."""
-    return ResizeRow(
+    return ShownResizeRow(
         id=found.id,
         topic=found.topic,
         kind=found.kind,
@@ -79,7 +79,7 @@ def operation_row(found: ResizeDocument) -> ResizeRow:
 async def list_operations(session: OperatorSession, prefix: str | None) -> None:
     """List resizes of topics whose names begin with TOPIC: those under way, then those that have ended."""
     found = await operations(session, prefix)
-    session.show([operation_row(each) for each in found.operations], ResizeRow)
+    session.show([operation_row(each) for each in found.operations], ShownResizeRow)
     if len(found.operations) < found.total:
         session.note(f"{len(found.operations)} of {found.total} are shown")
     if found.problems:
@@ -136,11 +136,11 @@ async def _change(
     path = path_of("scaling", "operations", operation)
     found = await controller_answer(session, ApiRequest(path, ResizeDocument))
     if session.is_dry_run:
-        session.show([operation_row(found)], ResizeRow)
+        session.show([operation_row(found)], ShownResizeRow)
         return
     session.confirm(f"{question(found.topic)} (it is in phase {found.phase})?")
     done = await controller_answer(session, ApiRequest(f"{path}/{verb}", ResizeDocument, {}, "POST", body))
-    session.show([operation_row(done)], ResizeRow)
+    session.show([operation_row(done)], ShownResizeRow)
 
 
 def _steps(found: ResizeDocument) -> Iterator[StepRow]:

@@ -11,7 +11,7 @@ from rmq.cli.operator_name import operator_name
 from rmq.cli.options import ChangeCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import topic_names
-from rmq.commands.scaling.operations import ResizeRow, controller_answer, operation_row
+from rmq.commands.scaling.operations import ShownResizeRow, controller_answer, operation_row
 from rmq.failures import CommandFailed, ExitCode
 from rmq.site.http_api import ApiRequest, path_of
 from rmq.site.scaling_documents import (
@@ -99,7 +99,7 @@ async def scale_topic(session: OperatorSession, topic: str, **chosen: Unpack[Sca
         session, ApiRequest(path, ResizeDocument, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S)
     )
     ended = await _ended(session, started) if chosen["waits"] else started
-    session.show([operation_row(ended)], ResizeRow)
+    session.show([operation_row(ended)], ShownResizeRow)
     if chosen["waits"] and ended.phase != "DONE":
         raise NotResized(f"{topic}: the resize is {ended.phase}{': ' if ended.problem else ''}{ended.problem}")
 
