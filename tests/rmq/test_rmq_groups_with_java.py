@@ -26,7 +26,8 @@ class GroupSite:
         self.namesrv = lab.java_name_server()
         self.broker = lab.broker("broker-a", namesrv=[self.namesrv.address], version=version).start().ready()
         self.rmq = Rmq(lab.folder / "operator", NAMESRV_ADDR=self.namesrv.address)
-        self.mqadmin = lab.mqadmin()
+        # That of 5.5.0 sends 351 for its consumerProgress, which a broker of 4.9.7 does not know.
+        self.mqadmin = lab.mqadmin(version=V4_9 if version == V4_9 else V5_5)
         listed = lambda: CLUSTER in self.rmq.run("cluster", "list").out  # noqa: E731
         wait_until(listed, seconds=WAIT_S, what="the broker is listed")
         create = ("topic", "create", TOPIC, "--cluster", CLUSTER, "--read", "2", "--write", "2", "--yes")
@@ -56,9 +57,12 @@ class GroupSite:
     def progress(self):
         """Return what mqadmin shows of each queue of the topic: broker offset, consumer offset and difference."""
         text = self.admin("consumerProgress", "-g", GROUP)
-        lines = [line.split() for line in text.splitlines() if line.startswith(f"{TOPIC} ")]
-        assert lines, text
-        return {int(line[2]): (int(line[3]), int(line[4]), int(line[6])) for line in lines}
+        titles = next(line for line in text.splitlines() if line.startswith("#Topic")).split("#")[1:]
+        names = [each.strip() for each in titles]
+        places = [names.index(each) for each in ("QID", "Broker Offset", "Consumer Offset", "Diff")]
+        lines = (line.split() for line in text.splitlines() if line.startswith(f"{TOPIC} "))
+        cells = [[int(line[place]) for place in places] for line in lines]
+        return {queue: tuple(numbers) for queue, *numbers in cells}
 
     def is_read(self):
         return all(row["diff"] == 0 for row in self.lags().values())
