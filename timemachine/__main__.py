@@ -3,7 +3,6 @@
 import argparse
 import difflib
 import os
-import re
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -12,16 +11,15 @@ from typing import Final
 
 import msgspec
 
-from history.columns import WATCHES_NO_BROKERS
 from history.landing import LANDING
-from history.schemas import BROKER_STATE, CONTROLLER, NS_LIFECYCLE, NS_TICK, SCALING, UNOBSERVED_AFTER_MS
 from history.times import time_text
 from remoting.clock import SystemClock
 from remoting.protocol.fastjson import Dialect, encode
 from remoting.protocol.shapes.route import BrokerData
 from timemachine.broker_events import timeline
+from timemachine.broker_rows import broker_rows, server_rows
 from timemachine.moments import Moments, NotRecorded, Seen
-from timemachine.rows import History, StoredRow, as_written
+from timemachine.rows import History
 
 _EXIT_NOTHING: Final = 1
 _EXIT_ARGUMENTS: Final = 2
@@ -31,8 +29,6 @@ _HISTORY: Final = "~/rocketmq-history"
 _HISTORY_HELP: Final = f"historyDir of the servers (default: {_HISTORY})"
 #: All that can be added to a time and taken away from it stays a time.
 _YEARS: Final = range(1971, 9998)
-#: Matches the line of a tick after an unobserved pause; may match too often.
-_PAUSE: Final = re.compile(rb'"interval_ms":\d{5}')
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -185,16 +181,8 @@ def _broker_line(data: BrokerData) -> str:
 def _timeline(options: argparse.Namespace, history: History) -> int:
     last = options.last or _now()
     first = options.first or last - timedelta(hours=1)
-    name = as_written(options.broker)
-    rows = [
-        row
-        for family in (BROKER_STATE.name, CONTROLLER.name, SCALING.name)
-        for row in history.rows(family, first, last, None, lambda line: name in line)
-        if row.broker_name == options.broker or options.broker in row.broker_names
-    ]
-    events = timeline(rows)
-    lifecycle = [row for row in history.rows(NS_LIFECYCLE.name, first, last) if row.source not in WATCHES_NO_BROKERS]
-    servers = [*lifecycle, *_pauses(history, first, last)]
+    events = timeline(broker_rows(history, options.broker, first, last))
+    servers = server_rows(history, first, last)
     # Without the unobserved times, their lack of events would read as no failures.
     for event in sorted((*events, *timeline(servers)), key=lambda each: each.unix_us):
         print(f"{time_text(event.unix_us):{_WIDTH}}  {event.ns_id:{_WIDTH}}  {event.sentence}")
@@ -205,12 +193,6 @@ def _timeline(options: argparse.Namespace, history: History) -> int:
             "look at another time with --from and --to, or at how the name is spelled"
         )
     return 0
-
-
-def _pauses(history: History, first: datetime, last: datetime) -> list[StoredRow]:
-    """Return the ticks that came after an unobserved pause."""
-    ticks = history.rows(NS_TICK.name, first, last, None, lambda line: _PAUSE.search(line) is not None)
-    return [row for row in ticks if (row.interval_ms or 0) > UNOBSERVED_AFTER_MS]
 
 
 if __name__ == "__main__":

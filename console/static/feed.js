@@ -57,3 +57,31 @@ export function follow(load, show) {
     document.removeEventListener("visibilitychange", shown);
   };
 }
+
+/**
+ * Returns a function that loads with its arguments once it was not called again for `waitMs`; `show({value, error})` gets only
+ * what was wanted last. The function's `end` ends it.
+ */
+export function onDemand(load, show, waitMs = 0) {
+  let wanted = 0;
+  let timer = 0;
+  const call = (...values) => {
+    wanted += 1;
+    const mine = wanted;
+    clearTimeout(timer);
+    timer = setTimeout(async () => {
+      let found;
+      try {
+        found = { value: await load(...values), error: null };
+      } catch (error) {
+        found = { value: null, error };
+      }
+      if (mine === wanted) show(found);
+    }, waitMs);
+  };
+  call.end = () => {
+    wanted += 1;
+    clearTimeout(timer);
+  };
+  return call;
+}

@@ -22,6 +22,7 @@ from controller.http.views import ControllerViews
 from controller.scaling.resize.request import ResizePlan, ResizeRequest
 from controller.storage.documents import DOCUMENT_BYTES_MAX
 from serving.http.endpoints import CONFIG, PAGED, PROBES, Endpoint, Parameter
+from serving.http.history_views import PAST_LIFE
 
 _PREFIX: Final = Parameter("prefix", "Only broker sets whose names begin with this.")
 _TOPIC_PREFIX: Final = Parameter("prefix", "Only topics whose names begin with this.")
@@ -226,5 +227,6 @@ ENDPOINTS: Final = (
         parts=(_PROPOSAL,),
         refusals=(404, 409, 503),
     ),
+    PAST_LIFE,
     CONFIG,
 )

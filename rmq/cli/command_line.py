@@ -36,6 +36,8 @@ def run(commands: Mapping[str, Verb | Noun], arguments: Sequence[str]) -> int:
     except CommandFailed as failure:
         return _failed(str(failure), failure.exit_code)
     except click.ClickException as error:
+        # It repeats words of the command line, which a script may have from servers.
+        error.message = printable(error.message)  # type: ignore[misc]  # nobody else has the exception
         error.show()
         return ExitCode.WRONG_USE
     except (click.Abort, KeyboardInterrupt):

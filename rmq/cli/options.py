@@ -94,7 +94,7 @@ def _parameters(table: Mapping[str, _Common], *, is_hidden: bool) -> list[click.
 
 def _parameter(name: str, common: _Common, *, is_hidden: bool) -> click.Parameter:
     def keep(context: click.Context, _: click.Parameter, value: Any) -> None:
-        if value:
+        if value or value == "":
             given_options(context)[name] = "true" if value is True else value
 
     return click.Option(

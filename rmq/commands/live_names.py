@@ -24,7 +24,8 @@ NAMES_MAX: Final = 500
 #: Nobody waits longer for a shell.
 TIMEOUT_S: Final = 1.0
 
-_SAFE: Final = re.compile(r"[\w%.:@+-]+")
+#: One that begins like an option would be taken for one: --yes.
+_SAFE: Final = re.compile(r"(?!-)[\w%.:@+-]+")
 
 
 def topic_names(context: click.Context, _: click.Parameter, begin: str) -> list[str]:

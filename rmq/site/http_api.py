@@ -1,7 +1,4 @@
-"""Sends requests to the HTTP API of our servers. The edge.
-
-`http.client` of the standard library: a client of aiohttp takes 150 ms to import.
-"""
+"""Sends requests to the HTTP API of our servers, and reads their answers. The edge."""
 
 import asyncio
 import http.client
@@ -9,19 +6,21 @@ import ssl
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Generic, NamedTuple, TypeVar
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 import msgspec
 
 from rmq.failures import CommandFailed, NoRights, NotReachable, NotSupportedThere, UnknownName
 from rmq.site.access import private_text
+from rmq.site.http_exchange import ANSWER_BYTES_MAX, HttpMessage, connection_to, exchange
 from rmq.site.settings import SiteSettings
-
-ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 
 _DONE: Final = frozenset({200, 201})
 _DENIED: Final = frozenset({401, 403})
 _NOT_FOUND: Final = 404
+#: The server failed, or is not ready: another one may answer.
+_FAULTS: Final = range(500, 600)
+_MS: Final = 1000
 _NOT_LEADER: Final = "not_leader"
 #: How our servers answer a path that they do not have.
 _NO_PATH: Final = "There is nothing at "
@@ -67,6 +66,10 @@ class _Skipped(Exception):
     """This server has not done it, and another one may; the text says why."""
 
 
+class _ServerFault(_Skipped):
+    """It answered that it cannot answer now."""
+
+
 class _Follows(_Skipped):
     """Another server of the group leads."""
 
@@ -97,6 +100,9 @@ async def call(settings: SiteSettings, servers: HttpServers, request: ApiRequest
     text = "; ".join(f"{url}: {problem}" for url, problem in skipped)
     if any(isinstance(problem, _Follows) for _, problem in skipped):
         raise CommandFailed(f"{text}; name all of them with {servers.option}")
+    if any(isinstance(problem, _ServerFault) for _, problem in skipped):
+        # One that answered says more than those that are away.
+        raise CommandFailed(text)
     is_default = servers.option.removeprefix("--").replace("-", "_") in settings.defaults
     raise NotReachable(f"{text}; name it with {servers.option} or a profile" if is_default else text)
 
@@ -109,33 +115,43 @@ async def read_controller(
 
 
 def _answer(settings: SiteSettings, servers: HttpServers, url: str, request: ApiRequest[Document]) -> Document:
-    connection = _connection(settings, url, request.timeout_s)
+    is_read = request.method == "GET" or request.is_preview
+    timeout_s = max(request.timeout_s or 0, settings.timeout_s)
+    connection = connection_to(settings, url, timeout_s)
+    message = _message(settings, request)
+    is_sent = False
+    try:
+        connection.connect()
+        is_sent = not is_read
+        status, body = exchange(connection, message, timeout_s)
+    except (OSError, http.client.HTTPException) as error:
+        reason = _reason(error, timeout_s)
+        if isinstance(error, ssl.SSLError) and not is_sent:
+            raise NoRights(f"{url}: {reason}") from None
+        if is_sent:
+            raise NotReachable(f"{url}: {reason}; it may be done all the same: look before you repeat it") from None
+        raise _Skipped(reason) from None
+    finally:
+        connection.close()
+    return _checked(servers, url, status, body, request.shape, is_read=is_read)
+
+
+def _message(settings: SiteSettings, request: ApiRequest[Document]) -> HttpMessage:
     headers = {"Accept": "application/json"}
-    body = None if request.body is None else msgspec.json.encode(request.body)
     if request.method != "GET":
         headers |= {"Content-Type": "application/json"} | _authorization(settings)
     target = f"{request.path}?{urlencode(request.parameters)}" if request.parameters else request.path
-    try:
-        connection.connect()
-    except (OSError, http.client.HTTPException) as error:
-        raise _Skipped(f"no HTTP answer: {_reason(error)}") from None
-    try:
-        connection.request(request.method, target, body, headers)
-        answer = connection.getresponse()
-        text = answer.read(ANSWER_BYTES_MAX + 1)
-    except (OSError, http.client.HTTPException) as error:
-        if request.method == "GET" or request.is_preview:
-            raise _Skipped(f"no HTTP answer: {_reason(error)}") from None
-        raise NotReachable(
-            f"{url}: no HTTP answer: {_reason(error)}; it may be done all the same: look before you repeat it"
-        ) from None
-    finally:
-        connection.close()
-    return _checked(servers, url, answer.status, text, request.shape)
+    body = None if request.body is None else msgspec.json.encode(request.body)
+    return HttpMessage(request.method, target, headers, body)
 
 
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+def _reason(error: Exception, timeout_s: float) -> str:
+    if isinstance(error, ssl.SSLError):
+        why = getattr(error, "verify_message", None) or error.reason
+        return f"no TLS session: {why} (is it http://, or does --tls-ca name who signed?)"
+    if isinstance(error, TimeoutError):
+        return f"no answer within {timeout_s * _MS:.0f} ms"
+    return f"no HTTP answer: {getattr(error, 'strerror', None) or str(error) or type(error).__name__}"
 
 
 def _authorization(settings: SiteSettings) -> dict[str, str]:
@@ -148,34 +164,28 @@ def _authorization(settings: SiteSettings) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
-def _connection(settings: SiteSettings, url: str, timeout_s: float | None) -> http.client.HTTPConnection:
-    parts = urlsplit(url)
-    timeout = max(timeout_s or 0, settings.timeout_s)
-    try:
-        host, port = parts.hostname or "", parts.port
-    except ValueError as error:
-        raise _Skipped(f"no URL: {error}") from None
-    if parts.scheme == "https":
-        context = ssl.create_default_context(cafile=settings.tls_ca or None)
-        return http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
-    return http.client.HTTPConnection(host, port, timeout=timeout)
-
-
-def _checked(servers: HttpServers, url: str, status: int, body: bytes, shape: type[Document]) -> Document:
+def _checked(
+    servers: HttpServers, url: str, status: int, body: bytes, shape: type[Document], *, is_read: bool
+) -> Document:
+    if len(body) > ANSWER_BYTES_MAX:
+        raise CommandFailed(f"{url}: the answer has more than {ANSWER_BYTES_MAX} bytes")
     try:
         if status in _DONE:
             return msgspec.json.decode(body, type=shape)
         fault = msgspec.json.decode(body, type=_ErrorAnswer).error
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         if status in _DONE or status == _NOT_FOUND:
             raise _not_this_product(servers, url) from None
-        raise _kind_of(status)(f"{url}: HTTP status {status}, and no JSON of this product") from None
+        fault = _HttpFault()
     if fault.code == _NOT_LEADER:
         raise _Follows(fault.message)
     if status == _NOT_FOUND and fault.message.startswith(_NO_PATH):
         raise _not_this_product(servers, url)
+    sentence = f"HTTP status {status}" + (f": {fault.message}" if fault.message else ", and no reason that can be read")
+    if status in _FAULTS and is_read:
+        raise _ServerFault(sentence)
     advice = " Name a file with the token: --admin-token-file" if status in _DENIED else ""
-    raise _kind_of(status)(f"{url}: HTTP status {status}: {fault.message}{advice}")
+    raise _kind_of(status)(f"{url}: {sentence}{advice}")
 
 
 def _not_this_product(servers: HttpServers, url: str) -> NotSupportedThere:

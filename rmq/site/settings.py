@@ -1,5 +1,6 @@
 """Where the servers are and how requests are sent: from options, the environment and a profile. Pure."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ DEFAULT_CONTROLLER_HTTP: Final = "http://127.0.0.1:9881"
 DEFAULT_OFFSET_MANAGER: Final = "http://127.0.0.1:9883"
 DEFAULT_TIMEOUT_S: Final = 3.0
 TIMEOUT_S_MAX: Final = 600.0
+PORT_MAX: Final = 65_535
 
 #: Setting -> environment variable. mqadmin and Java clients read NAMESRV_ADDR too.
 VARIABLES: Final = {
@@ -33,6 +35,7 @@ VARIABLES: Final = {
 _LISTS: Final = frozenset({"namesrv", "controller", "controller_http", "offset_manager"})
 _SAMPLE_URLS: Final = {"controller-http": "http://host:9881", "offset-manager": "http://host:9883"}
 _SWITCHES: Final = ("true", "false")
+_URL: Final = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253})(:[0-9]{1,5})?")
 #: Only in a profile: a command line is seen by everybody on the machine.
 PROFILE_KEYS: Final = frozenset({*VARIABLES, "access_key", "secret_key"})
 
@@ -73,8 +76,8 @@ def settings_of(options: Mapping[str, str], environment: Mapping[str, str], prof
     """Return the settings: an option counts before the environment, that before the profile; raises WrongUse."""
     given: dict[str, str] = {}
     for name, variable in VARIABLES.items():
-        text = options.get(name) or environment.get(variable) or _profile_text(name, profile.get(name))
-        if text:
+        text = _given(name, variable, options, environment, profile)
+        if text is not None:
             given[name] = text
     return SiteSettings(
         namesrv=_addresses("namesrv", given.get("namesrv", DEFAULT_NAMESRV)),
@@ -92,6 +95,22 @@ def settings_of(options: Mapping[str, str], environment: Mapping[str, str], prof
         timeout_s=_timeout(given.get("timeout")),
         defaults=frozenset(VARIABLES) - frozenset(given),
     )
+
+
+def _given(
+    name: str, variable: str, options: Mapping[str, str], environment: Mapping[str, str], profile: Mapping[str, Any]
+) -> str | None:
+    """Return the value that counts, None if nobody gave one; in the environment, blank means unset."""
+    if name in options:
+        text = options[name]
+    elif not (text := environment.get(variable, "")):
+        if name not in profile:
+            return None
+        text = _profile_text(name, profile[name])
+    if not text:
+        # An unset variable of a script must not lead to the default site, or drop TLS.
+        raise WrongUse(f"{name.replace('_', '-')} is blank: give it a value, or leave it out")
+    return text
 
 
 def _profile_text(name: str, value: Any) -> str:
@@ -123,10 +142,16 @@ def _addresses(option: str, text: str) -> tuple[str, ...]:
 
 def _urls(option: str, text: str) -> tuple[str, ...]:
     urls = tuple(each.rstrip("/") for each in _parts(text))
-    wrong = next((each for each in urls if not each.startswith(("http://", "https://"))), None)
+    wrong = next((each for each in urls if not _is_url(each)), None)
     if wrong is not None or not urls:
         raise WrongUse(f"--{option}: {wrong or 'nothing'} is no URL such as {_SAMPLE_URLS[option]}")
     return urls
+
+
+def _is_url(text: str) -> bool:
+    """Return whether a text has a scheme and a host, perhaps a port, and nothing else: a path would be ignored."""
+    found = _URL.fullmatch(text)
+    return found is not None and (found[2] is None or 0 < int(found[2][1:]) <= PORT_MAX)
 
 
 def _switch(option: str, text: str) -> bool:

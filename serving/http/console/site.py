@@ -28,7 +28,7 @@ from serving.http.console.static_files import ConsoleFiles, StaticFile, load_fil
 from serving.http.denials import record_denial
 from serving.http.endpoints import JSON_TYPE, Endpoint
 from serving.http.request_bodies import read_body
-from serving.http.request_ends import own_host, peer_address, peer_host, requested_host
+from serving.http.request_ends import own_host, peer_address, peer_host, requested_host, requested_hosts
 from serving.http.views import HttpRefused, NotFound, TooManyRequests
 from serving.logging.logs import Logs
 from serving.logging.server_events import (
@@ -141,7 +141,7 @@ class Console:
 
         async def answer(request: web.Request) -> web.StreamResponse:
             headers = request.headers
-            same_site.check_host(headers.getall(hdrs.HOST, []), own_host(request), self._hosts)
+            same_site.check_host(requested_hosts(request), own_host(request), self._hosts)
             # A link on another site may open the page, which shows nothing by itself.
             if request.path.rstrip("/") != ROOT.rstrip("/"):
                 same_site.check_reader(headers.getall("Sec-Fetch-Site", []))
@@ -170,7 +170,7 @@ class Console:
 
     def _is_open(self, request: web.Request) -> bool:
         """Return whether whoever sends the request may read without a session: it is somebody on this machine."""
-        is_local = self._is_on_loopback and same_site.is_loopback_host(request.headers.getall(hdrs.HOST, []))
+        is_local = self._is_on_loopback and same_site.is_loopback_host(requested_hosts(request))
         return is_local and not self._sessions.needs_reader
 
     def _check_may_read(self, request: web.Request) -> None:
