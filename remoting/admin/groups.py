@@ -193,7 +193,7 @@ def delete_group(group: str, *, cleans_offsets: bool) -> AdminRequest[None]:
 
     Source: docs/protocol/broker-admin.md 22.
     """
-    header = DeleteGroupHeader(group_name=group, clean_offset=cleans_offsets)
+    header = DeleteGroupHeader(group_name=group, clean_offset=cleans_offsets, remove_offset=cleans_offsets)
     return AdminRequest(command(BrokerRequestCode.DELETE_SUBSCRIPTIONGROUP, header), read_nothing)
 
 

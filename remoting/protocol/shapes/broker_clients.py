@@ -68,7 +68,10 @@ class DeleteGroupHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     """Header of DELETE_SUBSCRIPTIONGROUP (207)."""
 
     group_name: str
+    #: 5.x.
     clean_offset: bool
+    #: The same in 4.9; each release ignores the other's field.
+    remove_offset: bool
 
 
 class AllSubscriptionGroups(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -129,7 +129,10 @@ def test_groups_are_created_with_javas_defaults_and_deleted_with_their_offsets_o
     for part in (b'"groupName":"g"', b'"retryMaxTimes":3', b'"retryQueueNums":1', b'"consumeEnable":true'):
         assert part in created.body
     deleted = delete_group("g", cleans_offsets=True).request
-    assert (deleted.code, deleted.ext_fields) == (207, {"groupName": "g", "cleanOffset": "true"})
+    assert (deleted.code, deleted.ext_fields) == (
+        207,
+        {"groupName": "g", "cleanOffset": "true", "removeOffset": "true"},
+    )
 
 
 @pytest.mark.parametrize(
