@@ -38,6 +38,15 @@ from serving.metrics.health import Health
 Answer = TypeVar("Answer")
 
 
+class ControllerFollows(StateConflict):
+    """Another controller knows the operations, or none does."""
+
+    code = "not_leader"
+
+    def __init__(self, error: NotLeader) -> None:
+        super().__init__(f"Only the controller that leads knows and changes operations: {error}.")
+
+
 class ScalingViews(HistoryViews[ControllerConfig]):
     """One method per path."""
 
@@ -104,7 +113,7 @@ class ScalingViews(HistoryViews[ControllerConfig]):
         try:
             self._scaling.check_leads()
         except NotLeader as error:
-            raise StateConflict(_of_leader(error)) from None
+            raise ControllerFollows(error) from None
         except StoreError as error:
             raise Unavailable(_sentence(error)) from None
 
@@ -156,7 +165,7 @@ async def answered(work: Awaitable[Answer]) -> Answer:
     try:
         return await work
     except NotLeader as error:
-        raise StateConflict(_of_leader(error)) from None
+        raise ControllerFollows(error) from None
     except (OperationExists, OperationMoved, ResizeCommandRefused, PolicyFileDecides) as error:
         raise StateConflict(_sentence(error)) from None
     except (OperationUnknown, ProposalUnknown) as error:
@@ -165,10 +174,6 @@ async def answered(work: Awaitable[Answer]) -> Answer:
         raise UnprocessableBody(_sentence(error)) from None
     except StoreError as error:
         raise Unavailable(_sentence(error)) from None
-
-
-def _of_leader(error: NotLeader) -> str:
-    return f"Only the controller that leads knows and changes operations: {error}."
 
 
 def _sentence(error: Exception) -> str:

@@ -1,7 +1,9 @@
 """Requests about consumer groups: who consumes a topic, who is connected, how far they are, their settings. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import msgspec
 
 from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, read_nothing
 from remoting.admin.message_queues import MessageQueue, by_queue
@@ -15,7 +17,9 @@ from remoting.protocol.shapes.broker_clients import (
     AllSubscriptionGroups,
     ConsumerConnectionBody,
     ConsumerGroupHeader,
+    DeleteGroupHeader,
     GroupListBody,
+    NewSubscriptionGroup,
     SubscriptionGroupConfig,
 )
 from remoting.protocol.shapes.namesrv import TopicHeader
@@ -30,6 +34,10 @@ class GroupDefinition:
     is_broadcast_enabled: bool | None
     is_orderly: bool | None
     retry_queue_nums: int | None
+    retry_max_times: int | None = None
+    #: None before 5.0.
+    consume_timeout_minutes: int | None = None
+    attributes: Mapping[str, str] = field(default_factory=dict)
     #: All of its settings, as the broker wrote them: what `update_group` sends to another broker.
     text: bytes
 
@@ -86,6 +94,15 @@ class QueueLag:
     last_consumed_unix_ms: int | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumeStats:
+    """How far a group is on one broker."""
+
+    queues: Mapping[MessageQueue, QueueLag]
+    #: Messages a second that it consumes there; None if the broker does not report it.
+    consume_tps: float | None
+
+
 def groups_of_topic(topic: str) -> AdminRequest[tuple[str, ...]]:
     """Request which groups subscribe to a topic at this broker, or have an offset for it there (300).
 
@@ -111,8 +128,13 @@ def lag_of_group(group: str, topic: str | None = None) -> AdminRequest[Mapping[M
     empty map does not mean that the group is up to date. It lists queues below readQueueNums.
     Source: docs/protocol/broker-admin.md 10.
     """
+    return progress_of_group(group, topic).mapped(lambda progress: progress.queues)
+
+
+def progress_of_group(group: str, topic: str | None = None) -> AdminRequest[ConsumeStats]:
+    """Request the same with how many messages a second the group consumes at this broker (208)."""
     header = ConsumeStatsHeader(consumer_group=group, topic=topic)
-    return AdminRequest(command(BrokerRequestCode.GET_CONSUME_STATS, header), _read_lag)
+    return AdminRequest(command(BrokerRequestCode.GET_CONSUME_STATS, header), _read_progress)
 
 
 def group_definition(group: str) -> AdminRequest[GroupDefinition | None]:
@@ -125,6 +147,16 @@ def group_definition(group: str) -> AdminRequest[GroupDefinition | None]:
     def read(answer: RemotingCommand) -> GroupDefinition | None:
         text = decode_broker_body(AllSubscriptionGroups, answer.body).subscription_group_table.get(group)
         return None if text is None else _definition(bytes(text))
+
+    return AdminRequest(command(BrokerRequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG), read)
+
+
+def all_group_definitions() -> AdminRequest[Mapping[str, GroupDefinition]]:
+    """Request the settings of all groups of a broker (201), by group. Source: docs/protocol/broker-admin.md 22."""
+
+    def read(answer: RemotingCommand) -> dict[str, GroupDefinition]:
+        table = decode_broker_body(AllSubscriptionGroups, answer.body).subscription_group_table
+        return {name: _definition(bytes(text)) for name, text in table.items()}
 
     return AdminRequest(command(BrokerRequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG), read)
 
@@ -145,6 +177,24 @@ def update_group(definition: GroupDefinition) -> AdminRequest[None]:
     """
     request = command(BrokerRequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=definition.text)
     return AdminRequest(request, read_nothing)
+
+
+def create_group(settings: NewSubscriptionGroup) -> AdminRequest[None]:
+    """Create a group, or replace all of its settings (200); only for masters.
+
+    Raises Refused with code 29 (5.x) or 1 for a name that is not allowed. Source: docs/protocol/broker-admin.md 22.
+    """
+    body = msgspec.json.encode(settings)
+    return AdminRequest(command(BrokerRequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body), read_nothing)
+
+
+def delete_group(group: str, *, cleans_offsets: bool) -> AdminRequest[None]:
+    """Remove a group from a broker (207), which may not have it, and if wanted its offsets; only for masters.
+
+    Source: docs/protocol/broker-admin.md 22.
+    """
+    header = DeleteGroupHeader(group_name=group, clean_offset=cleans_offsets, remove_offset=cleans_offsets)
+    return AdminRequest(command(BrokerRequestCode.DELETE_SUBSCRIPTIONGROUP, header), read_nothing)
 
 
 def _read_groups(answer: RemotingCommand) -> tuple[str, ...]:
@@ -169,8 +219,12 @@ def _read_connections(answer: RemotingCommand) -> GroupConnections:
     )
 
 
-def _read_lag(answer: RemotingCommand) -> dict[MessageQueue, QueueLag]:
-    table = by_queue(decode_broker_body(ConsumeStatsBody, answer.body).offset_table)
+def _read_progress(answer: RemotingCommand) -> ConsumeStats:
+    body = decode_broker_body(ConsumeStatsBody, answer.body)
+    return ConsumeStats(queues=_lags(body), consume_tps=body.consume_tps)
+
+
+def _lags(body: ConsumeStatsBody) -> dict[MessageQueue, QueueLag]:
     return {
         queue: QueueLag(
             broker_offset=each.broker_offset,
@@ -178,7 +232,7 @@ def _read_lag(answer: RemotingCommand) -> dict[MessageQueue, QueueLag]:
             pull_offset=each.pull_offset,
             last_consumed_unix_ms=each.last_timestamp if each.last_timestamp and each.last_timestamp > 0 else None,
         )
-        for queue, each in table.items()
+        for queue, each in by_queue(body.offset_table).items()
     }
 
 
@@ -190,5 +244,8 @@ def _definition(text: bytes) -> GroupDefinition:
         is_broadcast_enabled=body.consume_broadcast_enable,
         is_orderly=body.consume_message_orderly,
         retry_queue_nums=body.retry_queue_nums,
+        retry_max_times=body.retry_max_times,
+        consume_timeout_minutes=body.consume_timeout_minute,
+        attributes=body.attributes or {},
         text=text,
     )

@@ -63,6 +63,13 @@ class GroupOffsets(NamedTuple):
     is_broadcast: bool = False
 
 
+class GroupTopicName(NamedTuple):
+    """A group in a topic."""
+
+    group: str
+    topic: str
+
+
 class UnreadableOffsets(NamedTuple):
     """What a broker has stored of a group and a topic is no offsets, or its name is none."""
 
@@ -99,6 +106,13 @@ class OffsetTable:
         """
         start = self._start_of(PULL_OFFSET_TABLE)
         return None if start is None else _of_topics(EntryReader(self.body, start, PULL_OFFSET_TABLE), topics)
+
+    def of_groups(self, groups: Collection[str]) -> Iterator[GroupOffsets | UnreadableOffsets]:
+        """Yield the offsets of these groups in each topic; those of broadcasting members are left out.
+
+        Raises BodyError for other text.
+        """
+        return _of_groups(self.reader(), groups)
 
     def reader(self) -> "EntryReader":
         """Return what reads the offsets entry by entry, not decoded; raises BodyError without such a table."""
@@ -257,9 +271,31 @@ def _of_topics(reader: EntryReader, topics: Collection[str]) -> Iterator[GroupOf
             yield None
 
 
+def _of_groups(reader: EntryReader, groups: Collection[str]) -> Iterator[GroupOffsets | UnreadableOffsets]:
+    wanted = {group.encode() for group in groups}
+    while (entry := reader.next_entry()) is not None:
+        topic, _, group = entry.key.partition(_SEPARATOR)
+        if group in wanted:
+            yield _decoded(decode_key(topic), group, entry.value)
+
+
 def all_offsets() -> AdminRequest[OffsetTable]:
     """Request all offsets of a broker (43). Source: docs/protocol/broker-admin.md 15."""
     return AdminRequest(command(BrokerRequestCode.GET_ALL_CONSUMER_OFFSET), lambda answer: OffsetTable(answer.body))
+
+
+def offsets_of_groups(groups: Collection[str]) -> AdminRequest[Mapping[GroupTopicName, Mapping[int, int]]]:
+    """Request all offsets of a broker (43) and read those of some groups, by queue id; unreadable ones are absent.
+
+    It alone proves that an offset of 0 is stored: 14 and 208 show 0 for none. Megabytes where groups are many.
+    Source: docs/protocol/broker-admin.md 15.
+    """
+
+    def read(table: OffsetTable) -> dict[GroupTopicName, Mapping[int, int]]:
+        found = (each for each in table.of_groups(groups) if isinstance(each, GroupOffsets))
+        return {GroupTopicName(each.group, each.topic): each.offsets for each in found}
+
+    return all_offsets().mapped(read)
 
 
 def _decoded(topic: str, group: bytes, offsets: bytes) -> GroupOffsets | UnreadableOffsets:

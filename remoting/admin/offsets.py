@@ -5,6 +5,7 @@ from enum import Enum, auto
 from typing import Final
 
 from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, read_nothing, read_offset
+from remoting.admin.message_queues import MessageQueue, by_queue
 from remoting.protocol.codes import BrokerRequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import Refused
@@ -14,10 +15,11 @@ from remoting.protocol.shapes.broker_admin import (
     DelayOffsets,
     QueryConsumerOffsetHeader,
     QueueHeader,
+    SearchOffsetHeader,
     TimerMetricsBody,
     UpdateConsumerOffsetHeader,
 )
-from remoting.protocol.shapes.stored_messages import ResetOffsetHeader
+from remoting.protocol.shapes.stored_messages import ResetByTimeHeader, ResetOffsetHeader, ResetOffsetsBody
 
 #: The option of a broker (26) that lets it reset offsets itself: 5.1.0+, and on by default from 5.2.0 on.
 RESETS_ON_SERVER: Final = "useServerSideResetOffset"
@@ -51,6 +53,16 @@ def min_offset(topic: str, queue_id: int) -> AdminRequest[int | None]:
     """
     request = command(BrokerRequestCode.GET_MIN_OFFSET, QueueHeader(topic=topic, queue_id=queue_id))
     return AdminRequest(request, read_offset).mapped(lambda offset: offset if offset >= 0 else None)
+
+
+def offset_at(topic: str, queue_id: int, unix_ms: int) -> AdminRequest[int]:
+    """Request the first message of a queue that was stored at a moment or later (29), Unix ms by the broker's clock.
+
+    Where there is none: the end of the queue (5.x), or its last message (4.9); 0 of a queue that the broker does not
+    have. Source: docs/protocol/broker-admin.md 8.
+    """
+    header = SearchOffsetHeader(topic=topic, queue_id=queue_id, timestamp=unix_ms)
+    return AdminRequest(command(BrokerRequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header), read_offset)
 
 
 def committed_offset(group: str, topic: str, queue_id: int) -> AdminRequest[int | None]:
@@ -92,6 +104,19 @@ def reset_offset(group: str, topic: str, queue_id: int, offset: int) -> AdminReq
     return AdminRequest(command(BrokerRequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header), read_nothing)
 
 
+def reset_members(group: str, topic: str, unix_ms: int) -> AdminRequest[Mapping[MessageQueue, int] | None]:
+    """Send the members of a group that are online to a moment in all queues of a topic on this broker (222).
+
+    `unix_ms` -1 is the end of each queue. For brokers before 5.1 and those whose option RESETS_ON_SERVER is off: others
+    reset on the server. Members go there 10 s later. Answers the offset of each queue below writeQueueNums; None: no
+    member is online, and nothing was done. Raises Refused with 1 if the group has no offset in one of these queues.
+    Source: docs/protocol/broker-admin.md 34.
+    """
+    header = ResetByTimeHeader(group=group, topic=topic, timestamp=unix_ms, is_force=True)
+    request = command(BrokerRequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+    return AdminRequest(request, _read_reset, {ResponseCode.CONSUMER_NOT_ONLINE: None})
+
+
 def delay_offsets() -> AdminRequest[Mapping[int, int]]:
     """Request the next offset to be delivered of each delay level (45); a level without one is absent.
 
@@ -118,6 +143,10 @@ def timed_messages(topic: str) -> AdminRequest[int]:
 def is_timer_off(error: Refused) -> bool:
     """Return whether a broker has refused because it has no timer: any fault of it has code 1 too."""
     return error.code == ResponseCode.SYSTEM_ERROR and TIMER_IS_OFF in (error.remark or "")
+
+
+def _read_reset(answer: RemotingCommand) -> dict[MessageQueue, int]:
+    return by_queue(decode_broker_body(ResetOffsetsBody, answer.body).offset_table)
 
 
 def _read_commit(answer: RemotingCommand) -> OffsetCommit:

@@ -23,6 +23,7 @@ _RIGHTS: Final[Mapping[int, str]] = MappingProxyType(
             "with ACL 2.0 Update (or Sub) of the topic and of the group, with ACL 1.0 SUB of both"
         ),
         BrokerRequestCode.INVOKE_BROKER_TO_RESET_OFFSET: "with ACL 2.0 Update of the topic and of the group",
+        BrokerRequestCode.SEARCH_OFFSET_BY_TIMESTAMP: _TOPIC_GET,
         BrokerRequestCode.GET_MAX_OFFSET: _TOPIC_GET,
         BrokerRequestCode.GET_MIN_OFFSET: _TOPIC_GET,
         BrokerRequestCode.GET_TOPIC_STATS_INFO: _TOPIC_GET,

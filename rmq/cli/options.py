@@ -31,6 +31,12 @@ _COMMON: Final = {
     "history": _Common(
         ("--history",), "FOLDER", "historyDir of our servers, here or mounted (~/rocketmq-history) [RMQ_HISTORY]"
     ),
+    "offset_manager": _Common(
+        ("--offset-manager",), "URL;…", "offset managers (http://127.0.0.1:9883) [RMQ_OFFSET_MANAGER]"
+    ),
+    "admin_token_file": _Common(
+        ("--admin-token-file",), "FILE", "admin token, for changes by HTTP of our servers [RMQ_ADMIN_TOKEN_FILE]"
+    ),
     "access_key_file": _Common(
         ("--access-key-file",),
         "FILE",

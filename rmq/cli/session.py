@@ -13,6 +13,7 @@ from rmq.cli.options import WATCH_OPTION, given_options
 from rmq.cli.printed_output import CommandOutput, PrintedOutput, style_of
 from rmq.cli.run_settings import settings_in
 from rmq.failures import CommandFailed, ExitCode, WrongUse
+from rmq.output.formats import rendered
 from rmq.output.printable import printable
 from rmq.site.changes import ChangeRow, SiteChange, carry_out
 from rmq.site.settings import SiteSettings
@@ -42,6 +43,11 @@ class OperatorSession:
     def is_dry_run(self) -> bool:
         """Whether nothing is sent that changes anything."""
         return "dry_run" in self._options
+
+    @property
+    def is_table(self) -> bool:
+        """Whether rows are written as a table, for people."""
+        return style_of(self._options).output_format == "table"
 
     def show(self, rows: Sequence[msgspec.Struct], kind: type[msgspec.Struct], *, is_partial: bool = False) -> None:
         """Write rows to standard output. `is_partial`: servers that did not answer may have more."""
@@ -73,6 +79,12 @@ class OperatorSession:
         self.show(result.rows, ChangeRow)
         if result.failure is not None:
             raise result.failure
+
+    def preview(self, rows: Sequence[msgspec.Struct], kind: type[msgspec.Struct]) -> None:
+        """Write rows to standard error, as a table, where the operator is about to be asked."""
+        if "yes" not in self._options and sys.stdin.isatty():
+            style = msgspec.structs.replace(style_of(self._options), output_format="table", has_header=True)
+            click.echo(rendered(rows, kind, style), nl=False, err=True)
 
     def confirm(self, question: str) -> None:
         """Return if the operator wants it; raises NotConfirmed, and WrongUse where nobody can be prompted."""

@@ -11,9 +11,12 @@ from typing import Final
 import click
 
 from remoting.admin.admin_request import AdminRequest
+from remoting.admin.groups import configured_groups
 from remoting.admin.routes import all_topics, cluster_brokers
+from remoting.protocol.group_kinds import is_system_group
 from rmq.cli.run_settings import settings_in
 from rmq.failures import CommandFailed
+from rmq.site.brokers import masters, places
 from rmq.site.settings import SiteSettings
 from rmq.site.site import Found, Site
 
@@ -40,6 +43,15 @@ def cluster_names(context: click.Context, _: click.Parameter, begin: str) -> lis
     return _offered(context, begin, cluster_brokers(), lambda brokers: brokers.clusters)
 
 
+def group_names(context: click.Context, _: click.Parameter, begin: str) -> list[str]:
+    """Return the groups that begin so, of all masters that answer in time."""
+    try:
+        found = asyncio.run(_groups(settings_in(context)))
+    except (CommandFailed, TimeoutError):
+        return []
+    return _safe(found, begin)
+
+
 def _offered(
     context: click.Context, begin: str, request: AdminRequest[Found], names_in: Callable[[Found], Iterable[str]]
 ) -> list[str]:
@@ -47,7 +59,22 @@ def _offered(
         found = asyncio.run(_first(settings_in(context), request))
     except (CommandFailed, TimeoutError):
         return []
-    return sorted(each for each in names_in(found) if each.startswith(begin) and _SAFE.fullmatch(each))[:NAMES_MAX]
+    return _safe(names_in(found), begin)
+
+
+def _safe(names: Iterable[str], begin: str) -> list[str]:
+    return sorted(each for each in names if each.startswith(begin) and _SAFE.fullmatch(each))[:NAMES_MAX]
+
+
+async def _groups(settings: SiteSettings) -> set[str]:
+    site = Site(settings)
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            found = masters(places(await site.cluster()))
+            answers = await site.answers((each.address for each in found), configured_groups())
+            return {name for each in answers if each.error is None for name in each.result if not is_system_group(name)}
+    finally:
+        await site.close()
 
 
 async def _first(settings: SiteSettings, request: AdminRequest[Found]) -> Found:

@@ -27,7 +27,55 @@ COMMANDS: Final[Mapping[str, Verb | Noun]] = {
             "route": Verb("rmq.commands.topic_views", "show_route", "where clients are sent, by every NameServer"),
             "show": Verb("rmq.commands.topic_views", "show_topic", "configuration and messages at each master"),
             "create": Verb("rmq.commands.topic_changes", "create_topic", "create a topic, or change its queues"),
+            "scale": Verb(
+                "rmq.commands.scaling.topic_scale", "scale_topic", "change its queues without losing messages"
+            ),
             "delete": Verb("rmq.commands.topic_changes", "delete_topic", "remove a topic with its messages"),
+        },
+    ),
+    "group": Noun(
+        "consumer groups: members, lag, offsets",
+        {
+            "list": Verb("rmq.commands.groups.listing", "list_groups", "names; with --long members, lag and rate"),
+            "show": Verb("rmq.commands.groups.views", "show_group", "settings and members at each master"),
+            "lag": Verb("rmq.commands.groups.lag", "show_lag", "how far it is in each queue, and who holds it"),
+            "connections": Verb("rmq.commands.groups.views", "show_connections", "members, or what they subscribe to"),
+            "offsets": Verb("rmq.commands.groups.lag", "show_offsets", "offsets that masters have stored"),
+            "reset": Verb("rmq.commands.groups.reset", "reset_group", "read again from, or skip to, another place"),
+            "restore": Verb("rmq.commands.offsets.restore", "restore_group", "bring offsets of a moment back"),
+            "create": Verb("rmq.commands.groups.changes", "create_group", "create a group, or replace its settings"),
+            "delete": Verb("rmq.commands.groups.changes", "delete_group", "remove a group with its offsets"),
+        },
+    ),
+    "offsets": Noun(
+        "the offset manager: what went back, restores, files",
+        {
+            "regressions": Verb("rmq.commands.offsets.views", "list_regressions", "offsets that went back, and why"),
+            "mirror": Verb("rmq.commands.offsets.views", "list_mirror", "how fresh its copy of brokers' offsets is"),
+            "guard": Verb("rmq.commands.offsets.guard", "show_guard", "what it did after failovers and restarts"),
+            "restore": Verb("rmq.commands.offsets.restore", "restore_offsets", "bring offsets of a moment back"),
+            "operations": Verb("rmq.commands.offsets.views", "list_operations", "what can be undone"),
+            "undo": Verb("rmq.commands.offsets.restore", "undo_operation", "undo a restore, an import or a reset"),
+            "export": Verb("rmq.commands.offsets.files", "export_offsets", "offsets as a file of brokers or clients"),
+            "import": Verb("rmq.commands.offsets.files", "import_offsets", "store the offsets of such a file"),
+        },
+    ),
+    "scaling": Noun(
+        "resizes of topics by our controllers",
+        {
+            "list": Verb("rmq.commands.scaling.operations", "list_operations", "resizes under way, and ended ones"),
+            "show": Verb("rmq.commands.scaling.operations", "show_operation", "the phases of a resize"),
+            "hindrances": Verb("rmq.commands.scaling.autoscaler", "list_hindrances", "what resizes wait for"),
+            "abort": Verb("rmq.commands.scaling.operations", "abort", "undo a resize"),
+            "resume": Verb("rmq.commands.scaling.operations", "resume", "go on with one that is blocked"),
+            "waive": Verb("rmq.commands.scaling.operations", "waive", "give up what a group has not consumed"),
+            "proposals": Verb("rmq.commands.scaling.autoscaler", "list_proposals", "what the autoscaler proposes"),
+            "approve": Verb("rmq.commands.scaling.autoscaler", "approve", "start a proposed resize"),
+            "dismiss": Verb("rmq.commands.scaling.autoscaler", "dismiss", "give up a proposal"),
+            "decisions": Verb(
+                "rmq.commands.scaling.autoscaler", "list_decisions", "what the autoscaler makes of topics"
+            ),
+            "dry-run": Verb("rmq.commands.scaling.dry_run", "dry_run", "which resizes policies would have made"),
         },
     ),
     "controller": Noun(

@@ -1,8 +1,7 @@
 """`rmq topic list`."""
 
 from collections.abc import Callable
-from fnmatch import fnmatchcase
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import click
 import msgspec
@@ -14,14 +13,13 @@ from remoting.protocol.topic_kinds import TopicKind, kind_of
 from rmq.cli.options import ListCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import cluster_names
+from rmq.output.patterns import matches
 from rmq.output.rows import RowKey
 from rmq.site.brokers import check_cluster, masters, members_of_cluster, places
 from rmq.site.site import check_complete
 
 #: Whether a topic is listed.
 Wanted = Callable[[str], bool]
-
-_WILDCARDS: Final = "*?["
 
 
 class TopicNameRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -61,7 +59,7 @@ async def list_topics(
     """List topics whose names contain PATTERN, or match it where it has * or ?."""
 
     def is_wanted(topic: str) -> bool:
-        return (shows_all or kind_of(topic) is TopicKind.NORMAL) and _matches(topic, pattern)
+        return (shows_all or kind_of(topic) is TopicKind.NORMAL) and matches(topic, pattern)
 
     if is_long:
         await _list_long(session, cluster, is_wanted)
@@ -96,9 +94,3 @@ async def _list_long(session: OperatorSession, cluster: str | None, is_wanted: W
     rows.sort(key=lambda row: (row.topic, row.broker_name))
     session.show(rows, TopicRow, is_partial=any(each.error is not None for each in answers))
     check_complete(answers, "masters")
-
-
-def _matches(topic: str, pattern: str | None) -> bool:
-    if pattern is None:
-        return True
-    return fnmatchcase(topic, pattern) if any(each in pattern for each in _WILDCARDS) else pattern in topic

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 from urllib.parse import urlencode
 
-from rmq.site.http_connection import connection_to
+from rmq.site.http_exchange import connection_to
 from rmq.site.settings import SiteSettings
 
 #: A server sends a comment after 15 s without an event.

@@ -1,144 +1,199 @@
-"""Reads the HTTP API of our servers. The edge.
-
-`http.client` of the standard library: a client of aiohttp takes 150 ms to import.
-"""
+"""Sends requests to the HTTP API of our servers, and reads their answers. The edge."""
 
 import asyncio
 import http.client
-import socket
 import ssl
-import threading
 from collections.abc import Mapping
-from contextlib import suppress
-from typing import Final, TypeVar
-from urllib.parse import urlencode
+from pathlib import Path
+from typing import Final, Generic, NamedTuple, TypeVar
+from urllib.parse import quote, urlencode
 
 import msgspec
 
-from rmq.failures import CommandFailed, NoRights, NotReachable, NotSupportedThere
-from rmq.site.http_connection import connection_to
+from rmq.failures import CommandFailed, NoRights, NotReachable, NotSupportedThere, UnknownName
+from rmq.site.access import private_text
+from rmq.site.http_exchange import ANSWER_BYTES_MAX, HttpMessage, connection_to, exchange
 from rmq.site.settings import SiteSettings
 
-ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
-
-_OK: Final = 200
+_DONE: Final = frozenset({200, 201})
 _DENIED: Final = frozenset({401, 403})
 _NOT_FOUND: Final = 404
 #: The server failed, or is not ready: another one may answer.
 _FAULTS: Final = range(500, 600)
 _MS: Final = 1000
-
+_NOT_LEADER: Final = "not_leader"
+#: How our servers answer a path that they do not have.
+_NO_PATH: Final = "There is nothing at "
 
 Document = TypeVar("Document", bound=msgspec.Struct)
 
 
-class HttpFault(msgspec.Struct, frozen=True):
-    """What went wrong, in a sentence."""
+class HttpServers(NamedTuple):
+    """Servers of one kind, of which one answers for all."""
 
-    message: str
-
-
-class HttpRefusalBody(msgspec.Struct, frozen=True):
-    """How our servers refuse a request."""
-
-    error: HttpFault
+    urls: tuple[str, ...]
+    #: "controller" or "offset manager".
+    kind: str
+    #: Where its addresses are given: "--controller-http".
+    option: str
 
 
-class HttpProblem(Exception):
-    """One server gave no answer of our HTTP API; the text says why."""
+class ApiRequest(NamedTuple, Generic[Document]):
+    """A request, and the shape of its answer. One that is no GET changes something, and shows the admin token."""
 
-    kind: type[CommandFailed] = NotReachable
+    path: str
+    shape: type[Document]
+    parameters: Mapping[str, str] = {}
+    method: str = "GET"
+    body: msgspec.Struct | None = None
+    #: How long the server may take for it; None: as long as for any request.
+    timeout_s: float | None = None
+    #: Only previews what it would change: it may be sent again.
+    is_preview: bool = False
 
 
-class ServerFault(HttpProblem):
-    """One server answered that it cannot answer now."""
+class _HttpFault(msgspec.Struct, frozen=True, rename="camel"):
+    code: str = ""
+    message: str = ""
+    leader_address: str = ""
 
-    kind = CommandFailed
+
+class _ErrorAnswer(msgspec.Struct, frozen=True):
+    error: _HttpFault
+
+
+class _Skipped(Exception):
+    """This server has not done it, and another one may; the text says why."""
+
+
+class _ServerFault(_Skipped):
+    """It answered that it cannot answer now."""
+
+
+class _Follows(_Skipped):
+    """Another server of the group leads."""
+
+
+def controllers(settings: SiteSettings) -> HttpServers:
+    """Return the controllers by HTTP."""
+    return HttpServers(settings.controller_http, "controller", "--controller-http")
+
+
+def offset_managers(settings: SiteSettings) -> HttpServers:
+    """Return the offset managers."""
+    return HttpServers(settings.offset_manager, "offset manager", "--offset-manager")
+
+
+def path_of(*parts: str) -> str:
+    """Return a path below /v1 with these parts, whatever characters they have."""
+    return "/v1/" + "/".join(quote(each, safe="") for each in parts)
+
+
+async def call(settings: SiteSettings, servers: HttpServers, request: ApiRequest[Document]) -> Document:
+    """Return what the first of the servers answers that can, in the shape of the request; raises CommandFailed."""
+    skipped: list[tuple[str, _Skipped]] = []
+    for url in servers.urls:
+        try:
+            return await asyncio.to_thread(_answer, settings, servers, url, request)
+        except _Skipped as problem:
+            skipped.append((url, problem))
+    text = "; ".join(f"{url}: {problem}" for url, problem in skipped)
+    if any(isinstance(problem, _Follows) for _, problem in skipped):
+        raise CommandFailed(f"{text}; name all of them with {servers.option}")
+    if any(isinstance(problem, _ServerFault) for _, problem in skipped):
+        # One that answered says more than those that are away.
+        raise CommandFailed(text)
+    is_default = servers.option.removeprefix("--").replace("-", "_") in settings.defaults
+    raise NotReachable(f"{text}; name it with {servers.option} or a profile" if is_default else text)
 
 
 async def read_controller(
     settings: SiteSettings, path: str, parameters: Mapping[str, str], shape: type[Document]
 ) -> Document:
-    """Return what the first controller answers, in this shape; raises CommandFailed."""
-    problems: list[HttpProblem] = []
-    for url in settings.controller_http:
-        try:
-            return await asyncio.to_thread(_read, settings, url, _target(path, parameters), shape)
-        except HttpProblem as problem:
-            problems.append(problem)
-    # One that answered, if any did, says more than those that are away.
-    kind = next((each.kind for each in problems if isinstance(each, ServerFault)), NotReachable)
-    raise kind("; ".join(map(str, problems)))
+    """Return what the first controller answers to a GET, in this shape; raises CommandFailed."""
+    return await call(settings, controllers(settings), ApiRequest(path, shape, parameters))
 
 
-def _target(path: str, parameters: Mapping[str, str]) -> str:
-    return f"{path}?{urlencode(parameters)}" if parameters else path
-
-
-def _read(settings: SiteSettings, url: str, target: str, shape: type[Document]) -> Document:
+def _answer(settings: SiteSettings, servers: HttpServers, url: str, request: ApiRequest[Document]) -> Document:
+    is_read = request.method == "GET" or request.is_preview
+    timeout_s = max(request.timeout_s or 0, settings.timeout_s)
+    connection = connection_to(settings, url, timeout_s)
+    message = _message(settings, request)
+    is_sent = False
     try:
-        connection = connection_to(settings, url, settings.timeout_s)
-    except ValueError as error:
-        raise HttpProblem(f"no URL: {error}") from None
-    try:
-        status, body = _exchange(connection, target, settings.timeout_s)
-    except ssl.SSLError as error:
-        why = getattr(error, "verify_message", None) or error.reason
-        raise NoRights(f"{url}: no TLS session: {why} (is it http://, or does --tls-ca name who signed?)") from None
-    except TimeoutError:
-        raise HttpProblem(f"{url}: no answer within {settings.timeout_s * _MS:.0f} ms") from None
+        connection.connect()
+        is_sent = not is_read
+        status, body = exchange(connection, message, timeout_s)
     except (OSError, http.client.HTTPException) as error:
-        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise HttpProblem(f"{url}: no HTTP answer: {why}") from None
+        reason = _reason(error, timeout_s)
+        if isinstance(error, ssl.SSLError) and not is_sent:
+            raise NoRights(f"{url}: {reason}") from None
+        if is_sent:
+            raise NotReachable(f"{url}: {reason}; it may be done all the same: look before you repeat it") from None
+        raise _Skipped(reason) from None
     finally:
         connection.close()
-    return _checked(url, status, body, shape)
+    return _checked(servers, url, status, body, request.shape, is_read=is_read)
 
 
-def _exchange(connection: http.client.HTTPConnection, target: str, timeout_s: float) -> tuple[int, bytes]:
-    """Return status and body; raises TimeoutError if all of it has not come in time, however busy the peer is."""
-    connection.connect()
-    peer = connection.sock
-    is_late = threading.Event()
-
-    def cut() -> None:
-        is_late.set()
-        with suppress(OSError):
-            # Not that of TLS, which changes what the reading thread has in hand.
-            socket.socket.shutdown(peer, socket.SHUT_RDWR)
-
-    # The timeout of a socket counts from each byte anew.
-    timer = threading.Timer(timeout_s, cut)
-    timer.daemon = True
-    timer.start()
-    try:
-        connection.request("GET", target, headers={"Accept": "application/json"})
-        with connection.getresponse() as answer:
-            status, body = answer.status, answer.read(ANSWER_BYTES_MAX + 1)
-            if answer.length and len(body) <= ANSWER_BYTES_MAX:
-                raise http.client.IncompleteRead(body, answer.length)
-    except (OSError, http.client.HTTPException):
-        if not is_late.is_set():
-            raise
-    finally:
-        timer.cancel()
-    if is_late.is_set():
-        raise TimeoutError
-    return status, body
+def _message(settings: SiteSettings, request: ApiRequest[Document]) -> HttpMessage:
+    headers = {"Accept": "application/json"}
+    if request.method != "GET":
+        headers |= {"Content-Type": "application/json"} | _authorization(settings)
+    target = f"{request.path}?{urlencode(request.parameters)}" if request.parameters else request.path
+    body = None if request.body is None else msgspec.json.encode(request.body)
+    return HttpMessage(request.method, target, headers, body)
 
 
-def _checked(url: str, status: int, body: bytes, shape: type[Document]) -> Document:
+def _reason(error: Exception, timeout_s: float) -> str:
+    if isinstance(error, ssl.SSLError):
+        why = getattr(error, "verify_message", None) or error.reason
+        return f"no TLS session: {why} (is it http://, or does --tls-ca name who signed?)"
+    if isinstance(error, TimeoutError):
+        return f"no answer within {timeout_s * _MS:.0f} ms"
+    return f"no HTTP answer: {getattr(error, 'strerror', None) or str(error) or type(error).__name__}"
+
+
+def _authorization(settings: SiteSettings) -> dict[str, str]:
+    if not settings.admin_token_file:
+        return {}
+    lines = private_text(Path(settings.admin_token_file).expanduser(), "--admin-token-file").split("\n")
+    token = lines[0].strip()
+    if not token.isascii() or not token.isprintable():
+        raise NoRights(f"--admin-token-file: the first line of {settings.admin_token_file} is no token")
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def _checked(
+    servers: HttpServers, url: str, status: int, body: bytes, shape: type[Document], *, is_read: bool
+) -> Document:
     if len(body) > ANSWER_BYTES_MAX:
         raise CommandFailed(f"{url}: the answer has more than {ANSWER_BYTES_MAX} bytes")
     try:
-        if status == _OK:
+        if status in _DONE:
             return msgspec.json.decode(body, type=shape)
-        reason = msgspec.json.decode(body, type=HttpRefusalBody).error.message
+        fault = msgspec.json.decode(body, type=_ErrorAnswer).error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        reason = ""
-    if status in {_OK, _NOT_FOUND}:
-        raise NotSupportedThere(f"{url} has no such HTTP API: is it a controller's, of this product?")
-    sentence = f"{url}: HTTP status {status}" + (f": {reason}" if reason else ", and no reason that can be read")
-    if status in _FAULTS:
-        raise ServerFault(sentence)
-    raise (NoRights if status in _DENIED else CommandFailed)(sentence)
+        if status in _DONE or status == _NOT_FOUND:
+            raise _not_this_product(servers, url) from None
+        fault = _HttpFault()
+    if fault.code == _NOT_LEADER:
+        raise _Follows(fault.message)
+    if status == _NOT_FOUND and fault.message.startswith(_NO_PATH):
+        raise _not_this_product(servers, url)
+    sentence = f"HTTP status {status}" + (f": {fault.message}" if fault.message else ", and no reason that can be read")
+    if status in _FAULTS and is_read:
+        raise _ServerFault(sentence)
+    advice = " Name a file with the token: --admin-token-file" if status in _DENIED else ""
+    raise _kind_of(status)(f"{url}: {sentence}{advice}")
+
+
+def _not_this_product(servers: HttpServers, url: str) -> NotSupportedThere:
+    article = "an" if servers.kind.startswith("o") else "a"
+    return NotSupportedThere(f"{url} has no such HTTP API: is it {article} {servers.kind}'s, of this product?")
+
+
+def _kind_of(status: int) -> type[CommandFailed]:
+    if status in _DENIED:
+        return NoRights
+    return UnknownName if status == _NOT_FOUND else CommandFailed

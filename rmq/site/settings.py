@@ -14,6 +14,7 @@ DEFAULT_CONTROLLER: Final = "127.0.0.1:9878"
 DEFAULT_CONTROLLER_HTTP: Final = "http://127.0.0.1:9881"
 #: `httpPort` of a NameServer.
 NAMESRV_HTTP_PORT: Final = 9880
+DEFAULT_OFFSET_MANAGER: Final = "http://127.0.0.1:9883"
 DEFAULT_TIMEOUT_S: Final = 3.0
 TIMEOUT_S_MAX: Final = 600.0
 PORT_MAX: Final = 65_535
@@ -25,6 +26,8 @@ VARIABLES: Final = {
     "controller_http": "RMQ_CONTROLLER_HTTP",
     "namesrv_http": "RMQ_NAMESRV_HTTP",
     "history": "RMQ_HISTORY",
+    "offset_manager": "RMQ_OFFSET_MANAGER",
+    "admin_token_file": "RMQ_ADMIN_TOKEN_FILE",
     "access_key_file": "RMQ_ACCESS_KEY_FILE",
     "tls": "RMQ_TLS",
     "tls_ca": "RMQ_TLS_CA",
@@ -33,7 +36,12 @@ VARIABLES: Final = {
     "timeout": "RMQ_TIMEOUT",
 }
 #: In a profile, lists of addresses may be lists.
-_LISTS: Final = frozenset({"namesrv", "controller", "controller_http", "namesrv_http"})
+_LISTS: Final = frozenset({"namesrv", "controller", "controller_http", "namesrv_http", "offset_manager"})
+_SAMPLE_URLS: Final = {
+    "namesrv-http": "http://host:9880",
+    "controller-http": "http://host:9881",
+    "offset-manager": "http://host:9883",
+}
 _SWITCHES: Final = ("true", "false")
 _URL: Final = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253})(:[0-9]{1,5})?")
 #: Only in a profile: a command line is seen by everybody on the machine.
@@ -52,6 +60,9 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True):
     namesrv_http: tuple[str, ...] = ()
     #: `historyDir` of the servers, as a folder of this machine; blank for where `make run` has them write.
     history: str = ""
+    offset_manager: tuple[str, ...] = (DEFAULT_OFFSET_MANAGER,)
+    #: Its first line is the token for requests by HTTP that change something.
+    admin_token_file: str = ""
     access_key_file: str = ""
     access_key: str = ""
     secret_key: str = ""
@@ -87,6 +98,8 @@ def settings_of(options: Mapping[str, str], environment: Mapping[str, str], prof
         controller_http=_urls("controller-http", given.get("controller_http", DEFAULT_CONTROLLER_HTTP)),
         namesrv_http=_urls("namesrv-http", given["namesrv_http"]) if "namesrv_http" in given else _http_beside(namesrv),
         history=given.get("history", ""),
+        offset_manager=_urls("offset-manager", given.get("offset_manager", DEFAULT_OFFSET_MANAGER)),
+        admin_token_file=given.get("admin_token_file", ""),
         access_key_file=given.get("access_key_file", ""),
         access_key=_profile_text("access_key", profile.get("access_key")),
         secret_key=_profile_text("secret_key", profile.get("secret_key")),
@@ -146,7 +159,7 @@ def _urls(option: str, text: str) -> tuple[str, ...]:
     urls = tuple(each.rstrip("/") for each in _parts(text))
     wrong = next((each for each in urls if not _is_url(each)), None)
     if wrong is not None or not urls:
-        raise WrongUse(f"--{option}: {wrong or 'nothing'} is no URL such as http://host:9881")
+        raise WrongUse(f"--{option}: {wrong or 'nothing'} is no URL such as {_SAMPLE_URLS[option]}")
     return urls
 
 

@@ -46,6 +46,13 @@ class QueueHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     queue_id: Int32
 
 
+class SearchOffsetHeader(QueueHeader, frozen=True, kw_only=True, rename="camel"):
+    """Header of SEARCH_OFFSET_BY_TIMESTAMP (29)."""
+
+    #: Unix ms.
+    timestamp: Int64
+
+
 class QueryConsumerOffsetHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Header of QUERY_CONSUMER_OFFSET (14)."""
 
@@ -166,6 +173,8 @@ class QueueLagBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class ConsumeStatsBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Body of the answer to 208; the keys are queues."""
 
+    #: Messages a second, of all topics in the answer.
+    consume_tps: float | None = None
     offset_table: dict[str, QueueLagBody]
 
 

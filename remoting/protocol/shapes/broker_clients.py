@@ -42,6 +42,36 @@ class SubscriptionGroupConfig(msgspec.Struct, frozen=True, kw_only=True, rename=
     consume_broadcast_enable: bool | None = None
     consume_message_orderly: bool | None = None
     retry_queue_nums: Int32 | None = None
+    retry_max_times: Int32 | None = None
+    #: 5.x.
+    consume_timeout_minute: Int32 | None = None
+    #: 5.x.
+    attributes: dict[str, str] | None = None
+
+
+class NewSubscriptionGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Body of UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200) for a new group; Java has defaults for the rest."""
+
+    group_name: str
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_broadcast_enable: bool = True
+    consume_message_orderly: bool = False
+    retry_queue_nums: Int32 = 1
+    retry_max_times: Int32 = 16
+    broker_id: Int64 = 0
+    which_broker_when_consume_slowly: Int64 = 1
+    notify_consumer_ids_changed_enable: bool = True
+
+
+class DeleteGroupHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Header of DELETE_SUBSCRIPTIONGROUP (207)."""
+
+    group_name: str
+    #: 5.x.
+    clean_offset: bool
+    #: The same in 4.9; each release ignores the other's field.
+    remove_offset: bool
 
 
 class AllSubscriptionGroups(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

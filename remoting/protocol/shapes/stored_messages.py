@@ -52,6 +52,22 @@ class ResetOffsetHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     offset: Int64
 
 
+class ResetByTimeHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Header of INVOKE_BROKER_TO_RESET_OFFSET (222), of all queues of a topic on a broker."""
+
+    group: str
+    topic: str
+    #: Unix ms; -1: the ends of the queues.
+    timestamp: Int64
+    is_force: bool = msgspec.field(name="isForce")
+
+
+class ResetOffsetsBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Body of the answer to 222; the keys are queues."""
+
+    offset_table: dict[str, Int64] = {}
+
+
 class LogEpochBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One master epoch in a broker's log."""
 

@@ -309,8 +309,9 @@ async def test_follower_names_the_leader(controller, endpoint):
     await store(controller, a_resize())
     controller.group.follows(OTHER)
     path = endpoint.path.replace("{id}", "resize-1")
-    status, sentence = message(await send(controller, endpoint, path, body_of(endpoint)))
-    assert status == 409
+    answer = await send(controller, endpoint, path, body_of(endpoint))
+    status, sentence = message(answer)
+    assert (status, answer[1]["error"]["code"]) == (409, "not_leader")
     assert sentence.startswith("Only the controller that leads knows and changes operations: ")
     assert "n1 at 10.0.0.2:9878" in sentence
 

@@ -5,16 +5,22 @@ import pytest
 from remoting.admin.groups import (
     GroupClient,
     TopicSubscription,
+    all_group_definitions,
     configured_groups,
     connections_of_group,
+    create_group,
+    delete_group,
     group_definition,
     groups_of_topic,
     lag_of_group,
+    progress_of_group,
     update_group,
 )
 from remoting.admin.message_queues import MessageQueue
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError
+from remoting.protocol.group_kinds import is_system_group
+from remoting.protocol.shapes.broker_clients import NewSubscriptionGroup
 
 CONNECTIONS = (
     b'{"connectionSet":[{"clientAddr":"127.0.0.1:34070","clientId":"192.0.2.2@12796#1492356266922","language":"JAVA",'
@@ -96,3 +102,42 @@ def test_configured_groups_are_all_that_a_broker_has():
 def test_answer_without_groups_is_not_taken_for_none():
     with pytest.raises(BodyError):
         found(configured_groups(), b"{}")
+
+
+def test_all_groups_are_read_with_what_a_release_has_of_settings():
+    newer = b'{"attributes":{"a":"b"},"consumeTimeoutMinute":15,"groupName":"readers-2","retryMaxTimes":3}'
+    body = b'{"subscriptionGroupTable":{"readers-1":%b,"readers-2":%b}}' % (GROUP, newer)
+    groups = found(all_group_definitions(), body)
+
+    assert {name: (each.retry_max_times, each.consume_timeout_minutes) for name, each in groups.items()} == {
+        "readers-1": (16, None),
+        "readers-2": (3, 15),
+    }
+    assert (groups["readers-1"].attributes, groups["readers-2"].attributes) == ({}, {"a": "b"})
+
+
+def test_progress_has_the_rate_beside_the_queues():
+    progress = found(progress_of_group("g"), LAG)
+
+    assert (progress.consume_tps, len(progress.queues)) == (12.5, 1)
+    assert found(progress_of_group("g"), b'{"offsetTable":{}}').consume_tps is None
+
+
+def test_groups_are_created_with_javas_defaults_and_deleted_with_their_offsets_or_without():
+    created = create_group(NewSubscriptionGroup(group_name="g", retry_max_times=3)).request
+    assert created.code == 200
+    for part in (b'"groupName":"g"', b'"retryMaxTimes":3', b'"retryQueueNums":1', b'"consumeEnable":true'):
+        assert part in created.body
+    deleted = delete_group("g", cleans_offsets=True).request
+    assert (deleted.code, deleted.ext_fields) == (
+        207,
+        {"groupName": "g", "cleanOffset": "true", "removeOffset": "true"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("group", "is_system"),
+    [("TOOLS_CONSUMER", True), ("CID_RMQ_SYS_TRANS", True), ("CID_ONSAPI_PULL", True), ("g", False)],
+)
+def test_groups_of_brokers_are_known_by_their_names(group, is_system):
+    assert is_system_group(group) is is_system

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoting.admin.offset_table import SLICE_BYTES, SLICE_ENTRIES, OffsetTable, UnreadableOffsets, all_offsets
+from remoting.admin.offset_table import (
+    SLICE_BYTES,
+    SLICE_ENTRIES,
+    OffsetTable,
+    UnreadableOffsets,
+    all_offsets,
+    offsets_of_groups,
+)
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError
 
@@ -208,3 +215,13 @@ def test_broker_that_does_not_say_what_was_pulled_differs_from_one_from_which_no
 def test_name_like_that_of_the_pulled_positions_is_not_taken_for_them(body):
     assert pulled(body % b"") is None
     assert pulled(body % b',"pullOffsetTable":{"orders@g":{0:7}}') == [("orders", "g", {0: 7}, False)]
+
+
+def test_offsets_of_groups_are_read_in_each_topic_and_those_of_broadcasting_members_are_none():
+    body = (
+        b'{"offsetTable":{"orders@g":{0:5,1:0},"payments@g":{3:7},"orders@g@broadcast":{0:1},"orders@other":{0:9},'
+        b'"orders@gg":{0:9},"broken@g":{0:"x"}}}'
+    )
+    answer = offsets_of_groups(["g", "absent"]).read_response(RemotingCommand(0, body=body))
+
+    assert answer == {("g", "orders"): {0: 5, 1: 0}, ("g", "payments"): {3: 7}}

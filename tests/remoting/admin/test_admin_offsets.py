@@ -9,6 +9,8 @@ from remoting.admin.offsets import (
     delay_offsets,
     max_offset,
     min_offset,
+    offset_at,
+    reset_members,
     reset_offset,
     timed_messages,
 )
@@ -95,3 +97,19 @@ def test_reset_of_a_queue_names_its_offset_and_no_time():
     assert wanted.read_response(RemotingCommand(0, body=b'{"offsetTable":{}}')) is None
     with pytest.raises(Refused):
         wanted.read_response(RemotingCommand(1, remark="Target offset 9 is out of range"))
+
+
+def test_offset_of_a_moment_is_the_offset_in_the_answer():
+    wanted = offset_at("t", 3, 1_700_000_000_000)
+    fields = {"topic": "t", "queueId": "3", "timestamp": "1700000000000"}
+    assert (wanted.request.code, wanted.request.ext_fields) == (29, fields)
+    assert wanted.read_response(offset_answer("42")) == 42
+
+
+def test_members_are_sent_to_a_moment_in_the_queues_that_the_broker_names():
+    wanted = reset_members("g", "t", -1)
+    fields = {"group": "g", "topic": "t", "timestamp": "-1", "isForce": "true"}
+    assert (wanted.request.code, wanted.request.ext_fields) == (222, fields)
+    body = b'{"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"t"}:42}}'
+    assert {queue.queue_id: offset for queue, offset in found(wanted, body).items()} == {0: 42}
+    assert wanted.read_response(RemotingCommand(206)) is None

@@ -1,0 +1,1 @@
+"""`rmq group`: subscription groups at brokers."""

@@ -1,0 +1,1 @@
+"""`rmq offsets`: what the offset manager knows and does."""

@@ -1,0 +1,195 @@
+"""`rmq offsets export` and `rmq offsets import`: offsets as files of brokers and clients."""
+
+import sys
+from pathlib import Path
+from typing import BinaryIO, Literal, TypedDict, Unpack
+
+import click
+import msgspec
+
+from rmq.cli.operator_name import operator_name
+from rmq.cli.options import ChangeCommand, SiteCommand
+from rmq.cli.session import OperatorSession, with_session
+from rmq.commands.live_names import broker_names, cluster_names, group_names, topic_names
+from rmq.commands.offsets.asking import manager_answer, write_offsets
+from rmq.failures import PartlyDone, WrongUse
+from rmq.site.http_api import ApiRequest, path_of
+from rmq.site.offset_documents import (
+    FILE_TIMEOUT_S,
+    ExportDocument,
+    FileDialect,
+    RecordDocument,
+    WantedExport,
+    WantedImport,
+)
+
+#: What the manager takes.
+FILE_BYTES_MAX = 3 << 20
+#: Of records in Base64, with their names.
+_RECORDS_BYTES_MAX = 5 << 20
+
+_DIALECT = click.option(
+    "--dialect",
+    type=click.Choice(("broker", "client", "rocksdb")),
+    default="broker",
+    show_default=True,
+    help="consumerOffset.json of a broker, offsets.json of a client, or records of RocksDB as JSON",
+)
+_GROUP = click.option("--group", metavar="NAME", shell_complete=group_names, help="of this group")
+_BROKER = click.option("--broker", metavar="BROKER", shell_complete=broker_names, help="of this broker set")
+_CLUSTER = click.option(
+    "--cluster", metavar="NAME", default="DefaultCluster", show_default=True, shell_complete=cluster_names
+)
+_NAMESPACE = click.option("--namespace", metavar="NAME", default="", help="of the manager's own offsets")
+
+
+class RecordFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of records."""
+
+    records: list[RecordDocument]
+
+
+class ExportOptions(TypedDict):
+    """What `export` takes beside the file."""
+
+    dialect: FileDialect
+    source: Literal["manager", "mirror"]
+    cluster: str
+    namespace: str
+    broker: str | None
+    group: str | None
+    topic: str | None
+
+
+class ImportOptions(TypedDict):
+    """What `import` takes beside the file."""
+
+    dialect: FileDialect
+    target: Literal["manager", "broker"]
+    cluster: str
+    namespace: str
+    broker: str | None
+    group: str | None
+    allow_back: bool
+
+
+@click.command("export", cls=SiteCommand)
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
+@_DIALECT
+@click.option(
+    "--source",
+    type=click.Choice(("manager", "mirror")),
+    default="mirror",
+    show_default=True,
+    help="the manager's own offsets, or those that the master had at the last reading",
+)
+@_GROUP
+@click.option("--topic", metavar="NAME", shell_complete=topic_names, help="only of this topic")
+@_BROKER
+@_CLUSTER
+@_NAMESPACE
+@with_session
+async def export_offsets(session: OperatorSession, file: str, **chosen: Unpack[ExportOptions]) -> None:
+    """Write offsets to a file as brokers or clients have it; - is standard output."""
+    body = WantedExport(
+        dialect=chosen["dialect"],
+        source=chosen["source"],
+        cluster=chosen["cluster"],
+        namespace=chosen["namespace"],
+        broker_name=chosen["broker"],
+        group=chosen["group"],
+        topic=chosen["topic"],
+    )
+    request = ApiRequest(
+        path_of("offsets", "export"), ExportDocument, {}, "POST", body, timeout_s=FILE_TIMEOUT_S, is_preview=True
+    )
+    found = await manager_answer(session, request)
+    is_records = chosen["dialect"] == "rocksdb"
+    _write(file, msgspec.json.encode(RecordFile(records=found.records)) if is_records else found.file)
+    for text in found.unavailable:
+        session.note(f"not in the file: {text}")
+    session.note(f"{found.offsets} offsets in {file}")
+    if found.unavailable:
+        raise PartlyDone(f"{len(found.unavailable)} offsets are not in the file")
+
+
+@click.command("import", cls=ChangeCommand)
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
+@_DIALECT
+@click.option(
+    "--target",
+    type=click.Choice(("manager", "broker")),
+    required=True,
+    help="into the manager's own offsets, or to the masters of the broker sets",
+)
+@_GROUP
+@_BROKER
+@_CLUSTER
+@_NAMESPACE
+@click.option("--allow-back", is_flag=True, help="offsets may go back: messages are read again")
+@with_session
+async def import_offsets(session: OperatorSession, file: str, **chosen: Unpack[ImportOptions]) -> None:
+    """Store the offsets of a file of a broker or client, at brokers or in the manager; - is standard input."""
+    is_records = chosen["dialect"] == "rocksdb"
+    text = _read(file, _RECORDS_BYTES_MAX if is_records else FILE_BYTES_MAX)
+    records = _records(file, text) if is_records else []
+    writer = operator_name()
+
+    def body_of(is_preview: bool) -> WantedImport:  # noqa: FBT001  # as BodyOf has it
+        return WantedImport(
+            writer=writer,
+            dialect=chosen["dialect"],
+            file=b"" if is_records else text,
+            records=records,
+            cluster=chosen["cluster"],
+            namespace=chosen["namespace"],
+            broker_name=chosen["broker"] or "",
+            group=chosen["group"] or "",
+            target=chosen["target"],
+            dry_run=is_preview,
+            allow_back=chosen["allow_back"],
+        )
+
+    where = "at brokers" if chosen["target"] == "broker" else "in the offset manager"
+    await write_offsets(
+        session,
+        path_of("offsets", "import"),
+        body_of,
+        timeout_s=FILE_TIMEOUT_S,
+        question=f"Store the offsets of {file} {where}",
+    )
+
+
+def _records(file: str, text: bytes) -> list[RecordDocument]:
+    try:
+        return msgspec.json.decode(text, type=RecordFile).records
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise WrongUse(f'{file} has no records such as {{"records": [{{"key": …, "value": …}}]}}: {error}') from None
+
+
+def _read(file: str, bytes_max: int) -> bytes:
+    def read(opened: BinaryIO) -> bytes:
+        return opened.read(bytes_max + 1)
+
+    try:
+        if file == "-":
+            text = read(sys.stdin.buffer)
+        else:
+            with Path(file).open("rb") as opened:
+                text = read(opened)
+    except OSError as error:
+        raise WrongUse(f"{file} cannot be read: {error.strerror or error}") from None
+    if len(text) > bytes_max:
+        raise WrongUse(f"{file} has more than {bytes_max} bytes, which is more than the offset manager takes")
+    return text
+
+
+def _write(file: str, text: bytes) -> None:
+    try:
+        if file == "-":
+            sys.stdout.buffer.write(text)
+            sys.stdout.buffer.flush()
+        else:
+            Path(file).write_bytes(text)
+    except OSError as error:
+        raise WrongUse(f"{file} cannot be written: {error.strerror or error}") from None

@@ -1,0 +1,1 @@
+"""`rmq scaling` and `rmq topic scale`: resizes of topics by our controllers."""

@@ -1,0 +1,162 @@
+"""`rmq scaling list`, `show`, `abort`, `resume` and `waive`."""
+
+from collections.abc import Callable, Iterator
+from typing import Final, Literal
+
+import click
+import msgspec
+
+from rmq.cli.options import ChangeCommand, SiteCommand
+from rmq.cli.session import OperatorSession, with_session
+from rmq.commands.live_names import group_names, topic_names
+from rmq.failures import CommandFailed
+from rmq.site.http_api import ApiRequest, Document, call, controllers, path_of
+from rmq.site.scaling_documents import ReasonBody, ResizeDocument, ResizePage, WaiveBody
+
+_LIMIT: Final = "1000"
+
+
+class ShownResizeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A resize of a topic."""
+
+    id: str
+    topic: str
+    kind: str
+    #: BLOCKED and CONFLICT: somebody has to act; DONE, ABORTED, REJECTED: ended.
+    phase: str
+    phase_since_unix_ms: int
+    #: Of the sets, read and write queues before it -> at its end.
+    queues: dict[str, str]
+    requested_by: str | None
+    reason: str | None
+    problem: str | None
+
+
+class StepRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A phase of a resize."""
+
+    phase: str
+    state: Literal["ended", "present"]
+    began_unix_ms: int
+    ended_unix_ms: int | None
+    #: What was seen in it, or what it waits for.
+    text: str | None
+
+
+async def controller_answer(session: OperatorSession, request: ApiRequest[Document]) -> Document:
+    """Return what the controller that leads answers; raises CommandFailed."""
+    settings = session.site.settings
+    return await call(settings, controllers(settings), request)
+
+
+async def operations(session: OperatorSession, prefix: str | None) -> ResizePage:
+    """Return operations of topics whose names begin so."""
+    parameters = {"limit": _LIMIT} | ({"prefix": prefix} if prefix else {})
+    return await controller_answer(session, ApiRequest(path_of("scaling", "operations"), ResizePage, parameters))
+
+
+def operation_row(found: ResizeDocument) -> ShownResizeRow:
+    """Return a resize as a row."""
+    return ShownResizeRow(
+        id=found.id,
+        topic=found.topic,
+        kind=found.kind,
+        phase=found.phase,
+        phase_since_unix_ms=found.phase_since_unix_ms,
+        queues={
+            each.broker_name: f"{each.read_before}/{each.write_before}->{each.target}/{each.target}"
+            for each in found.sets
+        },
+        requested_by=found.requested_by or None,
+        reason=found.reason or None,
+        problem=found.problem or None,
+    )
+
+
+@click.command("list", cls=SiteCommand)
+@click.argument("prefix", required=False, metavar="[TOPIC]", shell_complete=topic_names)
+@with_session
+async def list_operations(session: OperatorSession, prefix: str | None) -> None:
+    """List resizes of topics whose names begin with TOPIC: those under way, then those that have ended."""
+    found = await operations(session, prefix)
+    session.show([operation_row(each) for each in found.operations], ShownResizeRow)
+    if len(found.operations) < found.total:
+        session.note(f"{len(found.operations)} of {found.total} are shown")
+    if found.problems:
+        raise CommandFailed("; ".join(f"{name} cannot be read: {problem}" for name, problem in found.problems.items()))
+
+
+@click.command("show", cls=SiteCommand)
+@click.argument("operation", metavar="ID")
+@with_session
+async def show_operation(session: OperatorSession, operation: str) -> None:
+    """Show the phases of a resize: what was seen in each, and what the present one waits for."""
+    found = await controller_answer(session, ApiRequest(path_of("scaling", "operations", operation), ResizeDocument))
+    session.show(list(_steps(found)), StepRow)
+    if found.problem:
+        session.note(f"{found.topic}: {found.problem}")
+
+
+@click.command("abort", cls=ChangeCommand)
+@click.argument("operation", metavar="ID")
+@click.option("--reason", default="", help="shown with the operation")
+@with_session
+async def abort(session: OperatorSession, operation: str, reason: str) -> None:
+    """Undo a resize; what that leaves behind is in its phases."""
+    await _change(session, operation, "abort", ReasonBody(reason=reason), lambda topic: f"Undo the resize of {topic}")
+
+
+@click.command("resume", cls=ChangeCommand)
+@click.argument("operation", metavar="ID")
+@click.option("--reason", default="", help="shown with the operation")
+@with_session
+async def resume(session: OperatorSession, operation: str, reason: str) -> None:
+    """Go on with a resize that is BLOCKED, or in CONFLICT."""
+    await _change(session, operation, "resume", ReasonBody(reason=reason), lambda topic: f"Resize {topic} further")
+
+
+@click.command("waive", cls=ChangeCommand)
+@click.argument("operation", metavar="ID")
+@click.argument("group", shell_complete=group_names)
+@with_session
+async def waive(session: OperatorSession, operation: str, group: str) -> None:
+    """Give up what a group has not consumed of the queues that a resize drops."""
+    await _change(
+        session,
+        operation,
+        "waive",
+        WaiveBody(group=group),
+        lambda topic: f"Give up what {group} has not consumed in the queues of {topic} that are dropped",
+    )
+
+
+async def _change(
+    session: OperatorSession, operation: str, verb: str, body: msgspec.Struct, question: Callable[[str], str]
+) -> None:
+    path = path_of("scaling", "operations", operation)
+    found = await controller_answer(session, ApiRequest(path, ResizeDocument))
+    if session.is_dry_run:
+        session.show([operation_row(found)], ShownResizeRow)
+        return
+    session.confirm(f"{question(found.topic)} (it is in phase {found.phase})?")
+    done = await controller_answer(session, ApiRequest(f"{path}/{verb}", ResizeDocument, {}, "POST", body))
+    session.show([operation_row(done)], ShownResizeRow)
+
+
+def _steps(found: ResizeDocument) -> Iterator[StepRow]:
+    for each in found.steps:
+        text = "; ".join(each.evidence) or None
+        yield StepRow(
+            phase=each.phase,
+            state="ended",
+            began_unix_ms=each.began_unix_ms,
+            ended_unix_ms=each.ended_unix_ms,
+            text=text,
+        )
+    yield StepRow(
+        phase=found.phase,
+        state="present",
+        began_unix_ms=found.phase_since_unix_ms,
+        ended_unix_ms=None,
+        text="; ".join(found.waits_for) or None,
+    )

@@ -1,0 +1,138 @@
+"""`rmq topic scale`: a resize by our controllers, which move queues only once clients have noticed."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, Literal, TypedDict, Unpack
+
+import click
+import msgspec
+
+from rmq.cli.operator_name import operator_name
+from rmq.cli.options import ChangeCommand
+from rmq.cli.session import OperatorSession, with_session
+from rmq.commands.live_names import topic_names
+from rmq.commands.scaling.operations import ShownResizeRow, controller_answer, operation_row
+from rmq.failures import CommandFailed, ExitCode
+from rmq.site.http_api import ApiRequest, path_of
+from rmq.site.scaling_documents import (
+    ENDED_PHASES,
+    PLAN_TIMEOUT_S,
+    STOPPED_PHASES,
+    PlanDocument,
+    ResizeBody,
+    ResizeDocument,
+)
+
+_LOOK_S: Final = 1.0
+
+
+class NotResized(CommandFailed):
+    """The plan has problems, or the resize has ended otherwise than wanted."""
+
+    exit_code = ExitCode.REFUSED
+
+
+class PlanRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One line of a plan."""
+
+    #: `set`: queues; `phase`: what happens; `group`: who consumes; `warning`, `problem`.
+    what: Literal["set", "phase", "group", "warning", "problem"]
+    name: str
+    text: str
+    at_least_ms: int | None = None
+
+
+class ScaleOptions(TypedDict):
+    """What `scale` takes beside the topic."""
+
+    queues: int
+    ordered: Literal["pause", "gate"] | None
+    equalise: bool
+    reason: str
+    waits: bool
+
+
+@click.command("scale", cls=ChangeCommand)
+@click.argument("topic", shell_complete=topic_names)
+@click.option("--queues", required=True, type=click.IntRange(1), help="read and write queues of each broker set")
+@click.option(
+    "--ordered",
+    type=click.Choice(("pause", "gate")),
+    help="of a topic whose messages have an order: pause writes until all is consumed, or lock new queues until then",
+)
+@click.option("--equalise", is_flag=True, help="broker sets with different numbers get the same one")
+@click.option("--reason", default="", help="shown with the operation")
+@click.option("--wait", "waits", is_flag=True, help="wait for its end; phases are shown as they come")
+@with_session
+async def scale_topic(session: OperatorSession, topic: str, **chosen: Unpack[ScaleOptions]) -> None:
+    """Change the number of queues of a topic without losing messages (HTTP of our controllers).
+
+    It shows the plan first: what changes, how long it takes at least, who is in the way. `rmq scaling show` follows it.
+    """
+    body = ResizeBody(
+        topic=topic,
+        queues=chosen["queues"],
+        ordered=chosen["ordered"] or "",
+        equalise=chosen["equalise"],
+        requested_by=operator_name(),
+        reason=chosen["reason"],
+    )
+    plan = await controller_answer(
+        session,
+        ApiRequest(
+            path_of("scaling", "plan"), PlanDocument, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S, is_preview=True
+        ),
+    )
+    rows = _rows(plan)
+    if session.is_dry_run or plan.problems:
+        session.show(rows, PlanRow)
+        if plan.problems:
+            raise NotResized(f"{topic} cannot be resized: {'; '.join(plan.problems)}")
+        return
+    session.preview(rows, PlanRow)
+    session.confirm(
+        f"Resize topic {topic} to {body.queues} queues on each of {len(plan.sets)} broker sets, "
+        f"in {plan.at_least_ms / 1000:.0f} s or more?"
+    )
+    path = path_of("scaling", "operations")
+    started = await controller_answer(
+        session, ApiRequest(path, ResizeDocument, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S)
+    )
+    ended = await _ended(session, started) if chosen["waits"] else started
+    session.show([operation_row(ended)], ShownResizeRow)
+    if chosen["waits"] and ended.phase != "DONE":
+        raise NotResized(f"{topic}: the resize is {ended.phase}{': ' if ended.problem else ''}{ended.problem}")
+
+
+async def _ended(session: OperatorSession, operation: ResizeDocument) -> ResizeDocument:
+    """Wait until a resize has ended, or somebody has to act; a controller that is away for a moment is waited for."""
+    path = path_of("scaling", "operations", operation.id)
+    shown = ""
+    while operation.phase not in ENDED_PHASES | STOPPED_PHASES:
+        if operation.phase != shown:
+            session.note(f"{operation.topic}: {operation.phase}")
+            shown = operation.phase
+        await asyncio.sleep(_LOOK_S)
+        operation = await controller_answer(session, ApiRequest(path, ResizeDocument))
+    return operation
+
+
+def _rows(plan: PlanDocument) -> Sequence[PlanRow]:
+    rows = [
+        PlanRow(
+            what="set",
+            name=each.broker_name,
+            text=f"read {each.read} -> {each.target}, write {each.write} -> {each.target}",
+        )
+        for each in plan.sets
+    ]
+    rows += [
+        PlanRow(what="phase", name=each.phase, text=each.text, at_least_ms=each.at_least_ms) for each in plan.steps
+    ]
+    for group in plan.groups:
+        lag = "unknown" if group.lag is None else group.lag
+        text = f"{group.kind}, {group.clients} members, {lag} messages to consume of dropped queues"
+        rows.append(PlanRow(what="group", name=group.group, text=f"{text}: {group.note}" if group.note else text))
+    rows += [PlanRow(what="warning", name=plan.topic, text=text) for text in plan.warnings]
+    rows += [PlanRow(what="problem", name=plan.topic, text=text) for text in plan.problems]
+    return rows

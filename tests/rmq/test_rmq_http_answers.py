@@ -1,0 +1,131 @@
+"""Which of several servers a command goes to by HTTP, and what it makes of their answers."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from rmq_runs import Rmq
+
+FOLLOWS = {"error": {"code": "not_leader", "message": "The manager that leads is o2:9883.", "leaderAddress": "o2:9883"}}
+OPERATIONS = {"operations": []}
+NOTHING_WRITTEN = {"operationId": "", "counts": {"ready": 1}, "problems": [], "queues": []}
+
+
+class HttpPeer:
+    """Answers each request with a status and what becomes JSON; None: it ends the connection."""
+
+    def __init__(self, status, answer, *, after=()):
+        answers = [(status, answer), *after]
+        self.received = received = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def answer(self):
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                received.append((self.command, self.path, self.headers.get("Authorization"), body))
+                status, answer = answers.pop(0) if len(answers) > 1 else answers[0]
+                if answer is None:
+                    self.close_connection = True
+                    return
+                text = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            do_GET = do_POST = answer  # noqa: N815  # the names are http.server's
+
+            def log_message(self, *_):
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def peer():
+    started = []
+
+    def start(*answer, **more):
+        started.append(HttpPeer(*answer, **more))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.close()
+
+
+@pytest.fixture
+def rmq(tmp_path):
+    token = tmp_path / "token"
+    token.write_text("a-token\nmore\n")
+    token.chmod(0o600)
+    return Rmq(tmp_path / "operator", RMQ_ADMIN_TOKEN_FILE=str(token))
+
+
+def test_manager_that_leads_is_found_and_alone_it_is_named(rmq, peer):
+    follows, leads = peer(503, FOLLOWS), peer(200, OPERATIONS)
+    both = rmq.run("offsets", "operations", "--offset-manager", f"{follows.url};{leads.url}")
+    one = rmq.run("offsets", "operations", "--offset-manager", follows.url)
+
+    assert (both.code, len(leads.received)) == (0, 1)
+    assert (one.code, "leads is o2:9883" in one.err, "--offset-manager" in one.err) == (1, True, True)
+
+
+def test_token_is_shown_where_something_changes_and_not_where_it_is_read(rmq, peer):
+    manager = peer(200, OPERATIONS)
+    rmq.run("offsets", "operations", "--offset-manager", manager.url)
+    rmq.run("offsets", "undo", "x", "--yes", "--offset-manager", manager.url)
+
+    assert [(method, token) for method, _, token, _ in manager.received] == [("GET", None), ("POST", "Bearer a-token")]
+
+
+def test_change_without_an_answer_may_be_done_and_is_not_sent_to_another_server(rmq, peer):
+    manager, other = peer(200, NOTHING_WRITTEN, after=[(200, None)]), peer(200, NOTHING_WRITTEN)
+    ran = rmq.run("offsets", "undo", "x", "--yes", "--offset-manager", f"{manager.url};{other.url}")
+
+    assert (ran.code, "it may be done all the same" in ran.err) == (3, True), ran
+    assert [json.loads(body).get("dryRun") for *_, body in manager.received] == [True, None]
+    assert other.received == []
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "code", "sentence"),
+    [
+        (200, b"<html>", 6, "is it an offset manager's, of this product?"),
+        (200, {"operations": 7}, 6, "is it an offset manager's, of this product?"),
+        (
+            404,
+            {"error": {"code": "not_found", "message": "There is nothing at /v1/x; see /v1/openapi.json."}},
+            6,
+            "API",
+        ),
+        (404, {"error": {"code": "not_found", "message": "No operation x."}}, 4, "No operation x."),
+        (401, {"error": {"code": "unauthorized", "message": "no"}}, 5, "--admin-token-file"),
+        (429, {"error": {"code": "too_many_requests", "message": "later\x1b[2J"}}, 1, r"later\x1b[2J"),
+        (302, b"", 1, "HTTP status 302, and no reason that can be read"),
+        (200, None, 3, "no HTTP answer"),
+    ],
+)
+def test_answers_have_their_code_and_sentence(rmq, peer, status, answer, code, sentence):
+    ran = rmq.run("offsets", "operations", "--offset-manager", peer(status, answer).url)
+
+    assert (ran.code, sentence in ran.err) == (code, True), ran
+
+
+def test_address_that_nobody_answers_at_is_one_sentence(rmq):
+    ran = rmq.run("offsets", "operations", "--offset-manager", "https://127.0.0.1:1")
+
+    assert (ran.code, "https://127.0.0.1:1: no HTTP answer" in ran.err) == (3, True), ran
+
+
+@pytest.mark.parametrize("url", ["o1:9883", "http://127.0.0.1:x", "http://127.0.0.1:99999", "http://o1:9883/v1"])
+def test_what_is_no_address_is_wrong_use(rmq, url):
+    ran = rmq.run("offsets", "operations", "--offset-manager", url)
+
+    assert (ran.code, f"{url} is no URL such as http://host:9883" in ran.err) == (2, True), ran

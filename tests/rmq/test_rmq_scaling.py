@@ -1,0 +1,118 @@
+"""`rmq topic scale` and `rmq scaling` at a controller of ours, with a master on loopback that has the topic."""
+
+import pytest
+from fakes.offset_broker import offset_brokers_in_thread
+from group_broker import GroupBroker
+from peers.controllers import OurController
+from peers.lab import Lab
+from peers.waiting import wait_until
+from rmq_runs import Rmq
+
+TOKEN = "0123456789abcdef-of-the-tests"
+WAIT_S = 60
+
+
+@pytest.fixture(scope="module")
+def broker():
+    found = GroupBroker()
+    found.topics |= {"payments": dict.fromkeys(range(4), (0, 10)), "SCHEDULE_TOPIC_XXXX": {}}
+    with offset_brokers_in_thread(found):
+        yield found
+
+
+@pytest.fixture(scope="module")
+def controller(tmp_path_factory, broker):
+    lab = Lab(tmp_path_factory.mktemp("scaling"))
+    token = lab.folder / "token"
+    token.write_text(f"{TOKEN}\n")
+    properties = {"namesrvAddr": broker.address, "httpAdminTokenFile": token}
+    try:
+        found = lab.kept(OurController(lab.folder, **properties)).start()
+        wait_until(found.serves, seconds=WAIT_S, what="the controller leads")
+        yield found
+    finally:
+        lab.close()
+
+
+@pytest.fixture
+def rmq(tmp_path, broker, controller):
+    token = tmp_path / "token"
+    token.write_text(TOKEN)
+    token.chmod(0o600)
+    return Rmq(
+        tmp_path / "operator",
+        NAMESRV_ADDR=broker.address,
+        RMQ_CONTROLLER_HTTP=f"http://127.0.0.1:1;http://127.0.0.1:{controller.http_port}",
+        RMQ_ADMIN_TOKEN_FILE=str(token),
+    )
+
+
+def test_plan_is_shown_and_nothing_started(rmq):
+    rows = rmq.items("topic", "scale", "orders", "--queues", "4", "--dry-run")
+    asked = rmq.run("topic", "scale", "orders", "--queues", "4")
+
+    assert [row["text"] for row in rows if row["what"] == "set"] == ["read 2 -> 4, write 2 -> 4"]
+    assert "WRITE_UP" in {row["name"] for row in rows if row["what"] == "phase"}
+    assert (asked.code, "Resize topic orders to 4 queues on each of 1 broker sets" in asked.err) == (2, True), asked
+    assert rmq.items("scaling", "list") == []
+
+
+def test_resize_is_started_listed_shown_and_aborted(rmq):
+    (started,) = rmq.items("topic", "scale", "payments", "--queues", "8", "--reason", "sale", "--yes")
+    (listed,) = rmq.items("scaling", "list", "pay")
+    steps = rmq.items("scaling", "show", started["id"])
+
+    assert (started["topic"], started["kind"], started["reason"]) == ("payments", "grow", "sale")
+    assert started["queues"] == {"broker-a": "4/4->8/8"}
+    assert listed["id"] == started["id"]
+    assert (steps[0]["phase"], steps[-1]["state"]) == ("PLANNED", "present")
+    assert isinstance(rmq.items("scaling", "hindrances", "payments"), list)
+
+    asked = rmq.run("scaling", "abort", started["id"])
+    rmq.items("scaling", "abort", started["id"], "--reason", "no sale", "--yes")
+    assert (asked.code, "Undo the resize of payments" in asked.err) == (2, True)
+    wait_until(lambda: rmq.items("scaling", "list", "pay")[0]["phase"] == "ABORTED", seconds=WAIT_S, what="the undo")
+
+
+def test_resize_that_cannot_be_says_why(rmq):
+    ran = rmq.run("topic", "scale", "absent", "--queues", "4", "--yes", "-o", "json")
+
+    assert (ran.code, "absent cannot be resized" in ran.err) == (1, True), ran
+    assert "problem" in {row["what"] for row in ran.items}
+
+
+def test_autoscaler_without_policies_proposes_nothing(rmq):
+    assert rmq.items("scaling", "proposals") == []
+    assert rmq.items("scaling", "decisions") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (("scaling", "show", "absent"), 4, "absent"),
+        (("scaling", "abort", "a/../b", "--yes"), 4, "a/../b"),
+        (("scaling", "approve", "absent", "--yes"), 4, "no proposal absent"),
+        (("scaling", "dismiss", "absent", "--yes"), 4, "no proposal absent"),
+        (("scaling", "waive", "absent", "g", "--yes"), 4, "absent"),
+        (("topic", "scale", "orders", "--queues", "0"), 2, "0 is not in the range"),
+        (("topic", "scale", "bad name", "--queues", "4", "--yes"), 1, "topic"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(rmq, words, code, sentence):
+    ran = rmq.run(*words)
+
+    assert (ran.code, sentence in ran.err) == (code, True), ran
+
+
+def test_start_without_the_token_is_no_rights(rmq):
+    rmq.environment["RMQ_ADMIN_TOKEN_FILE"] = ""
+    ran = rmq.run("topic", "scale", "orders", "--queues", "4", "--yes")
+
+    assert (ran.code, "--admin-token-file" in ran.err) == (5, True), ran
+
+
+def test_dry_run_of_policies_is_the_old_program(rmq):
+    ran = rmq.run("scaling", "dry-run", "--history", "/nowhere", "--policies", "/nowhere", "--topics", "t")
+
+    assert ran.code != 0
+    assert "/nowhere" in ran.err
