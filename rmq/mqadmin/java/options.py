@@ -1,0 +1,90 @@
+"""Options of a command, as commons-cli's `Options` has them. Pure."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+
+class Option(NamedTuple):
+    """One option; a required one of a group has its group required instead."""
+
+    #: One letter or two; None for an option that has only a long name.
+    short: str | None
+    long: str
+    summary: str
+    has_value: bool = True
+    is_required: bool = False
+
+    @property
+    def key(self) -> str:
+        """What commons-cli calls it in messages and sorts it by."""
+        return self.short or self.long
+
+    @property
+    def flag(self) -> str:
+        """How it is written in the usage."""
+        return f"-{self.short}" if self.short else f"--{self.long}"
+
+
+class OneOf(NamedTuple):
+    """Options that exclude each other."""
+
+    options: tuple[Option, ...]
+    is_required: bool = True
+
+    @property
+    def text(self) -> str:
+        """What the message says where none of them is given."""
+        return f"[{', '.join(f'{each.flag} {each.summary}' for each in self.options)}]"
+
+
+class Options(NamedTuple):
+    """The options of a command, in the order in which mqadmin adds them."""
+
+    entries: tuple[Option | OneOf, ...]
+
+    def __iter__(self) -> Iterator[Option]:
+        for entry in self.entries:
+            yield from entry.options if isinstance(entry, OneOf) else (entry,)
+
+    def group_of(self, option: Option) -> OneOf | None:
+        """Return the group that an option is in."""
+        return next((each for each in self.entries if isinstance(each, OneOf) and option in each.options), None)
+
+    def named(self, name: str) -> Option | None:
+        """Return an option by its short or long name."""
+        return next((each for each in self if name in (each.short, each.long)), None)
+
+    def is_short(self, name: str) -> bool:
+        """Return whether an option has this short name."""
+        return bool(name) and any(each.short == name for each in self)
+
+    def is_long(self, name: str) -> bool:
+        """Return whether an option has this long name."""
+        return any(each.long == name for each in self)
+
+    def matching_long(self, name: str) -> list[str]:
+        """Return the long names that begin so; only the name itself if there is one."""
+        if self.is_long(name):
+            return [name]
+        return [each.long for each in self if each.long.startswith(name)]
+
+
+def options_of(*entries: Option | OneOf) -> Options:
+    """Return the options of a command, with those of every command before them."""
+    return Options((*_COMMON, *entries))
+
+
+def value(short: str | None, long: str, summary: str, *, required: bool = False) -> Option:
+    """Return an option with a value."""
+    return Option(short, long, summary, has_value=True, is_required=required)
+
+
+def switch(short: str, long: str, summary: str) -> Option:
+    """Return an option without a value."""
+    return Option(short, long, summary, has_value=False)
+
+
+_COMMON = (
+    switch("h", "help", "Print help"),
+    value("n", "namesrvAddr", "Name server address list, eg: '192.168.0.1:9876;192.168.0.2:9876'"),
+)
