@@ -3,8 +3,8 @@
 The other modules read what rules need of the same answers.
 """
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -47,7 +47,7 @@ from remoting.protocol.shapes.operator_views import (
 )
 from remoting.protocol.shapes.route import TopicRouteData
 
-_CPP = "CPP"
+_CPP: Final = "CPP"
 
 
 class ElectionView(NamedTuple):
@@ -116,7 +116,10 @@ def group_stats_view(group: str, topic: str | None = None) -> AdminRequest[Group
 
 
 def broker_group_stats(*, only_orderly: bool) -> AdminRequest[BrokerGroupStatsView]:
-    """Request how far all groups of a broker are (317), or only those with ordered topics: megabytes."""
+    """Request how far all groups of a broker are (317), or only those with ordered topics: megabytes.
+
+    Source: docs/protocol/broker-admin.md 39.
+    """
     request = command(BrokerRequestCode.GET_BROKER_CONSUME_STATS, BrokerGroupStatsHeader(is_order=only_orderly))
     return AdminRequest(request, _reading(BrokerGroupStatsView))
 
@@ -124,7 +127,7 @@ def broker_group_stats(*, only_orderly: bool) -> AdminRequest[BrokerGroupStatsVi
 def broker_stats(name: str, key: str) -> AdminRequest[BrokerStatsView]:
     """Request one of a broker's statistics (315): TOPIC_PUT_NUMS of a topic, GROUP_GET_NUMS of `topic@group`.
 
-    Raises Refused with code 1 where nothing was counted.
+    Raises Refused with code 1 where nothing was counted. Source: docs/protocol/broker-admin.md 39.
     """
     request = command(BrokerRequestCode.VIEW_BROKER_STATS_DATA, BrokerStatsHeader(stats_name=name, stats_key=key))
     return AdminRequest(request, _reading(BrokerStatsView))
@@ -200,14 +203,17 @@ def delete_subscription_group(group: str, *, cleans_offsets: bool) -> AdminReque
 
 
 def set_request_mode(topic: str, group: str, mode: str, pop_share_queue_num: int) -> AdminRequest[None]:
-    """Set whether a group pulls or pops (401, 5.0+). Source: docs/protocol/broker-admin.md 23."""
+    """Set whether a group pulls or pops (401, 5.0+). Source: docs/protocol/broker-admin.md 38."""
     body = RequestModeBody(topic=topic, consumer_group=group, mode=mode, pop_share_queue_num=pop_share_queue_num)
     request = command(BrokerRequestCode.SET_MESSAGE_REQUEST_MODE, body=msgspec.json.encode(body))
     return AdminRequest(request, read_nothing)
 
 
 def search_offset(topic: str, queue_id: int, unix_ms: int) -> AdminRequest[int]:
-    """Request the offset of the first message that was stored at a time or later (29)."""
+    """Request the offset of the first message that was stored at a time or later (29).
+
+    Source: docs/protocol/broker-admin.md 40.
+    """
     header = SearchOffsetHeader(topic=topic, queue_id=queue_id, timestamp=unix_ms)
     return AdminRequest(command(BrokerRequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header), read_offset)
 
@@ -218,7 +224,7 @@ def reset_by_time(
     """Reset where a group goes on in all queues of a topic (222): at a time, or with -1 at their ends.
 
     The result has the new offsets. Clients in C++ get them as a list. Raises Refused with code 206 where no member is
-    online and the broker does not reset on its own. Source: docs/protocol/broker-admin.md 14.
+    online and the broker does not reset on its own. Source: docs/protocol/broker-admin.md 34.
     """
     header = ResetByTimeHeader(group=group, topic=topic, timestamp=unix_ms, is_force=is_forced)
     request = command(BrokerRequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
@@ -232,21 +238,21 @@ def reset_by_time(
 
 
 def clean_expired_queues() -> AdminRequest[None]:
-    """Remove queues whose messages have all expired (306). Source: docs/protocol/broker-admin.md 29."""
+    """Remove queues whose messages have all expired (306). Source: docs/protocol/broker-admin.md 37."""
     return AdminRequest(command(BrokerRequestCode.CLEAN_EXPIRED_CONSUMEQUEUE), read_nothing)
 
 
 def clean_unused_topics() -> AdminRequest[None]:
-    """Remove queues of topics that a broker does not have (316). Source: docs/protocol/broker-admin.md 29."""
+    """Remove queues of topics that a broker does not have (316). Source: docs/protocol/broker-admin.md 37."""
     return AdminRequest(command(BrokerRequestCode.CLEAN_UNUSED_TOPIC), read_nothing)
 
 
 def delete_expired_commit_logs() -> AdminRequest[None]:
-    """Remove files of the log that have expired, at once (329, 4.9.4+)."""
+    """Remove files of the log that have expired, at once (329, 4.9.4+). Source: docs/protocol/broker-admin.md 37."""
     return AdminRequest(command(BrokerRequestCode.DELETE_EXPIRED_COMMITLOG), read_nothing)
 
 
-def _reading(shape: type[Shape]):
+def _reading(shape: type[Shape]) -> Callable[[RemotingCommand], Shape]:
     return lambda answer: decode_broker_body(shape, answer.body)
 
 

@@ -2,14 +2,14 @@
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
 from remoting.admin.admin_request import AdminRequest
 from remoting.admin.controllers import controller_metadata
-from remoting.admin.operator_views import cluster_view, route_view
+from remoting.admin.operator_views import cluster_view, groups_view, route_view, topics_view
 from remoting.protocol.addresses import is_address
 from remoting.protocol.shapes.namesrv import ClusterInfo
 from remoting.protocol.shapes.route import MASTER_ID, BrokerData, TopicRouteData
@@ -27,6 +27,7 @@ Found = TypeVar("Found")
 
 _INT_MAX: Final = 2**31 - 1
 _LONG_MAX: Final = 2**63 - 1
+_DIGITS_MAX: Final = 19
 #: mqadmin prints it without a line end, and goes on.
 _NO_CLUSTER: Final = "[error] Make sure the specified clusterName exists or the name server connected to is correct."
 _INTERVAL_S: Final = 3
@@ -108,6 +109,16 @@ class Admin:
         """Return the route of a topic; raises CommandFailed."""
         return await self.at_name_server(route_view(topic))
 
+    async def topics(self) -> list[str]:
+        """Return the names of all topics, in the order of Java's set; raises CommandFailed."""
+        found = await self.at_name_server(topics_view())
+        return string_order(found)
+
+    async def groups_of(self, address: str, topic: str) -> list[str]:
+        """Return the groups of a topic at a broker, in the order of Java's set; raises CommandFailed."""
+        found = await self.call(address, groups_view(topic))
+        return string_order(found)
+
     async def cluster(self) -> ClusterInfo:
         """Return all brokers; raises CommandFailed."""
         return await self.at_name_server(cluster_view())
@@ -165,6 +176,11 @@ def address_in(broker_set: BrokerData) -> str | None:
     return addresses.get(MASTER_ID) or next((addresses[each] for each in sorted(addresses)), None)
 
 
+def addresses_in(broker_sets: Iterable[BrokerData]) -> list[str]:
+    """Return the address of each set that has one."""
+    return [found for each in broker_sets if (found := address_in(each)) is not None]
+
+
 def set_names(table: Mapping[str, Found]) -> list[str]:
     """Return the keys of a map in the order of Java's."""
     return string_order(table)
@@ -191,7 +207,7 @@ def _number(line: CommandLine, name: str, default: int, most: int) -> int:
     if text is None:
         return default
     digits = text.removeprefix("-").removeprefix("+")
-    if not (digits.isascii() and digits.isdigit() and len(digits) < 20 and -most - 1 <= int(text) <= most):
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MAX and -most - 1 <= int(text) <= most):
         raise WrongUse(f"-{name}: {text or 'nothing'} is no number from {-most - 1} to {most}")
     return int(text)
 

@@ -133,7 +133,9 @@ MQADMIN_COMMANDS: Final[Mapping[str, MqadminEntry]] = {
     "listAcl": MqadminEntry("List acl from cluster."),
     "copyAcl": MqadminEntry("Copy acl to cluster."),
     "rocksDBConfigToJson": MqadminEntry(
-        "Convert RocksDB kv config (topics/subscriptionGroups/consumerOffsets) to json. [rpc mode] Use [-n, -c, -b, -t] to send Request to broker ( version >= 5.3.2 ) or [local mode] use [-p, -t, -j, -e] to load RocksDB. If -e is provided, tools will export json file instead of std print"
+        "Convert RocksDB kv config (topics/subscriptionGroups/consumerOffsets) to json. [rpc mode] Use [-n, -c, -b, -t]"
+        " to send Request to broker ( version >= 5.3.2 ) or [local mode] use [-p, -t, -j, -e] to load RocksDB."
+        " If -e is provided, tools will export json file instead of std print"
     ),
     "checkRocksdbCqWriteProgress": MqadminEntry("check if rocksdb cq is same as file cq"),
     "switchTimerEngine": MqadminEntry("switch the engine of timer message in broker"),

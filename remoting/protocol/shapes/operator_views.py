@@ -200,7 +200,7 @@ class EpochsView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ResetOffsetsView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Body of the answer to INVOKE_BROKER_TO_RESET_OFFSET (222): the offsets that groups go on from; keys are queues."""
+    """Body of the answer to INVOKE_BROKER_TO_RESET_OFFSET (222): where the group goes on; the keys are queues."""
 
     offset_table: dict[str, Int64] = {}
 

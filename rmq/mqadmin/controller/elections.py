@@ -55,7 +55,8 @@ CLEAN_BROKER_METADATA: Final = MqadminCommand(
         value(
             "b",
             "brokerControllerIdsToClean",
-            "The brokerController id list which requires to clean metadata. eg: 1;2;3, means that clean broker-1, broker-2 and broker-3",
+            "The brokerController id list which requires to clean metadata. eg: 1;2;3, means that clean broker-1, "
+            "broker-2 and broker-3",
         ),
         value("bn", "brokerName", "The broker name of the replicas that require to be manipulated", required=True),
         value("c", "clusterName", "The clusterName of broker"),

@@ -1,6 +1,5 @@
 """updateSubGroup, deleteSubGroup and setConsumeMode."""
 
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -15,7 +14,7 @@ from rmq.mqadmin.admin import Admin, MqadminCommand, integer, long_integer, swit
 from rmq.mqadmin.groups.group_texts import group_text
 from rmq.mqadmin.java.command_line import CommandLine
 from rmq.mqadmin.java.hash_order import string_order
-from rmq.mqadmin.java.options import OneOf, options_of, value
+from rmq.mqadmin.java.options import options_of, value
 from rmq.mqadmin.topics.definitions import attributes_in
 
 _RETRY: Final = "%RETRY%"
@@ -135,7 +134,8 @@ UPDATE_SUB_GROUP: Final = MqadminCommand(
         value(
             "p",
             "groupRetryPolicy",
-            'the json string of retry policy ( exp: {"type":"EXPONENTIAL","exponentialRetryPolicy":{"initial":5000,"max":7200000,"multiplier":2}} {"type":"CUSTOMIZED","customizedRetryPolicy":{"next":[1000,5000,10000]}} )',
+            'the json string of retry policy ( exp: {"type":"EXPONENTIAL","exponentialRetryPolicy":{"initial":5000,'
+            '"max":7200000,"multiplier":2}} {"type":"CUSTOMIZED","customizedRetryPolicy":{"next":[1000,5000,10000]}} )',
         ),
         value("i", "brokerId", "consumer from which broker id"),
         value("w", "whichBrokerWhenConsumeSlowly", "which broker id when consume slowly"),

@@ -4,8 +4,8 @@ from typing import Final
 
 from remoting.admin.operator_views import all_producers_view, producers_view
 from rmq.failures import UnknownName
-from rmq.mqadmin.admin import Admin, MqadminCommand, address_in
-from rmq.mqadmin.groups.consume_stats import consumers_of
+from rmq.mqadmin.admin import Admin, MqadminCommand, addresses_in
+from rmq.mqadmin.consume_stats import consumers_of
 from rmq.mqadmin.java.command_line import CommandLine
 from rmq.mqadmin.java.hash_order import concurrent_order, string_order
 from rmq.mqadmin.java.options import options_of, value
@@ -32,7 +32,7 @@ async def _show_consumers(admin: Admin, line: CommandLine) -> None:
 async def _show_producers(admin: Admin, line: CommandLine) -> None:
     brokers = (await admin.route(line.needed("t"))).broker_datas
     # mqadmin takes any of them.
-    address = next((found for each in brokers if (found := address_in(each)) is not None), None)
+    address = next(iter(addresses_in(brokers)), None)
     clients = [] if address is None else (await admin.call(address, producers_view(line.needed("g")))).connection_set
     if not clients:
         raise UnknownName("Not found the producer group connection")

@@ -2,16 +2,16 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 from remoting.admin.message_queues import MessageQueue, by_queue
-from remoting.admin.operator_views import running_view, topics_view
+from remoting.admin.operator_views import running_view
 from remoting.protocol.shapes.operator_views import ConsumersView
 from rmq.failures import CommandFailed
-from rmq.mqadmin.admin import Admin, MqadminCommand, address_in, switch_value
-from rmq.mqadmin.groups.consume_stats import GroupStats, consume_stats, consumers_of
+from rmq.mqadmin.admin import Admin, MqadminCommand, addresses_in, switch_value
+from rmq.mqadmin.consume_stats import GroupStats, consume_stats, consumers_of
 from rmq.mqadmin.java.command_line import CommandLine
-from rmq.mqadmin.java.hash_order import string_order
 from rmq.mqadmin.java.options import options_of, value
 from rmq.mqadmin.java.texts import date_text, front
 from rmq.mqadmin.java.versions import version_text
@@ -68,7 +68,7 @@ async def _holders(admin: Admin, group: str) -> dict[MessageQueue, str]:
     try:
         consumers = await consumers_of(admin, group)
         brokers = (await admin.route(f"{_RETRY}{group}")).broker_datas
-        address = next((found for each in brokers if (found := address_in(each)) is not None), "")
+        address = next(iter(addresses_in(brokers)), "")
         for client in consumers.connection_set:
             client_id = client.client_id or ""
             running = await admin.call(address, running_view(group, client_id, with_stacks=False))
@@ -81,7 +81,7 @@ async def _holders(admin: Admin, group: str) -> dict[MessageQueue, str]:
 async def _list(admin: Admin) -> None:
     heads = ("#Group", "#Count", "#Version", "#Type", "#Model", "#TPS", "#Diff Total")
     admin.printf("%-64s  %-6s  %-24s %-5s  %-14s  %-7s  %s%n", *heads)
-    topics = string_order(await admin.at_name_server(topics_view()))
+    topics = await admin.topics()
     groups = [each.removeprefix(_RETRY) for each in topics if each.startswith(_RETRY)]
     found = await asyncio.gather(*(_group(admin, each) for each in groups))
     for group, (stats, consumers) in zip(groups, found, strict=True):
@@ -91,14 +91,10 @@ async def _list(admin: Admin) -> None:
 async def _group(admin: Admin, group: str) -> tuple[GroupStats, ConsumersView]:
     """Return what there is of a group; as in mqadmin what fails is left blank."""
     stats, consumers = GroupStats({}, 0.0), ConsumersView()
-    try:
+    with suppress(CommandFailed):
         stats = await consume_stats(admin, group)
-    except CommandFailed:
-        pass
-    try:
+    with suppress(CommandFailed):
         consumers = await consumers_of(admin, group)
-    except CommandFailed:
-        pass
     return stats, consumers
 
 

@@ -7,8 +7,8 @@ from remoting.admin.operator_views import running_view
 from remoting.clock import SystemClock
 from remoting.protocol.shapes.operator_views import RunningConsumerView
 from rmq.failures import CommandFailed
-from rmq.mqadmin.admin import Admin, MqadminCommand, address_in
-from rmq.mqadmin.groups.consume_stats import consumers_of
+from rmq.mqadmin.admin import Admin, MqadminCommand, addresses_in
+from rmq.mqadmin.consume_stats import consumers_of
 from rmq.mqadmin.groups.running_texts import have_same_subscriptions, running_text, troubles_text
 from rmq.mqadmin.java.command_line import CommandLine
 from rmq.mqadmin.java.options import options_of, switch, value
@@ -42,7 +42,7 @@ async def _show(admin: Admin, line: CommandLine) -> None:
 
 async def _running(admin: Admin, group: str, client_id: str, *, with_stacks: bool) -> RunningConsumerView:
     brokers = (await admin.route(f"{_RETRY}{group}")).broker_datas
-    address = next((found for each in brokers if (found := address_in(each)) is not None), "")
+    address = next(iter(addresses_in(brokers)), "")
     return await admin.call(address, running_view(group, client_id, with_stacks=with_stacks))
 
 

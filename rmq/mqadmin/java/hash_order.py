@@ -17,11 +17,16 @@ class QueueLike(Protocol):
     """A queue."""
 
     @property
-    def topic(self) -> str: ...
+    def topic(self) -> str:
+        """Its topic."""
+
     @property
-    def broker_name(self) -> str: ...
+    def broker_name(self) -> str:
+        """Its broker set."""
+
     @property
-    def queue_id(self) -> int: ...
+    def queue_id(self) -> int:
+        """Its number there."""
 
 
 def string_hash(text: str) -> int:
@@ -65,10 +70,8 @@ def copied_capacity(count: int) -> int:
 def concurrent_order(keys: Iterable[str]) -> list[str]:
     """Return texts in the order of a `ConcurrentHashMap`, as `Properties` has one, that got them in theirs."""
     table: list[list[str]] = [[] for _ in range(_CAPACITY)]
-    count = 0
-    for key in dict.fromkeys(keys):
+    for count, key in enumerate(dict.fromkeys(keys), start=1):
         table[_spread(string_hash(key)) & _POSITIVE & len(table) - 1].append(key)
-        count += 1
         if 4 * count >= 3 * len(table):
             table = _doubled(table)
     return [key for bucket in table for key in bucket]

@@ -1,22 +1,13 @@
 """JSON as fastjson2 writes it: compact, or over several lines with tabs; integers as keys are not quoted. Pure."""
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
 from rmq.output.printable import printable
 
-JsonValue: TypeAlias = (
-    str
-    | int
-    | float
-    | bool
-    | None
-    | Sequence["JsonValue"]
-    | Mapping[str, "JsonValue"]
-    | Mapping[str | int, "JsonValue"]
-)
+JsonValue: TypeAlias = str | int | float | bool | Sequence["JsonValue"] | Mapping[Any, "JsonValue"] | None
 
 
 def json_text(value: JsonValue) -> str:

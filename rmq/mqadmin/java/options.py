@@ -1,6 +1,7 @@
 """Options of a command, as commons-cli's `Options` has them. Pure."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 
@@ -37,7 +38,8 @@ class OneOf(NamedTuple):
         return f"[{', '.join(f'{each.flag} {each.summary}' for each in self.options)}]"
 
 
-class Options(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Options:
     """The options of a command, in the order in which mqadmin adds them."""
 
     entries: tuple[Option | OneOf, ...]

@@ -14,6 +14,10 @@ from rmq.output.printable import printable
 _SPECIFIER: Final = re.compile(r"%(-?)(0?)(\d*)(?:\.(\d+))?([sdfn])")
 _PERMS: Final = ((4, "R"), (2, "W"), (1, "X"))
 
+#: Between these doubles have no exponent.
+_PLAIN_MIN: Final = 1e-3
+_PLAIN_MAX: Final = 1e7
+
 Value = str | int | float | bool | None
 
 
@@ -52,7 +56,7 @@ def fixed(number: float, digits: int) -> str:
 
 def java_double(number: float) -> str:
     """Return `Double.toString`: with an exponent from 10 million on and below a thousandth."""
-    if number == 0 or 1e-3 <= abs(number) < 1e7:
+    if number == 0 or _PLAIN_MIN <= abs(number) < _PLAIN_MAX:
         return repr(float(number))
     mantissa, _, exponent = f"{Decimal(repr(float(number))).normalize():E}".partition("E")
     return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"

@@ -5,7 +5,7 @@ from typing import Final
 from remoting.admin.offsets import commit_offset
 from rmq.failures import CommandFailed
 from rmq.mqadmin.admin import Admin, MqadminCommand, address_in
-from rmq.mqadmin.groups.consume_stats import consume_stats
+from rmq.mqadmin.consume_stats import consume_stats
 from rmq.mqadmin.java.command_line import CommandLine
 from rmq.mqadmin.java.hash_order import hash_map_order, queue_hash
 from rmq.mqadmin.java.options import options_of, value

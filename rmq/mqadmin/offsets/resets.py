@@ -16,13 +16,13 @@ from rmq.mqadmin.java.command_line import CommandLine
 from rmq.mqadmin.java.hash_order import copied_capacity, hash_map_order, queue_hash
 from rmq.mqadmin.java.options import options_of, value
 from rmq.mqadmin.java.texts import front
-from rmq.mqadmin.offsets.old_resets import print_resets, reset_offline
+from rmq.mqadmin.offsets.offline_resets import END, WantedReset, print_resets, reset_offline
 
 _NOW: Final = "now"
 _DATE: Final = "%Y-%m-%d#%H:%M:%S"
 _LIGHT: Final = "%LMQ%"
 _TIMER: Final = "rmq_sys_wheel_timer"
-_END: Final = -1
+_RESET: Final = "[%s], topic[%s], force[%s], timestamp(string)[%s], timestamp(long)[%s]%n"
 
 
 class _NobodyOnlineError(Exception):
@@ -30,84 +30,64 @@ class _NobodyOnlineError(Exception):
 
 
 async def _reset(admin: Admin, line: CommandLine) -> None:
-    group, topic, text = line.needed("g"), line.needed("t"), line.needed("s")
+    text = line.needed("s")
     unix_ms = _unix_ms(text)
-    is_forced = switch_value(line, "f", default=True)
     address, queue_id = line.text("b"), integer(line, "q", -1)
     if address is not None and queue_id >= 0:
         await _reset_queue(admin, line, address, queue_id, unix_ms)
         return
     # With -c the clients are taken to be in C++.
+    wanted = _wanted(line, unix_ms, is_for_cpp=line.has("c"))
+    values = (wanted.group, wanted.topic, wanted.is_forced, text, unix_ms)
     try:
-        found = await _reset_online(
-            admin, group, topic, unix_ms, is_forced=is_forced, is_for_cpp=line.has("c"), route_topic=_route_topic(line)
-        )
+        found = await _reset_online(admin, wanted)
     except _NobodyOnlineError:
-        resets = await reset_offline(admin, group, topic, unix_ms, is_forced=is_forced, route_topic=_route_topic(line))
-        admin.printf(
-            "reset consumer offset by specified consumerGroup[%s], topic[%s], force[%s], timestamp(string)[%s], "
-            "timestamp(long)[%s]%n",
-            group,
-            topic,
-            is_forced,
-            text,
-            unix_ms,
-        )
+        resets = await reset_offline(admin, wanted)
+        admin.printf(f"reset consumer offset by specified consumerGroup{_RESET}", *values)
         print_resets(admin, resets, "#resetOffset")
-        return
-    admin.printf(
-        "start reset consumer offset by specified, group[%s], topic[%s], force[%s], timestamp(string)[%s], "
-        "timestamp(long)[%s]%n",
-        group,
-        topic,
-        is_forced,
-        text,
-        unix_ms,
-    )
-    _print_offsets(admin, found)
+    else:
+        admin.printf(f"start reset consumer offset by specified, group{_RESET}", *values)
+        _print_offsets(admin, found)
 
 
 async def _skip(admin: Admin, line: CommandLine) -> None:
-    group, topic = line.needed("g"), line.needed("t")
-    is_forced = switch_value(line, "f", default=True)
+    wanted = _wanted(line, END)
     try:
-        found = await _reset_online(
-            admin, group, topic, _END, is_forced=is_forced, is_for_cpp=False, route_topic=_route_topic(line)
-        )
+        found = await _reset_online(admin, wanted)
     except _NobodyOnlineError:
-        resets = await reset_offline(admin, group, topic, _END, is_forced=is_forced, route_topic=topic)
+        resets = await reset_offline(admin, wanted._replace(route_topic=wanted.topic))
         print_resets(admin, resets, "#rollbackOffset")
-        return
-    _print_offsets(admin, found)
+    else:
+        _print_offsets(admin, found)
 
 
-def _print_offsets(admin: Admin, found: Mapping[MessageQueue, int]) -> None:
+def _print_offsets(admin: Admin, offsets: Mapping[MessageQueue, int]) -> None:
     admin.printf("%-40s  %-40s  %-40s%n", "#brokerName", "#queueId", "#offset")
-    for queue, offset in found.items():
+    for queue, offset in offsets.items():
         admin.printf("%-40s  %-40d  %-40d%n", front(queue.broker_name, 32), queue.queue_id, offset)
 
 
-def _route_topic(line: CommandLine) -> str:
-    """Return the topic whose brokers have the queues: of light queues and the timer that of the cluster."""
+def _wanted(line: CommandLine, unix_ms: int, *, is_for_cpp: bool = False) -> WantedReset:
     topic, cluster = line.needed("t"), line.text("c")
-    return cluster if cluster and (topic.startswith(_LIGHT) or topic == _TIMER) else topic
+    is_of_cluster = cluster and (topic.startswith(_LIGHT) or topic == _TIMER)
+    return WantedReset(
+        group=line.needed("g"),
+        topic=topic,
+        unix_ms=unix_ms,
+        is_forced=switch_value(line, "f", default=True),
+        route_topic=cluster if cluster and is_of_cluster else topic,
+        is_for_cpp=is_for_cpp,
+    )
 
 
-async def _reset_online(
-    admin: Admin,
-    group: str,
-    topic: str,
-    unix_ms: int,
-    *,
-    is_forced: bool,
-    is_for_cpp: bool,
-    route_topic: str,
-) -> Mapping[MessageQueue, int]:
+async def _reset_online(admin: Admin, wanted: WantedReset) -> Mapping[MessageQueue, int]:
     """Reset at the brokers, one after the other; returns the offsets in the order of Java's map."""
-    request = reset_by_time(group, topic, unix_ms, is_forced=is_forced, is_for_cpp=is_for_cpp)
+    request = reset_by_time(
+        wanted.group, wanted.topic, wanted.unix_ms, is_forced=wanted.is_forced, is_for_cpp=wanted.is_for_cpp
+    )
     found: dict[MessageQueue, int] = {}
     capacity = 1
-    for broker in (await admin.route(route_topic)).broker_datas:
+    for broker in (await admin.route(wanted.route_topic)).broker_datas:
         address = address_in(broker)
         if address is None:
             continue

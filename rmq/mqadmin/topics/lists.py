@@ -3,10 +3,9 @@
 import asyncio
 from typing import Final, NamedTuple
 
-from remoting.admin.operator_views import groups_view, topics_view
 from remoting.protocol.shapes.namesrv import ClusterInfo
 from rmq.failures import CommandFailed, UnknownName
-from rmq.mqadmin.admin import Admin, MqadminCommand, address_in, set_names
+from rmq.mqadmin.admin import Admin, MqadminCommand, addresses_in, set_names
 from rmq.mqadmin.java.command_line import CommandLine
 from rmq.mqadmin.java.hash_order import string_order
 from rmq.mqadmin.java.options import options_of, switch, value
@@ -22,14 +21,12 @@ class _ListedTopic(NamedTuple):
 
 async def _list(admin: Admin, line: CommandLine) -> None:
     if not line.has("c"):
-        for topic in string_order(await admin.at_name_server(topics_view())):
+        for topic in await admin.topics():
             admin.printf("%s%n", topic)
         return
     info = await admin.cluster()
     admin.printf("%-20s  %-48s  %-48s%n", "#Cluster Name", "#Topic", "#Consumer Group")
-    topics = [
-        each for each in string_order(await admin.at_name_server(topics_view())) if not each.startswith(_RETRY_AND_DLQ)
-    ]
+    topics = [each for each in await admin.topics() if not each.startswith(_RETRY_AND_DLQ)]
     for topic, found in zip(
         topics, await asyncio.gather(*(_listed(admin, info, each) for each in topics)), strict=True
     ):
@@ -45,9 +42,9 @@ async def _listed(admin: Admin, info: ClusterInfo, topic: str) -> _ListedTopic:
         route = await admin.route(topic)
         if route.broker_datas:
             cluster = _cluster_of(info, route.broker_datas[0].broker_name)
-        address = next((found for each in route.broker_datas if (found := address_in(each)) is not None), None)
+        address = next(iter(addresses_in(route.broker_datas)), None)
         if address is not None:
-            groups = string_order(await admin.call(address, groups_view(topic)))
+            groups = await admin.groups_of(address, topic)
     except CommandFailed:
         pass
     return _ListedTopic(cluster, groups)

@@ -7,7 +7,7 @@ from remoting.protocol.shapes.route import MASTER_ID, TopicRouteData
 from rmq.failures import CommandFailed
 from rmq.mqadmin.admin import Admin, MqadminCommand, integer
 from rmq.mqadmin.java.command_line import CommandLine
-from rmq.mqadmin.java.options import OneOf, options_of, value
+from rmq.mqadmin.java.options import options_of, value
 from rmq.mqadmin.topics.definitions import ChangedTopic
 
 
@@ -23,11 +23,14 @@ async def _update(admin: Admin, line: CommandLine) -> None:
         perm=perm,
         sys_flag=queues.topic_sys_flag,
     )
-    topic, address = ChangedTopic(definition, {}), line.text("b")
+    topic, address, cluster = ChangedTopic(definition, {}), line.text("b"), line.text("c")
     if address is not None:
         await _update_at(admin, topic, route, address)
         return
-    for master in await admin.masters_of(line.needed("c")):
+    if cluster is None:
+        admin.print_usage()
+        return
+    for master in await admin.masters_of(cluster):
         await admin.call(master, topic.request)
         admin.printf("update topic perm from %s to %s in %s success.%n", queues.perm, perm, master)
 

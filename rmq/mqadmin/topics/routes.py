@@ -1,6 +1,6 @@
 """topicRoute: where clients are sent."""
 
-from typing import Final
+from typing import Any, Final
 
 from msgspec import UNSET
 
@@ -58,10 +58,10 @@ def _as_json(route: TopicRouteData) -> JsonValue:
 
 
 def _broker(broker: BrokerData) -> JsonValue:
-    addresses: dict[str | int, JsonValue] = {
+    addresses: dict[Any, JsonValue] = {
         key: broker.broker_addrs[key] for key in hash_map_order(broker.broker_addrs, long_hash)
     }
-    fields: dict[str | int, JsonValue] = {
+    fields: dict[Any, JsonValue] = {
         "brokerAddrs": addresses,
         "brokerName": broker.broker_name,
         "cluster": broker.cluster,
@@ -82,7 +82,7 @@ def _queues(queues: QueueData) -> JsonValue:
 
 def _mapping(mapping: TopicQueueMappingInfo) -> JsonValue:
     ids = mapping.curr_id_map
-    fields: dict[str | int, JsonValue | object] = {
+    fields: dict[str, Any] = {
         "bname": mapping.bname,
         "currIdMap": ids if ids is UNSET else {key: ids[key] for key in sorted(ids)},
         "dirty": mapping.dirty,
@@ -91,7 +91,7 @@ def _mapping(mapping: TopicQueueMappingInfo) -> JsonValue:
         "topic": mapping.topic,
         "totalQueues": mapping.total_queues,
     }
-    return {name: each for name, each in fields.items() if each is not UNSET}  # type: ignore[misc]  # UNSET is gone
+    return {name: each for name, each in fields.items() if each is not UNSET}
 
 
 TOPIC_ROUTE: Final = MqadminCommand(

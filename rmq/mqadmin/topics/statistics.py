@@ -4,14 +4,13 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from remoting.admin.operator_views import broker_stats, groups_view, topics_view
+from remoting.admin.operator_views import broker_stats
 from remoting.protocol.shapes.operator_views import BrokerStatsView
 from remoting.protocol.shapes.route import MASTER_ID
 from rmq.failures import CommandFailed
-from rmq.mqadmin.admin import Admin, MqadminCommand, address_in
-from rmq.mqadmin.groups.consume_stats import consume_stats
+from rmq.mqadmin.admin import Admin, MqadminCommand, addresses_in
+from rmq.mqadmin.consume_stats import consume_stats
 from rmq.mqadmin.java.command_line import CommandLine
-from rmq.mqadmin.java.hash_order import string_order
 from rmq.mqadmin.java.options import options_of, switch, value
 from rmq.mqadmin.java.texts import front, java_format
 
@@ -27,7 +26,7 @@ class _Traffic(NamedTuple):
 
 async def _show(admin: Admin, line: CommandLine) -> None:
     wanted, only_active = line.text("t"), line.has("a")
-    topics = string_order(await admin.at_name_server(topics_view()))
+    topics = await admin.topics()
     admin.printf(
         "%-64s  %-64s %12s %11s %11s %14s %14s%n",
         "#Topic",
@@ -47,8 +46,8 @@ async def _lines(admin: Admin, topic: str, *, only_active: bool) -> str:
     """Return the lines of a topic; as in mqadmin none of one that fails."""
     try:
         route = await admin.route(topic)
-        addresses = [found for each in route.broker_datas if (found := address_in(each)) is not None]
-        groups = string_order(await admin.call(addresses[0], groups_view(topic))) if addresses else []
+        addresses = addresses_in(route.broker_datas)
+        groups = await admin.groups_of(addresses[0], topic) if addresses else []
     except CommandFailed:
         return ""
     masters = [each.broker_addrs[MASTER_ID] for each in route.broker_datas if MASTER_ID in each.broker_addrs]

@@ -5,7 +5,7 @@ from typing import Final
 from remoting.admin.message_queues import by_queue
 from remoting.admin.operator_views import topic_stats_view
 from rmq.failures import CommandFailed
-from rmq.mqadmin.admin import Admin, MqadminCommand, address_in
+from rmq.mqadmin.admin import Admin, MqadminCommand, addresses_in
 from rmq.mqadmin.java.command_line import CommandLine
 from rmq.mqadmin.java.options import options_of, value
 from rmq.mqadmin.java.texts import front, time_text
@@ -15,7 +15,7 @@ async def _show(admin: Admin, line: CommandLine) -> None:
     topic, cluster = line.needed("t"), line.text("c")
     # With -c the route is that of the topic which every broker of a cluster has under the cluster's name.
     route = await admin.route(topic if cluster is None else cluster)
-    addresses = [found for each in route.broker_datas if (found := address_in(each)) is not None]
+    addresses = addresses_in(route.broker_datas)
     stats = await admin.at_all(addresses, topic_stats_view(topic))
     queues = {queue: each for found in stats for queue, each in by_queue(found.offset_table).items()}
     if not queues and cluster is None:

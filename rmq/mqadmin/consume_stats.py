@@ -9,7 +9,7 @@ from remoting.protocol.shapes.broker_clients import BROADCASTING
 from remoting.protocol.shapes.operator_views import ConsumersView, GroupQueueView
 from remoting.protocol.shapes.route import TopicRouteData
 from rmq.failures import CommandFailed, UnknownName
-from rmq.mqadmin.admin import Admin, address_in
+from rmq.mqadmin.admin import Admin, addresses_in
 
 _RETRY: Final = "%RETRY%"
 _LIGHT: Final = "%LMQ%"
@@ -37,7 +37,7 @@ async def consume_stats(admin: Admin, group: str, topic: str | None = None, clus
     route = await _route(admin, group, topic, cluster)
     queues: dict[MessageQueue, GroupQueueView] = {}
     tps = 0.0
-    for address in [found for each in route.broker_datas if (found := address_in(each)) is not None]:
+    for address in addresses_in(route.broker_datas):
         stats = await admin.call(address, group_stats_view(group, topic))
         queues |= by_queue(stats.offset_table)
         tps += stats.consume_tps
@@ -55,9 +55,9 @@ async def consumers_of(admin: Admin, group: str, address: str | None = None) -> 
     if address is None:
         brokers = (await admin.route(f"{_RETRY}{group}")).broker_datas
         # mqadmin takes any of them.
-        address = next((found for each in brokers if (found := address_in(each)) is not None), None)
-    found = None if address is None else await admin.call(address, consumers_view(group))
-    if found is None or not found.connection_set:
+        address = next(iter(addresses_in(brokers)), None)
+    found = ConsumersView() if address is None else await admin.call(address, consumers_view(group))
+    if not found.connection_set:
         raise UnknownName("Not found the consumer group connection")
     return found
 
