@@ -8,8 +8,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from remoting.admin.admin_request import AdminRequest
-from remoting.admin.controllers import controller_metadata
-from remoting.admin.operator_views import cluster_view, groups_view, route_view, topics_view
+from remoting.admin.route_views import cluster_view, route_view, topics_view
 from remoting.protocol.addresses import is_address
 from remoting.protocol.shapes.namesrv import ClusterInfo
 from remoting.protocol.shapes.route import MASTER_ID, BrokerData, TopicRouteData
@@ -116,19 +115,14 @@ class Admin:
 
     async def groups_of(self, address: str, topic: str) -> list[str]:
         """Return the groups of a topic at a broker, in the order of Java's set; raises CommandFailed."""
+        from remoting.admin.group_views import groups_view  # noqa: PLC0415  # many shapes: 10 ms
+
         found = await self.call(address, groups_view(topic))
         return string_order(found)
 
     async def cluster(self) -> ClusterInfo:
         """Return all brokers; raises CommandFailed."""
         return await self.at_name_server(cluster_view())
-
-    async def leader_of(self, controller: str) -> str:
-        """Return the controller that leads, by one of its group; raises CommandFailed."""
-        leader = (await self.call(controller, controller_metadata())).controller_leader_address
-        if not leader:
-            raise NotReachable(f"{controller}: no controller leads now")
-        return leader
 
     async def masters_of(self, cluster: str) -> list[str]:
         """Return the addresses of a cluster's masters; of an unknown one none, which is printed."""

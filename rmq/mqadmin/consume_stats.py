@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from remoting.admin.group_views import consumers_view, group_stats_view
 from remoting.admin.message_queues import MessageQueue, by_queue
-from remoting.admin.operator_views import consumers_view, group_stats_view
 from remoting.protocol.shapes.broker_clients import BROADCASTING
-from remoting.protocol.shapes.operator_views import ConsumersView, GroupQueueView
+from remoting.protocol.shapes.group_views import ConsumersView, GroupQueueView
 from remoting.protocol.shapes.route import TopicRouteData
 from rmq.failures import CommandFailed, UnknownName
 from rmq.mqadmin.admin import Admin, addresses_in

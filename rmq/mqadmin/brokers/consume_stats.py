@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
+from remoting.admin.group_views import broker_group_stats
 from remoting.admin.message_queues import by_queue
-from remoting.admin.operator_views import broker_group_stats
-from remoting.protocol.shapes.operator_views import GroupStatsView
+from remoting.protocol.shapes.group_views import GroupStatsView
 from rmq.mqadmin.admin import Admin, MqadminCommand, long_integer, switch_value, with_timeout
 from rmq.mqadmin.java.command_line import CommandLine
 from rmq.mqadmin.java.options import options_of, value

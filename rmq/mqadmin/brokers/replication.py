@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from remoting.admin.operator_views import ha_view
-from remoting.protocol.shapes.operator_views import HaClientView, HaStatusView
+from remoting.admin.broker_views import ha_view
+from remoting.protocol.shapes.broker_views import HaClientView, HaStatusView
 from rmq.mqadmin.admin import Admin, MqadminCommand
 from rmq.mqadmin.java.command_line import CommandLine
 from rmq.mqadmin.java.options import options_of, value

@@ -2,10 +2,11 @@
 
 from typing import Final
 
+from remoting.admin.controller_views import election
 from remoting.admin.controllers import clean_broker_data
-from remoting.admin.operator_views import election
 from rmq.failures import WrongUse
 from rmq.mqadmin.admin import Admin, MqadminCommand, long_integer
+from rmq.mqadmin.controller.leader import leader_of
 from rmq.mqadmin.java.command_line import CommandLine
 from rmq.mqadmin.java.hash_order import hash_map_order, long_hash
 from rmq.mqadmin.java.options import options_of, switch, value
@@ -14,7 +15,7 @@ from rmq.mqadmin.java.options import options_of, switch, value
 async def _elect(admin: Admin, line: CommandLine) -> None:
     cluster, broker = line.needed("c"), line.needed("bn")
     request = election(cluster, broker, long_integer(line, "b", 0))
-    elected = await admin.call(await admin.leader_of(line.needed("a")), request)
+    elected = await admin.call(await leader_of(admin, line.needed("a")), request)
     admin.printf("%n#ClusterName\t%s%n#BrokerName\t%s", cluster, broker)
     admin.printf("%n#BrokerMasterAddr\t%s", elected.header.master_address)
     admin.printf("%n#MasterEpoch\t%s", elected.header.master_epoch)
@@ -29,7 +30,7 @@ async def _clean(admin: Admin, line: CommandLine) -> None:
     if not cleans_living and not cluster:
         raise WrongUse("cleanLivingBroker option is false, clusterName option can not be empty.")
     request = clean_broker_data(cluster, broker, _ids(line), cleans_living=cleans_living)
-    await admin.call(await admin.leader_of(line.needed("a")), request)
+    await admin.call(await leader_of(admin, line.needed("a")), request)
     admin.printf("clear broker %s metadata from controller success! %n", broker)
 
 

@@ -5,9 +5,10 @@ from typing import Final
 
 from msgspec import UNSET
 
-from remoting.admin.operator_views import sync_state_view
+from remoting.admin.controller_views import sync_state_view
 from remoting.protocol.shapes.controller import InSyncReplica, ReplicasInfo
 from rmq.mqadmin.admin import Admin, MqadminCommand, set_names
+from rmq.mqadmin.controller.leader import leader_of
 from rmq.mqadmin.java.command_line import CommandLine
 from rmq.mqadmin.java.options import options_of, value
 
@@ -26,7 +27,7 @@ async def _get(admin: Admin, line: CommandLine) -> None:
 
 
 async def _print_sets(admin: Admin, controller: str, names: Sequence[str]) -> None:
-    found = (await admin.call(await admin.leader_of(controller), sync_state_view(list(names)))).replicas_info_table
+    found = (await admin.call(await leader_of(admin, controller), sync_state_view(list(names)))).replicas_info_table
     for name in set_names(found):
         _print_set(admin, name, found[name])
 

@@ -4,11 +4,11 @@ from typing import Final
 
 import msgspec
 
+from remoting.admin.group_views import delete_subscription_group, set_request_mode, update_subscription_group
 from remoting.admin.name_servers import delete_topic_route
-from remoting.admin.operator_views import delete_subscription_group, set_request_mode, update_subscription_group
 from remoting.admin.routes import delete_order_conf
 from remoting.admin.topics import delete_topic
-from remoting.protocol.shapes.operator_views import RetryPolicyView, SubscriptionGroupView
+from remoting.protocol.shapes.group_views import RetryPolicyView, SubscriptionGroupView
 from rmq.failures import CommandFailed, WrongUse
 from rmq.mqadmin.admin import Admin, MqadminCommand, integer, long_integer, switch_value
 from rmq.mqadmin.groups.group_texts import group_text

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from remoting.admin.operator_views import subscription_groups_view
+from remoting.admin.group_views import subscription_groups_view
 from rmq.mqadmin.admin import Admin, MqadminCommand, address_in, set_names
 from rmq.mqadmin.groups.group_texts import group_fields
 from rmq.mqadmin.java.command_line import CommandLine

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from remoting.admin.operator_views import all_producers_view, producers_view
+from remoting.admin.group_views import all_producers_view, producers_view
 from rmq.failures import UnknownName
 from rmq.mqadmin.admin import Admin, MqadminCommand, addresses_in
 from rmq.mqadmin.consume_stats import consumers_of

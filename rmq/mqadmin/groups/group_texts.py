@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from remoting.protocol.shapes.operator_views import RetryPolicyView, SimpleSubscriptionView, SubscriptionGroupView
+from remoting.protocol.shapes.group_views import RetryPolicyView, SimpleSubscriptionView, SubscriptionGroupView
 from rmq.mqadmin.java.hash_order import string_order
 from rmq.mqadmin.java.texts import java_format, java_text, map_text
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
+from remoting.admin.group_views import running_view
 from remoting.admin.message_queues import MessageQueue, by_queue
-from remoting.admin.operator_views import running_view
-from remoting.protocol.shapes.operator_views import ConsumersView
+from remoting.protocol.shapes.group_views import ConsumersView
 from rmq.failures import CommandFailed
 from rmq.mqadmin.admin import Admin, MqadminCommand, addresses_in, switch_value
 from rmq.mqadmin.consume_stats import GroupStats, consume_stats, consumers_of

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Final
 
-from remoting.admin.operator_views import running_view
+from remoting.admin.group_views import running_view
 from remoting.clock import SystemClock
-from remoting.protocol.shapes.operator_views import RunningConsumerView
+from remoting.protocol.shapes.group_views import RunningConsumerView
 from rmq.failures import CommandFailed
 from rmq.mqadmin.admin import Admin, MqadminCommand, addresses_in
 from rmq.mqadmin.consume_stats import consumers_of

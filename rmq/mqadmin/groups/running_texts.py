@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from remoting.admin.message_queues import by_queue
-from remoting.protocol.shapes.operator_views import HeldQueueView, RunningConsumerView
+from remoting.protocol.shapes.group_views import HeldQueueView, RunningConsumerView
 from rmq.mqadmin.java.hash_order import concurrent_order
 from rmq.mqadmin.java.texts import java_format
 

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from remoting.admin.broker_views import topic_stats_view
+from remoting.admin.group_views import group_stats_view, search_offset
 from remoting.admin.message_queues import MessageQueue, by_queue
 from remoting.admin.offsets import commit_offset, max_offset
-from remoting.admin.operator_views import group_stats_view, search_offset, topic_stats_view
-from remoting.protocol.shapes.operator_views import GroupQueueView
+from remoting.protocol.shapes.group_views import GroupQueueView
 from rmq.mqadmin.admin import Admin, address_in
 from rmq.mqadmin.java.hash_order import hash_map_order, queue_hash
 from rmq.mqadmin.java.texts import front

@@ -4,9 +4,9 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
+from remoting.admin.group_views import reset_by_time, search_offset
 from remoting.admin.message_queues import MessageQueue
 from remoting.admin.offsets import commit_offset, reset_offset
-from remoting.admin.operator_views import reset_by_time, search_offset
 from remoting.clock import SystemClock
 from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import Refused

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from remoting.admin.operator_views import broker_stats
-from remoting.protocol.shapes.operator_views import BrokerStatsView
+from remoting.admin.broker_views import broker_stats
+from remoting.protocol.shapes.broker_views import BrokerStatsView
 from remoting.protocol.shapes.route import MASTER_ID
 from rmq.failures import CommandFailed
 from rmq.mqadmin.admin import Admin, MqadminCommand, addresses_in

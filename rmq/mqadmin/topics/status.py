@@ -2,8 +2,8 @@
 
 from typing import Final
 
+from remoting.admin.broker_views import topic_stats_view
 from remoting.admin.message_queues import by_queue
-from remoting.admin.operator_views import topic_stats_view
 from rmq.failures import CommandFailed
 from rmq.mqadmin.admin import Admin, MqadminCommand, addresses_in
 from rmq.mqadmin.java.command_line import CommandLine
