@@ -15,7 +15,7 @@ from remoting.protocol.command import RemotingCommand
 from remoting.protocol.shapes.controller import ElectMasterBody, ElectMasterHeader, MasterHeader, SyncStateData
 
 
-class ElectionView(NamedTuple):
+class ElectionAnswer(NamedTuple):
     """The answer to an election."""
 
     header: MasterHeader
@@ -29,15 +29,15 @@ def sync_state_view(broker_names: list[str]) -> AdminRequest[SyncStateData]:
     return AdminRequest(request, reading(SyncStateData))
 
 
-def election(cluster: str, broker_name: str, broker_id: int) -> AdminRequest[ElectionView]:
+def election(cluster: str, broker_name: str, broker_id: int) -> AdminRequest[ElectionAnswer]:
     """Make a broker the master of its set (1002), at the leader, as `controllers.elect_master`."""
     header = ElectMasterHeader(cluster_name=cluster, broker_name=broker_name, broker_id=broker_id, designate_elect=True)
     return AdminRequest(command(RequestCode.CONTROLLER_ELECT_MASTER, header), _read_election)
 
 
-def _read_election(answer: RemotingCommand) -> ElectionView:
+def _read_election(answer: RemotingCommand) -> ElectionAnswer:
     header = decode_fields(MasterHeader, answer.ext_fields)
     body = decode_broker_body(ElectMasterBody, answer.body)
     # Java's controller has the group in a field of its own; ours has its fields beside it as well.
     addresses = body.broker_addrs or (body.broker_member_group and body.broker_member_group.broker_addrs)
-    return ElectionView(header, addresses or None)
+    return ElectionAnswer(header, addresses or None)

@@ -15,7 +15,7 @@ from remoting.protocol.shapes.route import MASTER_ID, BrokerData, TopicRouteData
 from rmq.failures import CommandFailed, NotReachable, PartlyDone, UnknownName, WrongUse
 from rmq.mqadmin.java.command_line import CommandLine
 from rmq.mqadmin.java.hash_order import hash_map_order, long_hash, string_order
-from rmq.mqadmin.java.options import Options
+from rmq.mqadmin.java.options import CommandOptions
 from rmq.mqadmin.java.texts import Value, java_format
 from rmq.mqadmin.java.usage import usage_of
 from rmq.output.printable import printable
@@ -35,14 +35,14 @@ _INTERVAL_S: Final = 3
 class MqadminCommand(NamedTuple):
     """One command: its options, and what it does."""
 
-    options: Options
+    options: CommandOptions
     run: "Callable[[Admin, CommandLine], Awaitable[None]]"
 
 
 class Admin:
     """The servers of one command, and its output."""
 
-    def __init__(self, site: Site, name: str, options: Options) -> None:
+    def __init__(self, site: Site, name: str, options: CommandOptions) -> None:
         self.site = site
         self._name = name
         self._options = options

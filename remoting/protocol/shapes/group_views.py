@@ -34,7 +34,7 @@ class BrokerGroupStatsView(msgspec.Struct, frozen=True, kw_only=True, rename="ca
     total_diff: Int64 = 0
 
 
-class ClientView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ConnectedClientView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One client in the answers to GET_CONSUMER_CONNECTION_LIST (203) and GET_PRODUCER_CONNECTION_LIST (204)."""
 
     client_id: str | None = None
@@ -55,7 +55,7 @@ class SubscriptionView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 class ConsumersView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Body of the answer to 203."""
 
-    connection_set: list[ClientView] = []
+    connection_set: list[ConnectedClientView] = []
     subscription_table: dict[str, SubscriptionView] = {}
     consume_type: str | None = None
     message_model: str | None = None
@@ -65,10 +65,10 @@ class ConsumersView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class ProducersView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Body of the answer to 204."""
 
-    connection_set: list[ClientView] = []
+    connection_set: list[ConnectedClientView] = []
 
 
-class HeldQueueView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class RunningQueueView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One queue that a consumer holds, in the answer to GET_CONSUMER_RUNNING_INFO (307)."""
 
     commit_offset: Int64 = 0
@@ -113,7 +113,7 @@ class RunningConsumerView(msgspec.Struct, frozen=True, kw_only=True, rename="cam
 
     properties: dict[str, str] = {}
     subscription_set: list[SubscriptionView] = []
-    mq_table: dict[str, HeldQueueView] = {}
+    mq_table: dict[str, RunningQueueView] = {}
     mq_pop_table: dict[str, PoppedQueueView] = {}
     status_table: dict[str, ConsumeRateView] = {}
     user_consumer_info: dict[str, str] = {}

@@ -45,5 +45,10 @@ CLEAN_UNUSED_TOPIC: Final = MqadminCommand(
     options_of(value("b", "brokerAddr", "Broker address"), value("c", "cluster", "cluster name")), _clean_topics
 )
 DELETE_EXPIRED_COMMIT_LOG: Final = MqadminCommand(
-    options_of(value("b", "brokerAddr", "Broker address"), value("c", "cluster", "clustername")), _delete_logs
+    options_of(
+        value("n", "namesrvAddr", "Name server address"),
+        value("b", "brokerAddr", "Broker address"),
+        value("c", "cluster", "clustername"),
+    ),
+    _delete_logs,
 )

@@ -11,7 +11,7 @@ from rmq.mqadmin.admin import Admin, MqadminCommand, members_in
 from rmq.mqadmin.configuration_text import configuration, print_configuration
 from rmq.mqadmin.java.command_line import CommandLine
 from rmq.mqadmin.java.hash_order import string_order
-from rmq.mqadmin.java.options import OneOf, options_of, value
+from rmq.mqadmin.java.options import ExclusiveOptions, options_of, value
 
 #: Where mqadmin lists slaves whose master is away.
 _NO_MASTER: Final = "NO_MASTER"
@@ -73,7 +73,9 @@ async def _update(admin: Admin, line: CommandLine) -> None:
 
 
 GET_BROKER_CONFIG: Final = MqadminCommand(
-    options_of(OneOf((value("b", "brokerAddr", "get which broker"), value("c", "clusterName", "get which cluster")))),
+    options_of(
+        ExclusiveOptions((value("b", "brokerAddr", "get which broker"), value("c", "clusterName", "get which cluster")))
+    ),
     _get,
 )
 UPDATE_BROKER_CONFIG: Final = MqadminCommand(

@@ -7,7 +7,7 @@ from remoting.admin.broker_views import epochs_view
 from rmq.mqadmin.admin import Admin, MqadminCommand, members_in
 from rmq.mqadmin.java.command_line import CommandLine
 from rmq.mqadmin.java.hash_order import string_order
-from rmq.mqadmin.java.options import OneOf, options_of, value
+from rmq.mqadmin.java.options import ExclusiveOptions, options_of, value
 
 
 async def _get(admin: Admin, line: CommandLine) -> None:
@@ -42,7 +42,9 @@ async def _print(admin: Admin, addresses: Sequence[str]) -> None:
 
 GET_BROKER_EPOCH: Final = MqadminCommand(
     options_of(
-        OneOf((value("c", "clusterName", "which cluster"), value("b", "brokerName", "which broker to fetch"))),
+        ExclusiveOptions(
+            (value("c", "clusterName", "which cluster"), value("b", "brokerName", "which broker to fetch"))
+        ),
         value("i", "interval", "the interval(second) of get info"),
     ),
     _get,

@@ -6,7 +6,7 @@ from remoting.admin.brokers import broker_facts
 from rmq.failures import CommandFailed
 from rmq.mqadmin.admin import Admin, MqadminCommand
 from rmq.mqadmin.java.command_line import CommandLine
-from rmq.mqadmin.java.options import OneOf, options_of, value
+from rmq.mqadmin.java.options import ExclusiveOptions, options_of, value
 
 
 async def _get(admin: Admin, line: CommandLine) -> None:
@@ -28,5 +28,8 @@ async def _print(admin: Admin, address: str, prefix: str) -> None:
 
 
 BROKER_STATUS: Final = MqadminCommand(
-    options_of(OneOf((value("b", "brokerAddr", "Broker address"), value("c", "clusterName", "which cluster")))), _get
+    options_of(
+        ExclusiveOptions((value("b", "brokerAddr", "Broker address"), value("c", "clusterName", "which cluster")))
+    ),
+    _get,
 )

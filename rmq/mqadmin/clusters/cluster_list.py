@@ -25,7 +25,7 @@ _TEN_THOUSAND: Final = 10_000
 Facts = Mapping[str, str]
 
 
-class _Member(NamedTuple):
+class _ListedBroker(NamedTuple):
     cluster: str
     broker_name: str
     broker_id: int
@@ -56,12 +56,12 @@ async def _print(admin: Admin, line: CommandLine) -> None:
         (_print_totals if shows_totals else _print_load)(admin, member, facts)
 
 
-def _members(info: ClusterInfo, clusters: Sequence[str]) -> Iterator[_Member]:
+def _members(info: ClusterInfo, clusters: Sequence[str]) -> Iterator[_ListedBroker]:
     for cluster in clusters:
         for name in sorted(set(info.cluster_addr_table.get(cluster, ()))):
             addresses = info.broker_addr_table[name].broker_addrs if name in info.broker_addr_table else {}
             for broker_id in hash_map_order(addresses, long_hash):
-                yield _Member(cluster, name, broker_id, addresses[broker_id])
+                yield _ListedBroker(cluster, name, broker_id, addresses[broker_id])
 
 
 def _print_heads(admin: Admin, *, shows_totals: bool) -> None:
@@ -86,7 +86,7 @@ def _print_heads(admin: Admin, *, shows_totals: bool) -> None:
     )
 
 
-def _print_totals(admin: Admin, member: _Member, facts: Facts) -> None:
+def _print_totals(admin: Admin, member: _ListedBroker, facts: Facts) -> None:
     totals = [0, 0, 0, 0]
     # As mqadmin does, a broker whose counters cannot be read is shown with 0.
     with suppress(KeyError, ValueError):
@@ -97,7 +97,7 @@ def _print_totals(admin: Admin, member: _Member, facts: Facts) -> None:
     admin.printf(_TOTALS, member.cluster, member.broker_name, *totals)
 
 
-def _print_load(admin: Admin, member: _Member, facts: Facts) -> None:
+def _print_load(admin: Admin, member: _ListedBroker, facts: Facts) -> None:
     def text(name: str) -> str | None:
         return facts.get(name) if facts else ""
 

@@ -9,7 +9,7 @@ from remoting.protocol.shapes.group_views import RunningConsumerView
 from rmq.failures import CommandFailed
 from rmq.mqadmin.admin import Admin, MqadminCommand, addresses_in
 from rmq.mqadmin.consume_stats import consumers_of
-from rmq.mqadmin.groups.running_texts import have_same_subscriptions, running_text, troubles_text
+from rmq.mqadmin.groups.running_texts import have_same_subscriptions, running_text, stuck_queues_text
 from rmq.mqadmin.java.command_line import CommandLine
 from rmq.mqadmin.java.options import options_of, switch, value
 from rmq.mqadmin.java.versions import version_text
@@ -65,7 +65,7 @@ def _print_summary(admin: Admin, found: dict[str, RunningConsumerView], unix_ms:
         return
     admin.printf("%n%nSame subscription in the same group of consumer%n%nRebalance %s%n", "OK")
     for name in names:
-        admin.write(troubles_text(name, found[name], unix_ms))
+        admin.write(stuck_queues_text(name, found[name], unix_ms))
 
 
 CONSUMER_STATUS: Final = MqadminCommand(

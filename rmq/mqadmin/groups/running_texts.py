@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from remoting.admin.message_queues import by_queue
-from remoting.protocol.shapes.group_views import HeldQueueView, RunningConsumerView
+from remoting.protocol.shapes.group_views import RunningConsumerView, RunningQueueView
 from rmq.mqadmin.java.hash_order import concurrent_order
 from rmq.mqadmin.java.texts import java_format
 
@@ -99,7 +99,7 @@ def _rates(found: RunningConsumerView) -> Iterator[str]:
         )
 
 
-def _held_text(found: HeldQueueView) -> str:
+def _held_text(found: RunningQueueView) -> str:
     return java_format(
         "ProcessQueueInfo [commitOffset=%d, cachedMsgMinOffset=%d, cachedMsgMaxOffset=%d, cachedMsgCount=%d, "
         "cachedMsgSizeInMiB=%d, transactionMsgMinOffset=%d, transactionMsgMaxOffset=%d, transactionMsgCount=%d, "
@@ -137,7 +137,7 @@ def have_same_subscriptions(consumers: list[RunningConsumerView], unix_ms: int) 
     return all(each == taken[0] for each in taken)
 
 
-def troubles_text(client_id: str, found: RunningConsumerView, unix_ms: int) -> str:
+def stuck_queues_text(client_id: str, found: RunningConsumerView, unix_ms: int) -> str:
     """Return the lines about queues of a push consumer that it cannot lock, unlock or consume."""
     if found.properties.get(_TYPE) != _PUSH:
         return ""
@@ -158,7 +158,7 @@ def troubles_text(client_id: str, found: RunningConsumerView, unix_ms: int) -> s
     return "".join(lines)
 
 
-def _lock_trouble(found: HeldQueueView, unix_ms: int) -> str:
+def _lock_trouble(found: RunningQueueView, unix_ms: int) -> str:
     if not found.locked:
         return f"can't lock for a while, {unix_ms - found.last_lock_timestamp}ms"
     if found.droped and found.try_unlock_times > 0:
@@ -166,7 +166,7 @@ def _lock_trouble(found: HeldQueueView, unix_ms: int) -> str:
     return ""
 
 
-def _delay(found: HeldQueueView, unix_ms: int) -> str:
+def _delay(found: RunningQueueView, unix_ms: int) -> str:
     late_ms = unix_ms - found.last_consume_timestamp
     is_late = late_ms > _BLOCKED_MS and found.cached_msg_count > 0
     return f"can't consume for a while, maybe blocked, {late_ms}ms" if is_late else ""

@@ -6,7 +6,7 @@ follow a short name directly, and what is no option is ignored.
 
 from collections.abc import Sequence
 
-from rmq.mqadmin.java.options import OneOf, Option, Options
+from rmq.mqadmin.java.options import CommandOption, CommandOptions, ExclusiveOptions
 
 _QUOTE = '"'
 
@@ -37,21 +37,21 @@ class CommandLine:
         return found
 
 
-def read_words(options: Options, words: Sequence[str]) -> CommandLine:
+def read_words(options: CommandOptions, words: Sequence[str]) -> CommandLine:
     """Return what the words of a command line give; raises OptionsError."""
-    reader = _Reader(options)
+    reader = _WordReader(options)
     for word in words:
         reader.take(word)
     return reader.end()
 
 
-class _Reader:
-    def __init__(self, options: Options) -> None:
+class _WordReader:
+    def __init__(self, options: CommandOptions) -> None:
         self._options = options
         self._values: dict[str, str | None] = {}
         #: The option whose value comes next.
-        self._open: Option | None = None
-        self._chosen: dict[OneOf, Option] = {}
+        self._open: CommandOption | None = None
+        self._chosen: dict[ExclusiveOptions, CommandOption] = {}
         self._only_words = False
 
     def take(self, word: str) -> None:
@@ -69,7 +69,7 @@ class _Reader:
     def end(self) -> CommandLine:
         self._check_value()
         missing = [
-            entry.text if isinstance(entry, OneOf) else entry.key
+            entry.text if isinstance(entry, ExclusiveOptions) else entry.key
             for entry in self._options.entries
             if entry.is_required and not self._is_given(entry)
         ]
@@ -77,8 +77,8 @@ class _Reader:
             raise OptionsError(f"Missing required option{'s' if len(missing) > 1 else ''}: {', '.join(missing)}")
         return CommandLine(self._values)
 
-    def _is_given(self, entry: Option | OneOf) -> bool:
-        return entry in self._chosen if isinstance(entry, OneOf) else entry.key in self._values
+    def _is_given(self, entry: CommandOption | ExclusiveOptions) -> bool:
+        return entry in self._chosen if isinstance(entry, ExclusiveOptions) else entry.key in self._values
 
     def _is_value(self, word: str) -> bool:
         return not self._is_option(word) or _is_negative_number(word)
@@ -104,7 +104,7 @@ class _Reader:
         if equals:
             self._give(given)
 
-    def _matching(self, word: str, name: str) -> Option:
+    def _matching(self, word: str, name: str) -> CommandOption:
         matching = self._options.matching_long(name)
         if not matching:
             raise _unknown(word)
@@ -153,7 +153,7 @@ class _Reader:
                 self._give(_unquoted(word[at + 1 :]))
                 return
 
-    def _named(self, name: str) -> Option:
+    def _named(self, name: str) -> CommandOption:
         option = self._options.named(name)
         assert option is not None, "the name is known to be that of an option"
         return option
@@ -161,7 +161,7 @@ class _Reader:
     def _long_prefix(self, text: str) -> str | None:
         return next((text[:end] for end in range(len(text) - 2, 1, -1) if self._options.is_long(text[:end])), None)
 
-    def _open_option(self, option: Option) -> None:
+    def _open_option(self, option: CommandOption) -> None:
         self._check_value()
         group = self._options.group_of(option)
         if group is not None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
-class Option(NamedTuple):
+class CommandOption(NamedTuple):
     """One option; a required one of a group has its group required instead."""
 
     #: One letter or two; None for an option that has only a long name.
@@ -26,10 +26,10 @@ class Option(NamedTuple):
         return f"-{self.short}" if self.short else f"--{self.long}"
 
 
-class OneOf(NamedTuple):
+class ExclusiveOptions(NamedTuple):
     """Options that exclude each other."""
 
-    options: tuple[Option, ...]
+    options: tuple[CommandOption, ...]
     is_required: bool = True
 
     @property
@@ -39,20 +39,22 @@ class OneOf(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class CommandOptions:
     """The options of a command, in the order in which mqadmin adds them."""
 
-    entries: tuple[Option | OneOf, ...]
+    entries: tuple[CommandOption | ExclusiveOptions, ...]
 
-    def __iter__(self) -> Iterator[Option]:
+    def __iter__(self) -> Iterator[CommandOption]:
         for entry in self.entries:
-            yield from entry.options if isinstance(entry, OneOf) else (entry,)
+            yield from entry.options if isinstance(entry, ExclusiveOptions) else (entry,)
 
-    def group_of(self, option: Option) -> OneOf | None:
+    def group_of(self, option: CommandOption) -> ExclusiveOptions | None:
         """Return the group that an option is in."""
-        return next((each for each in self.entries if isinstance(each, OneOf) and option in each.options), None)
+        return next(
+            (each for each in self.entries if isinstance(each, ExclusiveOptions) and option in each.options), None
+        )
 
-    def named(self, name: str) -> Option | None:
+    def named(self, name: str) -> CommandOption | None:
         """Return an option by its short or long name."""
         return next((each for each in self if name in (each.short, each.long)), None)
 
@@ -71,19 +73,20 @@ class Options:
         return [each.long for each in self if each.long.startswith(name)]
 
 
-def options_of(*entries: Option | OneOf) -> Options:
-    """Return the options of a command, with those of every command before them."""
-    return Options((*_COMMON, *entries))
+def options_of(*entries: CommandOption | ExclusiveOptions) -> CommandOptions:
+    """Return the options of a command, with those of every command before them, unless it has its own of that name."""
+    own = {each.key for each in CommandOptions(entries)}
+    return CommandOptions((*(each for each in _COMMON if each.key not in own), *entries))
 
 
-def value(short: str | None, long: str, summary: str, *, required: bool = False) -> Option:
+def value(short: str | None, long: str, summary: str, *, required: bool = False) -> CommandOption:
     """Return an option with a value."""
-    return Option(short, long, summary, has_value=True, is_required=required)
+    return CommandOption(short, long, summary, has_value=True, is_required=required)
 
 
-def switch(short: str, long: str, summary: str) -> Option:
+def switch(short: str, long: str, summary: str) -> CommandOption:
     """Return an option without a value."""
-    return Option(short, long, summary, has_value=False)
+    return CommandOption(short, long, summary, has_value=False)
 
 
 _COMMON = (

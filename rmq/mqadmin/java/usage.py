@@ -3,25 +3,25 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from rmq.mqadmin.java.options import OneOf, Option, Options
+from rmq.mqadmin.java.options import CommandOption, CommandOptions, ExclusiveOptions
 
 _WIDTH: Final = 110
 _PREFIX: Final = "usage: "
 _GAP: Final = "   "
 
 
-def usage_of(command: str, options: Options) -> str:
+def usage_of(command: str, options: CommandOptions) -> str:
     """Return the lines of `mqadmin COMMAND -h`."""
     synopsis = f"{_PREFIX}mqadmin {command} {' '.join(_synopsis(options))}"
     return _wrapped(synopsis, len(_PREFIX)) + "\n" + "\n".join(_descriptions(options)) + "\n"
 
 
-def _sorted(options: Iterable[Option]) -> list[Option]:
+def _sorted(options: Iterable[CommandOption]) -> list[CommandOption]:
     return sorted(options, key=lambda each: each.key.lower())
 
 
-def _synopsis(options: Options) -> Iterator[str]:
-    seen: set[OneOf] = set()
+def _synopsis(options: CommandOptions) -> Iterator[str]:
+    seen: set[ExclusiveOptions] = set()
     for option in _sorted(options):
         group = options.group_of(option)
         if group is None:
@@ -33,18 +33,18 @@ def _synopsis(options: Options) -> Iterator[str]:
         seen.add(group)
 
 
-def _word(option: Option) -> str:
+def _word(option: CommandOption) -> str:
     return f"{option.flag} <arg>" if option.has_value else option.flag
 
 
-def _descriptions(options: Options) -> Iterator[str]:
+def _descriptions(options: CommandOptions) -> Iterator[str]:
     names = {each: _names(each) for each in _sorted(options)}
     width = max(map(len, names.values()))
     for option, text in names.items():
         yield _wrapped(text.ljust(width) + _GAP + option.summary, width + len(_GAP))
 
 
-def _names(option: Option) -> str:
+def _names(option: CommandOption) -> str:
     names = f" {option.flag},--{option.long}" if option.short else f"    --{option.long}"
     return f"{names} <arg>" if option.has_value else names
 

@@ -11,7 +11,7 @@ from rmq.failures import UnknownName
 from rmq.mqadmin.admin import Admin, MqadminCommand, integer, switch_value
 from rmq.mqadmin.java.command_line import CommandLine
 from rmq.mqadmin.java.hash_order import string_order
-from rmq.mqadmin.java.options import OneOf, options_of, value
+from rmq.mqadmin.java.options import ExclusiveOptions, options_of, value
 from rmq.mqadmin.topics.definitions import ChangedTopic, attributes_in
 
 _QUEUES: Final = 8
@@ -87,7 +87,7 @@ async def _delete(admin: Admin, line: CommandLine) -> None:
 
 UPDATE_TOPIC: Final = MqadminCommand(
     options_of(
-        OneOf(
+        ExclusiveOptions(
             (
                 value("b", "brokerAddr", "create topic to which broker"),
                 value("c", "clusterName", "create topic to which cluster"),

@@ -3,11 +3,11 @@
 import pytest
 
 from rmq.mqadmin.java.command_line import OptionsError, read_words
-from rmq.mqadmin.java.options import OneOf, options_of, switch, value
+from rmq.mqadmin.java.options import ExclusiveOptions, options_of, switch, value
 from rmq.mqadmin.java.usage import usage_of
 
 OPTIONS = options_of(
-    OneOf(
+    ExclusiveOptions(
         (
             value("b", "brokerAddr", "create topic to which broker"),
             value("c", "clusterName", "create topic to which cluster"),
