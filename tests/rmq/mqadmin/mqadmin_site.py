@@ -18,6 +18,8 @@ PRODUCERS = "Writers"
 #: Of the client that ends, without that of the one that stays.
 MESSAGES = 60
 BOTH = ("{ns}", "{our_ns}")
+#: An option that our NameServer lets be changed only where it is named so.
+CHANGEABLE = "deleteTopicWithBrokerRegistration"
 HOURS_MS = 36_000_000
 
 
@@ -26,7 +28,7 @@ class MqadminSite:
 
     def __init__(self, lab, version):
         self.java = lab.kept(JavaNameServer(lab.folder, "java-namesrv"))
-        self.ours = lab.kept(OurNameServer(lab.folder, "our-namesrv")).start()
+        self.ours = lab.kept(OurNameServer(lab.folder, "our-namesrv", configWhiteList=CHANGEABLE)).start()
         self.java.start()
         controller = lab.kept(JavaController(lab.folder)).launch()
         our_controller = lab.kept(OurController(lab.folder, "our-controller")).launch()
