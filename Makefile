@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 RUN_ARGS ?=
 HISTORY ?= $(HOME)/rocketmq-history
 
-.PHONY: run test test-all check unit coverage integration bench-start bench bench-quick bench-former bench-route-watch bench-controller bench-failover bench-replicas bench-role-checks bench-role-addresses bench-role-clients bench-role-throughput bench-switchovers bench-resizes bench-offset-mirror bench-offset-commits bench-offset-isolation bench-offset-failovers bench-attacks bench-analytics bench-history dashboards demo soak mutants clean
+.PHONY: run test test-all check unit coverage integration bench-start bench bench-quick bench-former bench-route-watch bench-console bench-rmq bench-controller bench-failover bench-replicas bench-role-checks bench-role-addresses bench-role-clients bench-role-throughput bench-switchovers bench-resizes bench-offset-mirror bench-offset-commits bench-offset-isolation bench-offset-failovers bench-attacks bench-analytics bench-history dashboards demo console-pictures soak mutants clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.run: pyproject.toml
@@ -81,6 +81,15 @@ bench-former: $(VENV)/.run
 ## bench-route-watch: a thousand watchers of routes, into benchmarks/ROUTE_WATCH.md; about two minutes
 bench-route-watch: $(VENV)/.run
 	$(BIN)/python benchmarks/route_watch.py
+
+## bench-console: what ten open consoles take of the route rate, and how soon a browser shows 10,000 topics; prints only
+bench-console: $(VENV)/.dev
+	$(BIN)/python benchmarks/console_load.py
+	$(BIN)/python benchmarks/console_speed.py
+
+## bench-rmq: each command of rmq beside mqadmin's, into benchmarks/RMQ.md; about half an hour
+bench-rmq: $(VENV)/.dev
+	$(BIN)/python benchmarks/rmq_times.py
 
 ## bench-controller: 3,000 broker sets, beside the Java controller, into benchmarks/CONTROLLER.md; about 15 minutes
 bench-controller: $(VENV)/.run
@@ -158,6 +167,10 @@ dashboards: $(VENV)/.dev
 ## demo: real brokers, resizes, incidents, and what the analyses find of them; about twelve minutes, into ~/rocketmq-demo
 demo: $(VENV)/.dev
 	$(BIN)/python demo/play.py
+
+## console-pictures: every view of the console from the data of the demo, into docs/console-*.png; a minute
+console-pictures: $(VENV)/.dev
+	$(BIN)/python demo/pictures.py
 
 ## soak: what takes too long for CI
 soak: $(VENV)/.dev

@@ -234,7 +234,7 @@ class ControllerConfig(RoleOptions):
         Option(
             "analyticsDir",
             _PATH,
-            "Output folder of rmq-analytics, whose newest results are shown as metrics; blank for none.",
+            "Output folder of rmq-analytics: its newest results are metrics, and in the console; blank for none.",
             NAMES_A_FILE,
         ),
     ] = ""

@@ -17,6 +17,7 @@ from remoting.protocol.addresses import host_and_port, split_address
 from remoting.protocol.codes import ResponseCode, SerializeType
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import (
+    AnswerNotFramed,
     ConnectionRefused,
     HeaderError,
     InvokeError,
@@ -348,7 +349,7 @@ class ClientConnection(asyncio.Protocol):
             elif (code := self._posted.pop(command.opaque, None)) is not None and is_denied(command):
                 self._observer.denied(self.denial(code, command))
         if self._reader.error is not None:
-            self._fail(str(self._reader.error))
+            self._fail(str(self._reader.error), AnswerNotFramed)
             self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -399,10 +400,10 @@ class ClientConnection(asyncio.Protocol):
             raise InvokeError(self.address, str(error)) from None
         self.transport.write(frame)
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, reason: str, kind: type[InvokeError] = InvokeError) -> None:
         for waiting in self._waiting.values():
             if not waiting.done():
-                waiting.set_exception(InvokeError(self.address, reason))
+                waiting.set_exception(kind(self.address, reason))
 
     def _decline(self, request: RemotingCommand) -> None:
         """Answer REQUEST_CODE_NOT_SUPPORTED to a request of the peer."""

@@ -3,11 +3,13 @@
 The codes are described in docs/rmq.md; scripts depend on them.
 """
 
+import re
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import ClassVar, Final
 
 from remoting.protocol.errors import (
+    AnswerNotFramed,
     BodyError,
     InvokeError,
     InvokeTimeout,
@@ -19,9 +21,11 @@ from remoting.protocol.errors import (
 
 _NO_PERMISSION: Final = 16
 _ACL_1_REMARK: Final = "AclException"
-#: The first four bytes of an HTTP answer, read as the length of a frame, which has four more.
-_HTTP_AS_LENGTH: Final = str(int.from_bytes(b"HTTP", "big") + 4)
-_OVER_LIMIT: Final = "frameMaxLength"
+_OVER_LIMIT: Final = re.compile(r"a frame of (\d+) bytes is over the limit")
+#: A frame has so many bytes beside the length that it begins with: what answers in another protocol begins with text.
+_LENGTH_BYTES: Final = 4
+#: An alert of TLS begins with its type and 3, the version.
+_TLS_ALERT: Final = b"\x15\x03"
 #: How reasons begin of requests that were never written.
 _NOT_BEGUN: Final = ("cannot connect", "no TLS session")
 
@@ -114,7 +118,7 @@ def sentence_of(error: RemotingError) -> str:
 
 def is_outcome_unknown(error: RemotingError) -> bool:
     """Return whether the server may have got a request that failed with this."""
-    if isinstance(error, InvokeTimeout):
+    if isinstance(error, InvokeTimeout | AnswerNotFramed):
         return True
     return isinstance(error, InvokeError) and "connection" in error.reason and not error.reason.startswith(_NOT_BEGUN)
 
@@ -142,13 +146,26 @@ _KINDS: Final = (NotReachable, NoRights, NotSupportedThere, CommandFailed)
 def _lost(error: InvokeError) -> str:
     if isinstance(error, TlsFailed):
         return f"{error.reason} (does the server speak TLS, and does --tls-ca name who signed its certificate?)"
-    if _HTTP_AS_LENGTH in error.reason:
-        return "an HTTP server answers here, no remoting port: 9876 is a NameServer's, 9878 a controller's"
-    if _OVER_LIMIT in error.reason:
-        return "what answers here is no RocketMQ server, or its answer has more than 16 MiB"
+    if isinstance(error, AnswerNotFramed):
+        over_limit = _OVER_LIMIT.search(error.reason)
+        if over_limit is None:
+            return f"what answers here is no RocketMQ server: {error.reason}"
+        return _no_frame(int(over_limit[1]) - _LENGTH_BYTES)
     if "closed the connection" in error.reason:
         return f"{error.reason} (it may want TLS: --tls or --tls-ca; or it is no RocketMQ server)"
     return error.reason
+
+
+def _no_frame(length: int) -> str:
+    """Return what answers with these four bytes, which would be a length beyond the limit."""
+    begin = length.to_bytes(_LENGTH_BYTES, "big")
+    if begin == b"HTTP":
+        return "an HTTP server answers here, no remoting port: 9876 is a NameServer's, 9878 a controller's"
+    if begin.startswith(_TLS_ALERT):
+        return "the server wants TLS: --tls or --tls-ca"
+    if begin.isascii() and (text := begin.decode()).isprintable():
+        return f"what answers here is no RocketMQ server: it begins with {text!r}"
+    return f"the answer has {length} bytes, more than 16 MiB, or what answers here is no RocketMQ server"
 
 
 def _refusal(code: int, remark: str | None) -> str:

@@ -13,6 +13,28 @@ import aiohttp
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
+#: Texts whose contrast is too low for many eyes (WCAG 2.2: 4.5).
+LOW_CONTRASTS = """
+(() => {
+  const numbers = text => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map(c => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = element => {
+    for (; element; element = element.parentElement) {
+      const color = numbers(getComputedStyle(element).backgroundColor);
+      if (color.length === 3 || color[3] > 0) return color;
+    }
+    return [255, 255, 255];
+  };
+  return [...document.querySelectorAll("main *, header *")]
+    .filter(element => [...element.childNodes].some(each => each.nodeType === 3 && each.data.trim()))
+    .filter(element => {
+      const [one, other] = [numbers(getComputedStyle(element).color), behind(element)].map(light);
+      return (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05) < 4.5;
+    }).map(element => element.outerHTML);
+})()
+"""
+
 
 def program():
     """Where a Chromium is; None if there is none."""
@@ -89,8 +111,11 @@ class Tab:
         for kind in ("rawKeyDown", "keyUp"):
             await self.command("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode={"Tab": 9}[key])
 
-    async def screenshot(self, path):
-        shot = await self.command("Page.captureScreenshot", captureBeyondViewport=True)
+    async def screenshot(self, path, height=None):
+        """Write a picture of the whole page, or of its first lines of pixels."""
+        width = await self.value("innerWidth")
+        part = {} if height is None else {"clip": {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}}
+        shot = await self.command("Page.captureScreenshot", captureBeyondViewport=True, **part)
         path.write_bytes(base64.b64decode(shot["data"]))
 
 

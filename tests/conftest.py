@@ -1,7 +1,7 @@
 """Says what will not run here, skips tests whose programs are missing, shows the logs of a failing test's processes.
 
 Several workers may share the tests (pytest-xdist), a file each: what is quick comes first, then what takes longest.
-Those with Spark are shared by two workers: a JVM takes ten seconds to start, and is quicker the longer it works.
+Those with Spark are shared by two or three workers: a JVM takes ten seconds to start, and is quicker when it is warm.
 """
 
 import sys
@@ -54,10 +54,10 @@ def pytest_collection_modifyitems(config, items):
 
 
 class FileScheduling(LoadFileScheduling):
-    """A worker takes a file at a time; of those with Spark one takes the analyses, another one the rest."""
+    """A worker takes a file at a time; of those with Spark one takes the analyses, one the incident, one the rest."""
 
     def _split_scope(self, nodeid):
-        places = ("tests/analytics/jobs/", "tests/analytics/")
+        places = ("tests/analytics/jobs/", "tests/analytics/test_incident.py", "tests/analytics/")
         return next((each for each in places if nodeid.startswith(each)), None) or super()._split_scope(nodeid)
 
 

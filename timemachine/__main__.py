@@ -1,38 +1,28 @@
-"""`rmq-history`: the route of a topic at any moment, what changed since, and the timeline of a broker."""
+"""`rmq-history`: the former name of `rmq history`, with the same answers; it goes with the next release."""
 
 import argparse
 import difflib
 import os
-import re
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
-from history.columns import WATCHES_NO_BROKERS
-from history.landing import LANDING
-from history.schemas import BROKER_STATE, CONTROLLER, NS_LIFECYCLE, NS_TICK, SCALING, UNOBSERVED_AFTER_MS
 from history.times import time_text
 from remoting.clock import SystemClock
-from remoting.protocol.fastjson import Dialect, encode
 from remoting.protocol.shapes.route import BrokerData
-from timemachine.broker_events import timeline
 from timemachine.moments import Moments, NotRecorded, Seen
-from timemachine.rows import History, StoredRow, as_written
+from timemachine.queries import DEFAULT_FOLDER, NoHistory, body_line, open_history, span_of, time_in, timeline_of
+from timemachine.rows import History
 
 _EXIT_NOTHING: Final = 1
 _EXIT_ARGUMENTS: Final = 2
 _WIDTH: Final = 26
-#: Where `make run` has the servers write.
-_HISTORY: Final = "~/rocketmq-history"
-_HISTORY_HELP: Final = f"historyDir of the servers (default: {_HISTORY})"
-#: All that can be added to a time and taken away from it stays a time.
-_YEARS: Final = range(1971, 9998)
-#: Matches the line of a tick after an unobserved pause; may match too often.
-_PAUSE: Final = re.compile(rb'"interval_ms":\d{5}')
+_HISTORY_HELP: Final = f"historyDir of the servers (default: {DEFAULT_FOLDER})"
+_DESCRIPTION: Final = """The route of a topic at any moment, what changed since, and the timeline of a broker.
+`rmq history` answers the same, also as tables, JSON and CSV; this name goes with the next release."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,17 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if complaint := options.error(options):
         parser.error(complaint)
-    if "://" in options.history:
-        parser.error(f"{options.history} is a URI: histories are read from folders of this machine, mounted ones too")
-    folder = Path(options.history).expanduser()
-    if not (folder / LANDING).is_dir():
-        print(
-            f"rmq-history: there is no history in {folder}; give the folder that the servers have as historyDir "
-            "with --history",
-            file=sys.stderr,
-        )
+    try:
+        history = open_history(options.history)
+    except NoHistory as error:
+        print(f"rmq-history: {error}", file=sys.stderr)
         return _EXIT_ARGUMENTS
-    history = History(folder)
     try:
         code = int(options.command(options, history))
         sys.stdout.flush()
@@ -68,8 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="rmq-history", description=__doc__)
-    parser.add_argument("--history", default=_HISTORY, metavar="FOLDER", help=_HISTORY_HELP)
+    parser = argparse.ArgumentParser(prog="rmq-history", description=_DESCRIPTION)
+    parser.add_argument("--history", default=DEFAULT_FOLDER, metavar="FOLDER", help=_HISTORY_HELP)
     commands = parser.add_subparsers(required=True, metavar="route|timeline")
     route = commands.add_parser("route", help="the route of a topic as it was served")
     route.add_argument("topic", type=_name)
@@ -95,12 +79,9 @@ def _add_history(parser: argparse.ArgumentParser) -> None:
 
 def _time(text: str) -> datetime:
     try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; write 2026-11-21T20:00:00 (UTC)") from None
-    if time.year not in _YEARS:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time of a history")
-    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+        return time_in(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _name(text: str) -> str:
@@ -116,8 +97,11 @@ def _route_error(options: argparse.Namespace) -> str:
 
 
 def _timeline_error(options: argparse.Namespace) -> str:
-    is_empty = options.first is not None and options.first > (options.last or _now())
-    return f"--from has to be before {'--to' if options.last else 'now'}" if is_empty else ""
+    try:
+        span_of(options.first, options.last, _now())
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def _now() -> datetime:
@@ -152,8 +136,7 @@ def _difference(before: Seen | None, after: Seen | None) -> list[str]:
 
 def _shown(seen: Seen, *, is_json: bool) -> str:
     if is_json:
-        body = None if seen.route is None else encode(seen.route, Dialect.STANDARD).decode()
-        return msgspec.json.encode({"ns_id": seen.ns_id, "doubt": seen.doubt, "route": body}).decode()
+        return body_line(seen)
     return "\n".join([f"{seen.ns_id}:{f' ({seen.doubt})' if seen.doubt else ''}", *_lines(seen)])
 
 
@@ -183,34 +166,13 @@ def _broker_line(data: BrokerData) -> str:
 
 
 def _timeline(options: argparse.Namespace, history: History) -> int:
-    last = options.last or _now()
-    first = options.first or last - timedelta(hours=1)
-    name = as_written(options.broker)
-    rows = [
-        row
-        for family in (BROKER_STATE.name, CONTROLLER.name, SCALING.name)
-        for row in history.rows(family, first, last, None, lambda line: name in line)
-        if row.broker_name == options.broker or options.broker in row.broker_names
-    ]
-    events = timeline(rows)
-    lifecycle = [row for row in history.rows(NS_LIFECYCLE.name, first, last) if row.source not in WATCHES_NO_BROKERS]
-    servers = [*lifecycle, *_pauses(history, first, last)]
-    # Without the unobserved times, their lack of events would read as no failures.
-    for event in sorted((*events, *timeline(servers)), key=lambda each: each.unix_us):
+    found = timeline_of(history, options.broker, *span_of(options.first, options.last, _now()))
+    for event in found.events:
         print(f"{time_text(event.unix_us):{_WIDTH}}  {event.ns_id:{_WIDTH}}  {event.sentence}")
-    if not events:
+    if found.nothing:
         sys.stdout.flush()
-        raise NotRecorded(
-            f"nothing happened to {options.broker} between {first.isoformat()} and {last.isoformat()}; "
-            "look at another time with --from and --to, or at how the name is spelled"
-        )
+        raise NotRecorded(found.nothing)
     return 0
-
-
-def _pauses(history: History, first: datetime, last: datetime) -> list[StoredRow]:
-    """Return the ticks that came after an unobserved pause."""
-    ticks = history.rows(NS_TICK.name, first, last, None, lambda line: _PAUSE.search(line) is not None)
-    return [row for row in ticks if (row.interval_ms or 0) > UNOBSERVED_AFTER_MS]
 
 
 if __name__ == "__main__":

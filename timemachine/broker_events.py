@@ -43,6 +43,7 @@ _SENTENCES: Final = {
 }
 
 _FIRST_START: Final = "this server starts; what it was before is not in the history"
+_LAST_HEARTBEAT: Final = "last_heartbeat"
 #: Events of a broker's own heartbeat.
 _BY_HEARTBEAT: Final = frozenset({"registered_first", "changed", "address_changed", "role_changed", "registered"})
 
@@ -53,6 +54,9 @@ class TimelineEvent(NamedTuple):
     unix_us: int
     ns_id: str
     sentence: str
+    #: Type of the row's event; `last_heartbeat` for the line before one that says since when a broker was silent.
+    event: str
+    broker_id: int | None
 
 
 def timeline(rows: Iterable[StoredRow]) -> list[TimelineEvent]:
@@ -76,11 +80,13 @@ def _events(row: StoredRow, last_heartbeat_us: int) -> Iterator[TimelineEvent]:
     if row.last_heartbeat_time is not None:
         # `silent_ms` is rounded: without this the last heartbeat might precede the registration.
         last_us = max(last_heartbeat_us, row.unix_us - (row.silent_ms or 0) * 1000)
-        yield TimelineEvent(last_us, row.ns_id, f"last heartbeat of broker {row.broker_id}")
+        yield TimelineEvent(
+            last_us, row.ns_id, f"last heartbeat of broker {row.broker_id}", _LAST_HEARTBEAT, row.broker_id
+        )
     columns = {name: getattr(row, name) for name in StoredRow.__struct_fields__}
     if row.unobserved_from is not None:
         columns["unobserved_from"] = time_text(unix_us(row.unobserved_from))
     if row.event_type == "step_started" and row.problem is not None:
         sentence = f"{sentence}: {{problem}}"
     texts = {name: "-" if value is None else value for name, value in columns.items()}
-    yield TimelineEvent(row.unix_us, row.ns_id, sentence.format(**texts))
+    yield TimelineEvent(row.unix_us, row.ns_id, sentence.format(**texts), row.event_type, row.broker_id)

@@ -1,20 +1,23 @@
 // Requests to the server of this page. Addresses are relative, so that a proxy may serve the console below any path.
 
 const ANSWER_MS = 8000;
+// Longer than a server works on a request that changes something, or shows what it would change.
+const CHANGE_MS = 40_000;
 const PAGE_ITEMS = 1000;
 // A list longer than this is shown in part.
 const PAGES_MAX = 20;
 
-/** A server refused a request, or did not answer: status 0. */
+/** A server refused a request, or did not answer: status 0. `retryAfterS` is when to try again, 0 if nobody knows. */
 export class RequestFailed extends Error {
-  constructor(status, message) {
+  constructor(status, message, retryAfterS = 0) {
     super(message);
     this.status = status;
+    this.retryAfterS = retryAfterS;
   }
 }
 
-/** Returns the JSON of an answer; throws RequestFailed. */
-export async function request(path, { method = "GET", body } = {}) {
+/** Returns the JSON of an answer, which has to be there within `answerMs`; throws RequestFailed. */
+export async function request(path, { method = "GET", body, answerMs = ANSWER_MS } = {}) {
   const headers = body === undefined ? {} : { "Content-Type": "application/json" };
   let answer;
   let value;
@@ -23,13 +26,16 @@ export async function request(path, { method = "GET", body } = {}) {
       method,
       headers,
       body: body === undefined ? undefined : JSON.stringify(body),
-      signal: AbortSignal.timeout(ANSWER_MS),
+      signal: AbortSignal.timeout(answerMs),
     });
     value = await answer.json();
   } catch (error) {
     throw new RequestFailed(answer?.status ?? 0, error.message);
   }
-  if (!answer.ok) throw new RequestFailed(answer.status, value?.error?.message ?? answer.statusText);
+  if (!answer.ok) {
+    const waitS = Number(answer.headers.get("Retry-After")) || 0;
+    throw new RequestFailed(answer.status, value?.error?.message ?? answer.statusText, waitS);
+  }
   return value;
 }
 
@@ -38,8 +44,35 @@ export function pathOf(peer, path) {
   return peer.isSelf ? `../v1/${path}` : `peer/${peer.kind}/${peer.number}/v1/${path}`;
 }
 
-/** Returns all items of a list that comes in pages, {items, isWhole}; throws RequestFailed. */
-export async function items(peer, path, key = "items") {
+/**
+ * Returns what a server answers to a request that changes something there, or shows what it would change; throws
+ * RequestFailed. It always takes the relay, which adds the token of the session.
+ */
+export function change(peer, path, body, method = "POST") {
+  return request(`peer/${peer.kind}/${peer.number}/v1/${path}`, { method, body, answerMs: CHANGE_MS });
+}
+
+/** Returns the answers of all servers of a kind: {peer, value, problem} with what `load(peer)` returns, null for none. */
+export async function answersOf(kind, load) {
+  const peers = (await request("peers")).items.filter((peer) => peer.kind === kind);
+  return Promise.all(
+    peers.map(async (peer) => {
+      if (!peer.reachable) return { peer, value: null, problem: peer.problem };
+      try {
+        return { peer, value: await load(peer), problem: "" };
+      } catch (failure) {
+        if (failure.status === 401) throw failure;
+        return { peer, value: null, problem: failure.message };
+      }
+    }),
+  );
+}
+
+/**
+ * Returns all items of a list that comes in pages, {items, isWhole}; throws RequestFailed. `onPage` gets those of each page so
+ * far, and how many there are in all.
+ */
+export async function items(peer, path, key = "items", onPage = () => {}) {
   const found = [];
   let cursor = null;
   for (let page = 0; page < PAGES_MAX; page += 1) {
@@ -47,6 +80,7 @@ export async function items(peer, path, key = "items") {
     const answer = await request(pathOf(peer, `${path}?limit=${PAGE_ITEMS}${after}`));
     found.push(...answer[key]);
     cursor = answer.nextCursor;
+    onPage(found, answer.total);
     if (cursor === null) return { items: found, isWhole: true };
   }
   return { items: found, isWhole: false };

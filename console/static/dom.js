@@ -1,11 +1,14 @@
 // Elements from values. Whatever comes from a server becomes text: nothing here takes markup.
 
 // Control characters, and marks that change the direction or are not seen, could make one name look like another.
-const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+const HIDDEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
 
-/** Returns a text with what cannot be seen written as \uNNNN. */
+/** Returns a text with what cannot be seen written as \uNNNN, or \UNNNNNNNN. */
 export function printable(text) {
-  return String(text).replace(HIDDEN, (each) => "\\u" + each.charCodeAt(0).toString(16).padStart(4, "0"));
+  return String(text).replace(HIDDEN, (each) => {
+    const code = each.codePointAt(0);
+    return code <= 0xffff ? `\\u${code.toString(16).padStart(4, "0")}` : `\\U${code.toString(16).padStart(8, "0")}`;
+  });
 }
 
 /**
@@ -31,9 +34,24 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
+const SVG = "http://www.w3.org/2000/svg";
+
+/** Returns an element of a picture (SVG), as `h` returns one of the page; it takes no listeners. */
+export function svg(tag, attributes = {}, ...children) {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) if (value !== null) element.setAttribute(name, value);
+  element.append(...children.flat(Infinity));
+  return element;
+}
+
 /** Returns a name in an element of its own: letters that are written from right to left move nothing beside it. */
 export function named(text) {
   return h("bdi", {}, text);
+}
+
+/** Returns a sentence of a server, which is English in any language of the page. */
+export function sentence(text) {
+  return h("span", { lang: "en", class: "sentence" }, text);
 }
 
 /** Changes a tree into another one in place, so that focus, selection and scroll positions stay. */
@@ -46,7 +64,10 @@ export function patch(old, wanted) {
     if (old.data !== wanted.data) old.data = wanted.data;
     return;
   }
-  for (const { name } of [...old.attributes]) if (!wanted.hasAttribute(name)) old.removeAttribute(name);
+  for (const { name } of [...old.attributes]) {
+    // The user opens and closes details.
+    if (!wanted.hasAttribute(name) && name !== "open") old.removeAttribute(name);
+  }
   for (const { name, value } of wanted.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
   for (const name of Object.keys(wanted.listeners ?? {})) old[name.toLowerCase()] = wanted.listeners[name];
   const present = [...old.childNodes];

@@ -1,34 +1,52 @@
-// The one source of live data. Today it loads everything each PERIOD_MS; a view gets each result, and how old it is.
-// Server-sent events will take the place of `load` here, and no view changes for that.
+// The one source of live data: a view loads when the stream of events says that something has changed. Where there is no
+// stream, as at a server of an older release, it loads each PERIOD_MS.
+
+import { isLive, listen } from "./live.js";
 
 const PERIOD_MS = 2000;
+// While changes are announced: what no event tells, such as how long ago a heartbeat was.
+const LIVE_PERIOD_MS = 15_000;
 // Of a large cluster: no more than a fifth of the time is spent loading.
 const PERIOD_MS_MAX = 20_000;
 const SHARE = 4;
+// Changes that follow each other are loaded together: after a load, nothing is loaded for as long as it took, and this at least.
+const GAP_MS = 500;
 // A picture is old so long after the next one should have been there.
 const OLD_MS = 5000;
 
 /**
- * Calls `load` again and again while the page is visible, and `show({value, error, ageMs, isOld})` after each and once
- * a second; `value` is the last that was loaded, null before the first. Returns a function that ends it.
+ * Calls `load` when something has changed and now and then, while the page is visible, and `show({value, error, ageMs, isOld})`
+ * after each and once a second; `value` is the last that was loaded, null before the first. `topics` are those whose routes are
+ * shown. Returns a function that ends it.
  */
-export function follow(load, show) {
+export function follow(load, show, { topics = [] } = {}) {
   let value = null;
   let error = null;
   let loadedMs = performance.now();
+  // When the next load has to begin; a picture is old some seconds after that.
+  let dueMs = performance.now();
+  let gapMs = GAP_MS;
+  let wasLive = false;
   let isEnded = false;
   let isLoading = false;
+  let isStale = false;
   let timer = 0;
-  let periodMs = PERIOD_MS;
 
   function showNow() {
-    const ageMs = performance.now() - loadedMs;
-    if (!isEnded) show({ value, error, ageMs, isOld: ageMs > periodMs + OLD_MS });
+    const nowMs = performance.now();
+    if (!isEnded) show({ value, error, ageMs: nowMs - loadedMs, isOld: nowMs > dueMs + OLD_MS });
+  }
+
+  function schedule(atMs) {
+    clearTimeout(timer);
+    dueMs = atMs;
+    if (!isEnded && !document.hidden) timer = setTimeout(round, Math.max(0, atMs - performance.now()));
   }
 
   async function round() {
     if (isLoading) return;
     isLoading = true;
+    isStale = false;
     const beganMs = performance.now();
     try {
       value = await load();
@@ -38,22 +56,76 @@ export function follow(load, show) {
       error = failure;
     }
     isLoading = false;
-    periodMs = Math.min(Math.max(PERIOD_MS, (performance.now() - beganMs) * SHARE), PERIOD_MS_MAX);
+    const endedMs = performance.now();
+    gapMs = Math.max(GAP_MS, endedMs - beganMs);
+    const restMs = Math.min((endedMs - beganMs) * SHARE, PERIOD_MS_MAX);
+    const periodMs = Math.max(isLive() && error === null ? LIVE_PERIOD_MS : PERIOD_MS, restMs);
+    const lateMs = dueMs;
+    schedule(endedMs + (isStale ? gapMs : periodMs));
+    // Until a load succeeds, the picture stays as old as it is.
+    if (error !== null) dueMs = lateMs;
     showNow();
-    if (!isEnded && !document.hidden) timer = setTimeout(round, periodMs);
+  }
+
+  function changed() {
+    if (isLoading) {
+      isStale = true;
+      return;
+    }
+    const lateMs = dueMs;
+    schedule(Math.max(performance.now(), loadedMs + gapMs));
+    dueMs = Math.min(dueMs, lateMs);
+  }
+
+  function tick() {
+    // Without announcements the picture may be out of date from now on.
+    if (wasLive && !isLive()) changed();
+    wasLive = isLive();
+    document.dispatchEvent(new CustomEvent("live", { detail: wasLive && error === null }));
+    showNow();
   }
 
   const shown = () => {
     clearTimeout(timer);
-    if (!document.hidden) round();
+    if (!document.hidden) schedule(performance.now());
   };
-  const clock = setInterval(showNow, 1000);
+  const clock = setInterval(tick, 1000);
   document.addEventListener("visibilitychange", shown);
-  round();
+  const unlisten = listen(topics, changed);
+  schedule(performance.now());
   return () => {
     isEnded = true;
     clearTimeout(timer);
     clearInterval(clock);
     document.removeEventListener("visibilitychange", shown);
+    unlisten();
   };
+}
+
+/**
+ * Returns a function that loads with its arguments once it was not called again for `waitMs`; `show({value, error})` gets only
+ * what was wanted last. The function's `end` ends it.
+ */
+export function onDemand(load, show, waitMs = 0) {
+  let wanted = 0;
+  let timer = 0;
+  const call = (...values) => {
+    wanted += 1;
+    const mine = wanted;
+    clearTimeout(timer);
+    timer = setTimeout(async () => {
+      let found;
+      try {
+        found = { value: await load(...values), error: null };
+      } catch (error) {
+        found = { value: null, error };
+      }
+      if (mine === wanted) show(found);
+    }, waitMs);
+  };
+  call.end = () => {
+    wanted += 1;
+    clearTimeout(timer);
+  };
+  return call;
 }

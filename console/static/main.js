@@ -1,36 +1,70 @@
 // The frame around every view: its address, languages, the session, and how old the picture is.
 
 import { request } from "./api.js";
-import { h } from "./dom.js";
+import { h, printable } from "./dom.js";
 import { duration, language, languages, t, useLanguage } from "./messages.js";
 
 // Each view has an address of its own; its module is loaded when it is opened first.
 const VIEWS = {
   "#/": { title: "overview.title", load: () => import("./views/overview.js") },
+  "#/topics": { title: "topics", load: () => import("./views/topics.js") },
+  "#/topic/": { title: "topic.title", load: () => import("./views/topic.js"), isHidden: true, within: "#/topics" },
+  "#/broker/": { title: "broker.title", load: () => import("./views/broker.js"), isHidden: true, within: "#/" },
+  "#/elections": { title: "elections.title", load: () => import("./views/elections.js") },
+  "#/elections/": { title: "elections.title", load: () => import("./views/elections.js"), isHidden: true, within: "#/elections" },
+  "#/scaling": { title: "scaling.title", load: () => import("./views/scaling.js") },
+  "#/scaling/": { title: "scaling.title", load: () => import("./views/scaling.js"), isHidden: true, within: "#/scaling" },
+  "#/offsets": { title: "offsets.title", load: () => import("./views/offsets.js") },
+  "#/offsets/": { title: "offsets.title", load: () => import("./views/offsets.js"), isHidden: true, within: "#/offsets" },
+  "#/analyses": { title: "analyses.title", load: () => import("./views/analyses.js") },
   "#/sign-in": { title: "sign_in.title", load: () => import("./views/sign_in.js"), isHidden: true },
 };
 const HOME = "#/";
 const SIGN_IN = "#/sign-in";
 
+/** Returns where an address leads: the view, the names in its path, and its query. */
+function destination(hash) {
+  const [path, query = ""] = hash.split("?");
+  if (path in VIEWS) return { address: path, names: [], query: new URLSearchParams(query) };
+  const address = Object.keys(VIEWS).find((each) => each !== HOME && each.endsWith("/") && path.startsWith(each)) ?? HOME;
+  const names = address === HOME ? [] : path.slice(address.length).split("/").map(decoded);
+  return { address, names, query: new URLSearchParams(query) };
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 class Page {
   constructor(session) {
     this.session = session;
     this.end = () => {};
+    // Where a sign-in goes on.
+    this.last = HOME;
   }
 
   /** Draws the frame and the view of the present address. */
   async draw() {
     this.end();
     this.end = () => {};
-    const address = this.session.mayRead ? (location.hash in VIEWS ? location.hash : HOME) : SIGN_IN;
+    const { address, names, query } = destination(this.session.mayRead ? location.hash : SIGN_IN);
     const view = VIEWS[address];
-    document.title = `${t(view.title)} – RocketMQ ${location.host}`;
+    /** What the address names, and its query. */
+    this.names = names;
+    this.query = query;
+    if (address !== SIGN_IN) this.last = location.hash || HOME;
+    document.title = `${[...names.slice(-2), t(view.title)].map(printable).join(" – ")} – RocketMQ ${location.host}`;
     this.age = h("span", { id: "age" });
+    this.live = h("span", { id: "live", class: "badge good", title: t("live.explanation"), hidden: true }, t("live"));
     this.old = h("p", { id: "old", class: "problem", role: "alert", hidden: true });
     this.root = h("main", { id: "main", tabindex: "-1" });
     document.body.replaceChildren(
       h("a", { class: "skip", href: "#main", onclick: (event) => (event.preventDefault(), this.root.focus()) }, t("skip")),
-      this.header(address),
+      this.header(view.within ?? address),
       this.old,
       this.root,
     );
@@ -55,6 +89,7 @@ class Page {
         { "aria-label": t("views") },
         links.map(([hash, view]) => h("a", { href: hash, "aria-current": hash === address ? "page" : null }, t(view.title))),
       ),
+      this.live,
       this.age,
       h(
         "select",
@@ -81,7 +116,7 @@ class Page {
   /** Goes on with a session that was opened. */
   async signedIn(session) {
     this.session = session;
-    if (location.hash === SIGN_IN) location.hash = HOME;
+    if (location.hash === SIGN_IN) location.hash = this.last;
     else await this.draw();
   }
 
@@ -109,8 +144,10 @@ class Page {
 
 await useLanguage(language());
 const page = new Page(await request("session"));
+document.addEventListener("live", (event) => (page.live.hidden = !event.detail));
 addEventListener("hashchange", async () => {
   await page.draw();
-  page.root.focus();
+  // A view may have put it to where the user goes on.
+  if (!page.root.contains(document.activeElement)) page.root.focus();
 });
 await page.draw();

@@ -3,6 +3,14 @@
 const LANGUAGES = { en: "English", zh: "中文" };
 const STORED = "rmq-console-language";
 
+// Each as long as it is shorter than so many ms.
+const UNITS = [
+  [1000, "second", 120_000],
+  [60_000, "minute", 120 * 60_000],
+  [3_600_000, "hour", 48 * 3_600_000],
+  [24 * 3_600_000, "day", Infinity],
+];
+
 let words = {};
 
 /** Returns the languages by their codes. */
@@ -30,10 +38,35 @@ export function t(key, values = {}) {
   return message.replace(/\{(\w+)\}/g, (_, name) => String(values[name]));
 }
 
+/** Returns the message of a value of a server, and the value itself where a later release has one without a message. */
+export function tOr(key, value) {
+  return key in words ? t(key) : value;
+}
+
+/** Returns a moment, Unix ms, as date and time of day of the user. */
+export function moment(unixMs) {
+  if (unixMs === null || unixMs === undefined) return "–";
+  return new Intl.DateTimeFormat(document.documentElement.lang, { dateStyle: "short", timeStyle: "medium" }).format(unixMs);
+}
+
+/** Returns a number with its digits in groups; – for null. */
+export function count(value) {
+  return value === null || value === undefined ? "–" : new Intl.NumberFormat(document.documentElement.lang).format(value);
+}
+
+/** Returns a duration of which parts of a second matter. */
+export function shortTime(ms) {
+  if (ms < 1000 || ms >= 120_000) return duration(ms);
+  const style = { style: "unit", unit: "second", unitDisplay: "short", maximumFractionDigits: 1 };
+  return new Intl.NumberFormat(document.documentElement.lang, style).format(ms / 1000);
+}
+/** Returns whether there is a message: a server of a later release may send names that this page does not know. */
+export const hasMessage = (key) => key in words;
+
 /** Returns a duration in the shortest usual form. */
 export function duration(ms) {
   if (ms === null || ms === undefined) return "–";
-  const [value, unit] = ms > 0 && ms < 1000 ? [ms, "millisecond"] : ms < 120_000 ? [ms / 1000, "second"] : [ms / 60_000, "minute"];
+  const [divisor, unit] = ms > 0 && ms < 1000 ? [1, "millisecond"] : UNITS.find(([, , most]) => ms < most);
   const style = { style: "unit", unit, unitDisplay: "short", maximumFractionDigits: 0 };
-  return new Intl.NumberFormat(document.documentElement.lang, style).format(value);
+  return new Intl.NumberFormat(document.documentElement.lang, style).format(ms / divisor);
 }

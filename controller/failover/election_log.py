@@ -170,6 +170,8 @@ class ElectionLog:
         self._records: deque[ElectionRecord] = deque(maxlen=ELECTIONS_MAX)
         self._last: dict[str, ElectionRecord] = {}
         self._held = 0
+        #: Moves with every change of a record.
+        self.changes = 0
 
     def __iter__(self) -> Iterator[ElectionRecord]:
         return iter(self._records)
@@ -205,11 +207,13 @@ class ElectionLog:
         if record is None or record.number != number:
             return None
         record.notified = {**record.notified, broker_id: notified}
+        self.changes += 1
         return record
 
     def add(self, held: HeldElection, unix_ms: int) -> tuple[ElectionRecord, bool]:
         """Keep an election; returns it, and whether it is another one than the last of its set."""
         record = self._recorded(held, unix_ms)
+        self.changes += 1
         before = self._last.get(record.broker_name)
         if before is not None and record.result is not ElectionResult.NEW_MASTER and _is_same(before, record):
             before.add_repeat(record)

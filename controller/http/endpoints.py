@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from controller.http.analysis_shapes import AnalysisListing, AnalysisRows
 from controller.http.callback_shapes import CallbackListing, Redelivery, RedeliveryRequest
 from controller.http.master_shapes import MasterListing
 from controller.http.master_views import WAIT_MS_MAX
@@ -21,13 +22,17 @@ from controller.http.switchover_endpoints import SWITCHOVER_ENDPOINTS
 from controller.http.views import ControllerViews
 from controller.scaling.resize.request import ResizePlan, ResizeRequest
 from controller.storage.documents import DOCUMENT_BYTES_MAX
-from serving.http.endpoints import CONFIG, PAGED, PROBES, Endpoint, Parameter
+from serving.http.endpoints import CONFIG, EVENT_STREAM_TYPE, PAGED, PROBES, Endpoint, Parameter
+from serving.http.history_views import PAST_LIFE
 
 _PREFIX: Final = Parameter("prefix", "Only broker sets whose names begin with this.")
 _TOPIC_PREFIX: Final = Parameter("prefix", "Only topics whose names begin with this.")
 _OPERATION: Final = Parameter("id", "The id of the operation.")
 _PROPOSAL: Final = Parameter("id", "The id of the proposal.")
 (_LIMIT,) = (each for each in PAGED if each.name == "limit")
+
+#: Files are read one at a time; so many requests wait for it.
+_ANALYSES_MAX: Final = 8
 
 ENDPOINTS: Final = (
     *PROBES,
@@ -37,6 +42,15 @@ ENDPOINTS: Final = (
         summary="The controllers, and which of them leads.",
         shape=ControllerListing,
         refusals=(400,),
+    ),
+    Endpoint(
+        path="/v1/cluster/watch",
+        view=ControllerViews.watch_cluster,
+        summary="Server-sent events: which of leader, brokerSets, elections and scaling have changed; read them again.",
+        content_type=EVENT_STREAM_TYPE,
+        parameters=(Parameter("after", "Id of the last event that was read; as Last-Event-ID."),),
+        refusals=(400, 503),
+        streams=True,
     ),
     Endpoint(
         path="/v1/broker-sets",
@@ -225,6 +239,30 @@ ENDPOINTS: Final = (
         shape=ProposalView,
         parts=(_PROPOSAL,),
         refusals=(404, 409, 503),
+    ),
+    PAST_LIFE,
+    Endpoint(
+        path="/v1/analyses",
+        view=ControllerViews.analyses,
+        summary="The newest results of rmq-analytics in analyticsDir.",
+        shape=AnalysisListing,
+        refusals=(400, 503),
+        concurrent_max=_ANALYSES_MAX,
+    ),
+    Endpoint(
+        path="/v1/analyses/{name}",
+        view=ControllerViews.analysis,
+        summary="The rows of one result, at most the 10,000 that matter most.",
+        shape=AnalysisRows,
+        parts=(Parameter("name", "The name of the analysis: availability."),),
+        parameters=(
+            Parameter("cluster", "Only rows of this cluster, and those about more than one."),
+            Parameter("from", "Only rows that last beyond this time, such as 2026-11-21T20:00:00Z."),
+            Parameter("to", "Only rows that begin before this time."),
+            *PAGED,
+        ),
+        refusals=(400, 404, 503),
+        concurrent_max=_ANALYSES_MAX,
     ),
     CONFIG,
 )

@@ -24,10 +24,10 @@ from controller.scaling.watching.proposals import ProposalUnknown
 from controller.storage.store import DocumentRefused, StoreError
 from serving.config.stored_config import StoredConfig
 from serving.config.table_documents import TablesRefused
+from serving.http.history_views import HistoryViews
 from serving.http.views import (
     MetricsText,
     NotFound,
-    ServerViews,
     StateConflict,
     Unavailable,
     UnprocessableBody,
@@ -38,7 +38,7 @@ from serving.metrics.health import Health
 Answer = TypeVar("Answer")
 
 
-class ScalingViews(ServerViews[ControllerConfig]):
+class ScalingViews(HistoryViews[ControllerConfig]):
     """One method per path."""
 
     def __init__(

@@ -11,8 +11,11 @@ from controller.failover.election_log import ElectionRecord
 from controller.failover.requests import BrokerRequests
 from controller.failure_detection.heartbeats import UNKNOWN, BrokerKey
 from controller.http import shapes
+from controller.http.analysis_shapes import AnalysisListing, AnalysisRows
+from controller.http.analysis_views import AnalysisAnswers
 from controller.http.callback_shapes import CallbackListing, Redelivery
 from controller.http.callback_views import callback_listing
+from controller.http.cluster_watch import ControllerStream, ControllerWatch
 from controller.http.master_shapes import MasterListing
 from controller.http.master_views import MasterListings
 from controller.http.switchover_views import PlannedChanges, SwitchoverViews
@@ -23,7 +26,7 @@ from remoting.clock import Clock
 from serving.config.stored_config import StoredConfig
 from serving.http.pages import ListPage, with_prefix
 from serving.http.views import MetricsText, NotFound, StateConflict, Unavailable, ViewRequest, requested_page
-from serving.metrics.health import Health
+from serving.metrics.health import Health, Serving
 
 
 class ShownSets(NamedTuple):
@@ -53,6 +56,8 @@ class ControllerViews(SwitchoverViews):
         self._masters = MasterListings(
             self._control.store, self._control.group, self._control.elections.elected_unix_ms
         )
+        self._analyses = AnalysisAnswers(settings.config.analytics_dir)
+        self._watch = ControllerWatch(self._watched, lambda: health.serving is Serving.DRAINING)
 
     def check_ready(self) -> None:
         """Raise Unavailable unless brokers can be sent on from here: a leader is known."""
@@ -80,6 +85,22 @@ class ControllerViews(SwitchoverViews):
                 for each in group.members
             ],
         )
+
+    def watch_cluster(self, request: ViewRequest) -> ControllerStream:
+        """Return the events of changed lists."""
+        return self._watch.watch(request.last_event_id or request.query.get("after", ""))
+
+    def _watched(self) -> dict[str, object]:
+        """Return a value for each list that is watched, which is another one whenever the list is."""
+        control, autoscaler = self._control, self._planned.autoscaler
+        group, leader = control.group, control.group.known_leader
+        proposals = [each.id for each in autoscaler.proposals()]
+        return {
+            "leader": (group.role, leader and leader.id, group.members),
+            "brokerSets": (control.store.changes.revision, control.live.brokers, frozenset(control.detector.suspects)),
+            "elections": control.elections.changes,
+            "scaling": (autoscaler.scaling.documents.changes, proposals),
+        }
 
     def broker_sets(self, request: ViewRequest) -> shapes.BrokerSetListing:
         """Return a page of sets."""
@@ -124,6 +145,14 @@ class ControllerViews(SwitchoverViews):
         """Return the last elections."""
         records = (each for each in reversed(self._control.elections) if each.broker_name.startswith(request.prefix))
         return shapes.ElectionListing(elections=[_election(each) for each in islice(records, request.page.limit)])
+
+    async def analyses(self, _: ViewRequest) -> AnalysisListing:
+        """Return the newest results of the Spark analyses."""
+        return await self._analyses.listing()
+
+    async def analysis(self, request: ViewRequest) -> AnalysisRows:
+        """Return a page of the rows of one of them."""
+        return await self._analyses.rows(request)
 
     def role_callbacks(self, request: ViewRequest) -> CallbackListing:
         """Return a page of the changes of masters that onRoleChange has not taken; only the leader knows them."""

@@ -42,6 +42,8 @@ class DocumentStore:
     def __init__(self, backend: StoreBackend, kinds: Iterable[DocumentKind] = DocumentKind) -> None:
         self._backend = backend
         self._documents: dict[DocumentKind, dict[str, VersionedDocument]] = {kind: {} for kind in kinds}
+        #: Moves whenever what is known of documents changes.
+        self.changes = 0
         #: Only of documents that are being changed.
         self._locks: WeakValueDictionary[tuple[DocumentKind, str], asyncio.Lock] = WeakValueDictionary()
 
@@ -53,6 +55,7 @@ class DocumentStore:
         documents = {kind: dict(await self._backend.load_documents(kind)) for kind in self._documents}
         if is_wanted():
             self._documents = documents
+            self.changes += 1
 
     def names(self, kind: DocumentKind) -> list[str]:
         """Return the names of all documents of a kind, in their order; of those that cannot be read too."""
@@ -155,6 +158,7 @@ class DocumentStore:
             self._keep(kind, name, _NOTHING if value is None else VersionedDocument(value, revision))
 
     def _keep(self, kind: DocumentKind, name: str, versioned: VersionedDocument) -> None:
+        self.changes += 1
         if versioned.revision:
             self._documents[kind][name] = versioned
         else:

@@ -121,7 +121,7 @@ BOARD: Final = Board(
     uid="rmq-topics",
     title="RocketMQ / Topics and queues",
     question="Did routes or queues change?",
-    when_red="Counts here hold no topic names, since there are too many. `rmq-history route TOPIC --at TIME --diff "
+    when_red="Counts here hold no topic names, since there are too many. `rmq history route TOPIC --at TIME --diff "
     "TIME2` tells what changed of one. Page: `NameServersDisagree`.",
     variables=(PLANE, CLUSTER, NAMESRV),
     annotations=(FAILOVERS, NAMESRV_STARTS),

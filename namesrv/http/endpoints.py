@@ -6,6 +6,7 @@ from namesrv.http import shapes
 from namesrv.http.views import NameServerViews
 from remoting.protocol.shapes.route import TopicRouteData
 from serving.http.endpoints import CONFIG, EVENT_STREAM_TYPE, PAGED, PROBES, TEXT_TYPE, Endpoint, Parameter
+from serving.http.history_views import PAST_LIFE, PAST_ROUTES
 
 _PREFIX: Final = Parameter("prefix", "Only topics that begin with this.")
 _TOPIC: Final = Parameter("topic", "Name of the topic, percent-encoded: %25RETRY%25group for a retry topic.")
@@ -28,7 +29,12 @@ ENDPOINTS: Final = (
         refusals=(400,),
     ),
     Endpoint(
-        "/v1/brokers", NameServerViews.brokers, "Live brokers.", shapes.BrokerListing, parameters=PAGED, refusals=(400,)
+        "/v1/brokers",
+        NameServerViews.brokers,
+        "Live brokers.",
+        shapes.BrokerListing,
+        parameters=(Parameter("brokerName", "Only brokers of this set."), *PAGED),
+        refusals=(400,),
     ),
     Endpoint(
         "/v1/brokers/{name}",
@@ -105,6 +111,8 @@ ENDPOINTS: Final = (
         parts=(Parameter("namespace", "Name of the namespace."),),
         refusals=(400, 404),
     ),
+    *PAST_ROUTES,
+    PAST_LIFE,
     CONFIG,
     Endpoint(
         "/rocketmq/nsaddr",

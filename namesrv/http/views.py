@@ -31,8 +31,9 @@ from remoting.clock import Clock
 from remoting.protocol.addresses import host_and_port
 from remoting.protocol.shapes.route import TopicRouteData
 from remoting.protocol.topic_kinds import kind_of
+from serving.http.history_views import HistoryViews
 from serving.http.pages import PageRequest, page_of, sorted_in_turns, with_prefix
-from serving.http.views import HttpRefused, MetricsText, NotFound, ServerViews, ViewRequest, requested_page
+from serving.http.views import HttpRefused, MetricsText, NotFound, ViewRequest, requested_page
 from serving.metrics.health import Health
 from serving.metrics.label_values import release_of
 
@@ -56,7 +57,7 @@ class NameServerViewSources(msgspec.Struct, frozen=True, kw_only=True):
     served_at: tuple[str, int]
 
 
-class NameServerViews(ServerViews[NameServerConfig]):
+class NameServerViews(HistoryViews[NameServerConfig]):
     """One method per path."""
 
     def __init__(self, sources: NameServerViewSources) -> None:
@@ -75,10 +76,12 @@ class NameServerViews(ServerViews[NameServerConfig]):
         return shapes.ClusterListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
     def brokers(self, request: ViewRequest) -> shapes.BrokerListing:
-        """Return a page of live brokers."""
+        """Return a page of live brokers, of one broker set where it is named."""
+        name = request.query.get("brokerName")
         members = {
             (member.cluster, broker_set.broker_name, broker_id): broker_set
             for broker_set in self._tables.brokers.sets()
+            if name is None or broker_set.broker_name == name
             for broker_id, member in broker_set.members.items()
         }
         page = requested_page(sorted(members), request, tuple[str, str, int])

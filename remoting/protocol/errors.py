@@ -12,6 +12,7 @@ RemotingError
     +-- InvokeTimeout     no answer before its deadline
     +-- ConnectionRefused nobody listens at the address
     +-- OutOfResources    this process has no file or memory left for a connection
+    +-- AnswerNotFramed   what the peer sent is no frame: it may be another kind of server
     +-- TlsFailed         the peer does not speak TLS, or one side does not trust the other
 """
 
@@ -117,6 +118,10 @@ class ConnectionRefused(InvokeError):
 
 class OutOfResources(InvokeError):
     """This process or machine has nothing left to connect with; that says nothing about the peer."""
+
+
+class AnswerNotFramed(InvokeError):
+    """What the peer sent breaks the framing: it is another kind of server, or its answer is too large."""
 
 
 class TlsFailed(InvokeError):

@@ -36,12 +36,15 @@ def run(commands: Mapping[str, Verb | Noun], arguments: Sequence[str]) -> int:
     except CommandFailed as failure:
         return _failed(str(failure), failure.exit_code)
     except click.ClickException as error:
+        # It repeats words of the command line, which a script may have from servers.
+        error.message = printable(error.message)  # type: ignore[misc]  # nobody else has the exception
         error.show()
         return ExitCode.WRONG_USE
     except (click.Abort, KeyboardInterrupt):
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        # Who reads has enough, as `head` has. Python would complain at its end about what is left to be written.
+    except (BrokenPipeError, SystemExit):
+        # Who reads has enough, as `head` has: click makes a SystemExit of that, and of nothing else. Python would
+        # complain at its end about what is left to be written.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.DONE
     except Exception as error:

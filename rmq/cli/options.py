@@ -23,6 +23,14 @@ _COMMON: Final = {
     "controller_http": _Common(
         ("--controller-http",), "URL;…", "HTTP of our controllers (http://127.0.0.1:9881) [RMQ_CONTROLLER_HTTP]"
     ),
+    "namesrv_http": _Common(
+        ("--namesrv-http",),
+        "URL;…",
+        "HTTP of our NameServers, for --watch (port 9880 of each NameServer's host) [RMQ_NAMESRV_HTTP]",
+    ),
+    "history": _Common(
+        ("--history",), "FOLDER", "historyDir of our servers, here or mounted (~/rocketmq-history) [RMQ_HISTORY]"
+    ),
     "access_key_file": _Common(
         ("--access-key-file",),
         "FILE",
@@ -43,6 +51,11 @@ _SWITCHES: Final = {
 _CHANGING: Final = {
     "yes": _Common(("--yes", "-y"), "", "do it without a question"),
     "dry_run": _Common(("--dry-run",), "", "show what would be sent, and send nothing that changes anything"),
+}
+#: The setting of --watch.
+WATCH_OPTION: Final = "watch"
+_WATCHING: Final = {
+    WATCH_OPTION: _Common(("--watch", "-w"), "", "go on: redraw in a terminal, else a line for each change"),
 }
 _CHOICES: Final = {"output": ("table", "json", "jsonl", "csv"), "color": ("auto", "always", "never")}
 
@@ -75,6 +88,25 @@ class SiteCommand(click.Command):
         return []
 
 
+class ListCommand(SiteCommand):
+    """A command whose rows may be watched: it has --watch.
+
+    Fields of a row that say which thing it is are named in `row_key` of its type (rmq/output/changes.py).
+    """
+
+    def _added(self) -> list[click.Parameter]:
+        return _parameters(_WATCHING, is_hidden=False)
+
+
+class WatchCommand(SiteCommand):
+    """A command that always watches."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it."""
+        given_options(ctx)[WATCH_OPTION] = "true"
+        return super().invoke(ctx)
+
+
 class ChangeCommand(SiteCommand):
     """A command that changes something: it has --yes and --dry-run."""
 
@@ -88,7 +120,7 @@ def _parameters(table: Mapping[str, _Common], *, is_hidden: bool) -> list[click.
 
 def _parameter(name: str, common: _Common, *, is_hidden: bool) -> click.Parameter:
     def keep(context: click.Context, _: click.Parameter, value: Any) -> None:
-        if value:
+        if value or value == "":
             given_options(context)[name] = "true" if value is True else value
 
     return click.Option(

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from rmq.failures import UnknownName, WrongUse
-from rmq.site.access import check_private
 from rmq.site.nearest import unknown_sentence
 from rmq.site.settings import PROFILE_KEYS
 
@@ -26,6 +25,8 @@ def profile_of(wanted: str | None, environment: Mapping[str, str]) -> Mapping[st
 
     Raises UnknownName for a profile that is not there, and WrongUse for a file that cannot be used.
     """
+    if wanted == "":
+        raise WrongUse("profile is blank: give it a value, or leave it out")
     path = Path(environment.get(CONFIG_VARIABLE) or _DEFAULT_PATH).expanduser()
     name = wanted or environment.get(PROFILE_VARIABLE)
     document = _document(path)
@@ -55,7 +56,11 @@ def _document(path: Path) -> dict[str, Any] | None:
         with file:
             document = tomllib.load(file)
             if any(_SECRETS & set(each) for each in document.get("profiles", {}).values() if isinstance(each, dict)):
+                from rmq.site.access import check_private  # noqa: PLC0415  # with TLS and signing, 30 ms
+
                 check_private(path, file.fileno(), "profiles")
+    except RecursionError:
+        raise WrongUse(f"{path} is no file of profiles: its values are nested too deeply") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise WrongUse(f"{path} is no TOML: {error}") from None
     except AttributeError:

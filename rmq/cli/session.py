@@ -1,25 +1,27 @@
 """One run of a command: its site, its output, and whether changes are confirmed."""
 
 import asyncio
-import os
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import update_wrapper
-from typing import Any, Concatenate, ParamSpec, cast
+from typing import Any, Concatenate, ParamSpec
 
 import click
 import msgspec
 
-from rmq.cli.options import given_options
-from rmq.cli.profiles import profile_of
+from rmq.cli.options import WATCH_OPTION, given_options
+from rmq.cli.printed_output import CommandOutput, PrintedOutput, style_of
+from rmq.cli.run_settings import settings_in
 from rmq.failures import CommandFailed, ExitCode, WrongUse
-from rmq.output.formats import OutputFormat, Style, rendered
 from rmq.output.printable import printable
 from rmq.site.changes import ChangeRow, SiteChange, carry_out
-from rmq.site.settings import SiteSettings, settings_of
+from rmq.site.settings import SiteSettings
 from rmq.site.site import Site
 
 Arguments = ParamSpec("Arguments")
+
+
+SessionWork = Callable[["OperatorSession"], Coroutine[Any, Any, None]]
 
 
 class NotConfirmed(CommandFailed):
@@ -31,23 +33,31 @@ class NotConfirmed(CommandFailed):
 class OperatorSession:
     """What a command works with."""
 
-    def __init__(self, site: Site, options: Mapping[str, str], style: Style) -> None:
+    def __init__(self, site: Site, options: Mapping[str, str], output: CommandOutput) -> None:
         self.site = site
-        self.style = style
         self._options = options
+        self._output = output
 
     @property
     def is_dry_run(self) -> bool:
         """Whether nothing is sent that changes anything."""
         return "dry_run" in self._options
 
-    def show(self, rows: Sequence[msgspec.Struct], kind: type[msgspec.Struct]) -> None:
-        """Write rows to standard output."""
-        click.echo(rendered(rows, kind, self.style), nl=False)
+    def show(self, rows: Sequence[msgspec.Struct], kind: type[msgspec.Struct], *, is_partial: bool = False) -> None:
+        """Write rows to standard output. `is_partial`: servers that did not answer may have more."""
+        self._output.show(rows, kind, is_partial=is_partial)
 
     def note(self, text: str) -> None:
         """Write a sentence beside the output, to standard error."""
-        click.echo(f"rmq: {printable(text)}", err=True)
+        self._output.note(text)
+
+    def changes_with_brokers(self) -> None:
+        """State that the rows change only as brokers register or leave: --watch need not poll our NameServers."""
+        self._output.follow_brokers()
+
+    def changes_with_routes(self, topics: Sequence[str]) -> None:
+        """State that the rows change only with the routes of these topics."""
+        self._output.follow_routes(topics)
 
     async def change(self, stages: Sequence[Sequence[SiteChange]], question: str) -> None:
         """Show what becomes of the changes, after the question is answered with yes; with --dry-run only show them.
@@ -74,12 +84,6 @@ class OperatorSession:
             raise NotConfirmed("nothing was changed")
 
 
-def settings_in(context: click.Context) -> SiteSettings:
-    """Return the settings of the command at hand; raises CommandFailed."""
-    options = given_options(context)
-    return settings_of(options, os.environ, profile_of(options.get("profile"), os.environ))
-
-
 def with_session(
     function: Callable[Concatenate[OperatorSession, Arguments], Coroutine[Any, Any, None]],
 ) -> Callable[Arguments, None]:
@@ -94,24 +98,21 @@ def with_session(
     return update_wrapper(run, function)
 
 
-async def _run(
-    settings: SiteSettings, options: Mapping[str, str], work: Callable[[OperatorSession], Coroutine[Any, Any, None]]
-) -> None:
+async def _run(settings: SiteSettings, options: Mapping[str, str], work: SessionWork) -> None:
     site = Site(settings)
     try:
-        await work(OperatorSession(site, options, _style(options)))
+        if WATCH_OPTION in options:
+            await _watch(site, options, work)
+        else:
+            await work(OperatorSession(site, options, PrintedOutput(style_of(options))))
     finally:
         await site.close()
 
 
-def _style(options: Mapping[str, str]) -> Style:
-    is_terminal = sys.stdout.isatty()
-    colours = {"always": True, "never": False}
-    output_format = cast("OutputFormat", options.get("output", "table"))
-    by_default = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return Style(
-        output_format=output_format,
-        has_header="no_header" not in options,
-        has_colour=colours.get(options.get("color", "auto"), by_default),
-        width=os.get_terminal_size(sys.stdout.fileno()).columns or None if is_terminal else None,
-    )
+async def _watch(site: Site, options: Mapping[str, str], work: SessionWork) -> None:
+    from rmq.cli.watch_loop import watch  # noqa: PLC0415  # 15 ms, and most commands run once
+
+    async def take(output: CommandOutput) -> None:
+        await work(OperatorSession(site, options, output))
+
+    await watch(site.settings, style_of(options), take)

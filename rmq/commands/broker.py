@@ -1,22 +1,25 @@
 """`rmq broker list` and `rmq broker show`."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import click
 import msgspec
 
 from remoting.admin.brokers import BrokerRuntime, broker_facts, broker_runtime
 from remoting.protocol.shapes.route import MASTER_ID
-from rmq.cli.options import SiteCommand
+from rmq.cli.options import ListCommand, SiteCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names, cluster_names
 from rmq.failures import sentence_of
+from rmq.output.rows import RowKey
 from rmq.site.brokers import BrokerPlace, members_at, members_of_cluster, places
 from rmq.site.site import Answered, check_complete
 
 
 class BrokerRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A broker: where a NameServer lists it, and what it reports itself."""
+
+    row_key: ClassVar[RowKey] = ("broker_addr",)
 
     cluster: str
     broker_name: str
@@ -42,7 +45,7 @@ class FactRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     value: str
 
 
-@click.command("list", cls=SiteCommand)
+@click.command("list", cls=ListCommand)
 @click.option("--cluster", metavar="NAME", shell_complete=cluster_names, help="only brokers of this cluster")
 @click.option("--no-runtime", is_flag=True, help="only what the NameServer knows: no request to a broker")
 @with_session
@@ -51,6 +54,7 @@ async def list_brokers(session: OperatorSession, cluster: str | None, *, no_runt
     brokers = await session.site.cluster()
     found = members_of_cluster(brokers, cluster) if cluster else places(brokers)
     if no_runtime:
+        session.changes_with_brokers()
         session.show([_row(each, None) for each in found], BrokerRow)
         return
     answers = await session.site.answers((each.address for each in found), broker_runtime())

@@ -1,22 +1,25 @@
 """`rmq controller status` and `rmq controller sets`."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import click
 import msgspec
 
 from remoting.admin.controllers import ReportedBrokerSet, ReportedMetadata, broker_sets_of, controller_metadata
-from rmq.cli.options import SiteCommand
+from rmq.cli.options import ListCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names
 from rmq.failures import NotReachable, NotSupportedThere, UnknownName, failure_of_all, sentence_of
+from rmq.output.rows import RowKey
 from rmq.site.nearest import unknown_sentence
 from rmq.site.site import Answered, Site, check_complete
 
 
 class ControllerRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One controller."""
+
+    row_key: ClassVar[RowKey] = ("address",)
 
     address: str
     role: Literal["leader", "follower", "failed"]
@@ -29,6 +32,8 @@ class ControllerRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 class ReplicaRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One broker of a set, as the leading controller knows it."""
+
+    row_key: ClassVar[RowKey] = ("broker_name", "broker_id")
 
     broker_name: str
     master_epoch: int
@@ -53,7 +58,7 @@ class BrokerSetPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     next_cursor: str | None
 
 
-@click.command("status", cls=SiteCommand)
+@click.command("status", cls=ListCommand)
 @with_session
 async def show_controllers(session: OperatorSession) -> None:
     """Show the controllers and who leads (request 1005)."""
@@ -62,7 +67,7 @@ async def show_controllers(session: OperatorSession) -> None:
     check_complete(answers, "controllers")
 
 
-@click.command("sets", cls=SiteCommand)
+@click.command("sets", cls=ListCommand)
 @click.argument("brokers", nargs=-1, metavar="[BROKER]…", shell_complete=broker_names)
 @click.option(
     "--all", "-a", "shows_all", is_flag=True, help="also sets that no NameServer knows (HTTP, our controllers)"
@@ -78,10 +83,11 @@ async def list_sets(session: OperatorSession, brokers: Sequence[str], *, shows_a
     if not names:
         names = await _all_names(session.site) if shows_all else sorted((await session.site.cluster()).broker_sets)
     found = await sets_of(session.site, names) if names else {}
-    for name in brokers:
-        if name not in found:
-            raise UnknownName(unknown_sentence("broker set at this controller named", name, ()))
-    session.show([row for name in sorted(found) for row in _replica_rows(name, found[name])], ReplicaRow)
+    unknown = [name for name in brokers if name not in found]
+    if found or not unknown:
+        session.show([row for name in sorted(found) for row in _replica_rows(name, found[name])], ReplicaRow)
+    if unknown:
+        raise UnknownName(unknown_sentence("broker set at this controller named", unknown[0], ()))
 
 
 async def leader_of(site: Site) -> str:

@@ -1,12 +1,15 @@
 """`rmq kv`: each NameServer has its own entries, so all of them are read and written."""
 
+from typing import ClassVar
+
 import click
 import msgspec
 
 from remoting.admin.name_servers import delete_kv, kv_namespace, kv_value, put_kv
-from rmq.cli.options import ChangeCommand, SiteCommand
+from rmq.cli.options import ChangeCommand, ListCommand, SiteCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.failures import UnknownName
+from rmq.output.rows import RowKey
 from rmq.site.changes import SiteChange
 from rmq.site.nearest import unknown_sentence
 from rmq.site.site import check_complete
@@ -14,6 +17,8 @@ from rmq.site.site import check_complete
 
 class KvRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An entry."""
+
+    row_key: ClassVar[RowKey] = ("key",)
 
     key: str
     value: str
@@ -29,7 +34,7 @@ class KvValueRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     value: str | None
 
 
-@click.command("list", cls=SiteCommand)
+@click.command("list", cls=ListCommand)
 @click.argument("namespace")
 @with_session
 async def list_entries(session: OperatorSession, namespace: str) -> None:

@@ -12,7 +12,7 @@ import click
 
 from remoting.admin.admin_request import AdminRequest
 from remoting.admin.routes import all_topics, cluster_brokers
-from rmq.cli.session import settings_in
+from rmq.cli.run_settings import settings_in
 from rmq.failures import CommandFailed
 from rmq.site.settings import SiteSettings
 from rmq.site.site import Found, Site
@@ -21,7 +21,8 @@ NAMES_MAX: Final = 500
 #: Nobody waits longer for a shell.
 TIMEOUT_S: Final = 1.0
 
-_SAFE: Final = re.compile(r"[\w%.:@+-]+")
+#: One that begins like an option would be taken for one: --yes.
+_SAFE: Final = re.compile(r"(?!-)[\w%.:@+-]+")
 
 
 def topic_names(context: click.Context, _: click.Parameter, begin: str) -> list[str]:

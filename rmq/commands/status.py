@@ -1,7 +1,7 @@
 """`rmq status`: one look at everything that the site has."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import click
 import msgspec
@@ -11,15 +11,18 @@ from remoting.admin.controllers import ReportedMetadata, controller_metadata
 from remoting.admin.routes import ClusterBrokers, all_topics, cluster_brokers
 from remoting.protocol.errors import InvokeError, RemotingError
 from remoting.protocol.shapes.route import MASTER_ID
-from rmq.cli.options import SiteCommand
+from rmq.cli.options import ListCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.failures import NotReachable, PartlyDone, sentence_of
+from rmq.output.rows import RowKey
 from rmq.site.brokers import BrokerPlace, places
 from rmq.site.site import Answered, Site, grouped
 
 
 class StatusRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One server, or one broker set."""
+
+    row_key: ClassVar[RowKey] = ("kind", "name")
 
     kind: Literal["namesrv", "controller", "broker", "brokerSet"]
     name: str
@@ -28,7 +31,7 @@ class StatusRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     detail: str
 
 
-@click.command("status", cls=SiteCommand)
+@click.command("status", cls=ListCommand)
 @with_session
 async def show_status(session: OperatorSession) -> None:
     """Show whether NameServers, controllers and brokers answer, agree, and each broker set has a master.
@@ -45,7 +48,8 @@ async def show_status(session: OperatorSession) -> None:
     rows += _set_rows(found)
     brokers = await site.answers((each.address for each in found), broker_runtime())
     rows += [_broker_row(place, answer) for place, answer in zip(found, brokers, strict=True)]
-    session.show(rows, StatusRow)
+    # Without a NameServer nobody knows which brokers there are.
+    session.show(rows, StatusRow, is_partial=first is None)
     if first is None:
         raise NotReachable("no NameServer answers")
     if wrong := [row.name for row in rows if row.state != "ok"]:

@@ -39,6 +39,13 @@ COMMANDS: Final[Mapping[str, Verb | Noun]] = {
             "clean": Verb("rmq.commands.controller_changes", "clean", "remove brokers of a set from controllers"),
         },
     ),
+    "history": Noun(
+        "what was, from the files that our servers record",
+        {
+            "timeline": Verb("rmq.commands.history", "show_timeline", "what happened to a broker, in order"),
+            "route": Verb("rmq.commands.history", "show_past_route", "the route of a topic at any moment"),
+        },
+    ),
     "config": Noun(
         "options of running servers",
         {
@@ -56,5 +63,6 @@ COMMANDS: Final[Mapping[str, Verb | Noun]] = {
         },
     ),
     "mqadmin": Verb("rmq.mqadmin.startup", "mqadmin", "a command of mqadmin, with its options and its output"),
+    "watch": Verb("rmq.commands.watch", "watch_routes", "routes of topics, and each change of them"),
     "completion": Verb("rmq.commands.completion", "print_completion", "script for bash, zsh or fish"),
 }

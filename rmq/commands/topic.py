@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import ClassVar, Final
 
 import click
 import msgspec
@@ -11,9 +11,10 @@ from remoting.admin.name_servers import topics_of_cluster
 from remoting.admin.routes import all_topics
 from remoting.admin.topics import all_topic_definitions
 from remoting.protocol.topic_kinds import TopicKind, kind_of
-from rmq.cli.options import SiteCommand
+from rmq.cli.options import ListCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import cluster_names
+from rmq.output.rows import RowKey
 from rmq.site.brokers import check_cluster, masters, members_of_cluster, places
 from rmq.site.site import check_complete
 
@@ -26,12 +27,16 @@ _WILDCARDS: Final = "*?["
 class TopicNameRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A topic by its name alone."""
 
+    row_key: ClassVar[RowKey] = ("topic",)
+
     topic: str
     kind: str
 
 
 class TopicRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A topic at one master."""
+
+    row_key: ClassVar[RowKey] = ("topic", "broker_name")
 
     topic: str
     kind: str
@@ -44,7 +49,7 @@ class TopicRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     attributes: dict[str, str] | None
 
 
-@click.command("list", cls=SiteCommand)
+@click.command("list", cls=ListCommand)
 @click.argument("pattern", required=False)
 @click.option("--cluster", metavar="NAME", shell_complete=cluster_names, help="only topics of this cluster")
 @click.option("--all", "-a", "shows_all", is_flag=True, help="system, retry and dead-letter topics too")
@@ -89,7 +94,7 @@ async def _list_long(session: OperatorSession, cluster: str | None, is_wanted: W
         if is_wanted(each.topic)
     ]
     rows.sort(key=lambda row: (row.topic, row.broker_name))
-    session.show(rows, TopicRow)
+    session.show(rows, TopicRow, is_partial=any(each.error is not None for each in answers))
     check_complete(answers, "masters")
 
 

@@ -15,32 +15,16 @@ from remoting.admin.topics import (
     topic_definition,
     topic_definition_of_all,
 )
-from remoting.protocol.codes import ResponseCode
-from remoting.protocol.errors import NotSupported, Refused
-from rmq.cli.options import SiteCommand
+from remoting.protocol.errors import NotSupported
+from rmq.cli.options import ListCommand, SiteCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import topic_names
+from rmq.commands.route_rows import RouteRow, is_unknown_topic, route_rows
 from rmq.failures import CommandFailed, UnknownName, failure_of_all, sentence_of
 from rmq.site.nearest import unknown_sentence
 from rmq.site.site import Answered, Site, check_complete
 
 Found = TypeVar("Found")
-
-
-class RouteRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where the queues of a topic are on one broker set, and which NameServers tell clients so."""
-
-    broker_name: str
-    cluster: str | None
-    read_queue_nums: int
-    write_queue_nums: int
-    #: Bits: 4 read, 2 write, 1 inherit.
-    perm: int
-    #: By broker id; none while no broker of the set is alive.
-    broker_addrs: dict[str, str] | None
-    order_topic_conf: str | None
-    #: None where all that answer agree.
-    only_at: list[str] | None = None
 
 
 class TopicShownRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -62,22 +46,20 @@ class TopicShownRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str | None = None
 
 
-@click.command("route", cls=SiteCommand)
+@click.command("route", cls=ListCommand)
 @click.argument("topic", shell_complete=topic_names)
 @with_session
 async def show_route(session: OperatorSession, topic: str) -> None:
     """Show the route of a topic at every NameServer (request 105). Where they differ, `onlyAt` says who tells what."""
+    session.changes_with_routes([topic])
     answers = await session.site.answers(session.site.settings.namesrv, route_of(topic))
-    routes = {each.address: _route_rows(each.result) for each in answers if each.error is None}
-    if not routes:
+    if all(each.error is not None for each in answers):
         await _raise_unknown(session.site, topic, answers)
-    without = [each.address for each in answers if _is_unknown_topic(each)]
-    shown = _merged(routes, len(routes) + len(without))
-    shown.sort(key=lambda row: (row.broker_name, row.only_at or []))
-    session.show(shown, RouteRow)
+    session.show(route_rows(topic, answers), RouteRow)
+    without = [each.address for each in answers if is_unknown_topic(each)]
     if without:
         session.note(f"{', '.join(without)} has no route of {topic}")
-    check_complete([each for each in answers if not _is_unknown_topic(each)], "NameServers")
+    check_complete([each for each in answers if not is_unknown_topic(each)], "NameServers")
 
 
 @click.command("show", cls=SiteCommand)
@@ -120,7 +102,7 @@ async def route_at_first(site: Site, topic: str) -> TopicRoute:
 
 async def _raise_unknown(site: Site, topic: str, answers: list[Answered[TopicRoute]]) -> None:
     """Raise why nobody has a route of the topic: UnknownName with names like it, or who did not answer."""
-    if not any(map(_is_unknown_topic, answers)):
+    if not any(map(is_unknown_topic, answers)):
         raise failure_of_all([(each.address, each.error) for each in answers if each.error is not None])
     try:
         names = (await site.first_answer(all_topics())).result
@@ -128,10 +110,6 @@ async def _raise_unknown(site: Site, topic: str, answers: list[Answered[TopicRou
         # With enableAllTopicList=false no NameServer lists them.
         names = frozenset()
     raise UnknownName(unknown_sentence("topic", topic, names - {topic}))
-
-
-def _is_unknown_topic(answer: Answered[Found]) -> bool:
-    return isinstance(answer.error, Refused) and answer.error.code == ResponseCode.TOPIC_NOT_EXIST
 
 
 async def _definitions(site: Site, addresses: list[str], topic: str) -> list[Answered[TopicDefinition | None]]:
@@ -143,40 +121,6 @@ async def _definitions(site: Site, addresses: list[str], topic: str) -> list[Ans
         else each
         for each in answers
     ]
-
-
-def _merged(routes: Mapping[str, list[RouteRow]], whole: int) -> list[RouteRow]:
-    """Return each row once; one that not all of the NameServers have names those that do."""
-    rows: list[RouteRow] = []
-    for each in (row for found in routes.values() for row in found):
-        if each not in rows:
-            rows.append(each)
-    owners = [[address for address, found in routes.items() if row in found] for row in rows]
-    return [
-        row if len(addresses) == whole else _only_at(row, addresses)
-        for row, addresses in zip(rows, owners, strict=True)
-    ]
-
-
-def _only_at(row: RouteRow, addresses: list[str]) -> RouteRow:
-    return msgspec.structs.replace(row, only_at=addresses)
-
-
-def _route_rows(route: TopicRoute) -> list[RouteRow]:
-    rows = []
-    for name, queues in sorted(route.queues.items()):
-        broker_set = route.broker_sets.get(name)
-        row = RouteRow(
-            broker_name=name,
-            cluster=broker_set.cluster if broker_set else None,
-            read_queue_nums=queues.read_queue_nums,
-            write_queue_nums=queues.write_queue_nums,
-            perm=queues.perm,
-            broker_addrs={str(key): each for key, each in broker_set.addresses.items()} if broker_set else None,
-            order_topic_conf=route.order_conf or None,
-        )
-        rows.append(row)
-    return rows
 
 
 def _row(name: str, definition: TopicDefinition | None, ends: Mapping[MessageQueue, QueueOffsets]) -> TopicShownRow:

@@ -3,6 +3,7 @@
 Tables are drawn here: `rich` takes 75 ms to import, as long as everything else that a command needs of a terminal.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
@@ -33,8 +34,9 @@ _COLOURS: Final = {
     "failed": _RED,
     "not_sent": _RED,
 }
-#: What spreadsheets take for a formula, and run.
-_FORMULA_BEGINS: Final = ("=", "+", "-", "@", "\t", "\r")
+#: What spreadsheets take for a formula, and run: at the beginning of a cell, and behind a semicolon, where cells end in
+#: many countries. Some take the wide signs of East Asia (U+FF1D and others) as well.
+_FORMULA: Final = re.compile(r"(^|;)(?=[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20])")
 _MINUS: Final = "-"
 
 
@@ -75,8 +77,7 @@ def _csv(rows: Sequence[msgspec.Struct], columns: Sequence[OutputColumn], style:
 
 def _csv_cell(text: str) -> str:
     is_number = text.startswith(_MINUS) and text[1:].replace(".", "", 1).isdigit()
-    guarded = f"'{text}" if text.startswith(_FORMULA_BEGINS) and not is_number else text
-    return printable(guarded)
+    return printable(text if is_number else _FORMULA.sub(r"\1'", text))
 
 
 def _table(rows: Sequence[msgspec.Struct], columns: Sequence[OutputColumn], style: Style) -> str:

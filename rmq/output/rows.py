@@ -9,6 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
+#: Fields that say which thing a row is about: `row_key` of its type, for --watch.
+RowKey = tuple[str, ...]
+
 _UNIX_MS: Final = "_unix_ms"
 _TIME_DIGITS: Final = "milliseconds"
 #: Of what `datetime` knows, the last moment of 9999.

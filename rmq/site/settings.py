@@ -1,24 +1,30 @@
 """Where the servers are and how requests are sent: from options, the environment and a profile. Pure."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from remoting.protocol.addresses import split_address
+from remoting.protocol.addresses import host_and_port, split_address
 from rmq.failures import WrongUse
 
 DEFAULT_NAMESRV: Final = "127.0.0.1:9876"
 DEFAULT_CONTROLLER: Final = "127.0.0.1:9878"
 DEFAULT_CONTROLLER_HTTP: Final = "http://127.0.0.1:9881"
+#: `httpPort` of a NameServer.
+NAMESRV_HTTP_PORT: Final = 9880
 DEFAULT_TIMEOUT_S: Final = 3.0
 TIMEOUT_S_MAX: Final = 600.0
+PORT_MAX: Final = 65_535
 
 #: Setting -> environment variable. mqadmin and Java clients read NAMESRV_ADDR too.
 VARIABLES: Final = {
     "namesrv": "NAMESRV_ADDR",
     "controller": "RMQ_CONTROLLER",
     "controller_http": "RMQ_CONTROLLER_HTTP",
+    "namesrv_http": "RMQ_NAMESRV_HTTP",
+    "history": "RMQ_HISTORY",
     "access_key_file": "RMQ_ACCESS_KEY_FILE",
     "tls": "RMQ_TLS",
     "tls_ca": "RMQ_TLS_CA",
@@ -27,8 +33,9 @@ VARIABLES: Final = {
     "timeout": "RMQ_TIMEOUT",
 }
 #: In a profile, lists of addresses may be lists.
-_LISTS: Final = frozenset({"namesrv", "controller", "controller_http"})
+_LISTS: Final = frozenset({"namesrv", "controller", "controller_http", "namesrv_http"})
 _SWITCHES: Final = ("true", "false")
+_URL: Final = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253})(:[0-9]{1,5})?")
 #: Only in a profile: a command line is seen by everybody on the machine.
 PROFILE_KEYS: Final = frozenset({*VARIABLES, "access_key", "secret_key"})
 
@@ -41,6 +48,10 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True):
     controller: tuple[str, ...]
     #: http:// or https:// and host:port.
     controller_http: tuple[str, ...]
+    #: As above, of NameServers; port 9880 of each NameServer's host where nobody has given it.
+    namesrv_http: tuple[str, ...] = ()
+    #: `historyDir` of the servers, as a folder of this machine; blank for where `make run` has them write.
+    history: str = ""
     access_key_file: str = ""
     access_key: str = ""
     secret_key: str = ""
@@ -66,13 +77,16 @@ def settings_of(options: Mapping[str, str], environment: Mapping[str, str], prof
     """Return the settings: an option counts before the environment, that before the profile; raises WrongUse."""
     given: dict[str, str] = {}
     for name, variable in VARIABLES.items():
-        text = options.get(name) or environment.get(variable) or _profile_text(name, profile.get(name))
-        if text:
+        text = _given(name, variable, options, environment, profile)
+        if text is not None:
             given[name] = text
+    namesrv = _addresses("namesrv", given.get("namesrv", DEFAULT_NAMESRV))
     return SiteSettings(
-        namesrv=_addresses("namesrv", given.get("namesrv", DEFAULT_NAMESRV)),
+        namesrv=namesrv,
         controller=_addresses("controller", given.get("controller", DEFAULT_CONTROLLER)),
         controller_http=_urls("controller-http", given.get("controller_http", DEFAULT_CONTROLLER_HTTP)),
+        namesrv_http=_urls("namesrv-http", given["namesrv_http"]) if "namesrv_http" in given else _http_beside(namesrv),
+        history=given.get("history", ""),
         access_key_file=given.get("access_key_file", ""),
         access_key=_profile_text("access_key", profile.get("access_key")),
         secret_key=_profile_text("secret_key", profile.get("secret_key")),
@@ -83,6 +97,22 @@ def settings_of(options: Mapping[str, str], environment: Mapping[str, str], prof
         timeout_s=_timeout(given.get("timeout")),
         defaults=frozenset(VARIABLES) - frozenset(given),
     )
+
+
+def _given(
+    name: str, variable: str, options: Mapping[str, str], environment: Mapping[str, str], profile: Mapping[str, Any]
+) -> str | None:
+    """Return the value that counts, None if nobody gave one; in the environment, blank means unset."""
+    if name in options:
+        text = options[name]
+    elif not (text := environment.get(variable, "")):
+        if name not in profile:
+            return None
+        text = _profile_text(name, profile[name])
+    if not text:
+        # An unset variable of a script must not lead to the default site, or drop TLS.
+        raise WrongUse(f"{name.replace('_', '-')} is blank: give it a value, or leave it out")
+    return text
 
 
 def _profile_text(name: str, value: Any) -> str:
@@ -114,10 +144,23 @@ def _addresses(option: str, text: str) -> tuple[str, ...]:
 
 def _urls(option: str, text: str) -> tuple[str, ...]:
     urls = tuple(each.rstrip("/") for each in _parts(text))
-    wrong = next((each for each in urls if not each.startswith(("http://", "https://"))), None)
+    wrong = next((each for each in urls if not _is_url(each)), None)
     if wrong is not None or not urls:
         raise WrongUse(f"--{option}: {wrong or 'nothing'} is no URL such as http://host:9881")
     return urls
+
+
+def _http_beside(addresses: Sequence[str]) -> tuple[str, ...]:
+    """Return where the HTTP side of each NameServer is by default: on its host."""
+    hosts = (found[0] for each in addresses if (found := split_address(each)) is not None)
+    urls = (f"http://{host_and_port(host, NAMESRV_HTTP_PORT)}" for host in hosts)
+    return tuple(dict.fromkeys(each for each in urls if _is_url(each)))
+
+
+def _is_url(text: str) -> bool:
+    """Return whether a text has a scheme and a host, perhaps a port, and nothing else: a path would be ignored."""
+    found = _URL.fullmatch(text)
+    return found is not None and (found[2] is None or 0 < int(found[2][1:]) <= PORT_MAX)
 
 
 def _switch(option: str, text: str) -> bool:

@@ -6,14 +6,13 @@ A client that reads too slowly holds up nobody: its view is asked for more only 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from aiohttp import HttpVersion11, hdrs, web
 
 from serving.http.connections import cancelled_with_client
 from serving.http.endpoints import EVENT_STREAM_TYPE
 from serving.http.server_sent_events import EventStream
-from serving.http.views import ViewRequest
 
 #: Seconds for which a client may read nothing of what was sent to it; then its connection is closed.
 STALL_S: Final = 60.0
@@ -22,8 +21,11 @@ STALL_S: Final = 60.0
 _HEADERS: Final = {hdrs.CONTENT_TYPE: EVENT_STREAM_TYPE, "X-Accel-Buffering": "no"}
 
 
+Checked = TypeVar("Checked")
+
+
 def streaming(
-    view: Callable[[ViewRequest], Any], checked: Callable[[web.Request], ViewRequest], headers: Mapping[str, str]
+    view: Callable[[Checked], Any], checked: Callable[[web.Request], Checked], headers: Mapping[str, str]
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     """Return a handler that sends the events of the stream that the view returns; HEAD gets the headers alone."""
 

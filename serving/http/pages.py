@@ -21,7 +21,7 @@ _SLICE: Final = 10_000
 
 _LAST_CHARACTER: Final = chr(0x10FFFF)
 
-Key = TypeVar("Key", str, tuple[str, str, int])
+Key = TypeVar("Key", str, int, tuple[str, str, int])
 
 
 class BadCursor(ValueError):

@@ -1,6 +1,11 @@
 """The two ends of a request: the host that the client used, and the client's address."""
 
+import re
+from typing import Final
+
 from aiohttp import hdrs, web
+
+_WHOLE_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
 
 
 def requested_host(request: web.Request) -> str:
@@ -9,6 +14,13 @@ def requested_host(request: web.Request) -> str:
         return header
     host = own_host(request)
     return f"[{host}]" if ":" in host else host
+
+
+def requested_hosts(request: web.Request) -> list[str]:
+    """Return the hosts that the request names: one in Host, and another one where its target is a whole URL."""
+    hosts = request.headers.getall(hdrs.HOST, [])
+    found = _WHOLE_URL.match(request.raw_path)
+    return hosts if found is None or found[1] in hosts else [*hosts, found[1]]
 
 
 def own_host(request: web.Request) -> str:

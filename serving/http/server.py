@@ -25,6 +25,7 @@ from serving.config.server_config import Config
 from serving.config.server_kind import ServerKind
 from serving.http import openapi
 from serving.http.admin_access import AccessHeaders, AdminDenied, HttpTokens
+from serving.http.answer_headers import ANSWER_HEADERS
 from serving.http.connections import CONNECTIONS, HttpConnections, cancelled_with_client
 from serving.http.denials import record_denial
 from serving.http.endpoints import JSON_TYPE, Endpoint
@@ -55,8 +56,6 @@ _LAST_EVENT_ID: Final = "Last-Event-ID"
 
 #: Label of requests that no path matches.
 UNMATCHED: Final = "unmatched"
-
-_HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 _LOGS: Final = web.AppKey("logs", Logs)
 
@@ -95,7 +94,7 @@ def make_app(
 
     Those that change something answer only who shows the token that they need; while there is none, they answer nobody.
     """
-    headers = {"Server": kind.program, **_HEADERS}
+    headers = {"Server": kind.program, **ANSWER_HEADERS}
     app = web.Application(middlewares=[_observing(headers, counters, logs)])
     app[_LOGS] = logs
     app[CONNECTIONS] = []

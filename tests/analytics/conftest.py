@@ -16,6 +16,8 @@ OPTIONS = SparkOptions(
     app_name="tests",
     conf={
         "spark.sql.shuffle.partitions": "2",
+        # Each sort and aggregation holds a page from its start, of 32 MB by default: a hundred of them fill the heap.
+        "spark.buffer.pageSize": "1m",
         "spark.default.parallelism": "2",
         # Tables of a few hundred rows: compiling a plan, and planning each stage anew, would take longer than the work.
         # Processes that tests start have Spark's own settings (test_spark_cluster.py, test_killed_ingest.py).

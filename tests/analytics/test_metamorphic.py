@@ -146,7 +146,12 @@ def assert_same(changed, before):
             assert one[name] == expected, name
 
 
-pytestmark = [pytest.mark.broad, pytest.mark.parametrize("job", JOBS.values(), ids=[job.name for job in JOBS.values()])]
+#: The first test waits for what all jobs give.
+pytestmark = [
+    pytest.mark.broad,
+    pytest.mark.timeout(900),
+    pytest.mark.parametrize("job", JOBS.values(), ids=[job.name for job in JOBS.values()]),
+]
 
 
 #: Of half a day these have nothing to tell: they look at whole days or weeks, A16 at what an offset manager recorded.

@@ -6,7 +6,8 @@ import socket
 from urllib.parse import urlsplit
 
 import pytest
-from browser import a_tab
+from browser import LOW_CONTRASTS, a_tab
+from page_scripts import ROWS
 from peers.lab import Lab
 from peers.processes import free_port
 from peers.programs import require
@@ -17,35 +18,6 @@ SCRIPT = "<script>document.title='taken'</script><img src=x onerror=document.tit
 QUOTES = "\"'`&quot;</td>"
 CHINESE = "经纪人-甲"
 REVERSED = "broker-\u202eb"
-
-ROWS = """
-[...document.querySelectorAll("main table")].map(table => [
-  table.caption.textContent,
-  [...table.tBodies[0].rows].map(row => [...row.cells].map(cell => cell.textContent.trim())),
-])
-"""
-#: Texts whose contrast is too low for many eyes (WCAG 2.2: 4.5).
-CONTRAST = """
-(() => {
-  const numbers = text => text.match(/[\\d.]+/g).map(Number);
-  const light = ([r, g, b]) => [r, g, b].map(c => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
-    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
-  const behind = element => {
-    for (; element; element = element.parentElement) {
-      const color = numbers(getComputedStyle(element).backgroundColor);
-      if (color.length === 3 || color[3] > 0) return color;
-    }
-    return [255, 255, 255];
-  };
-  return [...document.querySelectorAll("main *, header *")]
-    .filter(element => [...element.childNodes].some(each => each.nodeType === 3 && each.data.trim()))
-    .filter(element => {
-      const [one, other] = [numbers(getComputedStyle(element).color), behind(element)].map(light);
-      return (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05) < 4.5;
-    }).map(element => element.outerHTML);
-})()
-"""
-
 
 TOPICS = {"TopicTest": 4}
 SAME, OTHER = "'n0'", "'n1'"
@@ -184,7 +156,7 @@ async def test_overview_is_legible_by_day_and_night_on_phones_and_by_keyboard(pl
                 await tab.open(plane.url, width=width, dark=dark)
                 await tab.shows('document.querySelectorAll("main table").length', 4)
                 assert await tab.value("document.documentElement.scrollWidth <= innerWidth")
-                assert await tab.value(CONTRAST) == []
+                assert await tab.value(LOW_CONTRASTS) == []
                 if folder := os.environ.get("CONSOLE_SCREENSHOTS"):
                     shot = f"overview-{width}-{'dark' if dark else 'light'}.png"
                     await tab.screenshot(tmp_path.joinpath(folder, shot))

@@ -167,6 +167,20 @@ async def test_server_that_hangs_is_answered_for_in_time(monkeypatch):
     assert (status, body["error"]["code"]) == (504, "gateway_timeout")
 
 
+async def test_change_that_takes_longer_than_a_read_may_is_waited_for(monkeypatch):
+    monkeypatch.setattr(relay, "ANSWER_S", 0.2)
+
+    async def work(_):
+        await asyncio.sleep(0.5)
+        return web.json_response({"done": True})
+
+    async with a_console(work) as site:
+        assert (await site.get(f"{CONTROLLER}/x"))[0] == 504
+        await site.sign_in(ADMIN_TOKEN)
+        status, _, body = await site.change("POST", f"{CONTROLLER}/x", json={})
+    assert (status, body) == (200, {"done": True})
+
+
 async def test_requests_at_one_time_are_limited(monkeypatch):
     monkeypatch.setattr(relay, "REQUESTS_MAX", 2)
     begun, release = asyncio.Semaphore(0), asyncio.Event()

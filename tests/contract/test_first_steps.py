@@ -133,11 +133,11 @@ NOTHING = "#!/bin/sh\nexit 0\n"
 #: Is seen by `ps` as the Java process that it stands for.
 JAVA = '#!/bin/bash\nexec -a "java $*" /bin/sleep 300\n'
 #: Answers about a set: the first time it has no master. Writes down which replicas were started by then.
-CURL = """#!/bin/sh
-case "$*" in *broker-sets/broker-b*) ;; *) exit 0 ;; esac
-[ -e "$ASKED" ] && master=1 || master=null
+RMQ = """#!/bin/sh
+case "$*" in "controller sets broker-b -o jsonl") ;; *) exit 0 ;; esac
+[ -e "$ASKED" ] && role=master || role=slave
 (cd "$ROCKETMQ_HOME" && echo replica-*.pid) >> "$ASKED"
-echo "{\\"masterBrokerId\\":$master}"
+echo "{\\"role\\":\\"$role\\"}"
 """
 #: Would be a broker of somebody else.
 BY_NAME = '#!/bin/sh\necho "$0 $*" >> "$KILLED_BY_NAME"\n'
@@ -149,8 +149,8 @@ def shell(tmp_path):
     """Run commands in bash, as at a terminal or not; `java` only waits, and nothing is killed by its name."""
     programs = tmp_path / "programs"
     programs.mkdir()
-    texts = {"java": JAVA, "pkill": BY_NAME, "killall": BY_NAME, "curl": CURL} | dict.fromkeys(
-        ("mvn", "sleep"), NOTHING
+    texts = {"java": JAVA, "pkill": BY_NAME, "killall": BY_NAME, "rmq": RMQ} | dict.fromkeys(
+        ("mvn", "sleep", "curl"), NOTHING
     )
     for name, text in texts.items():
         (programs / name).write_text(text)

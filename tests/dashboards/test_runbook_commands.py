@@ -9,10 +9,12 @@ import msgspec
 import pytest
 from runbook_commands import asking_servers, changing_servers, everything, pages
 
-import timemachine.__main__
 from controller.http.endpoints import ENDPOINTS as CONTROLLER_ENDPOINTS
 from controller.offsets.http.endpoints import ENDPOINTS as OFFSET_MANAGER_ENDPOINTS
 from namesrv.http.endpoints import ENDPOINTS as NAMESRV_ENDPOINTS
+from rmq.cli.command_line import root
+from rmq.commands.table import COMMANDS
+from rmq.failures import WrongUse
 
 #: Commands of RocketMQ 5.5.0 with their options: `mqadmin help COMMAND`.
 MQADMIN = {
@@ -46,9 +48,12 @@ def test_mqadmin_has_the_command_and_its_options(words):
     assert {word for word in words[1:] if word.startswith("-")} <= MQADMIN[words[0]]
 
 
-@pytest.mark.parametrize("words", called("rmq-history"))
-def test_rmq_history_understands(words):
-    assert parsed(timemachine.__main__._parser(), words).history == "$HISTORY_FOLDER"
+@pytest.mark.parametrize("words", called("rmq"))
+def test_rmq_understands(words):
+    """It finds everything right until it looks for the folder."""
+    replaced = [word.replace("$FROM", "2026-11-21").replace("$TO", "2026-11-22") for word in words]
+    with pytest.raises(WrongUse, match=r"there is no history in \$HISTORY_FOLDER"):
+        root(COMMANDS).main(replaced, prog_name="rmq", standalone_mode=False)
 
 
 @pytest.mark.parametrize("words", called("rmq-analytics"))
@@ -61,8 +66,8 @@ def test_rmq_analytics_understands(words):
 
 
 def test_commands_of_this_project_are_found():
-    assert {"mqadmin", "rmq-history", "rmq-analytics"} == {
-        program for program in ("mqadmin", "rmq-history", "rmq-analytics") if called(program)
+    assert {"mqadmin", "rmq", "rmq-analytics"} == {
+        program for program in ("mqadmin", "rmq", "rmq-analytics") if called(program)
     }
 
 

@@ -10,6 +10,7 @@ from fakes.site import Site
 from namesrv.settings.config import NameServerConfig
 from serving.http.admin_access import AdminToken, HttpTokens
 from serving.http.console.site import ConsoleParts, add_console
+from serving.metrics.health import Serving
 
 READ_TOKEN = "read-token-of-the-console"
 
@@ -26,6 +27,8 @@ class ConsoleSite(Site):
         super().__init__(NameServerConfig(http_port=self.listening.getsockname()[1], **config))
         self.admin_token = AdminToken(admin_token)
         self.read_token = AdminToken(read_token)
+        # Before, nobody may watch it.
+        self.health.serving = Serving.READY
 
     def app(self):
         app = super().app()

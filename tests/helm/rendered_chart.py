@@ -75,6 +75,19 @@ EVERYTHING = {
         "tls": {"existingSecret": "etcd-tls", "clientCertificate": True},
     },
     "admin": {"tokenSecret": {"name": "rocketmq-admin", "key": "http"}},
+    "console": {
+        "peers": ["namesrv=http://ns.example.org:19880", "controller=https://[2001:db8::7]"],
+        "hosts": ["192.0.2.0/24", "console.example.org:8443"],
+        "readTokenSecret": {"name": "console-readers", "key": "http"},
+        "ingress": {
+            "enabled": True,
+            "host": "rocketmq.example.org",
+            "tlsSecret": "rocketmq-example-org",
+            "className": "nginx",
+            "annotations": {"i": "j"},
+            "pod": 2,
+        },
+    },
     "brokers": {"auth": {"existingSecret": "broker-user", "addresses": ["10.0.0.0/16", "[2001:db8::5]:10911"]}},
     "tls": {"enabled": True, "existingSecret": "rocketmq-tls", "keyPasswordKey": "password", "clientAuth": "optional"},
     "history": {"volume": "shared", "shared": {"storageClass": "nfs"}},
@@ -82,6 +95,7 @@ EVERYTHING = {
     "networkPolicy": {
         "enabled": True,
         "clients": [{"namespaceSelector": {"matchLabels": {"rocketmq": "yes"}}}],
+        "console": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ingress-nginx"}}}],
         "brokerPorts": [10911, 30911],
     },
     "metrics": {

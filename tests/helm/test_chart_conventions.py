@@ -6,6 +6,7 @@ import pytest
 import yaml
 from rendered_chart import (
     CHART,
+    EVERYTHING,
     FULLNAME,
     VALUE_SETS,
     container,
@@ -271,8 +272,14 @@ def test_passwords_come_from_the_secrets_that_are_named():
     }
 
 
+#: What consoles may reach besides is tested with them.
+WITHOUT_CONSOLE = {key: value for key, value in EVERYTHING.items() if key != "console"} | {
+    "console": {"enabled": False}
+}
+
+
 def test_the_network_policy_opens_each_port_to_whom_it_is_for():
-    policies = of_kind(objects_of("everything"), "NetworkPolicy")
+    policies = of_kind(objects(WITHOUT_CONSOLE), "NetworkPolicy")
     rules = {
         component: [
             ([port["port"] for port in rule["ports"]], rule.get("from"))
@@ -289,7 +296,7 @@ def test_the_network_policy_opens_each_port_to_whom_it_is_for():
 
 
 def test_the_network_policy_lets_out_to_dns_brokers_and_etcd():
-    policies = of_kind(objects_of("everything"), "NetworkPolicy")
+    policies = of_kind(objects(WITHOUT_CONSOLE), "NetworkPolicy")
     out = {
         component: [
             port["port"] for rule in policies[f"{FULLNAME}-{component}"]["spec"]["egress"] for port in rule["ports"]
@@ -304,7 +311,7 @@ def test_the_network_policy_lets_out_to_dns_brokers_and_etcd():
 
 def test_without_a_list_of_broker_ports_a_controller_may_reach_any_broker():
     policies = of_kind(objects({"networkPolicy": {"enabled": True}}), "NetworkPolicy")
-    _, brokers, _ = policies[f"{FULLNAME}-controller"]["spec"]["egress"]
+    _, brokers, *_ = policies[f"{FULLNAME}-controller"]["spec"]["egress"]
     assert brokers == {"ports": [{"port": 1, "endPort": 65535, "protocol": "TCP"}]}
 
 
@@ -316,6 +323,7 @@ def test_controllers_and_nameservers_of_the_chart_let_each_other_through_for_que
             "namesrv": namesrv or {},
             "networkPolicy": {"enabled": True, "clients": clients, "brokerPorts": [10911]},
             "controller": {"scaling": scaling},
+            "console": {"enabled": False},
         }
         rendered = of_kind(objects(values), "NetworkPolicy")
         return [

@@ -25,6 +25,9 @@ PROGRAMS = {
     "setpriv": ("util-linux", "programs without root that may change the network"),
     "systemd-analyze": ("systemd", "units of documents"),
     "curl": ("curl", "commands of runbooks"),
+    "bash": ("bash", "completion of commands"),
+    "zsh": ("zsh", "completion of commands"),
+    "fish": ("fish", "completion of commands"),
     "make": ("make", "the first steps of the README"),
 }
 

@@ -8,7 +8,22 @@ from peers.controllers import OurController
 from peers.lab import Lab
 from peers.servers import OurNameServer
 from rmq_brokers import broker_answers, register
-from rmq_runs import Rmq
+from rmq_runs import Ran, Rmq
+
+from rmq.cli import command_line
+from rmq.commands.table import COMMANDS
+
+
+@pytest.fixture
+def run_here(capsys, monkeypatch, tmp_path):
+    """Runs a command in this process: to start one takes most of the time of a test otherwise."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    def run(*words):
+        code = command_line.run(COMMANDS, words)
+        return Ran(int(code), *capsys.readouterr())
+
+    return run
 
 
 @pytest.fixture(scope="package")

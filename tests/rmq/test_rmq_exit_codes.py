@@ -250,8 +250,8 @@ def test_requests_are_signed_with_the_keys_of_a_file(rmq, tmp_path):
     [
         ("200 OK", '{"topics":[]}', 6, "has no such HTTP API"),
         ("404 Not Found", "<html>", 6, "has no such HTTP API"),
-        ("403 Forbidden", '{"error":"forbidden","message":"no"}', 5, "HTTP status 403: no"),
-        ("503 Busy", "later", 1, "HTTP status 503, and no JSON"),
+        ("403 Forbidden", '{"error":{"code":"forbidden","message":"no"}}', 5, "HTTP status 403: no"),
+        ("503 Busy", "later", 1, "HTTP status 503, and no reason"),
         ("2", "", 6, "a Java controller lists no sets"),
     ],
 )

@@ -65,6 +65,7 @@ def test_terminal_gets_no_character_that_it_would_obey(name):
 
 def test_control_characters_and_marks_of_direction_are_shown_as_numbers():
     assert printable("a\x1b[2J\u202e\U000e0001\u2028") == r"a\x1b[2J\u202e\U000e0001\u2028"
+    assert printable("Orders\u3164\ufe0f\u034f") == r"Orders\u3164\ufe0f\u034f"
     assert printable("订单 <b> ö") == "订单 <b> ö"
 
 
@@ -84,11 +85,20 @@ def test_csv_has_one_cell_for_each_name(name):
     assert cells == [printable(name), "1", "", ""]
 
 
-@pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t", "\r"])
+@pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20"])
 def test_csv_has_no_formula(begin):
     shown = table(ARow(topic_name=f"{begin}cmd|calc"), output_format="csv", has_header=False)
 
     assert next(csv.reader(io.StringIO(shown)))[0] == printable(f"'{begin}cmd|calc")
+
+
+def test_csv_has_no_formula_where_a_semicolon_ends_a_cell():
+    shown = table(ARow(topic_name="a;=cmd|calc;-1"), output_format="csv", has_header=False)
+
+    assert next(csv.reader(io.StringIO(shown)))[0] == "a;'=cmd|calc;'-1"
+    assert table(ARow(topic_name="broker-a:1;broker-b:4"), output_format="csv", has_header=False).startswith(
+        "broker-a:1;b"
+    )
 
 
 def test_csv_leaves_negative_numbers_alone():

@@ -52,6 +52,13 @@ def test_option_counts_before_environment_before_profile():
     assert "namesrv" not in settings_of({}, {}, profile).defaults
 
 
+def test_http_side_of_name_servers_is_on_their_hosts_unless_it_is_given():
+    beside = settings_of({"namesrv": "ns1:9876;[::1]:9876;ns1:9976"}, {}, {}).namesrv_http
+
+    assert beside == ("http://ns1:9880", "http://[::1]:9880")
+    assert settings_of({"namesrv_http": "https://ns1:1"}, {}, {}).namesrv_http == ("https://ns1:1",)
+
+
 def test_several_addresses_are_tried_in_their_order_and_each_once():
     assert settings_of({"namesrv": "b:1; a:2;;b:1"}, {}, {}).namesrv == ("b:1", "a:2")
 
@@ -62,6 +69,7 @@ def test_several_addresses_are_tried_in_their_order_and_each_once():
         ({"namesrv": "ns1"}, "ns1 is no host:port"),
         ({"namesrv": ";"}, "nothing is no host:port"),
         ({"controller_http": "c1:9881"}, "c1:9881 is no URL"),
+        ({"namesrv_http": "ns1:9880"}, "--namesrv-http: ns1:9880 is no URL"),
         ({"timeout": "soon"}, "soon is no number of seconds"),
         ({"timeout": "nan"}, "nan is no number of seconds"),
         ({"timeout": "0"}, "0 is no number of seconds"),

@@ -4,6 +4,7 @@ import { items, pathOf, request } from "../api.js";
 import { badge, h, named, patch, table } from "../dom.js";
 import { follow } from "../feed.js";
 import { duration, t } from "../messages.js";
+import { brokerAddress } from "../parts/addresses.js";
 import { brokerSets, controllers, leadership, nameServers } from "../overview_model.js";
 
 // Names of brokers that are listed where NameServers differ.
@@ -108,7 +109,7 @@ function brokerLine(broker) {
   return [
     badge(role === "master" ? "good" : role === "slave" ? "plain" : "fair", t(`role.${role}`)),
     ` ${broker.brokerId} `,
-    named(broker.address),
+    h("a", { href: brokerAddress(broker.cluster, broker.brokerName, broker.brokerId) }, named(broker.address)),
     h("small", {}, ` ${broker.version} · ${t("heartbeat_ago", { time: duration(broker.lastHeartbeatAgeMs) })}`),
   ];
 }

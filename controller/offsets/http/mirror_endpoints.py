@@ -8,6 +8,9 @@ from controller.offsets.http.mirror_views import MirrorViews
 from controller.offsets.mirror.regressions import RegressionCause
 from serving.http.endpoints import PAGED, Endpoint, Parameter
 
+#: Each looks through the keys of all offsets.
+_GROUP_LISTS_MAX: Final = 2
+
 _mirror = of_part(lambda parts: parts.mirror)
 
 MIRROR_ENDPOINTS: Final = (
@@ -18,6 +21,15 @@ MIRROR_ENDPOINTS: Final = (
         shape=shapes.MirrorListing,
         parameters=PAGED,
         refusals=(400, 409),
+    ),
+    Endpoint(
+        path="/v1/offsets/groups",
+        view=_mirror(MirrorViews.topic_groups),
+        summary="Groups that have offsets in a topic, from the newest reading of each broker set.",
+        shape=shapes.TopicGroupListing,
+        parameters=(Parameter("topic", "The topic; must be given."), *PAGED),
+        refusals=(400, 409),
+        concurrent_max=_GROUP_LISTS_MAX,
     ),
     Endpoint(
         path="/v1/offsets/regressions",

@@ -53,6 +53,24 @@ class RegressionListing(msgspec.Struct, frozen=True, rename="camel"):
     dropped: int
 
 
+class TopicGroupView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A group that has offsets in a topic, so that it reads it or has read it."""
+
+    cluster: str
+    group: str
+    kind: EntryKind
+    #: How many broker sets have them.
+    broker_sets: int
+
+
+class TopicGroupListing(msgspec.Struct, frozen=True, rename="camel"):
+    """A page of the groups of a topic, by cluster, name and kind."""
+
+    groups: list[TopicGroupView]
+    total: int
+    next_cursor: str | None
+
+
 class MirroredSetView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """The mirror of a broker set."""
 

@@ -1,7 +1,10 @@
 """What each HTTP path about the mirror answers, as values; knows no web server."""
 
-from typing import Protocol
+import asyncio
+from collections import Counter
+from typing import Final, Protocol
 
+from controller.offsets.entry_keys import EntryKind
 from controller.offsets.http import mirror_shapes as shapes
 from controller.offsets.mirror.changes import ReadState
 from controller.offsets.mirror.masters import SetName
@@ -9,6 +12,9 @@ from controller.offsets.mirror.mirrored_offsets import MirroredOffsets
 from controller.offsets.mirror.regressions import Regression, RegressionCause
 from controller.offsets.mirror.statuses import MirrorStatus
 from serving.http.views import HttpRefused, StateConflict, ViewRequest, requested_page
+
+#: Their places order a list.
+_KINDS: Final = tuple(EntryKind)
 
 
 class ShownMirror(MirroredOffsets, Protocol):
@@ -36,6 +42,26 @@ class MirrorViews:
         return shapes.MirrorListing(
             [_set_view(mirror, statuses[key]) for key in page.keys], page.total, page.next_cursor
         )
+
+    async def topic_groups(self, request: ViewRequest) -> shapes.TopicGroupListing:
+        """Return a page of the groups that have offsets in a topic."""
+        if not (topic := request.query.get("topic", "")):
+            raise HttpRefused("topic must be given.")
+        mirror = self._followed()
+        sets: Counter[tuple[str, str, int]] = Counter()
+        for name in [each.set_name for each in mirror.statuses()]:
+            saved = mirror.saved(name)
+            for found in () if saved is None else saved.groups_of(topic):
+                if found is None:
+                    await asyncio.sleep(0)
+                else:
+                    sets[name.cluster, found.group, _KINDS.index(found.kind)] += 1
+        page = requested_page(sorted(sets), request, tuple[str, str, int])
+        groups = [
+            shapes.TopicGroupView(cluster=key[0], group=key[1], kind=_KINDS[key[2]], broker_sets=sets[key])
+            for key in page.keys
+        ]
+        return shapes.TopicGroupListing(groups, page.total, page.next_cursor)
 
     def regressions(self, request: ViewRequest) -> shapes.RegressionListing:
         """Return the last offsets that went back, of those that are wanted."""

@@ -16,6 +16,8 @@ from remoting.protocol.errors import BodyError
 
 #: Entries that are decoded before the caller is let go on with something else: about a millisecond.
 DECODED_AT_ONCE: Final = 100
+#: Keys that are looked at before that: most are those of other topics.
+KEYS_AT_ONCE: Final = 1000
 #: Keys of groups that move again and again; 100 bytes and two names each.
 KEYS_CACHED: Final = 16_384
 #: The only queue of a light message queue.
@@ -80,6 +82,23 @@ class SavedOffsets:
                 decoded += 1
                 if decoded == DECODED_AT_ONCE:
                     decoded = 0
+                    yield None
+
+    def groups_of(self, topic: str) -> Iterator[EntryKey | None]:
+        """Yield the usable keys of a topic, and None after each slice of about a millisecond."""
+        part = topic.encode()
+        # Other names may be escaped in more than one way.
+        is_plain = topic.isascii() and topic.isprintable() and not {'"', "\\"}.intersection(topic)
+        looked_at = 0
+        for table in self.tables:
+            for key in table.keys:
+                if key not in table.unusable and (not is_plain or part in key):
+                    found = usable_key(key, table.is_lmq)
+                    if found.topic == topic:
+                        yield found
+                looked_at += 1
+                if looked_at == KEYS_AT_ONCE:
+                    looked_at = 0
                     yield None
 
 

@@ -12,6 +12,7 @@ What a schema cannot say: values that do not go together. Each sentence names th
 {{- include "rmq.checks.roleAddresses" . -}}
 {{- include "rmq.checks.roleProxy" . -}}
 {{- include "rmq.checks.offsetManager" . -}}
+{{- include "rmq.checks.console" . -}}
 {{- include "rmq.checks.config" (dict "server" "namesrv" "values" .Values.namesrv "own" (include "rmq.namesrv.own" .)) -}}
 {{- include "rmq.checks.stop" (dict "server" "namesrv" "values" .Values.namesrv) -}}
 {{- if .Values.controller.enabled -}}
@@ -226,11 +227,41 @@ files for each: runtimes of containers give 524,288 or more, and HAProxy does no
 {{- end -}}
 {{- end -}}
 
+{{- define "rmq.checks.console" -}}
+{{- with .Values.console -}}
+{{- if and (not .enabled) (or .peers .hosts .readTokenSecret.name .ingress.enabled) -}}
+{{- fail "console.enabled is false, but console.peers, console.hosts, console.readTokenSecret.name or console.ingress.enabled is set: there would be no console." -}}
+{{- end -}}
+{{- with .ingress -}}
+{{- if .enabled -}}
+{{- if not .host -}}
+{{- fail "console.ingress.enabled is true, but console.ingress.host is blank: set the name at which browsers open the console." -}}
+{{- end -}}
+{{- if and .tlsSecret .withoutTls -}}
+{{- fail "console.ingress.tlsSecret and console.ingress.withoutTls are both set: decide for one." -}}
+{{- end -}}
+{{- if not (or .tlsSecret .withoutTls) -}}
+{{- fail "console.ingress.tlsSecret is blank: every sign-in would send a token in clear text. Set it to a secret with tls.crt and tls.key, or console.ingress.withoutTls=true if something in front of the Ingress has TLS." -}}
+{{- end -}}
+{{- if not (or $.Values.admin.tokenSecret.name $.Values.console.readTokenSecret.name) -}}
+{{- fail "console.ingress.enabled is true, but nobody could sign in: set admin.tokenSecret.name or console.readTokenSecret.name." -}}
+{{- end -}}
+{{- if ge (int .pod) (int $.Values.namesrv.replicas) -}}
+{{- fail (printf "console.ingress.pod is %d, but namesrv.replicas is %d: the last one has number %d." (int .pod) (int $.Values.namesrv.replicas) (sub (int $.Values.namesrv.replicas) 1)) -}}
+{{- end -}}
+{{- if and $.Values.networkPolicy.enabled (not $.Values.networkPolicy.console) -}}
+{{- fail "console.ingress.enabled needs networkPolicy.console, as networkPolicy.enabled is true: name your Ingress controller, such as namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: ingress-nginx}}." -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Takes server, values and own. A property has one place; a password has none but a secret. */}}
 {{- define "rmq.checks.config" -}}
 {{- $own := fromYaml .own -}}
 {{- $free := list "bindAddress" "httpBindAddress" "logFormat" "partialFrameBytesMax" "responseBufferBytesMax" "queuedBytesMax" -}}
-{{- $reserved := "^(configStorePath|controllerId|managerId|storePath|store|clientTokenFile|controllerHttpAddr|advertisedAddress|brokerAccessAddresses|enableControllerInNamesrv|controllerStorePath|etcd.*|tls\\..*|useTLS|historyDir|httpAdminTokenFile|scalingPolicyFile|roleAddressFile|memberPort|roleCheckPort|kubernetesSetsFile|kubernetesCredentialsDir)$" -}}
+{{- $reserved := "^(configStorePath|controllerId|managerId|storePath|store|clientTokenFile|controllerHttpAddr|advertisedAddress|brokerAccessAddresses|enableControllerInNamesrv|controllerStorePath|etcd.*|tls\\..*|useTLS|historyDir|httpAdminTokenFile|console(Peers|Hosts|ReadTokenFile)|scalingPolicyFile|roleAddressFile|memberPort|roleCheckPort|kubernetesSetsFile|kubernetesCredentialsDir)$" -}}
 {{- range $key, $value := .values.config -}}
 {{- if and (regexMatch "(?i)password|secret|accesskey" $key) (not (hasSuffix "Path" $key)) -}}
 {{- fail (printf "%s.config.%s would stand in the values as plain text: use the existingSecret of tls, brokers.auth or etcd." $.server $key) -}}

@@ -123,6 +123,14 @@ annotations:
 {{- include "rmq.addresses" (dict "root" . "component" "controller" "replicas" .Values.controller.replicas "port" 9881) -}}
 {{- end -}}
 
+{{- define "rmq.namesrv.httpAddresses" -}}
+{{- include "rmq.addresses" (dict "root" . "component" "namesrv" "replicas" .Values.namesrv.replicas "port" 9880) -}}
+{{- end -}}
+
+{{- define "rmq.offsetManager.httpAddresses" -}}
+{{- include "rmq.addresses" (dict "root" . "component" "offset-manager" "replicas" .Values.offsetManager.replicas "port" 9883) -}}
+{{- end -}}
+
 {{- define "rmq.etcd.endpoints" -}}
 {{- if .Values.etcd.embedded.enabled -}}
 {{- include "rmq.addresses" (dict "root" . "component" "etcd" "replicas" .Values.etcd.embedded.replicas "port" 2379) -}}

@@ -116,7 +116,7 @@ tls.client.trustCertPath: {{ $folder }}/ca.crt
 {{- end }}
 {{- end -}}
 
-{{/* Takes root and values of the server: what both servers have. */}}
+{{/* Takes root and values of the server: what NameServers and controllers have. */}}
 {{- define "rmq.serverProperties" -}}
 bindAddress: 0.0.0.0
 httpBindAddress: 0.0.0.0
@@ -129,6 +129,7 @@ shutdownWaitTimeSeconds: {{ .values.drainSeconds }}
 {{- if .root.Values.admin.tokenSecret.name }}
 httpAdminTokenFile: /etc/rocketmq/admin/token
 {{- end }}
+{{ include "rmq.console.properties" .root }}
 {{- with .root.Values.brokers.auth.addresses }}
 brokerAccessAddresses: {{ join ";" . | quote }}
 {{- end }}

@@ -53,7 +53,7 @@ spec:
         {{- toYaml . | nindent 8 }}
         {{- end }}
       annotations:
-        checksum/config: {{ include "rmq.server.properties" . | sha256sum }}
+        checksum/config: {{ include "rmq.server.propertiesOfPod" . | sha256sum }}
         {{- if include "rmq.server.publishesBrokers" . }}
         checksum/sets: {{ include "rmq.roleProxy.sets" $root | sha256sum }}
         {{- end }}
@@ -66,6 +66,11 @@ spec:
 
 {{- define "rmq.server.properties" -}}
 {{- include "rmq.propertiesFile" (dict "own" (include (printf "rmq.%s.own" .component) .root) "config" .values.config) -}}
+{{- end -}}
+
+{{/* What restarts a pod when it is another: not which servers its console shows. */}}
+{{- define "rmq.server.propertiesOfPod" -}}
+{{- regexReplaceAll "(?m)^consolePeers=.*\\n" (include "rmq.server.properties" .) "" -}}
 {{- end -}}
 
 {{- define "rmq.server.podSpec" -}}
@@ -219,6 +224,10 @@ RMQ_{{ .component | upper | replace "-" "_" }}
 {{- if and (eq .component "offset-manager") .values.clientTokenSecret.name -}}true{{- end -}}
 {{- end -}}
 
+{{- define "rmq.server.hasReadToken" -}}
+{{- if and (ne .component "offset-manager") .root.Values.console.enabled .root.Values.console.readTokenSecret.name -}}true{{- end -}}
+{{- end -}}
+
 {{- define "rmq.server.hasPolicies" -}}
 {{- if and (eq .component "controller") .values.scaling.policies.existingConfigMap -}}true{{- end -}}
 {{- end -}}
@@ -259,6 +268,11 @@ RMQ_{{ .component | upper | replace "-" "_" }}
 {{- if $values.admin.tokenSecret.name }}
 - name: admin
   mountPath: /etc/rocketmq/admin
+  readOnly: true
+{{- end }}
+{{- if include "rmq.server.hasReadToken" . }}
+- name: console
+  mountPath: /etc/rocketmq/console
   readOnly: true
 {{- end }}
 {{- if include "rmq.server.hasPolicies" . }}
@@ -327,6 +341,15 @@ RMQ_{{ .component | upper | replace "-" "_" }}
       - key: {{ .key }}
         path: token
 {{- end }}
+{{- end }}
+{{- if include "rmq.server.hasReadToken" . }}
+- name: console
+  secret:
+    secretName: {{ $values.console.readTokenSecret.name }}
+    defaultMode: 0440
+    items:
+      - key: {{ $values.console.readTokenSecret.key }}
+        path: token
 {{- end }}
 {{- if include "rmq.server.hasPolicies" . }}
 - name: policies

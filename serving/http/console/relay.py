@@ -14,6 +14,7 @@ from aiohttp import hdrs, web
 from yarl import URL
 
 from serving.config.checks import shortened
+from serving.http.answer_headers import ANSWER_HEADERS
 from serving.http.connections import cancelled_with_client
 from serving.http.console.peers import NumberedPeer
 from serving.http.console.shapes import PeerView
@@ -27,6 +28,9 @@ ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 BODY_BYTES_MAX: Final = 1024 * 1024
 #: Seconds in which an answer has to be complete.
 ANSWER_S: Final = 5
+#: The same of a request that changes something, or shows what it would change: a restore of 10,000 offsets takes up to
+#: 30 s, and so does a plan of a resize while a broker is silent.
+CHANGE_S: Final = 35
 #: Seconds after which a stream without a single byte ends.
 STREAM_IDLE_S: Final = 60
 #: Seconds after which any stream ends: the page connects again, for which its session has to be open still.
@@ -132,7 +136,7 @@ class PeerRelay:
             async with self._answer(request.method, url, headers, None, timeout) as answer:
                 if answer.content_type != EVENTS_TYPE:
                     return await _whole(answer)
-                response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: EVENTS_TYPE, **_PROTECTING})
+                response = web.StreamResponse(headers={**_STREAM_HEADERS, **_PROTECTING})
                 await response.prepare(request)
                 # The answer has begun: whatever ends the stream, the page connects again.
                 with suppress(TimeoutError, aiohttp.ClientError, OSError), cancelled_with_client(request):
@@ -150,7 +154,9 @@ class PeerRelay:
         body: bytes | None,
         timeout: aiohttp.ClientTimeout | None = None,  # noqa: ASYNC109  # aiohttp's own, of two kinds
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        timeout = timeout or aiohttp.ClientTimeout(total=ANSWER_S)
+        if timeout is None:
+            total_s = ANSWER_S if method == hdrs.METH_GET else CHANGE_S
+            timeout = aiohttp.ClientTimeout(total=total_s, sock_connect=ANSWER_S)
         try:
             async with self._client().request(
                 method, url, headers=headers, data=body, timeout=timeout, allow_redirects=False
@@ -181,6 +187,10 @@ _PROTECTING: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
 }
+
+
+#: A stream begins before anybody adds what other answers have. Proxies are to pass events on at once.
+_STREAM_HEADERS: Final = {**ANSWER_HEADERS, hdrs.CONTENT_TYPE: EVENTS_TYPE, "X-Accel-Buffering": "no"}
 
 
 def _target(request: web.Request, peer: NumberedPeer) -> URL:

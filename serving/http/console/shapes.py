@@ -44,6 +44,31 @@ class PeerView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     problem: str
 
 
+class WatchedPeer(msgspec.Struct, frozen=True):
+    """A server that is watched for a page, or should be."""
+
+    kind: PeerKind
+    number: int
+    #: `unwatched`: it is reached, and cannot be watched; pages load each two seconds what they show.
+    state: Literal["connecting", "watched", "unreachable", "unwatched"]
+
+
+class PeerChange(msgspec.Struct, frozen=True):
+    """A server where something has changed."""
+
+    kind: PeerKind
+    number: int
+
+
+class LiveView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """Data of the events `live` and `changed` of GET /ui/live."""
+
+    #: Nothing has changed since the Last-Event-ID of the page.
+    is_current: bool
+    watched: list[WatchedPeer]
+    changed: list[PeerChange]
+
+
 class PeersView(msgspec.Struct, frozen=True, rename="camel"):
     """The server of this console, and those of consolePeers."""
 

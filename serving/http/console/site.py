@@ -20,6 +20,7 @@ from serving.config.console_peers import console_peers
 from serving.config.server_config import ServerConfig
 from serving.http.admin_access import PROPERTY, AdminDenied, AdminToken, HttpTokens
 from serving.http.console import same_site, shapes
+from serving.http.console.live import LiveChanges, LiveStream
 from serving.http.console.peers import NumberedPeer, kind_of, peer_table
 from serving.http.console.relay import BadPeerAnswer, PeerRelay
 from serving.http.console.sessions import SESSION_MS, ConsoleSession, ConsoleSessions
@@ -27,8 +28,9 @@ from serving.http.console.sign_in_limit import SignInLimit
 from serving.http.console.static_files import ConsoleFiles, StaticFile, load_files
 from serving.http.denials import record_denial
 from serving.http.endpoints import JSON_TYPE, Endpoint
+from serving.http.event_stream import streaming
 from serving.http.request_bodies import read_body
-from serving.http.request_ends import own_host, peer_address, peer_host, requested_host
+from serving.http.request_ends import own_host, peer_address, peer_host, requested_host, requested_hosts
 from serving.http.views import HttpRefused, NotFound, TooManyRequests
 from serving.logging.logs import Logs
 from serving.logging.server_events import (
@@ -40,6 +42,9 @@ from serving.metrics.server_counters import ServerCounters
 
 ROOT: Final = "/ui/"
 _RELAYED: Final = "/ui/peer/{kind}/{number:[0-9]+}/v1/{path:.+}"
+
+#: As NameServers take them.
+_TOPIC_CHARS_MAX: Final = 1_024
 
 #: Probes of servers are answered again for so long: several pages may be open.
 PROBED_MS: Final = 1_000
@@ -94,6 +99,7 @@ def add_console(app: web.Application, parts: ConsoleParts) -> None:
         ("/ui/static/{digest}/{file:.+}", console.file),
         ("/ui/session", console.session),
         ("/ui/peers", console.peers),
+        ("/ui/live", streaming(console.live, console.may_read, {hdrs.CACHE_CONTROL: "no-store"})),
         (_RELAYED, console.relayed),
     ):
         app.router.add_get(path, console.guarded(handler))
@@ -101,6 +107,7 @@ def add_console(app: web.Application, parts: ConsoleParts) -> None:
     app.router.add_delete("/ui/session", console.guarded(console.changing(console.sign_out)))
     for method in _CHANGING:
         app.router.add_route(method, _RELAYED, console.guarded(console.changing(console.relayed_change)))
+    app.on_shutdown.append(console.end_pages)
     app.on_cleanup.append(console.close)
 
 
@@ -127,11 +134,17 @@ class Console:
         self._peers = peer_table(
             self._kind, config.http_bind_address, config.http_port, console_peers(config.console_peers) or ()
         )
+        self._live = LiveChanges(self._peers.values())
         # Browsers send a cookie to all ports of a host, where other servers may have consoles too.
         self._cookie = f"rmq-console-{self._kind}-{config.http_port}"
 
+    async def end_pages(self, _: web.Application) -> None:
+        """End the streams of open pages."""
+        self._live.end_pages()
+
     async def close(self, _: web.Application) -> None:
         """Close connections to other servers."""
+        await self._live.close()
         await self._relay.close()
 
     # Who may send a request
@@ -141,7 +154,7 @@ class Console:
 
         async def answer(request: web.Request) -> web.StreamResponse:
             headers = request.headers
-            same_site.check_host(headers.getall(hdrs.HOST, []), own_host(request), self._hosts)
+            same_site.check_host(requested_hosts(request), own_host(request), self._hosts)
             # A link on another site may open the page, which shows nothing by itself.
             if request.path.rstrip("/") != ROOT.rstrip("/"):
                 same_site.check_reader(headers.getall("Sec-Fetch-Site", []))
@@ -170,8 +183,13 @@ class Console:
 
     def _is_open(self, request: web.Request) -> bool:
         """Return whether whoever sends the request may read without a session: it is somebody on this machine."""
-        is_local = self._is_on_loopback and same_site.is_loopback_host(request.headers.getall(hdrs.HOST, []))
+        is_local = self._is_on_loopback and same_site.is_loopback_host(requested_hosts(request))
         return is_local and not self._sessions.needs_reader
+
+    def may_read(self, request: web.Request) -> web.Request:
+        """Return the request of somebody who may read; raises SignInNeeded."""
+        self._check_may_read(request)
+        return request
 
     def _check_may_read(self, request: web.Request) -> None:
         if not self._is_open(request) and self._session_of(request) is None:
@@ -270,6 +288,13 @@ class Console:
 
     async def _probe_all(self) -> list[shapes.PeerView]:
         return await all_results(map(self._relay.probe, self._peers.values()))
+
+    def live(self, request: web.Request) -> LiveStream:
+        """Return the events of a page, with the routes of the topics that it names."""
+        topics = request.query.getall("topic", [])
+        if any(not 0 < len(each) <= _TOPIC_CHARS_MAX for each in topics):
+            raise HttpRefused(f"A topic's name has 1 to {_TOPIC_CHARS_MAX} characters.")
+        return self._live.open(topics, request.headers.get("Last-Event-ID", ""))
 
     async def relayed(self, request: web.Request) -> web.StreamResponse:
         """Answer what another server answers, without a token: reading needs none there."""

@@ -3,6 +3,7 @@
 import base64
 import json
 import time
+from urllib.parse import urlencode
 
 import pytest
 from fakes.offset_broker import OffsetBroker, offset_brokers_in_thread
@@ -120,6 +121,40 @@ def test_mirror_is_exported_as_a_file(manager, queues):
     body = {"dialect": "broker", "source": "mirror", "brokerName": "broker-a", "group": "billing"}
     text = base64.b64decode(manager.post("/v1/offsets/export", body).body["file"]).decode()
     assert "".join(text.split()) == '{"offsetTable":{"orders@billing":{0:10,1:10}}}'
+
+
+def test_groups_of_a_topic_are_those_with_offsets_in_it(manager, queues):
+    since_ms = CLOCK.unix_ms()
+    queues.offsets = {
+        "orders@billing": {0: 10},
+        "orders@audit": {0: 1},
+        "orders@audit@broadcast": {0: 3},
+        "orders-2@other": {0: 5},
+        "订单@billing": {0: 1},
+    }
+    mirrored(manager, since_ms)
+
+    def groups(topic, **more):
+        query = urlencode({"topic": topic} | more)
+        return manager.get(f"/v1/offsets/groups?{query}").body
+
+    found = groups("orders")
+    assert [(each["group"], each["kind"], each["brokerSets"]) for each in found["groups"]] == [
+        ("audit", "clustering", 1),
+        ("audit", "broadcast", 1),
+        ("billing", "clustering", 1),
+    ]
+    assert [each["group"] for each in groups("订单")["groups"]] == ["billing"]
+    first = groups("orders", limit=2)
+    assert (len(first["groups"]), first["total"]) == (2, 3)
+    (last,) = groups("orders", limit=2, cursor=first["nextCursor"])["groups"]
+    assert last["group"] == "billing"
+
+
+def test_topic_must_be_given_for_its_groups(manager, alone):
+    answer = manager.get("/v1/offsets/groups")
+    assert (answer.status, answer.sentence) == (400, "topic must be given.")
+    assert alone.get("/v1/offsets/groups?topic=orders").status == 409
 
 
 def test_lag_of_each_queue_is_shown_and_unknown_is_no_number(manager, queues):

@@ -1,0 +1,8 @@
+// Why servers know nothing of a time.
+
+import { h, named } from "../dom.js";
+
+/** Returns one line for each server. */
+export function problemsOf(answers) {
+  return answers.map(({ peer, value, problem }) => h("p", { class: "doubt" }, named(peer.address), ": ", problem || value?.problem));
+}

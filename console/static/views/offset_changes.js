@@ -1,0 +1,117 @@
+// Restores of consumer offsets, and their undo: each shows what it will do to every queue, and is done once the user agrees.
+
+import { change } from "../api.js";
+import { badge, h, named, sentence, table } from "../dom.js";
+import { count, t, tOr } from "../messages.js";
+import { byUrgency, kindOfStatus, localTime, restoreBody, totalsOf } from "../offsets_model.js";
+import { checkBox, field, nameField, openChange } from "../parts/change.js";
+
+// Of thousands of queues the first are shown: those that need somebody come first.
+const QUEUES_MAX = 500;
+const HOUR_MS = 3_600_000;
+
+/** Asks what is to be restored, shows what would become of each queue, and restores it. */
+export function openRestore(page, manager, suggested = {}) {
+  openChange(page, {
+    title: t("offsets.restore_title"),
+    server: manager.address,
+    fields: restoreFields(suggested),
+    confirmLabel: t("offsets.restore_now"),
+    preview: async (values) =>
+      previewed(await change(manager, "offsets/restore", { ...restoreBody(values), dryRun: true }), values),
+    perform: async (values) => done(await change(manager, "offsets/restore", restoreBody(values))),
+  });
+}
+
+function restoreFields({ cluster = "DefaultCluster", group = "", topic = "", brokerName = "", moment = "former" }) {
+  const isFormer = moment === "former";
+  const unixMs = isFormer ? Date.now() - HOUR_MS : moment;
+  const suggestedTime = localTime(unixMs);
+  const text = (label, name, value, isRequired = false) =>
+    field(label, h("input", { name, value, maxlength: 255, required: isRequired, spellcheck: "false" }));
+  return [
+    h("p", {}, t("offsets.scope_text")),
+    text(t("cluster"), "cluster", cluster, true),
+    text(t("group"), "group", group),
+    text(t("topic"), "topic", topic),
+    text(t("broker_set"), "brokerName", brokerName),
+    field(
+      t("offsets.moment"),
+      h("select", { name: "how" }, [
+        h("option", { value: "former", selected: isFormer }, t("offsets.moment.former")),
+        h("option", { value: "time", selected: !isFormer }, t("offsets.moment.time")),
+      ]),
+    ),
+    field(t("offsets.time"), h("input", { name: "time", type: "datetime-local", step: 1, value: suggestedTime, required: true })),
+    h("input", { type: "hidden", name: "suggestedTime", value: suggestedTime }),
+    h("input", { type: "hidden", name: "suggestedUnixMs", value: unixMs }),
+    checkBox(t("offsets.allow_back"), "allowBack"),
+    checkBox(t("offsets.allow_unproved"), "allowUnproved"),
+    nameField(),
+  ];
+}
+
+/** Shows what the undo of an operation would do, and undoes it. */
+export function openUndo(page, manager, operationId) {
+  const body = ({ writer, force, allowUnproved }) => ({ operationId, writer, force, allowUnproved });
+  openChange(page, {
+    title: t("offsets.undo_of", { id: operationId }),
+    server: manager.address,
+    fields: [checkBox(t("offsets.force"), "force"), checkBox(t("offsets.allow_unproved"), "allowUnproved"), nameField()],
+    confirmLabel: t("offsets.undo"),
+    preview: async (values) => previewed(await change(manager, "offsets/undo", { ...body(values), dryRun: true }), values),
+    perform: async (values) => done(await change(manager, "offsets/undo", body(values))),
+  });
+}
+
+function previewed(answer, { allowUnproved }) {
+  const { written, left, again, skipped } = totalsOf(answer);
+  const text = written
+    ? t("offsets.would", { written, left, again: count(again), skipped: count(skipped) })
+    : t("offsets.would_nothing");
+  // What is proved was read before; without a proof messages may be lost for the group.
+  return {
+    content: [h("p", { class: skipped && allowUnproved ? "problem" : null }, text), problems(answer), queueTable(answer)],
+    isPossible: written > 0,
+  };
+}
+
+function done(answer) {
+  const { written, left, again, skipped } = totalsOf(answer);
+  return [
+    h("p", {}, t("offsets.did", { written, left, again: count(again), skipped: count(skipped) })),
+    answer.operationId ? h("p", {}, t("offsets.undo_with"), " ", named(answer.operationId)) : null,
+    problems(answer),
+    queueTable(answer),
+  ];
+}
+
+function problems(answer) {
+  return answer.problems.map((each) => h("p", { class: "problem" }, named(each.brokerName), ": ", sentence(each.reason)));
+}
+
+function queueTable({ queues }) {
+  return [
+    table(
+      t("offsets.queues"),
+      [
+        { label: t("group"), cell: (row) => named(row.group) },
+        { label: t("topic"), cell: (row) => named(row.topic) },
+        { label: t("queue"), cell: (row) => [named(row.brokerName), ` / ${row.queueId}`] },
+        {
+          label: t("state"),
+          cell: (row) => [
+            badge(kindOfStatus(row.status), tOr(`offsets.status.${row.status}`, row.status)),
+            row.reason ? [" ", sentence(row.reason)] : null,
+          ],
+        },
+        { label: t("offsets.old_new"), cell: (row) => `${count(row.old)} → ${count(row.new)}` },
+        { label: t("offsets.again"), cell: (row) => count(row.messagesAgain) },
+        { label: t("offsets.skipped"), cell: (row) => count(row.messagesSkipped) },
+      ],
+      byUrgency(queues).slice(0, QUEUES_MAX),
+      t("offsets.no_queues"),
+    ),
+    queues.length > QUEUES_MAX ? h("p", {}, t("offsets.more", { shown: QUEUES_MAX, total: queues.length })) : null,
+  ];
+}

@@ -1,0 +1,67 @@
+"""What the HTTP paths of analyses answer: the files that `rmq-analytics` has published, read only."""
+
+import asyncio
+from datetime import UTC, datetime
+
+from controller.http.analysis_files import AnalysisFiles, LatestFile, ResultUnreadable, RowFilter, wanted_rows
+from controller.http.analysis_shapes import AnalysisListing, AnalysisRows
+from serving.config.checks import shortened
+from serving.http.views import HttpRefused, NotFound, Unavailable, ViewRequest, requested_page
+
+#: As the results have times: they compare as text.
+_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
+
+
+class AnalysisAnswers:
+    """One method per path; files are read one at a time."""
+
+    def __init__(self, folder: str) -> None:
+        self._files = AnalysisFiles(folder)
+        self._turn = asyncio.Lock()
+
+    async def listing(self) -> AnalysisListing:
+        """Return the newest results."""
+        async with self._turn:
+            try:
+                items, problems = await asyncio.to_thread(self._files.listing)
+            except OSError as error:
+                raise Unavailable(f"analyticsDir cannot be read: {error}.") from None
+        return AnalysisListing(is_configured=self._files.is_configured, items=items, problems=problems)
+
+    async def rows(self, request: ViewRequest) -> AnalysisRows:
+        """Return a page of the rows of one result; raises HttpRefused."""
+        wanted = RowFilter(request.query.get("cluster", ""), _time(request, "from"), _time(request, "to"))
+        name = request.path["name"]
+        async with self._turn:
+            try:
+                latest = await asyncio.to_thread(self._files.read, name)
+            except (OSError, ResultUnreadable) as error:
+                raise Unavailable(f"The result cannot be read: {error}") from None
+            if latest is None:
+                raise NotFound(f"There is no result {shortened(name)} in analyticsDir; see /v1/analyses.")
+            return await asyncio.to_thread(_page, latest, wanted, request)
+
+
+def _page(latest: LatestFile, wanted: RowFilter, request: ViewRequest) -> AnalysisRows:
+    rows = wanted_rows(latest, wanted)
+    page = requested_page(range(len(rows)), request, int)
+    return AnalysisRows(
+        result=latest.item,
+        columns=latest.columns,
+        total=page.total,
+        next_cursor=page.next_cursor,
+        items=[rows[each] for each in page.keys],
+    )
+
+
+def _time(request: ViewRequest, name: str) -> str:
+    text = request.query.get(name, "")
+    if not text:
+        return ""
+    try:
+        given = datetime.fromisoformat(text)
+        return (given.astimezone(UTC) if given.tzinfo else given.replace(tzinfo=UTC)).strftime(_FORMAT)
+    except (ValueError, OverflowError):
+        raise HttpRefused(
+            f"{name} must be a time such as 2026-11-21T20:00:00Z, not {shortened(text)}; without a zone it is UTC."
+        ) from None

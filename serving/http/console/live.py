@@ -1,0 +1,261 @@
+"""Tells open pages when to load again: one stream of events for each page, whatever it shows.
+
+The servers of the console are watched once for all pages, and only while a page is open: ten consoles cost a NameServer
+one watcher. A page gets no data here, only that something at a server has changed; what it shows it loads itself.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from typing import Final, Literal
+
+import aiohttp
+import msgspec
+from aiohttp import hdrs, web
+from yarl import URL
+
+from remoting.background_tasks import start_task
+from serving.http.console.event_heads import EventHeads
+from serving.http.console.peers import NumberedPeer
+from serving.http.console.shapes import LiveView, PeerChange, WatchedPeer
+from serving.http.endpoints import EVENT_STREAM_TYPE
+from serving.http.server_sent_events import DirectWriter, event_text
+from serving.http.views import HttpRefused, TooManyRequests
+
+#: Pages that are open at one time.
+PAGES_MAX: Final = 64
+#: Topics whose routes all pages together follow: each takes a stream at each NameServer.
+TOPICS_MAX: Final = 16
+#: Seconds without an event after which a page gets a `ping`: one that gets none takes the stream for cut.
+PING_S: Final = 2.0
+#: Seconds in which changes that follow each other are one event.
+GATHER_S: Final = 0.1
+#: Seconds after which a stream of a page ends: it connects again, for which its session has to be open still.
+STREAM_S: Final = 600.0
+#: Seconds until a server is connected to again, and until one that cannot be watched is.
+RETRY_S: Final = 1.0
+UNWATCHED_RETRY_S: Final = 5.0
+#: Seconds for which servers are watched after the last page has closed: a view that is changed opens another stream.
+LINGER_S: Final = 10.0
+#: Seconds after which a stream of a server without a single byte ends: they send a comment each 15 s.
+IDLE_S: Final = 40
+
+_CLUSTER: Final = "cluster/watch"
+#: Kinds of servers that can be watched.
+_WATCHED_KINDS: Final = ("namesrv", "controller")
+_BOOT_ID_BYTES: Final = 8
+
+_encode: Final = msgspec.json.Encoder().encode
+
+WatchState = Literal["connecting", "watched", "unreachable", "unwatched"]
+
+
+class PeerWatch:
+    """One stream of one server, for as long as somebody needs it."""
+
+    def __init__(self, live: "LiveChanges", peer: NumberedPeer, path: str) -> None:
+        self.peer = peer
+        self.state: WatchState = "connecting"
+        #: Streams of pages that need it.
+        self.pages = 0
+        self._live = live
+        self._url = URL(f"{peer.url}/v1/{path}", encoded=True)
+        self._last_id = ""
+        self._task = start_task(self._follow())
+
+    async def close(self) -> None:
+        """End it."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                state: WatchState = await self._read()
+            except (TimeoutError, aiohttp.ClientError, OSError):
+                state = "unreachable"
+            self._become(state)
+            await asyncio.sleep(UNWATCHED_RETRY_S if state == "unwatched" else RETRY_S)
+
+    async def _read(self) -> WatchState:
+        """Read events until the stream ends; returns what the server is then."""
+        headers: dict[str, str] = {hdrs.ACCEPT: EVENT_STREAM_TYPE, hdrs.ACCEPT_ENCODING: "identity"}
+        if self._last_id:
+            headers["Last-Event-ID"] = self._last_id
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=RETRY_S, sock_read=IDLE_S)
+        async with self._live.client().get(
+            self._url, headers=headers, timeout=timeout, allow_redirects=False
+        ) as answer:
+            if answer.status != web.HTTPOk.status_code or answer.content_type != EVENT_STREAM_TYPE:
+                # Of an older release, or it stops, or has as many watchers as it takes.
+                return "unwatched"
+            self._become("watched")
+            heads = EventHeads()
+            async for chunk in answer.content.iter_any():
+                for event in heads.take(chunk):
+                    self._last_id = event.id or self._last_id
+                    if event.name != "closing":
+                        self._live.changed(self.peer)
+        return "unreachable"
+
+    def _become(self, state: WatchState) -> None:
+        if state != self.state:
+            self.state = state
+            self._live.changed(self.peer)
+
+
+class LiveChanges:
+    """The pages that are open, and what is watched for them."""
+
+    def __init__(self, peers: Iterable[NumberedPeer]) -> None:
+        self._peers = [each for each in peers if each.kind in _WATCHED_KINDS]
+        # Another one after each start: what happened in between is not known.
+        self._boot_id = secrets.token_hex(_BOOT_ID_BYTES)
+        self._number = 0
+        self._pages: set[LiveStream] = set()
+        self._watches: dict[tuple[NumberedPeer, str], PeerWatch] = {}
+        self._client: aiohttp.ClientSession | None = None
+        self._ending: asyncio.TimerHandle | None = None
+        self._is_closing = False
+
+    @property
+    def event_id(self) -> str:
+        """The id of all changes so far."""
+        return f"{self._boot_id}-{self._number}"
+
+    def client(self) -> aiohttp.ClientSession:
+        """Return what connects to servers: without a proxy of the environment, cookies and .netrc."""
+        if self._client is None:
+            self._client = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
+            )
+        return self._client
+
+    def open(self, topics: Sequence[str], last_id: str) -> "LiveStream":
+        """Return the stream of a page that shows the routes of these topics; raises TooManyRequests, HttpRefused."""
+        if len(self._pages) >= PAGES_MAX:
+            raise TooManyRequests(f"{PAGES_MAX} pages of the console are open, as many as allowed.", 10)
+        wanted = [(peer, path) for peer in self._peers for path in _paths(peer, topics)]
+        followed = {path for _, path in [*self._watches, *wanted]} - {_CLUSTER}
+        if len(followed) > TOPICS_MAX:
+            raise HttpRefused(f"Pages of the console follow the routes of {TOPICS_MAX} topics at most.")
+        if self._ending is not None:
+            self._ending.cancel()
+            self._ending = None
+        watches = [self._watch(peer, path) for peer, path in wanted]
+        stream = LiveStream(self, watches, is_current=last_id == self.event_id)
+        self._pages.add(stream)
+        return stream
+
+    def changed(self, peer: NumberedPeer) -> None:
+        """Note that something at a server has changed, or whether it is watched."""
+        self._number += 1
+        for page in self._pages:
+            page.note(peer)
+
+    def ended(self, stream: "LiveStream") -> None:
+        """Forget a page; what nobody needs is watched for LINGER_S more."""
+        if stream not in self._pages:
+            return
+        self._pages.remove(stream)
+        for each in stream.watches:
+            each.pages -= 1
+        if self._ending is None and not self._is_closing:
+            self._ending = asyncio.get_running_loop().call_later(LINGER_S, self._end_unneeded)
+
+    def end_pages(self) -> None:
+        """End the streams of all pages in order: the server stops."""
+        self._is_closing = True
+        for each in self._pages:
+            each.end()
+
+    async def close(self) -> None:
+        """Watch nothing any more, and close all connections."""
+        self.end_pages()
+        if self._ending is not None:
+            self._ending.cancel()
+        for each in self._watches.values():
+            await each.close()
+        if self._client is not None:
+            await self._client.close()
+
+    def _watch(self, peer: NumberedPeer, path: str) -> PeerWatch:
+        watch = self._watches.get((peer, path))
+        if watch is None:
+            watch = self._watches[peer, path] = PeerWatch(self, peer, path)
+        watch.pages += 1
+        return watch
+
+    def _end_unneeded(self) -> None:
+        self._ending = None
+        for key in [key for key, each in self._watches.items() if not each.pages]:
+            start_task(self._watches.pop(key).close())
+
+
+class LiveStream:
+    """What one page gets; an `EventStream`."""
+
+    def __init__(self, live: LiveChanges, watches: Sequence[PeerWatch], *, is_current: bool) -> None:
+        self.watches = watches
+        self._live = live
+        self._awake = asyncio.Event()
+        self._is_ending = False
+        self._changed: dict[NumberedPeer, None] = {}
+        #: The page has seen all that happened before.
+        self._is_current = is_current
+
+    def attach(self, _: DirectWriter) -> None:
+        """Write nothing directly: each change is an event of all pages, some ms later or earlier."""
+
+    def note(self, peer: NumberedPeer) -> None:
+        """Tell the page that something at a server has changed."""
+        self._changed[peer] = None
+        self._awake.set()
+
+    def end(self) -> None:
+        """End in order."""
+        self._is_ending = True
+        self._awake.set()
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        """Yield what is watched, then changes as they come, and a `ping` when there was none for PING_S."""
+        loop = asyncio.get_running_loop()
+        ends_s = loop.time() + STREAM_S
+        yield self._event("live", is_current=self._is_current)
+        while not self._is_ending and loop.time() < ends_s:
+            if not await self._is_woken():
+                yield event_text("ping", b"{}")
+            elif not self._is_ending:
+                await asyncio.sleep(GATHER_S)
+                yield self._event("changed", is_current=False)
+        yield event_text("closing", b"{}", retry_ms=1000)
+
+    async def _is_woken(self) -> bool:
+        """Wait until there is something to send; False after PING_S."""
+        try:
+            async with asyncio.timeout(PING_S):
+                return await self._awake.wait()
+        except TimeoutError:
+            return False
+
+    def close(self, *, is_stalled: bool) -> None:  # noqa: ARG002  # of EventStream; a stalled page just ends
+        """Forget the page."""
+        self._live.ended(self)
+
+    def _event(self, name: str, *, is_current: bool) -> bytes:
+        changed, self._changed = self._changed, {}
+        self._awake.clear()
+        view = LiveView(
+            is_current=is_current,
+            watched=[WatchedPeer(each.peer.kind, each.peer.number, each.state) for each in self.watches],
+            changed=[PeerChange(each.kind, each.number) for each in changed],
+        )
+        return event_text(name, _encode(view), self._live.event_id)
+
+
+def _paths(peer: NumberedPeer, topics: Sequence[str]) -> list[str]:
+    """Return what is watched at a server: its brokers and sets, and at NameServers the routes of topics."""
+    if peer.kind != "namesrv":
+        return [_CLUSTER]
+    routes = [str(URL.build(path="routes/watch", query={"topic": each})) for each in dict.fromkeys(topics)]
+    return [_CLUSTER, *routes]

@@ -1,0 +1,339 @@
+"""`rmq` at servers that are none, or that answer slowly, too much or something else: one sentence, and an exit code."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import threading
+import time
+
+import msgspec
+import pytest
+from answering_peer import AnsweringPeer, answer
+from peers.etcd import Etcd, certificate
+from peers.programs import require
+from rmq_runs import Rmq
+
+from rmq.cli.profiles import profile_of
+from rmq.failures import CommandFailed, WrongUse
+from rmq.site.http_api import ANSWER_BYTES_MAX, read_controller
+from rmq.site.settings import settings_of
+from rmq.site.site import Site
+
+ALL_TOPICS = 206
+#: For what never answers as it should.
+TIMEOUT_S = 0.5
+MIB = 1024 * 1024
+#: A frame of 1 MiB begins with it.
+BEGIN_OF_A_MIB = b"\0\x10\0\0\0\0\0\x02"
+#: A TLS record of a handshake, 16 KiB long.
+BEGIN_OF_A_HANDSHAKE = b"\x16\x03\x03\x40\0"
+
+
+class RawServer:
+    """Sends each client some bytes, and with `drips` then a byte now and then for ever."""
+
+    def __init__(self, begin=b"", *, drips=None, context=None):
+        self._begin, self._drips, self._context = begin, drips, context
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self.is_closed = threading.Event()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def close(self):
+        self.is_closed.set()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _listen(self):
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection):
+        with contextlib.suppress(OSError), connection:
+            if self._context is None:
+                self._answer(connection)
+            else:
+                with self._context.wrap_socket(connection, server_side=True) as encrypted:
+                    self._answer(encrypted)
+
+    def _answer(self, connection):
+        connection.recv(65536)
+        connection.sendall(self._begin)
+        while self._drips is not None and not self.is_closed.wait(0.05):
+            connection.sendall(self._drips)
+
+
+@pytest.fixture
+def raw():
+    started = []
+
+    def start(*args, **settings):
+        started.append(RawServer(*args, **settings))
+        return started[-1].address
+
+    yield start
+    for each in started:
+        each.close()
+
+
+@pytest.fixture
+def rmq(tmp_path):
+    return Rmq(tmp_path / "operator")
+
+
+def failure_at(address, *, timeout_s=20, tls=False):
+    """Return how a request to what listens there ends, and the seconds it took."""
+    options = {"namesrv": address, "timeout": str(timeout_s)} | ({"tls": "true"} if tls else {})
+
+    async def ask():
+        site = Site(settings_of(options, {}, {}))
+        try:
+            await site.cluster()
+        finally:
+            await site.close()
+
+    began = time.perf_counter()
+    with pytest.raises(CommandFailed) as failed:
+        asyncio.run(ask())
+    return failed.value, time.perf_counter() - began
+
+
+@pytest.mark.parametrize(
+    ("begin", "sentence"),
+    [
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "no RocketMQ server: it begins with 'SSH-'"),
+        (b"HTTP/1.0 400 Bad Request\r\n\r\n", "an HTTP server answers here"),
+        (b"\x15\x03\x03\0\x02\x02\x28", "the server wants TLS: --tls or --tls-ca"),
+        ((100 * MIB).to_bytes(4, "big") + b"\0" * 65536, "the answer has 104857600 bytes, more than 16 MiB"),
+        (b"\xff\xff\xff\xff", "no RocketMQ server"),
+        (b"\0\0\0\x04\0\0\0\x05", "no RocketMQ server: a header of 5 bytes does not fit"),
+        (BEGIN_OF_A_MIB, "closed the connection"),
+        (b"", "closed the connection"),
+    ],
+)
+def test_what_is_no_answer_is_not_reachable_and_named(raw, begin, sentence):
+    failure, _ = failure_at(raw(begin))
+
+    assert (failure.exit_code, sentence in str(failure)) == (3, True), failure
+
+
+@pytest.mark.parametrize(("begin", "tls"), [(BEGIN_OF_A_MIB, False), (BEGIN_OF_A_HANDSHAKE, True)])
+def test_answer_that_comes_byte_by_byte_for_ever_is_late(raw, begin, tls):
+    failure, seconds = failure_at(raw(begin, drips=b"\0"), timeout_s=TIMEOUT_S, tls=tls)
+
+    assert (failure.exit_code, "no answer within 500 ms" in str(failure)) == (3, True), failure
+    assert seconds < 10
+
+
+def test_operator_sees_one_sentence_and_no_traceback(rmq, raw):
+    slow = rmq.run("status", "-n", raw(BEGIN_OF_A_MIB, drips=b"\0"), "--timeout", "0.5")
+    wrong = rmq.run("topic", "list", "-n", raw(b"SSH-2.0-\x1b[2J\r\n"))
+
+    assert (slow.code, slow.err) == (3, "rmq: no NameServer answers\n")
+    assert "no answer within 500 ms" in slow.out
+    assert (wrong.code, wrong.err.count("\n"), "\x1b" in wrong.err) == (3, 1, False)
+
+
+@pytest.mark.etcd
+def test_port_of_an_etcd_is_no_name_server(tmp_path):
+    etcd = Etcd(tmp_path)
+    try:
+        etcd.start()
+        failure, _ = failure_at(etcd.endpoints[0])
+    finally:
+        etcd.stop()
+
+    assert failure.exit_code == 3
+    assert "no RocketMQ server" in str(failure) or "no answer within" in str(failure)
+
+
+# The HTTP API
+
+
+class Sets(msgspec.Struct):
+    """What is read."""
+
+    items: list[str]
+
+
+def read(url, *, timeout_s=20, **options):
+    """Return what is read, or the failure; and the seconds it took."""
+    settings = settings_of({"controller_http": url, "timeout": str(timeout_s)} | options, {}, {})
+    began = time.perf_counter()
+    try:
+        return asyncio.run(read_controller(settings, "/v1/x", {}, Sets)).items, time.perf_counter() - began
+    except CommandFailed as failure:
+        return failure, time.perf_counter() - began
+
+
+def http(body, status="200 OK", headers=""):
+    body = body if isinstance(body, bytes) else body.encode()
+    return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n{headers}\r\n".encode() + body
+
+
+FAULT = '{"error":{"code":"unavailable","message":"This controller is starting."}}'
+
+
+@pytest.mark.parametrize(
+    ("answered", "code", "sentence"),
+    [
+        (http(FAULT, "503 Unavailable"), 1, "HTTP status 503: This controller is starting."),
+        (http(FAULT, "403 Forbidden"), 5, "HTTP status 403: This controller is starting."),
+        (http("", "302 Found", "Location: http://127.0.0.1:1/\r\n"), 1, "HTTP status 302"),
+        (http("<html>"), 6, "has no such HTTP API"),
+        (http('{"items":' + "[" * 100_000), 6, "has no such HTTP API"),
+        (http(b'{"items":["\xff"]}'), 6, "has no such HTTP API"),
+        (http('{"items":7}'), 6, "has no such HTTP API"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{", 3, "no HTTP answer"),
+        (b"SSH-2.0-OpenSSH\r\n", 3, "no HTTP answer"),
+        (b"\x15\x03\x03\0\x02\x02\x28", 3, "no HTTP answer"),
+        (b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 1000, 3, "no HTTP answer"),
+        (b"", 3, "no HTTP answer"),
+    ],
+)
+def test_http_answer_of_another_kind_is_named(raw, answered, code, sentence):
+    failure, _ = read(f"http://{raw(answered)}")
+
+    assert (failure.exit_code, sentence in str(failure)) == (code, True), failure
+
+
+@pytest.mark.parametrize(
+    ("begin", "drips"),
+    [
+        (b"", b"H"),
+        (b"HTTP/1.1 200 OK\r\n", b"a: b\r\n"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", b" "),
+        (b"HTTP/1.0 200 OK\r\n\r\n", b" "),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n", b"0"),
+    ],
+)
+def test_http_answer_that_comes_byte_by_byte_for_ever_is_late(raw, begin, drips):
+    failure, seconds = read(f"http://{raw(begin, drips=drips)}", timeout_s=TIMEOUT_S)
+
+    assert (failure.exit_code, "no answer within 500 ms" in str(failure)) == (3, True), failure
+    assert seconds < 10
+
+
+def test_http_answer_beyond_the_limit_is_named(raw, monkeypatch):
+    monkeypatch.setattr("rmq.site.http_api.ANSWER_BYTES_MAX", MIB)
+    failure, _ = read(f"http://{raw(http(b' ' * (2 * MIB)))}")
+
+    assert ANSWER_BYTES_MAX > MIB
+    assert (failure.exit_code, f"more than {MIB} bytes" in str(failure)) == (1, True), failure
+
+
+def test_second_controller_is_read_where_the_first_cannot_answer(raw):
+    right = f"http://{raw(http(msgspec.json.encode({'items': ['a']})))}"
+    starting = f"http://{raw(http(FAULT, '503 Unavailable'))}"
+
+    assert read(f"{starting};{right}")[0] == ["a"]
+    assert read(f"http://127.0.0.1:1;{right}")[0] == ["a"]
+    failure, _ = read(f"http://127.0.0.1:1;{starting}")
+    assert (failure.exit_code, "is starting" in str(failure)) == (1, True)
+
+
+def test_https_needs_a_certificate_that_is_trusted_and_a_server_that_speaks_it(raw, tmp_path):
+    require("openssl")
+    authority, cert, key = certificate(tmp_path, "own")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    answered = http(msgspec.json.encode({"items": ["a"]}))
+
+    assert read(f"https://{raw(answered, context=context)}", tls_ca=str(authority))[0] == ["a"]
+    unknown, _ = read(f"https://{raw(answered, context=context)}")
+    plain, _ = read(f"https://{raw(http('{}', '400 Bad Request'))}")
+    turned, _ = read(f"http://{raw(answered, context=context)}")
+
+    assert (unknown.exit_code, "no TLS session" in str(unknown)) == (5, True), unknown
+    assert (plain.exit_code, "no TLS session" in str(plain)) == (5, True), plain
+    assert turned.exit_code == 3, turned
+
+
+def test_our_controller_refuses_in_its_own_words(servers):
+    """Its refusals have the sentence where `rmq` reads it."""
+    url = f"http://127.0.0.1:{servers.controller.http_port}"
+    settings = settings_of({"controller_http": url, "timeout": "60"}, {}, {})
+    with pytest.raises(CommandFailed) as failed:
+        asyncio.run(read_controller(settings, "/v1/broker-sets", {"limit": "0"}, Sets))
+
+    assert "limit must be a whole number from 1 to" in str(failed.value)
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"namesrv": ""}, {"tls_ca": ""}, {"access_key_file": ""}, {"timeout": ""}],
+)
+def test_option_from_an_unset_variable_is_wrong_use_and_no_default(options):
+    with pytest.raises(WrongUse, match="is blank"):
+        settings_of(options, {"NAMESRV_ADDR": "ns1:9876", "RMQ_TLS_CA": "/ca"}, {})
+
+
+def test_blank_variable_of_the_environment_is_unset():
+    assert settings_of({}, {"NAMESRV_ADDR": "", "RMQ_TIMEOUT": ""}, {"namesrv": "p:1"}).namesrv == ("p:1",)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://",
+        "http://h:0",
+        "http://h:99999",
+        "http://user:secret@h:1",
+        "http://h:1/path",
+        "http://h:1?x",
+        "http://[::1",
+        "http://a b",
+        "http://h\r\nX: y",
+        "ftp://h",
+    ],
+)
+def test_url_that_is_more_or_less_than_a_host_is_wrong_use(url):
+    with pytest.raises(WrongUse, match="is no URL such as http://host:9881"):
+        settings_of({"controller_http": url}, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("current = 'a'\n[profiles.a]\nnamesrv = []", "namesrv is blank"),
+        ("current = 'a'\n[profiles.a]\ntls_ca = ''", "tls-ca is blank"),
+        ("current = 'a'\n[profiles.a]\nnamesrv = ['a:1', 7]", "must be a text or a list of texts"),
+        ("current = 'a'\n[profiles.a]\ntimeout = true", "the profile's timeout must be a text"),
+        ("current = 'a'\n[profiles.a]\ntls = 'yes'", "tls must be true or false, not yes"),
+        ("current = 7\n[profiles.7]", "no profile 7"),
+        ("current = ''", "no profile"),
+        ("current = 'a'\ncurrent = 'b'", "is no TOML"),
+        ("x = " + "[" * 100_000, "nested too deeply"),
+        ("\0", "is no TOML"),
+    ],
+)
+def test_profile_that_cannot_be_used_is_named(tmp_path, text, sentence):
+    file = tmp_path / "config.toml"
+    file.write_text(text)
+    with pytest.raises(CommandFailed, match=sentence):
+        settings_of({}, {}, profile_of(None, {"RMQ_CONFIG": str(file)}))
+
+
+def test_wrong_words_with_escape_sequences_do_not_reach_the_terminal(rmq):
+    ran = rmq.run("topic", "route", "a", "\x1b]0;title\x07")
+    blank = rmq.run("topic", "list", "--profile", "")
+
+    assert (ran.code, "\x1b" in ran.err, r"\x1b]0;title" in ran.err) == (2, False, True), ran
+    assert (blank.code, blank.err) == (2, "rmq: profile is blank: give it a value, or leave it out\n")
+
+
+def test_answers_that_are_no_json_or_too_deep_cannot_be_read(rmq):
+    peer = AnsweringPeer({ALL_TOPICS: answer('{"topicList":' + "[" * 200_000)})
+    try:
+        ran = rmq.run("topic", "list", "-n", peer.address)
+    finally:
+        peer.close()
+
+    assert (ran.code, "the answer cannot be read" in ran.err, ran.err.count("\n")) == (1, True, 1), ran.err[:500]

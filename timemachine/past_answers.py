@@ -1,0 +1,139 @@
+"""Answers one query about the past and ends: `python -m timemachine.past_answers`, started by a server.
+
+Reading a history takes up to seconds and much memory, so a server does not do it itself. The query is JSON on standard
+input, so that no name of a topic is an argument; the answer is JSON on standard output. Where the history knows
+nothing, the answer has the reason.
+"""
+
+import os
+import sys
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from history.landing import LANDING
+from history.schemas import NS_TICK, UNOBSERVED_AFTER_MS
+from history.times import time_of, unix_us
+from remoting.clock import SystemClock
+from remoting.protocol.shapes.history import (
+    PastAnswer,
+    PastEvent,
+    PastLife,
+    PastQuery,
+    PastRoute,
+    PastRouteChanges,
+    PastRoutes,
+    nothing_known,
+)
+from timemachine.broker_events import timeline
+from timemachine.broker_life import life_of
+from timemachine.broker_rows import broker_rows, server_rows
+from timemachine.moments import Moments, NotRecorded
+from timemachine.route_changes import route_changes
+from timemachine.rows import History, StoredRow
+
+#: Changes of a route, and events of a broker, that are answered.
+ITEMS_MAX: Final = 1000
+#: The server that waits for the answer goes first.
+_NICENESS: Final = 5
+#: A NameServer takes a snapshot at least so often: what was known at a time is in rows from so long before on.
+_SNAPSHOT_WITHIN: Final = timedelta(hours=26)
+_HOUR: Final = timedelta(hours=1)
+_UNOBSERVED_AFTER: Final = timedelta(milliseconds=UNOBSERVED_AFTER_MS)
+
+
+def main() -> int:
+    """Answer the query on standard input."""
+    os.nice(_NICENESS)
+    query = msgspec.json.decode(sys.stdin.buffer.read(), type=PastQuery)
+    try:
+        answer = answer_to(query)
+    except (NotRecorded, OSError) as error:
+        answer = nothing_known(query, f"{error}.")
+    sys.stdout.buffer.write(msgspec.json.encode(answer))
+    return 0
+
+
+def answer_to(query: PastQuery) -> PastAnswer:
+    """Return what the history knows; raises NotRecorded and OSError."""
+    folder = Path(query.folder).expanduser()
+    if not (folder / LANDING).is_dir():
+        raise NotRecorded("nothing is recorded yet")
+    history, now = History(folder), time_of(SystemClock().unix_us())
+    first, last = time_of(query.first_ms * 1000), time_of(query.last_ms * 1000)
+    match query.kind:
+        case "route":
+            return _routes(history, now, query.name, last)
+        case "route-changes":
+            return _changes(history, now, query.name, first, last)
+        case "timeline":
+            return _life(history, query, first, last)
+
+
+def _routes(history: History, now: datetime, topic: str, at: datetime) -> PastRoutes:
+    seen = Moments(history, now).seen(topic, at)
+    items = [PastRoute(ns_id=each.ns_id, doubt=each.doubt, route=each.route) for each in seen]
+    return PastRoutes(topic=topic, at_unix_ms=unix_us(at) // 1000, items=items)
+
+
+def _changes(history: History, now: datetime, topic: str, first: datetime, last: datetime) -> PastRouteChanges:
+    names: set[str] = set()
+    for moment in (first, last):
+        names.update(_holders(history, now, topic, moment))
+    found = route_changes(history, topic, frozenset(names), first, last)
+    return PastRouteChanges(topic=topic, items=found[-ITEMS_MAX:], is_complete=len(found) <= ITEMS_MAX)
+
+
+def _holders(history: History, now: datetime, topic: str, at: datetime) -> Iterable[str]:
+    """Return the broker sets that had a topic at a moment."""
+    try:
+        seen = Moments(history, now).seen(topic, min(at, now))
+    except NotRecorded:
+        return
+    for each in seen:
+        if each.route is not None:
+            yield from (data.broker_name for data in each.route.broker_datas)
+
+
+def _life(history: History, query: PastQuery, first: datetime, last: datetime) -> PastLife:
+    since = first - _SNAPSHOT_WITHIN
+    about_set, of_servers = broker_rows(history, query.name, since, last), server_rows(history, since, last)
+    rows = [*about_set, *of_servers]
+    ends = [row for ns_id in {row.ns_id for row in about_set} for row in _last_tick(history, ns_id, first, last)]
+    events = [
+        PastEvent(
+            unix_ms=each.unix_us // 1000,
+            ns_id=each.ns_id,
+            event=each.event,
+            broker_id=each.broker_id,
+            sentence=each.sentence,
+        )
+        for each in timeline(row for row in rows if row.event_time >= first)
+    ]
+    return PastLife(
+        broker_name=query.name,
+        broker_id=query.broker_id,
+        events=events[-ITEMS_MAX:],
+        is_complete=len(events) <= ITEMS_MAX,
+        life=life_of([*rows, *ends], query.broker_id, unix_us(first), unix_us(last)),
+    )
+
+
+def _last_tick(history: History, ns_id: str, first: datetime, last: datetime) -> list[StoredRow]:
+    """Return the last tick of a server that had ended before a time without a word, as an event; none of others."""
+    until = last
+    while until > first - _HOUR:
+        ticks = list(history.rows(NS_TICK.name, max(until - _HOUR, first - _HOUR), until, ns_id))
+        if ticks:
+            tick = max(ticks, key=lambda each: each.event_time)
+            is_watching = last - tick.event_time <= _UNOBSERVED_AFTER
+            return [] if is_watching else [msgspec.structs.replace(tick, event_type="last_tick", interval_ms=None)]
+        until -= _HOUR
+    return []
+
+
+if __name__ == "__main__":
+    sys.exit(main())

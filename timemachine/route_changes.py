@@ -1,0 +1,51 @@
+"""When the route of a topic may have changed: rows about the topic, and about broker sets that have it."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final
+
+from history.schemas import BROKER_STATE, ROUTE_CHANGE, ROUTE_SNAPSHOT
+from remoting.protocol.shapes.history import PastRouteChange
+from timemachine.rows import History, StoredRow, as_written
+
+#: Rows that show what there is, and no change.
+_SHOWING: Final = frozenset({"snapshot", "summary", "finished"})
+
+
+def route_changes(
+    history: History, topic: str, broker_names: frozenset[str], first: datetime, last: datetime
+) -> list[PastRouteChange]:
+    """Return the changes in the order of time; `broker_names` are the sets that had the topic at some time within."""
+    rows = [*_topic_rows(history, topic, first, last)]
+    names = broker_names.union(row.broker_name for row in rows if row.broker_name is not None)
+    rows += _set_rows(history, names, first, last)
+    return [_change(row) for row in sorted(rows, key=lambda each: (each.unix_us, each.ns_id, each.number))]
+
+
+def _topic_rows(history: History, topic: str, first: datetime, last: datetime) -> Iterator[StoredRow]:
+    name = as_written(topic)
+    for row in history.rows(ROUTE_CHANGE.name, first, last, None, lambda line: name in line):
+        if row.topic == topic and row.event_type not in _SHOWING:
+            yield row
+    # A registration with many topics groups them in rows like those of a snapshot.
+    for row in history.rows(ROUTE_SNAPSHOT.name, first, last, None, lambda line: name in line and b'"change"' in line):
+        if row.scope == "change" and isinstance(row.topics, tuple) and topic in row.topics:
+            yield row
+
+
+def _set_rows(history: History, names: frozenset[str], first: datetime, last: datetime) -> Iterator[StoredRow]:
+    written = [as_written(name) for name in names]
+    found = history.rows(BROKER_STATE.name, first, last, None, lambda line: any(name in line for name in written))
+    for row in found:
+        # Without its members the row is about nothing that routes have.
+        if row.broker_name in names and row.set_ids is not None and row.event_type not in _SHOWING:
+            yield row
+
+
+def _change(row: StoredRow) -> PastRouteChange:
+    name = row.broker_name if row.broker_name is not None else next(iter(row.broker_names), None)
+    if row.event_type == "queues":
+        event = "removed" if row.read is None else "queues"
+    else:
+        event = row.kind if row.event_type == "topic_changed" and row.kind is not None else row.event_type
+    return PastRouteChange(unix_ms=row.unix_us // 1000, ns_id=row.ns_id, broker_name=name, event=event)
