@@ -36,7 +36,7 @@ class ControllerWatchEvent(msgspec.Struct, frozen=True, kw_only=True, rename="ca
     id: str
 
 
-class ControllerWatch:
+class ChangedLists:
     """Which lists have changed, and when: each look compares them with the look before."""
 
     def __init__(self, present: Callable[[], Mapping[str, object]], is_stopping: Callable[[], bool]) -> None:
@@ -95,7 +95,7 @@ class ControllerWatch:
 class ControllerStream:
     """What one watcher gets; an `EventStream`."""
 
-    def __init__(self, watch: ControllerWatch, known: int | None) -> None:
+    def __init__(self, watch: ChangedLists, known: int | None) -> None:
         self._watch = watch
         self._known = known
         self._is_open = True

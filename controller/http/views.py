@@ -15,7 +15,7 @@ from controller.http.analysis_shapes import AnalysisListing, AnalysisRows
 from controller.http.analysis_views import AnalysisAnswers
 from controller.http.callback_shapes import CallbackListing, Redelivery
 from controller.http.callback_views import callback_listing
-from controller.http.cluster_watch import ControllerStream, ControllerWatch
+from controller.http.cluster_watch import ControllerStream, ChangedLists
 from controller.http.master_shapes import MasterListing
 from controller.http.master_views import MasterListings
 from controller.http.switchover_views import PlannedChanges, SwitchoverViews
@@ -57,7 +57,7 @@ class ControllerViews(SwitchoverViews):
             self._control.store, self._control.group, self._control.elections.elected_unix_ms
         )
         self._analyses = AnalysisAnswers(settings.config.analytics_dir)
-        self._watch = ControllerWatch(self._watched, lambda: health.serving is Serving.DRAINING)
+        self._watch = ChangedLists(self._watched, lambda: health.serving is Serving.DRAINING)
 
     def check_ready(self) -> None:
         """Raise Unavailable unless brokers can be sent on from here: a leader is known."""

@@ -94,3 +94,8 @@ def decode_broker_body(shape: type[Shape], body: bytes) -> Shape:
         return msgspec.json.decode(quoted, type=shape, strict=False)
     except _UNREADABLE:
         return decode_body(shape, quoted)
+
+
+def reading(shape: type[Shape]) -> Callable[[RemotingCommand], Shape]:
+    """Return what reads a body as `shape`, by `decode_broker_body`."""
+    return lambda answer: decode_broker_body(shape, answer.body)

@@ -30,8 +30,8 @@ def run(commands: Mapping[str, Verb | Noun], arguments: Sequence[str]) -> int:
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a text file in every process
     try:
         _check_text(arguments)
-        # The commands themselves return nothing; options such as --help end with 0.
-        root(commands).main(list(arguments), prog_name=PROGRAM, standalone_mode=False)
+        # Options such as --help end with 0; of the commands only mqadmin returns a code, which is mqadmin's own.
+        code = root(commands).main(list(arguments), prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()
     except CommandFailed as failure:
         return _failed(str(failure), failure.exit_code)
@@ -51,7 +51,7 @@ def run(commands: Mapping[str, Verb | Noun], arguments: Sequence[str]) -> int:
         if os.environ.get(DEBUG_VARIABLE):
             raise
         return _failed(f"{type(error).__name__}: {error}. {DEBUG_VARIABLE}=1 shows where", ExitCode.REFUSED)
-    return ExitCode.DONE
+    return code if isinstance(code, int) else ExitCode.DONE
 
 
 def _check_text(arguments: Sequence[str]) -> None:

@@ -110,6 +110,7 @@ COMMANDS: Final[Mapping[str, Verb | Noun]] = {
             "delete": Verb("rmq.commands.kv", "delete_entry", "remove an entry at every NameServer"),
         },
     ),
+    "mqadmin": Verb("rmq.mqadmin.startup", "mqadmin", "a command of mqadmin, with its options and its output"),
     "watch": Verb("rmq.commands.watch", "watch_routes", "routes of topics, and each change of them"),
     "completion": Verb("rmq.commands.completion", "print_completion", "script for bash, zsh or fish"),
 }

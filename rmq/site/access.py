@@ -33,16 +33,29 @@ def keys_in(path: str) -> Credentials:
 
     Raises WrongUse, never with what the file holds, for a file that others may read too.
     """
-    text = private_text(Path(path).expanduser(), "--access-key-file")
+    keys = _keys_in_text(private_text(Path(path).expanduser(), "--access-key-file"))
+    if keys is None:
+        raise WrongUse(f"--access-key-file: {path} must have lines accessKey=… and secretKey=…, as mqadmin's tools.yml")
+    return keys
+
+
+def keys_of(path: Path) -> Credentials | None:
+    """Return the keys of a file that others may read, too; None without both of them. Raises WrongUse."""
+    try:
+        with path.open("rb") as file:
+            return _keys_in_text(file.read(_FILE_BYTES_MAX).decode(errors="replace"))
+    except OSError as error:
+        raise WrongUse(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def _keys_in_text(text: str) -> Credentials | None:
     found: dict[str, str] = {}
     for line in text.splitlines():
         at = min((line.index(mark) for mark in ":=" if mark in line), default=-1)
         if at > 0:
             found[line[:at].strip()] = line[at + 1 :].strip().strip(_QUOTES)
     access_key, secret_key = found.get("accessKey", ""), found.get("secretKey", "")
-    if not (access_key and secret_key):
-        raise WrongUse(f"--access-key-file: {path} must have lines accessKey=… and secretKey=…, as mqadmin's tools.yml")
-    return Credentials(access_key, secret_key)
+    return Credentials(access_key, secret_key) if access_key and secret_key else None
 
 
 def private_text(path: Path, what: str) -> str:

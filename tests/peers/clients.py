@@ -1,5 +1,6 @@
 """Java clients and mqadmin, of any RocketMQ version."""
 
+import base64
 import itertools
 import re
 from dataclasses import dataclass
@@ -149,24 +150,44 @@ class Scan:
         return re.findall(r"^KEY (\S+)", self.process.text(position), re.MULTILINE)
 
 
+@dataclass(frozen=True)
+class MqadminRun:
+    """What one command of mqadmin printed, and exited with."""
+
+    code: int
+    out: str
+    err: str
+
+
 class Mqadmin:
     """The mqadmin of one version. Its commands run in one JVM, which saves the 4 s start of each."""
 
     def __init__(self, folder, *, version=V5_5, flags=()):
         name = f"mqadmin-{version}"
         logging = "logback-silent.xml"
+        flags = ["-Djava.security.manager=allow", *flags]
         self.process = start_java(name, version, "AdminShell", [], folder=folder, flags=flags, logging=logging)
         self._numbers = itertools.count()
 
     def run(self, *words, namesrv, seconds=30):
         """Run one command against the NameServers at `namesrv` and return all that it printed."""
-        number = next(self._numbers)
-        position = self.process.position()
-        self.process.write_line("\t".join([*words, "-n", ";".join(namesrv)]))
+        number, position = self._write([*words, "-n", ";".join(namesrv)])
         printed = self.process.wait_for(
             rf"^BEGIN {number}\n([\s\S]*)\nEND {number}$", seconds=seconds, position=position
         )
         return printed[1]
+
+    def ran(self, *words, seconds=60):
+        """Run one command with these words alone; returns its exit code and what it printed on each stream."""
+        number, position = self._write(words)
+        found = self.process.wait_for(rf"^RAN {number} (\d+) =(\S*) =(\S*)$", seconds=seconds, position=position)
+        out, err = (base64.b64decode(text).decode(errors="replace") for text in found.groups()[1:])
+        return MqadminRun(int(found[1]), out, err)
+
+    def _write(self, words):
+        number, position = next(self._numbers), self.process.position()
+        self.process.write_line("\t".join(words))
+        return number, position
 
 
 def _sending(outcome, unix_ms, key, detail):

@@ -60,6 +60,9 @@ class ResetByTimeHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     #: Unix ms; -1: the ends of the queues.
     timestamp: Int64
     is_force: bool = msgspec.field(name="isForce")
+    #: mqadmin sends -1 in both.
+    queue_id: Int32 | None = None
+    offset: Int64 | None = None
 
 
 class ResetOffsetsBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

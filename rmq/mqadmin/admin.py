@@ -1,0 +1,211 @@
+"""What a command of mqadmin works with: the servers, and where its output goes."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+
+from remoting.admin.admin_request import AdminRequest
+from remoting.admin.route_views import cluster_view, route_view, topics_view
+from remoting.protocol.addresses import is_address
+from remoting.protocol.shapes.namesrv import ClusterInfo
+from remoting.protocol.shapes.route import MASTER_ID, BrokerData, TopicRouteData
+from rmq.failures import CommandFailed, NotReachable, PartlyDone, UnknownName, WrongUse
+from rmq.mqadmin.java.command_line import CommandLine
+from rmq.mqadmin.java.hash_order import hash_map_order, long_hash, string_order
+from rmq.mqadmin.java.options import CommandOptions
+from rmq.mqadmin.java.texts import Value, java_format
+from rmq.mqadmin.java.usage import usage_of
+from rmq.output.printable import printable
+from rmq.site.settings import SiteSettings
+from rmq.site.site import Site
+
+Found = TypeVar("Found")
+
+_INT_MAX: Final = 2**31 - 1
+_LONG_MAX: Final = 2**63 - 1
+_DIGITS_MAX: Final = 19
+#: mqadmin prints it without a line end, and goes on.
+_NO_CLUSTER: Final = "[error] Make sure the specified clusterName exists or the name server connected to is correct."
+_INTERVAL_S: Final = 3
+
+
+class MqadminCommand(NamedTuple):
+    """One command: its options, and what it does."""
+
+    options: CommandOptions
+    run: "Callable[[Admin, CommandLine], Awaitable[None]]"
+
+
+class Admin:
+    """The servers of one command, and its output."""
+
+    def __init__(self, site: Site, name: str, options: CommandOptions) -> None:
+        self.site = site
+        self._name = name
+        self._options = options
+        self._failures = 0
+
+    @property
+    def settings(self) -> SiteSettings:
+        """Where the servers are."""
+        return self.site.settings
+
+    def printf(self, form: str, *values: Value) -> None:
+        """Write to standard output by a format of Java."""
+        sys.stdout.write(java_format(form, *values))
+
+    def write(self, text: str) -> None:
+        """Write a text that is ready, with its line ends."""
+        sys.stdout.write(text)
+
+    def print_usage(self) -> None:
+        """Write the usage, as mqadmin does where it has nothing to do."""
+        sys.stdout.write(usage_of(self._name, self._options))
+
+    def note_failure(self, failure: CommandFailed) -> None:
+        """Write why one of several requests failed; the command goes on, and ends with a code of its own."""
+        sys.stdout.flush()
+        sys.stderr.write(f"rmq: {printable(str(failure))}\n")
+        self._failures += 1
+
+    def check_done(self) -> None:
+        """Raise PartlyDone if a failure was noted."""
+        if self._failures:
+            raise PartlyDone(f"{self._failures} of the requests failed")
+
+    async def at_name_server(self, request: AdminRequest[Found]) -> Found:
+        """Return what the first NameServer answers that gives a result; raises CommandFailed."""
+        return (await self.site.first_answer(request)).result
+
+    async def call(self, address: str, request: AdminRequest[Found]) -> Found:
+        """Return what one server answers; raises CommandFailed."""
+        if not is_address(address):
+            raise WrongUse(f"{address or 'nothing'} is no host:port of a server")
+        return await self.site.call(address, request)
+
+    async def at_all(self, addresses: Sequence[str], request: AdminRequest[Found]) -> list[Found]:
+        """Send a request to each of these, one after the other; raises CommandFailed at the first failure."""
+        return [await self.call(address, request) for address in addresses]
+
+    async def at_each(self, addresses: Sequence[str], request: AdminRequest[Found]) -> Found | None:
+        """Send a change to all of these, also after a failure; returns the last result, raises the last failure."""
+        found, failure = None, None
+        for address in addresses:
+            try:
+                found = await self.call(address, request)
+            except NotReachable:
+                raise
+            except CommandFailed as error:
+                failure = error
+        if failure is not None:
+            raise failure
+        return found
+
+    async def route(self, topic: str) -> TopicRouteData:
+        """Return the route of a topic; raises CommandFailed."""
+        return await self.at_name_server(route_view(topic))
+
+    async def topics(self) -> list[str]:
+        """Return the names of all topics, in the order of Java's set; raises CommandFailed."""
+        found = await self.at_name_server(topics_view())
+        return string_order(found)
+
+    async def groups_of(self, address: str, topic: str) -> list[str]:
+        """Return the groups of a topic at a broker, in the order of Java's set; raises CommandFailed."""
+        from remoting.admin.group_views import groups_view  # noqa: PLC0415  # many shapes: 10 ms
+
+        found = await self.call(address, groups_view(topic))
+        return string_order(found)
+
+    async def cluster(self) -> ClusterInfo:
+        """Return all brokers; raises CommandFailed."""
+        return await self.at_name_server(cluster_view())
+
+    async def masters_of(self, cluster: str) -> list[str]:
+        """Return the addresses of a cluster's masters; of an unknown one none, which is printed."""
+        found = [each.broker_addrs.get(MASTER_ID) for each in await self.sets_of(cluster)]
+        return string_order([each for each in found if each is not None])
+
+    async def members_of(self, cluster: str) -> list[str]:
+        """Return the addresses of all brokers of a cluster; of an unknown one none, which is printed."""
+        return string_order([address for each in await self.sets_of(cluster) for address in members_in(each)])
+
+    async def names_of(self, cluster: str) -> list[str]:
+        """Return the names of a cluster's broker sets; raises UnknownName."""
+        names = (await self.cluster()).cluster_addr_table.get(cluster)
+        if not names:
+            raise UnknownName(f"no cluster {cluster}: make sure that it exists, and that -n names its NameServers")
+        return string_order(names)
+
+    async def sets_of(self, cluster: str) -> list[BrokerData]:
+        """Return the broker sets of a cluster; of an unknown one none, which is printed."""
+        info = await self.cluster()
+        names = info.cluster_addr_table.get(cluster)
+        if names is None:
+            self.printf(_NO_CLUSTER)
+            return []
+        found = [info.broker_addr_table.get(name) for name in string_order(names)]
+        return [each for each in found if each is not None]
+
+    async def repeatedly(self, line: CommandLine, work: Callable[[], Awaitable[None]]) -> None:
+        """Do something once, or with `-i` every so many seconds until the process is interrupted."""
+        await work()
+        while line.has("i"):
+            sys.stdout.flush()
+            await asyncio.sleep(integer(line, "i", _INTERVAL_S))
+            await work()
+
+
+def members_in(broker_set: BrokerData) -> list[str]:
+    """Return the addresses of a broker set, in the order of Java's map."""
+    return [broker_set.broker_addrs[each] for each in hash_map_order(broker_set.broker_addrs, long_hash)]
+
+
+def address_in(broker_set: BrokerData) -> str | None:
+    """Return the address of a set's master, or while there is none of another broker: mqadmin takes any of them."""
+    addresses = broker_set.broker_addrs
+    return addresses.get(MASTER_ID) or next((addresses[each] for each in sorted(addresses)), None)
+
+
+def addresses_in(broker_sets: Iterable[BrokerData]) -> list[str]:
+    """Return the address of each set that has one."""
+    return [found for each in broker_sets if (found := address_in(each)) is not None]
+
+
+def set_names(table: Mapping[str, Found]) -> list[str]:
+    """Return the keys of a map in the order of Java's."""
+    return string_order(table)
+
+
+def switch_value(line: CommandLine, name: str, default: bool) -> bool:  # noqa: FBT001  # a value, not a switch
+    """Return whether an option says `true`, in any case; all else is false, as in Java."""
+    text = line.text(name)
+    return default if text is None else text.lower() == "true"
+
+
+def integer(line: CommandLine, name: str, default: int) -> int:
+    """Return the number of an option, of 32 bits; raises WrongUse."""
+    return _number(line, name, default, _INT_MAX)
+
+
+def long_integer(line: CommandLine, name: str, default: int) -> int:
+    """Return the number of an option, of 64 bits; raises WrongUse."""
+    return _number(line, name, default, _LONG_MAX)
+
+
+def _number(line: CommandLine, name: str, default: int, most: int) -> int:
+    text = line.text(name)
+    if text is None:
+        return default
+    digits = text.removeprefix("-").removeprefix("+")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MAX and -most - 1 <= int(text) <= most):
+        raise WrongUse(f"-{name}: {text or 'nothing'} is no number from {-most - 1} to {most}")
+    return int(text)
+
+
+def with_timeout(settings: SiteSettings, timeout_s: float) -> SiteSettings:
+    """Return settings whose requests may take so long."""
+    return msgspec.structs.replace(settings, timeout_s=timeout_s)

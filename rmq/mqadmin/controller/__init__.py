@@ -1,0 +1,1 @@
+"""Commands of mqadmin about controllers and what they know of brokers."""

@@ -1,0 +1,91 @@
+"""Texts as Java prints them: `String.format`, dates, objects. Pure.
+
+What comes from a server or the command line is put in as a terminal may get it.
+"""
+
+import re
+import time
+from collections.abc import Mapping
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Final
+
+from rmq.output.printable import printable
+
+_SPECIFIER: Final = re.compile(r"%(-?)(0?)(\d*)(?:\.(\d+))?([sdfn])")
+_PERMS: Final = ((4, "R"), (2, "W"), (1, "X"))
+
+#: Between these doubles have no exponent.
+_PLAIN_MIN: Final = 1e-3
+_PLAIN_MAX: Final = 1e7
+
+Value = str | int | float | bool | None
+
+
+def java_format(form: str, *values: Value) -> str:
+    """Return a text by a format of Java: `%s`, `%d` and `%.2f` with widths, `%n` for a line end."""
+    rest = iter(values)
+
+    def text_of(found: re.Match[str]) -> str:
+        left, zeros, width, digits, kind = found.groups()
+        if kind == "n":
+            return "\n"
+        value = next(rest)
+        text = fixed(value, int(digits or 6)) if kind == "f" and isinstance(value, int | float) else java_text(value)
+        if zeros:
+            return text.zfill(int(width or 0))
+        return text.ljust(int(width or 0)) if left else text.rjust(int(width or 0))
+
+    return _SPECIFIER.sub(text_of, form)
+
+
+def java_text(value: Value) -> str:
+    """Return a value as Java's `%s` prints it."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return java_double(value)
+    return printable(value) if isinstance(value, str) else str(value)
+
+
+def fixed(number: float, digits: int) -> str:
+    """Return a number with so many digits, rounded half up as Java rounds its shortest decimal form."""
+    return str(Decimal(repr(float(number))).quantize(Decimal(1).scaleb(-digits), rounding=ROUND_HALF_UP))
+
+
+def java_double(number: float) -> str:
+    """Return `Double.toString`: with an exponent from 10 million on and below a thousandth."""
+    if number == 0 or _PLAIN_MIN <= abs(number) < _PLAIN_MAX:
+        return repr(float(number))
+    mantissa, _, exponent = f"{Decimal(repr(float(number))).normalize():E}".partition("E")
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
+
+
+def front(text: str | None, size: int) -> str | None:
+    """Return at most so many characters from the beginning of a text."""
+    return None if text is None else text[:size]
+
+
+def time_text(unix_ms: int) -> str:
+    """Return `timeMillisToHumanString2`: local time with milliseconds."""
+    return f"{_local('%Y-%m-%d %H:%M:%S', unix_ms)},{unix_ms % 1000:03d}"
+
+
+def date_text(unix_ms: int) -> str:
+    """Return local time as `yyyy-MM-dd HH:mm:ss`."""
+    return _local("%Y-%m-%d %H:%M:%S", unix_ms)
+
+
+def map_text(entries: Mapping[str, Value] | Mapping[int, Value]) -> str:
+    """Return `Map.toString` of entries in their order."""
+    return "{" + ", ".join(f"{java_text(key)}={java_text(value)}" for key, value in entries.items()) + "}"
+
+
+def perm_text(perm: int) -> str:
+    """Return `PermName.perm2String`."""
+    return "".join(letter if perm & bit else "-" for bit, letter in _PERMS)
+
+
+def _local(form: str, unix_ms: int) -> str:
+    return time.strftime(form, time.localtime(unix_ms // 1000))

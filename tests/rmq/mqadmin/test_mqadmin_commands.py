@@ -1,0 +1,184 @@
+"""`rmq mqadmin` at our own servers: which ones it reaches, with which keys, and how it ends where something fails."""
+
+import json
+import re
+
+import pytest
+from answering_peer import AnsweringPeer, answer
+from rmq_brokers import ODD_NAMES, RUNTIME, UPDATE_TOPIC, register
+
+from rmq.failures import ExitCode
+from rmq.mqadmin.startup import _command
+from rmq.mqadmin.table import MQADMIN_COMMANDS
+
+NOWHERE = "127.0.0.1:1"
+ALL_TOPICS = 206
+ROUTE = 105
+CLEAN_TOPICS = 316
+DENIED = 16
+
+HERE = [name for name, entry in MQADMIN_COMMANDS.items() if entry.place]
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_every_command_has_options_and_a_function(name):
+    command = _command(name)
+
+    assert {"h", "n"} <= {option.key for option in command.options}
+    assert callable(command.run)
+
+
+def test_commands_for_name_servers_and_controllers_are_all_here():
+    summaries = {name: entry.summary for name, entry in MQADMIN_COMMANDS.items() if entry.place is None}
+
+    assert not [name for name, text in summaries.items() if "controller" in text.lower() or "namesrv" in text.lower()]
+
+
+def test_command_that_is_not_here_is_not_supported_and_names_mqadmin(site):
+    for words in (("queryMsgById", "-i", "x"), ("help", "QueryMsgTraceById"), ("startmonitoring",)):
+        ran = site.rmq.run("mqadmin", *words)
+
+        assert (ran.code, ran.out, ran.err.count("\n")) == (ExitCode.NOT_SUPPORTED, "", 1)
+        assert "is not part of rmq mqadmin: run it with RocketMQ's own mqadmin" in ran.err
+
+
+def test_name_that_is_no_command_is_told_as_mqadmin_tells_it(site):
+    ran = site.rmq.run("mqadmin", "topicz")
+
+    assert (ran.code, ran.out, ran.err) == (0, "The sub command topicz not exist.\n", "")
+
+
+def test_name_servers_come_from_the_option_then_the_environment(site):
+    from_environment = site.rmq.run("mqadmin", "topicList")
+    from_option = site.rmq.run("mqadmin", "topicList", "-n", NOWHERE)
+    before_it = site.rmq.run("--namesrv", NOWHERE, "mqadmin", "topicList")
+
+    assert (from_environment.code, "Orders" in from_environment.out.split("\n")) == (0, True)
+    assert (from_option.code, from_option.out) == (3, "")
+    assert before_it.code == 3
+    assert "127.0.0.1:1: cannot connect" in from_option.err
+
+
+@pytest.mark.parametrize("names", ["nowhere", "a:b", ";"])
+def test_addresses_that_are_none_are_wrong_use(site, names):
+    ran = site.rmq.run("mqadmin", "topicList", "-n", names)
+    broker = site.rmq.run("mqadmin", "brokerStatus", "-b", names)
+
+    assert (ran.code, broker.code) == (2, 2)
+    assert "is no host:port" in ran.err
+    assert "is no host:port" in broker.err
+
+
+def test_kv_entries_are_changed_at_every_name_server(site):
+    assert site.rmq.run("mqadmin", "updateKvConfig", "-s", "NS", "-k", "key", "-v", "value").code == 0
+    assert [
+        site.rmq.items("kv", "get", "NS", "key", "-n", each.address)[0]["value"] for each in (site.ns1, site.ns2)
+    ] == [
+        "value",
+        "value",
+    ]
+    assert site.rmq.run("mqadmin", "deleteKvConfig", "-s", "NS", "-k", "key").code == 0
+    assert site.rmq.run("kv", "get", "NS", "key").code == 4
+
+
+def test_write_permission_fails_at_one_name_server_and_is_taken_at_the_other(site):
+    ran = site.rmq.run("mqadmin", "wipeWritePerm", "-b", "broker-a", "-n", f"{NOWHERE};{site.ns1.address}")
+
+    assert ran.code == 7
+    assert re.fullmatch(
+        rf"wipe write perm of broker\[broker-a\] in name server\[{NOWHERE}\] Failed\n"
+        rf"wipe write perm of broker\[broker-a\] in name server\[{site.ns1.address}\] OK, [1-9]\d*\n",
+        ran.out,
+    )
+    assert ran.err.splitlines()[-1] == "rmq: 1 of the requests failed"
+    assert site.rmq.run("mqadmin", "addWritePerm", "-b", "broker-a").code == 0
+
+
+def test_refusal_of_a_broker_is_one_sentence(site):
+    site.broker.answers[UPDATE_TOPIC] = answer(code=DENIED, remark="The\x1b[2J broker's permission\nat Java.line")
+    ran = site.rmq.run("mqadmin", "updateTopic", "-t", "Orders", "-c", "DefaultCluster")
+
+    assert (ran.code, ran.out) == (5, "")
+    assert ran.err == f"rmq: {site.broker.address}: refused with code 16: The\\x1b[2J broker's permission\n"
+
+
+def test_answer_that_is_none_is_one_sentence(site):
+    site.broker.answers[RUNTIME] = answer("<html>")
+    ran = site.rmq.run("mqadmin", "brokerStatus", "-c", "DefaultCluster")
+
+    assert (ran.code, ran.out) == (7, "")
+    assert "the answer cannot be read" in ran.err
+
+
+def test_names_are_shown_as_text(site, tmp_path):
+    line = register(site.ns1, "broker-o", "127.0.0.1:2", ODD_NAMES)
+    try:
+        ran = site.rmq.run("mqadmin", "topicList", "-n", site.ns1.address)
+    finally:
+        line.close()
+
+    shown = set(ran.out.splitlines())
+    assert {
+        'it\'s "quoted"',
+        "<script>alert(1)</script>",
+        "订单主题",
+        "x" * 255,
+        "a\\x1b[2Jb\\x0ac",
+        "=cmd|calc",
+    } <= shown
+    assert "\x1b" not in ran.out
+
+
+def test_requests_are_signed_with_the_keys_of_mqadmin(site, tmp_path):
+    home = tmp_path / "rocketmq"
+    (home / "conf").mkdir(parents=True)
+    keys = home / "conf" / "tools.yml"
+    keys.write_text("accessKey: rocketmq2\nsecretKey: 12345678\n")
+    keys.chmod(0o644)
+    site.broker.answers[CLEAN_TOPICS] = answer()
+    words = ("mqadmin", "cleanUnusedTopic", "-b", site.broker.address)
+    site.rmq.environment["ROCKETMQ_HOME"] = str(home)
+    assert site.rmq.run(*words).out == "success"
+    keys.write_text("accessKey: only\n")
+    assert site.rmq.run(*words).code == 0
+
+    signed, unsigned = (fields for code, fields in site.broker.received if code == CLEAN_TOPICS)
+    assert (signed["AccessKey"], "Signature" in signed, unsigned) == ("rocketmq2", True, {})
+
+
+def test_brokers_without_counters_are_listed(site):
+    site.broker.answers[RUNTIME] = answer({"table": {"brokerVersionDesc": "V4_9_7"}})
+    loads = site.rmq.run("mqadmin", "clusterList")
+    totals = site.rmq.run("mqadmin", "clusterList", "-m")
+
+    assert (loads.code, totals.code) == (0, 0)
+    row = loads.out.splitlines()[1].split()
+    assert row[:5] == ["DefaultCluster", "broker-a", "0", site.broker.address, "V4_9_7"]
+    assert totals.out.splitlines()[1].split() == ["DefaultCluster", "broker-a", "0", "0", "0", "0"]
+
+
+def test_route_without_queues_of_a_broker_is_shown(site):
+    body = {
+        "brokerDatas": [{"brokerAddrs": {"1": "127.0.0.1:2"}, "brokerName": "b", "cluster": "c"}],
+        "filterServerTable": {},
+        "queueDatas": [],
+    }
+    peer = AnsweringPeer({ROUTE: answer(json.dumps(body))})
+    try:
+        ran = site.rmq.run("mqadmin", "topicRoute", "-t", "Orders", "-l", "-n", peer.address)
+        status = site.rmq.run("mqadmin", "updateTopicPerm", "-t", "Orders", "-p", "6", "-n", peer.address)
+    finally:
+        peer.close()
+
+    assert ran.out.splitlines()[1].split() == ["c", "b", "{1=127.0.0.1:2}", "0", "0", "0"]
+    assert (status.code, "has no queues" in status.err) == (1, True)
+
+
+def test_topics_are_read_once_for_a_list(site):
+    peer = AnsweringPeer({ALL_TOPICS: answer({"topicList": ["b", "a", "%RETRY%g"]})})
+    try:
+        ran = site.rmq.run("mqadmin", "topicList", "-n", peer.address)
+    finally:
+        peer.close()
+
+    assert (sorted(ran.out.split()), [code for code, _ in peer.received]) == (["%RETRY%g", "a", "b"], [ALL_TOPICS])
