@@ -96,6 +96,11 @@ export function table(caption, columns, rows, none) {
   );
 }
 
+/** Returns a picture that scrolls sideways where it is wider than the page; keys scroll it too. */
+export function scrolling(label, drawn) {
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, drawn);
+}
+
 /** Returns a word with a colour; the word alone says what it means. */
 export function badge(kind, text) {
   return h("span", { class: `badge ${kind}` }, text);

@@ -15,7 +15,7 @@ from controller.http.analysis_shapes import AnalysisListing, AnalysisRows
 from controller.http.analysis_views import AnalysisAnswers
 from controller.http.callback_shapes import CallbackListing, Redelivery
 from controller.http.callback_views import callback_listing
-from controller.http.cluster_watch import ControllerStream, ChangedLists
+from controller.http.cluster_watch import ChangedLists, ControllerStream
 from controller.http.master_shapes import MasterListing
 from controller.http.master_views import MasterListings
 from controller.http.switchover_views import PlannedChanges, SwitchoverViews

@@ -1,8 +1,8 @@
 """The servers of one site, as a command reaches them. The edge: it has the one connection to each."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from remoting.admin.admin_request import AdminRequest
 from remoting.admin.client import AdminClient, AdminLimits
@@ -40,6 +40,11 @@ class FirstAnswer(NamedTuple, Generic[Found]):
     result: Found
 
 
+async def at_once(works: Iterable[Coroutine[Any, Any, Found]]) -> list[Found]:
+    """Return the results of works that are done at the same time, in their order; raises the first failure."""
+    return list(await asyncio.gather(*works))
+
+
 class Site:
     """Sends requests to NameServers, controllers and brokers."""
 
@@ -75,7 +80,7 @@ class Site:
 
     async def answers_to(self, requests: Iterable[tuple[str, AdminRequest[Found]]]) -> list[Answered[Found]]:
         """Return the answer to each of these requests, in their order."""
-        return list(await asyncio.gather(*(self.answer_of(address, request) for address, request in requests)))
+        return await at_once(self.answer_of(address, request) for address, request in requests)
 
     async def first_answer(self, request: AdminRequest[Found]) -> FirstAnswer[Found]:
         """Return what the first NameServer answers that gives a result; raises CommandFailed if none does."""

@@ -30,6 +30,8 @@ class GroupBroker(OffsetBroker):
         self.at_time = 60
         #: 222 as a broker before 5.1 takes it: (topic, timestamp).
         self.members_sent = []
+        #: Topic -> its write queues, where they are not as many as those that are read.
+        self.write_queue_nums = {}
 
     def __call__(self, code, fields):
         if code not in self.instead and code in _MORE:
@@ -44,7 +46,7 @@ class GroupBroker(OffsetBroker):
         data = {
             "brokerName": self.name,
             "readQueueNums": queues,
-            "writeQueueNums": queues,
+            "writeQueueNums": self.write_queue_nums.get(topic, queues),
             "perm": 6,
             "topicSysFlag": 0,
         }
@@ -55,7 +57,14 @@ class GroupBroker(OffsetBroker):
         queues = int(fields["readQueueNums"])
         known = self.topics.get(fields["topic"], {})
         self.topics[fields["topic"]] = {queue: known.get(queue, (0, 0)) for queue in range(queues)}
+        self.write_queue_nums[fields["topic"]] = int(fields["writeQueueNums"])
         return success(b"")
+
+    def _configured(self, fields):
+        topic = fields["topic"]
+        read = len(self.topics[topic])
+        numbers = {"readQueueNums": read, "writeQueueNums": self.write_queue_nums.get(topic, read)}
+        return success({"topicName": topic, "perm": 6} | numbers)
 
     def _names(self, _):
         return success({"topicList": sorted(self.topics)})
@@ -129,6 +138,7 @@ _MORE = {
     RequestCode.GET_KV_CONFIG: lambda _broker, _fields: refusal(ResponseCode.QUERY_NOT_FOUND),
     BrokerRequestCode.QUERY_TOPIC_CONSUME_BY_WHO: lambda _broker, _fields: success({"groupList": []}),
     BrokerRequestCode.UPDATE_AND_CREATE_TOPIC: lambda broker, fields: broker.update_topic(fields),
+    BrokerRequestCode.GET_TOPIC_CONFIG: GroupBroker._configured,
     RequestCode.GET_ROUTEINFO_BY_TOPIC: GroupBroker._route,
     RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: GroupBroker._names,
     BrokerRequestCode.SEARCH_OFFSET_BY_TIMESTAMP: GroupBroker._at,

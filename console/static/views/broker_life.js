@@ -1,6 +1,6 @@
 // The life of a broker: when each NameServer listed it, silences, and what happened to its set.
 
-import { badge, h, named, patch, table } from "../dom.js";
+import { badge, h, named, patch, scrolling, table } from "../dom.js";
 import { onDemand } from "../feed.js";
 import { duration, t } from "../messages.js";
 import { setQuery } from "../parts/addresses.js";
@@ -113,7 +113,7 @@ class Life {
       "figure",
       {},
       h("figcaption", {}, h("ul", { class: "legend" }, Object.keys(BADGES).map((state) => h("li", {}, badge(BADGES[state], t(`life.${state}`)))))),
-      h("div", { class: "scroll" }, picture(width, found.length * LANE, alternative, drawn)),
+      scrolling(t("life.title"), picture(width, found.length * LANE, alternative, drawn)),
       h("div", { class: "ends" }, h("span", {}, utc(this.firstMs)), h("span", {}, utc(this.lastMs))),
     );
   }

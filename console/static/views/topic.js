@@ -1,6 +1,6 @@
 // One topic: its queues over broker sets, whether NameServers agree, who reads it, and what its route was before.
 
-import { h, named, patch, table } from "../dom.js";
+import { h, named, patch, scrolling, table } from "../dom.js";
 import { follow } from "../feed.js";
 import { count, t } from "../messages.js";
 import { brokerAddress } from "../parts/addresses.js";
@@ -75,7 +75,7 @@ function queuesPicture(rows, route, width) {
     "figure",
     {},
     h("figcaption", {}, h("h2", {}, t("topic.queues")), h("ul", { class: "legend" }, legend(false).map((each) => h("li", {}, each)))),
-    h("div", { class: "scroll" }, routePicture(pairedRows(route, route), width - 40, alternative)),
+    scrolling(t("topic.queues"), routePicture(pairedRows(route, route), width - 40, alternative)),
   );
 }
 

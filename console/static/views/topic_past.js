@@ -1,6 +1,6 @@
 // What the route of a topic was: a slider through the history of NameServers, with what has changed since.
 
-import { h, named, patch } from "../dom.js";
+import { h, named, patch, scrolling } from "../dom.js";
 import { onDemand } from "../feed.js";
 import { t } from "../messages.js";
 import { setQuery } from "../parts/addresses.js";
@@ -194,7 +194,7 @@ class Past {
           "figure",
           {},
           h("figcaption", {}, h("ul", { class: "legend" }, legend(true).map((each) => h("li", {}, each)))),
-          h("div", { class: "scroll" }, routePicture(pairs, this.root.clientWidth - 40, t("past.picture", { time, count: found.length }))),
+          scrolling(t("past.title"), routePicture(pairs, this.root.clientWidth - 40, t("past.picture", { time, count: found.length }))),
         ),
       found.length > 0 && differenceTable(t("past.since"), found),
     ];

@@ -15,6 +15,7 @@ from rmq.mqadmin.java.command_line import CommandLine
 from rmq.mqadmin.java.hash_order import hash_map_order, long_hash
 from rmq.mqadmin.java.options import options_of, switch, value
 from rmq.mqadmin.java.texts import java_format
+from rmq.site.site import at_once
 
 _TOTALS: Final = "%-16s  %-32s %14s %14s %14s %14s%n"
 _HEADS: Final = "%-22s  %-22s  %-4s  %-22s %-16s  %16s  %30s  %-22s  %-11s  %-12s  %-8s  %-10s%n"
@@ -49,7 +50,7 @@ async def _print(admin: Admin, line: CommandLine) -> None:
     _print_heads(admin, shows_totals=shows_totals)
     # The brokers are read at once, and printed in their order.
     reads = [admin.site.answer_of(each.address, broker_facts()) for each in members]
-    for member, answer in zip(members, await asyncio.gather(*reads), strict=True):
+    for member, answer in zip(members, await at_once(reads), strict=True):
         facts = answer.result if answer.error is None else {}
         if answer.error is not None and not shows_totals:
             admin.note_failure(CommandFailed(f"{member.address}: {answer.error}"))

@@ -1,6 +1,5 @@
 """consumerProgress: how far groups are."""
 
-import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
@@ -15,6 +14,7 @@ from rmq.mqadmin.java.command_line import CommandLine
 from rmq.mqadmin.java.options import options_of, value
 from rmq.mqadmin.java.texts import date_text, front
 from rmq.mqadmin.java.versions import version_text
+from rmq.site.site import at_once
 
 _RETRY: Final = "%RETRY%"
 _PULL: Final = "CONSUME_ACTIVELY"
@@ -83,7 +83,7 @@ async def _list(admin: Admin) -> None:
     admin.printf("%-64s  %-6s  %-24s %-5s  %-14s  %-7s  %s%n", *heads)
     topics = await admin.topics()
     groups = [each.removeprefix(_RETRY) for each in topics if each.startswith(_RETRY)]
-    found = await asyncio.gather(*(_group(admin, each) for each in groups))
+    found = await at_once(_group(admin, each) for each in groups)
     for group, (stats, consumers) in zip(groups, found, strict=True):
         _print_group(admin, group, stats, consumers)
 

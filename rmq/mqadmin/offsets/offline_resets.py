@@ -17,7 +17,7 @@ _ROW: Final = "%-20s  %-20d  %-20d  %-20d  %-20d  %-20d%n"
 _HEAD: Final = "%-20s  %-20s  %-20s  %-20s  %-20s  %-20s%n"
 
 
-class WantedReset(NamedTuple):
+class TimeReset(NamedTuple):
     """Where a group is to go on in a topic."""
 
     group: str
@@ -44,7 +44,7 @@ class QueueReset(NamedTuple):
     new_offset: int
 
 
-async def reset_offline(admin: Admin, wanted: WantedReset) -> list[QueueReset]:
+async def reset_offline(admin: Admin, wanted: TimeReset) -> list[QueueReset]:
     """Set the offsets of a group; raises CommandFailed, also when some of them are set."""
     route = await admin.route(wanted.route_topic)
     read_queues = {each.broker_name: each.read_queue_nums for each in route.queue_datas}
@@ -73,7 +73,7 @@ def print_resets(admin: Admin, resets: list[QueueReset], last_title: str) -> Non
 
 
 async def _queues(
-    admin: Admin, address: str, wanted: WantedReset, read_queue_nums: int
+    admin: Admin, address: str, wanted: TimeReset, read_queue_nums: int
 ) -> Mapping[MessageQueue, GroupQueueView]:
     """Return how far the group is in the queues of the topic; one that never committed is at their beginnings."""
     stats = by_queue((await admin.call(address, group_stats_view(wanted.group))).offset_table)
@@ -88,9 +88,7 @@ async def _queues(
     }
 
 
-async def _reset(
-    admin: Admin, address: str, wanted: WantedReset, queue: MessageQueue, now: GroupQueueView
-) -> QueueReset:
+async def _reset(admin: Admin, address: str, wanted: TimeReset, queue: MessageQueue, now: GroupQueueView) -> QueueReset:
     topic, queue_id = queue.topic, queue.queue_id
     at_end = wanted.unix_ms == END
     request = max_offset(topic, queue_id) if at_end else offset_at(topic, queue_id, wanted.unix_ms)

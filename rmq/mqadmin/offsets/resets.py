@@ -16,7 +16,7 @@ from rmq.mqadmin.java.command_line import CommandLine
 from rmq.mqadmin.java.hash_order import copied_capacity, hash_map_order, queue_hash
 from rmq.mqadmin.java.options import options_of, value
 from rmq.mqadmin.java.texts import front
-from rmq.mqadmin.offsets.offline_resets import END, WantedReset, print_resets, reset_offline
+from rmq.mqadmin.offsets.offline_resets import END, TimeReset, print_resets, reset_offline
 
 _NOW: Final = "now"
 _DATE: Final = "%Y-%m-%d#%H:%M:%S"
@@ -67,10 +67,10 @@ def _print_offsets(admin: Admin, offsets: Mapping[MessageQueue, int]) -> None:
         admin.printf("%-40s  %-40d  %-40d%n", front(queue.broker_name, 32), queue.queue_id, offset)
 
 
-def _wanted(line: CommandLine, unix_ms: int, *, is_for_cpp: bool = False) -> WantedReset:
+def _wanted(line: CommandLine, unix_ms: int, *, is_for_cpp: bool = False) -> TimeReset:
     topic, cluster = line.needed("t"), line.text("c")
     is_of_cluster = cluster and (topic.startswith(_LIGHT) or topic == _TIMER)
-    return WantedReset(
+    return TimeReset(
         group=line.needed("g"),
         topic=topic,
         unix_ms=unix_ms,
@@ -80,7 +80,7 @@ def _wanted(line: CommandLine, unix_ms: int, *, is_for_cpp: bool = False) -> Wan
     )
 
 
-async def _reset_online(admin: Admin, wanted: WantedReset) -> Mapping[MessageQueue, int]:
+async def _reset_online(admin: Admin, wanted: TimeReset) -> Mapping[MessageQueue, int]:
     """Reset at the brokers, one after the other; returns the offsets in the order of Java's map."""
     request = reset_by_time(
         wanted.group, wanted.topic, wanted.unix_ms, is_forced=wanted.is_forced, is_for_cpp=wanted.is_for_cpp

@@ -1,6 +1,5 @@
 """topicList and topicClusterList."""
 
-import asyncio
 from typing import Final, NamedTuple
 
 from remoting.protocol.shapes.namesrv import ClusterInfo
@@ -10,6 +9,7 @@ from rmq.mqadmin.java.command_line import CommandLine
 from rmq.mqadmin.java.hash_order import string_order
 from rmq.mqadmin.java.options import options_of, switch, value
 from rmq.mqadmin.java.texts import front
+from rmq.site.site import at_once
 
 _RETRY_AND_DLQ: Final = ("%RETRY%", "%DLQ%")
 
@@ -27,9 +27,7 @@ async def _list(admin: Admin, line: CommandLine) -> None:
     info = await admin.cluster()
     admin.printf("%-20s  %-48s  %-48s%n", "#Cluster Name", "#Topic", "#Consumer Group")
     topics = [each for each in await admin.topics() if not each.startswith(_RETRY_AND_DLQ)]
-    for topic, found in zip(
-        topics, await asyncio.gather(*(_listed(admin, info, each) for each in topics)), strict=True
-    ):
+    for topic, found in zip(topics, await at_once(_listed(admin, info, each) for each in topics), strict=True):
         for group in found.groups or [""]:
             admin.printf("%-20s  %-64s  %-64s%n", front(found.cluster, 20), front(topic, 64), front(group, 64))
 

@@ -1,6 +1,5 @@
 """statsAll: what goes in and out of topics."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -13,6 +12,7 @@ from rmq.mqadmin.consume_stats import consume_stats
 from rmq.mqadmin.java.command_line import CommandLine
 from rmq.mqadmin.java.options import options_of, switch, value
 from rmq.mqadmin.java.texts import front, java_format
+from rmq.site.site import at_once
 
 _RETRY_AND_DLQ: Final = ("%RETRY%", "%DLQ%")
 _PUT: Final = "TOPIC_PUT_NUMS"
@@ -38,7 +38,7 @@ async def _show(admin: Admin, line: CommandLine) -> None:
         "#OutMsg24Hour",
     )
     shown = [each for each in topics if not each.startswith(_RETRY_AND_DLQ) and wanted in (None, "", each)]
-    for text in await asyncio.gather(*(_lines(admin, each, only_active=only_active) for each in shown)):
+    for text in await at_once(_lines(admin, each, only_active=only_active) for each in shown):
         admin.write(text)
 
 
