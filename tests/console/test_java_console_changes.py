@@ -136,6 +136,7 @@ async def planned(page, **values):
     raise AssertionError(plan)
 
 
+@pytest.mark.soak
 async def test_resize_is_planned_started_and_followed_to_its_end(plane, page):
     plane.make_topic(TOPIC, 2)
     await page.sign_in()

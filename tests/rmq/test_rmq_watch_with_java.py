@@ -9,7 +9,7 @@ from peers.waiting import wait_until
 from rmq_runs import Rmq
 from rmq_watchers import watching
 
-pytestmark = [pytest.mark.java, pytest.mark.broad]
+pytestmark = [pytest.mark.java, pytest.mark.soak]
 
 START_S = 120
 
