@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from rmq.failures import CommandFailed, NoRights, NotReachable, NotSupportedThere, UnknownName
+from rmq.failures import CommandFailed, NoRights, NotReachable, NotSupportedThere, UnknownName, WrongUse
 from rmq.site.access import private_text
 from rmq.site.http_exchange import ANSWER_BYTES_MAX, HttpMessage, connection_to, exchange
 from rmq.site.settings import SiteSettings
@@ -91,6 +91,10 @@ def path_of(*parts: str) -> str:
 
 async def call(settings: SiteSettings, servers: HttpServers, request: ApiRequest[Document]) -> Document:
     """Return what the first of the servers answers that can, in the shape of the request; raises CommandFailed."""
+    is_default = servers.option.removeprefix("--").replace("-", "_") in settings.defaults
+    if is_default and request.method != "GET" and settings.admin_token_file:
+        # Whoever listens there on a shared machine would get the token.
+        raise WrongUse(f"name the server with {servers.option}: the admin token is sent only to addresses that you name")
     skipped: list[tuple[str, _Skipped]] = []
     for url in servers.urls:
         try:
@@ -103,7 +107,6 @@ async def call(settings: SiteSettings, servers: HttpServers, request: ApiRequest
     if any(isinstance(problem, _ServerFault) for _, problem in skipped):
         # One that answered says more than those that are away.
         raise CommandFailed(text)
-    is_default = servers.option.removeprefix("--").replace("-", "_") in settings.defaults
     raise NotReachable(f"{text}; name it with {servers.option} or a profile" if is_default else text)
 
 

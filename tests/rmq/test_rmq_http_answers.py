@@ -85,6 +85,13 @@ def test_token_is_shown_where_something_changes_and_not_where_it_is_read(rmq, pe
     assert [(method, token) for method, _, token, _ in manager.received] == [("GET", None), ("POST", "Bearer a-token")]
 
 
+@pytest.mark.parametrize("words", [("--yes",), ("--dry-run",)])
+def test_token_is_sent_to_no_address_that_nobody_named(rmq, words):
+    ran = rmq.run("offsets", "undo", "x", *words)
+
+    assert (ran.code, "name the server with --offset-manager: the admin token" in ran.err) == (2, True), ran
+
+
 def test_change_without_an_answer_may_be_done_and_is_not_sent_to_another_server(rmq, peer):
     manager, other = peer(200, NOTHING_WRITTEN, after=[(200, None)]), peer(200, NOTHING_WRITTEN)
     ran = rmq.run("offsets", "undo", "x", "--yes", "--offset-manager", f"{manager.url};{other.url}")

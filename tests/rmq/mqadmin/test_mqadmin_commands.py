@@ -182,3 +182,19 @@ def test_topics_are_read_once_for_a_list(site):
         peer.close()
 
     assert (sorted(ran.out.split()), [code for code, _ in peer.received]) == (["%RETRY%g", "a", "b"], [ALL_TOPICS])
+
+
+def test_blank_name_is_no_command(site):
+    ran = site.rmq.run("mqadmin", "", "-t", "Orders", "-c", "DefaultCluster")
+    helped = site.rmq.run("mqadmin", "help", "")
+
+    assert (ran.code, ran.out, helped.out) == (0, "The sub command  not exist.\n", "The sub command  not exist.\n")
+    assert UPDATE_TOPIC not in [code for code, _ in site.broker.received]
+
+
+def test_blank_name_server_or_cluster_does_not_lead_elsewhere(site):
+    for words in (("topicList", "-n", ""), ("deleteExpiredCommitLog", "-c", ""), ("cleanUnusedTopic", "-c", " ")):
+        ran = site.rmq.run("mqadmin", *words)
+
+        assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1), ran
+    assert site.broker.received == []
