@@ -94,7 +94,9 @@ async def call(settings: SiteSettings, servers: HttpServers, request: ApiRequest
     is_default = servers.option.removeprefix("--").replace("-", "_") in settings.defaults
     if is_default and request.method != "GET" and settings.admin_token_file:
         # Whoever listens there on a shared machine would get the token.
-        raise WrongUse(f"name the server with {servers.option}: the admin token is sent only to addresses that you name")
+        raise WrongUse(
+            f"name the server with {servers.option}: the admin token is sent only to addresses that you name"
+        )
     skipped: list[tuple[str, _Skipped]] = []
     for url in servers.urls:
         try:

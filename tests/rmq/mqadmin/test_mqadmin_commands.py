@@ -106,7 +106,7 @@ def test_answer_that_is_none_is_one_sentence(site):
     site.broker.answers[RUNTIME] = answer("<html>")
     ran = site.rmq.run("mqadmin", "brokerStatus", "-c", "DefaultCluster")
 
-    assert (ran.code, ran.out) == (7, "")
+    assert (ran.code, ran.out) == (1, "")
     assert "the answer cannot be read" in ran.err
 
 
@@ -198,3 +198,46 @@ def test_blank_name_server_or_cluster_does_not_lead_elsewhere(site):
 
         assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1), ran
     assert site.broker.received == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("updateTopic", "-t", "T", "-b", NOWHERE, "-r=-+5"),
+        ("updateTopic", "-t", "T", "-b", NOWHERE, "-r", "+-5"),
+        ("cleanBrokerMetadata", "-a", NOWHERE, "-bn", "b", "-c", "c", "-b", "1;" + "9" * 5_000),
+        ("resetOffsetByTime", "-g", "g", "-t", "T", "-s", "9" * 5_000),
+    ],
+)
+def test_numbers_that_are_none_are_wrong_use(run_here, words):
+    ran = run_here("mqadmin", *words)
+
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1), ran
+
+
+def test_route_with_more_queues_than_can_be_is_refused(run_here):
+    queues = {"brokerName": "b", "readQueueNums": 2**31 - 1, "writeQueueNums": 1, "perm": 6, "topicSysFlag": 0}
+    peer = AnsweringPeer({ROUTE: answer({"brokerDatas": [], "filterServerTable": {}, "queueDatas": [queues]})})
+    try:
+        ran = run_here("mqadmin", "allocateMQ", "-t", "T", "-i", "a", "-n", peer.address)
+    finally:
+        peer.close()
+
+    assert (ran.code, ran.err) == (1, "rmq: b: the topic is said to have 2147483647 queues, more than 65536\n")
+
+
+def test_change_that_fails_everywhere_has_the_code_of_its_failure(site):
+    ran = site.rmq.run("mqadmin", "wipeWritePerm", "-b", "broker-a", "-n", f"{NOWHERE};127.0.0.1:2")
+
+    assert (ran.code, ran.err.splitlines()[-1]) == (3, "rmq: none of the requests is done")
+
+
+def test_change_that_fails_after_others_names_where_it_is_done(site):
+    words = ("updateKvConfig", "-s", "NS", "-k", "k", "-v", "v", "-n", f"{site.ns1.address};{NOWHERE}")
+    kv = site.rmq.run("mqadmin", *words)
+    topic = site.rmq.run(
+        "mqadmin", "deleteTopic", "-t", "Orders", "-c", "DefaultCluster", "-n", f"{site.ns1.address};{NOWHERE}"
+    )
+
+    assert (kv.code, f"done at {site.ns1.address}\n" in kv.err) == (7, True), kv
+    assert (topic.code, f"done at {site.broker.address}, {site.ns1.address}\n" in topic.err) == (7, True), topic
