@@ -102,6 +102,26 @@ def test_change_without_an_answer_may_be_done_and_is_not_sent_to_another_server(
 
 
 @pytest.mark.parametrize(
+    ("status", "answer", "sentence"),
+    [
+        (200, b"<html>", "it is done, and the answer cannot be read: look before you repeat it"),
+        (500, b"", "no reason that can be read; it may be done all the same: look before you repeat it"),
+    ],
+)
+def test_change_with_an_answer_that_leaves_it_open_says_so(rmq, peer, status, answer, sentence):
+    manager = peer(200, NOTHING_WRITTEN, after=[(status, answer)])
+    ran = rmq.run("offsets", "undo", "x", "--yes", "--offset-manager", manager.url)
+
+    assert (ran.code, sentence in ran.err) == (1, True), ran
+
+
+def test_blank_id_is_wrong_use(run_here):
+    ran = run_here("scaling", "show", "")
+
+    assert (ran.code, "an id or a name is blank" in ran.err) == (2, True), ran
+
+
+@pytest.mark.parametrize(
     ("status", "answer", "code", "sentence"),
     [
         (200, b"<html>", 6, "is it an offset manager's, of this product?"),

@@ -11,7 +11,7 @@ from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import group_names, topic_names
 from rmq.failures import CommandFailed
 from rmq.site.http_api import ApiRequest, Document, call, controllers, path_of
-from rmq.site.scaling_documents import ReasonBody, ResizeDocument, ResizePage, WaiveBody
+from rmq.site.scaling_documents import PLAN_TIMEOUT_S, ReasonBody, ResizeDocument, ResizePage, WaiveBody
 
 _LIMIT: Final = "1000"
 
@@ -139,7 +139,9 @@ async def _change(
         session.show([operation_row(found)], ShownResizeRow)
         return
     session.confirm(f"{question(found.topic)} (it is in phase {found.phase})?")
-    done = await controller_answer(session, ApiRequest(f"{path}/{verb}", ResizeDocument, {}, "POST", body))
+    # Controllers look at brokers and clients first.
+    request = ApiRequest(f"{path}/{verb}", ResizeDocument, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S)
+    done = await controller_answer(session, request)
     session.show([operation_row(done)], ShownResizeRow)
 
 
