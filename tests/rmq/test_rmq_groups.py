@@ -6,12 +6,26 @@ import subprocess
 import sys
 
 import pytest
-from fakes.offset_broker import offset_brokers_in_thread
+from fakes.offset_broker import offset_brokers, offset_brokers_in_thread
 from group_broker import STORED_MS, GroupBroker
 from rmq_runs import Rmq
 
 from remoting.protocol.codes import BrokerRequestCode, ResponseCode
+from rmq.commands.groups.reset_plan import (
+    BrokerReset,
+    QueueFacts,
+    ResetTarget,
+    ResetWay,
+    TargetKind,
+    WantedReset,
+    planned_row,
+)
+from rmq.commands.groups.reset_run import carry_out_all
+from rmq.site.settings import settings_of
+from rmq.site.site import Site
 
+QUEUE = QueueFacts(queue_id=0, old=40, min_offset=0, max_offset=100)
+COMMIT = ResetWay.COMMIT
 MEMBERS = BrokerRequestCode.GET_CONSUMER_CONNECTION_LIST
 PROGRESS = BrokerRequestCode.GET_CONSUME_STATS
 RESET_OFFSET = BrokerRequestCode.INVOKE_BROKER_TO_RESET_OFFSET
@@ -241,6 +255,23 @@ def test_offset_that_is_stored_without_its_reset_is_not_called_failed(broker, rm
 
     assert (ran.code, {row["state"] for row in ran.items}) == (1, {"unknown"}), ran
     assert "its offset is stored (15), the reset (222) is not: refused with code 1" in ran.items[0]["detail"]
+
+
+async def test_after_a_broker_that_fails_the_reset_goes_no_further():
+    first, second = GroupBroker(), GroupBroker("broker-b")
+    first.instead[BrokerRequestCode.UPDATE_CONSUMER_OFFSET] = ResponseCode.SYSTEM_ERROR
+    wanted = WantedReset("billing", "orders", ResetTarget(TargetKind.LATEST), None)
+    site = Site(settings_of({}, {}, {}))
+    async with offset_brokers(first, second):
+        planned = [
+            BrokerReset(each.name, each.address, COMMIT, [planned_row(each.name, QUEUE, wanted.target, COMMIT)])
+            for each in (first, second)
+        ]
+        outcomes = await carry_out_all(site, wanted, planned)
+        await site.close()
+
+    assert [each.row.state for each in outcomes] == ["failed", "not_sent"]
+    assert second.written == []
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """Which of several servers a command goes to by HTTP, and what it makes of their answers."""
 
+import base64
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -15,7 +17,7 @@ NOTHING_WRITTEN = {"operationId": "", "counts": {"ready": 1}, "problems": [], "q
 class HttpPeer:
     """Answers each request with a status and what becomes JSON; None: it ends the connection."""
 
-    def __init__(self, status, answer, *, after=()):
+    def __init__(self, status, answer, *, after=(), change_s=0):
         answers = [(status, answer), *after]
         self.received = received = []
 
@@ -24,6 +26,8 @@ class HttpPeer:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 received.append((self.command, self.path, self.headers.get("Authorization"), body))
                 status, answer = answers.pop(0) if len(answers) > 1 else answers[0]
+                if self.command != "GET":
+                    time.sleep(change_s)
                 if answer is None:
                     self.close_connection = True
                     return
@@ -113,6 +117,41 @@ def test_change_with_an_answer_that_leaves_it_open_says_so(rmq, peer, status, an
     ran = rmq.run("offsets", "undo", "x", "--yes", "--offset-manager", manager.url)
 
     assert (ran.code, sentence in ran.err) == (1, True), ran
+
+
+@pytest.mark.parametrize("words", [("waive", "1", "billing"), ("approve", "p1")])
+def test_change_before_which_a_controller_looks_at_brokers_has_more_time(rmq, peer, words):
+    proposal = {
+        "id": "p1",
+        "topic": "T",
+        "before": 1,
+        "target": 2,
+        "reason": "",
+        "createdUnixMs": 1,
+        "expiresUnixMs": 2,
+    }
+    resize = {"id": "1", "topic": "T", "kind": "shrink", "phase": "DRAIN", "phaseSinceUnixMs": 1, "createdUnixMs": 1}
+    controller = peer(200, resize | {"proposals": [proposal]}, change_s=1)
+    ran = rmq.run("scaling", *words, "--yes", "--timeout", "0.5", "--controller-http", controller.url)
+
+    assert (ran.code, [method for method, *_ in controller.received]) == (0, ["GET", "POST"]), ran
+
+
+def test_export_replaces_a_file_only_where_that_is_wanted(rmq, peer):
+    manager = peer(200, {"file": base64.b64encode(b"new").decode(), "offsets": 1})
+    words = ("offsets", "export", "offsets.json", "--offset-manager", manager.url)
+    file = rmq.home / "offsets.json"
+    file.write_text("old")
+    file.chmod(0o640)
+    refused = rmq.run(*words)
+
+    assert (refused.code, "offsets.json exists" in refused.err, file.read_text()) == (2, True, "old"), refused
+    assert rmq.run(*words, "--overwrite").code == 0
+    assert (file.read_text(), file.stat().st_mode & 0o777) == ("new", 0o640)
+    assert [each.name for each in rmq.home.iterdir() if each.name.startswith("offsets")] == ["offsets.json"]
+    assert rmq.run("offsets", "export", "other.json", "--offset-manager", manager.url).code == 0
+    assert (rmq.home / "other.json").read_text() == "new"
+    assert rmq.run("offsets", "export", "/dev/stdout", "--offset-manager", manager.url).out == "new"
 
 
 def test_blank_id_is_wrong_use(run_here):

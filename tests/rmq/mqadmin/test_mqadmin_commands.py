@@ -15,7 +15,10 @@ NOWHERE = "127.0.0.1:1"
 ALL_TOPICS = 206
 ROUTE = 105
 CLEAN_TOPICS = 316
+CONSUMERS = 203
+RUNNING = 307
 DENIED = 16
+CLIENT_IDS = ("a/b", "a_b", "..", "x" * 300)
 
 HERE = [name for name, entry in MQADMIN_COMMANDS.items() if entry.place]
 
@@ -241,3 +244,22 @@ def test_change_that_fails_after_others_names_where_it_is_done(site):
 
     assert (kv.code, f"done at {site.ns1.address}\n" in kv.err) == (7, True), kv
     assert (topic.code, f"done at {site.broker.address}, {site.ns1.address}\n" in topic.err) == (7, True), topic
+
+
+def test_clients_have_files_of_their_own_whatever_their_ids(run_here, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    clients = [{"clientId": name, "clientAddr": "c:1", "language": "JAVA", "version": 513} for name in CLIENT_IDS]
+    members = {"connectionSet": clients, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING"}
+    peer = AnsweringPeer({CONSUMERS: answer(members), RUNNING: answer({"properties": {}})})
+    brokers = [{"brokerAddrs": {"0": peer.address}, "brokerName": "b", "cluster": "c"}]
+    peer.answers[ROUTE] = answer({"brokerDatas": brokers, "filterServerTable": {}, "queueDatas": []})
+    try:
+        ran = run_here("mqadmin", "consumerStatus", "-g", "g", "-n", peer.address)
+    finally:
+        peer.close()
+
+    printed = [line.split()[-1] for line in ran.out.splitlines() if re.match(r"\d", line)]
+    assert [name.partition("/")[2] for name in printed] == ["a_b", "a_b-2", "_"]
+    assert {str(each.relative_to(tmp_path)) for each in tmp_path.glob("*/*")} == set(printed)
+    # The last one has a name that is too long: it is named, and the others are there.
+    assert (ran.code, ran.err.count("cannot be written")) == (7, 1), ran
