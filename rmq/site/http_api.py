@@ -30,6 +30,10 @@ _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 Document = TypeVar("Document", bound=msgspec.Struct)
 
 
+class NotAnsweredNow(CommandFailed):
+    """Servers answered that they cannot now: they are not ready, or none of them leads."""
+
+
 class HttpServers(NamedTuple):
     """Servers of one kind, of which one answers for all."""
 
@@ -109,10 +113,10 @@ async def call(settings: SiteSettings, servers: HttpServers, request: ApiRequest
             skipped.append((url, problem))
     text = "; ".join(f"{url}: {problem}" for url, problem in skipped)
     if any(isinstance(problem, _Follows) for _, problem in skipped):
-        raise CommandFailed(f"{text}; name all of them with {servers.option}")
+        raise NotAnsweredNow(f"{text}; name all of them with {servers.option}")
     if any(isinstance(problem, _ServerFault) for _, problem in skipped):
         # One that answered says more than those that are away.
-        raise CommandFailed(text)
+        raise NotAnsweredNow(text)
     raise NotReachable(f"{text}; name it with {servers.option} or a profile" if is_default else text)
 
 

@@ -25,6 +25,9 @@ from rmq_brokers import (
 )
 from rmq_runs import Rmq
 
+from rmq.commands.config import SECRET_WORDS, _shown
+from serving.config import server_kind
+
 CREATE = ("topic", "create", "Orders", "--broker", "broker-a")
 
 
@@ -412,3 +415,11 @@ def test_dry_run_of_policies_needs_the_controller_here(run_here, monkeypatch):
     ran = run_here("scaling", "dry-run")
 
     assert (ran.code, "rmq-scaling-dry-run where it is" in ran.err) == (6, True), ran
+
+
+def test_commands_and_servers_hide_the_same_secrets():
+    names = ["initAuthenticationUser", "innerClientAuthenticationCredentials", "keyPwd", "aToken", "mySecretKey"]
+
+    assert [_shown(name, "hush") for name in names] == ["******"] * len(names)
+    assert [_shown(name, "at") for name in ("httpAdminTokenFile", "tls.server.keyPath", "brokerIP1")] == ["at"] * 3
+    assert SECRET_WORDS == server_kind.SECRET_WORDS

@@ -9,6 +9,7 @@ import pytest
 from fakes.offset_broker import offset_brokers, offset_brokers_in_thread
 from group_broker import STORED_MS, GroupBroker
 from rmq_runs import Rmq
+from rmq_watchers import watching
 
 from remoting.protocol.codes import BrokerRequestCode, ResponseCode
 from rmq.commands.groups.reset_plan import (
@@ -66,6 +67,17 @@ def test_long_list_has_members_lag_and_rate_and_unknown_lag_is_not_zero(broker, 
     assert (rows["billing"]["consumeType"], rows["billing"]["unknownQueues"]) == ("CONSUME_PASSIVELY", 0)
     assert (rows["idle"]["lag"], rows["idle"]["unknownQueues"]) == ("unknown", 2)
     assert (rows["audit"]["lag"], rows["audit"]["clients"]) == ("unknown", 0)
+
+
+def test_groups_are_watched_by_name_alone(broker, rmq):
+    with watching(rmq, "group", "list", "--watch", "-o", "jsonl") as watcher:
+        watcher.wait_for(lambda: watcher.types("group") == [("ADDED", "billing")], "the group is there")
+        broker.groups["audit"] = {"groupName": "audit"}
+        watcher.wait_for(lambda: watcher.types("group")[1:] == [("ADDED", "audit")], "another one is added")
+        watcher.interrupt()
+    refused = rmq.run("group", "list", "--long", "--watch")
+
+    assert (refused.code, "watch the names without it" in refused.err) == (2, True), refused
 
 
 @pytest.mark.parametrize(("code", "field"), [(MEMBERS, "clients"), (PROGRESS, "lag")])

@@ -137,6 +137,39 @@ def test_change_before_which_a_controller_looks_at_brokers_has_more_time(rmq, pe
     assert (ran.code, [method for method, *_ in controller.received]) == (0, ["GET", "POST"]), ran
 
 
+def test_wait_for_a_resize_outlasts_a_controller_that_does_not_lead(rmq, peer):
+    resize = {"id": "op-7", "topic": "T", "kind": "grow", "phase": "READ_UP", "phaseSinceUnixMs": 1, "createdUnixMs": 1}
+    answers = [(201, resize), (503, FOLLOWS), (200, resize | {"phase": "DONE"})]
+    controller = peer(200, {"topic": "T"}, after=answers)
+    ran = rmq.run("topic", "scale", "T", "--queues", "4", "--wait", "--yes", "--controller-http", controller.url)
+
+    assert (ran.code, "T: resize op-7 is started" in ran.err) == (0, True), ran
+
+
+def test_wait_for_a_resize_ends_with_its_id_where_nobody_leads(run_here, peer, monkeypatch):
+    monkeypatch.setattr("rmq.commands.scaling.topic_scale._AWAY_S", 0.0)
+    resize = {"id": "op-7", "topic": "T", "kind": "grow", "phase": "READ_UP", "phaseSinceUnixMs": 1, "createdUnixMs": 1}
+    controller = peer(200, {"topic": "T"}, after=[(201, resize), (503, FOLLOWS)])
+    ran = run_here("topic", "scale", "T", "--queues", "4", "--wait", "--yes", "--controller-http", controller.url)
+
+    assert (ran.code, "without this command: rmq scaling show op-7" in ran.err) == (1, True), ran
+
+
+def test_operations_show_when_they_were_done(rmq, peer):
+    done = {
+        "operationId": "a",
+        "kind": "reset",
+        "writer": "w",
+        "unixMs": 1_800_000_000_000,
+        "queues": 1,
+        "finished": True,
+    }
+    manager = peer(200, {"operations": [done]})
+    ran = rmq.run("offsets", "operations", "--offset-manager", manager.url)
+
+    assert "2027-01-15T08:00:00.000Z" in ran.out, ran
+
+
 def test_export_replaces_a_file_only_where_that_is_wanted(rmq, peer):
     manager = peer(200, {"file": base64.b64encode(b"new").decode(), "offsets": 1})
     words = ("offsets", "export", "offsets.json", "--offset-manager", manager.url)

@@ -1,17 +1,19 @@
 """`rmq group list`."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import click
 import msgspec
 
 from remoting.admin.groups import ConsumeStats, GroupConnections, configured_groups
 from remoting.protocol.group_kinds import is_system_group
-from rmq.cli.options import SiteCommand
+from rmq.cli.options import ListCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import cluster_names
+from rmq.failures import WrongUse
 from rmq.output.patterns import matches
+from rmq.output.rows import RowKey
 from rmq.site.groups import (
     StoredOffsets,
     Unknown,
@@ -28,6 +30,8 @@ from rmq.site.site import Answered, Site, check_complete, check_requests
 
 class GroupRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A group, and on how many masters it has a configuration."""
+
+    row_key: ClassVar[RowKey] = ("group",)
 
     group: str
     masters: int
@@ -63,7 +67,7 @@ class _ReadGroup(NamedTuple):
         return [*self.connections, *self.progress]
 
 
-@click.command("list", cls=SiteCommand)
+@click.command("list", cls=ListCommand)
 @click.argument("pattern", required=False)
 @click.option("--cluster", metavar="NAME", shell_complete=cluster_names, help="only at masters of this cluster")
 @click.option("--all", "-a", "shows_all", is_flag=True, help="groups of brokers and tools too")
@@ -73,6 +77,8 @@ async def list_groups(
     session: OperatorSession, pattern: str | None, cluster: str | None, *, shows_all: bool, is_long: bool
 ) -> None:
     """List the groups that masters have a configuration of (201), whose names contain PATTERN or match it."""
+    if is_long and session.is_watched:
+        raise WrongUse("--long sends three requests for each group: watch the names without it")
     addresses = [each.address for each in await masters_of(session.site, cluster)]
     answers = await session.site.answers(addresses, configured_groups())
     counts: dict[str, int] = {}
@@ -80,7 +86,8 @@ async def list_groups(
         if (shows_all or not is_system_group(name)) and matches(name, pattern):
             counts[name] = counts.get(name, 0) + 1
     if not is_long:
-        session.show([GroupRow(group=name, masters=count) for name, count in sorted(counts.items())], GroupRow)
+        rows = [GroupRow(group=name, masters=count) for name, count in sorted(counts.items())]
+        session.show(rows, GroupRow, is_partial=any(each.error is not None for each in answers))
         check_complete(answers, "masters")
         return
     reached = [each.address for each in answers if each.error is None]
