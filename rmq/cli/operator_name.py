@@ -1,4 +1,4 @@
-"""Who an operator is, as servers write it down. The edge: it asks the system."""
+"""Who an operator is, as servers write it down. The edge: it reads the system."""
 
 import getpass
 import socket

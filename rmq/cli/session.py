@@ -45,6 +45,11 @@ class OperatorSession:
         return "dry_run" in self._options
 
     @property
+    def is_watched(self) -> bool:
+        """Whether the rows are read again and again, with --watch."""
+        return WATCH_OPTION in self._options
+
+    @property
     def is_table(self) -> bool:
         """Whether rows are written as a table, for people."""
         return style_of(self._options).output_format == "table"
@@ -81,7 +86,7 @@ class OperatorSession:
             raise result.failure
 
     def preview(self, rows: Sequence[msgspec.Struct], kind: type[msgspec.Struct]) -> None:
-        """Write rows to standard error, as a table, where the operator is about to be asked."""
+        """Write rows to standard error, as a table, where a question to the operator follows."""
         if "yes" not in self._options and sys.stdin.isatty():
             style = msgspec.structs.replace(style_of(self._options), output_format="table", has_header=True)
             click.echo(rendered(rows, kind, style), nl=False, err=True)

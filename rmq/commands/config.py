@@ -34,8 +34,10 @@ _REQUESTS: Final[Mapping[str, _Requests]] = {
     "namesrv": _Requests(configuration.namesrv_config, configuration.update_namesrv_config),
     "controller": _Requests(configuration.controller_config, configuration.update_controller_config),
 }
-#: Values of these are never shown.
-_SECRET_WORDS: Final = ("password", "secret", "accesskey")
+#: Values of options with these in their names are never shown; the servers mask by the same ones.
+SECRET_WORDS: Final = ("accesskey", "authenticationuser", "credential", "pass", "pwd", "secret", "token")
+#: How names of options end that hold no secret, but say where it is.
+_PLACES: Final = ("path", "file")
 _HIDDEN: Final = "******"
 
 
@@ -161,5 +163,6 @@ def _change(name: str, before: str, after: str) -> str:
 
 
 def _shown(name: str, value: str) -> str:
-    is_secret = value and any(each in name.lower() for each in _SECRET_WORDS) and not name.lower().endswith("path")
+    lower = name.lower()
+    is_secret = value and any(each in lower for each in SECRET_WORDS) and not lower.endswith(_PLACES)
     return _HIDDEN if is_secret else value

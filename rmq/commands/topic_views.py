@@ -50,7 +50,7 @@ class TopicShownRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 @click.argument("topic", shell_complete=topic_names)
 @with_session
 async def show_route(session: OperatorSession, topic: str) -> None:
-    """Show the route of a topic at every NameServer (request 105). Where they differ, `onlyAt` says who tells what."""
+    """Show the route of a topic at every NameServer (request 105). Where they differ, `onlyAt` names who has what."""
     session.changes_with_routes([topic])
     answers = await session.site.answers(session.site.settings.namesrv, route_of(topic))
     if all(each.error is not None for each in answers):

@@ -1,6 +1,7 @@
 """What a command of mqadmin works with: the servers, and where its output goes."""
 
 import asyncio
+import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
@@ -26,7 +27,7 @@ Found = TypeVar("Found")
 
 _INT_MAX: Final = 2**31 - 1
 _LONG_MAX: Final = 2**63 - 1
-_DIGITS_MAX: Final = 19
+_NUMBER: Final = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 #: mqadmin prints it without a line end, and goes on.
 _NO_CLUSTER: Final = "[error] Make sure the specified clusterName exists or the name server connected to is correct."
 _INTERVAL_S: Final = 3
@@ -46,7 +47,11 @@ class Admin:
         self.site = site
         self._name = name
         self._options = options
-        self._failures = 0
+        self._failures: list[CommandFailed] = []
+        #: Whether a server has answered a request that was sent to it alone.
+        self._is_answered = False
+        #: Where changes of several servers are done.
+        self._done: list[str] = []
 
     @property
     def settings(self) -> SiteSettings:
@@ -69,12 +74,20 @@ class Admin:
         """Write why one of several requests failed; the command goes on, and ends with a code of its own."""
         sys.stdout.flush()
         sys.stderr.write(f"rmq: {printable(str(failure))}\n")
-        self._failures += 1
+        self._failures.append(failure)
+
+    def note_answer(self) -> None:
+        """Take something as shown or done: failures beside it leave the command partly done."""
+        self._is_answered = True
 
     def check_done(self) -> None:
-        """Raise PartlyDone if a failure was noted."""
-        if self._failures:
-            raise PartlyDone(f"{self._failures} of the requests failed")
+        """Raise PartlyDone if a failure was noted, and one with the code of the failures if all requests failed."""
+        if not self._failures:
+            return
+        if self._is_answered:
+            raise PartlyDone(f"{len(self._failures)} of the requests failed")
+        answered = (each for each in self._failures if not isinstance(each, NotReachable))
+        raise type(next(answered, self._failures[0]))("none of the requests is done")
 
     async def at_name_server(self, request: AdminRequest[Found]) -> Found:
         """Return what the first NameServer answers that gives a result; raises CommandFailed."""
@@ -84,25 +97,44 @@ class Admin:
         """Return what one server answers; raises CommandFailed."""
         if not is_address(address):
             raise WrongUse(f"{address or 'nothing'} is no host:port of a server")
-        return await self.site.call(address, request)
+        found = await self.site.call(address, request)
+        self._is_answered = True
+        return found
 
-    async def at_all(self, addresses: Sequence[str], request: AdminRequest[Found]) -> list[Found]:
-        """Send a request to each of these, one after the other; raises CommandFailed at the first failure."""
-        return [await self.call(address, request) for address in addresses]
+    async def at_all(
+        self, addresses: Sequence[str], request: AdminRequest[None], note: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """Send a change to each of these, one after the other; raises CommandFailed at the first failure.
+
+        `note` gets each address where it is done.
+        """
+        for address in addresses:
+            try:
+                await self.call(address, request)
+            except CommandFailed as failure:
+                raise self._after_changes(failure) from None
+            self._done.append(address)
+            note(address)
 
     async def at_each(self, addresses: Sequence[str], request: AdminRequest[Found]) -> Found | None:
-        """Send a change to all of these, also after a failure; returns the last result, raises the last failure."""
+        """Send a change to all of these, also after a refusal; returns the last result, raises the last failure."""
         found, failure = None, None
         for address in addresses:
             try:
                 found = await self.call(address, request)
-            except NotReachable:
-                raise
             except CommandFailed as error:
                 failure = error
+                if isinstance(error, NotReachable):
+                    break
+            else:
+                self._done.append(address)
         if failure is not None:
-            raise failure
+            raise self._after_changes(failure)
         return found
+
+    def _after_changes(self, failure: CommandFailed) -> CommandFailed:
+        """Return a failure, with where changes before it are done."""
+        return PartlyDone(f"{failure}; done at {', '.join(self._done)}") if self._done else failure
 
     async def route(self, topic: str) -> TopicRouteData:
         """Return the route of a topic; raises CommandFailed."""
@@ -200,8 +232,7 @@ def _number(line: CommandLine, name: str, default: int, most: int) -> int:
     text = line.text(name)
     if text is None:
         return default
-    digits = text.removeprefix("-").removeprefix("+")
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MAX and -most - 1 <= int(text) <= most):
+    if not (_NUMBER.fullmatch(text) and -most - 1 <= int(text) <= most):
         raise WrongUse(f"-{name}: {text or 'nothing'} is no number from {-most - 1} to {most}")
     return int(text)
 

@@ -30,7 +30,7 @@ def print_configuration(admin: Admin, text: bytes) -> None:
 
 async def print_configurations(admin: Admin, servers: Sequence[str], code: RequestCode) -> None:
     """Print the configuration of each of these servers; raises CommandFailed."""
-    texts: Mapping[str, bytes] = dict(zip(servers, await admin.at_all(servers, configuration(code)), strict=True))
+    texts: Mapping[str, bytes] = {server: await admin.call(server, configuration(code)) for server in servers}
     for server in string_order(texts, _SERVERS_CAPACITY):
         admin.printf("============%s============%n", server)
         print_configuration(admin, texts[server])

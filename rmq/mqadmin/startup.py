@@ -74,7 +74,7 @@ async def _run(name: str, command: MqadminCommand, line: CommandLine) -> None:
 
 def _settings(line: CommandLine) -> SiteSettings:
     options = dict(given_options(click.get_current_context()))
-    if name_servers := line.text("n"):
+    if (name_servers := line.text("n")) is not None:
         options["namesrv"] = name_servers
     settings = settings_of(options, os.environ, profile_of(options.get("profile"), os.environ))
     if settings.access_key_file or settings.access_key:
@@ -96,7 +96,11 @@ def _with_keys_of_tools(settings: SiteSettings, environment: Mapping[str, str]) 
 
 def _name_of(word: str) -> str | None:
     wanted = word.lower()
-    return next((name for name in MQADMIN_COMMANDS if wanted in (name.lower(), ALIASES.get(name, "").lower())), None)
+    return next((name for name in MQADMIN_COMMANDS if wanted in _names_of(name)), None)
+
+
+def _names_of(name: str) -> set[str]:
+    return {each.lower() for each in (name, ALIASES.get(name)) if each}
 
 
 def _command(name: str) -> MqadminCommand:

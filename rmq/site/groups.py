@@ -77,14 +77,13 @@ async def progress_at(
 
 async def members_of(
     site: Site, addresses: Sequence[str], groups: Collection[str]
-) -> dict[str, list[GroupConnections]]:
-    """Return by group which members are connected to masters that answer (203)."""
+) -> dict[str, list[Answered[GroupConnections | None]]]:
+    """Return by group which members are connected to each of these masters (203)."""
     wanted = [(group, address) for group in groups for address in addresses]
     answers = await site.answers_to((address, connections_of_group(group)) for group, address in wanted)
-    found: dict[str, list[GroupConnections]] = {group: [] for group in groups}
+    found: dict[str, list[Answered[GroupConnections | None]]] = {group: [] for group in groups}
     for (group, _), answer in zip(wanted, answers, strict=True):
-        if answer.error is None and answer.result is not None:
-            found[group].append(answer.result)
+        found[group].append(answer)
     return found
 
 

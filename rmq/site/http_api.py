@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from rmq.failures import CommandFailed, NoRights, NotReachable, NotSupportedThere, UnknownName
+from rmq.failures import CommandFailed, NoRights, NotReachable, NotSupportedThere, UnknownName, WrongUse
 from rmq.site.access import private_text
 from rmq.site.http_exchange import ANSWER_BYTES_MAX, HttpMessage, connection_to, exchange
 from rmq.site.settings import SiteSettings
@@ -24,8 +24,14 @@ _MS: Final = 1000
 _NOT_LEADER: Final = "not_leader"
 #: How our servers answer a path that they do not have.
 _NO_PATH: Final = "There is nothing at "
+_PERHAPS_DONE: Final = "it may be done all the same: look before you repeat it"
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 Document = TypeVar("Document", bound=msgspec.Struct)
+
+
+class NotAnsweredNow(CommandFailed):
+    """Servers answered that they cannot now: they are not ready, or none of them leads."""
 
 
 class HttpServers(NamedTuple):
@@ -85,12 +91,20 @@ def offset_managers(settings: SiteSettings) -> HttpServers:
 
 
 def path_of(*parts: str) -> str:
-    """Return a path below /v1 with these parts, whatever characters they have."""
+    """Return a path below /v1 with these parts, whatever characters they have; raises WrongUse for a blank one."""
+    if not all(parts):
+        raise WrongUse("an id or a name is blank: it would be another path of the HTTP API")
     return "/v1/" + "/".join(quote(each, safe="") for each in parts)
 
 
 async def call(settings: SiteSettings, servers: HttpServers, request: ApiRequest[Document]) -> Document:
     """Return what the first of the servers answers that can, in the shape of the request; raises CommandFailed."""
+    is_default = servers.option.removeprefix("--").replace("-", "_") in settings.defaults
+    if is_default and request.method != "GET" and settings.admin_token_file:
+        # Whoever listens there on a shared machine would get the token.
+        raise WrongUse(
+            f"name the server with {servers.option}: the admin token is sent only to addresses that you name"
+        )
     skipped: list[tuple[str, _Skipped]] = []
     for url in servers.urls:
         try:
@@ -99,11 +113,10 @@ async def call(settings: SiteSettings, servers: HttpServers, request: ApiRequest
             skipped.append((url, problem))
     text = "; ".join(f"{url}: {problem}" for url, problem in skipped)
     if any(isinstance(problem, _Follows) for _, problem in skipped):
-        raise CommandFailed(f"{text}; name all of them with {servers.option}")
+        raise NotAnsweredNow(f"{text}; name all of them with {servers.option}")
     if any(isinstance(problem, _ServerFault) for _, problem in skipped):
         # One that answered says more than those that are away.
-        raise CommandFailed(text)
-    is_default = servers.option.removeprefix("--").replace("-", "_") in settings.defaults
+        raise NotAnsweredNow(text)
     raise NotReachable(f"{text}; name it with {servers.option} or a profile" if is_default else text)
 
 
@@ -129,7 +142,7 @@ def _answer(settings: SiteSettings, servers: HttpServers, url: str, request: Api
         if isinstance(error, ssl.SSLError) and not is_sent:
             raise NoRights(f"{url}: {reason}") from None
         if is_sent:
-            raise NotReachable(f"{url}: {reason}; it may be done all the same: look before you repeat it") from None
+            raise NotReachable(f"{url}: {reason}; {_PERHAPS_DONE}") from None
         raise _Skipped(reason) from None
     finally:
         connection.close()
@@ -169,23 +182,32 @@ def _checked(
 ) -> Document:
     if len(body) > ANSWER_BYTES_MAX:
         raise CommandFailed(f"{url}: the answer has more than {ANSWER_BYTES_MAX} bytes")
+    if status not in _DONE:
+        raise _failure(servers, url, status, body, is_read=is_read)
     try:
-        if status in _DONE:
-            return msgspec.json.decode(body, type=shape)
-        fault = msgspec.json.decode(body, type=_ErrorAnswer).error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        if status in _DONE or status == _NOT_FOUND:
+        return msgspec.json.decode(body, type=shape)
+    except _UNREADABLE:
+        if is_read:
             raise _not_this_product(servers, url) from None
+        raise CommandFailed(f"{url}: it is done, and the answer cannot be read: look before you repeat it") from None
+
+
+def _failure(servers: HttpServers, url: str, status: int, body: bytes, *, is_read: bool) -> CommandFailed | _Skipped:
+    try:
+        fault = msgspec.json.decode(body, type=_ErrorAnswer).error
+    except _UNREADABLE:
+        if status == _NOT_FOUND:
+            return _not_this_product(servers, url)
         fault = _HttpFault()
     if fault.code == _NOT_LEADER:
-        raise _Follows(fault.message)
+        return _Follows(fault.message)
     if status == _NOT_FOUND and fault.message.startswith(_NO_PATH):
-        raise _not_this_product(servers, url)
+        return _not_this_product(servers, url)
     sentence = f"HTTP status {status}" + (f": {fault.message}" if fault.message else ", and no reason that can be read")
-    if status in _FAULTS and is_read:
-        raise _ServerFault(sentence)
+    if status in _FAULTS:
+        return _ServerFault(sentence) if is_read else CommandFailed(f"{url}: {sentence}; {_PERHAPS_DONE}")
     advice = " Name a file with the token: --admin-token-file" if status in _DENIED else ""
-    raise _kind_of(status)(f"{url}: {sentence}{advice}")
+    return _kind_of(status)(f"{url}: {sentence}{advice}")
 
 
 def _not_this_product(servers: HttpServers, url: str) -> NotSupportedThere:

@@ -118,7 +118,7 @@ class ExportDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     unavailable: list[str] = []
 
 
-class UndoableRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class UndoableDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """An operation that can be undone."""
 
     operation_id: str
@@ -134,7 +134,7 @@ class UndoableRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class UndoableOperations(msgspec.Struct, frozen=True, kw_only=True):
     """The last operations."""
 
-    operations: list[UndoableRow]
+    operations: list[UndoableDocument]
 
 
 class ReadingDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -10,7 +10,7 @@ from remoting.admin.routes import ClusterBrokers, cluster_brokers
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
 from remoting.protocol.errors import RemotingError
-from rmq.failures import CommandFailed, NotReachable, PartlyDone, failure_of, failure_of_all
+from rmq.failures import CommandFailed, NotReachable, PartlyDone, failure_of, failure_of_all, sentence_of
 from rmq.site.access import signer_of, tls_context_of
 from rmq.site.settings import SiteSettings
 
@@ -117,6 +117,16 @@ def check_complete(answers: Sequence[Answered[Found]], what: str) -> None:
     if len(failed) == len(answers):
         raise failure_of_all(failed)
     raise PartlyDone(f"{len(failed)} of {len(answers)} {what} did not answer: {', '.join(each for each, _ in failed)}")
+
+
+def check_requests(answers: Sequence[Answered[Any]]) -> None:
+    """Raise PartlyDone if some of these have failed, several requests to one server, and the failure if all have."""
+    failed = {each.address: each.error for each in answers if each.error is not None}
+    if not failed:
+        return
+    if all(each.error is not None for each in answers):
+        raise failure_of_all(list(failed.items()))
+    raise PartlyDone("; ".join(f"{address}: {sentence_of(error)}" for address, error in failed.items()))
 
 
 def grouped(items: Iterable[Found], key: Callable[[Found], Key]) -> dict[Key, list[Found]]:

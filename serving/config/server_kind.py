@@ -13,8 +13,8 @@ from remoting.protocol.codes import RequestCode
 from serving.config.options import MASK, Option, text_of
 from serving.config.server_config import Config, ServerConfig
 
-# Parts of names that promise a secret: an unknown property may be a misspelled one.
-_SECRET_WORDS: Final = ("accesskey", "pass", "pwd", "secret", "token")
+#: Parts of names that promise a secret: an unknown property may be a misspelled one. `rmq config` hides by the same.
+SECRET_WORDS: Final = ("accesskey", "authenticationuser", "credential", "pass", "pwd", "secret", "token")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +102,7 @@ def persisted_properties(config: ServerConfig) -> dict[str, str]:
 
 def shown_unknown(key: str, value: str) -> str:
     """Return the value of a property that is no option as it may be shown: masked if its name promises a secret."""
-    return MASK if value and any(word in key.lower() for word in _SECRET_WORDS) else value
+    return MASK if value and any(word in key.lower() for word in SECRET_WORDS) else value
 
 
 def _texts(kind: ServerKind[Config], config: Config) -> Iterator[tuple[str, str]]:

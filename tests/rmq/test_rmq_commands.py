@@ -23,6 +23,10 @@ from rmq_brokers import (
     UPDATE_TOPIC,
     register,
 )
+from rmq_runs import Rmq
+
+from rmq.commands.config import SECRET_WORDS, _shown
+from serving.config import server_kind
 
 CREATE = ("topic", "create", "Orders", "--broker", "broker-a")
 
@@ -393,3 +397,29 @@ def test_large_site_of_brokers_is_listed(site):
             each.close()
 
     assert {row["version"] for row in rows} == {"V5_5_0"}
+
+
+def test_dry_run_of_policies_is_not_taken_from_the_present_folder(tmp_path):
+    rmq = Rmq(tmp_path / "operator")
+    planted = rmq.home / "controller"
+    planted.mkdir()
+    (planted / "__init__.py").write_text("")
+    (planted / "dry_run.py").write_text("print('planted')")
+    ran = rmq.run("scaling", "dry-run", "--help")
+
+    assert (ran.code, "planted" in ran.out, "usage" in ran.out.lower()) == (0, False, True), ran
+
+
+def test_dry_run_of_policies_needs_the_controller_here(run_here, monkeypatch):
+    monkeypatch.setitem(sys.modules, "controller", None)
+    ran = run_here("scaling", "dry-run")
+
+    assert (ran.code, "rmq-scaling-dry-run where it is" in ran.err) == (6, True), ran
+
+
+def test_commands_and_servers_hide_the_same_secrets():
+    names = ["initAuthenticationUser", "innerClientAuthenticationCredentials", "keyPwd", "aToken", "mySecretKey"]
+
+    assert [_shown(name, "hush") for name in names] == ["******"] * len(names)
+    assert [_shown(name, "at") for name in ("httpAdminTokenFile", "tls.server.keyPath", "brokerIP1")] == ["at"] * 3
+    assert SECRET_WORDS == server_kind.SECRET_WORDS

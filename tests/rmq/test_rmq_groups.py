@@ -6,10 +6,30 @@ import subprocess
 import sys
 
 import pytest
-from fakes.offset_broker import offset_brokers_in_thread
+from fakes.offset_broker import offset_brokers, offset_brokers_in_thread
 from group_broker import STORED_MS, GroupBroker
 from rmq_runs import Rmq
+from rmq_watchers import watching
 
+from remoting.protocol.codes import BrokerRequestCode, ResponseCode
+from rmq.commands.groups.reset_plan import (
+    BrokerReset,
+    QueueFacts,
+    ResetTarget,
+    ResetWay,
+    TargetKind,
+    WantedReset,
+    planned_row,
+)
+from rmq.commands.groups.reset_run import carry_out_all
+from rmq.site.settings import settings_of
+from rmq.site.site import Site
+
+QUEUE = QueueFacts(queue_id=0, old=40, min_offset=0, max_offset=100)
+COMMIT = ResetWay.COMMIT
+MEMBERS = BrokerRequestCode.GET_CONSUMER_CONNECTION_LIST
+PROGRESS = BrokerRequestCode.GET_CONSUME_STATS
+RESET_OFFSET = BrokerRequestCode.INVOKE_BROKER_TO_RESET_OFFSET
 RESET = ("group", "reset", "billing", "--topic", "orders")
 
 
@@ -47,6 +67,37 @@ def test_long_list_has_members_lag_and_rate_and_unknown_lag_is_not_zero(broker, 
     assert (rows["billing"]["consumeType"], rows["billing"]["unknownQueues"]) == ("CONSUME_PASSIVELY", 0)
     assert (rows["idle"]["lag"], rows["idle"]["unknownQueues"]) == ("unknown", 2)
     assert (rows["audit"]["lag"], rows["audit"]["clients"]) == ("unknown", 0)
+
+
+def test_groups_are_watched_by_name_alone(broker, rmq):
+    with watching(rmq, "group", "list", "--watch", "-o", "jsonl") as watcher:
+        watcher.wait_for(lambda: watcher.types("group") == [("ADDED", "billing")], "the group is there")
+        broker.groups["audit"] = {"groupName": "audit"}
+        watcher.wait_for(lambda: watcher.types("group")[1:] == [("ADDED", "audit")], "another one is added")
+        watcher.interrupt()
+    refused = rmq.run("group", "list", "--long", "--watch")
+
+    assert (refused.code, "watch the names without it" in refused.err) == (2, True), refused
+
+
+@pytest.mark.parametrize(("code", "field"), [(MEMBERS, "clients"), (PROGRESS, "lag")])
+def test_what_a_master_refuses_to_show_is_unknown_and_not_zero(broker, rmq, code, field):
+    broker.online, broker.holds = {"billing": "CLUSTERING"}, {"c1": []}
+    broker.instead[code] = ResponseCode.SYSTEM_ERROR
+
+    ran = rmq.run("group", "list", "--long", "-o", "json")
+
+    assert (ran.code, ran.items[0][field]) == (7, "unknown"), ran
+    assert f"{broker.address}: refused with code 1" in ran.err
+
+
+@pytest.mark.parametrize("verb", ["lag", "show"])
+def test_members_that_a_master_refuses_to_show_leave_the_answer_partial(broker, rmq, verb):
+    broker.instead[MEMBERS] = ResponseCode.SYSTEM_ERROR
+
+    ran = rmq.run("group", verb, "billing", "-o", "json")
+
+    assert (ran.code, len(ran.items) > 0, "refused with code 1" in ran.err) == (7, True, True), ran
 
 
 def test_lag_tells_a_stored_zero_from_no_offset_and_names_who_holds_a_queue(broker, rmq):
@@ -209,6 +260,32 @@ def test_reset_that_a_broker_refuses_in_part_is_partly_done(broker, rmq):
     assert "waits for the group's next pull" in ran.items[0]["detail"]
 
 
+def test_offset_that_is_stored_without_its_reset_is_not_called_failed(broker, rmq):
+    broker.instead[RESET_OFFSET] = ResponseCode.SYSTEM_ERROR
+
+    ran = rmq.run(*RESET, "--to", "latest", "--yes", "-o", "json")
+
+    assert (ran.code, {row["state"] for row in ran.items}) == (1, {"unknown"}), ran
+    assert "its offset is stored (15), the reset (222) is not: refused with code 1" in ran.items[0]["detail"]
+
+
+async def test_after_a_broker_that_fails_the_reset_goes_no_further():
+    first, second = GroupBroker(), GroupBroker("broker-b")
+    first.instead[BrokerRequestCode.UPDATE_CONSUMER_OFFSET] = ResponseCode.SYSTEM_ERROR
+    wanted = WantedReset("billing", "orders", ResetTarget(TargetKind.LATEST), None)
+    site = Site(settings_of({}, {}, {}))
+    async with offset_brokers(first, second):
+        planned = [
+            BrokerReset(each.name, each.address, COMMIT, [planned_row(each.name, QUEUE, wanted.target, COMMIT)])
+            for each in (first, second)
+        ]
+        outcomes = await carry_out_all(site, wanted, planned)
+        await site.close()
+
+    assert [each.row.state for each in outcomes] == ["failed", "not_sent"]
+    assert second.written == []
+
+
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
@@ -244,6 +321,14 @@ def test_group_is_created_and_deleted_with_its_offsets(broker, rmq):
     assert 200 in [code for code, _ in broker.peer.received]
     assert rmq.run("group", "delete", "billing", "--cluster", "DefaultCluster", "--yes").code == 4
     assert rmq.run("group", "create", "new").code == 2
+
+
+def test_question_about_a_group_that_may_exist_says_so(broker, rmq):
+    broker.instead[BrokerRequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG] = ResponseCode.SYSTEM_ERROR
+
+    ran = rmq.run("group", "create", "billing", "--broker", "broker-a")
+
+    assert (ran.code, "Create, or replace all settings of, group billing on" in ran.err) == (2, True), ran
 
 
 def test_shells_are_offered_groups(broker, rmq):

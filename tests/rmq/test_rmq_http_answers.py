@@ -1,7 +1,9 @@
 """Which of several servers a command goes to by HTTP, and what it makes of their answers."""
 
+import base64
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -15,7 +17,7 @@ NOTHING_WRITTEN = {"operationId": "", "counts": {"ready": 1}, "problems": [], "q
 class HttpPeer:
     """Answers each request with a status and what becomes JSON; None: it ends the connection."""
 
-    def __init__(self, status, answer, *, after=()):
+    def __init__(self, status, answer, *, after=(), change_s=0):
         answers = [(status, answer), *after]
         self.received = received = []
 
@@ -24,6 +26,8 @@ class HttpPeer:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 received.append((self.command, self.path, self.headers.get("Authorization"), body))
                 status, answer = answers.pop(0) if len(answers) > 1 else answers[0]
+                if self.command != "GET":
+                    time.sleep(change_s)
                 if answer is None:
                     self.close_connection = True
                     return
@@ -85,6 +89,13 @@ def test_token_is_shown_where_something_changes_and_not_where_it_is_read(rmq, pe
     assert [(method, token) for method, _, token, _ in manager.received] == [("GET", None), ("POST", "Bearer a-token")]
 
 
+@pytest.mark.parametrize("words", [("--yes",), ("--dry-run",)])
+def test_token_is_sent_to_no_address_that_nobody_named(rmq, words):
+    ran = rmq.run("offsets", "undo", "x", *words)
+
+    assert (ran.code, "name the server with --offset-manager: the admin token" in ran.err) == (2, True), ran
+
+
 def test_change_without_an_answer_may_be_done_and_is_not_sent_to_another_server(rmq, peer):
     manager, other = peer(200, NOTHING_WRITTEN, after=[(200, None)]), peer(200, NOTHING_WRITTEN)
     ran = rmq.run("offsets", "undo", "x", "--yes", "--offset-manager", f"{manager.url};{other.url}")
@@ -92,6 +103,94 @@ def test_change_without_an_answer_may_be_done_and_is_not_sent_to_another_server(
     assert (ran.code, "it may be done all the same" in ran.err) == (3, True), ran
     assert [json.loads(body).get("dryRun") for *_, body in manager.received] == [True, None]
     assert other.received == []
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "sentence"),
+    [
+        (200, b"<html>", "it is done, and the answer cannot be read: look before you repeat it"),
+        (500, b"", "no reason that can be read; it may be done all the same: look before you repeat it"),
+    ],
+)
+def test_change_with_an_answer_that_leaves_it_open_says_so(rmq, peer, status, answer, sentence):
+    manager = peer(200, NOTHING_WRITTEN, after=[(status, answer)])
+    ran = rmq.run("offsets", "undo", "x", "--yes", "--offset-manager", manager.url)
+
+    assert (ran.code, sentence in ran.err) == (1, True), ran
+
+
+@pytest.mark.parametrize("words", [("waive", "1", "billing"), ("approve", "p1")])
+def test_change_before_which_a_controller_looks_at_brokers_has_more_time(rmq, peer, words):
+    proposal = {
+        "id": "p1",
+        "topic": "T",
+        "before": 1,
+        "target": 2,
+        "reason": "",
+        "createdUnixMs": 1,
+        "expiresUnixMs": 2,
+    }
+    resize = {"id": "1", "topic": "T", "kind": "shrink", "phase": "DRAIN", "phaseSinceUnixMs": 1, "createdUnixMs": 1}
+    controller = peer(200, resize | {"proposals": [proposal]}, change_s=1)
+    ran = rmq.run("scaling", *words, "--yes", "--timeout", "0.5", "--controller-http", controller.url)
+
+    assert (ran.code, [method for method, *_ in controller.received]) == (0, ["GET", "POST"]), ran
+
+
+def test_wait_for_a_resize_outlasts_a_controller_that_does_not_lead(rmq, peer):
+    resize = {"id": "op-7", "topic": "T", "kind": "grow", "phase": "READ_UP", "phaseSinceUnixMs": 1, "createdUnixMs": 1}
+    answers = [(201, resize), (503, FOLLOWS), (200, resize | {"phase": "DONE"})]
+    controller = peer(200, {"topic": "T"}, after=answers)
+    ran = rmq.run("topic", "scale", "T", "--queues", "4", "--wait", "--yes", "--controller-http", controller.url)
+
+    assert (ran.code, "T: resize op-7 is started" in ran.err) == (0, True), ran
+
+
+def test_wait_for_a_resize_ends_with_its_id_where_nobody_leads(run_here, peer, monkeypatch):
+    monkeypatch.setattr("rmq.commands.scaling.topic_scale._AWAY_S", 0.0)
+    resize = {"id": "op-7", "topic": "T", "kind": "grow", "phase": "READ_UP", "phaseSinceUnixMs": 1, "createdUnixMs": 1}
+    controller = peer(200, {"topic": "T"}, after=[(201, resize), (503, FOLLOWS)])
+    ran = run_here("topic", "scale", "T", "--queues", "4", "--wait", "--yes", "--controller-http", controller.url)
+
+    assert (ran.code, "without this command: rmq scaling show op-7" in ran.err) == (1, True), ran
+
+
+def test_operations_show_when_they_were_done(rmq, peer):
+    done = {
+        "operationId": "a",
+        "kind": "reset",
+        "writer": "w",
+        "unixMs": 1_800_000_000_000,
+        "queues": 1,
+        "finished": True,
+    }
+    manager = peer(200, {"operations": [done]})
+    ran = rmq.run("offsets", "operations", "--offset-manager", manager.url)
+
+    assert "2027-01-15T08:00:00.000Z" in ran.out, ran
+
+
+def test_export_replaces_a_file_only_where_that_is_wanted(rmq, peer):
+    manager = peer(200, {"file": base64.b64encode(b"new").decode(), "offsets": 1})
+    words = ("offsets", "export", "offsets.json", "--offset-manager", manager.url)
+    file = rmq.home / "offsets.json"
+    file.write_text("old")
+    file.chmod(0o640)
+    refused = rmq.run(*words)
+
+    assert (refused.code, "offsets.json exists" in refused.err, file.read_text()) == (2, True, "old"), refused
+    assert rmq.run(*words, "--overwrite").code == 0
+    assert (file.read_text(), file.stat().st_mode & 0o777) == ("new", 0o640)
+    assert [each.name for each in rmq.home.iterdir() if each.name.startswith("offsets")] == ["offsets.json"]
+    assert rmq.run("offsets", "export", "other.json", "--offset-manager", manager.url).code == 0
+    assert (rmq.home / "other.json").read_text() == "new"
+    assert rmq.run("offsets", "export", "/dev/stdout", "--offset-manager", manager.url).out == "new"
+
+
+def test_blank_id_is_wrong_use(run_here):
+    ran = run_here("scaling", "show", "")
+
+    assert (ran.code, "an id or a name is blank" in ran.err) == (2, True), ran
 
 
 @pytest.mark.parametrize(

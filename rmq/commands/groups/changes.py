@@ -62,7 +62,8 @@ async def create_group(session: OperatorSession, group: str, **chosen: Unpack[Gr
     answers = await session.site.answers((each.address for each in found), configured_groups())
     exists = any(each.error is None and group in each.result for each in answers)
     changes = [SiteChange(each.address, f"create group {group} on {_name(each)}", request) for each in found]
-    verb = "Replace all settings of" if exists else "Create"
+    is_known = all(each.error is None for each in answers)
+    verb = "Replace all settings of" if exists else "Create" if is_known else "Create, or replace all settings of,"
     await session.change([changes], f"{verb} group {group} on {', '.join(map(_name, found))}?")
 
 

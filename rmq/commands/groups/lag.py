@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import click
 import msgspec
 
+from remoting.admin.groups import GroupConnections
 from remoting.admin.message_queues import MessageQueue
 from remoting.admin.offset_table import offsets_of_groups
 from rmq.cli.options import SiteCommand
@@ -23,7 +24,7 @@ from rmq.site.groups import (
     stored_at,
     total_lag,
 )
-from rmq.site.site import check_complete
+from rmq.site.site import Answered, check_complete, check_requests
 
 #: Of pop consumers: all queues of a broker set.
 _ALL_QUEUES = -1
@@ -72,7 +73,7 @@ async def show_lag(
 ) -> None:
     """Show how far a group is in each queue (208), and which member holds it (203, 307).
 
-    The lag of a queue in which the group has stored no offset is unknown, not 0 (43 tells).
+    The lag of a queue in which the group has stored no offset is unknown, not 0 (43 shows which).
     """
     site = session.site
     found = await masters_of(site, cluster)
@@ -88,10 +89,11 @@ async def show_lag(
     ]
     if not queues:
         await check_group(site, group, found)
-    holders = {} if no_clients or not queues else await _holders(session, group, addresses)
+    connections = [] if no_clients or not queues else await connections_at(site, addresses, group)
+    holders = await _holders(session, group, connections)
     session.show([_row(each, holders) for each in sorted(queues, key=lambda each: each.queue)], LagRow)
     _note_total(session, group, queues)
-    check_complete(answers, "masters")
+    check_requests([*answers, *connections])
 
 
 @click.command("offsets", cls=SiteCommand)
@@ -120,9 +122,9 @@ async def show_offsets(session: OperatorSession, group: str, topic: str | None, 
 
 
 async def _holders(
-    session: OperatorSession, group: str, addresses: Sequence[str]
+    session: OperatorSession, group: str, connections: Sequence[Answered[GroupConnections | None]]
 ) -> Mapping[MessageQueue, Sequence[str]]:
-    held = await held_queues(session.site, group, await connections_at(session.site, addresses, group))
+    held = await held_queues(session.site, group, connections)
     if held.unknown:
         session.note(f"members that did not answer what they hold: {', '.join(held.unknown)}")
     return held.clients

@@ -9,7 +9,7 @@ from rmq.cli.options import ChangeCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.groups.reset_facts import masters_in, plan_reset
 from rmq.commands.groups.reset_plan import ResetRow, WantedReset, target_of
-from rmq.commands.groups.reset_run import carry_out, failure_in
+from rmq.commands.groups.reset_run import carry_out_all, failure_in
 from rmq.commands.live_names import broker_names, group_names, topic_names
 from rmq.commands.topic_views import route_at_first
 from rmq.failures import WrongUse
@@ -52,7 +52,7 @@ async def reset_group(session: OperatorSession, group: str, **chosen: Unpack[Res
         return
     session.preview(rows, ResetRow)
     session.confirm(_question(wanted, rows))
-    outcomes = [each for broker in planned for each in await carry_out(session.site, wanted, broker)]
+    outcomes = await carry_out_all(session.site, wanted, planned)
     session.show([each.row for each in outcomes], ResetRow)
     if (failure := failure_in(outcomes)) is not None:
         raise failure

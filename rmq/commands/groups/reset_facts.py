@@ -22,6 +22,7 @@ from rmq.failures import CommandFailed, UnknownName, failure_of_all
 from rmq.site.brokers import BrokerPlace
 from rmq.site.groups import connections_at
 from rmq.site.nearest import unknown_sentence
+from rmq.site.queue_ids import queue_ids
 from rmq.site.site import Found, Site
 
 
@@ -45,8 +46,8 @@ async def plan_reset(
     ways = await _ways(site, wanted, found)
     planned = []
     for place, way in zip(found, ways, strict=True):
-        queue_ids = range(route.queues[place.broker_name].read_queue_nums)
-        facts = await _facts_at(site, wanted, place.address, queue_ids)
+        routed = queue_ids(place.broker_name, route.queues[place.broker_name].read_queue_nums)
+        facts = await _facts_at(site, wanted, place.address, routed)
         rows = [planned_row(place.broker_name, each, wanted.target, way) for each in facts]
         planned.append(BrokerReset(place.broker_name, place.address, way, rows))
     return planned
@@ -78,12 +79,12 @@ async def _facts_at(site: Site, wanted: WantedReset, address: str, routed: Itera
     old = stored.get(GroupTopicName(wanted.group, wanted.topic), {})
     found = await site.call(address, queue_offsets(wanted.topic))
     ends = {queue.queue_id: each for queue, each in found.items()}
-    queue_ids = sorted({*ends, *routed})
+    known = sorted({*ends, *routed})
     if wanted.queue_id is not None:
-        if wanted.queue_id not in queue_ids:
-            raise UnknownName(f"the topic has no queue {wanted.queue_id} there, but 0 to {len(queue_ids) - 1}")
-        queue_ids = [wanted.queue_id]
-    facts = await _facts_of(site, wanted, address, {each: ends.get(each) for each in queue_ids})
+        if wanted.queue_id not in known:
+            raise UnknownName(f"the topic has no queue {wanted.queue_id} there, but 0 to {len(known) - 1}")
+        known = [wanted.queue_id]
+    facts = await _facts_of(site, wanted, address, {each: ends.get(each) for each in known})
     return [each._replace(old=old.get(each.queue_id)) for each in facts]
 
 

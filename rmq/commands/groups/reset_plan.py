@@ -1,4 +1,4 @@
-"""Where a reset takes a group in each queue, and how each broker is told. Pure.
+"""Where a reset takes a group in each queue, and how it is sent to each broker. Pure.
 
 Three ways, as mqadmin's resetOffsetByTime has them. A broker that resets on its side (222) gets each offset. An older
 one only sends members that are online to a moment, which it looks up itself (222). Without members their offsets are
@@ -42,7 +42,7 @@ class WantedReset(NamedTuple):
 
 
 class ResetWay(Enum):
-    """How a broker is told."""
+    """What a broker is sent."""
 
     #: 15 and 222 for each queue.
     RESET = "reset"
@@ -109,7 +109,7 @@ def target_of(text: str) -> ResetTarget:
 
 
 def way_at(broker_name: str, wanted: WantedReset, *, resets_on_server: bool, is_online: bool) -> ResetWay:
-    """Return how a broker is told; raises WrongUse where it cannot be."""
+    """Return what a broker is sent; raises WrongUse where it cannot be."""
     if resets_on_server:
         return ResetWay.RESET
     if not is_online:

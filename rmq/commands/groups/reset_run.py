@@ -23,6 +23,20 @@ class ResetOutcome(NamedTuple):
     error: RemotingError | None = None
 
 
+async def carry_out_all(site: Site, wanted: WantedReset, planned: Sequence[BrokerReset]) -> list[ResetOutcome]:
+    """Reset at one broker after the other, and return what became of each queue.
+
+    After a broker at which a request failed nothing more is sent.
+    """
+    outcomes: list[ResetOutcome] = []
+    for broker in planned:
+        if all(each.error is None for each in outcomes):
+            outcomes += await carry_out(site, wanted, broker)
+        else:
+            outcomes += [ResetOutcome(msgspec.structs.replace(row, state="not_sent")) for row in broker.rows]
+    return outcomes
+
+
 async def carry_out(site: Site, wanted: WantedReset, broker: BrokerReset) -> list[ResetOutcome]:
     """Reset the queues that are planned at a broker, and return what became of each."""
     if broker.way is ResetWay.MEMBERS:
@@ -57,10 +71,10 @@ async def _reset(site: Site, wanted: WantedReset, broker: BrokerReset, row: Rese
     if broker.way is ResetWay.RESET:
         requests.append(reset_offset(*of_queue).mapped(lambda _: OffsetCommit.STORED))
     became = OffsetCommit.STORED
-    for request in requests:
+    for number, request in enumerate(requests):
         answer = await site.answer_of(broker.address, request)
         if answer.error is not None:
-            return _failed(row, answer.error)
+            return _half_done(row, answer.error) if number else _failed(row, answer.error)
         became = answer.result
     if became is OffsetCommit.RESET_PENDING:
         return ResetOutcome(msgspec.structs.replace(row, state="failed", detail=_NOT_STORED))
@@ -74,6 +88,11 @@ def _sent(row: ResetRow, topic: str, offsets: Mapping[MessageQueue, int]) -> Res
         return ResetOutcome(msgspec.structs.replace(row, state="failed", detail=detail))
     detail = f"members go to {offset} within 15 s"
     return ResetOutcome(msgspec.structs.replace(row, state="done", new=offset, detail=detail))
+
+
+def _half_done(row: ResetRow, error: RemotingError) -> ResetOutcome:
+    detail = f"its offset is stored (15), the reset (222) is not: {sentence_of(error)}"
+    return ResetOutcome(msgspec.structs.replace(row, state="unknown", detail=detail), error)
 
 
 def _failed(row: ResetRow, error: RemotingError) -> ResetOutcome:

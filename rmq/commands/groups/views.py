@@ -13,7 +13,7 @@ from rmq.commands.live_names import cluster_names, group_names
 from rmq.failures import UnknownName, sentence_of
 from rmq.site.brokers import BrokerPlace
 from rmq.site.groups import check_group, connections_at, masters_of
-from rmq.site.site import Answered, check_complete
+from rmq.site.site import Answered, check_complete, check_requests
 
 
 class GroupShownRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -75,7 +75,7 @@ async def show_group(session: OperatorSession, group: str, cluster: str | None) 
         if definition.error is not None or definition.result is not None
     ]
     session.show(rows, GroupShownRow)
-    check_complete(definitions, "masters")
+    check_requests([*definitions, *connections])
 
 
 @click.command("connections", cls=SiteCommand)

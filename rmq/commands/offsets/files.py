@@ -1,8 +1,9 @@
 """`rmq offsets export` and `rmq offsets import`: offsets as files of brokers and clients."""
 
+import os
 import sys
 from pathlib import Path
-from typing import BinaryIO, Literal, TypedDict, Unpack
+from typing import BinaryIO, Final, Literal, TypedDict, Unpack
 
 import click
 import msgspec
@@ -27,6 +28,7 @@ from rmq.site.offset_documents import (
 FILE_BYTES_MAX = 3 << 20
 #: Of records in Base64, with their names.
 _RECORDS_BYTES_MAX = 5 << 20
+_EXISTS: Final = "{} exists: name another file, or add --overwrite"
 
 _DIALECT = click.option(
     "--dialect",
@@ -59,6 +61,7 @@ class ExportOptions(TypedDict):
     broker: str | None
     group: str | None
     topic: str | None
+    overwrite: bool
 
 
 class ImportOptions(TypedDict):
@@ -88,9 +91,12 @@ class ImportOptions(TypedDict):
 @_BROKER
 @_CLUSTER
 @_NAMESPACE
+@click.option("--overwrite", is_flag=True, help="a file that exists is replaced")
 @with_session
 async def export_offsets(session: OperatorSession, file: str, **chosen: Unpack[ExportOptions]) -> None:
     """Write offsets to a file as brokers or clients have it; - is standard output."""
+    if not chosen["overwrite"]:
+        _check_free(file)
     body = WantedExport(
         dialect=chosen["dialect"],
         source=chosen["source"],
@@ -105,7 +111,8 @@ async def export_offsets(session: OperatorSession, file: str, **chosen: Unpack[E
     )
     found = await manager_answer(session, request)
     is_records = chosen["dialect"] == "rocksdb"
-    _write(file, msgspec.json.encode(RecordFile(records=found.records)) if is_records else found.file)
+    content = msgspec.json.encode(RecordFile(records=found.records)) if is_records else found.file
+    _write(file, content, overwrites=chosen["overwrite"])
     for text in found.unavailable:
         session.note(f"not in the file: {text}")
     session.note(f"{found.offsets} offsets in {file}")
@@ -184,12 +191,40 @@ def _read(file: str, bytes_max: int) -> bytes:
     return text
 
 
-def _write(file: str, text: bytes) -> None:
+def _check_free(file: str) -> None:
+    if file != "-" and Path(file).is_file():
+        raise WrongUse(_EXISTS.format(file))
+
+
+def _write(file: str, text: bytes, *, overwrites: bool) -> None:
+    path = Path(file)
     try:
         if file == "-":
             sys.stdout.buffer.write(text)
             sys.stdout.buffer.flush()
+        elif path.exists() and not path.is_file():
+            # A pipe or a device has nothing to lose, and must stay what it is.
+            path.write_bytes(text)
+        elif overwrites:
+            _replace(path.resolve(), text)
         else:
-            Path(file).write_bytes(text)
+            with path.open("xb") as opened:
+                opened.write(text)
+    except FileExistsError:
+        raise WrongUse(_EXISTS.format(file)) from None
     except OSError as error:
         raise WrongUse(f"{file} cannot be written: {error.strerror or error}") from None
+
+
+def _replace(path: Path, text: bytes) -> None:
+    """Write a file beside it first: one that cannot be written whole leaves the former one."""
+    beside = path.with_name(f"{path.name}.{os.getpid()}.new")
+    try:
+        with beside.open("xb") as opened:
+            opened.write(text)
+        if path.exists():
+            beside.chmod(path.stat().st_mode)
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise

@@ -1,19 +1,22 @@
 """`rmq offsets regressions`, `rmq offsets mirror` and `rmq offsets operations`."""
 
+from typing import ClassVar
+
 import click
 import msgspec
 
-from rmq.cli.options import SiteCommand
+from rmq.cli.options import ListCommand, SiteCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names, group_names, topic_names
 from rmq.commands.offsets.asking import manager_answer
+from rmq.output.rows import RowKey
 from rmq.site.http_api import ApiRequest, path_of
 from rmq.site.offset_documents import (
     MirrorPage,
     RegressionDocument,
     RegressionPage,
+    UndoableDocument,
     UndoableOperations,
-    UndoableRow,
 )
 
 _CAUSES = (
@@ -52,6 +55,8 @@ class RegressionRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class MirrorRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How well the offset manager knows the offsets of a broker set."""
 
+    row_key: ClassVar[RowKey] = ("cluster", "broker_name")
+
     cluster: str
     broker_name: str
     #: `fresh`, `stale` after three periods without a reading, `absent`: nobody shows the set any more.
@@ -62,6 +67,19 @@ class MirrorRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     #: The first moment that can be restored.
     kept_since_unix_ms: int | None
     error: str | None
+
+
+class OperationRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """An operation that can be undone."""
+
+    operation_id: str
+    kind: str
+    writer: str
+    done_unix_ms: int
+    queues: int
+    finished: bool
+    #: The operation that it has undone.
+    undoes: str | None
 
 
 @click.command("regressions", cls=SiteCommand)
@@ -81,7 +99,7 @@ async def list_regressions(
     session.show([_regression(each) for each in found.regressions], RegressionRow)
 
 
-@click.command("mirror", cls=SiteCommand)
+@click.command("mirror", cls=ListCommand)
 @with_session
 async def list_mirror(session: OperatorSession) -> None:
     """List how fresh what the offset manager has read of each broker set is, and since when it is kept."""
@@ -112,7 +130,19 @@ async def list_mirror(session: OperatorSession) -> None:
 async def list_operations(session: OperatorSession) -> None:
     """List the restores, imports and resets of the offset manager that can be undone, the newest first."""
     found = await manager_answer(session, ApiRequest(path_of("offsets", "operations"), UndoableOperations))
-    session.show(found.operations, UndoableRow)
+    session.show([_operation(each) for each in found.operations], OperationRow)
+
+
+def _operation(found: UndoableDocument) -> OperationRow:
+    return OperationRow(
+        operation_id=found.operation_id,
+        kind=found.kind,
+        writer=found.writer,
+        done_unix_ms=found.unix_ms,
+        queues=found.queues,
+        finished=found.finished,
+        undoes=found.undoes or None,
+    )
 
 
 def _regression(found: RegressionDocument) -> RegressionRow:

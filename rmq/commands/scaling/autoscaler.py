@@ -14,6 +14,7 @@ from rmq.site.http_api import ApiRequest, path_of
 from rmq.site.nearest import unknown_sentence
 from rmq.site.scaling_documents import (
     ENDED_PHASES,
+    PLAN_TIMEOUT_S,
     Decision,
     DecisionPage,
     ProposalPage,
@@ -109,7 +110,8 @@ async def approve(session: OperatorSession, proposal: str, reason: str) -> None:
         return
     session.confirm(f"Resize topic {found.topic} from {found.before} to {found.target} queues on each broker set?")
     path = path_of("scaling", "proposals", proposal, "approve")
-    started = await controller_answer(session, ApiRequest(path, ResizeDocument, {}, "POST", ReasonBody(reason=reason)))
+    request = ApiRequest(path, ResizeDocument, {}, "POST", ReasonBody(reason=reason), timeout_s=PLAN_TIMEOUT_S)
+    started = await controller_answer(session, request)
     session.show([operation_row(started)], ShownResizeRow)
 
 

@@ -1,23 +1,26 @@
 """`rmq scaling list`, `show`, `abort`, `resume` and `waive`."""
 
 from collections.abc import Callable, Iterator
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 import click
 import msgspec
 
-from rmq.cli.options import ChangeCommand, SiteCommand
+from rmq.cli.options import ChangeCommand, ListCommand, SiteCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import group_names, topic_names
 from rmq.failures import CommandFailed
+from rmq.output.rows import RowKey
 from rmq.site.http_api import ApiRequest, Document, call, controllers, path_of
-from rmq.site.scaling_documents import ReasonBody, ResizeDocument, ResizePage, WaiveBody
+from rmq.site.scaling_documents import PLAN_TIMEOUT_S, ReasonBody, ResizeDocument, ResizePage, WaiveBody
 
 _LIMIT: Final = "1000"
 
 
 class ShownResizeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A resize of a topic."""
+
+    row_key: ClassVar[RowKey] = ("id",)
 
     id: str
     topic: str
@@ -73,13 +76,13 @@ def operation_row(found: ResizeDocument) -> ShownResizeRow:
     )
 
 
-@click.command("list", cls=SiteCommand)
+@click.command("list", cls=ListCommand)
 @click.argument("prefix", required=False, metavar="[TOPIC]", shell_complete=topic_names)
 @with_session
 async def list_operations(session: OperatorSession, prefix: str | None) -> None:
     """List resizes of topics whose names begin with TOPIC: those under way, then those that have ended."""
     found = await operations(session, prefix)
-    session.show([operation_row(each) for each in found.operations], ShownResizeRow)
+    session.show([operation_row(each) for each in found.operations], ShownResizeRow, is_partial=bool(found.problems))
     if len(found.operations) < found.total:
         session.note(f"{len(found.operations)} of {found.total} are shown")
     if found.problems:
@@ -139,7 +142,9 @@ async def _change(
         session.show([operation_row(found)], ShownResizeRow)
         return
     session.confirm(f"{question(found.topic)} (it is in phase {found.phase})?")
-    done = await controller_answer(session, ApiRequest(f"{path}/{verb}", ResizeDocument, {}, "POST", body))
+    # Controllers look at brokers and clients first.
+    request = ApiRequest(f"{path}/{verb}", ResizeDocument, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S)
+    done = await controller_answer(session, request)
     session.show([operation_row(done)], ShownResizeRow)
 
 

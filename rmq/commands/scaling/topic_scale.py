@@ -12,8 +12,8 @@ from rmq.cli.options import ChangeCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import topic_names
 from rmq.commands.scaling.operations import ShownResizeRow, controller_answer, operation_row
-from rmq.failures import CommandFailed, ExitCode
-from rmq.site.http_api import ApiRequest, path_of
+from rmq.failures import CommandFailed, ExitCode, NotReachable
+from rmq.site.http_api import ApiRequest, NotAnsweredNow, path_of
 from rmq.site.scaling_documents import (
     ENDED_PHASES,
     PLAN_TIMEOUT_S,
@@ -24,6 +24,8 @@ from rmq.site.scaling_documents import (
 )
 
 _LOOK_S: Final = 1.0
+#: How long controllers may be away, or without a leader, while a resize is waited for.
+_AWAY_S: Final = 60.0
 
 
 class NotResized(CommandFailed):
@@ -98,6 +100,8 @@ async def scale_topic(session: OperatorSession, topic: str, **chosen: Unpack[Sca
     started = await controller_answer(
         session, ApiRequest(path, ResizeDocument, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S)
     )
+    if chosen["waits"]:
+        session.note(f"{topic}: resize {started.id} is started")
     ended = await _ended(session, started) if chosen["waits"] else started
     session.show([operation_row(ended)], ShownResizeRow)
     if chosen["waits"] and ended.phase != "DONE":
@@ -108,12 +112,21 @@ async def _ended(session: OperatorSession, operation: ResizeDocument) -> ResizeD
     """Wait until a resize has ended, or somebody has to act; a controller that is away for a moment is waited for."""
     path = path_of("scaling", "operations", operation.id)
     shown = ""
+    loop = asyncio.get_running_loop()
+    answered_s = loop.time()
     while operation.phase not in ENDED_PHASES | STOPPED_PHASES:
         if operation.phase != shown:
             session.note(f"{operation.topic}: {operation.phase}")
             shown = operation.phase
         await asyncio.sleep(_LOOK_S)
-        operation = await controller_answer(session, ApiRequest(path, ResizeDocument))
+        try:
+            operation = await controller_answer(session, ApiRequest(path, ResizeDocument))
+        except (NotReachable, NotAnsweredNow) as failure:
+            if loop.time() - answered_s > _AWAY_S:
+                advice = f"the resize goes on without this command: rmq scaling show {operation.id}"
+                raise type(failure)(f"{failure}; {advice}") from None
+        else:
+            answered_s = loop.time()
     return operation
 
 

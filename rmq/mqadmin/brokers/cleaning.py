@@ -4,6 +4,7 @@ from typing import Final
 
 from remoting.admin.admin_request import AdminRequest
 from remoting.admin.broker_views import clean_expired_queues, clean_unused_topics, delete_expired_commit_logs
+from rmq.failures import WrongUse
 from rmq.mqadmin.admin import Admin, MqadminCommand, members_in
 from rmq.mqadmin.java.command_line import CommandLine
 from rmq.mqadmin.java.options import options_of, value
@@ -30,9 +31,12 @@ async def _clean(admin: Admin, line: CommandLine, request: AdminRequest[None]) -
 
 
 async def _members(admin: Admin, cluster: str | None) -> list[str]:
-    """Return the brokers of a cluster, or of all; of an unknown one none."""
+    """Return the brokers of a cluster, or of all; of an unknown one none. Raises WrongUse for a blank name."""
+    if cluster == "":
+        # An unset variable of a script: mqadmin goes to all clusters then.
+        raise WrongUse("-c: the name of the cluster is blank; without -c it is all clusters")
     info = await admin.cluster()
-    clusters = [cluster] if cluster else list(info.cluster_addr_table)
+    clusters = [cluster] if cluster is not None else list(info.cluster_addr_table)
     names = [name for each in clusters for name in info.cluster_addr_table.get(each, ())]
     found = [info.broker_addr_table.get(name) for name in names]
     return [address for each in found if each is not None for address in members_in(each)]

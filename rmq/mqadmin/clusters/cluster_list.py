@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from remoting.admin.brokers import broker_facts
 from remoting.clock import SystemClock
 from remoting.protocol.shapes.namesrv import ClusterInfo
-from rmq.failures import CommandFailed
+from rmq.failures import failure_of
 from rmq.mqadmin.admin import Admin, MqadminCommand, long_integer, set_names
 from rmq.mqadmin.java.command_line import CommandLine
 from rmq.mqadmin.java.hash_order import hash_map_order, long_hash
@@ -44,6 +44,7 @@ async def _list(admin: Admin, line: CommandLine) -> None:
 
 async def _print(admin: Admin, line: CommandLine) -> None:
     info = await admin.cluster()
+    admin.note_answer()
     cluster = line.text("c")
     members = list(_members(info, [cluster] if cluster else set_names(info.cluster_addr_table)))
     shows_totals = line.has("m")
@@ -53,7 +54,7 @@ async def _print(admin: Admin, line: CommandLine) -> None:
     for member, answer in zip(members, await at_once(reads), strict=True):
         facts = answer.result if answer.error is None else {}
         if answer.error is not None and not shows_totals:
-            admin.note_failure(CommandFailed(f"{member.address}: {answer.error}"))
+            admin.note_failure(failure_of(answer.error, member.address))
         (_print_totals if shows_totals else _print_load)(admin, member, facts)
 
 

@@ -1,5 +1,6 @@
 """electMaster and cleanBrokerMetadata, which the leading controller does."""
 
+import re
 from typing import Final
 
 from remoting.admin.controller_views import election
@@ -10,6 +11,8 @@ from rmq.mqadmin.controller.leader import leader_of
 from rmq.mqadmin.java.command_line import CommandLine
 from rmq.mqadmin.java.hash_order import hash_map_order, long_hash
 from rmq.mqadmin.java.options import options_of, switch, value
+
+_ID: Final = re.compile(r"\d{1,19}", re.ASCII)
 
 
 async def _elect(admin: Admin, line: CommandLine) -> None:
@@ -36,7 +39,7 @@ async def _clean(admin: Admin, line: CommandLine) -> None:
 
 def _ids(line: CommandLine) -> list[int]:
     texts = [each for each in (line.text("b") or "").split(";") if each]
-    if not all(each.isascii() and each.isdigit() for each in texts):
+    if not all(_ID.fullmatch(each) for each in texts):
         raise WrongUse("please set the option <brokerControllerIdsToClean> according to the format: 1;2;3")
     return [int(each) for each in texts]
 

@@ -78,11 +78,13 @@ async def _delete(admin: Admin, line: CommandLine) -> None:
         await admin.call(address, request)
         admin.printf("delete subscription group [%s] from broker [%s] success.%n", group, address)
     elif cluster is not None:
-        for master in await admin.masters_of(cluster):
-            await admin.call(master, request)
+
+        def note(master: str) -> None:
             admin.printf(
                 "delete subscription group [%s] from broker [%s] in cluster [%s] success.%n", group, master, cluster
             )
+
+        await admin.at_all(await admin.masters_of(cluster), request, note)
         try:
             for topic in (f"{_RETRY}{group}", f"{_DLQ}{group}"):
                 await _delete_topic(admin, topic, cluster)

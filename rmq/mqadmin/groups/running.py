@@ -27,14 +27,15 @@ async def _show(admin: Admin, line: CommandLine) -> None:
     admin.printf("%-10s %-40s %-20s %s%n", "#Index", "#ClientId", "#Version", "#ConsumerRunningInfoFile")
     unix_ms = SystemClock().unix_ms()
     found: dict[str, RunningConsumerView] = {}
+    files: dict[str, str] = {}
     for client in consumers.connection_set:
         name = client.client_id or ""
         try:
             found[name] = await _running(admin, group, name, with_stacks=with_stacks)
+            file = _written(found[name], _file_name(name, files), unix_ms)
         except CommandFailed as failure:
             admin.note_failure(failure)
             continue
-        file = _written(found[name], name, unix_ms)
         admin.printf("%-10d %-40s %-20s %s%n", len(found), name, version_text(client.version), file)
     if found:
         _print_summary(admin, found, unix_ms)
@@ -46,16 +47,26 @@ async def _running(admin: Admin, group: str, client_id: str, *, with_stacks: boo
     return await admin.call(address, running_view(group, client_id, with_stacks=with_stacks))
 
 
-def _written(found: RunningConsumerView, client_id: str, unix_ms: int) -> str:
-    """Write the file of a consumer below the folder of now; raises CommandFailed. A client chooses its own id."""
-    folder = str(unix_ms)
-    name = client_id.replace("/", "_").replace("\x00", "_")
+def _file_name(client_id: str, files: dict[str, str]) -> str:
+    """Return the name of a client's file, and note it in `files`, client ids by name. A client chooses its own id."""
+    plain = client_id.replace("/", "_").replace("\x00", "_")
+    plain = plain if plain.strip(".") else "_"
+    name, number = plain, 1
+    while files.setdefault(name, client_id) != client_id:
+        number += 1
+        name = f"{plain}-{number}"
+    return name
+
+
+def _written(found: RunningConsumerView, name: str, unix_ms: int) -> str:
+    """Write the file of a consumer below the folder of now; raises CommandFailed."""
+    file = Path(str(unix_ms), name)
     try:
-        Path(folder).mkdir(exist_ok=True)
-        (Path(folder) / (name if name.strip(".") else "_")).write_text(running_text(found))
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(running_text(found))
     except OSError as error:
-        raise CommandFailed(f"{folder}/{name} cannot be written: {error.strerror or error}") from None
-    return f"{folder}/{name}"
+        raise CommandFailed(f"{file} cannot be written: {error.strerror or error}") from None
+    return str(file)
 
 
 def _print_summary(admin: Admin, found: dict[str, RunningConsumerView], unix_ms: int) -> None:

@@ -88,4 +88,8 @@ def perm_text(perm: int) -> str:
 
 
 def _local(form: str, unix_ms: int) -> str:
-    return time.strftime(form, time.localtime(unix_ms // 1000))
+    try:
+        return time.strftime(form, time.localtime(unix_ms // 1000))
+    except (OverflowError, OSError, ValueError):
+        # Beyond Java's own times: what answers is no server of RocketMQ.
+        return str(unix_ms)

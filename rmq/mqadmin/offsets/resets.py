@@ -1,5 +1,6 @@
 """resetOffsetByTime and skipAccumulatedMessage."""
 
+import re
 import time
 from collections.abc import Mapping
 from typing import Final
@@ -22,6 +23,7 @@ _NOW: Final = "now"
 _DATE: Final = "%Y-%m-%d#%H:%M:%S"
 _LIGHT: Final = "%LMQ%"
 _TIMER: Final = "rmq_sys_wheel_timer"
+_NUMBER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
 _RESET: Final = "[%s], topic[%s], force[%s], timestamp(string)[%s], timestamp(long)[%s]%n"
 
 
@@ -130,7 +132,7 @@ def _unix_ms(text: str) -> int:
     """Return a time: `now`, Unix ms, or `yyyy-MM-dd#HH:mm:ss:SSS` in local time; raises WrongUse."""
     if text == _NOW:
         return SystemClock().unix_ms()
-    if text.removeprefix("-").isascii() and text.removeprefix("-").isdigit():
+    if _NUMBER.fullmatch(text):
         return int(text)
     seconds, _, ms = text.rpartition(":")
     try:

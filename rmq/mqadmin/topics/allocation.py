@@ -10,6 +10,7 @@ from rmq.mqadmin.java.command_line import CommandLine
 from rmq.mqadmin.java.hash_order import string_order
 from rmq.mqadmin.java.json_text import JsonValue, json_text
 from rmq.mqadmin.java.options import options_of, value
+from rmq.site.queue_ids import queue_ids
 
 
 async def _show(admin: Admin, line: CommandLine) -> None:
@@ -21,7 +22,7 @@ async def _show(admin: Admin, line: CommandLine) -> None:
         MessageQueue(topic=topic, broker_name=each.broker_name, queue_id=number)
         for each in route.queue_datas
         if each.perm & PERM_READ
-        for number in range(each.read_queue_nums)
+        for number in queue_ids(each.broker_name, each.read_queue_nums)
     ]
     shares = as_allocate_mq(queues, addresses)
     result: JsonValue = {address: [_queue(each) for each in shares[address]] for address in string_order(shares)}

@@ -67,9 +67,8 @@ async def _add_order(admin: Admin, topic: str, conf: str) -> None:
 
 
 async def _update_in(admin: Admin, topic: ChangedTopic, cluster: str) -> None:
-    for address in await admin.masters_of(cluster):
-        await admin.call(address, topic.request)
-        admin.printf("create topic to %s success.%n", address)
+    found = await admin.masters_of(cluster)
+    await admin.at_all(found, topic.request, lambda address: admin.printf("create topic to %s success.%n", address))
     if topic.definition.is_order:
         names = await admin.names_of(cluster)
         conf = ";".join(f"{name}:{topic.definition.write_queue_nums}" for name in names)

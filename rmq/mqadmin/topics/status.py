@@ -16,7 +16,7 @@ async def _show(admin: Admin, line: CommandLine) -> None:
     # With -c the route is that of the topic which every broker of a cluster has under the cluster's name.
     route = await admin.route(topic if cluster is None else cluster)
     addresses = addresses_in(route.broker_datas)
-    stats = await admin.at_all(addresses, topic_stats_view(topic))
+    stats = [await admin.call(address, topic_stats_view(topic)) for address in addresses]
     queues = {queue: each for found in stats for queue, each in by_queue(found.offset_table).items()}
     if not queues and cluster is None:
         raise CommandFailed("Not found the topic stats info")

@@ -15,7 +15,10 @@ NOWHERE = "127.0.0.1:1"
 ALL_TOPICS = 206
 ROUTE = 105
 CLEAN_TOPICS = 316
+CONSUMERS = 203
+RUNNING = 307
 DENIED = 16
+CLIENT_IDS = ("a/b", "a_b", "..", "x" * 300)
 
 HERE = [name for name, entry in MQADMIN_COMMANDS.items() if entry.place]
 
@@ -106,7 +109,7 @@ def test_answer_that_is_none_is_one_sentence(site):
     site.broker.answers[RUNTIME] = answer("<html>")
     ran = site.rmq.run("mqadmin", "brokerStatus", "-c", "DefaultCluster")
 
-    assert (ran.code, ran.out) == (7, "")
+    assert (ran.code, ran.out) == (1, "")
     assert "the answer cannot be read" in ran.err
 
 
@@ -182,3 +185,81 @@ def test_topics_are_read_once_for_a_list(site):
         peer.close()
 
     assert (sorted(ran.out.split()), [code for code, _ in peer.received]) == (["%RETRY%g", "a", "b"], [ALL_TOPICS])
+
+
+def test_blank_name_is_no_command(site):
+    ran = site.rmq.run("mqadmin", "", "-t", "Orders", "-c", "DefaultCluster")
+    helped = site.rmq.run("mqadmin", "help", "")
+
+    assert (ran.code, ran.out, helped.out) == (0, "The sub command  not exist.\n", "The sub command  not exist.\n")
+    assert UPDATE_TOPIC not in [code for code, _ in site.broker.received]
+
+
+def test_blank_name_server_or_cluster_does_not_lead_elsewhere(site):
+    for words in (("topicList", "-n", ""), ("deleteExpiredCommitLog", "-c", ""), ("cleanUnusedTopic", "-c", " ")):
+        ran = site.rmq.run("mqadmin", *words)
+
+        assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1), ran
+    assert site.broker.received == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("updateTopic", "-t", "T", "-b", NOWHERE, "-r=-+5"),
+        ("updateTopic", "-t", "T", "-b", NOWHERE, "-r", "+-5"),
+        ("cleanBrokerMetadata", "-a", NOWHERE, "-bn", "b", "-c", "c", "-b", "1;" + "9" * 5_000),
+        ("resetOffsetByTime", "-g", "g", "-t", "T", "-s", "9" * 5_000),
+    ],
+)
+def test_numbers_that_are_none_are_wrong_use(run_here, words):
+    ran = run_here("mqadmin", *words)
+
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1), ran
+
+
+def test_route_with_more_queues_than_can_be_is_refused(run_here):
+    queues = {"brokerName": "b", "readQueueNums": 2**31 - 1, "writeQueueNums": 1, "perm": 6, "topicSysFlag": 0}
+    peer = AnsweringPeer({ROUTE: answer({"brokerDatas": [], "filterServerTable": {}, "queueDatas": [queues]})})
+    try:
+        ran = run_here("mqadmin", "allocateMQ", "-t", "T", "-i", "a", "-n", peer.address)
+    finally:
+        peer.close()
+
+    assert (ran.code, ran.err) == (1, "rmq: b: the topic is said to have 2147483647 queues, more than 65536\n")
+
+
+def test_change_that_fails_everywhere_has_the_code_of_its_failure(site):
+    ran = site.rmq.run("mqadmin", "wipeWritePerm", "-b", "broker-a", "-n", f"{NOWHERE};127.0.0.1:2")
+
+    assert (ran.code, ran.err.splitlines()[-1]) == (3, "rmq: none of the requests is done")
+
+
+def test_change_that_fails_after_others_names_where_it_is_done(site):
+    words = ("updateKvConfig", "-s", "NS", "-k", "k", "-v", "v", "-n", f"{site.ns1.address};{NOWHERE}")
+    kv = site.rmq.run("mqadmin", *words)
+    topic = site.rmq.run(
+        "mqadmin", "deleteTopic", "-t", "Orders", "-c", "DefaultCluster", "-n", f"{site.ns1.address};{NOWHERE}"
+    )
+
+    assert (kv.code, f"done at {site.ns1.address}\n" in kv.err) == (7, True), kv
+    assert (topic.code, f"done at {site.broker.address}, {site.ns1.address}\n" in topic.err) == (7, True), topic
+
+
+def test_clients_have_files_of_their_own_whatever_their_ids(run_here, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    clients = [{"clientId": name, "clientAddr": "c:1", "language": "JAVA", "version": 513} for name in CLIENT_IDS]
+    members = {"connectionSet": clients, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING"}
+    peer = AnsweringPeer({CONSUMERS: answer(members), RUNNING: answer({"properties": {}})})
+    brokers = [{"brokerAddrs": {"0": peer.address}, "brokerName": "b", "cluster": "c"}]
+    peer.answers[ROUTE] = answer({"brokerDatas": brokers, "filterServerTable": {}, "queueDatas": []})
+    try:
+        ran = run_here("mqadmin", "consumerStatus", "-g", "g", "-n", peer.address)
+    finally:
+        peer.close()
+
+    printed = [line.split()[-1] for line in ran.out.splitlines() if re.match(r"\d", line)]
+    assert [name.partition("/")[2] for name in printed] == ["a_b", "a_b-2", "_"]
+    assert {str(each.relative_to(tmp_path)) for each in tmp_path.glob("*/*")} == set(printed)
+    # The last one has a name that is too long: it is named, and the others are there.
+    assert (ran.code, ran.err.count("cannot be written")) == (7, 1), ran

@@ -13,7 +13,7 @@ from rmq.mqadmin.java.hash_order import (
     string_order,
 )
 from rmq.mqadmin.java.json_text import json_text, pretty_json
-from rmq.mqadmin.java.texts import java_format, java_text, map_text, perm_text
+from rmq.mqadmin.java.texts import date_text, java_format, java_text, map_text, perm_text, time_text
 from rmq.mqadmin.java.versions import version_text
 
 KEYS = [f"key{number}" for number in range(30)]
@@ -80,3 +80,8 @@ def test_json_is_that_of_fastjson():
     assert pretty_json(value) == (
         '{\n\t"a":{\n\t\t0:"x"\n\t},\n\t"b":[],\n\t"c":[\n\t\t{\n\t\t\t"d":true\n\t\t}\n\t],\n\t"e":{}\n}'
     )
+
+
+def test_times_that_no_calendar_has_are_numbers():
+    assert date_text(2**63 - 1).startswith("292278994-08-17 ")
+    assert (date_text(10**25), time_text(10**25)) == (str(10**25), f"{10**25},000")
