@@ -64,12 +64,17 @@ def _spans(ns_id: str, rows: Sequence[StoredRow], broker_id: int, within_us: tup
     changes = sorted([_Change(-_EVER_US, _UNOBSERVED), *_changes(rows, broker_id)], key=lambda each: each.unix_us)
     moments = [each.unix_us for each in changes]
     covers = [cover for row in rows for cover in _covers(row, broker_id)]
+    unobserved, silent = _Covered(covers, "unobserved"), _Covered(covers, "silent")
     first_us, last_us = within_us
     edges = {first_us, last_us}
     edges.update(us for us in (*moments, *(us for each in covers for us in each[:2])) if first_us < us < last_us)
     found: list[tuple[int, int, _KnownLife]] = []
     for begins_us, ends_us in pairwise(sorted(edges)):
-        known = _covered(changes[bisect_right(moments, begins_us) - 1].known, covers, begins_us)
+        known = changes[bisect_right(moments, begins_us) - 1].known
+        if unobserved.has(begins_us):
+            known = _UNOBSERVED
+        elif known.state == "registered" and silent.has(begins_us):
+            known = known._replace(state="silent")
         if found and found[-1][2] == known:
             found[-1] = (found[-1][0], ends_us, known)
         else:
@@ -115,10 +120,21 @@ def _covers(row: StoredRow, broker_id: int) -> Iterator[_Cover]:
         yield _Cover(unix_us(row.unobserved_from), row.unix_us, "unobserved")
 
 
-def _covered(known: _KnownLife, covers: Iterable[_Cover], at_us: int) -> _KnownLife:
-    states = {each.state for each in covers if each.first_us <= at_us < each.last_us}
-    if "unobserved" in states:
-        return _UNOBSERVED
-    if "silent" in states and known.state == "registered":
-        return known._replace(state="silent")
-    return known
+class _Covered:
+    """The times that covers of one state have together."""
+
+    def __init__(self, covers: Iterable[_Cover], state: LifeState) -> None:
+        #: In their order, and apart from each other: a broker that comes and goes has many.
+        self._first_us: list[int] = []
+        self._last_us: list[int] = []
+        for each in sorted(each for each in covers if each.state == state):
+            if self._last_us and each.first_us <= self._last_us[-1]:
+                self._last_us[-1] = max(self._last_us[-1], each.last_us)
+            else:
+                self._first_us.append(each.first_us)
+                self._last_us.append(each.last_us)
+
+    def has(self, at_us: int) -> bool:
+        """Return whether a moment is within; the last moment of a cover is not."""
+        index = bisect_right(self._first_us, at_us) - 1
+        return index >= 0 and at_us < self._last_us[index]

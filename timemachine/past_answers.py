@@ -6,9 +6,12 @@ nothing, the answer has the reason.
 """
 
 import os
+import resource
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime, timedelta
+from heapq import nlargest
 from pathlib import Path
 from typing import Final
 
@@ -35,10 +38,15 @@ from timemachine.moments import Moments, NotRecorded
 from timemachine.route_changes import route_changes
 from timemachine.rows import History, StoredRow
 
-#: Changes of a route, and events of a broker, that are answered.
+#: Changes of a route, and events and spans of life of a broker, that are answered.
 ITEMS_MAX: Final = 1000
 #: The server that waits for the answer goes first.
 _NICENESS: Final = 5
+#: What a process may take: two of them and a server fit into the 1 GiB that the chart grants.
+MEMORY_BYTES_MAX: Final = 384 * 1024 * 1024
+#: The kernel kills this process before the server, if memory runs out all the same.
+_OOM_SCORE: Final = Path("/proc/self/oom_score_adj")
+_OOM_SCORE_MAX: Final = "1000"
 #: A NameServer takes a snapshot at least so often: what was known at a time is in rows from so long before on.
 _SNAPSHOT_WITHIN: Final = timedelta(hours=26)
 _HOUR: Final = timedelta(hours=1)
@@ -48,13 +56,29 @@ _UNOBSERVED_AFTER: Final = timedelta(milliseconds=UNOBSERVED_AFTER_MS)
 def main() -> int:
     """Answer the query on standard input."""
     os.nice(_NICENESS)
+    _limit_memory()
     query = msgspec.json.decode(sys.stdin.buffer.read(), type=PastQuery)
+    # Outside of `except`, where all that was read is still held.
+    problem = f"Reading this takes more than {MEMORY_BYTES_MAX // 1024**2} MiB of memory: request a shorter time."
+    answer: PastAnswer | None = None
     try:
         answer = answer_to(query)
     except (NotRecorded, OSError) as error:
-        answer = nothing_known(query, f"{error}.")
+        problem = f"{error}."
+    except MemoryError:
+        pass
+    if answer is None:
+        answer = nothing_known(query, problem)
     sys.stdout.buffer.write(msgspec.json.encode(answer))
     return 0
+
+
+def _limit_memory() -> None:
+    # Where a limit cannot be set, for example below a lower one, the answer counts more.
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
+    with suppress(OSError):
+        _OOM_SCORE.write_text(_OOM_SCORE_MAX)
 
 
 def answer_to(query: PastQuery) -> PastAnswer:
@@ -70,7 +94,8 @@ def answer_to(query: PastQuery) -> PastAnswer:
         case "route-changes":
             return _changes(history, now, query.name, first, last)
         case "timeline":
-            return _life(history, query, first, last)
+            # A browser's clock may be ahead: of what comes nobody knows anything.
+            return _life(history, query, min(first, now), min(last, now))
 
 
 def _routes(history: History, now: datetime, topic: str, at: datetime) -> PastRoutes:
@@ -83,7 +108,7 @@ def _changes(history: History, now: datetime, topic: str, first: datetime, last:
     names: set[str] = set()
     for moment in (first, last):
         names.update(_holders(history, now, topic, moment))
-    found = route_changes(history, topic, frozenset(names), first, last)
+    found = route_changes(history, topic, names, (first, last), ITEMS_MAX + 1)
     return PastRouteChanges(topic=topic, items=found[-ITEMS_MAX:], is_complete=len(found) <= ITEMS_MAX)
 
 
@@ -113,12 +138,16 @@ def _life(history: History, query: PastQuery, first: datetime, last: datetime) -
         )
         for each in timeline(row for row in rows if row.event_time >= first)
     ]
+    life = life_of([*rows, *ends], query.broker_id, unix_us(first), unix_us(last))
+    newest = nlargest(ITEMS_MAX, life, key=lambda each: each.last_unix_ms)
     return PastLife(
         broker_name=query.name,
         broker_id=query.broker_id,
         events=events[-ITEMS_MAX:],
-        is_complete=len(events) <= ITEMS_MAX,
-        life=life_of([*rows, *ends], query.broker_id, unix_us(first), unix_us(last)),
+        is_complete=max(len(events), len(life)) <= ITEMS_MAX,
+        first_unix_ms=unix_us(first) // 1000,
+        last_unix_ms=unix_us(last) // 1000,
+        life=sorted(newest, key=lambda each: (each.ns_id, each.first_unix_ms)),
     )
 
 

@@ -1,7 +1,11 @@
-"""When the route of a topic may have changed: rows about the topic, and about broker sets that have it."""
+"""When the route of a topic may have changed: rows about the topic, and about broker sets that have it.
 
-from collections.abc import Iterator
+A month of changes may be far more than is answered, so no more rows are held than that.
+"""
+
+from collections.abc import Iterable, Iterator
 from datetime import datetime
+from heapq import nlargest
 from typing import Final
 
 from history.schemas import BROKER_STATE, ROUTE_CHANGE, ROUTE_SNAPSHOT
@@ -13,13 +17,28 @@ _SHOWING: Final = frozenset({"snapshot", "summary", "finished"})
 
 
 def route_changes(
-    history: History, topic: str, broker_names: frozenset[str], first: datetime, last: datetime
+    history: History, topic: str, broker_names: Iterable[str], within: tuple[datetime, datetime], items_max: int
 ) -> list[PastRouteChange]:
-    """Return the changes in the order of time; `broker_names` are the sets that had the topic at some time within."""
-    rows = [*_topic_rows(history, topic, first, last)]
-    names = broker_names.union(row.broker_name for row in rows if row.broker_name is not None)
-    rows += _set_rows(history, names, first, last)
-    return [_change(row) for row in sorted(rows, key=lambda each: (each.unix_us, each.ns_id, each.number))]
+    """Return the last `items_max` changes between two times, in their order.
+
+    `broker_names` are the sets that had the topic at some time within.
+    """
+    rows = nlargest(items_max, _rows(history, topic, set(broker_names), within), key=_place)
+    return [_change(row) for row in sorted(rows, key=_place)]
+
+
+def _place(row: StoredRow) -> tuple[int, str, int]:
+    return row.unix_us, row.ns_id, row.number
+
+
+def _rows(history: History, topic: str, names: set[str], within: tuple[datetime, datetime]) -> Iterator[StoredRow]:
+    first, last = within
+    for row in _topic_rows(history, topic, first, last):
+        if row.broker_name is not None:
+            names.add(row.broker_name)
+        yield row
+    # Only now all sets that had the topic are known.
+    yield from _set_rows(history, names, first, last)
 
 
 def _topic_rows(history: History, topic: str, first: datetime, last: datetime) -> Iterator[StoredRow]:
@@ -33,7 +52,7 @@ def _topic_rows(history: History, topic: str, first: datetime, last: datetime) -
             yield row
 
 
-def _set_rows(history: History, names: frozenset[str], first: datetime, last: datetime) -> Iterator[StoredRow]:
+def _set_rows(history: History, names: set[str], first: datetime, last: datetime) -> Iterator[StoredRow]:
     written = [as_written(name) for name in names]
     found = history.rows(BROKER_STATE.name, first, last, None, lambda line: any(name in line for name in written))
     for row in found:

@@ -1,7 +1,8 @@
 """Reads the newest results of the Spark analyses, `results/latest/*.json` (analytics/README.md), on request.
 
 Another machine may write them, so nothing of them is trusted: files have a limit, and one that cannot be read is a
-sentence of the listing. Files are read in a thread.
+sentence of the listing. Files are read in a thread; decoding one holds up the event loop all the same, and anybody may
+request it again and again, so each version of a file is decoded and searched once for as long as it is remembered.
 """
 
 import re
@@ -16,11 +17,13 @@ from controller.http.analysis_shapes import AnalysisColumn, AnalysisItem
 #: Below the folder that `rmq-analytics` writes to.
 PLACE: Final = "results/latest"
 #: Longest file that is read: 10,000 rows have some MiB.
-FILE_BYTES_MAX: Final = 32 * 1024 * 1024
+FILE_BYTES_MAX: Final = 8 * 1024 * 1024
 #: There is one for each analysis.
 FILES_MAX: Final = 64
-#: Files whose rows stay in memory.
-CACHED_MAX: Final = 2
+#: Bytes of files whose rows stay in memory; the file that was read last does in any case.
+CACHED_BYTES_MAX: Final = 16 * 1024 * 1024
+#: Filters whose rows are remembered.
+FILTERED_MAX: Final = 32
 _NAME: Final = re.compile(r"[a-z0-9_]{1,64}")
 
 
@@ -61,11 +64,25 @@ class RowFilter(NamedTuple):
     end: str
 
 
+class FoundRows(NamedTuple):
+    """A result, and the rows of it that are wanted."""
+
+    latest: LatestFile
+    rows: Sequence[msgspec.Raw]
+
+
 class ResultUnreadable(Exception):
     """A file is none that `rmq-analytics` writes, or too long; the text is a sentence for people."""
 
 
-_Version = tuple[int, int, int]
+class _Version(NamedTuple):
+    """What changes with a file."""
+
+    mtime_ns: int
+    size: int
+    inode: int
+
+
 _decode: Final = msgspec.json.Decoder(LatestFile).decode
 _decode_row: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -79,8 +96,12 @@ class AnalysisFiles:
         self._folder = Path(folder).expanduser() / PLACE
         #: What a file had when it was as it is now.
         self._items: dict[Path, tuple[_Version, AnalysisItem]] = {}
+        #: Why a file cannot be read as it is now.
+        self._refused: dict[Path, tuple[_Version, str]] = {}
         #: Those that were read last, the latest last.
         self._cached: dict[Path, tuple[_Version, LatestFile]] = {}
+        #: The numbers of the rows that pass a filter; the latest last.
+        self._filtered: dict[tuple[Path, _Version, RowFilter], list[int]] = {}
 
     def listing(self) -> tuple[list[AnalysisItem], dict[str, str]]:
         """Return what there is, by job, and what cannot be read."""
@@ -94,17 +115,30 @@ class AnalysisFiles:
             except (OSError, ResultUnreadable) as error:
                 problems[path.name] = str(error)
         self._items = {path: known for path, known in self._items.items() if path.exists()}
+        self._refused = {path: known for path, known in self._refused.items() if path.exists()}
         # A2 before A10.
         return sorted(found, key=lambda each: (len(each.job), each.job)), problems
 
-    def read(self, name: str) -> LatestFile | None:
-        """Return a result; None if there is none of that name. Raises OSError, and ResultUnreadable."""
+    def read(self, name: str, wanted: RowFilter) -> FoundRows | None:
+        """Return a result with the rows that pass a filter; None if there is none of that name.
+
+        A row lasts from its earliest time to its latest; one without any passes. Raises OSError, and ResultUnreadable.
+        """
         if not self.is_configured or not _NAME.fullmatch(name):
             return None
+        path = self._folder / f"{name}.json"
         try:
-            return self._read(self._folder / f"{name}.json")
+            version, latest = self._read(path)
         except FileNotFoundError:
             return None
+        if wanted == RowFilter("", "", ""):
+            return FoundRows(latest, latest.rows)
+        key = path, version, wanted
+        numbers = self._filtered.pop(key, None)
+        self._filtered[key] = numbers = _wanted_rows(latest, wanted) if numbers is None else numbers
+        while len(self._filtered) > FILTERED_MAX:
+            del self._filtered[next(iter(self._filtered))]
+        return FoundRows(latest, [latest.rows[each] for each in numbers])
 
     def _paths(self) -> list[Path]:
         try:
@@ -119,27 +153,31 @@ class AnalysisFiles:
         known = self._items.get(path)
         if known is not None and known[0] == version:
             return known[1]
-        item = self._read(path).item
-        self._items[path] = version, item
-        return item
+        version, latest = self._read(path)
+        self._items[path] = version, latest.item
+        return latest.item
 
-    def _read(self, path: Path) -> LatestFile:
+    def _read(self, path: Path) -> tuple[_Version, LatestFile]:
         version = _version(path)
+        refused = self._refused.get(path)
+        if refused is not None and refused[0] == version:
+            raise ResultUnreadable(refused[1])
         known = self._cached.pop(path, None)
-        latest = known[1] if known is not None and known[0] == version else _read_file(path, version[1])
+        try:
+            latest = known[1] if known is not None and known[0] == version else _read_file(path, version.size)
+        except ResultUnreadable as error:
+            self._refused[path] = version, str(error)
+            raise
         self._cached[path] = version, latest
-        while len(self._cached) > CACHED_MAX:
+        while len(self._cached) > 1 and sum(each.size for each, _ in self._cached.values()) > CACHED_BYTES_MAX:
             del self._cached[next(iter(self._cached))]
-        return latest
+        return version, latest
 
 
-def wanted_rows(latest: LatestFile, wanted: RowFilter) -> Sequence[msgspec.Raw]:
-    """Return the rows that pass a filter. A row lasts from its earliest time to its latest; one without any passes."""
-    if wanted == RowFilter("", "", ""):
-        return latest.rows
+def _wanted_rows(latest: LatestFile, wanted: RowFilter) -> list[int]:
     # The window is that of the whole result.
     times = [each.name for each in latest.columns if each.type == "timestamp" and not each.name.startswith("window_")]
-    return [each for each in latest.rows if _passes(_row_of(each), times, wanted)]
+    return [number for number, each in enumerate(latest.rows) if _passes(_row_of(each), times, wanted)]
 
 
 def _passes(row: dict[str, Any], times: Sequence[str], wanted: RowFilter) -> bool:
@@ -160,7 +198,7 @@ def _row_of(raw: msgspec.Raw) -> dict[str, Any]:
 
 def _version(path: Path) -> _Version:
     status = path.stat()
-    return status.st_mtime_ns, status.st_size, status.st_ino
+    return _Version(status.st_mtime_ns, status.st_size, status.st_ino)
 
 
 def _read_file(path: Path, size: int) -> LatestFile:

@@ -3,7 +3,7 @@
 import asyncio
 from datetime import UTC, datetime
 
-from controller.http.analysis_files import AnalysisFiles, LatestFile, ResultUnreadable, RowFilter, wanted_rows
+from controller.http.analysis_files import AnalysisFiles, FoundRows, ResultUnreadable, RowFilter
 from controller.http.analysis_shapes import AnalysisListing, AnalysisRows
 from serving.config.checks import shortened
 from serving.http.views import HttpRefused, NotFound, Unavailable, ViewRequest, requested_page
@@ -34,16 +34,16 @@ class AnalysisAnswers:
         name = request.path["name"]
         async with self._turn:
             try:
-                latest = await asyncio.to_thread(self._files.read, name)
+                found = await asyncio.to_thread(self._files.read, name, wanted)
             except (OSError, ResultUnreadable) as error:
                 raise Unavailable(f"The result cannot be read: {error}") from None
-            if latest is None:
-                raise NotFound(f"There is no result {shortened(name)} in analyticsDir; see /v1/analyses.")
-            return await asyncio.to_thread(_page, latest, wanted, request)
+        if found is None:
+            raise NotFound(f"There is no result {shortened(name)} in analyticsDir; see /v1/analyses.")
+        return _page(found, request)
 
 
-def _page(latest: LatestFile, wanted: RowFilter, request: ViewRequest) -> AnalysisRows:
-    rows = wanted_rows(latest, wanted)
+def _page(found: FoundRows, request: ViewRequest) -> AnalysisRows:
+    latest, rows = found
     page = requested_page(range(len(rows)), request, int)
     return AnalysisRows(
         result=latest.item,

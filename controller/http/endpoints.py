@@ -155,7 +155,7 @@ ENDPOINTS: Final = (
         body=ResizeRequest,
         shape=OperationView,
         status=201,
-        refusals=(409, 503),
+        refusals=(409, 503, 504),
     ),
     Endpoint(
         path="/v1/scaling/operations/{id}/abort",
@@ -165,7 +165,7 @@ ENDPOINTS: Final = (
         body=OperatorReason,
         shape=OperationView,
         parts=(_OPERATION,),
-        refusals=(404, 409, 503),
+        refusals=(404, 409, 503, 504),
     ),
     Endpoint(
         path="/v1/scaling/operations/{id}/resume",
@@ -175,7 +175,7 @@ ENDPOINTS: Final = (
         body=OperatorReason,
         shape=OperationView,
         parts=(_OPERATION,),
-        refusals=(404, 409, 503),
+        refusals=(404, 409, 503, 504),
     ),
     Endpoint(
         path="/v1/scaling/operations/{id}/waive",
@@ -185,7 +185,7 @@ ENDPOINTS: Final = (
         body=WaivedGroup,
         shape=OperationView,
         parts=(_OPERATION,),
-        refusals=(404, 409, 503),
+        refusals=(404, 409, 503, 504),
     ),
     Endpoint(
         path="/v1/scaling/policies",
@@ -202,7 +202,7 @@ ENDPOINTS: Final = (
         body=PolicyDocument,
         body_bytes_max=DOCUMENT_BYTES_MAX,
         shape=PolicyListing,
-        refusals=(409, 503),
+        refusals=(409, 503, 504),
     ),
     Endpoint(
         path="/v1/scaling/decisions",
@@ -228,7 +228,7 @@ ENDPOINTS: Final = (
         shape=OperationView,
         status=201,
         parts=(_PROPOSAL,),
-        refusals=(404, 409, 503),
+        refusals=(404, 409, 503, 504),
     ),
     Endpoint(
         path="/v1/scaling/proposals/{id}/dismiss",

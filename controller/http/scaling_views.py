@@ -21,11 +21,12 @@ from controller.scaling.resize.request import ResizePlan
 from controller.scaling.rules.commands import ResizeCommandRefused
 from controller.scaling.watching.policy_source import PolicyFileDecides
 from controller.scaling.watching.proposals import ProposalUnknown
-from controller.storage.store import DocumentRefused, StoreError
+from controller.storage.store import DocumentRefused, OutcomeUnknown, StoreError
 from serving.config.stored_config import StoredConfig
 from serving.config.table_documents import TablesRefused
 from serving.http.history_views import HistoryViews
 from serving.http.views import (
+    HttpRefused,
     MetricsText,
     NotFound,
     StateConflict,
@@ -45,6 +46,18 @@ class ControllerFollows(StateConflict):
 
     def __init__(self, error: NotLeader) -> None:
         super().__init__(f"Only the controller that leads knows and changes operations: {error}.")
+
+
+class MayBeStored(HttpRefused):
+    """Nobody knows whether the store has the change."""
+
+    status = 504
+    code = "outcome_unknown"
+
+    def __init__(self, error: OutcomeUnknown) -> None:
+        super().__init__(
+            f"It is not known whether this is done: {error}. Look at what there is now before you repeat it."
+        )
 
 
 class ScalingViews(HistoryViews[ControllerConfig]):
@@ -172,6 +185,8 @@ async def answered(work: Awaitable[Answer]) -> Answer:
         raise NotFound(_sentence(error)) from None
     except (ResizeRefused, DocumentRefused, TablesRefused) as error:
         raise UnprocessableBody(_sentence(error)) from None
+    except OutcomeUnknown as error:
+        raise MayBeStored(error) from None
     except StoreError as error:
         raise Unavailable(_sentence(error)) from None
 

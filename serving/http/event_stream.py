@@ -30,9 +30,10 @@ def streaming(
     """Return a handler that sends the events of the stream that the view returns; HEAD gets the headers alone."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
+        accepted = checked(request)
         if request.method == hdrs.METH_HEAD:
-            return web.Response(headers=_HEADERS)
-        stream: EventStream = view(checked(request))
+            return web.Response(headers={**headers, **_HEADERS})
+        stream: EventStream = view(accepted)
         response = web.StreamResponse(headers={**headers, **_HEADERS})
         response.force_close()
         is_stalled = False

@@ -29,6 +29,7 @@ _REFUSALS: Final = {
     429: "So many requests are worked on that this one has to come again after the time in Retry-After.",
     500: "A fault of the server; its log has more.",
     503: "The server is starting or draining, does not lead, or what it stores cannot be reached.",
+    504: "It is not known whether the change is stored: look at what there is before you repeat it.",
 }
 
 _ADMIN: Final = "adminToken"

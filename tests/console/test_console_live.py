@@ -9,6 +9,7 @@ from fakes.console_site import ELSEWHERE, READ_TOKEN, ConsoleSite, a_peer
 from fakes.event_reader import EventReader
 
 from serving.http.console import live
+from serving.http.views import Unavailable
 
 
 class WatchedPeer:
@@ -162,16 +163,73 @@ async def test_page_that_connects_again_is_told_whether_anything_has_changed():
             assert not (await page.next()).data["isCurrent"]
 
 
-async def test_route_of_a_topic_is_followed_for_pages_that_show_it(monkeypatch):
+async def test_route_of_a_topic_is_followed_for_pages_that_show_it():
     async with ConsoleSite() as site:
         publishing = asyncio.ensure_future(site.watches.routes.publish_route_changes())
         async with a_page(site, query="?topic=%E8%AE%A2%E5%8D%95%26%3D") as page:
             await watched(page)
             assert site.watches.routes.followed == 1
         publishing.cancel()
-        monkeypatch.setattr(live, "TOPICS_MAX", 1)
-        assert (await site.get("/ui/live?topic=a&topic=b"))[0] == 400
         assert (await site.get("/ui/live?topic="))[0] == 400
+
+
+async def test_page_with_more_topics_than_are_followed_learns_that_some_are_not_and_keeps_nobody_out(monkeypatch):
+    monkeypatch.setattr(live, "TOPICS_MAX", 2)
+    async with ConsoleSite() as site:
+        publishing = asyncio.ensure_future(site.watches.routes.publish_route_changes())
+        async with a_page(site, query="?topic=a&topic=b&topic=c") as greedy, a_page(site, query="?topic=d") as other:
+            for page in (greedy, other):
+                event = await page.next()
+                while sorted(each["state"] for each in event.data["watched"])[-1:] != ["watched"]:
+                    event = await next_change(page)
+                assert states(event) == {"namesrv": "unwatched"}
+            await until(lambda: site.watches.routes.followed == 2)
+        # Nobody needs the routes of the first page any more, though they are watched for a while.
+        async with a_page(site, query="?topic=d") as page:
+            await watched(page)
+        publishing.cancel()
+
+
+async def test_server_that_sends_an_id_that_no_header_can_have_is_watched_again():
+    peer = WatchedPeer()
+    async with a_console(peer) as site, a_page(site) as page:
+        await watched(page)
+        peer.send("id: p\r7\nevent: cluster\ndata: {}\n\n")
+        await next_change(page)
+        peer.cut()
+        await until(lambda: len(peer.opened) == 2)
+        assert peer.opened == [None, "p-1"]
+
+
+async def test_whatever_happens_to_a_stream_the_page_learns_that_it_is_not_watched(monkeypatch):
+    class Broken:
+        def take(self, _):
+            raise ValueError("nobody expected this")
+
+    peer, failures = WatchedPeer(), []
+    async with a_console(peer) as site, a_page(site) as page:
+        await watched(page)
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["message"]))
+        monkeypatch.setattr(live, "EventHeads", Broken)
+        peer.cut()
+        event = await next_change(page)
+        while states(event)["controller"] != "unwatched":
+            event = await next_change(page)
+        monkeypatch.undo()
+        while states(event) != {"namesrv": "watched", "controller": "watched"}:
+            event = await next_change(page)
+    assert failures
+    assert all("cannot be watched" in each for each in failures)
+
+
+async def test_stream_has_the_headers_of_other_answers_and_is_checked_as_these_are():
+    async with ConsoleSite() as site:
+        expected = {"Content-Security-Policy", "X-Content-Type-Options", "Cross-Origin-Resource-Policy"}
+        for method in ("GET", "HEAD"):
+            async with site.session.request(method, f"{site.url}/ui/live") as answer:
+                assert (answer.status, expected - answer.headers.keys()) == (200, set())
+    async with ConsoleSite(http_bind_address=ELSEWHERE, read_token=READ_TOKEN) as site:
+        assert (await site.request("HEAD", "/ui/live"))[0] == 401
 
 
 async def test_only_who_may_read_gets_the_stream_and_pages_have_a_limit(monkeypatch):
@@ -198,3 +256,11 @@ async def test_streams_of_pages_end_in_order_when_the_server_stops():
                 names.append(event.name)
             assert names[-1] == "closing"
         await stopping
+
+
+async def test_no_stream_opens_once_the_server_stops():
+    changes = live.LiveChanges([])
+    changes.end_pages()
+    with pytest.raises(Unavailable, match="stops"):
+        changes.open([], "")
+    await changes.close()

@@ -181,6 +181,42 @@ async def test_change_that_takes_longer_than_a_read_may_is_waited_for(monkeypatc
     assert (status, body) == (200, {"done": True})
 
 
+@pytest.mark.parametrize("path", ["history/route?topic=a", "history/broker?broker=a", "offsets/lag?group=g"])
+async def test_read_of_the_past_or_of_a_lag_is_waited_for_longer_than_others(monkeypatch, path):
+    monkeypatch.setattr(relay, "ANSWER_S", 0.2)
+
+    async def work(_):
+        await asyncio.sleep(0.5)
+        return web.json_response({})
+
+    async with a_console(work) as site:
+        assert await site.get(f"{CONTROLLER}/{path}") == (200, {})
+        assert (await site.get(f"{CONTROLLER}/offsets/groups"))[0] == 504
+
+
+async def test_slow_reads_at_one_time_are_limited_and_take_no_place_of_others(monkeypatch):
+    monkeypatch.setattr(relay, "SLOW_READS_MAX", 2)
+    begun, release = asyncio.Semaphore(0), asyncio.Event()
+
+    async def wait(request):
+        if "history" in request.path:
+            begun.release()
+            await release.wait()
+        return web.json_response({})
+
+    async with a_console(wait) as site:
+        past = f"{CONTROLLER}/history/route?topic=a"
+        waiting = [asyncio.create_task(site.get(past)) for _ in range(2)]
+        for _ in waiting:
+            await begun.acquire()
+        status, body = await site.get(past)
+        assert status == 429
+        assert "passes 2 reads of the history" in body["error"]["message"]
+        assert (await site.get(f"{CONTROLLER}/x"))[0] == 200
+        release.set()
+        assert [status for status, _ in await asyncio.gather(*waiting)] == [200, 200]
+
+
 async def test_requests_at_one_time_are_limited(monkeypatch):
     monkeypatch.setattr(relay, "REQUESTS_MAX", 2)
     begun, release = asyncio.Semaphore(0), asyncio.Event()

@@ -4,19 +4,35 @@ import json
 import os
 import subprocess
 import sys
+import time
 from datetime import datetime
+from itertools import pairwise
 
 import msgspec
 import pytest
 from peers.jars import REPOSITORY
-from written_history import SECOND, THEN, Server, seal_all
+from written_history import SECOND, THEN, Server, now, seal_all
 
 from history.rows import BrokerRef
 from history.schemas import BROKER_STATE
 from history.server_rows import LifecycleEvent, Tick
 from remoting.protocol.shapes.history import PastQuery
+from timemachine.broker_life import life_of
+from timemachine.broker_rows import broker_rows
 from timemachine.moments import NotRecorded
 from timemachine.past_answers import ITEMS_MAX, answer_to
+from timemachine.rows import History
+
+#: Has 16 MiB more than it has once all is imported, and says on standard error how early the kernel ends it.
+LITTLE_MEMORY = """
+import sys
+from pathlib import Path
+from timemachine import past_answers
+pages = int(Path("/proc/self/statm").read_text().split()[0])
+past_answers.MEMORY_BYTES_MAX = pages * 4096 + 16 * 1024**2
+past_answers.main()
+print(Path("/proc/self/oom_score_adj").read_text(), file=sys.stderr)
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +70,14 @@ def expires(server, at, silent_ms, *, left=()):
         enable_acting_master=True,
         **columns,
     )
+
+
+def flaps(server, times, every=SECOND):
+    """Write that broker 0 of the set `a` registers and expires so often, and return when it last expired."""
+    for n in range(times):
+        server.registers(THEN + n * every, "a")
+        expires(server, THEN + (n + 0.75) * every, round(every.total_seconds() * 250))
+    return THEN + (times - 0.25) * every
 
 
 def life(folder, last, first=THEN, broker_id=0):
@@ -155,6 +179,52 @@ def test_broker_that_a_snapshot_shows_was_registered_before_the_wanted_time(tmp_
     server.shows(THEN - 3600 * SECOND, "a", "orders", 8)
     server.ticks(THEN, THEN + 30 * SECOND)
     assert life(tmp_path, THEN + 30 * SECOND) == [(0, "registered", "master")]
+
+
+def test_life_of_a_flapping_broker_is_its_last_spans_and_read_quickly(tmp_path):
+    server = Server(tmp_path)
+    server.starts(THEN)
+    last = flaps(server, 6000)
+    seal_all()
+    rows = broker_rows(History(tmp_path), "a", THEN, last)
+    began = time.process_time()
+    life_of(rows, 0, ms(THEN) * 1000, ms(last) * 1000)
+    assert time.process_time() - began < 3
+    found = answer(tmp_path, "timeline", "a", last, THEN)
+    assert (len(found.life), found.life[-1].last_unix_ms, found.is_complete) == (ITEMS_MAX, ms(last), False)
+    assert {each.state for each in found.life} == {"registered", "silent", "absent"}
+    assert all(a.last_unix_ms == b.first_unix_ms for a, b in pairwise(found.life))
+
+
+def test_life_ends_now_whatever_the_clock_of_a_browser_says(tmp_path):
+    server, began = Server(tmp_path), now() - 60 * SECOND
+    server.starts(began)
+    server.registers(began, "a", orders=4)
+    server.ticks(began, began + 60 * SECOND)
+    found = answer(tmp_path, "timeline", "a", now() + 3600 * SECOND, began)
+    assert [each.state for each in found.life] == ["registered"]
+    assert found.life[-1].last_unix_ms == found.last_unix_ms <= ms(now() + SECOND)
+    later = answer(tmp_path, "timeline", "a", now() + 3600 * SECOND, now() + 1800 * SECOND)
+    assert (later.life, later.events) == ([], [])
+
+
+def test_process_that_needs_too_much_memory_answers_so_and_is_the_first_that_the_kernel_ends(tmp_path):
+    server = Server(tmp_path)
+    server.starts(THEN)
+    server.row(THEN, BROKER_STATE, "conflict", BrokerRef("C", "a", 0, "a:1"), reason="x" * 32 * 1024**2)
+    seal_all()
+    query = PastQuery(kind="timeline", folder=str(tmp_path), name="a", first_ms=ms(THEN), last_ms=ms(THEN + SECOND))
+    done = subprocess.run(
+        [sys.executable, "-c", LITTLE_MEMORY],
+        input=msgspec.json.encode(query),
+        capture_output=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert "request a shorter time" in found["problem"]
+    assert done.stderr.split() == [b"1000"]
 
 
 def test_process_answers_names_of_any_kind_and_says_why_not(tmp_path):

@@ -105,8 +105,11 @@ class PastLife(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     broker_id: int
     #: As `rmq-history timeline` shows them, in the order of time.
     events: list[PastEvent]
-    #: False if there were more: these are the last ones.
+    #: False if there were more of them, or of `life`: these are the last ones.
     is_complete: bool
+    #: The time that the answer is about: it ends now at the latest.
+    first_unix_ms: int
+    last_unix_ms: int
     #: By NameServer and time, without gaps.
     life: list[LifeSpan]
     problem: str = ""
@@ -128,6 +131,8 @@ def nothing_known(query: PastQuery, problem: str) -> PastAnswer:
                 broker_id=query.broker_id,
                 events=[],
                 is_complete=True,
+                first_unix_ms=query.first_ms,
+                last_unix_ms=query.last_ms,
                 life=[],
                 problem=problem,
             )

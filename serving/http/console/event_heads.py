@@ -46,6 +46,7 @@ class EventHeads:
         value = value.removeprefix(" ")
         if field == "event":
             self._name = value
-        elif field == "id":
+        elif field == "id" and value.isprintable():
+            # It is sent back in a header, which takes no control characters.
             self._id = value
         return None

@@ -6,7 +6,7 @@ one watcher. A page gets no data here, only that something at a server has chang
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from typing import Final, Literal
 
 import aiohttp
@@ -20,7 +20,7 @@ from serving.http.console.peers import NumberedPeer
 from serving.http.console.shapes import LiveView, PeerChange, WatchedPeer
 from serving.http.endpoints import EVENT_STREAM_TYPE
 from serving.http.server_sent_events import DirectWriter, event_text
-from serving.http.views import HttpRefused, TooManyRequests
+from serving.http.views import TooManyRequests, Unavailable
 
 #: Pages that are open at one time.
 PAGES_MAX: Final = 64
@@ -38,7 +38,7 @@ UNWATCHED_RETRY_S: Final = 5.0
 #: Seconds for which servers are watched after the last page has closed: a view that is changed opens another stream.
 LINGER_S: Final = 10.0
 #: Seconds after which a stream of a server without a single byte ends: they send a comment each 15 s.
-IDLE_S: Final = 40
+IDLE_S: Final = 20
 
 _CLUSTER: Final = "cluster/watch"
 #: Kinds of servers that can be watched.
@@ -47,7 +47,8 @@ _BOOT_ID_BYTES: Final = 8
 
 _encode: Final = msgspec.json.Encoder().encode
 
-WatchState = Literal["connecting", "watched", "unreachable", "unwatched"]
+#: `unwatched`: nothing announces its changes, so pages load again and again; not yet, or not at all.
+WatchState = Literal["watched", "unreachable", "unwatched"]
 
 
 class PeerWatch:
@@ -55,7 +56,7 @@ class PeerWatch:
 
     def __init__(self, live: "LiveChanges", peer: NumberedPeer, path: str) -> None:
         self.peer = peer
-        self.state: WatchState = "connecting"
+        self.state: WatchState = "unwatched"
         #: Streams of pages that need it.
         self.pages = 0
         self._live = live
@@ -74,6 +75,10 @@ class PeerWatch:
                 state: WatchState = await self._read()
             except (TimeoutError, aiohttp.ClientError, OSError):
                 state = "unreachable"
+            except Exception as error:  # noqa: BLE001  # whatever a server sends, it is watched again
+                state, self._last_id = "unwatched", ""
+                report = {"message": f"{self.peer.address} cannot be watched", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(report)
             self._become(state)
             await asyncio.sleep(UNWATCHED_RETRY_S if state == "unwatched" else RETRY_S)
 
@@ -132,18 +137,23 @@ class LiveChanges:
         return self._client
 
     def open(self, topics: Sequence[str], last_id: str) -> "LiveStream":
-        """Return the stream of a page that shows the routes of these topics; raises TooManyRequests, HttpRefused."""
+        """Return the stream of a page that shows the routes of these topics; raises TooManyRequests, Unavailable.
+
+        Of routes beyond TOPICS_MAX the page learns that they are not watched, and loads them again and again.
+        """
+        if self._is_closing:
+            raise Unavailable("This server stops.")
         if len(self._pages) >= PAGES_MAX:
             raise TooManyRequests(f"{PAGES_MAX} pages of the console are open, as many as allowed.", 10)
         wanted = [(peer, path) for peer in self._peers for path in _paths(peer, topics)]
-        followed = {path for _, path in [*self._watches, *wanted]} - {_CLUSTER}
-        if len(followed) > TOPICS_MAX:
-            raise HttpRefused(f"Pages of the console follow the routes of {TOPICS_MAX} topics at most.")
         if self._ending is not None:
             self._ending.cancel()
             self._ending = None
-        watches = [self._watch(peer, path) for peer, path in wanted]
-        stream = LiveStream(self, watches, is_current=last_id == self.event_id)
+        if len(self._followed().union(path for _, path in wanted if path != _CLUSTER)) > TOPICS_MAX:
+            self._end_unneeded(wanted)
+        watches = [each for each in (self._watch(peer, path) for peer, path in wanted) if each is not None]
+        unwatched = {each: None for each, path in wanted if (each, path) not in self._watches}
+        stream = LiveStream(self, watches, list(unwatched), is_current=last_id == self.event_id)
         self._pages.add(stream)
         return stream
 
@@ -179,24 +189,33 @@ class LiveChanges:
         if self._client is not None:
             await self._client.close()
 
-    def _watch(self, peer: NumberedPeer, path: str) -> PeerWatch:
+    def _followed(self) -> set[str]:
+        return {path for _, path in self._watches if path != _CLUSTER}
+
+    def _watch(self, peer: NumberedPeer, path: str) -> PeerWatch | None:
         watch = self._watches.get((peer, path))
         if watch is None:
+            if path != _CLUSTER and len(self._followed() | {path}) > TOPICS_MAX:
+                return None
             watch = self._watches[peer, path] = PeerWatch(self, peer, path)
         watch.pages += 1
         return watch
 
-    def _end_unneeded(self) -> None:
+    def _end_unneeded(self, wanted: Collection[tuple[NumberedPeer, str]] = ()) -> None:
         self._ending = None
-        for key in [key for key, each in self._watches.items() if not each.pages]:
+        for key in [key for key, each in self._watches.items() if not each.pages and key not in wanted]:
             start_task(self._watches.pop(key).close())
 
 
 class LiveStream:
     """What one page gets; an `EventStream`."""
 
-    def __init__(self, live: LiveChanges, watches: Sequence[PeerWatch], *, is_current: bool) -> None:
+    def __init__(
+        self, live: LiveChanges, watches: Sequence[PeerWatch], unwatched: Sequence[NumberedPeer], *, is_current: bool
+    ) -> None:
         self.watches = watches
+        #: Servers with routes that are not watched for it.
+        self._unwatched = unwatched
         self._live = live
         self._awake = asyncio.Event()
         self._is_ending = False
@@ -247,7 +266,10 @@ class LiveStream:
         self._awake.clear()
         view = LiveView(
             is_current=is_current,
-            watched=[WatchedPeer(each.peer.kind, each.peer.number, each.state) for each in self.watches],
+            watched=[
+                *(WatchedPeer(each.peer.kind, each.peer.number, each.state) for each in self.watches),
+                *(WatchedPeer(each.kind, each.number, "unwatched") for each in self._unwatched),
+            ],
             changed=[PeerChange(each.kind, each.number) for each in changed],
         )
         return event_text(name, _encode(view), self._live.event_id)

@@ -4,8 +4,8 @@ It is no open proxy: the operator names the servers, no redirect is followed, an
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Final
 from urllib.parse import unquote
 
@@ -31,12 +31,17 @@ ANSWER_S: Final = 5
 #: The same of a request that changes something, or shows what it would change: a restore of 10,000 offsets takes up to
 #: 30 s, and so does a plan of a resize while a broker is silent.
 CHANGE_S: Final = 35
+#: The same of reads that take a server up to 20 s: of its history, and of lags, for which it reads from brokers.
+SLOW_READ_S: Final = 25
+_SLOW_PATHS: Final = ("/v1/history/", "/v1/offsets/lag")
 #: Seconds after which a stream without a single byte ends.
 STREAM_IDLE_S: Final = 60
 #: Seconds after which any stream ends: the page connects again, for which its session has to be open still.
 STREAM_S: Final = 600
 #: Requests that are passed on at a time, beside streams.
 REQUESTS_MAX: Final = 32
+#: Slow reads at a time, beside these: they are to take no place of what a page needs at once.
+SLOW_READS_MAX: Final = 8
 STREAMS_MAX: Final = 32
 #: Seconds that a server has to answer a probe.
 PROBE_S: Final = 1
@@ -66,13 +71,35 @@ class PeerTimedOut(HttpRefused):
     code = "gateway_timeout"
 
 
+class _Places:
+    """How many of one kind are passed on at a time."""
+
+    def __init__(self, places_max: int, what: str) -> None:
+        self._free = self._places_max = places_max
+        self._what = what
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Take a place for as long as this lasts; raises TooManyRequests if none is free."""
+        if not self._free:
+            raise TooManyRequests(
+                f"The console passes {self._places_max} {self._what} on at a time, as many as allowed."
+            )
+        self._free -= 1
+        try:
+            yield
+        finally:
+            self._free += 1
+
+
 class PeerRelay:
     """Sends requests to other servers, over connections that it keeps open."""
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
-        self._requests = 0
-        self._streams = 0
+        self._requests = _Places(REQUESTS_MAX, "requests")
+        self._slow_reads = _Places(SLOW_READS_MAX, "reads of the history and of lags")
+        self._streams = _Places(STREAMS_MAX, "streams")
 
     async def close(self) -> None:
         """Close the connections."""
@@ -94,14 +121,13 @@ class PeerRelay:
                 headers["Last-Event-ID"] = last
             return await self._stream(request, url, headers)
         body = await _body_of(request, headers)
-        if self._requests >= REQUESTS_MAX:
-            raise TooManyRequests(f"The console passes {REQUESTS_MAX} requests on at a time, as many as allowed.")
-        self._requests += 1
-        try:
-            async with self._answer(request.method, url, headers, body) as answer:
+        places, total_s = self._requests, CHANGE_S
+        if request.method == hdrs.METH_GET:
+            places, total_s = (self._slow_reads, SLOW_READ_S) if _is_slow(url) else (self._requests, ANSWER_S)
+        timeout = aiohttp.ClientTimeout(total=total_s, sock_connect=ANSWER_S)
+        with places.one():
+            async with self._answer(request.method, url, headers, body, timeout) as answer:
                 return await _whole(answer)
-        finally:
-            self._requests -= 1
 
     async def probe(self, peer: NumberedPeer) -> PeerView:
         """Return whether a server answers that it lives, and how fast."""
@@ -128,10 +154,7 @@ class PeerRelay:
         )
 
     async def _stream(self, request: web.Request, url: URL, headers: dict[str, str]) -> web.StreamResponse:
-        if self._streams >= STREAMS_MAX:
-            raise TooManyRequests(f"The console passes {STREAMS_MAX} streams on at a time, as many as allowed.")
-        self._streams += 1
-        try:
+        with self._streams.one():
             timeout = aiohttp.ClientTimeout(total=STREAM_S, sock_connect=ANSWER_S, sock_read=STREAM_IDLE_S)
             async with self._answer(request.method, url, headers, None, timeout) as answer:
                 if answer.content_type != EVENTS_TYPE:
@@ -142,8 +165,6 @@ class PeerRelay:
                 with suppress(TimeoutError, aiohttp.ClientError, OSError), cancelled_with_client(request):
                     await _copy(answer, response)
                 return response
-        finally:
-            self._streams -= 1
 
     @asynccontextmanager
     async def _answer(
@@ -152,11 +173,8 @@ class PeerRelay:
         url: URL,
         headers: dict[str, str],
         body: bytes | None,
-        timeout: aiohttp.ClientTimeout | None = None,  # noqa: ASYNC109  # aiohttp's own, of two kinds
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  # aiohttp's own, of two kinds
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        if timeout is None:
-            total_s = ANSWER_S if method == hdrs.METH_GET else CHANGE_S
-            timeout = aiohttp.ClientTimeout(total=total_s, sock_connect=ANSWER_S)
         try:
             async with self._client().request(
                 method, url, headers=headers, data=body, timeout=timeout, allow_redirects=False
@@ -172,7 +190,7 @@ class PeerRelay:
     def _client(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=REQUESTS_MAX + STREAMS_MAX, limit_per_host=0),
+                connector=aiohttp.TCPConnector(limit=REQUESTS_MAX + SLOW_READS_MAX + STREAMS_MAX, limit_per_host=0),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 # No proxy of the environment, no .netrc.
                 trust_env=False,
@@ -202,6 +220,10 @@ def _target(request: web.Request, peer: NumberedPeer) -> URL:
         raise BadPath(f"{shortened(path)} is no path below /v1/.")
     query = request.rel_url.raw_query_string
     return URL(f"{peer.url}{path}" + (f"?{query}" if query else ""), encoded=True)
+
+
+def _is_slow(url: URL) -> bool:
+    return url.raw_path.startswith(_SLOW_PATHS)
 
 
 async def _body_of(request: web.Request, headers: dict[str, str]) -> bytes | None:

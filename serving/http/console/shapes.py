@@ -49,8 +49,9 @@ class WatchedPeer(msgspec.Struct, frozen=True):
 
     kind: PeerKind
     number: int
-    #: `unwatched`: it is reached, and cannot be watched; pages load each two seconds what they show.
-    state: Literal["connecting", "watched", "unreachable", "unwatched"]
+    #: `unwatched`: not yet, or it cannot be, or not all routes of the page are; pages load each two seconds what they
+    #: show.
+    state: Literal["watched", "unreachable", "unwatched"]
 
 
 class PeerChange(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ from serving.config.console_options import READER_PROPERTY
 from serving.config.console_peers import console_peers
 from serving.config.server_config import ServerConfig
 from serving.http.admin_access import PROPERTY, AdminDenied, AdminToken, HttpTokens
+from serving.http.answer_headers import ANSWER_HEADERS
 from serving.http.console import same_site, shapes
 from serving.http.console.live import LiveChanges, LiveStream
 from serving.http.console.peers import NumberedPeer, kind_of, peer_table
@@ -57,6 +58,8 @@ _PAGE_HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+#: A stream begins before anybody adds what other answers have; it is no page.
+_STREAM_HEADERS: Final = {**_PAGE_HEADERS, **ANSWER_HEADERS}
 _UNTIL_IT_CHANGES: Final = "no-cache"
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
 
@@ -99,7 +102,7 @@ def add_console(app: web.Application, parts: ConsoleParts) -> None:
         ("/ui/static/{digest}/{file:.+}", console.file),
         ("/ui/session", console.session),
         ("/ui/peers", console.peers),
-        ("/ui/live", streaming(console.live, console.may_read, {hdrs.CACHE_CONTROL: "no-store"})),
+        ("/ui/live", streaming(console.live, console.may_read, _STREAM_HEADERS)),
         (_RELAYED, console.relayed),
     ):
         app.router.add_get(path, console.guarded(handler))

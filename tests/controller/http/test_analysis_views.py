@@ -1,6 +1,7 @@
 """What a controller answers of the results that `rmq-analytics` has published; files may be anybody's."""
 
 import json
+import os
 
 import msgspec
 import pytest
@@ -89,6 +90,41 @@ async def test_results_are_listed_by_job_and_those_that_cannot_be_read_with_the_
     monkeypatch.setattr(analysis_files, "FILE_BYTES_MAX", 10)
     publish(controller.folder, "heartbeat_gaps", job="A2")
     assert "are read at most" in (await controller.get("/v1/analyses"))[1]["problems"]["heartbeat_gaps.json"]
+
+
+def rewritten(path, text):
+    """Write a file anew so that nothing but its content tells it from what it was."""
+    before = path.stat()
+    assert len(text.encode()) <= before.st_size
+    path.write_text(text.ljust(before.st_size))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+async def test_file_that_cannot_be_read_is_decoded_once_until_it_changes(controller):
+    path = publish(controller.folder, "divergence", a_row("a"))
+    good = path.read_text()
+    path.write_text("{" + good)
+    assert (await controller.get("/v1/analyses/divergence"))[0] == 503
+    rewritten(path, good)
+    assert (await controller.get("/v1/analyses/divergence"))[0] == 503
+    assert list((await controller.get("/v1/analyses"))[1]["problems"]) == ["divergence.json"]
+    os.utime(path)
+    assert (await rows(controller))[0] == ["a"]
+    assert (await controller.get("/v1/analyses"))[1]["problems"] == {}
+
+
+async def test_rows_of_a_filter_are_looked_for_once_until_the_file_changes(controller, monkeypatch):
+    monkeypatch.setattr(analysis_files, "CACHED_BYTES_MAX", 0)
+    path = publish(controller.folder, "divergence", a_row("a"), a_row("b", cluster="D"))
+    publish(controller.folder, "other")
+    assert (await rows(controller, "?cluster=C"))[0] == ["a"]
+    # Another file takes the place in memory, so that this one is read again.
+    assert (await rows(controller, name="other"))[0] == []
+    rewritten(path, path.read_text().replace('"b"', '"c"').replace('"D"', '"C"'))
+    assert (await rows(controller, "?cluster=C"))[0] == ["a"]
+    assert (await rows(controller))[0] == ["a", "c"]
+    os.utime(path)
+    assert (await rows(controller, "?cluster=C"))[0] == ["a", "c"]
 
 
 async def test_rows_are_filtered_by_cluster_and_time(controller):

@@ -10,9 +10,10 @@ from fakes.scaled_topic import GROUP, TOPIC, ScaledBroker, scaling_site
 from resize_builders import CREATED_UNIX_MS, a_resize, went
 
 from controller.http.endpoints import ENDPOINTS
+from controller.http.scaling_views import MayBeStored, answered
 from controller.scaling.resize.operation import ResizeKind, ResizePhase
 from controller.storage.documents import DocumentKind
-from controller.storage.store import ControllerMember
+from controller.storage.store import ControllerMember, OutcomeUnknown
 from serving.http import openapi
 from serving.http.views import ErrorAnswer
 
@@ -108,8 +109,18 @@ async def test_openapi_describes_exactly_the_refusals_that_occur(controller, end
         controller.group.leads(None)
         controller.group.ready(controller.group.term)
         seen.add(str((await send(controller, endpoint, path, body))[0]))
-    # That a body takes too long or is too long is tested where bodies are read.
-    assert seen == expected - {"408", "413"}
+    # That a body takes too long or is too long is tested where bodies are read; an unknown outcome below.
+    assert seen == expected - {"408", "413", "504"}
+    assert ("504" in expected) == (endpoint.changes and "503" in expected)
+
+
+async def test_change_that_may_be_stored_is_not_answered_as_one_that_was_not_done():
+    async def stores():
+        raise OutcomeUnknown("etcd did not answer")
+
+    with pytest.raises(MayBeStored, match="not known whether this is done: etcd did not answer") as refused:
+        await answered(stores())
+    assert (refused.value.status, refused.value.code) == (504, "outcome_unknown")
 
 
 async def send(controller, endpoint, path, body):

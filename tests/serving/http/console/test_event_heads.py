@@ -15,6 +15,10 @@ def test_events_are_found_whatever_the_pieces(size):
     assert found == EVENTS
 
 
+def test_ids_that_no_header_can_have_are_left_out():
+    assert EventHeads().take(b"id: a\rb\nevent: route\n\n") == [EventHead("route", "")]
+
+
 def test_data_of_any_length_takes_no_memory():
     heads = EventHeads()
     for _ in range(1000):
