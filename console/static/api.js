@@ -30,7 +30,8 @@ export async function request(path, { method = "GET", body, answerMs = ANSWER_MS
     });
     value = await answer.json();
   } catch (error) {
-    throw new RequestFailed(answer?.status ?? 0, error.message);
+    // Of a good answer that breaks off nobody knows what was done.
+    throw new RequestFailed(answer && !answer.ok ? answer.status : 0, error.message);
   }
   if (!answer.ok) {
     const waitS = Number(answer.headers.get("Retry-After")) || 0;
@@ -39,17 +40,18 @@ export async function request(path, { method = "GET", body, answerMs = ANSWER_MS
   return value;
 }
 
-/** Returns the address of a path of a server's API; of this page's own server without the relay. */
-export function pathOf(peer, path) {
-  return peer.isSelf ? `../v1/${path}` : `peer/${peer.kind}/${peer.number}/v1/${path}`;
-}
+/**
+ * Returns the address of a path of a server's API. This page's own server is reached through its relay too: a proxy in front of
+ * it may let nothing but `/ui` pass.
+ */
+export const pathOf = (peer, path) => `peer/${peer.kind}/${peer.number}/v1/${path}`;
 
 /**
  * Returns what a server answers to a request that changes something there, or shows what it would change; throws
- * RequestFailed. It always takes the relay, which adds the token of the session.
+ * RequestFailed. The relay adds the token of the session.
  */
 export function change(peer, path, body, method = "POST") {
-  return request(`peer/${peer.kind}/${peer.number}/v1/${path}`, { method, body, answerMs: CHANGE_MS });
+  return request(pathOf(peer, path), { method, body, answerMs: CHANGE_MS });
 }
 
 /** Returns the answers of all servers of a kind: {peer, value, problem} with what `load(peer)` returns, null for none. */

@@ -189,9 +189,12 @@ async def test_answers_that_leave_it_open_what_was_done_are_no_failures(page):
         failure = f"{{status: {status}, message: 'It has not answered.', retryAfterS: {retry}}}"
         return await page.tab.value(f"found.{of}({failure}, 'offsets-1:9883')")
 
-    for status in (0, 502, 504):
+    for status in (0, 500, 502, 503, 504):
         assert "It may have been done all the same" in await sentence(status)
+    for status in (0, 502, 504):
         assert "nothing was changed" in await sentence(status, "problemOfRead")
+    for status in (500, 503):
+        assert await sentence(status, "problemOfRead") == "offsets-1:9883 cannot do it now: It has not answered."
     assert "give all servers the same httpAdminTokenFile" in await sentence(401)
     assert "Nothing was changed: It has not answered." in await sentence(409)
     assert "try again in 7 s" in await sentence(429, retry=7)

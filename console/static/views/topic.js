@@ -32,6 +32,7 @@ export function show(root, page) {
       showedReaders.update(value.offsetManagers, clustersOf(value.route));
       showedPast.update(value.nameServers, value.route);
     },
+    { topics: [topic] },
   );
   return () => {
     end();
