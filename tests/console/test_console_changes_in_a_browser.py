@@ -162,7 +162,7 @@ async def test_offsets_that_went_back_are_restored_after_a_preview_and_put_back_
 async def test_lag_of_a_group_has_an_address_and_names_what_is_unknown(plane, page):
     plane.broker.topics = {"orders": dict.fromkeys(range(3), (0, 100))}
     plane.broker.offsets = {"orders@billing": {0: 10, 1: 100}}
-    await page.open("#/offsets/lag/billing", ready="#lag table")
+    await page.open("#/offsets/lag/DefaultCluster/billing", ready="#lag table")
     tables = await page.tables()
     assert [row[:3] for row in tables["Topics"]] == [["orders", "90", "1"]]
     assert [row[2][:7] for row in tables["Queues"]] == ["90", "0", "unknown"]

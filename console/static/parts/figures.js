@@ -77,7 +77,8 @@ function name(label, wide, y) {
 }
 
 function textOf(item, { form, unit }) {
-  return form === "lanes" ? `${time(item.start)} – ${time(item.end)}` : quantity(item.value, unit);
+  if (form === "lanes") return `${time(item.start)} – ${time(item.end)}`;
+  return `${item.isLeast ? "≥ " : ""}${quantity(item.value, unit)}`;
 }
 
 function time(ms) {

@@ -65,21 +65,25 @@ export function openUndo(page, manager, operationId) {
 }
 
 function previewed(answer, { allowUnproved }) {
-  const { written, left, again, skipped } = totalsOf(answer);
-  const text = written
-    ? t("offsets.would", { written, left, again: count(again), skipped: count(skipped) })
-    : t("offsets.would_nothing");
+  const totals = totalsOf(answer);
+  const text = totals.written ? sumOf("offsets.would", totals) : t("offsets.would_nothing");
   // What is proved was read before; without a proof messages may be lost for the group.
+  const isRisky = totals.unknown > 0 || (totals.skipped > 0 && allowUnproved);
   return {
-    content: [h("p", { class: skipped && allowUnproved ? "problem" : null }, text), problems(answer), queueTable(answer)],
-    isPossible: written > 0,
+    content: [h("p", { class: isRisky ? "problem" : null }, text), problems(answer), queueTable(answer)],
+    isPossible: totals.written > 0,
   };
 }
 
+/** Returns the sentence of totals, and of how many queues they are not known. */
+function sumOf(key, { written, left, again, skipped, unknown }) {
+  const sum = t(key, { written, left, again: count(again), skipped: count(skipped) });
+  return unknown ? `${sum} ${t("offsets.not_counted", { count: count(unknown) })}` : sum;
+}
+
 function done(answer) {
-  const { written, left, again, skipped } = totalsOf(answer);
   return [
-    h("p", {}, t("offsets.did", { written, left, again: count(again), skipped: count(skipped) })),
+    h("p", {}, sumOf("offsets.did", totalsOf(answer))),
     answer.operationId ? h("p", {}, t("offsets.undo_with"), " ", named(answer.operationId)) : null,
     problems(answer),
     queueTable(answer),

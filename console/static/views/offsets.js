@@ -8,15 +8,15 @@ import { kindOfCause, kindOfRun, matching, restoreOf, serving } from "../offsets
 import { filterField } from "../parts/filter.js";
 import { onNew } from "../parts/pictures.js";
 import { openRestore, openUndo } from "./offset_changes.js";
-import { lagForm, showLag } from "./offset_lag.js";
+import { lagAddress, lagForm, showLag } from "./offset_lag.js";
 
 const REGRESSIONS_MAX = 200;
 const RUNS_MAX = 20;
 
 /** Shows the view until the returned function is called: all, groups with a text in their names, or the lag of a group. */
 export function show(root, page) {
-  const [part = "", group = ""] = page.names;
-  return part === "lag" && group ? showLag(root, page, group) : showAll(root, page, part);
+  const [part = "", ...names] = page.names;
+  return part === "lag" && names.some(Boolean) ? showLag(root, page, names) : showAll(root, page, part);
 }
 
 function showAll(root, page, text) {
@@ -95,7 +95,7 @@ function regressionTable(page, peer, { regressions, remembered, dropped }, wante
       [
         {
           label: t("group"),
-          cell: (row) => h("a", { href: `#/offsets/lag/${encodeURIComponent(row.group)}` }, named(row.group)),
+          cell: (row) => h("a", { href: lagAddress(row.cluster, row.group) }, named(row.group)),
         },
         { label: t("topic"), cell: (row) => named(row.topic) },
         { label: t("queue"), cell: (row) => [named(row.brokerName), ` / ${row.queueId}`] },

@@ -100,7 +100,7 @@ class Readers {
     if (state.problem) return h("span", { class: "problem" }, state.problem);
     const { known, unknown } = lagSummary(state.lag);
     return [
-      count(known),
+      known === null && unknown > 0 ? null : count(known),
       unknown > 0 && [" ", badge("fair", t("readers.unknown", { count: unknown }))],
       state.lag.unavailable.map((each) => h("div", {}, named(each.brokerName), " ", badge("bad", t("readers.unavailable")))),
       h("small", {}, ` ${state.isLoading ? t("loading") : utc(state.readMs)}`),
