@@ -54,20 +54,25 @@ export function change(peer, path, body, method = "POST") {
   return request(pathOf(peer, path), { method, body, answerMs: CHANGE_MS });
 }
 
-/** Returns the answers of all servers of a kind: {peer, value, problem} with what `load(peer)` returns, null for none. */
+// Refusals that say nothing about the server that was asked: the session has ended, or too much is requested at a time. A view
+// without its answer would be false; the picture before it is only old.
+const NO_ANSWERS = new Set([401, 429]);
+
+/** Returns {peer, value, problem, status} of a server: what `load(peer)` returns, null with the reason where it fails. */
+export async function answerOf(peer, load) {
+  if (!peer.reachable) return { peer, value: null, problem: peer.problem, status: 0 };
+  try {
+    return { peer, value: await load(peer), problem: "", status: 200 };
+  } catch (failure) {
+    if (failure.status === undefined || NO_ANSWERS.has(failure.status)) throw failure;
+    return { peer, value: null, problem: failure.message, status: failure.status };
+  }
+}
+
+/** Returns the answers of all servers of a kind, as `answerOf` does. */
 export async function answersOf(kind, load) {
   const peers = (await request("peers")).items.filter((peer) => peer.kind === kind);
-  return Promise.all(
-    peers.map(async (peer) => {
-      if (!peer.reachable) return { peer, value: null, problem: peer.problem };
-      try {
-        return { peer, value: await load(peer), problem: "" };
-      } catch (failure) {
-        if (failure.status === 401) throw failure;
-        return { peer, value: null, problem: failure.message };
-      }
-    }),
-  );
+  return Promise.all(peers.map((peer) => answerOf(peer, load)));
 }
 
 /**

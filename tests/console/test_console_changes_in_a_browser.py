@@ -200,6 +200,53 @@ async def test_answers_that_leave_it_open_what_was_done_are_no_failures(page):
     assert "try again in 7 s" in await sentence(429, retry=7)
 
 
+async def test_focus_and_open_details_stay_with_their_row_when_others_come_and_go(page):
+    await page.open("#/scaling")
+    script = "document.querySelector('script').src.replace('main.js', 'dom.js')"
+    await page.tab.value(f"void import({script}).then(found => window.dom = found)")
+    await page.tab.shows("typeof window.dom", "object")
+    script = """(() => {
+      const cell = row => dom.h("details", {}, dom.h("summary", {}, row), dom.h("button", {}, `Approve ${row}`));
+      const drawn = names => dom.h("div", {}, dom.table("t", [{label: "l", cell: row => row}, {label: "m", cell}], names, ""));
+      const shown = drawn(["a", "b", "c"]);
+      document.body.append(shown);
+      const [, b] = shown.querySelectorAll("details");
+      b.open = true;
+      b.querySelector("button").focus();
+      const seen = [["x", "a", "b", "c"], ["c", "b", "x"], ["b"]].map(names => {
+        dom.patch(shown, drawn(names));
+        const rows = [...shown.querySelectorAll("tbody th")].map(each => each.textContent);
+        const open = [...shown.querySelectorAll("details[open] summary")].map(each => each.textContent);
+        return [rows.join(""), open.join(""), document.activeElement.textContent];
+      });
+      shown.remove();
+      return seen;
+    })()"""
+    stays = ["b", "Approve b"]
+    assert await page.tab.value(script) == [["xabc", *stays], ["cbx", *stays], ["b", *stays]]
+
+
+async def test_form_that_is_sent_twice_is_previewed_once(page):
+    await page.open("#/scaling")
+    await page.click("Resize a topic…")
+    await page.fill(topic="orders", queues="16", writer="alice")
+    script = """(() => {
+      const fetched = window.fetch;
+      window.plans = 0;
+      window.fetch = (url, ...others) => {
+        if (String(url).includes("scaling/plan")) window.plans += 1;
+        return fetched(url, ...others);
+      };
+      const form = document.querySelector("dialog form");
+      form.requestSubmit();
+      form.requestSubmit();
+    })()"""
+    await page.tab.value(script)
+    await page.tab.shows("Boolean(document.querySelector('dialog .problem').textContent)", True)
+    assert await page.tab.value("window.plans") == 1
+    await page.close()
+
+
 @pytest.mark.broad
 async def test_views_are_legible_by_day_and_night_and_on_phones(plane, page):
     plane.regressed()

@@ -3,22 +3,13 @@
 import { request } from "../api.js";
 import { h } from "../dom.js";
 import { t } from "../messages.js";
+import { field } from "./fields.js";
 import { problemOfChange, problemOfRead } from "./problems.js";
 
 const NAME = "rmq-console-name";
 
 /** Returns the name under which the user changes something; blank before the first change. */
 export const storedName = () => localStorage.getItem(NAME) ?? "";
-
-/** Returns a labelled field; its input is `field.querySelector("input, select")`. */
-export function field(label, input) {
-  return h("label", { class: "field" }, h("span", {}, label), input);
-}
-
-/** Returns a labelled check box. */
-export function checkBox(label, name, isChecked = false) {
-  return h("label", { class: "check" }, h("input", { type: "checkbox", name, checked: isChecked }), h("span", {}, label));
-}
 
 /** Returns the field of the name of the user, which servers write down with each change. */
 export function nameField() {

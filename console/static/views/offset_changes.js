@@ -2,9 +2,10 @@
 
 import { change } from "../api.js";
 import { badge, h, named, sentence, table } from "../dom.js";
-import { count, t, tOr } from "../messages.js";
+import { count, t, tOr, zone } from "../messages.js";
 import { byUrgency, kindOfStatus, localTime, restoreBody, totalsOf } from "../offsets_model.js";
-import { checkBox, field, nameField, openChange } from "../parts/change.js";
+import { nameField, openChange } from "../parts/change.js";
+import { checkBox, field } from "../parts/fields.js";
 
 // Of thousands of queues the first are shown: those that need somebody come first.
 const QUEUES_MAX = 500;
@@ -32,7 +33,7 @@ function restoreFields({ cluster = "DefaultCluster", group = "", topic = "", bro
   return [
     h("p", {}, t("offsets.scope_text")),
     text(t("cluster"), "cluster", cluster, true),
-    text(t("group"), "group", group),
+    text(t("consumer_group"), "group", group),
     text(t("topic"), "topic", topic),
     text(t("broker_set"), "brokerName", brokerName),
     field(
@@ -42,7 +43,7 @@ function restoreFields({ cluster = "DefaultCluster", group = "", topic = "", bro
         h("option", { value: "time", selected: !isFormer }, t("offsets.moment.time")),
       ]),
     ),
-    field(t("offsets.time"), h("input", { name: "time", type: "datetime-local", step: 1, value: suggestedTime, required: true })),
+    field(t("offsets.time", { zone: zone() }), h("input", { name: "time", type: "datetime-local", step: 1, value: suggestedTime, required: true })),
     h("input", { type: "hidden", name: "suggestedTime", value: suggestedTime }),
     h("input", { type: "hidden", name: "suggestedUnixMs", value: unixMs }),
     checkBox(t("offsets.allow_back"), "allowBack"),
@@ -99,7 +100,7 @@ function queueTable({ queues }) {
     table(
       t("offsets.queues"),
       [
-        { label: t("group"), cell: (row) => named(row.group) },
+        { label: t("consumer_group"), cell: (row) => named(row.group) },
         { label: t("topic"), cell: (row) => named(row.topic) },
         { label: t("queue"), cell: (row) => [named(row.brokerName), ` / ${row.queueId}`] },
         {

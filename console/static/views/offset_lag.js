@@ -1,11 +1,12 @@
 // How far a group is behind in each queue, read from brokers when the user wants it: each reading loads all of them.
 
 import { answersOf, pathOf, request } from "../api.js";
-import { h, named, sentence, svg, table } from "../dom.js";
+import { h, named, sentence, table } from "../dom.js";
 import { count, moment, t, tOr } from "../messages.js";
 import { lagByTopic, serving } from "../offsets_model.js";
-import { field } from "../parts/change.js";
+import { field } from "../parts/fields.js";
 import { problemOfRead } from "../parts/problems.js";
+import { s } from "../parts/svg.js";
 import { lagSummary } from "../readers_model.js";
 
 // Longer than a manager works on it.
@@ -131,9 +132,9 @@ function lagSections({ queues, unavailable }) {
 
 // The number beside it says the same.
 function bar(share) {
-  return svg(
+  return s(
     "svg",
     { class: "bar", width: "100%", height: 8, "aria-hidden": "true" },
-    svg("rect", { class: "phase-0", x: 0, y: 0, height: 8, width: `${(share * 100).toFixed(1)}%` }),
+    s("rect", { class: "phase-0", x: 0, y: 0, height: 8, width: `${(share * 100).toFixed(1)}%` }),
   );
 }

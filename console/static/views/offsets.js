@@ -45,6 +45,7 @@ function showAll(root, page, text) {
       restore.disabled = value.manager === null;
       draw();
     }),
+    { isAnnounced: false },
   );
 }
 
@@ -94,7 +95,7 @@ function regressionTable(page, peer, { regressions, remembered, dropped }, wante
       t("offsets.regressions"),
       [
         {
-          label: t("group"),
+          label: t("consumer_group"),
           cell: (row) => h("a", { href: lagAddress(row.cluster, row.group) }, named(row.group)),
         },
         { label: t("topic"), cell: (row) => named(row.topic) },
@@ -125,6 +126,7 @@ function regressionTable(page, peer, { regressions, remembered, dropped }, wante
       ],
       shown,
       t(wanted ? "offsets.no_match" : "offsets.no_regressions"),
+      ({ cluster, group, topic, brokerName, queueId }) => JSON.stringify([cluster, group, topic, brokerName, queueId]),
     ),
     remembered > regressions.length ? h("p", {}, t("offsets.more", { shown: regressions.length, total: remembered })) : null,
     dropped ? h("p", {}, t("offsets.dropped", { count: dropped })) : null,
@@ -166,6 +168,7 @@ function operationTable(page, peer, operations) {
     ],
     operations,
     t("offsets.no_operations"),
+    (row) => row.operationId,
   );
 }
 
@@ -197,7 +200,7 @@ function guardTable({ mode, runs, running, waiting }) {
       runs.slice(0, RUNS_MAX),
       t("offsets.no_runs"),
     ),
-    h("p", {}, t(`offsets.mode.${mode}`), running || waiting ? ` ${t("offsets.running", { running, waiting })}` : ""),
+    h("p", {}, tOr(`offsets.mode.${mode}`, mode), running || waiting ? ` ${t("offsets.running", { running, waiting })}` : ""),
   ];
 }
 

@@ -10,7 +10,7 @@ import { legend, routePicture } from "../parts/route_picture.js";
 import { spanChoice } from "../parts/span_form.js";
 import { picture, s } from "../parts/svg.js";
 import { inputTime, SPANS, unixMs, utc } from "../parts/times.js";
-import { problemsOf } from "../parts/past_problems.js";
+import { failed, problemsOf } from "../parts/past_problems.js";
 import { changeMoments, differences, pairedRows, pastRoutes } from "../route_model.js";
 
 // Longer than a slider rests while it is moved.
@@ -225,6 +225,3 @@ class Past {
     return found.length ? t("past.differences", { count: found.length }) : t("past.same");
   }
 }
-
-/** Returns the answers of servers that may know more, and were not reached or refused it. */
-const failed = (answers) => answers.filter((each) => each.problem);
