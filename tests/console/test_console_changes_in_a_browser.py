@@ -207,7 +207,8 @@ async def test_focus_and_open_details_stay_with_their_row_when_others_come_and_g
     await page.tab.shows("typeof window.dom", "object")
     script = """(() => {
       const cell = row => dom.h("details", {}, dom.h("summary", {}, row), dom.h("button", {}, `Approve ${row}`));
-      const drawn = names => dom.h("div", {}, dom.table("t", [{label: "l", cell: row => row}, {label: "m", cell}], names, ""));
+      const columns = [{label: "l", cell: row => row}, {label: "m", cell}];
+      const drawn = names => dom.h("div", {}, dom.table("t", columns, names, ""));
       const shown = drawn(["a", "b", "c"]);
       document.body.append(shown);
       const [, b] = shown.querySelectorAll("details");
