@@ -1,6 +1,6 @@
 // What the route of a topic was: a slider through the history of NameServers, with what has changed since.
 
-import { h, named, patch, scrolling } from "../dom.js";
+import { h, patch, scrolling } from "../dom.js";
 import { onDemand } from "../feed.js";
 import { t } from "../messages.js";
 import { setQuery } from "../parts/addresses.js";
