@@ -47,9 +47,11 @@ function itemOf(figure, row, windowEnd) {
   const label = figure.names.map((each) => row[each]).filter((each) => each !== null && each !== undefined).join(" ");
   if (figure.value) return typeof row[figure.value] === "number" ? { label, value: row[figure.value] } : null;
   if (figure.parts) {
-    const values = figure.parts.map((each) => (typeof row[each] === "number" ? Math.max(0, row[each]) : 0));
+    const known = figure.parts.filter((each) => typeof row[each] === "number");
+    const values = figure.parts.map((each) => (known.includes(each) ? Math.max(0, row[each]) : 0));
     const value = values.reduce((sum, each) => sum + each, 0);
-    return value ? { label, value, values } : null;
+    // Of a sum without some of its parts only the least is known.
+    return known.length ? { label, value, values, isLeast: known.length < values.length } : null;
   }
   const start = Date.parse(row[figure.start]);
   // What has not ended lasts until the end of the window.

@@ -30,7 +30,8 @@ export async function request(path, { method = "GET", body, answerMs = ANSWER_MS
     });
     value = await answer.json();
   } catch (error) {
-    throw new RequestFailed(answer?.status ?? 0, error.message);
+    // Of a good answer that breaks off nobody knows what was done.
+    throw new RequestFailed(answer && !answer.ok ? answer.status : 0, error.message);
   }
   if (!answer.ok) {
     const waitS = Number(answer.headers.get("Retry-After")) || 0;
@@ -39,33 +40,39 @@ export async function request(path, { method = "GET", body, answerMs = ANSWER_MS
   return value;
 }
 
-/** Returns the address of a path of a server's API; of this page's own server without the relay. */
-export function pathOf(peer, path) {
-  return peer.isSelf ? `../v1/${path}` : `peer/${peer.kind}/${peer.number}/v1/${path}`;
-}
+/**
+ * Returns the address of a path of a server's API. This page's own server is reached through its relay too: a proxy in front of
+ * it may let nothing but `/ui` pass.
+ */
+export const pathOf = (peer, path) => `peer/${peer.kind}/${peer.number}/v1/${path}`;
 
 /**
  * Returns what a server answers to a request that changes something there, or shows what it would change; throws
- * RequestFailed. It always takes the relay, which adds the token of the session.
+ * RequestFailed. The relay adds the token of the session.
  */
 export function change(peer, path, body, method = "POST") {
-  return request(`peer/${peer.kind}/${peer.number}/v1/${path}`, { method, body, answerMs: CHANGE_MS });
+  return request(pathOf(peer, path), { method, body, answerMs: CHANGE_MS });
 }
 
-/** Returns the answers of all servers of a kind: {peer, value, problem} with what `load(peer)` returns, null for none. */
+// Refusals that say nothing about the server that was asked: the session has ended, or too much is requested at a time. A view
+// without its answer would be false; the picture before it is only old.
+const NO_ANSWERS = new Set([401, 429]);
+
+/** Returns {peer, value, problem, status} of a server: what `load(peer)` returns, null with the reason where it fails. */
+export async function answerOf(peer, load) {
+  if (!peer.reachable) return { peer, value: null, problem: peer.problem, status: 0 };
+  try {
+    return { peer, value: await load(peer), problem: "", status: 200 };
+  } catch (failure) {
+    if (failure.status === undefined || NO_ANSWERS.has(failure.status)) throw failure;
+    return { peer, value: null, problem: failure.message, status: failure.status };
+  }
+}
+
+/** Returns the answers of all servers of a kind, as `answerOf` does. */
 export async function answersOf(kind, load) {
   const peers = (await request("peers")).items.filter((peer) => peer.kind === kind);
-  return Promise.all(
-    peers.map(async (peer) => {
-      if (!peer.reachable) return { peer, value: null, problem: peer.problem };
-      try {
-        return { peer, value: await load(peer), problem: "" };
-      } catch (failure) {
-        if (failure.status === 401) throw failure;
-        return { peer, value: null, problem: failure.message };
-      }
-    }),
-  );
+  return Promise.all(peers.map((peer) => answerOf(peer, load)));
 }
 
 /**

@@ -34,16 +34,6 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
-const SVG = "http://www.w3.org/2000/svg";
-
-/** Returns an element of a picture (SVG), as `h` returns one of the page; it takes no listeners. */
-export function svg(tag, attributes = {}, ...children) {
-  const element = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) if (value !== null) element.setAttribute(name, value);
-  element.append(...children.flat(Infinity));
-  return element;
-}
-
 /** Returns a name in an element of its own: letters that are written from right to left move nothing beside it. */
 export function named(text) {
   return h("bdi", {}, text);
@@ -54,8 +44,18 @@ export function sentence(text) {
   return h("span", { lang: "en", class: "sentence" }, text);
 }
 
-/** Changes a tree into another one in place, so that focus, selection and scroll positions stay. */
+/**
+ * Changes a tree into another one in place, so that focus, selection and scroll positions stay. Children with a `data-key` stay
+ * what they are when others come, go or change places: a button that has the focus never becomes that of another row.
+ */
 export function patch(old, wanted) {
+  const focused = document.activeElement;
+  change(old, wanted);
+  // Browsers take the focus from what is moved.
+  if (focused !== document.activeElement && old.contains(focused)) focused.focus({ preventScroll: true });
+}
+
+function change(old, wanted) {
   if (old.nodeType !== wanted.nodeType || old.nodeName !== wanted.nodeName) {
     old.replaceWith(wanted);
     return;
@@ -70,28 +70,65 @@ export function patch(old, wanted) {
   }
   for (const { name, value } of wanted.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
   for (const name of Object.keys(wanted.listeners ?? {})) old[name.toLowerCase()] = wanted.listeners[name];
-  const present = [...old.childNodes];
-  const next = [...wanted.childNodes];
-  next.forEach((child, index) => (index < present.length ? patch(present[index], child) : old.append(child)));
-  present.slice(next.length).forEach((child) => child.remove());
+  changeChildren(old, [...wanted.childNodes]);
 }
 
-/** Returns a table. A column is {label, cell}; `cell` makes the content of a row's cell; the first cell names the row. */
-export function table(caption, columns, rows, none) {
+const keyOf = (node) => node.dataset?.key;
+
+function changeChildren(parent, wanted) {
+  const keys = new Set(wanted.map(keyOf));
+  for (const child of [...parent.childNodes]) if (keyOf(child) !== undefined && !keys.has(keyOf(child))) child.remove();
+  const keyed = new Map([...parent.childNodes].filter(keyOf).map((child) => [keyOf(child), child]));
+  // Whatever stands before it is done.
+  let next = parent.firstChild;
+  for (const child of wanted) {
+    const found = keyOf(child) === undefined ? unkeyed(next) : keyed.get(keyOf(child));
+    if (!found) {
+      parent.insertBefore(child, next);
+      continue;
+    }
+    keyed.delete(keyOf(child));
+    if (found === next) next = next.nextSibling;
+    else parent.insertBefore(found, next);
+    change(found, child);
+  }
+  while (next) {
+    const following = next.nextSibling;
+    next.remove();
+    next = following;
+  }
+}
+
+const unkeyed = (node) => (node && keyOf(node) === undefined ? node : null);
+
+/**
+ * Returns a table. A column is {label, cell}; `cell` makes the content of a row's cell; the first cell names the row. `nameOf`
+ * names it where the first cell does not alone.
+ */
+export function table(caption, columns, rows, none, nameOf = null) {
   const head = h("tr", {}, columns.map(({ label }) => h("th", { scope: "col" }, label)));
   const cells = (row) =>
     columns.map(({ label, cell }, index) =>
       h(index ? "td" : "th", index ? { "data-label": label } : { scope: "row", "data-label": label }, h("div", {}, cell(row))),
     );
+  const times = new Map();
+  const line = (row) => {
+    const made = h("tr", {}, cells(row));
+    const name = nameOf === null ? made.firstChild.textContent : nameOf(row);
+    const before = times.get(name) ?? 0;
+    times.set(name, before + 1);
+    made.dataset.key = JSON.stringify([name, before]);
+    return made;
+  };
   return h(
     "div",
-    { class: "table", tabindex: "0", role: "region", "aria-label": caption },
+    { class: "table", tabindex: "0", role: "region", "aria-label": caption, "data-key": caption },
     h(
       "table",
       {},
       h("caption", {}, caption),
       h("thead", {}, head),
-      h("tbody", {}, rows.length ? rows.map((row) => h("tr", {}, cells(row))) : h("tr", {}, h("td", { colspan: columns.length }, none))),
+      h("tbody", {}, rows.length ? rows.map(line) : h("tr", {}, h("td", { colspan: columns.length }, none))),
     ),
   );
 }

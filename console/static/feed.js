@@ -11,26 +11,32 @@ const PERIOD_MS_MAX = 20_000;
 const SHARE = 4;
 // Changes that follow each other are loaded together: after a load, nothing is loaded for as long as it took, and this at least.
 const GAP_MS = 500;
+// A server that says when to try again is believed up to here.
+const RETRY_MS_MAX = 60_000;
 // A picture is old so long after the next one should have been there.
 const OLD_MS = 5000;
 
 /**
  * Calls `load` when something has changed and now and then, while the page is visible, and `show({value, error, ageMs, isOld})`
  * after each and once a second; `value` is the last that was loaded, null before the first. `topics` are those whose routes are
- * shown. Returns a function that ends it.
+ * shown. No event tells of some lists, as those of offsets: where they are shown `isAnnounced` is false, and they are loaded
+ * each PERIOD_MS. Returns a function that ends it.
  */
-export function follow(load, show, { topics = [] } = {}) {
+export function follow(load, show, { topics = [], isAnnounced = true } = {}) {
   let value = null;
   let error = null;
   let loadedMs = performance.now();
   // When the next load has to begin; a picture is old some seconds after that.
   let dueMs = performance.now();
-  let gapMs = GAP_MS;
+  // No load begins before it.
+  let earliestMs = 0;
   let wasLive = false;
   let isEnded = false;
   let isLoading = false;
   let isStale = false;
   let timer = 0;
+
+  const isCurrent = () => isAnnounced && isLive();
 
   function showNow() {
     const nowMs = performance.now();
@@ -57,11 +63,14 @@ export function follow(load, show, { topics = [] } = {}) {
     }
     isLoading = false;
     const endedMs = performance.now();
-    gapMs = Math.max(GAP_MS, endedMs - beganMs);
-    const restMs = Math.min((endedMs - beganMs) * SHARE, PERIOD_MS_MAX);
-    const periodMs = Math.max(isLive() && error === null ? LIVE_PERIOD_MS : PERIOD_MS, restMs);
+    const tookMs = endedMs - beganMs;
+    // Changes go on while a server is in trouble, and load it no sooner for that.
+    const failedMs = error === null ? 0 : Math.max(PERIOD_MS, Math.min((error.retryAfterS ?? 0) * 1000, RETRY_MS_MAX));
+    earliestMs = endedMs + Math.max(GAP_MS, tookMs, failedMs);
+    const restMs = Math.min(tookMs * SHARE, PERIOD_MS_MAX);
+    const periodMs = Math.max(isCurrent() && error === null ? LIVE_PERIOD_MS : PERIOD_MS, restMs);
     const lateMs = dueMs;
-    schedule(endedMs + (isStale ? gapMs : periodMs));
+    schedule(isStale ? earliestMs : Math.max(earliestMs, endedMs + periodMs));
     // Until a load succeeds, the picture stays as old as it is.
     if (error !== null) dueMs = lateMs;
     showNow();
@@ -73,25 +82,26 @@ export function follow(load, show, { topics = [] } = {}) {
       return;
     }
     const lateMs = dueMs;
-    schedule(Math.max(performance.now(), loadedMs + gapMs));
+    // All pages learn of a change at once, and do not all ask at once.
+    schedule(Math.max(performance.now(), earliestMs) + Math.random() * GAP_MS);
     dueMs = Math.min(dueMs, lateMs);
   }
 
   function tick() {
     // Without announcements the picture may be out of date from now on.
-    if (wasLive && !isLive()) changed();
-    wasLive = isLive();
+    if (wasLive && !isCurrent()) changed();
+    wasLive = isCurrent();
     document.dispatchEvent(new CustomEvent("live", { detail: wasLive && error === null }));
     showNow();
   }
 
   const shown = () => {
     clearTimeout(timer);
-    if (!document.hidden) schedule(performance.now());
+    if (!document.hidden) schedule(Math.max(performance.now(), earliestMs));
   };
   const clock = setInterval(tick, 1000);
   document.addEventListener("visibilitychange", shown);
-  const unlisten = listen(topics, changed);
+  const unlisten = isAnnounced ? listen(topics, changed) : () => {};
   schedule(performance.now());
   return () => {
     isEnded = true;

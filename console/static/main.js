@@ -111,6 +111,8 @@ class Page {
   async choose(code) {
     await useLanguage(code, true);
     await this.draw();
+    // Drawn anew, with the rest of the frame.
+    document.querySelector("header select").focus();
   }
 
   /** Goes on with a session that was opened. */
@@ -125,13 +127,22 @@ class Page {
     await this.draw();
   }
 
+  /** Returns whether the session goes on although a request was refused without one; shows the sign-in otherwise. */
+  async mayStillRead(error) {
+    this.checked = error;
+    const session = await request("session").catch(() => this.session);
+    if (session.mayRead) return true;
+    this.session = session;
+    await this.draw();
+    return false;
+  }
+
   /** Shows how old the picture of the view is, in ms; null before the first. */
   async fresh(error, ageMs, isPastDue) {
-    if (error?.status === 401) {
-      this.end();
-      this.session = await request("session");
-      if (!this.session.mayRead) return this.draw();
-    }
+    const root = this.root;
+    if (error?.status === 401 && error !== this.checked && !(await this.mayStillRead(error))) return;
+    // Another view may have been opened meanwhile.
+    if (root !== this.root) return;
     const isOld = isPastDue || (ageMs === null && error !== null);
     this.root.classList.toggle("old", isOld);
     this.age.textContent = ageMs === null ? "" : t("age", { time: duration(Math.floor(ageMs / 1000) * 1000) });

@@ -43,10 +43,13 @@ export function tOr(key, value) {
   return key in words ? t(key) : value;
 }
 
-/** Returns a moment, Unix ms, as date and time of day of the user. */
+/** Returns the name of the time zone of the user. */
+export const zone = () => new Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+/** Returns a moment, Unix ms, as date and time of day of the user, with the zone. */
 export function moment(unixMs) {
   if (unixMs === null || unixMs === undefined) return "–";
-  return new Intl.DateTimeFormat(document.documentElement.lang, { dateStyle: "short", timeStyle: "medium" }).format(unixMs);
+  return new Intl.DateTimeFormat(document.documentElement.lang, { dateStyle: "short", timeStyle: "long" }).format(unixMs);
 }
 
 /** Returns a number with its digits in groups; – for null. */
@@ -60,8 +63,6 @@ export function shortTime(ms) {
   const style = { style: "unit", unit: "second", unitDisplay: "short", maximumFractionDigits: 1 };
   return new Intl.NumberFormat(document.documentElement.lang, style).format(ms / 1000);
 }
-/** Returns whether there is a message: a server of a later release may send names that this page does not know. */
-export const hasMessage = (key) => key in words;
 
 /** Returns a duration in the shortest usual form. */
 export function duration(ms) {

@@ -68,7 +68,10 @@ export function localTime(unixMs) {
   return new Date(unixMs - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
 }
 
-/** Returns what a restore or an undo does in all: how many queues are written, and messages read again and not read. */
+/**
+ * Returns what a restore or an undo does in all: how many queues are written, messages read again and not read where they are
+ * known, and `unknown`, the number of written queues of which they are not.
+ */
 export function totalsOf({ queues }) {
   const written = queues.filter((each) => each.status === "ready" || each.status === "restored");
   const sum = (name) => written.reduce((total, each) => total + (each[name] ?? 0), 0);
@@ -77,6 +80,7 @@ export function totalsOf({ queues }) {
     left: queues.length - written.length,
     again: sum("messagesAgain"),
     skipped: sum("messagesSkipped"),
+    unknown: written.filter((each) => each.messagesAgain === null || each.messagesSkipped === null).length,
   };
 }
 
@@ -86,15 +90,15 @@ export function byUrgency(queues) {
   return [...queues].sort((one, other) => rank[kindOfStatus(one.status)] - rank[kindOfStatus(other.status)]);
 }
 
-/** Returns the lag of each topic: {topic, lag, unknown, queues}, the largest first. */
+/** Returns the lag of each topic: {topic, lag, unknown, queues}, the largest first; `lag` is null if that of no queue is known. */
 export function lagByTopic(queues) {
   const topics = new Map();
   for (const each of queues) {
-    const row = topics.get(each.topic) ?? { topic: each.topic, lag: 0, unknown: 0, queues: 0 };
+    const row = topics.get(each.topic) ?? { topic: each.topic, lag: null, unknown: 0, queues: 0 };
     row.queues += 1;
     if (each.lag === "unknown") row.unknown += 1;
-    else row.lag += each.lag;
+    else row.lag = (row.lag ?? 0) + each.lag;
     topics.set(each.topic, row);
   }
-  return [...topics.values()].sort((one, other) => other.lag - one.lag);
+  return [...topics.values()].sort((one, other) => (other.lag ?? -1) - (one.lag ?? -1));
 }

@@ -7,8 +7,8 @@ export function lagQueues(lag) {
   );
 }
 
-/** Returns {known, unknown, longest} of a lag answer: the sum of what is known, queues that are not, the most in one queue. */
+/** Returns {known, unknown} of a lag answer: the sum of what is known, null if nothing is, and the number of queues of which it is not. */
 export function lagSummary(lag) {
-  const known = lag.queues.map((each) => each.lag).filter((each) => each !== "unknown");
-  return { known: lag.knownLag, unknown: lag.unknown, longest: Math.max(0, ...known) };
+  const isKnown = lag.queues.some((each) => each.lag !== "unknown");
+  return { known: isKnown ? lag.knownLag : null, unknown: lag.unknown };
 }

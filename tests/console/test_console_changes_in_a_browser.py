@@ -162,7 +162,7 @@ async def test_offsets_that_went_back_are_restored_after_a_preview_and_put_back_
 async def test_lag_of_a_group_has_an_address_and_names_what_is_unknown(plane, page):
     plane.broker.topics = {"orders": dict.fromkeys(range(3), (0, 100))}
     plane.broker.offsets = {"orders@billing": {0: 10, 1: 100}}
-    await page.open("#/offsets/lag/billing", ready="#lag table")
+    await page.open("#/offsets/lag/DefaultCluster/billing", ready="#lag table")
     tables = await page.tables()
     assert [row[:3] for row in tables["Topics"]] == [["orders", "90", "1"]]
     assert [row[2][:7] for row in tables["Queues"]] == ["90", "0", "unknown"]
@@ -189,12 +189,63 @@ async def test_answers_that_leave_it_open_what_was_done_are_no_failures(page):
         failure = f"{{status: {status}, message: 'It has not answered.', retryAfterS: {retry}}}"
         return await page.tab.value(f"found.{of}({failure}, 'offsets-1:9883')")
 
-    for status in (0, 502, 504):
+    for status in (0, 500, 502, 503, 504):
         assert "It may have been done all the same" in await sentence(status)
+    for status in (0, 502, 504):
         assert "nothing was changed" in await sentence(status, "problemOfRead")
+    for status in (500, 503):
+        assert await sentence(status, "problemOfRead") == "offsets-1:9883 cannot do it now: It has not answered."
     assert "give all servers the same httpAdminTokenFile" in await sentence(401)
     assert "Nothing was changed: It has not answered." in await sentence(409)
     assert "try again in 7 s" in await sentence(429, retry=7)
+
+
+async def test_focus_and_open_details_stay_with_their_row_when_others_come_and_go(page):
+    await page.open("#/scaling")
+    script = "document.querySelector('script').src.replace('main.js', 'dom.js')"
+    await page.tab.value(f"void import({script}).then(found => window.dom = found)")
+    await page.tab.shows("typeof window.dom", "object")
+    script = """(() => {
+      const cell = row => dom.h("details", {}, dom.h("summary", {}, row), dom.h("button", {}, `Approve ${row}`));
+      const columns = [{label: "l", cell: row => row}, {label: "m", cell}];
+      const drawn = names => dom.h("div", {}, dom.table("t", columns, names, ""));
+      const shown = drawn(["a", "b", "c"]);
+      document.body.append(shown);
+      const [, b] = shown.querySelectorAll("details");
+      b.open = true;
+      b.querySelector("button").focus();
+      const seen = [["x", "a", "b", "c"], ["c", "b", "x"], ["b"]].map(names => {
+        dom.patch(shown, drawn(names));
+        const rows = [...shown.querySelectorAll("tbody th")].map(each => each.textContent);
+        const open = [...shown.querySelectorAll("details[open] summary")].map(each => each.textContent);
+        return [rows.join(""), open.join(""), document.activeElement.textContent];
+      });
+      shown.remove();
+      return seen;
+    })()"""
+    stays = ["b", "Approve b"]
+    assert await page.tab.value(script) == [["xabc", *stays], ["cbx", *stays], ["b", *stays]]
+
+
+async def test_form_that_is_sent_twice_is_previewed_once(page):
+    await page.open("#/scaling")
+    await page.click("Resize a topic…")
+    await page.fill(topic="orders", queues="16", writer="alice")
+    script = """(() => {
+      const fetched = window.fetch;
+      window.plans = 0;
+      window.fetch = (url, ...others) => {
+        if (String(url).includes("scaling/plan")) window.plans += 1;
+        return fetched(url, ...others);
+      };
+      const form = document.querySelector("dialog form");
+      form.requestSubmit();
+      form.requestSubmit();
+    })()"""
+    await page.tab.value(script)
+    await page.tab.shows("Boolean(document.querySelector('dialog .problem').textContent)", True)
+    assert await page.tab.value("window.plans") == 1
+    await page.close()
 
 
 @pytest.mark.broad

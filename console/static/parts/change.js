@@ -3,22 +3,13 @@
 import { request } from "../api.js";
 import { h } from "../dom.js";
 import { t } from "../messages.js";
+import { field } from "./fields.js";
 import { problemOfChange, problemOfRead } from "./problems.js";
 
 const NAME = "rmq-console-name";
 
 /** Returns the name under which the user changes something; blank before the first change. */
 export const storedName = () => localStorage.getItem(NAME) ?? "";
-
-/** Returns a labelled field; its input is `field.querySelector("input, select")`. */
-export function field(label, input) {
-  return h("label", { class: "field" }, h("span", {}, label), input);
-}
-
-/** Returns a labelled check box. */
-export function checkBox(label, name, isChecked = false) {
-  return h("label", { class: "check" }, h("input", { type: "checkbox", name, checked: isChecked }), h("span", {}, label));
-}
 
 /** Returns the field of the name of the user, which servers write down with each change. */
 export function nameField() {
@@ -46,16 +37,20 @@ class ChangeDialog {
     this.session = page.session;
     this.change = change;
     this.problem = h("p", { class: "problem", role: "alert" });
-    this.body = h("div", { class: "change", "aria-live": "polite" });
+    this.body = h("div", { class: "change" });
+    // What a screen reader reads of each step: not whole tables.
+    this.status = h("p", { class: "hidden", role: "status" });
     this.buttons = h("div", { class: "buttons" });
     this.dialog = h(
       "dialog",
       { "aria-labelledby": "change-title" },
       h("h2", { id: "change-title" }, change.title),
+      this.status,
       this.body,
       this.problem,
       this.buttons,
     );
+    this.isBusy = false;
     this.isPerforming = false;
     // Its result would not be seen.
     this.dialog.addEventListener("cancel", (event) => this.isPerforming && event.preventDefault());
@@ -87,11 +82,12 @@ class ChangeDialog {
   showFields() {
     const form = h(
       "form",
-      { onsubmit: (event) => (event.preventDefault(), this.showPreview(valuesOf(form))) },
+      { id: "change-form", onsubmit: (event) => (event.preventDefault(), this.showPreview(valuesOf(form))) },
       this.change.fields,
     );
     this.body.replaceChildren(form);
-    this.show(h("button", { type: "button", onclick: () => form.requestSubmit() }, t("change.preview")));
+    // As the button of the form it takes Enter in any of its fields.
+    this.show(h("button", { type: "submit", form: "change-form" }, t("change.preview")));
     form.querySelector("input, select")?.focus();
   }
 
@@ -102,7 +98,7 @@ class ChangeDialog {
       t("change.previewing"),
       async () => {
         const { content, isPossible } = await this.change.preview(values);
-        this.body.replaceChildren(h("div", {}, content));
+        this.draw(content);
         const confirm = h(
           "button",
           { type: "button", class: "primary", onclick: () => this.perform(values) },
@@ -116,27 +112,50 @@ class ChangeDialog {
 
   async perform(values) {
     this.isPerforming = true;
-    await this.busy(
-      t("change.performing"),
-      async () => {
-        this.body.replaceChildren(h("div", {}, await this.change.perform(values)));
-        this.show(null);
-      },
-      problemOfChange,
-    );
-    this.isPerforming = false;
+    try {
+      await this.busy(
+        t("change.performing"),
+        async () => {
+          this.draw(await this.change.perform(values));
+          this.show(null);
+        },
+        problemOfChange,
+      );
+    } finally {
+      this.isPerforming = false;
+    }
+  }
+
+  draw(content) {
+    this.body.replaceChildren(h("div", {}, content));
+    this.status.textContent = this.body.querySelector("p")?.textContent ?? "";
   }
 
   async busy(text, work, problemOf) {
-    // What it will do stays in sight while it is done.
-    this.buttons.replaceChildren(h("span", { role: "status" }, text));
+    if (this.isBusy) return;
+    this.isBusy = true;
+    // What it will do stays in sight while it is done, and its fields cannot be sent a second time.
+    this.body.inert = true;
+    this.status.textContent = text;
+    this.buttons.replaceChildren(h("span", { "aria-hidden": "true" }, text));
     try {
       await work();
     } catch (failure) {
-      if (failure.status === undefined) throw failure;
-      this.show(null);
-      this.problem.textContent = await this.sentenceOf(failure, problemOf);
+      await this.failed(failure, problemOf);
+    } finally {
+      this.isBusy = false;
+      this.body.inert = false;
     }
+  }
+
+  async failed(failure, problemOf) {
+    this.status.textContent = "";
+    const isOfRequest = failure.status !== undefined;
+    // A fault of the page leaves it open, as a missing answer does, what was done.
+    const known = isOfRequest ? failure : { status: 0, message: failure.message };
+    this.problem.textContent = await this.sentenceOf(known, problemOf);
+    this.show(null);
+    if (!isOfRequest) throw failure;
   }
 
   async sentenceOf(failure, problemOf) {

@@ -1,7 +1,8 @@
 // Figures of values by name: bars, bars in parts, and spans of time; drawn as SVG, with the values as text beside.
 
-import { h, printable, svg } from "../dom.js";
+import { h, printable } from "../dom.js";
 import { t } from "../messages.js";
+import { s } from "./svg.js";
 
 const ROW = 26;
 const BAR = 14;
@@ -18,7 +19,7 @@ export function figure(caption, drawn, legend = []) {
     { class: "figure" },
     h("figcaption", {}, caption),
     h("div", {}, picture(caption, drawn, width, body)),
-    legend.length ? h("ul", { class: "legend" }, legend.map((each, index) => h("li", { class: `series-${index}` }, each))) : null,
+    legend.length ? h("ul", { class: "series-legend" }, legend.map((each, index) => h("li", { class: `series-${index}` }, each))) : null,
     drawn.total > drawn.items.length ? h("small", {}, t("analyses.figure_part", { shown: drawn.items.length, total: drawn.total })) : null,
   );
 }
@@ -26,7 +27,7 @@ export function figure(caption, drawn, legend = []) {
 function picture(caption, drawn, width, body) {
   const height = drawn.items.length * ROW + (drawn.form === "lanes" ? ROW : 4);
   const words = `${caption}: ${drawn.items.map((each) => `${printable(each.label)} ${textOf(each, drawn)}`).join("; ")}`;
-  return svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": words }, body);
+  return s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": words }, body);
 }
 
 function bars(drawn, width) {
@@ -40,9 +41,9 @@ function bars(drawn, width) {
     const parts = (item.values ?? [item.value]).map((value, part) => {
       const wide = Math.max(value > 0 ? 1 : 0, (value / most) * room);
       x += wide;
-      return svg("rect", { class: `series-${part}`, x: x - wide, y: y + 5, width: wide, height: BAR });
+      return s("rect", { class: `series-${part}`, x: x - wide, y: y + 5, width: wide, height: BAR });
     });
-    return [name(item.label, label, y), parts, svg("text", { x: x + 6, y: y + 17 }, values[index])];
+    return [name(item.label, label, y), parts, s("text", { x: x + 6, y: y + 17 }, values[index])];
   });
 }
 
@@ -55,13 +56,13 @@ function lanes(drawn, width) {
   const bottom = drawn.items.length * ROW;
   const spans = drawn.items.map((item, index) => [
     name(item.label, label, index * ROW),
-    svg("line", { x1: label, x2: width - 8, y1: index * ROW + 12, y2: index * ROW + 12 }),
-    svg("rect", { class: "series-0", x: at(item.start), y: index * ROW + 5, width: Math.max(3, at(item.end) - at(item.start)), height: BAR }),
+    s("line", { x1: label, x2: width - 8, y1: index * ROW + 12, y2: index * ROW + 12 }),
+    s("rect", { class: "series-0", x: at(item.start), y: index * ROW + 5, width: Math.max(3, at(item.end) - at(item.start)), height: BAR }),
   ]);
   return [
     spans,
-    svg("text", { x: label, y: bottom + 17 }, time(start)),
-    svg("text", { x: width - 8, y: bottom + 17, "text-anchor": "end" }, time(end)),
+    s("text", { x: label, y: bottom + 17 }, time(start)),
+    s("text", { x: width - 8, y: bottom + 17, "text-anchor": "end" }, time(end)),
   ];
 }
 
@@ -73,11 +74,12 @@ function name(label, wide, y) {
   const room = Math.max(3, Math.floor((wide - 12) / LETTER));
   const text = printable(label);
   const shown = text.length > room ? `${text.slice(0, room - 1)}…` : text;
-  return svg("text", { x: 0, y: y + 17 }, svg("title", {}, text), shown);
+  return s("text", { x: 0, y: y + 17 }, s("title", {}, text), shown);
 }
 
 function textOf(item, { form, unit }) {
-  return form === "lanes" ? `${time(item.start)} – ${time(item.end)}` : quantity(item.value, unit);
+  if (form === "lanes") return `${time(item.start)} – ${time(item.end)}`;
+  return `${item.isLeast ? "≥ " : ""}${quantity(item.value, unit)}`;
 }
 
 function time(ms) {

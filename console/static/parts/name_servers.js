@@ -1,10 +1,10 @@
 // Requests that each NameServer answers for itself.
 
-import { pathOf, request } from "../api.js";
+import * as api from "../api.js";
 
 /** Returns the servers of consolePeers by kind. */
 export async function peersByKind() {
-  const peers = (await request("peers")).items;
+  const peers = (await api.request("peers")).items;
   return (kind) => peers.filter((peer) => peer.kind === kind);
 }
 
@@ -34,12 +34,6 @@ export async function answersWhereListed(peers, list, isThere, path) {
 
 /** Returns the answer of one server as `answersOf` does. */
 export async function answerOf(peer, path, options = {}) {
-  const empty = { peer, value: null, problem: "", isAbsent: false };
-  if (!peer.reachable) return { ...empty, problem: peer.problem };
-  try {
-    return { ...empty, value: await request(pathOf(peer, path), options) };
-  } catch (failure) {
-    if (failure.status === 401) throw failure;
-    return failure.status === 404 ? { ...empty, isAbsent: true, problem: failure.message } : { ...empty, problem: failure.message };
-  }
+  const answer = await api.answerOf(peer, () => api.request(api.pathOf(peer, path), options));
+  return { ...answer, isAbsent: answer.status === 404 };
 }

@@ -2,12 +2,14 @@
 
 import { t } from "../messages.js";
 
-// A server was sent the request, and may have done it although no answer of it came.
-const UNCERTAIN = new Set([0, 502, 504]);
+// No answer of the server itself came.
+const UNANSWERED = new Set([0, 502, 504]);
+// A server was sent the request, and may have done a part of it or all, although it did not say so.
+const UNCERTAIN = new Set([...UNANSWERED, 500, 503]);
 
 /** Returns the sentence for a request that only showed something, or would have: nothing was changed. */
 export function problemOfRead(failure, server) {
-  return sentenceOf(failure, server, UNCERTAIN.has(failure.status) ? "problem.no_answer" : null);
+  return sentenceOf(failure, server, UNANSWERED.has(failure.status) ? "problem.no_answer" : null);
 }
 
 /** Returns the sentence for a request that was to change something. */
@@ -23,6 +25,7 @@ function sentenceOf(failure, server, unanswered) {
     403: "problem.refused",
     409: "problem.conflict",
     429: "problem.too_many",
+    500: "problem.unavailable",
     503: "problem.unavailable",
   };
   return t(key[failure.status] ?? "problem.refused", values);

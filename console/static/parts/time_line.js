@@ -1,7 +1,8 @@
 // A line of time as a picture, with the same in words below it.
 
-import { h, svg } from "../dom.js";
+import { h } from "../dom.js";
 import { shortTime, t } from "../messages.js";
+import { s } from "./svg.js";
 
 // Of the whole line: what is shorter would not be seen.
 const SHARE_MIN = 0.006;
@@ -54,7 +55,7 @@ function picture(label, segments, marks, total) {
   );
   let start = 0;
   const bars = shares.map((share, index) => {
-    const bar = svg("rect", {
+    const bar = s("rect", {
       class: classOf(segments[index].colour ?? index),
       x: percent(start / whole),
       width: percent(share / whole),
@@ -66,9 +67,9 @@ function picture(label, segments, marks, total) {
   });
   const points = marks.map(({ atMs }) => {
     const x = percent(atMs / total);
-    return svg("line", { class: "mark", x1: x, x2: x, y1: 0, y2: 24 });
+    return s("line", { class: "mark", x1: x, x2: x, y1: 0, y2: 24 });
   });
-  return svg("svg", { role: "img", "aria-label": label, width: "100%", height: 24 }, bars, points);
+  return s("svg", { role: "img", "aria-label": label, width: "100%", height: 24 }, bars, points);
 }
 
 function swatch(index) {

@@ -1,10 +1,11 @@
 // Results of the Spark analyses: which there are, and of one of them a figure and its rows, filtered by cluster and time.
 
 import { ROWS_MAX, clustersOf, columnsOf, figureOf, kindsOf, requestTime } from "../analyses_model.js";
-import { pathOf, request } from "../api.js";
+import { answersOf, pathOf, request } from "../api.js";
 import { h, named, patch, table } from "../dom.js";
 import { follow } from "../feed.js";
-import { hasMessage, t } from "../messages.js";
+import { t, tOr } from "../messages.js";
+import { field } from "../parts/fields.js";
 import { figure, quantity } from "../parts/figures.js";
 
 const FIRST = "availability";
@@ -37,6 +38,7 @@ export function show(root, page) {
         drawn = value;
         patch(content, h("div", { id: "analyses", "aria-busy": "false" }, sections(value, chosen, choose)));
       },
+      { isAnnounced: false },
     );
   }
 
@@ -57,25 +59,18 @@ async function load(chosen, kept) {
 }
 
 async function listing(chosen) {
-  const peers = (await request("peers")).items.filter((each) => each.kind === "controller");
-  const answers = await Promise.all(peers.filter((each) => each.reachable).map(listingOf));
-  const found = answers.find((each) => each.isConfigured) ?? answers[0];
-  if (!found) return { state: peers.length ? "unreachable" : "no_controller" };
-  if (found.problem) return { state: "failed", problem: found.problem };
+  const answers = await answersOf("controller", (peer) => request(pathOf(peer, "analyses")));
+  if (!answers.length) return { state: "no_controller" };
+  const reached = answers.filter(({ peer }) => peer.reachable);
+  const answer = reached.find(({ value }) => value?.isConfigured) ?? reached[0];
+  if (!answer) return { state: "unreachable" };
+  if (answer.value === null) return { state: "failed", problem: answer.problem };
+  const found = { peer: answer.peer, ...answer.value };
   if (!found.isConfigured) return { state: "not_configured" };
   if (!found.items.length) return { ...found, state: "empty" };
   const names = found.items.map((each) => each.name);
   const name = [chosen.analysis, FIRST, names[0]].find((each) => names.includes(each));
   return { ...found, state: "shown", name };
-}
-
-async function listingOf(peer) {
-  try {
-    return { peer, ...(await request(pathOf(peer, "analyses"))) };
-  } catch (failure) {
-    if (failure.status === 401) throw failure;
-    return { peer, problem: failure.message };
-  }
 }
 
 function withoutBlanks(values) {
@@ -97,14 +92,12 @@ function sections(value, chosen, choose) {
 }
 
 function filters({ items, name, rows }, chosen, choose) {
-  const field = (key, label, input) => h("div", {}, h("label", { for: `analyses-${key}` }, label), input);
   const time = (key) =>
     h("input", { id: `analyses-${key}`, type: "datetime-local", value: chosen[key], onchange: (event) => choose({ [key]: event.target.value }) });
   return h(
     "form",
     { class: "filters", onsubmit: (event) => event.preventDefault() },
     field(
-      "analysis",
       t("analyses.analysis"),
       h(
         "select",
@@ -113,7 +106,6 @@ function filters({ items, name, rows }, chosen, choose) {
       ),
     ),
     field(
-      "cluster",
       t("cluster"),
       h("input", {
         id: "analyses-cluster",
@@ -123,15 +115,15 @@ function filters({ items, name, rows }, chosen, choose) {
       }),
     ),
     h("datalist", { id: "analyses-clusters" }, clustersOf(rows.items).map((each) => h("option", { value: each }))),
-    field("from", t("analyses.from"), time("from")),
-    field("to", t("analyses.to"), time("to")),
+    field(t("analyses.from"), time("from")),
+    field(t("analyses.to"), time("to")),
   );
 }
 
 function pictureOf(name, rows) {
   const drawn = figureOf(name, rows.items, rows.result.windowEnd);
   if (drawn === null) return null;
-  return figure(t(`analyses.figure.${name}`), drawn, drawn.parts.map((each) => t(`analyses.part.${each}`)));
+  return figure(tOr(`analyses.figure.${name}`, name), drawn, drawn.parts.map((each) => tOr(`analyses.part.${each}`, each)));
 }
 
 function rowTables(name, rows) {
@@ -179,7 +171,4 @@ function sourceOf(result) {
   return t("analyses.source", Object.fromEntries(Object.entries(times).map(([key, each]) => [key, cellOf(each, "timestamp")])));
 }
 
-function titleOf(name) {
-  const key = `analyses.name.${name}`;
-  return hasMessage(key) ? t(key) : name;
-}
+const titleOf = (name) => tOr(`analyses.name.${name}`, name);

@@ -2,7 +2,7 @@
 
 import { badge, h, named, patch, table } from "../dom.js";
 import { follow } from "../feed.js";
-import { duration, count, t } from "../messages.js";
+import { duration, count, t, tOr } from "../messages.js";
 import { brokerAddress } from "../parts/addresses.js";
 import { answerOf, answersOf, peersByKind } from "../parts/name_servers.js";
 import { utc } from "../parts/times.js";
@@ -112,7 +112,7 @@ function storedFacts(storedSet, replica) {
 
 function roleBadge(broker) {
   const role = broker.actingMaster ? "acting_master" : broker.role;
-  return badge(role === "master" ? "good" : role === "slave" ? "plain" : "fair", t(`role.${role}`));
+  return badge(role === "master" ? "good" : role === "slave" ? "plain" : "fair", tOr(`role.${role}`, role));
 }
 
 const STATES = { registered: "good", absent: "bad", unreachable: "bad" };

@@ -2,10 +2,10 @@
 
 import { badge, h, named, patch, scrolling, table } from "../dom.js";
 import { onDemand } from "../feed.js";
-import { duration, t } from "../messages.js";
+import { duration, t, tOr } from "../messages.js";
 import { setQuery } from "../parts/addresses.js";
 import { answersOf, reachable } from "../parts/name_servers.js";
-import { problemsOf } from "../parts/past_problems.js";
+import { failed, problemsOf } from "../parts/past_problems.js";
 import { spanChoice } from "../parts/span_form.js";
 import { cut, picture, s } from "../parts/svg.js";
 import { inputTime, SPANS, unixMs, utc } from "../parts/times.js";
@@ -84,6 +84,7 @@ class Life {
     if (!this.isKnown) return problemsOf(answers);
     const isWhole = answers.every(({ value }) => value?.isComplete !== false);
     return [
+      problemsOf(failed(answers)),
       found.length ? [this.lifePicture(found, happened), this.spanTable(found)] : h("p", {}, t("life.none")),
       eventTable(happened),
       (!isWhole || happened.length > EVENTS_SHOWN) && h("p", {}, t("life.part", { count: Math.min(EVENTS_SHOWN, happened.length) })),
@@ -128,7 +129,7 @@ class Life {
         t("life.spans"),
         [
           { label: "NameServer", cell: (row) => named(row.nsId) },
-          { label: t("state"), cell: (row) => [badge(BADGES[row.state], t(`life.${row.state}`)), row.role && ` ${t(`role.${row.role}`)}`] },
+          { label: t("state"), cell: (row) => [badge(BADGES[row.state] ?? "plain", tOr(`life.${row.state}`, row.state)), row.role && ` ${roleText(row)}`] },
           { label: t("life.from"), cell: (row) => utc(row.firstUnixMs) },
           { label: t("life.to"), cell: (row) => utc(row.lastUnixMs) },
           { label: t("life.duration"), cell: (row) => duration(row.lastUnixMs - row.firstUnixMs) },
@@ -143,12 +144,14 @@ class Life {
 
 // Not by colour alone: what is silent or absent is lower.
 function barHeight(state) {
-  return { registered: BAR, silent: BAR / 2, absent: BAR / 6, unobserved: BAR / 3 }[state];
+  return { registered: BAR, silent: BAR / 2, absent: BAR / 6, unobserved: BAR / 3 }[state] ?? BAR / 3;
 }
 
+const roleText = ({ role }) => tOr(`role.${role}`, role);
+
 function spanText(span) {
-  const role = span.role ? `, ${t(`role.${span.role}`)}` : "";
-  return `${t(`life.${span.state}`)}${role}: ${utc(span.firstUnixMs)} – ${utc(span.lastUnixMs)}`;
+  const role = span.role ? `, ${roleText(span)}` : "";
+  return `${tOr(`life.${span.state}`, span.state)}${role}: ${utc(span.firstUnixMs)} – ${utc(span.lastUnixMs)}`;
 }
 
 function eventTable(happened) {

@@ -67,7 +67,7 @@ function list(value, wanted) {
   return [
     silent(value.answers),
     shown.length
-      ? h("ol", { class: "cards", "aria-label": t("elections.title") }, shown.map(card))
+      ? h("ol", { class: "cards", "aria-label": t("elections.title"), "data-key": "elections" }, shown.map(card))
       : h("p", {}, t(value.answers.length ? "elections.none" : "controllers.none")),
     switchoverCards(ofSets(value.switchovers, wanted)),
     callbackTable(value.callbacks),
@@ -86,7 +86,7 @@ const addressOf = (election) => `#/elections/${encodeURIComponent(election.broke
 function card(election) {
   return h(
     "li",
-    { class: "card" },
+    { class: "card", "data-key": JSON.stringify([election.controller, election.brokerName, election.unixMs]) },
     h("h2", {}, h("a", { href: addressOf(election) }, named(election.brokerName), " · ", moment(election.unixMs))),
     outcome(election),
     h("p", {}, sentence(election.cause)),
@@ -217,7 +217,7 @@ function switchoverCards(found) {
   const one = (each) =>
     h(
       "li",
-      { class: "card" },
+      { class: "card", "data-key": each.id },
       h("h3", {}, named(each.brokerName), " · ", moment(each.createdUnixMs)),
       h(
         "p",
@@ -236,7 +236,7 @@ function switchoverCards(found) {
     );
   return [
     h("h2", {}, t("elections.switchovers")),
-    h("ol", { class: "cards", "aria-label": t("elections.switchovers") }, found.map(one)),
+    h("ol", { class: "cards", "aria-label": t("elections.switchovers"), "data-key": "switchovers" }, found.map(one)),
   ];
 }
 

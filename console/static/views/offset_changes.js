@@ -2,9 +2,10 @@
 
 import { change } from "../api.js";
 import { badge, h, named, sentence, table } from "../dom.js";
-import { count, t, tOr } from "../messages.js";
+import { count, t, tOr, zone } from "../messages.js";
 import { byUrgency, kindOfStatus, localTime, restoreBody, totalsOf } from "../offsets_model.js";
-import { checkBox, field, nameField, openChange } from "../parts/change.js";
+import { nameField, openChange } from "../parts/change.js";
+import { checkBox, field } from "../parts/fields.js";
 
 // Of thousands of queues the first are shown: those that need somebody come first.
 const QUEUES_MAX = 500;
@@ -32,7 +33,7 @@ function restoreFields({ cluster = "DefaultCluster", group = "", topic = "", bro
   return [
     h("p", {}, t("offsets.scope_text")),
     text(t("cluster"), "cluster", cluster, true),
-    text(t("group"), "group", group),
+    text(t("consumer_group"), "group", group),
     text(t("topic"), "topic", topic),
     text(t("broker_set"), "brokerName", brokerName),
     field(
@@ -42,7 +43,7 @@ function restoreFields({ cluster = "DefaultCluster", group = "", topic = "", bro
         h("option", { value: "time", selected: !isFormer }, t("offsets.moment.time")),
       ]),
     ),
-    field(t("offsets.time"), h("input", { name: "time", type: "datetime-local", step: 1, value: suggestedTime, required: true })),
+    field(t("offsets.time", { zone: zone() }), h("input", { name: "time", type: "datetime-local", step: 1, value: suggestedTime, required: true })),
     h("input", { type: "hidden", name: "suggestedTime", value: suggestedTime }),
     h("input", { type: "hidden", name: "suggestedUnixMs", value: unixMs }),
     checkBox(t("offsets.allow_back"), "allowBack"),
@@ -65,21 +66,25 @@ export function openUndo(page, manager, operationId) {
 }
 
 function previewed(answer, { allowUnproved }) {
-  const { written, left, again, skipped } = totalsOf(answer);
-  const text = written
-    ? t("offsets.would", { written, left, again: count(again), skipped: count(skipped) })
-    : t("offsets.would_nothing");
+  const totals = totalsOf(answer);
+  const text = totals.written ? sumOf("offsets.would", totals) : t("offsets.would_nothing");
   // What is proved was read before; without a proof messages may be lost for the group.
+  const isRisky = totals.unknown > 0 || (totals.skipped > 0 && allowUnproved);
   return {
-    content: [h("p", { class: skipped && allowUnproved ? "problem" : null }, text), problems(answer), queueTable(answer)],
-    isPossible: written > 0,
+    content: [h("p", { class: isRisky ? "problem" : null }, text), problems(answer), queueTable(answer)],
+    isPossible: totals.written > 0,
   };
 }
 
+/** Returns the sentence of totals, and of how many queues they are not known. */
+function sumOf(key, { written, left, again, skipped, unknown }) {
+  const sum = t(key, { written, left, again: count(again), skipped: count(skipped) });
+  return unknown ? `${sum} ${t("offsets.not_counted", { count: count(unknown) })}` : sum;
+}
+
 function done(answer) {
-  const { written, left, again, skipped } = totalsOf(answer);
   return [
-    h("p", {}, t("offsets.did", { written, left, again: count(again), skipped: count(skipped) })),
+    h("p", {}, sumOf("offsets.did", totalsOf(answer))),
     answer.operationId ? h("p", {}, t("offsets.undo_with"), " ", named(answer.operationId)) : null,
     problems(answer),
     queueTable(answer),
@@ -95,7 +100,7 @@ function queueTable({ queues }) {
     table(
       t("offsets.queues"),
       [
-        { label: t("group"), cell: (row) => named(row.group) },
+        { label: t("consumer_group"), cell: (row) => named(row.group) },
         { label: t("topic"), cell: (row) => named(row.topic) },
         { label: t("queue"), cell: (row) => [named(row.brokerName), ` / ${row.queueId}`] },
         {

@@ -1,33 +1,50 @@
 // How far a group is behind in each queue, read from brokers when the user wants it: each reading loads all of them.
 
 import { answersOf, pathOf, request } from "../api.js";
-import { h, named, sentence, svg, table } from "../dom.js";
+import { h, named, sentence, table } from "../dom.js";
 import { count, moment, t, tOr } from "../messages.js";
 import { lagByTopic, serving } from "../offsets_model.js";
+import { field } from "../parts/fields.js";
 import { problemOfRead } from "../parts/problems.js";
+import { s } from "../parts/svg.js";
+import { lagSummary } from "../readers_model.js";
+
+// Longer than a manager works on it.
+const ANSWER_MS = 30_000;
+// The name that RocketMQ gives to a cluster of which nobody has chosen another.
+const DEFAULT_CLUSTER = "DefaultCluster";
+
+/** Returns the address of the lag of a group of a cluster. */
+export const lagAddress = (cluster, group) => `#/offsets/lag/${[cluster, group].map(encodeURIComponent).join("/")}`;
 
 /** Returns the form that opens the lag of a group. */
-export function lagForm() {
-  const input = h("input", { type: "search", name: "group", required: true, maxlength: 255, spellcheck: "false" });
+export function lagForm(cluster = DEFAULT_CLUSTER) {
+  const text = (name, value) => h("input", { name, value, required: true, maxlength: 255, spellcheck: "false" });
+  const [ofCluster, ofGroup] = [text("cluster", cluster), text("group", "")];
   const open = (event) => {
     event.preventDefault();
-    location.hash = `#/offsets/lag/${encodeURIComponent(input.value.trim())}`;
+    location.hash = lagAddress(ofCluster.value.trim(), ofGroup.value.trim());
   };
   return h(
     "form",
     { class: "inline", onsubmit: open },
-    h("label", { class: "field" }, h("span", {}, t("offsets.lag_of")), input),
+    field(t("cluster"), ofCluster),
+    field(t("offsets.lag_of"), ofGroup),
     h("button", { type: "submit" }, t("offsets.show_lag")),
   );
 }
 
-/** Shows the lag of a group; it is read once, and again when the user wants it. */
-export function showLag(root, page, group) {
-  const content = h("div", { id: "lag", "aria-live": "polite" });
+/** Shows the lag of a group, `names` are its cluster and itself; it is read once, and again when the user wants it. */
+export function showLag(root, page, names) {
+  // Addresses of earlier releases have no cluster.
+  const [cluster, group] = names.length > 1 ? names : [DEFAULT_CLUSTER, ...names];
+  const status = h("p", { role: "status" });
+  const content = h("div", { id: "lag" });
   const button = h("button", { type: "button", onclick: read }, t("offsets.read_again"));
   root.replaceChildren(
-    h("h1", {}, t("offsets.lag_title"), " ", named(group)),
-    h("div", { class: "tools" }, button, lagForm()),
+    h("h1", {}, t("offsets.lag_title"), " ", named(group), " ", h("small", {}, named(cluster))),
+    h("div", { class: "tools" }, button, lagForm(cluster)),
+    status,
     content,
     h("p", {}, h("a", { href: "#/offsets" }, t("offsets.all"))),
   );
@@ -35,9 +52,11 @@ export function showLag(root, page, group) {
 
   async function read() {
     button.disabled = true;
-    content.replaceChildren(h("p", {}, t("offsets.reading")));
-    const shown = await contentOf(group, page);
+    status.textContent = t("offsets.reading");
+    content.replaceChildren();
+    const { sum, shown } = await contentOf(cluster, group, page);
     if (isEnded) return;
+    status.textContent = sum;
     content.replaceChildren(...shown);
     button.disabled = false;
   }
@@ -48,34 +67,39 @@ export function showLag(root, page, group) {
   };
 }
 
-async function contentOf(group, page) {
+async function contentOf(cluster, group, page) {
   let address = t("offset_managers");
   try {
     const manager = serving(await answersOf("offsets", (peer) => request(pathOf(peer, "manager"))));
-    if (manager === null) return [h("p", {}, t("offsets.none"))];
+    if (manager === null) return { sum: t("offsets.none"), shown: [] };
     address = manager.peer.address;
-    const lag = await request(pathOf(manager.peer, `offsets/lag?group=${encodeURIComponent(group)}`));
+    const query = new URLSearchParams({ cluster, group });
+    const lag = await request(pathOf(manager.peer, `offsets/lag?${query}`), { answerMs: ANSWER_MS });
     // It grows old, and says itself when it was read.
     page.fresh(null, null, false);
-    return lagSections(lag);
+    return { sum: sumOf(lag), shown: lagSections(lag) };
   } catch (failure) {
     if (failure.status === undefined) throw failure;
     if (failure.status === 401) page.fresh(failure, null, false);
-    return [h("p", { class: "problem", role: "alert" }, problemOfRead(failure, address))];
+    return { sum: "", shown: [h("p", { class: "problem", role: "alert" }, problemOfRead(failure, address))] };
   }
 }
 
-function lagSections({ knownLag, unknown, queues, unavailable }) {
+function sumOf(lag) {
+  const { known, unknown } = lagSummary(lag);
+  return t("offsets.lag_sum", { lag: count(known), unknown, time: moment(Date.now()) });
+}
+
+function lagSections({ queues, unavailable }) {
   const topics = lagByTopic(queues);
-  const longest = Math.max(1, ...topics.map((each) => each.lag));
+  const longest = Math.max(1, ...topics.map((each) => each.lag ?? 0));
   return [
-    h("p", {}, t("offsets.lag_sum", { lag: count(knownLag), unknown, time: moment(Date.now()) })),
     ...unavailable.map((each) => h("p", { class: "problem" }, named(each.brokerName), ": ", sentence(each.reason))),
     table(
       t("topics"),
       [
         { label: t("topic"), cell: (row) => named(row.topic) },
-        { label: t("offsets.lag"), cell: (row) => [count(row.lag), bar(row.lag / longest)] },
+        { label: t("offsets.lag"), cell: (row) => (row.lag === null ? t("unknown") : [count(row.lag), bar(row.lag / longest)]) },
         { label: t("offsets.unknown_queues"), cell: (row) => row.unknown },
         { label: t("offsets.queues"), cell: (row) => row.queues },
       ],
@@ -108,9 +132,9 @@ function lagSections({ knownLag, unknown, queues, unavailable }) {
 
 // The number beside it says the same.
 function bar(share) {
-  return svg(
+  return s(
     "svg",
     { class: "bar", width: "100%", height: 8, "aria-hidden": "true" },
-    svg("rect", { class: "phase-0", x: 0, y: 0, height: 8, width: `${(share * 100).toFixed(1)}%` }),
+    s("rect", { class: "phase-0", x: 0, y: 0, height: 8, width: `${(share * 100).toFixed(1)}%` }),
   );
 }

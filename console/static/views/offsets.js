@@ -8,15 +8,15 @@ import { kindOfCause, kindOfRun, matching, restoreOf, serving } from "../offsets
 import { filterField } from "../parts/filter.js";
 import { onNew } from "../parts/pictures.js";
 import { openRestore, openUndo } from "./offset_changes.js";
-import { lagForm, showLag } from "./offset_lag.js";
+import { lagAddress, lagForm, showLag } from "./offset_lag.js";
 
 const REGRESSIONS_MAX = 200;
 const RUNS_MAX = 20;
 
 /** Shows the view until the returned function is called: all, groups with a text in their names, or the lag of a group. */
 export function show(root, page) {
-  const [part = "", group = ""] = page.names;
-  return part === "lag" && group ? showLag(root, page, group) : showAll(root, page, part);
+  const [part = "", ...names] = page.names;
+  return part === "lag" && names.some(Boolean) ? showLag(root, page, names) : showAll(root, page, part);
 }
 
 function showAll(root, page, text) {
@@ -45,6 +45,7 @@ function showAll(root, page, text) {
       restore.disabled = value.manager === null;
       draw();
     }),
+    { isAnnounced: false },
   );
 }
 
@@ -94,8 +95,8 @@ function regressionTable(page, peer, { regressions, remembered, dropped }, wante
       t("offsets.regressions"),
       [
         {
-          label: t("group"),
-          cell: (row) => h("a", { href: `#/offsets/lag/${encodeURIComponent(row.group)}` }, named(row.group)),
+          label: t("consumer_group"),
+          cell: (row) => h("a", { href: lagAddress(row.cluster, row.group) }, named(row.group)),
         },
         { label: t("topic"), cell: (row) => named(row.topic) },
         { label: t("queue"), cell: (row) => [named(row.brokerName), ` / ${row.queueId}`] },
@@ -125,6 +126,7 @@ function regressionTable(page, peer, { regressions, remembered, dropped }, wante
       ],
       shown,
       t(wanted ? "offsets.no_match" : "offsets.no_regressions"),
+      ({ cluster, group, topic, brokerName, queueId }) => JSON.stringify([cluster, group, topic, brokerName, queueId]),
     ),
     remembered > regressions.length ? h("p", {}, t("offsets.more", { shown: regressions.length, total: remembered })) : null,
     dropped ? h("p", {}, t("offsets.dropped", { count: dropped })) : null,
@@ -166,6 +168,7 @@ function operationTable(page, peer, operations) {
     ],
     operations,
     t("offsets.no_operations"),
+    (row) => row.operationId,
   );
 }
 
@@ -197,7 +200,7 @@ function guardTable({ mode, runs, running, waiting }) {
       runs.slice(0, RUNS_MAX),
       t("offsets.no_runs"),
     ),
-    h("p", {}, t(`offsets.mode.${mode}`), running || waiting ? ` ${t("offsets.running", { running, waiting })}` : ""),
+    h("p", {}, tOr(`offsets.mode.${mode}`, mode), running || waiting ? ` ${t("offsets.running", { running, waiting })}` : ""),
   ];
 }
 

@@ -1,9 +1,9 @@
 // Clusters, broker sets with the roles of their brokers, NameServers and whether they agree, controllers and who leads.
 
-import { items, pathOf, request } from "../api.js";
+import { answerOf, items, pathOf, request } from "../api.js";
 import { badge, h, named, patch, table } from "../dom.js";
 import { follow } from "../feed.js";
-import { duration, t } from "../messages.js";
+import { duration, t, tOr } from "../messages.js";
 import { brokerAddress } from "../parts/addresses.js";
 import { brokerSets, controllers, leadership, nameServers } from "../overview_model.js";
 
@@ -40,21 +40,13 @@ async function load() {
 }
 
 async function brokersOf(peer) {
-  try {
-    if (!peer.reachable) return { peer, problem: peer.problem };
-    return { peer, brokers: (await items(peer, "brokers")).items, problem: "" };
-  } catch (failure) {
-    return { peer, problem: failure.message };
-  }
+  const { value, problem } = await answerOf(peer, async () => (await items(peer, "brokers")).items);
+  return { peer, brokers: value, problem };
 }
 
 async function groupOf(peer) {
-  try {
-    if (!peer.reachable) return { peer, problem: peer.problem };
-    return { peer, group: await request(pathOf(peer, "controllers")), problem: "" };
-  } catch (failure) {
-    return { peer, problem: failure.message };
-  }
+  const { value, problem } = await answerOf(peer, () => request(pathOf(peer, "controllers")));
+  return { peer, group: value, problem };
 }
 
 function sections(value) {
@@ -107,7 +99,7 @@ function setTable(sets, hasController) {
 function brokerLine(broker) {
   const role = broker.actingMaster ? "acting_master" : broker.role;
   return [
-    badge(role === "master" ? "good" : role === "slave" ? "plain" : "fair", t(`role.${role}`)),
+    badge(role === "master" ? "good" : role === "slave" ? "plain" : "fair", tOr(`role.${role}`, role)),
     ` ${broker.brokerId} `,
     h("a", { href: brokerAddress(broker.cluster, broker.brokerName, broker.brokerId) }, named(broker.address)),
     h("small", {}, ` ${broker.version} · ${t("heartbeat_ago", { time: duration(broker.lastHeartbeatAgeMs) })}`),
@@ -148,7 +140,7 @@ function controllerTable(rows) {
       t("controllers"),
       [
         { label: t("address"), cell: (row) => named(row.address) },
-        { label: t("role"), cell: (row) => badge(CONTROLLER_STATES[row.role], t(`controller.${row.role}`)) },
+        { label: t("role"), cell: (row) => badge(CONTROLLER_STATES[row.role] ?? "plain", tOr(`controller.${row.role}`, row.role)) },
         { label: "id", cell: (row) => named(row.id || "–") },
         { label: t("group"), cell: (row) => named(row.group || "–") },
         { label: t("details"), cell: (row) => row.problem },

@@ -131,6 +131,7 @@ function proposalTable(page, leader, proposals) {
     ],
     proposals,
     t("scaling.no_proposals"),
+    (row) => row.id,
   );
 }
 
@@ -155,6 +156,7 @@ function operationTable(page, leader, { operations, total }) {
       ],
       operations,
       t("scaling.no_operations"),
+      (row) => row.id,
     ),
     total > operations.length ? h("p", {}, t("scaling.more", { shown: operations.length, total })) : null,
   ];

@@ -3,7 +3,8 @@
 import { change, pathOf, request } from "../api.js";
 import { h, named, sentence, table } from "../dom.js";
 import { count, duration, t, tOr } from "../messages.js";
-import { checkBox, field, nameField, openChange } from "../parts/change.js";
+import { nameField, openChange } from "../parts/change.js";
+import { checkBox, field } from "../parts/fields.js";
 import { WAITS, countsOf, requestOf } from "../scaling_model.js";
 
 const REMARK_MAX = 500;
@@ -84,7 +85,7 @@ export function openCommand(page, leader, operation, name) {
     server: leader.address,
     fields:
       name === "waive"
-        ? [field(t("group"), h("input", { name: "group", required: true, maxlength: 255, spellcheck: "false" }))]
+        ? [field(t("consumer_group"), h("input", { name: "group", required: true, maxlength: 255, spellcheck: "false" }))]
         : [field(t("scaling.reason"), h("input", { name: "reason", maxlength: REMARK_MAX }))],
     confirmLabel: t(`scaling.${name}_now`),
     preview: async (values) => {
@@ -179,7 +180,7 @@ function groupTable(groups) {
   return table(
     t("scaling.groups"),
     [
-      { label: t("group"), cell: (row) => named(row.group) },
+      { label: t("consumer_group"), cell: (row) => named(row.group) },
       { label: t("scaling.kind"), cell: (row) => row.kind },
       { label: t("scaling.clients"), cell: (row) => row.clients },
       { label: t("scaling.unread"), cell: (row) => (row.lag === null ? t("unknown") : count(row.lag)) },

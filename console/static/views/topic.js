@@ -30,8 +30,9 @@ export function show(root, page) {
       drawn = value;
       patch(live, sections(topic, value, root.clientWidth));
       showedReaders.update(value.offsetManagers, clustersOf(value.route));
-      showedPast.update(value.nameServers, value.route);
+      showedPast.update(value.nameServers, presentOf(value));
     },
+    { topics: [topic] },
   );
   return () => {
     end();
@@ -50,6 +51,9 @@ async function load(topic) {
   const shown = answers.find((each) => each.value);
   return { nameServers, answers, offsetManagers: of("offsets"), route: shown?.value ?? null, source: shown?.peer ?? null };
 }
+
+/** Returns the present route and whether it is known that it is this one, or that there is none: not where nobody answers. */
+const presentOf = ({ route, answers }) => ({ route, isKnown: route !== null || answers.some((each) => each.isAbsent) });
 
 const clustersOf = (route) => [...new Set(routeRows(route).map((row) => row.cluster))];
 

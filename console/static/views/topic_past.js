@@ -1,6 +1,6 @@
 // What the route of a topic was: a slider through the history of NameServers, with what has changed since.
 
-import { h, named, patch, scrolling } from "../dom.js";
+import { h, patch, scrolling } from "../dom.js";
 import { onDemand } from "../feed.js";
 import { t } from "../messages.js";
 import { setQuery } from "../parts/addresses.js";
@@ -10,7 +10,7 @@ import { legend, routePicture } from "../parts/route_picture.js";
 import { spanChoice } from "../parts/span_form.js";
 import { picture, s } from "../parts/svg.js";
 import { inputTime, SPANS, unixMs, utc } from "../parts/times.js";
-import { problemsOf } from "../parts/past_problems.js";
+import { failed, problemsOf } from "../parts/past_problems.js";
 import { changeMoments, differences, pairedRows, pastRoutes } from "../route_model.js";
 
 // Longer than a slider rests while it is moved.
@@ -18,10 +18,10 @@ const REST_MS = 250;
 const ANSWER_MS = 25_000;
 const STEPS = 1000;
 
-/** Shows the section; `update` takes the NameServers and the present route, `end` ends it. */
+/** Shows the section; `update` takes the NameServers and {route, isKnown} of the present, `end` ends it. */
 export function showPast(root, topic, at) {
   const past = new Past(root, topic, unixMs(at));
-  return { update: (nameServers, route) => past.update(nameServers, route), end: () => past.end() };
+  return { update: (nameServers, present) => past.update(nameServers, present), end: () => past.end() };
 }
 
 class Past {
@@ -29,11 +29,12 @@ class Past {
     this.root = root;
     this.topic = topic;
     this.peers = null;
-    this.present = null;
+    this.present = { route: null, isKnown: false };
     this.moments = [];
     this.atMs = atMs;
     this.nsId = null;
     this.answers = null;
+    this.found = [];
     this.loadRoute = onDemand((ms) => this.ofPeers(`history/route?at=${ms}`), (found) => this.showRoute(found), REST_MS);
     this.loadChanges = onDemand(() => this.ofPeers(`history/route-changes?from=${this.firstMs}&to=${this.lastMs}`), (found) => this.showChanges(found));
   }
@@ -71,6 +72,11 @@ class Past {
     });
     this.input = h("input", { id: "past-at", type: "datetime-local", step: 1, onchange: () => this.go(unixMs(this.input.value)) });
     this.marks = h("div", { class: "marks" });
+    // Kept while the picture changes: a screen reader reads what becomes of a text that was there before.
+    this.changes = h("span", { role: "status" });
+    this.status = h("p", { class: "hidden", role: "status" });
+    this.first = h("span", {});
+    this.last = h("span", {});
     this.result = h("div", { id: "past-result" });
     this.previous = h("button", { type: "button", onclick: () => this.jump(-1) }, t("past.previous"));
     this.next = h("button", { type: "button", onclick: () => this.jump(1) }, t("past.next"));
@@ -86,8 +92,10 @@ class Past {
         h("button", { type: "button", onclick: () => this.go(null) }, t("past.now")),
       ),
       h("label", { for: "past-slider", class: "hidden" }, t("past.slider")),
+      h("div", { class: "ends" }, this.first, this.changes, this.last),
       this.marks,
       this.slider,
+      this.status,
       this.result,
     );
     this.look(this.spanMs);
@@ -138,7 +146,10 @@ class Past {
     this.isKnown = answers.some((each) => each.value && !each.value.problem);
     this.previous.disabled = this.next.disabled = !this.moments.length;
     this.count = this.isKnown ? t("past.changes", { count: this.moments.length }) : t("past.no_changes");
+    if (answers.some((each) => each.value?.isComplete === false)) this.count += ` ${t("past.part")}`;
+    this.found = answers;
     this.drawMarks();
+    this.draw();
   }
 
   showRoute({ value, error }) {
@@ -153,22 +164,26 @@ class Past {
     const lines = within.map((ms) => s("line", { x1: x(ms), x2: x(ms), y1: 2, y2: 18 }));
     const drawn = picture(STEPS, 20, this.count, s("line", { x1: 0, x2: STEPS, y1: 18, y2: 18 }), lines);
     drawn.setAttribute("preserveAspectRatio", "none");
-    const ends = h("div", { class: "ends" }, h("span", {}, utc(this.firstMs)), h("span", { role: "status" }, this.count), h("span", {}, utc(this.lastMs)));
-    this.marks.replaceChildren(ends, drawn);
+    if (this.changes.textContent !== this.count) this.changes.textContent = this.count;
+    this.first.textContent = utc(this.firstMs);
+    this.last.textContent = utc(this.lastMs);
+    this.marks.replaceChildren(drawn);
   }
 
   draw() {
     patch(this.result, h("div", { id: "past-result" }, this.shown()));
+    const sentences = this.atMs === null ? [] : [...this.result.querySelectorAll("h3, p")];
+    this.status.textContent = sentences.map((each) => each.textContent).join(". ");
   }
 
   shown() {
-    if (this.atMs === null) return h("p", {}, t("past.hint"));
+    if (this.atMs === null) return [h("p", {}, t("past.hint")), problemsOf(failed(this.found))];
     if (this.error) return h("p", { class: "problem" }, this.error.message);
     if (this.answers === null) return h("p", {}, t("loading"));
     const seen = pastRoutes(this.answers);
     if (!seen.length) return problemsOf(this.answers);
     const item = seen.find((each) => each.nsId === this.nsId) ?? seen.find((each) => !each.doubt && each.route) ?? seen.find((each) => !each.doubt) ?? seen[0];
-    return [seen.length > 1 && this.choice(seen, item), this.moment(item)];
+    return [problemsOf(failed(this.answers)), seen.length > 1 && this.choice(seen, item), this.moment(item)];
   }
 
   choice(seen, item) {
@@ -181,14 +196,19 @@ class Past {
   }
 
   moment(item) {
-    const found = differences(item.route, this.present);
-    const pairs = pairedRows(item.route, this.present);
     const time = utc(this.atMs);
+    const title = h("h3", {}, t("past.moment", { time }));
+    const doubt = item.doubt && h("p", { class: "doubt" }, item.doubt);
+    // Where it is not known what was there, nothing can have been added or removed.
+    if (item.route === null && item.doubt) return [title, doubt, h("p", {}, t("past.not_known"))];
+    const present = this.present.isKnown ? this.present.route : item.route;
+    const found = differences(item.route, present);
+    const pairs = pairedRows(item.route, present);
     return [
-      h("h3", {}, t("past.moment", { time })),
-      item.doubt && h("p", { class: "doubt" }, item.doubt),
-      item.route === null && !item.doubt && h("p", {}, t("past.absent")),
-      h("p", { role: "status" }, found.length ? t("past.differences", { count: found.length }) : t("past.same")),
+      title,
+      doubt,
+      item.route === null && h("p", {}, t("past.absent")),
+      h("p", {}, this.comparison(found)),
       pairs.length > 0 &&
         h(
           "figure",
@@ -198,5 +218,10 @@ class Past {
         ),
       found.length > 0 && differenceTable(t("past.since"), found),
     ];
+  }
+
+  comparison(found) {
+    if (!this.present.isKnown) return t("past.present_not_known");
+    return found.length ? t("past.differences", { count: found.length }) : t("past.same");
   }
 }

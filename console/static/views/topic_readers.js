@@ -1,10 +1,11 @@
 // Who reads a topic and how far each group is behind, from an offset manager. Each lag is read from brokers when it is wanted,
 // and never again by itself: offset managers allow few of them.
 
-import { pathOf, request } from "../api.js";
+import { answerOf, pathOf, request, RequestFailed } from "../api.js";
 import { badge, h, named, patch, table } from "../dom.js";
 import { onDemand } from "../feed.js";
-import { count, t } from "../messages.js";
+import { count, t, tOr } from "../messages.js";
+import { serving } from "../offsets_model.js";
 import { utc } from "../parts/times.js";
 import { lagQueues, lagSummary } from "../readers_model.js";
 
@@ -17,41 +18,72 @@ const QUEUES_SHOWN = 200;
 /** Shows the section; `update` takes the offset managers and the clusters of the topic, `end` ends it. */
 export function showReaders(root, topic) {
   const readers = new Readers(root, topic);
-  return { update: (peers, clusters) => readers.update(peers, clusters), end: () => readers.load.end() };
+  return { update: (peers, clusters) => readers.update(peers, clusters), end: () => readers.end() };
 }
 
 class Readers {
   constructor(root, topic) {
     this.root = root;
     this.topic = topic;
+    this.peers = [];
+    // Whom groups were read from, and null before.
     this.peer = null;
     this.groups = null;
+    // Grows with each reading of groups: what an earlier one had still to load is not wanted any more.
+    this.round = 0;
     this.lags = new Map();
     this.load = onDemand(() => this.groupsOf(), (found) => this.showGroups(found));
   }
 
   update(peers, clusters) {
-    const peer = peers.find((each) => each.reachable) ?? null;
-    this.hasPeers = peers.length > 0;
+    this.peers = peers;
     this.clusters = clusters;
-    if (peer && peer.address !== this.peer?.address) {
-      this.peer = peer;
+    const isNeeded = this.peer === null || this.error || !peers.some((each) => each.reachable && each.address === this.peer.address);
+    if (isNeeded && !this.isLoading && peers.some((each) => each.reachable)) {
+      this.isLoading = true;
       this.load();
     }
     this.draw();
   }
 
+  end() {
+    this.round += 1;
+    this.load.end();
+  }
+
+  /** Returns the manager that leads, or one that answers; throws RequestFailed if none does. */
+  async manager() {
+    const answers = await Promise.all(this.peers.map((peer) => answerOf(peer, () => request(pathOf(peer, "manager")))));
+    const found = serving(answers);
+    if (found === null) throw new RequestFailed(0, t("readers.unreachable"));
+    return found.peer;
+  }
+
   async groupsOf() {
-    const answer = await request(pathOf(this.peer, `offsets/groups?limit=${GROUPS_SHOWN}&topic=${encodeURIComponent(this.topic)}`));
-    return { total: answer.total, groups: answer.groups.filter((each) => !this.clusters.length || this.clusters.includes(each.cluster)) };
+    const peer = await this.manager();
+    const answer = await request(pathOf(peer, `offsets/groups?limit=${GROUPS_SHOWN}&topic=${encodeURIComponent(this.topic)}`));
+    return { peer, ...answer };
   }
 
   async showGroups({ value, error }) {
+    this.isLoading = false;
     this.error = error;
-    this.groups = value?.groups ?? null;
-    this.total = value?.total ?? 0;
+    if (value !== null) {
+      this.peer = value.peer;
+      this.groups = value.groups;
+      this.more = value.total - value.groups.length;
+    }
     this.draw();
-    for (const group of (this.groups ?? []).slice(0, LOADED_FIRST)) await this.loadLag(group);
+    this.round += 1;
+    const mine = this.round;
+    for (const group of error ? [] : this.shown().slice(0, LOADED_FIRST)) {
+      if (mine === this.round) await this.loadLag(group);
+    }
+  }
+
+  /** Returns the groups of the clusters of the topic; of all where these are not known. */
+  shown() {
+    return this.groups.filter((each) => !this.clusters.length || this.clusters.includes(each.cluster));
   }
 
   async loadLag(group) {
@@ -61,7 +93,7 @@ class Readers {
     this.draw();
     const query = new URLSearchParams({ group: group.group, topic: this.topic, cluster: group.cluster });
     try {
-      const lag = await request(pathOf(this.peer, `offsets/lag?${query}`), { answerMs: ANSWER_MS });
+      const lag = await request(pathOf(await this.manager(), `offsets/lag?${query}`), { answerMs: ANSWER_MS });
       this.lags.set(key, { lag, readMs: Date.now() });
     } catch (failure) {
       this.lags.set(key, { problem: failure.message });
@@ -75,21 +107,22 @@ class Readers {
   }
 
   content() {
-    if (!this.hasPeers) return h("p", {}, t("readers.no_manager"));
-    if (!this.peer) return h("p", { class: "problem" }, t("readers.unreachable"));
+    if (!this.peers.length) return h("p", {}, t("readers.no_manager"));
+    if (!this.peers.some((each) => each.reachable)) return h("p", { class: "problem" }, t("readers.unreachable"));
     if (this.error) return h("p", { class: "problem" }, this.error.message);
     if (this.groups === null) return h("p", {}, t("loading"));
     const columns = [
-      { label: t("group"), cell: (row) => named(row.group) },
+      { label: t("consumer_group"), cell: (row) => named(row.group) },
       { label: t("cluster"), cell: (row) => named(row.cluster) },
-      { label: t("readers.kind"), cell: (row) => t(`readers.${row.kind}`) },
+      { label: t("readers.kind"), cell: (row) => tOr(`readers.${row.kind}`, row.kind) },
       { label: t("readers.lag"), cell: (row) => this.lagCell(this.lags.get(keyOf(row))) },
       { label: t("readers.read"), cell: (row) => this.button(row) },
     ];
-    const details = this.groups.map((group) => [group, this.lags.get(keyOf(group))?.lag]).filter(([, lag]) => lag);
+    const groups = this.shown();
+    const details = groups.map((group) => [group, this.lags.get(keyOf(group))?.lag]).filter(([, lag]) => lag);
     return [
-      table(t("readers.title"), columns, this.groups, t("readers.none")),
-      this.total > this.groups.length && h("p", {}, t("and_more", { count: this.total - this.groups.length })),
+      table(t("readers.title"), columns, groups, t("readers.none"), keyOf),
+      this.more > 0 && h("p", {}, t("and_more", { count: this.more })),
       details.map(([group, lag]) => this.details(group, lag)),
     ];
   }
@@ -100,7 +133,7 @@ class Readers {
     if (state.problem) return h("span", { class: "problem" }, state.problem);
     const { known, unknown } = lagSummary(state.lag);
     return [
-      count(known),
+      known === null && unknown > 0 ? null : count(known),
       unknown > 0 && [" ", badge("fair", t("readers.unknown", { count: unknown }))],
       state.lag.unavailable.map((each) => h("div", {}, named(each.brokerName), " ", badge("bad", t("readers.unavailable")))),
       h("small", {}, ` ${state.isLoading ? t("loading") : utc(state.readMs)}`),
@@ -122,7 +155,7 @@ class Readers {
     ];
     return h(
       "details",
-      {},
+      { "data-key": keyOf(group) },
       h("summary", {}, t("readers.queues_of"), " ", named(group.group)),
       table(group.group, columns, lagQueues(lag).slice(0, QUEUES_SHOWN), t("readers.none")),
       lag.queues.length > QUEUES_SHOWN && h("p", {}, t("and_more", { count: lag.queues.length - QUEUES_SHOWN })),

@@ -3,7 +3,7 @@
 import { items } from "../api.js";
 import { badge, h, named, patch, table } from "../dom.js";
 import { follow } from "../feed.js";
-import { count, t } from "../messages.js";
+import { count, t, tOr } from "../messages.js";
 import { setQuery, topicAddress } from "../parts/addresses.js";
 import { peersByKind } from "../parts/name_servers.js";
 import { filtered, KINDS, pageOf } from "../topics_model.js";
@@ -97,7 +97,7 @@ function resultOf(value, wanted, turn) {
       t("topics"),
       [
         { label: t("topic.title"), cell: (row) => h("a", { href: topicAddress(row.topic) }, named(row.topic)) },
-        { label: t("topics.kind"), cell: (row) => badge("plain", t(`kind.${row.kind}`)) },
+        { label: t("topics.kind"), cell: (row) => badge("plain", tOr(`kind.${row.kind}`, row.kind)) },
         { label: t("broker_sets"), cell: (row) => count(row.brokerSets) },
       ],
       rows,
