@@ -250,7 +250,7 @@ files for each: runtimes of containers give 524,288 or more, and HAProxy does no
 {{- fail (printf "console.ingress.pod is %d, but namesrv.replicas is %d: the last one has number %d." (int .pod) (int $.Values.namesrv.replicas) (sub (int $.Values.namesrv.replicas) 1)) -}}
 {{- end -}}
 {{- if and $.Values.networkPolicy.enabled (not $.Values.networkPolicy.console) -}}
-{{- fail "console.ingress.enabled needs networkPolicy.console, as networkPolicy.enabled is true: name your Ingress controller, such as namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: ingress-nginx}}." -}}
+{{- fail "console.ingress.enabled needs 'console' of networkPolicy, as networkPolicy.enabled is true: name your Ingress controller, such as namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: ingress-nginx}}." -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

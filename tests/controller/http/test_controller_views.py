@@ -21,11 +21,12 @@ from serving.metrics.health import Serving
 OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
 PATHS = [each.path for each in ENDPOINTS]
 #: Those of queue scaling are in test_scaling_views.py, those of switchovers in test_switchover_views.py, those of
-#: analyses in test_analysis_views.py, and the stream in test_controller_watch.py.
+#: analyses in test_analysis_views.py, those of the history in test_past_answers.py, the stream in
+#: test_controller_watch.py.
 VIEWS_OF_SETS = [
     each
     for each in ENDPOINTS
-    if not (each.changes or each.streams or each.path.startswith(("/v1/scaling/", "/v1/analyses")))
+    if not (each.changes or each.streams or each.path.startswith(("/v1/scaling/", "/v1/analyses", "/v1/history")))
     and each not in SWITCHOVER_ENDPOINTS
 ]
 
