@@ -75,7 +75,7 @@ class ResultUnreadable(Exception):
     """A file is none that `rmq-analytics` writes, or too long; the text is a sentence for people."""
 
 
-class _Version(NamedTuple):
+class _FileVersion(NamedTuple):
     """What changes with a file."""
 
     mtime_ns: int
@@ -95,13 +95,13 @@ class AnalysisFiles:
         self.is_configured = bool(folder)
         self._folder = Path(folder).expanduser() / PLACE
         #: What a file had when it was as it is now.
-        self._items: dict[Path, tuple[_Version, AnalysisItem]] = {}
+        self._items: dict[Path, tuple[_FileVersion, AnalysisItem]] = {}
         #: Why a file cannot be read as it is now.
-        self._refused: dict[Path, tuple[_Version, str]] = {}
+        self._refused: dict[Path, tuple[_FileVersion, str]] = {}
         #: Those that were read last, the latest last.
-        self._cached: dict[Path, tuple[_Version, LatestFile]] = {}
+        self._cached: dict[Path, tuple[_FileVersion, LatestFile]] = {}
         #: The numbers of the rows that pass a filter; the latest last.
-        self._filtered: dict[tuple[Path, _Version, RowFilter], list[int]] = {}
+        self._filtered: dict[tuple[Path, _FileVersion, RowFilter], list[int]] = {}
 
     def listing(self) -> tuple[list[AnalysisItem], dict[str, str]]:
         """Return what there is, by job, and what cannot be read."""
@@ -157,7 +157,7 @@ class AnalysisFiles:
         self._items[path] = version, latest.item
         return latest.item
 
-    def _read(self, path: Path) -> tuple[_Version, LatestFile]:
+    def _read(self, path: Path) -> tuple[_FileVersion, LatestFile]:
         version = _version(path)
         refused = self._refused.get(path)
         if refused is not None and refused[0] == version:
@@ -196,9 +196,9 @@ def _row_of(raw: msgspec.Raw) -> dict[str, Any]:
         return {}
 
 
-def _version(path: Path) -> _Version:
+def _version(path: Path) -> _FileVersion:
     status = path.stat()
-    return _Version(status.st_mtime_ns, status.st_size, status.st_ino)
+    return _FileVersion(status.st_mtime_ns, status.st_size, status.st_ino)
 
 
 def _read_file(path: Path, size: int) -> LatestFile:

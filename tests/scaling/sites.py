@@ -109,9 +109,14 @@ class ScalingSite:
     def pop_one(self, topic, group, queue, *, invisible_ms):
         """Pop one message of a queue and return what the broker wants to have back to acknowledge it."""
         fields = {"consumerGroup": group, "topic": topic, "queueId": queue, "maxMsgNums": 1, "order": False}
-        fields |= {"invisibleTime": invisible_ms, "pollTime": 0, "bornTime": UNIX.unix_ms(), "initMode": 0}
-        answer = self.request(POP, fields | {"expType": "TAG", "exp": "*"})
-        assert answer.code == SUCCESS, answer
+        fields |= {"invisibleTime": invisible_ms, "pollTime": 0, "initMode": 0, "expType": "TAG", "exp": "*"}
+
+        def found():
+            # A broker may answer a pop before it has unlocked the queue, and the next one gets nothing.
+            answer = self.request(POP, fields | {"bornTime": UNIX.unix_ms()})
+            return answer if answer.code == SUCCESS else None
+
+        answer = wait_until(found, seconds=10, what=f"a message of queue {queue} is popped")
         got, offset = answer.fields, answer.fields["msgOffsetInfo"].split()[2]
         start = got["startOffsetInfo"].split()[2]
         times = f"{got['popTime']} {got['invisibleTime']} {got['reviveQid']}"

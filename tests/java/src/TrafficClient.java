@@ -6,6 +6,9 @@ import org.apache.rocketmq.client.impl.factory.MQClientInstance;
 
 /** One producer or consumer of a Traffic. */
 abstract class TrafficClient {
+    /** How often a client asks for its route at its start: the first requests of a cold JVM can outlast the client's 3 s. */
+    static final int TRIES = 5;
+
     /** Starts it and returns its client id. */
     abstract String start() throws Exception;
 

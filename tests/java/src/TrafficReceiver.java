@@ -10,6 +10,7 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.remoting.exception.RemotingException;
 
 /**
  * A consumer of {@code --group}, of one {@code --kind}:
@@ -48,7 +49,16 @@ final class TrafficReceiver extends TrafficClient {
 
     @Override
     String start() throws Exception {
-        return options.text("kind").equals("lite") ? startLite() : startPush(options.text("kind"));
+        for (int tries = 1; ; tries++) {
+            try {
+                return options.text("kind").equals("lite") ? startLite() : startPush(options.text("kind"));
+            } catch (IllegalStateException e) {
+                if (tries == TRIES || !(e.getCause() instanceof RemotingException)) {
+                    throw e;
+                }
+                shutdownClient();
+            }
+        }
     }
 
     private String startPush(String kind) throws Exception {
@@ -162,13 +172,19 @@ final class TrafficReceiver extends TrafficClient {
 
     @Override
     void stop() throws Exception {
+        goesOn = false;
+        if (poller != null) {
+            poller.join();
+        }
+        shutdownClient();
+    }
+
+    private void shutdownClient() {
         if (push != null) {
             push.shutdown();
-            return;
+        } else {
+            lite.shutdown();
         }
-        goesOn = false;
-        poller.join();
-        lite.shutdown();
     }
 
     @Override

@@ -77,10 +77,22 @@ final class TrafficSender extends TrafficClient {
     @Override
     String start() throws Exception {
         producer.start();
-        // The first request of a cold JVM can outlast the client's 3 s on a busy machine.
-        producer.fetchPublishMessageQueues(options.text("topic"));
+        awaitRoute();
         thread.start();
         return producer.buildMQClientId();
+    }
+
+    private void awaitRoute() throws MQClientException {
+        for (int tries = 1; ; tries++) {
+            try {
+                producer.fetchPublishMessageQueues(options.text("topic"));
+                return;
+            } catch (MQClientException e) {
+                if (tries == TRIES) {
+                    throw e;
+                }
+            }
+        }
     }
 
     @Override
