@@ -116,6 +116,27 @@ class Admin:
             self._done.append(address)
             note(address)
 
+    async def at_broker_or_cluster(
+        self, line: CommandLine, request: AdminRequest[None], done: str, *, slaves_too: bool = False
+    ) -> bool:
+        """Send a change to the broker of `-b`, or else to the masters of the cluster of `-c`; False without either.
+
+        `done` is printed with each address where it is done. A failure of one of a cluster is noted, and the others go
+        on.
+        """
+        address, cluster = line.text("b"), line.text("c")
+        if address is not None:
+            await self.call(address, request)
+            self.printf(done, address)
+        elif cluster is not None:
+            for each in await (self.members_of(cluster) if slaves_too else self.masters_of(cluster)):
+                try:
+                    await self.call(each, request)
+                    self.printf(done, each)
+                except CommandFailed as failure:
+                    self.note_failure(failure)
+        return address is not None or cluster is not None
+
     async def at_each(self, addresses: Sequence[str], request: AdminRequest[Found]) -> Found | None:
         """Send a change to all of these, also after a refusal; returns the last result, raises the last failure."""
         found, failure = None, None

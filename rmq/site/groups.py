@@ -15,11 +15,10 @@ from remoting.admin.groups import (
 )
 from remoting.admin.message_queues import MessageQueue
 from remoting.admin.offset_table import GroupTopicName, offsets_of_groups
-from remoting.background_tasks import all_results
 from rmq.failures import UnknownName, sentence_of
 from rmq.site.brokers import BrokerPlace, masters, members_of_cluster, places
 from rmq.site.nearest import unknown_sentence
-from rmq.site.site import Answered, Site
+from rmq.site.site import Answered, Site, at_once
 
 #: Members of a group that are requested what they hold.
 CLIENTS_MAX: Final = 1_000
@@ -79,12 +78,8 @@ async def members_of(
     site: Site, addresses: Sequence[str], groups: Collection[str]
 ) -> dict[str, list[Answered[GroupConnections | None]]]:
     """Return by group which members are connected to each of these masters (203)."""
-    wanted = [(group, address) for group in groups for address in addresses]
-    answers = await site.answers_to((address, connections_of_group(group)) for group, address in wanted)
-    found: dict[str, list[Answered[GroupConnections | None]]] = {group: [] for group in groups}
-    for (group, _), answer in zip(wanted, answers, strict=True):
-        found[group].append(answer)
-    return found
+    answers = await at_once(connections_at(site, addresses, group) for group in groups)
+    return dict(zip(groups, answers, strict=True))
 
 
 async def stored_at(site: Site, addresses: Iterable[str], groups: Collection[str]) -> dict[str, StoredOffsets]:
@@ -129,7 +124,7 @@ async def held_queues(site: Site, group: str, found: Sequence[Answered[GroupConn
     }
     wanted = sorted(at.items())[:CLIENTS_MAX]
     deadline = asyncio.get_running_loop().time() + site.settings.timeout_s
-    answers = await all_results(_running_until(deadline, site, address, group, name) for name, address in wanted)
+    answers = await at_once(_running_until(deadline, site, address, group, name) for name, address in wanted)
     holders: dict[MessageQueue, list[str]] = {}
     unknown = [name for name, _ in sorted(at.items())[CLIENTS_MAX:]]
     for (name, _), consumer in zip(wanted, answers, strict=True):

@@ -7,11 +7,10 @@ import msgspec
 
 from remoting.admin.message_queues import MessageQueue
 from remoting.admin.offsets import OffsetCommit, commit_offset, reset_members, reset_offset
-from remoting.background_tasks import all_results
 from remoting.protocol.errors import RemotingError
 from rmq.commands.groups.reset_plan import BrokerReset, ResetRow, ResetWay, WantedReset, moment_of
 from rmq.failures import CommandFailed, PartlyDone, failure_of_all, is_outcome_unknown, sentence_of
-from rmq.site.site import Site
+from rmq.site.site import Site, at_once
 
 _NOT_STORED: Final = "a reset of this queue that was requested before waits for the group's next pull"
 
@@ -47,7 +46,7 @@ async def carry_out(site: Site, wanted: WantedReset, broker: BrokerReset) -> lis
         if answer.result is not None:
             return [_sent(row, wanted.topic, answer.result) for row in broker.rows]
         # The members have left meanwhile.
-    return await all_results(_reset(site, wanted, broker, row) for row in broker.rows)
+    return await at_once(_reset(site, wanted, broker, row) for row in broker.rows)
 
 
 def failure_in(outcomes: Sequence[ResetOutcome]) -> CommandFailed | None:

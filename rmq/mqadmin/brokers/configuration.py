@@ -6,7 +6,7 @@ from typing import Final
 from remoting.admin.configuration import update_broker_config
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.shapes.route import MASTER_ID, BrokerData
-from rmq.failures import CommandFailed, WrongUse
+from rmq.failures import WrongUse
 from rmq.mqadmin.admin import Admin, MqadminCommand, members_in
 from rmq.mqadmin.configuration_text import configuration, print_configuration
 from rmq.mqadmin.java.command_line import CommandLine
@@ -57,18 +57,8 @@ async def _update(admin: Admin, line: CommandLine) -> None:
     if key == _PERMISSION and text not in _PERMISSIONS:
         raise WrongUse(f"{_PERMISSION} value: {text} is invalid.")
     request = update_broker_config({key: text})
-    address, cluster = line.text("b"), line.text("c")
-    if address is not None:
-        await admin.call(address, request)
-        admin.printf("update broker config success, %s%n", address)
-    elif cluster is not None:
-        for each in await (admin.members_of(cluster) if line.has("a") else admin.masters_of(cluster)):
-            try:
-                await admin.call(each, request)
-                admin.printf("update broker config success, %s%n", each)
-            except CommandFailed as failure:
-                admin.note_failure(failure)
-    else:
+    done = "update broker config success, %s%n"
+    if not await admin.at_broker_or_cluster(line, request, done, slaves_too=line.has("a")):
         admin.print_usage()
 
 

@@ -26,18 +26,7 @@ _MODES: Final = ("PULL", "POP")
 async def _update(admin: Admin, line: CommandLine) -> None:
     group = _group_in(line)
     request = update_subscription_group(group)
-    address, cluster = line.text("b"), line.text("c")
-    if address is not None:
-        await admin.call(address, request)
-        admin.printf("create subscription group to %s success.%n", address)
-    elif cluster is not None:
-        for master in await admin.masters_of(cluster):
-            try:
-                await admin.call(master, request)
-                admin.printf("create subscription group to %s success.%n", master)
-            except CommandFailed as failure:
-                admin.note_failure(failure)
-    else:
+    if not await admin.at_broker_or_cluster(line, request, "create subscription group to %s success.%n"):
         admin.print_usage()
         return
     # mqadmin prints no line end.
@@ -106,18 +95,7 @@ async def _set_mode(admin: Admin, line: CommandLine) -> None:
         raise WrongUse(f"-m: {mode} is none of {', '.join(_MODES)}")
     shared = integer(line, "q", 0)
     request = set_request_mode(topic, group, mode, shared)
-    address, cluster = line.text("b"), line.text("c")
-    if address is not None:
-        await admin.call(address, request)
-        admin.printf("set consume mode to %s success.%n", address)
-    elif cluster is not None:
-        for master in await admin.masters_of(cluster):
-            try:
-                await admin.call(master, request)
-                admin.printf("set consume mode to %s success.%n", master)
-            except CommandFailed as failure:
-                admin.note_failure(failure)
-    else:
+    if not await admin.at_broker_or_cluster(line, request, "set consume mode to %s success.%n"):
         admin.print_usage()
         return
     admin.printf("topic[%s] group[%s] consume mode[%s] popShareQueueNum[%d]", topic, group, mode, shared)
