@@ -94,7 +94,7 @@ async def test_what_could_not_be_stored_leaves_nothing_behind(tmp_path):
 
 
 async def test_a_commit_that_the_store_did_not_confirm_in_time_is_no_success(tmp_path):
-    async with service_site(tmp_path, is_write_through=write_through, write_through_ms=50) as site:
+    async with service_site(tmp_path, is_write_through=write_through, write_through_ms=1_000) as site:
         site.remote.passes.clear()
         with pytest.raises(InJournalOnly):
             await site.commit(7, group="payments")
