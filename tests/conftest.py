@@ -25,6 +25,11 @@ QUICK = ("remoting", "history", "namesrv", "controller", "serving", "sampling", 
 #: What takes a minute or longer starts before the rest: at the end all workers should have something to do.
 LONG = (
     "analytics",
+    "integration/fleet",
+    "scaling",
+    "integration/test_java_liveness.py",
+    "rmq/mqadmin/test_mqadmin_with_java.py",
+    "acceptance/scaling/test_resizes.py",
     "integration/test_java_acl.py",
     "operations/test_lost_stores.py",
     "acceptance/test_masters.py",
@@ -47,18 +52,27 @@ def pytest_collection_modifyitems(config, items):
         path = item.path.relative_to(folder)
         if path.parts[0] in QUICK:
             return 0
-        place = "analytics" if path.parts[0] == "analytics" else path.as_posix()
-        return 1 + LONG.index(place) if place in LONG else 1 + len(LONG)
+        return 1 + next((number for number, each in enumerate(LONG) if path.is_relative_to(each)), len(LONG))
 
     items.sort(key=turn)
 
 
 class FileScheduling(LoadFileScheduling):
-    """A worker takes a file at a time; of those with Spark one takes the analyses, one the incident, one the rest."""
+    """A worker takes a file at a time, or all of these: of Spark's the analyses, the incident or the rest.
+
+    Where a folder shares brokers another worker would start them again, and each idles with a tenth of a core.
+    """
+
+    TOGETHER = (
+        "tests/analytics/jobs/",
+        "tests/analytics/test_incident.py",
+        "tests/analytics/",
+        "tests/integration/fleet/",
+        "tests/scaling/",
+    )
 
     def _split_scope(self, nodeid):
-        places = ("tests/analytics/jobs/", "tests/analytics/test_incident.py", "tests/analytics/")
-        return next((each for each in places if nodeid.startswith(each)), None) or super()._split_scope(nodeid)
+        return next((each for each in self.TOGETHER if nodeid.startswith(each)), None) or super()._split_scope(nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -4,6 +4,7 @@ import json
 import re
 
 import msgspec
+import pytest
 from peers.jars import V4_9, V5_1, V5_5
 from peers.servers import registered
 from peers.waiting import wait_until
@@ -41,8 +42,11 @@ NOT_ONLINE = 206
 
 UNIX = SystemClock()
 
+#: Tests are made for the newest and the oldest release; the one between is tried by `make soak`.
+_BETWEEN = pytest.param(V5_1, marks=pytest.mark.soak)
+EVERY_RELEASE = [V5_5, _BETWEEN, V4_9]
 #: 4.9 has no pop.
-WITH_POP = [V5_5, V5_1]
+WITH_POP = [V5_5, _BETWEEN]
 
 
 class ScalingSite:

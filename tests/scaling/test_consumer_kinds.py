@@ -5,7 +5,8 @@ import json
 import pytest
 from peers.jars import V5_5
 from peers.waiting import wait_until
-from sites import GET_ALL_CONSUMER_OFFSET, GET_ASSIGNMENT, GET_CONSUMERS, GET_CONSUMING_GROUPS, WITH_POP
+
+from scaling.sites import GET_ALL_CONSUMER_OFFSET, GET_ASSIGNMENT, GET_CONSUMERS, GET_CONSUMING_GROUPS, WITH_POP
 
 pytestmark = pytest.mark.java
 

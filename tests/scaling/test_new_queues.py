@@ -7,7 +7,8 @@ from peers.jars import V4_9, V5_1, V5_5
 from peers.lab import Lab
 from peers.waiting import wait_until
 from peers.wire import SUCCESS
-from sites import ACK, GET_ALL_TOPIC_CONFIG, ILLEGAL_MESSAGE, NOT_FOUND, WITH_POP, ScalingSite
+
+from scaling.sites import ACK, GET_ALL_TOPIC_CONFIG, ILLEGAL_MESSAGE, NOT_FOUND, WITH_POP, ScalingSite
 
 pytestmark = pytest.mark.java
 

@@ -4,7 +4,8 @@ import pytest
 from peers.jars import V5_5
 from peers.waiting import wait_until
 from peers.wire import SUCCESS, SYSTEM_ERROR, TOPIC_NOT_EXIST
-from sites import (
+
+from scaling.sites import (
     GET_ALL_GROUPS,
     GET_CONSUMERS,
     GET_GROUP,

@@ -6,7 +6,8 @@ from peers.lab import Lab
 from peers.servers import registered
 from peers.waiting import seconds_until, wait_until
 from peers.wire import SUCCESS, Caller
-from sites import GET_ALL_TOPIC_CONFIG, ScalingSite, decoded
+
+from scaling.sites import GET_ALL_TOPIC_CONFIG, ScalingSite, decoded
 
 pytestmark = [pytest.mark.java, pytest.mark.broad]
 
