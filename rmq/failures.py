@@ -19,6 +19,9 @@ from remoting.protocol.errors import (
     TlsFailed,
 )
 
+#: What to do about a change whose answer never came.
+LOOK_BEFORE_REPEATING: Final = "it may be done all the same: look before you repeat it"
+
 _NO_PERMISSION: Final = 16
 _ACL_1_REMARK: Final = "AclException"
 _OVER_LIMIT: Final = re.compile(r"a frame of (\d+) bytes is over the limit")
@@ -86,6 +89,12 @@ class PartlyDone(CommandFailed):
     """Some parts were done, or answered, and some were not."""
 
     exit_code = ExitCode.PARTLY_DONE
+
+
+class Interrupted(CommandFailed):
+    """The operator ended the command before everything was answered."""
+
+    exit_code = ExitCode.INTERRUPTED
 
 
 def exit_code_of(error: RemotingError) -> ExitCode:

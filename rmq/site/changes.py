@@ -1,5 +1,6 @@
 """A change as a list of requests: shown first, then carried out, with what became of each."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -7,7 +8,15 @@ import msgspec
 
 from remoting.admin.admin_request import AdminRequest
 from remoting.protocol.errors import RemotingError
-from rmq.failures import CommandFailed, PartlyDone, failure_of_all, is_outcome_unknown, sentence_of
+from rmq.failures import (
+    LOOK_BEFORE_REPEATING,
+    CommandFailed,
+    Interrupted,
+    PartlyDone,
+    failure_of_all,
+    is_outcome_unknown,
+    sentence_of,
+)
 from rmq.site.site import Site
 
 
@@ -40,14 +49,24 @@ class CarriedOut(NamedTuple):
 
 
 async def carry_out(site: Site, stages: Sequence[Sequence[SiteChange]]) -> CarriedOut:
-    """Send the changes of each stage at once; after a stage with a failure nothing more is sent."""
+    """Send the changes of each stage at once; after a stage with a failure nothing more is sent.
+
+    Whoever interrupts it gets to see what is done by then: it ends at once, and raises nothing.
+    """
     rows: list[ChangeRow] = []
     errors: list[tuple[str, RemotingError]] = []
+    interrupted: Interrupted | None = None
     for stage in stages:
-        if errors:
+        if errors or interrupted is not None:
             rows += [ChangeRow(address=each.address, change=each.what, state="not_sent") for each in stage]
             continue
-        answers = await site.answers_to((each.address, each.request) for each in stage)
+        try:
+            answers = await site.answers_to((each.address, each.request) for each in stage)
+        except asyncio.CancelledError:
+            interrupted = Interrupted("interrupted while requests were on their way")
+            detail = f"interrupted; {LOOK_BEFORE_REPEATING}"
+            rows += [ChangeRow(address=e.address, change=e.what, state="unknown", detail=detail) for e in stage]
+            continue
         for change, answer in zip(stage, answers, strict=True):
             if answer.error is not None:
                 errors.append((change.address, answer.error))
@@ -55,12 +74,12 @@ async def carry_out(site: Site, stages: Sequence[Sequence[SiteChange]]) -> Carri
             else:
                 row = ChangeRow(address=change.address, change=change.what, state="done", detail=answer.result or None)
                 rows.append(row)
-    return CarriedOut(rows, _failure(rows, errors))
+    return CarriedOut(rows, interrupted or _failure(rows, errors))
 
 
 def _failed_row(change: SiteChange, error: RemotingError) -> ChangeRow:
     if is_outcome_unknown(error):
-        detail = f"{sentence_of(error)}; it may be done all the same: look before you repeat it"
+        detail = f"{sentence_of(error)}; {LOOK_BEFORE_REPEATING}"
         return ChangeRow(address=change.address, change=change.what, state="unknown", detail=detail)
     return ChangeRow(address=change.address, change=change.what, state="failed", detail=sentence_of(error))
 

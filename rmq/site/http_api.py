@@ -10,7 +10,16 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from rmq.failures import CommandFailed, NoRights, NotReachable, NotSupportedThere, UnknownName, WrongUse
+from rmq.failures import (
+    LOOK_BEFORE_REPEATING,
+    CommandFailed,
+    Interrupted,
+    NoRights,
+    NotReachable,
+    NotSupportedThere,
+    UnknownName,
+    WrongUse,
+)
 from rmq.site.access import private_text
 from rmq.site.http_exchange import ANSWER_BYTES_MAX, HttpMessage, connection_to, exchange
 from rmq.site.settings import SiteSettings
@@ -24,7 +33,6 @@ _MS: Final = 1000
 _NOT_LEADER: Final = "not_leader"
 #: How our servers answer a path that they do not have.
 _NO_PATH: Final = "There is nothing at "
-_PERHAPS_DONE: Final = "it may be done all the same: look before you repeat it"
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 Document = TypeVar("Document", bound=msgspec.Struct)
@@ -56,6 +64,11 @@ class ApiRequest(NamedTuple, Generic[Document]):
     timeout_s: float | None = None
     #: Only previews what it would change: it may be sent again.
     is_preview: bool = False
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it changes nothing."""
+        return self.method == "GET" or self.is_preview
 
 
 class _HttpFault(msgspec.Struct, frozen=True, rename="camel"):
@@ -111,6 +124,10 @@ async def call(settings: SiteSettings, servers: HttpServers, request: ApiRequest
             return await asyncio.to_thread(_answer, settings, servers, url, request)
         except _Skipped as problem:
             skipped.append((url, problem))
+        except asyncio.CancelledError:
+            if request.is_read:
+                raise
+            raise Interrupted(f"{url}: interrupted; {LOOK_BEFORE_REPEATING}") from None
     text = "; ".join(f"{url}: {problem}" for url, problem in skipped)
     if any(isinstance(problem, _Follows) for _, problem in skipped):
         raise NotAnsweredNow(f"{text}; name all of them with {servers.option}")
@@ -128,7 +145,7 @@ async def read_controller(
 
 
 def _answer(settings: SiteSettings, servers: HttpServers, url: str, request: ApiRequest[Document]) -> Document:
-    is_read = request.method == "GET" or request.is_preview
+    is_read = request.is_read
     timeout_s = max(request.timeout_s or 0, settings.timeout_s)
     connection = connection_to(settings, url, timeout_s)
     message = _message(settings, request)
@@ -142,7 +159,7 @@ def _answer(settings: SiteSettings, servers: HttpServers, url: str, request: Api
         if isinstance(error, ssl.SSLError) and not is_sent:
             raise NoRights(f"{url}: {reason}") from None
         if is_sent:
-            raise NotReachable(f"{url}: {reason}; {_PERHAPS_DONE}") from None
+            raise NotReachable(f"{url}: {reason}; {LOOK_BEFORE_REPEATING}") from None
         raise _Skipped(reason) from None
     finally:
         connection.close()
@@ -205,7 +222,7 @@ def _failure(servers: HttpServers, url: str, status: int, body: bytes, *, is_rea
         return _not_this_product(servers, url)
     sentence = f"HTTP status {status}" + (f": {fault.message}" if fault.message else ", and no reason that can be read")
     if status in _FAULTS:
-        return _ServerFault(sentence) if is_read else CommandFailed(f"{url}: {sentence}; {_PERHAPS_DONE}")
+        return _ServerFault(sentence) if is_read else CommandFailed(f"{url}: {sentence}; {LOOK_BEFORE_REPEATING}")
     advice = " Name a file with the token: --admin-token-file" if status in _DENIED else ""
     return _kind_of(status)(f"{url}: {sentence}{advice}")
 

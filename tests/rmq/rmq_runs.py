@@ -2,11 +2,13 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
 
 from peers.jars import REPOSITORY
+from peers.waiting import wait_until
 
 RUN_S = 60
 
@@ -48,6 +50,26 @@ class Rmq:
         )
         assert "Traceback" not in done.stderr, done.stderr
         return Ran(done.returncode, done.stdout, done.stderr)
+
+    def interrupt(self, *words, when):
+        """Run a command and press Ctrl-C as soon as `when()` is true."""
+        its = subprocess.PIPE
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rmq", *words],
+            cwd=self.home,
+            env=self.environment,
+            stdout=its,
+            stderr=its,
+            text=True,
+        )
+        try:
+            wait_until(when, seconds=RUN_S, what="the command is where it is to be interrupted")
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=RUN_S)
+        finally:
+            process.kill()
+        assert "Traceback" not in err, err
+        return Ran(process.returncode, out, err)
 
     def items(self, *words):
         """Return the rows of a command that is done."""

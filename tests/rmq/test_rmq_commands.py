@@ -263,6 +263,16 @@ def test_change_without_an_answer_is_unknown(site):
         assert "it may be done all the same" in ran.items[0]["detail"]
 
 
+def test_change_that_is_interrupted_shows_what_may_be_done(site):
+    site.broker.answers[DELETE_TOPIC] = None
+    words = ("topic", "delete", "Orders", "--cluster", "DefaultCluster", "--yes", "-o", "json", "--timeout", "60")
+    ran = site.rmq.interrupt(*words, when=lambda: sent(site, DELETE_TOPIC))
+
+    assert (ran.code, [row["state"] for row in ran.items]) == (130, ["unknown", "not_sent", "not_sent"])
+    assert "look before you repeat it" in ran.items[0]["detail"]
+    assert site.ns1.caller.route("Orders") is not None
+
+
 def test_write_permission_changes_at_every_name_server(site):
     rows = site.rmq.items("broker", "drain-write", "broker-a", "--yes")
     drained = {row["perm"] for row in site.rmq.items("topic", "route", "Orders")}

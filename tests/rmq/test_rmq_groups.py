@@ -1,11 +1,13 @@
 """`rmq group` at a master that stores offsets: what it shows, and what it changes."""
 
+import asyncio
 import os
 import pty
 import subprocess
 import sys
 
 import pytest
+from answering_peer import AnsweringPeer
 from fakes.offset_broker import offset_brokers, offset_brokers_in_thread
 from group_broker import STORED_MS, GroupBroker
 from rmq_runs import Rmq
@@ -21,7 +23,7 @@ from rmq.commands.groups.reset_plan import (
     WantedReset,
     planned_row,
 )
-from rmq.commands.groups.reset_run import carry_out_all
+from rmq.commands.groups.reset_run import carry_out_all, failure_in
 from rmq.site.settings import settings_of
 from rmq.site.site import Site
 
@@ -284,6 +286,27 @@ async def test_after_a_broker_that_fails_the_reset_goes_no_further():
 
     assert [each.row.state for each in outcomes] == ["failed", "not_sent"]
     assert second.written == []
+
+
+async def test_reset_that_is_interrupted_shows_what_may_be_done():
+    silent, second = AnsweringPeer({BrokerRequestCode.UPDATE_CONSUMER_OFFSET: None}), GroupBroker("broker-b")
+    wanted = WantedReset("billing", "orders", ResetTarget(TargetKind.LATEST), None)
+    site = Site(settings_of({}, {}, {}))
+    async with offset_brokers(second):
+        planned = [
+            BrokerReset(name, address, COMMIT, [planned_row(name, QUEUE, wanted.target, COMMIT)])
+            for name, address in (("broker-a", silent.address), (second.name, second.address))
+        ]
+        command = asyncio.create_task(carry_out_all(site, wanted, planned))
+        while not silent.received:
+            await asyncio.sleep(0.01)
+        command.cancel()
+        outcomes = await command
+        await site.close()
+    silent.close()
+
+    assert [each.row.state for each in outcomes] == ["unknown", "not_sent"]
+    assert (failure_in(outcomes).exit_code, second.written) == (130, [])
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,14 @@ def test_change_without_an_answer_may_be_done_and_is_not_sent_to_another_server(
     assert other.received == []
 
 
+def test_change_that_is_interrupted_may_be_done(rmq, peer):
+    manager = peer(200, NOTHING_WRITTEN, change_s=2)
+    words = ("offsets", "undo", "x", "--yes", "--offset-manager", manager.url)
+    ran = rmq.interrupt(*words, when=lambda: len(manager.received) == 2)
+
+    assert (ran.code, "interrupted; it may be done all the same" in ran.err) == (130, True), ran
+
+
 @pytest.mark.parametrize(
     ("status", "answer", "sentence"),
     [

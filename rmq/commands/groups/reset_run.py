@@ -1,5 +1,6 @@
 """Carries a planned reset out at one master. The edge."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -9,7 +10,15 @@ from remoting.admin.message_queues import MessageQueue
 from remoting.admin.offsets import OffsetCommit, commit_offset, reset_members, reset_offset
 from remoting.protocol.errors import RemotingError
 from rmq.commands.groups.reset_plan import BrokerReset, ResetRow, ResetWay, WantedReset, moment_of
-from rmq.failures import CommandFailed, PartlyDone, failure_of_all, is_outcome_unknown, sentence_of
+from rmq.failures import (
+    LOOK_BEFORE_REPEATING,
+    CommandFailed,
+    Interrupted,
+    PartlyDone,
+    failure_of_all,
+    is_outcome_unknown,
+    sentence_of,
+)
 from rmq.site.site import Site, at_once
 
 _NOT_STORED: Final = "a reset of this queue that was requested before waits for the group's next pull"
@@ -25,14 +34,18 @@ class ResetOutcome(NamedTuple):
 async def carry_out_all(site: Site, wanted: WantedReset, planned: Sequence[BrokerReset]) -> list[ResetOutcome]:
     """Reset at one broker after the other, and return what became of each queue.
 
-    After a broker at which a request failed nothing more is sent.
+    After a broker at which a request failed, or where the operator interrupted it, nothing more is sent.
     """
     outcomes: list[ResetOutcome] = []
     for broker in planned:
-        if all(each.error is None for each in outcomes):
-            outcomes += await carry_out(site, wanted, broker)
-        else:
+        if any(each.row.state == "unknown" or each.error is not None for each in outcomes):
             outcomes += [ResetOutcome(msgspec.structs.replace(row, state="not_sent")) for row in broker.rows]
+            continue
+        try:
+            outcomes += await carry_out(site, wanted, broker)
+        except asyncio.CancelledError:
+            unknown = {"state": "unknown", "detail": f"interrupted; {LOOK_BEFORE_REPEATING}"}
+            outcomes += [ResetOutcome(msgspec.structs.replace(row, **unknown)) for row in broker.rows]
     return outcomes
 
 
@@ -55,6 +68,8 @@ def failure_in(outcomes: Sequence[ResetOutcome]) -> CommandFailed | None:
     if done == len(outcomes):
         return None
     text = f"{done} of {len(outcomes)} queues are reset: look at `rmq group offsets`, and repeat it"
+    if any(each.row.state == "unknown" and each.error is None for each in outcomes):
+        return Interrupted(text)
     if done:
         return PartlyDone(text)
     first = next((each for each in outcomes if each.error is not None), None)
@@ -96,6 +111,6 @@ def _half_done(row: ResetRow, error: RemotingError) -> ResetOutcome:
 
 def _failed(row: ResetRow, error: RemotingError) -> ResetOutcome:
     if is_outcome_unknown(error):
-        detail = f"{sentence_of(error)}; it may be done all the same: look before you repeat it"
+        detail = f"{sentence_of(error)}; {LOOK_BEFORE_REPEATING}"
         return ResetOutcome(msgspec.structs.replace(row, state="unknown", detail=detail), error)
     return ResetOutcome(msgspec.structs.replace(row, state="failed", detail=sentence_of(error)), error)
