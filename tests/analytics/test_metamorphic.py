@@ -148,7 +148,7 @@ def assert_same(changed, before):
 
 #: The first test waits for what all jobs give.
 pytestmark = [
-    pytest.mark.broad,
+    pytest.mark.soak,
     pytest.mark.timeout(900),
     pytest.mark.parametrize("job", JOBS.values(), ids=[job.name for job in JOBS.values()]),
 ]
@@ -228,7 +228,7 @@ def changed(request, spark, rows, plain):
 
 
 def test_shuffled_rows_read_by_another_session_give_the_same_results(plain, changed, job):
-    """Shuffled, split and repeated rows, other partitions, other time zones: all of it at once, so that CI has time.
+    """Shuffled, split and repeated rows, other partitions, other time zones: all of it at once.
 
     What of it makes a difference is told by the tests below.
     """
@@ -236,28 +236,24 @@ def test_shuffled_rows_read_by_another_session_give_the_same_results(plain, chan
     assert_same(changed(job), plain(job))
 
 
-@pytest.mark.soak
 def test_rows_may_be_shuffled_split_and_repeated_and_partitions_be_others(spark, rows, plain, job):
     changed = {name: mixed(spark, name, rows[name]) for name in job.inputs}
     with settings(spark, MORE_PARTITIONS):
         assert_same(published(job, [job.parts(changed, SPAN)]), plain(job))
 
 
-@pytest.mark.soak
 def test_the_time_zone_of_session_and_machine_does_not_matter(spark, inputs, plain, job):
     expected = plain(job)
     with elsewhere(spark):
         assert_same(published(job, [job.parts(inputs, SPAN)]), expected)
 
 
-@pytest.mark.soak
 def test_how_spark_plans_and_compiles_does_not_matter(spark, inputs, plain, job):
     expected = plain(job)
     with settings(spark, USUAL):
         assert_same(published(job, [job.parts(inputs, SPAN)]), expected)
 
 
-@pytest.mark.soak
 def test_parts_of_two_days_give_what_parts_of_the_whole_give(spark, rows, plain, job):
     parts = [
         job.parts({name: frame(spark, name, known_for(rows[name], name, day)) for name in job.inputs}, day)

@@ -199,7 +199,6 @@ def of(plan, key):
     return [each for each in plan.plant.outages if each.broker == key]
 
 
-@pytest.mark.broad
 def test_each_cluster_has_its_own_brokers_whatever_they_are_called(judged):
     assert {case: set(rows) for case, rows in judged.items()} == {
         case: {broker.key for broker in plan.brokers} for case, plan in PLANS.items()

@@ -439,7 +439,6 @@ def test_what_a_nameserver_writes_of_its_routes_is_a_whole_snapshot(result):
     assert {row["broker_addr"] for row in in_cluster(result, "server", "broker")} == {"a-0:10911", "b-0:10911"}
 
 
-@pytest.mark.broad
 def test_parts_of_days_give_what_parts_of_the_whole_span_give(inputs, result):
     assert in_order(found_by_day(JOB, inputs, days(2))) == in_order(result)
 

@@ -222,7 +222,6 @@ def test_broker_without_its_role_yet_is_the_broker_that_it_becomes(spark):
     assert ((model["brokers"], model["registrations"], model["known"]), model["share"]) == (counts, 1.0)
 
 
-@pytest.mark.broad
 def test_a_cluster_has_the_brokers_that_were_there_before_the_window_too(storms):
     """Ten minutes in which little is told: the others were shown hours ago, and one is gone since."""
     window = Span(MONDAY_US + 3 * HOUR_US - SECOND_US, MONDAY_US + 3 * HOUR_US + 10 * MINUTE_US)
@@ -230,7 +229,6 @@ def test_a_cluster_has_the_brokers_that_were_there_before_the_window_too(storms)
     assert known == {"small": (10, 0.5), "large": (99, pytest.approx(10 / 99))}
 
 
-@pytest.mark.broad
 def test_a_clock_that_is_set_amid_a_storm_does_not_make_two_of_it(spark):
     reported = [each | {"mono_us": each["event_time"] - MONDAY_US} for each in registrations(6, HOUR_US)]
     before = [each | {"event_time": each["event_time"] - 10 * MINUTE_US} for each in reported[:3]]
@@ -240,7 +238,6 @@ def test_a_clock_that_is_set_amid_a_storm_does_not_make_two_of_it(spark):
     assert (us(one["start"]), one["brokers"], one["seconds"]) == (MONDAY_US + HOUR_US, 6, 5.0)
 
 
-@pytest.mark.broad
 def test_parts_of_days_give_what_parts_of_the_whole_span_give(storms, result):
     assert in_order(found_by_day(JOB, storms, days(2))) == in_order(result)
 

@@ -45,7 +45,6 @@ def lines(spark):
     return {row.resource: row for row in result(series(spark, planted), days(63)).collect()}
 
 
-@pytest.mark.broad
 def test_slopes_of_lines_are_found_whatever_the_week_and_wild_days_do(lines):
     found = {name: row for name, row in lines.items() if name.startswith("line")}
     assert {name: row.slope_day for name, row in found.items()} == {

@@ -150,7 +150,6 @@ def test_time_that_nobody_watched_is_no_outage(pairs):
     assert pairs["gone-1:0", "gone-2:0"]["joint_minutes"] == 30
 
 
-@pytest.mark.broad
 def test_parts_of_days_give_what_parts_of_the_whole_span_give(history, pairs):
     assert in_order(found_by_day(JOB, history, days(2))) == in_order(pairs.values())
 
