@@ -10,7 +10,7 @@ from peers.waiting import holds_for, wait_until
 from role_addressed import SET, first_acknowledged, now_ms, role_addressed_sets
 from switched import SwitchedSet
 
-pytestmark = [pytest.mark.java, pytest.mark.broad, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.java, pytest.mark.soak, pytest.mark.timeout(600)]
 
 #: What clients send to masters only, as brokers of 5.x name it in their metrics.
 SENDS = ("send_message", "send_message_v2", "send_batch_message")

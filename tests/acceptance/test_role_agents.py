@@ -37,7 +37,8 @@ def begin(tmp_path):
         yield lambda version=V5_5: HostAddressedSet(network, lab, version).start()
 
 
-@pytest.mark.parametrize("version", [V5_5, pytest.param(V5_1, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("version", [V5_5, V5_1])
 def test_producer_as_it_comes_notices_a_killed_master_for_a_moment_only(begin, capsys, version):
     site = begin(version)
     load, gaps = site.brokers.load(), []

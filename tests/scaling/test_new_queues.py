@@ -24,7 +24,7 @@ FILE_TEXT = "x" * 100_000
 LONG_LOG = {"accessMessageInMemoryMaxRatio": 0}
 
 
-@pytest.mark.broad
+@pytest.mark.soak
 @pytest.mark.parametrize("version", [V5_5, V5_1, V4_9])
 def test_group_with_a_stored_offset_gets_all_of_a_reopened_queue_and_one_without_loses_messages(version, tmp_path):
     properties = LONG_LOG if version == V4_9 else SHORT_RETENTION

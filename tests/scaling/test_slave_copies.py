@@ -9,7 +9,7 @@ from peers.wire import SUCCESS, Caller
 
 from scaling.sites import GET_ALL_TOPIC_CONFIG, ScalingSite, decoded
 
-pytestmark = [pytest.mark.java, pytest.mark.broad]
+pytestmark = [pytest.mark.java, pytest.mark.soak]
 
 #: A static slave of 5.x copies each minute, any other each 10 s; 5.x waits another 2 or 3 s each time.
 STATIC_5_S = 63
@@ -27,11 +27,7 @@ def lab(tmp_path):
 
 @pytest.mark.parametrize(
     ("version", "seconds"),
-    [
-        pytest.param(V5_5, STATIC_5_S, marks=pytest.mark.soak),
-        pytest.param(V5_1, STATIC_5_S, marks=pytest.mark.soak),
-        (V4_9, OTHER_S),
-    ],
+    [(V5_5, STATIC_5_S), (V5_1, STATIC_5_S), (V4_9, OTHER_S)],
 )
 def test_static_slave_copies_a_changed_topic(lab, version, seconds):
     site = ScalingSite(lab, version)
