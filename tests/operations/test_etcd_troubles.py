@@ -174,7 +174,8 @@ def test_leader_cut_off_from_etcd_is_replaced_and_logs_it(plane, work, figure):
     for way in old.ways:
         way.let_go()
     ready_again(plane, figure)
-    assert shown(old, "/v1/controllers")["role"] == "follower"
+    # It is a candidate until it has seen who leads.
+    wait_until(lambda: shown(old, "/v1/controllers")["role"] == "follower", seconds=SOON_S, what="it follows")
     work.check()
 
 
