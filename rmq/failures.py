@@ -6,7 +6,7 @@ The codes are described in docs/rmq.md; scripts depend on them.
 import re
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal
 
 from remoting.protocol.errors import (
     AnswerNotFramed,
@@ -21,6 +21,8 @@ from remoting.protocol.errors import (
 
 #: What to do about a change whose answer never came.
 LOOK_BEFORE_REPEATING: Final = "it may be done all the same: look before you repeat it"
+#: The same, of one that was on its way when the operator interrupted it.
+WHILE_INTERRUPTED: Final = f"interrupted; {LOOK_BEFORE_REPEATING}"
 
 _NO_PERMISSION: Final = 16
 _ACL_1_REMARK: Final = "AclException"
@@ -130,6 +132,13 @@ def is_outcome_unknown(error: RemotingError) -> bool:
     if isinstance(error, InvokeTimeout | AnswerNotFramed):
         return True
     return isinstance(error, InvokeError) and "connection" in error.reason and not error.reason.startswith(_NOT_BEGUN)
+
+
+def state_of(error: RemotingError) -> tuple[Literal["failed", "unknown"], str]:
+    """Return what became of a change whose request failed with this, and a sentence about it."""
+    if is_outcome_unknown(error):
+        return "unknown", f"{sentence_of(error)}; {LOOK_BEFORE_REPEATING}"
+    return "failed", sentence_of(error)
 
 
 def failure_of(error: RemotingError, address: str) -> CommandFailed:

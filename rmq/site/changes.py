@@ -8,15 +8,7 @@ import msgspec
 
 from remoting.admin.admin_request import AdminRequest
 from remoting.protocol.errors import RemotingError
-from rmq.failures import (
-    LOOK_BEFORE_REPEATING,
-    CommandFailed,
-    Interrupted,
-    PartlyDone,
-    failure_of_all,
-    is_outcome_unknown,
-    sentence_of,
-)
+from rmq.failures import WHILE_INTERRUPTED, CommandFailed, Interrupted, PartlyDone, failure_of_all, state_of
 from rmq.site.site import Site
 
 
@@ -64,8 +56,10 @@ async def carry_out(site: Site, stages: Sequence[Sequence[SiteChange]]) -> Carri
             answers = await site.answers_to((each.address, each.request) for each in stage)
         except asyncio.CancelledError:
             interrupted = Interrupted("interrupted while requests were on their way")
-            detail = f"interrupted; {LOOK_BEFORE_REPEATING}"
-            rows += [ChangeRow(address=e.address, change=e.what, state="unknown", detail=detail) for e in stage]
+            rows += [
+                ChangeRow(address=each.address, change=each.what, state="unknown", detail=WHILE_INTERRUPTED)
+                for each in stage
+            ]
             continue
         for change, answer in zip(stage, answers, strict=True):
             if answer.error is not None:
@@ -78,10 +72,8 @@ async def carry_out(site: Site, stages: Sequence[Sequence[SiteChange]]) -> Carri
 
 
 def _failed_row(change: SiteChange, error: RemotingError) -> ChangeRow:
-    if is_outcome_unknown(error):
-        detail = f"{sentence_of(error)}; {LOOK_BEFORE_REPEATING}"
-        return ChangeRow(address=change.address, change=change.what, state="unknown", detail=detail)
-    return ChangeRow(address=change.address, change=change.what, state="failed", detail=sentence_of(error))
+    state, detail = state_of(error)
+    return ChangeRow(address=change.address, change=change.what, state=state, detail=detail)
 
 
 def _failure(rows: Sequence[ChangeRow], errors: Sequence[tuple[str, RemotingError]]) -> CommandFailed | None:

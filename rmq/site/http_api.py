@@ -12,6 +12,7 @@ import msgspec
 
 from rmq.failures import (
     LOOK_BEFORE_REPEATING,
+    WHILE_INTERRUPTED,
     CommandFailed,
     Interrupted,
     NoRights,
@@ -127,7 +128,7 @@ async def call(settings: SiteSettings, servers: HttpServers, request: ApiRequest
         except asyncio.CancelledError:
             if request.is_read:
                 raise
-            raise Interrupted(f"{url}: interrupted; {LOOK_BEFORE_REPEATING}") from None
+            raise Interrupted(f"{url}: {WHILE_INTERRUPTED}") from None
     text = "; ".join(f"{url}: {problem}" for url, problem in skipped)
     if any(isinstance(problem, _Follows) for _, problem in skipped):
         raise NotAnsweredNow(f"{text}; name all of them with {servers.option}")

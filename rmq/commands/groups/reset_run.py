@@ -11,13 +11,13 @@ from remoting.admin.offsets import OffsetCommit, commit_offset, reset_members, r
 from remoting.protocol.errors import RemotingError
 from rmq.commands.groups.reset_plan import BrokerReset, ResetRow, ResetWay, WantedReset, moment_of
 from rmq.failures import (
-    LOOK_BEFORE_REPEATING,
+    WHILE_INTERRUPTED,
     CommandFailed,
     Interrupted,
     PartlyDone,
     failure_of_all,
-    is_outcome_unknown,
     sentence_of,
+    state_of,
 )
 from rmq.site.site import Site, at_once
 
@@ -44,8 +44,10 @@ async def carry_out_all(site: Site, wanted: WantedReset, planned: Sequence[Broke
         try:
             outcomes += await carry_out(site, wanted, broker)
         except asyncio.CancelledError:
-            unknown = {"state": "unknown", "detail": f"interrupted; {LOOK_BEFORE_REPEATING}"}
-            outcomes += [ResetOutcome(msgspec.structs.replace(row, **unknown)) for row in broker.rows]
+            outcomes += [
+                ResetOutcome(msgspec.structs.replace(row, state="unknown", detail=WHILE_INTERRUPTED))
+                for row in broker.rows
+            ]
     return outcomes
 
 
@@ -110,7 +112,5 @@ def _half_done(row: ResetRow, error: RemotingError) -> ResetOutcome:
 
 
 def _failed(row: ResetRow, error: RemotingError) -> ResetOutcome:
-    if is_outcome_unknown(error):
-        detail = f"{sentence_of(error)}; {LOOK_BEFORE_REPEATING}"
-        return ResetOutcome(msgspec.structs.replace(row, state="unknown", detail=detail), error)
-    return ResetOutcome(msgspec.structs.replace(row, state="failed", detail=sentence_of(error)), error)
+    state, detail = state_of(error)
+    return ResetOutcome(msgspec.structs.replace(row, state=state, detail=detail), error)
