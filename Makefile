@@ -93,7 +93,7 @@ bench-console: $(VENV)/.dev
 	$(BIN)/python benchmarks/console_load.py
 	$(BIN)/python benchmarks/console_speed.py
 
-## bench-rmq: each command of rmq beside mqadmin's, into benchmarks/RMQ.md; about half an hour
+## bench-rmq: each command of rmq beside mqadmin's, into benchmarks/RMQ.md; about ten minutes
 bench-rmq: $(VENV)/.dev
 	$(BIN)/python benchmarks/rmq_times.py
 
@@ -174,7 +174,7 @@ dashboards: $(VENV)/.dev
 demo: $(VENV)/.dev
 	$(BIN)/python demo/play.py
 
-## console-pictures: every view of the console from the data of the demo, into docs/console-*.png; a minute
+## console-pictures: every view of the console from the data of the demo, into docs/console-*.png; the README has the overview
 console-pictures: $(VENV)/.dev
 	$(BIN)/python demo/pictures.py
 

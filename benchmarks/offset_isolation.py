@@ -3,22 +3,25 @@
     python benchmarks/offset_isolation.py                  (about 12 minutes, into benchmarks/CONTROLLER.md)
     python benchmarks/offset_isolation.py --seconds 20     (prints only)
     python benchmarks/offset_isolation.py --shared-disk    (the etcd of the elections on the same disk, prints only)
+    python benchmarks/offset_isolation.py --shared-cores   (all processes on all cores, prints only)
 
 Three controllers on one etcd have broker sets of two scripted brokers that send heartbeats. A probe lets them elect by
 turns and report the SyncStateSet, and renews leases in the same etcd as the controllers do: first while nothing else
 runs, then while clients in a process of their own commit. The manager, its journal and its etcd are on the disk of
-`--folder`; the etcd of the elections is in memory, as if on a disk of its own. All share this machine's cores.
+`--folder`; the etcd of the elections is in memory, as if on a disk of its own. The elections have the first half of the
+cores, and the clients, the manager and its etcd the other one, as if on hosts of their own.
 """
 
 import argparse
 import base64
 import contextlib
 import json
+import os
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
@@ -211,18 +214,38 @@ class LoadFigures:
     times: ProbeTimes
 
 
+@contextlib.contextmanager
+def on(cores: Sequence[int]) -> Iterator[None]:
+    """Begin processes and threads on these cores."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def halves(options: argparse.Namespace) -> tuple[list[int], list[int]]:
+    """Return the cores of the elections, and those of the commits."""
+    cores = sorted(os.sched_getaffinity(0))
+    half = len(cores) // 2
+    return (cores, cores) if options.shared_cores or not half else (cores[:half], cores[half:])
+
+
 def loaded(site: ElectionSite, folder: Path, options: argparse.Namespace) -> LoadFigures:
     """Let clients commit to a manager with an etcd of its own, and measure meanwhile."""
     etcd = Etcd(folder / "offsets-etcd", on_disk=True)
     port = free_port()
     manager = None
+    elections_cores, own_cores = halves(options)
     try:
-        etcds = [each.members[0].process.pid for each in (etcd.start(), site.etcd)]
-        etcd_options = ["--store", "etcd", "--etcd-endpoints", etcd.endpoints[0]]
-        manager = started(folder / "manager", port, [*etcd_options, "--advertised-address", f"127.0.0.1:{port}"])
+        with on(own_cores):
+            etcds = [each.members[0].process.pid for each in (etcd.start(), site.etcd)]
+            etcd_options = ["--store", "etcd", "--etcd-endpoints", etcd.endpoints[0]]
+            manager = started(folder / "manager", port, [*etcd_options, "--advertised-address", f"127.0.0.1:{port}"])
         keys = leader_keys(etcd)
         threads, before = cpu_seconds(manager.pid), [sum(cpu_seconds(each).values()) for each in etcds]
-        with site.probing() as times:
+        with on(elections_cores), site.probing() as times, on(own_cores):
             seen = load(port, options)
         after = [sum(cpu_seconds(each).values()) for each in etcds]
         if leader_keys(etcd) != keys:
@@ -242,9 +265,10 @@ def measured(options: argparse.Namespace) -> Iterator[str]:
         folder = Path(temporary)
         site = ElectionSite(folder, on_disk=options.shared_disk)
         try:
-            site.start()
-            with site.probing() as idle:
-                time.sleep(min(IDLE_S, options.seconds))
+            with on(halves(options)[0]):
+                site.start()
+                with site.probing() as idle:
+                    time.sleep(min(IDLE_S, options.seconds))
             figures = loaded(site, folder, options)
         finally:
             site.close()
@@ -257,7 +281,7 @@ def _figures(idle: ProbeTimes, figures: LoadFigures, options: argparse.Namespace
     yield (
         f"{options.rate:,} commits a second in batches of {options.batch} of {options.clients} clients to "
         f"{options.keys:,} queues for {options.seconds} s.\nThe manager, its journal and its etcd are on one disk, the "
-        f"etcd of the elections is {where}; brokers, clients, controllers,\nboth etcds and the manager share cores.\n"
+        f"etcd of the elections is {where}.\n{_shared(options)}\n"
         f"Goal: the p99 of elections and leases <= {GOAL_RATIO} times that of idle, no lease lost."
     )
     yield ""
@@ -290,6 +314,16 @@ def _figures(idle: ProbeTimes, figures: LoadFigures, options: argparse.Namespace
     yield f"Lost: {'; '.join(lost) or 'nothing'}. Reached: **{'yes' if is_reached else 'no'}**."
 
 
+def _shared(options: argparse.Namespace) -> str:
+    elections, own = halves(options)
+    if elections == own:
+        return f"Brokers, clients, controllers, both etcds and the manager share {len(own)} cores."
+    return (
+        f"The elections, their brokers and their etcd have {len(elections)} of the cores; the clients, the manager and "
+        f"its etcd share {len(own)}."
+    )
+
+
 _WORDS = {
     "elections": "an election, as requested of a controller",
     "reports": "a SyncStateSet, as reported to a controller",
@@ -306,9 +340,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_load_options(parser, seconds=MINUTES_10_S, rate=RATE)
     parser.add_argument("--folder", type=Path, help="on the disk of the manager and its etcd")
+    parser.add_argument("--shared-cores", action="store_true", help="let all processes run on all cores")
     parser.add_argument("--shared-disk", action="store_true", help="put the etcd of the elections there too")
     options = parser.parse_args()
-    if options.seconds < MINUTES_10_S or options.shared_disk:
+    if options.seconds < MINUTES_10_S or options.shared_disk or options.shared_cores:
         print("\n".join(measured(options)))
     else:
         keep("offset_commits", "make bench-offset-isolation", measured(options))

@@ -41,8 +41,9 @@ MANY, MANY_TOPIC = 100, "Many"
 #: The offset of each of these groups, half of the messages in each queue.
 MANY_OFFSET = 10
 RESET = "reset"
-#: So long the group stands still before its offsets are reset, while messages are sent on.
-STANDS_STILL_S = 10
+#: So long the group stands still before its offsets are reset, while messages are sent on: a restore without a
+#: controller does not prove offsets of messages of the last ten seconds before its moment.
+STANDS_STILL_S = 20
 UPDATE_GROUP = 200
 MANY_OFFSETS = MANY * MANY
 #: The number of queues by group and topic.
@@ -213,7 +214,9 @@ async def _commit_all(broker: Broker, queues: Mapping[tuple[str, str], int], off
         assert answer is OffsetCommit.STORED, (group, topic, queue_id, answer)
 
     try:
-        each_queue = ((*key, queue_id) for key, count in queues.items() for queue_id in range(count))
-        await asyncio.gather(*(commit(*each) for each in each_queue))
+        # Brokers lose some of the first commits of a group in a topic that come at the same time.
+        await asyncio.gather(*(commit(*key, 0) for key in queues))
+        others = ((*key, queue_id) for key, count in queues.items() for queue_id in range(1, count))
+        await asyncio.gather(*(commit(*each) for each in others))
     finally:
         await client.close()

@@ -35,6 +35,7 @@ from controller.offsets.mirror.changes import MirrorChanges
 from controller.offsets.mirror.masters import MirroredMaster, SetName
 from controller.offsets.mirror.poller import MirrorPoller, MirrorRuntime, PollerOptions, PollReport
 from controller.offsets.mirror.regressions import RegressionLog
+from controller.offsets.mirror_file.clock_leaps import ClockLeaps
 from controller.offsets.mirror_file.keeper import KeeperParts, MirrorKeeper
 from controller.offsets.mirror_file.mirror_file import FILE_NAME, open_mirror
 from controller.offsets.mirror_file.thinning import HOUR_MS
@@ -162,8 +163,20 @@ class Counter:
         self.failures += 1
         print(error, file=sys.stderr)
 
-    def loaded(self, *_: int) -> None:
+    def loaded(self, sets: int, entries: int, regressions: int, duration_ms: int) -> None:
         """Take that the file is open."""
+
+    def began_without_file(self) -> None:
+        """Report that the file cannot be opened yet."""
+        print("the file cannot be opened yet", file=sys.stderr)
+
+    def clock_leapt(self, leap_ms: int) -> None:
+        """Report a clock that leaps ahead."""
+        print(f"the clock has leapt by {leap_ms} ms", file=sys.stderr)
+
+    def clock_set_back(self, sets: int) -> None:
+        """Report a clock that is set back."""
+        print(f"the clock was set back under {sets} sets", file=sys.stderr)
 
     def moved_aside(self, error: str) -> None:
         """Report a damaged file."""
@@ -233,6 +246,8 @@ def make_keeper(folder: Path, poller: MirrorPoller, counter: Counter) -> MirrorK
         regressions=RegressionLog(),
         clock=SystemClock(),
         observer=counter,
+        # The file is new, and opens at once.
+        opened_late=lambda _: None,
     )
     return MirrorKeeper(parts)
 
@@ -262,7 +277,7 @@ def kept_bytes(folder: Path, first_ms: int, names: list[SetName]) -> dict[str, f
     file = open_mirror(folder, SystemClock()).file
     found["load_s"] = time.perf_counter() - began_s
     for name in names:
-        file.thin(name, SystemClock().unix_ms() + 2 * HOUR_MS)
+        file.thin(name, ClockLeaps(), SystemClock().unix_ms() + 2 * HOUR_MS)
     file.close()
     return found | {"merged": changed_bytes(folder, first_ms)}
 

@@ -1,8 +1,8 @@
 """Broker sets of two whose masters fail, with and without an offset manager beside their controller."""
 
 import contextlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
@@ -30,17 +30,20 @@ class OffsetWay:
     site: Callable[..., contextlib.AbstractContextManager[Site]]
     has_manager: bool
     has_role_address: bool = False
+    #: Further ones of the manager.
+    options: Mapping[str, object] = field(default_factory=dict)
 
     @contextlib.contextmanager
     def begin(self, folder: Path, version: str, guard_tail: str, **properties: object) -> Iterator[ManagedSite]:
         """Yield a complete set; `properties` are those of its brokers, and `controller_properties`."""
         with self.site(folder, version, **properties) as site:
-            yield ManagedSite(site, _manager(folder, site, guard_tail) if self.has_manager else None)
+            options = MANAGER | {"guard_tail": guard_tail} | self.options
+            yield ManagedSite(site, _manager(folder, site, options) if self.has_manager else None)
 
 
-def _manager(folder: Path, site: Site, guard_tail: str) -> OffsetManager:
+def _manager(folder: Path, site: Site, options: Mapping[str, object]) -> OffsetManager:
     addresses = ";".join(f"127.0.0.1:{each.http_port}" for each in site.brokers.controllers)
-    options = MANAGER | {"controller_http_addr": addresses, "guard_tail": guard_tail}
+    options = {"controller_http_addr": addresses, **options}
     manager = site.lab.kept(OffsetManager(folder, **options)).start().leading()
     answer = manager.post("/v1/locks/declare-orderly", {"writer": "benchmark", "group": ORDERED})
     assert answer.status == HTTPStatus.OK, answer
@@ -65,5 +68,12 @@ OFFSET_WAYS = {
     ),
     "both": OffsetWay(
         "ours, role address, slaves omitted, offset manager", _without_slaves, has_manager=True, has_role_address=True
+    ),
+    "often": OffsetWay(
+        "ours, role address, slaves omitted, offset manager with mirrorPeriodMs=1000",
+        _without_slaves,
+        has_manager=True,
+        has_role_address=True,
+        options={"mirror_period_ms": 1_000},
     ),
 }

@@ -10,11 +10,13 @@ takes pictures of a console that runs already, `--variants` also at night and as
 import argparse
 import asyncio
 import contextlib
+import itertools
 import re
 import shutil
 import socket
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -26,16 +28,23 @@ from accessibility import DRAWN, all_views  # noqa: E402  # found by the line ab
 from browser import a_tab, program  # noqa: E402
 from peers.controllers import OurController  # noqa: E402
 from peers.lab import Lab  # noqa: E402
+from peers.replicas import Replica  # noqa: E402
 from peers.scripted import Line, ScriptedBroker  # noqa: E402
 
-WIDTH, PHONE_WIDTH, HEIGHT = 1200, 390, 800
+WIDTH, PHONE_WIDTH, HEIGHT_MAX = 1200, 390, 1200
 #: Readmes are loaded often.
 BYTES_MAX: Final = 300_000
 START_S = 60
-#: The broker sets of the demo, whose brokers have ended with it: name -> brokers.
-SETS: Final = {"orders": 2, "payments": 2, "alone": 1, "flappy": 1, "busy": 1}
+BEAT_S = 0.4
+#: Views that no event tells to load: they are never live.
+UNANNOUNCED: Final = ("offsets", "analyses")
 CLUSTER: Final = "DefaultCluster"
-TOPICS: Final = {"orders": 8, "payments": 4, "TopicTest": 4}
+#: The broker sets of the demo, whose brokers have ended with it. These two ask the controller for their roles.
+REPLICATED: Final = ("orders", "payments")
+#: Name -> cluster.
+ALONE: Final = {"alone": CLUSTER, "flappy": CLUSTER, "busy": CLUSTER, "market": "MarketCluster"}
+#: Of each cluster.
+TOPICS: Final = {CLUSTER: {"TopicTest": 4}, "MarketCluster": {"Checkout": 8, "Flashsale": 8, "Invoices": 4}}
 
 
 @contextlib.contextmanager
@@ -50,15 +59,50 @@ def site(data: Path) -> Iterator[str]:
         server = lab.name_server(http=True, historyDir=history, consolePeers=peers)
         server.process.wait_for(r'"event":"server_ready"', seconds=START_S)
         with contextlib.ExitStack() as lines:
-            for number, (broker_name, brokers) in enumerate(SETS.items()):
-                for broker_id in range(brokers):
-                    connection = socket.create_connection(("127.0.0.1", server.port))
-                    line = lines.enter_context(contextlib.closing(Line(connection)))
-                    address = f"10.0.{number}.{broker_id + 1}:10911"
-                    ScriptedBroker(line, broker_name, address=address, broker_id=broker_id, cluster=CLUSTER).register(
-                        TOPICS
-                    )
-            yield f"http://127.0.0.1:{server.http_port}/ui/"
+            brokers: list[ScriptedBroker] = []
+
+            def register(broker_name: str, address: str, broker_id: int = 0, cluster: str = CLUSTER) -> None:
+                line = Line(socket.create_connection(("127.0.0.1", server.port)))
+                lines.callback(line.close)
+                broker = ScriptedBroker(line, broker_name, address=address, broker_id=broker_id, cluster=cluster)
+                # A slave has the topics of its master, and registers none.
+                brokers.append(broker)
+                broker.register({} if broker_id else {broker_name: 8, **TOPICS[cluster]})
+
+            for broker_name in REPLICATED:
+                master, slave = elected(controller.address, broker_name)
+                register(broker_name, master)
+                register(broker_name, slave, broker_id=2)
+            for number, (broker_name, cluster) in enumerate(ALONE.items()):
+                register(broker_name, f"127.0.0.1:{10911 + 10 * number}", cluster=cluster)
+            ended = threading.Event()
+            beating = threading.Thread(target=beat, args=(brokers, ended))
+            beating.start()
+            try:
+                yield f"http://127.0.0.1:{server.http_port}/ui/"
+            finally:
+                ended.set()
+                beating.join()
+
+
+def beat(brokers: list[ScriptedBroker], ended: threading.Event) -> None:
+    """Let brokers send heartbeats, each at a time of its own, until `ended` is set."""
+    for broker in itertools.cycle(brokers):
+        broker.heartbeat()
+        if ended.wait(BEAT_S):
+            return
+
+
+def elected(controller: str, broker_name: str) -> tuple[str, str]:
+    """Let two brokers of a set join a controller, of which the first becomes master; return their addresses."""
+    pair = [Replica(controller, broker_name, cluster=CLUSTER).join() for _ in range(2)]
+    master, slave = pair
+    master.elect()
+    master.report((master.broker_id, slave.broker_id), master_epoch=1, sync_state_set_epoch=1)
+    for each in pair:
+        each.epoch = 1
+        each.heartbeat()
+    return master.address, slave.address
 
 
 async def take(url: str, folder: Path, variants: list[tuple[str, int, bool]]) -> list[Path]:
@@ -75,16 +119,20 @@ async def take(url: str, folder: Path, variants: list[tuple[str, int, bool]]) ->
 
 
 async def _shoot(tab: Any, address: str, file: Path, *, width: int, dark: bool) -> None:
+    # As a browser without bars shows it.
+    await tab.command("Emulation.setScrollbarsHidden", hidden=True)
     await tab.open("about:blank", width=width, dark=dark)
     await tab.open(address, width=width, dark=dark)
     await tab.shows(DRAWN, True, seconds=START_S)
-    await tab.shows("document.getElementById('live')?.hidden", False, seconds=START_S)
-    await tab.screenshot(file, height=HEIGHT)
+    if view_name(address) not in UNANNOUNCED:
+        await tab.shows("document.getElementById('live').checkVisibility()", True, seconds=START_S)
+    height = await tab.value("document.documentElement.scrollHeight")
+    await tab.screenshot(file, height=min(height, HEIGHT_MAX))
 
 
 def view_name(address: str) -> str:
     """Return the word of a view for the name of its file: `overview` of `#/`, `topic` of `#/topic/orders`."""
-    match = re.match(r"#/([a-z-]*)", address)
+    match = re.search(r"#/([a-z-]*)", address)
     return (match and match[1]) or "overview"
 
 
@@ -109,9 +157,11 @@ def main() -> None:
     else:
         parser.error(f"nothing was played into {options.folder}: call `make demo` first, or name a console by --url")
     with running as url:
-        for file in asyncio.run(take(url, options.into, variants)):
-            size = file.stat().st_size
-            print(f"{file}: {size} bytes{', too many for a page' if size > BYTES_MAX else ''}")
+        taken = {file: file.stat().st_size for file in asyncio.run(take(url, options.into, variants))}
+    for file, size in taken.items():
+        print(f"{file}: {size} bytes")
+    if too_large := [file.name for file, size in taken.items() if size > BYTES_MAX]:
+        parser.exit(1, f"too many bytes for a page: {', '.join(too_large)}\n")
 
 
 if __name__ == "__main__":

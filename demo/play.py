@@ -117,7 +117,9 @@ class Stage:
             for name in ("namesrv-1", "namesrv-2")
         ]
         addresses = [each.address for each in self.namesrvs]
-        settings = controller_settings(folder, addresses)
+        #: Who opens the console of the controller sees what happens while it does.
+        peers = ";".join(f"namesrv=http://127.0.0.1:{each.http_port}" for each in self.namesrvs)
+        settings = controller_settings(folder, addresses) | {"consolePeers": peers}
         self.controller = self.lab.kept(OurController(self.lab.folder, historyDir=self.history, **settings)).start()
         self.market = Market(self.lab, self.controller, addresses, self.history)
         self.cable = Cable(self.namesrvs[1].address)
@@ -194,6 +196,7 @@ class Stage:
 
 def play(stage: Stage) -> None:
     """Do everything that happens."""
+    say(f"to be watched at http://127.0.0.1:{stage.controller.http_port}/ui/")
     say("eight brokers start")
     stage.start(*stage.brokers, stage.market.broker)
     stage.market.begin()

@@ -118,11 +118,37 @@ async def _after(seconds: float, work: Work) -> None:
 async def all_results(works: Iterable[Coroutine[Any, Any, Found]]) -> list[Found]:
     """Do `works` at the same time and return their results in order; where one fails, cancel the others and raise.
 
-    Not background tasks: the caller waits for them, and their failure is the caller's.
+    Not background tasks: the caller waits for them, and their failure is the caller's, in an exception group. Nothing
+    of them runs any more afterwards.
     """
-    async with asyncio.TaskGroup() as tasks:
-        started = [tasks.create_task(each) for each in works]
+    # No TaskGroup and no gather: of a cancellation and a failure at the same moment these raise the failure alone, and
+    # a caller that goes on after failures would never end.
+    # The list first: where it cannot be made, nothing has begun.
+    started = [start_task(each) for each in list(works)]
+    try:
+        if started:
+            await asyncio.wait(started, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        await _cancel(started)
+    ended = [each for each in started if not each.cancelled()]
+    if failures := [error for each in ended if (error := each.exception()) is not None]:
+        raise BaseExceptionGroup("failures of works at the same time", failures)
     return [each.result() for each in started]
+
+
+async def _cancel(tasks: Iterable["asyncio.Task[Any]"]) -> None:
+    """Cancel tasks and wait until they have ended, also if the caller is cancelled meanwhile."""
+    pending = {each for each in tasks if not each.done()}
+    for each in pending:
+        each.cancel()
+    cancelled: asyncio.CancelledError | None = None
+    while pending:
+        try:
+            _, pending = await asyncio.wait(pending)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
 
 
 def start_task(work: Coroutine[Any, Any, Found]) -> "asyncio.Task[Found]":

@@ -1,10 +1,12 @@
 """Answers of masters to 43, and readings of them, with a valid default for everything."""
 
 import json
+from dataclasses import replace
 
 from controller.offsets.mirror.changes import ReadState
 from controller.offsets.mirror.comparison import MasterReading
 from controller.offsets.mirror.masters import MasterRun, SetName
+from controller.offsets.mirror.saved_offsets import RawTable
 from remoting.admin.offset_table import OffsetTable
 
 SET = SetName("DefaultCluster", "broker-a")
@@ -34,6 +36,12 @@ def body_of(table, lmq=None, pulled=None):
 def a_reading(table=None, *, body=None, lmq=None, **read):
     text = body_of(table or {}, lmq) if body is None else body
     return MasterReading(read=a_read(**read), table=OffsetTable(text), requested_ms=0)
+
+
+def unreadable(saved):
+    """Return a reading of t@g that no comparison saves, as a fault might."""
+    table = RawTable(is_lmq=False, entries=(b'"t@g":{0:07}',), keys=(b"t@g",), places={b"t@g": 0})
+    return replace(saved, tables=(table, saved.tables[1]))
 
 
 def _queues(queues):

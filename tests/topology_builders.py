@@ -38,7 +38,13 @@ def set_fields(broker_id=1, epoch=5, *, name=SET, **values):
     address = an_address(broker_id) if broker_id is not None else None
     members = [{"brokerId": each, "address": an_address(each), "inSync": each < 3} for each in (1, 2, 3)]
     fields = {"brokerName": name, "cluster": CLUSTER, "masterBrokerId": broker_id, "masterAddress": address}
-    fields |= {"masterEpoch": epoch, "electedUnixMs": None, "syncStateSetEpoch": 1, "members": members}
+    fields |= {
+        "masterEpoch": epoch,
+        "electedUnixMs": None,
+        "electedUnclean": None,
+        "syncStateSetEpoch": 1,
+        "members": members,
+    }
     return fields | values
 
 

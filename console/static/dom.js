@@ -39,8 +39,14 @@ export function named(text) {
   return h("bdi", {}, text);
 }
 
-/** Returns a sentence of a server, which is English in any language of the page. */
+/** Returns a text that stays on one line where there is room for it, such as a time. */
+export function whole(text) {
+  return h("span", { class: "whole" }, text);
+}
+
+/** Returns a sentence of a server, which is English in any language of the page; null if it is blank. */
 export function sentence(text) {
+  if (!text) return null;
   return h("span", { lang: "en", class: "sentence" }, text);
 }
 

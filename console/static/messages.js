@@ -46,10 +46,16 @@ export function tOr(key, value) {
 /** Returns the name of the time zone of the user. */
 export const zone = () => new Intl.DateTimeFormat().resolvedOptions().timeZone;
 
-/** Returns a moment, Unix ms, as date and time of day of the user, with the zone. */
+// Year first: who reads 11/12/26 may take it for December or for November.
+const MOMENT = { year: "numeric", hourCycle: "h23", timeZoneName: "short" };
+for (const part of ["month", "day", "hour", "minute", "second"]) MOMENT[part] = "2-digit";
+
+/** Returns a moment, Unix ms, as `2026-11-21 20:00:00 UTC`, in the zone of the user. */
 export function moment(unixMs) {
   if (unixMs === null || unixMs === undefined) return "–";
-  return new Intl.DateTimeFormat(document.documentElement.lang, { dateStyle: "short", timeStyle: "long" }).format(unixMs);
+  const parts = new Intl.DateTimeFormat("en", MOMENT).formatToParts(unixMs);
+  const { year, month, day, hour, minute, second, timeZoneName } = Object.fromEntries(parts.map(({ type, value }) => [type, value]));
+  return `${year}-${month}-${day} ${hour}:${minute}:${second} ${timeZoneName}`;
 }
 
 /** Returns a number with its digits in groups; – for null. */

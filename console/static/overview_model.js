@@ -76,6 +76,8 @@ function stateOf({ brokers, stored }) {
   if (!brokers.length) return "absent";
   if (brokers.some((each) => each.actingMaster)) return "acting_master";
   if (!brokers.some((each) => each.role === "master")) return "no_master";
+  // NameServers list a broker that failed until its heartbeats expire.
+  if (stored?.state === "no_master") return "not_led";
   return stored?.state === "under_replicated" ? "under_replicated" : "master";
 }
 

@@ -169,6 +169,8 @@ class ElectionLog:
         self.controller_address = controller_address
         self._records: deque[ElectionRecord] = deque(maxlen=ELECTIONS_MAX)
         self._last: dict[str, ElectionRecord] = {}
+        #: By set, the last election that began an epoch.
+        self._began: dict[str, ElectionRecord] = {}
         self._held = 0
         #: Moves with every change of a record.
         self.changes = 0
@@ -193,11 +195,15 @@ class ElectionLog:
         record = self._beginning(broker_name, master_epoch)
         return record.unix_ms if record is not None else None
 
+    def was_unclean(self, broker_name: str, master_epoch: int) -> bool | None:
+        """Return whether an epoch began with a master that was not in sync; None if no election here began it."""
+        record = self._beginning(broker_name, master_epoch)
+        return record.is_unclean if record is not None else None
+
     def _beginning(self, broker_name: str, master_epoch: int) -> ElectionRecord | None:
-        """Return the last election of a set if an epoch began with it."""
-        record = self._last.get(broker_name)
-        began = (master_epoch, ElectionResult.NEW_MASTER)
-        return record if record is not None and (record.master_epoch, record.result) == began else None
+        """Return the last election of a set that elected a master, if an epoch began with it."""
+        record = self._began.get(broker_name)
+        return record if record is not None and record.master_epoch == master_epoch else None
 
     def notified(
         self, broker_name: str, number: int, broker_id: int, notified: NotificationResult
@@ -222,10 +228,13 @@ class ElectionLog:
         record.number = self._held
         if len(self._records) == ELECTIONS_MAX:
             oldest = self._records[0]
-            if self._last.get(oldest.broker_name) is oldest:
-                del self._last[oldest.broker_name]
+            for by_set in (self._last, self._began):
+                if by_set.get(oldest.broker_name) is oldest:
+                    del by_set[oldest.broker_name]
         self._records.append(record)
         self._last[record.broker_name] = record
+        if record.result is ElectionResult.NEW_MASTER:
+            self._began[record.broker_name] = record
         return record, True
 
     def _recorded(self, held: HeldElection, unix_ms: int) -> ElectionRecord:

@@ -23,6 +23,9 @@ class SetMasterView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     master_epoch: int
     #: When the master was elected, Unix ms; None where the controller that answers has not held that election.
     elected_unix_ms: int | None
+    #: It was elected although it was not in sync, so the end of the log is lost; None where the controller that answers
+    #: has not held that election.
+    elected_unclean: bool | None
     #: Moves with every change of who is in sync.
     sync_state_set_epoch: int
     members: list[MemberAddressView]

@@ -1,11 +1,11 @@
 """What the HTTP path of masters answers: reads, changes nothing, and waits for changes if it is to."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
+from controller.failover.election_log import ElectionLog
 from controller.failover.group import Group
 from controller.http.master_shapes import MasterListing, MemberAddressView, SetMasterView
 from controller.refusals import NotLeader
@@ -25,9 +25,8 @@ _encode: Final = msgspec.json.Encoder().encode
 class MasterListings:
     """The answers to programs that follow masters."""
 
-    def __init__(self, store: SetStore, group: Group, elected_unix_ms: Callable[[str, int], int | None]) -> None:
-        """`elected_unix_ms` returns when the master of a set was elected in an epoch, None if that is not known."""
-        self._store, self._group, self._elected_unix_ms = store, group, elected_unix_ms
+    def __init__(self, store: SetStore, group: Group, elections: ElectionLog) -> None:
+        self._store, self._group, self._elections = store, group, elections
         #: The last answer with all sets, and its revision: many may request it when a controller begins to lead.
         self._complete, self._complete_revision = b"", ""
         self._turn = asyncio.Lock()
@@ -100,7 +99,8 @@ class MasterListings:
             master_broker_id=broker_set.master,
             master_address=broker_set.master_address,
             master_epoch=broker_set.master_epoch,
-            elected_unix_ms=self._elected_unix_ms(broker_set.broker_name, broker_set.master_epoch),
+            elected_unix_ms=self._elections.elected_unix_ms(broker_set.broker_name, broker_set.master_epoch),
+            elected_unclean=self._elections.was_unclean(broker_set.broker_name, broker_set.master_epoch),
             sync_state_set_epoch=broker_set.sync_state_set_epoch,
             members=[
                 MemberAddressView(

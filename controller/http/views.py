@@ -53,9 +53,7 @@ class ControllerViews(SwitchoverViews):
         super().__init__(health, metrics, settings, planned)
         self._control, self._roles, self._callbacks = sets
         self._clock = clock
-        self._masters = MasterListings(
-            self._control.store, self._control.group, self._control.elections.elected_unix_ms
-        )
+        self._masters = MasterListings(self._control.store, self._control.group, self._control.elections)
         self._analyses = AnalysisAnswers(settings.config.analytics_dir)
         self._watch = ChangedLists(self._watched, lambda: health.serving is Serving.DRAINING)
 

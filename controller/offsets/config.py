@@ -199,8 +199,8 @@ class OffsetManagerConfig(ServerConfig):
         Option(
             "mirrorBytesMax",
             Whole(64 << 20, 1 << 40),
-            "Room of mirror.db, in bytes: beyond it the oldest moments are given up. The newest offsets are stored in "
-            "any case.",
+            "Room of mirror.db, in bytes: beyond it the oldest moments of the sets with the most are given up. The "
+            "newest offsets are stored in any case.",
             _MIRRORS,
         ),
     ] = 1 << 30

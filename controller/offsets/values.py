@@ -37,6 +37,11 @@ class GroupTopic(NamedTuple):
     broker_name: str
 
 
+def is_lock_row(of: GroupTopic) -> bool:
+    """Return whether a row is none of offsets, but of locks: `service/lock_rows.py` has what is in it."""
+    return of.cluster[:1] < " "
+
+
 class QueueKey(NamedTuple):
     """One queue that one group consumes."""
 

@@ -38,6 +38,12 @@ REPAIRS: Final = Row(
             instead=_OR_NOTHING,
         ),
         _growth(
+            "Members that were sent back",
+            "Groups whose members were sent back after a lost end of the log, as they came. refused: by the broker, or "
+            "somebody else has set the group back.",
+            ("guard_member_resets_total", ("result",)),
+        ),
+        _growth(
             "Restored queues",
             "Restores, imports and undoes of operators, by result.",
             ("restored_queues_total", ("operation", "status")),

@@ -19,6 +19,8 @@ from remoting.protocol.shapes.namesrv import KvTable
 #: The option of which `has_all_ack` reads the value.
 ALL_ACK: Final = "allAckInSyncStateSet"
 
+#: The option of which `broker_name` reads the value.
+_BROKER_NAME: Final = "brokerName"
 _PAIR: Final = 2
 
 
@@ -104,6 +106,14 @@ def broker_options(names: Collection[str]) -> AdminRequest[Mapping[str, str]]:
         return {name: value for name, _, value in pairs if name in names}
 
     return AdminRequest(command(RequestCode.GET_BROKER_CONFIG), read)
+
+
+def broker_name() -> AdminRequest[str | None]:
+    """Request the name of a broker (26); None for one that does not tell it.
+
+    Source: docs/protocol/broker-admin.md 26.
+    """
+    return broker_options([_BROKER_NAME]).mapped(lambda options: options.get(_BROKER_NAME, "").strip() or None)
 
 
 def has_all_ack(options: Mapping[str, str]) -> bool:

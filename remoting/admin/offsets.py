@@ -104,15 +104,18 @@ def reset_offset(group: str, topic: str, queue_id: int, offset: int) -> AdminReq
     return AdminRequest(command(BrokerRequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header), read_nothing)
 
 
-def reset_members(group: str, topic: str, unix_ms: int) -> AdminRequest[Mapping[MessageQueue, int] | None]:
+def reset_members(
+    group: str, topic: str, unix_ms: int, *, is_force: bool = True
+) -> AdminRequest[Mapping[MessageQueue, int] | None]:
     """Send the members of a group that are online to a moment in all queues of a topic on this broker (222).
 
-    `unix_ms` -1 is the end of each queue. For brokers before 5.1 and those whose option RESETS_ON_SERVER is off: others
-    reset on the server. Members go there 10 s later. Answers the offset of each queue below writeQueueNums; None: no
-    member is online, and nothing was done. Raises Refused with 1 if the group has no offset in one of these queues.
+    `unix_ms` -1 is the end of each queue. Without `is_force` no queue is sent beyond the offset that is committed. For
+    brokers before 5.1 and those whose option RESETS_ON_SERVER is off: others reset on the server. Push consumers go
+    there 10 s later, one topic after another. Answers the offset of each queue below writeQueueNums; None: no member is
+    online, and nothing was done. Raises Refused with 1 if the group has no offset in one of these queues.
     Source: docs/protocol/broker-admin.md 34.
     """
-    header = ResetByTimeHeader(group=group, topic=topic, timestamp=unix_ms, is_force=True)
+    header = ResetByTimeHeader(group=group, topic=topic, timestamp=unix_ms, is_force=is_force)
     request = command(BrokerRequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
     return AdminRequest(request, _read_reset, {ResponseCode.CONSUMER_NOT_ONLINE: None})
 

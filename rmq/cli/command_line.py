@@ -3,7 +3,8 @@
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Final
+from pathlib import Path
+from typing import Final, TextIO, cast
 
 import click
 
@@ -27,7 +28,7 @@ def root(commands: Mapping[str, Verb | Noun]) -> click.Group:
 
 def run(commands: Mapping[str, Verb | Noun], arguments: Sequence[str]) -> int:
     """Run a command; returns the exit code."""
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a text file in every process
+    _open_standard_streams()
     try:
         _check_text(arguments)
         # Options such as --help end with 0; of the commands only mqadmin returns a code, which is mqadmin's own.
@@ -36,16 +37,15 @@ def run(commands: Mapping[str, Verb | Noun], arguments: Sequence[str]) -> int:
     except CommandFailed as failure:
         return _failed(str(failure), failure.exit_code)
     except click.ClickException as error:
-        # It repeats words of the command line, which a script may have from servers.
-        error.message = printable(error.message)  # type: ignore[misc]  # nobody else has the exception
+        # It repeats words of the command line, which a script may have from servers. Help has many lines.
+        error.message = "\n".join(map(printable, error.message.split("\n")))  # type: ignore[misc]  # only we have it
         error.show()
         return ExitCode.WRONG_USE
     except (click.Abort, KeyboardInterrupt):
         return ExitCode.INTERRUPTED
     except (BrokenPipeError, SystemExit):
-        # Who reads has enough, as `head` has: click makes a SystemExit of that, and of nothing else. Python would
-        # complain at its end about what is left to be written.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Who reads has enough, as `head` has: click makes a SystemExit of that, and of nothing else.
+        _drop_output()
         return ExitCode.DONE
     except Exception as error:
         if os.environ.get(DEBUG_VARIABLE):
@@ -63,7 +63,29 @@ def _check_text(arguments: Sequence[str]) -> None:
             raise WrongUse(f"argument {number} is no UTF-8: {each!a}") from None
 
 
+def _open_standard_streams() -> None:
+    """Let standard input and output be there: whoever starts the process may have closed them."""
+    if sys.stdin is None:
+        sys.stdin = _nothing("r")
+    if sys.stdout is None:
+        sys.stdout = _nothing("w")
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a text file in every process
+
+
+def _nothing(mode: str) -> TextIO:
+    return cast("TextIO", Path(os.devnull).open(mode, encoding="utf-8"))
+
+
+def _drop_output() -> None:
+    """Write nothing more: Python would complain at its end about what is left to be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _failed(sentence: str, code: ExitCode) -> int:
-    sys.stdout.flush()
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # The sentence may be about this: the disk is full, or nobody reads.
+        _drop_output()
     click.echo(f"{PROGRAM}: {printable(sentence)}", err=True)
     return code

@@ -5,6 +5,8 @@ from typing import Any, Final, NamedTuple
 
 import click
 
+from rmq.failures import WrongUse
+
 #: Where the context of click keeps what was given.
 _META: Final = "rmq.options"
 
@@ -89,6 +91,14 @@ class SiteCommand(click.Command):
         settings["params"] = [*(settings.get("params") or ()), *self._added(), *common_options(is_hidden=True)]
         settings["epilog"] = "Options of every command, such as --namesrv and --output: rmq --help"
         super().__init__(*args, **settings)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it; raises WrongUse for a blank value: an unset variable of a script must not stand for all."""
+        for each in self.params:
+            # Those whose default is blank may be.
+            if isinstance(each, click.Option) and each.default != "" and ctx.params.get(each.name or "") == "":
+                raise WrongUse(f"{each.opts[0]} is blank: give it a value, or leave it out")
+        return super().invoke(ctx)
 
     def _added(self) -> list[click.Parameter]:
         return []

@@ -11,7 +11,6 @@ from typing import Final
 import click
 
 from remoting.admin.admin_request import AdminRequest
-from remoting.admin.groups import configured_groups
 from remoting.admin.routes import all_topics, cluster_brokers
 from remoting.protocol.group_kinds import is_system_group
 from rmq.cli.run_settings import settings_in
@@ -67,6 +66,8 @@ def _safe(names: Iterable[str], begin: str) -> list[str]:
 
 
 async def _groups(settings: SiteSettings) -> set[str]:
+    from remoting.admin.groups import configured_groups  # noqa: PLC0415  # 8 ms, and all commands load this module
+
     site = Site(settings)
     try:
         async with asyncio.timeout(TIMEOUT_S):

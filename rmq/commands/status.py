@@ -13,7 +13,7 @@ from remoting.protocol.errors import InvokeError, RemotingError
 from remoting.protocol.shapes.route import MASTER_ID
 from rmq.cli.options import ListCommand
 from rmq.cli.session import OperatorSession, with_session
-from rmq.failures import NotReachable, PartlyDone, sentence_of
+from rmq.failures import PartlyDone, failure_of_all, sentence_of
 from rmq.output.rows import RowKey
 from rmq.site.brokers import BrokerPlace, places
 from rmq.site.site import Answered, Site, grouped
@@ -51,7 +51,7 @@ async def show_status(session: OperatorSession) -> None:
     # Without a NameServer nobody knows which brokers there are.
     session.show(rows, StatusRow, is_partial=first is None)
     if first is None:
-        raise NotReachable("no NameServer answers")
+        raise failure_of_all([(each.address, each.error) for each in clusters if each.error is not None])
     if wrong := [row.name for row in rows if row.state != "ok"]:
         raise PartlyDone(f"not well: {', '.join(wrong)}")
 

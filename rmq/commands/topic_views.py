@@ -22,7 +22,7 @@ from rmq.commands.live_names import topic_names
 from rmq.commands.route_rows import RouteRow, is_unknown_topic, route_rows
 from rmq.failures import CommandFailed, UnknownName, failure_of_all, sentence_of
 from rmq.site.nearest import unknown_sentence
-from rmq.site.site import Answered, Site, check_complete
+from rmq.site.site import Answered, Site, check_complete, check_requests
 
 Found = TypeVar("Found")
 
@@ -87,7 +87,7 @@ async def show_topic(session: OperatorSession, topic: str, *, shows_queues: bool
     session.show(rows, TopicShownRow)
     if not names:
         session.note("no broker set of its route has a master now")
-    check_complete(offsets, "masters")
+    check_requests([*definitions, *offsets])
 
 
 async def route_at_first(site: Site, topic: str) -> TopicRoute:

@@ -101,6 +101,16 @@ class Admin:
         self._is_answered = True
         return found
 
+    async def change(self, address: str, request: AdminRequest[Found]) -> Found:
+        """Send a change to one of several servers, or one of several changes; raises CommandFailed."""
+        found = await self.call(address, request)
+        self.note_change(address)
+        return found
+
+    def note_change(self, address: str) -> None:
+        """Take a change as done at a server: a failure after it names the server."""
+        self._done.append(address)
+
     async def at_all(
         self, addresses: Sequence[str], request: AdminRequest[None], note: Callable[[str], None] = lambda _: None
     ) -> None:
@@ -109,11 +119,7 @@ class Admin:
         `note` gets each address where it is done.
         """
         for address in addresses:
-            try:
-                await self.call(address, request)
-            except CommandFailed as failure:
-                raise self._after_changes(failure) from None
-            self._done.append(address)
+            await self.change(address, request)
             note(address)
 
     async def at_broker_or_cluster(
@@ -142,20 +148,19 @@ class Admin:
         found, failure = None, None
         for address in addresses:
             try:
-                found = await self.call(address, request)
+                found = await self.change(address, request)
             except CommandFailed as error:
                 failure = error
                 if isinstance(error, NotReachable):
                     break
-            else:
-                self._done.append(address)
         if failure is not None:
-            raise self._after_changes(failure)
+            raise failure
         return found
 
-    def _after_changes(self, failure: CommandFailed) -> CommandFailed:
-        """Return a failure, with where changes before it are done."""
-        return PartlyDone(f"{failure}; done at {', '.join(self._done)}") if self._done else failure
+    def after_changes(self, failure: CommandFailed) -> CommandFailed:
+        """Return the failure of the command, with where changes before it are done."""
+        places = ", ".join(dict.fromkeys(self._done))
+        return PartlyDone(f"{failure}; done at {places}") if places else failure
 
     async def route(self, topic: str) -> TopicRouteData:
         """Return the route of a topic; raises CommandFailed."""

@@ -13,7 +13,7 @@ import msgspec
 
 from rmq.cli.options import given_options
 from rmq.cli.profiles import profile_of
-from rmq.failures import ExitCode, NotSupportedThere
+from rmq.failures import CommandFailed, ExitCode, NotSupportedThere
 from rmq.mqadmin.admin import Admin, MqadminCommand
 from rmq.mqadmin.java.command_line import CommandLine, OptionsError, read_words
 from rmq.mqadmin.java.texts import java_format
@@ -66,8 +66,11 @@ async def _run(name: str, command: MqadminCommand, line: CommandLine) -> None:
     site = Site(_settings(line))
     try:
         admin = Admin(site, name, command.options)
-        await command.run(admin, line)
-        admin.check_done()
+        try:
+            await command.run(admin, line)
+            admin.check_done()
+        except CommandFailed as failure:
+            raise admin.after_changes(failure) from None
     finally:
         await site.close()
 

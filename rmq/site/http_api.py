@@ -155,7 +155,8 @@ def _answer(settings: SiteSettings, servers: HttpServers, url: str, request: Api
         connection.connect()
         is_sent = not is_read
         status, body = exchange(connection, message, timeout_s)
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, UnicodeError, http.client.HTTPException) as error:
+        # UnicodeError: the name of the host is none.
         reason = _reason(error, timeout_s)
         if isinstance(error, ssl.SSLError) and not is_sent:
             raise NoRights(f"{url}: {reason}") from None

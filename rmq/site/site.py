@@ -1,12 +1,12 @@
 """The servers of one site, as a command reaches them. The edge: it has the one connection to each."""
 
-import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from remoting.admin.admin_request import AdminRequest
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.admin.routes import ClusterBrokers, cluster_brokers
+from remoting.background_tasks import all_results
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
 from remoting.protocol.errors import RemotingError
@@ -42,7 +42,10 @@ class FirstAnswer(NamedTuple, Generic[Found]):
 
 async def at_once(works: Iterable[Coroutine[Any, Any, Found]]) -> list[Found]:
     """Return the results of works that are done at the same time, in their order; raises the first failure."""
-    return list(await asyncio.gather(*works))
+    try:
+        return await all_results(works)
+    except ExceptionGroup as group:
+        raise group.exceptions[0] from None
 
 
 class Site:

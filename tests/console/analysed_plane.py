@@ -73,7 +73,7 @@ class AnalysedPlane:
             "A1",
             "availability",
             [
-                {"cluster": "C", "broker_name": name, "broker_id": number, "unplanned_s": down, "availability": 0.99}
+                {"cluster": "C", "broker_name": name, "broker_id": number, "unplanned_s": down, "availability": 0.99996}
                 for name, number, down in brokers
             ],
         )

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 
 import pytest
 import pytest_asyncio
@@ -110,6 +111,8 @@ async def test_failover_is_a_line_of_time_with_its_phases_candidates_and_reason(
         assert await page.tab.value("document.querySelectorAll('main .card:first-child svg rect').length") >= len(names)
         assert "new master" in await page.text(".card")
         await page.tab.shows("document.querySelector('.card .legend').innerText.includes('broker 2 notified')", True)
+        title = await page.text(".card h2")
+        assert re.fullmatch(rf"{SET} · \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d \S+", title), title
         await page.screenshot("elections-1200-light")
 
         await page.tab.value("document.querySelector('main .card a').click()")
@@ -129,6 +132,8 @@ async def test_offsets_that_went_back_are_restored_after_a_preview_and_put_back_
     plane.regressed()
     await page.open("#/offsets")
     await page.tab.shows("document.querySelectorAll('main table')[0].tBodies[0].rows.length", 2)
+    # No event tells of offsets.
+    assert not await page.tab.value("document.getElementById('live').checkVisibility()")
     (row, _) = (await page.tables())["Offsets that went back"]
     assert [row[0], row[1], row[3], row[4], row[5]] == [GROUP, "orders", "rewind", "90 → 40", "50"]
     await page.screenshot("offsets-1200-light")
@@ -167,6 +172,19 @@ async def test_lag_of_a_group_has_an_address_and_names_what_is_unknown(plane, pa
     assert [row[:3] for row in tables["Topics"]] == [["orders", "90", "1"]]
     assert [row[2][:7] for row in tables["Queues"]] == ["90", "0", "unknown"]
     await page.screenshot("lag-1200-light")
+
+
+async def test_set_whose_master_failed_has_none_although_name_servers_still_list_it(page):
+    await page.open("#/")
+    script = "document.querySelector('script').src.replace('main.js', 'overview_model.js')"
+    await page.tab.value(f"void import({script}).then(model => window.model = model)")
+    await page.tab.shows("typeof window.model", "object")
+    listed = {"brokerName": SET, "cluster": "C", "role": "master", "actingMaster": False}
+    states = {"healthy": "master", "under_replicated": "under_replicated", "no_master": "not_led"}
+    for stored, shown in states.items():
+        known = {"brokerName": SET, "cluster": "C", "state": stored}
+        found = f"model.brokerSets({json.dumps([listed])}, {json.dumps([known])})[0].state"
+        assert await page.tab.value(found) == shown
 
 
 async def test_refused_change_is_a_sentence_that_says_what_to_do(page):
@@ -257,9 +275,14 @@ async def test_views_are_legible_by_day_and_night_and_on_phones(plane, page):
             for width in (1200, 390):
                 for dark in (False, True):
                     await page.open(f"#/{view}", width=width, dark=dark)
-                    assert await page.tab.value("document.documentElement.scrollWidth <= innerWidth"), (view, width)
+                    assert await page.tab.value("document.documentElement.scrollWidth") <= width, view
                     assert await page.tab.value(LOW_CONTRASTS) == []
                     await page.screenshot(f"{view}-{width}-{'dark' if dark else 'light'}")
+        await page.open("#/offsets", width=390)
+        await page.click("Restore…", "main td button")
+        fits = "(dialog => dialog.scrollWidth <= dialog.clientWidth)(document.querySelector('dialog'))"
+        assert await page.tab.value(fits)
+        await page.click("Cancel", "dialog button")
     finally:
         for each in pair:
             each.die()

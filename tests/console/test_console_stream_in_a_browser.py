@@ -18,7 +18,7 @@ from peers.wire import addresses_in
 from remoting.clock import SystemClock
 
 CLOCK = SystemClock()
-LIVE = "document.getElementById('live')?.hidden === false"
+LIVE = "document.getElementById('live')?.checkVisibility() === true"
 #: In real seconds: real brokers start, on a machine that others use as well.
 START_S = 180
 

@@ -192,6 +192,9 @@ async def test_proposal_of_the_autoscaler_says_why_and_is_approved_and_its_resiz
     assert "The resize is in phase" in await page.agree("Approve")
 
     await page.click("Follow it", "dialog a")
+    # Before, nothing is to be taken back, and an abort ends at once.
+    changed = (int(queues.split()[-1]), 2)
+    wait_until(lambda: plane.queues(topic) == changed, seconds=RESIZED_S, what="the new queues can be read")
     await page.click("Abort…")
     await page.fill(reason="not today")
     assert "get their former numbers again" in await page.preview()

@@ -286,7 +286,7 @@ async def test_views_are_legible_by_day_and_night_and_on_phones(plane, tab, view
                 await tab.shows("document.querySelectorAll('#past .scroll .queue').length", 8)
             if view == "broker":
                 await tab.shows("document.querySelectorAll('#life .life').length > 0", True)
-            assert await tab.value("document.documentElement.scrollWidth <= innerWidth")
+            assert await tab.value("document.documentElement.scrollWidth") <= width
             assert await tab.value(LOW_CONTRASTS) == []
             if folder := os.environ.get("CONSOLE_SCREENSHOTS"):
                 shot = f"{view}-{width}-{'dark' if dark else 'light'}.png"

@@ -10,9 +10,6 @@ PACKAGES = ("remoting", "serving", "namesrv", "controller", "sampling", "role_ag
 STARTS_TASKS = {"create_task", "ensure_future", "gather", "TaskGroup", "run_coroutine_threadsafe", "as_completed"}
 SUPERVISED = {
     ("remoting/background_tasks.py", "create_task"),
-    ("remoting/background_tasks.py", "TaskGroup"),
-    # A command awaits all its requests at once, and each returns its error.
-    ("rmq/site/site.py", "gather"),
     # The servers themselves: one that does not start, or fails, ends the others.
     ("serving/process/process.py", "create_task"),
     ("serving/process/process.py", "TaskGroup"),

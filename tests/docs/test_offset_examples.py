@@ -7,6 +7,8 @@ from pathlib import Path
 
 from peers.offset_managers import OffsetManager
 
+from controller.offsets.values import QUEUES_MAX
+
 PAGE = Path(__file__).parents[2] / "docs" / "offsets.md"
 _EXAMPLE = re.compile(r"```sh\n((?:SESSION=|curl)[^`]*)```\n\n```json\n([^`]*)```")
 #: What differs in each run.
@@ -18,6 +20,10 @@ def fixed(value):
     if isinstance(value, dict):
         return {key: fixed(item) for key, item in value.items() if key not in _VARYING}
     return [fixed(item) for item in value] if isinstance(value, list) else value
+
+
+def test_the_page_names_the_last_queue_id() -> None:
+    assert f"| queue ids | 0 to {QUEUES_MAX - 1:,} at a broker" in PAGE.read_text()
 
 
 def test_the_requests_of_the_page_get_its_answers(tmp_path: Path) -> None:

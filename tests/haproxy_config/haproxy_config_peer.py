@@ -4,9 +4,9 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 from pathlib import Path
 
+from peers.processes import free_port
 from peers.role_proxy import states_to_save
 
 from controller.roles.verdict import RoleAnswer, RoleVerdict
@@ -23,11 +23,6 @@ SERVES = RoleAnswer(RoleVerdict.SERVES, 7)
 SUPERSEDED = RoleAnswer(RoleVerdict.SUPERSEDED, 7)
 FAILED = RoleAnswer(RoleVerdict.FAILED, 7)
 UNKNOWN = RoleAnswer(RoleVerdict.UNKNOWN, 7, "the master is suspect")
-
-
-def free_port():
-    with socket.create_server((HOST, 0)) as listener:
-        return listener.getsockname()[1]
 
 
 async def eventually(holds, what):
@@ -122,12 +117,22 @@ class RunningHAProxy:
         command = ["haproxy", "-W", "-f", str(self.folder / "haproxy.cfg")]
         with (self.folder / "haproxy.log").open("ab") as log, self._inside():
             self._process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log)
-        await eventually(self._socket.exists, "HAProxy listens")
+        await eventually(lambda: self._socket.exists() or self._has_ended, "HAProxy listens")
+        assert not self._has_ended, self.log
+
+    @property
+    def _has_ended(self):
+        return self._process.returncode is not None
+
+    @property
+    def log(self):
+        return (self.folder / "haproxy.log").read_text()
 
     async def stop(self):
         """End it at once, as a crash does."""
         if self._process is None:
             return
+        assert not self._has_ended, self.log
         for process_id in [*children_of(self._process.pid), self._process.pid]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process_id, signal.SIGKILL)
@@ -206,11 +211,11 @@ class Proxied(ProxiedSet):
     async def __aexit__(self, *_):
         for session in self._sessions:
             await session.close()
-        await self.haproxy.stop()
         for each in self.controllers:
             each.fall_silent()
         for server in (self.one, self.two):
             server.kill()
+        await self.haproxy.stop()
 
     async def connect(self):
         session = await Session.to(HOST, self.port)

@@ -16,10 +16,10 @@ from haproxy_config_peer import (
     Server,
     Session,
     eventually,
-    free_port,
 )
 from peers import networks
 from peers.dns import DnsServer
+from peers.processes import free_port
 from peers.programs import require
 
 from haproxy_config import command

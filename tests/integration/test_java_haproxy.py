@@ -27,7 +27,8 @@ def cluster(module_lab):
     namesrv = module_lab.name_server()
     v1 = module_lab.haproxy("haproxy-v1", target=namesrv.address, send="send-proxy")
     v2 = module_lab.haproxy("haproxy-v2", target=namesrv.address, send="send-proxy-v2")
-    broker = module_lab.broker("proxied", namesrv=[v2.address]).start().ready()
+    speaks_tls = ["-Dtls.server.mode=permissive"]
+    broker = module_lab.broker("proxied", namesrv=[v2.address], flags=speaks_tls).start().ready()
     wait_until(lambda: registered(namesrv, broker), seconds=REGISTRATION_ROUND_S, what="the broker through HAProxy")
     return Cluster(namesrv, v1, v2, broker)
 

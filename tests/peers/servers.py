@@ -17,9 +17,12 @@ REGISTRATION_PERIOD_MS = 10_000
 
 
 class NameServer:
-    """A NameServer, not yet started. `properties` are RocketMQ's own; the file survives a restart."""
+    """A NameServer, not yet started. `properties` are RocketMQ's own; the file survives a restart.
 
-    def __init__(self, folder, name="namesrv", *, port=None, tls_mode="permissive", **properties):
+    Without `tls_mode`, ours also speaks TLS, as by default; Java's does not.
+    """
+
+    def __init__(self, folder, name="namesrv", *, port=None, tls_mode="", **properties):
         self.name = name
         self.port = port or free_port()
         self.address = f"127.0.0.1:{self.port}"
@@ -53,7 +56,8 @@ class OurNameServer(NameServer):
 
     def _launch(self):
         command = [*self._wrapper, sys.executable, "-m", "namesrv", "-c", self._file]
-        command += ["--http-port", self.http_port, "--tls-server-mode", self._tls_mode]
+        command += ["--http-port", self.http_port]
+        command += ["--tls-server-mode", self._tls_mode] if self._tls_mode else []
         env = os.environ | {"PYTHONPATH": str(REPOSITORY), "HOME": str(self.folder)} | self._environment
         return Process(self.name, command, folder=self.folder, env=env)
 
@@ -68,7 +72,7 @@ class JavaNameServer(NameServer):
             "org.apache.rocketmq.namesrv.NamesrvStartup",
             ["-c", self._file],
             folder=self.folder.parent,
-            flags=[f"-Dtls.server.mode={self._tls_mode}"],
+            flags=[f"-Dtls.server.mode={self._tls_mode}"] if self._tls_mode else [],
         )
 
 
@@ -145,7 +149,10 @@ class Broker:
     def stored_topics(self):
         """Return the topics that the broker has on its disk."""
         file = self.store / "config" / "topics.json"
-        return set(json.loads(file.read_text())["topicConfigTable"]) if file.exists() else set()
+        if not file.exists():
+            return set()
+        stored = wait_until(lambda: _json_of(file), seconds=10, what=f"the whole of {file}")
+        return set(stored["topicConfigTable"])
 
     def stored_messages(self, topic, *, queues):
         """Return how many messages of `topic` the broker, master or slave, has in its first `queues` queues."""
@@ -188,6 +195,14 @@ class HAProxy:
     def launch(self):
         """Start the process, whoever answers behind it."""
         self.process = Process(self._name, ["haproxy", "-db", "-f", self._file], folder=self._folder, env=os.environ)
+
+
+def _json_of(file):
+    """Return what is in a file of JSON; None while a broker writes it, as it does so in place."""
+    try:
+        return json.loads(file.read_text())
+    except json.JSONDecodeError:
+        return None
 
 
 def registered(name_server, *brokers):

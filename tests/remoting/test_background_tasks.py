@@ -194,3 +194,56 @@ async def test_all_results_raise_the_first_failure():
     with pytest.raises(ExceptionGroup) as raised:
         await all_results([fail(KeyError("x")), asyncio.sleep(3600)])
     assert raised.group_contains(KeyError)
+
+
+@pytest.mark.parametrize("steps", range(8))
+async def test_task_that_goes_on_after_failures_ends_where_one_comes_with_its_cancellation(steps):
+    begun, left = asyncio.Event(), [1, 2, 3]
+
+    async def failing():
+        begun.set()
+        await fail(KeyError("x"), 3)
+
+    async def work():
+        # It ends by itself where its cancellation is lost.
+        while left.pop():
+            try:
+                await all_results([failing(), asyncio.sleep(3600)])
+            except ExceptionGroup:
+                await asyncio.sleep(0)
+
+    task = asyncio.get_running_loop().create_task(work())
+    await begun.wait()
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_nothing_runs_any_more_after_a_failure_or_a_cancellation():
+    ended = []
+
+    async def ends_slowly():
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0.01)
+            ended.append(True)
+
+    with pytest.raises(ExceptionGroup):
+        await all_results([fail(KeyError("x"), 1), ends_slowly()])
+    assert ended == [True]
+    task = asyncio.get_running_loop().create_task(all_results([ends_slowly(), ends_slowly()]))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended == [True] * 3
+
+
+async def test_no_works_have_no_results():
+    assert await all_results([]) == []

@@ -155,6 +155,28 @@ def test_wrong_use_is_two(rmq, peer, words):
     # The last one names a broker that is not there: that is found first.
     assert ran.code == (4 if "create" in words else 2), ran
     assert ran.err
+    assert "\\x0a" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "redirection", "code", "sentence"),
+    [
+        ("nonsense", "> /dev/full", 2, "no command nonsense"),
+        ("topic list -o json", "> /dev/full", 1, "No space left on device"),
+        ("topic list", ">&-", 0, ""),
+        ("kv put N k v", "<&-", 2, "Add --yes to do it"),
+        ("mqadmin topicList", "| true", 0, ""),
+    ],
+)
+def test_streams_that_are_closed_or_full_end_in_a_sentence(rmq, peer, words, redirection, code, sentence):
+    namesrv = peer({ALL_TOPICS: answer({"topicList": ["T"]})})
+    rmq.environment["NAMESRV_ADDR"] = namesrv
+    command = f"set -o pipefail; {sys.executable} -m rmq {words} {redirection}"
+    ran = subprocess.run(
+        ["bash", "-c", command], env=rmq.environment, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+    )
+
+    assert (ran.returncode, sentence in ran.stderr, "Traceback" in ran.stderr) == (code, True, False), ran
 
 
 def test_interrupt_is_130(rmq, peer):

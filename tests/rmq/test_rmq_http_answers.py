@@ -1,6 +1,7 @@
 """Which of several servers a command goes to by HTTP, and what it makes of their answers."""
 
 import base64
+import contextlib
 import json
 import threading
 import time
@@ -8,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from rmq_runs import Rmq
+from rmq_watchers import Terminal
 
 FOLLOWS = {"error": {"code": "not_leader", "message": "The manager that leads is o2:9883.", "leaderAddress": "o2:9883"}}
 OPERATIONS = {"operations": []}
@@ -111,6 +113,22 @@ def test_change_that_is_interrupted_may_be_done(rmq, peer):
     ran = rmq.interrupt(*words, when=lambda: len(manager.received) == 2)
 
     assert (ran.code, "interrupted; it may be done all the same" in ran.err) == (130, True), ran
+
+
+def test_change_that_is_interrupted_in_a_terminal_may_be_done(rmq, peer):
+    manager = peer(200, NOTHING_WRITTEN, change_s=2)
+    with contextlib.closing(Terminal(rmq, "offsets", "undo", "x", "--yes", "--offset-manager", manager.url)) as run:
+        run.wait_for(lambda: len(manager.received) == 2, "the change")
+        code = run.interrupt()
+
+    assert (code, "interrupted; it may be done all the same" in run.text) == (130, True), run.text
+    assert "Traceback" not in run.text
+
+
+def test_name_of_a_host_that_is_none_is_not_reachable(rmq):
+    ran = rmq.run("scaling", "list", "--controller-http", "http://c1..example:9881")
+
+    assert (ran.code, ran.err.startswith("rmq: http://c1..example:9881: no HTTP answer")) == (3, True), ran
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,8 @@ def controller(tmp_path_factory, broker):
     try:
         found = lab.kept(OurController(lab.folder, **properties)).start()
         wait_until(found.serves, seconds=WAIT_S, what="the controller leads")
+        site = Rmq(lab.folder / "starting", RMQ_CONTROLLER_HTTP=f"http://127.0.0.1:{found.http_port}")
+        wait_until(lambda: site.run("scaling", "list").code == 0, seconds=WAIT_S, what="operations are loaded")
         yield found
     finally:
         lab.close()

@@ -86,8 +86,14 @@ function time(ms) {
   return new Date(ms).toISOString().slice(5, 19).replace("T", " ");
 }
 
-/** Returns a number with its unit, with three significant digits where it is no whole number. */
+/** Returns a number with its unit, with three significant digits where it is no whole number; more where it is nearly 1. */
 export function quantity(value, unit) {
-  const digits = Number.isInteger(value) ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: 3 };
+  const digits = Number.isInteger(value) ? { maximumFractionDigits: 0 } : fractionDigits(value);
   return `${new Intl.NumberFormat(document.documentElement.lang, digits).format(value)} ${unit}`.trim();
+}
+
+function fractionDigits(value) {
+  // An availability of 0.99996 is none of 1.
+  if (value > 0.9 && value < 1) return { maximumFractionDigits: 1 + Math.ceil(-Math.log10(1 - value)) };
+  return { maximumSignificantDigits: 3 };
 }

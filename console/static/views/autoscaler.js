@@ -1,6 +1,6 @@
 // Why the autoscaler did or did nothing: its verdicts, the last changes of them, and its policies.
 
-import { badge, h, named, sentence, table } from "../dom.js";
+import { badge, h, named, sentence, table, whole } from "../dom.js";
 import { count, duration, moment, t, tOr } from "../messages.js";
 import { addressOf, kindOfEffect, kindOfOutcome } from "../scaling_model.js";
 
@@ -21,7 +21,7 @@ function decisionTable({ decisions, total, leftOut }) {
 }
 
 function changeTable(changes) {
-  const when = { label: t("scaling.when"), cell: (row) => moment(row.unixMs) };
+  const when = { label: t("scaling.when"), cell: (row) => whole(moment(row.unixMs)) };
   const [topic, ...others] = decisionColumns();
   return changes.length ? table(t("scaling.changes"), [topic, when, ...others], changes, "") : null;
 }
@@ -51,7 +51,7 @@ function decisionColumns() {
 
 function why({ reason, problem, findings }) {
   return [
-    h("div", {}, sentence(reason)),
+    isToldBy(findings, reason) ? null : h("div", {}, sentence(reason)),
     problem ? h("div", { class: "problem" }, sentence(problem)) : null,
     h(
       "ul",
@@ -67,6 +67,12 @@ function why({ reason, problem, findings }) {
       ),
     ),
   ];
+}
+
+// Most reasons are those of findings.
+function isToldBy(findings, reason) {
+  const sentences = findings.map((each) => each.sentence);
+  return sentences.includes(reason) || sentences.join("; ") === reason;
 }
 
 function numbers({ putTps, lag, clients, sets }) {
@@ -94,6 +100,6 @@ function policyTable({ source, policies, problem }) {
       policies,
       t("scaling.no_policies"),
     ),
-    policies.length ? h("p", {}, h("small", {}, t("scaling.source", { source }))) : null,
+    policies.length ? h("p", {}, h("small", {}, source === "http" ? t("scaling.source.http") : t("scaling.source", { source }))) : null,
   ];
 }

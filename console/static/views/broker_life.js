@@ -1,6 +1,6 @@
 // The life of a broker: when each NameServer listed it, silences, and what happened to its set.
 
-import { badge, h, named, patch, scrolling, table } from "../dom.js";
+import { badge, h, named, patch, scrolling, table, whole } from "../dom.js";
 import { onDemand } from "../feed.js";
 import { duration, t, tOr } from "../messages.js";
 import { setQuery } from "../parts/addresses.js";
@@ -15,6 +15,11 @@ const ANSWER_MS = 25_000;
 const LANE = 46;
 const BAR = 18;
 const EVENTS_SHOWN = 300;
+// Each kind of bar that a lane may have.
+const LEGEND = [
+  ...["master", "slave", "acting_master"].map((role) => ({ state: "registered", role })),
+  ...["silent", "absent", "unobserved"].map((state) => ({ state, role: null })),
+];
 const BADGES = { registered: "good", silent: "fair", absent: "bad", unobserved: "plain" };
 
 /** Shows the section; `update` takes the servers that record, `end` ends it. */
@@ -99,7 +104,7 @@ class Life {
       const bars = spans.map((each) =>
         s(
           "g",
-          { class: `life ${each.state} ${each.role ?? ""}` },
+          { class: classOf(each) },
           s("title", {}, spanText(each)),
           s("rect", { x: x(each.firstUnixMs), y: top + 20, width: Math.max(1, x(each.lastUnixMs) - x(each.firstUnixMs)), height: barHeight(each.state) }),
         ),
@@ -113,7 +118,7 @@ class Life {
     return h(
       "figure",
       {},
-      h("figcaption", {}, h("ul", { class: "legend" }, Object.keys(BADGES).map((state) => h("li", {}, badge(BADGES[state], t(`life.${state}`)))))),
+      h("figcaption", {}, h("ul", { class: "legend" }, LEGEND.map((each) => h("li", {}, swatch(each), spanName(each))))),
       scrolling(t("life.title"), picture(width, found.length * LANE, alternative, drawn)),
       h("div", { class: "ends" }, h("span", {}, utc(this.firstMs)), h("span", {}, utc(this.lastMs))),
     );
@@ -130,8 +135,8 @@ class Life {
         [
           { label: "NameServer", cell: (row) => named(row.nsId) },
           { label: t("state"), cell: (row) => [badge(BADGES[row.state] ?? "plain", tOr(`life.${row.state}`, row.state)), row.role && ` ${roleText(row)}`] },
-          { label: t("life.from"), cell: (row) => utc(row.firstUnixMs) },
-          { label: t("life.to"), cell: (row) => utc(row.lastUnixMs) },
+          { label: t("life.from"), cell: (row) => whole(utc(row.firstUnixMs)) },
+          { label: t("life.to"), cell: (row) => whole(utc(row.lastUnixMs)) },
           { label: t("life.duration"), cell: (row) => duration(row.lastUnixMs - row.firstUnixMs) },
           { label: t("address"), cell: (row) => named(row.address ?? "–") },
         ],
@@ -149,16 +154,22 @@ function barHeight(state) {
 
 const roleText = ({ role }) => tOr(`role.${role}`, role);
 
-function spanText(span) {
-  const role = span.role ? `, ${roleText(span)}` : "";
-  return `${tOr(`life.${span.state}`, span.state)}${role}: ${utc(span.firstUnixMs)} – ${utc(span.lastUnixMs)}`;
+const classOf = ({ state, role }) => `life ${state} ${role ?? ""}`;
+
+const spanName = (span) => `${tOr(`life.${span.state}`, span.state)}${span.role ? `, ${roleText(span)}` : ""}`;
+
+const spanText = (span) => `${spanName(span)}: ${utc(span.firstUnixMs)} – ${utc(span.lastUnixMs)}`;
+
+function swatch(span) {
+  const bar = s("rect", { y: 0, width: BAR, height: barHeight(span.state) });
+  return s("svg", { width: BAR, height: BAR, "aria-hidden": "true" }, s("g", { class: classOf(span) }, bar));
 }
 
 function eventTable(happened) {
   return table(
     t("life.events"),
     [
-      { label: t("life.time"), cell: (row) => utc(row.unixMs) },
+      { label: t("life.time"), cell: (row) => whole(utc(row.unixMs)) },
       { label: t("life.server"), cell: (row) => named(row.nsId) },
       { label: t("life.event"), cell: (row) => row.sentence },
     ],

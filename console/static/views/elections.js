@@ -1,7 +1,7 @@
 // Each election as a line of time, with its candidates and its reason; switchovers; and the roles that hosts are told now.
 
 import { answersOf, items, pathOf, request } from "../api.js";
-import { badge, h, named, patch, sentence, table } from "../dom.js";
+import { badge, h, named, patch, sentence, table, whole } from "../dom.js";
 import { electionAt, elections, kindOf, kindOfRole, lineOf, ofSets, switchoverOf, switchovers } from "../elections_model.js";
 import { follow } from "../feed.js";
 import { count, moment, shortTime, t, tOr } from "../messages.js";
@@ -247,7 +247,7 @@ function callbackTable(callbacks) {
     [
       { label: t("broker_set"), cell: (row) => named(row.brokerName) },
       { label: t("master_epoch"), cell: (row) => row.masterEpoch },
-      { label: t("elections.since"), cell: (row) => moment(row.sinceUnixMs) },
+      { label: t("elections.since"), cell: (row) => whole(moment(row.sinceUnixMs)) },
       { label: t("elections.failures"), cell: (row) => row.failures },
       { label: t("details"), cell: (row) => sentence(row.error) },
     ],

@@ -1,7 +1,7 @@
 // How far a group is behind in each queue, read from brokers when the user wants it: each reading loads all of them.
 
 import { answersOf, pathOf, request } from "../api.js";
-import { h, named, sentence, table } from "../dom.js";
+import { badge, h, named, sentence, table } from "../dom.js";
 import { count, moment, t, tOr } from "../messages.js";
 import { lagByTopic, serving } from "../offsets_model.js";
 import { field } from "../parts/fields.js";
@@ -113,7 +113,7 @@ function lagSections({ queues, unavailable }) {
         { label: t("queue"), cell: (row) => [named(row.brokerName), ` / ${row.queueId}`] },
         {
           label: t("offsets.lag"),
-          cell: (row) => (row.lag === "unknown" ? [t("unknown"), " ", sentence(row.reason)] : count(row.lag)),
+          cell: (row) => (row.lag === "unknown" ? [badge("fair", t("unknown")), " ", sentence(row.reason)] : count(row.lag)),
         },
         {
           label: t("offsets.committed"),

@@ -1,7 +1,7 @@
 // Consumer offsets: what went back and why, restores and their undo, the guard, the mirror, and how far a group is behind.
 
 import { answersOf, pathOf, request } from "../api.js";
-import { badge, h, named, patch, sentence, table } from "../dom.js";
+import { badge, h, named, patch, sentence, table, whole } from "../dom.js";
 import { follow } from "../feed.js";
 import { count, duration, moment, t, tOr } from "../messages.js";
 import { kindOfCause, kindOfRun, matching, restoreOf, serving } from "../offsets_model.js";
@@ -101,12 +101,12 @@ function regressionTable(page, peer, { regressions, remembered, dropped }, wante
         { label: t("topic"), cell: (row) => named(row.topic) },
         { label: t("queue"), cell: (row) => [named(row.brokerName), ` / ${row.queueId}`] },
         { label: t("offsets.cause"), cell: (row) => badge(kindOfCause(row.cause), tOr(`offsets.cause.${row.cause}`, row.cause)) },
-        { label: t("offsets.from_to"), cell: (row) => `${count(row.fromOffset)} → ${count(row.toOffset)}` },
+        { label: t("offsets.from_to"), cell: (row) => whole(`${count(row.fromOffset)} → ${count(row.toOffset)}`) },
         { label: t("offsets.again"), cell: (row) => count(row.messagesAgain) },
         {
           label: t("offsets.seen"),
           cell: (row) => [
-            moment(row.unixMs),
+            whole(moment(row.unixMs)),
             row.times > 1 ? h("small", {}, ` ${t("offsets.times", { count: row.times })}`) : null,
           ],
         },
@@ -138,7 +138,7 @@ function operationTable(page, peer, operations) {
     t("offsets.operations"),
     [
       { label: t("offsets.kind"), cell: (row) => tOr(`offsets.kind.${row.kind}`, row.kind) },
-      { label: t("offsets.when"), cell: (row) => moment(row.unixMs) },
+      { label: t("offsets.when"), cell: (row) => whole(moment(row.unixMs)) },
       { label: t("offsets.writer"), cell: (row) => named(row.writer) },
       { label: t("offsets.queues"), cell: (row) => count(row.queues) },
       {
@@ -186,7 +186,7 @@ function guardTable({ mode, runs, running, waiting }) {
             row.error ? [" ", sentence(row.error)] : null,
           ],
         },
-        { label: t("offsets.when"), cell: (row) => [moment(row.beganUnixMs), h("small", {}, ` ${duration(row.durationMs)}`)] },
+        { label: t("offsets.when"), cell: (row) => [whole(moment(row.beganUnixMs)), h("small", {}, ` ${duration(row.durationMs)}`)] },
         {
           label: t("offsets.counts"),
           cell: (row) =>
@@ -217,8 +217,8 @@ function mirrorTable(sets) {
         cell: (row) => badge(MIRROR_STATES[row.state] ?? "plain", tOr(`offsets.mirror.${row.state}`, row.state)),
       },
       { label: t("offsets.age"), cell: (row) => duration(row.ageMs) },
-      { label: t("offsets.kept_since"), cell: (row) => moment(row.keptSinceUnixMs) },
-      { label: t("offsets.entries"), cell: (row) => count(row.entries) },
+      { label: t("offsets.kept_since"), cell: (row) => whole(moment(row.keptSinceUnixMs)) },
+      { label: t("offsets.entries"), cell: (row) => (row.keptSinceUnixMs === null ? "–" : count(row.entries)) },
       { label: t("details"), cell: (row) => sentence(row.error ?? "") },
     ],
     sets,

@@ -1,9 +1,9 @@
 // Clusters, broker sets with the roles of their brokers, NameServers and whether they agree, controllers and who leads.
 
 import { answerOf, items, pathOf, request } from "../api.js";
-import { badge, h, named, patch, table } from "../dom.js";
+import { badge, h, named, patch, table, whole } from "../dom.js";
 import { follow } from "../feed.js";
-import { duration, t, tOr } from "../messages.js";
+import { count, duration, t, tOr } from "../messages.js";
 import { brokerAddress } from "../parts/addresses.js";
 import { brokerSets, controllers, leadership, nameServers } from "../overview_model.js";
 
@@ -65,22 +65,22 @@ function clusterTable(clusters) {
     t("clusters.title"),
     [
       { label: t("cluster"), cell: (row) => named(row.cluster) },
-      { label: t("broker_sets"), cell: (row) => row.brokerSets },
+      { label: t("broker_sets"), cell: (row) => count(row.brokerSets) },
       {
         label: t("clusters.without_master"),
-        cell: (row) => (row.brokerSetsWithoutMaster ? badge("bad", row.brokerSetsWithoutMaster) : "0"),
+        cell: (row) => (row.brokerSetsWithoutMaster ? badge("bad", count(row.brokerSetsWithoutMaster)) : "0"),
       },
-      { label: t("masters"), cell: (row) => row.masters },
-      { label: t("slaves"), cell: (row) => row.slaves },
-      { label: t("topics"), cell: (row) => row.topics.normal },
-      { label: t("write_queues"), cell: (row) => row.writeQueues },
+      { label: t("masters"), cell: (row) => count(row.masters) },
+      { label: t("slaves"), cell: (row) => count(row.slaves) },
+      { label: t("topics"), cell: (row) => count(row.topics.normal) },
+      { label: t("write_queues"), cell: (row) => count(row.writeQueues) },
     ],
     clusters,
     t("clusters.none"),
   );
 }
 
-const SET_STATES = { master: "good", under_replicated: "fair", acting_master: "fair", no_master: "bad", absent: "bad" };
+const SET_STATES = { master: "good", under_replicated: "fair", acting_master: "fair", no_master: "bad", not_led: "bad", absent: "bad" };
 
 function setTable(sets, hasController) {
   const columns = [
@@ -91,9 +91,14 @@ function setTable(sets, hasController) {
   ];
   if (hasController) {
     columns.push({ label: t("master_epoch"), cell: (row) => row.stored?.masterEpoch ?? "–" });
-    columns.push({ label: "SyncStateSet", cell: (row) => row.stored?.syncStateSet.join(", ") ?? "–" });
+    columns.push({ label: "SyncStateSet", cell: (row) => (row.stored ? whole(inSync(row.stored)) : "–") });
   }
   return table(t("broker_sets"), columns, sets, t("broker_sets.none"));
+}
+
+// Ids of the controller: a NameServer lists each master as 0.
+function inSync({ syncStateSet, masterBrokerId }) {
+  return syncStateSet.map((id) => (id === masterBrokerId ? `${id} (${t("role.master")})` : id)).join(", ");
 }
 
 function brokerLine(broker) {
@@ -114,7 +119,7 @@ function nameServerTable(rows, source) {
     [
       { label: t("address"), cell: (row) => [named(row.peer.address), ownMark(row.peer)] },
       { label: t("state"), cell: (row) => badge(NAMESRV_STATES[row.state], t(`namesrv.${row.state}`)) },
-      { label: t("brokers"), cell: (row) => row.brokers ?? "–" },
+      { label: t("brokers"), cell: (row) => count(row.brokers) },
       { label: t("details"), cell: (row) => [row.problem, row.peer === source?.peer ? t("namesrv.shown") : differences(row)] },
     ],
     rows,

@@ -1,7 +1,7 @@
 // Resizes of topics: plans, progress and hindrances, and proposals of the autoscaler.
 
 import { answersOf, pathOf, request } from "../api.js";
-import { badge, h, named, patch, sentence, table } from "../dom.js";
+import { badge, h, named, patch, sentence, table, whole } from "../dom.js";
 import { follow } from "../feed.js";
 import { duration, moment, t, tOr } from "../messages.js";
 import { filterField } from "../parts/filter.js";
@@ -117,7 +117,7 @@ function proposalTable(page, leader, proposals) {
       { label: t("topic"), cell: (row) => named(row.topic) },
       { label: t("scaling.queues"), cell: (row) => `${row.before} → ${row.target}` },
       { label: t("scaling.reason"), cell: (row) => sentence(row.reason) },
-      { label: t("scaling.expires"), cell: (row) => moment(row.expiresUnixMs) },
+      { label: t("scaling.expires"), cell: (row) => whole(moment(row.expiresUnixMs)) },
       {
         label: t("actions"),
         cell: (row) =>
@@ -150,7 +150,7 @@ function operationTable(page, leader, { operations, total }) {
         { label: t("scaling.waits_for"), cell: hindrances },
         {
           label: t("scaling.begun"),
-          cell: (row) => [moment(row.createdUnixMs), row.requestedBy ? h("small", {}, " ", named(row.requestedBy)) : null],
+          cell: (row) => [whole(moment(row.createdUnixMs)), row.requestedBy ? h("small", {}, " ", named(row.requestedBy)) : null],
         },
         { label: t("actions"), cell: (row) => commands(page, leader, row) },
       ],
@@ -245,7 +245,7 @@ function stepTable(steps) {
     t("scaling.steps"),
     [
       { label: t("scaling.phase"), cell: (row) => row.phase },
-      { label: t("scaling.begun"), cell: (row) => moment(row.beganUnixMs) },
+      { label: t("scaling.begun"), cell: (row) => whole(moment(row.beganUnixMs)) },
       { label: t("scaling.took"), cell: (row) => duration(row.endedUnixMs - row.beganUnixMs) },
       {
         label: t("scaling.evidence"),

@@ -30,7 +30,7 @@ export function show(root, page) {
           h("p", {}, t("sign_in.explanation")),
           h("label", { for: "token" }, t("sign_in.token")),
           input,
-          h("button", { type: "submit" }, t("sign_in.submit")),
+          h("button", { type: "submit", class: "primary" }, t("sign_in.submit")),
           problem,
         ),
   );

@@ -28,7 +28,7 @@ export function show(root, page) {
       page.fresh(error, value === null ? null : ageMs, isOld);
       if (value === null || value === drawn) return;
       drawn = value;
-      patch(live, sections(topic, value, root.clientWidth));
+      patch(live, sections(topic, value, live.clientWidth));
       showedReaders.update(value.offsetManagers, clustersOf(value.route));
       showedPast.update(value.nameServers, presentOf(value));
     },

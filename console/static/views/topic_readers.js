@@ -2,7 +2,7 @@
 // and never again by itself: offset managers allow few of them.
 
 import { answerOf, pathOf, request, RequestFailed } from "../api.js";
-import { badge, h, named, patch, table } from "../dom.js";
+import { badge, h, named, patch, table, whole } from "../dom.js";
 import { onDemand } from "../feed.js";
 import { count, t, tOr } from "../messages.js";
 import { serving } from "../offsets_model.js";
@@ -116,7 +116,7 @@ class Readers {
       { label: t("cluster"), cell: (row) => named(row.cluster) },
       { label: t("readers.kind"), cell: (row) => tOr(`readers.${row.kind}`, row.kind) },
       { label: t("readers.lag"), cell: (row) => this.lagCell(this.lags.get(keyOf(row))) },
-      { label: t("readers.read"), cell: (row) => this.button(row) },
+      { label: t("actions"), cell: (row) => this.button(row) },
     ];
     const groups = this.shown();
     const details = groups.map((group) => [group, this.lags.get(keyOf(group))?.lag]).filter(([, lag]) => lag);
@@ -136,7 +136,7 @@ class Readers {
       known === null && unknown > 0 ? null : count(known),
       unknown > 0 && [" ", badge("fair", t("readers.unknown", { count: unknown }))],
       state.lag.unavailable.map((each) => h("div", {}, named(each.brokerName), " ", badge("bad", t("readers.unavailable")))),
-      h("small", {}, ` ${state.isLoading ? t("loading") : utc(state.readMs)}`),
+      h("small", {}, " ", whole(state.isLoading ? t("loading") : utc(state.readMs))),
     ];
   }
 

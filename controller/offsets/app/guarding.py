@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from controller.offsets.app.guard_turns import EndedEarly, GuardTurns
 from controller.offsets.app.guarding_parts import GuardedMirror, GuardingParts, GuardRunObserver
+from controller.offsets.app.member_resetting import MemberResetting
 from controller.offsets.config import GuardMode
 from controller.offsets.entry_keys import EntryKey
 from controller.offsets.guard.master_queries import NotServing
@@ -55,6 +56,8 @@ class _EndedRun(NamedTuple):
     run: GuardRun
     report: GuardReport
     result: RunResult
+    #: What ended it, if that is a fault of this process.
+    fault: Exception | None = None
 
 
 class _ObservedRun(GuardObserver):
@@ -65,15 +68,24 @@ class _ObservedRun(GuardObserver):
         self._observer = observer
         self._mirror = mirror
 
+    def is_reset_since(self, candidate: OffsetCandidate) -> bool:
+        """Return whether the mirror knows of a reset since the run began, or of one that was to be written then.
+
+        A queue of which it knew that before has another decision already.
+        """
+        return self._mirror.is_reset_unseen(self._queue(candidate), self._run.began_unix_ms)
+
     def sets_back(self, candidate: OffsetCandidate, offset: int) -> None:
         """Let the mirror know of an offset that is about to be set back."""
-        key = EntryKey(candidate.topic, candidate.group)
-        self._mirror.guard_writes(SetQueue(self._run.set_name, key, candidate.queue_id), offset)
+        self._mirror.guard_writes(self._queue(candidate), offset)
 
     def guarded(self, broker_name: str, guarded: Guarded) -> None:
         """Take one offset."""
         self._run.guarded(broker_name, guarded)
         self._observer.guarded(self._run, guarded)
+
+    def _queue(self, candidate: OffsetCandidate) -> SetQueue:
+        return SetQueue(self._run.set_name, EntryKey(candidate.topic, candidate.group), candidate.queue_id)
 
 
 class Guarding:
@@ -89,6 +101,7 @@ class Guarding:
         self._other_leads = parts.other_leads
         self._admin = AdminClient(parts.client, ADMIN_LIMITS)
         self._turns = GuardTurns(parts.client)
+        self._member_resets = MemberResetting(parts)
         self._mode, self._writes, self._tail = mode, mode == "act", tail
         self._schedule = GuardSchedule()
         self._ends: dict[SetName, EarlyEnd] = {}
@@ -110,6 +123,11 @@ class Guarding:
         """Sets with a run."""
         return self._turns.at_work
 
+    @property
+    def awaiting_members(self) -> int:
+        """Brokers at which members are awaited after a run, to be sent back."""
+        return self._member_resets.at_work
+
     def masters_changed(self, changes: Sequence[MasterChange]) -> None:
         """Take the copy of what was saved of each set with a new run, and begin to set it right."""
         for change in changes:
@@ -128,6 +146,7 @@ class Guarding:
     def stop(self) -> None:
         """Let no run wait for its broker or its turn any more, as the process ends; the others end by themselves."""
         self._turns.stop()
+        self._member_resets.stop()
 
     async def look(self) -> None:
         """Look for what no change has shown, each second for ever."""
@@ -185,6 +204,7 @@ class Guarding:
             unix_ms=self._clock.unix_ms(),
             known_ms=self._known_ms,
             lost_ms=lost_ms,
+            down_ms=None if is_of_master else self._mirror.down_since(set_name),
             boot_unix_ms=run.boot_unix_ms if is_of_master else master.boot_unix_ms,
         )
         occasion = occasion_of(set_name, notice, master, former, self._mirror.rewinds(set_name))
@@ -241,6 +261,8 @@ class Guarding:
             if ended is not None:
                 self._end(ended, is_given_up=is_given_up)
             self._begin()
+        if ended is not None and ended.fault is not None:
+            raise ended.fault
 
     async def _guard_in_turn(self, occasion: GuardOccasion, early_end: EarlyEnd) -> _EndedRun | None:
         """Set the offsets of one set right once its broker serves and it is its turn; None if it is not to be done."""
@@ -268,13 +290,28 @@ class Guarding:
         return _EndedRun(run, report, RunResult.NOT_DECIDED)
 
     def _end(self, ended: _EndedRun, *, is_given_up: bool = False) -> None:
-        run, report, result = ended
+        run, report, result, _ = ended
         self.runs.end(run, report, RunResult.GIVEN_UP if is_given_up and result is RunResult.FAILED else result)
         self._observer.guard_ended(run, report)
 
     async def _guard(self, occasion: GuardOccasion, early_end: EarlyEnd) -> _EndedRun:
-        is_recent = occasion.is_recent(self._clock.now_ms())
+        began_ms = self._clock.now_ms()
+        is_recent = occasion.is_recent(began_ms)
         run = self.runs.begin(occasion, self._clock.unix_ms(), is_recent=is_recent, writes=self._writes)
+        self._observer.guard_began(run)
+        try:
+            report = await self._perform(run, occasion, began_ms, early_end)
+        except Exception as fault:  # noqa: BLE001  # raised again once the run is reported
+            report = GuardReport(
+                broker_name=occasion.master.broker_name,
+                address=occasion.master.address,
+                failure=f"a fault of this manager, see background_task_failed in the log: {fault!r}",
+                took_ms=self._clock.now_ms() - began_ms,
+            )
+            return _EndedRun(run, report, RunResult.FAILED, fault)
+        return _EndedRun(run, report, _result_of(report, early_end))
+
+    async def _perform(self, run: GuardRun, occasion: GuardOccasion, began_ms: int, early_end: EarlyEnd) -> GuardReport:
         # At the beginning of the run: an operator may have reset queues since its occasion.
         resets = set_back_since(
             self._mirror.regressions,
@@ -292,14 +329,34 @@ class Guarding:
             moment=occasion.moment,
             pop_groups=frozenset(),
             pulling_groups=frozenset(),
-            tail=self._tail,
-            is_recent=is_recent,
+            tail=self._tail_of(occasion),
+            is_recent=run.is_recent,
+            awaits_members=occasion.is_recent(self._schedule.first_run_ms(occasion, began_ms)),
         )
-        self._observer.guard_began(run)
+        self._member_resets.end_former(occasion.set_name, occasion.master)
         observed = _ObservedRun(run, self._observer, self._mirror)
         guard = OffsetGuard(self._admin, self._clock, observed, GuardLimits(), writes=self._writes)
         report = await guard.guard(broker, lambda: self._may_write(occasion.master), early_end)
-        return _EndedRun(run, report, _result_of(report, early_end))
+        if guard.unreset is not None:
+            self._member_resets.begin(
+                run,
+                guard.unreset,
+                may_write=lambda: self._may_write(occasion.master),
+                is_over=lambda: self._is_over(occasion.master),
+            )
+        return report
+
+    def _tail_of(self, occasion: GuardOccasion) -> Tail:
+        """Return whether consumers may have read what a new master does not have."""
+        followed, epoch = self._following.sets.get(occasion.master.broker_name), occasion.moment.epoch
+        unclean_epoch = None if followed is None else followed.unclean_epoch
+        is_unclean = unclean_epoch is not None and epoch is not None and epoch < unclean_epoch
+        return Tail.LOST if is_unclean else self._tail
+
+    def _is_over(self, master: SetMaster) -> bool:
+        """Return whether another broker is known to be master, or the set is gone."""
+        followed = self._following.sets.get(master.broker_name)
+        return followed is None or followed.master not in (None, master)
 
     def _may_write(self, master: SetMaster) -> bool:
         return self._serves() and self._following.is_master(master)

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from controller.offsets.entry_keys import EntryKey
 from controller.offsets.guard.outcomes import Guarded, GuardReport
+from controller.offsets.guard.unreset import UnresetGroup
 from controller.offsets.guard_runs.run_log import GuardRun
 from controller.offsets.mirror.masters import MasterRun, SetName
 from controller.offsets.mirror.regressions import RegressionLog, SetQueue
@@ -26,6 +27,9 @@ class GuardedMirror(Protocol):
     def saved_before(self, set_name: SetName, run: MasterRun) -> tuple[SavedOffsets, ...]:
         """Return the last readings of runs before this one that were not settled, the oldest first."""
 
+    def down_since(self, set_name: SetName) -> int | None:
+        """Return since when the process of a master is known to be gone, monotonic ms; None: it is not known to be."""
+
     def settle(self, set_name: SetName, run: MasterRun) -> None:
         """Forget what earlier runs had: it was dealt with in this run."""
 
@@ -34,10 +38,13 @@ class GuardedMirror(Protocol):
         """What went back lately, of all sets."""
 
     def rewinds(self, set_name: SetName) -> Mapping[tuple[EntryKey, int], int]:
-        """Return the highest offset of each queue that somebody has set back within 120 s, by entry and queue id."""
+        """Return the highest offset of each queue that somebody has set back or deleted, by entry and queue id."""
 
     def unseen_resets(self, set_name: SetName, requested_unix_ms: int) -> Mapping[tuple[EntryKey, int], int]:
         """Return where operators have set queues by this process, where a reading requested then may not show it."""
+
+    def is_reset_unseen(self, queue: SetQueue, requested_unix_ms: int) -> bool:
+        """Return whether an operator has set a queue by this process, and a reading requested then may not show it."""
 
     def guard_writes(self, queue: SetQueue, offset: int) -> None:
         """Remember what the guard is about to set."""
@@ -70,6 +77,12 @@ class GuardRunObserver(Protocol):
 
     def guard_ended(self, run: GuardRun, report: GuardReport) -> None:
         """Report that a run has ended."""
+
+    def members_reset(self, run: GuardRun, group: UnresetGroup, members: int) -> None:
+        """Report that so many members of a group were sent back after a run."""
+
+    def members_not_reset(self, run: GuardRun, group: UnresetGroup, error: str) -> None:
+        """Report that those of a group were not, and go on from their own positions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

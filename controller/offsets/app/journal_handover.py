@@ -6,17 +6,18 @@ until then, or where it never does, the leader takes them as commits: a newer of
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from http import HTTPStatus
+from io import BytesIO
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import msgspec
 
-from controller.offsets.service.lock_rows import is_lock_row
 from controller.offsets.service.manager_role import ManagerRole
 from controller.offsets.storage.formats.records import FlushedRow
 from controller.offsets.storage.journal import Journal
 from controller.offsets.storage.row_flusher import JOURNAL_MS_MAX, refuse_other_store
-from controller.offsets.values import GroupTopic, QueueKey, StoredOffset
+from controller.offsets.values import GroupTopic, QueueKey, StoredOffset, is_lock_row
 from controller.storage.store import StoreError
 from remoting.clock import Clock
 from serving.process.start import StartFailed
@@ -38,7 +39,12 @@ _SETTLED: Final = frozenset({"ok", "stale"})
 
 
 class HandoverRefused(Exception):
-    """The leader did not take what was handed over; the text says why."""
+    """The leader did not take a request; the text says why."""
+
+    def __init__(self, why: str, status: int = HTTPStatus.OK) -> None:
+        #: What it was answered.
+        self.status = status
+        super().__init__(why)
 
 
 class HandoverObserver(Protocol):
@@ -48,7 +54,7 @@ class HandoverObserver(Protocol):
         """Report how many offsets the leader has since, and how many it did not take."""
 
     def handover_failed(self, leader: str, error: str) -> None:
-        """Report that it failed; it is tried again."""
+        """Report that it failed, at least in part; it is tried again."""
 
 
 class DirtyEntry(NamedTuple):
@@ -66,6 +72,13 @@ class _Result(msgspec.Struct):
 
 class _CommitAnswer(msgspec.Struct):
     results: list[_Result]
+
+
+class _HandedOver(NamedTuple):
+    """What the leader took, and why not all; blank if it refused nothing."""
+
+    entries: Sequence[DirtyEntry]
+    problem: str
 
 
 class HandoverSource(NamedTuple):
@@ -104,7 +117,7 @@ class JournalHandover:
         oldest_ms = self._clock.unix_ms() - JOURNAL_MS_MAX
         for of, row in self._journal.dirty.rows.items():
             if is_lock_row(of):
-                # These were never acknowledged: locks wait for the store.
+                # These were never acknowledged: locks wait for the store. They are dropped when this manager leads.
                 continue
             for queue_id, dirty in row.offsets.items():
                 after = dirty.after
@@ -121,29 +134,60 @@ class JournalHandover:
             refuse_other_store(self._journal, await self._store_id())
             timeout = aiohttp.ClientTimeout(total=REQUEST_S)
             async with aiohttp.ClientSession(timeout=timeout, trust_env=False) as session:
-                settled, left = await self._hand_over(_Leader(session, leader, await asyncio.to_thread(self._token)))
-        except (aiohttp.ClientError, TimeoutError, OSError, StoreError, HandoverRefused, StartFailed) as error:
+                taker = _Leader(session, leader, await asyncio.to_thread(self._token))
+                dirty = sorted(self._dirty(), key=_request_of)
+                flushed = await self._hand_over(taker, dirty)
+        except (aiohttp.ClientError, TimeoutError, OSError, StoreError, StartFailed) as error:
             self._observer.handover_failed(leader, str(error) or type(error).__name__)
             return False
+        if flushed.problem:
+            self._observer.handover_failed(leader, flushed.problem)
+        settled, left = len(flushed.entries), len(dirty) - len(flushed.entries)
         if settled or left != self._left:
             self._observer.handed_over(leader, settled, left)
         self._left = left
         return not left
 
-    async def _hand_over(self, leader: "_Leader") -> tuple[int, int]:
+    async def _hand_over(self, leader: "_Leader", dirty: Sequence[DirtyEntry]) -> _HandedOver:
+        """Return what of sorted entries the store has since; it is dirty no more."""
         began_ms = self._clock.now_ms()
-        entries = sorted(self._dirty(), key=_request_of)
-        settled: list[DirtyEntry] = []
-        remaining = iter(entries)
-        while part := list(islice(remaining, ENTRIES_MAX)):
-            for same in _requests(part):
-                statuses = await leader.commit(same)
-                settled += [each for each, status in zip(same, statuses, strict=True) if status in _SETTLED]
-        if settled:
-            # The leader has them in its journal; only what the store has may leave this one.
-            await leader.flush()
-            self._journal.flushed(_rows(settled), began_ms)
-        return len(settled), len(entries) - len(settled)
+        settled, problem = await _settled(leader, dirty)
+        flushed: list[DirtyEntry] = []
+        for (cluster, namespace), of_scope in groupby(settled, key=_scope_of):
+            try:
+                # The leader has them in its journal; only what the store has may leave this one.
+                await leader.flush(cluster, namespace)
+            except HandoverRefused as error:
+                problem = problem or str(error)
+                continue
+            part = list(of_scope)
+            self._journal.flushed(_rows(part), began_ms)
+            flushed += part
+        return _HandedOver(flushed, problem)
+
+
+async def _settled(leader: "_Leader", dirty: Sequence[DirtyEntry]) -> _HandedOver:
+    """Return in their order what of sorted entries the leader has since; what it refuses keeps no other back."""
+    settled: list[DirtyEntry] = []
+    problem = ""
+    #: The next one is the last.
+    requests = [*_requests(dirty)][::-1]
+    while requests:
+        same = requests.pop()
+        try:
+            statuses = await leader.commit(same)
+        except HandoverRefused as error:
+            if error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE and len(same) > 1:
+                half = len(same) // 2
+                requests += [same[half:], same[:half]]
+                continue
+            problem = problem or str(error)
+            if error.status == HTTPStatus.TOO_MANY_REQUESTS:
+                # It takes the others no more than this one.
+                break
+            continue
+        settled += [each for each, status in zip(same, statuses, strict=True) if status in _SETTLED]
+    return _HandedOver(settled, problem)
 
 
 class _Leader:
@@ -172,36 +216,37 @@ class _Leader:
             raise HandoverRefused(f"{len(statuses)} results for {len(entries)} entries")
         return statuses
 
-    async def flush(self) -> None:
-        """Wait until the store has what was committed."""
-        await self._post("flush", {})
+    async def flush(self, cluster: str, namespace: str) -> None:
+        """Wait until the store has what was committed there."""
+        await self._post("flush", {"cluster": cluster, "namespace": namespace})
 
     async def _post(self, path: str, body: Mapping[str, Any]) -> bytes:
-        data = msgspec.json.encode(body)
+        data = BytesIO(msgspec.json.encode(body))
         async with self._session.post(self._url + path, data=data, headers=self._headers) as response:
             answer = bytes(await response.content.read(ANSWER_BYTES_MAX))
             while not response.content.at_eof() and len(answer) < ANSWER_BYTES_MAX:
                 answer += await response.content.read(ANSWER_BYTES_MAX)
-        if response.status != 200:  # noqa: PLR2004  # OK
-            raise HandoverRefused(f"{path} was answered {response.status}: {answer[:200].decode(errors='replace')}")
+        if response.status != HTTPStatus.OK:
+            why = f"{path} was answered {response.status}: {answer[:200].decode(errors='replace')}"
+            raise HandoverRefused(why, response.status)
         return answer
 
 
 def _request_of(entry: DirtyEntry) -> tuple[str, str, str]:
     """Return what all entries of one request have in common."""
-    of = entry.key.of
-    return of.cluster, of.namespace, entry.stored.writer
+    return *_scope_of(entry), entry.stored.writer
+
+
+def _scope_of(entry: DirtyEntry) -> tuple[str, str]:
+    """Return the cluster and namespace that one flush covers."""
+    return entry.key.of.cluster, entry.key.of.namespace
 
 
 def _requests(entries: Sequence[DirtyEntry]) -> Iterator[list[DirtyEntry]]:
     """Yield sorted entries, those of one request together."""
-    same: list[DirtyEntry] = []
-    for each in entries:
-        if same and _request_of(each) != _request_of(same[0]):
-            yield same
-            same = []
-        same.append(each)
-    yield same
+    for _, same in groupby(entries, key=_request_of):
+        while part := list(islice(same, ENTRIES_MAX)):
+            yield part
 
 
 def _item(entry: DirtyEntry) -> dict[str, object]:

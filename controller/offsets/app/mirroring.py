@@ -14,10 +14,10 @@ from controller.offsets.entry_keys import EntryKey
 from controller.offsets.mirror.absent_sets import AbsentSets
 from controller.offsets.mirror.broker_mirror import BrokerMirror
 from controller.offsets.mirror.changes import MirrorChanges
+from controller.offsets.mirror.kept_rewinds import KeptRewinds
 from controller.offsets.mirror.masters import MasterRun, MirroredMaster, SetName
 from controller.offsets.mirror.mirrored_offsets import PastOffsets
 from controller.offsets.mirror.poller import MirrorPoller, MirrorRuntime, PollerOptions, PollReport
-from controller.offsets.mirror.recent_rewinds import RecentRewinds
 from controller.offsets.mirror.regressions import (
     EarlierResets,
     GuardWrites,
@@ -73,7 +73,7 @@ class Mirroring:
         self.regressions: Final = RegressionLog()
         self.resets: Final = KnownResets()
         self._guard_writes = GuardWrites()
-        self._rewinds = RecentRewinds()
+        self._rewinds = KeptRewinds()
         self._absent = AbsentSets()
         self._loaded = asyncio.Event()
         options = PollerOptions(period_ms=config.mirror_period_ms)
@@ -119,6 +119,10 @@ class Mirroring:
         mirror = self._poller.mirror_of(set_name)
         return () if mirror is None else mirror.saved_before(run)
 
+    def down_since(self, set_name: SetName) -> int | None:
+        """Return since when the process of a master is known to be gone, monotonic ms; None: it is not known to be."""
+        return self._poller.down_since(set_name)
+
     def settle(self, set_name: SetName, run: MasterRun) -> None:
         """Forget what earlier runs had: it was dealt with in this run."""
         mirror = self._poller.mirror_of(set_name)
@@ -131,12 +135,16 @@ class Mirroring:
         return await self._keeper.at(set_name, unix_ms)
 
     def rewinds(self, set_name: SetName) -> dict[tuple[EntryKey, int], int]:
-        """Return the highest offset of each queue that somebody has set back lately, by entry and queue id."""
-        return self._rewinds.of_set(set_name, self._clock.unix_ms())
+        """Return the highest offset of each queue that somebody has set back or deleted, by entry and queue id."""
+        return self._rewinds.of_set(set_name)
 
     def unseen_resets(self, set_name: SetName, requested_unix_ms: int) -> Mapping[tuple[EntryKey, int], int]:
         """Return where operators have set queues by this manager, where a reading requested then may not show it."""
         return self.resets.unseen(set_name, requested_unix_ms)
+
+    def is_reset_unseen(self, queue: SetQueue, requested_unix_ms: int) -> bool:
+        """Return whether an operator has set a queue by this manager, and a reading requested then may not show it."""
+        return self.resets.is_unseen(queue, requested_unix_ms)
 
     def guard_writes(self, queue: SetQueue, offset: int) -> None:
         """Remember what the guard is about to set: a reading that shows it shows nobody's rewind."""
@@ -166,7 +174,8 @@ class Mirroring:
         known = KnownWrites(self.resets, self._guard_writes, is_leading=self._leads())
         async for part in in_slices(regressions_of(changes, known), _SLICE_REGRESSIONS):
             found += map(self.regressions.add, part)
-        self._rewinds.note(changes)
+        for _ in self._rewinds.slices(changes):
+            await asyncio.sleep(0)
         self._guard_writes.note_run(changes)
         if found:
             self._event_log.went_back(changes.set_name, found)
@@ -204,7 +213,7 @@ class Mirroring:
                 self._absent.restore(set_name, absent_since_ms)
         for each in loaded.regressions:
             self.regressions.restore(each)
-            self._rewinds.restore(each)
+        self._restore_rewinds(loaded)
         self._loaded.set()
 
     def _take_late(self, loaded: LoadedMirror) -> None:
@@ -217,8 +226,12 @@ class Mirroring:
             if absent_since_ms is not None:
                 self._absent.restore(set_name, absent_since_ms)
         self.regressions.restore_earlier(loaded.regressions)
-        for each in loaded.regressions:
-            self._rewinds.restore(each)
+        self._restore_rewinds(loaded)
+
+    def _restore_rewinds(self, loaded: LoadedMirror) -> None:
+        """Take the rewinds of sets that are mirrored: one that was dropped comes again with other offsets."""
+        names = {each.set_name for each in loaded.sets}
+        self._rewinds.restore(each for each in loaded.regressions if each.queue.set_name in names)
 
     async def _poll_masters(self) -> None:
         await self._loaded.wait()
@@ -243,6 +256,7 @@ class Mirroring:
         for name, since_ms in found.dropped:
             self._poller.forget(name)
             self._guard_writes.forget(name)
+            self._rewinds.forget(name)
             self._keeper.drop(name)
             self._event_log.set_dropped(name, since_ms)
 

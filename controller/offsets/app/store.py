@@ -8,14 +8,13 @@ from typing import Protocol
 
 from controller.offsets.config import OffsetManagerConfig
 from controller.offsets.observability.event_log import OffsetEventLog
-from controller.offsets.service.lock_rows import is_lock_row
 from controller.offsets.storage.embedded_remote import EmbeddedRemote
 from controller.offsets.storage.journal import Journal
 from controller.offsets.storage.remote import RemoteStore
 from controller.offsets.storage.row_flusher import refuse_other_store
 from controller.offsets.storage.write_behind import WriteBehind
 from controller.offsets.storage.write_behind_options import WriteBehindOptions
-from controller.offsets.values import GroupTopic
+from controller.offsets.values import GroupTopic, is_lock_row
 from controller.storage.store import ControllerMember, StoreError, StoreObserver
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock

@@ -89,6 +89,11 @@ class BootBoundary:
     new_stored_after_ms: int
 
     @property
+    def boot_unix_ms(self) -> int:
+        """When the broker has started, by its own clock: nothing new was stored before."""
+        return self.new_stored_after_ms - CLOCK_MARGIN_MS
+
+    @property
     def needs_store_time(self) -> bool:
         """Whether the place of a message does not show its age."""
         return True

@@ -27,8 +27,9 @@ class TableKey(NamedTuple):
 class SavedQueue(NamedTuple):
     """What the mirror has of one queue."""
 
-    offset: int
-    #: The value before a rewind that slaves may not have copied yet.
+    #: None: somebody has deleted it.
+    offset: int | None
+    #: The value before a rewind or a deletion that the new master may not have copied.
     rewound_from: int | None = None
     #: Where an operator has set it since, or so shortly before that the saved offset may not show it.
     reset_to: int | None = None
@@ -69,6 +70,15 @@ class ShownTable:
         return self.offsets.get(key, {}).get(queue_id)
 
 
+def groups_with_offsets(saved: SavedTable) -> frozenset[str]:
+    """Return the groups of which something was saved, but for broadcasting ones."""
+    return frozenset(
+        key.group
+        for key, queues in saved.items()
+        if not key.is_broadcast and any(each.offset is not None for each in queues.values())
+    )
+
+
 def key_of(read: GroupOffsets) -> TableKey:
     """Return the key of an entry of an offset table."""
     return TableKey(read.group, read.topic, read.is_broadcast)
@@ -94,13 +104,16 @@ def candidates_of(saved: SavedTable, shown: ShownTable, groups: KnownGroups) -> 
         keeping, of_mirror = keeping_of(key, groups), saved.get(key, {})
         pulled = shown.pulled.get(key, {})
         for queue_id in of_mirror.keys() | shown.offsets.get(key, {}).keys():
-            found = of_mirror.get(queue_id)
+            found, at_master = of_mirror.get(queue_id), shown.offset(key, queue_id)
+            if at_master is None and (found is None or found.offset is None):
+                # It was deleted there too.
+                continue
             yield OffsetCandidate(
                 group=key.group,
                 topic=key.topic,
                 queue_id=queue_id,
                 saved=found.offset if found else None,
-                shown=shown.offset(key, queue_id),
+                shown=at_master,
                 keeping=keeping,
                 pulled=pulled.get(queue_id),
                 rewound_from=found.rewound_from if found else None,

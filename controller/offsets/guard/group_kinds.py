@@ -22,10 +22,11 @@ from remoting.protocol.errors import BodyError, InvokeError, Refused
 GROUPS_MAX: Final = 2_000
 #: How long all of it may take: offsets are to be written within seconds.
 WITHIN_S: Final = 3.0
-#: Clients of a group that are requested until one answers.
+#: Clients of a group that are requested until one shows it.
 CLIENTS_MAX: Final = 2
 
-_PULL: Final = "CONSUME_ACTIVELY"
+#: What 203 has of consumers that pull by themselves.
+PULL: Final = "CONSUME_ACTIVELY"
 _PUSH: Final = "CONSUME_PASSIVELY"
 
 
@@ -52,18 +53,26 @@ async def _pulls(queries: MasterQueries, group: str) -> bool:
         connections = await queries.call(connections_of_group(group))
     except (Refused, InvokeError, BodyError):
         return False
-    if connections is None or connections.consume_type == _PULL:
-        return connections is not None
-    return connections.consume_type == _PUSH and await _pushes(queries, group, connections)
+    return connections is not None and await pulls(queries, group, connections, CLIENTS_MAX)
 
 
-async def _pushes(queries: MasterQueries, group: str, connections: GroupConnections) -> bool:
+async def pulls(queries: MasterQueries, group: str, connections: GroupConnections, clients_max: int) -> bool:
+    """Return whether a group pushes or pulls for certain, as one of so many of its members shows it."""
+    if connections.consume_type == PULL:
+        return True
+    return connections.consume_type == _PUSH and await _pushes(queries, group, connections, clients_max)
+
+
+async def _pushes(queries: MasterQueries, group: str, connections: GroupConnections, clients_max: int) -> bool:
     """Return whether push consumers pull, and do not pop as their brokers may make them."""
-    for client in connections.clients[:CLIENTS_MAX]:
+    for client in connections.clients[:clients_max]:
         try:
-            return _shows_pull(await queries.call(running_consumer(group, client.client_id)))
+            running = await queries.call(running_consumer(group, client.client_id))
         except (Refused, InvokeError, BodyError):
             continue
+        # One without any queue shows nothing: there are more members than queues.
+        if running.queues or running.pop_queues:
+            return _shows_pull(running)
     return False
 
 

@@ -11,7 +11,7 @@ from controller.offsets.guard.log_facts import MasterLog, SavedMoment, are_epoch
 from controller.offsets.guard.plan import MessageLook
 from controller.offsets.guard.queue_view import QueueLook
 from remoting.admin.admin_request import AdminRequest
-from remoting.admin.brokers import BrokerRuntime, broker_options, broker_runtime
+from remoting.admin.brokers import BrokerRuntime, broker_name, broker_options, broker_runtime
 from remoting.admin.client import AdminClient
 from remoting.admin.log_epochs import LogEpochs, log_epochs
 from remoting.admin.offset_table import GroupOffsets, UnreadableOffsets, all_offsets
@@ -42,22 +42,23 @@ class MasterQueries:
     """Requests of one broker."""
 
     def __init__(self, admin: AdminClient, broker_name: str, address: str) -> None:
+        self.address: Final = address
         self._admin = admin
         self._broker_name = broker_name
-        self._address = address
         #: Up to where messages have to be in their queues: where the log ended when that was requested first.
         self._log_end: int | None = None
+        self._is_named = False
 
     async def call(self, wanted: AdminRequest[Found], before_send: Callable[[], None] = send_always) -> Found:
         """Return what the broker answers; one that is busy is asked again. Raises as AdminClient.call."""
         for _ in range(BUSY_TRIES):
             try:
-                return await self._admin.call(self._address, wanted, before_send)
+                return await self._admin.call(self.address, wanted, before_send)
             except Refused as refused:
                 if refused.code != ResponseCode.SYSTEM_BUSY:
                     raise
             await asyncio.sleep(PAUSE_S)
-        return await self._admin.call(self._address, wanted, before_send)
+        return await self._admin.call(self.address, wanted, before_send)
 
     async def log(self, moment: SavedMoment) -> MasterLog:
         """Return what proves the age of messages.
@@ -69,15 +70,17 @@ class MasterQueries:
         if epochs is None and moment.epoch is not None:
             # Its start proves nothing: a slave is promoted without one.
             raise NoMaster(
-                f"{self._address} does not list its master epochs (1007), and the offsets were read in epoch "
+                f"{self.address} does not list its master epochs (1007), and the offsets were read in epoch "
                 f"{moment.epoch}: restore enableControllerMode=true there"
             )
+        if epochs is None:
+            await self._check_name()
         if are_epochs_enough(moment, epochs):
             return MasterLog(runtime=None, epochs=epochs)
         if epochs is not None and moment.epoch is not None:
             start = doubtful_from(epochs.epochs, moment.epoch)
             # Not readable: the head of the log has expired.
-            if start is not None and (first := await self._message(start)) is not None:
+            if start is not None and (first := await self.message_at(start)) is not None:
                 return MasterLog(runtime=None, epochs=epochs, decisive=first)
         runtime = await self._runtime()
         end = runtime.commit_log_max_offset or 0
@@ -85,12 +88,12 @@ class MasterQueries:
         self._log_end = end if self._log_end is None else min(end, self._log_end)
         if not is_dispatched(runtime, self._log_end):
             raise NotServing(
-                f"{self._address} does not have all messages of its log in their queues yet (28): "
+                f"{self.address} does not have all messages of its log in their queues yet (28): "
                 f"dispatchBehindBytes={runtime.dispatch_behind_bytes}"
             )
         found = MasterLog(runtime=runtime, epochs=epochs)
         place = decisive_place(moment, epochs, runtime)
-        return found if place is None else replace(found, decisive=await self._message(place))
+        return found if place is None else replace(found, decisive=await self.message_at(place))
 
     async def can_reset(self) -> bool:
         """Return whether the broker resets offsets by itself (222)."""
@@ -120,6 +123,16 @@ class MasterQueries:
             store_unix_ms = (await self.call(message_in_log(entry.physical_offset))).store_unix_ms
         return QueueLook(PlacedMessage(entry.physical_offset, store_unix_ms), entry.min_offset, entry.max_offset)
 
+    async def message_at(self, physical_offset: int) -> StoredMessage | None:
+        """Return the message at a place in the log; None if there is none, or it cannot be read.
+
+        Raises InvokeError as AdminClient.call.
+        """
+        try:
+            return await self.call(message_in_log(physical_offset))
+        except (Refused, BodyError):
+            return None
+
     async def _entry(self, look: MessageLook) -> QueueEntry | None:
         """Return where a message is; None if there is none, or the queue never had one."""
         try:
@@ -132,31 +145,44 @@ class MasterQueries:
     async def _epochs_of_master(self) -> LogEpochs | None:
         """Return the epochs of the log of a broker that serves as master; None if it is not in controller mode."""
         try:
-            epochs = await self._admin.call(self._address, log_epochs())
+            epochs = await self._admin.call(self.address, log_epochs())
         except Refused as refused:
             if refused.code != ResponseCode.SYSTEM_BUSY:
                 return None
-            raise NotServing(f"{self._address} is busy") from refused
+            raise NotServing(f"{self.address} is busy") from refused
         except InvokeError as error:
             raise NotServing(str(error)) from error
         if epochs.broker_name != self._broker_name:
-            raise NoMaster(f"{self._address} is {epochs.broker_name}, not {self._broker_name}")
+            raise NoMaster(f"{self.address} is {epochs.broker_name}, not {self._broker_name}")
         if epochs.broker_id != MASTER_ID:
-            raise NotServing(f"{self._address} reports (1007) brokerId {epochs.broker_id}: it is no master")
+            raise NotServing(f"{self.address} reports (1007) brokerId {epochs.broker_id}: it is no master")
         return epochs
+
+    async def _check_name(self) -> None:
+        """Raise NoMaster for a broker of another name; pass for one that does not tell it, as with ACL.
+
+        Without a controller NameServers alone show who has an address, and may be behind.
+        """
+        if self._is_named:
+            return
+        try:
+            found = await self._admin.call(self.address, broker_name())
+        except Refused as refused:
+            if refused.code == ResponseCode.SYSTEM_BUSY:
+                raise NotServing(f"{self.address} is busy") from refused
+            found = None
+        except InvokeError as error:
+            raise NotServing(str(error)) from error
+        if found not in (None, self._broker_name):
+            raise NoMaster(f"{self.address} is {found} by its own options (26), not {self._broker_name}")
+        self._is_named = True
 
     async def _runtime(self) -> BrokerRuntime:
         """Return what the broker reports about itself; one of 4.9 refuses in its first second."""
         try:
-            return await self._admin.call(self._address, broker_runtime())
+            return await self._admin.call(self.address, broker_runtime())
         except (Refused, InvokeError) as error:
             raise NotServing(str(error)) from error
-
-    async def _message(self, physical_offset: int) -> StoredMessage | None:
-        try:
-            return await self.call(message_in_log(physical_offset))
-        except (Refused, BodyError):
-            return None
 
 
 async def _read(

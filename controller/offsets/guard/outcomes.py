@@ -28,11 +28,12 @@ class Outcome(enum.StrEnum):
     OVERWRITTEN = "overwritten"
     #: A reset that somebody else has requested waits for the group's next pull; it is left.
     RESET_PENDING = "reset_pending"
-    #: The broker has refused it, or could not be reached.
+    #: The broker has refused it.
     REFUSED = "refused"
     #: The broker is not the master any more, so nothing was written.
     ROLE_CHANGED = "role_changed"
-    #: The time was over before it was sent.
+    #: The broker does not have it: the time was over before it was sent, or the broker was busy, or did not answer, or
+    #: nobody listened there.
     NOT_REACHED = "not_reached"
     #: The guard only reports: nothing is sent to a broker.
     WITHHELD = "withheld"
@@ -50,7 +51,10 @@ class Guarded:
 
 
 class GuardObserver(Protocol):
-    """Follows what the guard does."""
+    """Follows what the guard does, and knows what operators do meanwhile."""
+
+    def is_reset_since(self, candidate: OffsetCandidate) -> bool:
+        """Return whether an operator has reset a queue by this manager since the run began, or is about to."""
 
     def sets_back(self, candidate: OffsetCandidate, offset: int) -> None:
         """Take that an offset is about to be sent which may be lower than what a reading has shown.
@@ -70,7 +74,7 @@ class GuardReport:
     address: str
     decisions: Counter[tuple[Action, Reason]] = field(default_factory=Counter)
     outcomes: Counter[Outcome] = field(default_factory=Counter)
-    #: Why nothing, or not all, was decided; None: all was.
+    #: Why nothing, or not all, was decided or written; None: all was.
     failure: str | None = None
     took_ms: int = 0
 
@@ -112,6 +116,16 @@ def is_overtaken(candidate: OffsetCandidate, decision: GuardDecision, shown_now:
     if decision.offset is None or candidate.shown is None or shown_now is None:
         return False
     return shown_now < min(candidate.shown, decision.offset)
+
+
+def verified_unanswered(
+    decision: GuardDecision, shown_before: int | None, shown_after: int | None, *, can_reset: bool
+) -> Outcome:
+    """Return what became of a commit that the broker has not answered, by what it shows before and afterwards."""
+    if shown_after != decision.offset and shown_after == shown_before:
+        return Outcome.NOT_REACHED
+    outcome = verified(decision, shown_after, was_reset=False)
+    return Outcome.RESET_MISSING if outcome is Outcome.NOT_RESET and can_reset else outcome
 
 
 def verified(decision: GuardDecision, shown_after: int | None, *, was_reset: bool) -> Outcome:

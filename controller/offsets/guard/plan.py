@@ -4,7 +4,8 @@ A look proves something for all groups of its queue, so each queue is looked at 
 Most queues need one look. The looks of a round do not depend on each other.
 
 A broker has one log for all its queues. So one queue in which a saved offset lies behind the max at the promotion
-proves for all of them that the tail is lost.
+proves for all of them that the tail is lost. But where all that the old master had when its table was read is in this
+log, such an offset lay behind the end of its queue there too: some client has committed it, or its topic was made anew.
 """
 
 from collections.abc import Iterator
@@ -14,7 +15,15 @@ from typing import Final, NamedTuple
 
 from controller.offsets.guard.boundaries import Boundary
 from controller.offsets.guard.queue_view import QueueLook, QueueView, first_view
-from controller.offsets.guard.rules import GuardDecision, LogFacts, OffsetCandidate, Tail, decide, matters
+from controller.offsets.guard.rules import (
+    GuardDecision,
+    LogFacts,
+    OffsetCandidate,
+    OffsetKeeping,
+    Tail,
+    decide,
+    matters,
+)
 
 #: A search in the longest queue takes twice 63 looks; of more, the broker contradicts itself.
 LOOKS_PER_QUEUE_MAX: Final = 130
@@ -93,7 +102,8 @@ class GuardPlan:
             view = view.looked(look.offset, found, self._boundary)
         self._views[look.queue] = view
         # A queue without any message is most often that of a topic that was deleted.
-        if view.end_of_old is not None and view.max_offset and self._saved[look.queue] > view.end_of_old:
+        is_behind_old = view.end_of_old is not None and self._saved[look.queue] > view.end_of_old
+        if is_behind_old and view.max_offset and not self._facts.has_saved_log:
             self._take_tail_for_lost()
 
     def unreadable(self, look: MessageLook) -> None:
@@ -105,6 +115,11 @@ class GuardPlan:
         """Yield what is done with each candidate."""
         for each in self._candidates:
             yield each, decide(each, self._views.get(each.queue), self._facts)
+
+    def if_pulling(self, candidate: OffsetCandidate) -> GuardDecision:
+        """Return what is to be done with a candidate if its members turn out to pull."""
+        pulling = replace(candidate, keeping=OffsetKeeping.CLUSTERING)
+        return decide(pulling, self._views.get(candidate.queue), self._facts)
 
     def _take_tail_for_lost(self) -> None:
         if self._facts.tail is Tail.LOST:

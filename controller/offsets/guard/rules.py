@@ -1,15 +1,16 @@
 """What is done with the offset of one group in one queue after a role change, a restart or a replacement. Pure.
 
-The new master shows an offset that its last copy of the old master's table had, 10 to 60 s old, or one that a client
-has committed since. The mirror has saved what the old master had a few seconds before it failed. The newest of the two
-is wanted, but **no message may be skipped for it**: a message that is read twice is a nuisance, one that is never read
-is lost. So an offset is raised only where all messages below it are proved to be old (`boundaries.py`): those the group
-had already read when it committed that offset. What is not proved is reported, and left as it is.
+The new master shows an offset that its last copy of the old master's table had, 10 to 60 s old, or weeks, or one that a
+client has committed since. The mirror has saved what the old master had a few seconds before it failed. The newest of
+the two is wanted, but **no message may be skipped for it**: a message that is read twice is a nuisance, one that is
+never read is lost. So an offset is raised only where all messages below it are proved to be old (`boundaries.py`):
+those the group had already read when it committed that offset. What is not proved is reported, and left as it is.
 
 The queue's max at the promotion divides its messages: those below it are old, those from it on are new.
 
 **saved <= max at the promotion.** The logs are the same up to there, so `saved` means the same on the new master. It is
-pushed if the new master shows less. If it shows as much or more, it knows better.
+pushed if the new master shows less. If it shows as much or more, it knows better. But where members are sent back as
+well, as the tail is lost, they are sent to `saved`: seconds are read twice, and an older copy skips nothing.
 
 **saved > max at the promotion.** The tail of the log is lost. The group has read all old messages, and none of the new
 ones that have the queue offsets of the lost ones. The max at the promotion is set. `saved > max` alone would not show
@@ -35,6 +36,9 @@ nothing but the position itself was carried over. Can the two be told apart?
   be skipped. Only where the tail is proved to be lost, and the promotion was seconds ago, that offset is set: then it
   is probable that messages were skipped, and little is read again if none was.
 
+Where less than the max at the promotion was saved, that takes its place in all of these: what is shown may also be an
+older copy from before somebody set the group back, and then only what is below `saved` was read.
+
 **A lost tail, and clients that are online.** The positions of clients are some seconds newer than any offset that is
 stored. A client whose position is in the lost tail skips new messages at its first pull, whatever the table shows:
 recorded with 5.5.0, a client beyond the end went to the end 1.5 s after the promotion, and skipped 43 messages. So
@@ -43,8 +47,11 @@ on the server (222), where the broker can: commits are refused until the group's
 offset. This is done for each group of the queue, at the price of reading again what it read since then. So it is not
 done where the promotion was long ago, as after a start of this process.
 
-**A rewind that the mirror has seen** shortly before the failure is not undone by the new master's older copy: a copy is
-not newer than the rewind if it shows no more than the value before it. The saved value is the newest, not the highest.
+**A rewind that the mirror has seen** is not undone by the new master's older copy: a copy is not newer than the rewind
+if it shows no more than the value before it. The saved value is the newest, not the highest. A copy may be weeks old,
+so the rewind counts until the group goes past that value. What the group has read on the new master until then looks
+the same: it reads those seconds twice. A deletion is a rewind without a new value, and slaves keep what was deleted.
+Where the group is to begin then is not known: it is reported.
 
 **A store that was emptied** has no old messages, and the max at the promotion is 0 in every queue. The saved offset is
 archived and never pushed; 0 is set, so that a group without an offset does not begin at the end.
@@ -118,7 +125,7 @@ class Reason(enum.StrEnum):
     BEHIND = "behind"
     #: The new master has no offset, and a client would begin by its policy.
     ABSENT = "absent"
-    #: A rewind is newer than the new master's copy.
+    #: A rewind, or a deletion, is newer than the new master's copy.
     REWOUND = "rewound"
     TAIL_LOST = "tail_lost"
     #: Clients may have positions in the lost tail.
@@ -162,7 +169,7 @@ class OffsetCandidate:
     keeping: OffsetKeeping = OffsetKeeping.CLUSTERING
     #: Where the group's last pull from the new master ended. None: it has not pulled, or the broker does not say.
     pulled: int | None = None
-    #: The value before a rewind that the mirror has seen so shortly before the failure that slaves may not have it.
+    #: The value before a rewind, or a deletion, that the group has not gone past yet: slaves may not have copied it.
     rewound_from: int | None = None
     #: Where an operator has set the queue by this service; the saved offset may be older than that.
     reset_to: int | None = None
@@ -177,9 +184,16 @@ class OffsetCandidate:
     @property
     def is_rewound(self) -> bool:
         """Whether the new master shows a value from before a rewind."""
-        if self.saved is None or self.shown is None or self.rewound_from is None:
-            return False
-        return self.saved < self.shown <= self.rewound_from
+        return self.saved is not None and self._is_from_before and self.shown is not None and self.saved < self.shown
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the new master shows a value from before somebody has deleted the offset, as slaves keep it."""
+        return self.saved is None and self._is_from_before
+
+    @property
+    def _is_from_before(self) -> bool:
+        return self.shown is not None and self.rewound_from is not None and self.shown <= self.rewound_from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +225,8 @@ class GuardDecision:
 
 def matters(candidate: OffsetCandidate, facts: LogFacts) -> int:
     """Return up to which offset it matters which messages of the queue are old; 0: nothing has to be proved."""
-    if candidate.keeping in (OffsetKeeping.BROADCAST, OffsetKeeping.LMQ) or not candidate.is_readable:
+    is_guarded = candidate.keeping not in (OffsetKeeping.BROADCAST, OffsetKeeping.LMQ)
+    if not is_guarded or not candidate.is_readable or candidate.is_deleted:
         return 0
     saved, shown = candidate.saved or 0, candidate.shown or 0
     if facts.tail is not Tail.KEPT or candidate.is_rewound:
@@ -225,10 +240,10 @@ def decide(candidate: OffsetCandidate, view: QueueView | None, facts: LogFacts) 
         return undecidable
     if candidate.reset_to is not None:
         return _reset(candidate.reset_to, view)
-    if view is not None and _is_beyond(candidate.shown, view):
+    if view is not None and not candidate.is_deleted and _is_beyond(candidate.shown, view):
         return _beyond(candidate, view, facts)
     if candidate.saved is None:
-        return _left(Reason.NOT_SAVED)
+        return _not_saved(candidate)
     if facts.is_emptied and view is not None and view.end_of_old == 0:
         return _archived(candidate)
     return _wanted(candidate, candidate.saved, view, facts)
@@ -249,6 +264,13 @@ def _left(reason: Reason) -> GuardDecision:
     return GuardDecision(action=Action.LEAVE, reason=reason)
 
 
+def _not_saved(candidate: OffsetCandidate) -> GuardDecision:
+    if candidate.is_deleted:
+        # Where the group is to begin only who has deleted its offset knows.
+        return GuardDecision(action=Action.REPORT, reason=Reason.REWOUND)
+    return _left(Reason.NOT_SAVED)
+
+
 def _reset(offset: int, view: QueueView | None) -> GuardDecision:
     safe = offset if view is None else min(offset, view.old_until)
     return GuardDecision(action=Action.REPORT, reason=Reason.MAY_BE_RESET, safe_offset=safe)
@@ -266,10 +288,10 @@ def _beyond(candidate: OffsetCandidate, view: QueueView, facts: LogFacts) -> Gua
     if facts.tail is Tail.KEPT and not candidate.is_rewound:
         # Also beyond the end, where it was before too: no role change has brought it there.
         return _left(Reason.UP_TO_DATE)
+    # Neither a position nor an older copy shows that the group has read more than what was saved.
+    safe = view.old_until if candidate.saved is None else min(candidate.saved, view.old_until)
     if end is None:
-        return GuardDecision(action=Action.REPORT, reason=Reason.NO_PROOF, safe_offset=view.old_until)
-    # What was saved after a rewind is wanted, as far as it means the same here.
-    safe = min(candidate.saved, end) if candidate.is_rewound and candidate.saved is not None else end
+        return GuardDecision(action=Action.REPORT, reason=Reason.NO_PROOF, safe_offset=safe)
     reason = _not_read(candidate, shown, view, facts)
     if reason is None and not (facts.tail is Tail.LOST and facts.is_recent):
         return GuardDecision(action=Action.REPORT, reason=Reason.MAY_HAVE_SKIPPED, safe_offset=safe)
@@ -325,18 +347,30 @@ def _wanted(candidate: OffsetCandidate, saved: int, view: QueueView | None, fact
 def _raised(candidate: OffsetCandidate, saved: int, view: QueueView | None, facts: LogFacts) -> GuardDecision:
     """Decide for a saved offset below which all messages are old."""
     shown = candidate.shown
-    if candidate.is_rewound and facts.is_recent:
-        return GuardDecision(action=Action.PUSH, reason=Reason.REWOUND, offset=saved)
-    if candidate.is_rewound:
-        return GuardDecision(action=Action.REPORT, reason=Reason.REWOUND, safe_offset=saved)
     if view is not None and _are_positions_lost(candidate, facts):
-        return _set(max(saved, shown or 0), view, Reason.POSITIONS_LOST)
+        return _sent_back(candidate, saved, view)
+    if candidate.is_rewound:
+        return _rewound(saved, facts)
     if shown is not None and (left := _why_left(candidate, saved, shown, view, facts)):
         return _left(left)
     if _may_be_reset(candidate, saved, facts):
         return GuardDecision(action=Action.REPORT, reason=Reason.MAY_BE_RESET, safe_offset=saved)
     reason = Reason.ABSENT if shown is None else Reason.BEHIND
     return GuardDecision(action=Action.PUSH, reason=reason, offset=saved)
+
+
+def _sent_back(candidate: OffsetCandidate, saved: int, view: QueueView) -> GuardDecision:
+    # Not to a greater one that is shown: it may be a copy from before a rewind that nobody here knows of.
+    if candidate.is_rewound and _is_expired(saved, view):
+        # As after a rewind without a failure: the broker lets the group begin with the first message that there is.
+        return GuardDecision(action=Action.PUSH, reason=Reason.REWOUND, offset=saved)
+    return _set(saved, view, Reason.POSITIONS_LOST)
+
+
+def _rewound(saved: int, facts: LogFacts) -> GuardDecision:
+    if facts.is_recent:
+        return GuardDecision(action=Action.PUSH, reason=Reason.REWOUND, offset=saved)
+    return GuardDecision(action=Action.REPORT, reason=Reason.REWOUND, safe_offset=saved)
 
 
 def _may_be_reset(candidate: OffsetCandidate, offset: int, facts: LogFacts) -> bool:

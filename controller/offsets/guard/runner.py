@@ -8,7 +8,8 @@ still the master that this run is for, at the moment the request leaves.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from controller.offsets.guard.candidates import (
     KnownGroups,
@@ -16,10 +17,11 @@ from controller.offsets.guard.candidates import (
     ShownTable,
     TableKey,
     candidates_of,
+    groups_with_offsets,
     shows_pop,
 )
 from controller.offsets.guard.group_kinds import pulling_among
-from controller.offsets.guard.log_facts import MasterLog, SavedMoment, boundary_of, can_pop, facts_of
+from controller.offsets.guard.log_facts import NO_BOUNDARY, MasterLog, SavedMoment, boundary_of, can_pop, facts_of
 from controller.offsets.guard.master_queries import PAUSE_S, MasterQueries, NoMaster, NotServing
 from controller.offsets.guard.outcomes import (
     Guarded,
@@ -31,16 +33,22 @@ from controller.offsets.guard.outcomes import (
     is_reset,
     may_set_back,
     verified,
+    verified_unanswered,
 )
 from controller.offsets.guard.plan import GuardPlan, MessageLook
-from controller.offsets.guard.rules import GuardDecision, OffsetCandidate, OffsetKeeping, Tail
+from controller.offsets.guard.rules import GuardDecision, OffsetCandidate, OffsetKeeping, Reason, Tail
+from controller.offsets.guard.unreset import UnresetGroups, UnresetQueues
 from remoting.admin.admin_request import AdminRequest
 from remoting.admin.client import AdminClient
 from remoting.admin.offsets import OffsetCommit, commit_offset, reset_offset
 from remoting.background_tasks import all_results
 from remoting.clock import Clock
+from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import BodyError, ConnectionRefused, InvokeError, NotSent, Refused
 from remoting.slices import in_slices
+
+if TYPE_CHECKING:
+    from controller.offsets.guard.boundaries import Boundary
 
 #: What is decided or counted between two moments at which others run.
 SLICE_CANDIDATES: Final = 200
@@ -75,6 +83,8 @@ class GuardedBroker:
     tail: Tail
     #: The promotion, or the start, was seen as it happened; not found at a start of this process.
     is_recent: bool
+    #: So it was for the first run at this promotion: members of groups are sent back after this one too.
+    awaits_members: bool
 
 
 class EarlyEnd:
@@ -101,6 +111,10 @@ class EarlyEnd:
         self._limit = None
 
 
+class _ResetMeanwhile(NotSent):
+    """An operator has reset the queue since the run began."""
+
+
 class OffsetGuard:
     """Guards one broker at a time; several runs at different brokers may be under way."""
 
@@ -119,11 +133,16 @@ class OffsetGuard:
         self._observer = observer
         self._limits = limits or GuardLimits()
         self._writes = writes
+        #: Of the last run; None: nothing is left.
+        self.unreset: UnresetGroups | None = None
 
     async def guard(
         self, broker: GuardedBroker, is_still_master: StillMaster, early_end: EarlyEnd | None = None
     ) -> GuardReport:
-        """Set the offsets at a broker right, within `run_ms`, and return what was done; never raises for the broker."""
+        """Set the offsets at a broker right, within `run_ms`, and return what was done; never raises for the broker.
+
+        What is left until members come is in `unreset` then.
+        """
         began_ms, early_end = self._clock.now_ms(), early_end or EarlyEnd()
         report = GuardReport(broker_name=broker.broker_name, address=broker.address)
         run = _GuardRun(
@@ -144,9 +163,12 @@ class OffsetGuard:
             report.failure = f"{run.state}: {error}"
         finally:
             early_end.close()
+        self.unreset = run.unreset()
         async for part in in_slices(run.results(), SLICE_CANDIDATES):
             for guarded in part:
                 report.add(guarded)
+                if guarded.outcome is Outcome.NOT_REACHED and report.failure is None:
+                    report.failure = f"{broker.address} has not taken all offsets: {guarded.detail}"
                 self._observer.guarded(broker.broker_name, guarded)
         report.took_ms = self._clock.now_ms() - began_ms
         return report
@@ -174,8 +196,16 @@ class _GuardRun:
         #: By place in the list above.
         self._outcomes: dict[int, tuple[Outcome, str]] = {}
         self._written: dict[int, bool] = {}
+        #: Places where the broker did not answer a request to write, or was busy.
+        self._not_taken: set[int] = set()
+        #: Places whose commit the broker has not answered.
+        self._unanswered: list[int] = []
         self._to_write: list[int] = []
         self._has_reset = False
+        #: None: it was not requested.
+        self._can_reset: bool | None = None
+        self._unreset = UnresetQueues()
+        self._boundary: Boundary = NO_BOUNDARY
         #: What the run is at, for the report of a failure.
         self.state = "it requested where the log parts"
 
@@ -196,7 +226,7 @@ class _GuardRun:
             has_pulls=shown.has_pulls,
         )
         groups = await self._groups(popping, shown, can_pop=can_pop(log))
-        boundary = boundary_of(self._broker.moment, log)
+        self._boundary = boundary = boundary_of(self._broker.moment, log)
         plan = GuardPlan(boundary, facts)
         async for candidates in in_slices(candidates_of(self._broker.saved, shown, groups), SLICE_CANDIDATES):
             for candidate in candidates:
@@ -228,7 +258,7 @@ class _GuardRun:
         pulling = self._broker.pulling_groups | shown.pulling_groups
         if can_pop:
             self.state = "it requested of clients whether they pull"
-            saved = {key.group for key in self._broker.saved if not key.is_broadcast}
+            saved = groups_with_offsets(self._broker.saved)
             pulling |= await pulling_among(self._queries, saved - popping - pulling, self._limits.requests_max)
         return KnownGroups(popping=popping, pulling=pulling, can_pop=can_pop)
 
@@ -237,6 +267,15 @@ class _GuardRun:
         for place, (candidate, decision) in enumerate(self._decided):
             outcome, detail = self._outcomes.get(place, (Outcome.NOT_REACHED, ""))
             yield Guarded(candidate=candidate, decision=decision, outcome=outcome, detail=detail)
+
+    def unreset(self) -> UnresetGroups | None:
+        """Return the groups whose members have to be sent back; None if there is none, or it was long ago."""
+        if not self._broker.awaits_members or self._can_reset is None:
+            return None
+        groups = self._unreset.groups(can_reset=self._can_reset)
+        if not groups:
+            return None
+        return UnresetGroups(boundary=self._boundary, groups=groups, can_reset=self._can_reset)
 
     async def _each(self, items: Iterable[Item], work: Callable[[Item], Awaitable[None]]) -> None:
         """Do `work` for each item, `requests_max` at a time."""
@@ -258,6 +297,10 @@ class _GuardRun:
         async for decided in in_slices(plan.decisions(), SLICE_CANDIDATES):
             for candidate, decision in decided:
                 self._take_decision(candidate, decision)
+                if decision.reason is Reason.MAY_BE_RESET:
+                    self._unreset.leave_alone(candidate)
+                elif candidate.keeping is OffsetKeeping.POP and self._writes_to is not None:
+                    self._unreset.decided(candidate, decision, plan.if_pulling(candidate))
 
     def _take_decision(self, candidate: OffsetCandidate, decision: GuardDecision) -> None:
         place = len(self._decided)
@@ -271,38 +314,63 @@ class _GuardRun:
             self._has_reset |= is_reset(decision)
 
     async def _write_all(self) -> None:
+        if self._has_reset or not self._unreset.is_empty:
+            self._can_reset = await self._queries.can_reset()
         if not self._to_write:
             return
-        can_reset = self._has_reset and await self._queries.can_reset()
         before = await self._queries.shown(self._topics)
-        await self._each(self._to_write, lambda place: self._write(place, before, can_reset=can_reset))
+        await self._each(self._to_write, lambda place: self._write(place, before))
         self.state = "it verified offsets"
         after = await self._queries.shown(self._topics)
         async for written in in_slices(self._written.items(), SLICE_CANDIDATES):
             for place, was_reset in written:
                 candidate, decision = self._decided[place]
                 self._outcomes[place] = (verified(decision, _shown(after, candidate), was_reset=was_reset), "")
+        async for unanswered in in_slices(self._unanswered, SLICE_CANDIDATES):
+            for place in unanswered:
+                self._verify_unanswered(place, before, after)
 
-    async def _write(self, place: int, before: ShownTable, *, can_reset: bool) -> None:
+    def _verify_unanswered(self, place: int, before: ShownTable, after: ShownTable) -> None:
+        candidate, decision = self._decided[place]
+        shown = _shown(before, candidate), _shown(after, candidate)
+        _, why = self._outcomes[place]
+        self._outcomes[place] = (verified_unanswered(decision, *shown, can_reset=bool(self._can_reset)), why)
+
+    async def _write(self, place: int, before: ShownTable) -> None:
         candidate, decision = self._decided[place]
         if is_overtaken(candidate, decision, _shown(before, candidate)):
             self._outcomes[place] = (Outcome.MOVED_ON, "")
             return
         assert decision.offset is not None, "only decisions with an offset are written"
         of_queue = candidate.group, candidate.topic, candidate.queue_id, decision.offset
-        was_reset = can_reset and is_reset(decision)
         # Also before a reset: the answer shows whether somebody else has reset the queue, and not every release shows a
         # reset in its table.
         stored = await self._send(place, commit_offset(*of_queue), instead=None)
         if stored is OffsetCommit.RESET_PENDING:
             self._outcomes[place] = (Outcome.RESET_PENDING, "")
-        elif stored is not None and not was_reset:
-            self._written[place] = False
+        elif stored is not None and is_reset(decision):
+            await self._reset(place, decision.offset)
         elif stored is not None:
-            self._outcomes[place] = (Outcome.RESET_MISSING, "")
-            reset = reset_offset(*of_queue).mapped(lambda _: OffsetCommit.STORED)
-            if await self._send(place, reset, instead=Outcome.RESET_MISSING) is not None:
-                self._written[place] = True
+            self._written[place] = False
+        elif self._outcomes[place][0] is Outcome.UNVERIFIED:
+            self._unanswered.append(place)
+            if is_reset(decision):
+                self._unreset.may_be_set(candidate, decision.offset)
+
+    async def _reset(self, place: int, offset: int) -> None:
+        """Reset what was committed, where the broker can; members are sent back as they come where it has not."""
+        candidate, _ = self._decided[place]
+        if not self._can_reset:
+            self._written[place] = False
+            self._unreset.set_without_reset(candidate, offset)
+            return
+        self._outcomes[place] = (Outcome.RESET_MISSING, "")
+        of_queue = candidate.group, candidate.topic, candidate.queue_id, offset
+        reset = reset_offset(*of_queue).mapped(lambda _: OffsetCommit.STORED)
+        if await self._send(place, reset, instead=Outcome.RESET_MISSING) is not None:
+            self._written[place] = True
+        elif place in self._not_taken:
+            self._unreset.set_without_reset(candidate, offset)
 
     async def _send(
         self, place: int, request: AdminRequest[OffsetCommit], *, instead: Outcome | None
@@ -311,25 +379,37 @@ class _GuardRun:
 
         Where the broker has not taken it for certain, the outcome is `instead`, or says why.
         """
-        candidate, decision = self._decided[place]
-
-        def before_send() -> None:
-            if not self._is_still_master():
-                raise NotSent(self._broker.address, "it is not the master any more")
-            if self._writes_to is not None and decision.offset is not None and may_set_back(candidate, decision):
-                self._writes_to.sets_back(candidate, decision.offset)
-            # From here on the run may end before the answer comes.
-            self._outcomes[place] = (Outcome.UNVERIFIED, "")
-
         try:
-            return await self._queries.call(request, before_send)
+            return await self._queries.call(request, partial(self._leaves, place))
+        except _ResetMeanwhile as error:
+            self._outcomes[place] = (Outcome.MOVED_ON, error.reason)
         except NotSent as error:
             self._outcomes[place] = (instead or Outcome.ROLE_CHANGED, error.reason)
-        except (Refused, ConnectionRefused) as error:
+        except Refused as error:
+            if error.code == ResponseCode.SYSTEM_BUSY:
+                self._not_taken.add(place)
+                instead = instead or Outcome.NOT_REACHED
             self._outcomes[place] = (instead or Outcome.REFUSED, str(error))
+        except ConnectionRefused as error:
+            self._not_taken.add(place)
+            self._outcomes[place] = (instead or Outcome.NOT_REACHED, str(error))
         except (InvokeError, BodyError) as error:
+            self._not_taken.add(place)
             self._outcomes[place] = (Outcome.UNVERIFIED, str(error))
         return None
+
+    def _leaves(self, place: int) -> None:
+        """Take that a write is about to leave; raises NotSent where it is not wanted any more."""
+        candidate, decision = self._decided[place]
+        assert self._writes_to is not None, "nothing is to be written otherwise"
+        if not self._is_still_master():
+            raise NotSent(self._broker.address, "it is not the master any more")
+        if self._writes_to.is_reset_since(candidate):
+            raise _ResetMeanwhile(self._broker.address, "an operator has reset it by this manager meanwhile")
+        if decision.offset is not None and may_set_back(candidate, decision):
+            self._writes_to.sets_back(candidate, decision.offset)
+        # From here on the run may end before the answer comes.
+        self._outcomes[place] = (Outcome.UNVERIFIED, "")
 
 
 def _shown(table: ShownTable, candidate: OffsetCandidate) -> int | None:

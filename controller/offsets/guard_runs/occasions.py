@@ -57,7 +57,7 @@ CAUSES: Final[Mapping[MasterChangeKind, GuardCause]] = {
     MasterChangeKind.RESTARTED: GuardCause.RESTARTED,
 }
 
-#: The value before a rewind, by entry and queue id.
+#: The value before a rewind or a deletion, by entry and queue id.
 Rewinds = Mapping[tuple[EntryKey, int], int]
 #: Where an operator has set a queue, by entry and queue id.
 Resets = Mapping[tuple[EntryKey, int], int]
@@ -165,6 +165,8 @@ class Notice:
     known_ms: int | None
     #: When the set was found without a master, monotonic ms; None: it was not before this master.
     lost_ms: int | None
+    #: When nobody listened any more where the former master was, monotonic ms; None: that is not known.
+    down_ms: int | None
     #: When the master of the new run has started, Unix ms by its own clock; None: unknown.
     boot_unix_ms: int | None
 
@@ -177,11 +179,13 @@ def age_at_most(notice: Notice, master: SetMaster, saved: SavedOffsets) -> int |
     for up to two minutes, and an answer of theirs says nothing about a restart. Times of a clock that was set back
     bound nothing.
 
-    None too where the former run was not read for UNSEEN_RESETS_MS before it was over: a reset of then is not saved.
+    None too where the former run was not read for UNSEEN_RESETS_MS before it was over: a reset of then is not saved. It
+    was over once its set was without a master, or its process was gone: a set whose only replica in sync is gone keeps
+    it as its master until there is another one.
     """
     unseen_ms = _since_read(notice, saved)
-    without_master_ms = 0 if notice.lost_ms is None else notice.now_ms - notice.lost_ms
-    if not 0 <= unseen_ms <= without_master_ms + UNSEEN_RESETS_MS:
+    over_ms = [notice.now_ms - each for each in (notice.lost_ms, notice.down_ms) if each is not None]
+    if not 0 <= unseen_ms <= max(over_ms, default=0) + UNSEEN_RESETS_MS:
         return None
     bounds = [unseen_ms]
     if notice.boot_unix_ms is not None:

@@ -21,6 +21,8 @@ _ON_PURPOSE: Final = frozenset(
         RegressionCause.DELETED,
     }
 )
+#: Rewinds that are looked at before others run: about a millisecond.
+_SLICE_REWINDS: Final = 500
 
 
 def set_back_since(regressions: RegressionLog, set_name: SetName, read: ReadState, resets: Resets) -> Resets:
@@ -59,8 +61,23 @@ class SavedTableReading:
             if entry is None:
                 yield None
                 continue
-            key = entry.key
-            self._found[TableKey(key.group, key.topic, key.kind is EntryKind.BROADCAST)] = {
-                queue_id: SavedQueue(offset, self._rewinds.get((key, queue_id)), self._resets.get((key, queue_id)))
-                for queue_id, offset in entry.offsets.items()
+            self._found[_table_key(entry.key)] = {
+                queue_id: self._queue(entry.key, queue_id, offset) for queue_id, offset in entry.offsets.items()
             }
+        yield from self._deleted()
+
+    def _deleted(self) -> Iterator[None]:
+        """Add the queues of which somebody has deleted the offset: a new master may still have it."""
+        for place, (key, queue_id) in enumerate(self._rewinds, 1):
+            queues = self._found.setdefault(_table_key(key), {})
+            if queue_id not in queues:
+                queues[queue_id] = self._queue(key, queue_id, None)
+            if place % _SLICE_REWINDS == 0:
+                yield None
+
+    def _queue(self, key: EntryKey, queue_id: int, offset: int | None) -> SavedQueue:
+        return SavedQueue(offset, self._rewinds.get((key, queue_id)), self._resets.get((key, queue_id)))
+
+
+def _table_key(key: EntryKey) -> TableKey:
+    return TableKey(key.group, key.topic, key.kind is EntryKind.BROADCAST)

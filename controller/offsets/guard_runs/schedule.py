@@ -47,6 +47,8 @@ class _SetState:
     occasion: GuardOccasion
     is_running: bool = False
     attempts: int = 0
+    #: When the first of them began at the broker, monotonic ms; None: none has.
+    first_run_ms: int | None = None
     #: Another run begins then at the earliest, monotonic ms.
     not_before_ms: int = 0
     #: When its last run ended, monotonic and Unix ms; None: none has, or another one is to follow.
@@ -136,6 +138,15 @@ class GuardSchedule:
         state.is_running = True
         state.attempts += 1
         return state.occasion
+
+    def first_run_ms(self, occasion: GuardOccasion, now_ms: int) -> int:
+        """Return when the first run of an occasion began at the broker, monotonic ms: now, if there was none."""
+        state = self._states.get(occasion.set_name)
+        if state is None or state.occasion is not occasion:
+            return now_ms
+        if state.first_run_ms is None:
+            state.first_run_ms = now_ms
+        return state.first_run_ms
 
     def end(self, occasion: GuardOccasion, *, now_ms: int, unix_ms: int, end: RunEnd) -> bool:
         """Take that a run has ended; return whether it has failed and no other one follows.

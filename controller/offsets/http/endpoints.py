@@ -13,7 +13,10 @@ from serving.http.endpoints import CONFIG, PAGED, PROBES, Endpoint, Parameter
 
 #: Requests of clients at work at a time; their bodies take 128 MiB at most.
 CLIENTS_MAX: Final = 64
-#: As above, of operators.
+#: Flushes that are waited for at a time: each looks at all that is dirty. Clients seldom need one, and another manager
+#: that hands its journal over comes again.
+FLUSHES_MAX: Final = 4
+#: Requests of operators at work at a time.
 OPERATORS_MAX: Final = 8
 #: 10,000 queues in one freeze.
 FREEZE_BYTES_MAX: Final = 4 << 20
@@ -56,13 +59,13 @@ CLIENT_ENDPOINTS: Final = (
     Endpoint(
         path="/v1/offsets/flush",
         view=_offsets(OffsetViews.flush),
-        summary="Answered once the store has what was acknowledged of a scope.",
+        summary="Answered once the store has what was acknowledged of a scope before; 4 at a time, beyond it 429.",
         shape=shapes.FlushAnswer,
         method="POST",
         body=shapes.FlushBody,
         refusals=(409, 503),
         is_for_clients=True,
-        concurrent_max=CLIENTS_MAX,
+        concurrent_max=FLUSHES_MAX,
     ),
 )
 OPERATOR_ENDPOINTS: Final = (

@@ -49,7 +49,7 @@ LOCK_ENDPOINTS: Final = (
     Endpoint(
         path="/v1/locks/sessions",
         view=_locks(LockViews.open_session),
-        summary="Open a session for a client of an orderly group; it lasts as long as it is renewed.",
+        summary="Open a session for a client of a group that is declared orderly; it lasts as long as it is renewed.",
         shape=shapes.SessionAnswer,
         method="POST",
         body=shapes.SessionBody,

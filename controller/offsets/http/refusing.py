@@ -13,7 +13,7 @@ from controller.offsets.commits.refusals import (
     TooManyRows,
     WriterRefused,
 )
-from controller.offsets.locks.sessions.refusals import LeadUncertain, LocksRefused, TooManyQueues
+from controller.offsets.locks.sessions.refusals import LeadUncertain, LocksRefused, TooManyQueues, TooManySessions
 from controller.offsets.service.manager_role import ManagerNotLeading, StillLoading
 from controller.offsets.storage.formats.checks import ChangeRefused
 from controller.offsets.storage.row_flusher import RowNotWritable
@@ -21,6 +21,9 @@ from controller.offsets.storage.write_behind import InJournalOnly
 from controller.offsets.storage.write_behind_options import TooManyDirtyOffsets
 from controller.storage.store import OutcomeUnknown, StoreError
 from serving.http.views import HttpRefused, StateConflict, TooManyRequests, Unavailable, UnprocessableBody
+
+#: When to open a session that was one too many: a lease that ends meanwhile makes room for it.
+_SESSION_AGAIN_S: Final = 10
 
 
 class ManagerFollows(Unavailable):
@@ -64,6 +67,8 @@ def _refusal(error: Exception) -> HttpRefused:
             return ManagerFollows(error)
         case TooManyDirtyOffsets():
             return TooManyRequests(_sentence(error), math.ceil(error.wait_ms / 1000))
+        case TooManySessions():
+            return TooManyRequests(_sentence(error), _SESSION_AGAIN_S)
         case InJournalOnly() | OutcomeUnknown():
             return UnavailableNow(f"It is not known whether all of this will be stored: {error}.")
         case TimeoutError():

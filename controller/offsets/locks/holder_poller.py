@@ -6,7 +6,7 @@ hangs has one request of limited time under way, and delays nobody: neither its 
 
 import asyncio
 from collections.abc import Collection, Mapping
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from controller.offsets.locks.group_members import ListedMembers
 from controller.offsets.locks.holders import ClientAnswer, Confirmation, GroupMember, HeldGroupQueue, QueueHolders
@@ -127,6 +127,17 @@ class HolderMirror:
             self._observer.overlap_closed(closed)
 
 
+class _Listing(NamedTuple):
+    """A look at the members of all groups at one master."""
+
+    task: "asyncio.Task[bool]"
+    began_ms: int
+
+    def is_next_due(self, now_ms: int) -> bool:
+        """Return whether the next one is to begin: this one has ended, and began long enough ago."""
+        return self.task.done() and now_ms - self.began_ms >= MEMBERS_PERIOD_MS
+
+
 class HolderPoller:
     """Keeps a mirror up to date.
 
@@ -142,8 +153,8 @@ class HolderPoller:
         self._brokers = brokers
         self._tasks = tasks
         self._clock = clock
-        #: The masters that were requested last to list members.
-        self._listing: frozenset[str] = frozenset()
+        #: By the address of each master, its last listing: at most one goes on there.
+        self._listings: dict[str, _Listing] = {}
         #: Queries that are under way; each ends with whether the client has answered.
         self._under_way: dict[GroupMember, asyncio.Future[bool]] = {}
         #: Clients that are suspected together and queried for it now.
@@ -159,12 +170,13 @@ class HolderPoller:
             await asyncio.sleep(TICK_MS / 1000)
 
     async def keep_listing(self, source: GroupSource) -> None:
-        """Request the members of all groups for ever, each MEMBERS_PERIOD_MS or as fast as LISTINGS_RATE_MAX allows."""
+        """Request the members of all groups for ever, each MEMBERS_PERIOD_MS or as fast as LISTINGS_RATE_MAX allows.
+
+        A master that answers slowly is listed more rarely, and delays no other one.
+        """
         while True:
-            began_ms = self._clock.now_ms()
-            await self.list_members(source.masters())
-            took_ms = self._clock.now_ms() - began_ms
-            await asyncio.sleep(max(WATCH_PERIOD_MS, MEMBERS_PERIOD_MS - took_ms) / 1000)
+            self.begin_listings(source.masters())
+            await asyncio.sleep(WATCH_PERIOD_MS / 1000)
 
     async def keep_listing_at_new_masters(self) -> None:
         """Request members at new masters for ever, each WATCH_PERIOD_MS."""
@@ -180,17 +192,21 @@ class HolderPoller:
         pause_s = len(watched) / LISTINGS_RATE_MAX
         await all_results(self._list_at(address, groups[name], pause_s) for name, address in watched.items())
 
-    async def list_members(self, masters: Mapping[str, Collection[str]]) -> None:
-        """Request the members of groups once: `masters` has the groups by the address of each living master.
+    def begin_listings(self, masters: Mapping[str, Collection[str]]) -> None:
+        """Begin to request the members of groups where that is due; a task for each master.
 
-        The requests to one master go one after the other. Nobody is queried any more through a broker that is not among
-        them, until it is.
+        `masters` has the groups by the address of each living master. The requests to one master go one after the
+        other. Nobody is queried any more through a broker that is not among them, until it is.
         """
-        for left in self._listing.difference(masters):
+        for left in self._listings.keys() - masters.keys():
+            # An answer that came later would make it a way to clients again.
+            self._listings.pop(left).task.cancel()
             self._mirror.drop_broker(left)
-        self._listing = frozenset(masters)
-        pause_s = len(masters) / LISTINGS_RATE_MAX
-        await all_results(self._list_at(address, groups, pause_s) for address, groups in masters.items())
+        now_ms, pause_s = self._clock.now_ms(), len(masters) / LISTINGS_RATE_MAX
+        for address, groups in masters.items():
+            if (last := self._listings.get(address)) is None or last.is_next_due(now_ms):
+                task = self._tasks.start(self._list_at(address, groups, pause_s), "listing of members")
+                self._listings[address] = _Listing(task, now_ms)
 
     async def list_group(self, address: str, group: str) -> None:
         """Request the members of a group at one broker, slaves included; raises InvokeError, Refused and BodyError."""

@@ -7,6 +7,7 @@ not outlive its client. Source: docs/protocol/queue-locks.md 5.
 import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 from controller.offsets.locks.holder_poller import HolderMirror, HolderPoller
@@ -176,12 +177,15 @@ class LockReplay:
     ) -> dict[MessageQueue, ReplayOutcome]:
         """Lock a batch; again while the new master does not answer and the holder is confirmed and holds the queues."""
 
-        def confirmed() -> None:
-            # It may have waited for its turn until its holder's answer was too old, or another master was promoted.
+        def confirmed(queues: Collection[MessageQueue]) -> None:
+            # It may have waited for its turn until its holder's answer was too old or a later one lacks a queue, or
+            # until another master was promoted.
             if self._is_too_late(promotion):
                 raise NotSent(promotion.address, "it was promoted too long ago, or is not known to be the master")
-            if self._locks(member, promotion).readiness is not Readiness.READY:
-                raise NotSent(promotion.address, f"{member.client_id} was not confirmed within {FRESH_MS} ms")
+            locks = self._locks(member, promotion)
+            if locks.readiness is not Readiness.READY or not set(queues) <= set(locks.queues):
+                why = f"{member.client_id} was not confirmed within {FRESH_MS} ms, or has lost a queue"
+                raise NotSent(promotion.address, why)
 
         outcome = ReplayOutcome.UNCONFIRMED
         while not self._is_too_late(promotion):
@@ -194,7 +198,7 @@ class LockReplay:
             self._replayed.add(member, queues, self._clock.now_ms())
             try:
                 request = lock_queues(member.client_id, member.group, queues)
-                locked = await self._admin.call(promotion.address, request, confirmed)
+                locked = await self._admin.call(promotion.address, request, partial(confirmed, queues))
             except NotSent:
                 # Given up later, it would be the fresh lock of whoever has locked the queue itself.
                 self._replayed.forget(member, unsent)

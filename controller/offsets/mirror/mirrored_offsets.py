@@ -28,8 +28,9 @@ class MirrorFileFailed(Exception):
 class PastOffsets:
     """The offsets of a broker set as they were at a moment."""
 
-    #: When the newest change that they have was read, Unix ms: not later than the moment, and up to a minute before it
-    #: for moments more than an hour ago, up to an hour for those more than a day ago.
+    #: When they were read last for certain, Unix ms: not later than the moment. For moments before this process, and
+    #: those more than an hour ago, it is when their newest change was read, or up to a minute before that; up to an
+    #: hour where moments are more than a day ago.
     unix_ms: int
     by_entry: Mapping[EntryKey, Mapping[int, int]]
 
@@ -62,7 +63,7 @@ class MirroredOffsets(Protocol):
         """Return the offsets of a moment; raises MomentNotKept and MirrorFileFailed."""
 
     def rewinds(self, set_name: SetName) -> dict[tuple[EntryKey, int], int]:
-        """Return the highest offset of each queue that somebody has set back within 120 s, by entry and queue id."""
+        """Return the highest offset of each queue that somebody has set back or deleted, by entry and queue id."""
 
     def statuses(self) -> list[MirrorStatus]:
         """Return how old the mirror of each set is, by name."""

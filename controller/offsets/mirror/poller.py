@@ -19,14 +19,14 @@ from controller.offsets.mirror.comparison import MasterReading
 from controller.offsets.mirror.masters import MasterRun, MirroredMaster, SetName
 from controller.offsets.mirror.polling_plan import PollingPlan
 from controller.offsets.mirror.statuses import MirrorStatus
-from remoting.admin.brokers import BrokerRuntime, broker_runtime
+from remoting.admin.brokers import BrokerRuntime, broker_name, broker_runtime
 from remoting.admin.client import AdminClient
 from remoting.admin.log_epochs import log_epochs
 from remoting.admin.offset_table import all_offsets
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
 from remoting.protocol.codes import ResponseCode
-from remoting.protocol.errors import BodyError, InvokeError, NotSupported, Refused, without_origin
+from remoting.protocol.errors import BodyError, ConnectionRefused, InvokeError, NotSupported, Refused, without_origin
 from remoting.protocol.shapes.route import MASTER_ID
 
 #: What is due within it is begun together.
@@ -113,8 +113,12 @@ class _Mirrored:
         #: When the newest reading was requested, monotonic.
         self.read_ms: int | None = None
         self.error: Exception | None = None
+        #: When a request found first that nobody listens, monotonic; None: not since the newest reading.
+        self.down_ms: int | None = None
         #: The address that was asked last, and when the broker there had started.
         self.boot: tuple[str, int] | None = None
+        #: The address and the start of a broker that is known to have the name of the set, or not to tell its name.
+        self.named: tuple[str, int] | None = None
 
     @property
     def entries(self) -> int:
@@ -160,6 +164,11 @@ class MirrorPoller:
         found = self._mirrored.get(set_name)
         return None if found is None else found.mirror
 
+    def down_since(self, set_name: SetName) -> int | None:
+        """Return since when the master's process is known to be gone, monotonic ms; None: it is not known to be."""
+        found = self._mirrored.get(set_name)
+        return None if found is None else found.down_ms
+
     def statuses(self) -> list[MirrorStatus]:
         """Return how old the mirror of each set is, by name."""
         return [self._status(name, each) for name, each in sorted(self._mirrored.items())]
@@ -184,9 +193,11 @@ class MirrorPoller:
             if await self._take(master, mirrored.mirror, reading):
                 mirrored.read_ms = began_ms
                 self._listener.polled(self._report(master, mirrored, reading, began_ms))
-            mirrored.error, is_read = None, True
+            mirrored.error, mirrored.down_ms, is_read = None, None, True
         except FAILURES as error:
             mirrored.error = without_origin(error)
+            if isinstance(error, ConnectionRefused) and mirrored.down_ms is None:
+                mirrored.down_ms = self._clock.now_ms()
             self._listener.poll_failed(master, error)
         except Exception as error:
             # The broker has answered: the next reading of it does not count among those that fail.
@@ -212,23 +223,26 @@ class MirrorPoller:
             runtime = await self._admin.call(master.address, broker_runtime())
             boot, mirrored.boot = mirrored.boot, (master.address, _boot_ms(runtime, master))
             if boot == mirrored.boot:
-                await self._check_role(master)
+                await self._check_role(master, mirrored)
                 run = MasterRun(address=master.address, master_epoch=master.master_epoch, boot_unix_ms=boot[1])
                 read = ReadState(run, requested_unix_ms, answered_unix_ms, runtime.commit_log_max_offset)
                 return MasterReading(read=read, table=table, requested_ms=requested_ms)
         raise NoBootTime(f"{master.set_name} at {master.address} has started again while it was read, more than once")
 
-    async def _check_role(self, master: MirroredMaster) -> None:
-        """Raise BrokerIsNoMaster unless a broker that was read is master, and of no later epoch; pass without epochs.
+    async def _check_role(self, master: MirroredMaster, mirrored: _Mirrored) -> None:
+        """Raise BrokerIsNoMaster unless a broker that was read is master, and of no later epoch.
 
-        An earlier last epoch is none: a broker lists no epoch that began where the one before it did.
+        Without epochs its name counts. An earlier last epoch is none: a broker lists no epoch that began where the one
+        before it did.
         """
         if master.master_epoch is None:
+            await self._check_name(master, mirrored)
             return
         try:
             found = await self._admin.call(master.address, log_epochs())
         except Refused as refused:
             if isinstance(refused, NotSupported) or refused.code == ResponseCode.SYSTEM_ERROR:
+                await self._check_name(master, mirrored)
                 return
             raise
         last = found.epochs[-1].epoch if found.epochs else 0
@@ -238,6 +252,26 @@ class MirrorPoller:
                 f"{master.address} is to be master of {master.set_name} in epoch {master.master_epoch}, and reports "
                 f"(1007) brokerId {found.broker_id} of {found.broker_name}, last epoch {last}"
             )
+
+    async def _check_name(self, master: MirroredMaster, mirrored: _Mirrored) -> None:
+        """Raise BrokerIsNoMaster for a broker of another name, once after each start; pass where it does not tell it.
+
+        NameServers alone have shown who has the address, and others may have taken it while they were down. A broker
+        with ACL may deny to show its options: that costs nobody the mirror.
+        """
+        if mirrored.named == mirrored.boot:
+            return
+        try:
+            found = await self._admin.call(master.address, broker_name())
+        except Refused as refused:
+            if refused.code == ResponseCode.SYSTEM_BUSY:
+                raise
+            found = None
+        if found not in (None, master.set_name.broker_name):
+            raise BrokerIsNoMaster(
+                f"{master.address} is to be master of {master.set_name}, and is {found} by its own options (26)"
+            )
+        mirrored.named = mirrored.boot
 
     def _keep_masters(self, now_ms: int) -> None:
         if self._have_masters_changed:

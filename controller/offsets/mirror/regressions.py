@@ -66,6 +66,10 @@ class Reset(NamedTuple):
     offset: int
     unix_ms: int
 
+    def is_unseen(self, requested_unix_ms: int) -> bool:
+        """Return whether a reading that was requested then may not show it yet."""
+        return requested_unix_ms <= self.unix_ms + RESET_SENT_MS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierResets:
@@ -165,10 +169,19 @@ class KnownResets:
         known = {
             (queue.key, queue.queue_id): reset.offset
             for queue, reset in self._resets.items()
-            if queue.set_name == set_name and requested_unix_ms <= reset.unix_ms + RESET_SENT_MS
+            if queue.set_name == set_name and reset.is_unseen(requested_unix_ms)
         }
+        return AnyQueueReset(known) if self._may_be_any(requested_unix_ms) else known
+
+    def is_unseen(self, queue: SetQueue, requested_unix_ms: int) -> bool:
+        """Return whether a queue was reset, or may have been, where a reading requested then may not show it yet."""
+        reset = self._resets.get(queue)
+        is_known = reset is not None and reset.is_unseen(requested_unix_ms)
+        return is_known or self._may_be_any(requested_unix_ms)
+
+    def _may_be_any(self, requested_unix_ms: int) -> bool:
         unknown_ms = self._unknown_unix_ms
-        return known if unknown_ms is None or requested_unix_ms > unknown_ms + RESET_SENT_MS else AnyQueueReset(known)
+        return unknown_ms is not None and requested_unix_ms <= unknown_ms + RESET_SENT_MS
 
 
 class GuardWrites:

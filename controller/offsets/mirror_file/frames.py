@@ -83,7 +83,10 @@ def drop_absent(table: OffsetFrame) -> None:
 
 
 def table_of(saved: SavedOffsets) -> OffsetFrame:
-    """Return all that a reading has, also of entries that it could not use and that were usable before."""
+    """Return all that a reading has, also of entries that it could not use and that were usable before.
+
+    Raises UnusableOffsets for a reading that was saved although it is not readable: a fault of this process.
+    """
     table: OffsetFrame = {}
     for raw in saved.tables:
         for key in raw.keys:
@@ -99,11 +102,14 @@ def saved_of(table: OffsetFrame, read: ReadState) -> SavedOffsets:
 
 
 def by_entry(table: OffsetFrame) -> dict[EntryKey, Mapping[int, int]]:
-    """Return the offsets of a table by whom they belong to."""
-    return {
-        usable_key(key, is_lmq): {queue_id: offset for queue_id, offset in offsets.items() if offset is not None}
-        for (is_lmq, key), offsets in table.items()
-    }
+    """Return the offsets of a table by whom they belong to; raises UnreadableFrame for a key that names nobody."""
+    try:
+        return {
+            usable_key(key, is_lmq): {queue_id: offset for queue_id, offset in offsets.items() if offset is not None}
+            for (is_lmq, key), offsets in table.items()
+        }
+    except UnusableOffsets as error:
+        raise UnreadableFrame(str(error)) from None
 
 
 def frame_of(moved: MovedEntries) -> OffsetFrame:

@@ -5,10 +5,10 @@ A write that fails costs earlier moments, and never the mirror in memory: what w
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
@@ -17,9 +17,11 @@ from controller.offsets.mirror.changes import MirrorChanges
 from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.mirrored_offsets import MirrorFileFailed, PastOffsets
 from controller.offsets.mirror.regressions import REGRESSIONS_MAX, Regression, RegressionLog
+from controller.offsets.mirror.saved_offsets import SavedOffsets
 from controller.offsets.mirror_file.clock_leaps import ClockLeaps, ClockReading
 from controller.offsets.mirror_file.mirror_file import MirrorFile, OpenedMirror, open_mirror
-from controller.offsets.mirror_file.updates import LoadedMirror
+from controller.offsets.mirror_file.read_times import ReadTimes
+from controller.offsets.mirror_file.updates import LoadedMirror, MirrorUpdate
 from controller.offsets.mirror_file.waiting import Mirrors, WaitingChanges
 from controller.offsets.storage.sqlite_file import FileDamaged, FileProblem, FileRemoved
 from remoting.clock import Clock
@@ -36,6 +38,8 @@ OPEN_ATTEMPTS: Final = 6
 #: Each set is thinned so often, and so many sets in a second.
 THIN_MS: Final = 600_000
 THINNED_AT_ONCE: Final = 4
+#: Where the file is too large, changes are given up so often in a round: 1/16 of those of one set each time.
+GIVEN_UP_AT_ONCE: Final = 64
 #: The time is stored so often: what it shows after that counts as time in which no manager ran.
 CLOCK_MS: Final = 60_000
 #: How often the ends of logs are stored where they moved and no offset did.
@@ -74,7 +78,7 @@ class KeeperParts:
     """What the keeper works with."""
 
     folder: Path
-    #: Above it changes are given up, the oldest first. The newest offsets are stored in any case.
+    #: Above it the oldest changes of the sets with the most are given up. The newest offsets are stored in any case.
     bytes_max: int
     mirrors: Mirrors
     regressions: RegressionLog
@@ -96,6 +100,7 @@ class MirrorKeeper:
         #: Nothing of the file is known yet, and masters are read.
         self._is_late = False
         self._waiting = WaitingChanges()
+        self._read_times = ReadTimes()
         #: Sets that are to be thinned in this round.
         self._to_thin: deque[SetName] = deque()
         self._thinned_ms = self._reads_ms = self._clock.now_ms()
@@ -171,6 +176,7 @@ class MirrorKeeper:
     def drop(self, set_name: SetName) -> None:
         """Have a set removed."""
         self._log_ends.pop(set_name, None)
+        self._read_times.forget(set_name)
         self._waiting.drop(set_name)
 
     def kept_since(self, set_name: SetName) -> int | None:
@@ -183,16 +189,20 @@ class MirrorKeeper:
         if self._file is None:
             raise MirrorFileFailed("the file of the mirror is not open: see offset_mirror_store_failed in the log")
         try:
-            return await self._call(partial(self._file.at, set_name, unix_ms))
+            past = await self._call(partial(self._file.at, set_name, unix_ms))
         except FileProblem as error:
             raise MirrorFileFailed(str(error)) from error
+        read_ms = self._read_times.last_until(set_name, unix_ms, self._clock.unix_ms())
+        return past if read_ms is None else replace(past, unix_ms=max(past.unix_ms, read_ms))
 
     async def store(self) -> bool:
         """Store what is new, and return whether it is; what fails waits again."""
         if self._file is None:
             return False
         update, self._waiting = self._waiting.update(self._parts.mirrors), WaitingChanges()
+        reads_ms = self._newest_reads()
         if update.is_empty:
+            self._note_stored(reads_ms, update)
             return True
         try:
             stored = await self._call(partial(self._file.store, update))
@@ -208,7 +218,26 @@ class MirrorKeeper:
         if stored.sets_set_back:
             self._observer.clock_set_back(stored.sets_set_back)
         self._log_ends |= {name: each.saved.read.log_max_offset for name, each in update.sets.items()}
+        self._note_stored(reads_ms, update)
         return True
+
+    def _newest_reads(self) -> dict[SetName, int]:
+        """Return when each set was read last, Unix ms."""
+        return {name: saved.read.answered_unix_ms for name, saved in self._saved()}
+
+    def _saved(self) -> Iterator[tuple[SetName, SavedOffsets]]:
+        """Yield the newest reading of each set that was read."""
+        for name in self._parts.mirrors.set_names:
+            mirror = self._parts.mirrors.mirror_of(name)
+            if mirror is not None and mirror.saved is not None:
+                yield name, mirror.saved
+
+    def _note_stored(self, reads_ms: Mapping[SetName, int], update: MirrorUpdate) -> None:
+        """Take that the file has all of the newest readings."""
+        for name, unix_ms in reads_ms.items():
+            stored = update.sets.get(name)
+            is_compared = stored is not None and stored.changes is None
+            self._read_times.note(name, unix_ms, is_continued=not is_compared)
 
     async def close(self) -> None:
         """Store what is new, and close the file."""
@@ -276,10 +305,8 @@ class MirrorKeeper:
         if now_ms - self._reads_ms < READS_MS and not at_once:
             return
         self._reads_ms = now_ms
-        for name in self._parts.mirrors.set_names:
-            mirror = self._parts.mirrors.mirror_of(name)
-            saved = None if mirror is None else mirror.saved
-            if saved is not None and self._log_ends.get(name) != saved.read.log_max_offset:
+        for name, saved in self._saved():
+            if self._log_ends.get(name) != saved.read.log_max_offset:
                 self._waiting.add_read(name)
 
     def _note_time(self) -> None:
@@ -307,9 +334,16 @@ class MirrorKeeper:
                 self._clock_stored_ms = now_ms if leaps == self._leaps else None
             for _ in range(min(THINNED_AT_ONCE, len(self._to_thin))):
                 await self._call(partial(self._file.thin, self._to_thin.popleft(), leaps, unix_ms))
-            if await self._call(self._file.used_bytes) > self._parts.bytes_max:
-                await self._call(partial(self._file.give_up_oldest, leaps, unix_ms))
+            await self._give_up(self._file, leaps, unix_ms)
         except FileProblem as error:
             await self._failed(error)
             return False
         return True
+
+    async def _give_up(self, file: MirrorFile, leaps: ClockLeaps, unix_ms: int) -> None:
+        """Give up changes until the file is below its limit. Others use it in between."""
+        for _ in range(GIVEN_UP_AT_ONCE):
+            if await self._call(file.used_bytes) <= self._parts.bytes_max:
+                return
+            if not await self._call(partial(file.give_up_of_largest, leaps, unix_ms)):
+                return

@@ -18,7 +18,7 @@ from controller.offsets.mirror.changes import ReadState
 from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.mirrored_offsets import MomentNotKept, PastOffsets
 from controller.offsets.mirror.regressions import REGRESSIONS_MAX, Regression
-from controller.offsets.mirror.saved_offsets import SavedOffsets, UnusableOffsets
+from controller.offsets.mirror.saved_offsets import SavedOffsets
 from controller.offsets.mirror_file.clock_leaps import ClockLeap, ClockLeaps
 from controller.offsets.mirror_file.frames import (
     UnreadableFrame,
@@ -37,6 +37,7 @@ from controller.offsets.mirror_file.table_rows import (
     change_ms_at,
     give_up,
     is_newer_table_due,
+    kept_bytes,
     leave_out_later,
     merge_changes,
     stored_set,
@@ -52,8 +53,6 @@ FILE_NAME: Final = "mirror.db"
 #: Takes the place of the file that was moved aside before.
 ASIDE_SUFFIX: Final = ".moved-aside"
 SCHEMA_VERSION: Final = 1
-#: Sets of which the oldest changes are given up at a time.
-_SETS_AT_ONCE: Final = 8
 #: So much of the time that is kept is given up at once, and of the changes at least.
 _GIVEN_UP_PART: Final = 16
 
@@ -221,29 +220,27 @@ class MirrorFile:
                 before_ms = min(span.until_ms + 1, ready_before(tier, span.now_ms))
                 found = connection.execute(query, (stored.id, tier, span.after_ms, before_ms)).fetchall()
                 for together in merges(tier, (StoredChange(*row) for row in found)):
-                    merge_changes(connection, together.changes, tier + 1)
+                    merge_changes(connection, stored, together.changes, tier + 1)
             give_up(connection, stored, leaps.old_before(unix_ms))
 
-    def give_up_oldest(self, leaps: ClockLeaps, unix_ms: int) -> bool:
-        """Give up the oldest changes of some sets, so that there is room; return whether there were any.
+    def give_up_of_largest(self, leaps: ClockLeaps, unix_ms: int) -> bool:
+        """Give up the oldest changes of the set whose changes take the most; return whether there were any.
 
-        Raises FileProblem, and nothing is changed then.
+        So a set that fills the file costs no other one its moments. Raises FileProblem, and nothing is changed then.
         """
         with self._changing() as connection:
-            query = (
-                "SELECT cluster, broker_name, oldest_ms FROM "
-                "(SELECT set_id, min(unix_ms) AS oldest_ms FROM changes GROUP BY set_id) JOIN sets ON id = set_id "
-                "ORDER BY oldest_ms LIMIT ?"
-            )
-            oldest = connection.execute(query, (_SETS_AT_ONCE,)).fetchall()
-            for cluster, broker_name, oldest_ms in oldest:
-                stored = self._of(connection, SetName(cluster, broker_name))
-                assert stored is not None, "it has changes"
-                part_ms = leaps.age_ms(oldest_ms, unix_ms) // _GIVEN_UP_PART
-                # Most of them may be within a small part of the time.
-                until_ms = change_ms_at(connection, stored.id, _GIVEN_UP_PART)
-                give_up(connection, stored, max(oldest_ms + part_ms, until_ms) + 1)
-            return bool(oldest)
+            names = connection.execute("SELECT cluster, broker_name FROM sets").fetchall()
+            sets = [stored for name in names if (stored := self._of(connection, SetName(*name)))]
+            largest = max(sets, key=lambda each: kept_bytes(connection, each), default=None)
+            if largest is None or not largest.kept_bytes:
+                return False
+            query = "SELECT min(unix_ms) FROM changes WHERE set_id = ?"
+            oldest_ms = connection.execute(query, (largest.id,)).fetchone()[0]
+            part_ms = leaps.age_ms(oldest_ms, unix_ms) // _GIVEN_UP_PART
+            # Most of them may be within a small part of the time.
+            until_ms = change_ms_at(connection, largest.id, _GIVEN_UP_PART)
+            give_up(connection, largest, max(oldest_ms + part_ms, until_ms) + 1)
+            return True
 
     def close(self) -> None:
         """Close the file."""
@@ -255,7 +252,8 @@ class MirrorFile:
             yield self._file.connection
         except sqlite3.Error as error:
             raise self._file.problem(error) from None
-        except (UnreadableFrame, UnusableOffsets, msgspec.DecodeError) as error:
+        except (UnreadableFrame, msgspec.DecodeError) as error:
+            # Of bytes of the file alone: a table in memory that is not readable raises UnusableOffsets.
             raise self._file.damaged(str(error)) from None
 
     @contextmanager

@@ -36,6 +36,13 @@ class SetInFile:
     newer_bytes: int
     #: Of changes since the newer table.
     change_bytes: int
+    #: Of all changes; None: not counted yet, which takes a look at each of them.
+    kept_bytes: int | None = None
+
+    def added(self, count: int) -> None:
+        """Count so many bytes of changes more, or fewer."""
+        if self.kept_bytes is not None:
+            self.kept_bytes += count
 
 
 def give_up(connection: sqlite3.Connection, stored: SetInFile, before_ms: int) -> None:
@@ -50,6 +57,7 @@ def give_up(connection: sqlite3.Connection, stored: SetInFile, before_ms: int) -
     drop_absent(table)
     at_ms, body = rows[-1][0], encoded_frame(table)
     connection.execute("DELETE FROM changes WHERE set_id = ? AND unix_ms <= ?", (stored.id, at_ms))
+    stored.added(-sum(len(change) for _, change in rows))
     _write_table(connection, stored.id, is_newer=False, unix_ms=at_ms, body=body)
     stored.oldest_ms = at_ms
     query = "SELECT unix_ms FROM offset_tables WHERE set_id = ? AND is_newer = 1"
@@ -64,6 +72,14 @@ def change_ms_at(connection: sqlite3.Connection, set_id: int, part: int) -> int:
         "LIMIT 1 OFFSET (SELECT count(*) FROM changes WHERE set_id = ?1) / ?2"
     )
     return int(connection.execute(query, (set_id, part)).fetchone()[0])
+
+
+def kept_bytes(connection: sqlite3.Connection, stored: SetInFile) -> int:
+    """Return how much the changes of a set take: counted once, and kept up to date from then on."""
+    if stored.kept_bytes is None:
+        query = "SELECT total(length(body)) FROM changes WHERE set_id = ?"
+        stored.kept_bytes = int(connection.execute(query, (stored.id,)).fetchone()[0])
+    return stored.kept_bytes
 
 
 def is_newer_table_due(stored: SetInFile) -> bool:
@@ -112,6 +128,7 @@ def _oldest_table(connection: sqlite3.Connection, set_id: int) -> OffsetFrame:
 def begin_tables(connection: sqlite3.Connection, stored: SetInFile, table: OffsetFrame, unix_ms: int) -> None:
     """Let a set begin with one table, without what was before it."""
     connection.execute("DELETE FROM changes WHERE set_id = ?", (stored.id,))
+    stored.kept_bytes = 0
     body = encoded_frame(table)
     _write_table(connection, stored.id, is_newer=False, unix_ms=unix_ms, body=body)
     stored.oldest_ms = stored.last_ms = unix_ms
@@ -125,6 +142,7 @@ def leave_out_later(connection: sqlite3.Connection, stored: SetInFile, table: Of
         begin_tables(connection, stored, table, unix_ms)
         return
     connection.execute("DELETE FROM changes WHERE set_id = ? AND unix_ms > ?", (stored.id, unix_ms))
+    stored.kept_bytes = None
     query = "DELETE FROM offset_tables WHERE set_id = ? AND is_newer = 1 AND unix_ms > ?"
     connection.execute(query, (stored.id, unix_ms))
     stored.last_ms, former = table_at(connection, stored.id, None)
@@ -141,6 +159,7 @@ def add_change(connection: sqlite3.Connection, stored: SetInFile, change: Offset
     query = "INSERT INTO changes (set_id, unix_ms, tier, body) VALUES (?, ?, 0, ?)"
     connection.execute(query, (stored.id, stored.last_ms, body))
     stored.change_bytes += len(body)
+    stored.added(len(body))
 
 
 def write_newer(connection: sqlite3.Connection, stored: SetInFile, body: bytes, unix_ms: int) -> None:
@@ -153,8 +172,10 @@ def _write_table(connection: sqlite3.Connection, set_id: int, *, is_newer: bool,
     connection.execute("REPLACE INTO offset_tables VALUES (?, ?, ?, ?)", (set_id, is_newer, unix_ms, body))
 
 
-def merge_changes(connection: sqlite3.Connection, changes: Iterable[StoredChange], tier: int) -> None:
-    """Let changes become one of a tier."""
+def merge_changes(
+    connection: sqlite3.Connection, stored: SetInFile, changes: Iterable[StoredChange], tier: int
+) -> None:
+    """Let changes of a set become one of a tier."""
     *earlier, last = changes
     if not earlier:
         connection.execute("UPDATE changes SET tier = ? WHERE number = ?", (tier, last.number))
@@ -163,6 +184,8 @@ def merge_changes(connection: sqlite3.Connection, changes: Iterable[StoredChange
     for each in (*earlier, last):
         (body,) = connection.execute("SELECT body FROM changes WHERE number = ?", (each.number,)).fetchone()
         merge(merged, decoded_frame(body))
+        stored.added(-len(body))
     connection.executemany("DELETE FROM changes WHERE number = ?", [(each.number,) for each in earlier])
-    query = "UPDATE changes SET tier = ?, body = ? WHERE number = ?"
-    connection.execute(query, (tier, encoded_frame(merged), last.number))
+    query, body = "UPDATE changes SET tier = ?, body = ? WHERE number = ?", encoded_frame(merged)
+    connection.execute(query, (tier, body, last.number))
+    stored.added(len(body))

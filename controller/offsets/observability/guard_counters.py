@@ -18,4 +18,6 @@ class GuardCounters:
         self.runs = CounterTable(known=[(cause.value, result.value) for cause in GuardCause for result in RunResult])
         #: By action, reason and outcome; all three are of fixed lists.
         self.offsets = CounterTable()
+        #: Groups whose members were sent back after a run, by result; a group counts each time.
+        self.member_resets = CounterTable(known=[(result,) for result in ("sent", "refused")])
         self.seconds = Histogram(_RUN_S)

@@ -1,15 +1,18 @@
 """Turns what the guard does into log lines, counts and rows."""
 
+from collections import OrderedDict
 from itertools import islice
 from typing import Final
 
 from controller.offsets.guard.outcomes import Guarded, GuardReport, Outcome
 from controller.offsets.guard.rules import Action
-from controller.offsets.guard_runs.run_log import GuardedGroup, GuardedOffset, GuardRun, RunResult
+from controller.offsets.guard.unreset import UnresetGroup
+from controller.offsets.guard_runs.run_log import RUNS_MAX, GuardedGroup, GuardedOffset, GuardRun, RunResult
 from controller.offsets.observability import guard_log_events as catalogue
 from controller.offsets.observability.guard_counters import GuardCounters
 from controller.offsets.recording.guard_rows import GuardRunRows
 from controller.offsets.recording.offset_recorder import OffsetRecorder
+from serving.logging.events import LogEvent
 from serving.logging.logs import Logs
 
 #: So many groups of a run have a line.
@@ -27,6 +30,8 @@ class GuardEventLog:
         self._recorder = recorder
         #: Of runs that have not ended, by number.
         self._rows: dict[int, GuardRunRows] = {}
+        #: By run, groups whose members were sent back, or could not be, that have a line; of the last runs.
+        self._lines: OrderedDict[int, int] = OrderedDict()
 
     def guard_began(self, run: GuardRun) -> None:
         """Add up what is recorded of a run."""
@@ -72,6 +77,31 @@ class GuardEventLog:
         )
         for kind, (queues, first) in islice(run.groups().items(), GROUPS_MAX):
             self._log_group(run, kind, queues, first)
+
+    def members_reset(self, run: GuardRun, group: UnresetGroup, members: int) -> None:
+        """Count members that were sent back, and log it."""
+        self._counters.member_resets.add(("sent",))
+        self._log_members(catalogue.MEMBERS_RESET, run, group, members=members)
+
+    def members_not_reset(self, run: GuardRun, group: UnresetGroup, error: str) -> None:
+        """Count members that could not be sent back, and log it."""
+        self._counters.member_resets.add(("refused",))
+        self._log_members(catalogue.MEMBERS_NOT_RESET, run, group, error=error)
+
+    def _log_members(self, event: LogEvent, run: GuardRun, group: UnresetGroup, **found: object) -> None:
+        """Log what became of a group's members, unless the run has its lines."""
+        self._lines[run.number] = self._lines.get(run.number, 0) + 1
+        if len(self._lines) > RUNS_MAX:
+            self._lines.popitem(last=False)
+        if self._lines[run.number] <= GROUPS_MAX:
+            self._logs.write(
+                event,
+                broker=run.master.broker_name,
+                run=run.number,
+                group=group.group,
+                topics=sorted(group.topics),
+                **found,
+            )
 
     def _count(self, run: GuardRun, report: GuardReport) -> None:
         self._counters.runs.add((run.cause.value, run.result.value))

@@ -66,4 +66,26 @@ GROUP_GUARDED: Final = LogEvent(
     advice="After `report` decide: reset the group to `new_offset`, or leave it.",
 )
 
-GUARD: Final = (OFFSETS_GUARDED, GUARD_RUN_FAILED, GROUP_GUARDED)
+MEMBERS_RESET: Final = LogEvent(
+    name="members_reset",
+    level=Level.INFO,
+    keys=("broker", "run", "group", "topics", "members"),
+    meaning="The members of a group were sent back to where its offsets were set after a lost tail, or in an empty "
+    "store, as they go on from positions in memory otherwise: they read again what they have read since the promotion. "
+    "Where the broker resets nothing on its side, each is sent back twice, and so are others that come within two "
+    "minutes, or later where the group has many topics. 20 lines of each run at most, with those of "
+    "`members_not_reset`.",
+    advice="Nothing is to be done.",
+)
+MEMBERS_NOT_RESET: Final = LogEvent(
+    name="members_not_reset",
+    level=Level.WARNING,
+    keys=("broker", "run", "group", "topics", "error"),
+    meaning="Members of a group may go on from positions in a lost tail of these topics, and skip messages: the broker "
+    "has refused to send them back (it does so where a queue of the topic has no offset of the group), or they do not "
+    "follow it, or somebody else has set the topic back meanwhile, which is left, or they were not sent back twice in "
+    "time.",
+    advice="If it was not set back on purpose, reset the group to the time of the promotion.",
+)
+
+GUARD: Final = (OFFSETS_GUARDED, GUARD_RUN_FAILED, GROUP_GUARDED, MEMBERS_RESET, MEMBERS_NOT_RESET)

@@ -143,7 +143,8 @@ JOURNAL_HANDOVER_FAILED: Final = LogEvent(
     name="journal_handover_failed",
     level=Level.WARNING,
     keys=("leader", "error"),
-    meaning="The leader did not take what the journal of this manager holds; that is tried again each 10 s.",
+    meaning="The leader did not take all that the journal of this manager holds; what it refused is tried again "
+    "each 10 s.",
     advice="Check the leader's `advertisedAddress`, and that both managers have the same `clientTokenFile`.",
 )
 STORE_CALLS_FAILING: Final = LogEvent(

@@ -86,6 +86,11 @@ GUARD_RUNS: Final = _MAKE.counter(
 GUARD_OFFSETS: Final = _MAKE.counter(
     "guard_offsets", "Offsets of groups in queues that the guard has looked at.", "action", "reason", "outcome"
 )
+GUARD_MEMBER_RESETS: Final = _MAKE.counter(
+    "guard_member_resets",
+    "Groups whose members were sent back after a lost tail, as they came to the new master.",
+    "result",
+)
 GUARD_SETS: Final = _MAKE.gauge("guard_sets", "Broker sets that the guard is at, or that wait for it.", "state")
 GUARD_DURATION: Final = _MAKE.histogram("guard_duration_seconds", "Duration of runs of the guard.")
 # Locks at brokers, of groups that are declared orderly
@@ -176,6 +181,7 @@ FAMILIES: Final[tuple[MetricFamily, ...]] = (
     UNSIGNED_REQUESTS,
     GUARD_RUNS,
     GUARD_OFFSETS,
+    GUARD_MEMBER_RESETS,
     GUARD_SETS,
     GUARD_DURATION,
     BROKER_LOCKS_HELD,
@@ -207,7 +213,8 @@ granted, held_by_another, unanswered, unconfirmed. `master` of sets: yes, no; `k
 address_changed, restarted, lost, removed. Of guard_runs `cause` is the kind of change, or new_run; `result`: complete;
 ended, as the master has changed again, the set was removed or nobody knew who is master; failed, and another one
 follows; given_up, and none does; not_decided, as none could begin within ten minutes. `action`, `reason` and `outcome`
-of guard_offsets: [offsets](offsets.md#the-guard). `state` of guard_sets: running, waiting.
+of guard_offsets: [offsets](offsets.md#the-guard). `result` of guard_member_resets: sent, refused. `state` of
+guard_sets: running, waiting.
 `state` of mirrors: fresh, stale, absent; `result`: ok, failed; `cause`: role_change, restart, disk_replaced (nobody
 wanted these), operator_reset, guard, guard_or_rewind, rewind, deleted.
 Groups, topics and clients are no labels: the API shows them."""

@@ -143,6 +143,7 @@ class OffsetMetrics(HttpServerMetrics):
         at_brokers, counters = self._sources.at_brokers, self._sources.counters.guard
         yield catalogue.GUARD_RUNS, counters.runs.counts()
         yield catalogue.GUARD_OFFSETS, counters.offsets.counts()
+        yield catalogue.GUARD_MEMBER_RESETS, counters.member_resets.counts()
         guarding = None if at_brokers is None else at_brokers.guarding
         running, waiting = (0, 0) if guarding is None else (guarding.running, guarding.waiting)
         yield catalogue.GUARD_SETS, by_label({"running": running, "waiting": waiting}.items())

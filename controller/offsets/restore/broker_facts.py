@@ -4,7 +4,7 @@ The offset table is read first and the queues afterwards, so the end of a queue 
 compared with it. A queue that the broker does not have is never requested by 30 or 31: a broker of 4.9 makes it then.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -49,16 +49,22 @@ class BrokerFacts:
     def queue(self, topic: str, group: str, queue_id: int) -> ShownQueue:
         """Return what it shows of a queue of a group."""
         offset = self.table.offset(TableKey(group, topic), queue_id)
-        ends, state = self.topics[topic], self.groups[group]
-        problem = ends.problem
-        if topic in self.table.unreadable_topics:
-            problem = f"the offsets of topic {topic} in its table are not readable"
-        elif queue_id in ends.queues and ends.queues[queue_id] is None:
-            problem = "the broker cannot read the queue"
-        elif isinstance(state, str):
-            problem = state
+        state = self.groups[group]
         found = state if isinstance(state, GroupState) else GroupState()
-        return ShownQueue(offset, ends.queues.get(queue_id), found, problem)
+        problem = "; ".join(self._problems(topic, group, queue_id))
+        return ShownQueue(offset, self.topics[topic].queues.get(queue_id), found, problem)
+
+    def _problems(self, topic: str, group: str, queue_id: int) -> Iterator[str]:
+        """Yield all that is not known: who mends the first alone would run into the next."""
+        ends, state = self.topics[topic], self.groups[group]
+        if topic in self.table.unreadable_topics:
+            yield f"the offsets of topic {topic} in its table are not readable"
+        if ends.problem:
+            yield ends.problem
+        if queue_id in ends.queues and ends.queues[queue_id] is None:
+            yield "the broker cannot read the queue"
+        if isinstance(state, str):
+            yield state
 
 
 async def read_facts(queries: MasterQueries, queues: Collection[tuple[str, str, int]]) -> BrokerFacts:

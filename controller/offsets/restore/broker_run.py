@@ -65,11 +65,7 @@ class BrokerRun:
                 for each in self._wanted
             ]
             return
-        for place, wanted in enumerate(self._wanted):
-            key, queue_id = wanted.queue.key, wanted.queue.queue_id
-            shown = self._facts.queue(key.topic, key.group, queue_id)
-            self.planned[place] = decide_restored(wanted, shown, self._options, can_reset=self._facts.can_reset)
-        doubtful = self._doubtful()
+        doubtful = self._decide(self._facts)
         for place in itertools.chain.from_iterable(doubtful):
             # Looks may end early: what nobody has looked at is not written.
             self._becomes(place, RestoreStatus.NOT_PROVED, _NOT_LOOKED_AT)
@@ -106,12 +102,16 @@ class BrokerRun:
         """Whether something is to be written."""
         return any(each.status is RestoreStatus.READY for each in self.planned)
 
-    def _doubtful(self) -> list[list[int]]:
-        """Return what needs proof by queue, the highest offset first."""
+    def _decide(self, facts: BrokerFacts) -> list[list[int]]:
+        """Decide what becomes of each queue; return what needs proof by queue, the highest offset first."""
         by_queue: dict[tuple[str, int], list[int]] = {}
         for place, wanted in enumerate(self._wanted):
-            if needs_proof(wanted, self.planned[place], self._options):
-                by_queue.setdefault((wanted.queue.key.topic, wanted.queue.queue_id), []).append(place)
+            key, queue_id = wanted.queue.key, wanted.queue.queue_id
+            shown = facts.queue(key.topic, key.group, queue_id)
+            planned = decide_restored(wanted, shown, self._options, can_reset=facts.can_reset)
+            self.planned[place] = planned
+            if needs_proof(wanted, shown, planned, self._options):
+                by_queue.setdefault((key.topic, queue_id), []).append(place)
         return [sorted(each, key=lambda place: -(self.planned[place].new or 0)) for each in by_queue.values()]
 
     async def _prove(self, places: Sequence[int]) -> None:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from controller.offsets.restore.operations import OPERATIONS_MAX, QUEUES_KEPT_MAX, Operation, OperationKind
-from controller.offsets.storage.sqlite_file import FileKind, FileProblem, SqliteFile
+from controller.offsets.storage.sqlite_file import FileKind, FileProblem, FormerMark, SqliteFile
 from remoting.clock import Clock
 
 FILE_NAME: Final = "offset-operations.db"
@@ -16,7 +16,7 @@ SCHEMA_VERSION: Final = 1
 
 _KIND: Final = FileKind(
     title="the operations of an offset manager",
-    application_id=0x524D_514F,
+    application_id=0x524D_5152,
     schema_version=SCHEMA_VERSION,
     schema=(
         (
@@ -29,6 +29,7 @@ _KIND: Final = FileKind(
         "it holds what undoes former restores and resets. Restore it from a backup, or move it away and start without "
         "it: what was done until now can then not be undone by its id"
     ),
+    former_mark=FormerMark(0x524D_514F, "operations"),
 )
 _HEAD: Final = "id, kind, writer, unix_ms, undoes, is_finished, queues"
 _KINDS: Final = frozenset(each.value for each in OperationKind)

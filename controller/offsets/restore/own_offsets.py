@@ -53,6 +53,14 @@ class OwnChange(NamedTuple):
     undoes: str = ""
 
 
+class _Taken(NamedTuple):
+    """What is to become of the offsets of an import."""
+
+    changed: Sequence[OffsetEntry]
+    #: Those that stay as they are.
+    kept: Sequence[PlannedOffset]
+
+
 class OwnOffsets:
     """The offsets of this manager, with what undoes their changes."""
 
@@ -135,31 +143,36 @@ class OwnOffsets:
 
     async def put(self, change: OwnChange, entries: Sequence[OffsetEntry], *, allow_back: bool) -> Restored:
         """Store offsets, lower ones only if that is allowed; raises as OffsetService.reset."""
-        read = dict(
-            zip((each.key for each in entries), self._service.read([each.key for each in entries]), strict=True)
-        )
+        source = self._service.writer(change.writer, "", OffsetSource.IMPORT)
+        taken = self._taken(entries, allow_back=allow_back)
+        decision = self._service.preview_reset(taken.changed, source)
+        results, changes, operation_id = decision.results, decision.changes, ""
+        if not change.is_dry_run:
+            begun = await self._begin(change, changes)
+            # Groups commit while the operation is kept. From here to the decision nothing waits.
+            taken = self._taken(entries, allow_back=allow_back)
+            done = await self._service.reset(taken.changed, source)
+            results, changes = tuple(done.results), tuple(done.changes)
+            operation_id = await self._end(change, begun, changes)
+        queues = _outcomes([each.key for each in taken.changed], results, changes, is_dry_run=change.is_dry_run)
+        return Restored(operation_id=operation_id, queues=[*queues, *taken.kept])
+
+    def _taken(self, entries: Sequence[OffsetEntry], *, allow_back: bool) -> _Taken:
+        """Return which offsets are to be stored, by what is decided at this moment."""
+        keys = [each.key for each in entries]
         kept: list[PlannedOffset] = []
         changed: list[OffsetEntry] = []
-        for each in entries:
-            stored = read[each.key]
-            if not isinstance(stored, StoredOffset) or stored.offset < each.offset:
-                changed.append(each)
-            elif stored.offset == each.offset:
-                kept.append(_planned(each.key, stored.offset, each.offset, RestoreStatus.UNCHANGED))
-            elif allow_back:
-                changed.append(each)
-            else:
+        for each, durable, decided in zip(
+            entries, self._service.read(keys), self._service.read_decided(keys), strict=True
+        ):
+            if decided is not None and decided.offset > each.offset and not allow_back:
                 reason = "it would go back: allow that with allowBack"
-                kept.append(_planned(each.key, stored.offset, each.offset, RestoreStatus.BACKWARD, reason))
-        source = self._service.writer(change.writer, "", OffsetSource.IMPORT)
-        if change.is_dry_run:
-            decision = self._service.preview_reset(changed, source)
-            results, changes, operation_id = tuple(decision.results), tuple(decision.changes), ""
-        else:
-            done, operation_id = await self.reset(change, changed, source)
-            results, changes = tuple(done.results), tuple(done.changes)
-        queues = _outcomes([each.key for each in changed], results, changes, is_dry_run=change.is_dry_run)
-        return Restored(operation_id=operation_id, queues=[*queues, *kept])
+                kept.append(_planned(each.key, decided.offset, each.offset, RestoreStatus.BACKWARD, reason))
+            elif decided is not None and decided.offset == each.offset and decided == durable:
+                kept.append(_planned(each.key, decided.offset, each.offset, RestoreStatus.UNCHANGED))
+            else:
+                changed.append(each)
+        return _Taken(changed, kept)
 
 
 def _outcomes(

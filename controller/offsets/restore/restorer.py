@@ -21,8 +21,15 @@ from controller.offsets.restore.broker_facts import BROKER_FAILURES
 from controller.offsets.restore.broker_run import BrokerRun
 from controller.offsets.restore.kept_operations import KeptOperations
 from controller.offsets.restore.operations import Operation, OperationKind, undone_at_brokers
-from controller.offsets.restore.requests import AnotherRuns, Restored, RestoreRequest, SetProblem, TooManyRestored
-from controller.offsets.restore.saved_source import MasterState, wanted_offsets
+from controller.offsets.restore.requests import (
+    FORMER,
+    AnotherRuns,
+    Restored,
+    RestoreRequest,
+    SetProblem,
+    TooManyRestored,
+)
+from controller.offsets.restore.saved_source import MasterState, stored_before, wanted_offsets
 from controller.offsets.restore.values import (
     RESTORED_MAX,
     SENT,
@@ -54,6 +61,7 @@ class _NoRun(NamedTuple):
 
 _NO_MASTER: Final = _NoRun(RestoreStatus.NO_MASTER, "the broker set has no master now, or it is not followed")
 _OTHER_MASTER: Final = _NoRun(RestoreStatus.ROLE_CHANGED, "the master has changed meanwhile: repeat the request")
+_NOT_ANSWERED: Final = "since when its master is one is not known, as it does not answer (28): repeat the request"
 
 
 class FollowedMasters(Protocol):
@@ -120,6 +128,10 @@ class Restorer:
             problems: list[SetProblem] = []
             states = await self._states_of(self._sets_of(request))
             for set_name, state in states.items():
+                if request.moment is FORMER and state is None and self._has_master(set_name):
+                    # Its newest reading may be of this very master, after its role change.
+                    problems.append(SetProblem(set_name, _NOT_ANSWERED))
+                    continue
                 try:
                     wanted += await wanted_offsets(self._parts.mirrored, set_name, state, request.moment, request.scope)
                 except (MomentNotKept, MirrorFileFailed) as error:
@@ -142,8 +154,8 @@ class Restorer:
             by_set = _by_set(undone_at_brokers(operation, is_forced=is_forced))
             states = await self._states_of(by_set)
             for set_name, state in states.items():
-                before = operation.unix_ms if state is None else state.stored_before(operation.unix_ms)
-                wanted += [each._replace(stored_before_unix_ms=before) for each in by_set[set_name]]
+                before_ms = stored_before(state, operation.unix_ms, operation.unix_ms + READ_S * 1000)
+                wanted += [each._replace(stored_before_unix_ms=before_ms) for each in by_set[set_name]]
             return await self._change(change, wanted, states)
 
     async def write(self, change: BrokerChange, wanted: Sequence[WantedOffset]) -> Restored:
@@ -170,6 +182,10 @@ class Restorer:
     def _set_of(self, set_name: SetName) -> FollowedSet | None:
         found = self._parts.followed.sets.get(set_name.broker_name)
         return found if found is not None and found.cluster == set_name.cluster else None
+
+    def _has_master(self, set_name: SetName) -> bool:
+        followed = self._set_of(set_name)
+        return followed is not None and followed.master is not None
 
     async def _states_of(self, names: Iterable[SetName]) -> dict[SetName, MasterState | None]:
         """Return the masters of broker sets; None of one that does not answer."""

@@ -1,8 +1,8 @@
 """Decides which offset each queue of a group gets at its master. Pure.
 
-**Nothing is skipped unseen.** An offset is written only where it is not beyond the end of its queue. Where another
-broker was master since, or the master was started again, an offset that goes forward needs the store time of the
-message before it: after a lost tail new messages fill the queue, and nobody has read them.
+**Nothing is skipped unseen.** An offset is written only where it is not beyond the end of its queue. One that goes
+forward needs the store time of the message before it: after a lost tail, and where a topic was made anew, new messages
+fill the queue, and nobody has read them.
 
 An offset before the beginning of a queue becomes its beginning, where consumers would go on anyway.
 Source: docs/protocol/offsets.md 8.2.
@@ -11,7 +11,7 @@ Source: docs/protocol/offsets.md 8.2.
 from typing import Final, NamedTuple
 
 from controller.offsets.entry_keys import EntryKind
-from controller.offsets.guard.boundaries import CLOCK_MARGIN_MS, PlacedMessage
+from controller.offsets.guard.boundaries import PlacedMessage
 from controller.offsets.restore.values import PlannedOffset, RestoreOptions, RestoreStatus, WantedOffset
 
 _KINDS: Final = {
@@ -74,23 +74,20 @@ def decide_restored(
     return PlannedOffset(wanted.queue, old, new, status, reason)
 
 
-def needs_proof(wanted: WantedOffset, planned: PlannedOffset, options: RestoreOptions) -> bool:
-    """Return whether the message before the new offset has to be looked at."""
-    return (
-        planned.status is RestoreStatus.READY
-        and wanted.stored_before_unix_ms is not None
-        and not options.allow_unproved
-        and planned.new == wanted.offset
-        and planned.new is not None
-        and planned.new > (planned.old or 0)
-    )
+def needs_proof(wanted: WantedOffset, shown: ShownQueue, planned: PlannedOffset, options: RestoreOptions) -> bool:
+    """Return whether the message before the new offset has to be looked at: there is one, and it may be skipped."""
+    if planned.status is not RestoreStatus.READY or wanted.stored_before_unix_ms is None or options.allow_unproved:
+        return False
+    assert planned.new is not None, "it is ready"
+    assert shown.ends is not None, "it is ready"
+    return planned.new > max(planned.old or 0, shown.ends.min_offset)
 
 
 def proved(wanted: WantedOffset, planned: PlannedOffset, message: PlacedMessage | None) -> PlannedOffset:
     """Return what is done once the message before the new offset was looked at; None: it is not readable."""
     assert wanted.stored_before_unix_ms is not None, "only where proof is needed"
     stored_ms = None if message is None else message.store_unix_ms
-    if stored_ms is not None and stored_ms < wanted.stored_before_unix_ms - CLOCK_MARGIN_MS:
+    if stored_ms is not None and stored_ms < wanted.stored_before_unix_ms:
         return PlannedOffset(planned.queue, planned.old, planned.new, RestoreStatus.READY)
     why = "cannot be read" if stored_ms is None else f"was stored at {stored_ms}, not certainly before the offset"
     reason = f"the message before it {why}: messages might be skipped that nobody has read"

@@ -27,17 +27,28 @@ class MasterState(NamedTuple):
         """When it was elected or started, whichever was later, as far as it is known; Unix ms by other clocks."""
         return max(self.run.boot_unix_ms, self.elected_unix_ms or 0)
 
-    def stored_before(self, unix_ms: int) -> int | None:
-        """Return before when messages must have been stored that groups had read at a moment.
+    def was_master(self, unix_ms: int) -> bool:
+        """Return whether it was master at a moment for certain, and has not been started since.
 
-        None: it was master then already, and has lost nothing since. Where its election is not known it may have become
-        master since without a new start.
+        Where its election is not known it may have become master since without a new start.
         """
-        was_master = self.elected_unix_ms is not None and self.began_unix_ms <= unix_ms - CLOCK_MARGIN_MS
-        return None if was_master else unix_ms
+        return self.elected_unix_ms is not None and self.began_unix_ms <= unix_ms - CLOCK_MARGIN_MS
+
+
+def stored_before(state: MasterState | None, first_unix_ms: int, last_unix_ms: int) -> int:
+    """Return before when messages must have been stored that groups had read in offsets of a time; Unix ms.
+
+    Who was master then has lost nothing since. Yet a topic may have been made anew since, and its messages are later
+    for certain. So the margin for clocks is for the offsets there, and against them elsewhere: the last messages that a
+    group had read are as young as its offset.
+    """
+    if state is not None and state.was_master(first_unix_ms):
+        return last_unix_ms + CLOCK_MARGIN_MS
+    return first_unix_ms - CLOCK_MARGIN_MS
 
 
 class _SavedReading(NamedTuple):
+    #: When the newest of the offsets was read, which may be long before the moment that was requested.
     unix_ms: int
     entries: Iterable[SavedEntry | None]
 
@@ -54,13 +65,13 @@ async def wanted_offsets(
     Raises MomentNotKept, MirrorFileFailed and TooManyRestored.
     """
     reading = await _reading(mirrored, set_name, state, moment)
-    stored_before = reading.unix_ms if state is None else state.stored_before(reading.unix_ms)
+    before_ms = stored_before(state, reading.unix_ms, reading.unix_ms)
     found: list[WantedOffset] = []
     async for part in in_slices(reading.entries, DECODED_AT_ONCE):
         for entry in part:
             if entry is not None and scope.has_entry(entry.key):
                 found += (
-                    WantedOffset(SetQueue(set_name, entry.key, queue_id), offset, stored_before)
+                    WantedOffset(SetQueue(set_name, entry.key, queue_id), offset, before_ms)
                     for queue_id, offset in sorted(entry.offsets.items())
                 )
         if len(found) > RESTORED_MAX:
@@ -73,7 +84,7 @@ async def _reading(
 ) -> _SavedReading:
     if not isinstance(moment, Former):
         past = await mirrored.at(set_name, moment)
-        return _SavedReading(moment, past.entries())
+        return _SavedReading(past.unix_ms, past.entries())
     if state is None:
         saved = mirrored.saved(set_name)
         return _SavedReading(0, ()) if saved is None else _SavedReading(saved.read.requested_unix_ms, saved.entries())

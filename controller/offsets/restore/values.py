@@ -29,7 +29,7 @@ class RestoreStatus(enum.StrEnum):
     #: It is beyond the end of the queue.
     BEYOND_END = "beyond_end"
     #: The message before it is not proved to be one that was there at the moment of the offset: the queue may have
-    #: lost its end and got other messages, which would be skipped.
+    #: lost its end, or its topic was made anew, and it got other messages, which would be skipped.
     NOT_PROVED = "not_proved"
     #: The broker does not have the queue.
     NO_QUEUE = "no_queue"
@@ -72,7 +72,8 @@ class WantedOffset(NamedTuple):
     queue: SetQueue
     #: None: there was none, which no request to a broker brings back.
     offset: int | None
-    #: The message before it must have been stored before this time, Unix ms, unless nobody doubts it: None.
+    #: The message before it must have been stored before this time, Unix ms by the master's clock; None: nothing is
+    #: known of when the offset was read.
     stored_before_unix_ms: int | None = None
     #: Only if the broker shows this; None: whatever it shows.
     expected: int | None = None

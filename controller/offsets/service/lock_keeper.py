@@ -86,7 +86,7 @@ class LockKeeper:
         """
         while rows := self._unsettled:
             async with asyncio.timeout(SETTLE_S):
-                await self._store.flush(rows.__contains__)
+                await self._store.flush_rows(tuple(rows))
             self._unsettled -= rows
 
     async def change(
@@ -116,8 +116,11 @@ class LockKeeper:
 
     async def _make(self, table: LockTable, changes: LockChanges) -> None:
         rows = changes_of(changes, table.last_token, self._clock.unix_ms())
+        # Rows of locks are flushed before others, and the next leader that knows a queue to be given up has to know how
+        # far its holder came.
+        held = {each.key.of for each in changes.locks if each.before is not None}
         try:
-            await self._store.record(rows)
+            await self._store.record(rows, before=held)
         except (InJournalOnly, asyncio.CancelledError):
             # The journal has it, and the store gets it later, unless another manager leads by then.
             self._unsettled |= {each.key.of for each in rows}

@@ -47,11 +47,6 @@ class _StoredLocks(NamedTuple):
     groups: list[LockGroup]
 
 
-def is_lock_row(of: GroupTopic) -> bool:
-    """Return whether a row is none of offsets."""
-    return of.cluster[:1] < " "
-
-
 def changes_of(changes: LockChanges, last_token: int, unix_ms: int) -> tuple[OffsetChange, ...]:
     """Return the rows that a change of locks changes; `last_token` is the highest until now."""
     rows = [

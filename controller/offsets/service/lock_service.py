@@ -76,7 +76,7 @@ class LockService:
     # Clients
 
     async def open(self, session: LockSession) -> SessionHeld:
-        """Open a session; raises SessionRefused."""
+        """Open a session; raises SessionRefused and TooManySessions."""
         return await self._change(lambda table, now_ms: decide_open(table, session, now_ms))
 
     async def renew(self, session_id: str) -> SessionHeld:

@@ -31,13 +31,12 @@ from controller.offsets.commits.seed import OffsetEntry, decide_seed
 from controller.offsets.commits.writing import OffsetWriter
 from controller.offsets.service.confirmed_changes import Report, store_confirmed
 from controller.offsets.service.lock_keeper import LockKeeper
-from controller.offsets.service.lock_rows import is_lock_row
 from controller.offsets.service.manager_role import ManagerRole
 from controller.offsets.service.service_observer import ServiceObserver
 from controller.offsets.storage.remote import RemoteRow
 from controller.offsets.storage.row_flusher import JournalRefused
 from controller.offsets.storage.write_behind import Durability, InJournalOnly, Scope, WriteBehind
-from controller.offsets.values import GroupTopic, OffsetSource, QueueKey
+from controller.offsets.values import GroupTopic, OffsetSource, QueueKey, StoredOffset, is_lock_row
 from controller.storage.store import Deposed, StoreError
 from remoting.background_tasks import start_task
 from remoting.clock import Clock
@@ -194,6 +193,15 @@ class OffsetService:
         self.role.check_leads()
         read = self.table.read
         return [read(key) for key in keys]
+
+    def read_decided(self, keys: Sequence[QueueKey]) -> list[StoredOffset | None]:
+        """Return the offset of each queue that the next change is decided on; it may not be durable yet.
+
+        None: there is none, or this cannot be determined. Raises ManagerNotLeading.
+        """
+        self.role.check_leads()
+        decided = (self.table.queues_of(each.of).get(each.queue_id) for each in keys)
+        return [None if each is None or each.is_deleted else each for each in decided]
 
     def page(self, scope: OffsetScope, cursor: PageCursor | None, offsets_max: int) -> OffsetPage:
         """Return a page of the durable offsets of a scope; raises ManagerNotLeading, RowsUnavailable, PageExpired."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from itertools import islice
 from typing import Final
 
 from controller.offsets.storage.formats.records import FlushedRow
@@ -28,6 +29,7 @@ class FlushWaiters:
     def __init__(self) -> None:
         #: A dictionary keeps the order, as a set does not.
         self._waiting: dict[GroupTopic, dict[_Waiter, None]] = {}
+        self._waiters: dict[_Waiter, None] = {}
 
     async def wait(self, wanted: Wanted) -> None:
         """Return once the remote store has all of it; raises what `fail` was called with."""
@@ -35,13 +37,24 @@ class FlushWaiters:
         if not waiter.remaining:
             return
         rows = tuple(waiter.remaining)
+        self._waiters[waiter] = None
         for of in rows:
             self._waiting.setdefault(of, {})[waiter] = None
         try:
             await waiter.done
         finally:
+            del self._waiters[waiter]
             for of in rows:
                 self._discard(of, waiter)
+
+    def first_rows(self, rows_max: int) -> list[GroupTopic]:
+        """Return rows that callers wait for, of those first that wait for the fewest: a lock is not behind a batch."""
+        rows: dict[GroupTopic, None] = {}
+        for waiter in sorted(self._waiters, key=lambda each: len(each.remaining)):
+            rows |= dict.fromkeys(islice(waiter.remaining, rows_max - len(rows)))
+            if len(rows) == rows_max:
+                break
+        return list(rows)
 
     def flushed(self, row: FlushedRow) -> None:
         """Release those who waited for this alone."""

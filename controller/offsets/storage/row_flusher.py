@@ -23,7 +23,7 @@ from controller.offsets.storage.remote import (
     RowTooLarge,
     RowWrite,
 )
-from controller.offsets.values import DELETED_KEPT_MS, GroupTopic, QueueKey, StoredOffset
+from controller.offsets.values import DELETED_KEPT_MS, GroupTopic, QueueKey, StoredOffset, is_lock_row
 from controller.storage.store import OutcomeUnknown, StoreError
 from remoting.clock import Clock
 
@@ -128,10 +128,17 @@ class RowFlusher:
             if after is None or after.is_deleted:
                 self._too_large.pop(key.of, None)
 
+    def stuck(self) -> list[GroupTopic]:
+        """Return the rows that have something dirty and cannot be written: only an operator can help them."""
+        return [of for of in {*self._too_large, *self._unreadable} if of in self._journal.dirty.rows]
+
     def stuck_keys(self) -> int:
-        """Return how many queues are dirty in rows that cannot be written: only an operator can help them."""
-        rows = self._journal.dirty.rows
-        return sum(len(rows[of].offsets) for of in {*self._too_large, *self._unreadable} if of in rows)
+        """Return how many queues are dirty in rows that cannot be written."""
+        return sum(len(self._journal.dirty.rows[of].offsets) for of in self.stuck())
+
+    def has_pending(self) -> bool:
+        """Return whether a row has something dirty and can be written."""
+        return any(not self.problem(of) for of in self._journal.dirty.rows)
 
     def pending(self) -> list[GroupTopic]:
         """Return the rows that have something dirty and can be written."""
@@ -164,6 +171,21 @@ class RowFlusher:
         refuse_other_store(self._journal, store_id)
         if self._journal.store_id != store_id:
             await self._journal.belong_to(store_id)
+
+    def drop_lock_changes(self) -> None:
+        """Remove changes of locks from the journal, where other managers write to the store as well.
+
+        Nobody relies on them: what waits for such a store was not acknowledged. Another manager may have granted and
+        released the same queues since, and a row of locks that it removed leaves nothing that is newer than these.
+        """
+        if not self._remote.is_shared:
+            return
+        rows = [
+            FlushedRow(of, {queue_id: each.number for queue_id, each in row.offsets.items()})
+            for of, row in self._journal.dirty.rows.items()
+            if is_lock_row(of)
+        ]
+        self._journal.flushed(rows, self._clock.now_ms())
 
     def check_age(self) -> None:
         """Raise JournalTooOld if what is dirty may have been deleted by another manager that remembers it no more."""
@@ -246,6 +268,9 @@ class RowFlusher:
             if (dirty := self._journal.dirty.rows.get(of)) is None:
                 continue
             row = self._rows.get(of, _NOTHING)
+            if row.problem or of in self._too_large:
+                # It became so after the pass began: others have their turns between its parts.
+                continue
             queues = merged(dirty.offsets, row.queues)
             flushed = FlushedRow(of, {queue_id: each.number for queue_id, each in dirty.offsets.items()})
             if queues == row.queues:

@@ -13,6 +13,13 @@ from controller.storage.store import StoreError
 LOG_BYTES_MAX: Final = 64 << 20
 
 
+class FormerMark(NamedTuple):
+    """How files of a kind were marked before, as those of another kind are: their table tells them apart."""
+
+    application_id: int
+    table: str
+
+
 class FileKind(NamedTuple):
     """What is in a file, for the checks at its opening."""
 
@@ -26,6 +33,8 @@ class FileKind(NamedTuple):
     schema: tuple[str, ...]
     #: What an operator does about a damaged file, and what is lost then.
     remedy: str
+    #: Files with this mark get the present one as they are opened.
+    former_mark: FormerMark | None = None
 
 
 class FileProblem(StoreError):
@@ -120,7 +129,7 @@ class SqliteFile:
         (version,) = self.connection.execute("PRAGMA user_version").fetchone()
         if not tables and not version:
             return
-        if application_id != self._kind.application_id:
+        if application_id != self._kind.application_id and not self._has_former_mark(application_id):
             raise FileOfOtherVersion(
                 self.path, f"it is not {self._kind.title}: give the offset manager another folder, or move it away"
             )
@@ -130,6 +139,13 @@ class SqliteFile:
                 f"{self._kind.title} has schema {version}, and this release reads schema {self._kind.schema_version}: "
                 "run the release that wrote it, and end it with SIGTERM, which leaves nothing to be sent",
             )
+
+    def _has_former_mark(self, application_id: int) -> bool:
+        former = self._kind.former_mark
+        if former is None or application_id != former.application_id:
+            return False
+        query = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?"
+        return bool(self.connection.execute(query, (former.table,)).fetchone()[0])
 
     def damaged(self, why: str) -> FileDamaged:
         """Return the error for content that makes no sense."""

@@ -1,29 +1,32 @@
 """Between the journal and the remote store: what is acknowledged reaches the remote store within a flush interval.
 
-At most one write per row is under way, and it takes the newest offsets: the remote store has them in the order in
-which they were committed. A write whose outcome is unknown is repeated; the row is found as it was written then.
-Invariants 3, 4, 7 and 8 of docs/protocol/offsets.md 7.
+At most one write per row is under way, and it takes the newest offsets: the remote store has those of a row in the
+order in which they were committed. A write whose outcome is unknown is repeated; the row is found as it was written
+then. Rows are flushed in the order in which they became dirty, but first those that callers wait for: behind tens of
+thousands a lock would wait for many seconds. Invariants 3, 4, 7 and 8 of docs/protocol/offsets.md 7.
 """
 
 import asyncio
 import enum
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import Final
 
 from controller.offsets.commits.changes import OffsetChange
+from controller.offsets.storage.flush_pass import FlushPass
 from controller.offsets.storage.flush_waiters import FlushWaiters, Wanted
 from controller.offsets.storage.formats.checks import check_changes
 from controller.offsets.storage.journal import Journal, outcome
 from controller.offsets.storage.observer import WriteBehindObserver
 from controller.offsets.storage.remote import RemoteRow, RemoteStore
-from controller.offsets.storage.row_flusher import RowFlusher, RowNotWritable
+from controller.offsets.storage.row_flusher import FLUSH_ROWS_MAX, RowFlusher, RowNotWritable
 from controller.offsets.storage.write_behind_options import TooManyDirtyOffsets, WriteBehindOptions
 from controller.offsets.values import GroupTopic, QueueKey, StoredOffset
 from controller.storage.store import Deposed, StoreError
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
+from remoting.slices import in_slices
 
 #: How long after a failed flush the next one begins at most.
 RETRY_MS_MAX: Final = 2000
@@ -31,6 +34,8 @@ RETRY_MS_MAX: Final = 2000
 WAIT_MS_MAX: Final = 10_000
 #: How many former states are kept for a remote store that is put back again and again.
 FORMER_MAX: Final = 2
+#: Dirty rows that are compared with a scope at once: about a millisecond.
+SCOPE_ROWS: Final = 2000
 #: What the task is called.
 TASK: Final = "offset_flush"
 
@@ -84,7 +89,7 @@ class WriteBehind:
         self._is_write_through = is_write_through
         self._waiters = FlushWaiters()
         self._flusher = RowFlusher(journal, remote, clock, observer, self._waiters)
-        #: One flush or load at a time.
+        #: One part of a flush, or one load, at a time.
         self._turn = asyncio.Lock()
         self._is_loaded = False
         #: How often this manager was found not to lead: a load that began before is not of the present store.
@@ -139,6 +144,10 @@ class WriteBehind:
             unloads = self._unloads
             await self._flusher.load()
             await self._flusher.check_store()
+            if not self._former:
+                # Where the store was put back while this manager led, the journal may have the only copy of locks that
+                # were acknowledged.
+                self._flusher.drop_lock_changes()
             self._flusher.check_age()
             self._observer.compensated(*await self._flusher.settle())
             for former in tuple(self._former):
@@ -169,15 +178,19 @@ class WriteBehind:
         """Take no commits until the next `load`: another manager may write."""
         self._unload(Deposed("this offset manager does not lead any more"))
 
-    async def record(self, changes: Sequence[OffsetChange], keys: Sequence[QueueKey] = ()) -> Durability:
+    async def record(
+        self, changes: Sequence[OffsetChange], keys: Sequence[QueueKey] = (), before: Collection[GroupTopic] = ()
+    ) -> Durability:
         """Store changes, and return where they are: in the journal, or also in the remote store if write-through is on.
 
         `keys` has queues whose offsets are acknowledged with them, changed or not. LOCAL unless all rows are written
-        through. Changes are stored in the order of the calls; calls that are written through return later. Raises
-        InJournalOnly where they are in the journal, and the remote store is not known to have them; any other
-        StoreError (TooManyDirtyOffsets, JournalBusy, OffsetsNotLoaded, RowNotWritable, ChangeRefused, FileProblem) says
-        that nothing is stored. A caller that is cancelled is held until the journal has answered: CancelledError then
-        means that they are in the journal, and a StoreError takes its place where nothing is stored.
+        through. `before` has rows that the remote store is to get no later than changes that are written through, as
+        far as they can be written. Changes are stored in the order of the calls; calls that are written through return
+        later. Raises InJournalOnly where they are in the journal, and the remote store is not known to have them; any
+        other StoreError (TooManyDirtyOffsets, JournalBusy, OffsetsNotLoaded, RowNotWritable, ChangeRefused,
+        FileProblem) says that nothing is stored. A caller that is cancelled is held until the journal has answered:
+        CancelledError then means that they are in the journal, and a StoreError takes its place where nothing is
+        stored.
         """
         self._check(changes)
         number = await self._journalled(changes) if changes else 0
@@ -186,7 +199,8 @@ class WriteBehind:
         if not through:
             return Durability.LOCAL
         named = chain(((key, None) for key in keys), ((each.key, number) for each in changes))
-        await self._written_through((key, upto) for key, upto in named if key.of in through)
+        wanted = self._dirty_of(of for of in before if not self.problem(of))
+        await self._written_through(wanted, ((key, upto) for key, upto in named if key.of in through))
         return Durability.REMOTE if len(through) == len(rows) else Durability.LOCAL
 
     async def _journalled(self, changes: Sequence[OffsetChange]) -> int:
@@ -241,14 +255,20 @@ class WriteBehind:
 
         Raises RowNotWritable for a row that cannot be written, Deposed if this manager leads no more.
         """
-        wanted: dict[GroupTopic, dict[int, int]] = {}
-        for of, row in self._journal.dirty.rows.items():
-            if not scope(of):
-                continue
-            if problem := self._flusher.problem(of):
-                raise RowNotWritable(problem)
-            wanted[of] = {queue_id: dirty.number for queue_id, dirty in row.offsets.items()}
-        await self._wait_for(wanted)
+        covered: list[GroupTopic] = []
+        async for rows in in_slices(tuple(self._journal.dirty.rows), SCOPE_ROWS):
+            covered += filter(scope, rows)
+        self._check_writable(of for of in self._flusher.stuck() if scope(of))
+        await self.flush_rows(covered)
+
+    async def flush_rows(self, names: Sequence[GroupTopic]) -> None:
+        """As `flush`, of rows by their names."""
+        # By parts: nobody remembers the queues of more rows than that, nor has more of them written first.
+        for at in range(0, len(names), FLUSH_ROWS_MAX):
+            rows = [of for of in names[at : at + FLUSH_ROWS_MAX] if of in self._journal.dirty.rows]
+            self._check_writable(rows)
+            await self._wait_for(self._dirty_of(rows))
+            await asyncio.sleep(0)  # where nothing is left to be flushed, others run as well
 
     async def flush_all(self) -> None:
         """Return once the remote store has everything that was acknowledged."""
@@ -273,7 +293,7 @@ class WriteBehind:
         while self._recording:
             self._all_recorded.clear()
             await self._all_recorded.wait()
-        while self._is_loaded and self._flusher.pending():
+        while self._is_loaded and self._flusher.has_pending():
             if not await self._flush():
                 await asyncio.sleep(self._pause_ms() / 1000)
 
@@ -286,7 +306,10 @@ class WriteBehind:
     def _check(self, changes: Sequence[OffsetChange]) -> None:
         self._check_takes()
         self._flusher.changed(changes)
-        for of in {each.key.of for each in changes}:
+        self._check_writable({each.key.of for each in changes})
+
+    def _check_writable(self, rows: Iterable[GroupTopic]) -> None:
+        for of in rows:
             if problem := self._flusher.problem(of):
                 raise RowNotWritable(problem)
 
@@ -303,9 +326,10 @@ class WriteBehind:
         wait_ms = min(max(over_ms, self._pause_ms()), WAIT_MS_MAX)
         raise TooManyDirtyOffsets(keys, limit, int(wait_ms), self.last_error)
 
-    async def _written_through(self, through: Iterable[tuple[QueueKey, int | None]]) -> None:
-        """Return once the remote store has queues up to a record of the journal each, None for all that is dirty."""
-        wanted: dict[GroupTopic, dict[int, int]] = {}
+    async def _written_through(
+        self, wanted: dict[GroupTopic, dict[int, int]], through: Iterable[tuple[QueueKey, int | None]]
+    ) -> None:
+        """Return once the remote store has what is wanted, and queues up to a record each (None: what is dirty now)."""
         for key, upto in through:
             if (dirty := self._journal.dirty.get(key)) is not None:
                 wanted.setdefault(key.of, {})[key.queue_id] = dirty.number if upto is None else upto
@@ -317,6 +341,13 @@ class WriteBehind:
             raise InJournalOnly(f"no answer within {within_ms} ms: {self.last_error or 'it is busy'}") from error
         except StoreError as error:
             raise InJournalOnly(str(error)) from error
+
+    def _dirty_of(self, rows: Iterable[GroupTopic]) -> dict[GroupTopic, dict[int, int]]:
+        """Return what is dirty of these rows now: per queue, the record that has it."""
+        dirty = self._journal.dirty.rows
+        return {
+            of: {queue_id: each.number for queue_id, each in dirty[of].offsets.items()} for of in rows if of in dirty
+        }
 
     async def _wait_for(self, wanted: Wanted) -> None:
         if not wanted:
@@ -351,7 +382,7 @@ class WriteBehind:
                 await self._flush()
             finally:
                 # Also after a fault of ours: what is dirty is flushed by the next run of this task.
-                if self._flusher.pending():
+                if self._flusher.has_pending():
                     self._arrived.set()
             if not self._is_loaded:
                 await asyncio.sleep(self._options.flush_interval_ms / 1000)
@@ -373,19 +404,25 @@ class WriteBehind:
 
     async def _flush(self) -> bool:
         """Flush what is dirty now, and return whether that succeeded."""
-        async with self._turn:
-            self._is_urgent.clear()
-            if not self._is_loaded:
-                return False
-            began_ms = self._clock.now_ms()
-            try:
-                count = await self._flusher.flush(self._flusher.pending())
-            except StoreError as error:
-                self._failed(error)
-                return False
-            finally:
-                self._observer.dirty(self.dirty_keys, self.oldest_age_ms)
+        self._is_urgent.clear()
+        began_ms = self._clock.now_ms()
+        flush_pass = FlushPass(self._journal.dirty.rows, self._waiters)
+        written = 0
+        try:
+            while part := flush_pass.next_part():
+                # Operators' changes have their turns in between.
+                async with self._turn:
+                    if not self._is_loaded:
+                        return False
+                    written += (await self._flusher.flush(part)).written
+        except StoreError as error:
+            self._failed(error)
+            return False
+        finally:
+            self._observer.dirty(self.dirty_keys, self.oldest_age_ms)
+        if not self._is_loaded:
+            return False
         self._failures, self.last_error = 0, ""
-        if count.written:
-            self._keys_per_s = 1000 * count.written / max(self._clock.now_ms() - began_ms, 1)
+        if written:
+            self._keys_per_s = 1000 * written / max(self._clock.now_ms() - began_ms, 1)
         return True

@@ -45,6 +45,7 @@ class _Set(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     master_address: str | None
     master_epoch: _Int
     elected_unix_ms: _Long | None = None
+    elected_unclean: bool | None = None
     sync_state_set_epoch: _Int
     members: Annotated[list[_Member], msgspec.Meta(max_length=MEMBERS_MAX)]
 
@@ -106,6 +107,7 @@ def _set(found: _Set) -> FollowedSet:
         sync_state_set_epoch=found.sync_state_set_epoch,
         elected_unix_ms=found.elected_unix_ms,
         members=tuple(sorted(SetMember(each.broker_id, each.address, each.in_sync) for each in found.members)),
+        unclean_epoch=found.master_epoch if found.elected_unclean else None,
     )
 
 

@@ -106,6 +106,8 @@ class Masters:
         if known is not None and now.elected_unix_ms is None and now.master == known.master:
             # Another controller leads now, which has not held that election.
             now = now._replace(elected_unix_ms=known.elected_unix_ms)
+        if known is not None and now.unclean_epoch is None:
+            now = now._replace(unclean_epoch=known.unclean_epoch)
         self._sets[now.broker_name] = now
         if now.master is not None:
             self._last[now.broker_name] = now.master

@@ -46,6 +46,9 @@ class FollowedSet(NamedTuple):
     elected_unix_ms: int | None = None
     #: By broker id.
     members: tuple[SetMember, ...] = ()
+    #: The last epoch that is known to have begun with a master that was not in sync: the end of the log before it is
+    #: lost. None: none is known.
+    unclean_epoch: int | None = None
 
 
 class MasterChangeKind(enum.StrEnum):

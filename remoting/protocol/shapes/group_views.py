@@ -1,7 +1,8 @@
 """What an operator sees and changes of groups and clients.
 
 Answers whole, as an operator's tool prints them: what the shapes for rules leave out is in these. Numbers that an older
-release does not write are 0, as in Java's objects. Source: docs/protocol/broker-admin.md 10 to 40.
+release does not write are 0, as in Java's objects, unless that would say something else. Source:
+docs/protocol/broker-admin.md 10 to 40.
 """
 
 import msgspec
@@ -14,8 +15,8 @@ class GroupQueueView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     broker_offset: Int64 = 0
     consumer_offset: Int64 = 0
-    #: 5.1.0+.
-    pull_offset: Int64 = 0
+    #: 5.1.0+; without it nobody knows how many messages are under way.
+    pull_offset: Int64 | None = None
     #: Unix ms.
     last_timestamp: Int64 = 0
 

@@ -98,8 +98,13 @@ async def _with_clock(work: Coroutine[Any, Any, Document], what: str) -> Documen
         return await work
     task = start_task(work)
     began = time.perf_counter()
-    while not (await asyncio.wait({task}, timeout=_TICK_S))[0]:
-        click.echo(f"\rrmq: {what}, {time.perf_counter() - began:.0f} s", nl=False, err=True)
+    try:
+        while not (await asyncio.wait({task}, timeout=_TICK_S))[0]:
+            click.echo(f"\rrmq: {what}, {time.perf_counter() - began:.0f} s", nl=False, err=True)
+    except asyncio.CancelledError:
+        # Interrupted; its request knows what may be done all the same.
+        task.cancel()
+        await asyncio.wait({task})
     if time.perf_counter() - began > _TICK_S:
         click.echo(_ERASED_LINE, nl=False, err=True)
     return task.result()

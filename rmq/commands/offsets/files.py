@@ -212,6 +212,9 @@ def _write(file: str, text: bytes, *, overwrites: bool) -> None:
                 opened.write(text)
     except FileExistsError:
         raise WrongUse(_EXISTS.format(file)) from None
+    except BrokenPipeError:
+        # Who reads standard output has enough.
+        raise
     except OSError as error:
         raise WrongUse(f"{file} cannot be written: {error.strerror or error}") from None
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from remoting.admin.group_views import running_view
 from remoting.admin.message_queues import MessageQueue, by_queue
-from remoting.protocol.shapes.group_views import ConsumersView
+from remoting.protocol.shapes.group_views import ConsumersView, GroupQueueView
 from rmq.failures import CommandFailed
 from rmq.mqadmin.admin import Admin, MqadminCommand, addresses_in, switch_value
 from rmq.mqadmin.consume_stats import GroupStats, consume_stats, consumers_of
@@ -17,12 +17,13 @@ from rmq.mqadmin.java.versions import version_text
 from rmq.site.site import at_once
 
 _RETRY: Final = "%RETRY%"
+_UNKNOWN: Final = "N/A"
 _PULL: Final = "CONSUME_ACTIVELY"
 _PUSH: Final = "CONSUME_PASSIVELY"
 _HEAD: Final = "%-64s  %-32s  %-4s  %-20s  %-20s  %-20s %-20s%s%n"
-_ROW: Final = "%-64s  %-32s  %-4d  %-20d  %-20d  %-20d %-20d %s%n"
+_ROW: Final = "%-64s  %-32s  %-4d  %-20d  %-20d  %-20d %-20s %s%n"
 _HEAD_WITH_IP: Final = "%-64s  %-32s  %-4s  %-20s  %-20s  %-20s %-20s %-20s%s%n"
-_ROW_WITH_IP: Final = "%-64s  %-32s  %-4d  %-20d  %-20d  %-20s %-20d %-20d %s%n"
+_ROW_WITH_IP: Final = "%-64s  %-32s  %-4d  %-20d  %-20d  %-20s %-20d %-20s %s%n"
 
 
 async def _show(admin: Admin, line: CommandLine) -> None:
@@ -41,10 +42,9 @@ def _print_queues(admin: Admin, stats: GroupStats, holders: Mapping[MessageQueue
     ip_column = [] if holders is None else ["#Client IP"]
     head = _HEAD if holders is None else _HEAD_WITH_IP
     admin.printf(head, *columns, *ip_column, "#Diff", "#Inflight", "#LastTime")
-    in_flight = 0
     for queue in sorted(stats.queues):
         found = stats.queues[queue]
-        in_flight += found.pull_offset - found.consumer_offset
+        in_flight = _in_flight(found)
         admin.printf(
             _ROW if holders is None else _ROW_WITH_IP,
             front(queue.topic, 64),
@@ -52,14 +52,20 @@ def _print_queues(admin: Admin, stats: GroupStats, holders: Mapping[MessageQueue
             queue.queue_id,
             found.broker_offset,
             found.consumer_offset,
-            *([] if holders is None else [holders.get(queue, "N/A")]),
+            *([] if holders is None else [holders.get(queue, _UNKNOWN)]),
             found.broker_offset - found.consumer_offset,
-            found.pull_offset - found.consumer_offset,
-            date_text(found.last_timestamp) if found.last_timestamp else "N/A",
+            _UNKNOWN if in_flight is None else in_flight,
+            date_text(found.last_timestamp) if found.last_timestamp else _UNKNOWN,
         )
     admin.printf("%nConsume TPS: %.2f%n", stats.tps)
     admin.printf("Consume Diff Total: %d%n", stats.total_diff)
-    admin.printf("Consume Inflight Total: %d%n", in_flight)
+    known = [each for each in map(_in_flight, stats.queues.values()) if each is not None]
+    admin.printf("Consume Inflight Total: %s%n", sum(known) if len(known) == len(stats.queues) else _UNKNOWN)
+
+
+def _in_flight(queue: GroupQueueView) -> int | None:
+    """Return how many messages clients have and did not commit; None of a broker that does not tell."""
+    return None if queue.pull_offset is None else queue.pull_offset - queue.consumer_offset
 
 
 async def _holders(admin: Admin, group: str) -> dict[MessageQueue, str]:

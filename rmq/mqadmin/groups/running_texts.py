@@ -1,5 +1,6 @@
 """What a running consumer reports, as `ConsumerRunningInfo.formatString` writes it. Pure."""
 
+import re
 import time
 from collections.abc import Iterator
 from typing import Final
@@ -10,6 +11,7 @@ from rmq.mqadmin.java.hash_order import concurrent_order
 from rmq.mqadmin.java.texts import java_format
 
 _START: Final = "PROP_CONSUMER_START_TIMESTAMP"
+_UNIX_MS: Final = re.compile(r"\d{1,18}", re.ASCII)
 _TYPE: Final = "PROP_CONSUME_TYPE"
 _ORDERLY: Final = "PROP_CONSUMEORDERLY"
 _PUSH: Final = "CONSUME_PASSIVELY"
@@ -129,7 +131,10 @@ def _short_time(unix_ms: int) -> str:
 def have_same_subscriptions(consumers: list[RunningConsumerView], unix_ms: int) -> bool:
     """Return whether all consumers of a group take the same; young ones and pull consumers are taken to."""
     first = consumers[0]
-    if first.properties.get(_TYPE) != _PUSH or unix_ms - int(first.properties.get(_START, "0")) <= _SETTLED_MS:
+    started = first.properties.get(_START, "")
+    # A member may report anything; without a start it is taken as an old one.
+    started_unix_ms = int(started) if _UNIX_MS.fullmatch(started) else 0
+    if first.properties.get(_TYPE) != _PUSH or unix_ms - started_unix_ms <= _SETTLED_MS:
         return True
     taken = [
         {(each.topic, each.sub_string, each.expression_type) for each in one.subscription_set} for one in consumers

@@ -24,7 +24,7 @@ async def _clone(admin: Admin, line: CommandLine) -> None:
             continue
         if address is None:
             raise CommandFailed(f"{queue.broker_name} has queues of {queue.topic}, and none of {topic}")
-        await admin.call(address, commit_offset(target, queue.topic, queue.queue_id, offset))
+        await admin.change(address, commit_offset(target, queue.topic, queue.queue_id, offset))
     admin.printf("clone group offset success. srcGroup[%s], destGroup=[%s], topic[%s]", source, target, topic)
 
 

@@ -95,6 +95,6 @@ async def _reset(admin: Admin, address: str, wanted: TimeReset, queue: MessageQu
     at_time = await admin.call(address, request)
     is_set = wanted.is_forced or at_time <= now.consumer_offset
     if is_set:
-        await admin.call(address, commit_offset(wanted.group, topic, queue_id, at_time))
+        await admin.change(address, commit_offset(wanted.group, topic, queue_id, at_time))
     new = at_time if is_set else now.consumer_offset
     return QueueReset(queue, now.broker_offset, now.consumer_offset, at_time, new)

@@ -98,6 +98,7 @@ async def _reset_online(admin: Admin, wanted: TimeReset) -> Mapping[MessageQueue
             raise _NobodyOnlineError
         if answer.error is not None:
             raise failure_of(answer.error, address)
+        admin.note_change(address)
         offsets = answer.result
         if offsets:
             capacity = max(capacity, copied_capacity(len(offsets)))
@@ -124,8 +125,8 @@ async def _reset_queue(admin: Admin, line: CommandLine, address: str, queue_id: 
     admin.printf("reset consumer offset to %d%n", offset)
     # As mqadmin does, which never resets a queue to its very first offset.
     if offset > 0:
-        await admin.call(address, commit_offset(group, topic, queue_id, offset))
-        await admin.call(address, reset_offset(group, topic, queue_id, offset))
+        await admin.change(address, commit_offset(group, topic, queue_id, offset))
+        await admin.change(address, reset_offset(group, topic, queue_id, offset))
 
 
 def _unix_ms(text: str) -> int:

@@ -42,7 +42,7 @@ def _topic_in(line: CommandLine) -> ChangedTopic:
 
 
 async def _update_at(admin: Admin, topic: ChangedTopic, address: str) -> None:
-    await admin.call(address, topic.request)
+    await admin.change(address, topic.request)
     if topic.definition.is_order:
         conf = f"{await _name_at(admin, address)}:{topic.definition.write_queue_nums}"
         await _add_order(admin, topic.definition.topic, conf)

@@ -31,7 +31,7 @@ async def _update(admin: Admin, line: CommandLine) -> None:
         admin.print_usage()
         return
     for master in await admin.masters_of(cluster):
-        await admin.call(master, topic.request)
+        await admin.change(master, topic.request)
         admin.printf("update topic perm from %s to %s in %s success.%n", queues.perm, perm, master)
 
 

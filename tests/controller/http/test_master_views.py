@@ -8,6 +8,7 @@ import pytest
 from controller_builders import a_set
 from fakes.in_process_controller import CLUSTER, SET, InProcessController, at
 
+from controller.failover.election_log import ElectionLog
 from controller.http.master_shapes import MasterListing
 from controller.http.master_views import MasterListings
 from controller.sets.stored_set import StoredSet
@@ -73,6 +74,7 @@ async def test_all_masters_are_shown_with_epochs_members_and_who_is_in_sync(cont
             "masterAddress": at(1),
             "masterEpoch": 1,
             "electedUnixMs": controller.clock.unix_ms(),
+            "electedUnclean": False,
             "syncStateSetEpoch": 2,
             "members": [
                 {"brokerId": 1, "address": at(1), "inSync": True},
@@ -97,7 +99,7 @@ async def test_time_of_an_election_is_shown_as_long_as_its_epoch_lasts(controlle
     assert shown["electedUnixMs"] == elected_unix_ms
     keep(controller, SET, 99, master=2, master_epoch=7)
     (shown,) = (await masters(controller))["brokerSets"]
-    assert shown["electedUnixMs"] is None
+    assert (shown["electedUnixMs"], shown["electedUnclean"]) == (None, None)
 
 
 async def test_later_answer_has_only_the_sets_that_have_changed(controller):
@@ -136,7 +138,7 @@ async def test_set_that_changes_while_all_are_written_comes_with_the_next_answer
     names = [f"broker-{number}" for number in range(250)]
     for name in names:
         keep(controller, name)
-    listings = MasterListings(controller.store, controller.group, lambda *_: None)
+    listings = MasterListings(controller.store, controller.group, ElectionLog("10.0.0.99:9878"))
     tasks = [asyncio.create_task(listings.answer(ViewRequest())) for _ in range(2)]
     await asyncio.sleep(0)
     await asyncio.sleep(0)

@@ -113,3 +113,4 @@ def test_members_are_sent_to_a_moment_in_the_queues_that_the_broker_names():
     body = b'{"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"t"}:42}}'
     assert {queue.queue_id: offset for queue, offset in found(wanted, body).items()} == {0: 42}
     assert wanted.read_response(RemotingCommand(206)) is None
+    assert reset_members("g", "t", 5, is_force=False).request.ext_fields["isForce"] == "false"

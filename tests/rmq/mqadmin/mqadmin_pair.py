@@ -26,6 +26,10 @@ class MqadminPair:
         self._rmq = rmq
         self.addresses = addresses
 
+    def beside(self, mqadmin):
+        """Return a pair with another mqadmin."""
+        return MqadminPair(mqadmin, self._rmq, self.addresses)
+
     def run(self, *words):
         """Run the same words in both."""
         return Pair(self.java(*words), self.ours(*words))

@@ -18,6 +18,7 @@ PRODUCERS = "Writers"
 #: Of the client that ends, without that of the one that stays.
 MESSAGES = 60
 BOTH = ("{ns}", "{our_ns}")
+BOTH_BROKERS = ("broker-a", "broker-b")
 #: An option that our NameServer lets be changed only where it is named so.
 CHANGEABLE = "deleteTopicWithBrokerRegistration"
 HOURS_MS = 36_000_000
@@ -54,8 +55,14 @@ class MqadminSite:
             "a": broker.address,
             "b": other.address,
         }
+        self.release = version
         self.pair = MqadminPair(mqadmin, Rmq(lab.folder / "operator"), names)
+        self._lab = lab
         self._fill(lab)
+
+    def pair_with(self, version):
+        """Return a pair with the mqadmin of another release."""
+        return self.pair.beside(self._lab.mqadmin(version=version))
 
     def _fill(self, lab):
         """Let a group read all messages of a topic, stay online, and have its offsets at the brokers."""
@@ -75,15 +82,19 @@ class MqadminSite:
         lab.producer("idle", group=PRODUCERS, **clients | {"interval-ms": HOURS_MS}).ready()
 
         def is_read():
-            text = pair.ours("consumerProgress", "-g", GROUP, "-t", TOPIC, "-n", "{ns}").out
-            offsets = [int(row[4]) for row in map(str.split, text.splitlines()) if row[:1] == [TOPIC]]
-            return sum(offsets) > MESSAGES and re.search(r"^Consume Diff Total: 0$", text, re.MULTILINE)
+            text = pair.ours("consumerProgress", "-g", GROUP, "-n", "{ns}").out
+            rows = [row for row in map(str.split, text.splitlines()) if row]
+            offsets = [int(row[4]) for row in rows if row[0] == TOPIC]
+            # An empty queue gets its offset after its first long poll has ended.
+            retries = {row[1] for row in rows if row[0] == f"%RETRY%{GROUP}"}
+            nothing_left = re.search(r"^Consume Diff Total: 0$", text, re.MULTILINE)
+            return sum(offsets) > MESSAGES and len(retries) == len(BOTH_BROKERS) and nothing_left
 
         wait_until(is_read, seconds=START_S, what="all messages are read, and the brokers have the offsets")
 
 
 def _masters(name_server):
-    return sum(bool(name_server.caller.addresses(name).get("0")) for name in ("broker-a", "broker-b"))
+    return sum(bool(name_server.caller.addresses(name).get("0")) for name in BOTH_BROKERS)
 
 
 @contextmanager

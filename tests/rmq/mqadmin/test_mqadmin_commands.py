@@ -5,15 +5,18 @@ import re
 
 import pytest
 from answering_peer import AnsweringPeer, answer
-from rmq_brokers import ODD_NAMES, RUNTIME, UPDATE_TOPIC, register
+from rmq_brokers import ODD_NAMES, RUNTIME, UPDATE_TOPIC, broker_answers, register
 
+from remoting.protocol.shapes.group_views import RunningConsumerView
 from rmq.failures import ExitCode
+from rmq.mqadmin.groups.running_texts import have_same_subscriptions
 from rmq.mqadmin.startup import _command
 from rmq.mqadmin.table import MQADMIN_COMMANDS
 
 NOWHERE = "127.0.0.1:1"
 ALL_TOPICS = 206
 ROUTE = 105
+GROUP_STATS = 208
 CLEAN_TOPICS = 316
 CONSUMERS = 203
 RUNNING = 307
@@ -229,6 +232,24 @@ def test_route_with_more_queues_than_can_be_is_refused(run_here):
     assert (ran.code, ran.err) == (1, "rmq: b: the topic is said to have 2147483647 queues, more than 65536\n")
 
 
+def test_messages_on_their_way_are_not_known_of_a_broker_that_does_not_tell(run_here):
+    queues = {
+        '{"brokerName":"b","queueId":0,"topic":"T"}': {"brokerOffset": 9, "consumerOffset": 8, "lastTimestamp": 0},
+        '{"brokerName":"b","queueId":1,"topic":"T"}': {"brokerOffset": 9, "consumerOffset": 8, "pullOffset": 9},
+    }
+    peer = AnsweringPeer({GROUP_STATS: answer({"consumeTps": 0.0, "offsetTable": queues})})
+    brokers = [{"brokerAddrs": {"0": peer.address}, "brokerName": "b", "cluster": "c"}]
+    peer.answers[ROUTE] = answer({"brokerDatas": brokers, "filterServerTable": {}, "queueDatas": []})
+    try:
+        ran = run_here("mqadmin", "consumerProgress", "-g", "g", "-n", peer.address)
+    finally:
+        peer.close()
+
+    _, first, second, _, *totals = ran.out.splitlines()
+    assert (first.split()[-3:], second.split()[-3:]) == (["1", "N/A", "N/A"], ["1", "1", "N/A"])
+    assert totals == ["Consume TPS: 0.00", "Consume Diff Total: 2", "Consume Inflight Total: N/A"]
+
+
 def test_change_that_fails_everywhere_has_the_code_of_its_failure(site):
     ran = site.rmq.run("mqadmin", "wipeWritePerm", "-b", "broker-a", "-n", f"{NOWHERE};127.0.0.1:2")
 
@@ -244,6 +265,18 @@ def test_change_that_fails_after_others_names_where_it_is_done(site):
 
     assert (kv.code, f"done at {site.ns1.address}\n" in kv.err) == (7, True), kv
     assert (topic.code, f"done at {site.broker.address}, {site.ns1.address}\n" in topic.err) == (7, True), topic
+
+
+def test_change_of_several_steps_that_fails_names_where_it_is_done(site):
+    unlisted = AnsweringPeer(broker_answers())
+    try:
+        ran = site.rmq.run("mqadmin", "updateTopic", "-b", unlisted.address, "-t", "Orders", "-o", "true")
+    finally:
+        unlisted.close()
+
+    assert UPDATE_TOPIC in [code for code, _ in unlisted.received]
+    assert f"order configuration is not set; done at {unlisted.address}\n" in ran.err, ran
+    assert ran.code == 7
 
 
 def test_clients_have_files_of_their_own_whatever_their_ids(run_here, tmp_path, monkeypatch):
@@ -263,3 +296,14 @@ def test_clients_have_files_of_their_own_whatever_their_ids(run_here, tmp_path, 
     assert {str(each.relative_to(tmp_path)) for each in tmp_path.glob("*/*")} == set(printed)
     # The last one has a name that is too long: it is named, and the others are there.
     assert (ran.code, ran.err.count("cannot be written")) == (7, 1), ran
+
+
+def test_start_of_a_member_that_is_no_number_is_taken_as_an_old_one():
+    consumers = [
+        RunningConsumerView(
+            properties={"PROP_CONSUME_TYPE": "CONSUME_PASSIVELY", "PROP_CONSUMER_START_TIMESTAMP": started}
+        )
+        for started in ("soon", "1")
+    ]
+
+    assert have_same_subscriptions(consumers, 10**13)

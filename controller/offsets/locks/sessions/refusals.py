@@ -27,6 +27,10 @@ class SessionRefused(LocksRefused):
     """A session cannot be opened as requested."""
 
 
+class TooManySessions(LocksRefused):
+    """As many sessions are open as may be; some end when they are closed, or not renewed."""
+
+
 class TooManyQueues(LocksRefused):
     """A request names more queues than one decision may take."""
 

@@ -11,9 +11,10 @@ import msgspec
 from msgspec.structs import replace
 
 from controller.offsets.commits.entry_checks import problem_of_name
+from controller.offsets.locks.sessions.acquire import problem_of_concurrent
 from controller.offsets.locks.sessions.decision import LockDecision
 from controller.offsets.locks.sessions.lock_table import LockTable
-from controller.offsets.locks.sessions.refusals import SessionRefused
+from controller.offsets.locks.sessions.refusals import SessionRefused, TooManySessions
 from controller.offsets.locks.sessions.values import (
     NO_CHANGES,
     QUEUES_PER_SESSION_MAX,
@@ -49,7 +50,8 @@ def decide_open(table: LockTable, session: LockSession, now_ms: int) -> LockDeci
     """Open a session; a repeated request for the same one changes nothing, and does not renew its lease.
 
     The session id is one that nobody can guess. A client that has lost its session opens another one beside it: the
-    queues of the first become free with its lease, as its process may still run. Raises SessionRefused.
+    queues of the first become free with its lease, as its process may still run. Raises SessionRefused and
+    TooManySessions.
     """
     if problem := _problem_of(session):
         raise SessionRefused(problem)
@@ -61,11 +63,14 @@ def decide_open(table: LockTable, session: LockSession, now_ms: int) -> LockDeci
         answer = held(table, present)
         passed_ms = now_ms - table.renewed_ms(session.session_id)
         return LockDecision(NO_CHANGES, replace(answer, valid_ms=max(answer.valid_ms - passed_ms, 0)))
+    # Otherwise whoever may open sessions could fill the table with groups that do not exist.
+    if not table.is_orderly(session.group):
+        raise SessionRefused(problem_of_concurrent(session.group.group))
     if len(table.sessions) >= SESSIONS_MAX:
-        raise SessionRefused(f"{SESSIONS_MAX} sessions are open, as many as allowed: close those of unused clients")
+        raise TooManySessions(f"{SESSIONS_MAX} sessions are open, as many as allowed: close those of unused clients")
     if len(table.sessions_of(session.group)) >= SESSIONS_PER_GROUP_MAX:
         name = session.group.group
-        raise SessionRefused(f"group {name} has {SESSIONS_PER_GROUP_MAX} sessions, as many as allowed: close some")
+        raise TooManySessions(f"group {name} has {SESSIONS_PER_GROUP_MAX} sessions, as many as allowed: close some")
     opened = SessionChange(session.session_id, None, session)
     return LockDecision(LockChanges(sessions=(opened,)), held(table, session))
 

@@ -24,6 +24,14 @@ def leader(tmp_path_factory):
     assert manager.process.stop() == 0
 
 
+@pytest.fixture
+def busy(tmp_path):
+    """A leader whose store gets nothing by itself for 10 s, and may lack 1,000 queues."""
+    manager = OffsetManager(tmp_path / "busy", flush_interval_ms=10_000, dirty_keys_max=1_000).start()
+    yield manager
+    manager.process.kill()
+
+
 class Reports:
     def __init__(self):
         self.handed, self.failed = [], []
@@ -54,8 +62,8 @@ async def follower(folder, address, *offsets, days=0, store_id="s1"):
         await journal.close()
 
 
-def key(queue_id=0, group="handed"):
-    return QueueKey(GroupTopic("DefaultCluster", "", group, "orders", "broker-a"), queue_id)
+def key(queue_id=0, group="handed", topic="orders", cluster="DefaultCluster", namespace=""):
+    return QueueKey(GroupTopic(cluster, namespace, group, topic, "broker-a"), queue_id)
 
 
 async def test_the_leader_has_it_and_the_journal_is_clean(leader, tmp_path):
@@ -95,6 +103,44 @@ async def test_what_is_frozen_is_kept_for_the_next_attempt(leader, tmp_path):
         assert len(journal.dirty) == 1
         await asyncio.to_thread(leader.post, "/v1/offsets/thaw", {"operation": "op-h"})
         assert await handover._attempt(leader.address)
+        assert len(journal.dirty) == 0
+
+
+async def test_it_leaves_the_journal_when_the_store_has_it_in_each_cluster_and_namespace(busy, tmp_path):
+    offsets = [(key(cluster=cluster, namespace=name), an_offset(5)) for cluster in ("A", "B") for name in ("", "n")]
+    async with follower(tmp_path, busy.address, *offsets) as (journal, handover, reports):
+        assert await handover._attempt(busy.address)
+        assert len(journal.dirty) == 0
+        assert reports.handed == [(4, 0)]
+    assert (await asyncio.to_thread(busy.get, "/v1/manager")).body["dirtyKeys"] == 0
+
+
+async def test_a_request_that_the_leader_refuses_keeps_no_other_back(leader, tmp_path):
+    offsets = [(key(0, group="kept"), an_offset(5, writer="\n")), (key(1, group="kept"), an_offset(6))]
+    async with follower(tmp_path, leader.address, *offsets) as (journal, handover, reports):
+        assert not await handover._attempt(leader.address)
+        assert reports.handed == [(1, 1)]
+        assert "commit was answered 422" in reports.failed[0]
+        assert journal.dirty.get(key(0, group="kept")) is not None
+    assert await asyncio.to_thread(leader.offset, 1, group="kept") == 6
+
+
+async def test_a_request_that_is_too_large_is_sent_in_parts(leader, tmp_path):
+    long = "\N{CJK UNIFIED IDEOGRAPH-7D44}" * 255
+    offsets = [(key(queue_id, group=long, topic=long), an_offset(5)) for queue_id in range(1_000)]
+    # It takes 2 MiB, so names of that many bytes do not fit.
+    async with follower(tmp_path, leader.address, *offsets) as (journal, handover, reports):
+        assert await handover._attempt(leader.address)
+        assert (len(journal.dirty), reports.failed) == (0, [])
+
+
+async def test_what_a_leader_took_until_it_had_too_much_to_do_leaves_the_journal(busy, tmp_path):
+    offsets = [(key(n % 1_000, topic=f"t{n // 1_000}"), an_offset(5)) for n in range(1_500)]
+    async with follower(tmp_path, busy.address, *offsets) as (journal, handover, reports):
+        assert not await handover._attempt(busy.address)
+        assert "commit was answered 429" in reports.failed[0]
+        assert (len(journal.dirty), reports.handed) == (500, [(1_000, 500)])
+        assert await handover._attempt(busy.address)
         assert len(journal.dirty) == 0
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from dataclasses import replace
 
 import pytest
 from fakes.clock import FakeClock
@@ -9,11 +10,14 @@ from fakes.leadership_listener import eventually as eventually_true
 from fakes.lines import Lines
 from mirror_builders import SET, a_read, a_reading
 
+from controller.offsets.app import mirroring as mirroring_module
 from controller.offsets.app.mirroring import Mirroring, MirroringParts
 from controller.offsets.app.restoring import resets_of
 from controller.offsets.config import OffsetManagerConfig
 from controller.offsets.entry_keys import EntryKey
+from controller.offsets.mirror.absent_sets import KEPT_MS
 from controller.offsets.mirror.broker_mirror import BrokerMirror
+from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.regressions import (
     RESET_SENT_MS,
     EarlierResets,
@@ -44,17 +48,17 @@ class NoSets:
     """No broker set is followed, so nothing is read."""
 
     def __init__(self):
-        self.listeners, self.sets = [], {}
+        self.listeners, self.sets, self.fresh = [], {}, True
 
     def masters(self):
         return ()
 
     def is_fresh(self):
-        return True
+        return self.fresh
 
 
 @contextlib.asynccontextmanager
-async def mirroring(folder, kept=None):
+async def mirroring(folder, kept=None, following=None):
     """Run the mirror of a manager whose operations are `kept`, until it has what an earlier process knew."""
     clock, client, lines = FakeClock(unix_ms=NOW_MS), RemotingClient(SystemClock()), Lines()
     log = MirrorEventLog(Logs(lines, json_line(), clock, {}), MirrorCounters(), lambda _: None)
@@ -64,7 +68,8 @@ async def mirroring(folder, kept=None):
 
     async with BackgroundTasks(lambda name, error: None) as tasks:
         resets = no_resets if kept is None else lambda: resets_of(kept, clock)
-        parts = MirroringParts(NoSets(), client, tasks, clock, log, leads=lambda: True, earlier_resets=resets)
+        following = following or NoSets()
+        parts = MirroringParts(following, client, tasks, clock, log, leads=lambda: True, earlier_resets=resets)
         found = Mirroring(OffsetManagerConfig(store_path=str(folder)), parts)
         running = [asyncio.ensure_future(each()) for each in found.work()]
         try:
@@ -140,6 +145,45 @@ async def test_mirror_that_is_opened_late_has_what_went_back_earlier_and_what_wa
         assert list(mirror.regressions.last(10)) == [regression]
         run = mirror.saved(SET).read.run
         assert [each.read.run.master_epoch for each in mirror.saved_before(SET, run)] == [1]
+
+
+async def test_rewinds_are_known_at_once_and_by_the_next_process(tmp_path):
+    broker = BrokerMirror(SET)
+    async with mirroring(tmp_path) as (mirror, _):
+        for number, table in enumerate(({"t@g": {0: 9}, "u@g": {0: 4}}, {"t@g": {0: 5}})):
+            await mirror.offsets_changed(broker.take(a_reading(table, unix_ms=NOW_MS + number)))
+        mirror._poller.restore(broker)  # as the poller has it after that
+        assert mirror.rewinds(SET) == {(KEY, 0): 9, (EntryKey("u", "g"), 0): 4}
+    async with mirroring(tmp_path) as (mirror, _):
+        assert mirror.rewinds(SET) == {(KEY, 0): 9, (EntryKey("u", "g"), 0): 4}
+
+
+async def test_set_that_nobody_has_shown_for_long_leaves_no_rewinds(tmp_path, monkeypatch):
+    monkeypatch.setattr(mirroring_module, "LOOK_S", 0.02)
+    earlier, file = BrokerMirror(SET), open_mirror(tmp_path, FakeClock()).file
+    earlier.take(a_reading({"t@g": {0: 5}}))
+    rewind = Regression(
+        queue=SetQueue(SET, KEY, 0),
+        cause=RegressionCause.REWIND,
+        unix_ms=NOW_MS,
+        from_offset=9,
+        to_offset=5,
+        former=a_read(),
+        now=a_read(),
+    )
+    update, absent = SetUpdate(saved=earlier.saved, changes=None), {SET: NOW_MS - KEPT_MS - 1}
+    dropped = SetName("c", "dropped")
+    of_dropped = replace(rewind, queue=SetQueue(dropped, KEY, 0))
+    file.store(MirrorUpdate(sets={SET: update}, regressions=[rewind, of_dropped], absent_since_ms=absent))
+    file.close()
+    following = NoSets()
+    following.fresh = False
+    async with mirroring(tmp_path, following=following) as (mirror, _):
+        await eventually(lambda: mirror.rewinds(SET))
+        assert mirror.rewinds(dropped) == {}
+        following.fresh = True
+        await eventually(lambda: mirror.saved(SET) is None)
+        assert mirror.rewinds(SET) == {}
 
 
 @pytest.mark.parametrize("damage", ["body = x'00'", "kind = 'of-a-later-release'"])

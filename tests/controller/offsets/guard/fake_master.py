@@ -39,6 +39,13 @@ class FakeMaster:
         self.pending = set()
         #: Group -> what its client says that it does: "pulls" or "pops"; groups without a client are absent.
         self.clients = {}
+        #: Client ids of those that each such group has.
+        self.members = ["c1"]
+        #: Client ids of members without queues.
+        self.idle = set()
+        self.consume_type, self.language = "CONSUME_PASSIVELY", "JAVA"
+        #: Client id -> when it has started, and when it has pulled last, Unix ms by its clock; others do not say.
+        self.started = {}
         #: What was written, in its order.
         self.written = []
         #: Code -> codes that it is answered with first.
@@ -100,23 +107,31 @@ class FakeMaster:
 
     def _view(self, fields):
         place = int(fields["offset"])
-        queue = next(iter(self.queues.values()))
-        return RemotingCommand(
-            0, body=message_bytes(0, place // SIZE, place, queue.look(place // SIZE).message.store_unix_ms)
-        )
+        found = next(iter(self.queues.values())).look(place // SIZE).message
+        if found is None:
+            return refusal(ResponseCode.SYSTEM_ERROR, "can not find message by the offset")
+        return RemotingCommand(0, body=message_bytes(0, place // SIZE, place, found.store_unix_ms))
 
     def _members(self, fields):
         if fields["consumerGroup"] not in self.clients:
             return refusal(ResponseCode.CONSUMER_NOT_ONLINE)
-        member = {"clientId": "c1", "clientAddr": "10.0.0.9:51234", "language": "JAVA", "version": 495}
-        return success({"connectionSet": [member], "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING"})
+        members = [
+            {"clientId": each, "clientAddr": "10.0.0.9:51234", "language": self.language, "version": 495}
+            for each in self.members
+        ]
+        body = {"connectionSet": members, "consumeType": self.consume_type, "messageModel": "CLUSTERING"}
+        return success(body)
 
     def _running(self, fields):
         queue = {"topic": "orders", "brokerName": self.name, "queueId": 0}
-        held = f"{{{json.dumps(queue)}:{{}}}}"
+        started, pulled = self.started.get(fields["clientId"], (None, None))
+        held = f"{{{json.dumps(queue)}:{json.dumps({} if pulled is None else {'lastPullTimestamp': pulled})}}}"
+        properties = "{}" if started is None else json.dumps({"PROP_CONSUMER_START_TIMESTAMP": str(started)})
+        if fields["clientId"] in self.idle:
+            held = ""
         pulls = self.clients[fields["consumerGroup"]] == "pulls"
         tables = f'"mqTable":{held if pulls else "{}"},"mqPopTable":{"{}" if pulls else held}'
-        return success(f'{{{tables},"properties":{{}},"subscriptionSet":[]}}'.encode())
+        return success(f'{{{tables},"properties":{properties},"subscriptionSet":[]}}'.encode())
 
     def _commit(self, fields):
         key, queue_id = f"{fields['topic']}@{fields['consumerGroup']}", int(fields["queueId"])
@@ -127,11 +142,40 @@ class FakeMaster:
         self._store("commit", key, queue_id, int(fields["commitOffset"]))
         return success(b"")
 
+    def _committed(self, fields):
+        offset = self.offsets.get(f"{fields['topic']}@{fields['consumerGroup']}", {}).get(int(fields["queueId"]))
+        if offset is None:
+            return refusal(ResponseCode.QUERY_NOT_FOUND)
+        return RemotingCommand(0, ext_fields={"offset": str(offset)})
+
     def _reset(self, fields):
+        if "queueId" not in fields:
+            return self._reset_members(fields)
         key, queue_id = f"{fields['topic']}@{fields['group']}", int(fields["queueId"])
         self._store("reset", key, queue_id, int(fields["offset"]))
         self.pending.add((key, queue_id))
         return success(b"")
+
+    def _reset_members(self, fields):
+        """Send members to the smaller one of what is committed and the first message of a moment, as Java does."""
+        if fields["group"] not in self.clients:
+            return refusal(ResponseCode.CONSUMER_NOT_ONLINE)
+        key, sent = f"{fields['topic']}@{fields['group']}", {}
+        for (_, queue_id), queue in (
+            (each, queue) for each, queue in self.queues.items() if each[0] == fields["topic"]
+        ):
+            committed = self.offsets.get(key, {}).get(queue_id)
+            if committed is None:
+                return refusal(ResponseCode.SYSTEM_ERROR, f"THE consumer offset is not exist in queue {queue_id}")
+            by_time = (i for i in range(queue.end) if queue.look(i).message.store_unix_ms >= int(fields["timestamp"]))
+            first = next(by_time, queue.end)
+            sent[queue_id] = first if fields["isForce"] == "true" else min(first, committed)
+        self.written.append(("members", key, sent))
+        table = ",".join(
+            f"{json.dumps({'brokerName': self.name, 'queueId': each, 'topic': fields['topic']})}:{offset}"
+            for each, offset in sent.items()
+        )
+        return success(f'{{"offsetTable":{{{table}}}}}'.encode())
 
     def _store(self, how, key, queue_id, offset):
         self.written.append((how, key, queue_id, offset))
@@ -144,6 +188,7 @@ _ANSWERS = {
     BrokerRequestCode.QUERY_CONSUME_QUEUE: FakeMaster._entry,
     BrokerRequestCode.GET_MIN_OFFSET: FakeMaster._min,
     BrokerRequestCode.GET_MAX_OFFSET: FakeMaster._max,
+    BrokerRequestCode.QUERY_CONSUMER_OFFSET: FakeMaster._committed,
     BrokerRequestCode.UPDATE_CONSUMER_OFFSET: FakeMaster._commit,
     RequestCode.GET_BROKER_CONFIG: FakeMaster._options,
     BrokerRequestCode.GET_BROKER_RUNTIME_INFO: FakeMaster._runtime,

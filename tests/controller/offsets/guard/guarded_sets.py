@@ -9,6 +9,7 @@ from fakes.clock import FakeClock
 from fakes.leadership_listener import eventually as eventually_true
 from fakes.lines import Lines
 from guard_logs import READ_MS, Queue
+from mirror_builders import unreadable
 
 from controller.offsets.app.guarding import Guarding
 from controller.offsets.app.guarding_parts import GuardingParts
@@ -16,6 +17,7 @@ from controller.offsets.guard.rules import Tail
 from controller.offsets.mirror.broker_mirror import BrokerMirror
 from controller.offsets.mirror.changes import ReadState
 from controller.offsets.mirror.comparison import MasterReading
+from controller.offsets.mirror.kept_rewinds import KeptRewinds
 from controller.offsets.mirror.masters import MasterRun, SetName
 from controller.offsets.mirror.regressions import (
     GuardWrites,
@@ -79,10 +81,12 @@ class Mirrors:
     def __init__(self, clock):
         self._clock = clock
         self._mirrors = {}
-        self._rewinds = {}
+        self._rewinds = KeptRewinds()
         self.resets, self.regressions = KnownResets(), RegressionLog()
         #: What the guard was about to set back.
         self.set_back = []
+        #: Since when nobody listens where the former masters were.
+        self.down_ms = None
 
     def read(self, table, *, name="b", address=OLD_ADDRESS, epoch=1, boot_ms=0):
         """Take an answer of a master that comes now."""
@@ -94,6 +98,8 @@ class Mirrors:
         changes = mirror.take(MasterReading(read=read, table=OffsetTable(body), requested_ms=self._clock.now_ms()))
         for each in regressions_of(changes, KnownWrites(self.resets, GuardWrites(), is_leading=True)):
             self.regressions.add(each)
+        for _ in self._rewinds.slices(changes):
+            pass
 
     def saved(self, name):
         return self._mirrors[name].saved if name in self._mirrors else None
@@ -101,14 +107,20 @@ class Mirrors:
     def saved_before(self, name, run):
         return self._mirrors[name].saved_before(run)
 
+    def down_since(self, _name):
+        return self.down_ms
+
     def settle(self, name, run):
         self._mirrors[name].settle(run)
 
     def rewinds(self, name):
-        return self._rewinds.get(name, {})
+        return self._rewinds.of_set(name)
 
     def unseen_resets(self, name, requested_unix_ms):
         return self.resets.unseen(name, requested_unix_ms)
+
+    def is_reset_unseen(self, queue, requested_unix_ms):
+        return self.resets.is_unseen(queue, requested_unix_ms)
 
     def guard_writes(self, queue, offset):
         self.set_back.append((str(queue.set_name), f"{queue.key.topic}@{queue.key.group}", queue.queue_id, offset))
@@ -118,6 +130,11 @@ class Mirrors:
         for name, mirror in self._mirrors.items():
             saved, *former = (replace(each, requested_ms=None) for each in (mirror.saved, *mirror.former_runs))
             self._mirrors[name] = BrokerMirror.restored(name, saved, tuple(former))
+
+    def spoil(self, name="b"):
+        """Let what was read be unreadable, as a fault of this process might."""
+        mirror = self._mirrors[set_name(name)]
+        mirror.saved = unreadable(mirror.saved)
 
     def has_former(self, name="b"):
         return bool(self._mirrors[set_name(name)].former_runs)
@@ -143,11 +160,13 @@ class GuardedSets:
             observer=GuardEventLog(logs, self.counters, OffsetRecorder()),
         )
         self.guarding = Guarding(parts, mode, tail)
+        #: Of background tasks; a test that expects some takes them out.
+        self.failures = []
 
-    def elect(self, address, epoch, *, name="b", broker_id=2):
+    def elect(self, address, epoch, *, name="b", broker_id=2, unclean=False):
         """Let a controller show a master, or none where the address is None."""
         master = None if address is None else SetMaster(CLUSTER, name, broker_id, address, epoch)
-        followed = FollowedSet(CLUSTER, name, master, master_epoch=epoch)
+        followed = FollowedSet(CLUSTER, name, master, master_epoch=epoch, unclean_epoch=epoch if unclean else None)
         answer = MastersAnswer(controller_group="c", revision="1", complete=False, sets=(followed,))
         taken = self.masters.take(answer, now_ms=self.clock.now_ms(), unix_ms=self.clock.unix_ms())
         for each in self.masters.listeners:
@@ -171,9 +190,8 @@ class GuardedSets:
 @contextlib.asynccontextmanager
 async def guarded_sets(*masters, looks=True, **options):
     """Let these fake masters listen, and a guard look each moment for what no change shows."""
-    failures = []
     client = RemotingClient(SystemClock())
-    async with BackgroundTasks(lambda _, error: failures.append(error)) as tasks:
+    async with BackgroundTasks(lambda _, error: sets.failures.append(error)) as tasks:
         for each in masters:
             await each.peer.open()
         try:
@@ -190,4 +208,4 @@ async def guarded_sets(*masters, looks=True, **options):
             await client.close()
             for each in masters:
                 await each.peer.close()
-    assert failures == []
+    assert sets.failures == []

@@ -77,6 +77,9 @@ class Notes:
 
     by_queue: dict = field(default_factory=dict)
 
+    def is_reset_since(self, _):
+        return False
+
     def sets_back(self, *_):
         pass
 
@@ -104,6 +107,7 @@ def guard(broker, mirror, tail=Tail.MAY_BE_LOST):
                 pulling_groups=frozenset(key.group for key in mirror.saved),
                 tail=tail,
                 is_recent=True,
+                awaits_members=True,
             )
             return notes, await offset_guard.guard(wanted, lambda: True)
         finally:

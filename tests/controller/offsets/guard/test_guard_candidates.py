@@ -8,6 +8,7 @@ from controller.offsets.guard.candidates import (
     ShownTable,
     TableKey,
     candidates_of,
+    groups_with_offsets,
     keeping_of,
     key_of,
     shows_pop,
@@ -38,6 +39,15 @@ def test_queues_of_either_side_are_candidates():
     assert (by_queue[1].pulled, by_queue[0].pulled) == (95, None)
     assert by_queue[1].is_rewound
     assert by_queue[0].is_readable
+
+
+def test_offset_that_was_deleted_is_a_candidate_where_the_new_master_still_has_it():
+    other = TableKey("h", "orders")
+    deleted = SavedQueue(None, rewound_from=90)
+    saved = {KEY: {0: deleted, 1: SavedQueue(10), 2: deleted}, other: {0: deleted}}
+    by_queue = found(saved, ShownTable(offsets={KEY: {0: 60}}))
+    assert {each: by_queue[each].is_deleted for each in by_queue} == {0: True, 1: False}
+    assert groups_with_offsets(saved) == {"g"}
 
 
 @pytest.mark.parametrize("group", ["CID_RMQ_SYS_TRANS", "TOOLS_CONSUMER"])

@@ -49,7 +49,15 @@ def a_master(*, address=NEW, epoch=2, boot_ms=None):
 
 
 def an_occasion(
-    *, cause=GuardCause.MOVED, after_ms=12_000, known_ms=None, lost_ms=None, boot_ms=None, master=None, rewinds=None
+    *,
+    cause=GuardCause.MOVED,
+    after_ms=12_000,
+    known_ms=None,
+    lost_ms=None,
+    down_ms=None,
+    boot_ms=None,
+    master=None,
+    rewinds=None,
 ):
     """Return what is noticed so long after the last reading."""
     notice = Notice(
@@ -58,6 +66,7 @@ def an_occasion(
         unix_ms=READ_MS + after_ms,
         known_ms=known_ms,
         lost_ms=lost_ms,
+        down_ms=down_ms,
         boot_unix_ms=boot_ms,
     )
     saved = a_reading(requested_ms=NOW_MS - after_ms)
@@ -146,6 +155,12 @@ def test_nobody_has_reset_offsets_while_the_set_was_without_a_master():
     assert not an_occasion(**gained, after_ms=60_001 + UNSEEN_RESETS_MS).is_recent(NOW_MS)
 
 
+def test_nobody_resets_offsets_at_a_master_that_is_gone_though_its_set_keeps_it_until_another_one_is_elected():
+    moved = {"known_ms": NOW_MS, "down_ms": NOW_MS - 60_000}
+    assert an_occasion(**moved, after_ms=60_000 + UNSEEN_RESETS_MS).is_recent(NOW_MS)
+    assert not an_occasion(**moved, after_ms=60_001 + UNSEEN_RESETS_MS).is_recent(NOW_MS)
+
+
 def test_clock_that_was_set_back_during_a_pause_of_the_manager_bounds_nothing():
     read_before = replace(a_reading(), requested_ms=None)
     notice = Notice(
@@ -154,6 +169,7 @@ def test_clock_that_was_set_back_during_a_pause_of_the_manager_bounds_nothing():
         unix_ms=READ_MS - 1,
         known_ms=NOW_MS,
         lost_ms=None,
+        down_ms=None,
         boot_unix_ms=READ_MS + 60_000,
     )
     occasion = occasion_of(set_name(), notice, a_master(), read_before, {})
@@ -163,7 +179,13 @@ def test_clock_that_was_set_back_during_a_pause_of_the_manager_bounds_nothing():
 def test_clock_that_was_set_back_makes_no_reading_newer():
     saved = a_reading(requested_ms=NOW_MS - 3_600_000)
     notice = Notice(
-        cause=GuardCause.FOUND, now_ms=NOW_MS, unix_ms=READ_MS + 5, known_ms=None, lost_ms=None, boot_unix_ms=None
+        cause=GuardCause.FOUND,
+        now_ms=NOW_MS,
+        unix_ms=READ_MS + 5,
+        known_ms=None,
+        lost_ms=None,
+        down_ms=None,
+        boot_unix_ms=None,
     )
     occasion = occasion_of(set_name(), notice, a_master(), saved, {})
     assert (occasion.is_recent(NOW_MS), occasion.moment.was_restarted) == (False, True)
@@ -193,12 +215,14 @@ def test_occasion_is_outdated_after_ten_minutes():
     assert occasion.is_outdated(NOW_MS + OUTDATED_MS + 1)
 
 
-def test_saved_offsets_are_taken_with_what_went_back_lately():
+def test_saved_offsets_are_taken_with_what_went_back_and_what_was_deleted():
     saved = a_reading({"orders@g": {0: 5, 1: 7}, "orders@h@broadcast": {0: 1}})
-    reading = SavedTableReading(saved, {(EntryKey("orders", "g"), 1): 90}, {})
+    rewinds = {(EntryKey("orders", group), queue_id): 90 for group, queue_id in (("g", 1), ("g", 2), ("deleted", 0))}
+    reading = SavedTableReading(saved, rewinds, {})
     for _ in reading.slices():
         pass
     assert reading.table == {
-        TableKey("g", "orders"): {0: SavedQueue(5), 1: SavedQueue(7, 90)},
+        TableKey("g", "orders"): {0: SavedQueue(5), 1: SavedQueue(7, 90), 2: SavedQueue(None, 90)},
         TableKey("h", "orders", is_broadcast=True): {0: SavedQueue(1)},
+        TableKey("deleted", "orders"): {0: SavedQueue(None, 90)},
     }

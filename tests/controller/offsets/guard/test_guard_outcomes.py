@@ -3,7 +3,7 @@
 import pytest
 from test_guard_plan import a_candidate
 
-from controller.offsets.guard.outcomes import Outcome, is_overtaken, verified
+from controller.offsets.guard.outcomes import Outcome, is_overtaken, verified, verified_unanswered
 from controller.offsets.guard.rules import Action, GuardDecision, Reason
 
 PUSH = GuardDecision(action=Action.PUSH, reason=Reason.BEHIND, offset=80)
@@ -35,6 +35,26 @@ def test_commit_may_be_that_of_a_lost_position_and_does_not_keep_the_end_from_be
 def test_rewind_meanwhile_keeps_the_end_from_being_set():
     assert is_overtaken(a_candidate(130, 60), SET, 10)
     assert is_overtaken(a_candidate(130, 4000), SET, 10)
+
+
+@pytest.mark.parametrize(
+    ("decision", "before", "after", "outcome"),
+    [
+        (PUSH, 60, 80, Outcome.STORED),
+        (PUSH, 60, 60, Outcome.NOT_REACHED),
+        (PUSH, None, None, Outcome.NOT_REACHED),
+        (PUSH, 60, 85, Outcome.MOVED_ON),
+        (PUSH, 60, 65, Outcome.OVERWRITTEN),
+        (REWIND, 90, 90, Outcome.NOT_REACHED),
+        (SET, 60, 80, Outcome.RESET_MISSING),
+        (SET, 80, 80, Outcome.RESET_MISSING),
+        (SET, 130, 130, Outcome.NOT_REACHED),
+    ],
+)
+def test_commit_without_an_answer_is_told_by_what_the_broker_shows_before_and_afterwards(
+    decision, before, after, outcome
+):
+    assert verified_unanswered(decision, before, after, can_reset=True) is outcome
 
 
 @pytest.mark.parametrize(

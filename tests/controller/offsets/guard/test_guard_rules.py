@@ -75,15 +75,16 @@ def test_offset_in_a_lost_tail_goes_to_the_max_at_the_promotion_however_far_new_
     assert decided(a_candidate(saved, None)) == does(Action.SET, Reason.TAIL_LOST, 100)
 
 
-@pytest.mark.parametrize("saved", [None, 80, 100, 130, 4000])
-def test_offset_beyond_the_end_is_a_position_of_the_lost_tail(saved):
-    assert decided(a_candidate(saved, 151)) == does(Action.SET, Reason.BEYOND_END, 100)
+@pytest.mark.parametrize(("saved", "offset"), [(None, 100), (80, 80), (100, 100), (130, 100), (4000, 100)])
+def test_offset_beyond_the_end_is_a_position_of_the_lost_tail_or_a_copy_from_before_a_rewind(saved, offset):
+    """Of a rewind before the mirror began nothing shows which: what was saved was read in either case."""
+    assert decided(a_candidate(saved, 151)) == does(Action.SET, Reason.BEYOND_END, offset)
 
 
-@pytest.mark.parametrize("saved", [80, 100, 130, 4000])
+@pytest.mark.parametrize(("saved", "safe"), [(80, 80), (100, 100), (130, 100), (4000, 100)])
 @pytest.mark.parametrize("shown", [101, 150])
-def test_commit_behind_new_messages_is_reported_where_it_may_be_a_position_of_the_lost_tail(saved, shown):
-    assert decided(a_candidate(saved, shown)) == does(Action.REPORT, Reason.MAY_HAVE_SKIPPED, safe_offset=100)
+def test_commit_behind_new_messages_is_reported_where_it_may_be_a_position_of_the_lost_tail(saved, safe, shown):
+    assert decided(a_candidate(saved, shown)) == does(Action.REPORT, Reason.MAY_HAVE_SKIPPED, safe_offset=safe)
 
 
 def test_commit_behind_new_messages_is_genuine_where_no_tail_can_be_lost():
@@ -95,19 +96,29 @@ def test_commit_behind_new_messages_is_genuine_where_no_tail_can_be_lost():
 
 def test_commit_of_a_group_that_has_never_pulled_from_the_new_master_is_taken_back():
     facts = LogFacts(has_pulls=True, is_recent=True)
-    assert decided(a_candidate(80, 130), facts) == does(Action.SET, Reason.NEVER_PULLED, 100)
+    assert decided(a_candidate(80, 130), facts) == does(Action.SET, Reason.NEVER_PULLED, 80)
+    assert decided(a_candidate(120, 130), facts) == does(Action.SET, Reason.NEVER_PULLED, 100)
     pulled = a_candidate(80, 130, pulled=135)
-    assert decided(pulled, facts) == does(Action.REPORT, Reason.MAY_HAVE_SKIPPED, safe_offset=100)
+    assert decided(pulled, facts) == does(Action.REPORT, Reason.MAY_HAVE_SKIPPED, safe_offset=80)
     # An operator may have set it forward since.
     assert decided(a_candidate(80, 130), LogFacts(has_pulls=True)).reason is Reason.MAY_HAVE_SKIPPED
     # The broker pops for the group, or may: it does not pull.
     popped = a_candidate(80, 130, keeping=OffsetKeeping.POP)
-    assert decided(popped, facts) == does(Action.REPORT, Reason.MAY_HAVE_SKIPPED, safe_offset=100)
+    assert decided(popped, facts) == does(Action.REPORT, Reason.MAY_HAVE_SKIPPED, safe_offset=80)
 
 
-@pytest.mark.parametrize(("saved", "shown", "offset"), [(80, 60, 80), (60, 80, 80), (80, None, 80)])
-def test_where_the_tail_is_lost_clients_are_sent_to_the_newest_offset(saved, shown, offset):
-    assert decided(a_candidate(saved, shown), LOST) == does(Action.SET, Reason.POSITIONS_LOST, offset)
+@pytest.mark.parametrize(("saved", "shown"), [(80, 60), (60, 80), (80, None)])
+def test_where_the_tail_is_lost_clients_are_sent_to_what_was_saved(saved, shown):
+    """Not to a greater one that is shown: it may be a copy from before a rewind that nobody here knows of."""
+    assert decided(a_candidate(saved, shown), LOST) == does(Action.SET, Reason.POSITIONS_LOST, saved)
+
+
+def test_where_the_tail_is_lost_clients_of_a_group_that_was_set_back_are_sent_back_too():
+    set_back = a_candidate(20, 90, rewound_from=95)
+    assert decided(set_back, LOST) == does(Action.SET, Reason.POSITIONS_LOST, 20)
+    # Where it was set to has expired: the group begins with the first message that there is, as without a failure.
+    expired = a_candidate(5, 90, rewound_from=95)
+    assert decided(expired, LOST) == does(Action.PUSH, Reason.REWOUND, 5)
 
 
 @pytest.mark.parametrize(("saved", "shown"), [(5, 7), (7, None), (10, 10)])
@@ -126,8 +137,9 @@ def test_end_of_old_messages_that_have_expired_is_not_set():
 
 
 def test_commit_behind_new_messages_is_taken_back_soon_after_a_lost_tail_and_reported_later():
-    assert decided(a_candidate(80, 130), LOST) == does(Action.SET, Reason.MAY_HAVE_SKIPPED, 100)
-    reported = does(Action.REPORT, Reason.MAY_HAVE_SKIPPED, safe_offset=100)
+    assert decided(a_candidate(110, 130), LOST) == does(Action.SET, Reason.MAY_HAVE_SKIPPED, 100)
+    assert decided(a_candidate(80, 130), LOST) == does(Action.SET, Reason.MAY_HAVE_SKIPPED, 80)
+    reported = does(Action.REPORT, Reason.MAY_HAVE_SKIPPED, safe_offset=80)
     assert decided(a_candidate(80, 130), LOST_LONG_AGO) == reported
 
 
@@ -161,6 +173,17 @@ def test_rewind_counts_where_the_older_copy_lies_beyond_the_end():
     assert decided(a_candidate(20, 170, rewound_from=170)) == does(Action.SET, Reason.BEYOND_END, 20)
     behind_new = a_candidate(20, 130, rewound_from=140)
     assert decided(behind_new, KEPT) == does(Action.REPORT, Reason.MAY_HAVE_SKIPPED, safe_offset=20)
+
+
+@pytest.mark.parametrize("facts", [KEPT, MAY_BE_LOST, LOST, LONG_AGO])
+@pytest.mark.parametrize("shown", [60, 90, 130, 151])
+def test_offset_that_was_deleted_and_that_a_slave_has_kept_is_reported_and_stays(facts, shown):
+    reported = does(Action.REPORT, Reason.REWOUND)
+    assert decided(a_candidate(None, shown, rewound_from=160), facts) == reported
+    # Also where the queue was looked at for another group.
+    assert decide(a_candidate(None, shown, rewound_from=160), searched(QUEUE, 150)[0], facts) == reported
+    # The group has begun anew, and has gone past where it was.
+    assert decided(a_candidate(None, shown, rewound_from=shown - 1), facts) != reported
 
 
 @pytest.mark.parametrize("shown", [None, 0])

@@ -16,7 +16,7 @@ from controller.offsets.guard.runner import EarlyEnd, GuardedBroker, GuardLimits
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
-from remoting.protocol.codes import BrokerRequestCode
+from remoting.protocol.codes import BrokerRequestCode, RequestCode
 
 ORDERS = ("orders", 0)
 KEY = "orders@g"
@@ -54,6 +54,7 @@ async def guarded(
         "pulling_groups": frozenset(key.group for key in table),
         "tail": Tail.MAY_BE_LOST,
         "is_recent": True,
+        "awaits_members": True,
     }
     async with opened(master) as admin:
         broker = GuardedBroker(broker_name="b", address=master.peer.address, **(known | options))
@@ -169,6 +170,22 @@ async def test_another_broker_at_the_address_is_left_alone():
     assert master.written == []
 
 
+async def test_another_broker_at_the_address_is_left_alone_where_no_epochs_name_it():
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}}, epochs=None)
+    master.options += "brokerName=other\n"
+    _, report = await guarded(master, moment=a_moment(epoch=None))
+    assert report.failure.endswith(f"{report.address} is other by its own options (26), not b")
+    assert master.written == []
+
+
+@pytest.mark.parametrize("answers", [{"first": {RequestCode.GET_BROKER_CONFIG: [16]}}, {"options": "brokerName=b\n"}])
+async def test_broker_that_has_the_name_or_does_not_tell_it_is_guarded_without_epochs(answers):
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}}, epochs=None)
+    vars(master).update(answers)
+    notes, _ = await guarded(master, moment=a_moment(epoch=None))
+    assert notes.of("g") == ("push", 80, "stored")
+
+
 async def test_offset_table_that_is_refused_is_no_empty_table():
     master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
     master.first = {BrokerRequestCode.GET_ALL_CONSUMER_OFFSET: [1]}
@@ -231,17 +248,56 @@ async def test_offset_that_was_committed_and_could_not_be_reset_differs_from_one
     assert "26" in notes.by_queue["g", 0].detail
 
 
-async def test_connection_that_breaks_before_the_answer_to_a_write_leaves_it_unverified():
-    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
+def breaks_at_the_write(master, *, stored=None):
+    """Let connections break before a commit is answered; the master has stored this offset or nothing."""
     master.silent = BrokerRequestCode.UPDATE_CONSUMER_OFFSET
 
-    def break_at_the_write(code):
+    def break_off(code):
         if code == BrokerRequestCode.UPDATE_CONSUMER_OFFSET:
+            master.offsets[KEY][0] = stored or master.offsets[KEY][0]
             master.peer.drop_connections()
 
-    master.then = break_at_the_write
-    notes, _ = await guarded(master)
-    assert notes.of("g") == ("push", 80, "unverified")
+    master.then = break_off
+    return master
+
+
+async def test_write_that_was_not_answered_and_not_stored_is_left_to_another_run():
+    master = breaks_at_the_write(FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}}))
+    notes, report = await guarded(master)
+    assert notes.of("g") == ("push", 80, "not_reached")
+    assert report.is_incomplete
+    assert report.failure.startswith(f"{report.address} has not taken all offsets: request to {report.address} failed")
+
+
+@pytest.mark.parametrize(
+    ("offset", "options", "done"),
+    [
+        (80, "true", ("push", 80, "stored")),
+        (130, "true", ("set", 100, "reset_missing")),
+        (130, "false", ("set", 100, "not_reset")),
+    ],
+)
+async def test_write_that_was_stored_without_an_answer_is_verified(offset, options, done):
+    master = breaks_at_the_write(FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}}), stored=done[1])
+    master.options = f"useServerSideResetOffset={options}\n"
+    notes, report = await guarded(master, saved(offset))
+    assert notes.of("g") == done
+    assert not report.is_incomplete
+
+
+async def test_write_that_a_busy_broker_refuses_is_left_to_another_run():
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
+    master.first = {BrokerRequestCode.UPDATE_CONSUMER_OFFSET: [2] * 21}
+    notes, report = await guarded(master)
+    assert notes.of("g") == ("push", 80, "not_reached")
+    assert report.failure == f"{report.address} has not taken all offsets: code 2: no"
+
+
+async def test_write_that_the_broker_refuses_for_good_is_not_repeated():
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
+    master.first = {BrokerRequestCode.UPDATE_CONSUMER_OFFSET: [26]}
+    _, report = await guarded(master)
+    assert not report.is_incomplete
 
 
 async def test_topic_that_is_gone_is_refused_and_others_are_set_right():
@@ -309,7 +365,7 @@ async def test_messages_of_a_master_that_was_started_again_in_its_epoch_are_old_
 async def test_group_that_has_never_pulled_is_taken_back_where_the_broker_says_so():
     master = FakeMaster({ORDERS: Queue(old=100, new=200)}, {KEY: {0: 150}})
     notes, _ = await guarded(master, saved(80))
-    assert notes.of("g") == ("set", 100, "stored")
+    assert notes.of("g") == ("set", 80, "stored")
     master = FakeMaster({ORDERS: Queue(old=100, new=200)}, {KEY: {0: 150}})
     master.pulled = {KEY: {0: 155}}
     notes, _ = await guarded(master, saved(80))

@@ -7,8 +7,12 @@ from guarded_sets import KEY, OLD_ADDRESS, a_master, eventually, guarded_sets, s
 
 from controller.offsets.app import guarding
 from controller.offsets.entry_keys import EntryKey
+from controller.offsets.guard.rules import Tail
 from controller.offsets.mirror.regressions import Reset, SetQueue
-from remoting.protocol.codes import BrokerRequestCode
+from controller.offsets.mirror.saved_offsets import UnusableOffsets
+from remoting.protocol.codes import BrokerRequestCode, ResponseCode
+
+QUEUE = SetQueue(set_name(), EntryKey("orders", "g"), 0)
 
 
 @pytest.fixture(autouse=True)
@@ -92,6 +96,45 @@ async def test_reading_of_the_new_master_in_between_changes_nothing_of_what_is_w
         sets.mirror.read({KEY: {0: 80}}, address=master.peer.address, epoch=2)
         await eventually(lambda: not sets.mirror.has_former())
         assert len(sets.guarding.runs.runs()) == 1
+
+
+@pytest.mark.parametrize(("tail", "written"), [(Tail.MAY_BE_LOST, ["commit"]), (Tail.LOST, ["commit", "reset"])])
+async def test_reset_of_long_ago_is_not_undone_by_a_slave_that_has_copied_nothing_since(tail, written):
+    """As one of 5.5.0: its table is of when it was master itself, between where the group was and where it is now."""
+    master = a_master({KEY: {0: 50}})
+    async with guarded_sets(master, tail=tail) as sets:
+        for offset in (90, 40, 45):
+            sets.mirror.read({KEY: {0: offset}})
+            sets.clock.pass_ms(600_000 if offset == 40 else 5_000)
+        sets.elect(master.peer.address, 2)
+        run = await sets.ended()
+    assert run.is_recent
+    assert master.written == [(each, KEY, 0, 45) for each in written]
+
+
+async def test_group_that_has_gone_past_where_it_was_before_a_reset_keeps_what_it_has_read_at_the_new_master():
+    master = a_master({KEY: {0: 97}})
+    async with guarded_sets(master) as sets:
+        for offset in (90, 40, 95):
+            sets.mirror.read({KEY: {0: offset}})
+        sets.elect(master.peer.address, 2)
+        run = await sets.ended()
+    assert (master.written, list(run.offsets)) == ([], [])
+
+
+async def test_deletion_that_a_slave_does_not_know_of_is_reported():
+    deleted_everywhere = "orders@h"
+    master = a_master({KEY: {0: 50}})
+    async with guarded_sets(master) as sets:
+        sets.mirror.read({KEY: {0: 50}, deleted_everywhere: {0: 50}})
+        sets.mirror.read({})
+        sets.clock.pass_ms(600_000)
+        sets.mirror.read({})
+        sets.elect(master.peer.address, 2)
+        run = await sets.ended()
+    assert master.written == []
+    found = [(each.group, each.action, each.reason, each.saved, each.offset) for each in run.offsets]
+    assert found == [("g", "report", "rewound", None, None)]
 
 
 async def test_second_failover_ends_the_run_and_begins_from_the_same_offsets():
@@ -266,14 +309,68 @@ async def test_restore_that_the_mirror_has_not_read_when_the_master_fails_is_not
     async with guarded_sets(master) as sets:
         sets.mirror.read({KEY: {0: 80}, other: {0: 80}})
         sets.clock.pass_ms(2000)
-        topic, group = KEY.split("@")
-        queue = SetQueue(set_name(), EntryKey(topic, group), 0)
-        sets.mirror.resets.note(queue, Reset(10, sets.clock.unix_ms()))
+        sets.mirror.resets.note(QUEUE, Reset(10, sets.clock.unix_ms()))
         sets.elect(master.peer.address, 2)
         run = await sets.ended()
     assert master.written == [("commit", other, 0, 80)]
     found = {each.group: (each.action, each.reason, each.offset) for each in run.offsets}
-    assert found[group] == ("report", "may_be_reset", 10)
+    assert found["g"] == ("report", "may_be_reset", 10)
+
+
+@pytest.mark.parametrize("planned_ms", [0, 5_000])
+async def test_restore_after_the_last_look_of_a_run_is_not_overwritten_whenever_it_was_planned(planned_ms):
+    other = "orders@h"
+    master = a_master({KEY: {0: 60}, other: {0: 60}})
+    master.clients = {"g": "pulls", "h": "pulls"}
+    async with guarded_sets(master) as sets:
+        looks = []
+
+        def restore(code):
+            looks.append(code)
+            if looks.count(BrokerRequestCode.GET_ALL_CONSUMER_OFFSET) == 2 and master.offsets[KEY] == {0: 60}:
+                sets.mirror.resets.note(QUEUE, Reset(10, sets.clock.unix_ms() - planned_ms))
+                master.offsets[KEY] = {0: 10}
+
+        master.then = restore
+        sets.mirror.read({KEY: {0: 80}, other: {0: 80}})
+        sets.elect(master.peer.address, 2)
+        run = await sets.ended()
+    assert master.written == [("commit", other, 0, 80)]
+    found = {each.group: (each.action, each.outcome, each.detail) for each in run.offsets}
+    assert found["g"][:2] == ("push", "moved_on")
+    assert "an operator has reset it" in found["g"][2]
+    assert found["h"] == ("push", "stored", "")
+
+
+async def test_restore_between_a_commit_and_the_reset_that_was_to_follow_is_not_overwritten():
+    master = a_master({KEY: {0: 130}}, new=10)
+    async with guarded_sets(master) as sets:
+
+        def restore(code):
+            if code == BrokerRequestCode.UPDATE_CONSUMER_OFFSET:
+                sets.mirror.resets.note(QUEUE, Reset(10, sets.clock.unix_ms()))
+
+        master.then = restore
+        sets.mirror.read({KEY: {0: 80}})
+        sets.elect(master.peer.address, 2)
+        run = await sets.ended()
+    assert master.written == [("commit", KEY, 0, 80)]
+    assert [each.outcome for each in run.offsets] == ["moved_on"]
+
+
+async def test_offsets_that_a_busy_broker_did_not_take_are_written_by_another_run():
+    master = a_master({KEY: {0: 60}})
+    master.first = {BrokerRequestCode.UPDATE_CONSUMER_OFFSET: [ResponseCode.SYSTEM_BUSY] * 21}
+    async with guarded_sets(master) as sets:
+        sets.mirror.read({KEY: {0: 80}})
+        sets.elect(master.peer.address, 2)
+        first = await sets.ended()
+        sets.clock.pass_ms(2_000)
+        second = await sets.ended(2)
+        (line,) = sets.events("guard_run_failed")
+    assert (first.result, second.result) == ("failed", "complete")
+    assert "has not taken all offsets: code 2" in line["error"]
+    assert master.written == [("commit", KEY, 0, 80)]
 
 
 async def test_manager_that_ceases_to_serve_during_a_run_writes_no_more():
@@ -331,6 +428,23 @@ async def test_broker_that_fails_again_and_again_is_left_after_four_runs():
         (4, "given_up"),
     ]
     assert master.written == []
+
+
+async def test_run_that_a_fault_of_this_manager_ends_has_failed_and_the_fault_is_logged_too():
+    master = a_master({KEY: {0: 60}})
+    async with guarded_sets(master) as sets:
+        sets.mirror.read({KEY: {0: 80}})
+        sets.mirror.spoil()
+        sets.elect(master.peer.address, 2)
+        run = await sets.ended()
+        await eventually(lambda: sets.failures)
+        (fault,), sets.failures = sets.failures, []
+    assert isinstance(fault, UnusableOffsets)
+    assert (run.result, sets.guarding.waiting, master.written) == ("failed", 1, [])
+    (line,) = sets.events("guard_run_failed")
+    assert "a fault of this manager" in line["error"]
+    assert str(fault) in line["error"]
+    assert sets.counters.runs.counts()[run.cause.value, "failed"] == 1
 
 
 async def test_master_that_was_found_in_the_run_that_was_read_is_left_alone():
@@ -440,8 +554,8 @@ async def test_offset_that_the_guard_sets_back_is_known_before_it_leaves():
         master.then = lambda code: known.append((code, list(sets.mirror.set_back)))
         sets.elect(master.peer.address, 2)
         await sets.ended()
-    set_back = (str(set_name()), KEY, 0, 100)
-    assert ("commit", KEY, 0, 100) in master.written
+    set_back = (str(set_name()), KEY, 0, 80)
+    assert ("commit", KEY, 0, 80) in master.written
     assert [set_back in each for code, each in known if code == BrokerRequestCode.UPDATE_CONSUMER_OFFSET] == [True]
 
 

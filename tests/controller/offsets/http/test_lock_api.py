@@ -4,6 +4,10 @@ import pytest
 from peers.offset_managers import OffsetManager, a_queue, an_entry
 from peers.waiting import seconds_until, wait_until
 
+from controller.offsets.http.refusing import refusals
+from controller.offsets.locks.sessions.refusals import TooManySessions
+from serving.http.views import TooManyRequests
+
 #: The shortest lease.
 TTL_MS = 10_000
 
@@ -41,11 +45,24 @@ def held(manager, session):
     }
 
 
-def test_a_group_that_is_not_declared_orderly_gets_no_locks(manager):
+def test_a_group_that_is_not_declared_orderly_gets_no_sessions_and_no_locks(manager):
+    refused = manager.post("/v1/locks/sessions", {"group": "concurrent", "clientId": "c1"})
+    assert refused.status == 409
+    assert "is not declared orderly" in refused.sentence
+    declare(manager, "concurrent")
     session = open_session(manager, "c1", "concurrent")
+    manager.post("/v1/locks/withdraw-orderly", {"writer": "alice", "group": "concurrent"})
     (result,) = acquire(manager, session, 0).body["results"]
     assert result["status"] == "refused"
     assert "is not declared orderly" in result["reason"]
+
+
+def test_a_session_that_is_one_too_many_is_refused_with_when_to_come_again():
+    # Over real HTTP 2,000 of them take eight seconds.
+    with pytest.raises(TooManyRequests) as refused, refusals():
+        raise TooManySessions("group crowded has 2000 sessions, as many as allowed: close some")
+    assert (refused.value.status, refused.value.retry_after_s) == (429, 10)
+    assert str(refused.value) == "Group crowded has 2000 sessions, as many as allowed: close some."
 
 
 def test_a_second_client_gets_the_queues_that_are_free(manager):

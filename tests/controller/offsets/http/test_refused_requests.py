@@ -160,10 +160,11 @@ def test_a_replaced_token_counts_within_a_second(guarded):
         token_file.write_text(CLIENT_TOKEN)
 
 
-def test_requests_beyond_the_limit_are_answered_429_before_their_bodies_are_read(manager):
-    waiting = [_begun_request(manager) for _ in range(64)]
+@pytest.mark.parametrize(("path", "limit"), [("/v1/offsets/commit", 64), ("/v1/offsets/flush", 4)])
+def test_requests_beyond_the_limit_are_answered_429_before_their_bodies_are_read(manager, path, limit):
+    waiting = [_begun_request(manager, path) for _ in range(limit)]
     try:
-        answer = manager.post("/v1/offsets/commit", COMMIT)
+        answer = manager.post(path, {})
         assert (answer.status, answer.code) == (429, "too_many_requests")
         assert answer.headers["Retry-After"] == "1"
         assert manager.get("/livez").status == 200
@@ -172,10 +173,10 @@ def test_requests_beyond_the_limit_are_answered_429_before_their_bodies_are_read
             each.close()
 
 
-def _begun_request(manager):
+def _begun_request(manager, path):
     """Return a connection with a request whose body does not come."""
     connection = http.client.HTTPConnection("127.0.0.1", manager.port, timeout=10)
-    connection.putrequest("POST", "/v1/offsets/commit")
+    connection.putrequest("POST", path)
     connection.putheader("Content-Type", "application/json")
     connection.putheader("Content-Length", "100")
     connection.endheaders()

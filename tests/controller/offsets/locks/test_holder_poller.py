@@ -30,6 +30,17 @@ async def until(condition):
             await asyncio.sleep(0.01)
 
 
+async def list_members(site, masters):
+    """Let a round begin and end at all masters."""
+    site.poller.begin_listings(masters)
+    await until(lambda: all(each.task.done() for each in site.poller._listings.values()))
+
+
+@pytest.fixture
+def always_due(monkeypatch):
+    monkeypatch.setattr(holder_poller, "MEMBERS_PERIOD_MS", 0)
+
+
 def confirm(site, client_id, *brokers):
     addresses = [each.address for each in brokers] or site.mirror.members.brokers_of(a_member(client_id))
     return site.poller.confirm(a_member(client_id), addresses)
@@ -44,24 +55,52 @@ async def test_holders_of_orderly_groups_are_found_by_polling(site):
     assert list(site.mirror.table.holders_of(QUEUE)) == ["c1"]
 
 
+@pytest.mark.usefixtures("always_due")
 async def test_members_of_all_groups_are_listed_and_a_master_that_left_is_no_way_to_clients(site):
     site.connect("c1", OrderlyClient(0))
-    await site.poller.list_members({site.first.address: [GROUP, "nobody"], site.second.address: [GROUP]})
+    await list_members(site, {site.first.address: [GROUP, "nobody"], site.second.address: [GROUP]})
     assert set(site.mirror.members.brokers_of(a_member("c1"))) == {site.first.address, site.second.address}
-    await site.poller.list_members({site.second.address: [GROUP]})
+    await list_members(site, {site.second.address: [GROUP]})
     assert site.mirror.members.brokers_of(a_member("c1")) == (site.second.address,)
 
 
+@pytest.mark.usefixtures("always_due")
 async def test_master_that_does_not_answer_is_requested_once_in_a_round_and_is_no_way_to_clients(site):
     site.connect("c1", OrderlyClient(0))
     await site.list_members()
     site.first.hangs_at.add(MEMBERS)
     site.first.received.clear()
-    await site.poller.list_members({site.first.address: [GROUP, "g2", "g3"], site.second.address: [GROUP]})
+    await list_members(site, {site.first.address: [GROUP, "g2", "g3"], site.second.address: [GROUP]})
     assert site.first.count(MEMBERS) == 1
     assert site.mirror.members.brokers_of(a_member("c1")) == (site.second.address,)
     site.second.refuses.add(MEMBERS)
-    await site.poller.list_members({site.second.address: [GROUP, "g2"]})
+    await list_members(site, {site.second.address: [GROUP, "g2"]})
+    assert site.mirror.members.brokers_of(a_member("c1")) == (site.second.address,)
+
+
+async def test_master_that_answers_slowly_delays_the_listing_at_no_other_one(site, monkeypatch):
+    monkeypatch.setattr(holder_poller, "MEMBERS_PERIOD_MS", 50)
+    monkeypatch.setattr(holder_poller, "WATCH_PERIOD_MS", 10)
+    site.first.pause_s = 1
+    masters = Masters(site.first, site.second)
+    masters.addresses[site.first.address] = [f"g{number}" for number in range(60)]
+    site.tasks.start(site.poller.keep_listing(masters), "members")
+    await until(lambda: site.second.count(MEMBERS))
+    slow = site.poller._listings[site.first.address]
+    await until(lambda: site.second.count(MEMBERS) >= 3)
+    # No further one begins where one goes on.
+    assert site.poller._listings[site.first.address] is slow
+    assert not slow.task.done()
+
+
+async def test_master_that_leaves_while_it_answers_is_no_way_to_clients(site):
+    site.connect("c1", OrderlyClient(0))
+    site.first.pause_s = 0.2
+    masters = {site.first.address: [GROUP], site.second.address: [GROUP]}
+    site.poller.begin_listings(masters)
+    await until(lambda: site.first.count(MEMBERS))
+    await list_members(site, {site.second.address: [GROUP]})
+    await asyncio.sleep(0.4)
     assert site.mirror.members.brokers_of(a_member("c1")) == (site.second.address,)
 
 
@@ -217,7 +256,7 @@ async def test_client_that_answers_after_it_was_forgotten_leaves_nothing_behind(
 async def test_groups_of_one_broker_are_listed_with_a_pause_in_between(site, monkeypatch):
     monkeypatch.setattr(holder_poller, "LISTINGS_RATE_MAX", 20)
     began = time.perf_counter()
-    await site.poller.list_members({site.first.address: [GROUP, "g2", "g3"], site.second.address: [GROUP]})
+    await list_members(site, {site.first.address: [GROUP, "g2", "g3"], site.second.address: [GROUP]})
     assert site.first.count(MEMBERS) == 3
     # Two brokers share 20 requests a second.
     assert time.perf_counter() - began >= 0.2

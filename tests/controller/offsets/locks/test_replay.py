@@ -159,6 +159,22 @@ async def test_lock_whose_turn_comes_too_late_is_not_requested(site):
     assert (site.second.count(LOCK), len(site.replayed)) == (0, 0)
 
 
+async def test_queue_that_its_holder_loses_before_the_turn_comes_is_not_requested(site):
+    client = site.connect("c1", OrderlyClient(0, 1))
+    await mirrored(site)
+    turn = site.replay._admin._turns
+    for _ in range(turn._value):
+        await turn.acquire()
+    replay = asyncio.create_task(site.replay.replay(promotion(site)))
+    await eventually(lambda: site.second.address in site.replay._admin._peers)
+    client.locked.pop(1)
+    assert await site.poller.confirm(a_member("c1"), {site.second.address})
+    turn.release()
+    assert found(await replay)[("c1", 0)] is ReplayOutcome.GRANTED
+    assert site.second.locks == {(GROUP, 0): "c1"}
+    assert len(site.replayed) == 1
+
+
 async def test_replay_ends_when_the_set_has_another_master(site):
     site.connect("c1", OrderlyClient(0))
     await mirrored(site)

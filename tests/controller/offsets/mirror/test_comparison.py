@@ -1,13 +1,15 @@
 """What differs between two answers of a master."""
 
 import json
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mirror_builders import SET, a_reading, body_of
+from mirror_builders import SET, a_reading, body_of, unreadable
 
 from controller.offsets.entry_keys import EntryKey, EntryKind
+from controller.offsets.mirror import comparison
 from controller.offsets.mirror.broker_mirror import BrokerMirror
 from controller.offsets.mirror.changes import MovedEntries
 from controller.offsets.mirror.comparison import SLICE_WORK, Comparison
@@ -218,6 +220,33 @@ def test_changes_are_those_between_the_tables_whatever_their_order(tables, rando
         before = after
 
 
+#: Where a line of a long table is replaced, inserted or left out, and by which key with which offset; -1: unreadable.
+EDITS = st.lists(
+    st.tuples(st.integers(0, 39), st.sampled_from("ril"), st.integers(0, 80), st.integers(-1, 3)), max_size=3
+)
+
+
+@given(st.integers(10, 40), EDITS, EDITS)
+def test_blocks_of_entries_are_compared_as_entries_one_by_one(length, edits, more):
+    tables = [[(number, 7) for number in range(length)]]
+    for each in (edits, (), more):
+        tables.append(list(tables[-1]))
+        for place, how, number, offset in each:
+            tables[-1][place : place + (how != "i")] = [] if how == "l" else [(number, offset)]
+    found = []
+    for block in (comparison._BLOCK, 1_000_000):
+        with patch.object(comparison, "_BLOCK", block):
+            mirror = BrokerMirror(SET)
+            moved = [mirror.take(a_reading(body=long_text(each))).moved for each in tables]
+            found.append((moved, mirror.saved.tables))
+    assert found[0] == found[1]
+
+
+def long_text(lines):
+    entries = (f'"t{number}@g":{{0:{offset if offset >= 0 else "null"}}}' for number, offset in lines)
+    return f'{{"offsetTable":{{{",".join(entries)}}}}}'.encode()
+
+
 @given(QUEUES, st.sampled_from(['{"%s":%d', "{%s:%d", "{ %s : %d"]))
 def test_offsets_are_read_as_by_the_full_decoder(queues, form):
     entries = (form % each for each in queues.items())
@@ -265,6 +294,26 @@ def test_moves_are_found_however_the_two_values_are_written(before, after, moves
     moved = moved_between({"t@g": before}, {"t@g": after})
     found = flat(moved.advanced) | flat(moved.new) | flat(moved.decreased) | flat(moved.vanished)
     assert {queue: move for (_, queue), move in found.items()} == moves
+
+
+def test_number_with_a_leading_zero_is_refused_and_nothing_that_is_saved_has_it():
+    mirror = BrokerMirror(SET)
+    mirror.take(a_reading({"t@g": {0: 5, 1: 6}}))
+    (refused,) = mirror.take(a_reading({"t@g": "{0:07,1:6}"})).moved.refused
+    assert "these are no offsets" in refused.reason
+    assert mirror.take(a_reading({"t@g": "{0:07,1:6}"}, boot_ms=1)).moved.is_empty
+    assert saved(mirror) == {}
+    assert mirror.saved.tables[0].last_usable(b"t@g") == b"{0:5,1:6}"
+    assert flat(mirror.take(a_reading({"t@g": {0: 9, 1: 0}})).moved.advanced) == {(EntryKey("t", "g"), 0): (5, 9)}
+
+
+@pytest.mark.parametrize("table", [{"t@g": {0: 9, 1: 1}}, {}])
+def test_saved_offsets_that_are_not_readable_do_not_keep_the_next_reading_from_counting(table):
+    mirror = BrokerMirror(SET)
+    mirror.take(a_reading({"t@g": {0: 5}}))
+    mirror.saved = unreadable(mirror.saved)
+    mirror.take(a_reading(table))
+    assert saved(mirror) == {key(text): queues for text, queues in table.items()}
 
 
 def test_nothing_is_found_before_all_slices_are_done():

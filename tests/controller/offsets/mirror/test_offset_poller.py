@@ -18,6 +18,7 @@ from remoting.protocol.codes import BrokerRequestCode, RequestCode
 
 OFFSETS = BrokerRequestCode.GET_ALL_CONSUMER_OFFSET
 EPOCHS = RequestCode.GET_BROKER_EPOCH_CACHE
+OPTIONS = RequestCode.GET_BROKER_CONFIG
 RUNTIME = BrokerRequestCode.GET_BROKER_RUNTIME_INFO
 PERIOD_MS = 100
 TIMEOUT_MS = 10_000
@@ -46,13 +47,16 @@ class Master:
         if code in self.instead:
             instead = self.instead[code]
             return instead() if callable(instead) else instead
-        return {OFFSETS: self.offsets, EPOCHS: self.epochs}.get(code, self.runtime)()
+        return {OFFSETS: self.offsets, EPOCHS: self.epochs, OPTIONS: self.options}.get(code, self.runtime)()
 
     def offsets(self):
         return success(body_of(self.table))
 
     def runtime(self):
         return success({"table": {"bootTimestamp": str(self.boot_ms), "commitLogMaxOffset": str(self.log_max_offset)}})
+
+    def options(self):
+        return success(f"brokerName={self.broker_name}\n".encode())
 
     def epochs(self):
         if self.log_epochs is None:
@@ -219,6 +223,24 @@ async def test_master_that_hangs_is_a_failure_and_read_again():
         assert "no answer within 100 ms" in site.status().error
 
 
+async def test_master_at_whose_address_nobody_listens_is_gone_until_it_is_read_again():
+    master = Master()
+    async with a_site(master, timeout_ms=100) as site:
+        await site.polls(1)
+        master.instead[OFFSETS] = NOTHING
+        await until(lambda: site.failures)
+        assert site.poller.down_since(SET) is None
+        await master.peer.close()
+        await until(lambda: site.poller.down_since(SET) is not None)
+        since_ms, failures = site.poller.down_since(SET), len(site.failures)
+        await until(lambda: len(site.failures) > failures + 1)
+        assert site.poller.down_since(SET) == since_ms
+        master.instead.clear()
+        await master.peer.open()
+        await site.polls(1)
+        assert site.poller.down_since(SET) is None
+
+
 async def test_restart_between_two_readings_begins_another_run():
     master = Master()
     async with a_site(master) as site:
@@ -335,6 +357,30 @@ async def test_table_of_a_broker_that_is_no_master_by_its_own_answer_is_discarde
         assert len(site.changes) == 1
         assert site.saved() == {KEY: {0: 5}}
         assert site.status().error.startswith(f"{master.peer.address} is to be master of {SET} in epoch 1, and reports")
+
+
+async def test_table_of_a_broker_of_another_name_is_discarded_where_no_epochs_name_it():
+    """Two brokers have exchanged their addresses while no NameServer answered."""
+    master = Master()
+    async with a_site(master) as site:
+        site.set_masters(master.as_master(epoch=None))
+        await site.polls(3)
+        assert master.peer.count(OPTIONS) == 1
+        master.broker_name, master.boot_ms, master.table = "broker-b", BOOT_MS + 1, {"t@g": {0: 3}}
+        await until(lambda: site.failures)
+        assert site.saved() == {KEY: {0: 5}}
+        assert site.status().error == (
+            f"{master.peer.address} is to be master of {SET}, and is broker-b by its own options (26)"
+        )
+
+
+async def test_broker_that_denies_its_options_is_mirrored_and_not_requested_again():
+    master = Master()
+    master.instead[OPTIONS] = refusal(16, "no permission")
+    async with a_site(master) as site:
+        site.set_masters(master.as_master(epoch=None))
+        await site.polls(3)
+        assert (site.saved(), site.failures, master.peer.count(OPTIONS)) == ({KEY: {0: 5}}, [], 1)
 
 
 async def test_refusal_to_show_epochs_is_a_failure_where_there_may_be_some():

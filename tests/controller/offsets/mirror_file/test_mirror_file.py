@@ -7,15 +7,16 @@ import sqlite3
 import pytest
 from fakes.clock import FakeClock
 from filed_mirror import BEGIN_MS, DAY_MS, HOUR_MS, MINUTE_MS, FiledMirror
-from mirror_builders import SET, a_read, a_reading
+from mirror_builders import SET, a_read, a_reading, unreadable
 
 from controller.offsets.entry_keys import EntryKey
 from controller.offsets.mirror.broker_mirror import BrokerMirror
 from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.mirrored_offsets import MomentNotKept
 from controller.offsets.mirror.regressions import Regression, RegressionCause, SetQueue
+from controller.offsets.mirror.saved_offsets import UnusableOffsets
 from controller.offsets.mirror_file.clock_leaps import ClockLeap, ClockLeaps, ClockReading
-from controller.offsets.mirror_file.frames import table_of
+from controller.offsets.mirror_file.frames import encoded_frame, table_of
 from controller.offsets.mirror_file.mirror_file import ASIDE_SUFFIX, FILE_NAME
 from controller.offsets.mirror_file.updates import MirrorUpdate, SetUpdate
 from controller.offsets.storage.sqlite_file import FileDamaged
@@ -132,11 +133,39 @@ def by_name(saved):
 def test_oldest_moments_are_given_up_where_room_is_short(filed):
     for place in range(10):
         filed.read({"t@g": {0: place}}, at_ms=BEGIN_MS + place * MINUTE_MS)
-    assert filed.file.give_up_oldest(NO_LEAPS, BEGIN_MS + 10 * MINUTE_MS)
+    assert filed.file.give_up_of_largest(NO_LEAPS, BEGIN_MS + 10 * MINUTE_MS)
     assert filed.file.kept_since(SET) > BEGIN_MS
-    while filed.file.give_up_oldest(NO_LEAPS, BEGIN_MS + 10 * MINUTE_MS):
+    while filed.file.give_up_of_largest(NO_LEAPS, BEGIN_MS + 10 * MINUTE_MS):
         pass
     assert by_name(loaded(filed).saved) == {"t": {0: 9}}
+
+
+def counted(filed):
+    """Return what the changes of the set take, as it is known, and as the file has it."""
+    query = "SELECT total(length(body)) FROM changes"
+    return filed.file._stored[SET].kept_bytes, filed.file._file.connection.execute(query).fetchone()[0]
+
+
+def test_size_of_a_set_is_known_whatever_becomes_of_its_changes(filed):
+    for place in range(3 * 180):
+        filed.read({"t@g": {0: place}}, at_ms=BEGIN_MS + 20_000 * place)
+    end_ms, sizes = BEGIN_MS + 3 * HOUR_MS, []
+    steps = [
+        lambda: filed.file.give_up_of_largest(NO_LEAPS, end_ms),
+        lambda: filed.read({"t@g": {0: 1000}}, at_ms=end_ms + 5000),
+        lambda: filed.file.thin(SET, NO_LEAPS, end_ms),
+        lambda: filed.read({"t@g": {0: 1001}}, at_ms=BEGIN_MS + 90 * MINUTE_MS),
+        lambda: filed.file.give_up_of_largest(NO_LEAPS, end_ms),
+    ]
+    for step in steps:
+        step()
+        known, size = counted(filed)
+        assert known in (size, None)
+        sizes.append(size)
+    assert sizes[0] < sizes[1] > sizes[2] > sizes[3] > sizes[4] > 0
+    assert counted(filed)[0] is not None
+    filed.read({"t@g": {0: 1}}, at_ms=BEGIN_MS - DAY_MS)
+    assert counted(filed) == (0, 0)
 
 
 def test_clock_that_leaps_ahead_makes_no_moment_older(filed):
@@ -148,7 +177,7 @@ def test_clock_that_leaps_ahead_makes_no_moment_older(filed):
     leaps = NO_LEAPS.passed(ClockReading(0, BEGIN_MS + 40_000), ClockReading(5_000, leapt_ms))
     filed.file.store_clock(leaps, leapt_ms)
     filed.file.thin(SET, leaps, leapt_ms)
-    filed.file.give_up_oldest(leaps, leapt_ms)
+    filed.file.give_up_of_largest(leaps, leapt_ms)
     assert [filed.offset_at(BEGIN_MS + 20_000 * place) for place in (1, 2)] == [1, 2]
     second = filed.reopened()
     leaps = second.opened.loaded.leaps
@@ -166,7 +195,7 @@ def test_room_is_made_by_part_of_the_changes_where_hardly_any_time_has_passed(fi
     for place in range(64):
         filed.read({"t@g": {0: place}}, at_ms=BEGIN_MS + 1000 * place)
     leaps = ClockLeaps((ClockLeap(BEGIN_MS + 63_000, 30 * DAY_MS + 63_000),))
-    filed.file.give_up_oldest(leaps, BEGIN_MS + 63_000 + 30 * DAY_MS)
+    filed.file.give_up_of_largest(leaps, BEGIN_MS + 63_000 + 30 * DAY_MS)
     assert filed.file.kept_since(SET) >= BEGIN_MS + 4000
     assert filed.offset_at(BEGIN_MS + 10_000) == 10
 
@@ -262,6 +291,17 @@ def test_update_that_failed_changes_nothing_and_the_next_one_counts(filed):
     assert filed.offset_at(DAY_MS + BEGIN_MS) == 6
 
 
+@pytest.mark.parametrize("is_former_run", [False, True])
+def test_table_in_memory_that_is_not_readable_is_no_damage_of_the_file(filed, is_former_run):
+    filed.read({"t@g": {0: 5}})
+    saved, odd = filed.mirror.saved, unreadable(filed.mirror.saved)
+    update = SetUpdate(saved=saved, former_runs=[odd]) if is_former_run else SetUpdate(saved=odd, changes=None)
+    with pytest.raises(UnusableOffsets):
+        filed.file.store(MirrorUpdate(sets={SET: update}))
+    filed.read({"t@g": {0: 6}}, at_ms=BEGIN_MS + 5000)
+    assert [filed.offset_at(BEGIN_MS + ms) for ms in (0, 5000)] == [5, 6]
+
+
 def damage_bytes(path):
     path.write_bytes(b"this is no database, and it is long enough to be looked at" * 100)
 
@@ -306,6 +346,14 @@ def test_damaged_change_is_named(filed, tmp_path):
     with pytest.raises(FileDamaged, match=FILE_NAME):
         again.file.at(SET, BEGIN_MS + 5000)
     again.file.close()
+
+
+def test_key_of_the_file_that_names_nobody_is_damage(filed):
+    filed.read({"t@g": {0: 5}})
+    body = encoded_frame({(False, b"nobody"): {0: 5}})
+    filed.file._file.connection.execute("UPDATE offset_tables SET body = ?", (body,))  # as a disk does
+    with pytest.raises(FileDamaged, match="nobody"):
+        filed.file.at(SET, BEGIN_MS)
 
 
 def test_damage_that_a_write_meets_is_named_and_nothing_is_stored(filed):

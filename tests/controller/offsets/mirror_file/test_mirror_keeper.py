@@ -2,6 +2,8 @@
 
 import asyncio
 import itertools
+import random
+from pathlib import Path
 
 import pytest
 from fakes.clock import FakeClock
@@ -18,6 +20,7 @@ from controller.offsets.mirror_file.keeper import THIN_MS, KeeperParts, MirrorKe
 from controller.offsets.mirror_file.mirror_file import FILE_NAME
 from controller.offsets.mirror_file.updates import MirrorUpdate, SetUpdate
 from controller.offsets.mirror_file.waiting import WaitingChanges
+from controller.offsets.storage.sqlite_file import FileProblem
 
 WAIT_S = 60
 BYTES_MAX = 1 << 30
@@ -28,7 +31,7 @@ KEY = EntryKey("t", "g")
 class Site:
     """The mirrors of some sets, their keeper, and what it has reported."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, bytes_max=BYTES_MAX):
         self.mirrors = {}
         self.log = RegressionLog()
         self.clock = FakeClock(unix_ms=BEGIN_MS)
@@ -37,7 +40,7 @@ class Site:
         self.late, self.leapt = [], []
         parts = KeeperParts(
             folder=folder,
-            bytes_max=BYTES_MAX,
+            bytes_max=bytes_max,
             mirrors=self,
             regressions=self.log,
             opened_late=self.late.append,
@@ -379,3 +382,61 @@ def test_too_much_that_waits_is_found_by_comparison_instead(monkeypatch):
     waiting.add(mirror.take(a_reading({"t@g": {0: 6}, "u@g": {0: 2}}, unix_ms=6000)))
     waiting.add(mirror.take(a_reading({"t@g": {0: 7}, "u@g": {0: 2}}, unix_ms=7000)))
     assert waiting.update(Mirrors()).sets[SET].changes is None
+
+
+async def test_moment_at_which_groups_stood_still_was_read_although_nothing_changed(site):
+    site.read({"t@g": {0: 1}})
+    await site.keeper.store()
+    changed_ms = site.clock.unix_ms()
+    for _ in range(6):
+        site.read({"t@g": {0: 1}})
+        await site.keeper.store()
+    moment_ms = site.clock.unix_ms()
+    site.clock.pass_ms(1000)
+
+    past = await site.keeper.at(SET, moment_ms)
+    early = await site.keeper.at(SET, changed_ms + 1)
+
+    assert (past.unix_ms, early.unix_ms) == (moment_ms, changed_ms)
+
+
+def failing(_update):
+    raise FileProblem(Path(FILE_NAME), "the disk is full")
+
+
+async def test_readings_that_the_file_could_not_take_prove_nothing_of_their_time(site, monkeypatch):
+    site.read({"t@g": {0: 1}})
+    await site.keeper.store()
+    stored_ms = site.clock.unix_ms()
+    with monkeypatch.context() as broken:
+        broken.setattr(site.keeper._file, "store", failing)
+        site.read({"t@g": {0: 2}})
+        assert not await site.keeper.store()
+        moment_ms = site.clock.unix_ms()
+    site.read({"t@g": {0: 3}})
+    await site.keeper.store()
+
+    past = await site.keeper.at(SET, moment_ms)
+
+    assert (past.unix_ms, dict(past.by_entry)) == (stored_ms, {KEY: {0: 1}})
+
+
+async def test_set_that_fills_the_file_costs_no_other_one_its_moments_and_the_limit_holds_after_each_round(tmp_path):
+    site, other, numbers = Site(tmp_path, bytes_max=400_000), SetName("c", "other"), random.Random(7)
+    await site.keeper.open()
+    # The oldest changes are those of the small set.
+    for place in range(20):
+        site.read({"t@g": {0: place}}, set_name=other)
+        await site.keeper.store()
+    kept_ms, used = site.keeper.kept_since(other), []
+    for _ in range(12):
+        for _ in range(6):
+            site.read({f"topic-{each}@g": {0: numbers.randrange(1 << 60)} for each in range(1500)})
+            await site.keeper.store()
+        used.append(site.keeper._file.used_bytes())
+        assert await site.keeper._round()
+        assert site.keeper.kept_since(other) == kept_ms
+        assert site.keeper._file.used_bytes() <= 400_000
+    assert max(used) > 400_000
+    assert (await site.keeper.at(other, kept_ms)).by_entry == {KEY: {0: 0}}
+    await site.keeper.close()

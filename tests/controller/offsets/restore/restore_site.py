@@ -45,7 +45,8 @@ class ReadMoments:
         self.by_set = {}
         #: Moments before it are not kept.
         self.kept_since = 0
-        self.former = {}
+        #: When the offsets of all moments were read; None: at the moment itself.
+        self.read_unix_ms = None
 
     def statuses(self):
         return []
@@ -60,7 +61,9 @@ class ReadMoments:
         if unix_ms < self.kept_since or set_name.broker_name not in self.by_set:
             raise MomentNotKept(set_name, unix_ms, kept_since_unix_ms=self.kept_since)
         table = self.by_set[set_name.broker_name]
-        return PastOffsets(unix_ms=unix_ms, by_entry={parse_entry_key(key): queues for key, queues in table.items()})
+        read_unix_ms = unix_ms if self.read_unix_ms is None else self.read_unix_ms
+        by_entry = {parse_entry_key(key): queues for key, queues in table.items()}
+        return PastOffsets(unix_ms=read_unix_ms, by_entry=by_entry)
 
 
 class Followed:

@@ -52,9 +52,9 @@ def lab(tmp_path):
         yield own
 
 
-def started(lab, version, namesrv=None):
+def started(lab, version, namesrv=None, **properties):
     """Return a broker that enforces ACL, and has the group and some messages."""
-    own = acl_2() if version == V5_5 else acl_1(lab.folder, f"{TOPIC}-0")
+    own = (acl_2() if version == V5_5 else acl_1(lab.folder, f"{TOPIC}-0")) | properties
     addresses = [namesrv.address] if namesrv else ["127.0.0.1:9"]
     broker = lab.broker(TOPIC, version=version, namesrv=addresses, **own).start().ready()
     made = request_as(broker, CONTROL, UPDATE_GROUP, {}, json.dumps({"groupName": GROUP}).encode())
@@ -164,13 +164,17 @@ def read_moment(manager):
 @pytest.mark.parametrize("version", [V5_5, V5_1, V4_9])
 def test_manager_with_the_rights_of_the_table_mirrors_restores_and_guards(lab, version):
     namesrv = lab.name_server()
-    broker = started(lab, version, namesrv)
+    # Where brokers can pop (5.x) the guard leaves a group that is not online as it is: only 4.9 loses a commit here.
+    unwritten = {"flushConsumerOffsetInterval": 60_000} if version == V4_9 else {}
+    broker = started(lab, version, namesrv, **unwritten)
     if version == V5_5:
         admit(broker, OFFSETS, RIGHTS)
     manager = manager_of(lab, namesrv, OFFSETS, guard="act")
     commit(broker, 20)
     file = broker.store / "config" / "consumerOffset.json"
     wait_until(lambda: file.exists() and "0:20" in file.read_text(), seconds=SOON_S, what="the offset on disk")
+    # The messages are older than the reading of the offset by more than clocks may differ: it stands still afterwards.
+    time.sleep(CLOCK_MARGIN_MS / 1000 + 1)
     commit(broker, 30)
     moment = read_moment(manager)
 
@@ -180,27 +184,30 @@ def test_manager_with_the_rights_of_the_table_mirrors_restores_and_guards(lab, v
     assert shown(broker) == 30
     assert manager.get(f"/v1/offsets/lag?group={GROUP}").body["unavailable"] == []
 
-    # The guard looks at messages, too: what was written within 5 s before a kill is lost.
+    # The guard looks at messages, too, where what was committed before a kill is lost.
     commit(broker, 35)
     read_moment(manager)
     broker.process.kill()
     time.sleep(CLOCK_MARGIN_MS / 1000 + 1)
     broker.start().ready()
     runs = lambda: [each for each in manager.get("/v1/offsets/guard").body["runs"] if not each["error"]]  # noqa: E731
-    wait_until(runs, seconds=SOON_S, what="the guard has run")
+    (run, *_) = wait_until(runs, seconds=SOON_S, what="the guard has run")
+    pushed = manager.get(f"/v1/offsets/guard/{run['run']}").body["offsets"]
+    written = [(GROUP, 20, 35, "stored")] if version == V4_9 else []
+    assert [(each["group"], each["oldOffset"], each["newOffset"], each["outcome"]) for each in pushed] == written
     assert shown(broker) == 35
     assert [manager.events(name) for name in ("broker_request_denied", "broker_request_not_signed")] == [[], []]
 
 
 @pytest.mark.parametrize(
-    ("version", "status", "right"),
+    ("version", "status", "rights"),
     [
-        (V5_5, "unavailable", "the user needs with ACL 2.0 Get of the topic"),
-        (V5_1, "refused", "with ACL 1.0 SUB of both"),
-        (V4_9, "refused", "with ACL 1.0 SUB of both"),
+        (V5_5, "unavailable", [f"the user needs with ACL 2.0 Get of the {each}" for each in ("topic", "group")]),
+        (V5_1, "refused", ["with ACL 1.0 SUB of both"]),
+        (V4_9, "refused", ["with ACL 1.0 SUB of both"]),
     ],
 )
-def test_restore_without_rights_names_the_one_that_is_missing(lab, version, status, right):
+def test_restore_without_rights_names_those_that_are_missing(lab, version, status, rights):
     namesrv = lab.name_server()
     broker = started(lab, version, namesrv)
     if version == V5_5:
@@ -214,7 +221,7 @@ def test_restore_without_rights_names_the_one_that_is_missing(lab, version, stat
 
     (queue,) = answer.body["queues"]
     assert queue["status"] == status, queue
-    assert right in queue["reason"]
+    assert all(each in queue["reason"] for each in rights), queue
     assert shown(broker) == 10
     assert all("brokerAccessKey" in each["advice"] for each in manager.events("broker_request_denied"))
     assert any("ACL" in each["advice"] for each in manager.events("broker_request_denied"))

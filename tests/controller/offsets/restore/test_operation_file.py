@@ -8,6 +8,8 @@ from controller.offsets.restore import operation_file
 from controller.offsets.restore.operation_file import FILE_NAME, OperationFile
 from controller.offsets.restore.operations import OPERATIONS_MAX, Operation, OperationKind
 from controller.offsets.restore.values import PlannedOffset, RestoreStatus
+from controller.offsets.storage.embedded_remote import FILE_NAME as STORE_NAME
+from controller.offsets.storage.embedded_remote import EmbeddedRemote
 from controller.offsets.storage.sqlite_file import FileDamaged, FileOfOtherVersion, FileProblem
 
 
@@ -86,9 +88,35 @@ def test_operation_of_a_kind_of_a_later_release_is_listed_and_named(file):
         file.find("id-1")
 
 
-def test_file_of_another_kind_is_refused(tmp_path):
+def test_file_of_another_schema_is_refused(tmp_path):
     file = OperationFile(tmp_path, FakeClock())
     file._file.connection.execute("PRAGMA user_version = 9")
     file.close()
     with pytest.raises(FileOfOtherVersion, match=f"{FILE_NAME}: .* has schema 9"):
         OperationFile(tmp_path, FakeClock())
+
+
+def test_store_of_offsets_and_operations_do_not_take_each_others_file(tmp_path):
+    OperationFile(tmp_path, FakeClock()).close()
+    EmbeddedRemote(tmp_path, FakeClock()).close_file()
+    operations, store = tmp_path / FILE_NAME, tmp_path / STORE_NAME
+    kept = operations.rename(tmp_path / "kept")
+    store.rename(operations)
+    kept.rename(store)
+    with pytest.raises(FileOfOtherVersion, match="it is not the operations of an offset manager"):
+        OperationFile(tmp_path, FakeClock())
+    with pytest.raises(FileOfOtherVersion, match="it is not a store of offsets"):
+        EmbeddedRemote(tmp_path, FakeClock())
+
+
+def test_file_with_the_mark_of_earlier_builds_is_taken_and_marked_anew(tmp_path):
+    file = OperationFile(tmp_path, FakeClock())
+    file.keep(an_operation())
+    (mark,) = file._file.connection.execute("PRAGMA application_id").fetchone()
+    file._file.connection.execute(f"PRAGMA application_id = {0x524D_514F}")
+    file.close()
+
+    file = OperationFile(tmp_path, FakeClock())
+    assert file.find("id-1") == an_operation()
+    assert file._file.connection.execute("PRAGMA application_id").fetchone() == (mark,)
+    file.close()

@@ -8,6 +8,7 @@ from restore_site import AFTER, BEFORE, a_broker, a_queue, outcomes, restore_sit
 
 from controller.offsets.guard.master_queries import MasterQueries
 from controller.offsets.restore.broker_run import BrokerRun
+from controller.offsets.restore.restorer import READ_S
 from controller.offsets.restore.values import RestoreOptions, WantedOffset
 from remoting.protocol.codes import BrokerRequestCode
 
@@ -38,6 +39,59 @@ async def test_without_the_time_of_the_election_offsets_need_old_messages_before
 
     assert outcomes(done) == {("billing", 0): ("not_proved", 10, 50)}
     assert broker.written == []
+
+
+@pytest.mark.parametrize("moment", [AFTER, AFTER + 10**9], ids=["past", "to_come"])
+async def test_offsets_that_were_read_before_a_role_change_need_old_messages_at_any_later_moment(tmp_path, moment):
+    """The manager stood still: its newest reading before the moment is of the former master, and a tail was lost."""
+    broker = a_broker(billing={0: 10, 1: 10})
+    broker.stored_ms = BOOT_MS + 60_000
+    broker.stored["orders", 0] = {49: BEFORE - 60_000}
+    async with restore_site(tmp_path, broker) as site:
+        site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50, 1: 50}}
+        site.mirror.read_unix_ms = BEFORE
+        done = await site.restore(moment)
+
+    assert outcomes(done) == {("billing", 0): ("restored", 10, 50), ("billing", 1): ("not_proved", 10, 50)}
+
+
+async def test_topic_that_was_made_anew_at_the_same_master_gets_no_offset_of_the_former_one(tmp_path):
+    broker = a_broker(billing={0: 10, 1: 10})
+    # The messages of queue 0 are of the moment itself: the group had read the newest one.
+    broker.stored_ms = AFTER
+    broker.stored["orders", 1] = {49: AFTER + 60_000}
+    async with restore_site(tmp_path, broker) as site:
+        site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50, 1: 50}}
+        done = await site.restore(AFTER)
+        assert outcomes(done) == {("billing", 0): ("restored", 10, 50), ("billing", 1): ("not_proved", 10, 50)}
+
+        allowed = await site.restore(AFTER, unproved=True)
+        assert outcomes(allowed)["billing", 1] == ("restored", 10, 50)
+
+
+@pytest.mark.parametrize("moment", [AFTER, BEFORE])
+async def test_beginning_of_a_queue_needs_no_message_before_it(tmp_path, moment):
+    """All messages have expired: there is none that could be skipped, or looked at."""
+    broker = a_broker(billing={0: 10})
+    broker.topics["orders"][0] = (50, 50)
+    async with restore_site(tmp_path, broker) as site:
+        site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50}}
+        done = await site.restore(moment)
+
+    assert outcomes(done) == {("billing", 0): ("restored", 10, 50)}
+
+
+async def test_undo_takes_messages_that_a_group_read_while_its_restore_began(tmp_path):
+    broker = a_broker(billing={0: 90})
+    async with restore_site(tmp_path, broker) as site:
+        site.clock.unix = AFTER
+        site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50}}
+        done = await site.restore(AFTER, back=True)
+        broker.stored["orders", 0] = {89: AFTER + READ_S * 1000}
+
+        undone = await site.undo(done.operation_id)
+
+    assert outcomes(undone) == {("billing", 0): ("restored", 50, 90)}
 
 
 async def test_what_there_is_no_time_to_look_at_is_not_written(tmp_path):

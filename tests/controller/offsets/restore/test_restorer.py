@@ -1,13 +1,16 @@
 """Offsets are restored at brokers on loopback: shown before, written once, read back, and undone."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 from fakes.answering_peer import refusal
 from fakes.offset_broker import BOOT_MS
 from restore_site import AFTER, a_broker, a_queue, outcomes, restore_site
 
+from controller.offsets.entry_keys import EntryKey
 from controller.offsets.mirror.changes import OffsetMove
+from controller.offsets.mirror.saved_offsets import SavedEntry
 from controller.offsets.restore.operations import OperationKind
 from controller.offsets.restore.requests import FORMER, AnotherRuns, NoSuchOperation, TooManyRestored
 from controller.offsets.restore.restorer import BrokerChange
@@ -160,6 +163,24 @@ async def test_former_is_what_was_read_before_the_broker_became_master(tmp_path)
     assert outcomes(done) == {("billing", 0): ("ready", 10, 50)}
 
 
+async def test_former_of_a_master_that_does_not_say_since_when_it_is_one_is_a_problem_of_its_set_alone(tmp_path):
+    silent, other = a_broker(billing={0: 10}), a_broker("broker-b", billing={0: 10})
+    silent.instead[BrokerRequestCode.GET_BROKER_RUNTIME_INFO] = ResponseCode.SYSTEM_ERROR
+    async with restore_site(tmp_path, silent, other) as site:
+        site.mirror.by_set = {name: {"orders@billing": {0: 50}} for name in ("broker-a", "broker-b")}
+        newest = [SavedEntry(EntryKey("orders", "billing"), {0: 40})]
+        site.mirror.saved = lambda _: SimpleNamespace(
+            read=SimpleNamespace(requested_unix_ms=AFTER), entries=lambda: newest
+        )
+        done = await site.restore(FORMER)
+
+    assert {each.queue.set_name.broker_name: each.new for each in done.queues} == {"broker-b": 50}
+    assert [(each.set_name.broker_name, "does not answer (28): repeat" in each.reason) for each in done.problems] == [
+        ("broker-a", True)
+    ]
+    assert silent.written == []
+
+
 async def test_moment_that_is_not_kept_is_a_problem_of_its_set_alone(tmp_path):
     first, second = a_broker(billing={0: 10}), a_broker("broker-b", billing={0: 10})
     async with restore_site(tmp_path, first, second) as site:
@@ -181,6 +202,20 @@ async def test_broker_that_answers_errors_gets_nothing_and_is_named(tmp_path, co
     statuses = {each.queue.set_name.broker_name: each.status.value for each in done.queues}
     assert statuses == {"broker-a": "unavailable", "broker-b": "restored"}
     assert broken.written == []
+
+
+async def test_all_that_a_broker_denies_is_named_at_once(tmp_path):
+    broker = a_broker(billing={0: 10})
+    for code in (BrokerRequestCode.GET_TOPIC_STATS_INFO, BrokerRequestCode.GET_CONSUMER_CONNECTION_LIST):
+        broker.instead[code] = ResponseCode.NO_PERMISSION
+    async with restore_site(tmp_path, broker) as site:
+        site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50}}
+        done = await site.restore(AFTER)
+
+    (queue,) = done.queues
+    assert queue.status.value == "unavailable"
+    assert "the ends of topic orders are not known" in queue.reason
+    assert "whether members of group billing are online is not known" in queue.reason
 
 
 async def test_set_without_a_master_is_named(tmp_path):

@@ -22,6 +22,7 @@ from controller.storage.store import StoreError
 from serving.http.views import NotFound, ViewRequest
 
 RESET = OwnChange(OperationKind.RESET, "alice", is_dry_run=False)
+IMPORT = OwnChange(OperationKind.IMPORT, "alice", is_dry_run=False)
 
 
 class FullDisk:
@@ -49,6 +50,11 @@ class OwnSite:
     async def reset(self, offset, *queue_ids):
         entries = [OffsetEntry(a_key(each), offset) for each in queue_ids or (0,)]
         return await self.own.reset(RESET, entries, self.site.service.writer("alice", ""))
+
+    async def put(self, offset, *, allow_back=False, change=IMPORT):
+        done = await self.own.put(change, [OffsetEntry(a_key(), offset)], allow_back=allow_back)
+        ((status, old, new),) = [(each.status.value, each.old, each.new) for each in done.queues]
+        return status, old, new
 
     async def undo(self, operation_id):
         operation = await self.kept.find(operation_id)
@@ -132,3 +138,41 @@ async def test_undo_at_a_manager_that_cannot_says_which_one_can_and_what_to_do_w
         own.site.service.follows(OTHER)
         with pytest.raises(ManagerFollows, match=r"at 10\.0\.0\.2:9883\. Operation .* is kept here, and the leader"):
             await views.undo(ViewRequest(body=UndoBody(writer="alice", operation_id=operation_id)))
+
+
+async def test_import_goes_forward_and_back_only_where_that_is_allowed(tmp_path):
+    async with own_site(tmp_path) as own:
+        await own.site.commit(50)
+        assert await own.put(60, change=IMPORT._replace(is_dry_run=True)) == ("ready", 50, 60)
+        assert await own.put(60) == ("restored", 50, 60)
+        assert await own.put(60) == ("unchanged", 60, 60)
+        assert await own.put(10) == ("backward", 60, 10)
+        assert await own.put(10, allow_back=True) == ("restored", 60, 10)
+        assert own.site.read().offset == 10
+
+
+@pytest.mark.parametrize(("allow_back", "status", "stored"), [(False, "backward", 100), (True, "restored", 60)])
+async def test_import_sees_what_groups_commit_while_it_is_kept(tmp_path, allow_back, status, stored):
+    async with own_site(tmp_path) as own:
+        await own.site.commit(50)
+        keep = own.kept.keep
+
+        async def commit_meanwhile(operation):
+            if not operation.is_finished:
+                await own.site.commit(100)
+            await keep(operation)
+
+        own.kept.keep = commit_meanwhile
+        assert await own.put(60, allow_back=allow_back) == (status, 100, 60)
+        assert own.site.read().offset == stored
+
+
+async def test_import_sees_what_groups_have_committed_that_is_not_durable_yet(tmp_path):
+    async with own_site(tmp_path) as own:
+        await own.site.commit(50)
+        commit = asyncio.create_task(own.site.commit(100))
+        await asyncio.sleep(0)
+        assert own.site.read().offset == 50
+        assert await own.put(60) == ("backward", 100, 60)
+        await commit
+        assert own.site.read().offset == 100

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from fakes.leadership_listener import eventually
 from service_site import GROUP, OTHER, a_key, service_site
 
 from controller.offsets.commits.commit import CommitEntry
@@ -12,9 +13,11 @@ from controller.offsets.locks.sessions.acquire import AcquireStatus
 from controller.offsets.locks.sessions.refusals import SessionEnded
 from controller.offsets.locks.sessions.values import NOBODY, LockChange, LockChanges, QueueLock
 from controller.offsets.service.lock_keeper import LocksUnavailable
-from controller.offsets.service.lock_rows import is_lock_row
 from controller.offsets.service.manager_role import ManagerNotLeading
+from controller.offsets.storage.remote import RowWrite
 from controller.offsets.storage.write_behind import InJournalOnly
+from controller.offsets.values import is_lock_row
+from controller.storage.store import StoreError
 
 GRANTED, HELD = AcquireStatus.GRANTED, AcquireStatus.HELD_BY
 
@@ -54,8 +57,65 @@ async def test_a_change_that_waited_while_the_lead_ended_is_not_made(tmp_path):
             await second
         site.remote.passes.set()
         await site.lead()
-        # Nobody was told of the first one, but it may be stored; the second one is not.
+        # The first one was not acknowledged, but may be stored; the second one is not.
         assert a_key(1) not in site.locks.table.locks_of(GROUP)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda site: site.acquire("s1", 1),
+        lambda site: site.session("s2"),
+        lambda site: site.locks.release("s1", [a_key(0)], {}),
+        lambda site: site.locks.force_release("alice", a_key(0)),
+        lambda site: site.locks.declare_orderly("alice", GROUP._replace(group="audit")),
+        lambda site: site.locks.close("s1"),
+    ],
+    ids=["grant", "session", "release", "force-release", "declaration", "close"],
+)
+async def test_a_change_that_the_shared_store_did_not_get_is_not_made_by_a_later_lead(tmp_path, change):
+    async with service_site(tmp_path, is_write_through=is_lock_row, write_through_ms=50) as site:
+        site.remote.is_shared = True
+        await declared(site, "s1")
+        (held,) = await site.acquire("s1", 0)
+        stored = await site.remote.load_page(None)
+        site.remote.put_error = StoreError("etcd does not answer")
+        with pytest.raises(InJournalOnly):
+            await change(site)
+        site.service.follows(OTHER)
+        site.remote.put_error = None
+        await site.lead()
+        # The other manager may have made the same change, and taken it back.
+        assert await site.remote.load_page(None) == stored
+        assert site.store.dirty_keys == 0
+        assert dict((await site.locks.renew("s1")).queues) == {a_key(0): held.token}
+    async with service_site(tmp_path) as site:
+        assert await site.remote.load_page(None) == stored
+
+
+async def test_a_grant_that_is_found_lost_by_a_write_into_its_row_outlives_that_the_store_was_put_back(tmp_path):
+    async with service_site(tmp_path, is_write_through=is_lock_row, write_through_ms=50) as site:
+        site.remote.is_shared = True
+        await declared(site, "s1")
+        (held,) = await site.acquire("s1", 0)
+        rows = (await site.remote.load_page(None)).rows
+        (of,) = (each for each in rows if each.topic == "orders")
+        await site.remote.put([RowWrite(of, {}, rows[of].revision)])
+        put = site.remote.put
+
+        async def answered_once(writes):
+            outcome = await put(writes)
+            site.remote.put_error = StoreError("etcd does not answer")
+            return outcome
+
+        site.remote.put = answered_once
+        with pytest.raises(InJournalOnly):
+            await site.acquire("s1", 1)
+        site.remote.put = put
+        site.remote.put_error = None
+        site.service.put_back()
+        await eventually(lambda: site.service.role.is_serving, seconds=10, what="the service has loaded")
+        assert (await site.locks.renew("s1")).queues[0] == (a_key(0), held.token)
 
 
 async def test_locks_and_the_last_token_outlive_a_restart(tmp_path):

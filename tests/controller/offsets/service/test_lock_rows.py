@@ -14,9 +14,9 @@ from controller.offsets.locks.sessions.values import (
     QueueLock,
     SessionChange,
 )
-from controller.offsets.service.lock_rows import changes_of, is_lock_row, loaded_locks
+from controller.offsets.service.lock_rows import changes_of, loaded_locks
 from controller.offsets.storage.remote import RemoteRow
-from controller.offsets.values import GroupTopic, QueueKey
+from controller.offsets.values import GroupTopic, QueueKey, is_lock_row
 
 UNIX_MS = 1_800_000_000_000
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)

@@ -79,3 +79,15 @@ async def test_callers_are_released_in_the_order_in_which_they_came():
         await asyncio.sleep(0)
         waiters.flushed(FlushedRow(ONE, {0: 100}))
     assert released == list(range(100))
+
+
+async def test_rows_of_callers_that_wait_for_few_come_first_and_no_more_than_wanted():
+    waiters = FlushWaiters()
+    rows = [row_name(f"row-{n}") for n in range(5)]
+    tasks = [await waiting(waiters, {of: {0: 1} for of in each}) for each in (rows[:3], rows[3:4], rows[2:4], rows[4:])]
+    assert waiters.first_rows(9) == [rows[3], rows[4], rows[2], rows[0], rows[1]]
+    assert waiters.first_rows(2) == [rows[3], rows[4]]
+    for task in tasks:
+        task.cancel()
+        assert await is_done(task)
+    assert waiters.first_rows(9) == []

@@ -16,6 +16,12 @@ def test_answer_is_read_with_all_its_sets():
     assert read.sets == (followed(), followed(None, 9, name="other"))
 
 
+@pytest.mark.parametrize(("unclean", "epoch"), [(True, 5), (False, None), (None, None)])
+def test_epoch_is_unclean_where_the_controller_knows_that_its_master_was_not_in_sync(unclean, epoch):
+    (read,) = decode_answer(answer_text(set_fields(electedUnclean=unclean))).sets
+    assert read.unclean_epoch == epoch
+
+
 def test_fields_of_a_later_release_are_ignored():
     assert decode_answer(answer_text(set_fields(later=1), later={})).sets == (followed(),)
 

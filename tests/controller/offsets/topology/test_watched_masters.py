@@ -81,12 +81,14 @@ def test_loss_of_a_master_is_known_since_it_came_here(masters):
     assert (change.kind, change.since_unix_ms) == (MasterChangeKind.LOST, CAME_UNIX_MS)
 
 
-def test_time_of_an_election_stays_known_when_another_controller_leads(masters):
-    take(masters, followed(2, 6, elected=123))
+def test_time_and_kind_of_an_election_stay_known_when_another_controller_leads(masters):
+    take(masters, followed(2, 6, elected=123)._replace(unclean_epoch=6))
     assert take(masters, followed(2, 6)).changes == ()
-    assert masters.sets[SET].elected_unix_ms == 123
+    assert (masters.sets[SET].elected_unix_ms, masters.sets[SET].unclean_epoch) == (123, 6)
     take(masters, followed(3, 7))
     assert masters.sets[SET].elected_unix_ms is None
+    # Whatever was read before that epoch may be in the tail that was lost then.
+    assert masters.sets[SET].unclean_epoch == 6
 
 
 # What is removed

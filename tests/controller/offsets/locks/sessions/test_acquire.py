@@ -7,7 +7,7 @@ from offset_builders import a_queue, a_scope
 from controller.offsets.commits.freezes import Freeze, decide_freeze, decide_thaw
 from controller.offsets.locks.sessions import acquire
 from controller.offsets.locks.sessions.acquire import AcquireStatus
-from controller.offsets.locks.sessions.operator_rules import declare_orderly
+from controller.offsets.locks.sessions.operator_rules import declare_orderly, withdraw_orderly
 from controller.offsets.locks.sessions.refusals import SessionEnded, TooManyQueues
 from controller.offsets.locks.sessions.values import QUEUES_PER_SESSION_MAX, LockGroup
 from controller.offsets.values import QUEUES_MAX
@@ -98,11 +98,11 @@ def test_tokens_rise_with_every_grant_of_a_queue_even_if_it_was_free():
 
 
 def test_concurrent_group_gets_no_lock():
-    locks = Locks()
-    locks.open(a_session("c", group=GROUP._replace(group="audit")))
-    (result,) = locks.acquire_all("c", a_queue(group="audit"))
+    locks = Locks(a_session("c"))
+    locks.table.apply(withdraw_orderly(locks.table, GROUP, 0), 0)
+    (result,) = locks.acquire_all("c", a_queue())
     assert result.status is REFUSED
-    assert "group audit is not declared orderly" in result.reason
+    assert "group billing is not declared orderly" in result.reason
     assert "dead-letter" in result.reason
 
 

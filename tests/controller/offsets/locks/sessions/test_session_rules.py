@@ -6,7 +6,8 @@ from offset_builders import a_queue
 
 from controller.offsets.locks.sessions import session_rules
 from controller.offsets.locks.sessions.acquire import AcquireStatus
-from controller.offsets.locks.sessions.refusals import SessionEnded, SessionRefused
+from controller.offsets.locks.sessions.operator_rules import declare_orderly, withdraw_orderly
+from controller.offsets.locks.sessions.refusals import SessionEnded, SessionRefused, TooManySessions
 from controller.offsets.locks.sessions.session_rules import decide_close, decide_expiry, decide_open
 from controller.offsets.locks.sessions.values import NO_CHANGES
 
@@ -135,15 +136,27 @@ def test_bad_session_is_refused_with_what_is_wrong(session, match):
         Locks().open(session)
 
 
+def test_only_a_group_that_is_declared_orderly_has_new_sessions():
+    locks = Locks(a_session("a"))
+    with pytest.raises(SessionRefused, match="group audit is not declared orderly"):
+        locks.open(a_session("b", group=GROUP._replace(group="audit")))
+    locks.table.apply(withdraw_orderly(locks.table, GROUP, 0), 0)
+    with pytest.raises(SessionRefused, match="group billing is not declared orderly"):
+        locks.open(a_session("b"))
+    # A repetition of what was opened before.
+    locks.open(a_session("a"))
+
+
 def test_number_of_sessions_is_limited(monkeypatch):
     monkeypatch.setattr(session_rules, "SESSIONS_PER_GROUP_MAX", 2)
     monkeypatch.setattr(session_rules, "SESSIONS_MAX", 3)
     audit = GROUP._replace(group="audit")
     locks = Locks(a_session("a"), a_session("b"))
-    with pytest.raises(SessionRefused, match="group billing has 2 sessions"):
+    locks.table.apply(declare_orderly(locks.table, audit), 0)
+    with pytest.raises(TooManySessions, match="group billing has 2 sessions"):
         locks.open(a_session("c"))
     locks.open(a_session("c", group=audit))
-    with pytest.raises(SessionRefused, match="3 sessions are open"):
+    with pytest.raises(TooManySessions, match="3 sessions are open"):
         locks.open(a_session("d", group=audit))
     locks.close("a")
     locks.open(a_session("d"))

@@ -1,0 +1,36 @@
+"""In which order one pass over the dirty rows writes them, and how many at a time."""
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final
+
+from controller.offsets.storage.flush_waiters import FlushWaiters
+from controller.offsets.storage.row_flusher import FLUSH_ROWS_MAX
+from controller.offsets.values import GroupTopic
+
+#: Of the FLUSH_ROWS_MAX rows of a part, those that callers wait for. The others follow the pass, so that however many
+#: callers there are, a row that nobody waits for is written too.
+WAITED_ROWS_MAX: Final = 200
+
+
+class FlushPass:
+    """The rows that were dirty when it began, and those that callers wait for meanwhile."""
+
+    def __init__(self, rows: Iterable[GroupTopic], waiters: FlushWaiters) -> None:
+        names = tuple(rows)
+        self._left = iter(names)
+        self._waiters = waiters
+        #: One part takes all rows in their order anyway.
+        self._has_many_parts = len(names) > FLUSH_ROWS_MAX
+
+    def next_part(self) -> list[GroupTopic]:
+        """Return the rows to write next, each once, FLUSH_ROWS_MAX at most; empty after all were returned."""
+        first = self._waiters.first_rows(WAITED_ROWS_MAX) if self._has_many_parts else []
+        if not first:
+            return list(islice(self._left, FLUSH_ROWS_MAX))
+        part = dict.fromkeys(first)
+        is_over = True
+        while more := tuple(islice(self._left, FLUSH_ROWS_MAX - len(part))):
+            part |= dict.fromkeys(more)
+            is_over = False
+        return [] if is_over else list(part)

@@ -1,0 +1,218 @@
+"""Thousands of dirty rows hold up neither those who wait for a few of them, nor the event loop."""
+
+import asyncio
+import tracemalloc
+
+import pytest
+from fakes.leadership_listener import eventually
+from remote_stores import all_rows
+from stored_offset_builders import a_commit, an_offset, row_name
+from write_behind_site import site
+
+from controller.offsets.commits.changes import OffsetChange
+from controller.offsets.storage.flush_pass import WAITED_ROWS_MAX, FlushPass
+from controller.offsets.storage.flush_waiters import FlushWaiters
+from controller.offsets.storage.row_flusher import FLUSH_ROWS_MAX, RowNotWritable
+from controller.offsets.storage.write_behind import SCOPE_ROWS
+from controller.offsets.values import QueueKey
+
+SOON_S = 20
+#: A flush interval that no test waits for.
+LATER_MS = 10_000
+ROWS = 5 * FLUSH_ROWS_MAX
+#: A flush that nobody waited for took 525 bytes for each dirty row.
+FLUSH_BYTES_MAX = 500_000
+
+
+def wide(rows=ROWS):
+    return [a_commit(1, group=f"wide-{n}") for n in range(rows)]
+
+
+def is_write_through(of):
+    return of.group.startswith("through")
+
+
+async def pass_under_way(at, *changes):
+    """Let a pass over many rows wait for the store to take its first part."""
+    at.remote.passes.clear()
+    await at.commit(*changes)
+    at.behind._is_urgent.set()
+    await eventually(lambda: at.remote.held, seconds=SOON_S, what="the first part is under way")
+
+
+async def dirty_after(at, *callers):
+    """Let the store take parts, and return how many queues are dirty when all callers are answered."""
+    at.remote.passes.set()
+    await asyncio.gather(*callers)
+    return at.behind.dirty_keys
+
+
+async def started(*waits):
+    tasks = [asyncio.create_task(each) for each in waits]
+    await asyncio.sleep(0.1)
+    return tasks
+
+
+async def test_commit_that_is_written_through_waits_for_no_wide_pass(tmp_path):
+    async with site(tmp_path, flush_interval_ms=LATER_MS, is_write_through=is_write_through) as at:
+        await pass_under_way(at, *wide())
+        callers = await started(at.commit(a_commit(7, group="through")))
+        assert await dirty_after(at, *callers) >= ROWS - 3 * FLUSH_ROWS_MAX
+        assert (await at.stored())[("through", 0)] == 7
+
+
+async def test_wide_commit_that_is_written_through_keeps_no_narrow_one_waiting(tmp_path):
+    async with site(tmp_path, flush_interval_ms=LATER_MS, is_write_through=is_write_through) as at:
+        await pass_under_way(at, *wide())
+        first = await started(at.commit(*(a_commit(1, group=f"through-{n}") for n in range(ROWS))))
+        narrow = await started(at.commit(a_commit(7, group="through")))
+        assert await dirty_after(at, *narrow) >= 2 * ROWS - 3 * FLUSH_ROWS_MAX
+        assert not first[0].done()
+        await first[0]
+
+
+async def test_flush_of_a_late_row_waits_for_no_wide_pass(tmp_path):
+    async with site(tmp_path, flush_interval_ms=LATER_MS) as at:
+        await pass_under_way(at, *wide(), a_commit(7, group="late"))
+        callers = await started(at.behind.flush(lambda of: of.group == "late"))
+        assert await dirty_after(at, *callers) >= ROWS - 3 * FLUSH_ROWS_MAX
+        assert (await at.stored())[("late", 0)] == 7
+
+
+async def test_change_of_an_operator_has_its_turn_within_a_wide_pass(tmp_path):
+    async with site(tmp_path, flush_interval_ms=LATER_MS) as at:
+        await pass_under_way(at, *wide())
+        reset = OffsetChange(QueueKey(row_name("reset"), 0), None, an_offset(3, epoch=1))
+        callers = await started(at.behind.write([reset]))
+        assert await dirty_after(at, *callers) >= ROWS - 2 * FLUSH_ROWS_MAX
+
+
+async def test_wide_pass_writes_each_row_once_and_the_newest_offset_of_each(tmp_path):
+    async with site(tmp_path, flush_interval_ms=LATER_MS) as at:
+        await pass_under_way(at, *wide())
+        flushes = await started(at.behind.flush_all(), at.behind.flush(lambda of: of.group.endswith("9")))
+        await at.commit(a_commit(2, group=f"wide-{ROWS - 1}"))
+        assert await dirty_after(at, *flushes) == 0
+        written = [write.of.group for batch in at.remote.written for write in batch]
+        assert len(written) == ROWS
+        assert await at.stored() == {(f"wide-{n}", 0): 1 + (n == ROWS - 1) for n in range(ROWS)}
+
+
+async def test_row_that_became_unreadable_during_a_pass_is_not_written_over(tmp_path):
+    async with site(tmp_path, flush_interval_ms=LATER_MS) as at:
+        await at.commit(a_commit(5, group="zz"))
+        await at.behind.flush_all()
+        await pass_under_way(at, *wide(), a_commit(7, group="zz"))
+        await at.written_by_another((row_name("zz"), {0: an_offset(6)}))
+        file = at.remote.store._file
+        file.connection.execute("UPDATE offsets SET digest = digest + 1 WHERE key LIKE '%zz%'")
+        reset = OffsetChange(QueueKey(row_name("zz"), 0), an_offset(5), an_offset(3, epoch=1))
+        # It finds the row unreadable between two parts of the pass, which is to write it later.
+        callers = await started(at.behind.write([reset]))
+        await dirty_after(at, *callers)
+        await eventually(lambda: at.behind.dirty_keys == 1, seconds=SOON_S, what="the pass is over")
+        rows, _ = await all_rows(at.remote.store)
+        assert "checksum" in rows[row_name("zz")].problem
+        with pytest.raises(RowNotWritable, match="checksum"):
+            await at.behind.flush_all()
+
+
+async def test_pass_ends_where_the_lead_is_lost_between_two_parts(tmp_path):
+    async with site(tmp_path, flush_interval_ms=LATER_MS) as at:
+        await pass_under_way(at, *wide())
+        at.behind.not_leading()
+        at.remote.passes.set()
+        await eventually(lambda: at.behind.dirty_keys < ROWS, seconds=SOON_S, what="the first part is flushed")
+        await asyncio.sleep(0.1)
+        assert at.behind.dirty_keys == ROWS - FLUSH_ROWS_MAX
+        await at.behind.load()
+        assert at.behind.dirty_keys == 0
+
+
+async def test_flushes_of_everything_take_little_memory_however_much_is_dirty(tmp_path):
+    async with site(tmp_path, flush_interval_ms=LATER_MS) as at:
+        await pass_under_way(at, *wide(4000))
+        tracemalloc.start()
+        try:
+            flushes = await started(*(at.behind.flush_all() for _ in range(10)))
+            taken, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert taken < 10 * FLUSH_BYTES_MAX
+        assert await dirty_after(at, *flushes) == 0
+
+
+async def test_flush_lets_others_run_while_it_looks_at_many_rows(tmp_path):
+    async with site(tmp_path, flush_interval_ms=LATER_MS) as at:
+        at.remote.passes.clear()
+        for _ in range(2):
+            await at.commit(*wide(2 * SCOPE_ROWS))
+        looks = 0
+
+        def is_nobodys(_):
+            nonlocal looks
+            looks += 1
+            return False
+
+        flush = asyncio.create_task(at.behind.flush(is_nobodys))
+        longest = before = 0
+        while not flush.done():
+            await asyncio.sleep(0)
+            longest, before = max(longest, looks - before), looks
+        await flush
+        assert looks == 2 * SCOPE_ROWS
+        assert longest <= SCOPE_ROWS
+        at.remote.passes.set()
+
+
+# The order of a pass
+
+
+async def waiting(waiters, *rows):
+    task = asyncio.create_task(waiters.wait({of: {0: 1} for of in rows}))
+    await asyncio.sleep(0)
+    return task
+
+
+def names(prefix, count):
+    return [row_name(f"{prefix}-{n}") for n in range(count)]
+
+
+def parts_of(flush_pass):
+    parts = []
+    while part := flush_pass.next_part():
+        parts.append(part)
+    return parts
+
+
+async def test_pass_without_callers_keeps_its_order():
+    rows = names("row", 2 * FLUSH_ROWS_MAX + 1)
+    parts = parts_of(FlushPass(rows, FlushWaiters()))
+    assert [each for part in parts for each in part] == rows
+    assert [len(part) for part in parts] == [FLUSH_ROWS_MAX, FLUSH_ROWS_MAX, 1]
+
+
+async def test_rows_that_nobody_waits_for_have_a_share_of_each_part():
+    waiters = FlushWaiters()
+    task = await waiting(waiters, *names("waited", 1000))
+    rows = names("row", 2 * FLUSH_ROWS_MAX)
+    part = FlushPass(rows, waiters).next_part()
+    assert part == [*names("waited", WAITED_ROWS_MAX), *rows[: FLUSH_ROWS_MAX - WAITED_ROWS_MAX]]
+    task.cancel()
+
+
+async def test_rows_that_are_waited_for_are_in_a_part_once_and_make_it_no_smaller():
+    waiters = FlushWaiters()
+    rows = names("row", 2 * FLUSH_ROWS_MAX)
+    task = await waiting(waiters, *rows[:10])
+    part = FlushPass(rows, waiters).next_part()
+    assert part == rows[:FLUSH_ROWS_MAX]
+    task.cancel()
+
+
+async def test_pass_of_one_part_keeps_its_order_whoever_waits():
+    waiters = FlushWaiters()
+    rows = names("row", FLUSH_ROWS_MAX)
+    task = await waiting(waiters, rows[-1])
+    assert FlushPass(rows, waiters).next_part() == rows
+    task.cancel()
