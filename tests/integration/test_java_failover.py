@@ -53,7 +53,7 @@ def cluster(module_lab, mqadmin):
         broker.ready()
     made = Cluster(*servers, brokers)
     _wait_until_complete(made)
-    mqadmin.run("updateTopic", "-c", "DefaultCluster", "-t", "steady", "-r", "4", "-w", "4", namesrv=addresses)
+    mqadmin.update_topic("-c", "DefaultCluster", "-t", "steady", "-r", "4", "-w", "4", namesrv=addresses)
     return made
 
 
@@ -132,7 +132,7 @@ def test_no_client_notices_that_a_nameserver_sends_go_away_and_stops(cluster, lo
 def test_a_topic_made_while_one_nameserver_is_away_is_known_to_it_when_it_returns(cluster, mqadmin):
     cluster.first.process.kill()
     broker = cluster.brokers[0]
-    mqadmin.run("updateTopic", "-b", broker.address, "-t", "meanwhile", namesrv=[cluster.second.address])
+    mqadmin.update_topic("-b", broker.address, "-t", "meanwhile", namesrv=[cluster.second.address])
     wait_until(lambda: cluster.second.caller.route("meanwhile"), seconds=10, what="the route")
     cluster.first.start()
     wait_until(lambda: cluster.first.caller.route("meanwhile"), seconds=REGISTRATION_ROUND_S, what="the route")

@@ -66,6 +66,11 @@ def run(cluster, mqadmin):
     return lambda command: mqadmin.run(*command.split(), namesrv=[cluster.namesrv.address])
 
 
+@pytest.fixture
+def update_topic(cluster, mqadmin):
+    return lambda words: mqadmin.update_topic(*words.split(), namesrv=[cluster.namesrv.address])
+
+
 def registrations(broker):
     """Return how many registrations, of all NameServers together, a 5.x broker has completed."""
     return broker.process.text().count("Registering current broker to name server completed")
@@ -76,8 +81,8 @@ def topics_routed_to(name_server, broker):
     return {topic for topic in topics if broker.name in brokers_in(name_server.caller.route(topic))}
 
 
-def test_a_single_topic_registration_is_routed_before_the_next_full_one(cluster, run):
-    run(f"updateTopic -b {cluster.single.address} -t single_topic -r 4 -w 4")
+def test_a_single_topic_registration_is_routed_before_the_next_full_one(cluster, update_topic):
+    update_topic(f"-b {cluster.single.address} -t single_topic -r 4 -w 4")
     for server in (cluster.namesrv, cluster.modern, cluster.strict):
         wait_until(
             lambda at=server: brokers_in(at.caller.route("single_topic")) == {"single"},
@@ -87,23 +92,23 @@ def test_a_single_topic_registration_is_routed_before_the_next_full_one(cluster,
     assert "register single topic" in cluster.single.process.text().lower()
 
 
-def test_a_broker_that_registers_only_changes_keeps_quiet_until_there_is_one(cluster, run):
+def test_a_broker_that_registers_only_changes_keeps_quiet_until_there_is_one(cluster, update_topic):
     for server in (cluster.namesrv, cluster.modern):
         wait_until(lambda at=server: registered(at, cluster.lazy), seconds=REGISTRATION_ROUND_S, what="the broker")
     wait_until(lambda: registrations(cluster.lazy) >= 2, seconds=5, what="the broker's own word of that")
     before = registrations(cluster.lazy)
     holds_for(lambda: registrations(cluster.lazy) == before, seconds=REGISTRATION_ROUND_S, what="no registration")
-    run(f"updateTopic -b {cluster.lazy.address} -t lazy_topic -r 4 -w 4")
+    update_topic(f"-b {cluster.lazy.address} -t lazy_topic -r 4 -w 4")
     wait_until(
         lambda: brokers_in(cluster.namesrv.caller.route("lazy_topic")) == {"lazy"}, seconds=AT_ONCE_S, what="the route"
     )
     assert registrations(cluster.lazy) > before
 
 
-def test_a_registration_in_parts_brings_every_topic(cluster, run):
+def test_a_registration_in_parts_brings_every_topic(cluster, update_topic):
     topics = {f"split_topic_{number}" for number in range(2 * SPLIT_SIZE)}
     for topic in topics:
-        run(f"updateTopic -b {cluster.split.address} -t {topic} -r 4 -w 4")
+        update_topic(f"-b {cluster.split.address} -t {topic} -r 4 -w 4")
     wait_until(lambda: topics <= cluster.split.stored_topics(), seconds=5, what="the topics on disk")
     cluster.modern.process.kill()
     cluster.modern.start()
@@ -114,27 +119,27 @@ def test_a_registration_in_parts_brings_every_topic(cluster, run):
     )
 
 
-def test_a_compressed_registration_of_4_9_is_read(cluster, run):
+def test_a_compressed_registration_of_4_9_is_read(cluster, update_topic):
     wait_until(lambda: registered(cluster.namesrv, cluster.compressed_497), seconds=5, what="the broker")
-    run(f"updateTopic -b {cluster.compressed_497.address} -t compressed_497_topic -r 3 -w 2")
+    update_topic(f"-b {cluster.compressed_497.address} -t compressed_497_topic -r 3 -w 2")
     wait_until(lambda: cluster.namesrv.caller.route("compressed_497_topic"), seconds=AT_ONCE_S, what="the route")
     (queues,) = cluster.namesrv.caller.route("compressed_497_topic")["queueDatas"]
     assert (queues["readQueueNums"], queues["writeQueueNums"], queues["perm"]) == (3, 2, 6)
 
 
-def test_brokers_learn_of_order_topics_when_they_register(cluster, run):
+def test_brokers_learn_of_order_topics_when_they_register(cluster, run, update_topic):
     # A broker heeds only the NameServer that answers first, so it has to be one with a single NameServer.
     broker = cluster.compressed_497
-    run(f"updateTopic -b {broker.address} -t told_to_broker")
+    update_topic(f"-b {broker.address} -t told_to_broker")
     run("updateOrderConf -t told_to_broker -m put -v compressed_497:4")
     broker.process.wait_for(r"told_to_broker.*order=true", seconds=REGISTRATION_ROUND_S)
     run("updateOrderConf -t told_to_broker -m delete")
 
 
 @pytest.mark.skipif(ORIGINAL_UNDER_TEST, reason="the original refuses it, although its own brokers send it")
-def test_a_compressed_registration_of_5_x_is_read_although_its_header_denies_the_compression(cluster, run):
+def test_a_compressed_registration_of_5_x_is_read_although_its_header_denies_the_compression(cluster, update_topic):
     wait_until(lambda: registered(cluster.namesrv, cluster.compressed_550), seconds=5, what="the broker")
-    run(f"updateTopic -b {cluster.compressed_550.address} -t compressed_550_topic -r 3 -w 2")
+    update_topic(f"-b {cluster.compressed_550.address} -t compressed_550_topic -r 3 -w 2")
     wait_until(lambda: cluster.namesrv.caller.route("compressed_550_topic"), seconds=AT_ONCE_S, what="the route")
     (queues,) = cluster.namesrv.caller.route("compressed_550_topic")["queueDatas"]
     assert (queues["readQueueNums"], queues["writeQueueNums"], queues["perm"]) == (3, 2, 6)
@@ -155,7 +160,7 @@ def test_one_topic_of_a_broker_that_is_not_known_yet_waits_for_its_full_registra
     namesrv.process.kill()
     namesrv.start()
     position = broker.process.position()
-    mqadmin.run("updateTopic", "-b", broker.address, "-t", "early", namesrv=[namesrv.address])
+    mqadmin.update_topic("-b", broker.address, "-t", "early", namesrv=[namesrv.address])
     broker.process.wait_for("register broker failed", seconds=5, position=position)
     assert namesrv.caller.route("early") is None
     wait_until(lambda: namesrv.caller.route("early"), seconds=REGISTRATION_ROUND_S, what="the route")
@@ -163,7 +168,7 @@ def test_one_topic_of_a_broker_that_is_not_known_yet_waits_for_its_full_registra
 
 def test_a_topic_deleted_on_the_broker_leaves_only_a_nameserver_that_is_configured_to_follow(cluster, mqadmin):
     servers = (cluster.namesrv, cluster.modern, cluster.strict)
-    mqadmin.run("updateTopic", "-b", cluster.single.address, "-t", "forgotten", namesrv=[cluster.modern.address])
+    mqadmin.update_topic("-b", cluster.single.address, "-t", "forgotten", namesrv=[cluster.modern.address])
     wait_until(lambda: all(server.caller.route("forgotten") for server in servers), seconds=AT_ONCE_S, what="the topic")
     # Right after a registration none is under way that would bring the topic back.
     before = registrations(cluster.single)

@@ -128,7 +128,7 @@ def wait_until_routed(cluster, topic, condition, what):
 
 
 def make_topic(cluster, topic):
-    cluster.mqadmin(f"updateTopic -c {CLUSTER} -t {topic} -r 4 -w 4")
+    cluster.tool.update_topic(*f"-c {CLUSTER} -t {topic} -r 4 -w 4".split(), namesrv=cluster.addresses)
     wait_until_routed(cluster, topic, lambda route: brokers_in(route) == cluster.names, "everywhere")
 
 
@@ -163,7 +163,7 @@ def kill_a_nameserver(cluster, topic):
     cluster.restless.process.kill()
     wait_until_all_send(cluster)
     broker = cluster.brokers[0]
-    cluster.tool.run("updateTopic", "-b", broker.address, "-t", topic, namesrv=[cluster.steady.address])
+    cluster.tool.update_topic("-b", broker.address, "-t", topic, namesrv=[cluster.steady.address])
     cluster.restless.start()
     wait_until_routed(cluster, topic, lambda route: brokers_in(route) == {broker.name}, f"on {broker.name}")
     wait_until_complete(cluster)

@@ -3,6 +3,7 @@
 import base64
 import itertools
 import re
+import time
 from dataclasses import dataclass
 
 from peers.jars import V5_5
@@ -176,6 +177,14 @@ class Mqadmin:
             rf"^BEGIN {number}\n([\s\S]*)\nEND {number}$", seconds=seconds, position=position
         )
         return printed[1]
+
+    def update_topic(self, *words, namesrv, seconds=60):
+        """Create or change a topic; again if a broker that waits for a processor does not answer mqadmin within 5 s."""
+        deadline = time.perf_counter() + seconds
+        while "Exception" in (printed := self.run("updateTopic", *words, namesrv=namesrv, seconds=seconds)):
+            assert "RemotingTimeoutException" in printed, printed
+            assert time.perf_counter() < deadline, printed
+        return printed
 
     def ran(self, *words, seconds=60):
         """Run one command with these words alone; returns its exit code and what it printed on each stream."""

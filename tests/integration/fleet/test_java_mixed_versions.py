@@ -14,7 +14,7 @@ BINARY_HEADERS = ["-Drocketmq.serialize.type=ROCKETMQ"]
 @pytest.fixture
 def everywhere(fleet, mqadmin):
     """A topic with queues on every master."""
-    mqadmin.run("updateTopic", "-c", "DefaultCluster", "-t", "everywhere", namesrv=[fleet.namesrv.address])
+    mqadmin.update_topic("-c", "DefaultCluster", "-t", "everywhere", namesrv=[fleet.namesrv.address])
     masters = {broker.name for broker in fleet.masters}
     wait_until(
         lambda: brokers_in(fleet.namesrv.caller.route("everywhere")) == masters,

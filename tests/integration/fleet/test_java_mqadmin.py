@@ -76,7 +76,7 @@ def run_at_both(fleet, tool):
 @pytest.fixture
 def topic(fleet, mqadmin):
     """A topic on all masters, known to both NameServers."""
-    mqadmin.run("updateTopic", "-c", "DefaultCluster", "-t", "compared", namesrv=[fleet.namesrv.address])
+    mqadmin.update_topic("-c", "DefaultCluster", "-t", "compared", namesrv=[fleet.namesrv.address])
     masters = {broker.name for broker in fleet.masters}
     for server in (fleet.original, fleet.namesrv):
         wait_until(lambda at=server: brokers_in(at.caller.route("compared")) == masters, seconds=5, what="the topic")

@@ -23,8 +23,8 @@ def test_producer_is_shown_with_the_new_route_after_its_topic_lost_write_queues(
     topic = f"watched_{version.replace('.', '_')}"
 
     def update(write_queue_nums):
-        command = ["updateTopic", "-b", fleet.b550.address, "-t", topic, "-r", "8", "-w", write_queue_nums]
-        mqadmin.run(*command, namesrv=[fleet.namesrv.address])
+        command = ["-b", fleet.b550.address, "-t", topic, "-r", "8", "-w", write_queue_nums]
+        mqadmin.update_topic(*command, namesrv=[fleet.namesrv.address])
         wait_until(
             lambda: (
                 (route := fleet.namesrv.caller.route(topic))

@@ -25,11 +25,16 @@ def run(fleet, mqadmin):
 
 
 @pytest.fixture
-def new_topic(fleet, run):
+def update_topic(fleet, mqadmin):
+    return lambda words: mqadmin.update_topic(*words.split(), namesrv=[fleet.namesrv.address])
+
+
+@pytest.fixture
+def new_topic(fleet, update_topic):
     """Make a topic with 4 queues on all masters of the fleet and wait until the NameServer knows all of it."""
 
     def make(topic, options=""):
-        run(f"updateTopic -c DefaultCluster -t {topic} -r 4 -w 4 {options}")
+        update_topic(f"-c DefaultCluster -t {topic} -r 4 -w 4 {options}")
         masters = {broker.name for broker in fleet.masters}
         wait_until(lambda: brokers_in(fleet.namesrv.caller.route(topic)) == masters, seconds=5, what=topic)
         return topic
@@ -58,17 +63,17 @@ def topics_of(fleet, code, fields=None):
 
 
 @pytest.mark.parametrize("broker", ["b550", "b514", "b514_binary", "b497"])
-def test_a_topic_made_on_one_broker_is_routed_at_once(fleet, run, broker):
+def test_a_topic_made_on_one_broker_is_routed_at_once(fleet, update_topic, broker):
     address = getattr(fleet, broker).address
-    run(f"updateTopic -b {address} -t only_{broker} -r 4 -w 4")
+    update_topic(f"-b {address} -t only_{broker} -r 4 -w 4")
     wait_until(
         lambda: brokers_in(fleet.namesrv.caller.route(f"only_{broker}")) == {broker}, seconds=5, what="the route"
     )
 
 
-def test_a_changed_topic_is_routed_with_its_new_queue_counts(fleet, run, new_topic):
+def test_a_changed_topic_is_routed_with_its_new_queue_counts(fleet, update_topic, new_topic):
     topic = new_topic("resized")
-    run(f"updateTopic -c DefaultCluster -t {topic} -r 6 -w 5 -p 4")
+    update_topic(f"-c DefaultCluster -t {topic} -r 6 -w 5 -p 4")
 
     def all_changed():
         queues = fleet.namesrv.caller.route(topic)["queueDatas"]

@@ -26,8 +26,8 @@ def topics(fleet, mqadmin):
     """One topic of each kind on all masters, known to our NameServer and to the original."""
     masters = {broker.name for broker in fleet.masters}
     for topic, options in KINDS.items():
-        words = f"updateTopic -c DefaultCluster -t {topic} {options}".split()
-        mqadmin.run(*words, namesrv=[fleet.namesrv.address])
+        words = f"-c DefaultCluster -t {topic} {options}".split()
+        mqadmin.update_topic(*words, namesrv=[fleet.namesrv.address])
     for server in (fleet.namesrv, fleet.original):
         for topic in KINDS:
             wait_until(lambda at=server, of=topic: brokers_in(at.caller.route(of)) == masters, seconds=5, what=topic)
