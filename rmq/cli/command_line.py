@@ -3,8 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Final, TextIO, cast
+from typing import Final
 
 import click
 
@@ -12,6 +11,7 @@ from rmq.cli.lazy_groups import LazyGroup, Noun, Verb
 from rmq.cli.options import common_options
 from rmq.failures import CommandFailed, ExitCode, WrongUse
 from rmq.output.printable import printable
+from rmq.output.standard_streams import drop_output, open_standard_streams
 
 DEBUG_VARIABLE: Final = "RMQ_DEBUG"
 PROGRAM: Final = "rmq"
@@ -28,7 +28,7 @@ def root(commands: Mapping[str, Verb | Noun]) -> click.Group:
 
 def run(commands: Mapping[str, Verb | Noun], arguments: Sequence[str]) -> int:
     """Run a command; returns the exit code."""
-    _open_standard_streams()
+    open_standard_streams()
     try:
         _check_text(arguments)
         # Options such as --help end with 0; of the commands only mqadmin returns a code, which is mqadmin's own.
@@ -45,7 +45,7 @@ def run(commands: Mapping[str, Verb | Noun], arguments: Sequence[str]) -> int:
         return ExitCode.INTERRUPTED
     except (BrokenPipeError, SystemExit):
         # Who reads has enough, as `head` has: click makes a SystemExit of that, and of nothing else.
-        _drop_output()
+        drop_output()
         return ExitCode.DONE
     except Exception as error:
         if os.environ.get(DEBUG_VARIABLE):
@@ -63,29 +63,11 @@ def _check_text(arguments: Sequence[str]) -> None:
             raise WrongUse(f"argument {number} is no UTF-8: {each!a}") from None
 
 
-def _open_standard_streams() -> None:
-    """Let standard input and output be there: whoever starts the process may have closed them."""
-    if sys.stdin is None:
-        sys.stdin = _nothing("r")
-    if sys.stdout is None:
-        sys.stdout = _nothing("w")
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a text file in every process
-
-
-def _nothing(mode: str) -> TextIO:
-    return cast("TextIO", Path(os.devnull).open(mode, encoding="utf-8"))
-
-
-def _drop_output() -> None:
-    """Write nothing more: Python would complain at its end about what is left to be written."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def _failed(sentence: str, code: ExitCode) -> int:
     try:
         sys.stdout.flush()
     except OSError:
         # The sentence may be about this: the disk is full, or nobody reads.
-        _drop_output()
+        drop_output()
     click.echo(f"{PROGRAM}: {printable(sentence)}", err=True)
     return code

@@ -84,6 +84,10 @@ def changing_options() -> list[click.Parameter]:
     return _parameters(_CHANGING, is_hidden=False)
 
 
+class BlankArgument(click.Argument):
+    """An argument that may be blank: it is a value, and names nothing."""
+
+
 class SiteCommand(click.Command):
     """A command that takes the options of every command; its help names only its own."""
 
@@ -95,8 +99,13 @@ class SiteCommand(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         """Run it; raises WrongUse for a blank value: an unset variable of a script must not stand for all."""
         for each in self.params:
+            given = ctx.params.get(each.name or "")
+            if isinstance(each, BlankArgument) or not (given == "" or (isinstance(given, tuple) and "" in given)):
+                continue
+            if isinstance(each, click.Argument):
+                raise WrongUse(f"{each.make_metavar(ctx)} is blank: give it a value")
             # Those whose default is blank may be.
-            if isinstance(each, click.Option) and each.default != "" and ctx.params.get(each.name or "") == "":
+            if each.default != "":
                 raise WrongUse(f"{each.opts[0]} is blank: give it a value, or leave it out")
         return super().invoke(ctx)
 

@@ -10,6 +10,7 @@ import msgspec
 
 from rmq.output.formats import OutputFormat, Style, rendered
 from rmq.output.printable import printable
+from rmq.output.standard_streams import drop_output
 
 
 class CommandOutput(Protocol):
@@ -31,12 +32,19 @@ class CommandOutput(Protocol):
 class PrintedOutput:
     """Writes at once."""
 
-    def __init__(self, style: Style) -> None:
+    def __init__(self, style: Style, *, is_change: bool = False) -> None:
         self._style = style
+        #: Whoever reads may leave: what became of the change is in the exit code and in sentences all the same.
+        self._is_change = is_change
 
     def show(self, rows: Sequence[msgspec.Struct], kind: type[msgspec.Struct], *, is_partial: bool = False) -> None:  # noqa: ARG002  # who reads sees it by the sentence that follows
         """Write rows to standard output."""
-        click.echo(rendered(rows, kind, self._style), nl=False)
+        try:
+            click.echo(rendered(rows, kind, self._style), nl=False)
+        except BrokenPipeError:
+            if not self._is_change:
+                raise
+            drop_output()
 
     def note(self, text: str) -> None:
         """Write a sentence to standard error."""

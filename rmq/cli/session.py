@@ -1,6 +1,7 @@
 """One run of a command: its site, its output, and whether changes are confirmed."""
 
 import asyncio
+import signal
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import update_wrapper
@@ -9,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec
 import click
 import msgspec
 
-from rmq.cli.options import WATCH_OPTION, given_options
+from rmq.cli.options import WATCH_OPTION, ChangeCommand, given_options
 from rmq.cli.printed_output import CommandOutput, PrintedOutput, style_of
 from rmq.cli.run_settings import settings_in
 from rmq.failures import CommandFailed, ExitCode, WrongUse
@@ -97,7 +98,13 @@ class OperatorSession:
             return
         if not sys.stdin.isatty():
             raise WrongUse(f"{question} Add --yes to do it, or --dry-run to see what would be sent")
-        if not click.confirm(printable(question), err=True):
+        # asyncio only notes a first Ctrl-C, and this would go on to wait for an answer, and take it.
+        noting = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            is_wanted = click.confirm(printable(question), err=True)
+        finally:
+            signal.signal(signal.SIGINT, noting)
+        if not is_wanted:
             raise NotConfirmed("nothing was changed")
 
 
@@ -109,19 +116,20 @@ def with_session(
     def run(*args: Arguments.args, **named: Arguments.kwargs) -> None:
         context = click.get_current_context()
         options = given_options(context)
-        asyncio.run(_run(settings_in(context), options, lambda session: function(session, *args, **named)))
+        output = PrintedOutput(style_of(options), is_change=isinstance(context.command, ChangeCommand))
+        asyncio.run(_run(settings_in(context), options, output, lambda session: function(session, *args, **named)))
 
     # The parameters that click's decorators add stay those of the function.
     return update_wrapper(run, function)
 
 
-async def _run(settings: SiteSettings, options: Mapping[str, str], work: SessionWork) -> None:
+async def _run(settings: SiteSettings, options: Mapping[str, str], output: PrintedOutput, work: SessionWork) -> None:
     site = Site(settings)
     try:
         if WATCH_OPTION in options:
             await _watch(site, options, work)
         else:
-            await work(OperatorSession(site, options, PrintedOutput(style_of(options))))
+            await work(OperatorSession(site, options, output))
     finally:
         await site.close()
 

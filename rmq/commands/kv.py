@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from remoting.admin.name_servers import delete_kv, kv_namespace, kv_value, put_kv
-from rmq.cli.options import ChangeCommand, ListCommand, SiteCommand
+from rmq.cli.options import BlankArgument, ChangeCommand, ListCommand, SiteCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.failures import UnknownName
 from rmq.output.rows import RowKey
@@ -70,7 +70,7 @@ async def get_entry(session: OperatorSession, namespace: str, key: str) -> None:
 @click.command("put", cls=ChangeCommand)
 @click.argument("namespace")
 @click.argument("key")
-@click.argument("value")
+@click.argument("value", cls=BlankArgument)
 @with_session
 async def put_entry(session: OperatorSession, namespace: str, key: str, value: str) -> None:
     """Set an entry at every NameServer (request 100)."""

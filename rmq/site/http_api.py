@@ -1,11 +1,14 @@
 """Sends requests to the HTTP API of our servers, and reads their answers. The edge."""
 
 import asyncio
+import contextlib
 import http.client
 import ssl
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar, cast
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -37,6 +40,7 @@ _NO_PATH: Final = "There is nothing at "
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 Document = TypeVar("Document", bound=msgspec.Struct)
+Result = TypeVar("Result")
 
 
 class NotAnsweredNow(CommandFailed):
@@ -122,7 +126,7 @@ async def call(settings: SiteSettings, servers: HttpServers, request: ApiRequest
     skipped: list[tuple[str, _Skipped]] = []
     for url in servers.urls:
         try:
-            return await asyncio.to_thread(_answer, settings, servers, url, request)
+            return await _in_thread(partial(_answer, settings, servers, url, request))
         except _Skipped as problem:
             skipped.append((url, problem))
         except asyncio.CancelledError:
@@ -136,6 +140,35 @@ async def call(settings: SiteSettings, servers: HttpServers, request: ApiRequest
         # One that answered says more than those that are away.
         raise NotAnsweredNow(text)
     raise NotReachable(f"{text}; name it with {servers.option} or a profile" if is_default else text)
+
+
+async def _in_thread(work: Callable[[], Result]) -> Result:
+    """Return what a function returns in a thread that does not hold up the end of the process.
+
+    Whoever is interrupted waits for no server; threads of `asyncio.to_thread` are waited for.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Result] = loop.create_future()
+
+    def settle(result: Result | None, error: BaseException | None) -> None:
+        if done.cancelled():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(cast("Result", result))
+
+    def run() -> None:
+        outcome: tuple[Result | None, BaseException | None]
+        try:
+            outcome = work(), None
+        except BaseException as error:  # noqa: BLE001  # whoever waits raises it
+            outcome = None, error
+        with contextlib.suppress(RuntimeError):  # nobody waits any more: the loop is closed
+            loop.call_soon_threadsafe(settle, *outcome)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await done
 
 
 async def read_controller(

@@ -36,14 +36,15 @@ class Rmq:
         self.home = home
         self.environment = kept | own | variables
 
-    def run(self, *words, input_text=None):
+    def run(self, *words, input_text=None, stdout=subprocess.PIPE):
         done = subprocess.run(
             [sys.executable, "-m", "rmq", *words],
             cwd=self.home,
             env=self.environment,
             input=input_text,
             stdin=subprocess.DEVNULL if input_text is None else None,
-            capture_output=True,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
             text=True,
             timeout=RUN_S,
             check=False,

@@ -24,6 +24,7 @@ from rmq.failures import ExitCode
 from rmq.site.settings import VARIABLES
 
 CLUSTER_INFO = 106
+PUT_KV = 100
 ALL_TOPICS = 206
 
 
@@ -191,6 +192,28 @@ def test_interrupt_is_130(rmq, peer):
         silent.close()
 
     assert (process.returncode, err) == (130, "\n")
+
+
+def test_interrupt_while_it_starts_is_130_and_no_traceback(rmq, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import signal, sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'rmq.commands.table':\n"
+        "            signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+    )
+    rmq.environment["PYTHONPATH"] = f"{tmp_path}:{rmq.environment['PYTHONPATH']}"
+    ran = rmq.run("topic", "list")
+
+    assert (ran.code, ran.err) == (130, ""), ran
+
+
+def test_value_may_be_blank(rmq, peer):
+    namesrv = peer({PUT_KV: answer()})
+    ran = rmq.run("kv", "put", "NS", "key", "", "--yes", "-n", namesrv)
+
+    assert ran.code == 0, ran
 
 
 @pytest.fixture(scope="module")

@@ -282,9 +282,13 @@ def test_option_from_an_unset_variable_is_wrong_use_and_no_default(options):
         ("config", "set", "namesrv", "a=b", "--at", ""),
         ("offsets", "import", "f", "--target", "broker", "--broker", "b", "--group", ""),
         ("topic", "list", "--cluster", ""),
+        ("topic", "list", ""),
+        ("watch", "Orders", ""),
+        ("kv", "put", "NS", "", "value", "--yes"),
+        ("group", "restore", "", "--moment", "former", "--yes"),
     ],
 )
-def test_blank_option_of_a_command_is_wrong_use_and_does_not_stand_for_all(run_here, words):
+def test_blank_word_of_a_command_is_wrong_use_and_does_not_stand_for_all(run_here, words):
     ran = run_here(*words)
 
     assert (ran.code, "is blank: give it a value" in ran.err) == (2, True), ran

@@ -3,6 +3,11 @@
 import base64
 import contextlib
 import json
+import math
+import os
+import shlex
+import subprocess
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,20 +18,26 @@ from rmq_watchers import Terminal
 
 FOLLOWS = {"error": {"code": "not_leader", "message": "The manager that leads is o2:9883.", "leaderAddress": "o2:9883"}}
 OPERATIONS = {"operations": []}
+#: Longer than any test takes.
+NEVER_S = "600"
 NOTHING_WRITTEN = {"operationId": "", "counts": {"ready": 1}, "problems": [], "queues": []}
 
 
 class HttpPeer:
     """Answers each request with a status and what becomes JSON; None: it ends the connection."""
 
-    def __init__(self, status, answer, *, after=(), change_s=0):
+    def __init__(self, status, answer, *, after=(), change_s=0, silent_after=math.inf):
+        """After `silent_after` answers it only takes requests; before each answer to a change it waits."""
         answers = [(status, answer), *after]
         self.received = received = []
+        self._ended = ended = threading.Event()
 
         class Handler(BaseHTTPRequestHandler):
             def answer(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 received.append((self.command, self.path, self.headers.get("Authorization"), body))
+                if len(received) > silent_after:
+                    ended.wait()
                 status, answer = answers.pop(0) if len(answers) > 1 else answers[0]
                 if self.command != "GET":
                     time.sleep(change_s)
@@ -49,6 +60,7 @@ class HttpPeer:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def close(self):
+        self._ended.set()
         self._server.shutdown()
         self._server.server_close()
 
@@ -107,22 +119,78 @@ def test_change_without_an_answer_may_be_done_and_is_not_sent_to_another_server(
     assert other.received == []
 
 
-def test_change_that_is_interrupted_may_be_done(rmq, peer):
-    manager = peer(200, NOTHING_WRITTEN, change_s=2)
-    words = ("offsets", "undo", "x", "--yes", "--offset-manager", manager.url)
+def test_change_that_is_interrupted_may_be_done_and_nobody_waits_for_the_server(rmq, peer):
+    manager = peer(200, NOTHING_WRITTEN, silent_after=1)
+    words = ("offsets", "undo", "x", "--yes", "--offset-manager", manager.url, "--timeout", NEVER_S)
     ran = rmq.interrupt(*words, when=lambda: len(manager.received) == 2)
 
     assert (ran.code, "interrupted; it may be done all the same" in ran.err) == (130, True), ran
 
 
 def test_change_that_is_interrupted_in_a_terminal_may_be_done(rmq, peer):
-    manager = peer(200, NOTHING_WRITTEN, change_s=2)
-    with contextlib.closing(Terminal(rmq, "offsets", "undo", "x", "--yes", "--offset-manager", manager.url)) as run:
+    manager = peer(200, NOTHING_WRITTEN, silent_after=1)
+    words = ("offsets", "undo", "x", "--yes", "--offset-manager", manager.url, "--timeout", NEVER_S)
+    with contextlib.closing(Terminal(rmq, *words)) as run:
         run.wait_for(lambda: len(manager.received) == 2, "the change")
         code = run.interrupt()
 
     assert (code, "interrupted; it may be done all the same" in run.text) == (130, True), run.text
     assert "Traceback" not in run.text
+
+
+def test_reading_that_is_interrupted_ends_without_the_server(rmq, peer):
+    manager = peer(200, OPERATIONS, silent_after=0)
+    words = ("offsets", "operations", "--offset-manager", manager.url, "--timeout", NEVER_S)
+    ran = rmq.interrupt(*words, when=lambda: manager.received)
+
+    assert ran.code == 130, ran
+
+
+def test_question_that_is_interrupted_changes_nothing(rmq, peer):
+    manager = peer(200, NOTHING_WRITTEN)
+    with contextlib.closing(Terminal(rmq, "offsets", "undo", "x", "--offset-manager", manager.url)) as run:
+        run.wait_for(lambda: "[y/N]" in run.text, "the question")
+        code = run.interrupt()
+
+    assert (code, len(manager.received), "Traceback" in run.text) == (130, 1, False), run.text
+
+
+def test_change_that_fails_fails_also_if_nobody_reads_its_rows(rmq, peer):
+    failed = {"operationId": "o1", "counts": {"refused": 1}, "problems": [], "queues": []}
+    manager = peer(200, NOTHING_WRITTEN, after=[(200, failed)])
+    ours, its = os.pipe()
+    os.close(ours)
+    try:
+        ran = rmq.run("offsets", "undo", "x", "--yes", "--offset-manager", manager.url, stdout=its)
+    finally:
+        os.close(its)
+
+    assert (ran.code, "0 of 1 queues are as wanted" in ran.err) == (1, True), ran
+    assert "to undo it: rmq offsets undo o1" in ran.err
+
+
+def test_change_is_sent_without_standard_error(rmq, peer):
+    manager = peer(200, NOTHING_WRITTEN)
+    command = shlex.join(
+        [sys.executable, "-m", "rmq", "offsets", "undo", "x", "--yes", "--offset-manager", manager.url]
+    )
+    subprocess.run(["bash", "-c", f"{command} 2>&-"], env=rmq.environment, timeout=60, check=False)
+
+    assert [json.loads(body).get("dryRun") for *_, body in manager.received] == [True, None]
+
+
+def test_export_whose_reader_has_gone_is_not_done(rmq, peer):
+    file = base64.b64encode(b"x" * 1_000_000).decode()
+    manager = peer(200, {"file": file, "records": [], "offsets": 1, "unavailable": []})
+    words = ("offsets", "export", "-", "--broker", "b", "--offset-manager", manager.url)
+    ours, its = os.pipe()
+    os.close(ours)
+    try:
+        ran = rmq.run(*words, stdout=its)
+    finally:
+        os.close(its)
+
+    assert (ran.code, "- cannot be written" in ran.err) == (2, True), ran
 
 
 def test_name_of_a_host_that_is_none_is_not_reachable(rmq):
@@ -216,7 +284,7 @@ def test_export_replaces_a_file_only_where_that_is_wanted(rmq, peer):
 def test_blank_id_is_wrong_use(run_here):
     ran = run_here("scaling", "show", "")
 
-    assert (ran.code, "an id or a name is blank" in ran.err) == (2, True), ran
+    assert (ran.code, "is blank: give it a value" in ran.err) == (2, True), ran
 
 
 @pytest.mark.parametrize(

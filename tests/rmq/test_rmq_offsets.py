@@ -147,6 +147,8 @@ def test_guard_shows_what_it_would_write_after_a_restart(broker, rmq):
         (("offsets", "undo", "../x?y", "--yes"), 4, "../x?y"),
         (("group", "restore", "g", "--moment", "yesterday"), 2, "--moment: yesterday is no time"),
         (("group", "restore", "g", "--moment", "2001-01-01T00:00:00Z", "--yes"), 1, "nothing can be written"),
+        (("group", "restore", "absent", "--moment", "former", "--yes"), 4, "no offsets of these names"),
+        (("offsets", "restore", "--cluster", "c9", "--moment", "former", "--yes"), 4, "broker set of cluster 'c9'"),
         (("offsets", "import", "absent.json", "--target", "broker"), 2, "absent.json cannot be read"),
         (("offsets", "export", "/nowhere/f", "--broker", "broker-a"), 2, "/nowhere/f cannot be written"),
         (("offsets", "export", "f", "--dialect", "client"), 1, "give it"),

@@ -36,6 +36,7 @@ from controller.offsets.restore.requests import (
     UNDONE_WHERE_KEPT,
     AnotherRuns,
     NoSuchOperation,
+    NoSuchSet,
     Restored,
     RestoreRefused,
     RestoreRequest,
@@ -225,6 +226,7 @@ def _restore_refusals() -> Iterator[None]:
         kinds: dict[type[RestoreRefused], type[HttpRefused]] = {
             AnotherRuns: StateConflict,
             NoSuchOperation: NotFound,
+            NoSuchSet: NotFound,
             LagsTooOften: TooManyRequests,
         }
         raise kinds.get(type(error), UnprocessableBody)(f"{_capital(str(error))}.") from error

@@ -98,6 +98,18 @@ class TooManyRestored(RestoreRefused):
         )
 
 
+class NoSuchSet(RestoreRefused):
+    """The manager knows no broker set of a scope."""
+
+    def __init__(self, scope: RestoreScope) -> None:
+        self.scope = scope
+        what = "no broker set" if scope.broker_name is None else f"no broker set {scope.broker_name!a}"
+        super().__init__(
+            f"{what} of cluster {scope.cluster!a} is mirrored or followed here: name the cluster that brokers have "
+            "as brokerClusterName; GET /v1/offsets/mirror lists those that are mirrored"
+        )
+
+
 class AnotherRuns(RestoreRefused):
     """Operations would write over each other."""
 

@@ -24,6 +24,7 @@ from controller.offsets.restore.operations import Operation, OperationKind, undo
 from controller.offsets.restore.requests import (
     FORMER,
     AnotherRuns,
+    NoSuchSet,
     Restored,
     RestoreRequest,
     SetProblem,
@@ -126,7 +127,9 @@ class Restorer:
         async with self._alone():
             wanted: list[WantedOffset] = []
             problems: list[SetProblem] = []
-            states = await self._states_of(self._sets_of(request))
+            if not (sets := self._sets_of(request)):
+                raise NoSuchSet(request.scope)
+            states = await self._states_of(sets)
             for set_name, state in states.items():
                 if request.moment is FORMER and state is None and self._has_master(set_name):
                     # Its newest reading may be of this very master, after its role change.

@@ -11,7 +11,7 @@ import msgspec
 
 from remoting.background_tasks import start_task
 from rmq.cli.session import OperatorSession
-from rmq.failures import CommandFailed, PartlyDone
+from rmq.failures import CommandFailed, PartlyDone, UnknownName
 from rmq.site.http_api import ApiRequest, Document, call, offset_managers
 from rmq.site.offset_documents import RestoreDocument, RestoredRow
 
@@ -79,6 +79,11 @@ def _note(session: OperatorSession, answer: RestoreDocument) -> None:
 def _check_nothing_left(preview: RestoreDocument) -> None:
     """Raise CommandFailed if nothing can be written although something is not as it was wanted."""
     left = {status: count for status, count in preview.counts.items() if status not in _DONE}
+    if not preview.counts and not preview.problems:
+        raise UnknownName(
+            "the offset manager knows no offsets of these names: look at --cluster and the others, and at"
+            " `rmq offsets mirror` for the broker sets that it follows"
+        )
     if left or preview.problems:
         text = ", ".join(f"{count} {status}" for status, count in sorted(left.items())) or "no offsets are known"
         raise CommandFailed(f"nothing can be written: {text}; the rows and docs/offset-restores.md say why")

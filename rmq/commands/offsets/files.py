@@ -212,10 +212,8 @@ def _write(file: str, text: bytes, *, overwrites: bool) -> None:
                 opened.write(text)
     except FileExistsError:
         raise WrongUse(_EXISTS.format(file)) from None
-    except BrokenPipeError:
-        # Who reads standard output has enough.
-        raise
     except OSError as error:
+        # Also where its reader has gone: these are no lines of which somebody has enough.
         raise WrongUse(f"{file} cannot be written: {error.strerror or error}") from None
 
 

@@ -7,7 +7,7 @@ from remoting.admin.route_views import cluster_view
 from remoting.admin.routes import order_conf, put_order_conf
 from remoting.admin.topics import TopicDefinition, delete_topic
 from remoting.protocol.shapes.route import SYS_FLAG_UNIT, SYS_FLAG_UNIT_SUB
-from rmq.failures import UnknownName
+from rmq.failures import UnknownName, WrongUse
 from rmq.mqadmin.admin import Admin, MqadminCommand, integer, switch_value
 from rmq.mqadmin.java.command_line import CommandLine
 from rmq.mqadmin.java.hash_order import string_order
@@ -78,6 +78,9 @@ async def _update_in(admin: Admin, topic: ChangedTopic, cluster: str) -> None:
 
 async def _delete(admin: Admin, line: CommandLine) -> None:
     topic, cluster = line.needed("t"), line.needed("c")
+    if not cluster:
+        # Request 216 takes it for all clusters.
+        raise WrongUse("-c: the name of the cluster is blank: NameServers would forget the topic of all clusters")
     await admin.at_all(await admin.masters_of(cluster), delete_topic(topic))
     admin.printf("delete topic [%s] from cluster [%s] success.%n", topic, cluster)
     await admin.at_all(admin.settings.namesrv, delete_topic_route(topic, cluster))

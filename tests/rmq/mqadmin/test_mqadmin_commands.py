@@ -199,7 +199,12 @@ def test_blank_name_is_no_command(site):
 
 
 def test_blank_name_server_or_cluster_does_not_lead_elsewhere(site):
-    for words in (("topicList", "-n", ""), ("deleteExpiredCommitLog", "-c", ""), ("cleanUnusedTopic", "-c", " ")):
+    for words in (
+        ("topicList", "-n", ""),
+        ("deleteExpiredCommitLog", "-c", ""),
+        ("cleanUnusedTopic", "-c", " "),
+        ("deleteTopic", "-t", "Orders", "-c", ""),
+    ):
         ran = site.rmq.run("mqadmin", *words)
 
         assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1), ran
