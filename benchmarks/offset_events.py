@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from failover_events import restore
 from failover_ways import Properties
 from group_deliveries import Delivered, Queue, seconds_of_traffic
-from offset_clients import Group, OffsetClients, Senders
+from offset_clients import THOUSAND_A_SECOND, THOUSAND_KEYS, Group, OffsetClients, Senders
 from offset_ways import ORDERED, ManagedSite
 from peers.servers import Broker
 from replicated import VERY_LONG_S
@@ -71,14 +71,14 @@ SCENARIOS = {
     "kill": Scenario("kill -9 of the master", Senders(4, interval_ms=20), _GROUPS, loses_client=CHANGING),
     "order": Scenario(
         "kill -9 of the master, orderly consumers",
-        Senders(10, interval_ms=10, keys=100),
+        THOUSAND_KEYS,
         (Group(ORDERED, "orderly", clients=2),),
         heartbeat_ms=DEFAULT_HEARTBEAT_MS,
         gets_client=ORDERED,
     ),
     "tail": Scenario(
         "kill -9 of the master, the end of its log is lost",
-        Senders(10, interval_ms=10),
+        THOUSAND_A_SECOND,
         _GROUPS,
         properties=TAIL_IS_LOST,
         loses_client=CHANGING,

@@ -20,7 +20,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 from group_deliveries import Delivered
-from offset_clients import Group, OffsetClients, Senders
+from offset_clients import THOUSAND_A_SECOND, Group, OffsetClients
 from offset_events import CHANGING, GO_ON_MAX_S, HEARTBEAT_MS, QUEUES, SETTLED_S, STEADY, TOPIC, report
 from peers.lab import Lab
 from peers.offset_managers import OffsetManager
@@ -48,7 +48,6 @@ UPDATE_GROUP = 200
 MANY_OFFSETS = MANY * MANY
 #: The number of queues by group and topic.
 _MANY = {(f"many-{number}", MANY_TOPIC): MANY for number in range(MANY)}
-SENDERS = Senders(10, interval_ms=10)
 #: Commits at work at a time.
 AT_ONCE = 32
 TIMEOUT_MS = 60_000
@@ -117,7 +116,7 @@ def lose(kind: str, version: str, *, has_manager: bool) -> Loss:
 
 def _broken_disk(kind: str, site: LoneSite) -> Loss:
     clients = site.clients
-    clients.begin(SENDERS, [Group(STEADY), Group(CHANGING, clients=2)])
+    clients.begin(THOUSAND_A_SECOND, [Group(STEADY), Group(CHANGING, clients=2)])
     time.sleep(SETTLED_S)
     backup = site.broker.store.with_name("backup")
     if kind == "copy":
@@ -152,7 +151,7 @@ def _judged(clients: OffsetClients, went_on_s: float, restored_s: float | None =
 def _reset(site: LoneSite) -> Loss:
     _make_many(site)
     clients = site.clients
-    clients.begin(SENDERS, [Group(RESET)])
+    clients.begin(THOUSAND_A_SECOND, [Group(RESET)])
     time.sleep(SETTLED_S)
     clients.leave(RESET)
     time.sleep(STANDS_STILL_S)
