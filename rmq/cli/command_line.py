@@ -9,9 +9,9 @@ import click
 
 from rmq.cli.lazy_groups import LazyGroup, Noun, Verb
 from rmq.cli.options import common_options
+from rmq.cli.standard_streams import drop_output, open_standard_streams
 from rmq.failures import CommandFailed, ExitCode, WrongUse
 from rmq.output.printable import printable
-from rmq.output.standard_streams import drop_output, open_standard_streams
 
 DEBUG_VARIABLE: Final = "RMQ_DEBUG"
 PROGRAM: Final = "rmq"

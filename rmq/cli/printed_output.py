@@ -8,9 +8,9 @@ from typing import Protocol, cast
 import click
 import msgspec
 
+from rmq.cli.standard_streams import drop_output
 from rmq.output.formats import OutputFormat, Style, rendered
 from rmq.output.printable import printable
-from rmq.output.standard_streams import drop_output
 
 
 class CommandOutput(Protocol):

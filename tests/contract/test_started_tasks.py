@@ -14,14 +14,15 @@ SUPERVISED = {
     ("serving/process/process.py", "create_task"),
     ("serving/process/process.py", "TaskGroup"),
 }
-#: These go on after any failure: test_recorder.py, test_log_writer.py, test_etcd_steadiness.py, test_rmq_watch.py
-#: have them fail.
+#: These go on after any failure: test_recorder.py, test_log_writer.py, test_etcd_steadiness.py, test_rmq_watch.py,
+#: test_rmq_http_answers.py have them fail.
 THREADS = {
     "controller/offsets/storage/journal.py",
     "controller/offsets/storage/lagging_mark.py",
     "controller/storage/etcd/watch.py",
     "history/recorder.py",
     "rmq/site/change_feed.py",
+    "rmq/site/http_api.py",
     "serving/logging/writer.py",
 }
 
