@@ -43,7 +43,9 @@ class FakeMaster:
         self.members = ["c1"]
         #: Client ids of members without queues.
         self.idle = set()
-        self.consume_type, self.language = "CONSUME_PASSIVELY", "JAVA"
+        self.consume_type = "CONSUME_PASSIVELY"
+        #: Client id -> language; others are in Java.
+        self.languages = {}
         #: Client id -> when it has started, and when it has pulled last, Unix ms by its clock; others do not say.
         self.started = {}
         #: What was written, in its order.
@@ -116,7 +118,12 @@ class FakeMaster:
         if fields["consumerGroup"] not in self.clients:
             return refusal(ResponseCode.CONSUMER_NOT_ONLINE)
         members = [
-            {"clientId": each, "clientAddr": "10.0.0.9:51234", "language": self.language, "version": 495}
+            {
+                "clientId": each,
+                "clientAddr": "10.0.0.9:51234",
+                "language": self.languages.get(each, "JAVA"),
+                "version": 495,
+            }
             for each in self.members
         ]
         body = {"connectionSet": members, "consumeType": self.consume_type, "messageModel": "CLUSTERING"}
