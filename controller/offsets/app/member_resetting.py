@@ -108,6 +108,7 @@ class MemberResetting:
             _ObservedResets(run, awaited.began_unix_ms, self._observer, self._mirror),
             may_write,
             _LIMITS.requests_per_peer_max,
+            checks_name=run.master.master_epoch is None,
         )
         try:
             async with asyncio.timeout(None) as limit:

@@ -15,7 +15,7 @@ from remoting.admin.brokers import BrokerRuntime, broker_name, broker_options, b
 from remoting.admin.client import AdminClient
 from remoting.admin.log_epochs import LogEpochs, log_epochs
 from remoting.admin.offset_table import GroupOffsets, UnreadableOffsets, all_offsets
-from remoting.admin.offsets import RESETS_ON_SERVER, max_offset, min_offset
+from remoting.admin.offsets import RESETS_ON_SERVER, max_offset, min_offset, reset_offset
 from remoting.admin.stored_messages import QueueEntry, StoredMessage, message_in_log, queue_entry
 from remoting.client import send_always
 from remoting.protocol.codes import ResponseCode
@@ -73,8 +73,9 @@ class MasterQueries:
                 f"{self.address} does not list its master epochs (1007), and the offsets were read in epoch "
                 f"{moment.epoch}: restore enableControllerMode=true there"
             )
-        if epochs is None:
-            await self._check_name()
+        if epochs is None and not self._is_named:
+            await self.check_name()
+            self._is_named = True
         if are_epochs_enough(moment, epochs):
             return MasterLog(runtime=None, epochs=epochs)
         if epochs is not None and moment.epoch is not None:
@@ -94,6 +95,23 @@ class MasterQueries:
         found = MasterLog(runtime=runtime, epochs=epochs)
         place = decisive_place(moment, epochs, runtime)
         return found if place is None else replace(found, decisive=await self.message_at(place))
+
+    async def check_name(self) -> None:
+        """Raise NoMaster for a broker of another name; pass for one that does not tell it, as with ACL.
+
+        Without a controller NameServers alone show who has an address, and may be behind. Raises NotServing where it
+        is busy, or does not answer.
+        """
+        try:
+            found = await self._admin.call(self.address, broker_name())
+        except Refused as refused:
+            if refused.code == ResponseCode.SYSTEM_BUSY:
+                raise NotServing(f"{self.address} is busy") from refused
+            found = None
+        except InvokeError as error:
+            raise NotServing(str(error)) from error
+        if found not in (None, self._broker_name):
+            raise NoMaster(f"{self.address} is {found} by its own options (26), not {self._broker_name}")
 
     async def can_reset(self) -> bool:
         """Return whether the broker resets offsets by itself (222)."""
@@ -122,6 +140,22 @@ class MasterQueries:
         if needs_store_time:
             store_unix_ms = (await self.call(message_in_log(entry.physical_offset))).store_unix_ms
         return QueueLook(PlacedMessage(entry.physical_offset, store_unix_ms), entry.min_offset, entry.max_offset)
+
+    async def reset(self, group: str, topic: str, queue_id: int, offset: int, before_send: Callable[[], None]) -> int:
+        """Reset where a group goes on at a broker that does it by itself (222), and return where that is.
+
+        It refuses an offset before the first message that it has, in tiered storage too: the group begins with that
+        one, as it would after any older offset. Raises as AdminClient.call.
+        """
+        try:
+            await self.call(reset_offset(group, topic, queue_id, offset), before_send)
+        except Refused:
+            first = await self.call(min_offset(topic, queue_id))
+            if first is None or first <= offset:
+                raise
+            await self.call(reset_offset(group, topic, queue_id, first), before_send)
+            return first
+        return offset
 
     async def message_at(self, physical_offset: int) -> StoredMessage | None:
         """Return the message at a place in the log; None if there is none, or it cannot be read.
@@ -157,25 +191,6 @@ class MasterQueries:
         if epochs.broker_id != MASTER_ID:
             raise NotServing(f"{self.address} reports (1007) brokerId {epochs.broker_id}: it is no master")
         return epochs
-
-    async def _check_name(self) -> None:
-        """Raise NoMaster for a broker of another name; pass for one that does not tell it, as with ACL.
-
-        Without a controller NameServers alone show who has an address, and may be behind.
-        """
-        if self._is_named:
-            return
-        try:
-            found = await self._admin.call(self.address, broker_name())
-        except Refused as refused:
-            if refused.code == ResponseCode.SYSTEM_BUSY:
-                raise NotServing(f"{self.address} is busy") from refused
-            found = None
-        except InvokeError as error:
-            raise NotServing(str(error)) from error
-        if found not in (None, self._broker_name):
-            raise NoMaster(f"{self.address} is {found} by its own options (26), not {self._broker_name}")
-        self._is_named = True
 
     async def _runtime(self) -> BrokerRuntime:
         """Return what the broker reports about itself; one of 4.9 refuses in its first second."""

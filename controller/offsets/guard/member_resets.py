@@ -13,46 +13,43 @@ Each member is sent back twice. It leaves its queues, waits 10 s for each topic 
 commits its former position. So a queue that it has left by itself, as the broker had nothing for it, or that another
 member has got, may begin there once more. A group with many topics is awaited until that is done.
 
-Topics do not depend on each other: one that the broker refuses, or that somebody has set back, keeps no other one.
+Topics do not depend on each other: one that the broker refuses, or that somebody has set back, keeps no other one. Nor
+do members: those that do not follow the broker are reported, and the others are sent back.
+
+Without a controller brokers may exchange addresses while members are awaited, so the broker's name is looked at in each
+round before anything is written.
 
 Source: docs/protocol/broker-admin.md 18 and 34, docs/protocol/offsets.md 8.2.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, Protocol
 
+from controller.offsets.guard.awaited_members import (
+    TIMES,
+    AwaitedMembers,
+    AwaitedTopic,
+    awaited_members,
+    needed_ms,
+)
 from controller.offsets.guard.boundaries import CLOCK_MARGIN_MS, BootBoundary, Boundary, EpochBoundary
 from controller.offsets.guard.group_kinds import PULL, pulls
-from controller.offsets.guard.master_queries import MasterQueries
+from controller.offsets.guard.master_queries import MasterQueries, NoMaster, NotServing
 from controller.offsets.guard.unreset import UnresetGroup, UnresetGroups, UnresetQueue
 from remoting.admin.clients import RunningConsumer, running_consumer
 from remoting.admin.groups import GroupConnections, connections_of_group
-from remoting.admin.offsets import OffsetCommit, commit_offset, committed_offset, reset_members, reset_offset
+from remoting.admin.offsets import OffsetCommit, commit_offset, committed_offset, reset_members
 from remoting.background_tasks import all_results
 from remoting.clock import Clock
 from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import BodyError, InvokeError, NotSent, Refused
 
-#: By then members have come: they poll routes each 30 s, and send their next heartbeat up to 30 s after that.
-WITHIN_MS: Final = 120_000
-#: A group is looked at for so long after its members have gone back: others may have come meanwhile.
-LAST_LOOK_MS: Final = 30_000
-#: No group is awaited for longer, however many topics it has.
-WITHIN_MAX_MS: Final = 900_000
 #: Between two rounds, at least; of many groups so many are looked at in a second, and each within PAUSE_MAX_S.
 LOOK_S: Final = 2.0
 GROUPS_PER_S: Final = 200
 PAUSE_MAX_S: Final = 15.0
-#: How often each member is sent back.
-TIMES: Final = 2
-#: A member waits so long before it goes to where it is sent, for one topic after another.
-GOES_BACK_MS: Final = 10_000
-#: And so much longer until its offset is committed.
-SETTLES_MS: Final = 5_000
 #: Members that have just come have no queues yet, which show that they pull.
 UNKNOWN_MS: Final = 5_000
 #: Members of a group that are requested what they do (307), each of which costs the member some time.
@@ -61,6 +58,9 @@ REQUESTED_MAX: Final = 20
 _ERRORS_MAX: Final = 3
 #: Clients that do not follow what Java brokers send them in the form for Java.
 _OTHER_FORM: Final = "CPP"
+_WHY_PULL: Final = (
+    "only push consumers follow what this broker sends them: reset it where useServerSideResetOffset=true"
+)
 
 
 class MemberResetObserver(Protocol):
@@ -76,64 +76,14 @@ class MemberResetObserver(Protocol):
         """Take that so many members were sent back at these topics."""
 
     def members_not_reset(self, group: UnresetGroup, error: str) -> None:
-        """Take that members may go on from positions in the lost tail; called once for each topic of a group."""
+        """Take that members may go on from positions in the lost tail.
+
+        Called once for each topic of a group, and once more for clients that do not follow what the broker sends them.
+        """
 
 
-@dataclass(slots=True)
-class _Topic:
-    """One topic of a group, and what became of the group's members there."""
-
-    queues: Mapping[int, UnresetQueue]
-    #: How often each was sent back, by client id; TIMES for those that need not be.
-    times: Counter[str] = field(default_factory=Counter)
-    #: Whoever has started later began at what others had read after they were sent back; Unix ms. None: not yet.
-    settled_unix_ms: int | None = None
-    #: Nobody has to be sent any more: the broker resets it by itself, or somebody else has set it back.
-    is_over: bool = False
-    is_reported: bool = False
-
-    def coming(self, client_ids: set[str], times: int = TIMES) -> set[str]:
-        """Return those that were sent back fewer times, and have to be."""
-        return set() if self.is_over else {each for each in client_ids if self.times[each] < times}
-
-
-@dataclass(slots=True)
-class _Members:
-    """The members of one group."""
-
-    group: UnresetGroup
-    topics: Mapping[str, _Topic]
-    #: Nobody is awaited any longer, monotonic ms; `end_max_ms` however often members are sent back.
-    end_ms: int
-    end_max_ms: int
-    #: Nothing is sent before, monotonic ms.
-    not_before_ms: int = 0
-    #: Client ids of those that were there at the last look, if they pull.
-    present: set[str] = field(default_factory=set)
-
-    def coming(self, client_ids: set[str], times: int = TIMES) -> dict[str, _Topic]:
-        """Return the topics at which some of them have to be sent back."""
-        return {name: each for name, each in self.topics.items() if each.coming(client_ids, times)}
-
-    def wait_until(self, now_ms: int) -> None:
-        """Send nothing before that, and look who has come once more then."""
-        self.not_before_ms = now_ms
-        self.end_ms = min(max(self.end_ms, now_ms + LAST_LOOK_MS), self.end_max_ms)
-
-
-def _members_of(group: UnresetGroup, now_ms: int) -> _Members:
-    most_ms = WITHIN_MS + TIMES * _needed_ms(group.topics) + LAST_LOOK_MS
-    return _Members(
-        group,
-        {name: _Topic(queues) for name, queues in group.topics.items()},
-        end_ms=now_ms + WITHIN_MS,
-        end_max_ms=now_ms + min(most_ms, WITHIN_MAX_MS),
-    )
-
-
-def _needed_ms(topics: Collection[str]) -> int:
-    """Return how long members need that are sent back at so many topics."""
-    return GOES_BACK_MS * len(topics) + SETTLES_MS
+class _LeftAlone(Exception):  # not an error: somebody else has decided where the group goes on
+    """Nobody is sent back at a topic; the text says why."""
 
 
 class MemberResets:
@@ -146,21 +96,32 @@ class MemberResets:
         observer: MemberResetObserver,
         may_write: Callable[[], bool],
         requests_max: int,
+        *,
+        checks_name: bool,
     ) -> None:
-        """Send as long as `may_write`, `requests_max` requests at a time."""
+        """Send as long as `may_write`, `requests_max` requests at a time.
+
+        With `checks_name` only to a broker of the name that it should have: no epochs show who has the address.
+        """
         self._queries = queries
         self._clock = clock
         self._observer = observer
         self._may_write = may_write
         self._requests_max = requests_max
+        self._checks_name = checks_name
+        self._naming = asyncio.Lock()
+        #: The broker has shown its name in this round.
+        self._is_named = False
+        #: Why all is over: another broker has the address.
+        self._why_other = ""
 
     async def run(self, unreset: UnresetGroups, is_over: Callable[[], bool]) -> None:
         """Send members back as they come, for WITHIN_MS, or until another broker is master (`is_over`).
 
-        Longer where members of a group need that to go back, up to WITHIN_MAX_MS.
+        Longer where members of a group need that to go back, up to WITHIN_MAX_MS. Reports whoever was not sent back.
         """
         begun_ms = self._clock.now_ms()
-        groups = [_members_of(each, begun_ms) for each in unreset.groups]
+        groups = [awaited_members(each, begun_ms) for each in unreset.groups]
         pause_s = min(max(LOOK_S, len(groups) / GROUPS_PER_S), PAUSE_MAX_S)
         first_ms: int | None = None
         while groups and not is_over():
@@ -168,13 +129,20 @@ class MemberResets:
                 first_ms = await self._first_new(unreset.boundary)
             if first_ms is not None or unreset.can_reset:
                 groups = await self._round(groups, first_ms)
+            else:
+                _take_unseen(groups, "no message was found that was stored after the promotion")
+            if self._why_other:
+                break
             groups = self._awaited(groups)
             await asyncio.sleep(pause_s)
         for members in groups:
-            # Those that were sent back once are on their way.
-            self._report_coming(members, times=1)
+            if self._why_other:
+                self._report(members, members.left, self._why_other)
+            else:
+                # Those that were sent back once are on their way.
+                self._report_coming(members, times=1)
 
-    def _awaited(self, groups: Sequence[_Members]) -> list[_Members]:
+    def _awaited(self, groups: Sequence[AwaitedMembers]) -> list[AwaitedMembers]:
         """Return the groups whose time is not over; report whoever was not sent back of the others."""
         now_ms = self._clock.now_ms()
         for members in groups:
@@ -194,55 +162,71 @@ class MemberResets:
             return None
         return None if found is None else found.store_unix_ms
 
-    async def _round(self, groups: Sequence[_Members], first_ms: int | None) -> list[_Members]:
+    async def _round(self, groups: Sequence[AwaitedMembers], first_ms: int | None) -> list[AwaitedMembers]:
         """Look at each group; return those that are to be looked at again. Without `first_ms` the broker resets."""
-        waiting, left = iter(groups), list[_Members]()
+        waiting, left = iter(groups), list[AwaitedMembers]()
+        self._is_named = False
 
         async def worker() -> None:
             for members in waiting:
-                is_due = members.not_before_ms <= self._clock.now_ms() < members.end_ms
-                if not (is_due and self._may_write()) or await self._attempt(members, first_ms):
+                if not self._is_due(members) or await self._attempt(members, first_ms):
                     left.append(members)
 
         await all_results(worker() for _ in range(min(self._requests_max, len(groups))))
         return left
 
-    async def _attempt(self, members: _Members, first_ms: int | None) -> bool:
+    def _is_due(self, members: AwaitedMembers) -> bool:
+        """Return whether a group is to be looked at in this round."""
+        if not self._may_write():
+            members.unseen("it was not known whether this broker is the master")
+            return False
+        return not self._why_other and members.not_before_ms <= self._clock.now_ms() < members.end_ms
+
+    async def _attempt(self, members: AwaitedMembers, first_ms: int | None) -> bool:
         """Return whether a group is to be looked at again."""
         try:
             return await self._look_at(members, first_ms)
         except Refused as refused:
+            members.unseen(str(refused))
             if refused.code != ResponseCode.SYSTEM_BUSY:
                 self._report(members, members.topics, str(refused))
-        except (InvokeError, BodyError):
+        except (InvokeError, BodyError, NotServing) as error:
             # It is requested again.
-            pass
+            members.unseen(str(error))
+        except NoMaster as error:
+            self._why_other = str(error)
         return True
 
-    async def _look_at(self, members: _Members, first_ms: int | None) -> bool:
+    async def _look_at(self, members: AwaitedMembers, first_ms: int | None) -> bool:
         """Send the members of a group back if some have come; return whether more may come."""
         group, found = members.group, await self._queries.call(connections_of_group(members.group.group))
+        members.why_unseen = ""
         if found is None or found.is_broadcasting:
             members.present = set()
             return True
-        client_ids = {each.client_id for each in found.clients}
-        if not members.coming(client_ids):
+        # What the broker resets by itself, it answers to the pulls of all clients.
+        others = [] if first_ms is None else _in_other_form(found)
+        client_ids = {each.client_id for each in found.clients}.difference(others)
+        is_other_new = bool(others) and not members.is_other_form_reported
+        if not is_other_new and not members.coming(client_ids):
             members.present = client_ids
             return True
         if not group.is_pulling and not await pulls(self._queries, group.group, found, REQUESTED_MAX):
             members.not_before_ms = self._clock.now_ms() + UNKNOWN_MS
             return True
         members.present = client_ids
+        if is_other_new:
+            self._report_other_form(members, others)
         await self._pass_over_started(members, client_ids)
         topics = members.coming(client_ids)
-        if topics and first_ms is not None and (why := _why_not_followed(found)):
-            self._report(members, topics, why)
+        if topics and first_ms is not None and found.consume_type == PULL:
+            self._report(members, topics, _WHY_PULL)
             return False
         if topics:
             await self._send_back(members, topics, first_ms)
         return not all(each.is_over for each in members.topics.values())
 
-    async def _pass_over_started(self, members: _Members, client_ids: set[str]) -> None:
+    async def _pass_over_started(self, members: AwaitedMembers, client_ids: set[str]) -> None:
         """Take members for sent back that have no position from before, at topics where all others were."""
         settled = [each for each in members.coming(client_ids).values() if each.settled_unix_ms is not None]
         coming = set[str]().union(*(each.coming(client_ids) for each in settled))
@@ -264,23 +248,26 @@ class MemberResets:
                 return False
         return True
 
-    async def _send_back(self, members: _Members, topics: Mapping[str, _Topic], first_ms: int | None) -> None:
+    async def _send_back(
+        self, members: AwaitedMembers, topics: Mapping[str, AwaitedTopic], first_ms: int | None
+    ) -> None:
         """Send all members of a group that are there back, at these topics one after another."""
-        needed_ms = _needed_ms(topics)
-        gone_back_ms = self._clock.now_ms() + needed_ms
+        await self._confirm_name()
+        takes_ms = needed_ms(topics)
+        gone_back_ms = self._clock.now_ms() + takes_ms
         sent, errors = list[str](), dict[str, str]()
         try:
             for name, topic in topics.items():
                 try:
-                    if why := await self._why_left(members.group.group, name, topic.queues):
-                        topic.is_over, errors[name] = True, why
-                        continue
+                    places = await self._places(members.group.group, name, topic.queues)
                     # Also where an answer does not come: what was sent may be under way.
                     members.wait_until(gone_back_ms)
                     topic.settled_unix_ms = None
-                    if await self._send(members.group.group, name, topic.queues, first_ms):
+                    if await self._send(members.group.group, name, places, first_ms):
                         sent.append(name)
-                        self._take_sent(topic, members.present, needed_ms, is_reset=first_ms is None)
+                        self._take_sent(topic, members.present, takes_ms, is_reset=first_ms is None)
+                except _LeftAlone as why:
+                    topic.is_over, errors[name] = True, str(why)
                 except Refused as refused:
                     if refused.code == ResponseCode.SYSTEM_BUSY:
                         raise
@@ -290,47 +277,58 @@ class MemberResets:
                 self._observer.members_reset(members.group.at(sent), len(members.present))
             self._report(members, errors, "; ".join(islice(errors.values(), _ERRORS_MAX)))
 
-    def _take_sent(self, topic: _Topic, client_ids: set[str], needed_ms: int, *, is_reset: bool) -> None:
+    async def _confirm_name(self) -> None:
+        """Raise NoMaster for a broker of another name, and NotServing without an answer; requested once in a round."""
+        if not self._checks_name:
+            return
+        async with self._naming:
+            if not self._is_named:
+                await self._queries.check_name()
+                self._is_named = True
+
+    def _take_sent(self, topic: AwaitedTopic, client_ids: set[str], takes_ms: int, *, is_reset: bool) -> None:
         """Take that members were sent back at a topic, or that the broker has reset it."""
         topic.is_over = is_reset
         topic.times.update(client_ids)
         if not topic.coming(client_ids):
-            topic.settled_unix_ms = self._clock.unix_ms() + needed_ms
+            topic.settled_unix_ms = self._clock.unix_ms() + takes_ms
 
-    async def _why_left(self, group: str, topic: str, queues: Mapping[int, UnresetQueue]) -> str | None:
-        """Return why nobody is to be sent back at a topic; None if all are."""
+    async def _places(self, group: str, topic: str, queues: Mapping[int, UnresetQueue]) -> dict[int, int]:
+        """Return where members are sent, by queue id; raises _LeftAlone where none is to be sent at this topic."""
         if self._observer.is_reset_since(group, topic, queues):
-            return f"{topic} was reset by this manager meanwhile"
+            raise _LeftAlone(f"{topic} was reset by this manager meanwhile")
+        places = {}
         for queue_id, queue in queues.items():
             committed = await self._queries.call(committed_offset(group, topic, queue_id))
             # A broker of 4.9 sends to the last message of a queue that has no new one.
             if committed is not None and committed < queue.floor - 1:
-                return f"queue {queue_id} of {topic} was set back to {committed} by somebody else"
-        return None
+                raise _LeftAlone(f"queue {queue_id} of {topic} was set back to {committed} by somebody else")
+            places[queue_id] = queue.place_after(committed)
+        return places
 
-    async def _send(self, group: str, topic: str, queues: Mapping[int, UnresetQueue], first_ms: int | None) -> bool:
+    async def _send(self, group: str, topic: str, places: Mapping[int, int], first_ms: int | None) -> bool:
         """Send the members of a group back at one topic; return False if all have left."""
-        self._observer.sets_back(group, topic, {i: max(each.offset - 1, 0) for i, each in queues.items()})
+        self._observer.sets_back(group, topic, {queue_id: max(each - 1, 0) for queue_id, each in places.items()})
         if first_ms is not None:
-            return await self._send_members(group, topic, queues, first_ms)
-        await self._reset(group, topic, queues)
+            return await self._send_members(group, topic, places, first_ms)
+        await self._reset(group, topic, places)
         return True
 
-    async def _reset(self, group: str, topic: str, queues: Mapping[int, UnresetQueue]) -> None:
+    async def _reset(self, group: str, topic: str, places: Mapping[int, int]) -> None:
         """Reset a group at the broker: all members go there at their next pull. A reset of somebody else is left."""
-        for queue_id, queue in queues.items():
-            of_queue = group, topic, queue_id, queue.offset
+        for queue_id, offset in places.items():
+            of_queue = group, topic, queue_id, offset
             if await self._queries.call(commit_offset(*of_queue), self._before_send) is OffsetCommit.STORED:
-                await self._queries.call(reset_offset(*of_queue), self._before_send)
+                await self._queries.reset(*of_queue, self._before_send)
 
-    async def _send_members(self, group: str, topic: str, queues: Mapping[int, UnresetQueue], first_ms: int) -> bool:
+    async def _send_members(self, group: str, topic: str, places: Mapping[int, int], first_ms: int) -> bool:
         """Send the members of a group that are online back; return False if all have left.
 
         Each queue is sent to what is committed, or to the first new message if that is before it. A broker of 4.9 takes
         any of the messages of the very moment, so the one before it is given.
         """
-        for queue_id, queue in queues.items():
-            await self._queries.call(commit_offset(group, topic, queue_id, queue.offset), self._before_send)
+        for queue_id, offset in places.items():
+            await self._queries.call(commit_offset(group, topic, queue_id, offset), self._before_send)
         sent_to = await self._queries.call(reset_members(group, topic, first_ms - 1, is_force=False), self._before_send)
         if sent_to is None:
             return False
@@ -341,15 +339,24 @@ class MemberResets:
         if not self._may_write():
             raise NotSent(self._queries.address, "it is not known to be the master")
 
-    def _report_coming(self, members: _Members, *, times: int) -> None:
-        """Report the topics at which members that are there were sent back fewer times."""
+    def _report_coming(self, members: AwaitedMembers, *, times: int) -> None:
+        """Report the topics at which members that are there were sent back fewer times, or all if nobody was seen."""
+        if members.why_unseen:
+            self._report(members, members.left, f"it is not known which members there are: {members.why_unseen}")
+            return
         why = (
             f"members were not sent back {TIMES} times: the broker did not answer in time, it was not known who is "
             "master, or they came too late"
         )
         self._report(members, members.coming(members.present, times), why)
 
-    def _report(self, members: _Members, topics: Iterable[str], error: str) -> None:
+    def _report_other_form(self, members: AwaitedMembers, client_ids: Sequence[str]) -> None:
+        members.is_other_form_reported = True
+        if topics := members.left:
+            why = f"clients in {_OTHER_FORM} do not follow what this broker sends them: {client_ids[0]}"
+            self._observer.members_not_reset(members.group.at(topics), why)
+
+    def _report(self, members: AwaitedMembers, topics: Iterable[str], error: str) -> None:
         """Report topics of a group, each of them once."""
         if new := [name for name in topics if not members.topics[name].is_reported]:
             for name in new:
@@ -357,12 +364,16 @@ class MemberResets:
             self._observer.members_not_reset(members.group.at(new), error)
 
 
-def _why_not_followed(found: GroupConnections) -> str | None:
-    """Return why members do not go where the broker sends them; None if they do."""
+def _take_unseen(groups: Iterable[AwaitedMembers], why: str) -> None:
+    for members in groups:
+        members.unseen(why)
+
+
+def _in_other_form(found: GroupConnections) -> list[str]:
+    """Return the client ids of push consumers that do not go where the broker sends them."""
     if found.consume_type == PULL:
-        return "only push consumers follow what this broker sends them: reset it where useServerSideResetOffset=true"
-    others = [each.client_id for each in found.clients if each.language == _OTHER_FORM]
-    return f"clients in {_OTHER_FORM} do not follow what this broker sends them: {others[0]}" if others else None
+        return []
+    return [each.client_id for each in found.clients if each.language == _OTHER_FORM]
 
 
 def _has_started_since(running: RunningConsumer, unix_ms: int, now_unix_ms: int) -> bool:

@@ -47,6 +47,10 @@ on the server (222), where the broker can: commits are refused until the group's
 offset. This is done for each group of the queue, at the price of reading again what it read since then. So it is not
 done where the promotion was long ago, as after a start of this process.
 
+**What lies before the beginning of the queue.** No message shows what such an offset means. Where members have to be
+sent back, it is set even so, or what is shown if that is less: nothing is raised by that, and the broker lets the group
+begin with the first message that it has. To leave it would leave members at positions in the lost tail.
+
 **A rewind that the mirror has seen** is not undone by the new master's older copy: a copy is not newer than the rewind
 if it shows no more than the value before it. The saved value is the newest, not the highest. A copy may be weeks old,
 so the rewind counts until the group goes past that value. What the group has read on the new master until then looks
@@ -99,7 +103,7 @@ class Action(enum.StrEnum):
 
     #: The saved offset is committed (15).
     PUSH = "push"
-    #: The max at the promotion is set, on the server where the broker can (222).
+    #: The max at the promotion is set, or less, on the server where the broker can (222).
     SET = "set"
     #: 0 is set, and the saved offset is archived.
     ARCHIVE = "archive"
@@ -297,7 +301,7 @@ def _beyond(candidate: OffsetCandidate, view: QueueView, facts: LogFacts) -> Gua
         return GuardDecision(action=Action.REPORT, reason=Reason.MAY_HAVE_SKIPPED, safe_offset=safe)
     if facts.is_emptied and end == 0:
         return GuardDecision(action=Action.ARCHIVE, reason=Reason.STORE_EMPTIED, offset=0)
-    return _set(safe, view, reason or Reason.MAY_HAVE_SKIPPED)
+    return _set(candidate, safe, view, reason or Reason.MAY_HAVE_SKIPPED)
 
 
 def _not_read(candidate: OffsetCandidate, shown: int, view: QueueView, facts: LogFacts) -> Reason | None:
@@ -309,17 +313,21 @@ def _not_read(candidate: OffsetCandidate, shown: int, view: QueueView, facts: Lo
     return Reason.NEVER_PULLED if has_pulled_nothing and is_certain else None
 
 
-def _set(offset: int, view: QueueView, reason: Reason) -> GuardDecision:
-    if _is_expired(offset, view):
-        return GuardDecision(action=Action.REPORT, reason=Reason.HEAD_EXPIRED)
-    return GuardDecision(action=Action.SET, reason=reason, offset=offset)
+def _set(candidate: OffsetCandidate, offset: int, view: QueueView, reason: Reason) -> GuardDecision:
+    if not _is_expired(offset, view):
+        return GuardDecision(action=Action.SET, reason=reason, offset=offset)
+    if candidate.shown is None and offset != candidate.saved:
+        # Where the old messages end is not known that exactly, and the group may begin before it by its policy.
+        return GuardDecision(action=Action.REPORT, reason=Reason.HEAD_EXPIRED, safe_offset=offset)
+    # Nobody is sent to the beginning instead: with tiered storage the messages before it can still be read. What is
+    # shown is not raised, so nothing is skipped: the broker lets the group begin with the first message that it has.
+    # To leave it would leave members at positions in a lost tail.
+    least = offset if candidate.shown is None else min(offset, candidate.shown)
+    return GuardDecision(action=Action.SET, reason=reason, offset=least)
 
 
 def _is_expired(offset: int, view: QueueView) -> bool:
-    """Return whether no message shows what an offset at the beginning of the queue, or before it, means.
-
-    Nobody is sent to the beginning instead: with tiered storage the messages before it can still be read.
-    """
+    """Return whether no message shows what an offset at the beginning of the queue, or before it, means."""
     return offset < view.min_offset or 0 < offset == view.min_offset == view.old_until
 
 
@@ -341,14 +349,15 @@ def _wanted(candidate: OffsetCandidate, saved: int, view: QueueView | None, fact
     if _may_be_reset(candidate, end, facts):
         return GuardDecision(action=Action.REPORT, reason=Reason.MAY_BE_RESET, safe_offset=end)
     # Also where the end is shown: a client may still have its position in the lost tail.
-    return _set(end, view, Reason.TAIL_LOST)
+    return _set(candidate, end, view, Reason.TAIL_LOST)
 
 
 def _raised(candidate: OffsetCandidate, saved: int, view: QueueView | None, facts: LogFacts) -> GuardDecision:
     """Decide for a saved offset below which all messages are old."""
     shown = candidate.shown
     if view is not None and _are_positions_lost(candidate, facts):
-        return _sent_back(candidate, saved, view)
+        # Not to a greater one that is shown: it may be a copy from before a rewind that nobody here knows of.
+        return _set(candidate, saved, view, Reason.POSITIONS_LOST)
     if candidate.is_rewound:
         return _rewound(saved, facts)
     if shown is not None and (left := _why_left(candidate, saved, shown, view, facts)):
@@ -357,14 +366,6 @@ def _raised(candidate: OffsetCandidate, saved: int, view: QueueView | None, fact
         return GuardDecision(action=Action.REPORT, reason=Reason.MAY_BE_RESET, safe_offset=saved)
     reason = Reason.ABSENT if shown is None else Reason.BEHIND
     return GuardDecision(action=Action.PUSH, reason=reason, offset=saved)
-
-
-def _sent_back(candidate: OffsetCandidate, saved: int, view: QueueView) -> GuardDecision:
-    # Not to a greater one that is shown: it may be a copy from before a rewind that nobody here knows of.
-    if candidate.is_rewound and _is_expired(saved, view):
-        # As after a rewind without a failure: the broker lets the group begin with the first message that there is.
-        return GuardDecision(action=Action.PUSH, reason=Reason.REWOUND, offset=saved)
-    return _set(saved, view, Reason.POSITIONS_LOST)
 
 
 def _rewound(saved: int, facts: LogFacts) -> GuardDecision:

@@ -7,7 +7,7 @@ still the master that this run is for, at the moment the request leaves.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -38,9 +38,8 @@ from controller.offsets.guard.outcomes import (
 from controller.offsets.guard.plan import GuardPlan, MessageLook
 from controller.offsets.guard.rules import GuardDecision, OffsetCandidate, OffsetKeeping, Reason, Tail
 from controller.offsets.guard.unreset import UnresetGroups, UnresetQueues
-from remoting.admin.admin_request import AdminRequest
 from remoting.admin.client import AdminClient
-from remoting.admin.offsets import OffsetCommit, commit_offset, reset_offset
+from remoting.admin.offsets import OffsetCommit, commit_offset
 from remoting.background_tasks import all_results
 from remoting.clock import Clock
 from remoting.protocol.codes import ResponseCode
@@ -345,7 +344,8 @@ class _GuardRun:
         of_queue = candidate.group, candidate.topic, candidate.queue_id, decision.offset
         # Also before a reset: the answer shows whether somebody else has reset the queue, and not every release shows a
         # reset in its table.
-        stored = await self._send(place, commit_offset(*of_queue), instead=None)
+        commit = partial(self._queries.call, commit_offset(*of_queue))
+        stored = await self._send(place, commit, instead=None)
         if stored is OffsetCommit.RESET_PENDING:
             self._outcomes[place] = (Outcome.RESET_PENDING, "")
         elif stored is not None and is_reset(decision):
@@ -355,32 +355,33 @@ class _GuardRun:
         elif self._outcomes[place][0] is Outcome.UNVERIFIED:
             self._unanswered.append(place)
             if is_reset(decision):
-                self._unreset.may_be_set(candidate, decision.offset)
+                self._unreset.sent_without_reset(candidate, decision.offset)
 
     async def _reset(self, place: int, offset: int) -> None:
         """Reset what was committed, where the broker can; members are sent back as they come where it has not."""
-        candidate, _ = self._decided[place]
+        candidate, decision = self._decided[place]
         if not self._can_reset:
             self._written[place] = False
-            self._unreset.set_without_reset(candidate, offset)
+            self._unreset.sent_without_reset(candidate, offset)
             return
         self._outcomes[place] = (Outcome.RESET_MISSING, "")
         of_queue = candidate.group, candidate.topic, candidate.queue_id, offset
-        reset = reset_offset(*of_queue).mapped(lambda _: OffsetCommit.STORED)
-        if await self._send(place, reset, instead=Outcome.RESET_MISSING) is not None:
+        reset_to = await self._send(place, partial(self._queries.reset, *of_queue), instead=Outcome.RESET_MISSING)
+        if reset_to is not None:
             self._written[place] = True
+            self._decided[place] = (candidate, replace(decision, offset=reset_to))
         elif place in self._not_taken:
-            self._unreset.set_without_reset(candidate, offset)
+            self._unreset.sent_without_reset(candidate, offset)
 
     async def _send(
-        self, place: int, request: AdminRequest[OffsetCommit], *, instead: Outcome | None
-    ) -> OffsetCommit | None:
+        self, place: int, write: Callable[[Callable[[], None]], Awaitable[Item]], *, instead: Outcome | None
+    ) -> Item | None:
         """Return the answer to a write that becomes UNVERIFIED as it leaves; None without one.
 
         Where the broker has not taken it for certain, the outcome is `instead`, or says why.
         """
         try:
-            return await self._queries.call(request, partial(self._leaves, place))
+            return await write(partial(self._leaves, place))
         except _ResetMeanwhile as error:
             self._outcomes[place] = (Outcome.MOVED_ON, error.reason)
         except NotSent as error:

@@ -19,8 +19,15 @@ class UnresetQueue(NamedTuple):
 
     #: Up to where the group has read everything.
     offset: int
-    #: A smaller offset was committed by somebody who wants to go back.
+    #: A smaller offset was committed by somebody who wants to go back. One in between may be, or be that of a member
+    #: that began at the older copy of the new master.
     floor: int
+
+    def place_after(self, committed: int | None) -> int:
+        """Return where members are sent, given what is committed: the guard raises no offset that may be a rewind."""
+        if committed is not None and self.floor < committed < self.offset:
+            return committed
+        return self.offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,20 +89,11 @@ class UnresetQueues:
         """Take what is done with an offset of a group that may pop, and what would be if it turned out to pull."""
         if not is_reset(decision) and is_reset(if_pulling):
             assert if_pulling.offset is not None, "what is set has an offset"
-            floor = if_pulling.offset if candidate.shown is None else min(candidate.shown, if_pulling.offset)
-            self._add(candidate, UnresetQueue(if_pulling.offset, floor))
+            self._add(candidate, _queue_set_to(if_pulling.offset, candidate))
 
-    def set_without_reset(self, candidate: OffsetCandidate, offset: int) -> None:
-        """Take that an offset was set by a plain commit."""
-        self._set(candidate, UnresetQueue(offset, offset))
-
-    def may_be_set(self, candidate: OffsetCandidate, offset: int) -> None:
-        """Take that an offset was sent by a plain commit, which the broker has not answered."""
-        floor = offset if candidate.shown is None else min(candidate.shown, offset)
-        self._set(candidate, UnresetQueue(offset, floor))
-
-    def _set(self, candidate: OffsetCandidate, queue: UnresetQueue) -> None:
-        self._add(candidate, queue)
+    def sent_without_reset(self, candidate: OffsetCandidate, offset: int) -> None:
+        """Take that an offset was sent by a plain commit, which the broker has answered or not."""
+        self._add(candidate, _queue_set_to(offset, candidate))
         if candidate.keeping is OffsetKeeping.CLUSTERING:
             self._pulling.add(candidate.group)
 
@@ -119,3 +117,8 @@ class UnresetQueues:
 
     def _add(self, candidate: OffsetCandidate, queue: UnresetQueue) -> None:
         self._queues[candidate.group][candidate.topic][candidate.queue_id] = queue
+
+
+def _queue_set_to(offset: int, candidate: OffsetCandidate) -> UnresetQueue:
+    # A member that began at what the new master showed commits less than what is set, until it has read so far.
+    return UnresetQueue(offset, offset if candidate.shown is None else min(candidate.shown, offset))

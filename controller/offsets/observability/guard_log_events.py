@@ -83,8 +83,9 @@ MEMBERS_NOT_RESET: Final = LogEvent(
     keys=("broker", "run", "group", "topics", "error"),
     meaning="Members of a group may go on from positions in a lost tail of these topics, and skip messages: the broker "
     "has refused to send them back (it does so where a queue of the topic has no offset of the group), or they do not "
-    "follow it, or somebody else has set the topic back meanwhile, which is left, or they were not sent back twice in "
-    "time.",
+    "follow it, unlike others of the group, or somebody else has set the topic back meanwhile, which is left, or they "
+    "were not sent back twice in time, or nobody could look which members there are, or another broker has the address "
+    "now: `error` says which.",
     advice="If it was not set back on purpose, reset the group to the time of the promotion.",
 )
 

@@ -43,7 +43,9 @@ class FakeMaster:
         self.members = ["c1"]
         #: Client ids of members without queues.
         self.idle = set()
-        self.consume_type, self.language = "CONSUME_PASSIVELY", "JAVA"
+        self.consume_type = "CONSUME_PASSIVELY"
+        #: Client id -> language; others are in Java.
+        self.languages = {}
         #: Client id -> when it has started, and when it has pulled last, Unix ms by its clock; others do not say.
         self.started = {}
         #: What was written, in its order.
@@ -116,7 +118,12 @@ class FakeMaster:
         if fields["consumerGroup"] not in self.clients:
             return refusal(ResponseCode.CONSUMER_NOT_ONLINE)
         members = [
-            {"clientId": each, "clientAddr": "10.0.0.9:51234", "language": self.language, "version": 495}
+            {
+                "clientId": each,
+                "clientAddr": "10.0.0.9:51234",
+                "language": self.languages.get(each, "JAVA"),
+                "version": 495,
+            }
             for each in self.members
         ]
         body = {"connectionSet": members, "consumeType": self.consume_type, "messageModel": "CLUSTERING"}
@@ -152,7 +159,11 @@ class FakeMaster:
         if "queueId" not in fields:
             return self._reset_members(fields)
         key, queue_id = f"{fields['topic']}@{fields['group']}", int(fields["queueId"])
-        self._store("reset", key, queue_id, int(fields["offset"]))
+        queue, offset = self.queues[fields["topic"], queue_id], int(fields["offset"])
+        if not queue.expired <= offset <= queue.end + 1:
+            limits = f"[{queue.expired}-{queue.end}]"
+            return refusal(ResponseCode.SYSTEM_ERROR, f"Target offset {offset} not in consume queue range {limits}")
+        self._store("reset", key, queue_id, offset)
         self.pending.add((key, queue_id))
         return success(b"")
 
@@ -167,7 +178,11 @@ class FakeMaster:
             committed = self.offsets.get(key, {}).get(queue_id)
             if committed is None:
                 return refusal(ResponseCode.SYSTEM_ERROR, f"THE consumer offset is not exist in queue {queue_id}")
-            by_time = (i for i in range(queue.end) if queue.look(i).message.store_unix_ms >= int(fields["timestamp"]))
+            by_time = (
+                i
+                for i in range(queue.expired, queue.end)
+                if queue.look(i).message.store_unix_ms >= int(fields["timestamp"])
+            )
             first = next(by_time, queue.end)
             sent[queue_id] = first if fields["isForce"] == "true" else min(first, committed)
         self.written.append(("members", key, sent))

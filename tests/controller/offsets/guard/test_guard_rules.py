@@ -118,20 +118,33 @@ def test_where_the_tail_is_lost_clients_of_a_group_that_was_set_back_are_sent_ba
     assert decided(set_back, LOST) == does(Action.SET, Reason.POSITIONS_LOST, 20)
     # Where it was set to has expired: the group begins with the first message that there is, as without a failure.
     expired = a_candidate(5, 90, rewound_from=95)
-    assert decided(expired, LOST) == does(Action.PUSH, Reason.REWOUND, 5)
+    assert decided(expired, LOST) == does(Action.SET, Reason.POSITIONS_LOST, 5)
 
 
-@pytest.mark.parametrize(("saved", "shown"), [(5, 7), (7, None), (10, 10)])
-def test_client_is_not_sent_to_the_beginning_as_what_lies_before_may_still_be_in_tiered_storage(saved, shown):
-    expired = does(Action.REPORT, Reason.HEAD_EXPIRED)
-    assert decided(a_candidate(saved, shown), LOST, Queue(old=10, new=140, expired=10)) == expired
+@pytest.mark.parametrize(
+    ("shown", "reason"), [(1200, Reason.POSITIONS_LOST), (1550, Reason.MAY_HAVE_SKIPPED), (1800, Reason.BEYOND_END)]
+)
+def test_members_are_sent_back_where_what_was_saved_has_expired(shown, reason):
+    """Or they would go on from positions in the lost tail, and skip what fills it again."""
+    queue = Queue(old=1500, new=100, expired=1000)
+    assert decided(a_candidate(5, shown), LOST, queue) == does(Action.SET, reason, 5)
 
 
-def test_end_of_old_messages_that_have_expired_is_not_set():
-    expired = does(Action.REPORT, Reason.HEAD_EXPIRED)
+@pytest.mark.parametrize(
+    ("saved", "shown", "offset"), [(5, 7, 5), (7, 5, 5), (7, None, 7), (10, 10, 10), (10, None, 10)]
+)
+def test_client_is_not_sent_to_the_beginning_as_what_lies_before_may_still_be_in_tiered_storage(saved, shown, offset):
+    sent = does(Action.SET, Reason.POSITIONS_LOST, offset)
+    assert decided(a_candidate(saved, shown), LOST, Queue(old=10, new=140, expired=10)) == sent
+
+
+def test_no_offset_is_raised_to_the_end_of_old_messages_that_have_expired():
     queue = Queue(old=100, new=50, expired=120)
-    assert decided(a_candidate(130, 60), MAY_BE_LOST, queue) == expired
-    assert decided(a_candidate(80, 4000), MAY_BE_LOST, queue) == expired
+    assert decided(a_candidate(130, 60), MAY_BE_LOST, queue) == does(Action.SET, Reason.TAIL_LOST, 60)
+    assert decided(a_candidate(80, 4000), MAY_BE_LOST, queue) == does(Action.SET, Reason.BEYOND_END, 80)
+    assert decided(a_candidate(None, 4000), MAY_BE_LOST, queue) == does(Action.SET, Reason.BEYOND_END, 120)
+    expired = does(Action.REPORT, Reason.HEAD_EXPIRED, safe_offset=120)
+    assert decided(a_candidate(130, None), MAY_BE_LOST, queue) == expired
     # The first message of the queue is an old one.
     assert decided(a_candidate(130, 60), MAY_BE_LOST, Queue(old=100, new=50, expired=99)).offset == 100
 

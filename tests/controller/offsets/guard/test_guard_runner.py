@@ -86,6 +86,15 @@ async def test_offset_in_the_lost_tail_is_reset_on_the_server():
     assert notes.of("g") == ("set", 100, "stored")
 
 
+async def test_reset_to_an_offset_that_has_expired_begins_with_the_first_message_that_there_is():
+    """The broker refuses the offset itself (222), and members that are online would skip what fills the lost tail."""
+    master = FakeMaster({ORDERS: Queue(old=1500, new=100, expired=1000)}, {KEY: {0: 1800}})
+    notes, report = await guarded(master, saved(5), tail=Tail.LOST)
+    assert master.written == [("commit", KEY, 0, 5), ("reset", KEY, 0, 1000)]
+    assert notes.of("g") == ("set", 1000, "stored")
+    assert report.failure is None
+
+
 async def test_broker_that_cannot_reset_gets_a_commit_that_a_client_may_overwrite():
     master = FakeMaster({ORDERS: Queue(old=100, new=200)}, {KEY: {0: 60}})
     master.options = "useServerSideResetOffset=false\n"

@@ -7,18 +7,18 @@ from guarded_sets import KEY, OLD_ADDRESS, ORDERS, a_master, eventually, guarded
 
 from controller.offsets.app import guarding
 from controller.offsets.entry_keys import EntryKey
-from controller.offsets.guard import member_resets
-from controller.offsets.guard.member_resets import (
+from controller.offsets.guard import master_queries, member_resets
+from controller.offsets.guard.awaited_members import (
     GOES_BACK_MS,
     LAST_LOOK_MS,
     SETTLES_MS,
-    UNKNOWN_MS,
     WITHIN_MAX_MS,
     WITHIN_MS,
 )
+from controller.offsets.guard.member_resets import UNKNOWN_MS
 from controller.offsets.guard.rules import Tail
 from controller.offsets.mirror.regressions import Reset, SetQueue
-from remoting.protocol.codes import BrokerRequestCode, ResponseCode
+from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
 
 #: After that members of a group with one topic have gone back.
 GONE_BACK_MS = GOES_BACK_MS + SETTLES_MS
@@ -122,6 +122,39 @@ async def test_no_queue_is_sent_beyond_the_first_new_message_whatever_is_committ
         fail_over(sets, master)
         await sent_back(master)
     assert master.written[-1] == SENT_BACK
+
+
+async def test_slow_member_that_began_at_the_older_copy_keeps_no_queue_of_its_topic_from_being_sent_back():
+    """The other one died with the master. What it commits may as well be a rewind of an operator: it is not raised."""
+    master = a_former_release({KEY: {0: 60, 1: 90}})
+    master.queues["orders", 1] = Queue(old=100, new=20)
+
+    positions = [66]
+
+    def commit_its_position(code):
+        if code == BrokerRequestCode.UPDATE_CONSUMER_OFFSET and master.written[-1][2] == 0 and positions:
+            master.offsets[KEY][0] = positions.pop()
+
+    async with guarded_sets(master) as sets:
+        master.then = commit_its_position
+        sets.elect(OLD_ADDRESS, 1, broker_id=1)
+        sets.mirror.read({KEY: {0: 80, 1: 130}})
+        sets.clock.pass_ms(3_000)
+        sets.elect(master.peer.address, 2)
+        await sent_back_twice(sets, master)
+    assert ("commit", KEY, 0, 80) in master.written
+    assert [each for each in master.written if each[0] == "members"] == [("members", KEY, {0: 66, 1: 100})] * 2
+    assert sets.events("members_not_reset") == []
+
+
+async def test_members_are_sent_back_where_what_was_saved_has_expired():
+    master = a_former_release({KEY: {0: 60}})
+    master.queues[ORDERS] = Queue(old=100, new=20, expired=50)
+    async with guarded_sets(master, tail=Tail.LOST) as sets:
+        fail_over(sets, master, read=5)
+        await sent_back(master)
+    # The broker corrects it to the first message that there is.
+    assert master.written[-1] == ("members", KEY, {0: 5})
 
 
 async def test_nothing_is_sent_until_a_message_was_stored_after_the_promotion():
@@ -397,21 +430,139 @@ async def test_group_that_an_operator_has_reset_by_the_manager_since_is_left():
     assert times_sent_back(master) == 1
 
 
-@pytest.mark.parametrize(
-    ("values", "why"),
-    [({"consume_type": "CONSUME_ACTIVELY"}, "push consumers"), ({"language": "CPP"}, "clients in CPP")],
-)
-async def test_members_that_follow_no_broker_are_reported(values, why):
+async def test_clients_in_cpp_are_reported_once_and_keep_no_member_in_java_from_being_sent_back():
     master = a_former_release({KEY: {0: 60}})
-    for name, value in values.items():
-        setattr(master, name, value)
+    async with guarded_sets(master) as sets:
+        fail_over(sets, master)
+        await sent_back(master)
+        master.members, master.languages = ["c1", "c2"], {"c2": "CPP"}
+        sets.clock.pass_ms(GONE_BACK_MS)
+        await sent_back(master, 2)
+        sets.clock.pass_ms(GONE_BACK_MS)
+        await looked_again(master)
+        sets.clock.pass_ms(WITHIN_MS)
+        await eventually(lambda: not sets.guarding.awaiting_members)
+        (line,) = sets.events("members_not_reset")
+    assert (line["topics"], line["error"]) == (
+        ["orders"],
+        "clients in CPP do not follow what this broker sends them: c2",
+    )
+    assert times_sent_back(master) == 2
+    assert [each["members"] for each in sets.events("members_reset")] == [1, 1]
+
+
+async def test_member_in_java_that_comes_to_clients_in_cpp_is_sent_back():
+    master = a_former_release({KEY: {0: 60}})
+    master.languages = {"c1": "CPP"}
+    async with guarded_sets(master) as sets:
+        fail_over(sets, master)
+        await eventually(lambda: sets.events("members_not_reset"))
+        assert times_sent_back(master) == 0
+        master.members = ["c1", "c2"]
+        await sent_back(master)
+
+
+async def test_pull_consumers_that_follow_no_broker_are_reported():
+    master = a_former_release({KEY: {0: 60}})
+    master.consume_type = "CONSUME_ACTIVELY"
     async with guarded_sets(master) as sets:
         fail_over(sets, master)
         await eventually(lambda: sets.events("members_not_reset"))
         await eventually(lambda: not sets.guarding.awaiting_members)
         (line,) = sets.events("members_not_reset")
-    assert why in line["error"]
+    assert "push consumers" in line["error"]
     assert times_sent_back(master) == 0
+
+
+# Members that nobody could look at
+
+
+async def the_report_once_the_time_is_over(sets):
+    """Return the only line about members that were not sent back, and the error in it."""
+    sets.clock.pass_ms(WITHIN_MS)
+    await eventually(lambda: not sets.guarding.awaiting_members)
+    (line,) = sets.events("members_not_reset")
+    return line["topics"], line["error"].removeprefix("it is not known which members there are: ")
+
+
+async def test_group_is_reported_where_the_broker_was_too_busy_to_show_its_members(monkeypatch):
+    monkeypatch.setattr(master_queries, "PAUSE_S", 0.001)
+    master = a_former_release({KEY: {0: 60}})
+    code, master.pulled = BrokerRequestCode.GET_CONSUMER_CONNECTION_LIST, {KEY: {3: 1}}
+    master.first = {code: [ResponseCode.SYSTEM_BUSY] * 100_000}
+    async with guarded_sets(master) as sets:
+        fail_over(sets, master)
+        await sets.ended()
+        await looked_again(master)
+        topics, why = await the_report_once_the_time_is_over(sets)
+    assert (topics, why) == (["orders"], "code 2: no")
+    assert times_sent_back(master) == 0
+
+
+async def test_group_is_reported_where_no_message_was_stored_after_the_promotion():
+    master = a_former_release({KEY: {0: 60}}, new=0)
+    async with guarded_sets(master) as sets:
+        fail_over(sets, master)
+        await sets.ended()
+        before = master.peer.count(BrokerRequestCode.VIEW_MESSAGE_BY_ID)
+        await eventually(lambda: master.peer.count(BrokerRequestCode.VIEW_MESSAGE_BY_ID) > before + 5)
+        found = await the_report_once_the_time_is_over(sets)
+    assert found == (["orders"], "no message was found that was stored after the promotion")
+
+
+async def test_group_is_reported_where_nobody_knew_who_is_master():
+    master = a_former_release({KEY: {0: 60}})
+    code = BrokerRequestCode.GET_ALL_CONSUMER_OFFSET
+    async with guarded_sets(master) as sets:
+
+        def lose_the_controller(received):
+            # The run has read what it had written.
+            if received == code and master.peer.count(code) == 3:
+                sets.masters.fresh = False
+
+        master.then = lose_the_controller
+        fail_over(sets, master)
+        await eventually(lambda: sets.guarding.awaiting_members)
+        found = await the_report_once_the_time_is_over(sets)
+    assert found == (["orders"], "it was not known whether this broker is the master")
+
+
+# Clusters without a controller
+
+
+def start_without_controller(sets, master):
+    """Let NameServers show a master that was started with a part of its log alone."""
+    sets.elect(OLD_ADDRESS, None, broker_id=0)
+    sets.mirror.read({KEY: {0: 130}}, epoch=None)
+    sets.clock.pass_ms(3_000)
+    sets.elect(master.peer.address, None, broker_id=0)
+
+
+async def test_nothing_is_written_to_a_broker_that_has_got_the_address_of_another_one_meanwhile():
+    master = a_former_release({KEY: {0: 60}}, epochs=None)
+    async with guarded_sets(master) as sets:
+        start_without_controller(sets, master)
+        await sent_back(master)
+        written = len(master.written)
+        master.options += "brokerName=other\n"
+        sets.clock.pass_ms(GONE_BACK_MS)
+        await eventually(lambda: not sets.guarding.awaiting_members)
+        (line,) = sets.events("members_not_reset")
+    assert (line["topics"], len(master.written)) == (["orders"], written)
+    assert line["error"].endswith("is other by its own options (26), not b")
+
+
+async def test_members_are_sent_back_once_the_broker_shows_its_name_again():
+    master = a_former_release({KEY: {0: 60}}, epochs=None)
+    master.options += "brokerName=b\n"
+    async with guarded_sets(master) as sets:
+        start_without_controller(sets, master)
+        await sent_back(master)
+        master.first = {RequestCode.GET_BROKER_CONFIG: [ResponseCode.SYSTEM_BUSY] * 3}
+        sets.clock.pass_ms(GONE_BACK_MS)
+        await sent_back(master, 2)
+    assert master.first == {RequestCode.GET_BROKER_CONFIG: []}
+    assert sets.events("members_not_reset") == []
 
 
 # Brokers that fail
