@@ -120,7 +120,7 @@ class Mirroring:
         return () if mirror is None else mirror.saved_before(run)
 
     def down_since(self, set_name: SetName) -> int | None:
-        """Return since when the process of a master is known to be gone, monotonic ms; None: it is not known to be."""
+        """Return since when nobody listens where the master was that was read last, monotonic ms; None: not known."""
         return self._poller.down_since(set_name)
 
     def settle(self, set_name: SetName, run: MasterRun) -> None:
