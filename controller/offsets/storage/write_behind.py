@@ -22,7 +22,7 @@ from controller.offsets.storage.observer import WriteBehindObserver
 from controller.offsets.storage.remote import RemoteRow, RemoteStore
 from controller.offsets.storage.row_flusher import FLUSH_ROWS_MAX, RowFlusher, RowNotWritable
 from controller.offsets.storage.write_behind_options import TooManyDirtyOffsets, WriteBehindOptions
-from controller.offsets.values import GroupTopic, QueueKey, StoredOffset
+from controller.offsets.values import GroupTopic, QueueKey, StoredOffset, is_last_token_row, is_lock_row
 from controller.storage.store import Deposed, StoreError
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
@@ -83,6 +83,7 @@ class WriteBehind:
         `is_write_through` says of which rows an acknowledgement waits for the remote store.
         """
         self._journal = journal
+        self._remote = remote
         self._clock = clock
         self._options = options
         self._observer = observer = observer or WriteBehindObserver()
@@ -97,6 +98,8 @@ class WriteBehind:
         self._why_unloaded: StoreError = OffsetsNotLoaded("the offsets are not loaded; try again in a moment")
         #: Rows from before the remote store was put back to an older state.
         self._former: list[Mapping[GroupTopic, RemoteRow]] = []
+        #: What the remote store had as `leads_seen` when the rows were loaded; None: they were not yet.
+        self._leads_loaded: int | None = None
         self._is_stopping = False
         #: Queues that will be dirty once the journal has them.
         self._reserved = 0
@@ -141,22 +144,24 @@ class WriteBehind:
         """
         async with self._turn:
             self._is_loaded = False
-            unloads = self._unloads
+            unloads, leads = self._unloads, self._remote.leads_seen
+            # Where the store was put back while this manager led, the journal and the former rows may have the only
+            # copy of locks that were acknowledged. Another manager that has led since may have released the same ones.
+            are_locks_newest = bool(self._former) and leads == self._leads_loaded
             await self._flusher.load()
             await self._flusher.check_store()
-            if not self._former:
-                # Where the store was put back while this manager led, the journal may have the only copy of locks that
-                # were acknowledged.
+            if not are_locks_newest:
                 self._flusher.drop_lock_changes()
             self._flusher.check_age()
             self._observer.compensated(*await self._flusher.settle())
             for former in tuple(self._former):
-                self._observer.put_back(await self._flusher.raise_to(former))
+                raised = former if are_locks_newest else _without_locks(former)
+                self._observer.put_back(await self._flusher.raise_to(raised))
             if unloads != self._unloads:
                 raise Deposed("this offset manager led no more while it loaded the offsets")
             await self._flusher.forget_deleted()
             self._former.clear()
-            self._is_loaded = True
+            self._leads_loaded, self._is_loaded = leads, True
         return self._flusher.rows
 
     async def forget_deleted(self) -> Sequence[tuple[QueueKey, StoredOffset]]:
@@ -426,3 +431,8 @@ class WriteBehind:
         if written:
             self._keys_per_s = 1000 * written / max(self._clock.now_ms() - began_ms, 1)
         return True
+
+
+def _without_locks(rows: Mapping[GroupTopic, RemoteRow]) -> Mapping[GroupTopic, RemoteRow]:
+    """Return rows without locks, sessions and orderly groups; the last token stays, as it only grows."""
+    return {of: row for of, row in rows.items() if not is_lock_row(of) or is_last_token_row(of)}
