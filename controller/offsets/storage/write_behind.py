@@ -8,7 +8,8 @@ thousands a lock would wait for many seconds. Invariants 3, 4, 7 and 8 of docs/p
 
 import asyncio
 import enum
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from itertools import chain
 from typing import Final
@@ -184,20 +185,25 @@ class WriteBehind:
         self._unload(Deposed("this offset manager does not lead any more"))
 
     async def record(
-        self, changes: Sequence[OffsetChange], keys: Sequence[QueueKey] = (), before: Collection[GroupTopic] = ()
+        self,
+        changes: Sequence[OffsetChange],
+        keys: Sequence[QueueKey] = (),
+        before: AbstractSet[GroupTopic] = frozenset(),
     ) -> Durability:
         """Store changes, and return where they are: in the journal, or also in the remote store if write-through is on.
 
         `keys` has queues whose offsets are acknowledged with them, changed or not. LOCAL unless all rows are written
-        through. `before` has rows that the remote store is to get no later than changes that are written through, as
-        far as they can be written. Changes are stored in the order of the calls; calls that are written through return
-        later. Raises InJournalOnly where they are in the journal, and the remote store is not known to have them; any
+        through. `before` has rows that the remote store is to get no later than these changes, with what they have
+        when this is called and as far as they can be written. Changes are stored in the order of the calls; calls that
+        are written through return later. Raises InJournalOnly where they are in the journal, and the remote store is
+        not known to have them; any
         other StoreError (TooManyDirtyOffsets, JournalBusy, OffsetsNotLoaded, RowNotWritable, ChangeRefused,
         FileProblem) says that nothing is stored. A caller that is cancelled is held until the journal has answered:
         CancelledError then means that they are in the journal, and a StoreError takes its place where nothing is
         stored.
         """
         self._check(changes)
+        self._flusher.order.note((each.key.of for each in changes), before)
         number = await self._journalled(changes) if changes else 0
         rows = {*(key.of for key in keys), *(each.key.of for each in changes)}
         through = {of for of in rows if self._is_write_through(of)}
@@ -414,11 +420,13 @@ class WriteBehind:
         flush_pass = FlushPass(self._journal.dirty.rows, self._waiters)
         written = 0
         try:
-            while part := flush_pass.next_part():
-                # Operators' changes have their turns in between.
+            while True:
+                # Operators' changes have their turns in between: what callers wait for by then is known after that.
                 async with self._turn:
                     if not self._is_loaded:
                         return False
+                    if not (part := flush_pass.next_part()):
+                        break
                     written += (await self._flusher.flush(part)).written
         except StoreError as error:
             self._failed(error)

@@ -1,7 +1,7 @@
 """How often the lead went to somebody as far as one member has seen, but where the store went back. Pure.
 
 Where the store went back to an older state, the lead that was ends, and the next one may be the same member's: then
-nobody else has led in between, and what it knows is the newest. Numbers of leads come again there, so they show nothing.
+nobody else has led in between, and what it knows is the newest. Numbers of leads come again there, and show nothing.
 """
 
 from collections import deque
