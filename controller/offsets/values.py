@@ -21,7 +21,7 @@ DELETED: Final = -1
 #: journal of a manager that did not lead meanwhile; a journal that is nearly as old is refused.
 DELETED_KEPT_MS: Final = 7 * 24 * 3_600_000
 #: How the cluster name of the row begins that has the last token of locks.
-LAST_TOKEN_MARK: Final = "\x04"
+LAST_ROW_MARK: Final = "\x04"
 #: No fencing token: the writer holds no lock of this service.
 NO_TOKEN: Final = 0
 
@@ -46,7 +46,7 @@ def is_lock_row(of: GroupTopic) -> bool:
 
 def is_last_token_row(of: GroupTopic) -> bool:
     """Return whether a row has the last token of locks, which only grows, whoever leads."""
-    return of.cluster[:1] == LAST_TOKEN_MARK
+    return of.cluster[:1] == LAST_ROW_MARK
 
 
 class QueueKey(NamedTuple):

@@ -196,11 +196,10 @@ class WriteBehind:
         through. `before` has rows that the remote store is to get no later than these changes, with what they have
         when this is called and as far as they can be written. Changes are stored in the order of the calls; calls that
         are written through return later. Raises InJournalOnly where they are in the journal, and the remote store is
-        not known to have them; any
-        other StoreError (TooManyDirtyOffsets, JournalBusy, OffsetsNotLoaded, RowNotWritable, ChangeRefused,
-        FileProblem) says that nothing is stored. A caller that is cancelled is held until the journal has answered:
-        CancelledError then means that they are in the journal, and a StoreError takes its place where nothing is
-        stored.
+        not known to have them; any other StoreError (TooManyDirtyOffsets, JournalBusy, OffsetsNotLoaded,
+        RowNotWritable, ChangeRefused, FileProblem) says that nothing is stored. A caller that is cancelled is held
+        until the journal has answered: CancelledError then means that they are in the journal, and a StoreError takes
+        its place where nothing is stored.
         """
         self._check(changes)
         self._flusher.order.note((each.key.of for each in changes), before)
@@ -433,8 +432,6 @@ class WriteBehind:
             return False
         finally:
             self._observer.dirty(self.dirty_keys, self.oldest_age_ms)
-        if not self._is_loaded:
-            return False
         self._failures, self.last_error = 0, ""
         if written:
             self._keys_per_s = 1000 * written / max(self._clock.now_ms() - began_ms, 1)

@@ -12,7 +12,7 @@ from controller.offsets.storage.row_flusher import RowNotWritable
 from controller.offsets.storage.write_behind import (
     OffsetsNotLoaded,
 )
-from controller.offsets.values import LAST_TOKEN_MARK, QueueKey
+from controller.offsets.values import LAST_ROW_MARK, QueueKey
 from controller.storage.store import Deposed, StoreError
 
 SOON_S = 20
@@ -68,7 +68,7 @@ async def test_remote_store_from_an_older_backup_is_raised_to_what_was_flushed(t
         assert at.observer.put_backs == [2]
 
 
-LOCK, LAST_TOKEN = row_name(cluster="\x01c"), row_name(cluster=LAST_TOKEN_MARK)
+LOCK, LAST_TOKEN = row_name(cluster="\x01c"), row_name(cluster=LAST_ROW_MARK)
 
 
 async def put_back_with_locks(at):
