@@ -19,18 +19,18 @@ class SeenLeads:
     def __init__(self, run: str) -> None:
         self._run = run
         self._known: deque[tuple[str, int]] = deque(maxlen=_KNOWN_MAX)
-        self._has_gone_back = False
+        self._is_put_back = False
         self.count = 0
 
     def went_back(self) -> None:
         """Note that the store is at an older state."""
-        self._has_gone_back = True
+        self._is_put_back = True
 
     def see(self, holder: Holder | None) -> None:
         """Note who leads; one that an older state of the store shows again has not begun to lead."""
         if holder is None or (lead := (holder.run, holder.token)) in self._known:
             return
         self._known.append(lead)
-        goes_on = self._has_gone_back and holder.run == self._run
-        self._has_gone_back = False
+        goes_on = self._is_put_back and holder.run == self._run
+        self._is_put_back = False
         self.count += not goes_on
