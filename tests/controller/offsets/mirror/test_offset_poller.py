@@ -271,10 +271,12 @@ async def test_that_a_master_is_gone_says_nothing_about_the_next_one_that_cannot
             await elected.peer.close()
         failures = len(site.failures)
         site.set_masters(address)
-        await until(lambda: len(site.failures) > failures + 2)
-        assert site.poller.down_since(SET) is None
-        assert site.poller.mirror_of(SET).saved.read.run.address == lost.peer.address
-        await elected.peer.close()
+        try:
+            await until(lambda: len(site.failures) > failures + 2)
+            assert site.poller.down_since(SET) is None
+            assert site.poller.mirror_of(SET).saved.read.run.address == lost.peer.address
+        finally:
+            await elected.peer.close()
 
 
 async def test_restart_between_two_readings_begins_another_run():
