@@ -32,6 +32,7 @@ from servers import REPOSITORY, Stolen
 sys.path.insert(0, str(REPOSITORY))
 
 from controller.offsets.mirror.changes import MirrorChanges
+from controller.offsets.mirror.kept_rewinds import KeptRewinds
 from controller.offsets.mirror.masters import MirroredMaster, SetName
 from controller.offsets.mirror.poller import MirrorPoller, MirrorRuntime, PollerOptions, PollReport
 from controller.offsets.mirror.regressions import RegressionLog
@@ -244,6 +245,7 @@ def make_keeper(folder: Path, poller: MirrorPoller, counter: Counter) -> MirrorK
         bytes_max=1 << 40,
         mirrors=poller,
         regressions=RegressionLog(),
+        rewinds=KeptRewinds(),
         clock=SystemClock(),
         observer=counter,
         # The file is new, and opens at once.

@@ -20,6 +20,8 @@ DELETED: Final = -1
 #: How long it is stored that an offset was deleted. What came before the deletion may come again until then, from the
 #: journal of a manager that did not lead meanwhile; a journal that is nearly as old is refused.
 DELETED_KEPT_MS: Final = 7 * 24 * 3_600_000
+#: How the cluster name of the row begins that has the last token of locks.
+LAST_ROW_MARK: Final = "\x04"
 #: No fencing token: the writer holds no lock of this service.
 NO_TOKEN: Final = 0
 
@@ -40,6 +42,11 @@ class GroupTopic(NamedTuple):
 def is_lock_row(of: GroupTopic) -> bool:
     """Return whether a row is none of offsets, but of locks: `service/lock_rows.py` has what is in it."""
     return of.cluster[:1] < " "
+
+
+def is_last_token_row(of: GroupTopic) -> bool:
+    """Return whether a row has the last token of locks, which only grows, whoever leads."""
+    return of.cluster[:1] == LAST_ROW_MARK
 
 
 class QueueKey(NamedTuple):

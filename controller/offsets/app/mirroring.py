@@ -92,6 +92,7 @@ class Mirroring:
                 bytes_max=config.mirror_bytes_max,
                 mirrors=self._poller,
                 regressions=self.regressions,
+                rewinds=self._rewinds,
                 opened_late=self._take_late,
                 clock=self._clock,
                 observer=self._event_log,
@@ -120,7 +121,7 @@ class Mirroring:
         return () if mirror is None else mirror.saved_before(run)
 
     def down_since(self, set_name: SetName) -> int | None:
-        """Return since when the process of a master is known to be gone, monotonic ms; None: it is not known to be."""
+        """Return since when nobody listens where the master was that was read last, monotonic ms; None: not known."""
         return self._poller.down_since(set_name)
 
     def settle(self, set_name: SetName, run: MasterRun) -> None:
@@ -231,6 +232,9 @@ class Mirroring:
     def _restore_rewinds(self, loaded: LoadedMirror) -> None:
         """Take the rewinds of sets that are mirrored: one that was dropped comes again with other offsets."""
         names = {each.set_name for each in loaded.sets}
+        for name in names & loaded.rewinds.keys():
+            self._rewinds.restore_stored(name, loaded.rewinds[name])
+        # A file of an earlier release has nothing else.
         self._rewinds.restore(each for each in loaded.regressions if each.queue.set_name in names)
 
     async def _poll_masters(self) -> None:

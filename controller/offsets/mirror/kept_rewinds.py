@@ -5,9 +5,9 @@ once anybody has pulled from its master (docs/protocol/broker-admin.md 15): that
 was deleted. So it is not time that ends a rewind, but that the group goes past where it was.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from controller.offsets.entry_keys import EntryKey, EntryKind
 from controller.offsets.mirror.changes import MirrorChanges, MovedEntries
@@ -20,8 +20,21 @@ REWINDS_MAX: Final = 100_000
 #: Entries that are looked at before others run: about a millisecond.
 _SLICE_ENTRIES: Final = 1000
 
+#: Queues of one set that have changed and wait to be stored, by name; where there are more, the whole set is.
+_CHANGED_MAX: Final = 20_000
+
+_Queue = tuple[EntryKey, int]
 #: By entry and queue id, the highest offset before it went back; those that went back last are at the end.
-_Rewinds = dict[tuple[EntryKey, int], int]
+Rewinds = dict[_Queue, int]
+
+
+class RewindChanges(NamedTuple):
+    """What has changed of the rewinds of one set since the last update."""
+
+    #: The highest offset before a queue went back; None: its group is there again, or it was forgotten.
+    from_offsets: Mapping[_Queue, int | None]
+    #: Whether these are all that the set has.
+    are_all: bool = False
 
 
 class KeptRewinds:
@@ -33,7 +46,9 @@ class KeptRewinds:
 
     def __init__(self, limit: int = REWINDS_MAX) -> None:
         self._limit = limit
-        self._by_set: dict[SetName, _Rewinds] = {}
+        self._by_set: dict[SetName, Rewinds] = {}
+        #: By set, what has changed since `take_changes`; None: too much to be named.
+        self._changed: dict[SetName, dict[_Queue, None] | None] = {}
 
     def slices(self, changes: MirrorChanges) -> Iterator[None]:
         """Remember what went back within a run, and forget what groups went past; yield after each millisecond or so.
@@ -42,13 +57,11 @@ class KeptRewinds:
         """
         if not changes.is_same_memory:
             return
-        moved, rewinds = changes.moved, self._by_set.get(changes.set_name)
-        if rewinds is not None:
-            yield from _forget_passed(rewinds, moved)
-            if not rewinds:
-                del self._by_set[changes.set_name]
+        name, moved = changes.set_name, changes.moved
+        if name in self._by_set:
+            yield from self._forget_passed(name, moved)
         if moved.decreased or moved.vanished:
-            yield from _note_back(self._by_set.setdefault(changes.set_name, {}), moved)
+            yield from self._note_back(name, moved)
             self._forget_above_limit()
 
     def restore(self, regressions: Iterable[Regression]) -> None:
@@ -56,46 +69,93 @@ class KeptRewinds:
         for each in regressions:
             set_name, key, queue_id = each.queue
             if key.kind is EntryKind.CLUSTERING and each.now.run.has_memory_of(each.former.run):
-                _note(self._by_set.setdefault(set_name, {}), (key, queue_id), each.from_offset)
+                self._note(set_name, (key, queue_id), each.from_offset)
+        self._forget_above_limit()
+
+    def restore_stored(self, set_name: SetName, rewinds: Rewinds) -> None:
+        """Remember what an earlier process has stored of a set, as from before all that is known here."""
+        known = self._by_set.get(set_name, {})
+        if earlier := {queue: max(offset, known.get(queue, 0)) for queue, offset in rewinds.items()}:
+            self._by_set[set_name] = earlier | {queue: at for queue, at in known.items() if queue not in earlier}
         self._forget_above_limit()
 
     def forget(self, set_name: SetName) -> None:
-        """Forget the rewinds of a set."""
+        """Forget the rewinds of a set, which is removed where they are stored too."""
         self._by_set.pop(set_name, None)
+        self._changed.pop(set_name, None)
 
-    def of_set(self, set_name: SetName) -> dict[tuple[EntryKey, int], int]:
+    def of_set(self, set_name: SetName) -> Rewinds:
         """Return the highest offset that a queue had before it went back, by entry and queue id."""
         return dict(self._by_set.get(set_name, {}))
 
+    def take_changes(self) -> Mapping[SetName, RewindChanges]:
+        """Return what has changed since the last call, those that went back last at the end."""
+        changed, self._changed = self._changed, {}
+        return {name: self._changes_of(name, queues) for name, queues in changed.items()}
+
+    def put_back(self, changes: Mapping[SetName, RewindChanges]) -> None:
+        """Let changes that could not be stored be taken again, with what is known then."""
+        for name, each in changes.items():
+            if each.are_all:
+                self._changed[name] = None
+            for queue in each.from_offsets:
+                self._changed_at(name, queue)
+
+    def take_all_again(self) -> None:
+        """Let everything be taken: what is stored has nothing of it, or something else."""
+        self._changed = dict.fromkeys(self._by_set)
+
+    def _changes_of(self, name: SetName, queues: Iterable[_Queue] | None) -> RewindChanges:
+        rewinds = self._by_set.get(name, {})
+        if queues is None:
+            return RewindChanges(dict(rewinds), are_all=True)
+        return RewindChanges({queue: rewinds.get(queue) for queue in queues})
+
+    def _changed_at(self, name: SetName, queue: _Queue) -> None:
+        if (queues := self._changed.setdefault(name, {})) is None:
+            return
+        queues.pop(queue, None)
+        queues[queue] = None
+        if len(queues) > _CHANGED_MAX:
+            self._changed[name] = None
+
+    def _note(self, name: SetName, queue: _Queue, from_offset: int) -> None:
+        # One that goes back twice may still be shown where it was first.
+        rewinds = self._by_set.setdefault(name, {})
+        former = rewinds.pop(queue, -1)
+        rewinds[queue] = max(from_offset, former)
+        if from_offset > former:
+            self._changed_at(name, queue)
+
+    def _remove(self, name: SetName, queue: _Queue) -> None:
+        rewinds = self._by_set[name]
+        del rewinds[queue]
+        self._changed_at(name, queue)
+        if not rewinds:
+            del self._by_set[name]
+
+    def _forget_passed(self, name: SetName, moved: MovedEntries) -> Iterator[None]:
+        keys = {key for key, _ in self._by_set[name]}
+        for place, (key, moves, _) in enumerate(chain(moved.advanced, moved.new), 1):
+            if key in keys:
+                for queue_id, _, after in moves:
+                    assert after is not None, "it went there"
+                    if after >= self._by_set.get(name, {}).get((key, queue_id), OFFSET_MAX + 1):
+                        self._remove(name, (key, queue_id))
+            if place % _SLICE_ENTRIES == 0:
+                yield None
+
+    def _note_back(self, name: SetName, moved: MovedEntries) -> Iterator[None]:
+        for place, (key, moves, _) in enumerate(chain(moved.decreased, moved.vanished), 1):
+            if key.kind is EntryKind.CLUSTERING:
+                for queue_id, before, _ in moves:
+                    assert before is not None, "it was somewhere before it went back"
+                    self._note(name, (key, queue_id), before)
+            if place % _SLICE_ENTRIES == 0:
+                yield None
+
     def _forget_above_limit(self) -> None:
         while (surplus := sum(map(len, self._by_set.values())) - self._limit) > 0:
-            largest = max(self._by_set.values(), key=len)
+            name, largest = max(self._by_set.items(), key=lambda each: len(each[1]))
             for queue in list(islice(largest, surplus)):
-                del largest[queue]
-
-
-def _forget_passed(rewinds: _Rewinds, moved: MovedEntries) -> Iterator[None]:
-    keys = {key for key, _ in rewinds}
-    for place, (key, moves, _) in enumerate(chain(moved.advanced, moved.new), 1):
-        if key in keys:
-            for queue_id, _, after in moves:
-                assert after is not None, "it went there"
-                if after >= rewinds.get((key, queue_id), OFFSET_MAX + 1):
-                    del rewinds[key, queue_id]
-        if place % _SLICE_ENTRIES == 0:
-            yield None
-
-
-def _note_back(rewinds: _Rewinds, moved: MovedEntries) -> Iterator[None]:
-    for place, (key, moves, _) in enumerate(chain(moved.decreased, moved.vanished), 1):
-        if key.kind is EntryKind.CLUSTERING:
-            for queue_id, before, _ in moves:
-                assert before is not None, "it was somewhere before it went back"
-                _note(rewinds, (key, queue_id), before)
-        if place % _SLICE_ENTRIES == 0:
-            yield None
-
-
-def _note(rewinds: _Rewinds, queue: tuple[EntryKey, int], from_offset: int) -> None:
-    # One that goes back twice may still be shown where it was first.
-    rewinds[queue] = max(from_offset, rewinds.pop(queue, 0))
+                self._remove(name, queue)

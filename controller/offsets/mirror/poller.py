@@ -113,8 +113,8 @@ class _Mirrored:
         #: When the newest reading was requested, monotonic.
         self.read_ms: int | None = None
         self.error: Exception | None = None
-        #: When a request found first that nobody listens, monotonic; None: not since the newest reading.
-        self.down_ms: int | None = None
+        #: The master at which nobody listened at the last reading, and since when, monotonic; None: it was otherwise.
+        self.down: tuple[MirroredMaster, int] | None = None
         #: The address that was asked last, and when the broker there had started.
         self.boot: tuple[str, int] | None = None
         #: The address and the start of a broker that is known to have the name of the set, or not to tell its name.
@@ -165,9 +165,15 @@ class MirrorPoller:
         return None if found is None else found.mirror
 
     def down_since(self, set_name: SetName) -> int | None:
-        """Return since when the master's process is known to be gone, monotonic ms; None: it is not known to be."""
+        """Return since when nobody listens where the master was that was read last, monotonic ms.
+
+        None where that is not known: any other answer says that it may have taken resets since, as another master may.
+        """
         found = self._mirrored.get(set_name)
-        return None if found is None else found.down_ms
+        if found is None or found.down is None or found.mirror.saved is None:
+            return None
+        (master, since_ms), run = found.down, found.mirror.saved.read.run
+        return since_ms if (master.address, master.master_epoch) == (run.address, run.master_epoch) else None
 
     def statuses(self) -> list[MirrorStatus]:
         """Return how old the mirror of each set is, by name."""
@@ -193,18 +199,25 @@ class MirrorPoller:
             if await self._take(master, mirrored.mirror, reading):
                 mirrored.read_ms = began_ms
                 self._listener.polled(self._report(master, mirrored, reading, began_ms))
-            mirrored.error, mirrored.down_ms, is_read = None, None, True
+            mirrored.error, mirrored.down, is_read = None, None, True
         except FAILURES as error:
             mirrored.error = without_origin(error)
-            if isinstance(error, ConnectionRefused) and mirrored.down_ms is None:
-                mirrored.down_ms = self._clock.now_ms()
+            self._note_listening(master, mirrored, error)
             self._listener.poll_failed(master, error)
         except Exception as error:
             # The broker has answered: the next reading of it does not count among those that fail.
             mirrored.error, is_read = ReadingNotStored(f"what was read could not be stored: {error!r}"), True
+            mirrored.down = None
             raise
         finally:
             self._plan.ended(master.set_name, is_read=is_read)
+
+    def _note_listening(self, master: MirroredMaster, mirrored: _Mirrored, error: Exception) -> None:
+        """Note whether nobody listens at a master; since when counts only as long as nothing else is found there."""
+        if not isinstance(error, ConnectionRefused):
+            mirrored.down = None
+        elif mirrored.down is None or mirrored.down[0] != master:
+            mirrored.down = master, self._clock.now_ms()
 
     def _mirror_for(self, name: SetName) -> _Mirrored:
         if (mirrored := self._mirrored.get(name)) is None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
 from controller.offsets.mirror.changes import MirrorChanges
+from controller.offsets.mirror.kept_rewinds import KeptRewinds
 from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.mirrored_offsets import MirrorFileFailed, PastOffsets
 from controller.offsets.mirror.regressions import REGRESSIONS_MAX, Regression, RegressionLog
@@ -82,6 +83,7 @@ class KeeperParts:
     bytes_max: int
     mirrors: Mirrors
     regressions: RegressionLog
+    rewinds: KeptRewinds
     #: Takes what an earlier process has stored, where the file could not be opened at the start and is open now.
     opened_late: Callable[[LoadedMirror], None]
     clock: Clock
@@ -199,7 +201,8 @@ class MirrorKeeper:
         """Store what is new, and return whether it is; what fails waits again."""
         if self._file is None:
             return False
-        update, self._waiting = self._waiting.update(self._parts.mirrors), WaitingChanges()
+        update = replace(self._waiting.update(self._parts.mirrors), rewinds=self._parts.rewinds.take_changes())
+        self._waiting = WaitingChanges()
         reads_ms = self._newest_reads()
         if update.is_empty:
             self._note_stored(reads_ms, update)
@@ -207,12 +210,12 @@ class MirrorKeeper:
         try:
             stored = await self._call(partial(self._file.store, update))
         except FileProblem as error:
-            self._waiting.put_back(update)
+            self._put_back(update)
             await self._failed(error)
             return False
         except BaseException:
             # Also where this task is cancelled meanwhile: whether it is stored or not is found by comparison.
-            self._waiting.put_back(update)
+            self._put_back(update)
             raise
         self._observer.stored(stored.used_bytes)
         if stored.sets_set_back:
@@ -220,6 +223,10 @@ class MirrorKeeper:
         self._log_ends |= {name: each.saved.read.log_max_offset for name, each in update.sets.items()}
         self._note_stored(reads_ms, update)
         return True
+
+    def _put_back(self, update: MirrorUpdate) -> None:
+        self._waiting.put_back(update)
+        self._parts.rewinds.put_back(update.rewinds)
 
     def _newest_reads(self) -> dict[SetName, int]:
         """Return when each set was read last, Unix ms."""
@@ -287,6 +294,7 @@ class MirrorKeeper:
         self._waiting.fall_behind(names)
         for name in names:
             self._waiting.add_runs(name)
+        self._parts.rewinds.take_all_again()
         self._waiting.add_regressions(reversed(self._parts.regressions.last(REGRESSIONS_MAX)))
         return True
 

@@ -17,7 +17,6 @@ import msgspec
 from controller.offsets.mirror.changes import ReadState
 from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.mirrored_offsets import MomentNotKept, PastOffsets
-from controller.offsets.mirror.regressions import REGRESSIONS_MAX, Regression
 from controller.offsets.mirror.saved_offsets import SavedOffsets
 from controller.offsets.mirror_file.clock_leaps import ClockLeap, ClockLeaps
 from controller.offsets.mirror_file.frames import (
@@ -46,6 +45,14 @@ from controller.offsets.mirror_file.table_rows import (
 )
 from controller.offsets.mirror_file.thinning import HOUR_MS, TIERS, StoredChange, merges, ready_before
 from controller.offsets.mirror_file.updates import LoadedMirror, LoadedSet, MirrorUpdate, SetUpdate
+from controller.offsets.mirror_file.went_back_rows import SCHEMA as WENT_BACK_SCHEMA
+from controller.offsets.mirror_file.went_back_rows import (
+    drop_rewinds,
+    store_regressions,
+    store_rewinds,
+    stored_regressions,
+    stored_rewinds,
+)
 from controller.offsets.storage.sqlite_file import FileDamaged, FileKind, FileOfOtherVersion, FileProblem, SqliteFile
 from remoting.clock import Clock
 
@@ -81,14 +88,13 @@ _KIND: Final = FileKind(
         )""",
         "CREATE TABLE IF NOT EXISTS clock_leaps (at_ms INTEGER NOT NULL, by_ms INTEGER NOT NULL)",
         "CREATE TABLE IF NOT EXISTS clock_readings (unix_ms INTEGER NOT NULL)",
-        "CREATE TABLE IF NOT EXISTS regressions (number INTEGER PRIMARY KEY, queue TEXT UNIQUE, body BLOB NOT NULL)",
+        *WENT_BACK_SCHEMA,
     ),
     remedy="it is a copy of what brokers have, and is moved aside",
 )
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _READS: Final = msgspec.msgpack.Decoder(ReadState)
-_REGRESSIONS: Final = msgspec.msgpack.Decoder(Regression)
 
 
 class OpenedMirror(NamedTuple):
@@ -171,11 +177,15 @@ class MirrorFile:
                 self._loaded_set(connection, SetName(cluster, broker_name), id_, read, absent_since_ms)
                 for id_, cluster, broker_name, read, absent_since_ms in rows
             ]
-            bodies = connection.execute("SELECT body FROM regressions ORDER BY number")
-            regressions = [_REGRESSIONS.decode(body) for (body,) in bodies]
             leaps = connection.execute("SELECT at_ms, by_ms FROM clock_leaps ORDER BY rowid")
             (clock_unix_ms,) = connection.execute("SELECT max(unix_ms) FROM clock_readings").fetchone()
-            return LoadedMirror(sets, regressions, ClockLeaps(tuple(ClockLeap(*row) for row in leaps)), clock_unix_ms)
+            return LoadedMirror(
+                sets=sets,
+                regressions=stored_regressions(connection),
+                leaps=ClockLeaps(tuple(ClockLeap(*row) for row in leaps)),
+                clock_unix_ms=clock_unix_ms,
+                rewinds=stored_rewinds(connection),
+            )
 
     def store(self, update: MirrorUpdate) -> StoredUpdate:
         """Store what is new; raises FileProblem, and nothing of it is stored then."""
@@ -186,7 +196,8 @@ class MirrorFile:
             for name, since_ms in update.absent_since_ms.items():
                 query = "UPDATE sets SET absent_since_ms = ? WHERE cluster = ? AND broker_name = ?"
                 connection.execute(query, (since_ms, *name))
-            _store_regressions(connection, update.regressions)
+            store_regressions(connection, update.regressions)
+            store_rewinds(connection, update.rewinds)
         return StoredUpdate(used_bytes=self.used_bytes(), sets_set_back=sets_set_back)
 
     def at(self, set_name: SetName, unix_ms: int) -> PastOffsets:
@@ -309,6 +320,7 @@ class MirrorFile:
         return is_set_back
 
     def _drop(self, connection: sqlite3.Connection, name: SetName) -> None:
+        drop_rewinds(connection, name)
         if (stored := self._of(connection, name)) is not None:
             for table in ("offset_tables", "changes", "former_runs"):
                 connection.execute(f"DELETE FROM {table} WHERE set_id = ?", (stored.id,))  # noqa: S608  # names above
@@ -336,17 +348,3 @@ def _store_former_runs(connection: sqlite3.Connection, set_id: int, runs: Iterab
         (set_id, place, _ENCODER.encode(each.read), encoded_frame(table_of(each))) for place, each in enumerate(runs)
     ]
     connection.executemany("INSERT INTO former_runs VALUES (?, ?, ?, ?)", rows)
-
-
-def _store_regressions(connection: sqlite3.Connection, regressions: Iterable[Regression]) -> None:
-    rows = [(_queue_of(each), _ENCODER.encode(each)) for each in regressions]
-    if rows:
-        connection.executemany("REPLACE INTO regressions (queue, body) VALUES (?, ?)", rows)
-        query = "DELETE FROM regressions WHERE number <= (SELECT max(number) FROM regressions) - ?"
-        connection.execute(query, (REGRESSIONS_MAX,))
-
-
-def _queue_of(regression: Regression) -> str:
-    """Return what names a queue and a cause: there is one regression of each."""
-    (cluster, broker_name), (topic, group, kind), queue_id = regression.queue
-    return "\0".join((cluster, broker_name, topic, group, kind, str(queue_id), regression.cause))

@@ -1,10 +1,12 @@
 """What is written into the file of the mirror, and what comes out of it. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from controller.offsets.mirror.changes import MirrorChanges
+from controller.offsets.mirror.kept_rewinds import RewindChanges, Rewinds
 from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.regressions import Regression
 from controller.offsets.mirror.saved_offsets import SavedOffsets
@@ -29,6 +31,7 @@ class MirrorUpdate:
 
     sets: dict[SetName, SetUpdate] = field(default_factory=dict)
     regressions: Sequence[Regression] = ()
+    rewinds: Mapping[SetName, RewindChanges] = field(default_factory=dict)
     #: Since when nobody shows a set, Unix ms; None for one that is shown again.
     absent_since_ms: dict[SetName, int | None] = field(default_factory=dict)
     #: Sets of which everything is removed.
@@ -37,7 +40,7 @@ class MirrorUpdate:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to store."""
-        return not (self.sets or self.regressions or self.absent_since_ms or self.dropped)
+        return not (self.sets or self.regressions or self.rewinds or self.absent_since_ms or self.dropped)
 
 
 class LoadedSet(NamedTuple):
@@ -58,3 +61,4 @@ class LoadedMirror(NamedTuple):
     leaps: ClockLeaps = ClockLeaps()
     #: When the process that had the file last has read its clock last, Unix ms; None: the file is new.
     clock_unix_ms: int | None = None
+    rewinds: Mapping[SetName, Rewinds] = MappingProxyType({})

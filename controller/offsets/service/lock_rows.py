@@ -26,12 +26,12 @@ from controller.offsets.locks.sessions.values import (
     SessionChange,
 )
 from controller.offsets.storage.remote import RemoteRow
-from controller.offsets.values import GroupTopic, OffsetSource, QueueKey, StoredOffset
+from controller.offsets.values import LAST_ROW_MARK, GroupTopic, OffsetSource, QueueKey, StoredOffset
 
 _LOCK: Final = "\x01"
 _SESSION: Final = "\x02"
 _ORDERLY: Final = "\x03"
-_LAST: Final = "\x04"
+_LAST: Final = LAST_ROW_MARK
 _LAST_TOKEN: Final = QueueKey(GroupTopic(_LAST, "", "", "", ""), 0)
 #: A cluster name of locks has its mark before it, and the store takes 255 characters.
 CLUSTER_CHARACTERS_MAX: Final = 254

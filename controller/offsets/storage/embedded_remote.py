@@ -77,6 +77,8 @@ class EmbeddedRemote:
     """All rows in one file."""
 
     is_shared = False
+    #: Nobody else ever leads.
+    leads_seen = 0
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         """Open or make the file; blocks. Raises FileProblem, which names it."""

@@ -122,6 +122,11 @@ class EtcdRemote:
         own_key = None if self._election is None else self._election.own_key
         return 0 if own_key is None else own_key.token
 
+    @property
+    def leads_seen(self) -> int:
+        """As RemoteStore has it."""
+        return 0 if self._election is None else self._election.leads_seen
+
     async def store_id(self) -> str:
         """Return the id that the first leader has given to the rows of this group; blank if none has led yet."""
         call = rows_from(self._store_id, self._store_id + b"\0", 1)

@@ -18,7 +18,9 @@ class FlushPass:
 
     def __init__(self, rows: Iterable[GroupTopic], waiters: FlushWaiters) -> None:
         names = tuple(rows)
-        self._left = iter(names)
+        #: Rows that callers waited for. What is new of them since belongs to the next pass, or to who waits for it.
+        self._came_first: set[GroupTopic] = set()
+        self._left = (of for of in names if of not in self._came_first)
         self._waiters = waiters
         #: One part takes all rows in their order anyway.
         self._has_many_parts = len(names) > FLUSH_ROWS_MAX
@@ -29,6 +31,7 @@ class FlushPass:
         if not first:
             return list(islice(self._left, FLUSH_ROWS_MAX))
         part = dict.fromkeys(first)
+        self._came_first.update(first)
         is_over = True
         while more := tuple(islice(self._left, FLUSH_ROWS_MAX - len(part))):
             part |= dict.fromkeys(more)

@@ -80,6 +80,13 @@ class RemoteStore(Protocol):
     #: Whether other managers write to it while this one does not lead.
     is_shared: bool
 
+    @property
+    def leads_seen(self) -> int:
+        """How many leads of managers were seen to begin.
+
+        Not counted is one of this manager where the store has just gone back to an older state: nobody else has led.
+        """
+
     async def store_id(self) -> str:
         """Return what tells these rows from those of any other store, in each state of it; blank if not known yet."""
 

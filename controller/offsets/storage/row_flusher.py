@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from controller.offsets.commits.changes import OffsetChange
 from controller.offsets.storage.dirty_offsets import DirtyOffset, is_older, merged, overlaid, settled
+from controller.offsets.storage.flush_order import FlushOrder
 from controller.offsets.storage.flush_waiters import FlushWaiters
 from controller.offsets.storage.formats.records import FlushedRow
 from controller.offsets.storage.journal import Journal
@@ -105,6 +106,7 @@ class RowFlusher:
         self._clock = clock
         self._observer = observer
         self._waiters = waiters
+        self.order: Final = FlushOrder(journal.dirty)
         self._rows: dict[GroupTopic, RemoteRow] = {}
         #: Rows that no request takes, and why.
         self._too_large: dict[GroupTopic, str] = {}
@@ -252,11 +254,15 @@ class RowFlusher:
             yield from self._newer_in(of, row, self._rows.get(of, _NOTHING))
 
     async def flush(self, names: Sequence[GroupTopic]) -> FlushCount:
-        """Write what is dirty of these rows now; raises StoreError, and then some may be written."""
+        """Write what is dirty of these rows now, and of those that come before them by `order`.
+
+        Raises StoreError, and then some may be written.
+        """
         written = unchanged = 0
         for at in range(0, len(names), FLUSH_ROWS_MAX):
             count = await self._flush_some(names[at : at + FLUSH_ROWS_MAX])
             written, unchanged = written + count.written, unchanged + count.unchanged
+        self.order.forget_written()
         return FlushCount(written, unchanged)
 
     async def _flush_some(self, names: Sequence[GroupTopic]) -> FlushCount:
@@ -264,7 +270,8 @@ class RowFlusher:
         writes: list[RowWrite] = []
         taken: list[FlushedRow] = []
         unchanged: list[FlushedRow] = []
-        for of in names:
+        # Looked at anew for each of them: a lock may be given up while those before it are written.
+        for of in self.order.ordered(names):
             if (dirty := self._journal.dirty.rows.get(of)) is None:
                 continue
             row = self._rows.get(of, _NOTHING)

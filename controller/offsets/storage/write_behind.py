@@ -8,7 +8,8 @@ thousands a lock would wait for many seconds. Invariants 3, 4, 7 and 8 of docs/p
 
 import asyncio
 import enum
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from itertools import chain
 from typing import Final
@@ -22,7 +23,7 @@ from controller.offsets.storage.observer import WriteBehindObserver
 from controller.offsets.storage.remote import RemoteRow, RemoteStore
 from controller.offsets.storage.row_flusher import FLUSH_ROWS_MAX, RowFlusher, RowNotWritable
 from controller.offsets.storage.write_behind_options import TooManyDirtyOffsets, WriteBehindOptions
-from controller.offsets.values import GroupTopic, QueueKey, StoredOffset
+from controller.offsets.values import GroupTopic, QueueKey, StoredOffset, is_last_token_row, is_lock_row
 from controller.storage.store import Deposed, StoreError
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
@@ -83,6 +84,7 @@ class WriteBehind:
         `is_write_through` says of which rows an acknowledgement waits for the remote store.
         """
         self._journal = journal
+        self._remote = remote
         self._clock = clock
         self._options = options
         self._observer = observer = observer or WriteBehindObserver()
@@ -97,6 +99,8 @@ class WriteBehind:
         self._why_unloaded: StoreError = OffsetsNotLoaded("the offsets are not loaded; try again in a moment")
         #: Rows from before the remote store was put back to an older state.
         self._former: list[Mapping[GroupTopic, RemoteRow]] = []
+        #: What the remote store had as `leads_seen` when the rows were loaded; None: they were not yet.
+        self._leads_loaded: int | None = None
         self._is_stopping = False
         #: Queues that will be dirty once the journal has them.
         self._reserved = 0
@@ -141,22 +145,24 @@ class WriteBehind:
         """
         async with self._turn:
             self._is_loaded = False
-            unloads = self._unloads
+            unloads, leads = self._unloads, self._remote.leads_seen
+            # Where the store was put back while this manager led, the journal and the former rows may have the only
+            # copy of locks that were acknowledged. Another manager that has led since may have released the same ones.
+            are_locks_newest = bool(self._former) and leads == self._leads_loaded
             await self._flusher.load()
             await self._flusher.check_store()
-            if not self._former:
-                # Where the store was put back while this manager led, the journal may have the only copy of locks that
-                # were acknowledged.
+            if not are_locks_newest:
                 self._flusher.drop_lock_changes()
             self._flusher.check_age()
             self._observer.compensated(*await self._flusher.settle())
             for former in tuple(self._former):
-                self._observer.put_back(await self._flusher.raise_to(former))
+                raised = former if are_locks_newest else _without_locks(former)
+                self._observer.put_back(await self._flusher.raise_to(raised))
             if unloads != self._unloads:
                 raise Deposed("this offset manager led no more while it loaded the offsets")
             await self._flusher.forget_deleted()
             self._former.clear()
-            self._is_loaded = True
+            self._leads_loaded, self._is_loaded = leads, True
         return self._flusher.rows
 
     async def forget_deleted(self) -> Sequence[tuple[QueueKey, StoredOffset]]:
@@ -179,20 +185,24 @@ class WriteBehind:
         self._unload(Deposed("this offset manager does not lead any more"))
 
     async def record(
-        self, changes: Sequence[OffsetChange], keys: Sequence[QueueKey] = (), before: Collection[GroupTopic] = ()
+        self,
+        changes: Sequence[OffsetChange],
+        keys: Sequence[QueueKey] = (),
+        before: AbstractSet[GroupTopic] = frozenset(),
     ) -> Durability:
         """Store changes, and return where they are: in the journal, or also in the remote store if write-through is on.
 
         `keys` has queues whose offsets are acknowledged with them, changed or not. LOCAL unless all rows are written
-        through. `before` has rows that the remote store is to get no later than changes that are written through, as
-        far as they can be written. Changes are stored in the order of the calls; calls that are written through return
-        later. Raises InJournalOnly where they are in the journal, and the remote store is not known to have them; any
-        other StoreError (TooManyDirtyOffsets, JournalBusy, OffsetsNotLoaded, RowNotWritable, ChangeRefused,
-        FileProblem) says that nothing is stored. A caller that is cancelled is held until the journal has answered:
-        CancelledError then means that they are in the journal, and a StoreError takes its place where nothing is
-        stored.
+        through. `before` has rows that the remote store is to get no later than these changes, with what they have
+        when this is called and as far as they can be written. Changes are stored in the order of the calls; calls that
+        are written through return later. Raises InJournalOnly where they are in the journal, and the remote store is
+        not known to have them; any other StoreError (TooManyDirtyOffsets, JournalBusy, OffsetsNotLoaded,
+        RowNotWritable, ChangeRefused, FileProblem) says that nothing is stored. A caller that is cancelled is held
+        until the journal has answered: CancelledError then means that they are in the journal, and a StoreError takes
+        its place where nothing is stored.
         """
         self._check(changes)
+        self._flusher.order.note((each.key.of for each in changes), before)
         number = await self._journalled(changes) if changes else 0
         rows = {*(key.of for key in keys), *(each.key.of for each in changes)}
         through = {of for of in rows if self._is_write_through(of)}
@@ -409,20 +419,25 @@ class WriteBehind:
         flush_pass = FlushPass(self._journal.dirty.rows, self._waiters)
         written = 0
         try:
-            while part := flush_pass.next_part():
-                # Operators' changes have their turns in between.
+            while True:
+                # Operators' changes have their turns in between: what callers wait for by then is known after that.
                 async with self._turn:
                     if not self._is_loaded:
                         return False
+                    if not (part := flush_pass.next_part()):
+                        break
                     written += (await self._flusher.flush(part)).written
         except StoreError as error:
             self._failed(error)
             return False
         finally:
             self._observer.dirty(self.dirty_keys, self.oldest_age_ms)
-        if not self._is_loaded:
-            return False
         self._failures, self.last_error = 0, ""
         if written:
             self._keys_per_s = 1000 * written / max(self._clock.now_ms() - began_ms, 1)
         return True
+
+
+def _without_locks(rows: Mapping[GroupTopic, RemoteRow]) -> Mapping[GroupTopic, RemoteRow]:
+    """Return rows without locks, sessions and orderly groups; the last token stays, as it only grows."""
+    return {of: row for of, row in rows.items() if not is_lock_row(of) or is_last_token_row(of)}

@@ -8,6 +8,7 @@ from controller.storage.etcd import calls, lease_state_machine
 from controller.storage.etcd.calls import LeaderKeyState, OwnLeaderKey
 from controller.storage.etcd.client import CALL_MS, EtcdClient, EtcdConnection, Metadata
 from controller.storage.etcd.keys import Keys
+from controller.storage.etcd.seen_leads import SeenLeads
 from controller.storage.etcd.threads import CallThreads
 from controller.storage.store import LeadershipListener, StoreError
 from remoting.background_tasks import BackgroundTasks
@@ -43,6 +44,7 @@ class LeaderElection:
         self._tasks = tasks
         self._has_left = False
         self._state = leadership
+        self._seen = SeenLeads(leadership.run)
         self._listener = listener
         self._reported: lease_state_machine.LeadershipRole | None = None
         self._woken = asyncio.Event()
@@ -57,6 +59,11 @@ class LeaderElection:
         self._take(self._state.at(self._clock.now_ms()))
         state = self._state
         return OwnLeaderKey(state.me, state.run, state.token) if state.token else None
+
+    @property
+    def leads_seen(self) -> int:
+        """How many leads were seen to begin, but this controller's own where etcd has just gone back."""
+        return self._seen.count
 
     def observed(self, leader_key: LeaderKeyState) -> None:
         """Record a change of the key `leader`."""
@@ -91,6 +98,7 @@ class LeaderElection:
 
     def _take(self, state: lease_state_machine.Leadership) -> None:
         self._state = state
+        self._seen.see(state.holder)
         if state.role == self._reported:
             return
         self._reported = state.role
@@ -176,6 +184,7 @@ class LeaderElection:
 
     def _after_look(self, leader_key: LeaderKeyState, known_before: int) -> lease_state_machine.Leadership:
         if leader_key.revision < known_before:
+            self._seen.went_back()
             self._on_rollback()
         return self._state.looked(*leader_key, self._clock.now_ms(), known_before=known_before)
 

@@ -158,6 +158,17 @@ async def test_rewinds_are_known_at_once_and_by_the_next_process(tmp_path):
         assert mirror.rewinds(SET) == {(KEY, 0): 9, (EntryKey("u", "g"), 0): 4}
 
 
+async def test_next_process_knows_the_highest_offset_of_a_group_that_went_back_more_than_once(tmp_path):
+    """An operator has reset it far, and it went on; a rebalance has committed a little less than before."""
+    broker = BrokerMirror(SET)
+    async with mirroring(tmp_path) as (mirror, _):
+        for number, offset in enumerate((1_000_000, 0, 300_000, 299_998)):
+            await mirror.offsets_changed(broker.take(a_reading({"t@g": {0: offset}}, unix_ms=NOW_MS + number)))
+        mirror._poller.restore(broker)  # as the poller has it after that
+    async with mirroring(tmp_path) as (mirror, _):
+        assert mirror.rewinds(SET) == {(KEY, 0): 1_000_000}
+
+
 async def test_set_that_nobody_has_shown_for_long_leaves_no_rewinds(tmp_path, monkeypatch):
     monkeypatch.setattr(mirroring_module, "LOOK_S", 0.02)
     earlier, file = BrokerMirror(SET), open_mirror(tmp_path, FakeClock()).file

@@ -241,6 +241,44 @@ async def test_master_at_whose_address_nobody_listens_is_gone_until_it_is_read_a
         assert site.poller.down_since(SET) is None
 
 
+@pytest.mark.parametrize("instead", [NOTHING, refusal(16), success(b'{"offsetTable":{"')])
+async def test_master_that_listens_again_is_not_gone_though_it_cannot_be_read(instead):
+    """As one that starts again: it takes resets that nobody here has seen."""
+    master = Master()
+    async with a_site(master, timeout_ms=100) as site:
+        await site.polls(1)
+        await master.peer.close()
+        await until(lambda: site.poller.down_since(SET) is not None)
+        master.instead[OFFSETS] = instead
+        await master.peer.open()
+        await until(lambda: site.poller.down_since(SET) is None)
+        failures = len(site.failures)
+        await until(lambda: len(site.failures) > failures + 1)
+        assert site.poller.down_since(SET) is None
+
+
+@pytest.mark.parametrize("is_listening", [True, False])
+async def test_that_a_master_is_gone_says_nothing_about_the_next_one_that_cannot_be_read(is_listening):
+    lost, elected = Master(), Master()
+    elected.instead[OFFSETS] = NOTHING
+    async with a_site(lost, timeout_ms=100) as site:
+        await site.polls(1)
+        await lost.peer.close()
+        await until(lambda: site.poller.down_since(SET) is not None)
+        await elected.peer.open()
+        address = elected.as_master(epoch=2)
+        if not is_listening:
+            await elected.peer.close()
+        failures = len(site.failures)
+        site.set_masters(address)
+        try:
+            await until(lambda: len(site.failures) > failures + 2)
+            assert site.poller.down_since(SET) is None
+            assert site.poller.mirror_of(SET).saved.read.run.address == lost.peer.address
+        finally:
+            await elected.peer.close()
+
+
 async def test_restart_between_two_readings_begins_another_run():
     master = Master()
     async with a_site(master) as site:

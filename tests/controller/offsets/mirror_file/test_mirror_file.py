@@ -3,6 +3,7 @@
 import contextlib
 import random
 import sqlite3
+from dataclasses import replace
 
 import pytest
 from fakes.clock import FakeClock
@@ -11,9 +12,10 @@ from mirror_builders import SET, a_read, a_reading, unreadable
 
 from controller.offsets.entry_keys import EntryKey
 from controller.offsets.mirror.broker_mirror import BrokerMirror
+from controller.offsets.mirror.kept_rewinds import KeptRewinds
 from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.mirrored_offsets import MomentNotKept
-from controller.offsets.mirror.regressions import Regression, RegressionCause, SetQueue
+from controller.offsets.mirror.regressions import REGRESSIONS_MAX, Regression, RegressionCause, SetQueue
 from controller.offsets.mirror.saved_offsets import UnusableOffsets
 from controller.offsets.mirror_file.clock_leaps import ClockLeap, ClockLeaps, ClockReading
 from controller.offsets.mirror_file.frames import encoded_frame, table_of
@@ -271,13 +273,87 @@ def test_regressions_are_there_in_their_order_and_the_newest_of_a_queue_counts(f
     assert found == [a_regression(1), a_regression(0, times=2)]
 
 
+def test_set_that_jitters_costs_no_other_set_its_regressions(filed):
+    other = replace(a_regression(), queue=SetQueue(SetName("c", "other"), EntryKey("t", "g"), 0))
+    filed.file.store(MirrorUpdate(regressions=[other]))
+    jitters = [a_regression(queue_id) for queue_id in range(1000)]
+    for _ in range(REGRESSIONS_MAX // len(jitters) + 1):
+        filed.file.store(MirrorUpdate(regressions=jitters))
+    assert other in filed.reopened().opened.loaded.regressions
+
+
+def test_set_with_the_most_regressions_loses_its_oldest_above_the_limit(filed):
+    other = replace(a_regression(), queue=SetQueue(SetName("c", "other"), EntryKey("t", "g"), 0))
+    filed.file.store(MirrorUpdate(regressions=[other]))
+    filed.file.store(MirrorUpdate(regressions=[a_regression(number) for number in range(REGRESSIONS_MAX + 9)]))
+    found = filed.reopened().opened.loaded.regressions
+    assert (len(found), found[0], found[1].queue.queue_id) == (REGRESSIONS_MAX, other, 10)
+
+
+def test_file_has_the_rewinds_that_memory_has_whatever_becomes_of_them(filed):
+    numbers, rewinds = random.Random(7), KeptRewinds(limit=30)
+    mirrors = [BrokerMirror(SET), BrokerMirror(SetName("c", "other"))]
+    tables = [{f"t{n}@g": {0: 50, 1: 50} for n in range(20)} for _ in mirrors]
+    for step in range(300):
+        which = numbers.randrange(2)
+        name, queue = f"t{numbers.randrange(20)}@g", numbers.randrange(2)
+        tables[which].setdefault(name, {})[queue] = numbers.randrange(100)
+        if step % 10 == 0:
+            del tables[which][name]
+        for _ in rewinds.slices(mirrors[which].take(a_reading(tables[which], unix_ms=5000 * step))):
+            pass
+        if step % 7 == 0:
+            rewinds.put_back(rewinds.take_changes())
+        if step % 50 == 0:
+            rewinds.take_all_again()
+        if step % 3 == 0:
+            filed.file.store(MirrorUpdate(rewinds=rewinds.take_changes()))
+    filed.file.store(MirrorUpdate(rewinds=rewinds.take_changes()))
+    kept = {each.set_name: rewinds.of_set(each.set_name) for each in mirrors}
+    assert filed.reopened().opened.loaded.rewinds == kept
+    assert sum(map(len, kept.values())) == 30
+
+
+def test_nothing_is_stored_of_rewinds_that_have_not_changed():
+    mirror, rewinds = BrokerMirror(SET), KeptRewinds()
+    for step, offset in enumerate((9, 5, 7, 5)):
+        for _ in rewinds.slices(mirror.take(a_reading({"t@g": {0: offset}}, unix_ms=5000 * step))):
+            pass
+        assert len(rewinds.take_changes()) == (step == 1)
+
+
+def test_so_many_rewinds_that_they_are_not_named_one_by_one_are_stored_whole(filed, monkeypatch):
+    monkeypatch.setattr("controller.offsets.mirror.kept_rewinds._CHANGED_MAX", 10)
+    rewinds = KeptRewinds()
+    rewinds.restore(a_regression(queue_id) for queue_id in range(30))
+    filed.file.store(MirrorUpdate(rewinds=rewinds.take_changes()))
+    assert len(filed.reopened().opened.loaded.rewinds[SET]) == 30
+
+
+def test_file_of_the_release_before_rewinds_opens_and_takes_them(filed, tmp_path):
+    filed.read({"t@g": {0: 5}})
+    filed.file.close()
+    with rewriting(tmp_path / FILE_NAME) as connection:
+        connection.execute("DROP TABLE rewinds")
+    again = filed.reopened()
+    assert (again.opened.moved_aside, again.opened.loaded.rewinds, again.offset_at(BEGIN_MS)) == (None, {}, 5)
+    rewinds = KeptRewinds()
+    rewinds.restore([a_regression()])
+    again.file.store(MirrorUpdate(rewinds=rewinds.take_changes()))
+    assert again.reopened().opened.loaded.rewinds == {SET: {(EntryKey("t", "g"), 0): 10}}
+
+
 def test_absence_of_a_set_is_stored_and_a_dropped_set_is_gone(filed):
     filed.read({"t@g": {0: 5}})
     filed.file.store(MirrorUpdate(absent_since_ms={SET: 77}))
     second = filed.reopened()
     assert second.opened.loaded.sets[0].absent_since_ms == 77
+    rewinds = KeptRewinds()
+    rewinds.restore([a_regression()])
+    second.file.store(MirrorUpdate(rewinds=rewinds.take_changes()))
     second.file.store(MirrorUpdate(dropped=[SET]))
-    assert second.reopened().opened.loaded.sets == []
+    found = second.reopened().opened.loaded
+    assert (found.sets, found.rewinds) == ([], {})
 
 
 def test_update_that_failed_changes_nothing_and_the_next_one_counts(filed):

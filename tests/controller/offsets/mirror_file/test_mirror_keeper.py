@@ -12,6 +12,7 @@ from mirror_builders import SET, a_read, a_reading
 
 from controller.offsets.entry_keys import EntryKey
 from controller.offsets.mirror.broker_mirror import BrokerMirror
+from controller.offsets.mirror.kept_rewinds import KeptRewinds
 from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.mirrored_offsets import MirrorFileFailed
 from controller.offsets.mirror.regressions import Regression, RegressionCause, RegressionLog, SetQueue
@@ -33,7 +34,7 @@ class Site:
 
     def __init__(self, folder, bytes_max=BYTES_MAX):
         self.mirrors = {}
-        self.log = RegressionLog()
+        self.log, self.rewinds = RegressionLog(), KeptRewinds()
         self.clock = FakeClock(unix_ms=BEGIN_MS)
         self.failures, self.failed_s, self.aside, self.set_back = [], [], [], []
         self.stores = self.began_without = 0
@@ -43,6 +44,7 @@ class Site:
             bytes_max=bytes_max,
             mirrors=self,
             regressions=self.log,
+            rewinds=self.rewinds,
             opened_late=self.late.append,
             clock=self.clock,
             observer=self,
@@ -61,7 +63,10 @@ class Site:
     def read(self, table, *, set_name=SET, **read):
         mirror = self.mirrors.setdefault(set_name, BrokerMirror(set_name))
         self.clock.pass_ms(5000)
-        self.keeper.changed(mirror.take(a_reading(table, unix_ms=self.clock.unix_ms(), **read)))
+        changes = mirror.take(a_reading(table, unix_ms=self.clock.unix_ms(), **read))
+        for _ in self.rewinds.slices(changes):
+            pass
+        self.keeper.changed(changes)
 
     # The observer
 
@@ -180,6 +185,7 @@ async def test_file_that_was_removed_is_made_anew_with_everything(site, tmp_path
     found = await loaded(site, tmp_path)
     assert offsets(found.sets[0].saved) == {KEY: {0: 5}, EntryKey("u", "g"): {0: 1}}
     assert found.regressions == [regression]
+    assert found.rewinds == {SET: {(KEY, 0): 9}}
 
 
 async def test_damage_that_a_write_meets_moves_the_file_aside_and_the_next_one_has_everything(site, tmp_path):
@@ -206,6 +212,27 @@ async def test_what_a_stop_of_the_write_leaves_out_is_in_the_next_one(site, tmp_
     await site.keeper.store()
     assert site.stores == 1
     assert offsets((await loaded(site, tmp_path)).sets[0].saved) == {KEY: {0: 5}}
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+async def test_rewinds_whose_write_was_stopped_or_failed_are_in_the_next_one(site, tmp_path, is_stopped):
+    site.read({"t@g": {0: 9, 1: 4}})
+    site.read({"t@g": {0: 5, 1: 2}})
+    await site.keeper.store()
+    site.read({"t@g": {0: 10, 1: 2}, "u@g": {0: 7}})
+    site.read({"t@g": {0: 10, 1: 2}})
+    connection = site.keeper._file._file.connection
+    if not is_stopped:
+        connection.execute("PRAGMA query_only = ON")  # as a disk that fails for a while
+    storing = asyncio.create_task(site.keeper.store())
+    await asyncio.sleep(0)
+    if is_stopped:
+        storing.cancel()
+    await asyncio.gather(storing, return_exceptions=True)
+    connection.execute("PRAGMA query_only = OFF")
+    assert bool(site.failures) is not is_stopped
+    await site.keeper.store()
+    assert (await loaded(site, tmp_path)).rewinds == {SET: {(KEY, 1): 4, (EntryKey("u", "g"), 0): 7}}
 
 
 async def test_moment_has_changes_that_were_not_stored_yet(site):

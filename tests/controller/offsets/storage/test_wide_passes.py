@@ -13,8 +13,9 @@ from controller.offsets.commits.changes import OffsetChange
 from controller.offsets.storage.flush_pass import WAITED_ROWS_MAX, FlushPass
 from controller.offsets.storage.flush_waiters import FlushWaiters
 from controller.offsets.storage.row_flusher import FLUSH_ROWS_MAX, RowNotWritable
-from controller.offsets.storage.write_behind import SCOPE_ROWS
-from controller.offsets.values import QueueKey
+from controller.offsets.storage.write_behind import SCOPE_ROWS, InJournalOnly
+from controller.offsets.values import QueueKey, is_lock_row
+from controller.storage.store import StoreError
 
 SOON_S = 20
 #: A flush interval that no test waits for.
@@ -163,6 +164,62 @@ async def test_flush_lets_others_run_while_it_looks_at_many_rows(tmp_path):
         assert looks == 2 * SCOPE_ROWS
         assert longest <= SCOPE_ROWS
         at.remote.passes.set()
+
+
+# Which rows come first
+
+
+LOCK = row_name(cluster="\x01c")
+
+
+def lock_change(offset):
+    return OffsetChange(QueueKey(LOCK, 0), None, an_offset(offset))
+
+
+async def one_part(at):
+    """Let the store take the one part that is under way, and return once the next write is."""
+    before = len(at.remote.written)
+    at.remote.passes.set()
+    at.remote.passes.clear()
+    await eventually(lambda: len(at.remote.written) > before and at.remote.held, seconds=SOON_S, what="the next write")
+
+
+def is_before(at, group, lock_offset):
+    """Return whether the store got a group no later than an offset of the lock."""
+    rows = [row for part in at.remote.written for row in part]
+    lock_at = next(n for n, row in enumerate(rows) if row.of == LOCK and row.queues[0].offset == lock_offset)
+    return group in [row.of.group for row in rows[:lock_at]]
+
+
+async def test_release_is_not_before_final_offsets_though_its_lock_was_written_earlier_in_the_pass(tmp_path):
+    async with site(tmp_path, flush_interval_ms=LATER_MS, is_write_through=is_lock_row) as at:
+        at.remote.passes.clear()
+        await at.commit(*wide())
+        (grant,) = await started(at.commit(lock_change(1)))
+        while at.behind.dirty_keys > FLUSH_ROWS_MAX + 2:
+            await one_part(at)
+        await grant
+        reset = OffsetChange(QueueKey(row_name("reset"), 0), None, an_offset(3, epoch=1))
+        callers = await started(at.behind.write([reset]))
+        await one_part(at)  # the change of the operator has its turn before the last rows
+        await at.commit(a_commit(7, group="final"))
+        callers += await started(at.behind.record([lock_change(2)], before={row_name("final")}))
+        await dirty_after(at, *callers)
+        assert is_before(at, "final", 2)
+
+
+async def test_release_that_was_not_confirmed_in_time_is_not_before_final_offsets(tmp_path):
+    """Also where the lock was dirty before them, and nobody waits for either any more."""
+    async with site(tmp_path, is_write_through=is_lock_row, write_through_ms=50) as at:
+        at.remote.error = StoreError("etcd does not answer")
+        with pytest.raises(InJournalOnly):
+            await at.commit(lock_change(1))
+        await at.commit(a_commit(7, group="final"))
+        with pytest.raises(InJournalOnly):
+            await at.behind.record([lock_change(2)], before={row_name("final")})
+        at.remote.error = None
+        await at.behind.flush_all()
+        assert is_before(at, "final", 2)
 
 
 # The order of a pass

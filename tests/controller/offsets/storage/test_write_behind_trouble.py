@@ -7,10 +7,12 @@ from fakes.leadership_listener import eventually
 from stored_offset_builders import a_commit, a_deletion, an_offset, row_name
 from write_behind_site import site
 
+from controller.offsets.commits.changes import OffsetChange
 from controller.offsets.storage.row_flusher import RowNotWritable
 from controller.offsets.storage.write_behind import (
     OffsetsNotLoaded,
 )
+from controller.offsets.values import LAST_ROW_MARK, QueueKey
 from controller.storage.store import Deposed, StoreError
 
 SOON_S = 20
@@ -64,6 +66,38 @@ async def test_remote_store_from_an_older_backup_is_raised_to_what_was_flushed(t
         assert rows[row_name()].queues == {0: an_offset(200), 1: an_offset(9)}
         assert await at.stored() == {("payments", 0): 200, ("payments", 1): 9, ("other", 0): 8}
         assert at.observer.put_backs == [2]
+
+
+LOCK, LAST_TOKEN = row_name(cluster="\x01c"), row_name(cluster=LAST_ROW_MARK)
+
+
+async def put_back_with_locks(at):
+    """Let the store lose a lock that it has, one that is on its way to it, the last token and an offset."""
+    await at.commit(a_commit(200), *(OffsetChange(QueueKey(of, 0), None, an_offset(9)) for of in (LOCK, LAST_TOKEN)))
+    await at.behind.flush_all()
+    at.remote.error = StoreError("etcd does not answer")
+    await at.commit(OffsetChange(QueueKey(LOCK, 1), None, an_offset(9)))
+    older = {row_name(): {0: an_offset(100)}, LOCK: {}, LAST_TOKEN: {0: an_offset(7)}}
+    await at.written_by_another(*older.items())
+    at.behind.put_back()
+    at.behind.not_leading()
+    at.remote.error = None
+
+
+async def test_locks_are_as_this_manager_had_them_where_nobody_has_led_since_the_store_was_put_back(tmp_path):
+    async with site(tmp_path) as at:
+        await put_back_with_locks(at)
+        rows = await at.behind.load()
+        assert rows[LOCK].queues.keys() == {0, 1}
+
+
+async def test_locks_that_another_manager_released_after_the_store_was_put_back_do_not_come_again(tmp_path):
+    async with site(tmp_path) as at:
+        await put_back_with_locks(at)
+        at.remote.leads_seen += 1
+        rows = await at.behind.load()
+        assert LOCK not in rows
+        assert (rows[row_name()].queues, rows[LAST_TOKEN].queues) == ({0: an_offset(200)}, {0: an_offset(9)})
 
 
 async def test_write_into_a_row_that_was_put_back_stores_again_what_it_has_lost(tmp_path):

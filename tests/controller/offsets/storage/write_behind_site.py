@@ -23,6 +23,7 @@ class TroubledRemote:
     def __init__(self, store):
         self.store = store
         self.is_shared = True
+        self.leads_seen = 1
         #: Raised by each write instead of doing it.
         self.error = None
         #: Answers of so many writes are lost.
