@@ -305,10 +305,10 @@ def test_options_of_name_servers_and_controllers_are_changed(site):
 
 
 def test_kv_entries_name_the_name_servers_that_differ(site):
-    site.rmq.items("kv", "put", "NS", "both", "1", "--yes")
-    site.rmq.items("kv", "put", "NS", "one", "2", "--yes", "-n", site.ns1.address)
+    site.rmq.items("kv", "put", "DIFFERING", "both", "1", "--yes")
+    site.rmq.items("kv", "put", "DIFFERING", "one", "2", "--yes", "-n", site.ns1.address)
 
-    assert [(row["key"], row["onlyAt"]) for row in site.rmq.items("kv", "list", "NS")] == [
+    assert [(row["key"], row["onlyAt"]) for row in site.rmq.items("kv", "list", "DIFFERING")] == [
         ("both", None),
         ("one", [site.ns1.address]),
     ]

@@ -262,7 +262,7 @@ def test_change_that_fails_everywhere_has_the_code_of_its_failure(site):
 
 
 def test_change_that_fails_after_others_names_where_it_is_done(site):
-    words = ("updateKvConfig", "-s", "NS", "-k", "k", "-v", "v", "-n", f"{site.ns1.address};{NOWHERE}")
+    words = ("updateKvConfig", "-s", "PARTLY_DONE", "-k", "k", "-v", "v", "-n", f"{site.ns1.address};{NOWHERE}")
     kv = site.rmq.run("mqadmin", *words)
     topic = site.rmq.run(
         "mqadmin", "deleteTopic", "-t", "Orders", "-c", "DefaultCluster", "-n", f"{site.ns1.address};{NOWHERE}"
