@@ -233,9 +233,7 @@ class Mirroring:
         """Take the rewinds of sets that are mirrored: one that was dropped comes again with other offsets."""
         names = {each.set_name for each in loaded.sets}
         for name in names & loaded.rewinds.keys():
-            self._rewinds.restore_stored(name, loaded.rewinds[name])
-        # A file of an earlier release has nothing else.
-        self._rewinds.restore(each for each in loaded.regressions if each.queue.set_name in names)
+            self._rewinds.restore(name, loaded.rewinds[name])
 
     async def _poll_masters(self) -> None:
         await self._loaded.wait()

@@ -66,6 +66,11 @@ class AwaitedMembers:
         """The topics that are not over."""
         return [name for name, each in self.topics.items() if not each.is_over]
 
+    @property
+    def not_sent(self) -> Collection[str]:
+        """The topics at which a member that was there has to be sent back yet; all that are left if nobody was seen."""
+        return self.left if self.why_unseen else self.coming(self.present)
+
     def unseen(self, why: str) -> None:
         """Take why a look has failed, or there was none."""
         if self.why_unseen:

@@ -37,7 +37,7 @@ from controller.offsets.guard.awaited_members import (
 from controller.offsets.guard.boundaries import CLOCK_MARGIN_MS, BootBoundary, Boundary, EpochBoundary
 from controller.offsets.guard.group_kinds import PULL, pulls
 from controller.offsets.guard.master_queries import MasterQueries, NoMaster, NotServing
-from controller.offsets.guard.unreset import UnresetGroup, UnresetGroups, UnresetQueue
+from controller.offsets.guard.unreset import UnresetGroup, UnresetGroups
 from remoting.admin.clients import RunningConsumer, running_consumer
 from remoting.admin.groups import GroupConnections, connections_of_group
 from remoting.admin.offsets import OffsetCommit, commit_offset, committed_offset, reset_members
@@ -137,7 +137,7 @@ class MemberResets:
             await asyncio.sleep(pause_s)
         for members in groups:
             if self._why_other:
-                self._report(members, members.left, self._why_other)
+                self._report(members, members.not_sent, self._why_other)
             else:
                 # Those that were sent back once are on their way.
                 self._report_coming(members, times=1)
@@ -259,7 +259,7 @@ class MemberResets:
         try:
             for name, topic in topics.items():
                 try:
-                    places = await self._places(members.group.group, name, topic.queues)
+                    places = await self._places(members.group.group, name, topic)
                     # Also where an answer does not come: what was sent may be under way.
                     members.wait_until(gone_back_ms)
                     topic.settled_unix_ms = None
@@ -293,17 +293,17 @@ class MemberResets:
         if not topic.coming(client_ids):
             topic.settled_unix_ms = self._clock.unix_ms() + takes_ms
 
-    async def _places(self, group: str, topic: str, queues: Mapping[int, UnresetQueue]) -> dict[int, int]:
+    async def _places(self, group: str, name: str, topic: AwaitedTopic) -> dict[int, int]:
         """Return where members are sent, by queue id; raises _LeftAlone where none is to be sent at this topic."""
-        if self._observer.is_reset_since(group, topic, queues):
-            raise _LeftAlone(f"{topic} was reset by this manager meanwhile")
+        if self._observer.is_reset_since(group, name, topic.queues):
+            raise _LeftAlone(f"{name} was reset by this manager meanwhile")
         places = {}
-        for queue_id, queue in queues.items():
-            committed = await self._queries.call(committed_offset(group, topic, queue_id))
+        for queue_id, queue in topic.queues.items():
+            committed = await self._queries.call(committed_offset(group, name, queue_id))
             # A broker of 4.9 sends to the last message of a queue that has no new one.
             if committed is not None and committed < queue.floor - 1:
-                raise _LeftAlone(f"queue {queue_id} of {topic} was set back to {committed} by somebody else")
-            places[queue_id] = queue.place_after(committed)
+                raise _LeftAlone(f"queue {queue_id} of {name} was set back to {committed} by somebody else")
+            places[queue_id] = queue.place_after(committed, is_sent_back=bool(topic.times))
         return places
 
     async def _send(self, group: str, topic: str, places: Mapping[int, int], first_ms: int | None) -> bool:

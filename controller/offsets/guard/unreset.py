@@ -22,11 +22,19 @@ class UnresetQueue(NamedTuple):
     #: A smaller offset was committed by somebody who wants to go back. One in between may be, or be that of a member
     #: that began at the older copy of the new master.
     floor: int
+    #: The guard has committed `offset`, or tried to: what is less now, somebody else has committed.
+    is_sent: bool = False
 
-    def place_after(self, committed: int | None) -> int:
-        """Return where members are sent, given what is committed: the guard raises no offset that may be a rewind."""
-        if committed is not None and self.floor < committed < self.offset:
-            return committed
+    def place_after(self, committed: int | None, *, is_sent_back: bool) -> int:
+        """Return where members are sent, given what is committed: the guard raises no offset that may be a rewind.
+
+        `is_sent_back`: members were sent before, and `offset` was committed for it. Where the guard has not committed
+        anything, what the new master has shown from the beginning is no rewind.
+        """
+        if committed is None:
+            return self.offset
+        if self.is_sent or is_sent_back or committed > self.floor:
+            return min(committed, self.offset)
         return self.offset
 
 
@@ -93,7 +101,7 @@ class UnresetQueues:
 
     def sent_without_reset(self, candidate: OffsetCandidate, offset: int) -> None:
         """Take that an offset was sent by a plain commit, which the broker has answered or not."""
-        self._add(candidate, _queue_set_to(offset, candidate))
+        self._add(candidate, _queue_set_to(offset, candidate)._replace(is_sent=True))
         if candidate.keeping is OffsetKeeping.CLUSTERING:
             self._pulling.add(candidate.group)
 

@@ -5,6 +5,7 @@ once anybody has pulled from its master (docs/protocol/broker-admin.md 15): that
 was deleted. So it is not time that ends a rewind, but that the group goes past where it was.
 """
 
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Final, NamedTuple
@@ -12,13 +13,14 @@ from typing import Final, NamedTuple
 from controller.offsets.entry_keys import EntryKey, EntryKind
 from controller.offsets.mirror.changes import MirrorChanges, MovedEntries
 from controller.offsets.mirror.masters import SetName
-from controller.offsets.mirror.regressions import Regression
 from controller.offsets.values import OFFSET_MAX
 
-#: Queues of all sets together, about 200 bytes each.
+#: What queues of all sets count together; one of them takes about 200 bytes here and up to 1 KiB in the file.
 REWINDS_MAX: Final = 100_000
 #: Entries that are looked at before others run: about a millisecond.
 _SLICE_ENTRIES: Final = 1000
+#: Of topic and group, which the file has twice for each queue.
+_NAME_CHARACTERS: Final = 128
 
 #: Queues of one set that have changed and wait to be stored, by name; where there are more, the whole set is.
 _CHANGED_MAX: Final = 20_000
@@ -40,13 +42,16 @@ class RewindChanges(NamedTuple):
 class KeptRewinds:
     """The rewinds and deletions of all sets: one for each queue, until its group goes past it.
 
-    Above the limit the set with the most forgets its oldest ones. What a new master shows counts as newer there.
+    Above the limit the largest set forgets its oldest ones: a queue counts once for each _NAME_CHARACTERS of
+    its names, as those are stored with it. What a new master shows counts as newer there.
     Offsets of broadcasting groups and of light queues are left out, as they are not guarded.
     """
 
     def __init__(self, limit: int = REWINDS_MAX) -> None:
         self._limit = limit
         self._by_set: dict[SetName, Rewinds] = {}
+        #: By set, what its queues count.
+        self._counts: Counter[SetName] = Counter()
         #: By set, what has changed since `take_changes`; None: too much to be named.
         self._changed: dict[SetName, dict[_Queue, None] | None] = {}
 
@@ -62,26 +67,20 @@ class KeptRewinds:
             yield from self._forget_passed(name, moved)
         if moved.decreased or moved.vanished:
             yield from self._note_back(name, moved)
-            self._forget_above_limit()
+            yield from self._forgotten_above_limit()
 
-    def restore(self, regressions: Iterable[Regression]) -> None:
-        """Remember what an earlier process has seen go back, also what groups have gone past: that changes nothing."""
-        for each in regressions:
-            set_name, key, queue_id = each.queue
-            if key.kind is EntryKind.CLUSTERING and each.now.run.has_memory_of(each.former.run):
-                self._note(set_name, (key, queue_id), each.from_offset)
-        self._forget_above_limit()
-
-    def restore_stored(self, set_name: SetName, rewinds: Rewinds) -> None:
+    def restore(self, set_name: SetName, rewinds: Rewinds) -> None:
         """Remember what an earlier process has stored of a set, as from before all that is known here."""
         known = self._by_set.get(set_name, {})
         if earlier := {queue: max(offset, known.get(queue, 0)) for queue, offset in rewinds.items()}:
             self._by_set[set_name] = earlier | {queue: at for queue, at in known.items() if queue not in earlier}
-        self._forget_above_limit()
+            self._counts[set_name] = sum(map(_count_of, self._by_set[set_name]))
+        deque(self._forgotten_above_limit(), maxlen=0)
 
     def forget(self, set_name: SetName) -> None:
         """Forget the rewinds of a set, which is removed where they are stored too."""
         self._by_set.pop(set_name, None)
+        self._counts.pop(set_name, None)
         self._changed.pop(set_name, None)
 
     def of_set(self, set_name: SetName) -> Rewinds:
@@ -122,7 +121,8 @@ class KeptRewinds:
     def _note(self, name: SetName, queue: _Queue, from_offset: int) -> None:
         # One that goes back twice may still be shown where it was first.
         rewinds = self._by_set.setdefault(name, {})
-        former = rewinds.pop(queue, -1)
+        if (former := rewinds.pop(queue, -1)) < 0:
+            self._counts[name] += _count_of(queue)
         rewinds[queue] = max(from_offset, former)
         if from_offset > former:
             self._changed_at(name, queue)
@@ -130,9 +130,10 @@ class KeptRewinds:
     def _remove(self, name: SetName, queue: _Queue) -> None:
         rewinds = self._by_set[name]
         del rewinds[queue]
+        self._counts[name] -= _count_of(queue)
         self._changed_at(name, queue)
         if not rewinds:
-            del self._by_set[name]
+            del self._by_set[name], self._counts[name]
 
     def _forget_passed(self, name: SetName, moved: MovedEntries) -> Iterator[None]:
         keys = {key for key, _ in self._by_set[name]}
@@ -154,8 +155,16 @@ class KeptRewinds:
             if place % _SLICE_ENTRIES == 0:
                 yield None
 
-    def _forget_above_limit(self) -> None:
-        while (surplus := sum(map(len, self._by_set.values())) - self._limit) > 0:
-            name, largest = max(self._by_set.items(), key=lambda each: len(each[1]))
-            for queue in list(islice(largest, surplus)):
-                self._remove(name, queue)
+    def _forgotten_above_limit(self) -> Iterator[None]:
+        while (surplus := self._counts.total() - self._limit) > 0:
+            ((name, _),) = self._counts.most_common(1)
+            for queue in list(islice(self._by_set[name], _SLICE_ENTRIES)):
+                if surplus > 0:
+                    self._remove(name, queue)
+                    surplus -= _count_of(queue)
+            yield None
+
+
+def _count_of(queue: _Queue) -> int:
+    key, _ = queue
+    return 1 + (len(key.topic) + len(key.group)) // _NAME_CHARACTERS

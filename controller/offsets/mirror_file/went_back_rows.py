@@ -13,7 +13,7 @@ from controller.offsets.mirror.kept_rewinds import RewindChanges, Rewinds
 from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.regressions import REGRESSIONS_MAX, Regression
 
-#: Makes the tables where they are not there, as in a file of an earlier release without rewinds.
+#: Makes the tables where they are not there.
 SCHEMA: Final = (
     "CREATE TABLE IF NOT EXISTS regressions (number INTEGER PRIMARY KEY, queue TEXT UNIQUE, body BLOB NOT NULL)",
     """CREATE TABLE IF NOT EXISTS rewinds (

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from dataclasses import replace
 
 import pytest
 from fakes.clock import FakeClock
@@ -17,6 +16,7 @@ from controller.offsets.config import OffsetManagerConfig
 from controller.offsets.entry_keys import EntryKey
 from controller.offsets.mirror.absent_sets import KEPT_MS
 from controller.offsets.mirror.broker_mirror import BrokerMirror
+from controller.offsets.mirror.kept_rewinds import RewindChanges
 from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.regressions import (
     RESET_SENT_MS,
@@ -173,19 +173,10 @@ async def test_set_that_nobody_has_shown_for_long_leaves_no_rewinds(tmp_path, mo
     monkeypatch.setattr(mirroring_module, "LOOK_S", 0.02)
     earlier, file = BrokerMirror(SET), open_mirror(tmp_path, FakeClock()).file
     earlier.take(a_reading({"t@g": {0: 5}}))
-    rewind = Regression(
-        queue=SetQueue(SET, KEY, 0),
-        cause=RegressionCause.REWIND,
-        unix_ms=NOW_MS,
-        from_offset=9,
-        to_offset=5,
-        former=a_read(),
-        now=a_read(),
-    )
     update, absent = SetUpdate(saved=earlier.saved, changes=None), {SET: NOW_MS - KEPT_MS - 1}
     dropped = SetName("c", "dropped")
-    of_dropped = replace(rewind, queue=SetQueue(dropped, KEY, 0))
-    file.store(MirrorUpdate(sets={SET: update}, regressions=[rewind, of_dropped], absent_since_ms=absent))
+    rewinds = dict.fromkeys((SET, dropped), RewindChanges({(KEY, 0): 9}))
+    file.store(MirrorUpdate(sets={SET: update}, rewinds=rewinds, absent_since_ms=absent))
     file.close()
     following = NoSets()
     following.fresh = False

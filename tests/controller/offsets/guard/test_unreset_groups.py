@@ -1,5 +1,7 @@
 """What runs of the guard leave until members come, over several runs at one broker."""
 
+import pytest
+
 from controller.offsets.guard.boundaries import EpochBoundary
 from controller.offsets.guard.unreset import UnresetGroup, UnresetGroups, UnresetQueue
 
@@ -26,3 +28,22 @@ def test_what_an_earlier_run_has_left_is_kept_beside_what_the_next_one_leaves():
         "i": {"t": {0: LATER}},
     }
     assert [each.is_pulling for each in found.groups] == [True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("committed", "is_sent", "is_sent_back", "place"),
+    [
+        # What the new master has shown from the beginning is nobody's rewind, unless the guard has raised it.
+        (0, False, False, 500),
+        (0, True, False, 0),
+        (0, False, True, 0),
+        (300, False, False, 300),
+        (700, True, True, 500),
+        (None, True, True, 500),
+    ],
+)
+def test_members_are_sent_no_further_than_somebody_has_committed_after_the_guard(
+    committed, is_sent, is_sent_back, place
+):
+    queue = UnresetQueue(500, 0, is_sent)
+    assert queue.place_after(committed, is_sent_back=is_sent_back) == place

@@ -1,21 +1,11 @@
 """Where groups were before they went back, until they are there again."""
 
-import pytest
 from mirror_builders import SET, a_reading
 
 from controller.offsets.entry_keys import EntryKey
 from controller.offsets.mirror.broker_mirror import BrokerMirror
 from controller.offsets.mirror.kept_rewinds import KeptRewinds
 from controller.offsets.mirror.masters import SetName
-from controller.offsets.mirror.regressions import (
-    GuardWrites,
-    KnownResets,
-    KnownWrites,
-    RegressionCause,
-    Reset,
-    SetQueue,
-    regressions_of,
-)
 
 KEY = EntryKey("t", "g")
 DAY_MS = 24 * 3_600_000
@@ -109,17 +99,16 @@ def test_set_with_the_most_rewinds_forgets_its_oldest_above_the_limit():
     assert (len(rewinds.of_set(OTHER)), len(rewinds.of_set(SET))) == (4, 6)
 
 
-@pytest.mark.parametrize("is_reversed", [False, True])
-def test_rewinds_and_deletions_of_an_earlier_process_count_as_its_own_did(is_reversed):
-    mirror, rewinds, log = BrokerMirror(SET), KeptRewinds(), []
-    known = KnownWrites(KnownResets(), GuardWrites(), is_leading=True)
-    for number, offset in enumerate((9, 5, 7, 3)):
-        if offset == 3:
-            known.resets.note(SetQueue(SET, KEY, 0), Reset(3, 15_000))
-        table = {"t@g": {0: offset}} | ({"t@h": {0: 4}} if offset == 9 else {})
-        log += regressions_of(mirror.take(a_reading(table, unix_ms=number * 5000)), known)
-    log += regressions_of(mirror.take(a_reading({"t@g": {0: 1}}, unix_ms=20_000, epoch=5)), known)
-    causes = RegressionCause.REWIND, RegressionCause.DELETED, RegressionCause.OPERATOR_RESET
-    assert [each.cause for each in log] == [*causes, RegressionCause.ROLE_CHANGE]
-    rewinds.restore(reversed(log) if is_reversed else log)
-    assert rewinds.of_set(SET) == {(KEY, 0): 9, (EntryKey("t", "h"), 0): 4}
+def test_long_names_count_more_as_they_take_more_of_the_file():
+    rewinds = KeptRewinds(limit=20)
+    note_many(rewinds, 10, OTHER)
+    note_many(rewinds, 10, SET, topic="x" * 255)
+    assert (len(rewinds.of_set(OTHER)), len(rewinds.of_set(SET))) == (10, 3)
+
+
+def test_what_was_stored_counts_and_is_the_first_to_be_forgotten():
+    rewinds = KeptRewinds(limit=6)
+    note_many(rewinds, 1, SET, topic="known")
+    rewinds.restore(SET, {(KEY, queue_id): 9 for queue_id in range(6)})
+    known = {(EntryKey("known", "g"), 0): 9}
+    assert rewinds.of_set(SET) == {(KEY, queue_id): 9 for queue_id in range(1, 6)} | known

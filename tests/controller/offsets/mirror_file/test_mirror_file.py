@@ -290,6 +290,16 @@ def test_set_with_the_most_regressions_loses_its_oldest_above_the_limit(filed):
     assert (len(found), found[0], found[1].queue.queue_id) == (REGRESSIONS_MAX, other, 10)
 
 
+def rewound(queues=1):
+    """Return the rewinds of these queues of a set, which were at 10."""
+    mirror, rewinds = BrokerMirror(SET), KeptRewinds()
+    for number, offset in enumerate((10, 5)):
+        table = {"t@g": dict.fromkeys(range(queues), offset)}
+        for _ in rewinds.slices(mirror.take(a_reading(table, unix_ms=5000 * number))):
+            pass
+    return rewinds
+
+
 def test_file_has_the_rewinds_that_memory_has_whatever_becomes_of_them(filed):
     numbers, rewinds = random.Random(7), KeptRewinds(limit=30)
     mirrors = [BrokerMirror(SET), BrokerMirror(SetName("c", "other"))]
@@ -324,8 +334,7 @@ def test_nothing_is_stored_of_rewinds_that_have_not_changed():
 
 def test_so_many_rewinds_that_they_are_not_named_one_by_one_are_stored_whole(filed, monkeypatch):
     monkeypatch.setattr("controller.offsets.mirror.kept_rewinds._CHANGED_MAX", 10)
-    rewinds = KeptRewinds()
-    rewinds.restore(a_regression(queue_id) for queue_id in range(30))
+    rewinds = rewound(30)
     filed.file.store(MirrorUpdate(rewinds=rewinds.take_changes()))
     assert len(filed.reopened().opened.loaded.rewinds[SET]) == 30
 
@@ -337,8 +346,7 @@ def test_file_of_the_release_before_rewinds_opens_and_takes_them(filed, tmp_path
         connection.execute("DROP TABLE rewinds")
     again = filed.reopened()
     assert (again.opened.moved_aside, again.opened.loaded.rewinds, again.offset_at(BEGIN_MS)) == (None, {}, 5)
-    rewinds = KeptRewinds()
-    rewinds.restore([a_regression()])
+    rewinds = rewound()
     again.file.store(MirrorUpdate(rewinds=rewinds.take_changes()))
     assert again.reopened().opened.loaded.rewinds == {SET: {(EntryKey("t", "g"), 0): 10}}
 
@@ -348,8 +356,7 @@ def test_absence_of_a_set_is_stored_and_a_dropped_set_is_gone(filed):
     filed.file.store(MirrorUpdate(absent_since_ms={SET: 77}))
     second = filed.reopened()
     assert second.opened.loaded.sets[0].absent_since_ms == 77
-    rewinds = KeptRewinds()
-    rewinds.restore([a_regression()])
+    rewinds = rewound()
     second.file.store(MirrorUpdate(rewinds=rewinds.take_changes()))
     second.file.store(MirrorUpdate(dropped=[SET]))
     found = second.reopened().opened.loaded
