@@ -67,7 +67,7 @@ class KeptRewinds:
             yield from self._forget_passed(name, moved)
         if moved.decreased or moved.vanished:
             yield from self._note_back(name, moved)
-            yield from self._forgotten_above_limit()
+            yield from self._forget_surplus()
 
     def restore(self, set_name: SetName, rewinds: Rewinds) -> None:
         """Remember what an earlier process has stored of a set, as from before all that is known here."""
@@ -75,7 +75,7 @@ class KeptRewinds:
         if earlier := {queue: max(offset, known.get(queue, 0)) for queue, offset in rewinds.items()}:
             self._by_set[set_name] = earlier | {queue: at for queue, at in known.items() if queue not in earlier}
             self._counts[set_name] = sum(map(_count_of, self._by_set[set_name]))
-        deque(self._forgotten_above_limit(), maxlen=0)
+        deque(self._forget_surplus(), maxlen=0)
 
     def forget(self, set_name: SetName) -> None:
         """Forget the rewinds of a set, which is removed where they are stored too."""
@@ -155,7 +155,7 @@ class KeptRewinds:
             if place % _SLICE_ENTRIES == 0:
                 yield None
 
-    def _forgotten_above_limit(self) -> Iterator[None]:
+    def _forget_surplus(self) -> Iterator[None]:
         while (surplus := self._counts.total() - self._limit) > 0:
             ((name, _),) = self._counts.most_common(1)
             for queue in list(islice(self._by_set[name], _SLICE_ENTRIES)):
