@@ -233,6 +233,7 @@ class RowFlusher:
         """Flush until nothing is dirty that can be written; raises StoreError."""
         written = unchanged = 0
         for _ in range(SETTLE_TRIES):
+            self.order.forget_clean()
             if not (pending := self.pending()):
                 return FlushCount(written, unchanged)
             count = await self.flush(pending)
@@ -254,15 +255,17 @@ class RowFlusher:
             yield from self._newer_in(of, row, self._rows.get(of, _NOTHING))
 
     async def flush(self, names: Sequence[GroupTopic]) -> FlushCount:
-        """Write what is dirty of these rows now, and of those that come before them by `order`.
+        """Write what is dirty of these rows now; raises StoreError, and then some may be written.
 
-        Raises StoreError, and then some may be written.
+        Those that `order` holds back come after the others, in requests of their own: the store takes the rest of a
+        request where a row has moved. They stay dirty where it still lacks what comes first.
         """
+        held = [of for of in names if self.order.is_held(of)]
         written = unchanged = 0
-        for at in range(0, len(names), FLUSH_ROWS_MAX):
-            count = await self._flush_some(names[at : at + FLUSH_ROWS_MAX])
-            written, unchanged = written + count.written, unchanged + count.unchanged
-        self.order.forget_written()
+        for rows in (names, held):
+            for at in range(0, len(rows), FLUSH_ROWS_MAX):
+                count = await self._flush_some(rows[at : at + FLUSH_ROWS_MAX])
+                written, unchanged = written + count.written, unchanged + count.unchanged
         return FlushCount(written, unchanged)
 
     async def _flush_some(self, names: Sequence[GroupTopic]) -> FlushCount:
@@ -270,9 +273,9 @@ class RowFlusher:
         writes: list[RowWrite] = []
         taken: list[FlushedRow] = []
         unchanged: list[FlushedRow] = []
-        # Looked at anew for each of them: a lock may be given up while those before it are written.
-        for of in self.order.ordered(names):
-            if (dirty := self._journal.dirty.rows.get(of)) is None:
+        for of in names:
+            # Looked at anew: a lock may be given up while rows before it are written.
+            if (dirty := self._journal.dirty.rows.get(of)) is None or self.order.is_held(of):
                 continue
             row = self._rows.get(of, _NOTHING)
             if row.problem or of in self._too_large:
@@ -404,12 +407,14 @@ class RowFlusher:
     def _refuse(self, of: GroupTopic, problem: str) -> None:
         if of not in self._too_large:
             self._unreadable.add(of)
+        self.order.give_up(of)
         self._observer.row_unwritable(of, problem)
         self._waiters.fail(RowNotWritable(problem), of)
 
     def _flushed(self, rows: Sequence[FlushedRow], began_ms: int) -> None:
         self._journal.flushed(rows, began_ms)
         for row in rows:
+            self.order.flushed(row)
             self._waiters.flushed(row)
 
 

@@ -202,19 +202,31 @@ class WriteBehind:
         its place where nothing is stored.
         """
         self._check(changes)
-        self._flusher.order.note((each.key.of for each in changes), before)
-        number = await self._journalled(changes) if changes else 0
+        number = await self._journalled(changes, self._writable(before)) if changes else 0
         rows = {*(key.of for key in keys), *(each.key.of for each in changes)}
         through = {of for of in rows if self._is_write_through(of)}
         if not through:
             return Durability.LOCAL
         named = chain(((key, None) for key in keys), ((each.key, number) for each in changes))
-        wanted = self._dirty_of(of for of in before if not self.problem(of))
+        wanted = self._dirty_of(self._writable(before))
         await self._written_through(wanted, ((key, upto) for key, upto in named if key.of in through))
         return Durability.REMOTE if len(through) == len(rows) else Durability.LOCAL
 
-    async def _journalled(self, changes: Sequence[OffsetChange]) -> int:
-        """Return the number of the record that the changes are in."""
+    def _writable(self, rows: Iterable[GroupTopic]) -> set[GroupTopic]:
+        return {of for of in rows if not self.problem(of)}
+
+    async def _journalled(self, changes: Sequence[OffsetChange], before: AbstractSet[GroupTopic]) -> int:
+        """Return the number of the record that the changes are in, which the remote store gets behind rows before."""
+        order = self._flusher.order
+        hold = order.note({each.key.of for each in changes}, before)
+        try:
+            return await self._submitted(changes)
+        except StoreError:
+            if hold is not None:
+                order.withdraw(hold)
+            raise
+
+    async def _submitted(self, changes: Sequence[OffsetChange]) -> int:
         fresh = self._journal.dirty.fresh(changes)
         self._check_room(fresh)
         self._reserved += fresh
@@ -416,7 +428,7 @@ class WriteBehind:
         """Flush what is dirty now, and return whether that succeeded."""
         self._is_urgent.clear()
         began_ms = self._clock.now_ms()
-        flush_pass = FlushPass(self._journal.dirty.rows, self._waiters)
+        flush_pass = FlushPass(self._journal.dirty.rows, self._waiters, self._flusher.order)
         written = 0
         try:
             while True:

@@ -184,8 +184,9 @@ class LeaderElection:
 
     def _after_look(self, leader_key: LeaderKeyState, known_before: int) -> lease_state_machine.Leadership:
         if leader_key.revision < known_before:
-            self._seen.went_back()
             self._on_rollback()
+            # After it: who is called there may see the former holder once more, whose lead is forgotten now.
+            self._seen.went_back(leader_key.revision)
         return self._state.looked(*leader_key, self._clock.now_ms(), known_before=known_before)
 
     async def _leave(self, token: int, lease_id: int | None) -> None:

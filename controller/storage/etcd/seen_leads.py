@@ -18,17 +18,19 @@ class SeenLeads:
 
     def __init__(self, run: str) -> None:
         self._run = run
-        self._known: deque[tuple[str, int]] = deque(maxlen=_KNOWN_MAX)
+        #: By run, create revision and lease: the same run may get the same revision again, but under another lease.
+        self._known: deque[tuple[str, int, int]] = deque(maxlen=_KNOWN_MAX)
         self._is_put_back = False
         self.count = 0
 
-    def went_back(self) -> None:
-        """Note that the store is at an older state."""
+    def went_back(self, revision: int) -> None:
+        """Note that the store is at an older state, by now at this revision: leads that began after it are gone."""
         self._is_put_back = True
+        self._known = deque((each for each in self._known if each[1] <= revision), maxlen=_KNOWN_MAX)
 
     def see(self, holder: Holder | None) -> None:
         """Note who leads; one that an older state of the store shows again has not begun to lead."""
-        if holder is None or (lead := (holder.run, holder.token)) in self._known:
+        if holder is None or (lead := (holder.run, holder.token, holder.lease_id)) in self._known:
             return
         self._known.append(lead)
         goes_on = self._is_put_back and holder.run == self._run

@@ -1,6 +1,7 @@
 """Thousands of dirty rows hold up neither those who wait for a few of them, nor the event loop."""
 
 import asyncio
+import contextlib
 import tracemalloc
 
 import pytest
@@ -10,10 +11,14 @@ from stored_offset_builders import a_commit, an_offset, row_name
 from write_behind_site import site
 
 from controller.offsets.commits.changes import OffsetChange
+from controller.offsets.storage.dirty_offsets import DirtyTable
+from controller.offsets.storage.flush_order import FlushOrder
 from controller.offsets.storage.flush_pass import WAITED_ROWS_MAX, FlushPass
 from controller.offsets.storage.flush_waiters import FlushWaiters
+from controller.offsets.storage.remote import PutOutcome, RowTooLarge
 from controller.offsets.storage.row_flusher import FLUSH_ROWS_MAX, RowNotWritable
 from controller.offsets.storage.write_behind import SCOPE_ROWS, InJournalOnly
+from controller.offsets.storage.write_behind_options import TooManyDirtyOffsets
 from controller.offsets.values import QueueKey, is_lock_row
 from controller.storage.store import StoreError
 
@@ -222,6 +227,83 @@ async def test_release_that_was_not_confirmed_in_time_is_not_before_final_offset
         assert is_before(at, "final", 2)
 
 
+async def test_release_stays_behind_a_final_offset_whose_row_has_moved(tmp_path):
+    """As where the answer to the write before was lost, and the copy of the row is not what the store has."""
+    async with site(tmp_path, is_write_through=is_lock_row) as at:
+        await at.commit(a_commit(6, group="final"), lock_change(1))
+        at.remote.lost_answers = 1
+        await at.commit(a_commit(7, group="final"))
+        await eventually(lambda: not at.remote.lost_answers, seconds=SOON_S, what="the answer is lost")
+        await at.commit(a_commit(8, group="final"))
+        states = []
+        put = at.remote.store.put
+
+        async def watched_put(writes):
+            outcome = await put(writes)
+            states.append(
+                ((await at.stored())[("final", 0)], (await all_rows(at.remote.store))[0][LOCK].queues[0].offset)
+            )
+            return outcome
+
+        at.remote.store.put = watched_put
+        await at.behind.record([lock_change(2)], before={row_name("final")})
+        assert (7, 1) in states, "the row had moved"
+        assert states[-1] == (8, 2)
+        assert (7, 2) not in states
+
+
+@pytest.mark.parametrize("is_dirty_before", [True, False])
+async def test_release_waits_for_no_final_offset_that_cannot_be_written(tmp_path, is_dirty_before):
+    """Whether that is known when the release is recorded, or found by the flush."""
+    async with site(tmp_path, flush_interval_ms=LATER_MS, is_write_through=is_lock_row) as at:
+        put = at.remote.store.put
+
+        async def put_but_final(writes):
+            fitting = [each for each in writes if each.of.group != "final"]
+            results = iter((await put(fitting)).results if fitting else ())
+            return PutOutcome(
+                [RowTooLarge("too large") if each.of.group == "final" else next(results) for each in writes], 1
+            )
+
+        at.remote.store.put = put_but_final
+        await at.commit(a_commit(7, group="final"))
+        if is_dirty_before:
+            with pytest.raises(RowNotWritable):
+                await at.behind.flush_all()
+        with contextlib.suppress(InJournalOnly):
+            await at.behind.record([lock_change(2)], before={row_name("final")})
+        await at.behind.flush_rows([LOCK])
+        assert (await all_rows(at.remote.store))[0][LOCK].queues[0].offset == 2
+
+
+async def test_wide_release_is_written_in_parts_and_behind_all_its_final_offsets(tmp_path):
+    async with site(tmp_path, flush_interval_ms=LATER_MS, is_write_through=is_lock_row) as at:
+        finals = wide(2 * FLUSH_ROWS_MAX)
+        locks = [
+            OffsetChange(QueueKey(each.key.of._replace(cluster="\x01c"), 0), None, an_offset(1)) for each in finals
+        ]
+        at.remote.passes.clear()
+        (grant,) = await started(at.commit(*locks))
+        await at.commit(*finals)
+        releases = [each._replace(after=an_offset(2)) for each in locks]
+        release = at.behind.record(releases, before={each.key.of for each in finals})
+        await dirty_after(at, grant, release)
+        assert max(len(part) for part in at.remote.written) <= FLUSH_ROWS_MAX
+        rows = [write for part in at.remote.written for write in part]
+        released = [n for n, write in enumerate(rows) if is_lock_row(write.of) and write.queues[0].offset == 2]
+        final = [n for n, write in enumerate(rows) if not is_lock_row(write.of)]
+        assert len(released) == len(final) == len(finals)
+        assert max(final) < min(released)
+
+
+async def test_release_that_was_refused_holds_nothing_back(tmp_path):
+    async with site(tmp_path, flush_interval_ms=LATER_MS, dirty_keys_max=1) as at:
+        await at.commit(a_commit(7, group="final"))
+        with pytest.raises(TooManyDirtyOffsets):
+            await at.behind.record([lock_change(2)], before={row_name("final")})
+        assert not at.behind._flusher.order.is_held(LOCK)
+
+
 # The order of a pass
 
 
@@ -235,6 +317,10 @@ def names(prefix, count):
     return [row_name(f"{prefix}-{n}") for n in range(count)]
 
 
+def a_pass(rows, waiters):
+    return FlushPass(rows, waiters, FlushOrder(DirtyTable()))
+
+
 def parts_of(flush_pass):
     parts = []
     while part := flush_pass.next_part():
@@ -244,7 +330,7 @@ def parts_of(flush_pass):
 
 async def test_pass_without_callers_keeps_its_order():
     rows = names("row", 2 * FLUSH_ROWS_MAX + 1)
-    parts = parts_of(FlushPass(rows, FlushWaiters()))
+    parts = parts_of(a_pass(rows, FlushWaiters()))
     assert [each for part in parts for each in part] == rows
     assert [len(part) for part in parts] == [FLUSH_ROWS_MAX, FLUSH_ROWS_MAX, 1]
 
@@ -253,7 +339,7 @@ async def test_rows_that_nobody_waits_for_have_a_share_of_each_part():
     waiters = FlushWaiters()
     task = await waiting(waiters, *names("waited", 1000))
     rows = names("row", 2 * FLUSH_ROWS_MAX)
-    part = FlushPass(rows, waiters).next_part()
+    part = a_pass(rows, waiters).next_part()
     assert part == [*names("waited", WAITED_ROWS_MAX), *rows[: FLUSH_ROWS_MAX - WAITED_ROWS_MAX]]
     task.cancel()
 
@@ -262,7 +348,7 @@ async def test_rows_that_are_waited_for_are_in_a_part_once_and_make_it_no_smalle
     waiters = FlushWaiters()
     rows = names("row", 2 * FLUSH_ROWS_MAX)
     task = await waiting(waiters, *rows[:10])
-    part = FlushPass(rows, waiters).next_part()
+    part = a_pass(rows, waiters).next_part()
     assert part == rows[:FLUSH_ROWS_MAX]
     task.cancel()
 
@@ -271,5 +357,5 @@ async def test_pass_of_one_part_keeps_its_order_whoever_waits():
     waiters = FlushWaiters()
     rows = names("row", FLUSH_ROWS_MAX)
     task = await waiting(waiters, rows[-1])
-    assert FlushPass(rows, waiters).next_part() == rows
+    assert a_pass(rows, waiters).next_part() == rows
     task.cancel()

@@ -46,6 +46,7 @@ class TroubledRemote:
         return await self.store.load_page(start)
 
     async def put(self, writes):
+        assert len({each.of for each in writes}) == len(writes), "etcd refuses a key that is there twice"
         self.held += 1
         await self.passes.wait()
         self.held -= 1

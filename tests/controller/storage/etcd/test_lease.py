@@ -147,6 +147,31 @@ async def test_restored_etcd_ends_leadership_and_is_reported(scenario):
     assert scenario.listener.deposed_at
 
 
+async def test_lead_that_began_behind_the_state_of_a_restored_etcd_counts_again(scenario):
+    scenario.etcd.leader_key = LeaderKeyState(THEIRS, 30)
+    scenario.begin()
+    await scenario.until(lambda: scenario.election.leads_seen == 1, "their lead is seen")
+    earlier = Holder(member=OTHER, run="earlier", token=12, lease_id=4)
+    scenario.etcd.leader_key = LeaderKeyState(earlier, 25)
+    scenario.election.recheck()
+    await scenario.until(lambda: scenario.went_back, "etcd has gone back")
+    scenario.election.observed(LeaderKeyState(None, 29))
+    scenario.election.observed(LeaderKeyState(THEIRS, 30))
+    assert scenario.election.leads_seen == 3
+
+
+async def test_who_looks_at_the_lead_when_etcd_has_gone_back_makes_no_former_lead_a_new_one(scenario):
+    scenario.election._on_rollback = lambda: scenario.went_back.append(scenario.election.own_key)
+    scenario.etcd.leader_key = LeaderKeyState(THEIRS, 30)
+    scenario.begin()
+    await scenario.until(lambda: scenario.election.leads_seen == 1, "their lead is seen")
+    scenario.etcd.leader_key = LeaderKeyState(None, 15)
+    scenario.election.recheck()
+    await scenario.until(lambda: scenario.listener.is_leading, "it leads")
+    assert scenario.went_back == [None]
+    assert scenario.election.leads_seen == 1
+
+
 async def test_watched_change_of_the_leader_key_applies_at_once(scenario):
     await scenario.leads()
     scenario.election.observed(LeaderKeyState(THEIRS, 30))
