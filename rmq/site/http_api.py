@@ -1,14 +1,14 @@
 """Sends requests to the HTTP API of our servers, and reads their answers. The edge."""
 
 import asyncio
-import contextlib
 import http.client
 import ssl
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import Final, Generic, NamedTuple, TypeVar, cast
+from typing import Final, Generic, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -147,28 +147,18 @@ async def _in_thread(work: Callable[[], Result]) -> Result:
 
     Whoever is interrupted waits for no server; threads of `asyncio.to_thread` are waited for.
     """
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[Result] = loop.create_future()
-
-    def settle(result: Result | None, error: BaseException | None) -> None:
-        if done.cancelled():
-            return
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(cast("Result", result))
+    done = Future[Result]()
+    # Whoever waits may give up, and the thread goes on.
+    done.set_running_or_notify_cancel()
 
     def run() -> None:
-        outcome: tuple[Result | None, BaseException | None]
         try:
-            outcome = work(), None
+            done.set_result(work())
         except BaseException as error:  # noqa: BLE001  # whoever waits raises it
-            outcome = None, error
-        with contextlib.suppress(RuntimeError):  # nobody waits any more: the loop is closed
-            loop.call_soon_threadsafe(settle, *outcome)
+            done.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
-    return await done
+    return await asyncio.wrap_future(done)
 
 
 async def read_controller(

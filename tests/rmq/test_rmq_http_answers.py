@@ -86,6 +86,15 @@ def rmq(tmp_path):
     return Rmq(tmp_path / "operator", RMQ_ADMIN_TOKEN_FILE=str(token))
 
 
+@pytest.fixture
+def unread():
+    """A pipe whose reader has gone."""
+    ours, its = os.pipe()
+    os.close(ours)
+    yield its
+    os.close(its)
+
+
 def test_manager_that_leads_is_found_and_alone_it_is_named(rmq, peer):
     follows, leads = peer(503, FOLLOWS), peer(200, OPERATIONS)
     both = rmq.run("offsets", "operations", "--offset-manager", f"{follows.url};{leads.url}")
@@ -155,15 +164,10 @@ def test_question_that_is_interrupted_changes_nothing(rmq, peer):
     assert (code, len(manager.received), "Traceback" in run.text) == (130, 1, False), run.text
 
 
-def test_change_that_fails_fails_also_if_nobody_reads_its_rows(rmq, peer):
+def test_change_that_fails_fails_also_if_nobody_reads_its_rows(rmq, peer, unread):
     failed = {"operationId": "o1", "counts": {"refused": 1}, "problems": [], "queues": []}
     manager = peer(200, NOTHING_WRITTEN, after=[(200, failed)])
-    ours, its = os.pipe()
-    os.close(ours)
-    try:
-        ran = rmq.run("offsets", "undo", "x", "--yes", "--offset-manager", manager.url, stdout=its)
-    finally:
-        os.close(its)
+    ran = rmq.run("offsets", "undo", "x", "--yes", "--offset-manager", manager.url, stdout=unread)
 
     assert (ran.code, "0 of 1 queues are as wanted" in ran.err) == (1, True), ran
     assert "to undo it: rmq offsets undo o1" in ran.err
@@ -179,16 +183,11 @@ def test_change_is_sent_without_standard_error(rmq, peer):
     assert [json.loads(body).get("dryRun") for *_, body in manager.received] == [True, None]
 
 
-def test_export_whose_reader_has_gone_is_not_done(rmq, peer):
+def test_export_whose_reader_has_gone_is_not_done(rmq, peer, unread):
     file = base64.b64encode(b"x" * 1_000_000).decode()
     manager = peer(200, {"file": file, "records": [], "offsets": 1, "unavailable": []})
     words = ("offsets", "export", "-", "--broker", "b", "--offset-manager", manager.url)
-    ours, its = os.pipe()
-    os.close(ours)
-    try:
-        ran = rmq.run(*words, stdout=its)
-    finally:
-        os.close(its)
+    ran = rmq.run(*words, stdout=unread)
 
     assert (ran.code, "- cannot be written" in ran.err) == (2, True), ran
 
