@@ -8,7 +8,9 @@ it (master epochs, 1007), and where there are no epochs, when it was stored (28)
 A master may have been started again within its epoch, and several times, and have lost the end of its log each time. So
 what was stored after the mirror had read the offsets is never old by its store time.
 
-A message whose side is not certain is UNKNOWN, and proves nothing.
+A message whose side is not certain is UNKNOWN, and proves nothing. One is LATE that is on no side only because it was
+stored when the offsets were read, or later. Nothing behind it is old, and what lies between the last old message and
+the first new one was stored within seconds.
 
 Source: docs/protocol/offsets.md 8.2, docs/protocol/broker-admin.md 25 and 33.
 """
@@ -29,6 +31,8 @@ class Age(Enum):
 
     OLD = auto()
     NEW = auto()
+    #: Not proved to be old, as it was stored when the offsets were read, or later; nor to be new.
+    LATE = auto()
     UNKNOWN = auto()
 
 
@@ -71,7 +75,7 @@ class EpochBoundary:
         """Return on which side a message is, by its place in the log."""
         if message.physical_offset < self.old_below:
             limit_ms = self.old_stored_before_ms
-            return Age.OLD if limit_ms is None or _is_stored_before(message, limit_ms) else Age.UNKNOWN
+            return Age.OLD if limit_ms is None else _age_before(message, limit_ms)
         is_new = self.new_from is not None and message.physical_offset >= self.new_from
         return Age.NEW if is_new else Age.UNKNOWN
 
@@ -80,18 +84,15 @@ class EpochBoundary:
 class BootBoundary:
     """By the start of the broker: what it has stored since has a store time of its own clock, after its start.
 
-    What was stored between the mirror's reading and the start is on no side: it may be of a run that nobody has read.
+    What was stored between the mirror's reading and the start is late: it may be of a run that nobody has read.
     """
 
     #: What was stored before is old, Unix ms.
     old_stored_before_ms: int
+    #: When the broker has started, by its own clock: nothing new was stored before.
+    boot_unix_ms: int
     #: What was stored after it is new, Unix ms.
     new_stored_after_ms: int
-
-    @property
-    def boot_unix_ms(self) -> int:
-        """When the broker has started, by its own clock: nothing new was stored before."""
-        return self.new_stored_after_ms - CLOCK_MARGIN_MS
 
     @property
     def needs_store_time(self) -> bool:
@@ -100,21 +101,30 @@ class BootBoundary:
 
     def age_of(self, message: PlacedMessage) -> Age:
         """Return on which side a message is, by when it was stored."""
-        if _is_stored_before(message, self.old_stored_before_ms):
-            return Age.OLD
         is_new = message.store_unix_ms is not None and message.store_unix_ms > self.new_stored_after_ms
-        return Age.NEW if is_new else Age.UNKNOWN
+        return Age.NEW if is_new else _age_before(message, self.old_stored_before_ms)
 
 
-def boundary_of_start(read_unix_ms: int, boot_unix_ms: int) -> BootBoundary | None:
+def boundary_of_start(
+    read_unix_ms: int, boot_unix_ms: int, former_boot_unix_ms: int | None = None
+) -> BootBoundary | None:
     """Return what the start of a broker proves about offsets that were read at `read_unix_ms`.
+
+    `former_boot_unix_ms`, where the process that was read had the same address: when that one had started. A later
+    start is that of another process then, also within the margin around the reading, and times of the two are of one
+    clock. Where that clock was set back in between, messages from before count as new: groups read them twice.
 
     None: it may have run already when they were read, so the start parts nothing.
     """
-    if boot_unix_ms <= read_unix_ms + CLOCK_MARGIN_MS:
+    margin_ms = CLOCK_MARGIN_MS
+    if former_boot_unix_ms is not None and boot_unix_ms > max(former_boot_unix_ms, read_unix_ms - CLOCK_MARGIN_MS):
+        margin_ms = 0
+    elif boot_unix_ms <= read_unix_ms + CLOCK_MARGIN_MS:
         return None
     return BootBoundary(
-        old_stored_before_ms=read_unix_ms - CLOCK_MARGIN_MS, new_stored_after_ms=boot_unix_ms + CLOCK_MARGIN_MS
+        old_stored_before_ms=read_unix_ms - CLOCK_MARGIN_MS,
+        boot_unix_ms=boot_unix_ms,
+        new_stored_after_ms=boot_unix_ms + margin_ms,
     )
 
 
@@ -146,8 +156,11 @@ def boundary_of_epochs(epochs: Sequence[LogEpoch], saved_epoch: int, *, is_doubt
     return EpochBoundary(old_below=new_from, new_from=new_from)
 
 
-def _is_stored_before(message: PlacedMessage, unix_ms: int) -> bool:
-    return message.store_unix_ms is not None and message.store_unix_ms < unix_ms
+def _age_before(message: PlacedMessage, old_stored_before_ms: int) -> Age:
+    """Return the age of a message that is old if it was stored early enough."""
+    if message.store_unix_ms is None:
+        return Age.UNKNOWN
+    return Age.OLD if message.store_unix_ms < old_stored_before_ms else Age.LATE
 
 
 def _divided(epochs: Sequence[LogEpoch], saved_epoch: int) -> tuple[list[LogEpoch], list[LogEpoch]]:

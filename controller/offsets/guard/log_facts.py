@@ -40,6 +40,8 @@ class SavedMoment:
     was_restarted: bool
     #: Where the log of that broker ended, requested (28) after the table had been read; None: not requested.
     log_end: int | None = None
+    #: When that broker had started, Unix ms by its own clock; None: the new master has another address.
+    boot_unix_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +94,7 @@ def boundary_of(moment: SavedMoment, log: MasterLog) -> Boundary:
     if log.epochs is not None and moment.epoch is not None and not _has_epoch(log.epochs, moment.epoch):
         return NO_BOUNDARY
     boot = None if log.runtime is None else log.runtime.boot_unix_ms
-    by_start = None if boot is None else boundary_of_start(moment.unix_ms, boot)
+    by_start = None if boot is None else boundary_of_start(moment.unix_ms, boot, moment.boot_unix_ms)
     if log.runtime is None or boot is None or by_start is None:
         return NO_BOUNDARY
     return ALL_NEW if _begins_after(moment, boot, log.runtime, log.decisive) else by_start
@@ -101,7 +103,7 @@ def boundary_of(moment: SavedMoment, log: MasterLog) -> Boundary:
 def facts_of(moment: SavedMoment, log: MasterLog, tail: Tail, *, is_recent: bool, has_pulls: bool) -> LogFacts:
     """Return what is proved of the whole log; a tail that is proved to be lost is lost whatever `tail` says."""
     boundary = boundary_of(moment, log)
-    parts_at = boundary.new_from if isinstance(boundary, EpochBoundary) else None
+    parts_at = boundary.new_from if isinstance(boundary, EpochBoundary) else _end_of(log)
     is_lost = parts_at is not None and moment.log_end is not None and moment.log_end > parts_at
     has_saved_log = (
         isinstance(boundary, EpochBoundary)
@@ -129,6 +131,11 @@ def is_dispatched(runtime: BrokerRuntime, log_end: int) -> bool:
     if runtime.commit_log_max_offset is None or runtime.dispatch_behind_bytes is None:
         return True
     return runtime.commit_log_max_offset - max(runtime.dispatch_behind_bytes, 0) >= log_end
+
+
+def _end_of(log: MasterLog) -> int | None:
+    """Return where the log ends; also what was stored since the start lies before that."""
+    return None if log.runtime is None else log.runtime.commit_log_max_offset
 
 
 def _has_later(epochs: LogEpochs, saved_epoch: int) -> bool:

@@ -3,9 +3,10 @@
 A look proves something for all groups of its queue, so each queue is looked at for the highest offset that matters.
 Most queues need one look. The looks of a round do not depend on each other.
 
-A broker has one log for all its queues. So one queue in which a saved offset lies behind the max at the promotion
-proves for all of them that the tail is lost. But where all that the old master had when its table was read is in this
-log, such an offset lay behind the end of its queue there too: some client has committed it, or its topic was made anew.
+A broker has one log for all its queues. So one queue in which a saved offset lies behind the max at the promotion, or
+behind a new message, proves for all of them that the tail is lost. Then it matters where late messages begin. But where
+all that the old master had when its table was read is in this log, such an offset lay behind the end of its queue there
+too: some client has committed it, or its topic was made anew.
 """
 
 from collections.abc import Iterator
@@ -83,9 +84,10 @@ class GuardPlan:
         None may be left although the plan is not complete.
         """
         found = []
+        is_late_enough = not self._facts.sends_back
         for queue, highest in list(islice(self._open.items(), ROUND_LOOKS_MAX)):
             view = self._views.get(queue)
-            offset = highest - 1 if view is None else view.next_look(highest)
+            offset = highest - 1 if view is None else view.next_look(highest, is_late_enough=is_late_enough)
             if offset is None or self._looks.get(queue, 0) >= LOOKS_PER_QUEUE_MAX:
                 del self._open[queue]
             else:
@@ -102,8 +104,7 @@ class GuardPlan:
             view = view.looked(look.offset, found, self._boundary)
         self._views[look.queue] = view
         # A queue without any message is most often that of a topic that was deleted.
-        is_behind_old = view.end_of_old is not None and self._saved[look.queue] > view.end_of_old
-        if is_behind_old and view.max_offset and not self._facts.has_saved_log:
+        if view.max_offset and not self._facts.has_saved_log and _is_behind_old(self._saved[look.queue], view):
             self._take_tail_for_lost()
 
     def unreadable(self, look: MessageLook) -> None:
@@ -124,7 +125,13 @@ class GuardPlan:
     def _take_tail_for_lost(self) -> None:
         if self._facts.tail is Tail.LOST:
             return
-        if self._facts.tail is Tail.KEPT:
-            # More matters now.
-            self._open |= self._if_lost
+        # More matters now, and more of what was looked at.
+        self._open |= self._if_lost
         self._facts = self._facts_if_lost
+
+
+def _is_behind_old(saved: int, view: QueueView) -> bool:
+    """Return whether an offset lies behind messages that nobody had read when it was committed, or behind the end."""
+    if view.is_new_seen:
+        return saved > view.new_from
+    return view.end_of_old is not None and saved > view.end_of_old

@@ -3,7 +3,7 @@
 Messages of a queue are in the order of the log, so one old message proves all before it, and one new message all after
 it. A search looks at one message at a time. It begins at the highest offset that anybody has: most often that message
 is old, and nothing else has to be looked at. Else it goes back in growing steps, as few messages are new soon after a
-promotion, and then halves what is left.
+promotion, and then halves what is left. A late message leads further back as a new one does, where that matters.
 """
 
 from dataclasses import dataclass, replace
@@ -24,13 +24,18 @@ class QueueLook(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueView:
-    """The messages of a queue as far as they were looked at; `min_offset <= old_until <= new_from <= max_offset`."""
+    """The messages of a queue as far as they were looked at.
+
+    `min_offset <= old_until <= late_from <= new_from <= max_offset`.
+    """
 
     min_offset: int
     #: The next offset to be written, when the queue was looked at last.
     max_offset: int
     #: All messages below it are old, or expired.
     old_until: int
+    #: All messages from it on are late, or new.
+    late_from: int
     #: All messages from it on are new; `max_offset` while none is proved to be.
     new_from: int
     #: How far the next look goes back.
@@ -43,13 +48,27 @@ class QueueView:
         """The first offset whose message is new, or will be: the queue's max at the promotion. None: unknown."""
         return self.old_until if self.old_until == self.new_from else None
 
-    def next_look(self, highest: int) -> int | None:
-        """Return the offset to look at next, if offsets up to `highest` matter; None if no look would show more."""
-        if highest <= self.old_until or self.is_blocked or self.end_of_old is not None:
+    @property
+    def begin_of_late(self) -> int | None:
+        """The first offset whose message is late, or new: from there on it is a matter of seconds. None: unknown."""
+        return self.old_until if self.old_until == self.late_from else None
+
+    @property
+    def is_new_seen(self) -> bool:
+        """Whether a message is proved to be new."""
+        return self.new_from < self.max_offset
+
+    def next_look(self, highest: int, *, is_late_enough: bool) -> int | None:
+        """Return the offset to look at next, if offsets up to `highest` matter; None if no look would show more.
+
+        `is_late_enough`: where a message is late, it does not matter where the late ones begin.
+        """
+        is_found = self.old_until == self.late_from or (is_late_enough and self.late_from < self.new_from)
+        if highest <= self.old_until or self.is_blocked or is_found:
             return None
-        if self.old_until == self.min_offset and self.new_from - self.step > self.old_until:
-            return self.new_from - self.step
-        return (self.old_until + self.new_from) // 2
+        if self.old_until == self.min_offset and self.late_from - self.step > self.old_until:
+            return self.late_from - self.step
+        return (self.old_until + self.late_from) // 2
 
     def looked(self, offset: int, look: QueueLook, boundary: Boundary) -> "QueueView":
         """Return the view after a look at `offset`, which `next_look` named."""
@@ -59,14 +78,22 @@ class QueueView:
             case Age.OLD:
                 return replace(self, old_until=offset + 1)
             case Age.NEW:
-                return replace(self, new_from=offset, step=self.step * 2)
+                return replace(self, late_from=offset, new_from=offset, step=self.step * 2)
+            case Age.LATE:
+                return replace(self, late_from=offset, step=self.step * 2)
             case Age.UNKNOWN:
                 return replace(self, is_blocked=True)
 
     def _after_nothing(self, offset: int, look: QueueLook) -> "QueueView":
         if self.min_offset <= offset < look.min_offset <= self.new_from:
             # It expired meanwhile, with all before it.
-            return replace(self, min_offset=look.min_offset, old_until=max(self.old_until, look.min_offset))
+            begin = look.min_offset
+            return replace(
+                self,
+                min_offset=begin,
+                old_until=max(self.old_until, begin),
+                late_from=max(self.late_from, begin),
+            )
         return replace(self, is_blocked=True)
 
 
@@ -74,8 +101,7 @@ def first_view(offset: int, look: QueueLook, boundary: Boundary) -> QueueView:
     """Return what the first look at a queue, at `offset`, proves."""
     # A queue that was emptied may begin behind its end for a moment.
     lowest = max(min(look.min_offset, look.max_offset), 0)
-    view = QueueView(
-        min_offset=lowest, max_offset=look.max_offset, old_until=lowest, new_from=max(look.max_offset, lowest)
-    )
+    end = max(look.max_offset, lowest)
+    view = QueueView(min_offset=lowest, max_offset=look.max_offset, old_until=lowest, late_from=end, new_from=end)
     # Nothing is expected beyond the end.
     return view.looked(offset, look, boundary) if lowest <= offset < view.new_from else view

@@ -47,6 +47,10 @@ on the server (222), where the broker can: commits are refused until the group's
 offset. This is done for each group of the queue, at the price of reading again what it read since then. So it is not
 done where the promotion was long ago, as after a start of this process.
 
+Messages that are late, that is: stored about when the mirror read the offsets, or later, are on no side. Where the tail
+is lost, such a group is sent to the first of them: what it had read of them it reads again, seconds of them, and what
+it had not read it does not skip.
+
 **What lies before the beginning of the queue.** No message shows what such an offset means. Where members have to be
 sent back, it is set even so, or what is shown if that is less: nothing is raised by that, and the broker lets the group
 begin with the first message that it has. To leave it would leave members at positions in the lost tail.
@@ -214,6 +218,11 @@ class LogFacts:
     #: The store was empty at the promotion.
     is_emptied: bool = False
 
+    @property
+    def sends_back(self) -> bool:
+        """Whether members that pull are sent back, at the price of reading seconds again."""
+        return self.tail is Tail.LOST and self.is_recent
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardDecision:
@@ -294,10 +303,10 @@ def _beyond(candidate: OffsetCandidate, view: QueueView, facts: LogFacts) -> Gua
         return _left(Reason.UP_TO_DATE)
     # Neither a position nor an older copy shows that the group has read more than what was saved.
     safe = view.old_until if candidate.saved is None else min(candidate.saved, view.old_until)
-    if end is None:
+    if end is None and not _is_sent_before_late(candidate, view, facts):
         return GuardDecision(action=Action.REPORT, reason=Reason.NO_PROOF, safe_offset=safe)
     reason = _not_read(candidate, shown, view, facts)
-    if reason is None and not (facts.tail is Tail.LOST and facts.is_recent):
+    if reason is None and not facts.sends_back:
         return GuardDecision(action=Action.REPORT, reason=Reason.MAY_HAVE_SKIPPED, safe_offset=safe)
     if facts.is_emptied and end == 0:
         return GuardDecision(action=Action.ARCHIVE, reason=Reason.STORE_EMPTIED, offset=0)
@@ -343,7 +352,7 @@ def _wanted(candidate: OffsetCandidate, saved: int, view: QueueView | None, fact
         return _raised(candidate, saved, view, facts)
     if candidate.keeping is OffsetKeeping.POP and candidate.shown is not None:
         return _left(Reason.POPPED_AGAIN)
-    end = view.end_of_old
+    end = view.begin_of_late if _is_sent_before_late(candidate, view, facts) else view.end_of_old
     if end is None:
         return GuardDecision(action=Action.REPORT, reason=Reason.NO_PROOF, safe_offset=view.old_until)
     if _may_be_reset(candidate, end, facts):
@@ -381,7 +390,12 @@ def _may_be_reset(candidate: OffsetCandidate, offset: int, facts: LogFacts) -> b
 
 def _are_positions_lost(candidate: OffsetCandidate, facts: LogFacts) -> bool:
     """Return whether clients may be about to go on from positions in the lost tail."""
-    return facts.tail is Tail.LOST and facts.is_recent and candidate.keeping is OffsetKeeping.CLUSTERING
+    return facts.sends_back and candidate.keeping is OffsetKeeping.CLUSTERING
+
+
+def _is_sent_before_late(candidate: OffsetCandidate, view: QueueView, facts: LogFacts) -> bool:
+    """Return whether the group is sent to where messages begin of which nobody knows whether they are old."""
+    return view.begin_of_late is not None and _are_positions_lost(candidate, facts)
 
 
 def _why_left(

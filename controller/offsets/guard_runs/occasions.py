@@ -91,6 +91,7 @@ class GuardOccasion:
             unix_ms=read.answered_unix_ms,
             was_restarted=self.was_restarted,
             log_end=read.log_max_offset,
+            boot_unix_ms=read.run.boot_unix_ms if read.run.address == self.master.address else None,
         )
 
     def is_recent(self, now_ms: int) -> bool:

@@ -20,15 +20,19 @@ def message(*, physical=0, stored=None):
 
 @dataclass
 class Queue:
-    """One queue that is alone in its log: `old` messages up to the promotion, then `new` ones; some have expired."""
+    """One queue that is alone in its log: `old` messages up to the promotion, then `new` ones; some have expired.
+
+    Between them are `late` ones, which were stored as the mirror read the offsets.
+    """
 
     old: int
     new: int
     expired: int = 0
+    late: int = 0
 
     @property
     def end(self):
-        return self.old + self.new
+        return self.old + self.late + self.new
 
     @property
     def parts_at(self):
@@ -37,7 +41,8 @@ class Queue:
 
     def look(self, offset):
         is_there = self.expired <= offset < self.end
-        stored = OLD_MS if offset < self.old else BOOT_MS + 60_000
+        is_late = self.old <= offset < self.old + self.late
+        stored = OLD_MS if offset < self.old else READ_MS if is_late else BOOT_MS + 60_000
         return QueueLook(
             message=PlacedMessage(offset * SIZE, stored) if is_there else None,
             min_offset=self.expired,

@@ -76,11 +76,11 @@ def test_part_before_a_gap_in_the_epochs_is_doubtful(found, saved_epoch, doubtfu
     assert doubtful_from(found, saved_epoch) == doubtful
 
 
-def test_messages_stored_between_the_reading_of_the_offsets_and_the_start_are_on_no_side():
+def test_messages_stored_between_the_reading_of_the_offsets_and_the_start_are_late():
     boundary = boundary_of_start(100_000, 300_000)
     stored = (100_000 - CLOCK_MARGIN_MS - 1, 100_000 - CLOCK_MARGIN_MS, 200_000, 300_000 + CLOCK_MARGIN_MS)
     ages = [boundary.age_of(message(stored=each)) for each in (*stored, stored[-1] + 1)]
-    assert ages == [Age.OLD, Age.UNKNOWN, Age.UNKNOWN, Age.UNKNOWN, Age.NEW]
+    assert ages == [Age.OLD, Age.LATE, Age.LATE, Age.LATE, Age.NEW]
 
 
 def test_message_without_its_store_time_is_on_no_side_of_a_start():
@@ -92,9 +92,32 @@ def test_start_parts_nothing_unless_it_came_after_the_offsets_were_read(boot, pa
     assert (boundary_of_start(100_000, 100_000 + boot) is not None) == parts
 
 
+@pytest.mark.parametrize("boot", [1 - CLOCK_MARGIN_MS, 0, 1000, CLOCK_MARGIN_MS, 60_000])
+def test_later_start_at_the_same_address_parts_the_log_also_within_the_margin_around_the_reading(boot):
+    boundary = boundary_of_start(100_000, 100_000 + boot, 40_000)
+    assert boundary.boot_unix_ms == 100_000 + boot
+    ages = [boundary.age_of(message(stored=100_000 + boot + each)) for each in (-10, 1)]
+    assert ages == [Age.LATE if boot > 10 - CLOCK_MARGIN_MS else Age.OLD, Age.NEW]
+
+
+@pytest.mark.parametrize(
+    ("boot", "former_boot"),
+    [
+        # The process that was read.
+        (100_000, 100_000),
+        # The clock was set back.
+        (100_000, 101_000),
+        # A slave that has got the address, and ran before the offsets were read: what it copied is not new.
+        (100_000 - CLOCK_MARGIN_MS, 40_000),
+    ],
+)
+def test_start_at_the_same_address_parts_nothing_where_the_broker_may_have_run_when_it_was_read(boot, former_boot):
+    assert boundary_of_start(100_000, boot, former_boot) is None
+
+
 def test_messages_before_the_next_epoch_are_old_only_if_they_were_stored_before_a_limit():
     boundary = EpochBoundary(old_below=500, new_from=500, old_stored_before_ms=100_000)
     looks = ((400, 99_999), (400, 100_000), (400, None), (500, 99_999))
     ages = [boundary.age_of(message(physical=place, stored=stored)) for place, stored in looks]
-    assert ages == [Age.OLD, Age.UNKNOWN, Age.UNKNOWN, Age.NEW]
+    assert ages == [Age.OLD, Age.LATE, Age.UNKNOWN, Age.NEW]
     assert boundary.needs_store_time

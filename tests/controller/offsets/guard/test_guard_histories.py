@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_guard_plan import a_candidate, a_plan, performed
 
-from controller.offsets.guard.boundaries import PlacedMessage
+from controller.offsets.guard.boundaries import CLOCK_MARGIN_MS, PlacedMessage
 from controller.offsets.guard.log_facts import MasterLog, SavedMoment, boundary_of, facts_of
 from controller.offsets.guard.queue_view import QueueLook
 from controller.offsets.guard.rules import Action, Tail
@@ -26,6 +27,10 @@ class History:
     boot_ms: int
     epochs: tuple = ()
     was_restarted: bool = False
+    #: When the run that was read had started; None: at another address.
+    former_boot_ms: int | None = None
+    #: How many messages the log had when it was read; None: not requested.
+    read_count: int | None = None
 
     @property
     def log(self):
@@ -51,7 +56,11 @@ class History:
     def decision(self, saved, shown, *, tail=Tail.MAY_BE_LOST, is_recent=True):
         """Decide for a group whose saved offset was read at READ_MS."""
         moment = SavedMoment(
-            epoch=self.epochs[0][0] if self.epochs else None, unix_ms=READ_MS, was_restarted=self.was_restarted
+            epoch=self.epochs[0][0] if self.epochs else None,
+            unix_ms=READ_MS,
+            was_restarted=self.was_restarted,
+            log_end=None if self.read_count is None else self.read_count * SIZE,
+            boot_unix_ms=self.former_boot_ms,
         )
         facts = facts_of(moment, self.log, tail, is_recent=is_recent, has_pulls=False)
         plan = a_plan([a_candidate(saved, shown)], boundary_of(moment, self.log), facts)
@@ -81,7 +90,80 @@ def test_messages_of_a_run_that_nobody_read_are_not_skipped():
 
 def test_lost_tail_of_the_first_run_does_not_set_groups_behind_what_the_second_one_stored():
     history = of_two_restarts(kept=800, unread=190, last=100)
-    assert history.decision(1200, 700, tail=Tail.LOST).action is Action.REPORT
+    decision = history.decision(1200, 700, tail=Tail.LOST)
+    assert (decision.action, decision.offset) == (Action.SET, 800)
+    assert history.decision(1200, 700, tail=Tail.LOST, is_recent=False).action is Action.REPORT
+
+
+def of_older_copy(kept, lost, last, *, boot_ms, **options):
+    """A broker that was killed right after it was read, and started with a copy that lacks its last messages.
+
+    The copy ends before the run that was read had started.
+    """
+    former_boot_ms = READ_MS - 20_000
+    stored = run(former_boot_ms - 10 * kept - 2000, kept) + run(boot_ms + 1, last)
+    return History(stored=stored, boot_ms=boot_ms, former_boot_ms=former_boot_ms, read_count=kept + lost, **options)
+
+
+@pytest.mark.parametrize("after_ms", [-4000, 100, 3000, 30_000])
+@pytest.mark.parametrize(
+    ("saved", "shown", "offset"),
+    [
+        # The copy's own table, a position of a member in what is gone, and what a member has committed since.
+        (1200, 700, 800),
+        (1200, 1210, 800),
+        (1200, 850, 800),
+        (1200, None, 800),
+        # A slow group.
+        (780, 700, 780),
+        (780, 850, 780),
+    ],
+)
+def test_copy_of_a_disk_that_is_put_back_at_once_sends_all_members_back(saved, shown, offset, after_ms):
+    history = of_older_copy(kept=800, lost=500, last=300, boot_ms=READ_MS + after_ms)
+    decision = history.decision(saved, shown)
+    assert (decision.action, decision.offset) == (Action.SET, offset)
+
+
+def test_copy_whose_log_has_grown_beyond_the_former_one_is_still_known_by_its_new_messages():
+    history = of_older_copy(kept=800, lost=500, last=900, boot_ms=READ_MS + 2000)
+    for saved, shown in ((1200, 700), (1200, 1250), (1200, 1600)):
+        decision = history.decision(saved, shown)
+        assert (decision.action, decision.offset) == (Action.SET, 800)
+
+
+def of_lost_end(kept, lost, last):
+    """A broker that was read, killed, and started with a log that lacks its very last messages."""
+    stored = run(READ_MS - 10 * kept + 500, kept) + run(READ_MS + 3001, last)
+    return History(
+        stored=stored,
+        boot_ms=READ_MS + 3000,
+        former_boot_ms=READ_MS - 3_600_000,
+        read_count=kept + lost,
+    )
+
+
+def test_lost_end_of_a_second_sends_members_to_what_was_stored_when_they_were_read():
+    """5 s of messages are late: a group reads those again, and skips none of those that have taken their places."""
+    history = of_lost_end(kept=2000, lost=90, last=80)
+    for saved, shown in ((1950, 1900), (1950, 2070), (2060, 2040)):
+        decision = history.decision(saved, shown)
+        assert (decision.action, decision.offset) == (Action.SET, 1450)
+
+
+def test_lost_end_that_was_refilled_is_known_only_by_an_offset_that_was_read_in_it():
+    history = of_lost_end(kept=2000, lost=90, last=100)
+    lost = history.decision(2060, 2040)
+    assert (lost.action, lost.offset) == (Action.SET, 1450)
+    assert history.decision(1950, 2080).action is Action.REPORT
+
+
+def test_start_without_a_loss_leaves_groups_where_they_are():
+    history = of_lost_end(kept=2000, lost=0, last=100)
+    assert history.decision(1950, 1980).action is Action.REPORT
+    pushed = history.decision(1400, 1300)
+    assert (pushed.action, pushed.offset) == (Action.PUSH, 1400)
+    assert history.decision(1400, 1400).action is Action.LEAVE
 
 
 def test_start_within_the_epoch_and_then_a_failover_skip_nothing():
@@ -119,3 +201,31 @@ def test_nothing_is_written_behind_the_first_message_that_nobody_can_have_read(
     decision = history.decision(saved, shown, tail=tail, is_recent=is_recent)
     if decision.offset is not None:
         assert decision.offset <= min(kept, saved), "what is shown may be a copy from before a rewind"
+
+
+@settings(max_examples=150)
+@given(
+    copied=st.integers(0, 300),
+    kept=st.integers(0, 300),
+    last=st.integers(0, 300),
+    lost=st.integers(0, 300),
+    saved=st.integers(0, 900),
+    shown=st.none() | st.integers(0, 900),
+    tail=st.sampled_from(Tail),
+    is_recent=st.booleans(),
+    after_ms=st.integers(-6000, 20_000),
+)
+def test_start_right_after_the_reading_writes_nothing_behind_what_can_have_been_read(
+    *, copied, kept, last, lost, saved, shown, tail, is_recent, after_ms
+):
+    """The log has messages of the run that was read, or not, and clocks differ."""
+    boot_ms, former_boot_ms = READ_MS + after_ms, READ_MS - 10_000
+    # The last ones of the former run are at most as late as its end.
+    end_ms = min(READ_MS, boot_ms) - 1
+    stored = run(former_boot_ms - 10 * copied - 1000, copied) + run(end_ms - 10 * kept, kept) + run(boot_ms + 1, last)
+    history = History(stored=stored, boot_ms=boot_ms, former_boot_ms=former_boot_ms, read_count=copied + kept + lost)
+    decision = history.decision(saved, shown, tail=tail, is_recent=is_recent)
+    if decision.offset is not None:
+        assert decision.offset <= min(copied + kept, saved)
+    if lost > last and is_recent and after_ms > -CLOCK_MARGIN_MS:
+        assert decision.action is not Action.REPORT

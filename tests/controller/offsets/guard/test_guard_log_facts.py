@@ -22,8 +22,8 @@ from remoting.admin.stored_messages import StoredMessage
 NOW_MS = 1_700_000_000_000
 
 
-def a_moment(epoch=1, *, log_end=None, was_restarted=False):
-    return SavedMoment(epoch=epoch, unix_ms=NOW_MS, was_restarted=was_restarted, log_end=log_end)
+def a_moment(epoch=1, *, log_end=None, was_restarted=False, boot=None):
+    return SavedMoment(epoch=epoch, unix_ms=NOW_MS, was_restarted=was_restarted, log_end=log_end, boot_unix_ms=boot)
 
 
 def a_runtime(*, version="V5_5_0", boot=NOW_MS + 60_000, end=900, behind=0, begin=0):
@@ -109,6 +109,30 @@ def test_broker_that_ran_already_when_the_offsets_were_read_proves_nothing():
         assert boundary_of(a_moment(None), a_log(boot=boot)) is NO_BOUNDARY
 
 
+def test_later_start_at_the_same_address_parts_the_log_however_soon_it_came():
+    for epoch, epochs in ((None, ()), (1, ((1, 0),))):
+        found = boundary_of(a_moment(epoch, boot=NOW_MS - 3_600_000), a_log(*epochs, boot=NOW_MS + 2000))
+        assert found == boundary_of_start(NOW_MS, NOW_MS + 2000, NOW_MS - 3_600_000)
+        assert found is not None
+    same = a_moment(None, boot=NOW_MS - 3_600_000)
+    assert boundary_of(same, a_log(boot=NOW_MS - 3_600_000)) is NO_BOUNDARY
+
+
+@pytest.mark.parametrize(
+    ("log_end", "end", "tail"),
+    [(None, 900, Tail.MAY_BE_LOST), (900, 900, Tail.MAY_BE_LOST), (901, 900, Tail.LOST), (901, None, Tail.MAY_BE_LOST)],
+)
+def test_log_that_ends_after_a_start_before_it_had_ended_has_lost_its_tail(log_end, end, tail):
+    found = facts_of(a_moment(None, log_end=log_end), a_log(end=end), Tail.MAY_BE_LOST, is_recent=True, has_pulls=False)
+    assert (found.tail, found.has_saved_log) == (tail, False)
+
+
+def test_shorter_log_of_a_broker_whose_start_proves_nothing_is_no_lost_tail():
+    """It may be a slave without a controller, and nothing is proved of its messages."""
+    moment, log = a_moment(None, log_end=1000), a_log(boot=NOW_MS - 1, end=900)
+    assert facts_of(moment, log, Tail.MAY_BE_LOST, is_recent=True, has_pulls=False).tail is Tail.MAY_BE_LOST
+
+
 def test_log_that_ends_in_an_earlier_epoch_than_that_of_the_offsets_proves_nothing():
     assert boundary_of(a_moment(3), a_log((1, 0), (2, 500))) is NO_BOUNDARY
 
@@ -153,6 +177,15 @@ def test_store_whose_first_message_came_after_the_start_was_emptied():
     assert not is_emptied(moment, a_log(boot=boot, begin=100, first=boot))
     # It was there when the mirror read the offsets: the clock of the broker is behind.
     assert not is_emptied(moment, a_log(boot=NOW_MS - 5, first=NOW_MS - 1))
+
+
+def test_store_that_was_emptied_shows_it_also_where_the_broker_was_started_right_after_the_reading():
+    moment, boot = a_moment(None, boot=NOW_MS - 3_600_000), NOW_MS + 2000
+    assert is_emptied(moment, a_log(boot=boot, first=boot + 1))
+    assert is_emptied(moment, a_log(boot=boot, end=0))
+    assert not is_emptied(moment, a_log(boot=boot, first=boot - 1))
+    # The clock of the manager is ahead.
+    assert not is_emptied(moment, a_log(boot=NOW_MS - 2000, first=NOW_MS - 1))
 
 
 @pytest.mark.parametrize(("version", "can"), [("V4_9_7", False), ("V5_0_0", True), ("V5_5_0", True), (None, True)])

@@ -209,6 +209,11 @@ def test_former_master_may_have_been_started_again_unseen_where_the_reading_is_o
     assert an_occasion(after_ms=UNSEEN_RESTART_MS + 1).moment.was_restarted
 
 
+def test_start_of_the_broker_that_was_read_counts_at_its_own_address_alone():
+    assert an_occasion(master=a_master(address=OLD)).moment.boot_unix_ms == BOOT_MS
+    assert an_occasion(master=a_master(address=NEW)).moment.boot_unix_ms is None
+
+
 def test_occasion_is_outdated_after_ten_minutes():
     occasion = an_occasion()
     assert not occasion.is_outdated(NOW_MS + OUTDATED_MS)

@@ -80,6 +80,22 @@ def test_one_queue_behind_its_end_proves_the_lost_tail_for_all_queues_of_the_bro
     assert actions(plan) == [(Action.SET, 90), (Action.SET, 100), (Action.SET, 80)]
 
 
+def test_new_message_below_a_saved_offset_proves_the_lost_tail_also_behind_late_ones():
+    """Queue 1 has shown a late message by then, and is searched for the first of them."""
+    by_start = boundary_of_start(READ_MS, BOOT_MS)
+    lost, other = Queue(old=100, late=10, new=50), Queue(old=200, late=40, new=0)
+    plan = a_plan([a_candidate(220, 60, queue_id=1), a_candidate(120, 60)], by_start, RECENT)
+    assert performed(plan, lost, other) < 20
+    assert actions(plan) == [(Action.SET, 200), (Action.SET, 100)]
+
+
+def test_late_messages_are_not_searched_where_no_tail_is_known_to_be_lost():
+    queue = Queue(old=100, late=40, new=0)
+    plan = a_plan([a_candidate(130, 60)], boundary_of_start(READ_MS, BOOT_MS), RECENT)
+    assert performed(plan, queue) == 1
+    assert actions(plan) == [(Action.REPORT, None)]
+
+
 def test_queue_of_an_emptied_store_has_lost_its_tail_whatever_was_expected():
     """A group whose only sign is its commit, behind new messages."""
     facts = LogFacts(tail=Tail.MAY_BE_LOST, is_recent=True, is_emptied=True)
@@ -217,6 +233,25 @@ def test_nothing_is_skipped_where_epochs_prove_less(queue, candidates, facts, va
         assert_nothing_is_skipped(queue, candidate, decision)
         if decision.safe_offset is not None:
             assert decision.safe_offset <= max(queue.old, queue.expired)
+
+
+@settings(max_examples=150)
+@given(
+    queue=QUEUES,
+    late=st.integers(0, 50),
+    candidates=st.lists(CANDIDATES, min_size=1, max_size=4),
+    facts=FACTS,
+)
+def test_nothing_is_skipped_and_little_is_read_again_where_messages_are_late(queue, late, candidates, facts):
+    """Members are sent back to the first message that they are not known to have read."""
+    queue.late = late
+    plan = a_plan(candidates, boundary_of_start(READ_MS, BOOT_MS), facts)
+    performed(plan, queue)
+    for candidate, decision in plan.decisions():
+        assert_nothing_is_skipped(queue, candidate, decision)
+        is_set_back = decision.action is Action.SET and candidate.saved is not None
+        if is_set_back and candidate.saved > queue.expired < queue.old:
+            assert decision.offset == min(candidate.saved, queue.old)
 
 
 @settings(max_examples=100)

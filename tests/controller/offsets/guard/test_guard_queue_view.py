@@ -1,10 +1,10 @@
 """A queue is searched for the first new message with few looks."""
 
-from guard_logs import Queue
+from guard_logs import BOOT_MS, READ_MS, Queue
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.offsets.guard.boundaries import EpochBoundary
+from controller.offsets.guard.boundaries import EpochBoundary, boundary_of_start
 from controller.offsets.guard.queue_view import QueueLook, QueueView, first_view
 
 
@@ -12,11 +12,11 @@ def boundary_of(queue):
     return EpochBoundary(old_below=queue.parts_at, new_from=queue.parts_at)
 
 
-def searched(queue, highest, *, boundary=None):
+def searched(queue, highest, *, boundary=None, is_late_enough=True):
     """Return the view of a queue after all looks that are needed for offsets up to `highest`, and their number."""
     boundary = boundary or boundary_of(queue)
     view, looks = first_view(highest - 1, queue.look(highest - 1), boundary), 1
-    while (offset := view.next_look(highest)) is not None:
+    while (offset := view.next_look(highest, is_late_enough=is_late_enough)) is not None:
         view = view.looked(offset, queue.look(offset), boundary)
         looks += 1
     return view, looks
@@ -58,6 +58,34 @@ def test_message_on_no_side_ends_the_search_and_what_was_proved_before_counts():
     assert view.new_from >= 150
 
 
+def test_late_message_ends_the_search_where_it_does_not_matter_when_late_ones_begin():
+    by_start = boundary_of_start(READ_MS, BOOT_MS)
+    view, looks = searched(Queue(old=1000, late=100, new=0), 1100, boundary=by_start)
+    assert (view.late_from, view.begin_of_late, view.end_of_old, looks) == (1099, None, None, 1)
+
+
+def test_begin_of_late_messages_is_found_near_the_end_of_a_long_queue_with_few_looks():
+    by_start = boundary_of_start(READ_MS, BOOT_MS)
+    queue = Queue(old=10_000_000, late=200, new=100)
+    view, looks = searched(queue, 10_000_300, boundary=by_start, is_late_enough=False)
+    assert (view.begin_of_late, view.end_of_old, view.is_new_seen) == (10_000_000, None, True)
+    assert looks <= 20
+
+
+def test_queue_in_which_nothing_is_proved_has_no_begin_of_late_messages():
+    view, looks = searched(
+        Queue(old=100, new=0), 100, boundary=EpochBoundary(old_below=0, new_from=None), is_late_enough=False
+    )
+    assert (view.begin_of_late, looks) == (None, 1)
+
+
+def test_late_messages_that_expire_during_the_search_lead_to_the_beginning_of_the_queue():
+    view = QueueView(min_offset=0, max_offset=100, old_until=0, late_from=30, new_from=60)
+    expired = QueueLook(message=None, min_offset=40, max_offset=100)
+    later = view.looked(20, expired, boundary_of_start(READ_MS, BOOT_MS))
+    assert (later.begin_of_late, later.end_of_old) == (40, None)
+
+
 def test_message_that_cannot_be_read_ends_the_search():
     unreadable = QueueLook(message=None, min_offset=0, max_offset=100)
     view = first_view(50, unreadable, EpochBoundary(old_below=0, new_from=0))
@@ -65,7 +93,7 @@ def test_message_that_cannot_be_read_ends_the_search():
 
 
 def test_messages_that_expire_during_the_search_count_as_old():
-    view = QueueView(min_offset=0, max_offset=100, old_until=0, new_from=60)
+    view = QueueView(min_offset=0, max_offset=100, old_until=0, late_from=60, new_from=60)
     later = view.looked(
         20, QueueLook(message=None, min_offset=40, max_offset=100), EpochBoundary(old_below=0, new_from=0)
     )
@@ -82,3 +110,24 @@ def test_search_finds_the_first_new_message_or_proves_that_nothing_new_matters(o
     if highest > view.old_until:
         assert view.end_of_old == max(old, queue.expired)
     assert looks <= 2 * (old + new).bit_length() + 3
+
+
+@settings(max_examples=100)
+@given(
+    old=st.integers(0, 3000),
+    late=st.integers(0, 300),
+    new=st.integers(0, 3000),
+    expired=st.integers(0, 6000),
+    highest=st.integers(1, 8000),
+)
+def test_search_behind_late_messages_finds_the_last_old_one(old, late, new, expired, highest):
+    queue = Queue(old=old, late=late, new=new, expired=min(expired, old + late + new))
+    view, looks = searched(queue, highest, boundary=boundary_of_start(READ_MS, BOOT_MS), is_late_enough=False)
+    assert view.min_offset <= view.old_until <= view.late_from <= view.new_from <= view.max_offset
+    begin = max(old, queue.expired)
+    assert view.old_until <= begin
+    if highest > view.old_until:
+        assert view.begin_of_late == begin
+    if view.is_new_seen:
+        assert view.new_from >= old + late
+    assert looks <= 2 * queue.end.bit_length() + 3

@@ -1,10 +1,10 @@
 """What is done with one offset, line by line of the table, and never so that a message is skipped."""
 
 import pytest
-from guard_logs import Queue
+from guard_logs import BOOT_MS, READ_MS, Queue
 from test_guard_queue_view import searched
 
-from controller.offsets.guard.boundaries import EpochBoundary
+from controller.offsets.guard.boundaries import EpochBoundary, boundary_of_start
 from controller.offsets.guard.rules import (
     Action,
     GuardDecision,
@@ -243,6 +243,52 @@ def test_report_without_proof_names_the_offset_up_to_which_all_is_proved():
         decision = decide(a_candidate(saved, shown), view, MAY_BE_LOST)
         assert (decision.action, decision.reason, decision.offset) == (Action.REPORT, Reason.NO_PROOF, None)
         assert decision.safe_offset <= 50
+
+
+def decided_before_late(candidate, facts):
+    """Decide in a queue with 100 old messages, 20 late ones and 30 new ones; the first 10 have expired."""
+    queue, boundary = Queue(old=100, late=20, new=30, expired=10), boundary_of_start(READ_MS, BOOT_MS)
+    highest = matters(candidate, facts)
+    view = searched(queue, highest, boundary=boundary, is_late_enough=not facts.sends_back)[0] if highest else None
+    return decide(candidate, view, facts)
+
+
+@pytest.mark.parametrize(
+    ("saved", "shown", "reason", "offset"),
+    [
+        # The late messages are those of the last seconds that the group was read.
+        (115, 60, Reason.TAIL_LOST, 100),
+        (115, None, Reason.TAIL_LOST, 100),
+        (130, 100, Reason.TAIL_LOST, 100),
+        (130, 110, Reason.MAY_HAVE_SKIPPED, 100),
+        (130, 145, Reason.MAY_HAVE_SKIPPED, 100),
+        (None, 145, Reason.MAY_HAVE_SKIPPED, 100),
+        (130, 400, Reason.BEYOND_END, 100),
+        # Not beyond what was saved.
+        (80, 145, Reason.MAY_HAVE_SKIPPED, 80),
+        (5, 145, Reason.MAY_HAVE_SKIPPED, 5),
+        (100, 60, Reason.POSITIONS_LOST, 100),
+    ],
+)
+def test_where_the_tail_is_lost_clients_are_sent_before_messages_of_which_nobody_knows_whether_they_are_old(
+    saved, shown, reason, offset
+):
+    assert decided_before_late(a_candidate(saved, shown), LOST) == does(Action.SET, reason, offset)
+
+
+@pytest.mark.parametrize("facts", [MAY_BE_LOST, LONG_AGO, LOST_LONG_AGO])
+@pytest.mark.parametrize(("saved", "shown"), [(115, 60), (130, 145), (None, 115)])
+def test_nobody_is_sent_before_late_messages_without_a_lost_tail_or_long_after(saved, shown, facts):
+    decision = decided_before_late(a_candidate(saved, shown), facts)
+    assert (decision.action, decision.reason) == (Action.REPORT, Reason.NO_PROOF)
+    assert decision.safe_offset <= 100
+
+
+def test_group_that_may_pop_is_not_sent_before_late_messages():
+    popped = a_candidate(130, 145, keeping=OffsetKeeping.POP)
+    assert decided_before_late(popped, LOST).reason is Reason.NO_PROOF
+    popped = a_candidate(130, 60, keeping=OffsetKeeping.POP)
+    assert decided_before_late(popped, LOST) == does(Action.LEAVE, Reason.POPPED_AGAIN)
 
 
 def test_nothing_matters_of_offsets_that_no_old_master_can_have_raised():
