@@ -8,9 +8,9 @@ it (master epochs, 1007), and where there are no epochs, when it was stored (28)
 A master may have been started again within its epoch, and several times, and have lost the end of its log each time. So
 what was stored after the mirror had read the offsets is never old by its store time.
 
-A message whose side is not certain is UNKNOWN, and proves nothing. One is LATE that is on no side only because it was
-stored when the offsets were read, or later. Nothing behind it is old, and what lies between the last old message and
-the first new one was stored within seconds.
+A message whose side is not certain is UNKNOWN, and proves nothing. A LATE one was stored when the offsets were read, or
+later, and is not proved to be new: nothing behind it is old. Where the offsets were read up to the end of their run,
+and the next one has just begun, all late messages are of less than a minute.
 
 Source: docs/protocol/offsets.md 8.2, docs/protocol/broker-admin.md 25 and 33.
 """
@@ -31,7 +31,7 @@ class Age(Enum):
 
     OLD = auto()
     NEW = auto()
-    #: Not proved to be old, as it was stored when the offsets were read, or later; nor to be new.
+    #: Stored when the offsets were read, or later, and not proved to be new.
     LATE = auto()
     UNKNOWN = auto()
 
@@ -51,8 +51,19 @@ class Boundary(Protocol):
     def needs_store_time(self) -> bool:
         """Whether the place of a message does not show its age."""
 
+    @property
+    def late_since_ms(self) -> int | None:
+        """Since when messages are late, Unix ms: a broker finds the first of them. None: their places show it."""
+
+    @property
+    def is_end_known(self) -> bool:
+        """Whether messages show for certain that the end of the log is lost (`shows_loss`)."""
+
     def age_of(self, message: PlacedMessage) -> Age:
         """Return on which side a message is."""
+
+    def shows_loss(self, message: PlacedMessage) -> bool:
+        """Return whether a message lies where another one was when the offsets were read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +82,16 @@ class EpochBoundary:
         """Whether the place of a message does not show its age."""
         return self.old_stored_before_ms is not None
 
+    @property
+    def late_since_ms(self) -> int | None:
+        """None: places show it."""
+        return None
+
+    @property
+    def is_end_known(self) -> bool:
+        """False: that is a matter of where the epoch begins."""
+        return False
+
     def age_of(self, message: PlacedMessage) -> Age:
         """Return on which side a message is, by its place in the log."""
         if message.physical_offset < self.old_below:
@@ -78,6 +99,10 @@ class EpochBoundary:
             return Age.OLD if limit_ms is None else _age_before(message, limit_ms)
         is_new = self.new_from is not None and message.physical_offset >= self.new_from
         return Age.NEW if is_new else Age.UNKNOWN
+
+    def shows_loss(self, _: PlacedMessage) -> bool:
+        """Return False."""
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,16 +118,39 @@ class BootBoundary:
     boot_unix_ms: int
     #: What was stored after it is new, Unix ms.
     new_stored_after_ms: int
+    #: What was stored after it is on no side, Unix ms: it is still to come, so a clock is or was wrong. None: unknown.
+    latest_unix_ms: int | None = None
+    #: Where the log ended that was read; None: unknown.
+    log_end: int | None = None
 
     @property
     def needs_store_time(self) -> bool:
-        """Whether the place of a message does not show its age."""
+        """True: places show nothing."""
         return True
+
+    @property
+    def late_since_ms(self) -> int | None:
+        """Since when messages are late, Unix ms."""
+        return self.old_stored_before_ms
+
+    @property
+    def is_end_known(self) -> bool:
+        """Whether it is known where the log ended that was read."""
+        return self.log_end is not None
 
     def age_of(self, message: PlacedMessage) -> Age:
         """Return on which side a message is, by when it was stored."""
-        is_new = message.store_unix_ms is not None and message.store_unix_ms > self.new_stored_after_ms
+        if message.store_unix_ms is None or self._is_to_come(message.store_unix_ms):
+            return Age.UNKNOWN
+        is_new = message.store_unix_ms > self.new_stored_after_ms
         return Age.NEW if is_new else _age_before(message, self.old_stored_before_ms)
+
+    def shows_loss(self, message: PlacedMessage) -> bool:
+        """Return whether a new message lies before the end of the log that was read."""
+        return self.log_end is not None and message.physical_offset < self.log_end and self.age_of(message) is Age.NEW
+
+    def _is_to_come(self, unix_ms: int) -> bool:
+        return self.latest_unix_ms is not None and unix_ms > self.latest_unix_ms
 
 
 def boundary_of_start(
@@ -111,8 +159,9 @@ def boundary_of_start(
     """Return what the start of a broker proves about offsets that were read at `read_unix_ms`.
 
     `former_boot_unix_ms`, where the process that was read had the same address: when that one had started. A later
-    start is that of another process then, also within the margin around the reading, and times of the two are of one
-    clock. Where that clock was set back in between, messages from before count as new: groups read them twice.
+    start is that of another process then, also within the margin around the reading, and what was stored since counts
+    as new without a margin. Where the clock was set back in between, or another machine with a later clock has got the
+    address, a few messages count as new that are not: groups read them twice, and skip none.
 
     None: it may have run already when they were read, so the start parts nothing.
     """

@@ -54,6 +54,8 @@ class MasterLog:
     epochs: LogEpochs | None
     #: The message at `decisive_place` (33); None: not requested, or not readable.
     decisive: StoredMessage | None = None
+    #: No message is stored later while it is looked at, Unix ms by any clock that is right; None: unknown.
+    latest_unix_ms: int | None = None
 
 
 def are_epochs_enough(moment: SavedMoment, epochs: LogEpochs | None) -> bool:
@@ -97,7 +99,9 @@ def boundary_of(moment: SavedMoment, log: MasterLog) -> Boundary:
     by_start = None if boot is None else boundary_of_start(moment.unix_ms, boot, moment.boot_unix_ms)
     if log.runtime is None or boot is None or by_start is None:
         return NO_BOUNDARY
-    return ALL_NEW if _begins_after(moment, boot, log.runtime, log.decisive) else by_start
+    if _begins_after(moment, boot, log.runtime, log.decisive):
+        return ALL_NEW
+    return replace(by_start, latest_unix_ms=log.latest_unix_ms, log_end=moment.log_end)
 
 
 def facts_of(moment: SavedMoment, log: MasterLog, tail: Tail, *, is_recent: bool, has_pulls: bool) -> LogFacts:

@@ -15,7 +15,7 @@ from remoting.admin.brokers import BrokerRuntime, broker_name, broker_options, b
 from remoting.admin.client import AdminClient
 from remoting.admin.log_epochs import LogEpochs, log_epochs
 from remoting.admin.offset_table import GroupOffsets, UnreadableOffsets, all_offsets
-from remoting.admin.offsets import RESETS_ON_SERVER, max_offset, min_offset, reset_offset
+from remoting.admin.offsets import RESETS_ON_SERVER, max_offset, min_offset, offset_at, reset_offset
 from remoting.admin.stored_messages import QueueEntry, StoredMessage, message_in_log, queue_entry
 from remoting.client import send_always
 from remoting.protocol.codes import ResponseCode
@@ -28,6 +28,10 @@ PAUSE_S: Final = 0.05
 BUSY_TRIES: Final = 20
 
 Found = TypeVar("Found")
+
+
+def _always(_: int) -> bool:
+    return True
 
 
 class NoMaster(Exception):  # not an error: the run has nothing to guard
@@ -128,8 +132,11 @@ class MasterQueries:
             offsets=offsets, pulled=pulled, has_pulls=True, unreadable_topics=unreadable | unreadable_pulls
         )
 
-    async def look(self, look: MessageLook, *, needs_store_time: bool) -> QueueLook:
-        """Return what a queue has at an offset. Raises as AdminClient.call."""
+    async def look(self, look: MessageLook, needs_store_time: Callable[[int], bool] = _always) -> QueueLook:
+        """Return what a queue has at an offset; raises as AdminClient.call.
+
+        `needs_store_time`: whether it is to show when the message was stored too, by its place in the log.
+        """
         entry = await self._entry(look)
         if entry is None:
             first, end = min_offset(look.topic, look.queue_id), max_offset(look.topic, look.queue_id)
@@ -137,9 +144,19 @@ class MasterQueries:
                 raise BodyError(f"queue {look.queue_id} of topic {look.topic} has no readable beginning")
             return QueueLook(None, found, await self.call(end))
         store_unix_ms = None
-        if needs_store_time:
+        if needs_store_time(entry.physical_offset):
             store_unix_ms = (await self.call(message_in_log(entry.physical_offset))).store_unix_ms
         return QueueLook(PlacedMessage(entry.physical_offset, store_unix_ms), entry.min_offset, entry.max_offset)
+
+    async def first_since(self, look: MessageLook, unix_ms: int) -> int | None:
+        """Return the first message of a queue that was stored at a moment or later, as the broker finds it (29).
+
+        None: it refuses to search. Raises InvokeError as AdminClient.call.
+        """
+        try:
+            return await self.call(offset_at(look.topic, look.queue_id, unix_ms))
+        except (Refused, BodyError):
+            return None
 
     async def reset(self, group: str, topic: str, queue_id: int, offset: int, before_send: Callable[[], None]) -> int:
         """Reset where a group goes on at a broker that does it by itself (222), and return where that is.

@@ -3,10 +3,12 @@
 A look proves something for all groups of its queue, so each queue is looked at for the highest offset that matters.
 Most queues need one look. The looks of a round do not depend on each other.
 
-A broker has one log for all its queues. So one queue in which a saved offset lies behind the max at the promotion, or
-behind a new message, proves for all of them that the tail is lost. Then it matters where late messages begin. But where
-all that the old master had when its table was read is in this log, such an offset lay behind the end of its queue there
-too: some client has committed it, or its topic was made anew.
+A broker has one log for all its queues. So one queue in which a saved offset lies behind the max at the promotion
+proves for all of them that the tail is lost. But where all that the old master had when its table was read is in this
+log, such an offset lay behind the end of its queue there too: some client has committed it, or its topic was made anew.
+Where the end of the old log is known, new messages before it show a loss, and such an offset alone is none.
+
+Once the tail is known to be lost it matters where late messages begin, if any were stored.
 """
 
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from controller.offsets.guard.boundaries import Boundary
+from controller.offsets.guard.log_places import LogPlaces
 from controller.offsets.guard.queue_view import QueueLook, QueueView, first_view
 from controller.offsets.guard.rules import (
     GuardDecision,
@@ -51,6 +54,7 @@ class GuardPlan:
     def __init__(self, boundary: Boundary, facts: LogFacts) -> None:
         self._candidates: list[OffsetCandidate] = []
         self._boundary = boundary
+        self._places = LogPlaces(boundary)
         # Nothing of a store that was emptied is left.
         self._facts = replace(facts, tail=Tail.LOST) if facts.is_emptied else facts
         self._facts_if_lost = replace(facts, tail=Tail.LOST)
@@ -62,6 +66,8 @@ class GuardPlan:
         self._saved: dict[tuple[str, int], int] = {}
         self._views: dict[tuple[str, int], QueueView] = {}
         self._looks: dict[tuple[str, int], int] = {}
+        #: Queues of which the broker was requested where late messages begin.
+        self._hinted: set[tuple[str, int]] = set()
 
     @property
     def is_complete(self) -> bool:
@@ -84,10 +90,9 @@ class GuardPlan:
         None may be left although the plan is not complete.
         """
         found = []
-        is_late_enough = not self._facts.sends_back
         for queue, highest in list(islice(self._open.items(), ROUND_LOOKS_MAX)):
             view = self._views.get(queue)
-            offset = highest - 1 if view is None else view.next_look(highest, is_late_enough=is_late_enough)
+            offset = highest - 1 if view is None else self._next_look(view, highest)
             if offset is None or self._looks.get(queue, 0) >= LOOKS_PER_QUEUE_MAX:
                 del self._open[queue]
             else:
@@ -95,16 +100,45 @@ class GuardPlan:
                 found.append(MessageLook(*queue, offset))
         return found
 
+    def hint_ms(self, look: MessageLook) -> int | None:
+        """Return since when messages are late (Unix ms) if the broker is to be requested where they begin first.
+
+        Once for a queue, and only where that saves looks: `hinted` takes the answer.
+        """
+        if not self._facts.sends_back or look.queue not in self._views or look.queue in self._hinted:
+            return None
+        return self._boundary.late_since_ms
+
+    def hinted(self, look: MessageLook, offset: int | None) -> MessageLook:
+        """Take where the broker finds the first late message of a queue, and return the look that is to be done now.
+
+        It proves nothing by itself. None: the broker refuses to search.
+        """
+        self._hinted.add(look.queue)
+        view = replace(self._views[look.queue], hint=offset)
+        self._views[look.queue] = view
+        wanted = self._next_look(view, look.offset + 1)
+        return look if wanted is None else look._replace(offset=wanted)
+
+    def needs_store_time(self, physical_offset: int) -> bool:
+        """Return whether a look at the message there needs its store time."""
+        return self._boundary.needs_store_time and self._places.age_at(physical_offset) is None
+
     def looked(self, look: MessageLook, found: QueueLook) -> None:
         """Take what a look has shown."""
         view = self._views.get(look.queue)
         if view is None:
-            view = first_view(look.offset, found, self._boundary)
+            view = first_view(look.offset, found, self._places)
         else:
-            view = view.looked(look.offset, found, self._boundary)
+            view = view.looked(look.offset, found, self._places)
         self._views[look.queue] = view
         # A queue without any message is most often that of a topic that was deleted.
-        if view.max_offset and not self._facts.has_saved_log and _is_behind_old(self._saved[look.queue], view):
+        if self._boundary.is_end_known:
+            is_lost = found.message is not None and self._boundary.shows_loss(found.message)
+        else:
+            is_behind_old = view.end_of_old is not None and self._saved[look.queue] > view.end_of_old
+            is_lost = is_behind_old and view.max_offset > 0 and not self._facts.has_saved_log
+        if is_lost:
             self._take_tail_for_lost()
 
     def unreadable(self, look: MessageLook) -> None:
@@ -115,12 +149,20 @@ class GuardPlan:
     def decisions(self) -> Iterator[tuple[OffsetCandidate, GuardDecision]]:
         """Yield what is done with each candidate."""
         for each in self._candidates:
-            yield each, decide(each, self._views.get(each.queue), self._facts)
+            yield each, decide(each, self._view(each), self._facts)
 
     def if_pulling(self, candidate: OffsetCandidate) -> GuardDecision:
         """Return what is to be done with a candidate if its members turn out to pull."""
         pulling = replace(candidate, keeping=OffsetKeeping.CLUSTERING)
-        return decide(pulling, self._views.get(candidate.queue), self._facts)
+        return decide(pulling, self._view(candidate), self._facts)
+
+    def _view(self, candidate: OffsetCandidate) -> QueueView | None:
+        """Return what is proved of a queue; None of one that was not looked at, or not to the end."""
+        view, highest = self._views.get(candidate.queue), self._open.get(candidate.queue, 0)
+        return None if view is None or self._next_look(view, highest) is not None else view
+
+    def _next_look(self, view: QueueView, highest: int) -> int | None:
+        return view.next_look(highest, is_late_enough=not self._facts.sends_back)
 
     def _take_tail_for_lost(self) -> None:
         if self._facts.tail is Tail.LOST:
@@ -128,10 +170,3 @@ class GuardPlan:
         # More matters now, and more of what was looked at.
         self._open |= self._if_lost
         self._facts = self._facts_if_lost
-
-
-def _is_behind_old(saved: int, view: QueueView) -> bool:
-    """Return whether an offset lies behind messages that nobody had read when it was committed, or behind the end."""
-    if view.is_new_seen:
-        return saved > view.new_from
-    return view.end_of_old is not None and saved > view.end_of_old

@@ -4,12 +4,13 @@ Messages of a queue are in the order of the log, so one old message proves all b
 it. A search looks at one message at a time. It begins at the highest offset that anybody has: most often that message
 is old, and nothing else has to be looked at. Else it goes back in growing steps, as few messages are new soon after a
 promotion, and then halves what is left. A late message leads further back as a new one does, where that matters.
+Brokers search by time themselves: where one names the first late message, two looks there prove it, or nothing is lost.
 """
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from controller.offsets.guard.boundaries import Age, Boundary, PlacedMessage
+from controller.offsets.guard.boundaries import Age, PlacedMessage
 
 
 class QueueLook(NamedTuple):
@@ -20,6 +21,13 @@ class QueueLook(NamedTuple):
     min_offset: int
     #: The next offset to be written.
     max_offset: int
+
+
+class Ages(Protocol):
+    """What shows on which side a message is."""
+
+    def age_of(self, message: PlacedMessage) -> Age:
+        """Return on which side a message is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +48,8 @@ class QueueView:
     new_from: int
     #: How far the next look goes back.
     step: int = 1
+    #: Where the broker finds the first late message; None: it was not requested.
+    hint: int | None = None
     #: A message between them is on no side, or could not be read.
     is_blocked: bool = False
 
@@ -53,11 +63,6 @@ class QueueView:
         """The first offset whose message is late, or new: from there on it is a matter of seconds. None: unknown."""
         return self.old_until if self.old_until == self.late_from else None
 
-    @property
-    def is_new_seen(self) -> bool:
-        """Whether a message is proved to be new."""
-        return self.new_from < self.max_offset
-
     def next_look(self, highest: int, *, is_late_enough: bool) -> int | None:
         """Return the offset to look at next, if offsets up to `highest` matter; None if no look would show more.
 
@@ -66,15 +71,19 @@ class QueueView:
         is_found = self.old_until == self.late_from or (is_late_enough and self.late_from < self.new_from)
         if highest <= self.old_until or self.is_blocked or is_found:
             return None
+        if self.hint is not None and self.old_until < self.hint <= self.late_from:
+            return self.hint - 1
+        if self.hint == self.old_until:
+            return self.hint
         if self.old_until == self.min_offset and self.late_from - self.step > self.old_until:
             return self.late_from - self.step
         return (self.old_until + self.late_from) // 2
 
-    def looked(self, offset: int, look: QueueLook, boundary: Boundary) -> "QueueView":
+    def looked(self, offset: int, look: QueueLook, ages: Ages) -> "QueueView":
         """Return the view after a look at `offset`, which `next_look` named."""
         if look.message is None:
             return self._after_nothing(offset, look)
-        match boundary.age_of(look.message):
+        match ages.age_of(look.message):
             case Age.OLD:
                 return replace(self, old_until=offset + 1)
             case Age.NEW:
@@ -97,11 +106,11 @@ class QueueView:
         return replace(self, is_blocked=True)
 
 
-def first_view(offset: int, look: QueueLook, boundary: Boundary) -> QueueView:
+def first_view(offset: int, look: QueueLook, ages: Ages) -> QueueView:
     """Return what the first look at a queue, at `offset`, proves."""
     # A queue that was emptied may begin behind its end for a moment.
     lowest = max(min(look.min_offset, look.max_offset), 0)
     end = max(look.max_offset, lowest)
     view = QueueView(min_offset=lowest, max_offset=look.max_offset, old_until=lowest, late_from=end, new_from=end)
     # Nothing is expected beyond the end.
-    return view.looked(offset, look, boundary) if lowest <= offset < view.new_from else view
+    return view.looked(offset, look, ages) if lowest <= offset < view.new_from else view

@@ -9,8 +9,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
+from controller.offsets.guard.boundaries import CLOCK_MARGIN_MS, Boundary
 from controller.offsets.guard.candidates import (
     KnownGroups,
     SavedTable,
@@ -46,9 +47,6 @@ from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import BodyError, ConnectionRefused, InvokeError, NotSent, Refused
 from remoting.slices import in_slices
 
-if TYPE_CHECKING:
-    from controller.offsets.guard.boundaries import Boundary
-
 #: What is decided or counted between two moments at which others run.
 SLICE_CANDIDATES: Final = 200
 
@@ -61,6 +59,8 @@ class GuardLimits:
 
     #: A run ends then; what was not reached is reported.
     run_ms: int = 10_000
+    #: It looks at messages for so long, and then decides about the queues that it has looked at.
+    looks_ms: int = 6_000
     #: Requests under way to the broker; the client's own limits bound them too.
     requests_max: int = 32
 
@@ -150,11 +150,13 @@ class OffsetGuard:
             is_still_master,
             self._limits,
             self._observer if self._writes else None,
+            self._clock,
         )
         try:
             async with asyncio.timeout(self._limits.run_ms / 1000) as limit:
                 early_end.begin(limit)
                 await run.run()
+            report.failure = run.unfinished or None
         except TimeoutError:
             why = early_end.reason or f"{broker.address} was not finished within {self._limits.run_ms} ms"
             report.failure = f"{why}, {run.state}"
@@ -183,6 +185,7 @@ class _GuardRun:
         is_still_master: StillMaster,
         limits: GuardLimits,
         writes_to: GuardObserver | None,
+        clock: Clock,
     ) -> None:
         self._queries = queries
         #: Who is to know of each write; None: nothing is written.
@@ -190,6 +193,7 @@ class _GuardRun:
         self._broker = broker
         self._is_still_master = is_still_master
         self._limits = limits
+        self._clock = clock
         self._topics: set[str] = set()
         self._decided: list[tuple[OffsetCandidate, GuardDecision]] = []
         #: By place in the list above.
@@ -207,6 +211,8 @@ class _GuardRun:
         self._boundary: Boundary = NO_BOUNDARY
         #: What the run is at, for the report of a failure.
         self.state = "it requested where the log parts"
+        #: Why not all queues were looked at; "" if all were.
+        self.unfinished = ""
 
     async def run(self) -> None:
         """Do everything; raises as AdminClient.call where nothing can be decided."""
@@ -225,17 +231,20 @@ class _GuardRun:
             has_pulls=shown.has_pulls,
         )
         groups = await self._groups(popping, shown, can_pop=can_pop(log))
-        self._boundary = boundary = boundary_of(self._broker.moment, log)
-        plan = GuardPlan(boundary, facts)
+        self._boundary = boundary_of(self._broker.moment, log)
+        plan = GuardPlan(self._boundary, facts)
         async for candidates in in_slices(candidates_of(self._broker.saved, shown, groups), SLICE_CANDIDATES):
             for candidate in candidates:
                 plan.add(candidate)
         self.state = "it looked at messages"
-        while not plan.is_complete:
-            await self._each(
-                plan.looks(), lambda look: self._look(plan, look, needs_store_time=boundary.needs_store_time)
-            )
-            await asyncio.sleep(0)
+        try:
+            async with asyncio.timeout(self._limits.looks_ms / 1000):
+                while not plan.is_complete:
+                    await self._each(plan.looks(), lambda look: self._look(plan, look))
+                    await asyncio.sleep(0)
+        except TimeoutError:
+            # What was looked at by then is decided and written.
+            self.unfinished = f"{self._queries.address} has not shown all messages within {self._limits.looks_ms} ms"
         await self._decide(plan)
         self.state = "it wrote offsets"
         await self._write_all()
@@ -247,7 +256,9 @@ class _GuardRun:
         """
         while True:
             try:
-                return await self._queries.log(self._broker.moment)
+                found = await self._queries.log(self._broker.moment)
+                latest_unix_ms = self._clock.unix_ms() + self._limits.run_ms + CLOCK_MARGIN_MS
+                return replace(found, latest_unix_ms=latest_unix_ms)
             except NotServing as error:
                 self.state = f"it requested where the log parts: {error}"
             await asyncio.sleep(PAUSE_S)
@@ -286,9 +297,11 @@ class _GuardRun:
 
         await all_results(worker() for _ in range(self._limits.requests_max))
 
-    async def _look(self, plan: GuardPlan, look: MessageLook, *, needs_store_time: bool) -> None:
+    async def _look(self, plan: GuardPlan, look: MessageLook) -> None:
         try:
-            plan.looked(look, await self._queries.look(look, needs_store_time=needs_store_time))
+            if (unix_ms := plan.hint_ms(look)) is not None:
+                look = plan.hinted(look, await self._queries.first_since(look, unix_ms))
+            plan.looked(look, await self._queries.look(look, plan.needs_store_time))
         except (Refused, InvokeError, BodyError):
             plan.unreadable(look)
 

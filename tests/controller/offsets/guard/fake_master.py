@@ -33,6 +33,8 @@ class FakeMaster:
         self.name, self.broker_id = "b", 0
         self.options = "useServerSideResetOffset=true\n"
         self.boot_ms = BOOT_MS
+        #: How far the broker is off where it searches by time.
+        self.search_error = 0
         #: Of the log, whose messages are not in their queues yet.
         self.behind_bytes = 0
         #: Groups and queues with a reset that waits for the next pull.
@@ -54,6 +56,8 @@ class FakeMaster:
         self.first = {}
         #: The code that is not answered.
         self.silent = None
+        #: Queues whose messages are not shown: (topic, queue id).
+        self.silent_queues = set()
         #: Called after each request with its code.
         self.then = lambda code: None
         self.peer = AnsweringPeer(self)
@@ -88,7 +92,10 @@ class FakeMaster:
         return success({"offsetTable": self.offsets, "pullOffsetTable": self.pulled})
 
     def _entry(self, fields):
-        queue = self.queues.get((fields["topic"], int(fields["queueId"])))
+        key = fields["topic"], int(fields["queueId"])
+        if key in self.silent_queues:
+            return NOTHING
+        queue = self.queues.get(key)
         if queue is None:
             return refusal(ResponseCode.SYSTEM_ERROR, "is not exist!")
         found = queue.look(int(fields["index"]))
@@ -106,6 +113,11 @@ class FakeMaster:
     def _limit(self, fields, of):
         queue = self.queues.get((fields["topic"], int(fields["queueId"])))
         return RemotingCommand(0, ext_fields={"offset": str(of(queue) if queue else 0)})
+
+    def _search(self, fields):
+        queue = self.queues[fields["topic"], int(fields["queueId"])]
+        found = _first_since(queue, int(fields["timestamp"]))
+        return RemotingCommand(0, ext_fields={"offset": str(found + self.search_error)})
 
     def _view(self, fields):
         place = int(fields["offset"])
@@ -178,12 +190,7 @@ class FakeMaster:
             committed = self.offsets.get(key, {}).get(queue_id)
             if committed is None:
                 return refusal(ResponseCode.SYSTEM_ERROR, f"THE consumer offset is not exist in queue {queue_id}")
-            by_time = (
-                i
-                for i in range(queue.expired, queue.end)
-                if queue.look(i).message.store_unix_ms >= int(fields["timestamp"])
-            )
-            first = next(by_time, queue.end)
+            first = _first_since(queue, int(fields["timestamp"]))
             sent[queue_id] = first if fields["isForce"] == "true" else min(first, committed)
         self.written.append(("members", key, sent))
         table = ",".join(
@@ -197,12 +204,19 @@ class FakeMaster:
         self.offsets.setdefault(key, {})[queue_id] = offset
 
 
+def _first_since(queue, unix_ms):
+    """Return the first message of a queue that was stored at a moment or later, its end if there is none."""
+    stored = (each for each in range(queue.expired, queue.end) if queue.look(each).message.store_unix_ms >= unix_ms)
+    return next(stored, queue.end)
+
+
 _ANSWERS = {
     BrokerRequestCode.GET_CONSUMER_CONNECTION_LIST: FakeMaster._members,
     BrokerRequestCode.GET_CONSUMER_RUNNING_INFO: FakeMaster._running,
     BrokerRequestCode.QUERY_CONSUME_QUEUE: FakeMaster._entry,
     BrokerRequestCode.GET_MIN_OFFSET: FakeMaster._min,
     BrokerRequestCode.GET_MAX_OFFSET: FakeMaster._max,
+    BrokerRequestCode.SEARCH_OFFSET_BY_TIMESTAMP: FakeMaster._search,
     BrokerRequestCode.QUERY_CONSUMER_OFFSET: FakeMaster._committed,
     BrokerRequestCode.UPDATE_CONSUMER_OFFSET: FakeMaster._commit,
     RequestCode.GET_BROKER_CONFIG: FakeMaster._options,

@@ -10,6 +10,8 @@ BOOT_MS = 1_700_000_000_000
 READ_MS = BOOT_MS - 30_000
 #: When the old messages were stored.
 OLD_MS = BOOT_MS - 60_000
+#: When the new ones were stored: after the margin for clocks.
+NEW_MS = BOOT_MS + 6_000
 #: Bytes of a message.
 SIZE = 100
 
@@ -42,7 +44,7 @@ class Queue:
     def look(self, offset):
         is_there = self.expired <= offset < self.end
         is_late = self.old <= offset < self.old + self.late
-        stored = OLD_MS if offset < self.old else READ_MS if is_late else BOOT_MS + 60_000
+        stored = OLD_MS if offset < self.old else READ_MS if is_late else NEW_MS
         return QueueLook(
             message=PlacedMessage(offset * SIZE, stored) if is_there else None,
             min_offset=self.expired,

@@ -46,7 +46,7 @@ class History:
             delay_levels={},
         )
         epochs = LogEpochs(broker_name="b", broker_id=0, epochs=listed, max_offset=end) if listed else None
-        return MasterLog(runtime=runtime, epochs=epochs)
+        return MasterLog(runtime=runtime, epochs=epochs, latest_unix_ms=self.boot_ms + 30_000)
 
     def look(self, offset):
         is_there = 0 <= offset < len(self.stored)
@@ -151,11 +151,20 @@ def test_lost_end_of_a_second_sends_members_to_what_was_stored_when_they_were_re
         assert (decision.action, decision.offset) == (Action.SET, 1450)
 
 
-def test_lost_end_that_was_refilled_is_known_only_by_an_offset_that_was_read_in_it():
+def test_lost_end_that_was_refilled_is_known_by_new_messages_in_its_place():
     history = of_lost_end(kept=2000, lost=90, last=100)
-    lost = history.decision(2060, 2040)
-    assert (lost.action, lost.offset) == (Action.SET, 1450)
-    assert history.decision(1950, 2080).action is Action.REPORT
+    for saved, shown in ((2060, 2040), (1950, 2080)):
+        decision = history.decision(saved, shown)
+        assert (decision.action, decision.offset) == (Action.SET, 1450)
+
+
+def test_clock_that_was_ahead_and_was_set_right_at_a_start_sends_nobody_back():
+    """All messages of the last hour are later than the start; nothing was lost."""
+    hour = 3_600_000
+    stored = run(READ_MS + hour - 20_000, 2000) + run(READ_MS + 3001, 50)
+    history = History(stored=stored, boot_ms=READ_MS + 3000, former_boot_ms=READ_MS - 10 * hour, read_count=2000)
+    for saved, shown in ((1950, 1900), (1950, 1990), (1950, None)):
+        assert history.decision(saved, shown).action is Action.REPORT
 
 
 def test_start_without_a_loss_leaves_groups_where_they_are():
@@ -218,7 +227,7 @@ def test_nothing_is_written_behind_the_first_message_that_nobody_can_have_read(
 def test_start_right_after_the_reading_writes_nothing_behind_what_can_have_been_read(
     *, copied, kept, last, lost, saved, shown, tail, is_recent, after_ms
 ):
-    """The log has messages of the run that was read, or not, and clocks differ."""
+    """The log has messages of the run that was read, or not; the clock of the broker is ahead, or behind."""
     boot_ms, former_boot_ms = READ_MS + after_ms, READ_MS - 10_000
     # The last ones of the former run are at most as late as its end.
     end_ms = min(READ_MS, boot_ms) - 1

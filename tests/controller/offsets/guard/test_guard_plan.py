@@ -1,5 +1,7 @@
 """Few messages are looked at, and whatever the offsets are, nothing that is written skips a message."""
 
+from dataclasses import replace
+
 import pytest
 from guard_logs import BOOT_MS, READ_MS, SIZE, Queue
 from hypothesis import given, settings
@@ -80,13 +82,57 @@ def test_one_queue_behind_its_end_proves_the_lost_tail_for_all_queues_of_the_bro
     assert actions(plan) == [(Action.SET, 90), (Action.SET, 100), (Action.SET, 80)]
 
 
-def test_new_message_below_a_saved_offset_proves_the_lost_tail_also_behind_late_ones():
+def test_new_message_before_the_end_of_the_former_log_proves_the_lost_tail_also_behind_late_ones():
     """Queue 1 has shown a late message by then, and is searched for the first of them."""
-    by_start = boundary_of_start(READ_MS, BOOT_MS)
+    by_start = replace(boundary_of_start(READ_MS, BOOT_MS), log_end=150 * SIZE)
     lost, other = Queue(old=100, late=10, new=50), Queue(old=200, late=40, new=0)
     plan = a_plan([a_candidate(220, 60, queue_id=1), a_candidate(120, 60)], by_start, RECENT)
     assert performed(plan, lost, other) < 20
     assert actions(plan) == [(Action.SET, 200), (Action.SET, 100)]
+
+
+def test_new_message_behind_the_end_of_the_former_log_proves_nothing():
+    by_start = replace(boundary_of_start(READ_MS, BOOT_MS), log_end=110 * SIZE)
+    queue = Queue(old=100, late=10, new=50)
+    plan = a_plan([a_candidate(105, 130)], by_start, RECENT)
+    performed(plan, queue)
+    assert actions(plan) == [(Action.REPORT, None)]
+
+
+def test_offset_of_a_topic_that_was_made_anew_proves_no_lost_tail_where_the_end_of_the_former_log_is_known():
+    """The group itself is set to the end of its queue, and no other one is set back."""
+    by_start = replace(boundary_of_start(READ_MS, BOOT_MS), log_end=120 * SIZE)
+    quiet, other = Queue(old=100, new=0), Queue(old=100, late=20, new=30)
+    candidates = [a_candidate(10**6, 10**6, group="stale"), a_candidate(115, 125, queue_id=1)]
+    plan = a_plan(candidates, by_start, RECENT)
+    performed(plan, quiet, other)
+    assert actions(plan) == [(Action.SET, 100), (Action.REPORT, None)]
+
+
+def test_broker_is_requested_once_for_each_queue_where_late_messages_begin():
+    lost = replace(RECENT, tail=Tail.LOST)
+    queue, wrong = Queue(old=1000, late=200, new=100), Queue(old=1000, late=200, new=100)
+    plan = a_plan([a_candidate(1250, 60), a_candidate(1250, 60, queue_id=1)], boundary_of_start(READ_MS, BOOT_MS), lost)
+    queues, hints, looks = {0: queue, 1: wrong}, {0: 1000, 1: None}, [0, 0]
+    while not plan.is_complete:
+        for look in plan.looks():
+            if plan.hint_ms(look) is not None:
+                look = plan.hinted(look, hints.pop(look.queue_id))  # noqa: PLW2901
+            plan.looked(look, queues[look.queue_id].look(look.offset))
+            looks[look.queue_id] += 1
+    assert actions(plan) == [(Action.SET, 1000)] * 2
+    assert looks[0] == 3 < looks[1]
+    assert hints == {}
+
+
+def test_queue_that_was_not_looked_at_to_the_end_is_reported_without_proof():
+    queue = Queue(old=100, new=50)
+    plan = a_plan([a_candidate(90, 60), a_candidate(120, 60, queue_id=1)], exact(queue), RECENT)
+    for look in plan.looks():
+        plan.looked(look, queue.look(look.offset))
+    first, *others = plan.looks()
+    assert (first.queue_id, others) == (1, [])
+    assert actions(plan) == [(Action.PUSH, 90), (Action.REPORT, None)]
 
 
 def test_late_messages_are_not_searched_where_no_tail_is_known_to_be_lost():

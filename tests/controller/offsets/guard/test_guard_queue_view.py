@@ -1,5 +1,8 @@
 """A queue is searched for the first new message with few looks."""
 
+from dataclasses import replace
+
+import pytest
 from guard_logs import BOOT_MS, READ_MS, Queue
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -68,8 +71,21 @@ def test_begin_of_late_messages_is_found_near_the_end_of_a_long_queue_with_few_l
     by_start = boundary_of_start(READ_MS, BOOT_MS)
     queue = Queue(old=10_000_000, late=200, new=100)
     view, looks = searched(queue, 10_000_300, boundary=by_start, is_late_enough=False)
-    assert (view.begin_of_late, view.end_of_old, view.is_new_seen) == (10_000_000, None, True)
+    assert (view.begin_of_late, view.end_of_old) == (10_000_000, None)
     assert looks <= 20
+
+
+@pytest.mark.parametrize("hint", [0, 500, 999, 1000, 1001, 1100, 1299, 1300, 4000])
+def test_place_that_the_broker_names_is_proved_and_not_believed(hint):
+    queue, by_start = Queue(old=1000, late=100, new=200), boundary_of_start(READ_MS, BOOT_MS)
+    view = replace(first_view(1299, queue.look(1299), by_start), hint=hint)
+    looks = 0
+    while (offset := view.next_look(1300, is_late_enough=False)) is not None:
+        view = view.looked(offset, queue.look(offset), by_start)
+        looks += 1
+    assert view.begin_of_late == 1000
+    if hint == 1000:
+        assert looks == 2
 
 
 def test_queue_in_which_nothing_is_proved_has_no_begin_of_late_messages():
@@ -128,6 +144,5 @@ def test_search_behind_late_messages_finds_the_last_old_one(old, late, new, expi
     assert view.old_until <= begin
     if highest > view.old_until:
         assert view.begin_of_late == begin
-    if view.is_new_seen:
-        assert view.new_from >= old + late
+    assert view.new_from >= min(old + late, view.max_offset)
     assert looks <= 2 * queue.end.bit_length() + 3

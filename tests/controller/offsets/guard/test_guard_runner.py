@@ -2,10 +2,11 @@
 
 import asyncio
 import contextlib
+from dataclasses import replace
 
 import pytest
 from fake_master import FakeMaster
-from guard_logs import OLD_MS, READ_MS, Queue
+from guard_logs import BOOT_MS, OLD_MS, READ_MS, Queue
 from java_sets import Notes
 
 from controller.offsets.guard.candidates import SavedQueue, TableKey
@@ -16,7 +17,7 @@ from controller.offsets.guard.runner import EarlyEnd, GuardedBroker, GuardLimits
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
-from remoting.protocol.codes import BrokerRequestCode, RequestCode
+from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
 
 ORDERS = ("orders", 0)
 KEY = "orders@g"
@@ -358,6 +359,55 @@ async def test_slave_that_was_promoted_without_a_start_and_without_epochs_is_rep
     notes, _ = await guarded(master, saved(200), moment=a_moment(epoch=None), tail=Tail.LOST)
     assert notes.of("g") == ("report", None, "nothing")
     assert master.written == []
+
+
+def started_again(*, queues=1, **options):
+    """Return a broker without a controller that came back with less than it had, and when it was read before."""
+    orders = {("orders", queue_id): Queue(old=100, late=30, new=20) for queue_id in range(queues)}
+    master = FakeMaster(orders, {KEY: dict.fromkeys(range(queues), 60)}, epochs=None)
+    for name, value in options.items():
+        setattr(master, name, value)
+    # Its log ends at 1000.
+    moment = replace(a_moment(epoch=None), log_end=1001, boot_unix_ms=BOOT_MS - 3_600_000)
+    return master, moment
+
+
+@pytest.mark.parametrize("search_error", [0, -7, 7, 1000])
+async def test_older_copy_of_a_disk_sends_groups_before_what_was_stored_last(search_error):
+    """The broker searches by time for where that begins, which is proved."""
+    master, moment = started_again(search_error=search_error)
+    notes, report = await guarded(master, saved(140), moment=moment)
+    assert master.written == [("commit", KEY, 0, 100), ("reset", KEY, 0, 100)]
+    assert notes.of("g") == ("set", 100, "stored")
+    assert report.failure is None
+    assert master.peer.count(BrokerRequestCode.SEARCH_OFFSET_BY_TIMESTAMP) == 1
+
+
+async def test_broker_that_refuses_to_search_by_time_is_searched_by_looks():
+    master, moment = started_again()
+    master.first[BrokerRequestCode.SEARCH_OFFSET_BY_TIMESTAMP] = [ResponseCode.SYSTEM_ERROR]
+    notes, _ = await guarded(master, saved(140), moment=moment)
+    assert notes.of("g") == ("set", 100, "stored")
+
+
+async def test_store_times_of_a_few_messages_show_the_age_of_all():
+    """Queues of the same shape: the places of their messages are the same in this log."""
+    master, moment = started_again(queues=200)
+    _, report = await guarded(master, saved(140, queues=200), moment=moment)
+    assert report.outcomes == {Outcome.STORED: 200}
+    assert master.peer.count(BrokerRequestCode.QUERY_CONSUME_QUEUE) == 600
+    assert master.peer.count(BrokerRequestCode.VIEW_MESSAGE_BY_ID) <= 3 * GuardLimits().requests_max + 1
+
+
+async def test_what_was_looked_at_in_time_is_written_and_the_run_is_not_complete():
+    orders = {("orders", queue_id): Queue(old=100, new=20) for queue_id in range(2)}
+    master = FakeMaster(orders, {KEY: {0: 60, 1: 60}})
+    master.silent_queues.add(("orders", 1))
+    notes, report = await guarded(master, saved(queues=2), limits=GuardLimits(looks_ms=500))
+    assert master.written == [("commit", KEY, 0, 80)]
+    assert (notes.of("g"), notes.of("g", 1)) == (("push", 80, "stored"), ("report", None, "nothing"))
+    assert report.failure.endswith("has not shown all messages within 500 ms")
+    assert report.is_incomplete
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,14 @@
 """An offset manager process guards real brokers whose master is killed under load: nothing is skipped."""
 
 import contextlib
+import shutil
 
 import pytest
 from java_sets import SOON_S, Pair, admin, end_of, look, table
-from peers.jars import V5_5
+from peers.jars import V5_1, V5_5
 from peers.lab import Lab
 from peers.offset_managers import OffsetManager
+from peers.servers import registered
 from peers.waiting import wait_until
 
 from controller.offsets.guard.candidates import TableKey
@@ -110,3 +112,40 @@ def test_group_that_is_online_skips_nothing_after_a_lost_tail(lab):
     assert look(pair.slave.address, pair.topic, end - 1) < start <= look(pair.slave.address, pair.topic, end)
     stored = {*lab.scan("scan", **pair.clients()).keys()}
     readers.wait_for_all(stored, seconds=SOON_S)
+
+
+@pytest.mark.parametrize("version", [V5_1, V5_5])
+def test_group_that_is_online_skips_nothing_after_an_older_copy_of_a_disk_is_put_back_at_once(lab, version):
+    """Without a controller: nothing but the start of the broker and store times show which messages are new."""
+    namesrv, topic = lab.name_server(), "alone"
+    broker = lab.broker(topic, namesrv=[namesrv.address], version=version).start().ready()
+    wait_until(lambda: registered(namesrv, broker), seconds=SOON_S, what="the broker is registered")
+    manager = lab.kept(OffsetManager(lab.folder, namesrv_addr=namesrv.address, guard="act")).start()
+    clients = {"namesrv": [namesrv.address], "topic": topic, "version": version}
+    load = lab.load("load", threads=4, **FAST, **clients).ready()
+    readers = lab.consumer("readers", group=GROUP, **{"poll-ms": 200}, **clients).ready()
+    read = lambda: table(broker.address, topic).get(TableKey(GROUP, topic), {}).get(0, 0)  # noqa: E731
+    wait_until(lambda: read() > 1000, seconds=SOON_S, what="the group has committed")
+    copy = broker.store.with_name("copy")
+    broker.process.kill()
+    shutil.copytree(broker.store, copy)
+    broker.start().ready()
+    kept = end_of(broker.address, topic)
+    wait_until(lambda: read() > kept + 3000, seconds=SOON_S, what="the group reads what the copy lacks")
+    status = lambda: manager.get("/v1/offsets/mirror").body["sets"][0]["reading"]["readUnixMs"]  # noqa: E731
+    before, runs_before = status(), len(manager.get("/v1/offsets/guard").body["runs"])
+    wait_until(lambda: status() > before, seconds=SOON_S, what="the mirror has read it")
+    broker.process.kill()
+    shutil.rmtree(broker.store)
+    copy.rename(broker.store)
+    broker.start().ready()
+    has_run = lambda: len(manager.get("/v1/offsets/guard").body["runs"]) > runs_before  # noqa: E731
+    wait_until(has_run, seconds=SOON_S, what="the guard has run")
+    load.wait_for_more(count=2000, seconds=SOON_S).stop()
+
+    _, offsets = guarded(manager, topic)
+    found = offsets[GROUP]
+    assert found["action"] == "set", found
+    assert found["newOffset"] <= kept < found["saved"]
+    stored = {*lab.scan("scan", **clients).keys()}
+    readers.wait_for_all(stored, seconds=2 * SOON_S)

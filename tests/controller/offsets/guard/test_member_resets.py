@@ -2,7 +2,7 @@
 
 import pytest
 from fakes.answering_peer import NOTHING, refusal
-from guard_logs import Queue
+from guard_logs import BOOT_MS, READ_MS, Queue
 from guarded_sets import KEY, OLD_ADDRESS, ORDERS, a_master, eventually, guarded_sets, set_name
 
 from controller.offsets.app import guarding
@@ -533,8 +533,9 @@ async def test_group_is_reported_where_nobody_knew_who_is_master():
 def start_without_controller(sets, master):
     """Let NameServers show a master that was started with a part of its log alone."""
     sets.elect(OLD_ADDRESS, None, broker_id=0)
+    sets.clock.pass_ms(BOOT_MS - READ_MS - 10_000)
     sets.mirror.read({KEY: {0: 130}}, epoch=None)
-    sets.clock.pass_ms(3_000)
+    sets.clock.pass_ms(13_000)
     sets.elect(master.peer.address, None, broker_id=0)
 
 

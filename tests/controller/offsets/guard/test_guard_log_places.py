@@ -1,0 +1,41 @@
+"""A message that was looked at shows the age of others by their places in the log."""
+
+import pytest
+from guard_logs import BOOT_MS, NEW_MS, OLD_MS, READ_MS, message
+
+from controller.offsets.guard.boundaries import Age, boundary_of_start
+from controller.offsets.guard.log_places import LogPlaces
+
+
+def of_looks(*looks):
+    """Return what looks at messages show, each as place and store time."""
+    places = LogPlaces(boundary_of_start(READ_MS, BOOT_MS))
+    for place, stored in looks:
+        places.age_of(message(physical=place, stored=stored))
+    return places
+
+
+def test_messages_before_old_ones_behind_new_ones_and_between_late_ones_need_no_look():
+    places = of_looks((300, OLD_MS), (200, OLD_MS), (500, READ_MS), (600, READ_MS), (800, NEW_MS), (900, NEW_MS))
+    assert [places.age_at(each) for each in (100, 300, 301, 499, 500, 550, 600, 601, 799, 800, 1000)] == [
+        *(Age.OLD, Age.OLD, None, None, Age.LATE, Age.LATE, Age.LATE, None, None, Age.NEW, Age.NEW)
+    ]
+    assert places.age_of(message(physical=250)) is Age.OLD
+    assert places.age_of(message(physical=400)) is Age.UNKNOWN
+
+
+def test_store_time_of_a_message_counts_more_than_its_place():
+    places = of_looks((300, OLD_MS))
+    assert places.age_of(message(physical=200, stored=NEW_MS)) is Age.NEW
+
+
+@pytest.mark.parametrize("later", [READ_MS, NEW_MS])
+def test_places_that_contradict_each_other_prove_nothing(later):
+    """A clock was set back in between."""
+    places = of_looks((300, OLD_MS), (200, later))
+    assert [places.age_at(each) for each in (100, 250)] == [Age.OLD, None]
+
+
+def test_message_on_no_side_shows_nothing_of_others():
+    places = of_looks((300, None))
+    assert [places.age_at(each) for each in (100, 300, 500)] == [None, None, None]
