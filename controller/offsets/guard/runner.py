@@ -156,7 +156,7 @@ class OffsetGuard:
             async with asyncio.timeout(self._limits.run_ms / 1000) as limit:
                 early_end.begin(limit)
                 await run.run()
-            report.failure = run.unfinished or None
+            report.failure = run.looks_error or None
         except TimeoutError:
             why = early_end.reason or f"{broker.address} was not finished within {self._limits.run_ms} ms"
             report.failure = f"{why}, {run.state}"
@@ -212,7 +212,7 @@ class _GuardRun:
         #: What the run is at, for the report of a failure.
         self.state = "it requested where the log parts"
         #: Why not all queues were looked at; "" if all were.
-        self.unfinished = ""
+        self.looks_error = ""
 
     async def run(self) -> None:
         """Do everything; raises as AdminClient.call where nothing can be decided."""
@@ -244,7 +244,7 @@ class _GuardRun:
                     await asyncio.sleep(0)
         except TimeoutError:
             # What was looked at by then is decided and written.
-            self.unfinished = f"{self._queries.address} has not shown all messages within {self._limits.looks_ms} ms"
+            self.looks_error = f"{self._queries.address} has not shown all messages within {self._limits.looks_ms} ms"
         await self._decide(plan)
         self.state = "it wrote offsets"
         await self._write_all()
