@@ -55,9 +55,8 @@ class Boundary(Protocol):
     def late_since_ms(self) -> int | None:
         """Since when messages are late, Unix ms: a broker finds the first of them. None: their places show it."""
 
-    @property
-    def is_end_known(self) -> bool:
-        """Whether messages show for certain that the end of the log is lost (`shows_loss`)."""
+    def bytes_behind(self, place: int) -> int | None:
+        """Return how many bytes of the log that was read lay behind a place; None: unknown."""
 
     def age_of(self, message: PlacedMessage) -> Age:
         """Return on which side a message is."""
@@ -76,6 +75,8 @@ class EpochBoundary:
     new_from: int | None
     #: What was not stored before (Unix ms) is not old; None: its place proves it.
     old_stored_before_ms: int | None = None
+    #: As BootBoundary has it.
+    latest_unix_ms: int | None = None
 
     @property
     def needs_store_time(self) -> bool:
@@ -84,19 +85,18 @@ class EpochBoundary:
 
     @property
     def late_since_ms(self) -> int | None:
-        """None: places show it."""
-        return None
+        """Since when messages are late, Unix ms; None where places alone count."""
+        return self.old_stored_before_ms
 
-    @property
-    def is_end_known(self) -> bool:
-        """False: that is a matter of where the epoch begins."""
-        return False
+    def bytes_behind(self, _: int) -> int | None:
+        """Return None: where the log parts is known."""
+        return None
 
     def age_of(self, message: PlacedMessage) -> Age:
         """Return on which side a message is, by its place in the log."""
         if message.physical_offset < self.old_below:
             limit_ms = self.old_stored_before_ms
-            return Age.OLD if limit_ms is None else _age_before(message, limit_ms)
+            return Age.OLD if limit_ms is None else _age_before(message, limit_ms, self.latest_unix_ms)
         is_new = self.new_from is not None and message.physical_offset >= self.new_from
         return Age.NEW if is_new else Age.UNKNOWN
 
@@ -133,24 +133,19 @@ class BootBoundary:
         """Since when messages are late, Unix ms."""
         return self.old_stored_before_ms
 
-    @property
-    def is_end_known(self) -> bool:
-        """Whether it is known where the log ended that was read."""
-        return self.log_end is not None
+    def bytes_behind(self, place: int) -> int | None:
+        """Return how many bytes of the log that was read lay behind a place; None: where it ended is unknown."""
+        return None if self.log_end is None else self.log_end - place
 
     def age_of(self, message: PlacedMessage) -> Age:
         """Return on which side a message is, by when it was stored."""
-        if message.store_unix_ms is None or self._is_to_come(message.store_unix_ms):
-            return Age.UNKNOWN
-        is_new = message.store_unix_ms > self.new_stored_after_ms
-        return Age.NEW if is_new else _age_before(message, self.old_stored_before_ms)
+        age = _age_before(message, self.old_stored_before_ms, self.latest_unix_ms)
+        is_new = message.store_unix_ms is not None and message.store_unix_ms > self.new_stored_after_ms
+        return Age.NEW if age is Age.LATE and is_new else age
 
     def shows_loss(self, message: PlacedMessage) -> bool:
         """Return whether a new message lies before the end of the log that was read."""
         return self.log_end is not None and message.physical_offset < self.log_end and self.age_of(message) is Age.NEW
-
-    def _is_to_come(self, unix_ms: int) -> bool:
-        return self.latest_unix_ms is not None and unix_ms > self.latest_unix_ms
 
 
 def boundary_of_start(
@@ -205,11 +200,12 @@ def boundary_of_epochs(epochs: Sequence[LogEpoch], saved_epoch: int, *, is_doubt
     return EpochBoundary(old_below=new_from, new_from=new_from)
 
 
-def _age_before(message: PlacedMessage, old_stored_before_ms: int) -> Age:
-    """Return the age of a message that is old if it was stored early enough."""
-    if message.store_unix_ms is None:
+def _age_before(message: PlacedMessage, old_stored_before_ms: int, latest_unix_ms: int | None) -> Age:
+    """Return the age of a message that is old if it was stored early enough, and late otherwise."""
+    stored_ms = message.store_unix_ms
+    if stored_ms is None or (latest_unix_ms is not None and stored_ms > latest_unix_ms):
         return Age.UNKNOWN
-    return Age.OLD if message.store_unix_ms < old_stored_before_ms else Age.LATE
+    return Age.OLD if stored_ms < old_stored_before_ms else Age.LATE
 
 
 def _divided(epochs: Sequence[LogEpoch], saved_epoch: int) -> tuple[list[LogEpoch], list[LogEpoch]]:

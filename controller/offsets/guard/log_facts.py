@@ -92,14 +92,14 @@ def boundary_of(moment: SavedMoment, log: MasterLog) -> Boundary:
     if log.epochs is not None and moment.epoch is not None and _has_later(log.epochs, moment.epoch):
         boundary = boundary_of_epochs(log.epochs.epochs, moment.epoch, is_doubtful=_is_doubtful(moment, log))
         limit_ms = moment.unix_ms - CLOCK_MARGIN_MS if moment.was_restarted else None
-        return replace(boundary, old_stored_before_ms=limit_ms)
+        return replace(boundary, old_stored_before_ms=limit_ms, latest_unix_ms=log.latest_unix_ms)
     if log.epochs is not None and moment.epoch is not None and not _has_epoch(log.epochs, moment.epoch):
         return NO_BOUNDARY
     boot = None if log.runtime is None else log.runtime.boot_unix_ms
     by_start = None if boot is None else boundary_of_start(moment.unix_ms, boot, moment.boot_unix_ms)
     if log.runtime is None or boot is None or by_start is None:
         return NO_BOUNDARY
-    if _begins_after(moment, boot, log.runtime, log.decisive):
+    if _begins_after(moment, boot, log.runtime, log):
         return ALL_NEW
     return replace(by_start, latest_unix_ms=log.latest_unix_ms, log_end=moment.log_end)
 
@@ -164,13 +164,16 @@ def _is_doubtful(moment: SavedMoment, log: MasterLog) -> bool:
     return first is None or first.store_unix_ms >= moment.unix_ms - CLOCK_MARGIN_MS
 
 
-def _begins_after(moment: SavedMoment, boot_unix_ms: int, runtime: BrokerRuntime, first: StoredMessage | None) -> bool:
+def _begins_after(moment: SavedMoment, boot_unix_ms: int, runtime: BrokerRuntime, log: MasterLog) -> bool:
     """Return whether the log begins after the start of the broker: its store was emptied.
 
-    No margin is needed: the first message of a log that was kept is older than all offsets that were saved.
+    No margin is needed: the first message of a log that was kept is older than all offsets that were saved. One that is
+    still to come shows a clock that was ahead.
     """
+    first = log.decisive
     if runtime.commit_log_min_offset != 0:
         return False
     if first is None:
         return runtime.commit_log_max_offset == 0
-    return first.store_unix_ms >= max(boot_unix_ms, moment.unix_ms)
+    is_to_come = log.latest_unix_ms is not None and first.store_unix_ms > log.latest_unix_ms
+    return not is_to_come and first.store_unix_ms >= max(boot_unix_ms, moment.unix_ms)

@@ -151,11 +151,11 @@ class MasterQueries:
     async def first_since(self, look: MessageLook, unix_ms: int) -> int | None:
         """Return the first message of a queue that was stored at a moment or later, as the broker finds it (29).
 
-        None: it refuses to search. Raises InvokeError as AdminClient.call.
+        None: it does not.
         """
         try:
             return await self.call(offset_at(look.topic, look.queue_id, unix_ms))
-        except (Refused, BodyError):
+        except (Refused, InvokeError, BodyError):
             return None
 
     async def reset(self, group: str, topic: str, queue_id: int, offset: int, before_send: Callable[[], None]) -> int:

@@ -1,22 +1,21 @@
-"""Which messages have to be looked at before the offsets of a broker can be decided, in rounds. Pure.
+"""Which messages have to be looked at before the offsets of a broker can be decided. Pure.
 
 A look proves something for all groups of its queue, so each queue is looked at for the highest offset that matters.
-Most queues need one look. The looks of a round do not depend on each other.
+Most queues need one look. Those of different queues do not depend on each other.
 
 A broker has one log for all its queues. So one queue in which a saved offset lies behind the max at the promotion
 proves for all of them that the tail is lost. But where all that the old master had when its table was read is in this
 log, such an offset lay behind the end of its queue there too: some client has committed it, or its topic was made anew.
-Where the end of the old log is known, new messages before it show a loss, and such an offset alone is none.
+So it is where that log had no room for so many messages. A new message before the end of the old log proves the same.
 
 Once the tail is known to be lost it matters where late messages begin, if any were stored.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
 from typing import Final, NamedTuple
 
-from controller.offsets.guard.boundaries import Boundary
+from controller.offsets.guard.boundaries import Boundary, PlacedMessage
 from controller.offsets.guard.log_places import LogPlaces
 from controller.offsets.guard.queue_view import QueueLook, QueueView, first_view
 from controller.offsets.guard.rules import (
@@ -31,7 +30,9 @@ from controller.offsets.guard.rules import (
 
 #: A search in the longest queue takes twice 63 looks; of more, the broker contradicts itself.
 LOOKS_PER_QUEUE_MAX: Final = 130
-#: Of one round: others run between two rounds, and a broker can have 100,000 queues.
+#: A message takes more bytes in the log: its fields without topic, body and addresses.
+MESSAGE_BYTES_MIN: Final = 80
+#: At the same time: a broker can have 100,000 queues.
 ROUND_LOOKS_MAX: Final = 500
 
 
@@ -56,8 +57,10 @@ class GuardPlan:
         self._boundary = boundary
         self._places = LogPlaces(boundary)
         # Nothing of a store that was emptied is left.
-        self._facts = replace(facts, tail=Tail.LOST) if facts.is_emptied else facts
+        self._given = replace(facts, tail=Tail.LOST) if facts.is_emptied else facts
         self._facts_if_lost = replace(facts, tail=Tail.LOST)
+        #: A look has proved that the tail is lost, if store times are to be believed.
+        self._is_lost = False
         #: By queue, the highest offset that matters; of queues that still have to be looked at.
         self._open: dict[tuple[str, int], int] = {}
         #: By queue, the highest offset that matters once the tail is proved to be lost.
@@ -66,6 +69,8 @@ class GuardPlan:
         self._saved: dict[tuple[str, int], int] = {}
         self._views: dict[tuple[str, int], QueueView] = {}
         self._looks: dict[tuple[str, int], int] = {}
+        #: Queues with a look that was not answered yet.
+        self._under_way: set[tuple[str, int]] = set()
         #: Queues of which the broker was requested where late messages begin.
         self._hinted: set[tuple[str, int]] = set()
 
@@ -74,8 +79,17 @@ class GuardPlan:
         """Whether all is decided that looks can decide."""
         return not self._open
 
+    @property
+    def sends_back(self) -> bool:
+        """Whether groups that pull are sent back."""
+        return self._facts.sends_back
+
+    @property
+    def _facts(self) -> LogFacts:
+        return self._facts_if_lost if self._is_lost and not self._places.is_contradicted else self._given
+
     def add(self, candidate: OffsetCandidate) -> None:
-        """Take a candidate; all are to be added before the first round."""
+        """Take a candidate; all are to be added before the first look."""
         self._candidates.append(candidate)
         queue = candidate.queue
         if highest := matters(candidate, self._facts):
@@ -84,20 +98,27 @@ class GuardPlan:
             self._if_lost[queue] = max(highest, self._if_lost.get(queue, 0))
             self._saved[queue] = max(candidate.saved or 0, self._saved.get(queue, 0))
 
-    def looks(self) -> list[MessageLook]:
-        """Return the looks of the next round, ROUND_LOOKS_MAX at most; each is to be answered by one call below.
+    def looks(self, count: int = ROUND_LOOKS_MAX) -> list[MessageLook]:
+        """Return so many looks that may be done at the same time; each is to be answered by one call below.
 
-        None may be left although the plan is not complete.
+        None of queues with a look under way. None may be left although the plan is not complete.
         """
-        found = []
-        for queue, highest in list(islice(self._open.items(), ROUND_LOOKS_MAX)):
+        found, done = list[MessageLook](), []
+        for queue, highest in self._open.items():
+            if len(found) == count:
+                break
+            if queue in self._under_way:
+                continue
             view = self._views.get(queue)
             offset = highest - 1 if view is None else self._next_look(view, highest)
             if offset is None or self._looks.get(queue, 0) >= LOOKS_PER_QUEUE_MAX:
-                del self._open[queue]
+                done.append(queue)
             else:
                 self._looks[queue] = self._looks.get(queue, 0) + 1
                 found.append(MessageLook(*queue, offset))
+        for queue in done:
+            del self._open[queue]
+        self._under_way.update(each.queue for each in found)
         return found
 
     def hint_ms(self, look: MessageLook) -> int | None:
@@ -120,29 +141,27 @@ class GuardPlan:
         wanted = self._next_look(view, look.offset + 1)
         return look if wanted is None else look._replace(offset=wanted)
 
-    def needs_store_time(self, physical_offset: int) -> bool:
-        """Return whether a look at the message there needs its store time."""
-        return self._boundary.needs_store_time and self._places.age_at(physical_offset) is None
+    def needs_store_time(self, look: MessageLook, physical_offset: int) -> bool:
+        """Return whether a look, at the message there, needs its store time: the first one of a queue does anyway."""
+        is_known = look.queue in self._views and self._places.age_at(physical_offset) is not None
+        return self._boundary.needs_store_time and not is_known
 
     def looked(self, look: MessageLook, found: QueueLook) -> None:
         """Take what a look has shown."""
+        self._under_way.discard(look.queue)
         view = self._views.get(look.queue)
         if view is None:
             view = first_view(look.offset, found, self._places)
         else:
             view = view.looked(look.offset, found, self._places)
         self._views[look.queue] = view
-        # A queue without any message is most often that of a topic that was deleted.
-        if self._boundary.is_end_known:
-            is_lost = found.message is not None and self._boundary.shows_loss(found.message)
-        else:
-            is_behind_old = view.end_of_old is not None and self._saved[look.queue] > view.end_of_old
-            is_lost = is_behind_old and view.max_offset > 0 and not self._facts.has_saved_log
-        if is_lost:
+        shows_loss = found.message is not None and self._boundary.shows_loss(found.message)
+        if shows_loss or self._is_behind_old(self._saved[look.queue], view, found.message):
             self._take_tail_for_lost()
 
     def unreadable(self, look: MessageLook) -> None:
         """Look no more at a queue that the broker refuses to read; what matters in it is reported."""
+        self._under_way.discard(look.queue)
         self._open.pop(look.queue, None)
         self._if_lost.pop(look.queue, None)
 
@@ -164,9 +183,17 @@ class GuardPlan:
     def _next_look(self, view: QueueView, highest: int) -> int | None:
         return view.next_look(highest, is_late_enough=not self._facts.sends_back)
 
+    def _is_behind_old(self, saved: int, view: QueueView, message: PlacedMessage | None) -> bool:
+        """Return whether an offset lies behind the old messages of its queue, and messages may have been there."""
+        end = view.end_of_old
+        # A queue without any message is most often that of a topic that was deleted.
+        if end is None or saved <= end or not view.max_offset or self._given.has_saved_log:
+            return False
+        room = None if message is None else self._boundary.bytes_behind(message.physical_offset)
+        return room is None or (saved - end) * MESSAGE_BYTES_MIN <= room
+
     def _take_tail_for_lost(self) -> None:
-        if self._facts.tail is Tail.LOST:
-            return
-        # More matters now, and more of what was looked at.
+        self._is_lost = True
+        # More matters now, and more of what was looked at. Once is enough.
         self._open |= self._if_lost
-        self._facts = self._facts_if_lost
+        self._if_lost = {}

@@ -24,6 +24,7 @@ from controller.offsets.guard.candidates import (
 from controller.offsets.guard.group_kinds import pulling_among
 from controller.offsets.guard.log_facts import NO_BOUNDARY, MasterLog, SavedMoment, boundary_of, can_pop, facts_of
 from controller.offsets.guard.master_queries import PAUSE_S, MasterQueries, NoMaster, NotServing
+from controller.offsets.guard.message_looks import look_at_all
 from controller.offsets.guard.outcomes import (
     Guarded,
     GuardObserver,
@@ -36,7 +37,7 @@ from controller.offsets.guard.outcomes import (
     verified,
     verified_unanswered,
 )
-from controller.offsets.guard.plan import GuardPlan, MessageLook
+from controller.offsets.guard.plan import GuardPlan
 from controller.offsets.guard.rules import GuardDecision, OffsetCandidate, OffsetKeeping, Reason, Tail
 from controller.offsets.guard.unreset import UnresetGroups, UnresetQueues
 from remoting.admin.client import AdminClient
@@ -59,7 +60,7 @@ class GuardLimits:
 
     #: A run ends then; what was not reached is reported.
     run_ms: int = 10_000
-    #: It looks at messages for so long, and then decides about the queues that it has looked at.
+    #: So long after its beginning it looks at no more messages, and decides about the queues that it has looked at.
     looks_ms: int = 6_000
     #: Requests under way to the broker; the client's own limits bound them too.
     requests_max: int = 32
@@ -156,7 +157,7 @@ class OffsetGuard:
             async with asyncio.timeout(self._limits.run_ms / 1000) as limit:
                 early_end.begin(limit)
                 await run.run()
-            report.failure = run.looks_error or None
+            report.failure, report.is_final = run.looks_error or None, run.is_final
         except TimeoutError:
             why = early_end.reason or f"{broker.address} was not finished within {self._limits.run_ms} ms"
             report.failure = f"{why}, {run.state}"
@@ -213,9 +214,12 @@ class _GuardRun:
         self.state = "it requested where the log parts"
         #: Why not all queues were looked at; "" if all were.
         self.looks_error = ""
+        #: Another run would send the same groups back again, and reach no others.
+        self.is_final = False
 
     async def run(self) -> None:
         """Do everything; raises as AdminClient.call where nothing can be decided."""
+        begun_s = asyncio.get_running_loop().time()
         log = await self._log()
         popping = set(self._broker.pop_groups)
         async for keys in in_slices(self._broker.saved, SLICE_CANDIDATES):
@@ -238,12 +242,11 @@ class _GuardRun:
                 plan.add(candidate)
         self.state = "it looked at messages"
         try:
-            async with asyncio.timeout(self._limits.looks_ms / 1000):
-                while not plan.is_complete:
-                    await self._each(plan.looks(), lambda look: self._look(plan, look))
-                    await asyncio.sleep(0)
+            async with asyncio.timeout_at(begun_s + self._limits.looks_ms / 1000):
+                await look_at_all(plan, self._queries, self._limits.requests_max)
         except TimeoutError:
             # What was looked at by then is decided and written.
+            self.is_final = plan.sends_back
             self.looks_error = f"{self._queries.address} has not shown all messages within {self._limits.looks_ms} ms"
         await self._decide(plan)
         self.state = "it wrote offsets"
@@ -296,14 +299,6 @@ class _GuardRun:
                 await work(item)
 
         await all_results(worker() for _ in range(self._limits.requests_max))
-
-    async def _look(self, plan: GuardPlan, look: MessageLook) -> None:
-        try:
-            if (unix_ms := plan.hint_ms(look)) is not None:
-                look = plan.hinted(look, await self._queries.first_since(look, unix_ms))
-            plan.looked(look, await self._queries.look(look, plan.needs_store_time))
-        except (Refused, InvokeError, BodyError):
-            plan.unreadable(look)
 
     async def _decide(self, plan: GuardPlan) -> None:
         async for decided in in_slices(plan.decisions(), SLICE_CANDIDATES):

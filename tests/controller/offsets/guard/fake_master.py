@@ -33,6 +33,7 @@ class FakeMaster:
         self.name, self.broker_id = "b", 0
         self.options = "useServerSideResetOffset=true\n"
         self.boot_ms = BOOT_MS
+        self.log_end = 1000
         #: How far the broker is off where it searches by time.
         self.search_error = 0
         #: Of the log, whose messages are not in their queues yet.
@@ -82,7 +83,7 @@ class FakeMaster:
         return success(body)
 
     def _runtime(self, _):
-        table = {"bootTimestamp": str(self.boot_ms), "commitLogMaxOffset": "1000", "commitLogMinOffset": "0"}
+        table = {"bootTimestamp": str(self.boot_ms), "commitLogMaxOffset": str(self.log_end), "commitLogMinOffset": "0"}
         return success({"table": table | {"dispatchBehindBytes": str(self.behind_bytes)}})
 
     def _options(self, _):

@@ -1,5 +1,7 @@
 """Which messages are old is decided by the place in the log, or by when they were stored."""
 
+from dataclasses import replace
+
 import pytest
 from guard_logs import message
 
@@ -81,6 +83,22 @@ def test_messages_stored_between_the_reading_of_the_offsets_and_the_start_are_la
     stored = (100_000 - CLOCK_MARGIN_MS - 1, 100_000 - CLOCK_MARGIN_MS, 200_000, 300_000 + CLOCK_MARGIN_MS)
     ages = [boundary.age_of(message(stored=each)) for each in (*stored, stored[-1] + 1)]
     assert ages == [Age.OLD, Age.LATE, Age.LATE, Age.LATE, Age.NEW]
+
+
+def test_store_time_that_is_still_to_come_is_on_no_side():
+    by_start = replace(boundary_of_start(100_000, 300_000), latest_unix_ms=400_000)
+    by_epoch = EpochBoundary(old_below=500, new_from=500, old_stored_before_ms=100_000, latest_unix_ms=400_000)
+    assert [by_start.age_of(message(stored=each)) for each in (400_000, 400_001)] == [Age.NEW, Age.UNKNOWN]
+    assert [by_epoch.age_of(message(stored=each)) for each in (400_000, 400_001)] == [Age.LATE, Age.UNKNOWN]
+
+
+def test_new_message_before_the_end_of_the_former_log_shows_a_loss():
+    boundary = replace(boundary_of_start(100_000, 300_000), log_end=500)
+    looks = ((499, 305_001), (500, 305_001), (499, 305_000), (499, None))
+    assert [boundary.shows_loss(message(physical=place, stored=stored)) for place, stored in looks] == [
+        *(True, False, False, False)
+    ]
+    assert not replace(boundary, log_end=None).shows_loss(message(physical=1, stored=305_001))
 
 
 def test_message_without_its_store_time_is_on_no_side_of_a_start():

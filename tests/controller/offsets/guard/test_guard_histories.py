@@ -132,6 +132,84 @@ def test_copy_whose_log_has_grown_beyond_the_former_one_is_still_known_by_its_ne
         assert (decision.action, decision.offset) == (Action.SET, 800)
 
 
+@dataclass
+class SharedLog:
+    """A log that several queues share: the queue of each message, and when it was stored."""
+
+    messages: list
+
+    def __post_init__(self):
+        self.queues = {}
+        for place, (queue_id, stored) in enumerate(self.messages):
+            self.queues.setdefault(queue_id, []).append(PlacedMessage(place * SIZE, stored))
+
+    def end_of(self, queue_id, count):
+        """Return how many messages a queue has among the first ones of the log."""
+        return sum(each == queue_id for each, _ in self.messages[:count])
+
+    def decisions(self, candidates, *, boot_ms, log_end=None, is_recent=True, tail=Tail.MAY_BE_LOST):
+        """Decide for groups, of a broker at the address that it had when it was read at READ_MS."""
+        moment = SavedMoment(
+            epoch=None,
+            unix_ms=READ_MS,
+            was_restarted=False,
+            log_end=None if log_end is None else log_end * SIZE,
+            boot_unix_ms=READ_MS - 36_000_000,
+        )
+        runtime = BrokerRuntime(
+            version="V5_5_0",
+            boot_unix_ms=boot_ms,
+            commit_log_min_offset=0,
+            commit_log_max_offset=len(self.messages) * SIZE,
+            dispatch_behind_bytes=0,
+            put_tps=None,
+            delay_levels={},
+        )
+        log = MasterLog(runtime=runtime, epochs=None, latest_unix_ms=boot_ms + 20_000)
+        facts = facts_of(moment, log, tail, is_recent=is_recent, has_pulls=False)
+        plan = a_plan(candidates, boundary_of(moment, log), facts)
+        performed(plan, *(SharedQueue(self.queues.get(each, [])) for each in range(3)))
+        return [decision for _, decision in plan.decisions()]
+
+
+@dataclass
+class SharedQueue:
+    """One queue of a shared log."""
+
+    messages: list
+
+    def look(self, offset):
+        is_there = 0 <= offset < len(self.messages)
+        return QueueLook(self.messages[offset] if is_there else None, 0, len(self.messages))
+
+
+def test_quiet_queue_whose_clock_was_ahead_sends_back_no_group_of_another_one():
+    """All stamps of the last hour are later than the start; the last message of queue 1 looks like one of just now."""
+    hour, boot_ms = 3_600_000, READ_MS + 3000
+    busy = [(0, READ_MS + hour - 2000 * (3000 - number)) for number in range(3000)]
+    busy.insert(1210, (1, boot_ms + 4000))
+    log = SharedLog(busy)
+    quiet, others = a_candidate(1, 0, queue_id=1), [a_candidate(2990, 2900), a_candidate(2990, 2999, group="h")]
+    for order in ([quiet, *others], [*others, quiet]):
+        found = log.decisions(order, boot_ms=boot_ms, log_end=len(busy))
+        of_others = [decision.action for each, decision in zip(order, found, strict=True) if each is not quiet]
+        assert of_others == [Action.REPORT] * 2
+
+
+def test_message_with_a_wrong_store_time_makes_no_others_old():
+    """The clock was set back by 13 s, 5 s after the start of an older copy."""
+    boot_ms = READ_MS + 2000
+    stored = [(number % 2, READ_MS - 60_000 + number) for number in range(400)]
+    stored += [(1, boot_ms + 10 + number) for number in range(100)]
+    stored.append((0, boot_ms + 5000 - 13_000))
+    log = SharedLog(stored)
+    for saved, shown in ((260, 240), (260, 270)):
+        found = log.decisions(
+            [a_candidate(201, 190), a_candidate(saved, shown, queue_id=1)], boot_ms=boot_ms, log_end=900
+        )
+        assert found[1].offset is None or found[1].offset <= 200
+
+
 def of_lost_end(kept, lost, last):
     """A broker that was read, killed, and started with a log that lacks its very last messages."""
     stored = run(READ_MS - 10 * kept + 500, kept) + run(READ_MS + 3001, last)
@@ -238,3 +316,29 @@ def test_start_right_after_the_reading_writes_nothing_behind_what_can_have_been_
         assert decision.offset <= min(copied + kept, saved)
     if lost > last and is_recent and after_ms > -CLOCK_MARGIN_MS:
         assert decision.action is not Action.REPORT
+
+
+@settings(max_examples=150)
+@given(
+    kept=st.lists(st.integers(0, 2), max_size=150),
+    last=st.lists(st.integers(0, 2), max_size=100),
+    lost=st.integers(0, 80),
+    offsets=st.lists(st.tuples(st.integers(0, 120), st.none() | st.integers(0, 120)), min_size=3, max_size=3),
+    step_ms=st.sampled_from([1, 40, 400]),
+    after_ms=st.integers(100, 20_000),
+    ahead_ms=st.integers(-5000, 5000),
+    is_recent=st.booleans(),
+)
+def test_queues_of_one_log_skip_nothing_whatever_the_store_time_of_few_shows_of_all(
+    *, kept, last, lost, offsets, step_ms, after_ms, ahead_ms, is_recent
+):
+    """The clock of the broker is up to 5 s ahead of that of the manager, or behind."""
+    end_ms, boot_ms = READ_MS + ahead_ms, READ_MS + after_ms + ahead_ms
+    stored = [(queue_id, end_ms - step_ms * (len(kept) - number)) for number, queue_id in enumerate(kept)]
+    stored += [(queue_id, boot_ms + 1 + 10 * number) for number, queue_id in enumerate(last)]
+    log = SharedLog(stored)
+    candidates = [a_candidate(saved, shown, queue_id=number) for number, (saved, shown) in enumerate(offsets)]
+    found = log.decisions(candidates, boot_ms=boot_ms, log_end=len(kept) + lost, is_recent=is_recent)
+    for number, decision in enumerate(found):
+        if decision.offset is not None:
+            assert decision.offset <= min(log.end_of(number, len(kept)), offsets[number][0])

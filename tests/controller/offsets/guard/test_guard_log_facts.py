@@ -1,5 +1,7 @@
 """What the answers of a new master prove about its log."""
 
+from dataclasses import replace
+
 import pytest
 
 from controller.offsets.guard.boundaries import CLOCK_MARGIN_MS, EpochBoundary, boundary_of_start
@@ -177,6 +179,14 @@ def test_store_whose_first_message_came_after_the_start_was_emptied():
     assert not is_emptied(moment, a_log(boot=boot, begin=100, first=boot))
     # It was there when the mirror read the offsets: the clock of the broker is behind.
     assert not is_emptied(moment, a_log(boot=NOW_MS - 5, first=NOW_MS - 1))
+
+
+def test_store_whose_first_message_is_still_to_come_was_not_emptied():
+    """Its clock was ahead, and was set right as it was started."""
+    boot = NOW_MS + 60_000
+    log = replace(a_log(boot=boot, first=boot + 40_000), latest_unix_ms=boot + 20_000)
+    assert not is_emptied(a_moment(None), log)
+    assert is_emptied(a_moment(None), replace(log, latest_unix_ms=boot + 40_000))
 
 
 def test_store_that_was_emptied_shows_it_also_where_the_broker_was_started_right_after_the_reading():

@@ -1,15 +1,19 @@
 """A message that was looked at shows the age of others by their places in the log."""
 
+from dataclasses import replace
+
 import pytest
 from guard_logs import BOOT_MS, NEW_MS, OLD_MS, READ_MS, message
 
 from controller.offsets.guard.boundaries import Age, boundary_of_start
 from controller.offsets.guard.log_places import LogPlaces
 
+LATEST_MS = NEW_MS + 20_000
+
 
 def of_looks(*looks):
     """Return what looks at messages show, each as place and store time."""
-    places = LogPlaces(boundary_of_start(READ_MS, BOOT_MS))
+    places = LogPlaces(replace(boundary_of_start(READ_MS, BOOT_MS), latest_unix_ms=LATEST_MS))
     for place, stored in looks:
         places.age_of(message(physical=place, stored=stored))
     return places
@@ -29,13 +33,24 @@ def test_store_time_of_a_message_counts_more_than_its_place():
     assert places.age_of(message(physical=200, stored=NEW_MS)) is Age.NEW
 
 
-@pytest.mark.parametrize("later", [READ_MS, NEW_MS])
-def test_places_that_contradict_each_other_prove_nothing(later):
-    """A clock was set back in between."""
-    places = of_looks((300, OLD_MS), (200, later))
-    assert [places.age_at(each) for each in (100, 250)] == [Age.OLD, None]
+@pytest.mark.parametrize(
+    "looks",
+    [
+        ((300, OLD_MS), (200, READ_MS)),
+        ((200, NEW_MS), (300, OLD_MS)),
+        ((200, NEW_MS), (300, READ_MS)),
+        # Still to come.
+        ((300, OLD_MS), (900, LATEST_MS + 1)),
+    ],
+)
+def test_places_show_nothing_once_a_clock_was_set(looks):
+    places = of_looks(*looks)
+    assert places.is_contradicted
+    assert [places.age_at(each) for each in (100, 250, 1000)] == [None, None, None]
+    assert places.age_of(message(physical=100)) is Age.UNKNOWN
 
 
-def test_message_on_no_side_shows_nothing_of_others():
+def test_message_without_a_store_time_shows_nothing_of_others():
     places = of_looks((300, None))
+    assert not places.is_contradicted
     assert [places.age_at(each) for each in (100, 300, 500)] == [None, None, None]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from fake_master import FakeMaster
-from guard_logs import BOOT_MS, OLD_MS, READ_MS, Queue
+from guard_logs import BOOT_MS, OLD_MS, READ_MS, SIZE, Queue
 from java_sets import Notes
 
 from controller.offsets.guard.candidates import SavedQueue, TableKey
@@ -33,18 +33,26 @@ def saved(offset=80, *, group="g", topic="orders", queues=1):
 
 
 @contextlib.asynccontextmanager
-async def opened(master):
+async def opened(master, limits=LIMITS):
     await master.peer.open()
     client = RemotingClient(SystemClock())
     try:
-        yield AdminClient(client, LIMITS)
+        yield AdminClient(client, limits)
     finally:
         await client.close()
         await master.peer.close()
 
 
 async def guarded(
-    master, table=None, *, is_still_master=lambda: True, limits=None, writes=True, early_end=None, **options
+    master,
+    table=None,
+    *,
+    is_still_master=lambda: True,
+    limits=None,
+    admin_limits=LIMITS,
+    writes=True,
+    early_end=None,
+    **options,
 ):
     """Run the guard at a master whose groups pull, and return its notes and its report."""
     notes, table = Notes(), saved() if table is None else table
@@ -57,7 +65,7 @@ async def guarded(
         "is_recent": True,
         "awaits_members": True,
     }
-    async with opened(master) as admin:
+    async with opened(master, admin_limits) as admin:
         broker = GuardedBroker(broker_name="b", address=master.peer.address, **(known | options))
         guard = OffsetGuard(admin, SystemClock(), notes, limits, writes=writes)
         return notes, await guard.guard(broker, is_still_master, early_end)
@@ -372,6 +380,13 @@ def started_again(*, queues=1, **options):
     return master, moment
 
 
+async def test_new_message_where_another_one_was_shows_that_the_disk_is_an_older_copy():
+    """Its log has grown beyond where it ended."""
+    master, moment = started_again(log_end=150 * SIZE)
+    notes, _ = await guarded(master, saved(140), moment=replace(moment, log_end=140 * SIZE))
+    assert notes.of("g") == ("set", 100, "stored")
+
+
 @pytest.mark.parametrize("search_error", [0, -7, 7, 1000])
 async def test_older_copy_of_a_disk_sends_groups_before_what_was_stored_last(search_error):
     """The broker searches by time for where that begins, which is proved."""
@@ -390,13 +405,20 @@ async def test_broker_that_refuses_to_search_by_time_is_searched_by_looks():
     assert notes.of("g") == ("set", 100, "stored")
 
 
+async def test_broker_that_does_not_answer_a_search_by_time_is_searched_by_looks():
+    master, moment = started_again(silent=BrokerRequestCode.SEARCH_OFFSET_BY_TIMESTAMP)
+    limits = AdminLimits(requests_max=64, requests_per_peer_max=64, timeout_ms=500)
+    notes, _ = await guarded(master, saved(140), moment=moment, admin_limits=limits)
+    assert notes.of("g") == ("set", 100, "stored")
+
+
 async def test_store_times_of_a_few_messages_show_the_age_of_all():
-    """Queues of the same shape: the places of their messages are the same in this log."""
+    """Queues of the same shape: their messages have the same places. The first look of each has its store time."""
     master, moment = started_again(queues=200)
     _, report = await guarded(master, saved(140, queues=200), moment=moment)
     assert report.outcomes == {Outcome.STORED: 200}
     assert master.peer.count(BrokerRequestCode.QUERY_CONSUME_QUEUE) == 600
-    assert master.peer.count(BrokerRequestCode.VIEW_MESSAGE_BY_ID) <= 3 * GuardLimits().requests_max + 1
+    assert master.peer.count(BrokerRequestCode.VIEW_MESSAGE_BY_ID) <= 200 + 3 * GuardLimits().requests_max
 
 
 async def test_what_was_looked_at_in_time_is_written_and_the_run_is_not_complete():
@@ -407,7 +429,34 @@ async def test_what_was_looked_at_in_time_is_written_and_the_run_is_not_complete
     assert master.written == [("commit", KEY, 0, 80)]
     assert (notes.of("g"), notes.of("g", 1)) == (("push", 80, "stored"), ("report", None, "nothing"))
     assert report.failure.endswith("has not shown all messages within 500 ms")
-    assert report.is_incomplete
+    assert (report.is_incomplete, report.is_final) == (True, False)
+
+
+async def test_run_that_sends_groups_back_and_reaches_no_others_is_not_repeated():
+    """Or it would send the same ones back again."""
+    master, moment = started_again(queues=2, silent_queues={("orders", 1)})
+    notes, report = await guarded(master, saved(140, queues=2), moment=moment, limits=GuardLimits(looks_ms=1000))
+    assert (notes.of("g"), notes.of("g", 1)) == (("set", 100, "stored"), ("report", None, "nothing"))
+    assert (report.is_incomplete, report.is_final) == (True, True)
+
+
+async def test_looks_end_in_time_also_where_the_broker_has_filled_its_queues_late():
+    """Its messages are there after half the time."""
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}}, epochs=None)
+    master.behind_bytes = 500
+    looks = 0
+
+    def fill(code):
+        nonlocal looks
+        looks += code == BrokerRequestCode.GET_BROKER_RUNTIME_INFO
+        master.behind_bytes = 500 if looks < 10 else 0
+
+    master.then = fill
+    master.silent_queues.add(ORDERS)
+    limits = GuardLimits(run_ms=3000, looks_ms=1500)
+    notes, report = await guarded(master, saved(), moment=a_moment(epoch=None), limits=limits)
+    assert notes.of("g") == ("report", None, "nothing")
+    assert report.failure.endswith("has not shown all messages within 1500 ms")
 
 
 @pytest.mark.parametrize(
