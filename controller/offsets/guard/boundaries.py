@@ -55,6 +55,10 @@ class Boundary(Protocol):
     def late_since_ms(self) -> int | None:
         """Since when messages are late, Unix ms: a broker finds the first of them. None: their places show it."""
 
+    @property
+    def latest_unix_ms(self) -> int | None:
+        """What was stored after it is still to come, Unix ms: a clock is or was wrong. None: unknown."""
+
     def bytes_behind(self, place: int) -> int | None:
         """Return how many bytes of the log that was read lay behind a place; None: unknown."""
 
@@ -75,7 +79,6 @@ class EpochBoundary:
     new_from: int | None
     #: What was not stored before (Unix ms) is not old; None: its place proves it.
     old_stored_before_ms: int | None = None
-    #: As BootBoundary has it.
     latest_unix_ms: int | None = None
 
     @property
@@ -118,7 +121,6 @@ class BootBoundary:
     boot_unix_ms: int
     #: What was stored after it is new, Unix ms.
     new_stored_after_ms: int
-    #: What was stored after it is on no side, Unix ms: it is still to come, so a clock is or was wrong. None: unknown.
     latest_unix_ms: int | None = None
     #: Where the log ended that was read; None: unknown.
     log_end: int | None = None
@@ -146,6 +148,13 @@ class BootBoundary:
     def shows_loss(self, message: PlacedMessage) -> bool:
         """Return whether a new message lies before the end of the log that was read."""
         return self.log_end is not None and message.physical_offset < self.log_end and self.age_of(message) is Age.NEW
+
+
+def is_to_come(message: PlacedMessage, latest_unix_ms: int | None) -> bool:
+    """Return whether a message was stored later than is possible by a clock that is right."""
+    if message.store_unix_ms is None or latest_unix_ms is None:
+        return False
+    return message.store_unix_ms > latest_unix_ms
 
 
 def boundary_of_start(
@@ -202,10 +211,9 @@ def boundary_of_epochs(epochs: Sequence[LogEpoch], saved_epoch: int, *, is_doubt
 
 def _age_before(message: PlacedMessage, old_stored_before_ms: int, latest_unix_ms: int | None) -> Age:
     """Return the age of a message that is old if it was stored early enough, and late otherwise."""
-    stored_ms = message.store_unix_ms
-    if stored_ms is None or (latest_unix_ms is not None and stored_ms > latest_unix_ms):
+    if message.store_unix_ms is None or is_to_come(message, latest_unix_ms):
         return Age.UNKNOWN
-    return Age.OLD if stored_ms < old_stored_before_ms else Age.LATE
+    return Age.OLD if message.store_unix_ms < old_stored_before_ms else Age.LATE
 
 
 def _divided(epochs: Sequence[LogEpoch], saved_epoch: int) -> tuple[list[LogEpoch], list[LogEpoch]]:

@@ -10,7 +10,7 @@ clock was set: then places show nothing any more, and a new message does not sho
 
 from dataclasses import dataclass
 
-from controller.offsets.guard.boundaries import Age, Boundary, PlacedMessage
+from controller.offsets.guard.boundaries import Age, Boundary, PlacedMessage, is_to_come
 
 
 @dataclass(slots=True)
@@ -43,8 +43,7 @@ class LogPlaces:
             return known
         age = self.boundary.age_of(message)
         self._learn(message.physical_offset, age)
-        # Without a store time nothing is known of it.
-        self.is_contradicted |= age is Age.UNKNOWN and message.store_unix_ms is not None
+        self.is_contradicted |= is_to_come(message, self.boundary.latest_unix_ms)
         return age
 
     def _learn(self, place: int, age: Age) -> None:
