@@ -91,8 +91,8 @@ class LoneSite:
     def make_topic(self, topic: str, queues: int) -> None:
         """Make a topic as operators do."""
         tool = self.lab.mqadmin()
-        words = f"updateTopic -b {self.broker.address} -t {topic} -r {queues} -w {queues}".split()
-        printed = tool.run(*words, namesrv=[self.namesrv.address], seconds=60)
+        words = f"-b {self.broker.address} -t {topic} -r {queues} -w {queues}".split()
+        printed = tool.update_topic(*words, namesrv=[self.namesrv.address])
         tool.process.kill()
         assert "success" in printed, printed
 
