@@ -376,7 +376,5 @@ def _result_of(report: GuardReport, early_end: EarlyEnd) -> RunResult:
 def _end_of(report: GuardReport) -> RunEnd:
     if not report.is_incomplete:
         return RunEnd.COMPLETE
-    if report.is_final:
-        return RunEnd.GIVEN_UP
     is_failed = report.failure is not None or report.outcomes[Outcome.NOT_REACHED]
     return RunEnd.FAILED if is_failed else RunEnd.ROLE_CHANGED

@@ -56,14 +56,14 @@ class Boundary(Protocol):
         """Since when messages are late, Unix ms: a broker finds the first of them. None: their places show it."""
 
     @property
-    def latest_unix_ms(self) -> int | None:
-        """What was stored after it is still to come, Unix ms: a clock is or was wrong. None: unknown."""
-
-    def bytes_behind(self, place: int) -> int | None:
-        """Return how many bytes of the log that was read lay behind a place; None: unknown."""
+    def log_end(self) -> int | None:
+        """Where the log ended that was read; None: it is unknown, or needless, as it is known where the logs part."""
 
     def age_of(self, message: PlacedMessage) -> Age:
         """Return on which side a message is."""
+
+    def is_former(self, message: PlacedMessage) -> bool:
+        """Return whether a message was in the log before the new master went on by itself, by its store time."""
 
     def shows_loss(self, message: PlacedMessage) -> bool:
         """Return whether a message lies where another one was when the offsets were read."""
@@ -79,6 +79,7 @@ class EpochBoundary:
     new_from: int | None
     #: What was not stored before (Unix ms) is not old; None: its place proves it.
     old_stored_before_ms: int | None = None
+    #: As BootBoundary has it.
     latest_unix_ms: int | None = None
 
     @property
@@ -91,8 +92,9 @@ class EpochBoundary:
         """Since when messages are late, Unix ms; None where places alone count."""
         return self.old_stored_before_ms
 
-    def bytes_behind(self, _: int) -> int | None:
-        """Return None: where the log parts is known."""
+    @property
+    def log_end(self) -> int | None:
+        """None: it is known where the logs part."""
         return None
 
     def age_of(self, message: PlacedMessage) -> Age:
@@ -103,8 +105,12 @@ class EpochBoundary:
         is_new = self.new_from is not None and message.physical_offset >= self.new_from
         return Age.NEW if is_new else Age.UNKNOWN
 
+    def is_former(self, _: PlacedMessage) -> bool:
+        """Return False: it does not matter here."""
+        return False
+
     def shows_loss(self, _: PlacedMessage) -> bool:
-        """Return False."""
+        """Return False: it does not matter here."""
         return False
 
 
@@ -121,6 +127,7 @@ class BootBoundary:
     boot_unix_ms: int
     #: What was stored after it is new, Unix ms.
     new_stored_after_ms: int
+    #: What was stored after it is on no side, Unix ms: it is still to come, so a clock is or was wrong. None: unknown.
     latest_unix_ms: int | None = None
     #: Where the log ended that was read; None: unknown.
     log_end: int | None = None
@@ -135,26 +142,19 @@ class BootBoundary:
         """Since when messages are late, Unix ms."""
         return self.old_stored_before_ms
 
-    def bytes_behind(self, place: int) -> int | None:
-        """Return how many bytes of the log that was read lay behind a place; None: where it ended is unknown."""
-        return None if self.log_end is None else self.log_end - place
-
     def age_of(self, message: PlacedMessage) -> Age:
         """Return on which side a message is, by when it was stored."""
         age = _age_before(message, self.old_stored_before_ms, self.latest_unix_ms)
         is_new = message.store_unix_ms is not None and message.store_unix_ms > self.new_stored_after_ms
         return Age.NEW if age is Age.LATE and is_new else age
 
+    def is_former(self, message: PlacedMessage) -> bool:
+        """Return whether a message was stored before the start."""
+        return message.store_unix_ms is not None and message.store_unix_ms < self.boot_unix_ms
+
     def shows_loss(self, message: PlacedMessage) -> bool:
         """Return whether a new message lies before the end of the log that was read."""
         return self.log_end is not None and message.physical_offset < self.log_end and self.age_of(message) is Age.NEW
-
-
-def is_to_come(message: PlacedMessage, latest_unix_ms: int | None) -> bool:
-    """Return whether a message was stored later than is possible by a clock that is right."""
-    if message.store_unix_ms is None or latest_unix_ms is None:
-        return False
-    return message.store_unix_ms > latest_unix_ms
 
 
 def boundary_of_start(
@@ -211,9 +211,10 @@ def boundary_of_epochs(epochs: Sequence[LogEpoch], saved_epoch: int, *, is_doubt
 
 def _age_before(message: PlacedMessage, old_stored_before_ms: int, latest_unix_ms: int | None) -> Age:
     """Return the age of a message that is old if it was stored early enough, and late otherwise."""
-    if message.store_unix_ms is None or is_to_come(message, latest_unix_ms):
+    stored_ms = message.store_unix_ms
+    if stored_ms is None or (latest_unix_ms is not None and stored_ms > latest_unix_ms):
         return Age.UNKNOWN
-    return Age.OLD if message.store_unix_ms < old_stored_before_ms else Age.LATE
+    return Age.OLD if stored_ms < old_stored_before_ms else Age.LATE
 
 
 def _divided(epochs: Sequence[LogEpoch], saved_epoch: int) -> tuple[list[LogEpoch], list[LogEpoch]]:

@@ -30,10 +30,6 @@ BUSY_TRIES: Final = 20
 Found = TypeVar("Found")
 
 
-def _always(_: int) -> bool:
-    return True
-
-
 class NoMaster(Exception):  # not an error: the run has nothing to guard
     """Another broker has answered at the address, or one that is not in the controller's mode."""
 
@@ -52,6 +48,8 @@ class MasterQueries:
         #: Up to where messages have to be in their queues: where the log ended when that was requested first.
         self._log_end: int | None = None
         self._is_named = False
+        #: The broker is requested to search by time.
+        self._is_searched = True
 
     async def call(self, wanted: AdminRequest[Found], before_send: Callable[[], None] = send_always) -> Found:
         """Return what the broker answers; one that is busy is asked again. Raises as AdminClient.call."""
@@ -132,11 +130,8 @@ class MasterQueries:
             offsets=offsets, pulled=pulled, has_pulls=True, unreadable_topics=unreadable | unreadable_pulls
         )
 
-    async def look(self, look: MessageLook, needs_store_time: Callable[[int], bool] = _always) -> QueueLook:
-        """Return what a queue has at an offset; raises as AdminClient.call.
-
-        `needs_store_time`: whether it is to show when the message was stored too, by its place in the log.
-        """
+    async def look(self, look: MessageLook, *, needs_store_time: bool) -> QueueLook:
+        """Return what a queue has at an offset. Raises as AdminClient.call."""
         entry = await self._entry(look)
         if entry is None:
             first, end = min_offset(look.topic, look.queue_id), max_offset(look.topic, look.queue_id)
@@ -144,18 +139,23 @@ class MasterQueries:
                 raise BodyError(f"queue {look.queue_id} of topic {look.topic} has no readable beginning")
             return QueueLook(None, found, await self.call(end))
         store_unix_ms = None
-        if needs_store_time(entry.physical_offset):
+        if needs_store_time:
             store_unix_ms = (await self.call(message_in_log(entry.physical_offset))).store_unix_ms
         return QueueLook(PlacedMessage(entry.physical_offset, store_unix_ms), entry.min_offset, entry.max_offset)
 
     async def first_since(self, look: MessageLook, unix_ms: int) -> int | None:
         """Return the first message of a queue that was stored at a moment or later, as the broker finds it (29).
 
-        None: it does not.
+        None: it does not; once it has not answered, it is not requested any more.
         """
+        if not self._is_searched:
+            return None
         try:
             return await self.call(offset_at(look.topic, look.queue_id, unix_ms))
-        except (Refused, InvokeError, BodyError):
+        except (Refused, BodyError):
+            return None
+        except InvokeError:
+            self._is_searched = False
             return None
 
     async def reset(self, group: str, topic: str, queue_id: int, offset: int, before_send: Callable[[], None]) -> int:

@@ -1,7 +1,6 @@
 """Looks at messages of a broker until a plan needs no more. The edge."""
 
 import asyncio
-from functools import partial
 
 from controller.offsets.guard.master_queries import MasterQueries
 from controller.offsets.guard.plan import GuardPlan, MessageLook
@@ -31,6 +30,6 @@ async def _look(plan: GuardPlan, queries: MasterQueries, look: MessageLook) -> N
     try:
         if (unix_ms := plan.hint_ms(look)) is not None:
             look = plan.hinted(look, await queries.first_since(look, unix_ms))
-        plan.looked(look, await queries.look(look, partial(plan.needs_store_time, look)))
+        plan.looked(look, await queries.look(look, needs_store_time=plan.needs_store_time))
     except (Refused, InvokeError, BodyError):
         plan.unreadable(look)

@@ -76,8 +76,6 @@ class GuardReport:
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     #: Why nothing, or not all, was decided or written; None: all was.
     failure: str | None = None
-    #: Another run would do no more.
-    is_final: bool = False
     took_ms: int = 0
 
     @property

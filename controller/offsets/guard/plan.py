@@ -3,20 +3,16 @@
 A look proves something for all groups of its queue, so each queue is looked at for the highest offset that matters.
 Most queues need one look. Those of different queues do not depend on each other.
 
-A broker has one log for all its queues. So one queue in which a saved offset lies behind the max at the promotion
-proves for all of them that the tail is lost. But where all that the old master had when its table was read is in this
-log, such an offset lay behind the end of its queue there too: some client has committed it, or its topic was made anew.
-So it is where that log had no room for so many messages. A new message before the end of the old log proves the same.
-
 Once the tail is known to be lost it matters where late messages begin, if any were stored.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from controller.offsets.guard.boundaries import Boundary, PlacedMessage
-from controller.offsets.guard.log_places import LogPlaces
+from controller.offsets.guard.boundaries import Boundary
+from controller.offsets.guard.lost_tail import LostTail
 from controller.offsets.guard.queue_view import QueueLook, QueueView, first_view
 from controller.offsets.guard.rules import (
     GuardDecision,
@@ -30,8 +26,6 @@ from controller.offsets.guard.rules import (
 
 #: A search in the longest queue takes twice 63 looks; of more, the broker contradicts itself.
 LOOKS_PER_QUEUE_MAX: Final = 130
-#: A message takes more bytes in the log: its fields without topic, body and addresses.
-MESSAGE_BYTES_MIN: Final = 80
 #: At the same time: a broker can have 100,000 queues.
 ROUND_LOOKS_MAX: Final = 500
 
@@ -55,22 +49,20 @@ class GuardPlan:
     def __init__(self, boundary: Boundary, facts: LogFacts) -> None:
         self._candidates: list[OffsetCandidate] = []
         self._boundary = boundary
-        self._places = LogPlaces(boundary)
         # Nothing of a store that was emptied is left.
         self._given = replace(facts, tail=Tail.LOST) if facts.is_emptied else facts
         self._facts_if_lost = replace(facts, tail=Tail.LOST)
-        #: A look has proved that the tail is lost, if store times are to be believed.
-        self._is_lost = False
+        self._lost_tail = LostTail(boundary, facts.has_saved_log)
         #: By queue, the highest offset that matters; of queues that still have to be looked at.
         self._open: dict[tuple[str, int], int] = {}
+        #: Those of them without a look under way.
+        self._waiting: deque[tuple[str, int]] = deque()
         #: By queue, the highest offset that matters once the tail is proved to be lost.
         self._if_lost: dict[tuple[str, int], int] = {}
         #: By queue, the highest offset that was saved.
         self._saved: dict[tuple[str, int], int] = {}
         self._views: dict[tuple[str, int], QueueView] = {}
         self._looks: dict[tuple[str, int], int] = {}
-        #: Queues with a look that was not answered yet.
-        self._under_way: set[tuple[str, int]] = set()
         #: Queues of which the broker was requested where late messages begin.
         self._hinted: set[tuple[str, int]] = set()
 
@@ -80,20 +72,15 @@ class GuardPlan:
         return not self._open
 
     @property
-    def sends_back(self) -> bool:
-        """Whether groups that pull are sent back."""
-        return self._facts.sends_back
-
-    @property
     def _facts(self) -> LogFacts:
-        return self._facts_if_lost if self._is_lost and not self._places.is_contradicted else self._given
+        return self._facts_if_lost if self._lost_tail.is_proved else self._given
 
     def add(self, candidate: OffsetCandidate) -> None:
         """Take a candidate; all are to be added before the first look."""
         self._candidates.append(candidate)
         queue = candidate.queue
         if highest := matters(candidate, self._facts):
-            self._open[queue] = max(highest, self._open.get(queue, 0))
+            self._open_queue(queue, highest)
         if highest := matters(candidate, self._facts_if_lost):
             self._if_lost[queue] = max(highest, self._if_lost.get(queue, 0))
             self._saved[queue] = max(candidate.saved or 0, self._saved.get(queue, 0))
@@ -103,23 +90,22 @@ class GuardPlan:
 
         None of queues with a look under way. None may be left although the plan is not complete.
         """
-        found, done = list[MessageLook](), []
-        for queue, highest in self._open.items():
-            if len(found) == count:
-                break
-            if queue in self._under_way:
-                continue
-            view = self._views.get(queue)
+        found = list[MessageLook]()
+        while self._waiting and len(found) < count:
+            queue = self._waiting.popleft()
+            view, highest = self._views.get(queue), self._open[queue]
             offset = highest - 1 if view is None else self._next_look(view, highest)
             if offset is None or self._looks.get(queue, 0) >= LOOKS_PER_QUEUE_MAX:
-                done.append(queue)
+                del self._open[queue]
             else:
                 self._looks[queue] = self._looks.get(queue, 0) + 1
                 found.append(MessageLook(*queue, offset))
-        for queue in done:
-            del self._open[queue]
-        self._under_way.update(each.queue for each in found)
         return found
+
+    @property
+    def needs_store_time(self) -> bool:
+        """Whether a look needs the store time of its message."""
+        return self._boundary.needs_store_time
 
     def hint_ms(self, look: MessageLook) -> int | None:
         """Return since when messages are late (Unix ms) if the broker is to be requested where they begin first.
@@ -136,32 +122,29 @@ class GuardPlan:
         It proves nothing by itself. None: the broker refuses to search.
         """
         self._hinted.add(look.queue)
-        view = replace(self._views[look.queue], hint=offset)
+        view = self._views[look.queue].hinted(offset)
         self._views[look.queue] = view
         wanted = self._next_look(view, look.offset + 1)
         return look if wanted is None else look._replace(offset=wanted)
 
-    def needs_store_time(self, look: MessageLook, physical_offset: int) -> bool:
-        """Return whether a look, at the message there, needs its store time: the first one of a queue does anyway."""
-        is_known = look.queue in self._views and self._places.age_at(physical_offset) is not None
-        return self._boundary.needs_store_time and not is_known
-
     def looked(self, look: MessageLook, found: QueueLook) -> None:
         """Take what a look has shown."""
-        self._under_way.discard(look.queue)
         view = self._views.get(look.queue)
         if view is None:
-            view = first_view(look.offset, found, self._places)
+            view = first_view(look.offset, found, self._boundary)
         else:
-            view = view.looked(look.offset, found, self._places)
+            view = view.looked(look.offset, found, self._boundary)
         self._views[look.queue] = view
-        shows_loss = found.message is not None and self._boundary.shows_loss(found.message)
-        if shows_loss or self._is_behind_old(self._saved[look.queue], view, found.message):
-            self._take_tail_for_lost()
+        self._waiting.appendleft(look.queue)
+        was_lost = self._lost_tail.is_proved
+        self._lost_tail.looked(found.message, self._saved[look.queue], view)
+        if self._lost_tail.is_proved and not was_lost:
+            # More matters now, and more of what was looked at.
+            for queue, highest in self._if_lost.items():
+                self._open_queue(queue, highest)
 
     def unreadable(self, look: MessageLook) -> None:
         """Look no more at a queue that the broker refuses to read; what matters in it is reported."""
-        self._under_way.discard(look.queue)
         self._open.pop(look.queue, None)
         self._if_lost.pop(look.queue, None)
 
@@ -183,17 +166,7 @@ class GuardPlan:
     def _next_look(self, view: QueueView, highest: int) -> int | None:
         return view.next_look(highest, is_late_enough=not self._facts.sends_back)
 
-    def _is_behind_old(self, saved: int, view: QueueView, message: PlacedMessage | None) -> bool:
-        """Return whether an offset lies behind the old messages of its queue, and messages may have been there."""
-        end = view.end_of_old
-        # A queue without any message is most often that of a topic that was deleted.
-        if end is None or saved <= end or not view.max_offset or self._given.has_saved_log:
-            return False
-        room = None if message is None else self._boundary.bytes_behind(message.physical_offset)
-        return room is None or (saved - end) * MESSAGE_BYTES_MIN <= room
-
-    def _take_tail_for_lost(self) -> None:
-        self._is_lost = True
-        # More matters now, and more of what was looked at. Once is enough.
-        self._open |= self._if_lost
-        self._if_lost = {}
+    def _open_queue(self, queue: tuple[str, int], highest: int) -> None:
+        if queue not in self._open:
+            self._waiting.append(queue)
+        self._open[queue] = max(highest, self._open.get(queue, 0))

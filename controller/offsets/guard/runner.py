@@ -61,7 +61,7 @@ class GuardLimits:
     #: A run ends then; what was not reached is reported.
     run_ms: int = 10_000
     #: So long after its beginning it looks at no more messages, and decides about the queues that it has looked at.
-    looks_ms: int = 6_000
+    looks_ms: int = 7_000
     #: Requests under way to the broker; the client's own limits bound them too.
     requests_max: int = 32
 
@@ -157,7 +157,7 @@ class OffsetGuard:
             async with asyncio.timeout(self._limits.run_ms / 1000) as limit:
                 early_end.begin(limit)
                 await run.run()
-            report.failure, report.is_final = run.looks_error or None, run.is_final
+            report.failure = run.looks_error or None
         except TimeoutError:
             why = early_end.reason or f"{broker.address} was not finished within {self._limits.run_ms} ms"
             report.failure = f"{why}, {run.state}"
@@ -214,8 +214,6 @@ class _GuardRun:
         self.state = "it requested where the log parts"
         #: Why not all queues were looked at; "" if all were.
         self.looks_error = ""
-        #: Another run would send the same groups back again, and reach no others.
-        self.is_final = False
 
     async def run(self) -> None:
         """Do everything; raises as AdminClient.call where nothing can be decided."""
@@ -246,7 +244,6 @@ class _GuardRun:
                 await look_at_all(plan, self._queries, self._limits.requests_max)
         except TimeoutError:
             # What was looked at by then is decided and written.
-            self.is_final = plan.sends_back
             self.looks_error = f"{self._queries.address} has not shown all messages within {self._limits.looks_ms} ms"
         await self._decide(plan)
         self.state = "it wrote offsets"

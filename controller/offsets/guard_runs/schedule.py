@@ -37,8 +37,6 @@ class RunEnd(enum.Enum):
 
     COMPLETE = enum.auto()
     FAILED = enum.auto()
-    #: Failed, and another run would do no more.
-    GIVEN_UP = enum.auto()
     #: Nothing was missing but that who is master was known: it is no attempt at the broker.
     ROLE_CHANGED = enum.auto()
 

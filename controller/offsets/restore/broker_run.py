@@ -128,7 +128,7 @@ class BrokerRun:
         assert planned.new, "the first offset of all needs no proof"
         look = MessageLook(planned.queue.key.topic, planned.queue.queue_id, planned.new - 1)
         try:
-            message = (await self._queries.look(look)).message
+            message = (await self._queries.look(look, needs_store_time=True)).message
         except BROKER_FAILURES as error:
             self._becomes(place, RestoreStatus.NOT_PROVED, f"the message before it cannot be read: {error}")
             return

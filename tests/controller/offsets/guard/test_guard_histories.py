@@ -53,7 +53,7 @@ class History:
         message = PlacedMessage(offset * SIZE, self.stored[offset]) if is_there else None
         return QueueLook(message, 0, len(self.stored))
 
-    def decision(self, saved, shown, *, tail=Tail.MAY_BE_LOST, is_recent=True):
+    def decision(self, saved, shown, *, tail=Tail.MAY_BE_LOST, is_recent=True, hints=False):
         """Decide for a group whose saved offset was read at READ_MS."""
         moment = SavedMoment(
             epoch=self.epochs[0][0] if self.epochs else None,
@@ -64,9 +64,29 @@ class History:
         )
         facts = facts_of(moment, self.log, tail, is_recent=is_recent, has_pulls=False)
         plan = a_plan([a_candidate(saved, shown)], boundary_of(moment, self.log), facts)
-        performed(plan, self)
+        perform = searched if hints else performed
+        perform(plan, self)
         ((_, decision),) = plan.decisions()
         return decision
+
+
+def searched(plan, *queues):
+    """Answer all looks of a plan at a broker that is searched by time."""
+    while not plan.is_complete:
+        for look in plan.looks(1):
+            wanted = look
+            if (unix_ms := plan.hint_ms(look)) is not None:
+                wanted = plan.hinted(look, first_since(queues[look.queue_id], unix_ms))
+            plan.looked(wanted, queues[wanted.queue_id].look(wanted.offset))
+
+
+def first_since(queue, unix_ms):
+    """Return what a broker finds that halves its queue, whether store times rise or not."""
+    first, end = 0, queue.look(0).max_offset
+    while first < end:
+        middle = (first + end) // 2
+        first, end = (middle + 1, end) if queue.look(middle).message.store_unix_ms < unix_ms else (first, middle)
+    return first
 
 
 def run(begin_ms, count):
@@ -147,8 +167,11 @@ class SharedLog:
         """Return how many messages a queue has among the first ones of the log."""
         return sum(each == queue_id for each, _ in self.messages[:count])
 
-    def decisions(self, candidates, *, boot_ms, log_end=None, is_recent=True, tail=Tail.MAY_BE_LOST):
-        """Decide for groups, of a broker at the address that it had when it was read at READ_MS."""
+    def decisions(self, candidates, *, boot_ms, log_end=None, is_recent=True, hints=False):
+        """Decide for groups, of a broker at the address that it had when it was read at READ_MS.
+
+        With `hints` it is searched by time.
+        """
         moment = SavedMoment(
             epoch=None,
             unix_ms=READ_MS,
@@ -166,9 +189,10 @@ class SharedLog:
             delay_levels={},
         )
         log = MasterLog(runtime=runtime, epochs=None, latest_unix_ms=boot_ms + 20_000)
-        facts = facts_of(moment, log, tail, is_recent=is_recent, has_pulls=False)
+        facts = facts_of(moment, log, Tail.MAY_BE_LOST, is_recent=is_recent, has_pulls=False)
         plan = a_plan(candidates, boundary_of(moment, log), facts)
-        performed(plan, *(SharedQueue(self.queues.get(each, [])) for each in range(3)))
+        perform = searched if hints else performed
+        perform(plan, *(SharedQueue(self.queues.get(each, [])) for each in range(3)))
         return [decision for _, decision in plan.decisions()]
 
 
@@ -183,31 +207,91 @@ class SharedQueue:
         return QueueLook(self.messages[offset] if is_there else None, 0, len(self.messages))
 
 
-def test_quiet_queue_whose_clock_was_ahead_sends_back_no_group_of_another_one():
+def of_clock_ahead(ahead_ms, *, step_ms, count, last=0):
+    """A broker with one busy queue, whose clock was ahead until it was started at READ_MS + 3 s."""
+    boot_ms = READ_MS + 3000
+    busy = [(0, READ_MS + ahead_ms - step_ms * (count - number)) for number in range(count)]
+    return SharedLog(busy + [(0, boot_ms + 1 + 10 * number) for number in range(last)]), boot_ms
+
+
+@pytest.mark.parametrize("last", [0, 50])
+def test_quiet_queue_whose_clock_was_ahead_sends_back_no_group_of_another_one(last):
     """All stamps of the last hour are later than the start; the last message of queue 1 looks like one of just now."""
-    hour, boot_ms = 3_600_000, READ_MS + 3000
-    busy = [(0, READ_MS + hour - 2000 * (3000 - number)) for number in range(3000)]
-    busy.insert(1210, (1, boot_ms + 4000))
-    log = SharedLog(busy)
-    quiet, others = a_candidate(1, 0, queue_id=1), [a_candidate(2990, 2900), a_candidate(2990, 2999, group="h")]
+    log, boot_ms = of_clock_ahead(3_600_000, step_ms=1000, count=7200, last=last)
+    log = SharedLog([*log.messages[:3605], (1, boot_ms + 4000), *log.messages[3605:]])
+    quiet, others = a_candidate(1, 0, queue_id=1), [a_candidate(7190, 7100), a_candidate(7190, 7199, group="h")]
     for order in ([quiet, *others], [*others, quiet]):
-        found = log.decisions(order, boot_ms=boot_ms, log_end=len(busy))
+        found = log.decisions(order, boot_ms=boot_ms, log_end=7201)
         of_others = [decision.action for each, decision in zip(order, found, strict=True) if each is not quiet]
         assert of_others == [Action.REPORT] * 2
 
 
-def test_message_with_a_wrong_store_time_makes_no_others_old():
+@pytest.mark.parametrize("hour", [3_600_000, 24 * 3_600_000])
+@pytest.mark.parametrize("last", [0, 5])
+def test_lost_end_of_a_broker_whose_clock_was_ahead_sends_nobody_back_by_hours(hour, last):
+    """The broker names the first message by its stamps, which is hours old. Five messages are lost."""
+    log, boot_ms = of_clock_ahead(hour, step_ms=hour // 3600, count=7200, last=last)
+    candidates = [a_candidate(7190, 7100), a_candidate(7204, 7199, group="h")]
+    for decision in log.decisions(candidates, boot_ms=boot_ms, log_end=7205 + last, hints=True):
+        assert decision.action is Action.REPORT
+
+
+def test_clock_that_was_ahead_by_seconds_costs_seconds():
+    log, boot_ms = of_clock_ahead(20_000, step_ms=5, count=20_000, last=100)
+    (decision,) = log.decisions([a_candidate(20_050, 19_000)], boot_ms=boot_ms, log_end=20_200, hints=True)
+    assert decision.offset is None or decision.offset >= 20_000 - 30_000 // 5
+
+
+@pytest.mark.parametrize(
+    ("stale", "others"),
+    [
+        # A topic that was made anew: with an end like that of before, and far beyond anything.
+        (5000, None),
+        (10**6, None),
+        # It may have been there: a few messages of this queue are lost with the end.
+        (110, 1900),
+    ],
+)
+def test_offset_behind_its_queue_sends_all_groups_back_only_where_the_log_had_room_for_it(stale, others):
+    """Queue 1 is quiet and old; the log was read up to 2,000, and 60 messages later it was started again."""
+    boot_ms = READ_MS + 10_000
+    kept = 2060 if others is None else 1900
+    stored = [(1, READ_MS - 7_200_000 + number) for number in range(100)]
+    stored += [(0, READ_MS - 10 * (2000 - number)) for number in range(100, kept)]
+    stored += [(0, boot_ms + 1 + number) for number in range(300)]
+    log = SharedLog(stored)
+    candidates = [a_candidate(stale, stale, queue_id=1), a_candidate(1800, 1850)]
+    for order in (candidates, candidates[::-1]):
+        found = log.decisions(order, boot_ms=boot_ms, log_end=2000)
+        busy = found[order.index(candidates[1])]
+        assert (busy.offset is None) == (others is None), busy
+
+
+@pytest.mark.parametrize(
+    ("saved", "shown", "extra"), [(260, 240, 0), (260, 270, 0), (310, 300, 60), (255, 310, 0), (295, 240, 0)]
+)
+def test_message_with_a_wrong_store_time_makes_no_others_old(saved, shown, extra):
     """The clock was set back by 13 s, 5 s after the start of an older copy."""
     boot_ms = READ_MS + 2000
     stored = [(number % 2, READ_MS - 60_000 + number) for number in range(400)]
     stored += [(1, boot_ms + 10 + number) for number in range(100)]
     stored.append((0, boot_ms + 5000 - 13_000))
+    stored += [(1, boot_ms + 200 + number) for number in range(extra)]
     log = SharedLog(stored)
-    for saved, shown in ((260, 240), (260, 270)):
-        found = log.decisions(
-            [a_candidate(201, 190), a_candidate(saved, shown, queue_id=1)], boot_ms=boot_ms, log_end=900
-        )
-        assert found[1].offset is None or found[1].offset <= 200
+    candidates = [a_candidate(201, 190), a_candidate(saved, shown, queue_id=1)]
+    for order in (candidates, candidates[::-1]):
+        found = log.decisions(order, boot_ms=boot_ms, log_end=900, hints=True)
+        busy = found[order.index(candidates[1])]
+        assert busy.offset is None or busy.offset <= 200
+
+
+def test_epoch_of_a_master_whose_clock_was_ahead_sends_nobody_back_by_an_hour():
+    """It was started again unseen, and a replica that was not in sync was elected."""
+    hour = 3_600_000
+    stored = [READ_MS + hour - 1000 * (7200 - number) for number in range(7195)] + run(READ_MS + 10_000, 30)
+    history = History(stored=stored, boot_ms=READ_MS, epochs=((1, 0), (2, 7195)), was_restarted=True)
+    for saved, shown in ((7200, 7100), (7200, 7210), (7190, 7100)):
+        assert history.decision(saved, shown, tail=Tail.LOST, hints=True).action is Action.REPORT
 
 
 def of_lost_end(kept, lost, last):
@@ -328,17 +412,16 @@ def test_start_right_after_the_reading_writes_nothing_behind_what_can_have_been_
     after_ms=st.integers(100, 20_000),
     ahead_ms=st.integers(-5000, 5000),
     is_recent=st.booleans(),
+    hints=st.booleans(),
 )
-def test_queues_of_one_log_skip_nothing_whatever_the_store_time_of_few_shows_of_all(
-    *, kept, last, lost, offsets, step_ms, after_ms, ahead_ms, is_recent
-):
+def test_queues_of_one_log_skip_nothing(*, kept, last, lost, offsets, step_ms, after_ms, ahead_ms, is_recent, hints):
     """The clock of the broker is up to 5 s ahead of that of the manager, or behind."""
     end_ms, boot_ms = READ_MS + ahead_ms, READ_MS + after_ms + ahead_ms
     stored = [(queue_id, end_ms - step_ms * (len(kept) - number)) for number, queue_id in enumerate(kept)]
     stored += [(queue_id, boot_ms + 1 + 10 * number) for number, queue_id in enumerate(last)]
     log = SharedLog(stored)
     candidates = [a_candidate(saved, shown, queue_id=number) for number, (saved, shown) in enumerate(offsets)]
-    found = log.decisions(candidates, boot_ms=boot_ms, log_end=len(kept) + lost, is_recent=is_recent)
+    found = log.decisions(candidates, boot_ms=boot_ms, log_end=len(kept) + lost, is_recent=is_recent, hints=hints)
     for number, decision in enumerate(found):
         if decision.offset is not None:
             assert decision.offset <= min(log.end_of(number, len(kept)), offsets[number][0])

@@ -35,16 +35,9 @@ def performed(plan, *queues):
     count = 0
     while not plan.is_complete:
         for look in plan.looks():
-            plan.looked(look, seen(plan, look, queues[look.queue_id].look(look.offset)))
+            plan.looked(look, queues[look.queue_id].look(look.offset))
             count += 1
     return count
-
-
-def seen(plan, look, found):
-    """Return what a look shows: the store time only where the plan needs it."""
-    if found.message is None or plan.needs_store_time(look, found.message.physical_offset):
-        return found
-    return found._replace(message=found.message._replace(store_unix_ms=None))
 
 
 def actions(plan):
@@ -104,25 +97,6 @@ def test_new_message_behind_the_end_of_the_former_log_proves_nothing():
     plan = a_plan([a_candidate(105, 130)], by_start, RECENT)
     performed(plan, queue)
     assert actions(plan) == [(Action.REPORT, None)]
-
-
-def test_offset_of_a_topic_that_was_made_anew_proves_no_lost_tail_where_the_end_of_the_former_log_is_known():
-    """The log had no room for so many messages: only the group itself is set to the end of its queue."""
-    by_start = replace(boundary_of_start(READ_MS, BOOT_MS), log_end=120 * SIZE)
-    quiet, other = Queue(old=100, new=0), Queue(old=100, late=20, new=30)
-    candidates = [a_candidate(10**6, 10**6, group="stale"), a_candidate(115, 125, queue_id=1)]
-    plan = a_plan(candidates, by_start, RECENT)
-    performed(plan, quiet, other)
-    assert actions(plan) == [(Action.SET, 100), (Action.REPORT, None)]
-
-
-def test_offset_behind_the_end_of_its_queue_proves_a_lost_tail_where_the_log_had_room_for_it():
-    """Its queue has no new messages yet, and the log has grown beyond where it was."""
-    by_start = replace(boundary_of_start(READ_MS, BOOT_MS), log_end=110 * SIZE)
-    quiet, other = Queue(old=100, new=0), Queue(old=100, new=0)
-    plan = a_plan([a_candidate(105, 90), a_candidate(98, 95, queue_id=1)], by_start, RECENT)
-    performed(plan, quiet, other)
-    assert actions(plan) == [(Action.SET, 100), (Action.SET, 98)]
 
 
 def test_broker_is_requested_once_for_each_queue_where_late_messages_begin():
