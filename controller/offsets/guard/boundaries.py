@@ -9,8 +9,7 @@ A master may have been started again within its epoch, and several times, and ha
 what was stored after the mirror had read the offsets is never old by its store time.
 
 A message whose side is not certain is UNKNOWN, and proves nothing. A LATE one was stored when the offsets were read, or
-later, and is not proved to be new: nothing behind it is old. Where the offsets were read up to the end of their run,
-and the next one has just begun, all late messages are of less than a minute.
+less than a minute later, and is not proved to be new: nothing behind it is old.
 
 Source: docs/protocol/offsets.md 8.2, docs/protocol/broker-admin.md 25 and 33.
 """
@@ -24,6 +23,9 @@ from remoting.admin.log_epochs import LogEpoch
 
 #: How far the clocks of two brokers may differ, or that of one may be set back.
 CLOCK_MARGIN_MS: Final = 5_000
+#: What was stored later than so long after the reading, and before the start, is of a clock that was ahead, or of a run
+#: that nobody has read.
+LATE_MAX_MS: Final = 60_000
 
 
 class Age(Enum):
@@ -31,7 +33,7 @@ class Age(Enum):
 
     OLD = auto()
     NEW = auto()
-    #: Stored when the offsets were read, or later, and not proved to be new.
+    #: Stored when the offsets were read, or within LATE_MAX_MS, and not proved to be new.
     LATE = auto()
     UNKNOWN = auto()
 
@@ -144,13 +146,15 @@ class BootBoundary:
 
     def age_of(self, message: PlacedMessage) -> Age:
         """Return on which side a message is, by when it was stored."""
-        age = _age_before(message, self.old_stored_before_ms, self.latest_unix_ms)
-        is_new = message.store_unix_ms is not None and message.store_unix_ms > self.new_stored_after_ms
-        return Age.NEW if age is Age.LATE and is_new else age
+        stored_ms = message.store_unix_ms
+        if stored_ms is None or stored_ms < self.boot_unix_ms or _is_to_come(stored_ms, self.latest_unix_ms):
+            return _age_before(message, self.old_stored_before_ms, self.latest_unix_ms)
+        return Age.NEW if stored_ms > self.new_stored_after_ms else Age.LATE
 
     def is_former(self, message: PlacedMessage) -> bool:
-        """Return whether a message was stored before the start."""
-        return message.store_unix_ms is not None and message.store_unix_ms < self.boot_unix_ms
+        """Return whether a message was stored before the start, or is still to come."""
+        stored_ms = message.store_unix_ms
+        return stored_ms is not None and (stored_ms < self.boot_unix_ms or _is_to_come(stored_ms, self.latest_unix_ms))
 
     def shows_loss(self, message: PlacedMessage) -> bool:
         """Return whether a new message lies before the end of the log that was read."""
@@ -212,9 +216,15 @@ def boundary_of_epochs(epochs: Sequence[LogEpoch], saved_epoch: int, *, is_doubt
 def _age_before(message: PlacedMessage, old_stored_before_ms: int, latest_unix_ms: int | None) -> Age:
     """Return the age of a message that is old if it was stored early enough, and late otherwise."""
     stored_ms = message.store_unix_ms
-    if stored_ms is None or (latest_unix_ms is not None and stored_ms > latest_unix_ms):
+    if stored_ms is None or _is_to_come(stored_ms, latest_unix_ms):
         return Age.UNKNOWN
-    return Age.OLD if stored_ms < old_stored_before_ms else Age.LATE
+    if stored_ms < old_stored_before_ms:
+        return Age.OLD
+    return Age.LATE if stored_ms <= old_stored_before_ms + CLOCK_MARGIN_MS + LATE_MAX_MS else Age.UNKNOWN
+
+
+def _is_to_come(stored_unix_ms: int, latest_unix_ms: int | None) -> bool:
+    return latest_unix_ms is not None and stored_unix_ms > latest_unix_ms
 
 
 def _divided(epochs: Sequence[LogEpoch], saved_epoch: int) -> tuple[list[LogEpoch], list[LogEpoch]]:

@@ -97,8 +97,7 @@ class QueueView:
         if look.message is None:
             return self._after_nothing(offset, look)
         if offset > self.late_from:
-            is_unknown = boundary.age_of(look.message) is Age.UNKNOWN
-            return replace(self, unseen_until=None, is_blocked=is_unknown)
+            return self._after_middle(offset, boundary.age_of(look.message))
         match boundary.age_of(look.message):
             case Age.OLD:
                 return replace(self, old_until=offset + 1)
@@ -106,6 +105,20 @@ class QueueView:
                 return replace(self, late_from=offset, new_from=offset, step=self.step * 2)
             case Age.LATE:
                 return replace(self, late_from=offset, step=self.step * 2)
+            case Age.UNKNOWN:
+                return replace(self, is_blocked=True)
+
+    def _after_middle(self, offset: int, age: Age) -> "QueueView":
+        """Return the view after a look behind the first late message."""
+        match age:
+            case Age.OLD:
+                # What the broker has named is not the first late message: a clock was set in between.
+                late_from = self.late_from if self.unseen_until is None else self.unseen_until
+                return replace(self, old_until=offset + 1, late_from=late_from, hint=None, unseen_until=None)
+            case Age.NEW:
+                return replace(self, new_from=min(self.new_from, offset), unseen_until=offset)
+            case Age.LATE:
+                return replace(self, unseen_until=None)
             case Age.UNKNOWN:
                 return replace(self, is_blocked=True)
 

@@ -241,7 +241,8 @@ class _GuardRun:
         self.state = "it looked at messages"
         try:
             async with asyncio.timeout_at(begun_s + self._limits.looks_ms / 1000):
-                await look_at_all(plan, self._queries, self._limits.requests_max)
+                if not plan.is_complete:
+                    await look_at_all(plan, self._queries, self._limits.requests_max)
         except TimeoutError:
             # What was looked at by then is decided and written.
             self.looks_error = f"{self._queries.address} has not shown all messages within {self._limits.looks_ms} ms"

@@ -7,6 +7,7 @@ from guard_logs import message
 
 from controller.offsets.guard.boundaries import (
     CLOCK_MARGIN_MS,
+    LATE_MAX_MS,
     Age,
     EpochBoundary,
     boundary_of_epochs,
@@ -80,16 +81,20 @@ def test_part_before_a_gap_in_the_epochs_is_doubtful(found, saved_epoch, doubtfu
 
 def test_messages_stored_between_the_reading_of_the_offsets_and_the_start_are_late():
     boundary = boundary_of_start(100_000, 300_000)
-    stored = (100_000 - CLOCK_MARGIN_MS - 1, 100_000 - CLOCK_MARGIN_MS, 200_000, 300_000 + CLOCK_MARGIN_MS)
-    ages = [boundary.age_of(message(stored=each)) for each in (*stored, stored[-1] + 1)]
-    assert ages == [Age.OLD, Age.LATE, Age.LATE, Age.LATE, Age.NEW]
+    old_until, new_from = 100_000 - CLOCK_MARGIN_MS, 300_000 + CLOCK_MARGIN_MS + 1
+    stored = (old_until - 1, old_until, 100_000 + LATE_MAX_MS, 100_000 + LATE_MAX_MS + 1)
+    stored += (299_999, 300_000, new_from - 1, new_from)
+    ages = [boundary.age_of(message(stored=each)) for each in stored]
+    assert ages == [*(Age.OLD, Age.LATE, Age.LATE, Age.UNKNOWN), *(Age.UNKNOWN, Age.LATE, Age.LATE, Age.NEW)]
 
 
 def test_store_time_that_is_still_to_come_is_on_no_side():
     by_start = replace(boundary_of_start(100_000, 300_000), latest_unix_ms=400_000)
-    by_epoch = EpochBoundary(old_below=500, new_from=500, old_stored_before_ms=100_000, latest_unix_ms=400_000)
+    by_epoch = EpochBoundary(old_below=500, new_from=500, old_stored_before_ms=350_000, latest_unix_ms=400_000)
     assert [by_start.age_of(message(stored=each)) for each in (400_000, 400_001)] == [Age.NEW, Age.UNKNOWN]
     assert [by_epoch.age_of(message(stored=each)) for each in (400_000, 400_001)] == [Age.LATE, Age.UNKNOWN]
+    # It was in the log before the start.
+    assert [by_start.is_former(message(stored=each)) for each in (299_999, 300_000, 400_001)] == [True, False, True]
 
 
 def test_new_message_before_the_end_of_the_former_log_shows_a_loss():

@@ -110,9 +110,7 @@ def test_messages_of_a_run_that_nobody_read_are_not_skipped():
 
 def test_lost_tail_of_the_first_run_does_not_set_groups_behind_what_the_second_one_stored():
     history = of_two_restarts(kept=800, unread=190, last=100)
-    decision = history.decision(1200, 700, tail=Tail.LOST)
-    assert (decision.action, decision.offset) == (Action.SET, 800)
-    assert history.decision(1200, 700, tail=Tail.LOST, is_recent=False).action is Action.REPORT
+    assert history.decision(1200, 700, tail=Tail.LOST).action is Action.REPORT
 
 
 def of_older_copy(kept, lost, last, *, boot_ms, **options):
@@ -234,6 +232,46 @@ def test_lost_end_of_a_broker_whose_clock_was_ahead_sends_nobody_back_by_hours(h
     candidates = [a_candidate(7190, 7100), a_candidate(7204, 7199, group="h")]
     for decision in log.decisions(candidates, boot_ms=boot_ms, log_end=7205 + last, hints=True):
         assert decision.action is Action.REPORT
+
+
+def test_store_times_that_have_come_meanwhile_send_nobody_back_by_half_an_hour():
+    """The clock was ahead by 30 min, and the broker was down for 35 min; it lacks its last messages."""
+    boot_ms = READ_MS + 35 * 60_000
+    stored = [(0, READ_MS + 30 * 60_000 - 100 * (36_000 - number)) for number in range(35_900)]
+    for last in (0, 20):
+        log = SharedLog(stored + [(0, boot_ms + 1 + number) for number in range(last)])
+        for hints in (True, False):
+            (decision,) = log.decisions([a_candidate(35_930, 35_000)], boot_ms=boot_ms, log_end=36_000, hints=hints)
+            assert decision.action is Action.REPORT
+
+
+def test_clock_that_was_set_right_long_before_costs_nothing_where_the_broker_names_the_time_before_it():
+    """It was ahead by 3 h until 2 h ago. A broker that halves its queue finds the messages of then."""
+    hour, boot_ms = 3_600_000, READ_MS + 2000
+    ahead = [(0, READ_MS - 2 * hour + 3 * hour - 1000 * (14_400 - number)) for number in range(14_400)]
+    right = [(0, READ_MS - 1000 * (7200 - number)) for number in range(7195)]
+    log = SharedLog([*ahead, *right])
+    for hints in (True, False):
+        (decision,) = log.decisions([a_candidate(21_600, 21_000)], boot_ms=boot_ms, log_end=21_600, hints=hints)
+        assert decision.offset is None or decision.offset >= 21_595 - 10
+
+
+def test_new_messages_behind_late_ones_do_not_hide_that_these_are_of_half_an_hour():
+    boot_ms = READ_MS + 3000
+    stored = [(0, READ_MS + 30 * 60_000 - 1000 * (7200 - number)) for number in range(7195)]
+    log = SharedLog(stored + [(0, boot_ms + 1 + number) for number in range(2500)])
+    (decision,) = log.decisions([a_candidate(7200, 9600)], boot_ms=boot_ms, log_end=12_000, hints=True)
+    assert decision.action is Action.REPORT
+
+
+def test_clean_start_after_a_clock_that_was_ahead_sends_nobody_back_where_others_show_it():
+    """A group is an hour behind; its last message looks like one of just now."""
+    log, boot_ms = of_clock_ahead(3_600_000, step_ms=1000, count=7200)
+    candidates = [a_candidate(3606, 3500), a_candidate(7190, 7199, group="h"), a_candidate(1, 0, queue_id=1)]
+    log = SharedLog([(1, READ_MS - 10_000_000), *log.messages])
+    for order in (candidates, candidates[::-1]):
+        found = log.decisions(order, boot_ms=boot_ms, log_end=7201, hints=True)
+        assert {each.action for each in found} <= {Action.REPORT, Action.PUSH}
 
 
 def test_clock_that_was_ahead_by_seconds_costs_seconds():
