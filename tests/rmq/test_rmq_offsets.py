@@ -127,11 +127,14 @@ def test_file_is_exported_and_imported(broker, rmq, tmp_path):
     assert broker.offsets == {"orders@files": {0: 30, 1: 31}}
 
 
-def test_guard_shows_what_it_would_write_after_a_restart(broker, rmq):
+def test_guard_shows_what_it_would_write_after_a_restart(broker, rmq, monkeypatch):
+    """Nobody knows whether the group has read the message before its offset: it is as young as that."""
     broker.offsets = {"orders@guarded": {0: 50}}
+    monkeypatch.setitem(broker.stored, ("orders", 0), {49: now_ms()})
     read_since(rmq, now_ms())
     broker.offsets, broker.boot_ms = {"orders@guarded": {0: 20}}, now_ms()
-    (run, *_) = wait_until(lambda: rmq.items("offsets", "guard"), seconds=WAIT_S, what="a run of the guard")
+    runs = lambda: [each for each in rmq.items("offsets", "guard") if each["result"] != "ended"]  # noqa: E731
+    (run, *_) = wait_until(runs, seconds=WAIT_S, what="a run of the guard")
 
     assert (run["brokerName"], run["writes"]) == ("broker-a", False)
     assert sum(run["offsets"].values()) > 0
