@@ -147,18 +147,23 @@ class BootBoundary:
     def age_of(self, message: PlacedMessage) -> Age:
         """Return on which side a message is, by when it was stored."""
         stored_ms = message.store_unix_ms
-        if stored_ms is None or stored_ms < self.boot_unix_ms or _is_to_come(stored_ms, self.latest_unix_ms):
+        if stored_ms is None or stored_ms < self.boot_unix_ms or is_to_come(stored_ms, self.latest_unix_ms):
             return _age_before(message, self.old_stored_before_ms, self.latest_unix_ms)
         return Age.NEW if stored_ms > self.new_stored_after_ms else Age.LATE
 
     def is_former(self, message: PlacedMessage) -> bool:
         """Return whether a message was stored before the start, or is still to come."""
         stored_ms = message.store_unix_ms
-        return stored_ms is not None and (stored_ms < self.boot_unix_ms or _is_to_come(stored_ms, self.latest_unix_ms))
+        return stored_ms is not None and (stored_ms < self.boot_unix_ms or is_to_come(stored_ms, self.latest_unix_ms))
 
     def shows_loss(self, message: PlacedMessage) -> bool:
         """Return whether a new message lies before the end of the log that was read."""
         return self.log_end is not None and message.physical_offset < self.log_end and self.age_of(message) is Age.NEW
+
+
+def is_to_come(stored_unix_ms: int, latest_unix_ms: int | None) -> bool:
+    """Return whether a message was stored later than any clock that is right shows; None: that is unknown."""
+    return latest_unix_ms is not None and stored_unix_ms > latest_unix_ms
 
 
 def boundary_of_start(
@@ -216,15 +221,11 @@ def boundary_of_epochs(epochs: Sequence[LogEpoch], saved_epoch: int, *, is_doubt
 def _age_before(message: PlacedMessage, old_stored_before_ms: int, latest_unix_ms: int | None) -> Age:
     """Return the age of a message that is old if it was stored early enough, and late otherwise."""
     stored_ms = message.store_unix_ms
-    if stored_ms is None or _is_to_come(stored_ms, latest_unix_ms):
+    if stored_ms is None or is_to_come(stored_ms, latest_unix_ms):
         return Age.UNKNOWN
     if stored_ms < old_stored_before_ms:
         return Age.OLD
     return Age.LATE if stored_ms <= old_stored_before_ms + CLOCK_MARGIN_MS + LATE_MAX_MS else Age.UNKNOWN
-
-
-def _is_to_come(stored_unix_ms: int, latest_unix_ms: int | None) -> bool:
-    return latest_unix_ms is not None and stored_unix_ms > latest_unix_ms
 
 
 def _divided(epochs: Sequence[LogEpoch], saved_epoch: int) -> tuple[list[LogEpoch], list[LogEpoch]]:

@@ -13,6 +13,7 @@ from controller.offsets.guard.boundaries import (
     boundary_of_epochs,
     boundary_of_start,
     doubtful_from,
+    is_to_come,
 )
 from controller.offsets.guard.rules import LogFacts, Tail
 from remoting.admin.brokers import BrokerRuntime
@@ -175,5 +176,6 @@ def _begins_after(moment: SavedMoment, boot_unix_ms: int, runtime: BrokerRuntime
         return False
     if first is None:
         return runtime.commit_log_max_offset == 0
-    is_to_come = log.latest_unix_ms is not None and first.store_unix_ms > log.latest_unix_ms
-    return not is_to_come and first.store_unix_ms >= max(boot_unix_ms, moment.unix_ms)
+    if is_to_come(first.store_unix_ms, log.latest_unix_ms):
+        return False
+    return first.store_unix_ms >= max(boot_unix_ms, moment.unix_ms)

@@ -113,7 +113,8 @@ class QueueView:
         match age:
             case Age.OLD:
                 # What the broker has named is not the first late message: a clock was set in between.
-                late_from = self.late_from if self.unseen_until is None else self.unseen_until
+                assert self.unseen_until is not None, "nothing is looked at behind a late message otherwise"
+                late_from = self.unseen_until
                 return replace(self, old_until=offset + 1, late_from=late_from, hint=None, unseen_until=None)
             case Age.NEW:
                 return replace(self, new_from=min(self.new_from, offset), unseen_until=offset)

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_guard_log_facts import a_runtime
 from test_guard_plan import a_candidate, a_plan, performed
 
 from controller.offsets.guard.boundaries import CLOCK_MARGIN_MS, PlacedMessage
 from controller.offsets.guard.log_facts import MasterLog, SavedMoment, boundary_of, facts_of
 from controller.offsets.guard.queue_view import QueueLook
 from controller.offsets.guard.rules import Action, Tail
-from remoting.admin.brokers import BrokerRuntime
 from remoting.admin.log_epochs import LogEpoch, LogEpochs
 
 READ_MS = 1_700_000_000_000
@@ -36,15 +36,7 @@ class History:
     def log(self):
         listed = tuple(LogEpoch(epoch=epoch, start_offset=first * SIZE) for epoch, first in self.epochs)
         end = len(self.stored) * SIZE
-        runtime = BrokerRuntime(
-            version="V5_5_0",
-            boot_unix_ms=self.boot_ms,
-            commit_log_min_offset=0,
-            commit_log_max_offset=end,
-            dispatch_behind_bytes=0,
-            put_tps=None,
-            delay_levels={},
-        )
+        runtime = a_runtime(boot=self.boot_ms, end=end)
         epochs = LogEpochs(broker_name="b", broker_id=0, epochs=listed, max_offset=end) if listed else None
         return MasterLog(runtime=runtime, epochs=epochs, latest_unix_ms=self.boot_ms + 30_000)
 
@@ -64,14 +56,15 @@ class History:
         )
         facts = facts_of(moment, self.log, tail, is_recent=is_recent, has_pulls=False)
         plan = a_plan([a_candidate(saved, shown)], boundary_of(moment, self.log), facts)
-        perform = searched if hints else performed
-        perform(plan, self)
+        answered(plan, self, hints=hints)
         ((_, decision),) = plan.decisions()
         return decision
 
 
-def searched(plan, *queues):
-    """Answer all looks of a plan at a broker that is searched by time."""
+def answered(plan, *queues, hints):
+    """Answer all looks of a plan; with `hints` at a broker that is searched by time."""
+    if not hints:
+        performed(plan, *queues)
     while not plan.is_complete:
         for look in plan.looks(1):
             wanted = look
@@ -177,20 +170,11 @@ class SharedLog:
             log_end=None if log_end is None else log_end * SIZE,
             boot_unix_ms=READ_MS - 36_000_000,
         )
-        runtime = BrokerRuntime(
-            version="V5_5_0",
-            boot_unix_ms=boot_ms,
-            commit_log_min_offset=0,
-            commit_log_max_offset=len(self.messages) * SIZE,
-            dispatch_behind_bytes=0,
-            put_tps=None,
-            delay_levels={},
-        )
+        runtime = a_runtime(boot=boot_ms, end=len(self.messages) * SIZE)
         log = MasterLog(runtime=runtime, epochs=None, latest_unix_ms=boot_ms + 20_000)
         facts = facts_of(moment, log, Tail.MAY_BE_LOST, is_recent=is_recent, has_pulls=False)
         plan = a_plan(candidates, boundary_of(moment, log), facts)
-        perform = searched if hints else performed
-        perform(plan, *(SharedQueue(self.queues.get(each, [])) for each in range(3)))
+        answered(plan, *(SharedQueue(self.queues.get(each, [])) for each in range(3)), hints=hints)
         return [decision for _, decision in plan.decisions()]
 
 

@@ -37,9 +37,14 @@ def readers_of(lab, pair, name):
     return lab.consumer(name, **pair.clients(group=GROUP, **{"poll-ms": 200})).ready()
 
 
-def committed(pair):
-    """Return the offset of the group that the master has."""
-    return table(pair.master.address, pair.topic).get(TableKey(GROUP, pair.topic), {}).get(0, 0)
+def committed(broker, topic):
+    """Return the offset of the group that a broker has."""
+    return table(broker.address, topic).get(TableKey(GROUP, topic), {}).get(0, 0)
+
+
+def last_reading(manager):
+    """Return when the mirror has read its one broker set last, Unix ms."""
+    return manager.get("/v1/offsets/mirror").body["sets"][0]["reading"]["readUnixMs"]
 
 
 def guarded(manager, broker_name):
@@ -60,12 +65,12 @@ def test_group_goes_on_near_where_it_was_when_master_and_consumer_are_killed(lab
     manager = manager_of(lab, pair, mode)
     load = lab.load("load", **pair.clients(**FAST)).ready()
     first = readers_of(lab, pair, "first")
-    wait_until(lambda: committed(pair) > 200, seconds=SOON_S, what="the group has committed")
+    wait_until(lambda: committed(pair.master, pair.topic) > 200, seconds=SOON_S, what="the group has committed")
     has_group = lambda: GROUP in admin(pair.slave.address, configured_groups())  # noqa: E731
     wait_until(has_group, seconds=SOON_S, what="the slave has the group")
-    before = committed(pair)
+    before = committed(pair.master, pair.topic)
     # More than two periods of the mirror.
-    wait_until(lambda: committed(pair) > before + 2000, seconds=SOON_S, what="the group reads on")
+    wait_until(lambda: committed(pair.master, pair.topic) > before + 2000, seconds=SOON_S, what="the group reads on")
     first.process.kill()
     pair.kill_master()
     run, offsets = guarded(manager, pair.topic)
@@ -94,13 +99,16 @@ def test_group_that_is_online_skips_nothing_after_a_lost_tail(lab):
     manager = manager_of(lab, pair, "act")
     load = lab.load("load", **pair.clients(threads=4, **FAST)).ready()
     readers = readers_of(lab, pair, "readers")
-    wait_until(lambda: committed(pair) > 200, seconds=SOON_S, what="the group has committed")
+    wait_until(lambda: committed(pair.master, pair.topic) > 200, seconds=SOON_S, what="the group has committed")
     kept = end_of(pair.master.address, pair.topic)
     pair.freeze_slave()
-    wait_until(lambda: committed(pair) > kept + 500, seconds=SOON_S, what="the group reads what the slave lacks")
-    saved = lambda: manager.get("/v1/offsets/mirror").body["sets"][0]["reading"]["readUnixMs"]  # noqa: E731
-    before = saved()
-    wait_until(lambda: saved() > before, seconds=SOON_S, what="the mirror has read it")
+    wait_until(
+        lambda: committed(pair.master, pair.topic) > kept + 500,
+        seconds=SOON_S,
+        what="the group reads what the slave lacks",
+    )
+    before = last_reading(manager)
+    wait_until(lambda: last_reading(manager) > before, seconds=SOON_S, what="the mirror has read it")
     epoch = pair.kill_master()
     _, offsets = guarded(manager, pair.topic)
     load.wait_for_more(count=2000, seconds=SOON_S).stop()
@@ -124,17 +132,17 @@ def test_group_that_is_online_skips_nothing_after_an_older_copy_of_a_disk_is_put
     clients = {"namesrv": [namesrv.address], "topic": topic, "version": version}
     load = lab.load("load", threads=4, **FAST, **clients).ready()
     readers = lab.consumer("readers", group=GROUP, **{"poll-ms": 200}, **clients).ready()
-    read = lambda: table(broker.address, topic).get(TableKey(GROUP, topic), {}).get(0, 0)  # noqa: E731
-    wait_until(lambda: read() > 1000, seconds=SOON_S, what="the group has committed")
+    wait_until(lambda: committed(broker, topic) > 1000, seconds=SOON_S, what="the group has committed")
     copy = broker.store.with_name("copy")
     broker.process.kill()
     shutil.copytree(broker.store, copy)
     broker.start().ready()
     kept = end_of(broker.address, topic)
-    wait_until(lambda: read() > kept + 3000, seconds=SOON_S, what="the group reads what the copy lacks")
-    status = lambda: manager.get("/v1/offsets/mirror").body["sets"][0]["reading"]["readUnixMs"]  # noqa: E731
-    before, runs_before = status(), len(manager.get("/v1/offsets/guard").body["runs"])
-    wait_until(lambda: status() > before, seconds=SOON_S, what="the mirror has read it")
+    wait_until(
+        lambda: committed(broker, topic) > kept + 3000, seconds=SOON_S, what="the group reads what the copy lacks"
+    )
+    before, runs_before = last_reading(manager), len(manager.get("/v1/offsets/guard").body["runs"])
+    wait_until(lambda: last_reading(manager) > before, seconds=SOON_S, what="the mirror has read it")
     broker.process.kill()
     shutil.rmtree(broker.store)
     copy.rename(broker.store)
