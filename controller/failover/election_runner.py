@@ -266,10 +266,13 @@ class ElectionRunner:
 
     def _static_from_ms(self, broker_set: BrokerSet, now_ms: int) -> int:
         """Return since when no master adds to the logs of a set, as far as is known here."""
-        if broker_set.master is None:
-            return self._without_master_ms.setdefault(broker_set.broker_name, now_ms)
-        failed = self._failed_master(broker_set)
-        return failed.judged_ms if failed is not None else NEVER_MS
+        name, failed = broker_set.broker_name, self._failed_master(broker_set)
+        if failed is not None:
+            return failed.judged_ms
+        if broker_set.master is None or self._detector.is_lost(BrokerKey(name, broker_set.master), now_ms):
+            return self._without_master_ms.setdefault(name, now_ms)
+        self._without_master_ms.pop(name, None)
+        return NEVER_MS
 
     def _failed_master(self, broker_set: BrokerSet) -> FailedBroker | None:
         """Return what is known of the end of the master."""

@@ -132,6 +132,10 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         known = {i: replace(each, log_end=log_ends.get(i, each.log_end)) for i, each in self.replicas.items()}
         return replace(self, replicas=known)
 
+    def without_log_ends(self) -> "BrokerSet":
+        """Return the set with nothing known of its log."""
+        return replace(self.with_log_ends(dict.fromkeys(self.replicas, 0)), epoch_start=EpochStart())
+
     def with_epoch_start(self, log_epoch: int, max_offset: int) -> "BrokerSet":
         """Return the set whose master begins its epoch at the end of its log; nothing beyond it counts any more.
 
