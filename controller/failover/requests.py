@@ -282,6 +282,8 @@ class BrokerRequests:
 
         changed = await self._writer.change(name, decide)
         before = present(changed.before)
+        if changed.after is not None:
+            self._elections.brokers_cleaned(before, changed.after)
         for broker_id in before.replicas.keys() - (changed.after.replicas if changed.after else {}).keys():
             self.monitor.remove(BrokerKey(name, broker_id))
         if changed.after is None:
