@@ -12,7 +12,7 @@ Reply = TypeVar("Reply")
 
 #: The form in which entries are written. A release that writes more, or something else, counts it up: an older one
 #: would drop what it does not know when it writes the entry again.
-STORED_SET_FORMAT: Final = 1
+STORED_SET_FORMAT: Final = 2
 
 
 class StoredSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
