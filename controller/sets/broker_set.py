@@ -4,6 +4,7 @@ Answers to `BrokerReplicaInfo` and `SyncStateInfo` (docs/protocol/controller.md 
 another.
 """
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
@@ -37,7 +38,7 @@ class Replica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def is_adopted(self) -> bool:
-        """Return whether another controller, or one whose store was lost, gave its id."""
+        """Return whether it was taken in with an id that it had, of another controller or from before."""
         return not self.check_code
 
 
@@ -88,7 +89,8 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def has_applied(self, broker_id: int) -> bool:
         """Return whether an id was applied for, and no broker is known to have registered with it."""
-        return any(first <= broker_id <= last for first, last in self.applied_ids)
+        index = bisect_left(self.applied_ids, (broker_id + 1, 0))
+        return index > 0 and broker_id <= self.applied_ids[index - 1][1]
 
     def apply(self, event: events.Event) -> "BrokerSet":  # noqa: C901, PLR0911  # one case for each event
         """Return the set after an event that was decided on it."""
@@ -127,10 +129,11 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def with_applied_id(self, broker_id: int) -> "BrokerSet":
         """Return the set with its next id given out."""
-        *former, last = self.applied_ids or ((broker_id, broker_id),)
-        ranges = (
-            (*former, (last[0], broker_id)) if last[1] >= broker_id - 1 else (*former, last, (broker_id, broker_id))
-        )
+        former = self.applied_ids
+        if former and former[-1][1] == broker_id - 1:
+            ranges = (*former[:-1], (former[-1][0], broker_id))
+        else:
+            ranges = (*former, (broker_id, broker_id))
         return replace(self, next_broker_id=broker_id + 1, applied_ids=ranges[-APPLIED_RANGES_MAX:])
 
     def with_registered(self, broker_ids: Collection[int]) -> "BrokerSet":

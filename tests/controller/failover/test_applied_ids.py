@@ -5,6 +5,7 @@ from fakes.in_process_controller import CLUSTER, SET, InProcessController, at
 
 from controller.decisions import membership
 from controller.decisions.membership import APPLICANTS_MAX
+from controller.failure_detection.suspicion import ProbeOutcome
 from controller.sets.stored_set import decode_stored_set
 from remoting.protocol.codes import RequestCode
 
@@ -146,9 +147,23 @@ async def test_broker_that_came_once_keeps_its_place_for_ever_under_this_leader_
 async def test_broker_that_came_and_failed_keeps_its_place_before_that_is_stored(controller):
     await controller.apply(LATE)
     await controller.register(LATE)
+    await controller.heartbeat(LATE)
+    controller.control.monitor.connection_lost(LATE)
+    controller.clock.pass_ms(100)
+    controller.control.monitor.look_at_brokers()
+    (probe,) = controller.take_probes()
+    controller.control.monitor.probed(probe.key, ProbeOutcome.REFUSED)
+    assert LATE not in controller.live.of_set(SET)
+    assert controller.stored().has_applied(LATE)
     await apply_for(controller, 2 * APPLICANTS_MAX)
     assert LATE in controller.stored().replicas
     assert not controller.stored().has_applied(LATE)
+
+
+async def test_applicants_leave_all_places_of_a_set_to_brokers_that_register(controller, monkeypatch):
+    monkeypatch.setattr(membership, "REPLICAS_MAX", 5)
+    await apply_for(controller, APPLICANTS_MAX)
+    assert [code for code, _ in await fill(controller, None, 4)] == [INVALID]
 
 
 async def test_broker_in_sync_keeps_its_place_without_another_write(controller):
