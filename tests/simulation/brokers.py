@@ -17,7 +17,7 @@ from remoting.protocol.codec import decode_fields
 from remoting.protocol.codes import RequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.shapes.controller import BrokerHeartbeatHeader, MasterHeader
-from simulation.controllers import CLUSTER, SET
+from simulation.controllers import CLUSTER
 from simulation.links import LATENCY_MS, Peer
 
 #: Seconds between polls, looks at the SyncStateSet, and searches for the leader.
@@ -33,8 +33,15 @@ LISTENS_AFTER_MS = 3_000
 #: What a master calls itself, and one that has no role yet.
 AS_MASTER, AS_NOBODY = 0, -1
 
+#: Where the brokers of each set listen, all of them on the same hosts.
+PORTS = {"broker-a": 10911, "broker-b": 10921}
+
 _read = msgspec.json.Decoder().decode
 _write = msgspec.json.Encoder().encode
+
+
+def host_of(place):
+    return f"10.0.0.{place + 1}"
 
 
 class Answer(NamedTuple):
@@ -59,11 +66,14 @@ def answer_of(command):
 
 
 class Broker:
-    def __init__(self, world, index):
-        self.world = world
-        self.index = index
-        self.host = f"10.0.0.{index + 1}"
-        self.address = f"b{index}.set:10911" if world.settings.are_named else f"{self.host}:10911"
+    def __init__(self, of_set, index, place):
+        """`index` is its own in its world, `place` that of its host."""
+        self.set, self.world = of_set, of_set.world
+        self.index, self.place = index, place
+        self.host = host_of(place)
+        self.port = PORTS[of_set.name]
+        name = f"b{place}.set" if self.world.settings.are_named else self.host
+        self.address = f"{name}:{self.port}"
         # On its disk
         self.id = None
         #: The epoch in which each message was written, and its number.
@@ -95,7 +105,7 @@ class Broker:
 
     def copied_to(self, index):
         """Return a broker with a copy of the disk of this one, which takes itself for it."""
-        copy = self.copy = Broker(self.world, index)
+        copy = self.copy = Broker(self.set, index, place=index)
         copy.original, copy.id = self, self.id
         copy.log, copy.epochs = list(self.log), list(self.epochs)
         return copy
@@ -115,7 +125,7 @@ class Broker:
         self.leader = None
         self.is_running = self.is_registered = False
         self.start_again_ms = 0
-        self.seconds = self.index
+        self.seconds = self.place
         self.epoch, self.master = 0, None
         self.followed = None
         self.roles = 0
@@ -138,7 +148,7 @@ class Broker:
         self.is_up = self.is_frozen = False
         for controller in self.world.controllers:
             self.reset_connection(controller)
-        for other in self.world.brokers:
+        for other in self.set.brokers:
             if other.is_leading and self.index not in other.cut_brokers:
                 other.lose(self)
 
@@ -184,17 +194,17 @@ class Broker:
                 answered(request.reply())
             case RequestCode.GET_BROKER_EPOCH_CACHE:
                 if self.world.now_ms >= self.mute_until_ms:
-                    self.world.reported_log_end(self)
+                    self.set.reported_log_end(self)
                     answered(request.reply(body=self.epoch_cache()))
             case RequestCode.GET_BROKER_CONFIG:
                 if self.world.now_ms >= self.mute_until_ms:
-                    self.world.leader_knows_properties = True
+                    self.set.leader_knows_properties = True
                     answered(request.reply(body=self.world.settings.broker_properties))
 
     def epoch_cache(self):
         role = AS_MASTER if self.is_leading else self.id if self.is_running else AS_NOBODY
         epochs = [{"epoch": epoch, "startOffset": start} for epoch, start in self.epochs]
-        return _write({"brokerName": SET, "brokerId": role, "epochList": epochs, "maxOffset": len(self.log)})
+        return _write({"brokerName": self.set.name, "brokerId": role, "epochList": epochs, "maxOffset": len(self.log)})
 
     # Its log
 
@@ -252,9 +262,9 @@ class Broker:
 
     def change_role(self, answer):
         if self.original is not None:
-            self.world.copy_gets_role(self)
+            self.set.copy_gets_role(self)
             return
-        old = self.world.by_id.get(self.master)
+        old = self.set.by_id.get(self.master)
         if old is not None and old is not self and self.index not in old.cut_brokers and answer.master != self.master:
             old.lose(self)
         if not (self.is_leading and answer.master == self.id):
@@ -266,7 +276,7 @@ class Broker:
         self.stop_leading()
         self.world.note("broker %s follows %d in epoch %d", self.id, self.master, self.epoch)
         if self.master == self.id:
-            self.world.promoted(self)
+            self.set.promoted(self)
             self.sync_state_set, self.sync_state_set_epoch = answer.sync_state_set, answer.sync_state_set_epoch
             self.begin_epoch(self.epoch)
             self.settle()
@@ -294,7 +304,7 @@ class Broker:
         end = min(end, len(self.log))
         if end > self.confirmed:
             self.confirmed = end
-            self.world.acknowledged(self, end)
+            self.set.acknowledged(self, end)
 
     # Each second
 
@@ -321,13 +331,13 @@ class Broker:
         heartbeat_header = BrokerHeartbeatHeader(
             cluster_name=CLUSTER,
             broker_addr=self.address,
-            broker_name=SET,
+            broker_name=self.set.name,
             broker_id=self.id,
             epoch=self.file_epoch,
             max_offset=len(self.log),
             confirm_offset=self.confirmed,
             heartbeat_timeout_mills=self.world.settings.heartbeat_timeout_ms,
-            election_priority=self.index,
+            election_priority=self.place,
         )
         for controller in self.world.controllers:
             if controller.is_up and controller.index not in self.cut_controllers:
@@ -360,7 +370,7 @@ class Broker:
         if self.leader is None:
             return
         controller = self.world.controllers[self.leader]
-        texts = {"clusterName": CLUSTER, "brokerName": SET} | {key: str(value) for key, value in fields.items()}
+        texts = {"clusterName": CLUSTER, "brokerName": self.set.name} | {key: str(value) for key, value in fields.items()}
         if controller.is_up and self.reaches(controller):
             self.send(controller, RemotingCommand(code, ext_fields=texts, body=body), then)
 
@@ -435,7 +445,7 @@ class Broker:
         def applied(_):
             if self.id is None:
                 self.id = broker_id
-                self.world.identified(self)
+                self.set.identified(self)
                 self.register(self.registered)
 
         fields = {"appliedBrokerId": broker_id, "registerCheckCode": f"{self.address};{self.world.next_number()}"}
@@ -476,7 +486,7 @@ class Broker:
 
     def replicate(self):
         """Take the next messages from the master, and drop what it does not have."""
-        master = self.world.leader_for(self)
+        master = self.set.leader_for(self)
         if master is None or not master.is_leading or master.is_frozen or master.index in self.cut_brokers:
             return
         connection = master.index, master.starts, master.roles, self.epoch
@@ -493,10 +503,10 @@ class Broker:
         """Drop what the master does not have; a broker without epochs takes all that the master has."""
         same = self.same_until(master) if self.epochs else len(self.log) and -1
         if same < 0:
-            self.world.has_nothing_in_common(self)
+            self.set.has_nothing_in_common(self)
             return False
         if self.log[:same] != master.log[:same]:
-            self.world.count_as_one(self, master, same)
+            self.set.count_as_one(self, master, same)
         del self.log[same:]
         self.epochs = [each for each in self.epochs if each[1] < same]
         return True
@@ -522,7 +532,6 @@ class Broker:
 
     def report(self, members):
         self.pending |= members
-        self.world.reported_ms.update(dict.fromkeys(members, self.world.now_ms))
         if self.world.late_reports_ms:
             self.next_requests.insert(0, ("delay", self.world.late_reports_ms.pop()))
         epoch = self.epoch

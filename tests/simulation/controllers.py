@@ -22,7 +22,6 @@ from simulation.etcd import Channel
 from simulation.links import Client
 from simulation.processes import Process
 
-SET = "broker-a"
 CLUSTER = "DefaultCluster"
 ETCD = EtcdOptions(endpoints=("e0:2379", "e1:2379"), group="g")
 
@@ -222,16 +221,17 @@ class Watcher:
 
     def election_held(self, record, *, is_new, seconds):
         if not self.process.is_dead:
-            self.world.elected(self.controller, record, is_new=is_new)
+            self.world.set_of(record.broker_name).elected(self.controller, record, is_new=is_new)
 
     def broker_failed(self, dead, broker_set):
         if not self.process.is_dead:
-            self.world.judged_failed(self.controller, dead)
+            self.world.set_of(dead.key.broker_name).judged_failed(self.controller, dead)
 
     def leadership_gained(self, *_):
         if not self.process.is_dead:
             self.world.note("%s serves as leader", self.controller.me.id)
-            self.world.leader_knows_properties = False
+            for each in self.world.sets:
+                each.leader_knows_properties = False
             self.world.look_who_leads()
 
     def leadership_lost(self, *_):

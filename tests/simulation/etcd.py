@@ -117,9 +117,8 @@ class Etcd:
         self.lease_ids = 0
         self.log = []
         self.watches = []
-        self.entry = StoredSet()
         #: What `sets/` and `documents/` had after each change.
-        self.past = [({}, 1, StoredSet())]
+        self.past = [({}, 1)]
 
     # Calls
 
@@ -212,9 +211,8 @@ class Etcd:
 
     def _check(self, key, value, process):
         if b"/sets/" in key:
-            before, self.entry = self.entry, StoredSet() if value is None else decode_stored_set(value)
             self._remember()
-            self.world.stored(before, self.entry, process)
+            self.world.set_of_key(key).stored(StoredSet() if value is None else decode_stored_set(value), process)
         elif b"/documents/" in key:
             self._remember()
         elif key.endswith(b"leader"):
@@ -223,7 +221,7 @@ class Etcd:
     def _remember(self):
         """Let a backup be made of this."""
         kvs = {key: kv for key, kv in self.kvs.items() if b"/sets/" in key or b"/documents/" in key}
-        self.past.append((kvs, self.revision, self.entry))
+        self.past.append((kvs, self.revision))
 
     @property
     def leading_process(self):
@@ -322,8 +320,11 @@ class Etcd:
 
     def restore(self, commits_ago):
         """Begin again with what a backup has: no leases, and none of the keys that were bound to one."""
-        self.kvs, self.revision, self.entry = self.past[max(0, len(self.past) - 1 - commits_ago)]
-        self.kvs = dict(self.kvs)
+        kvs, self.revision = self.past[max(0, len(self.past) - 1 - commits_ago)]
+        self.kvs = dict(kvs)
+        stored = {self.world.set_of_key(key): kv.value for key, kv in kvs.items() if b"/sets/" in key}
+        for each in self.world.sets:
+            each.entry = decode_stored_set(stored[each]) if each in stored else StoredSet()
         self.leases.clear()
         self.log = [each for each in self.log if each[0] <= self.revision]
         self.run += 1

@@ -45,8 +45,10 @@ class Settings(NamedTuple):
     confirmed_on: int = 0
     #: Brokers are known by names, not by the numbers of their hosts.
     are_named: bool = False
-    #: Controllers that never reach the port of a broker, with what comes of it: ((controller, broker), how).
+    #: Controllers that never reach the ports of a host, with what comes of it: ((controller, host), how).
     blocked: tuple[tuple[tuple[int, int], str], ...] = ()
+    #: Each host has a broker of each of so many sets.
+    sets: int = 1
 
     @property
     def broker_properties(self) -> bytes:

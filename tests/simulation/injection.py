@@ -3,7 +3,7 @@
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.shapes.controller import BrokerHeartbeatHeader
-from simulation.controllers import CLUSTER, SET
+from simulation.controllers import CLUSTER
 from simulation.links import Peer
 
 PAUSE_MS = 2_000
@@ -22,11 +22,15 @@ def controller_of(world, number):
     return world.controllers[number % len(world.controllers)]
 
 
-def request(world, controller, code, peer, body=b"", **fields):
-    """Let a request come whose answer nobody reads."""
-    texts = {"clusterName": CLUSTER, "brokerName": SET} | {key: str(value) for key, value in fields.items()}
+def request(of_set, controller, code, peer, body=b"", **fields):
+    """Let a request about a set come whose answer nobody reads."""
+    texts = {"clusterName": CLUSTER, "brokerName": of_set.name} | {key: str(value) for key, value in fields.items()}
     command = RemotingCommand(code, ext_fields=texts, body=body)
     controller.receive(controller.take, command, peer, lambda _: None)
+
+
+def set_of(world, fault):
+    return broker_of(world, fault).set
 
 
 def operator(world):
@@ -51,8 +55,7 @@ def crash_broker(world, fault):
 
 
 def crash_master(world, fault):
-    broker_set = world.etcd.entry.broker_set
-    master = world.by_id.get(broker_set.master) if broker_set is not None else None
+    master = set_of(world, fault).master
     if master is not None:
         master.crash()
         end_after(world, fault.for_ms, master.start)
@@ -97,7 +100,8 @@ def cut_broker_from_controller(world, fault):
 
 
 def cut_broker_from_broker(world, fault):
-    one, other = broker_of(world, fault), world.brokers[fault.other % len(world.brokers)]
+    one = broker_of(world, fault)
+    other = one.set.brokers[fault.other % len(one.set.brokers)]
     if one is other:
         return
     one.cut_brokers.add(other.index)
@@ -133,8 +137,7 @@ def reset_connection(world, fault):
 
 def reset_and_query(world, fault):
     """Close the connection between the master and the leading controller, just as another broker asks for a master."""
-    broker_set, controller = world.etcd.entry.broker_set, of_leader(world)
-    master = world.by_id.get(broker_set.master) if broker_set is not None else None
+    master, controller = set_of(world, fault).master, of_leader(world)
     if master is not None and master.is_up and not master.is_frozen:
         master.end_copy()
         master.reset_connection(controller)
@@ -164,7 +167,7 @@ def stray_election(world, fault):
     broker, controller = broker_of(world, fault), of_leader(world)
     if broker.id is not None and broker.reaches(controller):
         request(
-            world, controller, RequestCode.CONTROLLER_ELECT_MASTER, broker.connection(controller), brokerId=broker.id
+            broker.set, controller, RequestCode.CONTROLLER_ELECT_MASTER, broker.connection(controller), brokerId=broker.id
         )
 
 
@@ -187,7 +190,7 @@ def lag(world, fault):
 def lie(world, fault):
     """Send heartbeats of a member over a connection of somebody else, with an epoch that it has not seen."""
     broker, peer = broker_of(world, fault), Peer(world.next_number(), "10.0.9.9")
-    broker_set = world.etcd.entry.broker_set
+    broker_set = broker.set.entry.broker_set
     if broker.id is None or broker_set is None:
         return
     claim = 2**31 - 1 if fault.other == LARGEST else broker_set.master_epoch + 1 + 200 * fault.other
@@ -196,7 +199,7 @@ def lie(world, fault):
     heartbeat_header = BrokerHeartbeatHeader(
         cluster_name=CLUSTER,
         broker_addr=broker.address,
-        broker_name=SET,
+        broker_name=broker.set.name,
         broker_id=broker.id,
         epoch=claim,
         max_offset=10**6,
@@ -214,7 +217,8 @@ def lie(world, fault):
 
 def move_from_another_set(world, fault):
     """Put a machine of another set in the place of a broker that is not in sync: its log begins with a higher epoch."""
-    broker, broker_set = broker_of(world, fault), world.etcd.entry.broker_set
+    broker = broker_of(world, fault)
+    broker_set = broker.set.entry.broker_set
     if broker_set is None or broker.id is None or broker.id in broker_set.sync_state_set or broker.is_leading:
         return
     broker.crash()
@@ -364,7 +368,7 @@ def set_clock(world, fault):
 
 def block_queries(world, fault):
     """Let a firewall keep a controller from the port of a broker, whose heartbeats come all the same."""
-    pair = controller_of(world, fault.other).index, broker_of(world, fault).index
+    pair = controller_of(world, fault.other).index, broker_of(world, fault).place
     if pair not in world.blocked:
         world.was_blocked.add(pair)
         world.blocked[pair] = "refused" if fault.for_ms in (700, 2_500) else "silent"
@@ -398,7 +402,7 @@ def designate(world, fault):
     broker = broker_of(world, fault)
     if broker.id is not None and not world.settings.confirmed_on:
         fields = {"brokerId": broker.id, "designateElect": "true"}
-        request(world, of_leader(world), RequestCode.CONTROLLER_ELECT_MASTER, operator(world), **fields)
+        request(broker.set, of_leader(world), RequestCode.CONTROLLER_ELECT_MASTER, operator(world), **fields)
 
 
 def clean(world, fault):
@@ -406,21 +410,22 @@ def clean(world, fault):
     broker = broker_of(world, fault)
     if broker.id is not None:
         code = RequestCode.CLEAN_BROKER_DATA
-        request(world, of_leader(world), code, operator(world), brokerControllerIdsToClean=broker.id)
+        request(broker.set, of_leader(world), code, operator(world), brokerControllerIdsToClean=broker.id)
 
 
-def clean_all(world, _fault):
+def clean_all(world, fault):
     fields = {"isCleanLivingBroker": "true"}
-    request(world, of_leader(world), RequestCode.CLEAN_BROKER_DATA, operator(world), **fields)
+    request(set_of(world, fault), of_leader(world), RequestCode.CLEAN_BROKER_DATA, operator(world), **fields)
 
 
 def clean_unused_ids(world):
     """Take out of the set whom no broker is any more."""
-    broker_set = world.etcd.entry.broker_set
-    unused = broker_set.replicas.keys() - {each.id for each in world.brokers} if broker_set is not None else ()
-    if unused:
-        ids = ";".join(map(str, sorted(unused)))
-        request(world, of_leader(world), RequestCode.CLEAN_BROKER_DATA, operator(world), brokerControllerIdsToClean=ids)
+    for of_set in world.sets:
+        broker_set = of_set.entry.broker_set
+        unused = broker_set.replicas.keys() - {each.id for each in of_set.brokers} if broker_set is not None else ()
+        if unused:
+            ids, leader = ";".join(map(str, sorted(unused))), of_leader(world)
+            request(of_set, leader, RequestCode.CLEAN_BROKER_DATA, operator(world), brokerControllerIdsToClean=ids)
 
 
 ACTS = {
@@ -485,13 +490,13 @@ def mend_everything(world):
         controller.thaw()
         controller.start()
         controller.next_calls.clear()
-    broker_set = world.etcd.entry.broker_set
     for broker in world.brokers:
         broker.end_copy()
-        mend_broker(world, broker, broker_set)
+        mend_broker(world, broker)
 
 
-def mend_broker(world, broker, broker_set):
+def mend_broker(world, broker):
+    broker_set = broker.set.entry.broker_set
     if not world.is_kept:
         # After a lost or restored store: a master that knows higher epochs than the store is refused for ever.
         broker.crash()
