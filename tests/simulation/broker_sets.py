@@ -18,6 +18,11 @@ CONTACT_MS = 4_000
 ANSWERS_KEPT_MS = 3_000
 
 
+def shared(one, other):
+    """Return how many messages two histories have in common."""
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
 class SimulatedSet:
     def __init__(self, world, number):
         self.world, self.settings = world, world.settings
@@ -37,6 +42,12 @@ class SimulatedSet:
         self.leader_knows_properties = False
         self.masters, self.elected_epochs = {}, {}
         self.by_id = {}
+        #: Brokers whose disk lost messages, until they have all that their master has.
+        self.shrunk = set()
+        #: What a disk lost was acknowledged: elections may say so.
+        self.has_lost = False
+        #: The most that a master told each controller to be confirmed: (which run of that, how much).
+        self.told_confirmed = {}
         first = number * self.settings.brokers
         self.brokers = [Broker(self, first + i, place=i) for i in range(self.settings.brokers)]
 
@@ -64,6 +75,7 @@ class SimulatedSet:
             if after.floor.master_epoch < old.master_epoch:
                 self.fail("forgets the epoch %d", old.master_epoch)
             self.note("stored: the set is cleaned")
+            self.shrunk.clear()
             # Who cleans a whole set gives up its messages.
             self.acked = []
             self.acked_in_reach = 0
@@ -78,6 +90,12 @@ class SimulatedSet:
             sorted(new.sync_state_set),
             new.sync_state_set_epoch,
         )
+        if removed := old.replicas.keys() - new.replicas.keys():
+            self.given_up(removed)
+        if new.sync_state_set != old.sync_state_set:
+            leader = self.leading_controller
+            for each in self.brokers:
+                each.known = each.known_to(leader)
         if new.master_epoch < old.master_epoch or new.sync_state_set_epoch < old.sync_state_set_epoch:
             self.fail("epochs go back: %d to %d", old.master_epoch, new.master_epoch)
         if new.master != old.master and new.master_epoch == old.master_epoch:
@@ -122,11 +140,60 @@ class SimulatedSet:
     def has_all(self, broker, *, may_lose):
         is_excused = self.world.is_unclean or may_lose or self.is_beyond_reach(broker)
         if is_excused:
-            while self.acked != broker.log[: len(self.acked)]:
-                self.acked.pop()
+            self.acked = self.acked[: shared(self.acked, broker.log)]
             self.acked_in_reach = min(self.acked_in_reach, len(self.acked))
         elif self.world.keeps_messages and broker.log[: len(self.acked)] != self.acked:
+            if self.is_unknowable(broker):
+                self.acked = self.acked[: shared(self.acked, broker.log)]
+                return
             self.fail("master %s has %d messages, %d were acknowledged", broker.id, len(broker.log), len(self.acked))
+
+    # Disks
+
+    @property
+    def leading_controller(self):
+        leading = self.world.etcd.leading_process
+        return next((each for each in self.world.controllers if each.process is leading), None)
+
+    def disk_replaced(self, broker):
+        """Count as lost what was acknowledged and is in no log of a member any more."""
+        self.shrunk.add(broker)
+        self.keep_what_is_left()
+
+    def keep_what_is_left(self):
+        broker_set = self.entry.broker_set
+        members = broker_set.replicas if broker_set is not None else self.by_id
+        left = max((shared(self.acked, each.log) for each in self.brokers if each.id in members), default=0)
+        if left < len(self.acked):
+            self.note("%d acknowledged messages are on no disk any more", len(self.acked) - left)
+            self.has_lost = True
+            del self.acked[left:]
+
+    def given_up(self, removed):
+        """Let an operator who takes out a broker, while others have lost messages, give up what only that one has.
+
+        Its disk is emptied before it comes back.
+        """
+        if self.shrunk:
+            self.has_lost = True
+            for broker in self.brokers:
+                if broker.id in removed:
+                    broker.replace_disk([], [])
+            self.keep_what_is_left()
+
+    def caught_up(self, broker):
+        self.shrunk.discard(broker)
+
+    def is_unknowable(self, broker):
+        """Tell whether no leader can know what a broker that was elected has lost.
+
+        It has all that it told this leader, or one before that has stored it with a SyncStateSet since, and all that
+        a master told to be confirmed: a disk lost what came after, in the last second.
+        """
+        leader = self.leading_controller
+        run, confirmed = self.told_confirmed.get(leader.index, (0, 0)) if leader is not None else (0, 0)
+        known = min(confirmed, len(self.acked)) if leader is not None and run == leader.runs else 0
+        return broker in self.shrunk and broker.progress >= broker.known_to(leader) and len(broker.log) >= known
 
     def is_beyond_reach(self, broker):
         """Tell whether no controller can know what a broker lacks, where a fixed number of replicas confirms.
@@ -249,7 +316,7 @@ class SimulatedSet:
         if record.result is ElectionResult.NEW_MASTER:
             if chosen[0].broker_id != record.new_master:
                 self.fail("%s was chosen, %s is master", chosen, record.new_master)
-            if record.is_unclean and not self.world.is_unclean and record.master_epoch not in self.unclean_epochs:
+            if record.is_unclean and not (self.world.is_unclean or self.has_lost) and record.master_epoch not in self.unclean_epochs:
                 self.losses_allowed(record)
             # Strangers do not count: anybody can send a heartbeat. Nor does who is dead, however much it had.
             passed_over = (Verdict.NOT_ALIVE, Verdict.NO_CONTACT_YET)

@@ -4,9 +4,10 @@ They follow the highest master epoch that they have heard of, and acknowledge wh
 a fixed number of connections has. Logs are compared as Java's are, by the epochs and where each begins: up to the end
 of the last one that both have they count as the same, whatever is in them, and who has none in common never follows. A
 second in their life is one step.
-One thing is kinder than Java's: a SyncStateSet that was asked for stays in the union until the controller has
-confirmed, also if another was asked for since (Java's keeps the last one only, docs/protocol/controller.md 6.14: no
-controller can mend that).
+Two things are kinder than Java's, which no controller can mend. A SyncStateSet that was asked for stays in the union
+until the controller has confirmed, also if another was asked for since (Java's keeps the last one only,
+docs/protocol/controller.md 6.14). And whoever begins to lead drops what its epoch file says of a log that it lost
+(Java's writes no epoch then, and two logs that differ can count as one).
 """
 
 from typing import NamedTuple
@@ -30,9 +31,13 @@ CALL_MS = 3_000
 NOT_CAUGHT_UP_MS = 4_000
 #: How long the first try to start takes at most; then its port is open, whatever came of it (`startBasicService`).
 LISTENS_AFTER_MS = 3_000
+#: Seconds between two flushes of the log to the disk.
+FLUSH_EVERY = 3
 #: What a master calls itself, and one that has no role yet.
 AS_MASTER, AS_NOBODY = 0, -1
 
+#: The progress of an empty log.
+NOTHING = (-1, 0)
 #: Where the brokers of each set listen, all of them on the same hosts.
 PORTS = {"broker-a": 10911, "broker-b": 10921}
 
@@ -80,6 +85,12 @@ class Broker:
         self.log = []
         #: The epochs in it, with the offset where each begins.
         self.epochs = []
+        #: How much of the log outlives a loss of power.
+        self.flushed = 0
+        #: The farthest that it told each controller, by its index: which run of that, the progress of the log.
+        self.told = {}
+        #: As far as a leader must have stored it, and may not forget.
+        self.known = NOTHING
         #: What runs elsewhere with a copy of its disk; and of which broker this is one itself.
         self.copy = self.original = None
         #: It was moved here from another set, with all that is on its disk.
@@ -90,6 +101,8 @@ class Broker:
         self.starts = 0
         self.cut_controllers = set()
         self.cut_brokers = set()
+        #: Controllers that nothing comes to that it sends, though it answers them.
+        self.unheard_by = set()
         #: Since when nothing is wrong with it, and since when it serves.
         self.fine_since_ms = self.running_since_ms = 0
         self.reset_ms = -10_000
@@ -172,7 +185,8 @@ class Broker:
         return controller.index not in self.cut_controllers
 
     def reaches(self, controller):
-        return self.is_up and not self.is_frozen and controller.index not in self.cut_controllers
+        lost = self.cut_controllers | self.unheard_by if self.unheard_by else self.cut_controllers
+        return self.is_up and not self.is_frozen and controller.index not in lost
 
     # What it is asked
 
@@ -209,6 +223,40 @@ class Broker:
     # Its log
 
     @property
+    def progress(self):
+        """The epoch of its last message, and where the log ends: what logs are compared by."""
+        return (self.log[-1][0], len(self.log)) if self.log else NOTHING
+
+    def tell(self, controller):
+        """Take note that a controller hears how far the log is."""
+        run, told = self.told.get(controller.index, (0, NOTHING))
+        if self.is_leading:
+            told_run, confirmed = self.set.told_confirmed.get(controller.index, (0, 0))
+            confirmed = max(self.confirmed, confirmed if told_run == controller.runs else 0)
+            self.set.told_confirmed[controller.index] = controller.runs, confirmed
+        self.told[controller.index] = controller.runs, max(self.progress, told if run == controller.runs else NOTHING)
+
+    def known_to(self, controller):
+        """Return how far a controller knows that the log was: by itself, or because one before has stored it."""
+        run, told = self.told.get(controller.index, (0, NOTHING)) if controller is not None else (0, NOTHING)
+        return max(self.known, told) if controller is not None and run == controller.runs else self.known
+
+    def cut_log(self, end):
+        """Drop what is beyond, as who follows a master does: nobody has to miss that."""
+        if end < len(self.log):
+            del self.log[end:]
+            self.flushed = min(self.flushed, end)
+            self.known = min(self.known, self.progress)
+            self.told = {index: (run, min(told, self.progress)) for index, (run, told) in self.told.items()}
+        self.epochs = [each for each in self.epochs if each[1] < end]
+
+    def replace_disk(self, log, epochs):
+        """Come back with another log than was written."""
+        self.crash()
+        self.log, self.epochs, self.flushed = log, epochs, len(log)
+        self.set.disk_replaced(self)
+
+    @property
     def file_epoch(self):
         return self.epochs[-1][0] if self.epochs else -1
 
@@ -218,7 +266,7 @@ class Broker:
 
     def begin_epoch(self, epoch):
         """Write an epoch into the file; it refuses one that begins where the one before does, or below it."""
-        self.epochs = [each for each in self.epochs if each[0] != epoch]
+        self.epochs = [each for each in self.epochs if each[0] != epoch and each[1] < max(1, len(self.log))]
         if epoch > self.file_epoch and len(self.log) > self.file_start:
             self.epochs.append((epoch, len(self.log)))
 
@@ -312,6 +360,8 @@ class Broker:
         if not self.is_up or self.is_frozen:
             return
         self.seconds += 1
+        if self.seconds % FLUSH_EVERY == 0:
+            self.flushed = len(self.log)
         if self.seconds % DISCOVER_EVERY == 0 or self.leader is None:
             self.discover()
         if not self.is_running:
@@ -340,7 +390,8 @@ class Broker:
             election_priority=self.place,
         )
         for controller in self.world.controllers:
-            if controller.is_up and controller.index not in self.cut_controllers:
+            if controller.is_up and self.reaches(controller):
+                self.tell(controller)
                 controller.receive(controller.heartbeat, heartbeat_header, self.connection(controller))
 
     def discover(self):
@@ -505,16 +556,17 @@ class Broker:
         if same < 0:
             self.set.has_nothing_in_common(self)
             return False
-        if self.log[:same] != master.log[:same]:
+        same_log = min(same, len(self.log))
+        if self.log[:same_log] != master.log[:same_log]:
             self.set.count_as_one(self, master, same)
-        del self.log[same:]
-        self.epochs = [each for each in self.epochs if each[1] < same]
+        self.cut_log(same)
         return True
 
     def followed_by(self, broker, end):
         self.followers[broker.index] = broker.id, end
         if end == len(self.log):
             self.caught_up_ms[broker.id] = self.world.now_ms
+            self.set.caught_up(broker)
         self.settle()
         if broker.id not in self.sync_state_set and end >= max(self.confirmed, self.file_start):
             self.report(self.sync_state_set | {broker.id})

@@ -97,6 +97,15 @@ _OF_CONTROLLERS: Final = {
     "resign": 1,
 }
 _OF_OPERATORS: Final = {"designate": 3, "clean": 2}
+_OF_DISKS: Final = {
+    "lose_log": 8,
+    "roll_back_log": 6,
+    "cut_log": 8,
+    "lose_all_logs": 2,
+    "roll_back_all_logs": 2,
+    "cut_all_logs": 6,
+    "cut_requests": 3,
+}
 
 _LIES: Final = {"lie": 12, "move_from_another_set": 12}
 #: What a history of `late` has once each, in this order.
@@ -107,6 +116,8 @@ KINDS: Final = {
     #: As `safe`, where brokers confirm on a fixed number of replicas: drawn as such, or asked for by its name.
     "fixed": _OF_BROKERS | _OF_CONTROLLERS | _OF_OPERATORS,
     "unclean": _OF_BROKERS | _OF_CONTROLLERS | _OF_OPERATORS,
+    #: As `safe`, and disks lose what was written.
+    "disks": _OF_BROKERS | _OF_CONTROLLERS | _OF_OPERATORS | _OF_DISKS,
     "lost": _OF_BROKERS | _OF_CONTROLLERS | {"restore_backup": 9, "wipe_store": 4, "clean_all": 4},
     "late": _OF_BROKERS | _OF_CONTROLLERS | dict.fromkeys(_LATE, 0),
     "liar": _OF_BROKERS | _OF_CONTROLLERS | _LIES,

@@ -9,6 +9,9 @@ from simulation.links import Peer
 PAUSE_MS = 2_000
 #: After a pause a broker beats at least once before the next.
 WELL_AGAIN_MS = 1_500
+#: How long it takes to put a snapshot back, and after which times brokers come back that lost power together.
+PUT_BACK_MS = 700
+TURN_MS = (200, 1_500, 5_000)
 #: How often somebody lies; where nothing is a reason for another master, for less than is waited before it is believed.
 LIE_EVERY_MS = 300
 LIE_AMONG_THE_WELL_MS = 2_500
@@ -124,6 +127,67 @@ def copy_broker(world, fault):
         copy.start()
         world.every(world.now_ms + 300, 1_000, copy.live)
         end_after(world, fault.for_ms, copy.crash)
+
+
+# Disks
+
+
+def lose_log(world, fault):
+    """Lose the disk of the commit log; identity and epoch file are elsewhere, the latter not always."""
+    broker = broker_of(world, fault)
+    replace_disk(world, broker, [], [] if fault.other == LARGEST else broker.epochs, fault.for_ms)
+
+
+def roll_back_log(world, fault):
+    """Put back a snapshot of a disk, as old as the fault lasts."""
+    broker = broker_of(world, fault)
+    log, epochs = list(broker.log), list(broker.epochs)
+
+    def put_back():
+        if not world.heal_from_ms:
+            replace_disk(world, broker, log, epochs, PUT_BACK_MS)
+
+    end_after(world, fault.for_ms, put_back)
+
+
+def cut_log(world, fault):
+    """Lose power: the tail that was not flushed is gone (ASYNC_FLUSH), and the epoch file tells of it all the same."""
+    broker = broker_of(world, fault)
+    replace_disk(world, broker, broker.log[: broker.flushed], broker.epochs, fault.for_ms)
+
+
+def replace_disk(world, broker, log, epochs, for_ms):
+    broker.replace_disk(log, epochs)
+    end_after(world, for_ms, broker.start)
+
+
+def on_all(act):
+    """Return the fault that comes to all brokers at once: they come back one after the other."""
+
+    def done(world, fault):
+        for i in range(len(world.brokers)):
+            turn = (i + fault.who) % len(world.brokers)
+            act(world, fault._replace(who=i, for_ms=fault.for_ms + turn * TURN_MS[fault.other]))
+
+    return done
+
+
+lose_all_logs, roll_back_all_logs, cut_all_logs = on_all(lose_log), on_all(roll_back_log), on_all(cut_log)
+
+
+def cut_requests(world, fault):
+    """Let nothing that a broker sends come to a controller, which it answers all the same."""
+    broker, controllers = broker_of(world, fault), {0, 1, 2} if fault.other else {of_leader(world).index}
+    broker.unheard_by |= controllers
+
+    def mend():
+        broker.unheard_by -= controllers
+        broker.fine_since_ms = world.now_ms
+
+    end_after(world, fault.for_ms, mend)
+
+
+# Connections and requests
 
 
 def reset_connection(world, fault):
@@ -468,6 +532,10 @@ ACTS = {
         set_clock,
         block_queries,
         mute_broker,
+        lose_log,
+        roll_back_log,
+        cut_log,
+        cut_requests,
         resign,
         restore_backup,
         wipe_store,
@@ -476,7 +544,7 @@ ACTS = {
         clean,
         clean_all,
     )
-}
+} | {"lose_all_logs": lose_all_logs, "roll_back_all_logs": roll_back_all_logs, "cut_all_logs": cut_all_logs}
 
 
 def mend_everything(world):
@@ -511,6 +579,7 @@ def mend_broker(world, broker):
         broker.epochs, broker.log, broker.is_foreign = [], [], False
     broker.cut_controllers.clear()
     broker.cut_brokers.clear()
+    broker.unheard_by.clear()
     if broker.is_frozen:
         broker.thaw()
     broker.start()
