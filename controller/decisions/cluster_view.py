@@ -30,6 +30,8 @@ class ClusterView(Struct, frozen=True, kw_only=True):
     trusted: Mapping[int, LastHeartbeat] = {}
     #: All brokers that were in contact lately, non-members too. Anybody can send the heartbeats of a member.
     heartbeats: Mapping[int, LastHeartbeat] = {}
+    #: What each member reported last, be it failed, or another process by now.
+    last: Mapping[int, LastHeartbeat] = {}
     #: Brokers that are not certainly lost, although they may have made no contact.
     may_live: Collection[int] = ()
     #: The master epochs that members report to lead at and that the store does not know, whatever is in their logs.

@@ -1,22 +1,28 @@
 """Who becomes master, and why nobody else (docs/protocol/controller.md 2.3, 2.4).
 
 A master must hold every message that was acknowledged, so only members of the SyncStateSet may lead; outside of it only
-if an operator has allowed unclean elections.
+if an operator has allowed unclean elections. Membership is no proof of a log, though: disks are lost and put back, and
+a power failure takes the end of a log. A member must also have as much as it was known to have; where nobody has, the
+longest log leads once nobody who is away can have more.
 """
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from controller.decisions.cluster_view import ClusterView
+from controller.decisions.known_log_ends import known_log_ends
 from controller.failure_detection.heartbeats import UNKNOWN, LastHeartbeat
 from controller.refusals import EpochsUsedUp, SetUnknown
 from controller.sets.broker_set import MASTER_EPOCH_MAX, BrokerSet
-from controller.sets.events import MasterElected, MasterEpochRaised, MasterLost
+from controller.sets.events import EpochStarted, MasterElected, MasterEpochRaised, MasterLost
 from controller.sets.stored_set import SetDecision, StoredSet
+
+#: While a master may add to the logs of the others, no heartbeat tells where they end.
+NEVER_MS: Final = 2**63 - 1
 
 
 class Verdict(Enum):
@@ -40,6 +46,10 @@ class Verdict(Enum):
     AWAITS_ANSWERS = "acknowledged messages may be on replicas that have not answered only"
     OUTSIDER_AHEAD = "one out of sync that has more, of another epoch, may be the only one with acknowledged messages"
     NOT_BEFORE_NON_MEMBER = "a broker of this name that is not known here has messages"
+    LOG_SHRANK = "its log is shorter than it was, and another one may still have the rest"
+
+
+_CHOSEN: Final = frozenset({Verdict.ELECTED, Verdict.KEPT})
 
 
 class Candidate(NamedTuple):
@@ -49,6 +59,8 @@ class Candidate(NamedTuple):
     heartbeat: LastHeartbeat | None
     in_sync: bool
     verdict: Verdict
+    #: How many bytes of the log it has lost: it was known to have had more than it reports now.
+    lost_bytes: int = 0
 
 
 class ElectionResult(Enum):
@@ -66,7 +78,7 @@ class Election(Struct, frozen=True, kw_only=True):
     #: What happens; None if nothing does.
     event: MasterElected | MasterLost | None
     candidates: tuple[Candidate, ...]
-    #: The elected is outside the SyncStateSet: acknowledged messages may be lost.
+    #: The elected is outside the SyncStateSet, or has lost a part of its log: acknowledged messages may be lost.
     is_unclean: bool = False
 
 
@@ -83,6 +95,8 @@ class ElectionRequest(Struct, frozen=True, kw_only=True):
     holds_all: bool = False
     #: Log ends count if reported since then: before, the lost master may have added to the logs (monotonic ms).
     fresh_from_ms: int = 0
+    #: Since when no master adds to the logs, so that heartbeats since then report their ends exactly (monotonic ms).
+    static_from_ms: int = NEVER_MS
 
 
 def decide_election(
@@ -97,23 +111,30 @@ def decide_election(
     if broker_set is None:
         raise SetUnknown(broker_name)
     election = elect(broker_set, view, request)
+    if election.event is None:
+        return SetDecision(reply=election)
+    known = known_log_ends(broker_set, view.last)
     if not isinstance(election.event, MasterElected):
         # The loss of a master raises nothing: a higher claim has to be seen until somebody leads above it.
-        return SetDecision(reply=election, events=() if election.event is None else (election.event,))
+        return SetDecision(reply=election, events=(*known, election.event))
     epoch = view.raised_epoch(broker_set, request.broker_id if request.is_designated else None)
     if max(epoch, broker_set.master_epoch) >= MASTER_EPOCH_MAX:
         raise EpochsUsedUp(broker_name, broker_set.master_epoch)
     raised = (MasterEpochRaised(epoch),) if epoch > broker_set.master_epoch else ()
-    return SetDecision(reply=election, events=(*raised, election.event))
+    elected = view.trusted[election.event.broker_id]
+    started = EpochStarted(elected.epoch, elected.max_offset)
+    return SetDecision(reply=election, events=(*known, *raised, election.event, started))
 
 
 def elect(broker_set: BrokerSet, view: ClusterView, request: ElectionRequest) -> Election:
     """Return who leads the set from now on."""
+    alive = {i: heartbeat for i, heartbeat in view.trusted.items() if i in broker_set.replicas}
     contest = _Contest(
         broker_set,
-        {i: heartbeat for i, heartbeat in view.trusted.items() if i in broker_set.replicas},
+        alive,
         frozenset(view.heartbeats),
         frozenset(view.heartbeats).union(view.may_live),
+        _shortened(broker_set, alive, view, request),
     )
     if not (broker_set.is_elected or request.is_designated) and view.has_non_member_logs(broker_set):
         # New brokers with empty logs must not lead where an old one lives: it would not follow, or lose everything.
@@ -131,7 +152,14 @@ def _most_complete(contest: "_Contest", view: ClusterView, request: ElectionRequ
     """Let the longest log lead of those that have all that was confirmed; of all where that is allowed."""
     complete = _complete(contest, view)
     if request.is_designated and request.holds_all:
-        complete |= {i: heartbeat for i, heartbeat in contest.alive.items() if i == request.broker_id}
+        complete |= {i: contest.alive[i] for i in contest.with_whole_log if i == request.broker_id}
+    designated = contest.shortened.get(request.broker_id or 0) if request.is_designated else None
+    if designated is not None and designated.is_outdated and not request.allows_unclean:
+        return _nobody(contest, request, Verdict.AWAITS_LONGER)
+    if contest.shortened and not complete:
+        after_loss = _longest_left(contest, request)
+        if after_loss.event is not None or not request.is_designated:
+            return after_loss
     for eligible in (complete, contest.alive) if _opens_to_all(contest, request) else (complete,):
         chosen = _choose(contest.broker_set, eligible, request)
         if chosen is not None:
@@ -169,7 +197,7 @@ def _complete(contest: "_Contest", view: ClusterView) -> dict[int, LastHeartbeat
     same epoch logs do not differ before they end, so the longer one has all that the others have.
     """
     broker_set, log_ends = contest.broker_set, view.log_ends
-    in_sync = {i: heartbeat for i, heartbeat in contest.alive.items() if i in broker_set.sync_state_set}
+    in_sync = {i: contest.alive[i] for i in contest.with_whole_log if i in broker_set.sync_state_set}
     longest = max((log_ends.by_id[i].progress for i in in_sync if i in log_ends.by_id), default=None)
     if not log_ends.is_on_fixed_number or longest is None:
         return in_sync
@@ -186,9 +214,8 @@ def _is_undecided(contest: "_Contest") -> bool:
 
 def _opens_to_all(contest: "_Contest", request: ElectionRequest) -> bool:
     """Return whether brokers out of sync may lead."""
-    return request.allows_unclean and (
-        request.is_designated or not contest.may_live & contest.broker_set.sync_state_set
-    )
+    in_sync = contest.broker_set.sync_state_set - contest.shortened.keys()
+    return request.allows_unclean and (request.is_designated or not contest.may_live & in_sync)
 
 
 class _Contest(NamedTuple):
@@ -200,11 +227,77 @@ class _Contest(NamedTuple):
     heartbeat: frozenset[int]
     #: Also those without contact that are not certainly lost.
     may_live: frozenset[int]
+    #: The living that report less of the log than they were known to have.
+    shortened: Mapping[int, "_Shortened"] = {}
+
+    @property
+    def with_whole_log(self) -> list[int]:
+        """The living that report no less of the log than they were known to have."""
+        return [i for i in self.alive if i not in self.shortened]
 
     @property
     def may_be_led(self) -> bool:
         """The master is not known to have failed."""
         return self.broker_set.master in self.may_live
+
+
+class _Shortened(NamedTuple):
+    """A log that is reported as shorter than it was known to be."""
+
+    bytes: int
+    #: The report is as old as that knowledge, or older: soon it answers, or sends another heartbeat.
+    is_outdated: bool
+
+
+def _shortened(
+    broker_set: BrokerSet, alive: Mapping[int, LastHeartbeat], view: ClusterView, request: ElectionRequest
+) -> dict[int, _Shortened]:
+    """Return whose logs are shorter than they were known to be, by what is reported of them.
+
+    A log is lost, or loses its end, where a process ends; of one that runs on a heartbeat may only be old.
+    """
+    found = {}
+    for broker_id, heartbeat in alive.items():
+        if is_shortened(broker_set, broker_id, heartbeat):
+            lacking = broker_set.replicas[broker_id].log_end - _length(broker_set, heartbeat)
+            is_exact = broker_id in view.log_ends.by_id or heartbeat.last_heartbeat_ms >= request.static_from_ms
+            found[broker_id] = _Shortened(lacking, not is_exact or heartbeat.awaits_heartbeat)
+    return found
+
+
+def is_shortened(broker_set: BrokerSet, broker_id: int, heartbeat: LastHeartbeat) -> bool:
+    """Return whether a member reports less of the log than it was known to have."""
+    return _length(broker_set, heartbeat) < broker_set.replicas[broker_id].log_end
+
+
+def _length(broker_set: BrokerSet, heartbeat: LastHeartbeat) -> int:
+    return max(broker_set.length_of(heartbeat.epoch, heartbeat.max_offset), 0)
+
+
+def _longest_left(contest: _Contest, request: ElectionRequest) -> Election:
+    """Let the longest log lead where nobody in sync reports all that it had, once nobody who is away can have more.
+
+    Who was in sync may have what they lost, however much is known of it; others have more if they were known to. A
+    set must not stand still for ever after a power failure of all its hosts: what no log has any more is lost. An
+    operator who removes a broker from the set gives up what only that one may have.
+    """
+    broker_set = contest.broker_set
+    if any(each.is_outdated for each in contest.shortened.values()):
+        return _nobody(contest, request, Verdict.AWAITS_LONGER)
+    reported = {i: each for i, each in contest.alive.items() if not each.awaits_heartbeat}
+    lengths = {i: _length(broker_set, each) for i, each in reported.items()}
+    longest = max(lengths.values())
+    may_have_more = {
+        i
+        for i, each in broker_set.replicas.items()
+        if i not in reported and (i in broker_set.sync_state_set or each.log_end > longest)
+    }
+    if may_have_more and not _opens_to_all(contest, request):
+        return _nobody(contest, request, Verdict.LOG_SHRANK)
+    chosen = min(reported, key=lambda i: (-lengths[i], *_rank(i, reported[i], request)))
+    if request.is_designated and chosen != request.broker_id:
+        return _nobody(contest, request)
+    return _elected(contest, reported, chosen, request, is_unclean=True)
 
 
 def _first(contest: _Contest, request: ElectionRequest) -> Election:
@@ -318,7 +411,7 @@ def _nobody(contest: _Contest, request: ElectionRequest, waits: Verdict = Verdic
     broker_set = contest.broker_set
     is_open = _opens_to_all(contest, request) or not broker_set.is_elected
     eligible = broker_set.replicas if is_open else broker_set.sync_state_set
-    passed_over = Verdict.NOT_WANTED if request.is_designated else waits
+    passed_over = Verdict.NOT_WANTED if request.is_designated and waits is Verdict.WAITS else waits
     candidates = _candidates(contest, lambda i: passed_over if i in eligible else Verdict.OUT_OF_SYNC)
     # Only the loss of a recorded master is an event; a failed request of a broker changes nothing, and neither does
     # what is over in a moment.
@@ -332,14 +425,17 @@ def _candidates(contest: _Contest, verdict: Callable[[int], Verdict]) -> tuple[C
 
     def of(broker_id: int) -> Verdict:
         if broker_id in contest.alive:
-            return verdict(broker_id)
+            found = verdict(broker_id)
+            is_passed_over = found not in _CHOSEN and broker_id in contest.broker_set.sync_state_set
+            shortened = contest.shortened.get(broker_id)
+            return Verdict.LOG_SHRANK if is_passed_over and shortened and not shortened.is_outdated else found
         if broker_id in contest.heartbeat:
             return Verdict.SUSPECT
         return Verdict.NO_CONTACT_YET if broker_id in contest.may_live else Verdict.NOT_ALIVE
 
+    shrunk = {i: each.bytes for i, each in contest.shortened.items() if not each.is_outdated}
+    in_sync = contest.broker_set.sync_state_set
     return tuple(
-        Candidate(
-            broker_id, contest.alive.get(broker_id), broker_id in contest.broker_set.sync_state_set, of(broker_id)
-        )
-        for broker_id in sorted(contest.broker_set.replicas)
+        Candidate(i, contest.alive.get(i), i in in_sync, of(i), shrunk.get(i, 0))
+        for i in sorted(contest.broker_set.replicas)
     )

@@ -80,6 +80,8 @@ class CandidateReport(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int | None
     max_offset: int | None
     priority: int | None
+    #: How many bytes its log has lost: it was known to have more.
+    lost_bytes: int = 0
 
 
 class Phases(msgspec.Struct, frozen=True, kw_only=True):
@@ -241,7 +243,7 @@ class ElectionLog:
         before, election, cause = held.before, held.election, held.cause
         is_stuck = election.result is ElectionResult.NOBODY
         reports = tuple(_report_of(before, each, held) for each in election.candidates)
-        best = _best_outsider(reports) if is_stuck else None
+        best = _best_outsider(held, reports) if is_stuck else None
         return ElectionRecord(
             number=0,
             broker_name=before.broker_name,
@@ -257,7 +259,7 @@ class ElectionLog:
             master_epoch=held.after.master_epoch,
             sync_state_set_epoch=held.after.sync_state_set_epoch,
             is_unclean=election.is_unclean and election.result is ElectionResult.NEW_MASTER,
-            bytes_at_stake=_stake(held, best.broker_id if best else held.after.master),
+            bytes_at_stake=_stake(held, reports, best.broker_id if best else held.after.master),
             force=self._force(before, best) if best else "",
             phases=Phases(
                 suspect_ms=_between(cause.last_contact_ms, cause.suspected_ms),
@@ -285,22 +287,33 @@ def _report_of(broker_set: BrokerSet, candidate: Candidate, held: HeldElection) 
         epoch=reported.epoch if reported else None,
         max_offset=reported.max_offset if reported else None,
         priority=reported.priority if reported else None,
+        lost_bytes=candidate.lost_bytes,
     )
 
 
-def _best_outsider(reports: Sequence[CandidateReport]) -> CandidateReport | None:
-    """Return the living broker with the longest log, where all that are in sync have failed."""
-    if any(each.in_sync and each.verdict is not Verdict.NOT_ALIVE for each in reports):
+def _best_outsider(held: HeldElection, reports: Sequence[CandidateReport]) -> CandidateReport | None:
+    """Return the living broker with the longest log, where all that are in sync have failed, or lost messages."""
+    if any(each.in_sync and each.verdict not in (Verdict.NOT_ALIVE, Verdict.LOG_SHRANK) for each in reports):
         return None
-    living = [each for each in reports if each.verdict is Verdict.OUT_OF_SYNC]
+    living = [each for each in reports if each.verdict in (Verdict.OUT_OF_SYNC, Verdict.LOG_SHRANK)]
+    if any(each.lost_bytes for each in reports):
+        return max(living, key=lambda each: _length(held, each), default=None)
     return max(living, key=lambda each: (each.epoch or 0, each.max_offset or 0), default=None)
 
 
-def _stake(held: HeldElection, broker_id: int | None) -> int | None:
-    """Return by how many bytes the log of a broker is shorter than the longest that is known of those in sync.
+def _length(held: HeldElection, report: CandidateReport) -> int:
+    return held.before.length_of(report.epoch or 0, report.max_offset or 0)
+
+
+def _stake(held: HeldElection, reports: Sequence[CandidateReport], broker_id: int | None) -> int | None:
+    """Return how many bytes a broker lacks of what others are known to have, or to have had.
 
     None if nobody knows: logs of different epochs have parted somewhere, and their ends cannot be compared.
     """
+    report = next((each for each in reports if each.broker_id == broker_id), None)
+    if report is not None and any(each.lost_bytes for each in reports if each.in_sync or each is report):
+        known = max(each.log_end for each in held.before.replicas.values())
+        return max(known - _length(held, report), 0)
     if broker_id in held.before.sync_state_set:
         return 0
     mine = held.last.get(broker_id) if broker_id is not None else None
@@ -328,6 +341,8 @@ def _reason(held: HeldElection, reports: tuple[CandidateReport, ...]) -> str:
         what = f"nobody of the SyncStateSet {in_sync} can lead" if broker_set.is_elected else "nobody may lead yet"
     elif election.result is ElectionResult.KEPT:
         what = f"{chosen} leads already"
+    elif election.is_unclean and broker_set.is_elected and chosen in broker_set.sync_state_set:
+        what = f"{chosen} was elected although its log is shorter than it was: nobody has more"
     elif election.is_unclean and broker_set.is_elected:
         what = f"{chosen} was elected although it is not in the SyncStateSet"
     else:

@@ -11,7 +11,16 @@ from typing import Final, NamedTuple
 import msgspec
 
 from controller.decisions.cluster_view import ClusterView
-from controller.decisions.election import Election, ElectionRequest, ElectionResult, Verdict, decide_election, elect
+from controller.decisions.election import (
+    NEVER_MS,
+    Election,
+    ElectionRequest,
+    ElectionResult,
+    Verdict,
+    decide_election,
+    elect,
+    is_shortened,
+)
 from controller.failover.confirmations import Confirmations
 from controller.failover.effects import NotifyRoleChanged, Recipient
 from controller.failover.election_log import MAY_BE_UNCLEAN, REQUESTED, Cause, ElectionLog, ElectionRecord, HeldElection
@@ -82,6 +91,7 @@ class ElectionRunner:
         query_log_ends: Callable[[LogEndQuery], Awaitable[LogEnds]],
     ) -> None:
         """`query_log_ends` requests the ends of their logs from brokers."""
+        self._state = state
         self._store, self._live, self._detector = state.store, state.live, state.detector
         self._recovery, self._fences = state.recovery, state.fences
         self._clock, self._config, self._observer = runtime.clock, runtime.config, runtime.observer
@@ -94,6 +104,8 @@ class ElectionRunner:
         self._notified_epochs: dict[str, int] = {}
         self._attempts: dict[str, _Attempt] = {}
         self._responses: dict[str, _Responses] = {}
+        #: Since when a set is known here to have no master.
+        self._without_master_ms: dict[str, int] = {}
         #: How many elections of a set are being decided and stored at the moment.
         self._under_way: Counter[str] = Counter()
 
@@ -155,7 +167,8 @@ class ElectionRunner:
             raise refusal(f"{broker_name} waits some seconds for all of its brokers to come back")
         log_ends = answered or NO_LOG_ENDS
         fresh_from_ms = self._fresh_from_ms(entry, cause, log_ends, now_ms)
-        wanted = msgspec.structs.replace(request, fresh_from_ms=fresh_from_ms)
+        static_from_ms = NEVER_MS if broker_set is None else self._static_from_ms(broker_set, now_ms)
+        wanted = msgspec.structs.replace(request, fresh_from_ms=fresh_from_ms, static_from_ms=static_from_ms)
         view = self._view(broker_name, entry, request, now_ms)
         needs_query = answered is None and self._query(entry, view, request) is not None
         decision = decide_election(broker_name, entry, view.answered(log_ends, now_ms), wanted)
@@ -180,6 +193,7 @@ class ElectionRunner:
         return ClusterView(
             trusted=trusted,
             heartbeats=self._live.of_set(broker_name),
+            last={} if entry.broker_set is None else self._state.last_reports(entry.broker_set),
             may_live=frozenset(
                 i for i in members if knows_nothing or not self._detector.is_lost(BrokerKey(broker_name, i), now_ms)
             ),
@@ -191,11 +205,11 @@ class ElectionRunner:
         """Query the log ends of candidates, where they decide the election; None if no broker was queried."""
         entry = self._store.entry(broker_name)
         broker_set, now_ms = entry.broker_set, self._clock.now_ms()
-        if broker_set is None or request.is_designated or self._recovery.waits(broker_set, now_ms):
+        if broker_set is None or self._recovery.waits(broker_set, now_ms):
             return None
         view = self._view(broker_name, entry, request, now_ms)
         query = self._query(entry, view, request)
-        if query is None or elect(broker_set, view, request).result is not ElectionResult.NEW_MASTER:
+        if query is None or not _depends_on_answers(elect(broker_set, view, request)):
             return None
         answered = await self._answered(query, broker_set)
         if view.answered(answered, now_ms).is_ahead_of(broker_set) or broker_set.is_rebuilding:
@@ -209,14 +223,15 @@ class ElectionRunner:
     def _query(entry: StoredSet, view: ClusterView, request: ElectionRequest) -> LogEndQuery | None:
         """Return the query before an election, None if no answer would decide it."""
         broker_set = entry.broker_set
-        if broker_set is None or request.is_designated:
-            return None
-        if not (broker_set.is_elected or view.is_ahead_of(broker_set)):
+        if broker_set is None or not (broker_set.is_elected or view.is_ahead_of(broker_set)):
             return None
         living = view.trusted.keys() & broker_set.replicas.keys()
-        if len(broker_set.replicas) <= _REPLICAS_OF_A_PAIR and len(living) == 1:
-            # Nobody else could lead, or have what was confirmed.
-            return None
+        if not any(is_shortened(broker_set, i, view.trusted[i]) for i in living):
+            if request.is_designated:
+                return None
+            if len(broker_set.replicas) <= _REPLICAS_OF_A_PAIR and len(living) == 1:
+                # Nobody else could lead, or have what was confirmed.
+                return None
         return LogEndQuery(
             broker_name=broker_set.broker_name,
             addresses={i: broker_set.replicas[i].address for i in sorted(living)},
@@ -248,6 +263,13 @@ class ElectionRunner:
             return now_ms - HEARTBEAT_OVERDUE_MS
         # One that thawed before its sessions had ended may have added to it.
         return cause.fenced_ms or failed.judged_ms
+
+    def _static_from_ms(self, broker_set: BrokerSet, now_ms: int) -> int:
+        """Return since when no master adds to the logs of a set, as far as is known here."""
+        if broker_set.master is None:
+            return self._without_master_ms.setdefault(broker_set.broker_name, now_ms)
+        failed = self._failed_master(broker_set)
+        return failed.judged_ms if failed is not None else NEVER_MS
 
     def _failed_master(self, broker_set: BrokerSet) -> FailedBroker | None:
         """Return what is known of the end of the master."""
@@ -297,10 +319,12 @@ class ElectionRunner:
         self.confirmations.remove(broker_name)
         self._attempts.pop(broker_name, None)
         self._responses.pop(broker_name, None)
+        self._without_master_ms.pop(broker_name, None)
 
     def deposed(self) -> None:
         """Expect nothing more of what could not be stored: another controller leads."""
         self._attempts.clear()
+        self._without_master_ms.clear()
 
     def _explain(self, changed: Changed[Election], cause: Cause, began_ms: int) -> ElectionRecord:
         now_ms = self._clock.now_ms()
@@ -310,7 +334,7 @@ class ElectionRunner:
             after=after,
             cause=cause,
             election=changed.decision.reply,
-            last=self._last_heartbeats(before),
+            last=self._state.last_reports(before),
             commit_ms=now_ms - min(began_ms, cause.lost_ms or began_ms),
         )
         record, is_new = self.log.add(held, self._clock.unix_ms())
@@ -320,6 +344,7 @@ class ElectionRunner:
         self._recovery.remove(after.broker_name)
         self._attempts.pop(after.broker_name, None)
         self._responses.pop(after.broker_name, None)
+        self._without_master_ms.pop(after.broker_name, None)
         self._notified_epochs[after.broker_name] = after.master_epoch
         if self._config().notify_broker_role_changed:
             recipients = set(self._live.alive(after.broker_name, now_ms))
@@ -367,21 +392,17 @@ class ElectionRunner:
             since_ms=now_ms,
         )
 
-    def _last_heartbeats(self, broker_set: BrokerSet) -> dict[int, LastHeartbeat]:
-        found: dict[int, LastHeartbeat] = {}
-        for broker_id in broker_set.replicas:
-            key = BrokerKey(broker_set.broker_name, broker_id)
-            failed = self._detector.failed_broker(key)
-            heartbeat = self._live.get(key) or (failed.last if failed is not None else None)
-            if heartbeat is not None:
-                found[broker_id] = heartbeat
-        return found
-
 
 def _sends_heartbeats(heartbeat: LastHeartbeat, now_ms: int) -> bool:
     """Return whether the last known process may be there: a heartbeat came, and not only answers of its port."""
     silent_ms = now_ms - heartbeat.last_heartbeat_ms
     return not heartbeat.is_starting and silent_ms <= max(HEARTBEAT_OVERDUE_MS, heartbeat.period_ms * 3 // 2)
+
+
+def _depends_on_answers(election: Election) -> bool:
+    """Return whether answers may change who leads: somebody would, or may have a longer log than it has reported."""
+    awaits_longer = any(each.verdict is Verdict.AWAITS_LONGER for each in election.candidates)
+    return election.result is ElectionResult.NEW_MASTER or awaits_longer
 
 
 def _awaits_brokers(election: Election) -> bool:

@@ -14,6 +14,7 @@ from controller.failover.effects import CheckReachability, ProbeBroker
 from controller.failover.election_log import Cause, Trigger
 from controller.failover.election_runner import ElectionRunner
 from controller.failover.election_starter import ElectionStarter
+from controller.failover.log_end_keeper import LogEndKeeper
 from controller.failover.set_writer import ClusterState, FailoverRuntime, SetWriter
 from controller.failure_detection.heartbeats import BrokerKey, Source
 from controller.failure_detection.reachability import Reachability
@@ -60,6 +61,7 @@ class Monitor:
         self._clock, self._config, self._observer = runtime.clock, runtime.config, runtime.observer
         self._perform, self._start = runtime.perform, runtime.start
         self._writer, self._elections, self._reach = writer, elections, reachability
+        self.log_ends = LogEndKeeper(state, runtime, writer)
         self.senders = Senders(self._live, self._detector, reachability)
         self._starter = ElectionStarter(state, runtime, elections, self._look_at_set)
         self._retries = self._starter.retries
@@ -230,6 +232,7 @@ class Monitor:
     def _look_at_set(self, broker_set: BrokerSet, now_ms: int) -> None:
         self._elections.resend_unconfirmed_role(broker_set)
         self._elections.confirmations.query_if_due(broker_set)
+        self.log_ends.store_if_due(broker_set)
         if self._is_well(broker_set):
             self._recovery.is_well(broker_set.broker_name)
             self._disputed.pop(broker_set.broker_name, None)

@@ -71,6 +71,7 @@ class BrokerRequests:
         self._clock, self._config, self._observer = runtime.clock, runtime.config, runtime.observer
         self._writer = writer
         self._elections = elections
+        self._log_ends = monitor.log_ends
         self.elections = elections.log
         self.monitor = monitor
         self._record_heartbeat = record_heartbeat
@@ -132,18 +133,22 @@ class BrokerRequests:
             registrant = replace(registrant, is_same_process=True)
             self._record_contact(key, source)
         else:
+            if (stored := self.store.get(key.broker_name)) is not None:
+                self._log_ends.restarts(key, stored)
             self._record_restart(key, source)
         adopts = self._config().adopt_unknown_brokers
         if adopts:
             self._check_limits(registrant.broker_name, peer)
-        changed = await self._writer.change(
-            registrant.broker_name,
-            lambda entry: (
-                decide_adoption(entry, registrant, self._epoch_seen(entry, registrant))
-                if adopts
-                else decide_registration(entry, registrant)
-            ),
-        )
+
+        def decide(entry: StoredSet) -> SetDecision[None]:
+            if adopts:
+                decided = decide_adoption(entry, registrant, self._epoch_seen(entry, registrant))
+            else:
+                decided = decide_registration(entry, registrant)
+            return self._log_ends.added_to(decided, entry)
+
+        changed = await self._writer.change(registrant.broker_name, decide)
+        self._log_ends.stored(key)
         after = present(changed.after)
         if changed.before is None or key.broker_id not in changed.before.replicas:
             self._record_restart(key, source)
@@ -231,9 +236,12 @@ class BrokerRequests:
         if (broker_set := self.store.get(name)) is not None and self.group.is_leader:
             self._recovery.reported(broker_set, wanted, source, self._clock.now_ms())
         self._record_contact(key, source)
-        changed = await self._writer.change(
-            name, lambda entry: decide_alteration(entry, wanted, self.live.alive(name, self._clock.now_ms()))
-        )
+
+        def decide(entry: StoredSet) -> SetDecision[None]:
+            decided = decide_alteration(entry, wanted, self.live.alive(name, self._clock.now_ms()))
+            return self._log_ends.added_to(decided, entry)
+
+        changed = await self._writer.change(name, decide)
         self._observer.sync_state_set_altered(wanted, changed)
         return present(changed.after)
 
@@ -279,6 +287,7 @@ class BrokerRequests:
         if changed.after is None:
             self._recovery.remove(name)
             self._elections.remove(name)
+            self._log_ends.remove(before)
             self.monitor.remove_set(name)
         self._observer.cleaned(wanted, changed)
 
@@ -292,6 +301,7 @@ class BrokerRequests:
         """Report that this controller leads no longer."""
         self._recovery.clear()
         self._elections.deposed()
+        self._log_ends.clear()
         self.monitor.clear_sets()
 
     def is_of_member(self, connection_id: int) -> bool:

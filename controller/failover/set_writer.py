@@ -12,7 +12,7 @@ from controller.failover.election_log import ElectionRecord
 from controller.failover.fences import Fences
 from controller.failover.group import Group
 from controller.failure_detection.detector import FailureDetector
-from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable
+from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable, LastHeartbeat
 from controller.failure_detection.suspicion import BrokerFailure, HostsChange
 from controller.refusals import NotLeader, NotStoredNow
 from controller.sets.broker_set import BrokerSet
@@ -82,6 +82,16 @@ class ClusterState(NamedTuple):
     detector: FailureDetector
     recovery: Recovery
     fences: Fences
+
+    def last_reports(self, broker_set: BrokerSet) -> dict[int, LastHeartbeat]:
+        """Return what the brokers of a set reported last, failed ones too, by broker id."""
+        found: dict[int, LastHeartbeat] = {}
+        for broker_id in broker_set.replicas:
+            key = BrokerKey(broker_set.broker_name, broker_id)
+            heartbeat = self.live.get(key) or self.detector.last_of_failed(key)
+            if heartbeat is not None:
+                found[broker_id] = heartbeat
+        return found
 
 
 class FailoverRuntime(NamedTuple):

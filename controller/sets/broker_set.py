@@ -30,6 +30,9 @@ class Replica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     address: str
     #: What the broker sent when it applied for its id; blank of one that was adopted with an id that it had.
     check_code: str
+    #: How many bytes of the log of its set it is known to have had; 0 where that is not known. A process that reports
+    #: less has lost messages: its disk, the end of its log, or all but an older copy.
+    log_end: int = 0
 
     @property
     def is_adopted(self) -> bool:
@@ -42,6 +45,14 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     master_epoch: int = 0
     next_broker_id: int = FIRST_BROKER_ID
+
+
+class EpochStart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the last epoch with messages begins in the log of a set; 0 where that is not known."""
+
+    epoch: int = 0
+    #: In bytes.
+    offset: int = 0
 
 
 class BrokerSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -63,6 +74,7 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     #: It is put together again from brokers that have ids already, and who of them is in sync is not known: all count
     #: as such until the first is elected.
     is_rebuilding: bool = False
+    epoch_start: EpochStart = EpochStart()
 
     @property
     def master_address(self) -> str | None:
@@ -94,6 +106,10 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             case events.MasterElected(broker_id):
                 led = self.with_master(broker_id).with_sync_state_set({broker_id})
                 return replace(led, is_elected=True, is_rebuilding=False)
+            case events.EpochStarted(log_epoch, max_offset):
+                return self.with_epoch_start(log_epoch, max_offset)
+            case events.LogEndsKnown(log_ends):
+                return self.with_log_ends(log_ends)
             case events.MasterLost():
                 return self.with_master(None)
             case events.SyncStateSetAltered(members):
@@ -110,6 +126,31 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def with_replica(self, broker_id: int, replica: Replica) -> "BrokerSet":
         """Return the set with another member, or another state of one."""
         return replace(self, replicas={**self.replicas, broker_id: replica})
+
+    def with_log_ends(self, log_ends: Mapping[int, int]) -> "BrokerSet":
+        """Return the set with what some members are known to have of its log."""
+        known = {i: replace(each, log_end=log_ends.get(i, each.log_end)) for i, each in self.replicas.items()}
+        return replace(self, replicas=known)
+
+    def with_epoch_start(self, log_epoch: int, max_offset: int) -> "BrokerSet":
+        """Return the set whose master begins its epoch at the end of its log; nothing beyond it counts any more.
+
+        A broker begins no epoch in its log where the one before it has no messages (docs/protocol/controller.md 4.6).
+        """
+        end = max(max_offset, 0)
+        is_begun = log_epoch == self.epoch_start.epoch and end <= self.epoch_start.offset
+        start = self.epoch_start if is_begun else EpochStart(self.master_epoch, end)
+        log_ends = {i: end if i == self.master else min(each.log_end, end) for i, each in self.replicas.items()}
+        return replace(self.with_log_ends(log_ends), epoch_start=start if max_offset >= 0 else EpochStart())
+
+    def length_of(self, log_epoch: int, max_offset: int) -> int:
+        """Return how many bytes of the log of this set are in a log with this last epoch and end.
+
+        Logs of the present epoch are beginnings of one another; those that end in an earlier one have parted from it
+        where it begins, at the latest.
+        """
+        start = self.epoch_start
+        return max_offset if log_epoch >= start.epoch else min(max_offset, start.offset)
 
     def with_master(self, broker_id: int | None) -> "BrokerSet":
         """Return the set under another master, or none: a new master epoch.

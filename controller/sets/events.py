@@ -1,5 +1,7 @@
 """What can happen to a broker set: plain facts, decided in `decisions/`, applied in `broker_set.py`, then stored."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 
@@ -36,6 +38,20 @@ class MasterElected(msgspec.Struct, frozen=True):
     broker_id: int
 
 
+class EpochStarted(msgspec.Struct, frozen=True):
+    """The elected begins its epoch where its log ends: what other logs have beyond that does not count any more."""
+
+    #: The last epoch in its log until then, and the end of the log in bytes; -1 where they are not known.
+    log_epoch: int
+    max_offset: int
+
+
+class LogEndsKnown(msgspec.Struct, frozen=True):
+    """Brokers are known to have had so much of the log of their set: bytes, by broker id."""
+
+    log_ends: Mapping[int, int]
+
+
 class MasterLost(msgspec.Struct, frozen=True):
     """There is no master; who was in sync is still known."""
 
@@ -64,6 +80,8 @@ Event = (
     | RebuildingBegun
     | BrokerAddressChanged
     | MasterElected
+    | EpochStarted
+    | LogEndsKnown
     | MasterLost
     | SyncStateSetAltered
     | ReplicasRemoved

@@ -12,13 +12,12 @@ Reply = TypeVar("Reply")
 
 #: The form in which entries are written. A release that writes more, or something else, counts it up: an older one
 #: would drop what it does not know when it writes the entry again.
-STORED_SET_FORMAT: Final = 1
+STORED_SET_FORMAT: Final = 2
 
 
 class StoredSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is stored under the name of a set: the set, or below what another of that name must not begin."""
 
-    #: Entries of the first releases have none, and are of format 1.
     format: int = STORED_SET_FORMAT
     broker_set: BrokerSet | None = None
     floor: Floor = Floor()

@@ -310,9 +310,9 @@ async def test_entry_of_a_newer_release_is_refused_and_not_changed(tmp_path):
     backend = EmbeddedStore(folder)
     await kept_until(backend, 1)
     await backend.close()
-    newer = json.dumps({"format": 2, "broker_set": None, "floor": {}, "witnesses": [3]})
+    newer = json.dumps({"format": 3, "broker_set": None, "floor": {}, "witnesses": [3]})
     changed(folder, "UPDATE entries SET entry = ?, digest = NULL", newer)
-    with pytest.raises(StoreError, match=rf"the entry of {SET} has format 2.*this release reads formats up to 1"):
+    with pytest.raises(StoreError, match=rf"the entry of {SET} has format 3.*this release reads formats up to 2"):
         EmbeddedStore(folder)
 
 

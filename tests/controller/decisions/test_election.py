@@ -9,7 +9,7 @@ from controller.decisions.cluster_view import ClusterView
 from controller.decisions.election import ElectionRequest, ElectionResult, Verdict, decide_election, elect
 from controller.refusals import EpochsUsedUp, SetUnknown
 from controller.sets.broker_set import MASTER_EPOCH_MAX, RAISED_EPOCH_MAX, RECOVERY_MARGIN, BrokerSet
-from controller.sets.events import MasterElected, MasterEpochRaised, MasterLost
+from controller.sets.events import EpochStarted, LogEndsKnown, MasterElected, MasterEpochRaised, MasterLost
 from controller.sets.stored_set import StoredSet
 
 LOST = ElectionRequest()
@@ -18,6 +18,11 @@ THREE_IN_SYNC = {"sync_state_set": frozenset({1, 2, 3}), "master": None}
 
 def verdicts(election):
     return {candidate.broker_id: candidate.verdict for candidate in election.candidates}
+
+
+def epochs_of(decision):
+    """What a decision makes of the master and the master epoch of a set."""
+    return tuple(each for each in decision.events if not isinstance(each, EpochStarted | LogEndsKnown))
 
 
 EMPTY = last_heartbeat(epoch=-1, max_offset=0)
@@ -85,7 +90,7 @@ def test_epoch_of_a_new_set_with_messages_is_raised_by_the_recovery_margin():
     decision = decide_election(
         SET, StoredSet(broker_set=new_set(master_epoch=7)), view(logs), ElectionRequest(broker_id=2)
     )
-    assert decision.events == (MasterEpochRaised(7 + RECOVERY_MARGIN), MasterElected(2))
+    assert epochs_of(decision) == (MasterEpochRaised(7 + RECOVERY_MARGIN), MasterElected(2))
 
 
 # A classic master and its slave that are converted: their logs have no epoch
@@ -115,7 +120,7 @@ OLD_BACKUP = {2: last_heartbeat(epoch=7, max_offset=60), 3: last_heartbeat(epoch
 
 def test_longest_log_is_elected_with_a_recovery_margin_where_the_store_is_behind_the_logs():
     decision = decide_election(SET, StoredSet(broker_set=a_set()), view(OLD_BACKUP), LOST)
-    assert decision.events == (MasterEpochRaised(7 + RECOVERY_MARGIN), MasterElected(2))
+    assert epochs_of(decision) == (MasterEpochRaised(7 + RECOVERY_MARGIN), MasterElected(2))
     assert verdicts(decision.reply) == {1: Verdict.NOT_ALIVE, 2: Verdict.ELECTED, 3: Verdict.BEHIND}
     assert not decision.reply.is_unclean
 
@@ -123,14 +128,14 @@ def test_longest_log_is_elected_with_a_recovery_margin_where_the_store_is_behind
 def test_election_of_a_broker_out_of_sync_by_an_old_store_is_recorded_as_unclean():
     logs = {2: last_heartbeat(epoch=6, max_offset=60), 3: last_heartbeat(epoch=7, max_offset=50)}
     decision = decide_election(SET, StoredSet(broker_set=a_set()), view(logs), LOST)
-    assert decision.events == (MasterEpochRaised(7 + RECOVERY_MARGIN), MasterElected(3))
+    assert epochs_of(decision) == (MasterEpochRaised(7 + RECOVERY_MARGIN), MasterElected(3))
     assert decision.reply.is_unclean
 
 
 def test_recorded_master_with_the_longest_log_gets_an_epoch_above_all_logs():
     logs = {1: last_heartbeat(epoch=7, max_offset=70), 2: last_heartbeat(epoch=7, max_offset=60)}
     decision = decide_election(SET, StoredSet(broker_set=a_set()), view(logs), ElectionRequest(broker_id=2))
-    assert decision.events == (MasterEpochRaised(7 + RECOVERY_MARGIN), MasterElected(1))
+    assert epochs_of(decision) == (MasterEpochRaised(7 + RECOVERY_MARGIN), MasterElected(1))
 
 
 def test_election_on_an_old_store_waits_for_the_log_end_of_a_started_broker():
@@ -143,7 +148,7 @@ def test_election_on_an_old_store_waits_for_the_log_end_of_a_started_broker():
 
 def test_longest_log_is_elected_with_a_recovery_margin_where_the_store_has_no_master():
     decision = decide_election(SET, StoredSet(broker_set=new_set()), view(OLD_BACKUP), ElectionRequest(broker_id=1))
-    assert decision.events == (MasterEpochRaised(7 + RECOVERY_MARGIN), MasterElected(2))
+    assert epochs_of(decision) == (MasterEpochRaised(7 + RECOVERY_MARGIN), MasterElected(2))
 
 
 def test_new_master_has_an_epoch_above_one_that_a_master_reported():
@@ -153,10 +158,10 @@ def test_new_master_has_an_epoch_above_one_that_a_master_reported():
         reported={2: 5},
     )
     decision = decide_election(SET, StoredSet(broker_set=a_set()), knows, LOST)
-    assert decision.events == (MasterEpochRaised(5 + RECOVERY_MARGIN), MasterElected(3))
+    assert epochs_of(decision) == (MasterEpochRaised(5 + RECOVERY_MARGIN), MasterElected(3))
     knows = ClusterView(trusted={1: last_heartbeat()}, heartbeats={1: last_heartbeat()}, reported={1: 8})
     decision = decide_election(SET, StoredSet(broker_set=a_set()), knows, LOST)
-    assert decision.events == (MasterEpochRaised(8 + RECOVERY_MARGIN), MasterElected(1))
+    assert epochs_of(decision) == (MasterEpochRaised(8 + RECOVERY_MARGIN), MasterElected(1))
 
 
 # Claims of higher epochs that prove nothing
@@ -169,7 +174,7 @@ def test_higher_epoch_of_a_broker_out_of_sync_raises_the_epoch_and_does_not_elec
     alive = {2: last_heartbeat(), 3: FALSE_CLAIM}
     assert ClusterView(heartbeats=alive).disputes(a_set()) == {3: 6}
     decision = decide_election(SET, StoredSet(broker_set=a_set()), view(alive), LOST)
-    assert decision.events == (MasterEpochRaised(6), MasterElected(2))
+    assert epochs_of(decision) == (MasterEpochRaised(6), MasterElected(2))
     assert verdicts(decision.reply)[3] is Verdict.OUT_OF_SYNC
     alone = decide_election(
         SET, StoredSet(broker_set=a_set(master=None)), view({3: FALSE_CLAIM}), ElectionRequest(broker_id=3)
@@ -192,7 +197,7 @@ def test_operator_can_elect_a_broker_out_of_sync_with_a_higher_epoch_and_the_ele
     call = ElectionRequest(broker_id=3, is_designated=True, allows_unclean=True)
     far = last_heartbeat(epoch=5_000_000, max_offset=5)
     decision = decide_election(SET, StoredSet(broker_set=a_set()), view({1: last_heartbeat(), 3: far}), call)
-    assert decision.events == (MasterEpochRaised(5_000_000), MasterElected(3))
+    assert epochs_of(decision) == (MasterEpochRaised(5_000_000), MasterElected(3))
     assert decision.reply.is_unclean
 
 
@@ -206,7 +211,7 @@ def test_epoch_of_a_broker_out_of_sync_raises_the_master_epoch_by_1000_at_most(c
         view({2: last_heartbeat(), 3: last_heartbeat(epoch=claim, max_offset=5)}),
         LOST,
     )
-    assert decision.events == ((MasterEpochRaised(raised), MasterElected(2)) if raised else (MasterElected(2),))
+    assert epochs_of(decision) == ((MasterEpochRaised(raised), MasterElected(2)) if raised else (MasterElected(2),))
 
 
 def test_members_without_disputed_epochs_dispute_nothing():
@@ -239,7 +244,7 @@ def test_no_election_while_only_suspects_have_newer_logs():
 def test_election_by_an_operator_on_an_old_store_raises_the_epoch_too():
     call = ElectionRequest(broker_id=2, is_designated=True)
     decision = decide_election(SET, StoredSet(broker_set=a_set()), view(OLD_BACKUP), call)
-    assert decision.events == (MasterEpochRaised(7 + RECOVERY_MARGIN), MasterElected(2))
+    assert epochs_of(decision) == (MasterEpochRaised(7 + RECOVERY_MARGIN), MasterElected(2))
 
 
 # The next ones
@@ -463,7 +468,7 @@ def test_out_of_range_epoch_of_a_broker_in_sync_does_not_raise_the_master_epoch(
     claims = view({2: last_heartbeat(epoch=claim), 3: last_heartbeat()})
     assert claims.disputes(a_set()) == {2: claim}
     decision = decide_election(SET, StoredSet(broker_set=a_set()), claims, LOST)
-    assert decision.events == (MasterElected(2),)
+    assert epochs_of(decision) == (MasterElected(2),)
 
 
 def test_epoch_is_raised_by_the_recovery_margin_only_below_the_limit():
@@ -474,7 +479,7 @@ def test_epoch_is_raised_by_the_recovery_margin_only_below_the_limit():
         in decide_election(SET, entry, view({2: last_heartbeat(epoch=last)}), LOST).events
     )
     entry = StoredSet(broker_set=a_set(master_epoch=last))
-    assert decide_election(SET, entry, view({2: last_heartbeat(epoch=last + 1)}), LOST).events == (
+    assert epochs_of(decide_election(SET, entry, view({2: last_heartbeat(epoch=last + 1)}), LOST)) == (
         MasterEpochRaised(last + 1),
         MasterElected(2),
     )

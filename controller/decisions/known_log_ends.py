@@ -1,0 +1,45 @@
+"""How much of its log each broker of a set is known to have had, as it is stored with the set.
+
+A log is lost with its disk, put back with a snapshot, or loses its end with the power, and its broker comes back as a
+member of the SyncStateSet all the same. What was known of it before is the proof that it lacks something.
+"""
+
+from collections.abc import Collection, Mapping
+
+from controller.failure_detection.heartbeats import UNKNOWN, LastHeartbeat
+from controller.sets.broker_set import BrokerSet
+from controller.sets.events import LogEndsKnown
+
+
+def known_log_ends(
+    broker_set: BrokerSet, last: Mapping[int, LastHeartbeat], joined: Collection[int] = ()
+) -> tuple[LogEndsKnown, ...]:
+    """Return what brokers are known to have by what they reported last, if that is news.
+
+    What was known stays until an election, or until the master takes the broker into the SyncStateSet anew, as `joined`
+    have been: it has all that is confirmed then, and whatever it had else was not acknowledged. Members of the
+    SyncStateSet have all that the master has confirmed, and nobody has more than the master.
+    """
+    found = {}
+    master = _led(broker_set, last)
+    for broker_id, replica in broker_set.replicas.items():
+        reported = last.get(broker_id)
+        length = 0 if reported is None else broker_set.length_of(reported.epoch, reported.max_offset)
+        if broker_id == broker_set.master and master is not None:
+            known = master.max_offset
+        else:
+            known = max(length, 0 if broker_id in joined else replica.log_end)
+            if master is not None:
+                in_sync = broker_id in joined or broker_id in broker_set.sync_state_set
+                known = min(max(known, master.confirm_offset if in_sync else 0), master.max_offset)
+        if known != replica.log_end:
+            found[broker_id] = known
+    return (LogEndsKnown(found),) if found else ()
+
+
+def _led(broker_set: BrokerSet, last: Mapping[int, LastHeartbeat]) -> LastHeartbeat | None:
+    """Return the last report of the master, if it has begun to lead by then: its log is the one that counts."""
+    reported = last.get(broker_set.master) if broker_set.master is not None else None
+    if reported is None or reported.max_offset == UNKNOWN or reported.epoch < broker_set.epoch_start.epoch:
+        return None
+    return reported
