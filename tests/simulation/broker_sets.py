@@ -14,6 +14,8 @@ from simulation.brokers import Broker
 WELL_MS = 1_600
 #: A controller that runs for so long has heard everybody that is well.
 CONTACT_MS = 4_000
+#: So long after an operator wanted a master it is elected, or never.
+WISHED_MS = 3_000
 #: Nobody is elected by what brokers answered longer ago.
 ANSWERS_KEPT_MS = 3_000
 
@@ -43,8 +45,10 @@ class SimulatedSet:
         self.masters, self.elected_epochs = {}, {}
         self.by_id = {}
         #: Brokers whose disk lost messages, until they have all that their master has.
-        self.shrunk = set()
-        #: What a disk lost was acknowledged: elections may say so.
+        self.shrunk = {}
+        #: Whom an operator wanted as master last, and when: what it lost is given up with that.
+        self.wished = None, 0
+        #: A disk has lost messages: elections may say that some may have been acknowledged.
         self.has_lost = False
         #: The most that a master told each controller to be confirmed: (which run of that, how much).
         self.told_confirmed = {}
@@ -143,6 +147,9 @@ class SimulatedSet:
             self.acked = self.acked[: shared(self.acked, broker.log)]
             self.acked_in_reach = min(self.acked_in_reach, len(self.acked))
         elif self.world.keeps_messages and broker.log[: len(self.acked)] != self.acked:
+            if broker in self.shrunk and not broker.is_up:
+                # It ended before it was elected: it has to register before it leads, and loses the role by that.
+                return
             if self.is_unknowable(broker):
                 self.acked = self.acked[: shared(self.acked, broker.log)]
                 return
@@ -157,7 +164,8 @@ class SimulatedSet:
 
     def disk_replaced(self, broker):
         """Count as lost what was acknowledged and is in no log of a member any more."""
-        self.shrunk.add(broker)
+        self.shrunk[broker] = self.world.now_ms
+        self.has_lost = True
         self.keep_what_is_left()
 
     def keep_what_is_left(self):
@@ -166,7 +174,6 @@ class SimulatedSet:
         left = max((shared(self.acked, each.log) for each in self.brokers if each.id in members), default=0)
         if left < len(self.acked):
             self.note("%d acknowledged messages are on no disk any more", len(self.acked) - left)
-            self.has_lost = True
             del self.acked[left:]
 
     def given_up(self, removed):
@@ -175,25 +182,31 @@ class SimulatedSet:
         Its disk is emptied before it comes back.
         """
         if self.shrunk:
-            self.has_lost = True
             for broker in self.brokers:
                 if broker.id in removed:
                     broker.replace_disk([], [])
             self.keep_what_is_left()
 
     def caught_up(self, broker):
-        self.shrunk.discard(broker)
+        self.shrunk.pop(broker, None)
 
     def is_unknowable(self, broker):
-        """Tell whether no leader can know what a broker that was elected has lost.
+        """Tell whether no leader can know what a broker that was elected has lost, or an operator wanted this one.
 
         It has all that it told this leader, or one before that has stored it with a SyncStateSet since, and all that
-        a master told to be confirmed: a disk lost what came after, in the last second.
+        a master told to be confirmed: a disk lost what came after, in the last second. Or the election was on its way
+        to the store before.
         """
+        if broker not in self.shrunk:
+            return False
+        wished, wished_ms = self.wished
+        is_wished = wished is broker and self.world.now_ms - wished_ms < WISHED_MS
+        if is_wished or self.shrunk[broker] >= self.world.etcd.sent_ms:
+            return True
         leader = self.leading_controller
         run, confirmed = self.told_confirmed.get(leader.index, (0, 0)) if leader is not None else (0, 0)
         known = min(confirmed, len(self.acked)) if leader is not None and run == leader.runs else 0
-        return broker in self.shrunk and broker.progress >= broker.known_to(leader) and len(broker.log) >= known
+        return broker.progress >= broker.known_to(leader) and len(broker.log) >= known
 
     def is_beyond_reach(self, broker):
         """Tell whether no controller can know what a broker lacks, where a fixed number of replicas confirms.

@@ -266,7 +266,9 @@ class Broker:
 
     def begin_epoch(self, epoch):
         """Write an epoch into the file; it refuses one that begins where the one before does, or below it."""
-        self.epochs = [each for each in self.epochs if each[0] != epoch and each[1] < max(1, len(self.log))]
+        if self in self.set.shrunk:
+            self.epochs = [each for each in self.epochs if each[1] < len(self.log)]
+        self.epochs = [each for each in self.epochs if each[0] != epoch]
         if epoch > self.file_epoch and len(self.log) > self.file_start:
             self.epochs.append((epoch, len(self.log)))
 

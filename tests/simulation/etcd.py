@@ -111,6 +111,8 @@ class Etcd:
         self.is_down = False
         #: Which run of it this is: nothing that was under way to an earlier one arrives.
         self.run = 0
+        #: When what is done now was asked for.
+        self.sent_ms = 0
         self.revision = 1
         self.kvs = {}
         self.leases = {}
@@ -124,7 +126,7 @@ class Etcd:
 
     def request(self, channel, path, request, waiting):  # noqa: C901  # a call, and all that becomes of it
         """Let a call come, and its answer go back, or neither."""
-        process, world, run = channel.process, self.world, self.run
+        process, world, run, sent_ms = channel.process, self.world, self.run, self.world.now_ms
         what, for_ms = channel.controller.fate_of_call(path, request)
         if channel.controller.is_cut_from_store or what == "never":
             return
@@ -139,6 +141,7 @@ class Etcd:
             # Who was killed, or cut off, has sent it all the same.
             if self.run != run or self.is_down:
                 return
+            self.sent_ms = sent_ms
             answer = self.answer(path, request, process)
             if what == "lose":
                 waiting.wake(RpcFailure(*BROKEN))

@@ -466,6 +466,7 @@ def designate(world, fault):
     broker = broker_of(world, fault)
     if broker.id is not None and not world.settings.confirmed_on:
         fields = {"brokerId": broker.id, "designateElect": "true"}
+        broker.set.wished = broker, world.now_ms
         request(broker.set, of_leader(world), RequestCode.CONTROLLER_ELECT_MASTER, operator(world), **fields)
 
 
