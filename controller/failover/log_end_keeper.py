@@ -53,6 +53,10 @@ class LogEndKeeper:
         """Drop what the former process of a broker reported: it is stored."""
         self._former.pop(key, None)
 
+    def failed(self, broker_name: str) -> None:
+        """Store the log ends of a set with its next look: a broker has failed, and may come back without its log."""
+        self._looked_ms[broker_name] = self._clock.now_ms() - STORED_AGAIN_MS
+
     def store_if_due(self, broker_set: BrokerSet) -> None:
         """Store the log ends of a set in the background, if they have moved; to be called by the leader."""
         name, now_ms = broker_set.broker_name, self._clock.now_ms()

@@ -365,6 +365,7 @@ class Monitor:
             if broker_set is None or each.key.broker_id not in broker_set.replicas:
                 continue
             self._observer.broker_failed(each, broker_set)
+            self.log_ends.failed(broker_set.broker_name)
             if broker_set.master == each.key.broker_id and self._group.is_leader:
                 cause = Cause(
                     trigger=Trigger.MASTER_FAILED,

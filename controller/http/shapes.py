@@ -121,6 +121,8 @@ class CandidateView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     epoch: int | None
     max_offset: int | None
     election_priority: int | None
+    #: How many bytes less of its log it reports than it was known to have.
+    lost_bytes: int
 
 
 class PhasesView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

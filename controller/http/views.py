@@ -248,6 +248,7 @@ def _election(record: ElectionRecord) -> shapes.ElectionView:
                 epoch=each.epoch,
                 max_offset=each.max_offset,
                 election_priority=each.priority,
+                lost_bytes=each.lost_bytes,
             )
             for each in record.reports
         ],

@@ -98,6 +98,8 @@ class SetCounters(ServerCounters):
         self.probes = CounterTable(known=[(outcome.value,) for outcome in ProbeOutcome])
         #: Cluster and why.
         self.brokers_failed = CounterTable(label_sets_max=CLUSTERS_MAX * 2, peer_labels=1, living=living)
+        #: By cluster.
+        self.logs_shrunk = CounterTable(label_sets_max=CLUSTERS_MAX, peer_labels=1, living=living)
         self.failure_detection_suspensions = 0
         #: How many hosts are silent while masters are left alone because of that.
         self.silent_hosts = 0
@@ -117,3 +119,4 @@ class SetCounters(ServerCounters):
         for why in (SuspicionReason.CLOSED.value, SuspicionReason.SILENT.value):
             self.failovers.add((cluster, why, FAILED_OVER), 0)
             self.brokers_failed.add((cluster, why), 0)
+        self.logs_shrunk.add((cluster,), 0)

@@ -11,7 +11,7 @@ from controller.decisions.election import ElectionResult
 from controller.decisions.membership import Applicant, Cleaning, Registrant
 from controller.decisions.sync_state import WantedSyncStateSet
 from controller.failover.effects import NotifyRoleChanged, Recipient
-from controller.failover.election_log import LOSSES, ElectionRecord, NotificationResult
+from controller.failover.election_log import LOSSES, CandidateReport, ElectionRecord, NotificationResult
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.suspicion import BrokerFailure, HostsChange, HostsChangeKind, ProbeOutcome
 from controller.observability import log_events as catalogue
@@ -255,6 +255,23 @@ class ControllerEventLog(ServerEventLog[ControllerConfig]):
             if lasted_ms is not None:
                 counters.failover_phases.observe((phase,), lasted_ms / 1000)
         self._logs.write(_event_of(record), **_election_keys(record))
+        for each in record.reports:
+            if each.lost_bytes and each.in_sync:
+                self._log_shrank(record, each)
+
+    def _log_shrank(self, record: ElectionRecord, report: CandidateReport) -> None:
+        self._counters.logs_shrunk.add((record.cluster,))
+        self._logs.write(
+            catalogue.LOG_SHRANK,
+            election=record.number,
+            cluster=record.cluster,
+            broker=record.broker_name,
+            broker_id=report.broker_id,
+            addr=report.address,
+            max_offset=report.max_offset,
+            lost_bytes=report.lost_bytes,
+            new_master=record.new_master,
+        )
 
     def master_epoch_disputed(self, broker_set: BrokerSet, claims: Mapping[int, int]) -> None:
         """Log brokers that claim a higher master epoch than the stored one without proof."""

@@ -203,8 +203,19 @@ UNCLEAN_MASTER_ELECTED: Final = LogEvent(
     name="unclean_master_elected",
     level=Level.ERROR,
     keys=(*_ELECTION, "bytes_at_stake"),
-    meaning="A broker outside the SyncStateSet became master, as enableElectUncleanMaster allows. Messages are lost.",
+    meaning="A broker became master that may lack acknowledged messages: it is outside the SyncStateSet, as "
+    "enableElectUncleanMaster allows, or no log has any more what it was known to have (`log_shrank`).",
     advice="Set enableElectUncleanMaster to false again. Compare the logs with `mqadmin getBrokerEpoch`.",
+)
+LOG_SHRANK: Final = LogEvent(
+    name="log_shrank",
+    level=Level.ERROR,
+    keys=("election", "cluster", "broker", "broker_id", "addr", "max_offset", "lost_bytes", "new_master"),
+    meaning="A broker in sync reports `lost_bytes` less of its log than it was known to have: its disk is empty or not "
+    "mounted, an older copy was put back, or a power failure took the end. It is not elected while another one that is "
+    "away may have the rest; `new_master` is who leads all the same.",
+    advice="Without a `new_master`, start the brokers that are away, the former master first. See "
+    'controller/OPERATIONS.md, section "A log that is shorter than it was".',
 )
 MASTER_KEPT: Final = LogEvent(
     name="master_kept",
@@ -359,6 +370,7 @@ EVENTS: Final = (
     BROKER_SET_EXPIRED,
     MASTER_ELECTED,
     UNCLEAN_MASTER_ELECTED,
+    LOG_SHRANK,
     MASTER_KEPT,
     ELECTION_FAILED,
     MASTER_EPOCH_DISPUTED,

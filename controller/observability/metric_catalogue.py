@@ -67,6 +67,9 @@ BROKERS_FAILED: Final = _MAKE.counter(
 # Elections
 
 ELECTIONS: Final = _MAKE.counter("election", "Elections by result.", "cluster", "broker", "election_result")
+LOGS_SHRUNK: Final = _MAKE.counter(
+    "log_shrank", "Brokers in sync with less of their log in an election than they were known to have.", "cluster"
+)
 ELECTION_DURATION: Final = _MAKE.histogram(
     "election_duration_seconds",
     "From the request, or the loss of the master, until the result was stored.",
