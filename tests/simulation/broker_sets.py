@@ -52,6 +52,8 @@ class SimulatedSet:
         self.has_lost = False
         #: The most that a master told each controller to be confirmed: (which run of that, how much).
         self.told_confirmed = {}
+        #: What leads clients to the master; None where they find it by themselves.
+        self.proxy = None
         first = number * self.settings.brokers
         self.brokers = [Broker(self, first + i, place=i) for i in range(self.settings.brokers)]
 
@@ -59,6 +61,21 @@ class SimulatedSet:
     def master(self):
         """The broker that is stored as master; None while nobody is, or it is not known by its id yet."""
         return self.by_id.get(self.entry.broker_set.master) if self.entry.broker_set is not None else None
+
+    @property
+    def core(self):
+        """A broker in sync that has all that was acknowledged, on a disk that lost nothing; None if there is none."""
+        broker_set = self.entry.broker_set
+        in_sync = broker_set.sync_state_set if broker_set is not None and broker_set.is_elected else ()
+        whole = (each for each in self.brokers if each.id in in_sync and each not in self.shrunk)
+        return next((each for each in whole if each.log[: len(self.acked)] == self.acked), None)
+
+    @property
+    def is_served(self):
+        """Whether the stored master leads, and a controller that leads reaches it."""
+        master, leader = self.master, self.leading_controller
+        is_there = master is not None and leader is not None and master.is_leading and master.reaches(leader)
+        return is_there and master.epoch == self.entry.broker_set.master_epoch
 
     def leader_for(self, broker):
         """Return the master that a broker follows."""
@@ -338,6 +355,12 @@ class SimulatedSet:
             if record.master_epoch <= highest:
                 self.fail("epoch %d is handed out, %d was heard", record.master_epoch, highest)
         self.note("%s: %s (%s)", controller.me.id, record.reason, record.cause.why)
+
+    def named_for_restart(self, broker_id):
+        """Fail if a rolling restart takes a broker that others need."""
+        broker_set = self.entry.broker_set
+        if broker_id == broker_set.master or broker_set.sync_state_set != broker_set.replicas.keys():
+            self.fail("broker %d is to restart, in sync are %s", broker_id, sorted(broker_set.sync_state_set))
 
     def losses_allowed(self, record):
         if self.world.keeps_messages:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from remoting.protocol.codec import decode_fields
-from remoting.protocol.codes import RequestCode, ResponseCode
+from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.shapes.controller import BrokerHeartbeatHeader, MasterHeader
 from simulation.controllers import CLUSTER
@@ -210,6 +210,10 @@ class Broker:
                 if self.world.now_ms >= self.mute_until_ms:
                     self.set.reported_log_end(self)
                     answered(request.reply(body=self.epoch_cache()))
+            case BrokerRequestCode.GET_BROKER_HA_STATUS:
+                answered(request.reply(body=_write({"master": self.is_leading})))
+            case BrokerRequestCode.GET_BROKER_RUNTIME_INFO:
+                answered(request.reply(body=_write({"table": {"bootTimestamp": str(self.started_ms)}})))
             case RequestCode.GET_BROKER_CONFIG:
                 if self.world.now_ms >= self.mute_until_ms:
                     self.set.leader_knows_properties = True
@@ -373,7 +377,8 @@ class Broker:
         if self.seconds % POLL_EVERY == 0:
             self.poll()
         if self.is_leading:
-            self.log.append((self.epoch, self.world.next_number()))
+            if self.set.proxy is None or self.id in self.set.proxy.up:
+                self.log.append((self.epoch, self.world.next_number()))
             self.settle()
             self.check_sync_state_set()
         elif self.master is not None:

@@ -1,7 +1,14 @@
 """How each fault is done, and how it ends."""
 
+from contextlib import suppress
+
+from controller.storage.store import StoreError
+from controller.switchover.request import SwitchoverRequest
+from controller.switchover.rolling_restarts import RestartRefused, RestartRequest
+from controller.switchover.service import SetNotFound, SwitchoverRefused
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
+from remoting.protocol.errors import RequestRefused
 from remoting.protocol.shapes.controller import BrokerHeartbeatHeader
 from simulation.controllers import CLUSTER
 from simulation.links import Peer
@@ -12,6 +19,8 @@ WELL_AGAIN_MS = 1_500
 #: How long it takes to put a snapshot back, and after which times brokers come back that lost power together.
 PUT_BACK_MS = 700
 TURN_MS = (200, 1_500, 5_000)
+#: How long a broker is away that its operator restarts.
+RESTART_MS = 800
 #: How often somebody lies; where nothing is a reason for another master, for less than is waited before it is believed.
 LIE_EVERY_MS = 300
 LIE_AMONG_THE_WELL_MS = 2_500
@@ -45,7 +54,8 @@ def broker_of(world, fault):
 
 
 def end_after(world, for_ms, act):
-    world.at(world.now_ms + for_ms, act)
+    """End a fault, unless nothing is mended any more."""
+    world.at(world.now_ms + for_ms, lambda: act() if not world.is_left_alone else None)
 
 
 # Brokers
@@ -143,11 +153,7 @@ def roll_back_log(world, fault):
     broker = broker_of(world, fault)
     log, epochs = list(broker.log), list(broker.epochs)
 
-    def put_back():
-        if not world.heal_from_ms:
-            replace_disk(world, broker, log, epochs, PUT_BACK_MS)
-
-    end_after(world, fault.for_ms, put_back)
+    end_after(world, fault.for_ms, lambda: replace_disk(world, broker, log, epochs, PUT_BACK_MS))
 
 
 def cut_log(world, fault):
@@ -185,6 +191,46 @@ def cut_requests(world, fault):
         broker.fine_since_ms = world.now_ms
 
     end_after(world, fault.for_ms, mend)
+
+
+# Hosts
+
+
+def host_of(world, fault):
+    """Return the brokers of a host, and the controllers on it."""
+    place = broker_of(world, fault).place
+    controllers = [each for each in world.controllers if world.settings.are_beside and each.index == place]
+    return [each for each in world.brokers if each.place == place], controllers
+
+
+def crash_host(world, fault):
+    brokers, controllers = host_of(world, fault)
+    for each in (*brokers, *controllers):
+        each.crash()
+        end_after(world, fault.for_ms, each.start)
+
+
+def freeze_host(world, fault):
+    brokers, controllers = host_of(world, fault)
+    for each in brokers:
+        freeze_broker(world, fault._replace(who=world.brokers.index(each)))
+    for each in controllers:
+        freeze_controller(world, fault._replace(who=each.index))
+
+
+def cut_host(world, fault):
+    """Cut a host off: its brokers serve whoever is there, and reach a controller there only."""
+    brokers, controllers = host_of(world, fault)
+    others = {each.index for each in world.controllers if each not in controllers}
+    for each in brokers:
+        cut(world, fault._replace(who=world.brokers.index(each)), others)
+        for other in range(world.settings.brokers):
+            cut_broker_from_broker(world, fault._replace(who=world.brokers.index(each), other=other))
+    for each in controllers:
+        cut_controller_from_store(world, fault._replace(who=each.index))
+        for broker in world.brokers:
+            if broker not in brokers:
+                cut(world, fault._replace(who=world.brokers.index(broker)), {each.index})
 
 
 # Connections and requests
@@ -470,6 +516,39 @@ def designate(world, fault):
         request(broker.set, of_leader(world), RequestCode.CONTROLLER_ELECT_MASTER, operator(world), **fields)
 
 
+def ask(world, controller, plan):
+    """Let an operator plan something at a controller, which may refuse."""
+
+    async def asked():
+        with suppress(SwitchoverRefused, RestartRefused, SetNotFound, RequestRefused, StoreError):
+            await plan()
+
+    if controller.is_up:
+        controller.receive(lambda: controller.tasks.start(asked(), "plan"))
+
+
+def switch_over(world, fault):
+    leader, broker = of_leader(world), broker_of(world, fault)
+    wanted = SwitchoverRequest(broker_id=broker.id if fault.other else None, catch_up_ms_max=5_000)
+    ask(world, leader, lambda: leader.switchovers.begin(broker.set.name, wanted))
+
+
+def restart_set(world, fault):
+    leader, name = of_leader(world), set_of(world, fault).name
+    ask(world, leader, lambda: leader.restarts.begin(name, RestartRequest()))
+
+
+def restart_whom_controllers_name(world):
+    """Let operators restart the brokers that rolling restarts name."""
+    leader = of_leader(world)
+    under_way = leader.restarts.under_way() if leader.is_up and not world.is_left_alone else ()
+    for restart in under_way:
+        broker = world.set_of(restart.broker_name).by_id.get(restart.broker_id)
+        if broker is not None and broker.is_up and broker.started_ms == restart.boot_unix_ms:
+            broker.crash()
+            end_after(world, RESTART_MS, broker.start)
+
+
 def clean(world, fault):
     """Take a broker out of the set; a living one is refused."""
     broker = broker_of(world, fault)
@@ -544,8 +623,36 @@ ACTS = {
         designate,
         clean,
         clean_all,
+        crash_host,
+        freeze_host,
+        cut_host,
+        switch_over,
+        restart_set,
     )
 } | {"lose_all_logs": lose_all_logs, "roll_back_all_logs": roll_back_all_logs, "cut_all_logs": cut_all_logs}
+
+
+def mend_core(world, brokers):
+    """Mend etcd, so many controllers that they are most, and these brokers with all ways to them."""
+    world.etcd.is_down = False
+    world.late_reports_ms.clear()
+    broken = [each for each in world.controllers if not each.is_up or each.is_frozen or each.is_cut_from_store]
+    spared = broken[: (len(world.controllers) - 1) // 2]
+    for controller in world.controllers:
+        if controller not in spared:
+            mend_controller(controller)
+    for broker in world.brokers:
+        broker.end_copy()
+        if broker in brokers:
+            mend_broker(world, broker)
+
+
+def mend_controller(controller):
+    controller.slow_store_ms, controller.freeze_at_call = 0, None
+    controller.mend_store()
+    controller.thaw()
+    controller.start()
+    controller.next_calls.clear()
 
 
 def mend_everything(world):
@@ -554,11 +661,7 @@ def mend_everything(world):
     # Where messages are confirmed on a fixed number of replicas, controllers have to reach them: else sets wait.
     world.blocked = {} if world.settings.confirmed_on else dict(world.settings.blocked)
     for controller in world.controllers:
-        controller.slow_store_ms, controller.freeze_at_call = 0, None
-        controller.mend_store()
-        controller.thaw()
-        controller.start()
-        controller.next_calls.clear()
+        mend_controller(controller)
     for broker in world.brokers:
         broker.end_copy()
         mend_broker(world, broker)

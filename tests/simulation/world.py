@@ -23,6 +23,7 @@ from simulation import etcd, injection
 from simulation.broker_sets import SimulatedSet
 from simulation.controllers import Controller, config_of
 from simulation.faults import Fault, Settings
+from simulation.role_proxies import RoleProxy
 
 #: Within so long after the last fault everything must be well again.
 HEALED_WITHIN_MS = 40_000
@@ -30,6 +31,9 @@ HEALED_WITHIN_MS = 40_000
 MENDED_AFTER_MS = 1_000
 #: A world in which nothing goes wrong begins to be looked at then.
 BEGUN_MS = 6_000
+#: Within so long a healthy core has a master, whatever else is broken: where most hosts are silent 60 s are waited
+#: (`SILENCE_MS_MAX`), beside the lease of a controller, the longest heartbeat timeout and the pause of a new leader.
+CORE_WITHIN_MS = 100_000
 #: How often it is looked whether all is well.
 LOOK_MS = 500
 
@@ -64,6 +68,8 @@ class World:
         #: By how much the next reports of a SyncStateSet come late.
         self.late_reports_ms = []
         self.heal_from_ms = 0
+        #: What goes wrong stays so, and ends no more.
+        self.is_left_alone = False
         #: The process whose event loop runs, or ran last.
         self.running = None
         self.etcd = etcd.Etcd(self)
@@ -81,6 +87,12 @@ class World:
             self.every(300 + settings.broker_phases_ms[broker.place], 1_000, broker.live)
         for fault in plan:
             self.at(fault.at_ms, lambda fault=fault: self.suffer(fault))
+        self.proxies = [RoleProxy(each) for each in self.sets if settings.is_planned]
+        if settings.is_planned:
+            self.every(1_000, 1_000, lambda: injection.restart_whom_controllers_name(self))
+        if settings.core_ms:
+            self.at(settings.core_ms, self.leave_a_core)
+            return
         ends_ms = max((fault.at_ms + fault.for_ms + MENDED_AFTER_MS for fault in plan), default=BEGUN_MS)
         self.at(max(ends_ms, BEGUN_MS), self.heal)
 
@@ -163,12 +175,32 @@ class World:
     # The end
 
     def suffer(self, fault):
-        self.note("FAULT %s", fault)
-        injection.ACTS[fault.kind](self, fault)
+        if not self.is_left_alone:
+            self.note("FAULT %s", fault)
+            injection.ACTS[fault.kind](self, fault)
+
+    def leave_a_core(self):
+        """Let nothing more go wrong, and nothing be mended but one broker of each set and most controllers."""
+        self.is_left_alone = True
+        self.core = {each: each.core for each in self.sets if each.core is not None}
+        self.note("left alone are %s", [broker.id for broker in self.core.values()])
+        injection.mend_core(self, self.core.values())
+        self.messages = {each: len(each.acked) for each in self.core}
+        self.look_at_core()
+
+    def look_at_core(self):
+        ill = [each.name for each in self.core if not each.is_served or len(each.acked) <= self.messages[each]]
+        if not ill:
+            self.heal()
+        elif self.now_ms > self.settings.core_ms + CORE_WITHIN_MS:
+            self.fail("a healthy core has no master of %s after %d ms", ", ".join(ill), CORE_WITHIN_MS)
+        else:
+            self.at(self.now_ms + LOOK_MS, self.look_at_core)
 
     def heal(self):
         """Mend everything, and wait until all is well."""
         self.note("all faults are over")
+        self.is_left_alone = True
         injection.mend_everything(self)
         self.heal_from_ms = self.now_ms
         for each in self.sets:
@@ -176,7 +208,8 @@ class World:
         self.every(self.now_ms + LOOK_MS, LOOK_MS, self.look_whether_well)
 
     def look_whether_well(self):
-        ill = next((ill for ill in (each.what_is_ill() for each in self.sets) if ill is not None), None)
+        parts = (*self.sets, *self.proxies)
+        ill = next((ill for ill in (each.what_is_ill() for each in parts) if ill is not None), None)
         if ill is not None and self.settings.confirmed_on:
             # Ids that no broker has count as replicas (OPERATIONS.md).
             injection.clean_unused_ids(self)
