@@ -4,9 +4,10 @@ They follow the highest master epoch that they have heard of, and acknowledge wh
 a fixed number of connections has. Logs are compared as Java's are, by the epochs and where each begins: up to the end
 of the last one that both have they count as the same, whatever is in them, and who has none in common never follows. A
 second in their life is one step.
-One thing is kinder than Java's: a SyncStateSet that was asked for stays in the union until the controller has
-confirmed, also if another was asked for since (Java's keeps the last one only, docs/protocol/controller.md 6.14: no
-controller can mend that).
+Two things are kinder than Java's, which no controller can mend. A SyncStateSet that was asked for stays in the union
+until the controller has confirmed, also if another was asked for since (Java's keeps the last one only,
+docs/protocol/controller.md 6.14). And whoever begins to lead drops what its epoch file says of a log that it lost
+(Java's writes no epoch then, and two logs that differ can count as one).
 """
 
 from typing import NamedTuple
@@ -14,10 +15,10 @@ from typing import NamedTuple
 import msgspec
 
 from remoting.protocol.codec import decode_fields
-from remoting.protocol.codes import RequestCode, ResponseCode
+from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.shapes.controller import BrokerHeartbeatHeader, MasterHeader
-from simulation.controllers import CLUSTER, SET
+from simulation.controllers import CLUSTER
 from simulation.links import LATENCY_MS, Peer
 
 #: Seconds between polls, looks at the SyncStateSet, and searches for the leader.
@@ -30,11 +31,22 @@ CALL_MS = 3_000
 NOT_CAUGHT_UP_MS = 4_000
 #: How long the first try to start takes at most; then its port is open, whatever came of it (`startBasicService`).
 LISTENS_AFTER_MS = 3_000
+#: Seconds between two flushes of the log to the disk.
+FLUSH_EVERY = 3
 #: What a master calls itself, and one that has no role yet.
 AS_MASTER, AS_NOBODY = 0, -1
 
+#: The progress of an empty log.
+NOTHING = (-1, 0)
+#: Where the brokers of each set listen, all of them on the same hosts.
+PORTS = {"broker-a": 10911, "broker-b": 10921}
+
 _read = msgspec.json.Decoder().decode
 _write = msgspec.json.Encoder().encode
+
+
+def host_of(place):
+    return f"10.0.0.{place + 1}"
 
 
 class Answer(NamedTuple):
@@ -59,17 +71,26 @@ def answer_of(command):
 
 
 class Broker:
-    def __init__(self, world, index):
-        self.world = world
-        self.index = index
-        self.host = f"10.0.0.{index + 1}"
-        self.address = f"b{index}.set:10911" if world.settings.are_named else f"{self.host}:10911"
+    def __init__(self, of_set, index, place):
+        """`index` is its own in its world, `place` that of its host."""
+        self.set, self.world = of_set, of_set.world
+        self.index, self.place = index, place
+        self.host = host_of(place)
+        self.port = PORTS[of_set.name]
+        name = f"b{place}.set" if self.world.settings.are_named else self.host
+        self.address = f"{name}:{self.port}"
         # On its disk
         self.id = None
         #: The epoch in which each message was written, and its number.
         self.log = []
         #: The epochs in it, with the offset where each begins.
         self.epochs = []
+        #: How much of the log outlives a loss of power.
+        self.flushed = 0
+        #: The farthest that it told each controller, by its index: which run of that, the progress of the log.
+        self.told = {}
+        #: As far as a leader must have stored it, and may not forget.
+        self.known = NOTHING
         #: What runs elsewhere with a copy of its disk; and of which broker this is one itself.
         self.copy = self.original = None
         #: It was moved here from another set, with all that is on its disk.
@@ -80,6 +101,8 @@ class Broker:
         self.starts = 0
         self.cut_controllers = set()
         self.cut_brokers = set()
+        #: Controllers that nothing comes to that it sends, though it answers them.
+        self.unheard_by = set()
         #: Since when nothing is wrong with it, and since when it serves.
         self.fine_since_ms = self.running_since_ms = 0
         self.reset_ms = -10_000
@@ -95,7 +118,7 @@ class Broker:
 
     def copied_to(self, index):
         """Return a broker with a copy of the disk of this one, which takes itself for it."""
-        copy = self.copy = Broker(self.world, index)
+        copy = self.copy = Broker(self.set, index, place=index)
         copy.original, copy.id = self, self.id
         copy.log, copy.epochs = list(self.log), list(self.epochs)
         return copy
@@ -115,7 +138,7 @@ class Broker:
         self.leader = None
         self.is_running = self.is_registered = False
         self.start_again_ms = 0
-        self.seconds = self.index
+        self.seconds = self.place
         self.epoch, self.master = 0, None
         self.followed = None
         self.roles = 0
@@ -138,7 +161,7 @@ class Broker:
         self.is_up = self.is_frozen = False
         for controller in self.world.controllers:
             self.reset_connection(controller)
-        for other in self.world.brokers:
+        for other in self.set.brokers:
             if other.is_leading and self.index not in other.cut_brokers:
                 other.lose(self)
 
@@ -162,7 +185,8 @@ class Broker:
         return controller.index not in self.cut_controllers
 
     def reaches(self, controller):
-        return self.is_up and not self.is_frozen and controller.index not in self.cut_controllers
+        lost = self.cut_controllers | self.unheard_by if self.unheard_by else self.cut_controllers
+        return self.is_up and not self.is_frozen and controller.index not in lost
 
     # What it is asked
 
@@ -184,19 +208,57 @@ class Broker:
                 answered(request.reply())
             case RequestCode.GET_BROKER_EPOCH_CACHE:
                 if self.world.now_ms >= self.mute_until_ms:
-                    self.world.reported_log_end(self)
+                    self.set.reported_log_end(self)
                     answered(request.reply(body=self.epoch_cache()))
+            case BrokerRequestCode.GET_BROKER_HA_STATUS:
+                answered(request.reply(body=_write({"master": self.is_leading})))
+            case BrokerRequestCode.GET_BROKER_RUNTIME_INFO:
+                answered(request.reply(body=_write({"table": {"bootTimestamp": str(self.started_ms)}})))
             case RequestCode.GET_BROKER_CONFIG:
                 if self.world.now_ms >= self.mute_until_ms:
-                    self.world.leader_knows_properties = True
+                    self.set.leader_knows_properties = True
                     answered(request.reply(body=self.world.settings.broker_properties))
 
     def epoch_cache(self):
         role = AS_MASTER if self.is_leading else self.id if self.is_running else AS_NOBODY
         epochs = [{"epoch": epoch, "startOffset": start} for epoch, start in self.epochs]
-        return _write({"brokerName": SET, "brokerId": role, "epochList": epochs, "maxOffset": len(self.log)})
+        return _write({"brokerName": self.set.name, "brokerId": role, "epochList": epochs, "maxOffset": len(self.log)})
 
     # Its log
+
+    @property
+    def progress(self):
+        """The epoch of its last message, and where the log ends: what logs are compared by."""
+        return (self.log[-1][0], len(self.log)) if self.log else NOTHING
+
+    def tell(self, controller):
+        """Take note that a controller hears how far the log is."""
+        run, told = self.told.get(controller.index, (0, NOTHING))
+        if self.is_leading:
+            told_run, confirmed = self.set.told_confirmed.get(controller.index, (0, 0))
+            confirmed = max(self.confirmed, confirmed if told_run == controller.runs else 0)
+            self.set.told_confirmed[controller.index] = controller.runs, confirmed
+        self.told[controller.index] = controller.runs, max(self.progress, told if run == controller.runs else NOTHING)
+
+    def known_to(self, controller):
+        """Return how far a controller knows that the log was: by itself, or because one before has stored it."""
+        run, told = self.told.get(controller.index, (0, NOTHING)) if controller is not None else (0, NOTHING)
+        return max(self.known, told) if controller is not None and run == controller.runs else self.known
+
+    def cut_log(self, end):
+        """Drop what is beyond, as who follows a master does: nobody has to miss that."""
+        if end < len(self.log):
+            del self.log[end:]
+            self.flushed = min(self.flushed, end)
+            self.known = min(self.known, self.progress)
+            self.told = {index: (run, min(told, self.progress)) for index, (run, told) in self.told.items()}
+        self.epochs = [each for each in self.epochs if each[1] < end]
+
+    def replace_disk(self, log, epochs):
+        """Come back with another log than was written."""
+        self.crash()
+        self.log, self.epochs, self.flushed = log, epochs, len(log)
+        self.set.disk_replaced(self)
 
     @property
     def file_epoch(self):
@@ -208,6 +270,8 @@ class Broker:
 
     def begin_epoch(self, epoch):
         """Write an epoch into the file; it refuses one that begins where the one before does, or below it."""
+        if self in self.set.shrunk:
+            self.epochs = [each for each in self.epochs if each[1] < len(self.log)]
         self.epochs = [each for each in self.epochs if each[0] != epoch]
         if epoch > self.file_epoch and len(self.log) > self.file_start:
             self.epochs.append((epoch, len(self.log)))
@@ -252,9 +316,9 @@ class Broker:
 
     def change_role(self, answer):
         if self.original is not None:
-            self.world.copy_gets_role(self)
+            self.set.copy_gets_role(self)
             return
-        old = self.world.by_id.get(self.master)
+        old = self.set.by_id.get(self.master)
         if old is not None and old is not self and self.index not in old.cut_brokers and answer.master != self.master:
             old.lose(self)
         if not (self.is_leading and answer.master == self.id):
@@ -266,7 +330,7 @@ class Broker:
         self.stop_leading()
         self.world.note("broker %s follows %d in epoch %d", self.id, self.master, self.epoch)
         if self.master == self.id:
-            self.world.promoted(self)
+            self.set.promoted(self)
             self.sync_state_set, self.sync_state_set_epoch = answer.sync_state_set, answer.sync_state_set_epoch
             self.begin_epoch(self.epoch)
             self.settle()
@@ -294,7 +358,7 @@ class Broker:
         end = min(end, len(self.log))
         if end > self.confirmed:
             self.confirmed = end
-            self.world.acknowledged(self, end)
+            self.set.acknowledged(self, end)
 
     # Each second
 
@@ -302,6 +366,8 @@ class Broker:
         if not self.is_up or self.is_frozen:
             return
         self.seconds += 1
+        if self.seconds % FLUSH_EVERY == 0:
+            self.flushed = len(self.log)
         if self.seconds % DISCOVER_EVERY == 0 or self.leader is None:
             self.discover()
         if not self.is_running:
@@ -311,7 +377,8 @@ class Broker:
         if self.seconds % POLL_EVERY == 0:
             self.poll()
         if self.is_leading:
-            self.log.append((self.epoch, self.world.next_number()))
+            if self.set.proxy is None or self.id in self.set.proxy.up:
+                self.log.append((self.epoch, self.world.next_number()))
             self.settle()
             self.check_sync_state_set()
         elif self.master is not None:
@@ -321,16 +388,17 @@ class Broker:
         heartbeat_header = BrokerHeartbeatHeader(
             cluster_name=CLUSTER,
             broker_addr=self.address,
-            broker_name=SET,
+            broker_name=self.set.name,
             broker_id=self.id,
             epoch=self.file_epoch,
             max_offset=len(self.log),
             confirm_offset=self.confirmed,
             heartbeat_timeout_mills=self.world.settings.heartbeat_timeout_ms,
-            election_priority=self.index,
+            election_priority=self.place,
         )
         for controller in self.world.controllers:
-            if controller.is_up and controller.index not in self.cut_controllers:
+            if controller.is_up and self.reaches(controller):
+                self.tell(controller)
                 controller.receive(controller.heartbeat, heartbeat_header, self.connection(controller))
 
     def discover(self):
@@ -360,7 +428,7 @@ class Broker:
         if self.leader is None:
             return
         controller = self.world.controllers[self.leader]
-        texts = {"clusterName": CLUSTER, "brokerName": SET} | {key: str(value) for key, value in fields.items()}
+        texts = {"clusterName": CLUSTER, "brokerName": self.set.name} | {key: str(value) for key, value in fields.items()}
         if controller.is_up and self.reaches(controller):
             self.send(controller, RemotingCommand(code, ext_fields=texts, body=body), then)
 
@@ -435,7 +503,7 @@ class Broker:
         def applied(_):
             if self.id is None:
                 self.id = broker_id
-                self.world.identified(self)
+                self.set.identified(self)
                 self.register(self.registered)
 
         fields = {"appliedBrokerId": broker_id, "registerCheckCode": f"{self.address};{self.world.next_number()}"}
@@ -476,7 +544,7 @@ class Broker:
 
     def replicate(self):
         """Take the next messages from the master, and drop what it does not have."""
-        master = self.world.leader_for(self)
+        master = self.set.leader_for(self)
         if master is None or not master.is_leading or master.is_frozen or master.index in self.cut_brokers:
             return
         connection = master.index, master.starts, master.roles, self.epoch
@@ -493,18 +561,19 @@ class Broker:
         """Drop what the master does not have; a broker without epochs takes all that the master has."""
         same = self.same_until(master) if self.epochs else len(self.log) and -1
         if same < 0:
-            self.world.has_nothing_in_common(self)
+            self.set.has_nothing_in_common(self)
             return False
-        if self.log[:same] != master.log[:same]:
-            self.world.count_as_one(self, master, same)
-        del self.log[same:]
-        self.epochs = [each for each in self.epochs if each[1] < same]
+        same_log = min(same, len(self.log))
+        if self.log[:same_log] != master.log[:same_log]:
+            self.set.count_as_one(self, master, same)
+        self.cut_log(same)
         return True
 
     def followed_by(self, broker, end):
         self.followers[broker.index] = broker.id, end
         if end == len(self.log):
             self.caught_up_ms[broker.id] = self.world.now_ms
+            self.set.caught_up(broker)
         self.settle()
         if broker.id not in self.sync_state_set and end >= max(self.confirmed, self.file_start):
             self.report(self.sync_state_set | {broker.id})
@@ -522,7 +591,6 @@ class Broker:
 
     def report(self, members):
         self.pending |= members
-        self.world.reported_ms.update(dict.fromkeys(members, self.world.now_ms))
         if self.world.late_reports_ms:
             self.next_requests.insert(0, ("delay", self.world.late_reports_ms.pop()))
         epoch = self.epoch

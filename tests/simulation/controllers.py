@@ -10,9 +10,17 @@ from controller.app.controller_core import ControllerCore, Edge
 from controller.config import CONTROLLER, ControllerConfig
 from controller.failure_detection.heartbeats import HeartbeatTable
 from controller.roles.changes import RoleChanges
+from controller.storage.document_store import DocumentStore
+from controller.storage.documents import DocumentKind
 from controller.storage.etcd.etcd_store import EtcdOptions, EtcdStore, System
-from controller.storage.store import ControllerMember, SetStore
+from controller.storage.store import ControllerMember, SetStore, StoreError
+from controller.switchover.rolling_restart import RestartPhase
+from controller.switchover.rolling_restarts import RestartParts, RollingRestarts
+from controller.switchover.runner import SwitchoverParts
+from controller.switchover.service import Switchovers
+from controller.wire.log_end_queries import LogEndQueries
 from controller.wire.replica_info_cache import ReplicaInfoCache
+from controller.wire.switchover_queries import SwitchoverQueries
 from remoting.background_tasks import BackgroundTasks
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, RequestRefused
@@ -22,7 +30,6 @@ from simulation.etcd import Channel
 from simulation.links import Client
 from simulation.processes import Process
 
-SET = "broker-a"
 CLUSTER = "DefaultCluster"
 ETCD = EtcdOptions(endpoints=("e0:2379", "e1:2379"), group="g")
 
@@ -57,6 +64,9 @@ class Controller:
         #: The next call of such a kind finds it standing still: (kind, ms, what follows).
         self.freeze_at_call = None
 
+    def is_own_host(self, host):
+        return self.world.settings.are_beside and host in (f"10.0.0.{self.index + 1}", f"b{self.index}.set")
+
     # The process
 
     def start(self):
@@ -89,7 +99,7 @@ class Controller:
                 role_changes=role_changes,
                 settings=StoredConfig(CONTROLLER, config, watcher, lambda _: None),
                 observer=watcher,
-                is_own_host=lambda _: False,
+                is_own_host=self.is_own_host,
                 record_heartbeat=None,
                 stop=asyncio.Event(),
             ),
@@ -97,6 +107,51 @@ class Controller:
         self.engine.begin(self.engine.join(self.me))
         self.tasks.keep_running(self.engine.look_at_brokers, "look_at_brokers")
         self.tasks.keep_running(self.engine.look_at_sets, "look_at_sets")
+        if world.settings.is_planned:
+            self._plan(watcher, Client(self, process))
+
+    def _plan(self, watcher, client):
+        """Wire what operators plan, as `app/service.py` does."""
+        engine, queries = self.engine, SwitchoverQueries(client)
+        roles = engine.roles
+        parts = SwitchoverParts(
+            control=engine.control,
+            holds=roles.holds,
+            serving=roles.serving,
+            checkers=roles.checkers,
+            query_log_ends=LogEndQueries(client).query,
+            clock=self.process,
+            observer=watcher,
+        )
+        self.switchovers = Switchovers(parts, queries.all_ack, engine.begin)
+        self.documents, self.has_documents = DocumentStore(self.backend, [DocumentKind.ROLLING_RESTART]), False
+        self.restarts = RollingRestarts(
+            RestartParts(
+                control=engine.control,
+                switchovers=self.switchovers,
+                documents=self.documents,
+                check_leads=self.check_leads,
+                query_boot=queries.boot_unix_ms,
+                clock=self.process,
+                observer=watcher,
+                start=engine.begin,
+            )
+        )
+        self.tasks.keep_running(engine.publish_role_changes, "publish_role_changes")
+        self.tasks.keep_running(self.restarts.look_at_restarts, "look_at_restarts")
+
+    def check_leads(self):
+        self.engine.group.check_leads()
+        if not self.has_documents:
+            raise StoreError("documents are being loaded")
+
+    async def load_documents(self):
+        while not self.has_documents:
+            try:
+                await self.documents.load()
+                self.has_documents = True
+            except StoreError:
+                await asyncio.sleep(0.5)
 
     def crash(self):
         self.is_up = False
@@ -222,21 +277,39 @@ class Watcher:
 
     def election_held(self, record, *, is_new, seconds):
         if not self.process.is_dead:
-            self.world.elected(self.controller, record, is_new=is_new)
+            self.world.set_of(record.broker_name).elected(self.controller, record, is_new=is_new)
 
     def broker_failed(self, dead, broker_set):
         if not self.process.is_dead:
-            self.world.judged_failed(self.controller, dead)
+            self.world.set_of(dead.key.broker_name).judged_failed(self.controller, dead)
 
     def leadership_gained(self, *_):
         if not self.process.is_dead:
             self.world.note("%s serves as leader", self.controller.me.id)
-            self.world.leader_knows_properties = False
+            for each in self.world.sets:
+                each.leader_knows_properties = False
             self.world.look_who_leads()
+            if self.world.settings.is_planned:
+                self.controller.has_documents = False
+                self.controller.engine.begin(self.controller.load_documents())
 
     def leadership_lost(self, *_):
         if not self.process.is_dead:
             self.world.note("%s leads no more", self.controller.me.id)
+
+    def switchover_entered(self, before, after):
+        self.world.note("%s: switchover to %s is in %s: %s", *self._planned(after))
+
+    def restart_entered(self, before, after):
+        if self.process.is_dead:
+            return
+        self.world.note("%s: rolling restart of %s is in %s: %s", *self._planned(after))
+        if after.phase is RestartPhase.RESTART:
+            self.world.set_of(after.broker_name).named_for_restart(after.broker_id)
+
+    def _planned(self, after):
+        who = getattr(after, "new_master", None) or after.broker_id
+        return self.controller.me.id, who, after.phase.value, after.steps[-1].evidence
 
     def failure_detection_suspended(self, held_ms):
         self.world.note("%s doubts itself after %d ms", self.controller.me.id, held_ms)

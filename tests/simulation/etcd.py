@@ -111,21 +111,22 @@ class Etcd:
         self.is_down = False
         #: Which run of it this is: nothing that was under way to an earlier one arrives.
         self.run = 0
+        #: When what is done now was asked for.
+        self.sent_ms = 0
         self.revision = 1
         self.kvs = {}
         self.leases = {}
         self.lease_ids = 0
         self.log = []
         self.watches = []
-        self.entry = StoredSet()
         #: What `sets/` and `documents/` had after each change.
-        self.past = [({}, 1, StoredSet())]
+        self.past = [({}, 1)]
 
     # Calls
 
     def request(self, channel, path, request, waiting):  # noqa: C901  # a call, and all that becomes of it
         """Let a call come, and its answer go back, or neither."""
-        process, world, run = channel.process, self.world, self.run
+        process, world, run, sent_ms = channel.process, self.world, self.run, self.world.now_ms
         what, for_ms = channel.controller.fate_of_call(path, request)
         if channel.controller.is_cut_from_store or what == "never":
             return
@@ -140,6 +141,7 @@ class Etcd:
             # Who was killed, or cut off, has sent it all the same.
             if self.run != run or self.is_down:
                 return
+            self.sent_ms = sent_ms
             answer = self.answer(path, request, process)
             if what == "lose":
                 waiting.wake(RpcFailure(*BROKEN))
@@ -212,9 +214,8 @@ class Etcd:
 
     def _check(self, key, value, process):
         if b"/sets/" in key:
-            before, self.entry = self.entry, StoredSet() if value is None else decode_stored_set(value)
             self._remember()
-            self.world.stored(before, self.entry, process)
+            self.world.set_of_key(key).stored(StoredSet() if value is None else decode_stored_set(value), process)
         elif b"/documents/" in key:
             self._remember()
         elif key.endswith(b"leader"):
@@ -223,7 +224,7 @@ class Etcd:
     def _remember(self):
         """Let a backup be made of this."""
         kvs = {key: kv for key, kv in self.kvs.items() if b"/sets/" in key or b"/documents/" in key}
-        self.past.append((kvs, self.revision, self.entry))
+        self.past.append((kvs, self.revision))
 
     @property
     def leading_process(self):
@@ -322,8 +323,11 @@ class Etcd:
 
     def restore(self, commits_ago):
         """Begin again with what a backup has: no leases, and none of the keys that were bound to one."""
-        self.kvs, self.revision, self.entry = self.past[max(0, len(self.past) - 1 - commits_ago)]
-        self.kvs = dict(self.kvs)
+        kvs, self.revision = self.past[max(0, len(self.past) - 1 - commits_ago)]
+        self.kvs = dict(kvs)
+        stored = {self.world.set_of_key(key): kv.value for key, kv in kvs.items() if b"/sets/" in key}
+        for each in self.world.sets:
+            each.entry = decode_stored_set(stored[each]) if each in stored else StoredSet()
         self.leases.clear()
         self.log = [each for each in self.log if each[0] <= self.revision]
         self.run += 1

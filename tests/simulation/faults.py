@@ -45,8 +45,16 @@ class Settings(NamedTuple):
     confirmed_on: int = 0
     #: Brokers are known by names, not by the numbers of their hosts.
     are_named: bool = False
-    #: Controllers that never reach the port of a broker, with what comes of it: ((controller, broker), how).
+    #: Controllers that never reach the ports of a host, with what comes of it: ((controller, host), how).
     blocked: tuple[tuple[tuple[int, int], str], ...] = ()
+    #: Each host has a broker of each of so many sets.
+    sets: int = 1
+    #: Each controller is on a host of brokers.
+    are_beside: bool = False
+    #: Operators switch over and restart sets; clients are led by role checks.
+    is_planned: bool = False
+    #: Then nothing more goes wrong, and nothing is mended but a healthy core, which must find masters; 0 for never.
+    core_ms: int = 0
 
     @property
     def broker_properties(self) -> bytes:
@@ -95,6 +103,23 @@ _OF_CONTROLLERS: Final = {
     "resign": 1,
 }
 _OF_OPERATORS: Final = {"designate": 3, "clean": 2}
+_OF_DISKS: Final = {
+    "lose_log": 8,
+    "roll_back_log": 6,
+    "cut_log": 8,
+    "lose_all_logs": 2,
+    "roll_back_all_logs": 2,
+    "cut_all_logs": 6,
+    "cut_requests": 3,
+}
+_PLANNED: Final = {
+    "switch_over": 9,
+    "restart_set": 4,
+    "crash_host": 4,
+    "freeze_host": 2,
+    "cut_host": 4,
+    "cut_requests": 3,
+}
 
 _LIES: Final = {"lie": 12, "move_from_another_set": 12}
 #: What a history of `late` has once each, in this order.
@@ -105,6 +130,10 @@ KINDS: Final = {
     #: As `safe`, where brokers confirm on a fixed number of replicas: drawn as such, or asked for by its name.
     "fixed": _OF_BROKERS | _OF_CONTROLLERS | _OF_OPERATORS,
     "unclean": _OF_BROKERS | _OF_CONTROLLERS | _OF_OPERATORS,
+    #: As `safe`, and disks lose what was written.
+    "disks": _OF_BROKERS | _OF_CONTROLLERS | _OF_OPERATORS | _OF_DISKS,
+    #: As `safe`, with role checks, switchovers and rolling restarts; hosts fail with a broker of each set.
+    "planned": _OF_BROKERS | _OF_CONTROLLERS | _OF_OPERATORS | _PLANNED,
     "lost": _OF_BROKERS | _OF_CONTROLLERS | {"restore_backup": 9, "wipe_store": 4, "clean_all": 4},
     "late": _OF_BROKERS | _OF_CONTROLLERS | dict.fromkeys(_LATE, 0),
     "liar": _OF_BROKERS | _OF_CONTROLLERS | _LIES,
@@ -123,12 +152,18 @@ KINDS: Final = {
     },
 }
 _PROFILES: Final = ("safe",) * 7 + ("calm", "unclean", "lost", "late", "late", "liar", "liar")
+_PROFILES_WITH_DISKS: Final = (*_PROFILES, *("disks",) * 6, *("planned",) * 5)
+#: How many histories of `planned` have two sets, controllers beside them, or no clients behind role checks.
+TWO_SETS, BESIDE = 0.4, 0.3
+#: How many histories end with a healthy core alone, and of which profiles.
+CORE: Final = 0.4
+_WITH_CORE: Final = frozenset({"safe", "unclean", "disks", "planned"})
 
 
 def history_of(seed: int, profile: str = "") -> tuple[Settings, tuple[Fault, ...]]:
     """Return a world, of this profile if one is given, and what goes wrong in it."""
     draw = random.Random(seed)
-    profile = profile or draw.choice(_PROFILES)
+    profile = profile or draw.choice(_PROFILES_WITH_DISKS)
     brokers = draw.choice((2, 3, 3))
     controllers = draw.choice((1, 2, 2, 3, 3, 3))
     pairs = [(controller, broker) for controller in range(controllers) for broker in range(brokers)]
@@ -152,6 +187,12 @@ def history_of(seed: int, profile: str = "") -> tuple[Settings, tuple[Fault, ...
     faults = [_fault(draw, kind, moments) for kind in chosen]
     if profile == "late":
         faults = faults[: draw.randint(0, 4)] + _lost_store(draw)
+    if profile == "planned":
+        sets = 2 if draw.random() < TWO_SETS else 1
+        settings = settings._replace(is_planned=True, sets=sets, are_beside=draw.random() < BESIDE)
+        faults = [fault._replace(who=fault.who + brokers * draw.randrange(sets)) for fault in faults]
+    if profile in _WITH_CORE and not settings.confirmed_on and draw.random() < CORE:
+        settings = settings._replace(core_ms=draw.randrange(moments[0] + 1_000, moments[0] + 6_000))
     return settings, tuple(sorted(faults))
 
 

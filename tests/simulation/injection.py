@@ -1,14 +1,26 @@
 """How each fault is done, and how it ends."""
 
+from contextlib import suppress
+
+from controller.storage.store import StoreError
+from controller.switchover.request import SwitchoverRequest
+from controller.switchover.rolling_restarts import RestartRefused, RestartRequest
+from controller.switchover.service import SetNotFound, SwitchoverRefused
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
+from remoting.protocol.errors import RequestRefused
 from remoting.protocol.shapes.controller import BrokerHeartbeatHeader
-from simulation.controllers import CLUSTER, SET
+from simulation.controllers import CLUSTER
 from simulation.links import Peer
 
 PAUSE_MS = 2_000
 #: After a pause a broker beats at least once before the next.
 WELL_AGAIN_MS = 1_500
+#: How long it takes to put a snapshot back, and after which times brokers come back that lost power together.
+PUT_BACK_MS = 700
+TURN_MS = (200, 1_500, 5_000)
+#: How long a broker is away that its operator restarts.
+RESTART_MS = 800
 #: How often somebody lies; where nothing is a reason for another master, for less than is waited before it is believed.
 LIE_EVERY_MS = 300
 LIE_AMONG_THE_WELL_MS = 2_500
@@ -22,11 +34,15 @@ def controller_of(world, number):
     return world.controllers[number % len(world.controllers)]
 
 
-def request(world, controller, code, peer, body=b"", **fields):
-    """Let a request come whose answer nobody reads."""
-    texts = {"clusterName": CLUSTER, "brokerName": SET} | {key: str(value) for key, value in fields.items()}
+def request(of_set, controller, code, peer, body=b"", **fields):
+    """Let a request about a set come whose answer nobody reads."""
+    texts = {"clusterName": CLUSTER, "brokerName": of_set.name} | {key: str(value) for key, value in fields.items()}
     command = RemotingCommand(code, ext_fields=texts, body=body)
     controller.receive(controller.take, command, peer, lambda _: None)
+
+
+def set_of(world, fault):
+    return broker_of(world, fault).set
 
 
 def operator(world):
@@ -38,7 +54,8 @@ def broker_of(world, fault):
 
 
 def end_after(world, for_ms, act):
-    world.at(world.now_ms + for_ms, act)
+    """End a fault, unless nothing is mended any more."""
+    world.at(world.now_ms + for_ms, lambda: act() if not world.is_left_alone else None)
 
 
 # Brokers
@@ -51,8 +68,7 @@ def crash_broker(world, fault):
 
 
 def crash_master(world, fault):
-    broker_set = world.etcd.entry.broker_set
-    master = world.by_id.get(broker_set.master) if broker_set is not None else None
+    master = set_of(world, fault).master
     if master is not None:
         master.crash()
         end_after(world, fault.for_ms, master.start)
@@ -97,7 +113,8 @@ def cut_broker_from_controller(world, fault):
 
 
 def cut_broker_from_broker(world, fault):
-    one, other = broker_of(world, fault), world.brokers[fault.other % len(world.brokers)]
+    one = broker_of(world, fault)
+    other = one.set.brokers[fault.other % len(one.set.brokers)]
     if one is other:
         return
     one.cut_brokers.add(other.index)
@@ -122,6 +139,103 @@ def copy_broker(world, fault):
         end_after(world, fault.for_ms, copy.crash)
 
 
+# Disks
+
+
+def lose_log(world, fault):
+    """Lose the disk of the commit log; identity and epoch file are elsewhere, the latter not always."""
+    broker = broker_of(world, fault)
+    replace_disk(world, broker, [], [] if fault.other == LARGEST else broker.epochs, fault.for_ms)
+
+
+def roll_back_log(world, fault):
+    """Put back a snapshot of a disk, as old as the fault lasts."""
+    broker = broker_of(world, fault)
+    log, epochs = list(broker.log), list(broker.epochs)
+
+    end_after(world, fault.for_ms, lambda: replace_disk(world, broker, log, epochs, PUT_BACK_MS))
+
+
+def cut_log(world, fault):
+    """Lose power: the tail that was not flushed is gone (ASYNC_FLUSH), and the epoch file tells of it all the same."""
+    broker = broker_of(world, fault)
+    replace_disk(world, broker, broker.log[: broker.flushed], broker.epochs, fault.for_ms)
+
+
+def replace_disk(world, broker, log, epochs, for_ms):
+    broker.replace_disk(log, epochs)
+    end_after(world, for_ms, broker.start)
+
+
+def on_all(act):
+    """Return the fault that comes to all brokers at once: they come back one after the other."""
+
+    def done(world, fault):
+        for i in range(len(world.brokers)):
+            turn = (i + fault.who) % len(world.brokers)
+            act(world, fault._replace(who=i, for_ms=fault.for_ms + turn * TURN_MS[fault.other]))
+
+    return done
+
+
+lose_all_logs, roll_back_all_logs, cut_all_logs = on_all(lose_log), on_all(roll_back_log), on_all(cut_log)
+
+
+def cut_requests(world, fault):
+    """Let nothing that a broker sends come to a controller, which it answers all the same."""
+    broker, controllers = broker_of(world, fault), {0, 1, 2} if fault.other else {of_leader(world).index}
+    broker.unheard_by |= controllers
+
+    def mend():
+        broker.unheard_by -= controllers
+        broker.fine_since_ms = world.now_ms
+
+    end_after(world, fault.for_ms, mend)
+
+
+# Hosts
+
+
+def host_of(world, fault):
+    """Return the brokers of a host, and the controllers on it."""
+    place = broker_of(world, fault).place
+    controllers = [each for each in world.controllers if world.settings.are_beside and each.index == place]
+    return [each for each in world.brokers if each.place == place], controllers
+
+
+def crash_host(world, fault):
+    brokers, controllers = host_of(world, fault)
+    for each in (*brokers, *controllers):
+        each.crash()
+        end_after(world, fault.for_ms, each.start)
+
+
+def freeze_host(world, fault):
+    brokers, controllers = host_of(world, fault)
+    for each in brokers:
+        freeze_broker(world, fault._replace(who=world.brokers.index(each)))
+    for each in controllers:
+        freeze_controller(world, fault._replace(who=each.index))
+
+
+def cut_host(world, fault):
+    """Cut a host off: its brokers serve whoever is there, and reach a controller there only."""
+    brokers, controllers = host_of(world, fault)
+    others = {each.index for each in world.controllers if each not in controllers}
+    for each in brokers:
+        cut(world, fault._replace(who=world.brokers.index(each)), others)
+        for other in range(world.settings.brokers):
+            cut_broker_from_broker(world, fault._replace(who=world.brokers.index(each), other=other))
+    for each in controllers:
+        cut_controller_from_store(world, fault._replace(who=each.index))
+        for broker in world.brokers:
+            if broker not in brokers:
+                cut(world, fault._replace(who=world.brokers.index(broker)), {each.index})
+
+
+# Connections and requests
+
+
 def reset_connection(world, fault):
     """Close the connection to a controller; the broker opens another."""
     broker = broker_of(world, fault)
@@ -133,8 +247,7 @@ def reset_connection(world, fault):
 
 def reset_and_query(world, fault):
     """Close the connection between the master and the leading controller, just as another broker asks for a master."""
-    broker_set, controller = world.etcd.entry.broker_set, of_leader(world)
-    master = world.by_id.get(broker_set.master) if broker_set is not None else None
+    master, controller = set_of(world, fault).master, of_leader(world)
     if master is not None and master.is_up and not master.is_frozen:
         master.end_copy()
         master.reset_connection(controller)
@@ -164,7 +277,7 @@ def stray_election(world, fault):
     broker, controller = broker_of(world, fault), of_leader(world)
     if broker.id is not None and broker.reaches(controller):
         request(
-            world, controller, RequestCode.CONTROLLER_ELECT_MASTER, broker.connection(controller), brokerId=broker.id
+            broker.set, controller, RequestCode.CONTROLLER_ELECT_MASTER, broker.connection(controller), brokerId=broker.id
         )
 
 
@@ -187,7 +300,7 @@ def lag(world, fault):
 def lie(world, fault):
     """Send heartbeats of a member over a connection of somebody else, with an epoch that it has not seen."""
     broker, peer = broker_of(world, fault), Peer(world.next_number(), "10.0.9.9")
-    broker_set = world.etcd.entry.broker_set
+    broker_set = broker.set.entry.broker_set
     if broker.id is None or broker_set is None:
         return
     claim = 2**31 - 1 if fault.other == LARGEST else broker_set.master_epoch + 1 + 200 * fault.other
@@ -196,7 +309,7 @@ def lie(world, fault):
     heartbeat_header = BrokerHeartbeatHeader(
         cluster_name=CLUSTER,
         broker_addr=broker.address,
-        broker_name=SET,
+        broker_name=broker.set.name,
         broker_id=broker.id,
         epoch=claim,
         max_offset=10**6,
@@ -214,7 +327,8 @@ def lie(world, fault):
 
 def move_from_another_set(world, fault):
     """Put a machine of another set in the place of a broker that is not in sync: its log begins with a higher epoch."""
-    broker, broker_set = broker_of(world, fault), world.etcd.entry.broker_set
+    broker = broker_of(world, fault)
+    broker_set = broker.set.entry.broker_set
     if broker_set is None or broker.id is None or broker.id in broker_set.sync_state_set or broker.is_leading:
         return
     broker.crash()
@@ -364,7 +478,7 @@ def set_clock(world, fault):
 
 def block_queries(world, fault):
     """Let a firewall keep a controller from the port of a broker, whose heartbeats come all the same."""
-    pair = controller_of(world, fault.other).index, broker_of(world, fault).index
+    pair = controller_of(world, fault.other).index, broker_of(world, fault).place
     if pair not in world.blocked:
         world.was_blocked.add(pair)
         world.blocked[pair] = "refused" if fault.for_ms in (700, 2_500) else "silent"
@@ -398,7 +512,41 @@ def designate(world, fault):
     broker = broker_of(world, fault)
     if broker.id is not None and not world.settings.confirmed_on:
         fields = {"brokerId": broker.id, "designateElect": "true"}
-        request(world, of_leader(world), RequestCode.CONTROLLER_ELECT_MASTER, operator(world), **fields)
+        broker.set.wished = broker, world.now_ms
+        request(broker.set, of_leader(world), RequestCode.CONTROLLER_ELECT_MASTER, operator(world), **fields)
+
+
+def ask(world, controller, plan):
+    """Let an operator plan something at a controller, which may refuse."""
+
+    async def asked():
+        with suppress(SwitchoverRefused, RestartRefused, SetNotFound, RequestRefused, StoreError):
+            await plan()
+
+    if controller.is_up:
+        controller.receive(lambda: controller.tasks.start(asked(), "plan"))
+
+
+def switch_over(world, fault):
+    leader, broker = of_leader(world), broker_of(world, fault)
+    wanted = SwitchoverRequest(broker_id=broker.id if fault.other else None, catch_up_ms_max=5_000)
+    ask(world, leader, lambda: leader.switchovers.begin(broker.set.name, wanted))
+
+
+def restart_set(world, fault):
+    leader, name = of_leader(world), set_of(world, fault).name
+    ask(world, leader, lambda: leader.restarts.begin(name, RestartRequest()))
+
+
+def restart_whom_controllers_name(world):
+    """Let operators restart the brokers that rolling restarts name."""
+    leader = of_leader(world)
+    under_way = leader.restarts.under_way() if leader.is_up and not world.is_left_alone else ()
+    for restart in under_way:
+        broker = world.set_of(restart.broker_name).by_id.get(restart.broker_id)
+        if broker is not None and broker.is_up and broker.started_ms == restart.boot_unix_ms:
+            broker.crash()
+            end_after(world, RESTART_MS, broker.start)
 
 
 def clean(world, fault):
@@ -406,21 +554,22 @@ def clean(world, fault):
     broker = broker_of(world, fault)
     if broker.id is not None:
         code = RequestCode.CLEAN_BROKER_DATA
-        request(world, of_leader(world), code, operator(world), brokerControllerIdsToClean=broker.id)
+        request(broker.set, of_leader(world), code, operator(world), brokerControllerIdsToClean=broker.id)
 
 
-def clean_all(world, _fault):
+def clean_all(world, fault):
     fields = {"isCleanLivingBroker": "true"}
-    request(world, of_leader(world), RequestCode.CLEAN_BROKER_DATA, operator(world), **fields)
+    request(set_of(world, fault), of_leader(world), RequestCode.CLEAN_BROKER_DATA, operator(world), **fields)
 
 
 def clean_unused_ids(world):
     """Take out of the set whom no broker is any more."""
-    broker_set = world.etcd.entry.broker_set
-    unused = broker_set.replicas.keys() - {each.id for each in world.brokers} if broker_set is not None else ()
-    if unused:
-        ids = ";".join(map(str, sorted(unused)))
-        request(world, of_leader(world), RequestCode.CLEAN_BROKER_DATA, operator(world), brokerControllerIdsToClean=ids)
+    for of_set in world.sets:
+        broker_set = of_set.entry.broker_set
+        unused = broker_set.replicas.keys() - {each.id for each in of_set.brokers} if broker_set is not None else ()
+        if unused:
+            ids, leader = ";".join(map(str, sorted(unused))), of_leader(world)
+            request(of_set, leader, RequestCode.CLEAN_BROKER_DATA, operator(world), brokerControllerIdsToClean=ids)
 
 
 ACTS = {
@@ -463,6 +612,10 @@ ACTS = {
         set_clock,
         block_queries,
         mute_broker,
+        lose_log,
+        roll_back_log,
+        cut_log,
+        cut_requests,
         resign,
         restore_backup,
         wipe_store,
@@ -470,8 +623,36 @@ ACTS = {
         designate,
         clean,
         clean_all,
+        crash_host,
+        freeze_host,
+        cut_host,
+        switch_over,
+        restart_set,
     )
-}
+} | {"lose_all_logs": lose_all_logs, "roll_back_all_logs": roll_back_all_logs, "cut_all_logs": cut_all_logs}
+
+
+def mend_core(world, brokers):
+    """Mend etcd, so many controllers that they are most, and these brokers with all ways to them."""
+    world.etcd.is_down = False
+    world.late_reports_ms.clear()
+    broken = [each for each in world.controllers if not each.is_up or each.is_frozen or each.is_cut_from_store]
+    spared = broken[: (len(world.controllers) - 1) // 2]
+    for controller in world.controllers:
+        if controller not in spared:
+            mend_controller(controller)
+    for broker in world.brokers:
+        broker.end_copy()
+        if broker in brokers:
+            mend_broker(world, broker)
+
+
+def mend_controller(controller):
+    controller.slow_store_ms, controller.freeze_at_call = 0, None
+    controller.mend_store()
+    controller.thaw()
+    controller.start()
+    controller.next_calls.clear()
 
 
 def mend_everything(world):
@@ -480,18 +661,14 @@ def mend_everything(world):
     # Where messages are confirmed on a fixed number of replicas, controllers have to reach them: else sets wait.
     world.blocked = {} if world.settings.confirmed_on else dict(world.settings.blocked)
     for controller in world.controllers:
-        controller.slow_store_ms, controller.freeze_at_call = 0, None
-        controller.mend_store()
-        controller.thaw()
-        controller.start()
-        controller.next_calls.clear()
-    broker_set = world.etcd.entry.broker_set
+        mend_controller(controller)
     for broker in world.brokers:
         broker.end_copy()
-        mend_broker(world, broker, broker_set)
+        mend_broker(world, broker)
 
 
-def mend_broker(world, broker, broker_set):
+def mend_broker(world, broker):
+    broker_set = broker.set.entry.broker_set
     if not world.is_kept:
         # After a lost or restored store: a master that knows higher epochs than the store is refused for ever.
         broker.crash()
@@ -506,6 +683,7 @@ def mend_broker(world, broker, broker_set):
         broker.epochs, broker.log, broker.is_foreign = [], [], False
     broker.cut_controllers.clear()
     broker.cut_brokers.clear()
+    broker.unheard_by.clear()
     if broker.is_frozen:
         broker.thaw()
     broker.start()

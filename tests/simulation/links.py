@@ -52,7 +52,7 @@ class Client:
 
         def answered(command):
             if broker.has_way_to(controller):
-                back(PeerResponse(command, f"{broker.host}:10911"))
+                back(PeerResponse(command, f"{broker.host}:{broker.port}"))
 
         def arrive():
             # What is on its way to a process comes to no later one.

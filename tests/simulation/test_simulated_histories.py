@@ -80,8 +80,8 @@ def test_simulated_histories_contain_elections_messages_and_failovers():
         with light_messages():
             world.run()
     assert sum(world.elections for world in worlds) > 50
-    assert sum(len(world.acked) for world in worlds) > 300
-    assert sum(world.etcd.entry.broker_set.master_epoch > 1 for world in worlds) > 10
+    assert sum(len(world.sets[0].acked) for world in worlds) > 300
+    assert sum(world.sets[0].entry.broker_set.master_epoch > 1 for world in worlds) > 10
 
 
 def test_every_fault_is_drawn_and_can_be_injected():
