@@ -1,8 +1,8 @@
 """The brokers of one set, what they have acknowledged, and what must always hold for it.
 
 An acknowledged message that is still in the log of a member is never given up unless an operator gives it up: whoever
-is elected has all of them. What the disks of all members have lost nobody can have; what no controller could know of one
-disk's loss is not held against it (`is_unknowable`).
+is elected has all of them. Nobody can have what the disks of all members have lost; what no controller could know of
+the loss of one disk is not held against it (`is_unknowable`).
 """
 
 from controller.decisions.election import ElectionResult, Verdict

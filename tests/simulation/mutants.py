@@ -19,7 +19,7 @@ from controller.failover.group import Group
 from controller.failure_detection.detector import FailureDetector
 from controller.failure_detection.heartbeats import HeartbeatTable
 from controller.failure_detection.suspicion import ProbeOutcome
-from controller.sets.broker_set import RECOVERY_MARGIN
+from controller.sets.broker_set import RECOVERY_MARGIN, BrokerSet, EpochStart
 from controller.sets.events import BrokerIdApplied, MasterElected, MasterEpochRaised, MasterLost, SyncStateSetAltered
 from controller.sets.stored_set import SetDecision, StoredSet
 from controller.storage.etcd import calls, etcd_store
@@ -228,6 +228,11 @@ def does_not_wait_for_heartbeats(field, view, call):
     return _longest(field._replace(alive=alive), replace(view, heartbeats=heartbeat), call)
 
 
+def a_new_epoch_cuts_nothing(broker_set, log_epoch, max_offset):
+    led = broker_set.with_log_ends({broker_set.master: max(max_offset, 0)})
+    return replace(led, epoch_start=EpochStart())
+
+
 class Mutant(NamedTuple):
     """What is wrong, and how it is done: what stands where under which name."""
 
@@ -302,6 +307,13 @@ MUTANTS = {
         LeaderElection, "_perform", counted_from_its_answer(GrantLease), profile="safe"
     ),
     "an unknown outcome is sent again": wrong(EtcdClient, "request", asks_again, seed=3, profile="safe"),
+    "membership of the SyncStateSet proves a log": wrong(election, "_shortened", lambda *_: {}, seed=48),
+    "known log ends are kept in memory only": wrong(
+        BrokerSet, "with_log_ends", lambda broker_set, _: broker_set, seed=48
+    ),
+    "a new epoch does not cut what is known of logs": wrong(
+        BrokerSet, "with_epoch_start", a_new_epoch_cuts_nothing, seed=222
+    ),
     "the answers of some are enough": wrong(ClusterView, "lacks_answers", lambda *_: False, seed=711, profile="fixed"),
     "old heartbeats tell how far logs are": wrong(ElectionRunner, "_fresh_from_ms", lambda *_: 0, profile="fixed"),
     "who has not beaten is left out of the longest": wrong(
