@@ -80,7 +80,7 @@ bench: $(VENV)/.run
 bench-quick: $(VENV)/.run
 	$(BIN)/python benchmarks/bench.py --quick
 
-## bench-former: row 1 beside another checkout of this repository: make bench-former FORMER=FOLDER; about three minutes
+## bench-former: row 1 beside another commit of this repository: make bench-former FORMER=REVISION; about three minutes
 bench-former: $(VENV)/.run
 	$(BIN)/python benchmarks/former.py $(FORMER)
 
@@ -97,7 +97,8 @@ bench-console: $(VENV)/.dev
 bench-rmq: $(VENV)/.dev
 	$(BIN)/python benchmarks/rmq_times.py
 
-## bench-controller: 3,000 broker sets, beside the Java controller, into benchmarks/CONTROLLER.md; about 15 minutes
+## bench-controller: 3,000 broker sets, beside a former commit and the Java controller, into benchmarks/CONTROLLER.md;
+## about 20 minutes
 bench-controller: $(VENV)/.run
 	$(BIN)/python benchmarks/controller_load.py
 

@@ -3,10 +3,11 @@
  *
  * The brokers of many broker sets, three in each, at one controller; replicas share connections if there are fewer. Each
  * broker gets its id and starts as a real one does (1012, 1013, 1003), then beats each second (904, one-way) and asks who
- * leads each 5 s (1004). The first of a set asks for an election (1002) and reports all three in sync (1001). Then, for
- * SECONDS, slaves register again (1003) and masters report one slave less or more (1001), at the paces given. All is
- * sent when it is due, whether or not earlier requests are answered. Prints one JSON line when all are set up and one
- * after the measured time; beats go on until standard input ends. Loopback only.
+ * leads each 5 s (1004). The first of a set asks for an election (1002) and reports all three in sync (1001); it is a
+ * master for a controller that asks (907). Then, for SECONDS, slaves register again (1003) and masters report one slave
+ * less or more (1001), at the paces given. All is sent when it is due, whether or not earlier requests are answered.
+ * Prints one JSON line when all are set up and one after the measured time; beats go on until standard input ends.
+ * Loopback only.
  *
  * In C because 11,000 requests a second out of an interpreter would take the core that the controller may need.
  */
@@ -42,7 +43,7 @@ enum kind { NEXT_ID, APPLY_ID, REGISTER, ELECT, ALTER, POLL, BEAT };
 static const int codes[] = {1012, 1013, 1003, 1002, 1001, 1004, 904};
 
 struct connection {
-    int fd, is_call; /* a call is from the controller to a broker */
+    int fd, is_call, is_master; /* a call is from the controller to a broker */
     uint32_t have;
     char buffer[FRAME_MAX];
 };
@@ -231,13 +232,18 @@ static void answered(int opaque, char *text, int size) {
     }
 }
 
-/* Takes a call of the controller to a broker; what it asks is answered by a broker that does not know the code. */
+/* Takes a call of the controller to a broker, which is the one that has this address. */
 static void welcome(int poll) {
     int fd;
     while ((fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK)) >= 0) {
         struct connection *c = calloc(1, sizeof *c);
+        struct sockaddr_in at;
+        socklen_t size = sizeof at;
+        getsockname(fd, (struct sockaddr *)&at, &size);
+        uint32_t host = ntohl(at.sin_addr.s_addr);
         c->fd = fd;
         c->is_call = 1;
+        c->is_master = ((host >> 8 & 255) * 250 + (host & 255) - 1) % REPLICAS == 0;
         struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
         epoll_ctl(poll, EPOLL_CTL_ADD, fd, &event);
     }
@@ -245,13 +251,16 @@ static void welcome(int poll) {
 
 static void answer_call(struct connection *c, char *text, int size) {
     char frame[256], *opaque = memmem(text, size, "\"opaque\":", 9);
+    const char *body = "";
     if (!opaque) fail("a call without opaque");
+    if (memmem(text, size, "\"code\":907,", 11)) body = c->is_master ? "{\"master\":true}" : "{\"master\":false}";
     int head = snprintf(frame + 8, sizeof frame - 8,
-                        "{\"code\":3,\"flag\":1,\"language\":\"JAVA\",\"opaque\":%d,\"remark\":\"not supported\","
-                        "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":513}", atoi(opaque + 9));
-    uint32_t words[2] = {htonl(4 + head), htonl(head)};
+                        "{\"code\":%d,\"flag\":1,\"language\":\"JAVA\",\"opaque\":%d,\"remark\":\"%s\","
+                        "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":513}%s", *body ? 0 : 3, atoi(opaque + 9),
+                        *body ? "" : "not supported", body) - (int)strlen(body);
+    uint32_t words[2] = {htonl(4 + head + strlen(body)), htonl(head)};
     memcpy(frame, words, sizeof words);
-    push(c, frame, 8 + head);
+    push(c, frame, 8 + head + strlen(body));
 }
 
 static void take_answers(struct connection *c) {

@@ -1,6 +1,7 @@
-"""Loads a controller with 3,000 broker sets, ours and the Java one by turns, for `benchmarks/CONTROLLER.md`.
+"""Loads a controller with 3,000 broker sets, ours, a former one and the Java one, for `benchmarks/CONTROLLER.md`.
 
-    make bench-controller                              (about 8 minutes)
+    make bench-controller                              (about 20 minutes)
+    python benchmarks/controller_load.py --only former (ours and the former one, by turns; about ten minutes)
     python benchmarks/controller_load.py --quick       (300 sets for 10 s, prints only)
     python benchmarks/controller_load.py --profile     (ours under cProfile, writes benchmarks/profiles/controller.txt)
 
@@ -21,9 +22,10 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple, Self
 
 from controller_results import keep, row, table
@@ -33,7 +35,7 @@ from peers.jars import SOURCES, V5_5, class_path
 from peers.processes import Process
 from peers.waiting import wait_until
 from peers.wire import Answer
-from servers import JAVA_HEAP, REPOSITORY, Stolen
+from servers import JAVA_HEAP, REPOSITORY, Stolen, checkout
 
 GET_SYNC_STATE_DATA = 1006
 REPLICAS = 3
@@ -59,6 +61,13 @@ class Plan(NamedTuple):
 FULL = Plan(3_000, 9_000, 120, 60)
 QUICK = Plan(300, 900, 10, 3)
 
+#: The controller without roles, switchovers and scaling. Each turn loads ours, and then this one.
+FORMER = "f28380ea"
+BESIDE_FORMER = Plan(3_000, 9_000, 40, 10)
+TURNS = 3
+#: How much more than the former one ours may take.
+FORMER_RATIO_MAX = 1.15
+
 
 class Goals(NamedTuple):
     """What ours has to keep."""
@@ -80,6 +89,19 @@ class FastJavaController(JavaController):
         command += [f"-Drmq.logback.configurationFile={quiet}", "-cp", class_path(V5_5)]
         command += ["org.apache.rocketmq.controller.ControllerStartup", "-c", str(self._file)]
         return Process(self.name, command, folder=home, env=os.environ | {"ROCKETMQ_HOME": str(home)})
+
+
+class FormerController(OurController):
+    """Ours of another checkout, in the environment which `make` made there."""
+
+    def __init__(self, folder: Path, name: str, checkout: Path, **properties: object) -> None:
+        self._checkout = checkout
+        super().__init__(folder, name, **properties)
+
+    def _launch(self) -> Process:
+        command = [self._checkout / ".venv" / "bin" / "python", "-m", "controller", "-c", self._file]
+        env = os.environ | {"PYTHONPATH": str(self._checkout), "HOME": str(self.folder)}
+        return Process(self.name, command, folder=self.folder, env=env)
 
 
 class ProfiledController(OurController):
@@ -146,6 +168,11 @@ class Usage:
         return Sample(time.monotonic(), cpu_s, int(memory[1]) / 1024)
 
     @property
+    def cpu_s(self) -> float:
+        """Return the processor time since the first sample, until now."""
+        return self._sample().cpu_s - self.samples[0].cpu_s
+
+    @property
     def cpu_percent(self) -> float:
         """Return the share of one core."""
         first, last = self.samples[0], self.samples[-1]
@@ -174,6 +201,7 @@ class Outcome(NamedTuple):
     stolen_percent: float
     #: What the generator printed when all was set up, and at the end.
     set_up: dict[str, Any]
+    set_up_cpu_s: float
     times: dict[str, dict[str, float]]
     generator_percent: float
     #: Sets in which all three live and whose master is the first of epoch 1.
@@ -185,8 +213,10 @@ def measured(controller: Controller, plan: Plan) -> Outcome:
     """Load a controller that runs."""
     command = [str(built(REPOSITORY / "benchmarks" / "controller_load.c")), "-n", str(plan.sets)]
     command += ["-c", str(plan.connections), "-s", str(plan.seconds), "-w", str(plan.warm_up_s), str(controller.port)]
+    setting_up = Usage(controller.process.pid)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as brokers:
         set_up = json.loads(_line(brokers))
+        set_up_cpu_s = setting_up.cpu_s
         assert _line(brokers) == "measuring\n", "it says so once it is warm"
         before = lag_buckets(controller)
         with (
@@ -200,7 +230,9 @@ def measured(controller: Controller, plan: Plan) -> Outcome:
         undisturbed = count_undisturbed(controller, plan.sets)
         assert brokers.stdin is not None
         brokers.stdin.close()
-    return Outcome(controller.name, usage, stolen.percent, set_up, times, generator.cpu_percent, undisturbed, lag)
+    return Outcome(
+        controller.name, usage, stolen.percent, set_up, set_up_cpu_s, times, generator.cpu_percent, undisturbed, lag
+    )
 
 
 def _line(brokers: "subprocess.Popen[str]") -> str:
@@ -279,7 +311,7 @@ def line_of(outcome: Outcome, plan: Plan, goals: Goals | None) -> str:
     """Return the row of one controller."""
     usage, times = outcome.usage, outcome.times
     p99 = max(times[code]["p99_ms"] for code in ("1003", "1004"))
-    errors = sum(each["errors"] for each in times.values() if isinstance(each, dict))
+    errors = _errors(outcome)
     failed = errors or outcome.undisturbed != plan.sets
     reached = "-"
     if goals is not None:
@@ -293,7 +325,7 @@ def line_of(outcome: Outcome, plan: Plan, goals: Goals | None) -> str:
         outcome.lag,
         f"{outcome.set_up['connected_s']:.1f} + {outcome.set_up['set_up_s']:.1f} s",
         f"{outcome.undisturbed} of {plan.sets}",
-        int(errors),
+        errors,
         f"{times['beats_late']['p99_ms']:.2f}, {outcome.generator_percent:.0f} %",
         f"{outcome.stolen_percent:.1f} %",
         reached,
@@ -337,6 +369,63 @@ def section(outcomes: list[Outcome], plan: Plan) -> Iterator[str]:
         yield line_of(outcome, plan, goals if outcome.name == "ours" else None)
 
 
+def beside_former(folder: Path, plan: Plan) -> list[Outcome]:
+    """Load ours and the former one by turns."""
+    outcomes = []
+    with checkout(FORMER) as former:
+        for turn in range(TURNS):
+            for controller in (
+                OurController(folder / f"{turn}", "ours", **PROPERTIES),
+                FormerController(folder / f"{turn}", "former", former, **PROPERTIES),
+            ):
+                with running(controller):
+                    outcomes.append(measured(controller, plan))
+    return outcomes
+
+
+def section_of_former(outcomes: Sequence[Outcome], plan: Plan) -> Iterator[str]:
+    """Yield the lines of the comparison with the former commit."""
+    yield (
+        f"The same load for {plan.seconds} s, on ours and on that of {FORMER} by turns. "
+        f"Goal: no median above {FORMER_RATIO_MAX} times the former one."
+    )
+    yield ""
+    yield from table(
+        "controller", "CPU of one core", "set-up: CPU, s", "set-up, s", "memory, MB", "undisturbed", "errors"
+    )
+    for each in outcomes:
+        yield row(
+            each.name,
+            f"{each.usage.cpu_percent:.1f} %",
+            f"{each.set_up_cpu_s:.1f}",
+            f"{each.set_up['set_up_s']:.1f}",
+            f"{each.usage.memory_mb:.0f}",
+            f"{each.undisturbed} of {plan.sets}",
+            _errors(each),
+        )
+    yield ""
+    ratios = former_ratios(outcomes)
+    failed = any(_errors(each) or each.undisturbed != plan.sets for each in outcomes if each.name == "ours")
+    reached = "**no**" if failed or max(ratios.values()) > FORMER_RATIO_MAX else "yes"
+    found = ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items())
+    yield f"Medians of ours to the former ones: {found}. Reached: {reached}."
+
+
+def former_ratios(outcomes: Sequence[Outcome]) -> dict[str, float]:
+    """Return our medians by those of the former one; the wall time of the set-up is the disk's and the machine's."""
+
+    def of(name: str) -> list[tuple[float, float, float]]:
+        return [(o.usage.cpu_percent, o.set_up_cpu_s, o.usage.memory_mb) for o in outcomes if o.name == name]
+
+    ours, former = ([median(each) for each in zip(*of(name), strict=True)] for name in ("ours", "former"))
+    names = ("CPU", "CPU of the set-up", "memory")
+    return {name: mine / theirs for name, mine, theirs in zip(names, ours, former, strict=True)}
+
+
+def _errors(outcome: Outcome) -> int:
+    return int(sum(each["errors"] for each in outcome.times.values() if isinstance(each, dict)))
+
+
 @contextlib.contextmanager
 def running(controller: Controller) -> Iterator[Controller]:
     """Run a controller, and end it."""
@@ -369,7 +458,7 @@ def main() -> None:
     parser.add_argument("--connections", type=int, help="fewer: several brokers on each")
     parser.add_argument("--seconds", type=int)
     parser.add_argument("--subject", action="append", choices=["ours", "java"], help="only this one; prints only")
-    parser.add_argument("--only", action="append", choices=["load"], help="the only part that there is here")
+    parser.add_argument("--only", action="append", choices=["former", "load"], help="only this part")
     options = parser.parse_args()
     # Told to stop, it ends what it has started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
@@ -386,14 +475,24 @@ def main() -> None:
         if options.profile:
             profile(folder, plan)
             return
-        outcomes = []
-        for name in options.subject or kinds:
-            with running(kinds[name](folder, name, **PROPERTIES)) as controller:
-                outcomes.append(measured(controller, plan))
-        if plan == FULL and not options.subject:
-            keep("load", "make bench-controller", section(outcomes, plan))
-        else:
-            print("\n".join(section(outcomes, plan)))
+        if not options.subject and "former" in (options.only or ["former"]):
+            beside = plan if plan != FULL else BESIDE_FORMER
+            outcomes = beside_former(folder, beside)
+            report("former", section_of_former(outcomes, beside), is_full=plan == FULL)
+        if "load" in (options.only or ["load"]):
+            outcomes = []
+            for name in options.subject or kinds:
+                with running(kinds[name](folder, name, **PROPERTIES)) as controller:
+                    outcomes.append(measured(controller, plan))
+            report("load", section(outcomes, plan), is_full=plan == FULL and not options.subject)
+
+
+def report(part: str, lines: Iterator[str], *, is_full: bool) -> None:
+    """Keep the part of a full run, print that of any other."""
+    if is_full:
+        keep(part, "make bench-controller", lines)
+    else:
+        print("\n".join(lines))
 
 
 if __name__ == "__main__":

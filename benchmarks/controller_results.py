@@ -24,6 +24,7 @@ TITLES = {
     "role_throughput": "Messages through a role address, beside direct ones",
     "switchover": "The role of the master is handed over, clients have a role address",
     "load": "3,000 broker sets",
+    "former": "3,000 broker sets, beside a former commit",
     "role_checks": "Role checks of proxies",
     "resize_static": "A topic grows and another one shrinks, static sets with slaves",
     "resize_managed": "A topic grows and another one shrinks, the controller elects masters",

@@ -1,7 +1,6 @@
-"""Compares the route path of this NameServer with that of another checkout, so that a change is known to cost nothing.
+"""Compares the route path of this NameServer with that of another commit, so that a change is known to cost nothing.
 
-    git worktree add /tmp/former REVISION && make -C /tmp/former .venv/.run
-    make bench-former FORMER=/tmp/former      (about three minutes, prints only)
+    make bench-former FORMER=REVISION         (about three minutes, prints only)
 
 Both servers run and are warm before the first pair; each pair loads one after the other, and every second pair begins
 with the other one, so that neither gains by its turn.
@@ -15,7 +14,7 @@ from statistics import median
 
 from load import TOPIC, frames, held, run, warm
 from rows import ONE_BROKER
-from servers import Stolen, ours
+from servers import Stolen, checkout, ours
 
 PAIRS = 10
 SECONDS = 4.0
@@ -25,17 +24,15 @@ LEAST_RATIO = 0.98
 def main() -> None:
     """Measure and print each pair and the median of their ratios; exit with 1 if it is below LEAST_RATIO."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("former", type=Path, help="the other checkout; `make .venv/.run` has been called there")
+    parser.add_argument("former", help="the other commit; it is checked out, and gets an environment of its own")
     parser.add_argument("--pairs", type=int, default=PAIRS)
     options = parser.parse_args()
-    former = options.former.resolve()
-    if not (former / ".venv" / "bin" / "python").exists():
-        parser.error(f"{former} has no environment: call `make -C {former} .venv/.run`")
     work = ONE_BROKER[0]
     shape = {"connections": work.connections, "depth": work.depth}
     pairs: list[tuple[float, float]] = []
     with (
         tempfile.TemporaryDirectory() as name,
+        checkout(options.former) as former,
         Stolen() as stolen,
         ours(Path(name)) as new,
         ours(Path(name), checkout=former) as old,

@@ -11,6 +11,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -75,6 +76,22 @@ def free_port() -> int:
     """Return a port that nobody listens on at this moment."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return taken.getsockname()[1]
+
+
+@contextlib.contextmanager
+def checkout(revision: str) -> Iterator[Path]:
+    """Check a revision of this repository out, with its environment, until the `with` ends."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / revision
+        # A clone without its history does not have it: git says so.
+        subprocess.run(
+            ["git", "worktree", "add", "--quiet", "--detach", str(path), revision], cwd=REPOSITORY, check=True
+        )
+        try:
+            subprocess.run(["make", "--silent", "-C", str(path), ".venv/.run"], check=True)
+            yield path
+        finally:
+            subprocess.run(["git", "worktree", "remove", "--force", str(path)], cwd=REPOSITORY, check=True)
 
 
 @contextlib.contextmanager

@@ -64,6 +64,8 @@ class Monitor:
         self._perform, self._start = runtime.perform, runtime.start
         self._writer, self._elections, self._reach = writer, elections, reachability
         self.log_ends = LogEndKeeper(state, runtime, writer)
+        #: Where a member is that was reached, None if that is not known for certain.
+        self.found_host = reachability.found_host
         self.senders = Senders(self._live, self._detector, reachability)
         self._starter = ElectionStarter(state, runtime, elections, self._look_at_set)
         self._retries = self._starter.retries
@@ -202,7 +204,7 @@ class Monitor:
             and (broker_set := self._store.get(key.broker_name)) is not None
         ):
             self._elections.notify_returned(broker_set, key.broker_id)
-        if self._reach.has_found(key, address):
+        if self._reach.found_host(key, address) is not None:
             return
         # A broker that took a notification at its host's name is probed all the same: only so its address is known.
         now_ms = self._clock.now_ms()

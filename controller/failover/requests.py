@@ -31,7 +31,6 @@ from controller.failover.new_sets import BURST, REFILL_MS, NewSets
 from controller.failover.set_writer import ClusterState, FailoverRuntime, SetWriter, present
 from controller.failure_detection.detector import HEARTBEAT_OVERDUE_MS
 from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat, Source
-from controller.failure_detection.hosts import HOST_UNKNOWN
 from controller.refusals import BrokerIdInUse, LimitReached, NotFromTheMaster
 from controller.sets.broker_set import BrokerSet, Replica
 from controller.sets.stored_set import SetDecision, StoredSet
@@ -83,38 +82,42 @@ class BrokerRequests:
 
     # Requests of brokers
 
-    def heartbeat(self, cluster: str, key: BrokerKey, heartbeat: LastHeartbeat) -> None:
+    def heartbeat(  # noqa: C901  # the path of thousands of requests a second, in one piece
+        self, cluster: str, key: BrokerKey, heartbeat: LastHeartbeat
+    ) -> None:
         """Take a heartbeat."""
         broker_set = self.store.get(key.broker_name)
         if broker_set is not None and cluster and cluster != broker_set.cluster:
             return
-        # Members always have a place; one that claims to be another broker of a known set is a non-member.
+        # One that claims to be another broker of a known set is a non-member.
         replica = broker_set.replicas.get(key.broker_id) if broker_set is not None else None
         if broker_set is not None and replica is not None and _has_id_conflict(broker_set, replica, heartbeat):
             key, replica = BrokerKey(key.broker_name, -1 - key.broker_id), None
-        if not self._has_place(key, replica, heartbeat):
-            return
-        broker_host = HOST_UNKNOWN
-        if replica is not None:
-            self.monitor.check_reachability(key, replica.address)
-            broker_host = self.monitor.senders.broker_host(key, replica.address, heartbeat.peer)
-        self.monitor.check_process_pause(heartbeat.last_contact_ms)
-        if broker_set is not None and replica is not None and self._record_heartbeat is not None:
-            self._record_heartbeat(broker_set.cluster, key, heartbeat, self.live.get(key))
-        self.detector.heartbeat(key, heartbeat, replica.address if replica is not None else None, broker_host)
+        before = self.live.get(key)
+        if broker_set is None or replica is None:
+            if before is None and self.live.brokers >= self.store.members + NON_MEMBERS_MAX:
+                return
+            self.monitor.check_process_pause(heartbeat.last_contact_ms)
+            self.detector.heartbeat(key, heartbeat)
+        else:
+            address = replica.address
+            # Thousands come each second, nearly all over the connection of the one before, from where it was reached.
+            is_own = before is not None and before.connection_id == heartbeat.connection_id and before.owner is None
+            if not is_own and self.monitor.is_somebody_else(
+                key, address, Source(heartbeat.connection_id, heartbeat.peer)
+            ):
+                return
+            broker_host = self.monitor.found_host(key, address)
+            if before is None or broker_host is None:
+                self.monitor.check_reachability(key, address)
+                broker_host = self.monitor.senders.broker_host(key, address, heartbeat.peer)
+            self.monitor.check_process_pause(heartbeat.last_contact_ms)
+            if self._record_heartbeat is not None:
+                self._record_heartbeat(broker_set.cluster, key, heartbeat, self.live.get(key))
+            self.detector.heartbeat(key, heartbeat, address, broker_host)
         if self._awaiting:
             for waiting in self._awaiting.get(key, ()):
                 waiting.set()
-
-    def _has_place(self, key: BrokerKey, replica: Replica | None, heartbeat: LastHeartbeat) -> bool:
-        """Return whether to take a heartbeat: of a member if it is not somebody else's, and of so many others."""
-        before = self.live.get(key)
-        if replica is None:
-            return before is not None or self.live.brokers < self.store.members + NON_MEMBERS_MAX
-        if before is not None and before.connection_id == heartbeat.connection_id and before.owner is None:
-            # Thousands come each second, and nearly all over the connection of the one before.
-            return True
-        return not self.monitor.is_somebody_else(key, replica.address, Source(heartbeat.connection_id, heartbeat.peer))
 
     async def apply_id(self, applicant: Applicant) -> BrokerSet:
         """Give a broker the id that it applies for."""
@@ -409,4 +412,4 @@ def _has_id_conflict(broker_set: BrokerSet, replica: Replica, heartbeat: LastHea
 
     Its heartbeats count as those of a non-member, under an id that nobody has, so that the new one is not elected.
     """
-    return not broker_set.is_elected and heartbeat.epoch > 0 and heartbeat.address != replica.address
+    return heartbeat.address != replica.address and heartbeat.epoch > 0 and not broker_set.is_elected

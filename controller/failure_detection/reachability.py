@@ -7,6 +7,7 @@ is probed once, before that is needed. Pure: `monitor.py` probes.
 from typing import Final, NamedTuple
 
 from controller.failure_detection.heartbeats import BrokerKey
+from controller.failure_detection.hosts import BrokerHost
 from remoting.protocol.addresses import host_number
 
 #: How soon a broker that was not reached is probed again: doubled up to the longest.
@@ -34,8 +35,8 @@ class _Reached(NamedTuple):
     """Where a broker has answered."""
 
     address: str
-    #: The number of its host, blank if unknown.
-    host: str
+    #: Its host has no number if that is unknown.
+    host: BrokerHost
     #: It is there; a name may lead to another host since.
     is_sure: bool
 
@@ -58,9 +59,9 @@ class Reachability:
         is_sure = host != ""
         before = self._reached.get(key)
         if not host and before is not None and before.address == address:
-            host, is_sure = before.host, before.is_sure
+            host, is_sure = before.host.host, before.is_sure
         _evict_oldest(self._reached)
-        self._reached[key] = _Reached(address, host, is_sure)
+        self._reached[key] = _Reached(address, BrokerHost(host, is_proven=host != ""), is_sure)
         self.has_reached_any = True
 
     def no_response(self, key: BrokerKey) -> None:
@@ -74,15 +75,15 @@ class Reachability:
         reached = self._reached.get(key)
         return reached is not None and reached.address == address
 
-    def has_found(self, key: BrokerKey, address: str) -> bool:
-        """Return whether it is known where this address leads."""
+    def found_host(self, key: BrokerKey, address: str) -> BrokerHost | None:
+        """Return where this address leads, if that is known for certain."""
         reached = self._reached.get(key)
-        return reached is not None and reached.address == address and reached.is_sure
+        return reached.host if reached is not None and reached.is_sure and reached.address == address else None
 
     def host_of(self, key: BrokerKey, address: str) -> str:
         """Return the number of the host where this broker was reached at this address; blank if it was not."""
         reached = self._reached.get(key)
-        return reached.host if reached is not None and reached.address == address else ""
+        return reached.host.host if reached is not None and reached.address == address else ""
 
     def record_contact(self, key: BrokerKey, now_ms: int) -> None:
         """Note that a broker sends heartbeats which there is no time to probe now."""

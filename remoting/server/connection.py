@@ -12,6 +12,7 @@ from typing import Final, cast
 from remoting.protocol.addresses import host_and_port
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import FrameError
+from remoting.protocol.frame import PREFIX
 from remoting.server.buffers import ConnectionInput, ResponseBuffer
 from remoting.server.connection_limit import network_of
 from remoting.server.context import ConnectionState, ServerContext
@@ -132,12 +133,13 @@ class Connection(asyncio.Protocol):
         self.last_activity_ms = context.awake_ms
         context.statistics.received_bytes += len(data)
         if self.input.is_plain:
-            if (cache := self.cache) is not None and (response := cache.reply(data)) is not None:
+            oneway = context.processor.oneway
+            if oneway is not None and data.startswith(oneway.beginning, PREFIX.size):
+                # The first request of a connection takes the other path, which shows its kind.
+                if self._kind is ConnectionKind.BROKER and oneway.take(data, self):
+                    return
+            elif (cache := self.cache) is not None and (response := cache.reply(data)) is not None:
                 context.write_batch.put(self, response)
-                return
-            # The first request of a connection takes the other path, which shows its kind.
-            is_brokers = self._kind is ConnectionKind.BROKER
-            if is_brokers and (oneway := context.processor.oneway) is not None and oneway.take(data, self):
                 return
         self._receive(data, timer_ns())
 

@@ -79,8 +79,7 @@ class ServerStatistics:
     def __init__(self) -> None:
         #: (request code, response code) -> finished requests, one-way ones too; see `finished`.
         self._finished: dict[tuple[int, int], int] = {}
-        #: Request code -> requests with a prepared response, all successes; only handlers prepare those, so the code
-        #: is a known one.
+        #: Request code -> requests with a prepared response or on the fast path, all successes; the code is known.
         self.prepared: defaultdict[int, int] = defaultdict(int)
         #: Request code -> latencies.
         self.latencies: dict[int, Latencies] = {}
