@@ -138,7 +138,8 @@ class ControllerEventLog(ServerEventLog[ControllerConfig]):
         """Log a broker's start."""
         before, after = changed.before, changed.after
         assert after is not None, "only members start"
-        if before == after and after.is_rebuilding:
+        is_unchanged = before is not None and before.without_log_ends() == after.without_log_ends()
+        if is_unchanged and after.is_rebuilding:
             # It has not started: while its set is put together its polls are answered so that it registers again.
             return
         old = before.replicas.get(registrant.broker_id) if before is not None else None

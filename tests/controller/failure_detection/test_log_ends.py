@@ -67,7 +67,8 @@ async def test_election_waits_for_a_possibly_longer_log_until_its_heartbeat(cont
 
 async def test_election_waits_for_a_possibly_longer_log_until_its_broker_fails(controller):
     await controller.a_set(1, 2, 3)
-    await controller.heartbeat(1, 2, 3, maxOffset=1000)
+    await controller.heartbeat(1, 2, maxOffset=1000)
+    await controller.heartbeat(3, maxOffset=900)
     controller.log_ends = {3: LogEnd(1, 900)}
     await controller.lose(1, 2)
     await controller.pass_ms(1_500)

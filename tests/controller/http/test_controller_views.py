@@ -349,6 +349,7 @@ async def test_election_is_shown_with_candidates_and_reason(controller):
         "epoch": 1,
         "maxOffset": 400,
         "electionPriority": 2**31 - 1,
+        "lostBytes": 0,
     }
     # Suspect when its connection closed, and judged once it was asked.
     assert phases == {"suspectMs": 400, "judgeMs": 100, "fenceMs": None, "commitMs": 0}
