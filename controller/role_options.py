@@ -25,7 +25,7 @@ _PATH: Final = FilePath()
 class RoleOptions(ServerConfig):
     """Options about changes of masters. Each comment names the reader."""
 
-    #: Read by app/service.py, as the next one.
+    #: Read by app/service.py and app/role_callbacks.py, the next two by the latter.
     on_role_change: Annotated[
         str,
         Option(
@@ -43,6 +43,16 @@ class RoleOptions(ServerConfig):
             _PATH,
             "File whose first line is sent to the URL of onRoleChange as a bearer token; read at each call.",
             NAMES_A_FILE,
+        ),
+    ] = ""
+    on_role_change_sets: Annotated[
+        str,
+        Option(
+            "onRoleChangeSets",
+            Text(),
+            "Broker sets for which onRoleChange is called, separated by ';'; one that ends with * names all that begin "
+            "so; blank for every set.",
+            Fixed("it decides of which masters the operator's program learns"),
         ),
     ] = ""
     #: Read by callbacks/service.py, as the next one.
@@ -122,5 +132,7 @@ def role_conflicts(options: RoleOptions, namesrv_addr: str) -> Iterator[tuple[st
     """Yield what does not go together, and what it must be; `namesrv_addr` are the NameServers of queue scaling."""
     if options.on_role_change_token_path and not is_url(options.on_role_change):
         yield "on_role_change", "the URL that gets the token, because onRoleChangeTokenFile is set"
+    if options.on_role_change_sets and not options.on_role_change:
+        yield "on_role_change", "set as well, because onRoleChangeSets is"
     if options.role_probe_topic and not (options.role_probe_namesrv_addr or namesrv_addr):
         yield "role_probe_namesrv_addr", "set as well, or namesrvAddr, because roleProbeTopic is"

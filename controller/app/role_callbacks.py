@@ -1,5 +1,6 @@
 """Wires callbacks: what `onRoleChange` names, and what it is called for."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -43,10 +44,18 @@ def make_role_callbacks(
             clock=clock,
             options=lambda: CallbackOptions.of(settings.config),
             observer=observer,
+            is_named=names_sets(settings.config.on_role_change_sets),
             explain=explain,
             start=core.begin,
         )
     )
+
+
+def names_sets(value: str) -> Callable[[str], bool]:
+    """Return what tells whether `onRoleChangeSets` names a set."""
+    names = {name for each in value.split(";") if (name := each.strip())}
+    prefixes = tuple(name[:-1] for name in names if name.endswith("*"))
+    return lambda broker_name: not names or broker_name in names or broker_name.startswith(prefixes)
 
 
 def _caller(config: ControllerConfig, clock: Clock) -> Caller:

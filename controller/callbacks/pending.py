@@ -1,9 +1,11 @@
 """Changes of masters that are to be delivered: one for each set at most, the latest, and one call of a set at a time.
 
-Pure. A later change takes the place of an earlier one, so that 100,000 sets that change again and again need no more
-memory than 100,000 changes.
+Sets that were served before go first. Anybody can begin sets, so the new ones of a host have one call at a time, and
+hosts take turns. Pure. A later change takes the place of an earlier one, so that 100,000 sets that change again and
+again need no more memory than 100,000 changes.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
@@ -38,10 +40,12 @@ class UndeliveredChange(NamedTuple):
 class _Entry:
     """The change of one set."""
 
-    __slots__ = ("change", "due_ms", "error", "failures", "running", "since_ms")
+    __slots__ = ("change", "due_ms", "error", "failures", "host", "running", "since_ms")
 
-    def __init__(self, change: RoleChange, now_ms: int) -> None:
+    def __init__(self, change: RoleChange, host: str, now_ms: int) -> None:
         self.change = change
+        #: Where a new set began; blank of one that was served before, or if unknown.
+        self.host = host
         self.since_ms = self.due_ms = now_ms
         self.failures = 0
         self.error = ""
@@ -56,6 +60,11 @@ class PendingChanges:
         self._entries: dict[str, _Entry] = {}
         #: When sets are due: (monotonic ms, number, broker name). An entry that has moved meanwhile is passed over.
         self._due: list[tuple[int, int, str]] = []
+        #: The sets that are due, by host.
+        self._lines: dict[str, deque[str]] = {}
+        #: Hosts with a call for a new set, and those whose turn comes.
+        self._busy: set[str] = set()
+        self._turns: deque[str] = deque()
         self._numbers = 0
 
     def __len__(self) -> int:
@@ -70,11 +79,14 @@ class PendingChanges:
         """Since when the set that waits longest does; monotonic ms, None if all is delivered."""
         return min((each.since_ms for each in self._entries.values()), default=None)
 
-    def offer(self, change: RoleChange, now_ms: int) -> bool:
-        """Deliver a change, unless the same or a later one of its set waits already; returns whether it is new."""
+    def offer(self, change: RoleChange, now_ms: int, host: str = "") -> bool:
+        """Deliver a change, unless the same or a later one of its set waits already; returns whether it is new.
+
+        `host` is where a set began that was never served.
+        """
         entry = self._entries.get(change.broker_name)
         if entry is None:
-            entry = self._entries[change.broker_name] = _Entry(change, now_ms)
+            entry = self._entries[change.broker_name] = _Entry(change, host, now_ms)
             self._schedule(entry)
             return True
         if not _is_after(change, entry.change):
@@ -88,12 +100,19 @@ class PendingChanges:
 
     def take_due(self, now_ms: int, count: int) -> list[DueChange]:
         """Return the changes to deliver now, `count` at most, those first that are due for longest."""
-        taken: list[DueChange] = []
-        while len(taken) < count and self._due and self._due[0][0] <= now_ms:
+        while self._due and self._due[0][0] <= now_ms:
             due_ms, _, name = heappop(self._due)
             entry = self._entries.get(name)
-            if entry is None or entry.due_ms != due_ms or entry.running is not None:
-                continue
+            if entry is not None and entry.due_ms == due_ms and entry.running is None:
+                self._line_up(entry)
+        taken: list[DueChange] = []
+        while len(taken) < count and ("" in self._lines or self._turns):
+            host = "" if "" in self._lines else self._turns.popleft()
+            entry = self._entries[self._lines[host].popleft()]
+            if not self._lines[host]:
+                del self._lines[host]
+            if host:
+                self._busy.add(host)
             entry.running = entry.change
             taken.append(DueChange(entry.change, entry.failures + 1))
         return taken
@@ -101,7 +120,8 @@ class PendingChanges:
     def delivered(self, change: RoleChange) -> None:
         """Report that a change was delivered; a later one of its set is due at once."""
         entry = self._entries[change.broker_name]
-        entry.running = None
+        self._end_turn(entry.host)
+        entry.running, entry.host = None, ""
         if entry.change == change:
             del self._entries[change.broker_name]
         else:
@@ -111,6 +131,7 @@ class PendingChanges:
     def failed(self, change: RoleChange, error: str, now_ms: int) -> int:
         """Report that a change was not delivered; returns in how many ms its set is tried again."""
         entry = self._entries[change.broker_name]
+        self._end_turn(entry.host)
         entry.running = None
         if entry.change == change:
             wait_ms = RETRY_MS[min(entry.failures, len(RETRY_MS) - 1)]
@@ -125,16 +146,28 @@ class PendingChanges:
 
     def drop(self, change: RoleChange) -> None:
         """Report that a change that was taken is not to be delivered any more: its set is gone."""
-        del self._entries[change.broker_name]
+        self._end_turn(self._entries.pop(change.broker_name).host)
 
     def clear(self) -> None:
         """Deliver nothing: another controller leads."""
-        self._entries.clear()
-        self._due.clear()
+        for each in (self._entries, self._due, self._lines, self._busy, self._turns):
+            each.clear()
 
     def _schedule(self, entry: _Entry) -> None:
         self._numbers += 1
         heappush(self._due, (entry.due_ms, self._numbers, entry.change.broker_name))
+
+    def _line_up(self, entry: _Entry) -> None:
+        line = self._lines.setdefault(entry.host, deque())
+        if entry.host and not line and entry.host not in self._busy:
+            self._turns.append(entry.host)
+        line.append(entry.change.broker_name)
+
+    def _end_turn(self, host: str) -> None:
+        """Let a host whose call for a new set has ended take its turn again, behind the others."""
+        self._busy.discard(host)
+        if host in self._lines and host:
+            self._turns.append(host)
 
 
 def _is_after(change: RoleChange, other: RoleChange) -> bool:

@@ -83,6 +83,8 @@ class CallbackRuntime(NamedTuple):
     clock: Clock
     options: Callable[[], CallbackOptions]
     observer: CallbackObserver
+    #: Whether the operator wants to learn of a set.
+    is_named: Callable[[str], bool]
     #: Why a set has its master, in a sentence; blank if this controller does not know.
     explain: Callable[[RoleChange], str]
     #: Runs what nobody waits for.
@@ -105,6 +107,7 @@ class RoleCallbacks:
         self._caller, self._options, self._observer = runtime.caller, runtime.options, runtime.observer
         self._reported, self._wake = runtime.reported, runtime.reported.wake
         self._delivered, self._explain, self._start = runtime.delivered, runtime.explain, runtime.start
+        self._is_named = runtime.is_named
         self.pending = PendingChanges()
         #: The term for which it is known what was delivered.
         self._term = 0
@@ -122,7 +125,11 @@ class RoleCallbacks:
 
         To be called on a controller that `is_ready`.
         """
-        found = [each for each in self._sets.sets() if each.broker_name.startswith(prefix) and each.master_epoch]
+        found = [
+            each
+            for each in self._sets.sets()
+            if each.broker_name.startswith(prefix) and each.master_epoch and self._is_named(each.broker_name)
+        ]
         for each in found:
             self._delivered.forget(each.broker_name)
             self._compare(each)
@@ -223,8 +230,8 @@ class RoleCallbacks:
     def _compare(self, broker_set: BrokerSet, unix_ms: int | None = None) -> None:
         """Deliver the master of a set unless it was; `unix_ms`: when it was stored, None for now."""
         delivered = self._delivered.of_set(broker_set.broker_name)
-        if delivered is None and not broker_set.master_epoch:
-            # It never had a master.
+        if not self._is_named(broker_set.broker_name) or (delivered is None and not broker_set.master_epoch):
+            # The operator does not want it, or it never had a master.
             return
         if delivered is not None and not delivered.precedes(broker_set):
             return
@@ -237,7 +244,8 @@ class RoleCallbacks:
             new=None if broker_set.master is None or address is None else RoleHolder(broker_set.master, address),
             unix_ms=self._clock.unix_ms() if unix_ms is None else unix_ms,
         )
-        self.pending.offer(change, self._clock.now_ms())
+        first = broker_set.replicas.get(min(broker_set.replicas, default=0)) if delivered is None else None
+        self.pending.offer(change, self._clock.now_ms(), "" if first is None else first.host)
 
     def _begin(self, due: DueChange) -> None:
         delivered = self._delivered.of_set(due.change.broker_name)

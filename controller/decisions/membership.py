@@ -18,17 +18,23 @@ from controller.sets.broker_set import FIRST_BROKER_ID, RAISED_EPOCH_MAX, RECOVE
 from controller.sets.events import (
     BrokerAddressChanged,
     BrokerIdApplied,
+    BrokersRegistered,
     Event,
     MasterEpochRaised,
     MasterLost,
+    PlacesFreed,
     RebuildingBegun,
     ReplicaAdopted,
     ReplicasRemoved,
 )
 from controller.sets.stored_set import SetDecision, StoredSet
 
-#: Most brokers of a set, failed ones too; real sets have some.
+#: Most brokers of a set that have registered, failed ones too; real sets have some.
 REPLICAS_MAX: Final = 1_000
+#: Most of them whose places were taken from one host.
+REPLICAS_OF_HOST_MAX: Final = 500
+#: Most members of a set that have applied for their ids and not registered: the oldest make room for new ones.
+APPLICANTS_MAX: Final = 32
 #: No controller has handed out a larger one; the next id must stay a number that brokers can read.
 ADOPTED_ID_MAX: Final = 2**31 - 1
 #: No broker is adopted whose set has seen a higher master epoch: what is left is for elections.
@@ -43,6 +49,8 @@ class Applicant(Struct, frozen=True, kw_only=True):
     broker_id: int
     address: str
     check_code: str
+    #: Where the request comes from; blank if unknown.
+    host: str = ""
 
 
 def new_set(broker_name: str, cluster: str, floor: Floor) -> BrokerSet:
@@ -52,11 +60,16 @@ def new_set(broker_name: str, cluster: str, floor: Floor) -> BrokerSet:
     )
 
 
-def decide_id(entry: StoredSet, applicant: Applicant) -> SetDecision[None]:
-    """Decide whether a broker gets the id it applies for; the first id begins a set."""
+def decide_id(entry: StoredSet, applicant: Applicant, registered: frozenset[int] = frozenset()) -> SetDecision[None]:
+    """Decide whether a broker gets the id it applies for; the first id begins a set.
+
+    `registered` are the applicants that are known to have registered, here and below.
+    """
     begins = entry.broker_set or new_set(applicant.broker_name, applicant.cluster, entry.floor)
     applied = apply_id(begins, applicant)
-    return SetDecision(reply=None, events=() if applied is None else (applied,), begins=begins)
+    if applied is None:
+        return SetDecision(reply=None, begins=begins)
+    return SetDecision(reply=None, events=(*make_room(begins, applicant.host, registered), applied), begins=begins)
 
 
 def apply_id(broker_set: BrokerSet, applicant: Applicant) -> BrokerIdApplied | None:
@@ -73,8 +86,37 @@ def apply_id(broker_set: BrokerSet, applicant: Applicant) -> BrokerIdApplied | N
         raise BrokerIdInvalid(
             broker_set.broker_name, applied=applicant.broker_id, next_broker_id=broker_set.next_broker_id
         )
-    _check_limits(broker_set)
-    return BrokerIdApplied(applicant.broker_id, applicant.address, applicant.check_code)
+    return BrokerIdApplied(applicant.broker_id, applicant.address, applicant.check_code, applicant.host)
+
+
+def make_room(broker_set: BrokerSet, host: str, registered: frozenset[int]) -> list[Event]:
+    """Return what has to happen before a broker from a host takes a place; raises LimitReached if none is left.
+
+    Anybody can apply for ids without end, so only brokers that have registered hold places. A number is given out once
+    all the same, and its broker gets in whenever it comes.
+    """
+    waiting = sorted(broker_set.applicants - registered)
+    placed = broker_set.replicas.keys() - waiting
+    if len(placed) >= REPLICAS_MAX:
+        raise LimitReached(
+            f"{broker_set.broker_name} has {len(placed)} brokers, {REPLICAS_MAX} are allowed; clean those that are gone"
+        )
+    of_host = sum(broker_set.replicas[i].host == host for i in placed) if host else 0
+    if of_host >= REPLICAS_OF_HOST_MAX:
+        raise LimitReached(
+            f"{broker_set.broker_name} has {of_host} brokers that came from {host}, {REPLICAS_OF_HOST_MAX} are "
+            "allowed; clean those that are gone"
+        )
+    events: list[Event] = [BrokersRegistered(registered)] if registered else []
+    if too_many := max(0, len(waiting) + 1 - APPLICANTS_MAX):
+        events.append(PlacesFreed(frozenset(waiting[:too_many])))
+    return events
+
+
+def decide_registered(entry: StoredSet, registered: frozenset[int]) -> SetDecision[None]:
+    """Decide that brokers which have registered keep their places, also with the next leader."""
+    still = registered & entry.broker_set.applicants if entry.broker_set is not None else frozenset()
+    return SetDecision(reply=None, events=(BrokersRegistered(still),) if still else ())
 
 
 class Registrant(Struct, frozen=True, kw_only=True):
@@ -84,21 +126,35 @@ class Registrant(Struct, frozen=True, kw_only=True):
     broker_name: str
     broker_id: int
     address: str
+    #: Where the request comes from; blank if unknown.
+    host: str = ""
     #: It is the process that sent the last heartbeats.
     is_same_process: bool = False
 
 
-def decide_registration(entry: StoredSet, registrant: Registrant) -> SetDecision[None]:
-    """Decide what follows from a broker's start; raises SetUnknown or BrokerUnknown."""
+def decide_registration(
+    entry: StoredSet, registrant: Registrant, registered: frozenset[int] = frozenset()
+) -> SetDecision[None]:
+    """Decide what follows from a broker's start; raises SetUnknown, BrokerUnknown or LimitReached.
+
+    A broker that applied for its id, and comes after its place went to another, is a member again, out of sync.
+    """
     broker_set = entry.broker_set
     if broker_set is None:
         raise SetUnknown(registrant.broker_name)
     check_cluster(broker_set, registrant.cluster)
-    events = register(broker_set, registrant.broker_id, registrant.address, is_same_process=registrant.is_same_process)
+    broker_id, address, host = registrant.broker_id, registrant.address, registrant.host
+    if broker_id not in broker_set.replicas and broker_set.has_applied(broker_id):
+        events = make_room(broker_set, host, registered)
+        events += BrokerIdApplied(broker_id, address, "", host), BrokersRegistered(frozenset({broker_id}))
+    else:
+        events = register(broker_set, broker_id, address, is_same_process=registrant.is_same_process)
     return SetDecision(reply=None, events=tuple(events))
 
 
-def decide_adoption(entry: StoredSet, registrant: Registrant, epoch: int) -> SetDecision[None]:
+def decide_adoption(
+    entry: StoredSet, registrant: Registrant, epoch: int, registered: frozenset[int] = frozenset()
+) -> SetDecision[None]:
     """As `decide_registration`, but take in a broker with an unknown id; `epoch` is the highest that its set has seen.
 
     After a lost store brokers keep their ids and cannot apply again. Without a master at a higher epoch than theirs
@@ -109,27 +165,20 @@ def decide_adoption(entry: StoredSet, registrant: Registrant, epoch: int) -> Set
     begins = entry.broker_set
     if begins is None:
         begins = new_set(registrant.broker_name, registrant.cluster, entry.floor).as_rebuilding()
-    elif registrant.broker_id in begins.replicas:
-        return decide_registration(entry, registrant)
+    elif registrant.broker_id in begins.replicas or begins.has_applied(registrant.broker_id):
+        return decide_registration(entry, registrant, registered)
     if not FIRST_BROKER_ID <= registrant.broker_id <= ADOPTED_ID_MAX:
         raise BrokerUnknown(registrant.broker_name, registrant.broker_id)
     check_cluster(begins, registrant.cluster)
-    _check_limits(begins)
-    events: list[Event] = [] if begins.is_elected else [RebuildingBegun()]
-    events.append(ReplicaAdopted(registrant.broker_id, registrant.address))
+    events = make_room(begins, registrant.host, registered)
+    if not begins.is_elected:
+        events.append(RebuildingBegun())
+    events.append(ReplicaAdopted(registrant.broker_id, registrant.address, registrant.host))
     if (begins.is_rebuilding or not begins.is_elected) and epoch >= begins.master_epoch:
         if epoch > ADOPTED_EPOCH_MAX:
             raise EpochsUsedUp(registrant.broker_name, epoch)
         events += MasterEpochRaised(epoch + RECOVERY_MARGIN), MasterLost()
     return SetDecision(reply=None, events=tuple(events), begins=begins)
-
-
-def _check_limits(broker_set: BrokerSet) -> None:
-    if len(broker_set.replicas) >= REPLICAS_MAX:
-        raise LimitReached(
-            f"{broker_set.broker_name} has {len(broker_set.replicas)} brokers, {REPLICAS_MAX} are allowed; "
-            "clean those that are gone"
-        )
 
 
 def check_cluster(broker_set: BrokerSet, cluster: str) -> None:

@@ -202,6 +202,12 @@ class ElectionLog:
         record = self._beginning(broker_name, master_epoch)
         return record.is_unclean if record is not None else None
 
+    def has_confirmed(self, broker_name: str, master_epoch: int, broker_id: int) -> bool:
+        """Return whether a broker has confirmed the notification of the election that began an epoch."""
+        record = self._beginning(broker_name, master_epoch)
+        notified = record.notified.get(broker_id) if record is not None else None
+        return notified is not None and notified.result == "ok"
+
     def _beginning(self, broker_name: str, master_epoch: int) -> ElectionRecord | None:
         """Return the last election of a set that elected a master, if an epoch began with it."""
         record = self._began.get(broker_name)
@@ -210,8 +216,8 @@ class ElectionLog:
     def notified(
         self, broker_name: str, number: int, broker_id: int, notified: NotificationResult
     ) -> ElectionRecord | None:
-        """Record the result of a notification; returns the election if it is still the last of its set."""
-        record = self._last.get(broker_name)
+        """Record the result of a notification; returns the election if it began the present epoch of its set."""
+        record = self._began.get(broker_name)
         if record is None or record.number != number:
             return None
         record.notified = {**record.notified, broker_id: notified}

@@ -4,7 +4,7 @@ Answers to `ReplicasInfoManager.electMaster` and to what `ControllerManager` doe
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
@@ -24,6 +24,7 @@ from controller.decisions.election import (
 from controller.failover.confirmations import Confirmations
 from controller.failover.effects import NotifyRoleChanged, Recipient
 from controller.failover.election_log import MAY_BE_UNCLEAN, REQUESTED, Cause, ElectionLog, ElectionRecord, HeldElection
+from controller.failover.fences import CleanedMaster
 from controller.failover.set_writer import ClusterState, FailoverRuntime, SetWriter, present
 from controller.failure_detection.detector import HEARTBEAT_OVERDUE_MS
 from controller.failure_detection.failed_brokers import FailedBroker
@@ -266,10 +267,13 @@ class ElectionRunner:
 
     def _static_from_ms(self, broker_set: BrokerSet, now_ms: int) -> int:
         """Return since when no master adds to the logs of a set, as far as is known here."""
-        if broker_set.master is None:
-            return self._without_master_ms.setdefault(broker_set.broker_name, now_ms)
-        failed = self._failed_master(broker_set)
-        return failed.judged_ms if failed is not None else NEVER_MS
+        name, failed = broker_set.broker_name, self._failed_master(broker_set)
+        if failed is not None:
+            return failed.judged_ms
+        if broker_set.master is None or self._detector.is_lost(BrokerKey(name, broker_set.master), now_ms):
+            return self._without_master_ms.setdefault(name, now_ms)
+        self._without_master_ms.pop(name, None)
+        return NEVER_MS
 
     def _failed_master(self, broker_set: BrokerSet) -> FailedBroker | None:
         """Return what is known of the end of the master."""
@@ -316,6 +320,7 @@ class ElectionRunner:
     def remove(self, broker_name: str) -> None:
         """Forget a set that is gone."""
         self._notified_epochs.pop(broker_name, None)
+        self._fences.cleaned.pop(broker_name, None)
         self.confirmations.remove(broker_name)
         self._attempts.pop(broker_name, None)
         self._responses.pop(broker_name, None)
@@ -325,6 +330,7 @@ class ElectionRunner:
         """Expect nothing more of what could not be stored: another controller leads."""
         self._attempts.clear()
         self._without_master_ms.clear()
+        self._fences.cleaned.clear()
 
     def _explain(self, changed: Changed[Election], cause: Cause, began_ms: int) -> ElectionRecord:
         now_ms = self._clock.now_ms()
@@ -346,11 +352,15 @@ class ElectionRunner:
         self._responses.pop(after.broker_name, None)
         self._without_master_ms.pop(after.broker_name, None)
         self._notified_epochs[after.broker_name] = after.master_epoch
+        cleaned = self._fences.cleaned.pop(after.broker_name, None)
         if self._config().notify_broker_role_changed:
             recipients = set(self._live.alive(after.broker_name, now_ms))
             if before.master is not None and self._may_go_on(BrokerKey(before.broker_name, before.master)):
                 recipients.add(before.master)
-            self._perform(self._notification(after, record.number, now_ms, recipients))
+            notification = self._notification(after, record.number, now_ms, recipients)
+            if cleaned is not None and cleaned.broker_id not in after.replicas:
+                notification = _with_recipients(notification, [Recipient(cleaned.broker_id, cleaned.address)])
+            self._perform(notification)
         return record
 
     def _may_go_on(self, key: BrokerKey) -> bool:
@@ -373,6 +383,23 @@ class ElectionRunner:
         elif broker_set.master is not None and self._config().notify_broker_role_changed:
             self._perform(self._notification(broker_set, 0, self._clock.now_ms(), {broker_id}))
 
+    def brokers_cleaned(self, before: BrokerSet, after: BrokerSet) -> None:
+        """Notify living brokers that were removed who leads: at once, or the former master once another is elected.
+
+        To be called before they are forgotten.
+        """
+        name, now_ms = before.broker_name, self._clock.now_ms()
+        alive = self._live.alive(name, now_ms)
+        gone = {i: each.address for i, each in before.replicas.items() if i not in after.replicas}
+        if after.master is None:
+            master = before.master
+            if master in gone and (master in alive or self._may_go_on(BrokerKey(name, master))):
+                self._fences.cleaned[name] = CleanedMaster(master, gone[master], now_ms)
+            return
+        recipients = [Recipient(i, address) for i, address in gone.items() if i in alive]
+        if recipients and self._config().notify_broker_role_changed:
+            self._perform(_with_recipients(self._notification(after, 0, now_ms, ()), recipients))
+
     @staticmethod
     def _notification(
         broker_set: BrokerSet, election: int, now_ms: int, recipients: Collection[int]
@@ -391,6 +418,10 @@ class ElectionRunner:
             ),
             since_ms=now_ms,
         )
+
+
+def _with_recipients(notification: NotifyRoleChanged, added: Sequence[Recipient]) -> NotifyRoleChanged:
+    return msgspec.structs.replace(notification, recipients=(*notification.recipients, *added))
 
 
 def _sends_heartbeats(heartbeat: LastHeartbeat, now_ms: int) -> bool:

@@ -3,8 +3,8 @@
 A master that is judged failed because it does not answer may only be frozen. One of 5.5.0 that thaws acknowledges alone
 what waited at its port, until it learns that another one leads, and the successor does not have that. So the election
 waits until each host that checks the role of the failed master was answered `down` and has ended its sessions, within
-limits. Nothing waits where nobody checks, or where the master's process is proven to have ended. Rules only; answers
-to no class of Java's.
+limits. So too after a living master was cleaned. Nothing waits where nobody checks, or where the master's process is
+proven to have ended. Rules only; answers to no class of Java's.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,18 +19,29 @@ from controller.sets.broker_set import BrokerSet
 FENCE_MS_MAX: Final = 400
 
 
-class Fences(NamedTuple):
+class CleanedMaster(NamedTuple):
+    """A master that an operator removed from its set while it might live."""
+
+    broker_id: int
+    address: str
+    cleaned_ms: int
+
+
+class Fences:
     """Tells which elections wait; reads what is known of failed masters and of hosts that check."""
 
-    detector: FailureDetector
-    #: Returns the hosts that check a broker, and may still have sessions to it.
-    not_down: Callable[[BrokerKey], Sequence[str]]
+    def __init__(self, detector: FailureDetector, not_down: Callable[[BrokerKey], Sequence[str]]) -> None:
+        """`not_down` returns the hosts that check a broker, and may still have sessions to it."""
+        self._detector, self._not_down = detector, not_down
+        #: By broker name, one of each stored set at most: until another master is elected.
+        self.cleaned: dict[str, CleanedMaster] = {}
 
     def judged_ms(self, broker_set: BrokerSet) -> int | None:
-        """Return when the stored master was judged failed by its silence; None if it was not, or is back."""
+        """Return when the master was cleaned, or judged failed by its silence; None if it was neither, or is back."""
         if broker_set.master is None:
-            return None
-        failed = self.detector.failed_broker(BrokerKey(broker_set.broker_name, broker_set.master))
+            cleaned = self.cleaned.get(broker_set.broker_name)
+            return cleaned.cleaned_ms if cleaned is not None else None
+        failed = self._detector.failed_broker(BrokerKey(broker_set.broker_name, broker_set.master))
         return failed.judged_ms if failed is not None and failed.may_go_on else None
 
     def awaited(self, broker_set: BrokerSet, now_ms: int) -> Sequence[str]:
@@ -40,5 +51,7 @@ class Fences(NamedTuple):
 
     def left(self, broker_set: BrokerSet) -> Sequence[str]:
         """Return the hosts that may still lead clients to the master of a set, whatever the time."""
-        master = broker_set.master
-        return self.not_down(BrokerKey(broker_set.broker_name, master)) if master is not None else ()
+        name, master = broker_set.broker_name, broker_set.master
+        if master is None and name in self.cleaned:
+            master = self.cleaned[name].broker_id
+        return self._not_down(BrokerKey(name, master)) if master is not None else ()

@@ -116,14 +116,16 @@ class BrokerRequests:
             return True
         return not self.monitor.is_somebody_else(key, replica.address, Source(heartbeat.connection_id, heartbeat.peer))
 
-    async def apply_id(self, applicant: Applicant, peer: str) -> BrokerSet:
+    async def apply_id(self, applicant: Applicant) -> BrokerSet:
         """Give a broker the id that it applies for."""
-        self._check_limits(applicant.broker_name, peer)
-        changed = await self._writer.change(applicant.broker_name, lambda entry: decide_id(entry, applicant))
+        self._check_limits(applicant.broker_name, applicant.host)
+        changed = await self._writer.change(
+            applicant.broker_name, lambda entry: decide_id(entry, applicant, self.monitor.registered(entry))
+        )
         self._observer.id_applied(applicant, changed)
         return present(changed.after)
 
-    async def register(self, registrant: Registrant, source: Source, peer: str) -> BrokerSet:
+    async def register(self, registrant: Registrant, source: Source) -> BrokerSet:
         """Register a broker that has started."""
         key = BrokerKey(registrant.broker_name, registrant.broker_id)
         # A refused request is no sign of life of the broker.
@@ -138,13 +140,14 @@ class BrokerRequests:
             self._record_restart(key, source)
         adopts = self._config().adopt_unknown_brokers
         if adopts:
-            self._check_limits(registrant.broker_name, peer)
+            self._check_limits(registrant.broker_name, registrant.host)
 
         def decide(entry: StoredSet) -> SetDecision[None]:
+            registered = self.monitor.registered(entry)
             if adopts:
-                decided = decide_adoption(entry, registrant, self._epoch_seen(entry, registrant))
+                decided = decide_adoption(entry, registrant, self._epoch_seen(entry, registrant), registered)
             else:
-                decided = decide_registration(entry, registrant)
+                decided = decide_registration(entry, registrant, registered)
             return self._log_ends.added_to(decided, entry)
 
         changed = await self._writer.change(registrant.broker_name, decide)
@@ -282,6 +285,8 @@ class BrokerRequests:
 
         changed = await self._writer.change(name, decide)
         before = present(changed.before)
+        if changed.after is not None:
+            self._elections.brokers_cleaned(before, changed.after)
         for broker_id in before.replicas.keys() - (changed.after.replicas if changed.after else {}).keys():
             self.monitor.remove(BrokerKey(name, broker_id))
         if changed.after is None:
@@ -334,13 +339,12 @@ class BrokerRequests:
         own = heartbeat.get(registrant.broker_id)
         return max(0, *others, own.epoch if own is not None else 0)
 
-    def _check_limits(self, broker_name: str, peer: str) -> None:
+    def _check_limits(self, broker_name: str, host: str) -> None:
         self.group.check_leads()
         if self.store.entry(broker_name) != StoredSet():
             return
         if len(self.store) >= SETS_MAX:
             raise LimitReached(f"there are {len(self.store)} sets, {SETS_MAX} are allowed; {broker_name} cannot begin")
-        host = peer.rpartition(":")[0]
         if not self._new_sets.take(host, self._clock.now_ms()):
             raise LimitReached(
                 f"{host} has begun {BURST} sets; {broker_name} cannot begin before {REFILL_MS / 1000:g} s have passed"

@@ -357,7 +357,7 @@ class FailureDetector:
 
     def has_no_contact(self, now_ms: int) -> bool:
         """Return whether no broker is in contact at all, so that this controller knows nothing."""
-        return not self._live.brokers or not self._look_at_hosts(now_ms).has_any_contact
+        return not self._live.brokers or not self.hosts.has_any_contact(now_ms)
 
     def may_be_cut_off(self, now_ms: int) -> bool:
         """Return whether so few hosts are in contact that silent brokers may live."""

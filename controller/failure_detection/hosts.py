@@ -55,8 +55,6 @@ class Silence(NamedTuple):
     awaited: int = 0
     #: Both of a cluster of two: this host and one other.
     are_two: bool = False
-    #: Some host is in contact, be it the own.
-    has_any_contact: bool = True
 
     @property
     def is_most(self) -> bool:
@@ -153,6 +151,17 @@ class HostLiveness:
             self._silence = self._counted(now_ms)
         return self._silence
 
+    def has_any_contact(self, now_ms: int) -> bool:
+        """Return whether some host is in contact, be it the own; one that is not proven counts where none is."""
+        is_unproven_in_contact = False
+        # Each election asks: where there are thousands of hosts, nearly always the first of them ends the search.
+        for host in self._hosts.values():
+            if now_ms <= host.due_ms + LATE_MS:
+                if host.is_own or host.proof or host.is_expected:
+                    return True
+                is_unproven_in_contact = True
+        return is_unproven_in_contact and not any(host.proof and not host.is_own for host in self._hosts.values())
+
     def is_silent_for_good(self, now_ms: int) -> bool:
         """Return whether most hosts were silent for so long, while others were not, that they are given up."""
         silent_ms, last_contact_ms = self.silent_from_ms, self.others_in_contact_from_ms
@@ -180,7 +189,6 @@ class HostLiveness:
         silent = [due_ms for due_ms in counting if now_ms > due_ms + LATE_MS]
         awaited = sum(now_ms > due_ms for due_ms in counting) - len(silent)
         own_in_contact = any(host.is_own and now_ms <= host.due_ms + LATE_MS for host in hosts)
-        has_any_contact = own_in_contact or len(silent) < len(counting)
         if silent and self.silent_from_ms is None:
             self.silent_since_ms = min(silent) - PERIOD_MS_DEFAULT
         # Where few hosts are proven, as behind proxies, the others have to end the wait for those few.
@@ -190,7 +198,7 @@ class HostLiveness:
         elif self.others_in_contact_from_ms is None:
             self.others_in_contact_from_ms = now_ms
         are_two = len(others) == 1 and own_in_contact
-        return Silence(len(counting), len(silent), awaited, are_two=are_two, has_any_contact=has_any_contact)
+        return Silence(len(counting), len(silent), awaited, are_two=are_two)
 
     def _put(self, key: BrokerKey, address: str, due_ms: int) -> tuple[str, _Host]:
         if key in self._places:

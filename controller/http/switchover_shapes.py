@@ -74,6 +74,8 @@ class RollingRestartView(msgspec.Struct, frozen=True, rename="camel", kw_only=Tr
     #: All brokers that it restarts, and those of them that have been restarted.
     broker_ids: list[int]
     restarted: list[int]
+    #: It waits while so many of its cluster are under way that were begun before it.
+    cluster_restarts_max: int
     requested_by: str
     reason: str
     problem: str

@@ -97,6 +97,7 @@ class SwitchoverViews(AutoscalerViews):
             waits_for="" if restart.has_ended else waits_for,
             broker_ids=list(restart.brokers),
             restarted=list(restart.restarted),
+            cluster_restarts_max=restart.cluster_restarts_max,
             requested_by=restart.requested_by,
             reason=restart.reason,
             problem=restart.problem,

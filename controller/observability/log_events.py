@@ -130,7 +130,7 @@ BROKER_STARTED: Final = LogEvent(
     level=Level.INFO,
     keys=(*_WHO, "old_addr", "adopted"),
     meaning="A broker started, or was adopted, and registered with its id. `adopted` is true at each start of a "
-    "broker whose id was not assigned here.",
+    "broker that was taken in with an id that it had: of another controller, or one whose place had gone to others.",
 )
 MASTER_RESTARTED: Final = LogEvent(
     name="master_restarted",

@@ -55,7 +55,8 @@ class RoleEventLog:
             return
         known = self._verdicts.setdefault(key.broker_name, {})
         before = known.get(key.broker_id)
-        if before is not answer.verdict:
+        # Anybody can check an id that its set does not have.
+        if before is not answer.verdict and (answer.is_member or before is not None):
             known[key.broker_id] = answer.verdict
             if before is not None:
                 self._log_change(key, answer, before)

@@ -41,8 +41,10 @@ class RoleCheckers:
         self._checks: dict[BrokerKey, dict[str, _LastCheck]] = {}
 
     def record(self, key: BrokerKey, host: str, answer: RoleAnswer) -> None:
-        """Record a check, and what it was answered; of brokers that are not stored nothing is recorded."""
+        """Record a check, and what it was answered; of brokers that were never stored nothing is recorded."""
         if answer.verdict is RoleVerdict.UNKNOWN and not answer.master_epoch:
+            return
+        if not answer.is_member and key not in self._checks:
             return
         now_ms, hosts = self._clock.now_ms(), self._checks.setdefault(key, {})
         before = hosts.pop(host, None)

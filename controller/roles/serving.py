@@ -15,11 +15,10 @@ from controller.roles.changes import RoleChange, RoleHolder
 from controller.sets.broker_set import BrokerSet
 from remoting.clock import Clock
 
-#: How soon a broker that is not master yet is queried again.
-_AGAIN_S: Final = 0.025
-#: Later than this after its election one is queried less often: it may need minutes to recover, or be out of reach.
-_SOON_FOR_MS: Final = 5_000
-_AGAIN_LATER_S: Final = 1.0
+#: How soon a broker that is not master yet is queried again: after a tenth of the time that it has taken so far, within
+#: these limits. After the restart of a rack thousands are queried, and some need minutes, or never answer.
+_AGAIN_MS: Final = 25
+_AGAIN_MS_MAX: Final = 10_000
 #: How many masters are queried at a time after elections; and the same number of those that a new leader found.
 QUERIES_MAX: Final = 200
 
@@ -87,4 +86,9 @@ class ServingConfirmations:
                 self._confirmed[change.broker_name] = (master.broker_id, change.master_epoch)
                 self._report(change, after_ms)
                 return
-            await asyncio.sleep(_AGAIN_S if after_ms < _SOON_FOR_MS else _AGAIN_LATER_S)
+            await asyncio.sleep(again_ms(after_ms) / 1000)
+
+
+def again_ms(after_ms: int) -> int:
+    """Return how soon a broker that was not master `after_ms` after its election is queried again."""
+    return max(_AGAIN_MS, min(after_ms // 10, _AGAIN_MS_MAX))

@@ -17,7 +17,7 @@ class RoleVerdict(StrEnum):
     SERVES = "serves"
     #: It is the stored master and has failed: an election is under way.
     FAILED = "failed"
-    #: Another broker is the stored master, or none, and this one has failed.
+    #: Another broker is the stored master; or none, and this one has failed or was removed from the set.
     SUPERSEDED = "superseded"
     #: A switchover holds the set: nobody is to send to any of its brokers.
     HELD = "held"
@@ -37,6 +37,8 @@ class RoleAnswer(NamedTuple):
     master_epoch: int
     #: Why it is unknown, in some words; blank for all other verdicts.
     doubt: str = ""
+    #: The stored set has this broker.
+    is_member: bool = True
 
 
 class RoleFacts(NamedTuple):
@@ -66,8 +68,13 @@ def verdict_of(broker_id: int, facts: RoleFacts) -> RoleAnswer:
     if not facts.leads:
         return _unknown("this controller does not lead")
     broker_set = facts.broker_set
-    if broker_set is None or broker_id not in broker_set.replicas:
-        return _unknown("no such broker is stored")
+    if broker_set is None:
+        return _unknown("no such set is stored")
+    answer = _verdict_in(broker_set, broker_id, facts)
+    return answer if broker_id in broker_set.replicas else answer._replace(is_member=False)
+
+
+def _verdict_in(broker_set: BrokerSet, broker_id: int, facts: RoleFacts) -> RoleAnswer:
     epoch = broker_set.master_epoch
     if facts.is_held:
         return RoleAnswer(RoleVerdict.HELD, epoch)
@@ -75,6 +82,12 @@ def verdict_of(broker_id: int, facts: RoleFacts) -> RoleAnswer:
         return _unknown("its brokers know a higher master epoch than the store", epoch)
     if broker_set.master not in (None, broker_id):
         return RoleAnswer(RoleVerdict.SUPERSEDED, epoch)
+    if broker_id not in broker_set.replicas:
+        # It is never elected again. But where new brokers began a set whose state was lost, it may lead without being
+        # stored.
+        return (
+            RoleAnswer(RoleVerdict.SUPERSEDED, epoch) if broker_set.is_elected else _unknown("it is not stored", epoch)
+        )
     return _verdict_of_master(broker_set, facts)
 
 

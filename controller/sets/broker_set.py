@@ -4,7 +4,8 @@ Answers to `BrokerReplicaInfo` and `SyncStateInfo` (docs/protocol/controller.md 
 another.
 """
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -21,6 +22,8 @@ RAISED_EPOCH_MAX: Final = 2**31 - 2**20
 #: By how much the epoch of a set is raised above all that its brokers claim, where the store has lost something: a
 #: broker without contact yet has seen fewer elections since. The range suffices for 21,464 lost stores.
 RECOVERY_MARGIN: Final = 100_000
+#: Most ranges of ids without a registered broker that a set remembers, the latest: each takes a broker that registers.
+APPLIED_RANGES_MAX: Final = 1_000
 
 
 class Replica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -30,13 +33,15 @@ class Replica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     address: str
     #: What the broker sent when it applied for its id; blank of one that was adopted with an id that it had.
     check_code: str
+    #: The host whose request took its place; blank if unknown.
+    host: str = ""
     #: How many bytes of the log of its set it is known to have had; 0 where that is not known. A process that reports
     #: less has lost messages: its disk, the end of its log, or all but an older copy.
     log_end: int = 0
 
     @property
     def is_adopted(self) -> bool:
-        """Return whether another controller, or one whose store was lost, gave its id."""
+        """Return whether it was taken in with an id that it had, of another controller or from before."""
         return not self.check_code
 
 
@@ -69,6 +74,9 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     master_epoch: int = 0
     sync_state_set: frozenset[int] = frozenset()
     sync_state_set_epoch: int = 0
+    #: Ids that were applied for, and with which no broker is known to have registered, as ranges (first, last). Their
+    #: brokers get in whenever they come; the latest are members already, though they hold no place.
+    applied_ids: tuple[tuple[int, int], ...] = ()
     #: There was a master once. Before, nobody has messages that could be lost.
     is_elected: bool = False
     #: It is put together again from brokers that have ids already, and who of them is in sync is not known: all count
@@ -86,16 +94,28 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         """Below what the set must not begin again."""
         return Floor(master_epoch=self.master_epoch, next_broker_id=self.next_broker_id)
 
-    def apply(self, event: events.Event) -> "BrokerSet":  # noqa: C901, PLR0911  # one case for each event
+    @property
+    def applicants(self) -> frozenset[int]:
+        """The members that are not known to have registered."""
+        return frozenset(filter(self.has_applied, self.replicas)) if self.applied_ids else frozenset()
+
+    def has_applied(self, broker_id: int) -> bool:
+        """Return whether an id was applied for, and no broker is known to have registered with it."""
+        index = bisect_left(self.applied_ids, (broker_id + 1, 0))
+        return index > 0 and broker_id <= self.applied_ids[index - 1][1]
+
+    def apply(self, event: events.Event) -> "BrokerSet":  # noqa: C901, PLR0911, PLR0912  # one case for each event
         """Return the set after an event that was decided on it."""
         match event:
-            case events.BrokerIdApplied(broker_id, address, check_code):
-                return replace(
-                    self.with_replica(broker_id, Replica(address, check_code)),
-                    next_broker_id=max(self.next_broker_id, broker_id + 1),
-                )
-            case events.ReplicaAdopted(broker_id, address):
-                adopted = self.with_replica(broker_id, Replica(address, ""))
+            case events.BrokerIdApplied(broker_id, address, check_code, host):
+                applied = self if broker_id < self.next_broker_id else self.with_applied_id(broker_id)
+                return applied.with_replica(broker_id, Replica(address, check_code, host))
+            case events.BrokersRegistered(broker_ids):
+                return self.with_registered(broker_ids)
+            case events.PlacesFreed(broker_ids):
+                return self.without(broker_ids)
+            case events.ReplicaAdopted(broker_id, address, host):
+                adopted = self.with_replica(broker_id, Replica(address, "", host))
                 adopted = replace(adopted, next_broker_id=max(self.next_broker_id, broker_id + 1))
                 members = {*self.sync_state_set, broker_id}
                 return adopted.with_sync_state_set(members) if self.is_rebuilding else adopted
@@ -115,13 +135,29 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             case events.SyncStateSetAltered(members):
                 return self.with_sync_state_set(members)
             case events.ReplicasRemoved(broker_ids):
-                return self.without(broker_ids)
+                return self.with_registered(broker_ids).without(broker_ids)
             case events.MasterEpochRaised(master_epoch):
                 return replace(self, master_epoch=max(self.master_epoch, master_epoch))
 
     def as_rebuilding(self) -> "BrokerSet":
         """Return the set as one that is put together again."""
         return replace(self, is_elected=True, is_rebuilding=True)
+
+    def with_applied_id(self, broker_id: int) -> "BrokerSet":
+        """Return the set with its next id given out."""
+        former = self.applied_ids
+        if former and former[-1][1] == broker_id - 1:
+            ranges = (*former[:-1], (former[-1][0], broker_id))
+        else:
+            ranges = (*former, (broker_id, broker_id))
+        return replace(self, next_broker_id=broker_id + 1, applied_ids=ranges[-APPLIED_RANGES_MAX:])
+
+    def with_registered(self, broker_ids: Collection[int]) -> "BrokerSet":
+        """Return the set with brokers that have registered, or that must not come back."""
+        if not self.applied_ids:
+            return self
+        left = [part for first, last in self.applied_ids for part in _cut(first, last, broker_ids)]
+        return replace(self, applied_ids=tuple(left[-APPLIED_RANGES_MAX:]))
 
     def with_replica(self, broker_id: int, replica: Replica) -> "BrokerSet":
         """Return the set with another member, or another state of one."""
@@ -131,6 +167,10 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         """Return the set with what some members are known to have of its log."""
         known = {i: replace(each, log_end=log_ends.get(i, each.log_end)) for i, each in self.replicas.items()}
         return replace(self, replicas=known)
+
+    def without_log_ends(self) -> "BrokerSet":
+        """Return the set with nothing known of its log."""
+        return replace(self.with_log_ends(dict.fromkeys(self.replicas, 0)), epoch_start=EpochStart())
 
     def with_epoch_start(self, log_epoch: int, max_offset: int) -> "BrokerSet":
         """Return the set whose master begins its epoch at the end of its log; nothing beyond it counts any more.
@@ -161,7 +201,9 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def with_sync_state_set(self, members: Iterable[int]) -> "BrokerSet":
         """Return the set with others in sync: a new SyncStateSet epoch."""
-        return replace(self, sync_state_set=frozenset(members), sync_state_set_epoch=self.sync_state_set_epoch + 1)
+        in_sync = frozenset(members)
+        registered = self.with_registered(in_sync)
+        return replace(registered, sync_state_set=in_sync, sync_state_set_epoch=self.sync_state_set_epoch + 1)
 
     def without(self, broker_ids: frozenset[int]) -> "BrokerSet":
         """Return the set without some members, whatever they were in it."""
@@ -171,3 +213,13 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         if self.sync_state_set & broker_ids:
             left = left.with_sync_state_set(self.sync_state_set - broker_ids)
         return left
+
+
+def _cut(first: int, last: int, broker_ids: Collection[int]) -> Iterator[tuple[int, int]]:
+    """Yield what is left of a range of ids without some."""
+    for broker_id in sorted(i for i in broker_ids if first <= i <= last):
+        if first < broker_id:
+            yield first, broker_id - 1
+        first = broker_id + 1
+    if first <= last:
+        yield first, last

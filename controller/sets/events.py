@@ -10,8 +10,22 @@ class BrokerIdApplied(msgspec.Struct, frozen=True):
 
     broker_id: int
     address: str
-    #: What the broker sends again if the answer did not reach it.
+    #: What the broker sends again if the answer did not reach it; blank of one that comes back with its id.
     check_code: str
+    #: Where the request came from; blank if unknown, as of the next one.
+    host: str = ""
+
+
+class BrokersRegistered(msgspec.Struct, frozen=True):
+    """Brokers that applied for their ids have registered: they keep their places."""
+
+    broker_ids: frozenset[int]
+
+
+class PlacesFreed(msgspec.Struct, frozen=True):
+    """Ids whose brokers never registered gave their places to others; they get in again when they register."""
+
+    broker_ids: frozenset[int]
 
 
 class ReplicaAdopted(msgspec.Struct, frozen=True):
@@ -19,6 +33,7 @@ class ReplicaAdopted(msgspec.Struct, frozen=True):
 
     broker_id: int
     address: str
+    host: str = ""
 
 
 class RebuildingBegun(msgspec.Struct, frozen=True):
@@ -76,6 +91,8 @@ class MasterEpochRaised(msgspec.Struct, frozen=True):
 
 Event = (
     BrokerIdApplied
+    | BrokersRegistered
+    | PlacesFreed
     | ReplicaAdopted
     | RebuildingBegun
     | BrokerAddressChanged

@@ -306,7 +306,7 @@ class SetStore:
             self._entries[broker_name] = versioned
         if self._cache is not None:
             self._cache.discard(broker_name)
-        if (former.entry.broker_set, former.problem) != (versioned.entry.broker_set, versioned.problem):
+        if _shown(former) != _shown(versioned):
             self.changes.set_changed(broker_name)
         if self._listener is not None:
             self._listener.set_changed(former.entry.broker_set, versioned.entry.broker_set)
@@ -380,6 +380,12 @@ class SetStore:
                         return versioned
         except TimeoutError:
             raise OutcomeUnknown(f"{broker_name}: it could not be read again in time") from None
+
+
+def _shown(versioned: VersionedEntry) -> tuple[BrokerSet | None, str]:
+    """Return what those who follow a set see of it: log ends are stored every 30 s, and nobody waits for them."""
+    broker_set = versioned.entry.broker_set
+    return (broker_set.without_log_ends() if broker_set is not None else None), versioned.problem
 
 
 def _members_of(versioned: VersionedEntry) -> int:

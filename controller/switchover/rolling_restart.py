@@ -2,10 +2,11 @@
 
 Invariant: a broker is named for its restart only while all others are alive and in sync, and it is not the master; so
 at any moment a failover finds somebody with all messages. The order follows from who leads now: a failover in between
-changes it, and harms nothing.
+changes it, and harms nothing. Of several sets none is restarted at the same time as another one with a broker on the
+same host, nor as more of its cluster than its operator allows.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
@@ -19,6 +20,8 @@ from controller.sets.broker_set import BrokerSet
 SWITCHOVERS_MAX: Final = 3
 #: Between two of them, ms.
 SWITCHOVER_PAUSE_MS: Final = 10_000
+#: The form in which restarts are stored, as `STORED_SET_FORMAT` is that of sets.
+RESTART_FORMAT: Final = 1
 #: Steps that are kept, the last ones: failovers in between add some.
 STEPS_MAX: Final = 500
 
@@ -56,14 +59,18 @@ class RestartStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class RollingRestart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One rolling restart, as it is stored."""
 
+    format: int = RESTART_FORMAT
     id: str
     broker_name: str
     cluster: str
     #: Brokers to restart, and those of them that have been.
     brokers: tuple[int, ...]
     restarted: tuple[int, ...] = ()
+    #: It waits while so many of its cluster are under way that were begun before it.
+    cluster_restarts_max: int = 1
     requested_by: str = ""
     reason: str = ""
+    #: Later than that of all others that were under way.
     created_unix_ms: int
     phase: RestartPhase = RestartPhase.IN_SYNC
     phase_since_unix_ms: int
@@ -121,6 +128,8 @@ class RestartFacts:
     is_switching: bool
     #: Why the last switchover of this restart did not end as wanted; None if none has ended since.
     failed_switchover: str | None = None
+    #: The restart of another set that is to end before, blank if it is the turn of this one.
+    behind: str = ""
 
 
 class RestartDecision(NamedTuple):
@@ -129,6 +138,29 @@ class RestartDecision(NamedTuple):
     restart: RollingRestart
     begins_switchover: bool = False
     waits_for: str = ""
+
+
+def waits_behind(
+    restart: RollingRestart, under_way: Iterable[RollingRestart], hosts: Mapping[str, Collection[str]]
+) -> str:
+    """Return which restart has to end before one may name a broker, blank if none has; `hosts` are those of each set.
+
+    Restarts take turns in the order in which they were begun, so that the first of all never waits.
+    """
+    before = [each for each in under_way if _order(each) < _order(restart)]
+    own = set(hosts[restart.broker_name])
+    for each in before:
+        if shared := own.intersection(hosts[each.broker_name]):
+            return f"the rolling restart of {each.broker_name}, which has a broker on {min(shared)} too"
+    of_cluster = [each.broker_name for each in before if each.cluster == restart.cluster]
+    if len(of_cluster) < restart.cluster_restarts_max:
+        return ""
+    limit = f"clusterRestartsMax is {restart.cluster_restarts_max}"
+    return f"the rolling restart of {of_cluster[0]}, which was begun before in this cluster ({limit})"
+
+
+def _order(restart: RollingRestart) -> tuple[int, str]:
+    return restart.created_unix_ms, restart.broker_name
 
 
 def next_decision(restart: RollingRestart, facts: RestartFacts) -> RestartDecision:
@@ -161,6 +193,8 @@ def _missing(facts: RestartFacts, broker_set: BrokerSet) -> str:
 
 
 def _await_sync(restart: RollingRestart, facts: RestartFacts, broker_set: BrokerSet) -> RestartDecision:
+    if facts.behind and restart.left:
+        return RestartDecision(restart, waits_for=facts.behind)
     if missing := _missing(facts, broker_set):
         return RestartDecision(restart, waits_for=missing)
     if facts.is_switching:
@@ -236,6 +270,15 @@ def encode_restart(restart: RollingRestart) -> bytes:
     return msgspec.json.encode(restart)
 
 
+class _RestartFormat(msgspec.Struct):
+    format: int = RESTART_FORMAT
+
+
 def decode_restart(stored: bytes) -> RollingRestart:
-    """Return a stored one; raises msgspec.DecodeError if it cannot be read."""
+    """Return a stored one; raises msgspec.DecodeError if it cannot be read, or is of a later release."""
+    if (written := msgspec.json.decode(stored, type=_RestartFormat).format) > RESTART_FORMAT:
+        reads = f"this release reads formats up to {RESTART_FORMAT}"
+        raise msgspec.DecodeError(
+            f"it has format {written}, and {reads}: run the release that wrote it, or a later one"
+        )
     return msgspec.json.decode(stored, type=RollingRestart)

@@ -24,10 +24,12 @@ from controller.switchover.rolling_restart import (
     decode_restart,
     encode_restart,
     next_decision,
+    waits_behind,
 )
 from controller.switchover.service import SetNotFound, SwitchoverRefused, Switchovers
 from controller.switchover.switchover import SwitchoverPhase
 from remoting.clock import Clock
+from remoting.protocol.addresses import host_number
 from remoting.protocol.errors import RequestRefused
 
 #: Between two looks.
@@ -47,6 +49,9 @@ class RestartRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     #: Brokers to restart; without them all of the set.
     broker_ids: Annotated[tuple[BrokerId, ...], msgspec.Meta(max_length=BROKERS_MAX)] = ()
+    #: It waits while so many restarts of the cluster are under way that were begun before it. Sets with brokers on one
+    #: host are never restarted at one time.
+    cluster_restarts_max: Annotated[int, msgspec.Meta(ge=1, le=RUNNING_MAX)] = 1
     requested_by: Remark = ""
     reason: Remark = ""
 
@@ -103,6 +108,8 @@ class RollingRestarts:
         self._failed: dict[str, str] = {}
         #: By broker name.
         self._waits_for: dict[str, str] = {}
+        #: They begin one after the other, in the order of their turns.
+        self._beginning = asyncio.Lock()
 
     @property
     def waits_for(self) -> Mapping[str, str]:
@@ -129,9 +136,16 @@ class RollingRestarts:
 
     async def begin(self, broker_name: str, request: RestartRequest) -> RollingRestart:
         """Store a new one, which begins within a second; raises SetNotFound, RestartRefused, NotLeader, StoreError."""
+        async with self._beginning:
+            return await self._begin(broker_name, request)
+
+    async def _begin(self, broker_name: str, request: RestartRequest) -> RollingRestart:
         self._parts.check_leads()
-        restart = self._made(broker_name, request)
-        if len(self.under_way()) >= RUNNING_MAX:
+        under_way = self.under_way()
+        restart = self._made(
+            broker_name, request, after_ms=max((each.created_unix_ms for each in under_way), default=0)
+        )
+        if len(under_way) >= RUNNING_MAX:
             raise RestartRefused(f"{RUNNING_MAX} rolling restarts are under way: wait for the end of one")
 
         def decide(stored: bytes | None) -> bytes:
@@ -144,7 +158,7 @@ class RollingRestarts:
         self._parts.observer.restart_begun(restart)
         return restart
 
-    def _made(self, broker_name: str, request: RestartRequest) -> RollingRestart:
+    def _made(self, broker_name: str, request: RestartRequest, *, after_ms: int) -> RollingRestart:
         broker_set = self._parts.control.store.get(broker_name)
         if broker_set is None:
             raise SetNotFound(broker_name)
@@ -153,12 +167,13 @@ class RollingRestarts:
             raise RestartRefused(f"{broker_name} has {len(members)} broker: nobody could lead while it restarts")
         if missing := sorted(set(request.broker_ids) - set(members)):
             raise RestartRefused(f"{broker_name} has no brokers {missing}, but {members}")
-        unix_ms = self._parts.clock.unix_ms()
+        unix_ms = max(self._parts.clock.unix_ms(), after_ms + 1)
         return RollingRestart(
             id=f"{broker_name}.{unix_ms}",
             broker_name=broker_name,
             cluster=broker_set.cluster,
             brokers=tuple(sorted(set(request.broker_ids))) or tuple(members),
+            cluster_restarts_max=request.cluster_restarts_max,
             requested_by=request.requested_by,
             reason=request.reason,
             created_unix_ms=unix_ms,
@@ -194,14 +209,22 @@ class RollingRestarts:
         self._looks = {name: task for name, task in self._looks.items() if not task.done()}
         present = self.under_way()
         self._waits_for = {each.broker_name: self._waits_for.get(each.broker_name, "") for each in present}
+        hosts = {each.broker_name: self._hosts(each.broker_name) for each in present}
         for restart in present:
             if restart.broker_name not in self._looks:
-                self._looks[restart.broker_name] = self._parts.start(self._look_at_restart(restart))
+                behind = waits_behind(restart, present, hosts)
+                self._looks[restart.broker_name] = self._parts.start(self._look_at_restart(restart, behind))
 
-    async def _look_at_restart(self, restart: RollingRestart) -> None:
+    def _hosts(self, broker_name: str) -> frozenset[str]:
+        """Return the hosts of the brokers of a set, as numbers or names."""
+        broker_set = self._parts.control.store.get(broker_name)
+        addresses = [each.address for each in broker_set.replicas.values()] if broker_set is not None else []
+        return frozenset(host_number(each) or each.rpartition(":")[0].lower() for each in addresses)
+
+    async def _look_at_restart(self, restart: RollingRestart, behind: str) -> None:
         name = restart.broker_name
         try:
-            decision = next_decision(restart, await self._facts(restart))
+            decision = next_decision(restart, await self._facts(restart, behind))
             if decision.restart != restart:
                 await self._store(restart, decision.restart)
             self._waits_for[name] = decision.waits_for
@@ -230,12 +253,12 @@ class RollingRestarts:
         else:
             self._begun[restart.id] = begun.id
 
-    async def _facts(self, restart: RollingRestart) -> RestartFacts:
+    async def _facts(self, restart: RollingRestart, behind: str) -> RestartFacts:
         parts, name = self._parts, restart.broker_name
         broker_set = parts.control.store.get(name)
         is_switching = self._take_switchover(restart)
         boots: dict[int, int] = {}
-        for broker_id in _queried(restart):
+        for broker_id in _queried(restart, behind):
             address = broker_set.replicas[broker_id].address if broker_set and broker_id in broker_set.replicas else ""
             boot_unix_ms = await parts.query_boot(address) if address else None
             if boot_unix_ms is not None:
@@ -247,6 +270,7 @@ class RollingRestarts:
             boots=boots,
             is_switching=is_switching,
             failed_switchover=self._failed.get(restart.id),
+            behind=behind,
         )
 
     def _take_switchover(self, restart: RollingRestart) -> bool:
@@ -267,13 +291,13 @@ class RollingRestarts:
             return None
 
 
-def _queried(restart: RollingRestart) -> tuple[int, ...]:
+def _queried(restart: RollingRestart, behind: str) -> tuple[int, ...]:
     """Return the brokers whose start is of interest: the named one, or those of which one is named next."""
     match restart.phase:
         case RestartPhase.RESTART:
             return (restart.broker_id,) if restart.broker_id is not None else ()
         case RestartPhase.IN_SYNC:
-            return restart.left
+            return () if behind else restart.left
         case _:
             return ()
 

@@ -127,6 +127,8 @@ class SwitchoverFacts:
     ends: Mapping[int, LogEnd] = field(default_factory=dict)
     #: The stored master is known to serve.
     is_confirmed: bool = False
+    #: What shows that the new master has begun its epoch; blank if nothing does.
+    began: str = ""
 
 
 class Turn(NamedTuple):
@@ -247,21 +249,28 @@ def _confirm(switchover: Switchover, facts: SwitchoverFacts, broker_set: BrokerS
     if broker_set.master == new and facts.is_confirmed:
         return Turn(SwitchoverPhase.VERIFY, f"broker {new} serves at master epoch {broker_set.master_epoch}")
     if new in facts.failed:
-        return Turn(SwitchoverPhase.ROLL_BACK, f"broker {new} has failed before it served")
+        return Turn(SwitchoverPhase.ROLL_BACK, f"broker {new} has failed before it was known to serve")
     if facts.now_ms - switchover.phase_since_ms >= CONFIRM_MS_MAX:
         return Turn(SwitchoverPhase.ROLL_BACK, f"broker {new} does not serve after {CONFIRM_MS_MAX} ms")
     return Turn(SwitchoverPhase.CONFIRM)
 
 
 def problem_of_roll_back(switchover: Switchover, facts: SwitchoverFacts) -> str:
-    """Return why the old master must not be elected again, blank if it may: the new one has messages of its own."""
+    """Return why the old master must not be elected again, blank if it may.
+
+    The new one may have acknowledged messages alone from the beginning of its epoch on. What it answers shows whether
+    it has; if it does not answer, and has begun its epoch, an ordinary failover judges.
+    """
     old, new = facts.ends.get(switchover.old_master), facts.ends.get(switchover.new_master)
     if old is None:
         return f"broker {switchover.old_master} does not answer where its log ends"
-    if new is not None and new.max_offset > old.max_offset:
+    if new is None:
+        begun = f"broker {switchover.new_master} does not answer, and has begun its master epoch"
+        return f"{begun}: {facts.began}" if facts.began else ""
+    if new.max_offset > old.max_offset:
         more = new.max_offset - old.max_offset
         return f"broker {switchover.new_master} has {more} bytes that broker {switchover.old_master} lacks"
-    return ""
+    return f"broker {switchover.new_master} is master by now" if new.is_master else ""
 
 
 def after_roll_back(switchover: Switchover, elected: Elected) -> Turn:

@@ -59,6 +59,8 @@ class SwitchoverRun:
         self.switchover = switchover
         self._parts = parts
         self._term = parts.control.group.term
+        #: What showed that the new master has begun its epoch; it may have started anew since.
+        self._began = ""
 
     async def run(self) -> None:
         """Carry it out until it has ended."""
@@ -123,6 +125,7 @@ class SwitchoverRun:
         ends = await self._log_ends() if asks else {}
         broker_set = control.store.get(switchover.broker_name)
         members = broker_set.replicas if broker_set is not None else {}
+        self._began = self._began or self._shows_epoch()
         return rules.SwitchoverFacts(
             now_ms=self._parts.clock.now_ms(),
             leads=self._leads,
@@ -131,7 +134,19 @@ class SwitchoverRun:
             unheld=self._parts.checkers.not_down(BrokerKey(switchover.broker_name, switchover.old_master)),
             ends=ends,
             is_confirmed=broker_set is not None and self._parts.serving.is_confirmed(broker_set),
+            began=self._began,
         )
+
+    def _shows_epoch(self) -> str:
+        """Return what shows that the new master has begun its epoch, blank if nothing does."""
+        control, switchover = self._parts.control, self.switchover
+        key = BrokerKey(switchover.broker_name, switchover.new_master)
+        last = control.live.get(key) or control.detector.last_of_failed(key)
+        if last is not None and last.epoch > switchover.old_epoch:
+            return f"its heartbeat says epoch {last.epoch}"
+        epoch = switchover.new_epoch
+        is_confirmed = epoch is not None and control.elections.has_confirmed(key.broker_name, epoch, key.broker_id)
+        return "it has confirmed its role" if is_confirmed else ""
 
     @property
     def _leads(self) -> bool:

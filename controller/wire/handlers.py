@@ -253,8 +253,9 @@ class Handlers:
             broker_id=broker_id_field(request.code, "appliedBrokerId", header.applied_broker_id),
             address=address_field(request.code, "registerCheckCode", check_code.partition(";")[0]),
             check_code=check_code,
+            host=_host(connection),
         )
-        await self._control.apply_id(applicant, connection.peer)
+        await self._control.apply_id(applicant)
         answer = shapes.BrokerIdHeader(cluster_name=applicant.cluster, broker_name=applicant.broker_name)
         return request.reply(ext_fields=encode_fields(answer))
 
@@ -266,10 +267,11 @@ class Handlers:
             broker_name=given(request.code, "brokerName", header.broker_name),
             broker_id=broker_id_field(request.code, "brokerId", header.broker_id),
             address=address_field(request.code, "brokerAddress", address),
+            host=_host(connection),
         )
         answer = shapes.MasterHeader(cluster_name=registrant.cluster, broker_name=registrant.broker_name)
         try:
-            broker_set = await self._control.register(registrant, _source(connection), connection.peer)
+            broker_set = await self._control.register(registrant, _source(connection))
         except (SetUnknown, BrokerUnknown, BrokerIdInUse) as refused:
             return request.reply(refused.code, remark=str(refused), ext_fields=encode_fields(answer))
         master = broker_set.master
@@ -361,3 +363,8 @@ def _elected(request: RemotingCommand, elected: ElectionOutcome) -> RemotingComm
 def _source(connection: Peer) -> Source:
     """Return where a request comes from; a PROXY header does not count, as anybody can send one."""
     return Source(connection.id, connection.socket_peer)
+
+
+def _host(connection: Peer) -> str:
+    """Return from which host a request comes, as above; brokers behind one proxy count as one host."""
+    return connection.socket_peer.rpartition(":")[0]

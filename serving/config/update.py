@@ -24,10 +24,10 @@ _KEY_SHOWN_CHARS_MAX: Final = 80
 BAD_SHOWN_MAX: Final = 3
 UNKNOWN_SHOWN_MAX: Final = 20
 
-#: Properties of one server that name what it runs or where it sends: the file may be another server's too, to which
+#: Properties of one server that decide what it runs or where it sends: the file may be another server's too, to which
 #: they are unknown, and unknown ones may be changed.
-_OF_THE_FILE_ALONE: Final = frozenset({"onRoleChange", "onRoleChangeTokenFile"})
-_RUN_ELSEWHERE: Final = "it names a program that a controller runs, or where it sends requests; change the file"
+_OF_THE_FILE_ALONE: Final = frozenset({"onRoleChange", "onRoleChangeSets", "onRoleChangeTokenFile"})
+_RUN_ELSEWHERE: Final = "it decides what a controller runs, or where it sends requests; change the file"
 
 _SOURCE: Final = "request"
 _BLACK_LISTED: Final = "configBlackList names it"

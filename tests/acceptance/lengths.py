@@ -34,3 +34,5 @@ everywhere_and_old = _on([*_IN_CI, *_in_soak(_FULL, _FULL_OLD, _FULL_JAVA)])
 ours_everywhere = _on([*_IN_CI, *_in_soak(_FULL)])
 in_soak = _on(_in_soak(_FULL, _FULL_JAVA))
 ours_in_soak = _on(_in_soak(_FULL))
+#: What its files alone make long or short, and the Java controller has nothing comparable for.
+ours_in_ci = _on(_IN_CI)

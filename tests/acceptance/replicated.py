@@ -158,17 +158,24 @@ class ReplicatedSet:
         scan.process.kill()
         assert not missing, _loss(acknowledged, missing)
 
-    def send_to(self, broker, key):
-        """Send one message to this broker, whatever its role, and return the code of its answer."""
+    def send_to(self, broker, key, *, padding=0, waits=True):
+        """Send one message to this broker, whatever its role, and return the code of its answer.
+
+        Unless it `waits`, the broker answers before others have it.
+        """
         words = ["direct", self.topic, "TBW102", "4", "0", "0", str(UNIX.unix_ms()), "0"]
-        words += [f"KEYS\x01{key}\x02WAIT\x01true", "0", "false"]
+        words += [f"KEYS\x01{key}\x02WAIT\x01{str(waits).lower()}", "0", "false"]
         fields = dict(zip("abcdefghijk", words, strict=True))
-        return Caller(broker.address).request(SEND_MESSAGE, fields, key.encode()).code
+        return Caller(broker.address).request(SEND_MESSAGE, fields, key.encode() + bytes(padding)).code
 
     def end_of_log(self, broker):
         """Return how many messages of the topic the broker has."""
         answer = Caller(broker.address).request(GET_MAX_OFFSET, {"topic": self.topic, "queueId": "0"})
         return int(answer.fields["offset"])
+
+    def log_bytes(self, broker):
+        """Return how many bytes the broker has in its log."""
+        return _epoch_cache(broker)["maxOffset"]
 
     # Tools
 

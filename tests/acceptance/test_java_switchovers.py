@@ -96,7 +96,8 @@ def test_elected_broker_that_is_frozen_is_rolled_back(begin):
     assert ended["phase"] in {"FAILED", "ROLLED_BACK", "DONE"}, ended
     site.brokers.wait_until_complete()
     load.wait_for_more(count=100).stop()
-    if ended["phase"] != "DONE":
+    # It leads on if it had begun its epoch: it may have acknowledged messages.
+    if ended["phase"] != "DONE" and "has begun its master epoch" not in ended["problem"]:
         assert site.brokers.state().master == before.master
     site.brokers.lose_nothing(load)
 

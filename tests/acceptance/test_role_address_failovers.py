@@ -7,8 +7,10 @@ import time
 
 import pytest
 from peers.jars import V5_1, V5_5
+from peers.servers import CLUSTER
 from peers.waiting import wait_until
 from role_addressed import (
+    SET,
     acknowledged_too_late,
     first_acknowledged,
     longest_gap_s,
@@ -72,6 +74,22 @@ def test_thawed_master_acknowledges_nothing_after_its_successor_has(begin, versi
         site.brokers.wait_until_complete()
         assert acknowledged_too_late(load, victim, since_ms) == []
     load.stop()
+    site.brokers.lose_nothing(load)
+
+
+def test_master_that_is_cleaned_while_it_lives_acknowledges_nothing_after_its_successor_has(begin):
+    site = begin()
+    load = site.load()
+    time.sleep(STEADY_S)
+    victim, since_ms = site.master(), now_ms()
+    words = ["-a", site.controllers[0].address, "-bn", SET, "-c", CLUSTER, "-b", str(site.brokers.id_of(victim)), "-l"]
+    assert "success" in site.brokers.mqadmin("cleanBrokerMetadata", *words)
+    first_acknowledged(load, since_ms, not_by=victim)
+    time.sleep(AFTER_S)
+    assert longest_gap_s(load, since_ms) < GAP_MAX_S
+    assert not site.brokers.is_master(victim)
+    load.wait_for_more(count=100).stop()
+    assert acknowledged_too_late(load, victim, since_ms) == []
     site.brokers.lose_nothing(load)
 
 

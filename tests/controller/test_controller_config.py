@@ -118,7 +118,14 @@ def test_files_secrets_and_the_store_cannot_be_changed_by_request():
     for name, option in CONTROLLER.options.items():
         if isinstance(option.kind, FilePath | Secret) or name.startswith(("etcd_", "tls_")):
             assert isinstance(option.by_request, Fixed), option.key
-    for name in ("controller_store", "controller_group", "controller_id", "advertised_address", "on_role_change"):
+    for name in (
+        "controller_store",
+        "controller_group",
+        "controller_id",
+        "advertised_address",
+        "on_role_change",
+        "on_role_change_sets",
+    ):
         assert isinstance(CONTROLLER.options[name].by_request, Fixed), name
 
 
@@ -303,6 +310,10 @@ def test_unknown_property_is_kept_and_reported_with_a_suggestion():
                 f"line 1 of {PATH}: onRoleChange must be the URL that gets the token, because onRoleChangeTokenFile is "
                 "set, not '/usr/bin/true'"
             ),
+        ),
+        (
+            ["onRoleChangeSets=broker-a"],
+            "default: onRoleChange must be set as well, because onRoleChangeSets is, and is blank",
         ),
         (
             ["roleProbeTopic=RMQ_ROLE_PROBE"],

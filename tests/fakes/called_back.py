@@ -2,6 +2,7 @@
 
 import asyncio
 
+from controller.app.role_callbacks import names_sets
 from controller.callbacks.delivered import DeliveredMasters
 from controller.callbacks.outcome import CallOutcome, CallResult
 from controller.callbacks.reported import ReportedChanges
@@ -85,8 +86,8 @@ class _Leadership:
 class CallingController:
     """One controller of a store; `restarted` is the next one, on the same file."""
 
-    def __init__(self, folder, receiver, calls_max=4):
-        self.folder, self.receiver, self.calls_max = folder, receiver, calls_max
+    def __init__(self, folder, receiver, calls_max=4, sets=""):
+        self.folder, self.receiver, self.calls_max, self.sets = folder, receiver, calls_max, sets
         self.backend = FailingStore(folder)
         self.store = SetStore(self.backend, ReplicaInfoCache())
         self.clock = FakeClock()
@@ -107,6 +108,7 @@ class CallingController:
                 clock=self.clock,
                 options=lambda: CallbackOptions(timeout_ms=10_000, calls_max=self.calls_max),
                 observer=self.observer,
+                is_named=names_sets(sets),
                 explain=self._explain,
                 start=lambda work: self.tasks.start(work, "call"),
             )
@@ -136,7 +138,7 @@ class CallingController:
 
     async def restarted(self):
         await self.end()
-        return await CallingController(self.folder, self.receiver, self.calls_max).__aenter__()
+        return await CallingController(self.folder, self.receiver, self.calls_max, self.sets).__aenter__()
 
     async def lead_again(self):
         """Cease to lead and begin again, as after an election."""

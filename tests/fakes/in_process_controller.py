@@ -95,6 +95,7 @@ def new_control(controller):
     controller.checkers = RoleCheckers(controller.clock)
     hosts = HostLiveness(lambda host: ME.address == f"{host}:9878")
     controller.detector = FailureDetector(controller.live, hosts, controller.store.is_master, controller.clock.now_ms())
+    controller.fences = Fences(controller.detector, controller.checkers.not_down)
     return failover(
         ClusterState(
             store=controller.store,
@@ -102,7 +103,7 @@ def new_control(controller):
             live=controller.live,
             detector=controller.detector,
             recovery=Recovery(controller.live),
-            fences=Fences(controller.detector, controller.checkers.not_down),
+            fences=controller.fences,
         ),
         FailoverRuntime(
             clock=controller.clock,

@@ -186,6 +186,35 @@ def test_a_master_that_starts_again_gets_a_new_epoch(pair):
     assert controller.set_state(SET).master_epoch == 3
 
 
+def test_applications_without_end_shut_no_broker_out_and_one_that_applied_before_them_gets_in_late(pair, request):
+    controller, _, _ = pair()
+    late = Replica(controller.address, SET)
+    request.addfinalizer(late.die)
+    late.broker_id = late.next_id()
+    assert late.apply(late.broker_id).code == SUCCESS
+    stranger = Replica(controller.address, SET)
+    request.addfinalizer(stranger.die)
+    codes = {stranger.apply(number, code=f"10.6.6.6:1;{number}").code for number in range(4, 1_104)}
+    assert codes == {SUCCESS}
+    newcomer = Replica(controller.address, SET).join()
+    request.addfinalizer(newcomer.die)
+    assert newcomer.broker_id == 1_104
+    assert len(controller.set_state(SET).addresses) < 50
+    assert late.broker_id not in controller.set_state(SET).addresses
+
+    # Neither is known only to the process that gave the ids.
+    controller.process.kill()
+    controller.start()
+    again = Replica(controller.address, SET)
+    request.addfinalizer(again.die)
+    again.broker_id = late.broker_id
+    wait_until(lambda: again.register().code == SUCCESS, seconds=LONG_S, what="the late broker to get in")
+    again.keep_beating()
+    wait_until(lambda: late.broker_id in controller.set_state(SET).alive, seconds=LONG_S, what="it lives")
+    state = controller.set_state(SET)
+    assert (state.addresses[late.broker_id], state.in_sync) == (again.address, {1, 2})
+
+
 def test_the_last_of_a_set_leads_again_when_it_comes_back(pair, request):
     controller, first, second = pair()
     # Who hears nobody at all thinks itself cut off and moves no master.

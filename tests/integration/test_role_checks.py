@@ -7,7 +7,7 @@ import urllib.request
 import pytest
 from peers.controllers import OurController
 from peers.processes import free_port
-from peers.replicas import Replica
+from peers.replicas import CLEAN, ROLE_CHANGED, Replica
 from peers.waiting import wait_until
 
 SET = "broker-a"
@@ -67,7 +67,8 @@ def test_checks_follow_a_failover_and_doubt_is_no_answer(controller):
     answers(controller, {1: "down #superseded epoch 2", 2: waits})
     second.is_master = True
     answers(controller, {1: "down #superseded epoch 2", 2: "up ready #epoch 2"})
-    assert check(controller, f"{SET}/3") == "#unknown no such broker is stored"
+    assert check(controller, f"{SET}/3") == "down #superseded epoch 2"
+    assert check(controller, "broker-b/1") == "#unknown no such set is stored"
     assert check(controller, "nonsense").startswith("#unknown the line must be")
     (shown,) = json.loads(get(controller, "/v1/roles"))["brokerSets"]
     assert [each["verdict"] for each in shown["roles"]] == ["superseded", "serves"]
@@ -84,6 +85,25 @@ def test_checks_follow_a_failover_and_doubt_is_no_answer(controller):
     assert changes[-1] == (2, "superseded", "serves")
     assert [each["broker_id"] for each in lines if each["event"] == "master_serves"] == [1, 2]
     second.die()
+
+
+def test_cleaned_master_is_down_before_its_successor_is_elected_and_learns_of_it(controller):
+    controller.start()
+    first, second = two_brokers(controller)
+    first.is_master = True
+    answers(controller, {1: "up ready #epoch 1", 2: "down #superseded epoch 1"})
+    asked = {"isCleanLivingBroker": True, "brokerControllerIdsToClean": "1"}
+    assert first.request_for_set(CLEAN, **asked).code == 0
+    assert check(controller, f"{SET}/1") in {"down #superseded epoch 2", "down #superseded epoch 3"}
+    second.is_master = True
+    answers(controller, {1: "down #superseded epoch 3", 2: "up ready #epoch 3"})
+
+    def told():
+        return [each.fields["masterBrokerId"] for each in first.received if each.code == ROLE_CHANGED][-1:] == ["2"]
+
+    wait_until(told, seconds=60, what="the cleaned broker knows who leads")
+    for each in (first, second):
+        each.die()
 
 
 def test_port_in_use_ends_the_start_with_a_sentence(controller):

@@ -1,7 +1,7 @@
 """The brokers of one set, what they have acknowledged, and what must always hold for it.
 
-An acknowledged message that is still in the log of a member is never given up unless an operator gives it up: whoever is
-elected has all of them. What the disks of all members have lost nobody can have; what no controller could know of one
+An acknowledged message that is still in the log of a member is never given up unless an operator gives it up: whoever
+is elected has all of them. What the disks of all members have lost nobody can have; what no controller could know of one
 disk's loss is not held against it (`is_unknowable`).
 """
 
@@ -300,7 +300,9 @@ class SimulatedSet:
         if not self.world.is_kept:
             return
         world = self.world
-        last_contact_ms = min((world.now_ms - each.fine_since_ms for each in world.controllers if each.is_up), default=0)
+        last_contact_ms = min(
+            (world.now_ms - each.fine_since_ms for each in world.controllers if each.is_up), default=0
+        )
         if last_contact_ms > CONTACT_MS and world.now_ms - copy.original.running_since_ms > CONTACT_MS:
             self.fail("a copy of broker %d takes its place, which is well", copy.id)
         # A controller that has just started has not heard the other yet.
@@ -346,7 +348,11 @@ class SimulatedSet:
         if record.result is ElectionResult.NEW_MASTER:
             if chosen[0].broker_id != record.new_master:
                 self.fail("%s was chosen, %s is master", chosen, record.new_master)
-            if record.is_unclean and not (self.world.is_unclean or self.has_lost) and record.master_epoch not in self.unclean_epochs:
+            if (
+                record.is_unclean
+                and not (self.world.is_unclean or self.has_lost)
+                and record.master_epoch not in self.unclean_epochs
+            ):
                 self.losses_allowed(record)
             # Strangers do not count: anybody can send a heartbeat. Nor does who is dead, however much it had.
             passed_over = (Verdict.NOT_ALIVE, Verdict.NO_CONTACT_YET)

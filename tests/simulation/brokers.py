@@ -196,7 +196,7 @@ class Broker:
         is_late = self.world.now_ms - self.started_ms > LISTENS_AFTER_MS
         return self.is_up and (self.is_running or is_late)
 
-    def take_question(self, request, answered):
+    def take_question(self, request, answered):  # noqa: C901  # one case for each request
         """Answer what a controller asks; who stands still does so when it goes on."""
         if self.is_frozen:
             self.unanswered.append((request, answered))
@@ -362,7 +362,7 @@ class Broker:
 
     # Each second
 
-    def live(self):
+    def live(self):  # noqa: C901  # one thing after the other
         if not self.is_up or self.is_frozen:
             return
         self.seconds += 1
@@ -428,7 +428,9 @@ class Broker:
         if self.leader is None:
             return
         controller = self.world.controllers[self.leader]
-        texts = {"clusterName": CLUSTER, "brokerName": self.set.name} | {key: str(value) for key, value in fields.items()}
+        texts = {"clusterName": CLUSTER, "brokerName": self.set.name} | {
+            key: str(value) for key, value in fields.items()
+        }
         if controller.is_up and self.reaches(controller):
             self.send(controller, RemotingCommand(code, ext_fields=texts, body=body), then)
 

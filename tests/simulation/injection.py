@@ -277,7 +277,11 @@ def stray_election(world, fault):
     broker, controller = broker_of(world, fault), of_leader(world)
     if broker.id is not None and broker.reaches(controller):
         request(
-            broker.set, controller, RequestCode.CONTROLLER_ELECT_MASTER, broker.connection(controller), brokerId=broker.id
+            broker.set,
+            controller,
+            RequestCode.CONTROLLER_ELECT_MASTER,
+            broker.connection(controller),
+            brokerId=broker.id,
         )
 
 

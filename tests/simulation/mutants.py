@@ -85,8 +85,8 @@ def no_margin_in_elections(name, entry, view, call):
     return close_by(decide_election(name, entry, view, call))
 
 
-def no_margin_in_adoptions(entry, registrant, epoch):
-    return close_by(decide_adoption(entry, registrant, epoch))
+def no_margin_in_adoptions(entry, registrant, epoch, registered):
+    return close_by(decide_adoption(entry, registrant, epoch, registered))
 
 
 class AnyConnectionRaises(HeartbeatTable):
@@ -126,8 +126,8 @@ def the_sync_state_set_outlives_an_election(decision, entry):
     return after
 
 
-def a_restarted_master_goes_on(entry, registrant, epoch):
-    decision = decide_adoption(entry, registrant, epoch)
+def a_restarted_master_goes_on(entry, registrant, epoch, registered):
+    decision = decide_adoption(entry, registrant, epoch, registered)
     return replace(decision, events=tuple(each for each in decision.events if not isinstance(each, MasterLost)))
 
 
@@ -144,11 +144,11 @@ def old_reports_count(entry, wanted, alive):
     return decide_alteration(entry, replace(wanted, sync_state_set_epoch=current), alive)
 
 
-def ids_are_given_twice(entry, applicant):
+def ids_are_given_twice(entry, applicant, registered):
     if entry.broker_set is not None and applicant.broker_id in entry.broker_set.replicas:
         taken = BrokerIdApplied(applicant.broker_id, applicant.address, applicant.check_code)
         return SetDecision(reply=None, events=(taken,))
-    return decide_id(entry, applicant)
+    return decide_id(entry, applicant, registered)
 
 
 class ClosedIsDead(FailureDetector):

@@ -4,6 +4,8 @@ from callback_builders import a_change, a_master
 
 from controller.callbacks.pending import RETRY_MS, DueChange, PendingChanges
 
+NOW_MS = 50
+
 
 def due(pending, now_ms, count=100):
     return [
@@ -135,3 +137,73 @@ def test_cleared_changes_are_not_delivered():
     pending.clear()
     assert due(pending, 0) == []
     assert len(pending) == 0
+
+
+# Sets that were never served
+
+
+def offer(pending, *names, host="", now_ms=0):
+    for name in names:
+        pending.offer(a_change(broker_name=name), now_ms, host)
+
+
+def names_due(pending, now_ms=NOW_MS, count=100):
+    return [name for name, *_ in due(pending, now_ms, count)]
+
+
+def test_sets_that_were_served_before_go_first():
+    pending = PendingChanges()
+    offer(pending, "new-1", "new-2", host="a")
+    offer(pending, "new-3", host="b")
+    offer(pending, "served-1", "served-2", now_ms=9)
+    assert names_due(pending, count=1) == ["served-1"]
+    assert names_due(pending) == ["served-2", "new-1", "new-3"]
+
+
+def test_new_sets_of_a_host_have_one_call_at_a_time_and_hosts_take_turns():
+    pending = PendingChanges()
+    offer(pending, *(f"a{number}" for number in range(400)), host="a")
+    offer(pending, *(f"b{number}" for number in range(3)), host="b", now_ms=7)
+    offer(pending, "c0", host="c", now_ms=8)
+    assert names_due(pending, count=1) == ["a0"]
+    for ended, following in (("a0", "b0"), ("b0", "c0"), ("c0", "a1"), ("a1", "b1"), ("b1", "a2")):
+        pending.delivered(a_change(broker_name=ended))
+        assert names_due(pending, count=1) == [following]
+    assert names_due(pending) == ["b2"]
+
+
+def test_new_set_whose_call_failed_or_that_was_dropped_lets_the_next_of_its_host_go():
+    pending = PendingChanges()
+    offer(pending, "a0", "a1", "a2", host="a")
+    assert names_due(pending) == ["a0"]
+    assert pending.failed(a_change(broker_name="a0"), "status 1", NOW_MS) == RETRY_MS[0]
+    assert names_due(pending) == ["a1"]
+    pending.drop(a_change(broker_name="a1"))
+    assert names_due(pending) == ["a2"]
+    assert names_due(pending, NOW_MS + RETRY_MS[0]) == []
+    pending.delivered(a_change(broker_name="a2"))
+    assert names_due(pending, NOW_MS + RETRY_MS[0]) == ["a0"]
+
+
+def test_new_set_that_was_delivered_goes_first_with_its_next_change():
+    pending = PendingChanges()
+    offer(pending, "a0", "a1", host="a")
+    assert names_due(pending) == ["a0"]
+    pending.offer(a_change(broker_name="a0", master_epoch=9), 20, "a")
+    pending.delivered(a_change(broker_name="a0"))
+    assert names_due(pending) == ["a0", "a1"]
+
+
+def test_new_sets_whose_hosts_are_unknown_wait_for_none_of_them():
+    pending = PendingChanges()
+    offer(pending, "x", "y")
+    assert names_due(pending) == ["x", "y"]
+
+
+def test_next_leader_is_not_held_up_by_calls_that_were_given_up():
+    pending = PendingChanges()
+    offer(pending, "a0", "a1", host="a")
+    assert names_due(pending) == ["a0"]
+    pending.clear()
+    offer(pending, "a0", "a1", host="a")
+    assert names_due(pending) == ["a0"]

@@ -8,6 +8,7 @@ from controller_builders import a_set, replicas
 from fakes.called_back import FAILED, CallingController, Receiver
 from fakes.scaling_controller import OTHER
 
+from controller.app.role_callbacks import names_sets
 from controller.callbacks.outcome import CallResult
 from controller.callbacks.pending import RETRY_MS
 from controller.sets.broker_set import Replica
@@ -354,3 +355,49 @@ async def test_operator_has_sets_called_once_more_and_the_next_leader_knows(cont
     # What was not taken is not stored as delivered any more.
     assert receiver.seen == [("broker-b", 5, 1)]
     await again.end()
+
+
+def begun_from(host, **values):
+    return a_set(replicas={i: Replica(each.address, "c", host) for i, each in replicas(1, 2, 3).items()}, **values)
+
+
+async def test_set_that_was_served_does_not_wait_for_the_new_sets_of_a_stranger(controller, receiver):
+    await controller.put(begun_from("10.0.0.1", broker_name="real"))
+    await controller.settle()
+    receiver.calls.clear()
+    receiver.holds = asyncio.Event()
+    for number in range(50):
+        await controller.put(begun_from("10.6.6.6", broker_name=f"made-up-{number}"))
+    await controller.until(lambda: receiver.calls)
+    await controller.put(begun_from("10.0.0.1", broker_name="real", master=2, master_epoch=6))
+    await controller.put(begun_from("10.0.0.2", broker_name="new"))
+    # Nothing has ended yet.
+    await controller.until(lambda: len(receiver.calls) == 3)
+    assert [name for name, *_ in receiver.seen] == ["made-up-0", "real", "new"]
+    receiver.holds.set()
+    await controller.settle()
+    assert len(receiver.ended) == 1 + 50 + 2
+
+
+async def test_only_named_sets_are_called_and_called_once_more(receiver, tmp_path):
+    async with CallingController(tmp_path, receiver, sets="orders; broker-*") as controller:
+        for name in ("orders", "orders-2", "broker-a", "made-up"):
+            await controller.put(a_set(broker_name=name))
+        await controller.settle()
+        assert {name for name, *_ in receiver.seen} == {"orders", "broker-a"}
+        assert controller.callbacks.backlog.sets == 0
+        assert controller.callbacks.redeliver("") == 2
+        again = await controller.restarted()
+        await again.settle()
+        assert {name for name, *_ in receiver.seen} == {"orders", "broker-a"}
+        # Sets that are named later are called with their present masters.
+        again.sets = ""
+        third = await again.restarted()
+        await third.settle()
+        assert {name for name, *_ in receiver.seen} == {"orders", "orders-2", "broker-a", "made-up"}
+        await third.end()
+
+
+@pytest.mark.parametrize("value", ["", " ; ", "*"])
+def test_blank_list_of_sets_names_every_set(value):
+    assert names_sets(value)("any")

@@ -3,6 +3,7 @@
 import pytest
 from fakes.in_process_controller import SET, InProcessController, at
 
+from controller.failover.effects import NotifyRoleChanged
 from controller.failover.fences import FENCE_MS_MAX
 from controller.failover.monitor import LOOK_MS
 from controller.failure_detection.heartbeats import BrokerKey
@@ -56,6 +57,12 @@ class Site(InProcessController):
 
     def has_successor(self):
         return self.stored().master not in (None, 1)
+
+    def notified(self):
+        """Return master and recipients of each notification since the last call, by broker id."""
+        found = [each for each in self.effects if isinstance(each, NotifyRoleChanged)]
+        self.effects = [each for each in self.effects if each not in found]
+        return [(each.master.broker_id, dict(each.recipients)) for each in found]
 
     @property
     def last_election(self):
@@ -191,3 +198,81 @@ async def test_election_that_was_requested_after_the_fence_is_held_at_once(site)
     site.control.monitor.look_at_brokers()
     await site.done()
     assert site.stored().master_epoch == 2
+
+
+# A master that was cleaned
+
+
+async def clean(site, broker_id):
+    assert (await site.clean(str(broker_id), living=True)).code == 0
+
+
+async def test_successor_of_a_cleaned_master_is_elected_once_each_host_that_checks_has_ended_its_sessions(site):
+    assert site.check_role(PROXY, AGENT) is RoleVerdict.SERVES
+    await clean(site, 1)
+    assert site.check_role(PROXY) is RoleVerdict.SUPERSEDED
+    for _ in range(2):
+        site.clock.pass_ms(LOOK_MS)
+        site.control.monitor.look_at_sets()
+        await site.done()
+        assert site.stored().master is None
+    assert await site.passed_ms(PROXY, AGENT, until=site.has_successor) == LOOK_MS + ANSWER_SETTLES_MS
+    assert site.last_election.cause.why.endswith("; no host that checks its role leads to it any more")
+    assert site.check_role() is RoleVerdict.SUPERSEDED
+
+
+async def test_host_that_does_not_check_again_delays_the_successor_of_a_cleaned_master_for_no_longer_than_the_limit(
+    site,
+):
+    site.check_role(PROXY)
+    await clean(site, 1)
+    answer = await site.elect(2)
+    assert (answer.code, "end their sessions first" in answer.remark) == (
+        ResponseCode.CONTROLLER_ELECT_MASTER_FAILED,
+        True,
+    )
+    assert await site.passed_ms(until=site.has_successor) == FENCE_MS_MAX
+
+
+async def test_cleaned_master_is_notified_once_of_its_successor(site):
+    site.notified()
+    await clean(site, 1)
+    assert site.notified() == []
+    await site.passed_ms(until=site.has_successor)
+    master = site.stored().master
+    assert site.notified() == [(master, {1: at(1), 2: at(2), 3: at(3)})]
+    await site.heartbeat(1, 2, 3)
+    assert (await site.report([2, 3], master=master, master_epoch=3, epoch=4)).code == 0
+    assert (await site.elect(5 - master, designate=True)).code == 0
+    assert site.notified() == [(5 - master, {2: at(2), 3: at(3)})]
+
+
+async def test_cleaned_broker_is_notified_at_once_who_leads(site):
+    site.notified()
+    await clean(site, 3)
+    assert site.notified() == [(1, {3: at(3)})]
+
+
+async def test_cleaned_master_whose_process_has_ended_holds_up_nobody_and_is_not_notified(site):
+    site.check_role(PROXY)
+    site.control.detector.may_be_cut_off = lambda _: False
+    await site.freeze_master(PROXY, outcome=ProbeOutcome.REFUSED)
+    site.notified()
+    await clean(site, 1)
+    await site.passed_ms(until=site.has_successor)
+    assert site.last_election.phases.fence_ms is None
+    assert all(1 not in recipients for _, recipients in site.notified())
+
+
+async def test_set_that_is_cleaned_as_a_whole_leaves_nothing_that_waits(site):
+    site.check_role(PROXY)
+    await clean(site, 1)
+    assert (await site.clean(living=True)).code == 0
+    assert site.check_role() is RoleVerdict.UNKNOWN
+    assert site.fences.cleaned == {}
+
+
+async def test_controller_that_leads_no_longer_forgets_cleaned_masters(site):
+    await clean(site, 1)
+    site.control.deposed()
+    assert site.fences.cleaned == {}

@@ -106,6 +106,15 @@ async def test_log_ends_are_stored_while_they_move_and_not_more_often_than_each_
     assert controller.store._entries[SET].revision <= revision + 1
 
 
+async def test_followers_of_sets_are_not_woken_by_log_ends(controller):
+    await controller.a_set(1, 2)
+    revision = controller.store.changes.revision
+    await controller.heartbeat(1, 2, maxOffset=900, confirmOffset=900)
+    await controller.pass_ms(2 * STORED_AGAIN_MS, beating=())
+    assert controller.stored().replicas[2].log_end == 900
+    assert controller.store.changes.revision == revision
+
+
 async def test_what_was_reported_before_a_restart_is_not_lost_with_a_store_that_fails(controller):
     await controller.a_set(1, 2)
     await controller.heartbeat(1, 2, maxOffset=5_000, confirmOffset=5_000)

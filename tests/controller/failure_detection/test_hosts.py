@@ -47,6 +47,30 @@ def test_most_hosts_are_more_than_half_of_the_others(hosts, all_hosts, with_hear
     assert hosts.look(2_500).is_most == is_most
 
 
+@pytest.mark.parametrize(
+    ("proven", "with_heartbeats", "has_any_contact"),
+    [
+        ((), (), False),
+        ((), (1,), True),
+        ((), (3,), True),
+        ((2,), (1,), True),
+        ((2,), (2,), True),
+        # Anybody can send heartbeats in the name of a host that is not proven.
+        ((2,), (3,), False),
+    ],
+)
+def test_controller_has_contact_if_a_host_that_counts_is_in_contact(hosts, proven, with_heartbeats, has_any_contact):
+    last_heartbeat(hosts, 0, 1, 2, 3)
+    for number in proven:
+        hosts.record_contact(
+            key(number), f"10.0.0.{number}:30911", 1_000, BrokerHost(f"10.0.0.{number}", is_proven=True)
+        )
+    for number in with_heartbeats:
+        host = BrokerHost(f"10.0.0.{number}", is_proven=number in proven)
+        hosts.record_contact(key(number), f"10.0.0.{number}:30911", 3_500, host)
+    assert hosts.has_any_contact(2_500) == has_any_contact
+
+
 def test_host_is_awaited_for_a_second_before_it_is_silent(hosts):
     last_heartbeat(hosts, 0, 2, 3, 4)
     seen = [hosts.look(now_ms) for now_ms in (1_000, 1_001, 2_000, 2_001)]

@@ -33,6 +33,7 @@ async def controller(tmp_path, receiver):
                 clock=controller.clock,
                 options=lambda: CallbackOptions.of(controller.settings.config),
                 observer=RecordedCallbacks(),
+                is_named=lambda _: True,
                 explain=lambda _: "",
                 start=controller._start,
             )

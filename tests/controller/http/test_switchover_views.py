@@ -10,7 +10,7 @@ from controller.failure_detection.log_ends import LogEnd
 from controller.http.switchover_endpoints import SWITCHOVER_ENDPOINTS
 from controller.roles.verdict import RoleAnswer, RoleVerdict
 from controller.storage.store import ControllerMember
-from controller.switchover.rolling_restarts import BROKERS_MAX
+from controller.switchover.rolling_restarts import BROKERS_MAX, RUNNING_MAX
 from serving.http import openapi
 from serving.http.endpoints import BODY_BYTES_MAX
 from serving.http.views import ErrorAnswer
@@ -241,6 +241,8 @@ async def test_follower_names_the_leader(controller):
         ({"brokerIds": list(range(1, BROKERS_MAX + 2))}, 422, "$.brokerIds"),
         ({"brokerIds": 2}, 422, "$.brokerIds"),
         ({"reason": "a\x00b"}, 422, "$.reason"),
+        ({"clusterRestartsMax": 0}, 422, "$.clusterRestartsMax"),
+        ({"clusterRestartsMax": RUNNING_MAX + 1}, 422, "$.clusterRestartsMax"),
         ({"odd": 1}, 422, "odd"),
         ({"brokerIds": [9]}, 409, "broker-a has no brokers [9], but [1, 2, 3]."),
     ],
@@ -253,6 +255,7 @@ async def test_restart_that_cannot_be_names_what_is_wrong(controller, body, stat
 
 async def test_restart_shows_whom_to_restart_now_and_what_it_waits_for(controller):
     _, begun = await post(controller, RESTART, {"reason": "new JDK"})
+    assert begun["clusterRestartsMax"] == 1
     assert (begun["phase"], begun["restartNow"], begun["brokerIds"], begun["restarted"]) == (
         "IN_SYNC",
         None,

@@ -90,6 +90,17 @@ def test_check_of_a_broker_that_is_not_stored_is_not_recorded(checkers):
     assert checkers.hosts(KEY) == []
 
 
+@pytest.mark.parametrize("verdict", [RoleVerdict.SUPERSEDED, RoleVerdict.HELD])
+def test_check_of_an_id_that_its_set_does_not_have_is_recorded_only_if_it_was_a_member(checkers, clock, verdict):
+    """Anybody can check any id."""
+    checkers.record(KEY, "10.0.0.1", SERVES)
+    for number in range(1, 4):
+        checkers.record(BrokerKey("broker-a", number), "10.0.0.1", RoleAnswer(verdict, 4, is_member=False))
+    clock.pass_ms(ANSWER_SETTLES_MS)
+    assert (checkers.hosts(KEY), checkers.not_down(KEY)) == (["10.0.0.1"], [])
+    assert checkers.hosts(BrokerKey("broker-a", 2)) == []
+
+
 def test_answer_in_doubt_leaves_a_host_as_it_was_answered_before(checkers, clock):
     checkers.record(KEY, "10.0.0.1", SERVES)
     checkers.record(KEY, "10.0.0.2", HELD)

@@ -66,6 +66,22 @@ def test_doubt_about_the_master_leaves_it_and_still_excludes_slaves(facts):
     assert verdict(SLAVE, **facts).verdict is RoleVerdict.SUPERSEDED
 
 
-def test_broker_that_belongs_to_no_set_is_unknown():
-    assert verdict(STRANGER).verdict is RoleVerdict.UNKNOWN
-    assert verdict(STRANGER, has_failed=True).verdict is RoleVerdict.UNKNOWN
+LED_BEFORE = a_set(master=None, master_epoch=13, is_elected=True)
+NEVER_LED = a_set(master=None, master_epoch=0, is_elected=False)
+
+
+@pytest.mark.parametrize(
+    ("facts", "wanted"),
+    [
+        ({}, RoleVerdict.SUPERSEDED),
+        # It was the master, and was cleaned: nobody is sent there while its successor is elected.
+        ({"broker_set": LED_BEFORE}, RoleVerdict.SUPERSEDED),
+        ({"is_held": True}, RoleVerdict.HELD),
+        # The store was lost and new brokers come first: the master of before may lead.
+        ({"broker_set": NEVER_LED}, RoleVerdict.UNKNOWN),
+        ({"is_behind": True}, RoleVerdict.UNKNOWN),
+        ({"leads": False}, RoleVerdict.UNKNOWN),
+    ],
+)
+def test_broker_that_belongs_to_a_set_no_more_is_superseded_unless_it_may_lead(facts, wanted):
+    assert verdict(STRANGER, **facts).verdict is wanted

@@ -8,7 +8,7 @@ from fakes.clock import FakeClock
 
 from controller.failover.group import Group
 from controller.roles.changes import RoleChanges
-from controller.roles.serving import QUERIES_MAX, ServingConfirmations
+from controller.roles.serving import QUERIES_MAX, ServingConfirmations, again_ms
 from controller.storage.store import ControllerMember, SetStore
 
 SOON_S = 20
@@ -82,6 +82,19 @@ async def test_master_is_queried_until_it_has_changed_to_master(leader):
     assert leader.serving.is_confirmed(SECOND)
     assert not leader.serving.is_confirmed(FIRST)
     assert leader.reported == [(change, 10 * len(leader.queried))]
+
+
+def test_broker_that_does_not_change_to_master_is_queried_ever_less_often():
+    waits = [(after_ms, again_ms(after_ms)) for after_ms in (0, 250, 300, 5_000, 60_000, 100_000, 3_600_000)]
+    assert waits == [
+        (0, 25),
+        (250, 25),
+        (300, 30),
+        (5_000, 500),
+        (60_000, 6_000),
+        (100_000, 10_000),
+        (3_600_000, 10_000),
+    ]
 
 
 async def test_next_election_ends_the_queries_of_the_one_before(leader):

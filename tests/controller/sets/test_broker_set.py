@@ -1,17 +1,21 @@
 """Which epochs move with which event, and what is never forgotten."""
 
+from itertools import pairwise
+
 import pytest
 from controller_builders import CLUSTER, SET, a_set, an_address
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.sets.broker_set import BrokerSet, Floor
+from controller.sets.broker_set import APPLIED_RANGES_MAX, BrokerSet, Floor
 from controller.sets.events import (
     BrokerAddressChanged,
     BrokerIdApplied,
+    BrokersRegistered,
     MasterElected,
     MasterEpochRaised,
     MasterLost,
+    PlacesFreed,
     RebuildingBegun,
     ReplicaAdopted,
     ReplicasRemoved,
@@ -26,6 +30,8 @@ from controller.sets.events import (
         (MasterLost(), None, 6, {1, 2}, 7),
         (SyncStateSetAltered(frozenset({1, 2, 3})), 1, 5, {1, 2, 3}, 8),
         (BrokerIdApplied(4, "10.0.0.4:1", "x"), 1, 5, {1, 2}, 7),
+        (BrokersRegistered(frozenset({3})), 1, 5, {1, 2}, 7),
+        (PlacesFreed(frozenset({3})), 1, 5, {1, 2}, 7),
         (ReplicaAdopted(4, "10.0.0.4:1"), 1, 5, {1, 2}, 7),
         (BrokerAddressChanged(1, "10.0.0.9:1"), 1, 5, {1, 2}, 7),
         (ReplicasRemoved(frozenset({3})), 1, 5, {1, 2}, 7),
@@ -112,3 +118,36 @@ def test_epochs_never_decrease_and_grow_with_each_change_of_master_or_sync_state
         assert after.master == state.master or after.master_epoch > state.master_epoch
         assert after.sync_state_set == state.sync_state_set or after.sync_state_set_epoch > state.sync_state_set_epoch
         state = after
+
+
+# Ids without a registered broker
+
+
+@given(st.lists(st.frozensets(st.integers(1, 30), max_size=3) | st.none(), max_size=40))
+def test_ids_that_were_applied_for_are_known_until_their_brokers_register_or_are_removed(steps):
+    broker_set, applied = BrokerSet(broker_name=SET, cluster=CLUSTER), set()
+    for step in steps:
+        broker_id = broker_set.next_broker_id
+        if step is None:
+            broker_set = broker_set.apply(BrokerIdApplied(broker_id, an_address(broker_id), "x"))
+            applied.add(broker_id)
+        elif len(step) > 1:
+            broker_set = broker_set.apply(BrokersRegistered(step))
+            applied -= step
+        else:
+            broker_set = broker_set.apply(PlacesFreed(step))
+        assert {i for i in range(-1, 60) if broker_set.has_applied(i)} == applied
+        assert broker_set.applicants == applied & broker_set.replicas.keys()
+        ranges = broker_set.applied_ids
+        assert all(last + 1 < first for (_, last), (first, _) in pairwise(ranges))
+
+
+def test_only_a_limited_number_of_ranges_of_ids_is_remembered_and_those_are_the_latest():
+    broker_set = BrokerSet(broker_name=SET, cluster=CLUSTER)
+    for broker_id in range(1, 2 * APPLIED_RANGES_MAX + 11):
+        broker_set = broker_set.apply(BrokerIdApplied(broker_id, an_address(1), "x"))
+        if broker_id % 2:
+            broker_set = broker_set.apply(BrokersRegistered(frozenset({broker_id})))
+        broker_set = broker_set.apply(PlacesFreed(frozenset({broker_id})))
+    assert len(broker_set.applied_ids) == APPLIED_RANGES_MAX
+    assert (broker_set.has_applied(2), broker_set.has_applied(2 * APPLIED_RANGES_MAX + 10)) == (False, True)

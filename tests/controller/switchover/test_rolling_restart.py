@@ -1,5 +1,6 @@
 """Which broker is to be restarted now, and when nobody is."""
 
+import msgspec
 import pytest
 from controller_builders import a_set
 from hypothesis import given
@@ -7,6 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from controller.switchover.rolling_restart import (
+    RESTART_FORMAT,
     STEPS_MAX,
     SWITCHOVER_PAUSE_MS,
     SWITCHOVERS_MAX,
@@ -17,6 +19,7 @@ from controller.switchover.rolling_restart import (
     decode_restart,
     encode_restart,
     next_decision,
+    waits_behind,
 )
 
 COMPLETE = a_set(sync_state_set=frozenset({1, 2, 3}))
@@ -39,7 +42,9 @@ def restarting(broker_id, **values):
     return a_restart(phase=RestartPhase.RESTART, broker_id=broker_id, boot_unix_ms=BOOTS[broker_id], **values)
 
 
-def facts(broker_set=COMPLETE, *, unix_ms=1_000, trusted=(1, 2, 3), boots=None, is_switching=False, failed=None):
+def facts(
+    broker_set=COMPLETE, *, unix_ms=1_000, trusted=(1, 2, 3), boots=None, is_switching=False, failed=None, behind=""
+):
     return RestartFacts(
         unix_ms=unix_ms,
         broker_set=broker_set,
@@ -47,6 +52,7 @@ def facts(broker_set=COMPLETE, *, unix_ms=1_000, trusted=(1, 2, 3), boots=None, 
         boots=BOOTS if boots is None else boots,
         is_switching=is_switching,
         failed_switchover=failed,
+        behind=behind,
     )
 
 
@@ -76,6 +82,7 @@ def test_slaves_are_restarted_first_then_the_master_hands_over_and_is_the_last()
         ({"broker_set": a_set()}, "brokers [3] to be in the SyncStateSet"),
         ({"broker_set": replace(COMPLETE, master=None)}, "a master"),
         ({"is_switching": True}, "the end of a switchover"),
+        ({"behind": "another restart"}, "another restart"),
         ({"boots": {3: 300}}, "broker 2 to answer when it has started"),
     ],
 )
@@ -223,3 +230,73 @@ def test_broker_is_named_only_if_it_is_no_master_and_all_brokers_are_alive_and_i
         assert trusted == broker_set.sync_state_set == {1, 2, 3}
         assert broker_set.master not in (None, named)
         assert not is_switching
+
+
+# Several sets
+
+
+HOSTS = {
+    "broker-a": {"h1", "h2"},
+    "broker-b": {"h3", "h4"},
+    "broker-c": {"h2", "h5"},
+    "other-d": {"h3"},
+    # Their sets were removed meanwhile.
+    "broker-e": (),
+    "other-e": (),
+}
+
+
+def restarts(*names, **values):
+    """Restarts that were begun one after the other; those of `other-` are in another cluster."""
+    return [
+        a_restart(
+            broker_name=name,
+            created_unix_ms=number,
+            cluster="Other" if name.startswith("other") else "DefaultCluster",
+            **values,
+        )
+        for number, name in enumerate(names)
+    ]
+
+
+def behind(under_way):
+    return [waits_behind(each, under_way, HOSTS) for each in under_way]
+
+
+def test_restarts_of_one_cluster_take_turns_in_the_order_in_which_they_were_begun():
+    under_way = restarts("broker-b", "broker-a", "other-e")
+    waits = "the rolling restart of broker-b, which was begun before in this cluster (clusterRestartsMax is 1)"
+    assert behind(under_way) == ["", waits, ""]
+    assert behind(under_way[::-1]) == ["", waits, ""]
+    assert behind(under_way[1:]) == ["", ""]
+
+
+def test_operator_says_how_many_restarts_of_a_cluster_go_on_at_one_time():
+    one, two, three = behind(restarts("broker-a", "broker-b", "broker-e", cluster_restarts_max=2))
+    assert (one, two) == ("", "")
+    assert three.startswith("the rolling restart of broker-a")
+
+
+def test_sets_that_share_a_host_are_never_restarted_at_one_time():
+    many = {"cluster_restarts_max": 100}
+    assert behind(restarts("broker-a", "broker-b", "broker-c", "other-d", **many)) == [
+        "",
+        "",
+        "the rolling restart of broker-a, which has a broker on h2 too",
+        "the rolling restart of broker-b, which has a broker on h3 too",
+    ]
+
+
+def test_restart_whose_turn_it_is_not_ends_what_it_has_begun():
+    """The address of a broker may change meanwhile."""
+    decision = next_decision(restarting(2), facts(boots={2: 201}, behind="another restart"))
+    assert decision.restart.restarted == (2,)
+    over = a_restart(restarted=(1, 2, 3))
+    assert next_decision(over, facts(behind="another restart")).restart.phase is RestartPhase.DONE
+
+
+def test_restart_in_a_later_format_is_refused_with_what_to_do():
+    later = encode_restart(replace(a_restart(), format=RESTART_FORMAT + 1))
+    with pytest.raises(msgspec.DecodeError, match=r"it has format 2, and this release reads formats up to 1: run the"):
+        decode_restart(later.replace(b'"steps"', b'"what_came_later"'))
+    assert decode_restart(encode_restart(a_restart())).format == RESTART_FORMAT

@@ -162,7 +162,7 @@ async def test_abort_during_a_look_is_not_overwritten(site):
     await begin(site)
     before = site.restart
     await site.restarts.abort(SET, "")
-    await site.restarts._look_at_restart(before)
+    await site.restarts._look_at_restart(before, "")
     assert site.restart.phase is RestartPhase.ABORTED
     (line,) = site.controller.events("rolling_restart_look_failed")
     assert "has changed meanwhile" in line["error"]
@@ -187,6 +187,70 @@ async def test_restart_needs_a_set_with_two_brokers_and_no_other_restart(site):
     begun = await begin(site)
     with pytest.raises(RestartRefused, match=f"{begun.id} restarts broker-a already"):
         await begin(site)
+
+
+async def another_set(site, *, base, name="broker-b"):
+    """Let another set of two brokers be there, at 10.0.0.BASE and the next address."""
+    controller, ids = site.controller, (1, 2)
+    for broker_id in ids:
+        assert (await controller.apply(broker_id, name=name, address=f"10.0.0.{base + broker_id}:30911")).code == 0
+        registered = {"name": name, "address": f"10.0.0.{base + broker_id}:30911"}
+        assert (await controller.register(broker_id, **registered)).code == 0
+        await controller.heartbeat(broker_id, name=name, epoch=-1, maxOffset=0)
+        controller.boots[f"10.0.0.{base + broker_id}:30911"] = broker_id
+    assert (await controller.elect(1, name=name)).code == 0
+    assert (await controller.report(ids, name=name)).code == 0
+    await controller.heartbeat(*ids, name=name)
+    return name
+
+
+async def test_restart_of_another_set_of_the_cluster_waits_for_the_end_of_the_first(site):
+    other = await another_set(site, base=100)
+    await begin(site)
+    await site.restarts.begin(other, RestartRequest())
+    assert (await site.look()).phase is RESTART
+    assert site.restarts.find(other).phase is IN_SYNC
+    assert site.restarts.waits_for[other].startswith(f"the rolling restart of {SET}, which was begun before in")
+    # The next leader knows whose turn it is.
+    site.controller.planned = site.controller.new_planned()
+    await site.look()
+    assert site.restarts.find(other).phase is IN_SYNC
+    await site.restarts.abort(SET, "")
+    await site.look()
+    assert (site.restarts.find(other).phase, site.restarts.find(other).broker_id) == (RESTART, 2)
+
+
+async def test_restarts_go_on_at_one_time_if_the_operator_says_so_and_no_host_has_brokers_of_both(site):
+    for name, base in (("broker-b", 100), ("broker-c", 12)):
+        await another_set(site, base=base, name=name)
+    await begin(site)
+    for name in ("broker-b", "broker-c"):
+        await site.restarts.begin(name, RestartRequest(cluster_restarts_max=3))
+    assert (await site.look()).phase is RESTART
+    assert site.restarts.find("broker-b").phase is RESTART
+    assert site.restarts.find("broker-c").phase is IN_SYNC
+    assert site.restarts.waits_for["broker-c"] == f"the rolling restart of {SET}, which has a broker on 10.0.0.13 too"
+
+
+async def test_restart_that_is_begun_after_the_clock_was_set_back_overtakes_nobody(site):
+    other = await another_set(site, base=100)
+    await begin(site)
+    assert (await site.look()).phase is RESTART
+    site.controller.clock.set_back_ms(60_000)
+    await site.restarts.begin(other, RestartRequest())
+    await site.look()
+    assert site.restarts.find(other).phase is IN_SYNC
+
+
+async def test_stored_restart_of_a_later_release_is_neither_read_nor_replaced(site):
+    documents = site.controller.scaling.documents
+    later = msgspec.json.encode({"format": 2, "what_came_later": True})
+    await documents.change(DocumentKind.ROLLING_RESTART, SET, lambda _: later)
+    sentence = "the rolling restart of broker-a cannot be read: it has format 2, and this release reads formats up to 1"
+    for refused in (begin(site), site.restarts.abort(SET, "")):
+        with pytest.raises(StoreError, match=sentence):
+            await refused
+    assert documents.get(DocumentKind.ROLLING_RESTART, SET) == later
 
 
 async def test_follower_knows_and_runs_no_restart(site):

@@ -3,9 +3,10 @@
 import asyncio
 
 import pytest
-from fakes.in_process_controller import SET, InProcessController
+from fakes.in_process_controller import SET, InProcessController, at
 from switched_site import END, OTHER, SwitchedSet
 
+from controller.failover.election_log import NotificationResult
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.log_ends import LogEnd
 from controller.failure_detection.suspicion import ProbeOutcome
@@ -259,7 +260,66 @@ async def test_new_master_that_fails_before_it_serves_leaves_no_set_without_a_ma
     site.serve(1)
     del site.controller.log_ends[2]
     back = await site.until(PHASES.ROLLED_BACK)
-    assert back.problem == "broker 2 has failed before it served"
+    assert back.problem == "broker 2 has failed before it was known to serve"
+    assert site.stored.master == 1
+
+
+async def confirming(site):
+    """Elect broker 2, which does not answer from then on."""
+    await site.begin(broker_id=2)
+    await site.until(PHASES.CONFIRM)
+    site.controller.masters.clear()
+    del site.controller.log_ends[2]
+
+
+async def reports_its_epoch(site):
+    await site.controller.heartbeat(2, epoch=2, maxOffset=END + 500)
+
+
+async def confirms_its_role(site):
+    number = site.controller.elections.of_set(SET).number
+    # Another broker requests an election before the answer comes.
+    await site.controller.elect(3)
+    site.controller.elections.notified(SET, number, 2, NotificationResult("ok", 5, 1))
+
+
+async def reports_its_epoch_and_starts_anew(site):
+    await reports_its_epoch(site)
+    await asyncio.sleep(0.1)
+    await site.controller.register(2)
+
+
+async def reports_its_epoch_and_ends(site):
+    await reports_its_epoch(site)
+    await asyncio.sleep(0.1)
+    await fail(site, 2)
+
+
+@pytest.mark.parametrize(
+    ("begins", "evidence"),
+    [
+        (reports_its_epoch, "its heartbeat says epoch 2"),
+        (confirms_its_role, "it has confirmed its role"),
+        (reports_its_epoch_and_starts_anew, "its heartbeat says epoch 2"),
+        (reports_its_epoch_and_ends, "its heartbeat says epoch 2"),
+    ],
+)
+async def test_new_master_that_has_begun_its_epoch_and_does_not_answer_is_not_rolled_back(site, begins, evidence):
+    """It may have acknowledged messages alone: whether it served is for an ordinary failover to judge."""
+    await confirming(site)
+    await begins(site)
+    failed = await site.until(PHASES.FAILED, step_ms=50)
+    assert failed.problem.endswith(
+        f"broker 1 was not elected again: broker 2 does not answer, and has begun its master epoch: {evidence}"
+    )
+    assert site.stored.master in {2, None}
+    assert not site.is_held()
+
+
+async def test_new_master_that_never_began_its_epoch_and_does_not_answer_is_rolled_back(site):
+    await confirming(site)
+    site.controller.masters = {at(1)}
+    await site.until(PHASES.ROLLED_BACK, step_ms=50)
     assert site.stored.master == 1
 
 

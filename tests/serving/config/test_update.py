@@ -39,10 +39,10 @@ def test_properties_of_another_server_in_the_same_process_are_not_changed():
     assert update("controllerStorePath=/tmp\n", unknown=held).config.unknown[0].value == "/tmp"
 
 
-@pytest.mark.parametrize("key", ["onRoleChange", "onRoleChangeTokenFile"])
+@pytest.mark.parametrize("key", ["onRoleChange", "onRoleChangeSets", "onRoleChangeTokenFile"])
 def test_what_a_controller_runs_is_not_changed_in_a_file_that_it_shares_with_a_nameserver(key):
     """Whoever reaches the NameServer's port would else run programs as the user of the controller."""
-    with pytest.raises(ProtectedOptions, match="it names a program that a controller runs") as refused:
+    with pytest.raises(ProtectedOptions, match="it decides what a controller runs") as refused:
         update(f"{key}=/tmp/x\n", unknown=(Property(key, "/usr/local/bin/move-address", 4),))
     assert refused.value.keys == (key,)
 
