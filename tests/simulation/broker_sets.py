@@ -72,10 +72,13 @@ class SimulatedSet:
 
     @property
     def is_served(self):
-        """Whether the stored master leads, and a controller that leads reaches it."""
+        """Whether the stored master leads, and the controller that leads can ask it.
+
+        Whether it acknowledges is its own affair: it waits for whom it asked to have in sync, cut off or not.
+        """
         master, leader = self.master, self.leading_controller
-        is_there = master is not None and leader is not None and master.is_leading and master.reaches(leader)
-        return is_there and master.epoch == self.entry.broker_set.master_epoch
+        is_there = master is not None and leader is not None and master.is_leading and not master.is_frozen
+        return is_there and master.has_way_to(leader) and master.epoch == self.entry.broker_set.master_epoch
 
     def leader_for(self, broker):
         """Return the master that a broker follows."""

@@ -461,6 +461,7 @@ class Broker:
             if not is_answered and self.starts == starts and self.reaches(controller):
                 found = self.connections.get(controller.index)
                 if found is not None and found[1] is peer:
+                    self.end_copy()
                     self.reset_connection(controller)
 
         def arrive():

@@ -153,7 +153,7 @@ KINDS: Final = {
 }
 _PROFILES: Final = ("safe",) * 7 + ("calm", "unclean", "lost", "late", "late", "liar", "liar")
 _PROFILES_WITH_DISKS: Final = (*_PROFILES, *("disks",) * 6, *("planned",) * 5)
-#: How many histories of `planned` have two sets, controllers beside them, or no clients behind role checks.
+#: How many histories of `planned` have two sets, and controllers beside them.
 TWO_SETS, BESIDE = 0.4, 0.3
 #: How many histories end with a healthy core alone, and of which profiles.
 CORE: Final = 0.4
@@ -189,7 +189,8 @@ def history_of(seed: int, profile: str = "") -> tuple[Settings, tuple[Fault, ...
         faults = faults[: draw.randint(0, 4)] + _lost_store(draw)
     if profile == "planned":
         sets = 2 if draw.random() < TWO_SETS else 1
-        settings = settings._replace(is_planned=True, sets=sets, are_beside=draw.random() < BESIDE)
+        # Who cannot ask a master whether it serves leads nobody to it.
+        settings = settings._replace(is_planned=True, sets=sets, are_beside=draw.random() < BESIDE, blocked=())
         faults = [fault._replace(who=fault.who + brokers * draw.randrange(sets)) for fault in faults]
     if profile in _WITH_CORE and not settings.confirmed_on and draw.random() < CORE:
         settings = settings._replace(core_ms=draw.randrange(moments[0] + 1_000, moments[0] + 6_000))

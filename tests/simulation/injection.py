@@ -649,6 +649,8 @@ def mend_core(world, brokers):
         broker.end_copy()
         if broker in brokers:
             mend_broker(world, broker)
+    places, kept = {broker.place for broker in brokers}, dict(world.settings.blocked)
+    world.blocked = {pair: how for pair, how in world.blocked.items() if pair[1] not in places} | kept
 
 
 def mend_controller(controller):

@@ -185,11 +185,10 @@ class World:
         self.core = {each: each.core for each in self.sets if each.core is not None}
         self.note("left alone are %s", [broker.id for broker in self.core.values()])
         injection.mend_core(self, self.core.values())
-        self.messages = {each: len(each.acked) for each in self.core}
         self.look_at_core()
 
     def look_at_core(self):
-        ill = [each.name for each in self.core if not each.is_served or len(each.acked) <= self.messages[each]]
+        ill = [each.name for each in self.core if not each.is_served]
         if not ill:
             self.heal()
         elif self.now_ms > self.settings.core_ms + CORE_WITHIN_MS:
