@@ -38,6 +38,7 @@ from controller.offsets.guard.outcomes import (
     verified_unanswered,
 )
 from controller.offsets.guard.plan import GuardPlan, MessageLook
+from controller.offsets.guard.queue_view import QueueLook
 from controller.offsets.guard.rules import (
     GuardDecision,
     OffsetCandidate,
@@ -202,6 +203,8 @@ class _GuardRun:
         self._clock = clock
         self._topics: set[str] = set()
         self._decided: list[tuple[OffsetCandidate, GuardDecision]] = []
+        #: At messages before offsets that are raised: groups have many in common.
+        self._looked: dict[MessageLook, QueueLook] = {}
         #: By place in the list above.
         self._outcomes: dict[int, tuple[Outcome, str]] = {}
         self._written: dict[int, bool] = {}
@@ -331,10 +334,12 @@ class _GuardRun:
             return decision
         assert decision.offset, "what is raised is above 0"
         look, log_end = MessageLook(*candidate.queue, decision.offset - 1), self._broker.moment.log_end
-        try:
-            found = await self._queries.look(look, needs_store_time=False)
-        except (Refused, InvokeError, BodyError):
-            return not_raised(candidate, decision, Reason.NO_PROOF)
+        if (found := self._looked.get(look)) is None:
+            try:
+                found = await self._queries.look(look, needs_store_time=False)
+            except (Refused, InvokeError, BodyError):
+                return not_raised(candidate, decision, Reason.NO_PROOF)
+            self._looked[look] = found
         if found.message is None:
             is_read = decision.offset <= found.min_offset
         else:

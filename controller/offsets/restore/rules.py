@@ -81,7 +81,9 @@ def decide_restored(
         status, reason = RestoreStatus.BACKWARD, "it would go back: allow that with allowBack"
     elif is_raise and set_back_to is not None and new > set_back_to and not options.allow_unproved:
         status = RestoreStatus.MOVED_ON
-        reason = f"it was set back to {set_back_to} since (/v1/offsets/regressions): raise it with allowUnproved"
+        reason = (
+            f"it was set back to {set_back_to} since (/v1/offsets/regressions): restore its group by name from a moment"
+        )
     elif shown.group.is_online and not can_reset:
         status = RestoreStatus.ONLINE
         reason = "members are online and would overwrite it, and this broker resets nothing itself: stop them first"

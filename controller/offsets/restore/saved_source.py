@@ -72,6 +72,8 @@ async def wanted_offsets(
     """
     reading = await _reading(mirrored, set_name, state, moment)
     before_ms = stored_before(state, reading.unix_ms, reading.unix_ms)
+    # Who names both a group and a moment wants back what it had then, whoever has set it back since.
+    is_named = scope.group is not None and moment is not Former.FORMER
     unseen = mirrored.resets.unseen(set_name, reading.unix_ms)
     set_back = set_back_since(mirrored.regressions, set_name, reading.unix_ms, unseen, _SET_BACK)
     found: list[WantedOffset] = []
@@ -84,7 +86,7 @@ async def wanted_offsets(
                         offset,
                         before_ms,
                         log_end=reading.log_end,
-                        set_back_to=set_back.get((entry.key, queue_id)),
+                        set_back_to=None if is_named else set_back.get((entry.key, queue_id)),
                     )
                     for queue_id, offset in sorted(entry.offsets.items())
                 )

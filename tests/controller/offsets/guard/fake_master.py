@@ -41,7 +41,7 @@ class FakeMaster:
         self.behind_bytes = 0
         #: Groups and queues with a reset that waits for the next pull.
         self.pending = set()
-        #: Group -> what its client says that it does: "pulls" or "pops"; groups without a client are absent. None: none has.
+        #: Group -> what its client says that it does: "pulls" or "pops"; others have none. None: no group has one.
         self.clients = None
         #: Client ids of those that each such group has.
         self.members = ["c1"]
@@ -150,7 +150,7 @@ class FakeMaster:
         held = f"{{{json.dumps(queue)}:{json.dumps({} if pulled is None else {'lastPullTimestamp': pulled})}}}"
         properties = "{}" if started is None else json.dumps({"PROP_CONSUMER_START_TIMESTAMP": str(started)})
         if fields["clientId"] in self.idle:
-            held = ""
+            held = "{}"
         pulls = self.clients[fields["consumerGroup"]] == "pulls"
         tables = f'"mqTable":{held if pulls else "{}"},"mqPopTable":{"{}" if pulls else held}'
         return success(f'{{{tables},"properties":{properties},"subscriptionSet":[]}}'.encode())
