@@ -14,6 +14,8 @@ from controller.offsets.values import GroupTopic, OffsetSource, QueueKey, Stored
 
 CLUSTER, BROKER = "DefaultCluster", "broker-a"
 UNIX_MS = 1_772_409_600_000
+#: The first reset epoch that `a_writer` begins.
+EPOCH = UNIX_MS
 
 
 def a_row(group="billing", topic="orders", broker_name=BROKER, namespace="", cluster=CLUSTER):

@@ -45,6 +45,8 @@ class StoredMessage:
     physical_offset: int
     #: Unix ms by the clock of the master that stored it.
     store_unix_ms: int
+    #: Unix ms by the clock of its producer.
+    born_unix_ms: int
 
 
 def queue_entry(topic: str, queue_id: int, offset: int) -> AdminRequest[QueueEntry | None]:
@@ -90,7 +92,7 @@ def read_message(body: bytes) -> StoredMessage:
     """
     if len(body) < _HEAD.size:
         raise BodyError(f"a message has at least {_HEAD.size} bytes, the response {len(body)}")
-    size, magic, _, queue_id, _, queue_offset, physical_offset, flags, _ = _HEAD.unpack_from(body)
+    size, magic, _, queue_id, _, queue_offset, physical_offset, flags, born_unix_ms = _HEAD.unpack_from(body)
     at = _HEAD.size + (_HOST_V6_BYTES if flags & _BORN_HOST_V6_FLAG else _HOST_BYTES)
     if magic not in _MAGICS or not at + _STORE_TIME.size <= size <= len(body):
         raise BodyError(f"the response is no message: {size} bytes with magic {magic} in {len(body)} bytes")
@@ -101,5 +103,9 @@ def read_message(body: bytes) -> StoredMessage:
             f"stored at {store_unix_ms}"
         )
     return StoredMessage(
-        queue_id=queue_id, queue_offset=queue_offset, physical_offset=physical_offset, store_unix_ms=store_unix_ms
+        queue_id=queue_id,
+        queue_offset=queue_offset,
+        physical_offset=physical_offset,
+        store_unix_ms=store_unix_ms,
+        born_unix_ms=born_unix_ms,
     )

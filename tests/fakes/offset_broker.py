@@ -25,10 +25,14 @@ def _message(offset, place, stored_ms):
 
 
 class OffsetBroker:
-    """Answers as a broker of 5.5.0; a test changes it at any time."""
+    """Answers as a broker from which no group can pop, unless its release says so; a test changes it at any time."""
 
     def __init__(self, name="broker-a", *, boot_ms=BOOT_MS):
-        self.name, self.boot_ms = name, boot_ms
+        self.name, self.boot_ms, self.version = name, boot_ms, "V4_9_8"
+        #: Options beside the reset on the server's side.
+        self.options = ""
+        #: Online groups whose members pop.
+        self.popping = set()
         #: Topic -> queue id -> (min, max).
         self.topics = {}
         #: "topic@group" -> queue id -> offset.
@@ -70,10 +74,10 @@ class OffsetBroker:
 
     def _runtime(self, _):
         table = {"bootTimestamp": str(self.boot_ms), "commitLogMaxOffset": "1000", "commitLogMinOffset": "0"}
-        return success({"table": table | {"dispatchBehindBytes": "0"}})
+        return success({"table": table | {"dispatchBehindBytes": "0", "brokerVersionDesc": self.version}})
 
     def _options(self, _):
-        return success(f"useServerSideResetOffset={str(self.resets_on_server).lower()}\n".encode())
+        return success(f"useServerSideResetOffset={str(self.resets_on_server).lower()}\n{self.options}".encode())
 
     def _table(self, _):
         return success({"offsetTable": self.offsets})
@@ -106,6 +110,12 @@ class OffsetBroker:
                 "subscriptionTable": {},
             }
         )
+
+    def _running(self, fields):
+        held = f'{{{{"topic":"orders","brokerName":"{self.name}","queueId":0}}:{{}}}}'
+        pops = fields["consumerGroup"] in self.popping
+        tables = f'"mqTable":{"{}" if pops else held},"mqPopTable":{held if pops else "{}"}'
+        return success(f'{{{tables},"properties":{{}},"subscriptionSet":[]}}'.encode())
 
     def _entry(self, fields):
         topic, queue, index = fields["topic"], int(fields["queueId"]), int(fields["index"])
@@ -168,6 +178,7 @@ _ANSWERS = {
     BrokerRequestCode.GET_TOPIC_STATS_INFO: OffsetBroker._ends,
     BrokerRequestCode.GET_TOPIC_CONFIG: OffsetBroker._definition,
     BrokerRequestCode.GET_CONSUMER_CONNECTION_LIST: OffsetBroker._members,
+    BrokerRequestCode.GET_CONSUMER_RUNNING_INFO: OffsetBroker._running,
     BrokerRequestCode.QUERY_CONSUME_QUEUE: OffsetBroker._entry,
     BrokerRequestCode.VIEW_MESSAGE_BY_ID: OffsetBroker._view,
     BrokerRequestCode.GET_MIN_OFFSET: OffsetBroker._min,

@@ -316,7 +316,7 @@ class Guarding:
         resets = set_back_since(
             self._mirror.regressions,
             occasion.set_name,
-            occasion.saved.read,
+            occasion.saved.read.answered_unix_ms,
             self._mirror.unseen_resets(occasion.set_name, occasion.saved.read.requested_unix_ms),
         )
         reading = SavedTableReading(occasion.saved, occasion.rewinds, resets)
@@ -327,10 +327,9 @@ class Guarding:
             address=occasion.master.address,
             saved=reading.table,
             moment=occasion.moment,
-            pop_groups=frozenset(),
-            pulling_groups=frozenset(),
             tail=self._tail_of(occasion),
             is_recent=run.is_recent,
+            is_stale=occasion.is_stale(began_ms, run.began_unix_ms),
             awaits_members=occasion.is_recent(self._schedule.first_run_ms(occasion, began_ms)),
         )
         self._member_resets.end_former(occasion.set_name, occasion.master)

@@ -27,12 +27,13 @@ class OffsetWriter(msgspec.Struct, frozen=True, kw_only=True):
     def begin_epoch(self, offset: int, before: StoredOffset | None, lead: int) -> StoredOffset:
         """Return an offset that begins a new reset epoch: nothing committed or cached before it counts any more.
 
-        A new row begins with epoch 1: who has read that there was none commits in epoch 0, from where its policy for
-        new groups has sent it. The highest token stays: a lock is not lost by a reset. No epoch is below the number of
-        the `lead`: managers that reset one offset, the one unseen by the other, give different epochs.
+        Who has read that there was none commits in epoch 0, from where its policy for new groups has sent it. The
+        highest token stays: a lock is not lost by a reset. An epoch has the time in it, so that none is given again
+        where an older copy of the store was put back, and the number of the `lead`: managers that reset one offset, the
+        one unseen by the other, give different epochs.
         """
         epoch, token = (0, NO_TOKEN) if before is None else (before.reset_epoch, before.token)
-        return StoredOffset(offset, max(epoch + 1, lead), self.source, self.writer, token, self.unix_ms)
+        return StoredOffset(offset, max(epoch + 1, lead + self.unix_ms), self.source, self.writer, token, self.unix_ms)
 
     def delete(self, before: StoredOffset, lead: int) -> StoredOffset:
         """Return what stands for a deleted offset: in a new epoch, so that nothing from before comes again."""

@@ -44,6 +44,8 @@ class PlacedMessage(NamedTuple):
     physical_offset: int
     #: Unix ms by the clock of the master that stored it; None: not requested.
     store_unix_ms: int | None
+    #: Unix ms by the clock of its producer; None: not requested.
+    born_unix_ms: int | None = None
 
 
 class Boundary(Protocol):

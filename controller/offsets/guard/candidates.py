@@ -44,6 +44,7 @@ class KnownGroups:
     """How groups consume, as far as something shows it. A group of which nothing does may pop."""
 
     popping: AbstractSet[str]
+    #: Their members show it now.
     pulling: AbstractSet[str]
     #: The broker can pop at all.
     can_pop: bool
@@ -59,11 +60,6 @@ class ShownTable:
     has_pulls: bool = False
     #: Topics with an entry that cannot be read; it may be that of any group.
     unreadable_topics: frozenset[str] = frozenset()
-
-    @property
-    def pulling_groups(self) -> frozenset[str]:
-        """The groups that have pulled from the broker."""
-        return frozenset(key.group for key in self.pulled)
 
     def offset(self, key: TableKey, queue_id: int) -> int | None:
         """Return the offset of a queue; None if none is stored."""

@@ -1,8 +1,9 @@
-"""Requests of clients whether their groups pull (203, then 307 of one client), as only they know. The edge.
+"""Requests of members whether their groups pull (203, then 307 of each), as only they know. The edge.
 
-A group that pulls and one that pops look alike in the offset table of a broker. Consumers are connected to the slaves
-of their brokers as well, so a slave that was promoted can pass the request on at once. One that was started again has
-no client for up to 30 s: its groups are taken for groups that may pop, unless it shows their pulls itself.
+A group that pulls and one that pops look alike in the offset table of a broker. Below the offset of one that pops lie
+messages that nobody has acknowledged, and what leads to them may be lost: such an offset must not be raised. So a group
+pulls only if all its members show it now. Consumers are connected to the slaves of their brokers as well, so a slave
+that was promoted can pass the request on at once; a broker that was started again has no client for up to 30 s.
 
 Source: docs/protocol/broker-admin.md 18.
 """
@@ -13,7 +14,7 @@ from itertools import islice
 from typing import Final
 
 from controller.offsets.guard.master_queries import MasterQueries
-from remoting.admin.clients import RunningConsumer, running_consumer
+from remoting.admin.clients import running_consumer
 from remoting.admin.groups import GroupConnections, connections_of_group
 from remoting.background_tasks import all_results
 from remoting.protocol.errors import BodyError, InvokeError, Refused
@@ -22,12 +23,11 @@ from remoting.protocol.errors import BodyError, InvokeError, Refused
 GROUPS_MAX: Final = 2_000
 #: How long all of it may take: offsets are to be written within seconds.
 WITHIN_S: Final = 3.0
-#: Clients of a group that are requested until one shows it.
-CLIENTS_MAX: Final = 2
+#: Of a group with more members nothing is shown.
+MEMBERS_MAX: Final = 50
 
-#: What 203 has of consumers that pull by themselves.
+#: What 203 has of consumers that pull by themselves, and of gRPC consumers that pop.
 PULL: Final = "CONSUME_ACTIVELY"
-_PUSH: Final = "CONSUME_PASSIVELY"
 
 
 async def pulling_among(queries: MasterQueries, groups: Collection[str], requests_max: int) -> frozenset[str]:
@@ -53,28 +53,21 @@ async def _pulls(queries: MasterQueries, group: str) -> bool:
         connections = await queries.call(connections_of_group(group))
     except (Refused, InvokeError, BodyError):
         return False
-    return connections is not None and await pulls(queries, group, connections, CLIENTS_MAX)
+    return connections is not None and await pulls(queries, group, connections)
 
 
-async def pulls(queries: MasterQueries, group: str, connections: GroupConnections, clients_max: int) -> bool:
-    """Return whether a group pushes or pulls for certain, as one of so many of its members shows it."""
-    if connections.consume_type == PULL:
-        return True
-    return connections.consume_type == _PUSH and await _pushes(queries, group, connections, clients_max)
-
-
-async def _pushes(queries: MasterQueries, group: str, connections: GroupConnections, clients_max: int) -> bool:
-    """Return whether push consumers pull, and do not pop as their brokers may make them."""
-    for client in connections.clients[:clients_max]:
+async def pulls(queries: MasterQueries, group: str, connections: GroupConnections) -> bool:
+    """Return whether a group pushes or pulls for certain: some members hold queues, and none pops or may pop."""
+    if len(connections.clients) > MEMBERS_MAX:
+        return False
+    has_queues = False
+    for client in connections.clients:
         try:
             running = await queries.call(running_consumer(group, client.client_id))
         except (Refused, InvokeError, BodyError):
-            continue
-        # One without any queue shows nothing: there are more members than queues.
-        if running.queues or running.pop_queues:
-            return _shows_pull(running)
-    return False
-
-
-def _shows_pull(running: RunningConsumer) -> bool:
-    return bool(running.queues) and not running.pop_queues
+            return False
+        if running.pop_queues or not (running.queues or running.started_unix_ms):
+            # A member without any queue tells at least when it started. A proxy tells nothing of its gRPC clients.
+            return False
+        has_queues |= bool(running.queues)
+    return has_queues

@@ -22,6 +22,8 @@ from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import BodyError, InvokeError, Refused
 from remoting.protocol.shapes.route import MASTER_ID
 
+#: The option of brokers from 5.5.0 on that keep what was popped outside the log: no slave has it.
+POP_RECORDS: Final = "popConsumerKVServiceEnable"
 #: Between two requests that are repeated.
 PAUSE_S: Final = 0.05
 #: A broker refuses with SYSTEM_BUSY while it becomes master, and under load: so often is a request repeated.
@@ -119,6 +121,13 @@ class MasterQueries:
         """Return whether the broker resets offsets by itself (222)."""
         return (await self.call(broker_options([RESETS_ON_SERVER]))).get(RESETS_ON_SERVER, "").strip() == "true"
 
+    async def loses_popped(self) -> bool:
+        """Return whether what was popped and not acknowledged is in a store of the broker's own; True if it refuses."""
+        try:
+            return (await self.call(broker_options([POP_RECORDS]))).get(POP_RECORDS, "").strip() == "true"
+        except Refused:
+            return True
+
     async def shown(self, topics: Collection[str]) -> ShownTable:
         """Return the offsets that the broker has of these topics; others run in between. Raises as AdminClient.call."""
         table = await self.call(all_offsets())
@@ -138,10 +147,12 @@ class MasterQueries:
             if (found := await self.call(first)) is None:
                 raise BodyError(f"queue {look.queue_id} of topic {look.topic} has no readable beginning")
             return QueueLook(None, found, await self.call(end))
-        store_unix_ms = None
+        store_unix_ms = born_unix_ms = None
         if needs_store_time:
-            store_unix_ms = (await self.call(message_in_log(entry.physical_offset))).store_unix_ms
-        return QueueLook(PlacedMessage(entry.physical_offset, store_unix_ms), entry.min_offset, entry.max_offset)
+            message = await self.call(message_in_log(entry.physical_offset))
+            store_unix_ms, born_unix_ms = message.store_unix_ms, message.born_unix_ms
+        placed = PlacedMessage(entry.physical_offset, store_unix_ms, born_unix_ms)
+        return QueueLook(placed, entry.min_offset, entry.max_offset)
 
     async def first_since(self, look: MessageLook, unix_ms: int) -> int | None:
         """Return the first message of a queue that was stored at a moment or later, as the broker finds it (29).

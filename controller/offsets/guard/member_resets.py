@@ -211,7 +211,7 @@ class MemberResets:
         if not is_other_new and not members.coming(client_ids):
             members.present = client_ids
             return True
-        if not group.is_pulling and not await pulls(self._queries, group.group, found, REQUESTED_MAX):
+        if not group.is_pulling and not await pulls(self._queries, group.group, found):
             members.not_before_ms = self._clock.now_ms() + UNKNOWN_MS
             return True
         members.present = client_ids

@@ -70,11 +70,13 @@ is reported. So is each queue that an operator has reset by this service where t
 neither the saved offset nor the one that is shown is known to be the newest.
 
 **Pop.** The offset of a pop group is the broker's own: what lies below it was handed out, and a check-point message in
-another topic leads to what was not acknowledged. A group is taken for one unless something shows that it pushes or
-pulls, as nothing but a retry shows that it pops. An offset may be pushed only if its check-points are in the new log as
-well, for which the message before the offset is no proof, but the end of the old master's log when the mirror had read
-the table is. Without it the offset is left: messages are handed out again, none is lost. Only where the new master has
-none is it pushed in any case: a broker begins at the end then.
+another topic, or a record in a store that no slave has (`popConsumerKVServiceEnable`), leads to what was not
+acknowledged. Nothing here can show that these are there. So a group is taken for one unless all its members show now
+that they push or pull, and no offset of such a group is raised, nor is one set where the new master has none.
+
+**What every offset that is raised needs** beside all of this: the message before it lies before the end of the log that
+was read (`runner.py`), as a topic may have been made anew since; and it was read within the last minute, as its group
+may have been deleted since.
 
 **Left alone** are the shadow entries of broadcasting groups, whose offsets are with the clients, and light queues
 (`%LMQ%`), whose ends 30, 31 and 321 do not show for sure. Retry topics are topics like others.
@@ -83,7 +85,7 @@ Source: docs/protocol/offsets.md 8.2.
 """
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from controller.offsets.guard.queue_view import QueueView
@@ -150,10 +152,10 @@ class Reason(enum.StrEnum):
     #: The mirror has no offset.
     NOT_SAVED = "not_saved"
     NOT_GUARDED = "not_guarded"
-    #: Of a group that pops, or may pop: messages are handed out again.
-    POPPED_AGAIN = "popped_again"
+    #: Of a group that pops, or may pop, as its members do not show now that they pull: nothing is raised.
+    POPS = "pops"
     #: An operator has reset the queue, and the mirror may not have read that yet. Or the new master has an older
-    #: offset, and somebody may have reset the group there since the promotion.
+    #: offset, and somebody may have reset the group there since the promotion; or none, and was read too long ago.
     MAY_BE_RESET = "may_be_reset"
     #: The group may have read new messages, or skipped them.
     MAY_HAVE_SKIPPED = "may_have_skipped"
@@ -217,6 +219,10 @@ class LogFacts:
     has_saved_log: bool = False
     #: The store was empty at the promotion.
     is_emptied: bool = False
+    #: The offsets were read so long ago that none of them is raised.
+    is_stale: bool = False
+    #: What groups popped and did not acknowledge is known to the broker alone that handed it out.
+    loses_popped: bool = False
 
     @property
     def sends_back(self) -> bool:
@@ -249,6 +255,28 @@ def matters(candidate: OffsetCandidate, facts: LogFacts) -> int:
 
 def decide(candidate: OffsetCandidate, view: QueueView | None, facts: LogFacts) -> GuardDecision:
     """Return what is done with one offset; `view` is None for a queue that was not looked at, or not readable."""
+    decision = _of_pulling(candidate, view, facts)
+    is_raise = raises(candidate, decision)
+    is_lost = facts.loses_popped and decision.action is Action.LEAVE
+    if candidate.keeping is OffsetKeeping.POP and (is_raise or is_lost):
+        return GuardDecision(action=Action.REPORT, reason=Reason.POPS)
+    return not_raised(candidate, decision, Reason.MAY_BE_RESET) if is_raise and facts.is_stale else decision
+
+
+def raises(candidate: OffsetCandidate, decision: GuardDecision) -> bool:
+    """Return whether a decision raises an offset, or sets one where there is none: messages may be skipped by it."""
+    return decision.offset is not None and decision.offset > (candidate.shown or 0)
+
+
+def not_raised(candidate: OffsetCandidate, decision: GuardDecision, why: Reason) -> GuardDecision:
+    """Return what is done where an offset must not be raised: members that have to be sent back go to what is shown."""
+    if decision.action is Action.SET and candidate.shown is not None:
+        return replace(decision, offset=candidate.shown)
+    return GuardDecision(action=Action.REPORT, reason=why)
+
+
+def _of_pulling(candidate: OffsetCandidate, view: QueueView | None, facts: LogFacts) -> GuardDecision:
+    """Return what is done with one offset if its group pulls, and its messages are those that were there."""
     if (undecidable := _undecidable(candidate, view, facts)) is not None:
         return undecidable
     if candidate.reset_to is not None:
@@ -351,7 +379,7 @@ def _wanted(candidate: OffsetCandidate, saved: int, view: QueueView | None, fact
     if view is None or saved <= view.old_until:
         return _raised(candidate, saved, view, facts)
     if candidate.keeping is OffsetKeeping.POP and candidate.shown is not None:
-        return _left(Reason.POPPED_AGAIN)
+        return GuardDecision(action=Action.REPORT, reason=Reason.POPS)
     end = view.begin_of_late if _is_sent_before_late(candidate, view, facts) else view.end_of_old
     if end is None:
         return GuardDecision(action=Action.REPORT, reason=Reason.NO_PROOF, safe_offset=view.old_until)
@@ -369,7 +397,7 @@ def _raised(candidate: OffsetCandidate, saved: int, view: QueueView | None, fact
         return _set(candidate, saved, view, Reason.POSITIONS_LOST)
     if candidate.is_rewound:
         return _rewound(saved, facts)
-    if shown is not None and (left := _why_left(candidate, saved, shown, view, facts)):
+    if shown is not None and (left := _why_left(saved, shown, view)):
         return _left(left)
     if _may_be_reset(candidate, saved, facts):
         return GuardDecision(action=Action.REPORT, reason=Reason.MAY_BE_RESET, safe_offset=saved)
@@ -398,17 +426,8 @@ def _is_sent_before_late(candidate: OffsetCandidate, view: QueueView, facts: Log
     return view.begin_of_late is not None and _are_positions_lost(candidate, facts)
 
 
-def _why_left(
-    candidate: OffsetCandidate,
-    saved: int,
-    shown: int,
-    view: QueueView | None,
-    facts: LogFacts,
-) -> Reason | None:
+def _why_left(saved: int, shown: int, view: QueueView | None) -> Reason | None:
     """Return why an offset that the new master has is not raised to the saved one; None if it is."""
     if saved <= shown:
         return Reason.UP_TO_DATE
-    if view is not None and saved <= view.min_offset:
-        return Reason.HEAD_EXPIRED
-    is_pop_unproved = candidate.keeping is OffsetKeeping.POP and not facts.has_saved_log
-    return Reason.POPPED_AGAIN if is_pop_unproved else None
+    return Reason.HEAD_EXPIRED if view is not None and saved <= view.min_offset else None

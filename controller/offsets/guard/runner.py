@@ -37,8 +37,17 @@ from controller.offsets.guard.outcomes import (
     verified,
     verified_unanswered,
 )
-from controller.offsets.guard.plan import GuardPlan
-from controller.offsets.guard.rules import GuardDecision, OffsetCandidate, OffsetKeeping, Reason, Tail
+from controller.offsets.guard.plan import GuardPlan, MessageLook
+from controller.offsets.guard.queue_view import QueueLook
+from controller.offsets.guard.rules import (
+    GuardDecision,
+    OffsetCandidate,
+    OffsetKeeping,
+    Reason,
+    Tail,
+    not_raised,
+    raises,
+)
 from controller.offsets.guard.unreset import UnresetGroups, UnresetQueues
 from remoting.admin.client import AdminClient
 from remoting.admin.offsets import OffsetCommit, commit_offset
@@ -75,14 +84,11 @@ class GuardedBroker:
     #: A copy that nobody changes: a run goes through it in slices.
     saved: SavedTable
     moment: SavedMoment
-    #: Groups that are known to pop; those whose retry topics show it are found without.
-    pop_groups: frozenset[str]
-    #: Groups that are known to push or pull. Those that have pulled from the broker are found without where it says so,
-    #: and those with clients that are connected to it (203, 307). Others are taken for groups that pop.
-    pulling_groups: frozenset[str]
     tail: Tail
     #: The promotion, or the start, was seen as it happened; not found at a start of this process.
     is_recent: bool
+    #: The offsets were read too long ago to raise any.
+    is_stale: bool
     #: So it was for the first run at this promotion: members of groups are sent back after this one too.
     awaits_members: bool
 
@@ -197,6 +203,8 @@ class _GuardRun:
         self._clock = clock
         self._topics: set[str] = set()
         self._decided: list[tuple[OffsetCandidate, GuardDecision]] = []
+        #: At messages before offsets that are raised: groups have many in common.
+        self._looked: dict[MessageLook, QueueLook] = {}
         #: By place in the list above.
         self._outcomes: dict[int, tuple[Outcome, str]] = {}
         self._written: dict[int, bool] = {}
@@ -219,20 +227,24 @@ class _GuardRun:
         """Do everything; raises as AdminClient.call where nothing can be decided."""
         begun_s = asyncio.get_running_loop().time()
         log = await self._log()
-        popping = set(self._broker.pop_groups)
+        popping = set[str]()
         async for keys in in_slices(self._broker.saved, SLICE_CANDIDATES):
             self._topics.update(key.topic for key in keys)
             popping.update(key.group for key in keys if shows_pop(key))
         self.state = "it read the offset table"
         shown = await self._queries.shown(self._topics)
-        facts = facts_of(
-            self._broker.moment,
-            log,
-            self._broker.tail,
-            is_recent=self._broker.is_recent,
-            has_pulls=shown.has_pulls,
+        groups = await self._groups(popping, can_pop=can_pop(log))
+        facts = replace(
+            facts_of(
+                self._broker.moment,
+                log,
+                self._broker.tail,
+                is_recent=self._broker.is_recent,
+                has_pulls=shown.has_pulls,
+            ),
+            is_stale=self._broker.is_stale,
+            loses_popped=groups.can_pop and await self._queries.loses_popped(),
         )
-        groups = await self._groups(popping, shown, can_pop=can_pop(log))
         self._boundary = boundary_of(self._broker.moment, log)
         plan = GuardPlan(self._boundary, facts)
         async for candidates in in_slices(candidates_of(self._broker.saved, shown, groups), SLICE_CANDIDATES):
@@ -264,13 +276,13 @@ class _GuardRun:
                 self.state = f"it requested where the log parts: {error}"
             await asyncio.sleep(PAUSE_S)
 
-    async def _groups(self, popping: set[str], shown: ShownTable, *, can_pop: bool) -> KnownGroups:
-        """Return how groups consume; what clients have to say about it is requested where nothing else shows it."""
-        pulling = self._broker.pulling_groups | shown.pulling_groups
+    async def _groups(self, popping: set[str], *, can_pop: bool) -> KnownGroups:
+        """Return how groups consume; their members are requested whether they pull."""
+        pulling = frozenset[str]()
         if can_pop:
             self.state = "it requested of clients whether they pull"
             saved = groups_with_offsets(self._broker.saved)
-            pulling |= await pulling_among(self._queries, saved - popping - pulling, self._limits.requests_max)
+            pulling = await pulling_among(self._queries, saved - popping, self._limits.requests_max)
         return KnownGroups(popping=popping, pulling=pulling, can_pop=can_pop)
 
     def results(self) -> Iterable[Guarded]:
@@ -299,13 +311,40 @@ class _GuardRun:
         await all_results(worker() for _ in range(self._limits.requests_max))
 
     async def _decide(self, plan: GuardPlan) -> None:
+        self.state = "it looked at the messages before offsets that it raises"
         async for decided in in_slices(plan.decisions(), SLICE_CANDIDATES):
-            for candidate, decision in decided:
-                self._take_decision(candidate, decision)
-                if decision.reason is Reason.MAY_BE_RESET:
-                    self._unreset.leave_alone(candidate)
-                elif candidate.keeping is OffsetKeeping.POP and self._writes_to is not None:
-                    self._unreset.decided(candidate, decision, plan.if_pulling(candidate))
+            await self._each(decided, partial(self._decide_one, plan))
+
+    async def _decide_one(self, plan: GuardPlan, decided: tuple[OffsetCandidate, GuardDecision]) -> None:
+        candidate, decision = decided
+        decision = await self._proved(candidate, decision)
+        self._take_decision(candidate, decision)
+        if decision.reason is Reason.MAY_BE_RESET:
+            self._unreset.leave_alone(candidate)
+        elif candidate.keeping is OffsetKeeping.POP and self._writes_to is not None:
+            if_pulling = await self._proved(candidate, plan.if_pulling(candidate))
+            self._unreset.decided(candidate, decision, if_pulling)
+
+    async def _proved(self, candidate: OffsetCandidate, decision: GuardDecision) -> GuardDecision:
+        """Return a decision that raises an offset only if the message before it was in the log that was read.
+
+        Where the log parts proves nothing here: a topic that was made anew after the reading has old messages as well.
+        """
+        if not raises(candidate, decision):
+            return decision
+        assert decision.offset, "what is raised is above 0"
+        look, log_end = MessageLook(*candidate.queue, decision.offset - 1), self._broker.moment.log_end
+        if (found := self._looked.get(look)) is None:
+            try:
+                found = await self._queries.look(look, needs_store_time=False)
+            except (Refused, InvokeError, BodyError):
+                return not_raised(candidate, decision, Reason.NO_PROOF)
+            self._looked[look] = found
+        if found.message is None:
+            is_read = decision.offset <= found.min_offset
+        else:
+            is_read = log_end is not None and found.message.physical_offset < log_end
+        return decision if is_read else not_raised(candidate, decision, Reason.NO_PROOF)
 
     def _take_decision(self, candidate: OffsetCandidate, decision: GuardDecision) -> None:
         place = len(self._decided)

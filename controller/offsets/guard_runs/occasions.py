@@ -32,6 +32,8 @@ UNSEEN_RESTART_MS: Final = 60_000
 #: A former run that was not read for so long before it was over may have had resets that nobody here has seen: some
 #: readings, and the time in which controllers find that a broker has failed.
 UNSEEN_RESETS_MS: Final = 30_000
+#: No offset that was read longer ago is raised: its group may have been deleted since.
+RAISED_MS: Final = 60_000
 #: What was saved is not written any more so long after the former run was seen to be over.
 OUTDATED_MS: Final = 600_000
 
@@ -97,6 +99,10 @@ class GuardOccasion:
     def is_recent(self, now_ms: int) -> bool:
         """Return whether the former run was read up to its end, and nobody can have reset offsets since."""
         return self.age_ms is not None and now_ms - self.noticed_ms + self.age_ms <= RECENT_MS
+
+    def is_stale(self, now_ms: int, unix_ms: int) -> bool:
+        """Return whether the offsets were read too long ago to raise any, or the clock was set back since."""
+        return not 0 <= _since_read(now_ms, unix_ms, self.saved) <= RAISED_MS
 
     @property
     def may_be_same_process(self) -> bool:
@@ -184,7 +190,7 @@ def age_at_most(notice: Notice, master: SetMaster, saved: SavedOffsets) -> int |
     was over once its set was without a master, or its process was gone: a set whose only replica in sync is gone keeps
     it as its master until there is another one.
     """
-    unseen_ms = _since_read(notice, saved)
+    unseen_ms = _since_read(notice.now_ms, notice.unix_ms, saved)
     over_ms = [notice.now_ms - each for each in (notice.lost_ms, notice.down_ms) if each is not None]
     if not 0 <= unseen_ms <= max(over_ms, default=0) + UNSEEN_RESETS_MS:
         return None
@@ -196,11 +202,11 @@ def age_at_most(notice: Notice, master: SetMaster, saved: SavedOffsets) -> int |
     return min(each for each in bounds if each >= 0)
 
 
-def _since_read(notice: Notice, saved: SavedOffsets) -> int:
+def _since_read(now_ms: int, unix_ms: int, saved: SavedOffsets) -> int:
     """Return how long ago the former run was read, in ms; below 0 where the clock was set back since."""
     if saved.requested_ms is None:
-        return notice.unix_ms - saved.read.answered_unix_ms
-    return notice.now_ms - saved.requested_ms
+        return unix_ms - saved.read.answered_unix_ms
+    return now_ms - saved.requested_ms
 
 
 #: Controllers did not have the new run until then.
@@ -213,7 +219,7 @@ def occasion_of(
     """Return what is to be set right at a master, given the last reading of the run before."""
     epoch = saved.read.run.master_epoch
     is_same_epoch = epoch is not None and epoch == master.master_epoch
-    unseen_ms = _since_read(notice, saved)
+    unseen_ms = _since_read(notice.now_ms, notice.unix_ms, saved)
     return GuardOccasion(
         set_name=set_name,
         cause=notice.cause,

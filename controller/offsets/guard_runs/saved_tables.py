@@ -2,18 +2,18 @@
 
 from collections import ChainMap
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from typing import Final, cast
 
 from controller.offsets.entry_keys import EntryKey, EntryKind
 from controller.offsets.guard.candidates import SavedQueue, SavedTable, TableKey
 from controller.offsets.guard_runs.occasions import Resets, Rewinds
-from controller.offsets.mirror.changes import ReadState
 from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.regressions import REGRESSIONS_MAX, RegressionCause, RegressionLog
 from controller.offsets.mirror.saved_offsets import SavedOffsets
 
 #: What somebody has set back on purpose; what another manager's guard has set back cannot be told from it.
-_ON_PURPOSE: Final = frozenset(
+ON_PURPOSE: Final = frozenset(
     {
         RegressionCause.OPERATOR_RESET,
         RegressionCause.GUARD_OR_REWIND,
@@ -25,7 +25,13 @@ _ON_PURPOSE: Final = frozenset(
 _SLICE_REWINDS: Final = 500
 
 
-def set_back_since(regressions: RegressionLog, set_name: SetName, read: ReadState, resets: Resets) -> Resets:
+def set_back_since(
+    regressions: RegressionLog,
+    set_name: SetName,
+    unix_ms: int,
+    resets: Resets,
+    causes: AbstractSet[RegressionCause] = ON_PURPOSE,
+) -> Resets:
     """Return `resets` and to where else somebody has set queues of a set back since a reading; 0 for deleted offsets.
 
     Later runs than that of the reading may have been read, and what was set back there is newer than what it has.
@@ -33,7 +39,7 @@ def set_back_since(regressions: RegressionLog, set_name: SetName, read: ReadStat
     later: dict[tuple[EntryKey, int], int] = {}
     for each in regressions.last(
         REGRESSIONS_MAX,
-        lambda one: one.queue.set_name == set_name and one.cause in _ON_PURPOSE and one.unix_ms > read.answered_unix_ms,
+        lambda one: one.queue.set_name == set_name and one.cause in causes and one.unix_ms > unix_ms,
     ):
         queue, offset = (each.queue.key, each.queue.queue_id), each.to_offset or 0
         later[queue] = min(later.get(queue, offset), resets.get(queue, offset), offset)

@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from controller.offsets.guard.candidates import ShownTable, TableKey
+from controller.offsets.guard.group_kinds import pulls
+from controller.offsets.guard.log_facts import MasterLog, can_pop
 from controller.offsets.guard.master_queries import MasterQueries
 from controller.offsets.restore.rules import GroupState, QueueBounds, ShownQueue
+from remoting.admin.brokers import broker_runtime
 from remoting.admin.groups import connections_of_group
 from remoting.admin.offsets import max_offset, min_offset
 from remoting.admin.topics import queue_offsets, topic_definition, topic_definition_of_all
@@ -78,6 +81,9 @@ async def read_facts(queries: MasterQueries, queues: Collection[tuple[str, str, 
     groups = dict.fromkeys(group for _, group, _ in queues)
     table = await queries.shown(by_topic.keys())
     can_reset = await queries.can_reset()
+    runtime = await queries.call(broker_runtime())
+    pops = can_pop(MasterLog(runtime=runtime, epochs=None))
+    loses_popped = pops and await queries.loses_popped()
     ends: dict[str, TopicEnds] = {}
     states: dict[str, GroupState | str] = {}
 
@@ -85,7 +91,8 @@ async def read_facts(queries: MasterQueries, queues: Collection[tuple[str, str, 
         ends[topic] = await read_ends(queries, topic, by_topic[topic])
 
     async def read_group(group: str) -> None:
-        states[group] = await _state_of(queries, group)
+        state = await _state_of(queries, group, can_pop=pops)
+        states[group] = state if isinstance(state, str) else state._replace(loses_popped=loses_popped)
 
     await each_of(by_topic, read_topic)
     await each_of(groups, read_group)
@@ -137,9 +144,12 @@ async def _ends_of(queries: MasterQueries, topic: str, queue_id: int) -> QueueBo
     return None if first is None else QueueBounds(first, await queries.call(max_offset(topic, queue_id)))
 
 
-async def _state_of(queries: MasterQueries, group: str) -> GroupState | str:
+async def _state_of(queries: MasterQueries, group: str, *, can_pop: bool) -> GroupState | str:
     try:
         found = await queries.call(connections_of_group(group))
     except BROKER_FAILURES as error:
         return f"whether members of group {group} are online is not known: {error}"
-    return GroupState() if found is None else GroupState(is_online=True, is_broadcasting=found.is_broadcasting)
+    if found is None:
+        return GroupState(pulls=not can_pop)
+    shows_pull = not can_pop or await pulls(queries, group, found)
+    return GroupState(is_online=True, is_broadcasting=found.is_broadcasting, pulls=shows_pull)

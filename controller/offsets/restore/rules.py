@@ -2,7 +2,9 @@
 
 **Nothing is skipped unseen.** An offset is written only where it is not beyond the end of its queue. One that goes
 forward needs the store time of the message before it: after a lost tail, and where a topic was made anew, new messages
-fill the queue, and nobody has read them.
+fill the queue, and nobody has read them. The store time alone is the word of one clock: the message's producer has to
+agree, and where it is known where the log ended when the offset was read, the message lies before that. No group goes
+forward whose members do not show now that they pull, nor one that somebody has set back since.
 
 An offset before the beginning of a queue becomes its beginning, where consumers would go on anyway.
 Source: docs/protocol/offsets.md 8.2.
@@ -18,6 +20,10 @@ _KINDS: Final = {
     EntryKind.BROADCAST: "members of broadcasting groups keep their offsets themselves",
     EntryKind.LMQ: "the ends of light queues are not known for certain",
 }
+_WHY_POPS: Final = (
+    "it pops, or may pop: not all members, if there are any, show now (307) that they pull. What it has not "
+    "acknowledged would be skipped: start its members, and repeat"
+)
 
 
 class QueueBounds(NamedTuple):
@@ -33,6 +39,10 @@ class GroupState(NamedTuple):
 
     is_online: bool = False
     is_broadcasting: bool = False
+    #: Its members show that they pull; also where the broker cannot pop.
+    pulls: bool = False
+    #: What it may have popped and not acknowledged is known to the broker alone that handed it out.
+    loses_popped: bool = False
 
 
 class ShownQueue(NamedTuple):
@@ -62,10 +72,18 @@ def decide_restored(
     assert shown.ends is not None, "refused above"
     new = max(wanted.offset, shown.ends.min_offset)
     reason = "" if new == wanted.offset else f"messages before {new} have expired"
-    if old == new:
+    is_raise, set_back_to = new > (old or 0), wanted.set_back_to
+    if not shown.group.pulls and (is_raise or (old == new and shown.group.loses_popped)):
+        status, reason = RestoreStatus.POPS, _WHY_POPS
+    elif old == new:
         status = RestoreStatus.UNCHANGED
     elif old is not None and new < old and not options.allow_back:
         status, reason = RestoreStatus.BACKWARD, "it would go back: allow that with allowBack"
+    elif is_raise and set_back_to is not None and new > set_back_to and not options.allow_unproved:
+        status = RestoreStatus.MOVED_ON
+        reason = (
+            f"it was set back to {set_back_to} since (/v1/offsets/regressions): restore its group by name from a moment"
+        )
     elif shown.group.is_online and not can_reset:
         status = RestoreStatus.ONLINE
         reason = "members are online and would overwrite it, and this broker resets nothing itself: stop them first"
@@ -86,10 +104,15 @@ def needs_proof(wanted: WantedOffset, shown: ShownQueue, planned: PlannedOffset,
 def proved(wanted: WantedOffset, planned: PlannedOffset, message: PlacedMessage | None) -> PlannedOffset:
     """Return what is done once the message before the new offset was looked at; None: it is not readable."""
     assert wanted.stored_before_unix_ms is not None, "only where proof is needed"
-    stored_ms = None if message is None else message.store_unix_ms
-    if stored_ms is not None and stored_ms < wanted.stored_before_unix_ms:
+    if message is None or message.store_unix_ms is None:
+        why = "cannot be read"
+    elif max(message.store_unix_ms, message.born_unix_ms or 0) >= wanted.stored_before_unix_ms:
+        times = f"stored at {message.store_unix_ms} and sent at {message.born_unix_ms}"
+        why = f"was {times}, not certainly before the offset"
+    elif wanted.log_end is not None and message.physical_offset >= wanted.log_end:
+        why = f"lies at {message.physical_offset} in the log, which ended at {wanted.log_end} then"
+    else:
         return PlannedOffset(planned.queue, planned.old, planned.new, RestoreStatus.READY)
-    why = "cannot be read" if stored_ms is None else f"was stored at {stored_ms}, not certainly before the offset"
     reason = f"the message before it {why}: messages might be skipped that nobody has read"
     return PlannedOffset(planned.queue, planned.old, planned.new, RestoreStatus.NOT_PROVED, reason)
 

@@ -1,17 +1,21 @@
 """Which offsets of the mirror are to be restored: those of a moment, or from before the last role change. The edge."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from controller.offsets.guard.boundaries import CLOCK_MARGIN_MS
+from controller.offsets.guard_runs.saved_tables import ON_PURPOSE, set_back_since
 from controller.offsets.mirror.masters import MasterRun, SetName
 from controller.offsets.mirror.mirrored_offsets import MirroredOffsets
-from controller.offsets.mirror.regressions import SetQueue
-from controller.offsets.mirror.saved_offsets import DECODED_AT_ONCE, SavedEntry
+from controller.offsets.mirror.regressions import RegressionCause, SetQueue
+from controller.offsets.mirror.saved_offsets import DECODED_AT_ONCE, SavedEntry, SavedOffsets
 from controller.offsets.restore.requests import Former, RestoreScope, TooManyRestored
 from controller.offsets.restore.values import RESTORED_MAX, WantedOffset
 from controller.offsets.topology.values import SetMaster
 from remoting.slices import in_slices
+
+#: What a restore leaves: the guard has set it back for a reason, too.
+_SET_BACK: Final = ON_PURPOSE | {RegressionCause.GUARD}
 
 
 class MasterState(NamedTuple):
@@ -51,6 +55,8 @@ class _SavedReading(NamedTuple):
     #: When the newest of the offsets was read, which may be long before the moment that was requested.
     unix_ms: int
     entries: Iterable[SavedEntry | None]
+    #: Where the log ended then; None: it is not kept.
+    log_end: int | None = None
 
 
 async def wanted_offsets(
@@ -66,17 +72,31 @@ async def wanted_offsets(
     """
     reading = await _reading(mirrored, set_name, state, moment)
     before_ms = stored_before(state, reading.unix_ms, reading.unix_ms)
+    # Who names both a group and a moment wants back what it had then, whoever has set it back since.
+    is_named = scope.group is not None and moment is not Former.FORMER
+    unseen = mirrored.resets.unseen(set_name, reading.unix_ms)
+    set_back = set_back_since(mirrored.regressions, set_name, reading.unix_ms, unseen, _SET_BACK)
     found: list[WantedOffset] = []
     async for part in in_slices(reading.entries, DECODED_AT_ONCE):
         for entry in part:
             if entry is not None and scope.has_entry(entry.key):
                 found += (
-                    WantedOffset(SetQueue(set_name, entry.key, queue_id), offset, before_ms)
+                    WantedOffset(
+                        SetQueue(set_name, entry.key, queue_id),
+                        offset,
+                        before_ms,
+                        log_end=reading.log_end,
+                        set_back_to=None if is_named else set_back.get((entry.key, queue_id)),
+                    )
                     for queue_id, offset in sorted(entry.offsets.items())
                 )
         if len(found) > RESTORED_MAX:
             raise TooManyRestored(RESTORED_MAX)
     return found
+
+
+def _of(saved: SavedOffsets) -> _SavedReading:
+    return _SavedReading(saved.read.requested_unix_ms, saved.entries(), saved.read.log_max_offset)
 
 
 async def _reading(
@@ -87,9 +107,9 @@ async def _reading(
         return _SavedReading(past.unix_ms, past.entries())
     if state is None:
         saved = mirrored.saved(set_name)
-        return _SavedReading(0, ()) if saved is None else _SavedReading(saved.read.requested_unix_ms, saved.entries())
+        return _SavedReading(0, ()) if saved is None else _of(saved)
     if former := mirrored.saved_before(set_name, state.run):
-        return _SavedReading(former[-1].read.requested_unix_ms, former[-1].entries())
+        return _of(former[-1])
     # The guard has dealt with them; what they were is kept all the same.
     before_ms = state.began_unix_ms - 1
     past = await mirrored.at(set_name, before_ms)

@@ -31,6 +31,9 @@ class RestoreStatus(enum.StrEnum):
     #: The message before it is not proved to be one that was there at the moment of the offset: the queue may have
     #: lost its end, or its topic was made anew, and it got other messages, which would be skipped.
     NOT_PROVED = "not_proved"
+    #: It would go forward, and members of the group do not show now that they pull: it pops, or may pop, and messages
+    #: below the offset may not be acknowledged.
+    POPS = "pops"
     #: The broker does not have the queue.
     NO_QUEUE = "no_queue"
     #: The broker set has no master, or is not followed.
@@ -39,7 +42,7 @@ class RestoreStatus(enum.StrEnum):
     NOT_RESTORABLE = "not_restorable"
     #: Members are online, and the broker cannot send them to an offset.
     ONLINE = "online"
-    #: The group has moved since.
+    #: The group has moved since, or somebody has set it back.
     MOVED_ON = "moved_on"
     #: A reset that somebody else has requested waits for the group's next pull.
     RESET_PENDING = "reset_pending"
@@ -72,11 +75,15 @@ class WantedOffset(NamedTuple):
     queue: SetQueue
     #: None: there was none, which no request to a broker brings back.
     offset: int | None
-    #: The message before it must have been stored before this time, Unix ms by the master's clock; None: nothing is
-    #: known of when the offset was read.
+    #: The message before it must have been stored before this time, Unix ms by the clocks of the master and of its
+    #: producer; None: nothing is known of when the offset was read.
     stored_before_unix_ms: int | None = None
     #: Only if the broker shows this; None: whatever it shows.
     expected: int | None = None
+    #: The message before it must lie before this place in the log; None: it is not known where the log ended then.
+    log_end: int | None = None
+    #: To where somebody has set the queue back since, as this manager has listed it; None: nobody has.
+    set_back_to: int | None = None
 
 
 class RestoreOptions(NamedTuple):
@@ -84,7 +91,7 @@ class RestoreOptions(NamedTuple):
 
     #: Offsets may go back: messages are read again.
     allow_back: bool = False
-    #: Also without proof that no message is skipped that nobody has read.
+    #: Also without proof that no message is skipped that nobody has read, and where somebody has set the group back.
     allow_unproved: bool = False
 
 

@@ -64,7 +64,8 @@ def test_entry_that_no_queue_has_is_an_error(changed):
 @pytest.mark.parametrize("options", [{}, {"magic": MAGIC_OF_LONG_TOPIC}, {"flags": BORN_HOST_V6}], ids=str)
 def test_message_is_read_up_to_when_it_was_stored(options):
     found = message_in_log(609).read_response(RemotingCommand(0, body=a_message(**options)))
-    assert found == StoredMessage(queue_id=3, queue_offset=7, physical_offset=609, store_unix_ms=1_795_720_164_051)
+    times = {"store_unix_ms": 1_795_720_164_051, "born_unix_ms": 1_795_720_164_046}
+    assert found == StoredMessage(queue_id=3, queue_offset=7, physical_offset=609, **times)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from offset_builders import BROKER, CLUSTER, Offsets, a_queue, a_row, a_writer, an_offset
+from offset_builders import BROKER, CLUSTER, EPOCH, Offsets, a_queue, a_row, a_writer, an_offset
 
 from controller.offsets.commits.clone import CloneRequest, IfExists, decide_clone
 from controller.offsets.commits.commit import CommitEntry
@@ -60,7 +60,7 @@ def test_present_offsets_are_replaced_in_a_new_epoch_with_overwrite():
     offsets.commit(700, a_queue(0, group="audit"))
     clone(offsets, IfExists.OVERWRITE)
     stored = offsets.read(a_queue(0, group="audit"))
-    assert (stored.offset, stored.reset_epoch) == (100, 1)
+    assert (stored.offset, stored.reset_epoch) == (100, EPOCH)
     assert offsets.commit(701, a_queue(0, group="audit"), epoch=0).status is OffsetStatus.STALE
 
 

@@ -1,7 +1,7 @@
 """Deletions: explicit, by group or topic."""
 
 import pytest
-from offset_builders import Offsets, Tokens, a_queue, a_row, a_scope, an_offset
+from offset_builders import EPOCH, Offsets, Tokens, a_queue, a_row, a_scope, an_offset
 
 from controller.offsets.commits import delete
 from controller.offsets.commits.freezes import Freeze, FreezeChange
@@ -34,7 +34,7 @@ def offsets():
 )
 def test_what_the_scope_names_is_deleted_and_nothing_else(offsets, scope, left):
     decision = offsets.delete(scope)
-    assert [key for key in (BILLING, AUDIT, PAYMENTS, ON_B) if offsets.read(key) != OffsetNotFound(1)] == left
+    assert [key for key in (BILLING, AUDIT, PAYMENTS, ON_B) if offsets.read(key) != OffsetNotFound(EPOCH)] == left
     assert [each.after.offset for each in decision.changes] == [DELETED] * (4 - len(left))
     assert offsets.table.count == len(left)
 
@@ -49,10 +49,10 @@ def test_commit_from_before_the_deletion_is_refused_and_the_next_ones_begin_abov
     offsets.delete(a_scope("audit"))
     late = offsets.commit(160, AUDIT)
     assert (late.status, late.stored) == (OffsetStatus.STALE, None)
-    assert late.reason == "the offset was deleted, and reset epoch 0 is not 1, the present one: read it again"
+    assert late.reason == f"the offset was deleted, and reset epoch 0 is not {EPOCH}, the present one: read it again"
     epoch = offsets.read(AUDIT).reset_epoch
     assert offsets.commit(30, AUDIT, epoch=epoch).status is OffsetStatus.OK
-    assert (offsets.read(AUDIT).offset, offsets.read(AUDIT).reset_epoch) == (30, 1)
+    assert (offsets.read(AUDIT).offset, offsets.read(AUDIT).reset_epoch) == (30, EPOCH)
 
 
 def test_deleted_offsets_are_in_no_list_and_are_not_deleted_again(offsets):
@@ -65,8 +65,8 @@ def test_deleted_offset_keeps_its_token_so_that_who_was_fenced_stays_fenced():
     offsets = Offsets(tokens=Tokens(last=9))
     offsets.table.load(a_row(), {0: an_offset(100, token=9)})
     offsets.delete(a_scope("billing"))
-    assert offsets.commit(5, epoch=1, token=8).status is OffsetStatus.FENCED
-    assert offsets.commit(5, epoch=1, token=9).status is OffsetStatus.OK
+    assert offsets.commit(5, epoch=EPOCH, token=8).status is OffsetStatus.FENCED
+    assert offsets.commit(5, epoch=EPOCH, token=9).status is OffsetStatus.OK
 
 
 def test_frozen_queues_stay(offsets):

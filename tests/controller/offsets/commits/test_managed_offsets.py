@@ -1,7 +1,7 @@
 """What readers and decisions see of the offsets, while changes are being stored and after deletions."""
 
 import pytest
-from offset_builders import Offsets, a_queue, a_row, a_scope, an_offset
+from offset_builders import EPOCH, Offsets, a_queue, a_row, a_scope, an_offset
 
 from controller.offsets.commits import managed_offsets
 from controller.offsets.commits.changes import OffsetChange
@@ -184,11 +184,11 @@ def test_deleted_offsets_that_are_forgotten_leave_nothing_and_newer_ones_stay():
     for queue_id in range(3):
         offsets.commit(1, a_queue(queue_id))
     deleted = [(each.key, each.after) for each in offsets.delete(a_scope("billing")).changes]
-    offsets.commit(5, a_queue(1), epoch=1)
+    offsets.commit(5, a_queue(1), epoch=EPOCH)
     table = offsets.table
-    table.stage([OffsetChange(a_queue(2), deleted[2][1], an_offset(7, epoch=1))])
+    table.stage([OffsetChange(a_queue(2), deleted[2][1], an_offset(7, epoch=EPOCH))])
     table.forget_deleted([*deleted, (a_queue(group="unknown"), deleted[0][1])])
-    assert table.queues_of(a_row()) == {1: an_offset(5, epoch=1), 2: an_offset(7, epoch=1)}
+    assert table.queues_of(a_row()) == {1: an_offset(5, epoch=EPOCH), 2: an_offset(7, epoch=EPOCH)}
     assert offsets.read(a_queue(0)) == NOT_FOUND
 
 

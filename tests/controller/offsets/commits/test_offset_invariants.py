@@ -3,7 +3,7 @@
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from offset_builders import BROKER, CLUSTER, Offsets, Tokens, a_queue, a_scope, a_writer, an_offset
+from offset_builders import BROKER, CLUSTER, EPOCH, Offsets, Tokens, a_queue, a_scope, a_writer, an_offset
 
 from controller.offsets.commits.clone import CloneRequest, IfExists, decide_clone
 from controller.offsets.commits.commit import CommitEntry
@@ -23,8 +23,9 @@ KEYS = st.builds(
     broker_name=st.sampled_from([BROKER, "broker-b"]),
 )
 OFFSETS = st.integers(0, 12)
+EPOCHS = st.sampled_from((0, EPOCH, EPOCH + 1, EPOCH + 2))
 ENTRIES = st.lists(
-    st.builds(CommitEntry, KEYS, OFFSETS, reset_epoch=st.integers(0, 3), token=st.integers(0, 3)),
+    st.builds(CommitEntry, KEYS, OFFSETS, reset_epoch=EPOCHS, token=st.integers(0, 3)),
     min_size=1,
     max_size=3,
 )

@@ -1,7 +1,7 @@
 """Resets go back, are not undone by clients, and can be undone by operators."""
 
 import pytest
-from offset_builders import Offsets, a_queue, a_scope, a_writer, an_offset
+from offset_builders import EPOCH, Offsets, a_queue, a_scope, a_writer, an_offset
 
 from controller.offsets.commits.changes import OffsetChange
 from controller.offsets.commits.commit import CommitEntry
@@ -20,7 +20,7 @@ def test_reset_goes_back_and_raises_the_epoch():
     offsets = Offsets()
     offsets.commit(100)
     (result,) = offsets.reset(40).results
-    assert result.stored == an_offset(40, epoch=1, source=OffsetSource.OPERATOR, writer="alice")
+    assert result.stored == an_offset(40, epoch=EPOCH, source=OffsetSource.OPERATOR, writer="alice")
     assert offsets.read() == result.stored
 
 
@@ -34,7 +34,7 @@ def test_reset_to_the_same_offset_raises_the_epoch_too():
 def test_reset_of_a_queue_without_an_offset_stores_one():
     offsets = Offsets()
     offsets.reset(7)
-    assert (offsets.read().offset, offsets.read().reset_epoch) == (7, 1)
+    assert (offsets.read().offset, offsets.read().reset_epoch) == (7, EPOCH)
 
 
 def test_reset_keeps_the_highest_token():
@@ -48,24 +48,24 @@ def test_undone_reset_has_the_former_offset_in_a_new_epoch():
     offsets = Offsets()
     offsets.commit(100)
     reset = offsets.reset(40)
-    offsets.commit(45, epoch=1)
+    offsets.commit(45, epoch=EPOCH)
     assert offsets.undo(reset)[0].status is OK
-    assert (offsets.read().offset, offsets.read().reset_epoch) == (100, 2)
-    assert offsets.commit(46, epoch=1).status is STALE
+    assert (offsets.read().offset, offsets.read().reset_epoch) == (100, EPOCH + 1)
+    assert offsets.commit(46, epoch=EPOCH).status is STALE
 
 
 def test_undone_reset_of_an_absent_offset_leaves_it_absent():
     offsets = Offsets()
     reset = offsets.reset(40)
     assert offsets.undo(reset)[0].status is OK
-    assert offsets.read() == OffsetNotFound(2)
+    assert offsets.read() == OffsetNotFound(EPOCH + 1)
     assert offsets.undo(reset)[0].status is ABSENT
 
 
 def test_progress_on_an_offset_that_was_not_there_before_is_not_undone():
     offsets = Offsets()
     reset = offsets.reset(40)
-    offsets.commit(50, epoch=1)
+    offsets.commit(50, epoch=EPOCH)
     (result,) = offsets.undo(reset)
     assert (result.status, "a client has committed since" in result.reason) == (STALE, True)
     assert offsets.read().offset == 50
@@ -89,7 +89,7 @@ def test_reset_is_not_undone_after_a_deletion():
     offsets.delete(a_scope("billing"))
     (result,) = offsets.undo(reset)
     assert (result.status, "it was deleted since" in result.reason) == (STALE, True)
-    assert offsets.read() == OffsetNotFound(2)
+    assert offsets.read() == OffsetNotFound(EPOCH + 1)
 
 
 def test_undone_deletion_has_the_offsets_again():
@@ -99,14 +99,14 @@ def test_undone_deletion_has_the_offsets_again():
     deletion = offsets.delete(a_scope("billing"))
     assert [each.status for each in offsets.undo(deletion)] == [OK, OK]
     assert [offsets.read(a_queue(each)).offset for each in (0, 1)] == [100, 7]
-    assert offsets.read().reset_epoch == 2
+    assert offsets.read().reset_epoch == EPOCH + 1
 
 
 def test_earlier_deletion_is_not_undone_through_a_later_one():
     offsets = Offsets()
     offsets.commit(100)
     first = offsets.delete(a_scope("billing"))
-    offsets.commit(5, epoch=1)
+    offsets.commit(5, epoch=EPOCH)
     second = offsets.delete(a_scope("billing"))
     (result,) = offsets.undo(first)
     assert (result.status, "was deleted again since" in result.reason) == (STALE, True)
@@ -120,7 +120,7 @@ def test_deletion_that_nobody_remembers_can_be_undone():
     deletion = offsets.delete(a_scope("billing"))
     offsets.table.forget_deleted((each.key, each.after) for each in deletion.changes)
     assert offsets.undo(deletion)[0].status is OK
-    assert (offsets.read().offset, offsets.read().reset_epoch) == (100, 2)
+    assert (offsets.read().offset, offsets.read().reset_epoch) == (100, EPOCH + 1)
 
 
 @pytest.mark.parametrize("act", ["reset", "seed"])
@@ -131,14 +131,14 @@ def test_managers_that_store_one_offset_unseen_by_each_other_give_different_epoc
     getattr(second, act)(10)
     late = superseding(None, OffsetChange(a_queue(), None, first.read()), 1)
     assert settled(late, second.read()) == second.read()
-    assert second.reset(5).results[0].stored.reset_epoch == 251
+    assert second.reset(5).results[0].stored.reset_epoch == EPOCH + 251
 
 
 def test_deletion_is_not_undone_over_a_new_commit():
     offsets = Offsets()
     offsets.commit(100)
     deletion = offsets.delete(a_scope("billing"))
-    offsets.commit(500, epoch=1)
+    offsets.commit(500, epoch=EPOCH)
     (result,) = offsets.undo(deletion)
     assert (result.status, result.stored.offset) == (STALE, 500)
 
@@ -174,18 +174,18 @@ def test_number_of_entries_is_limited():
 
 def an_undone_deletion(offsets):
     undone = offsets.delete(a_scope("billing"))
-    return undone, CommitEntry(a_queue(), 500, 1)
+    return undone, CommitEntry(a_queue(), 500, EPOCH)
 
 
 def an_undone_reset(offsets):
     undone = offsets.reset(40)
     offsets.reset(30)
-    return undone, CommitEntry(a_queue(), 50, 2)
+    return undone, CommitEntry(a_queue(), 50, EPOCH + 1)
 
 
 def an_undone_creation(offsets):
     undone = offsets.reset(40, a_queue(1))
-    return undone, CommitEntry(a_queue(1), 50, 1)
+    return undone, CommitEntry(a_queue(1), 50, EPOCH)
 
 
 @pytest.mark.parametrize("act", [an_undone_deletion, an_undone_reset, an_undone_creation])

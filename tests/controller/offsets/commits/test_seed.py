@@ -1,6 +1,6 @@
 """Seeds: stored where nothing is."""
 
-from offset_builders import Offsets, a_queue, a_scope, a_writer, an_offset
+from offset_builders import EPOCH, Offsets, a_queue, a_scope, a_writer, an_offset
 
 from controller.offsets.commits.commit import CommitEntry
 from controller.offsets.commits.delete import decide_deletion
@@ -12,7 +12,7 @@ from controller.offsets.values import OffsetSource
 def test_new_queue_gets_the_offset_of_the_seed():
     offsets = Offsets()
     assert offsets.seed(0, source=OffsetSource.SEED).status is OffsetStatus.OK
-    assert offsets.read() == an_offset(0, epoch=1, source=OffsetSource.SEED, writer="alice")
+    assert offsets.read() == an_offset(0, epoch=EPOCH, source=OffsetSource.SEED, writer="alice")
 
 
 def test_stored_offset_stays_and_is_answered():

@@ -33,15 +33,16 @@ class FakeMaster:
         self.name, self.broker_id = "b", 0
         self.options = "useServerSideResetOffset=true\n"
         self.boot_ms = BOOT_MS
-        self.log_end = 1000
+        #: None: behind the last message of the longest queue.
+        self.log_end = None
         #: How far the broker is off where it searches by time.
         self.search_error = 0
         #: Of the log, whose messages are not in their queues yet.
         self.behind_bytes = 0
         #: Groups and queues with a reset that waits for the next pull.
         self.pending = set()
-        #: Group -> what its client says that it does: "pulls" or "pops"; groups without a client are absent.
-        self.clients = {}
+        #: Group -> what its client says that it does: "pulls" or "pops"; others have none. None: no group has one.
+        self.clients = None
         #: Client ids of those that each such group has.
         self.members = ["c1"]
         #: Client ids of members without queues.
@@ -83,7 +84,8 @@ class FakeMaster:
         return success(body)
 
     def _runtime(self, _):
-        table = {"bootTimestamp": str(self.boot_ms), "commitLogMaxOffset": str(self.log_end), "commitLogMinOffset": "0"}
+        end = max(each.end for each in self.queues.values()) * SIZE if self.log_end is None else self.log_end
+        table = {"bootTimestamp": str(self.boot_ms), "commitLogMaxOffset": str(end), "commitLogMinOffset": "0"}
         return success({"table": table | {"dispatchBehindBytes": str(self.behind_bytes)}})
 
     def _options(self, _):
@@ -128,7 +130,7 @@ class FakeMaster:
         return RemotingCommand(0, body=message_bytes(0, place // SIZE, place, found.store_unix_ms))
 
     def _members(self, fields):
-        if fields["consumerGroup"] not in self.clients:
+        if fields["consumerGroup"] not in (self.clients or {}):
             return refusal(ResponseCode.CONSUMER_NOT_ONLINE)
         members = [
             {
@@ -148,7 +150,7 @@ class FakeMaster:
         held = f"{{{json.dumps(queue)}:{json.dumps({} if pulled is None else {'lastPullTimestamp': pulled})}}}"
         properties = "{}" if started is None else json.dumps({"PROP_CONSUMER_START_TIMESTAMP": str(started)})
         if fields["clientId"] in self.idle:
-            held = ""
+            held = "{}"
         pulls = self.clients[fields["consumerGroup"]] == "pulls"
         tables = f'"mqTable":{held if pulls else "{}"},"mqPopTable":{"{}" if pulls else held}'
         return success(f'{{{tables},"properties":{properties},"subscriptionSet":[]}}'.encode())
@@ -182,7 +184,7 @@ class FakeMaster:
 
     def _reset_members(self, fields):
         """Send members to the smaller one of what is committed and the first message of a moment, as Java does."""
-        if fields["group"] not in self.clients:
+        if fields["group"] not in (self.clients or {}):
             return refusal(ResponseCode.CONSUMER_NOT_ONLINE)
         key, sent = f"{fields['topic']}@{fields['group']}", {}
         for (_, queue_id), queue in (

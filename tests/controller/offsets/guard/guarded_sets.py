@@ -8,7 +8,7 @@ from fake_master import FakeMaster
 from fakes.clock import FakeClock
 from fakes.leadership_listener import eventually as eventually_true
 from fakes.lines import Lines
-from guard_logs import READ_MS, Queue
+from guard_logs import READ_MS, SIZE, Queue
 from mirror_builders import unreadable
 
 from controller.offsets.app.guarding import Guarding
@@ -88,13 +88,14 @@ class Mirrors:
         #: Since when nobody listens where the former masters were.
         self.down_ms = None
 
-    def read(self, table, *, name="b", address=OLD_ADDRESS, epoch=1, boot_ms=0):
-        """Take an answer of a master that comes now."""
+    def read(self, table, *, name="b", address=OLD_ADDRESS, epoch=1, boot_ms=0, log_end=None):
+        """Take an answer of a master that comes now; its log ends with the last message that a group has read."""
         run = MasterRun(address=address, master_epoch=epoch, boot_unix_ms=boot_ms)
         unix_ms = self._clock.unix_ms()
         body = json.dumps({"offsetTable": table}, separators=(",", ":")).encode()
         mirror = self._mirrors.setdefault(set_name(name), BrokerMirror(set_name(name)))
-        read = ReadState(run, unix_ms, unix_ms, None)
+        highest = max((each for queues in table.values() for each in queues.values()), default=0)
+        read = ReadState(run, unix_ms, unix_ms, highest * SIZE if log_end is None else log_end)
         changes = mirror.take(MasterReading(read=read, table=OffsetTable(body), requested_ms=self._clock.now_ms()))
         for each in regressions_of(changes, KnownWrites(self.resets, GuardWrites(), is_leading=True)):
             self.regressions.add(each)

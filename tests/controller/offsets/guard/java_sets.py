@@ -11,6 +11,7 @@ from controller.offsets.guard.log_facts import SavedMoment
 from controller.offsets.guard.rules import Tail
 from controller.offsets.guard.runner import GuardedBroker, OffsetGuard
 from remoting.admin import offsets
+from remoting.admin.brokers import broker_runtime
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.admin.log_epochs import log_epochs
 from remoting.admin.offset_table import all_offsets
@@ -67,7 +68,8 @@ def mirrored(address, topic, *, epoch):
         key: {queue_id: SavedQueue(offset) for queue_id, offset in queues.items()}
         for key, queues in table(address, topic).items()
     }
-    moment = SavedMoment(epoch=epoch, unix_ms=UNIX.unix_ms(), was_restarted=False)
+    log_end = admin(address, broker_runtime()).commit_log_max_offset
+    moment = SavedMoment(epoch=epoch, unix_ms=UNIX.unix_ms(), was_restarted=False, log_end=log_end)
     return Mirror(saved, moment)
 
 
@@ -103,10 +105,9 @@ def guard(broker, mirror, tail=Tail.MAY_BE_LOST):
                 address=broker.address,
                 saved=mirror.saved,
                 moment=mirror.moment,
-                pop_groups=frozenset(),
-                pulling_groups=frozenset(key.group for key in mirror.saved),
                 tail=tail,
                 is_recent=True,
+                is_stale=False,
                 awaits_members=True,
             )
             return notes, await offset_guard.guard(wanted, lambda: True)

@@ -80,11 +80,6 @@ def test_no_group_pops_from_a_broker_that_cannot():
     assert keeping_of(TableKey("other", "orders"), known(can_pop=False)) is OffsetKeeping.CLUSTERING
 
 
-def test_groups_that_have_pulled_from_the_broker_are_known_to_pull():
-    shown = ShownTable(offsets={}, pulled={KEY: {0: 9}, TableKey("h", "other"): {0: 1}}, has_pulls=True)
-    assert shown.pulling_groups == {"g", "h"}
-
-
 @pytest.mark.parametrize(
     ("topic", "pops"),
     [

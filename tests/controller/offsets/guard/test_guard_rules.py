@@ -214,14 +214,12 @@ def test_position_from_before_an_emptied_store_is_archived_once_it_lies_beyond_t
     assert reported == does(Action.REPORT, Reason.MAY_HAVE_SKIPPED, safe_offset=0)
 
 
-def test_pop_group_is_pushed_only_with_proof_of_its_check_points():
-    popped = a_candidate(80, 60, keeping=OffsetKeeping.POP)
-    assert decided(popped) == does(Action.LEAVE, Reason.POPPED_AGAIN)
-    assert decided(popped, LogFacts(has_saved_log=True, is_recent=True)) == does(Action.PUSH, Reason.BEHIND, 80)
-    in_tail = a_candidate(130, 60, keeping=OffsetKeeping.POP)
-    assert decided(in_tail) == does(Action.LEAVE, Reason.POPPED_AGAIN)
-    absent = a_candidate(80, None, keeping=OffsetKeeping.POP)
-    assert decided(absent) == does(Action.PUSH, Reason.ABSENT, 80)
+def test_group_that_may_pop_is_never_raised_and_is_reported():
+    """What was popped and not acknowledged lies below its offset; also where the whole log is there."""
+    for facts in (MAY_BE_LOST, LogFacts(has_saved_log=True, is_recent=True)):
+        for saved, shown in ((80, 60), (130, 60), (80, None)):
+            popped = a_candidate(saved, shown, keeping=OffsetKeeping.POP)
+            assert decided(popped, facts) == does(Action.REPORT, Reason.POPS)
 
 
 @pytest.mark.parametrize("keeping", [OffsetKeeping.BROADCAST, OffsetKeeping.LMQ])
@@ -288,7 +286,7 @@ def test_group_that_may_pop_is_not_sent_before_late_messages():
     popped = a_candidate(130, 145, keeping=OffsetKeeping.POP)
     assert decided_before_late(popped, LOST).reason is Reason.NO_PROOF
     popped = a_candidate(130, 60, keeping=OffsetKeeping.POP)
-    assert decided_before_late(popped, LOST) == does(Action.LEAVE, Reason.POPPED_AGAIN)
+    assert decided_before_late(popped, LOST) == does(Action.REPORT, Reason.POPS)
 
 
 def test_nothing_matters_of_offsets_that_no_old_master_can_have_raised():

@@ -54,13 +54,21 @@ async def guarded(
     early_end=None,
     **options,
 ):
-    """Run the guard at a master whose groups pull, and return its notes and its report."""
+    """Run the guard at a master whose groups pull unless its clients say otherwise; return its notes and its report.
+
+    Where nothing else is said, the log that was read ended with the last message that a group had read.
+    """
     notes, table = Notes(), saved() if table is None else table
+    if master.clients is None:
+        master.clients = {key.group: "pulls" for key in table}
+    moment = options.pop("moment", a_moment())
+    if moment.log_end is None:
+        highest = max(each.offset or 0 for queues in table.values() for each in queues.values())
+        moment = replace(moment, log_end=highest * SIZE)
     known = {
         "saved": table,
-        "moment": a_moment(),
-        "pop_groups": frozenset(),
-        "pulling_groups": frozenset(key.group for key in table),
+        "moment": moment,
+        "is_stale": False,
         "tail": Tail.MAY_BE_LOST,
         "is_recent": True,
         "awaits_members": True,
@@ -369,21 +377,21 @@ async def test_slave_that_was_promoted_without_a_start_and_without_epochs_is_rep
     assert master.written == []
 
 
-def started_again(*, queues=1, **options):
+def started_again(*, queues=1, log_end=130 * SIZE, **options):
     """Return a broker without a controller that came back with less than it had, and when it was read before."""
     orders = {("orders", queue_id): Queue(old=100, late=30, new=20) for queue_id in range(queues)}
     master = FakeMaster(orders, {KEY: dict.fromkeys(range(queues), 60)}, epochs=None)
+    master.log_end = log_end
     for name, value in options.items():
         setattr(master, name, value)
-    # Its log ends at 1000.
-    moment = replace(a_moment(epoch=None), log_end=1001, boot_unix_ms=BOOT_MS - 3_600_000)
+    moment = replace(a_moment(epoch=None), log_end=140 * SIZE, boot_unix_ms=BOOT_MS - 3_600_000)
     return master, moment
 
 
 async def test_new_message_where_another_one_was_shows_that_the_disk_is_an_older_copy():
     """Its log has grown beyond where it ended."""
     master, moment = started_again(log_end=150 * SIZE)
-    notes, _ = await guarded(master, saved(140), moment=replace(moment, log_end=140 * SIZE))
+    notes, _ = await guarded(master, saved(140), moment=moment)
     assert notes.of("g") == ("set", 100, "stored")
 
 
@@ -469,24 +477,65 @@ async def test_group_that_has_never_pulled_is_taken_back_where_the_broker_says_s
     assert notes.of("g") == ("report", None, "nothing")
 
 
-async def test_group_that_may_pop_is_left_behind_as_its_check_points_are_not_proved():
-    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
-    _, report = await guarded(master, pulling_groups=frozenset())
+@pytest.mark.parametrize("offsets", [{KEY: {0: 60}}, {}], ids=["older", "absent"])
+async def test_group_without_members_is_not_raised_whatever_it_did_before(offsets):
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, offsets)
+    master.clients, master.pulled = {}, {KEY: {0: 60}}
+    _, report = await guarded(master)
     assert master.written == []
-    assert report.decisions == {(Action.LEAVE, Reason.POPPED_AGAIN): 1}
+    assert report.decisions == {(Action.REPORT, Reason.POPS): 1}
 
 
-async def test_group_that_has_pulled_from_any_queue_of_the_new_master_does_not_pop():
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [("true", (Action.REPORT, Reason.POPS)), ("false", (Action.LEAVE, Reason.UP_TO_DATE))],
+)
+async def test_group_that_may_pop_is_reported_where_no_slave_has_what_was_popped(option, reason):
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 80}})
+    master.clients, master.options = {}, f"popConsumerKVServiceEnable={option}\n"
+    _, report = await guarded(master)
+    assert report.decisions == {reason: 1}
+
+
+async def test_group_is_not_raised_where_a_member_does_not_show_that_it_pulls():
+    """A proxy answers nothing but a stack trace for its gRPC clients, which pop."""
+    for known, reason in ({"c1": (1, None)}, Reason.POPS), ({"c1": (1, None), "c2": (1, None)}, Reason.BEHIND):
+        master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
+        master.members, master.idle, master.started = ["c1", "c2"], {"c2"}, known
+        _, report = await guarded(master)
+        assert [why for _, why in report.decisions] == [reason]
+
+
+async def test_consumers_that_pull_by_themselves_show_queues_as_well():
+    """203 has the gRPC consumers of a proxy under the same word."""
     master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
-    master.pulled = {KEY: {3: 1}}
-    notes, _ = await guarded(master, pulling_groups=frozenset())
-    assert notes.of("g") == ("push", 80, "stored")
+    master.consume_type, master.idle, master.started = "CONSUME_ACTIVELY", {"c1"}, {"c1": (1, None)}
+    _, report = await guarded(master)
+    assert report.decisions == {(Action.REPORT, Reason.POPS): 1}
+
+
+@pytest.mark.parametrize("tail", [Tail.KEPT, Tail.LOST])
+@pytest.mark.parametrize("offsets", [{KEY: {0: 60}}, {}], ids=["older", "absent"])
+async def test_no_offset_is_raised_over_messages_that_came_after_the_reading(tail, offsets):
+    """The topic was made anew: its messages are in the old log, and nobody has read them."""
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, offsets)
+    notes, _ = await guarded(master, moment=replace(a_moment(), log_end=79 * SIZE), tail=tail)
+    sent_back = ("set", 60, "stored") if offsets and tail is Tail.LOST else ("report", None, "nothing")
+    assert notes.of("g") == sent_back
+
+
+async def test_no_offset_is_raised_where_it_was_read_too_long_ago():
+    for offsets in ({KEY: {0: 60}}, {}):
+        master = FakeMaster({ORDERS: Queue(old=100, new=20)}, offsets)
+        _, report = await guarded(master, is_stale=True)
+        assert master.written == []
+        assert report.decisions == {(Action.REPORT, Reason.MAY_BE_RESET): 1}
 
 
 async def test_group_whose_client_says_that_it_pulls_is_pushed_and_one_that_pops_is_left_behind():
     master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}, "orders@h": {0: 60}})
     master.clients = {"g": "pulls", "h": "pops"}
-    await guarded(master, saved() | saved(group="h"), pulling_groups=frozenset())
+    await guarded(master, saved() | saved(group="h"))
     assert master.written == [("commit", KEY, 0, 80)]
 
 
@@ -494,18 +543,18 @@ async def test_client_that_does_not_answer_leaves_its_group_behind():
     master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
     master.clients = {"g": "pulls"}
     master.first = {BrokerRequestCode.GET_CONSUMER_RUNNING_INFO: [207]}
-    _, report = await guarded(master, pulling_groups=frozenset())
+    _, report = await guarded(master)
     assert master.written == []
-    assert report.decisions == {(Action.LEAVE, Reason.POPPED_AGAIN): 1}
+    assert report.decisions == {(Action.REPORT, Reason.POPS): 1}
 
 
 async def test_clients_that_hang_hold_the_other_offsets_up_for_a_limited_time(monkeypatch):
     monkeypatch.setattr("controller.offsets.guard.group_kinds.WITHIN_S", 0.2)
-    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {})
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 150}})
     master.clients, master.silent = {"g": "pulls"}, BrokerRequestCode.GET_CONSUMER_RUNNING_INFO
-    notes, report = await guarded(master, pulling_groups=frozenset())
+    notes, report = await guarded(master)
     assert report.failure is None
-    assert notes.of("g") == ("push", 80, "stored")
+    assert notes.of("g") == ("set", 80, "stored")
 
 
 async def test_guard_that_only_reports_sends_no_change_to_the_broker():
@@ -540,7 +589,7 @@ async def test_group_whose_retry_topic_shows_that_it_pops_is_left_behind():
     retry = ("%RETRY%g_orders", 0)
     master = FakeMaster({ORDERS: Queue(old=100, new=20), retry: Queue(old=100, new=20)}, {KEY: {0: 60}})
     _, report = await guarded(master, saved() | saved(0, topic=retry[0]))
-    assert report.decisions[Action.LEAVE, Reason.POPPED_AGAIN] == 1
+    assert report.decisions[Action.REPORT, Reason.POPS] == 1
     assert ("commit", KEY, 0, 80) not in master.written
 
 

@@ -272,7 +272,6 @@ async def test_members_that_have_left_before_the_time_is_over_are_not_reported()
 
 async def test_repeated_run_that_has_nothing_to_do_awaits_the_members_that_the_first_one_has_left():
     master = a_former_release({KEY: {0: 60}})
-    master.clients, master.pulled = {}, {KEY: {3: 1}}
 
     def fail_once(code):
         if code == BrokerRequestCode.UPDATE_CONSUMER_OFFSET:
@@ -293,7 +292,6 @@ async def test_repeated_run_that_has_nothing_to_do_awaits_the_members_that_the_f
 
 async def test_repeated_run_awaits_members_where_the_first_one_was_soon_after_the_promotion():
     master = a_former_release({})
-    master.clients, master.pulled = {}, {KEY: {3: 1}}
     master.first = {BrokerRequestCode.GET_ALL_CONSUMER_OFFSET: [ResponseCode.SYSTEM_ERROR]}
     async with guarded_sets(master) as sets:
         fail_over(sets, master)
@@ -307,7 +305,6 @@ async def test_repeated_run_awaits_members_where_the_first_one_was_soon_after_th
 
 async def test_members_are_sent_back_at_all_topics_that_the_first_run_or_the_repeated_one_has_set():
     master = with_topics("t1", "t2")
-    master.clients, master.pulled = {}, {"t1@g": {3: 1}}
     del master.offsets["t2@g"]
     busy = [refusal(ResponseCode.SYSTEM_BUSY)] * 21
 
@@ -679,6 +676,7 @@ async def test_member_without_queues_does_not_hide_that_its_group_pulls():
         fail_over(sets, master)
         await sets.ended()
         master.clients, master.members, master.idle = {"g": "pulls"}, ["c0", "c1"], {"c0"}
+        master.started = {"c0": (1, None)}
         await eventually(lambda: RESET in master.written)
 
 

@@ -8,7 +8,7 @@ from fakes.offset_broker import BOOT_MS, CLUSTER, OffsetBroker, offset_brokers
 from controller.offsets.entry_keys import EntryKey, parse_entry_key
 from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.mirrored_offsets import MomentNotKept, PastOffsets
-from controller.offsets.mirror.regressions import KnownResets, SetQueue
+from controller.offsets.mirror.regressions import KnownResets, RegressionLog, SetQueue
 from controller.offsets.restore.kept_operations import KeptOperations
 from controller.offsets.restore.operation_file import OperationFile
 from controller.offsets.restore.requests import RestoreRequest, RestoreScope
@@ -41,6 +41,7 @@ class ReadMoments:
 
     def __init__(self):
         self.resets = KnownResets()
+        self.regressions = RegressionLog()
         #: Broker name -> {"topic@group": {queue id: offset}}.
         self.by_set = {}
         #: Moments before it are not kept.

@@ -4,12 +4,16 @@ import asyncio
 
 import pytest
 from fakes.offset_broker import BOOT_MS
+from mirror_builders import a_read
 from restore_site import AFTER, BEFORE, a_broker, a_queue, outcomes, restore_site
 
+from controller.offsets.guard.boundaries import PlacedMessage
 from controller.offsets.guard.master_queries import MasterQueries
+from controller.offsets.mirror.regressions import Regression, RegressionCause
 from controller.offsets.restore.broker_run import BrokerRun
 from controller.offsets.restore.restorer import READ_S
-from controller.offsets.restore.values import RestoreOptions, WantedOffset
+from controller.offsets.restore.rules import proved
+from controller.offsets.restore.values import PlannedOffset, RestoreOptions, RestoreStatus, WantedOffset
 from remoting.protocol.codes import BrokerRequestCode
 
 
@@ -206,3 +210,48 @@ async def test_manager_that_ceases_to_serve_writes_nothing_more(tmp_path):
 
     assert {each.status.value for each in done.queues} == {"role_changed"}
     assert broker.written == []
+
+
+@pytest.mark.parametrize(("kind", "status"), [("absent", "pops"), ("pops", "pops"), ("pulls", "restored")])
+async def test_group_goes_forward_only_if_its_members_show_now_that_they_pull(tmp_path, kind, status):
+    broker = a_broker(billing={0: 10})
+    broker.version = "V5_5_0"
+    broker.online = {} if kind == "absent" else {"billing": "CLUSTERING"}
+    broker.popping = {"billing"} if kind == "pops" else set()
+    async with restore_site(tmp_path, broker) as site:
+        site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50}}
+        done = await site.restore(AFTER)
+    assert outcomes(done) == {("billing", 0): (status, 10, 50)}
+
+
+async def test_group_that_may_pop_is_reported_where_no_slave_has_what_was_popped(tmp_path):
+    broker = a_broker(billing={0: 50})
+    broker.version, broker.options = "V5_5_0", "popConsumerKVServiceEnable=true\n"
+    async with restore_site(tmp_path, broker) as site:
+        site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50}}
+        done = await site.restore(AFTER)
+    assert outcomes(done) == {("billing", 0): ("pops", 50, 50)}
+
+
+@pytest.mark.parametrize(("named", "status"), [({}, "moved_on"), ({"group": "billing"}, "restored")])
+async def test_what_somebody_has_set_back_since_goes_forward_only_by_name(tmp_path, named, status):
+    broker = a_broker(billing={0: 10})
+    async with restore_site(tmp_path, broker) as site:
+        site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50}}
+        read = a_read(unix_ms=AFTER + 1)
+        reset = Regression(a_queue(0), RegressionCause.OPERATOR_RESET, AFTER + 1, 50, 10, read, read)
+        site.mirror.regressions.add(reset)
+        done = await site.restore(AFTER, **named)
+    assert outcomes(done) == {("billing", 0): (status, 10, 50)}
+
+
+def test_clock_of_the_broker_alone_proves_nothing():
+    """It was 10 minutes behind; the message's producer knows better, and so does the place in the log."""
+    wanted = WantedOffset(a_queue(0), 50, 1000, log_end=500)
+    planned = PlannedOffset(a_queue(0), 10, 50, RestoreStatus.READY)
+    for place, stored, born, status in (
+        (499, 900, 900, RestoreStatus.READY),
+        (499, 900, 1000, RestoreStatus.NOT_PROVED),
+        (500, 900, 900, RestoreStatus.NOT_PROVED),
+    ):
+        assert proved(wanted, planned, PlacedMessage(place, stored, born)).status is status

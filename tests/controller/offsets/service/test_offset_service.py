@@ -164,13 +164,13 @@ async def test_a_reset_that_ends_with_the_lead_is_not_known_to_be_stored(tmp_pat
             await reset
 
 
-async def test_new_epochs_have_the_number_of_the_lead(tmp_path):
+async def test_new_epochs_have_the_time_and_the_number_of_the_lead(tmp_path):
     async with service_site(tmp_path, lead_number=lambda: 70) as site:
         await site.commit(50)
         await site.reset(10)
-        assert site.read().reset_epoch == 70
+        assert site.read().reset_epoch == site.clock.unix_ms() + 70
         await site.reset(5)
-        assert site.read().reset_epoch == 71
+        assert site.read().reset_epoch == site.clock.unix_ms() + 71
 
 
 async def test_a_deleted_offset_names_the_epoch_of_the_next_commit(tmp_path):
@@ -178,7 +178,7 @@ async def test_a_deleted_offset_names_the_epoch_of_the_next_commit(tmp_path):
         await site.commit(50)
         await site.service.delete(OffsetScope("DefaultCluster", "", "billing"), site.service.writer("alice", ""))
         absent = site.read()
-        assert absent == OffsetNotFound(1)
+        assert absent == OffsetNotFound(site.clock.unix_ms())
         assert (await site.commit(51)).status is OffsetStatus.STALE
         assert (await site.commit(7, epoch=absent.reset_epoch)).status is OffsetStatus.OK
         await site.service.forget_deleted()
