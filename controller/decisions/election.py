@@ -285,19 +285,28 @@ def _longest_left(contest: _Contest, request: ElectionRequest) -> Election:
     if any(each.is_outdated for each in contest.shortened.values()):
         return _nobody(contest, request, Verdict.AWAITS_LONGER)
     reported = {i: each for i, each in contest.alive.items() if not each.awaits_heartbeat}
-    lengths = {i: _length(broker_set, each) for i, each in reported.items()}
-    longest = max(lengths.values())
+    chosen = min(reported, key=lambda i: (_reversed_end(broker_set, reported[i]), _rank(i, reported[i], request)))
+    length = _length(broker_set, reported[chosen])
     may_have_more = {
         i
         for i, each in broker_set.replicas.items()
-        if i not in reported and (i in broker_set.sync_state_set or each.log_end > longest)
+        if i not in reported and (i in broker_set.sync_state_set or each.log_end > length)
     }
     if may_have_more and not _opens_to_all(contest, request):
         return _nobody(contest, request, Verdict.LOG_SHRANK)
-    chosen = min(reported, key=lambda i: (-lengths[i], *_rank(i, reported[i], request)))
     if request.is_designated and chosen != request.broker_id:
         return _nobody(contest, request)
     return _elected(contest, reported, chosen, request, is_unclean=True)
+
+
+def _reversed_end(broker_set: BrokerSet, heartbeat: LastHeartbeat) -> tuple[int, int]:
+    """Return what is smaller of a longer log; one that is shorter than its last epoch is of an earlier one.
+
+    The list of epochs outlives a log that is lost, and a heartbeat has the last of the list.
+    """
+    start = broker_set.epoch_start
+    is_cut = heartbeat.epoch >= start.epoch and heartbeat.max_offset < start.offset
+    return -(start.epoch - 1 if is_cut else heartbeat.epoch), -heartbeat.max_offset
 
 
 def _first(contest: _Contest, request: ElectionRequest) -> Election:

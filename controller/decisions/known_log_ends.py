@@ -18,12 +18,14 @@ def known_log_ends(
 
     What was known stays until an election, or until the master takes the broker into the SyncStateSet anew, as `joined`
     have been: it has all that is confirmed then, and whatever it had else was not acknowledged. Members of the
-    SyncStateSet have all that the master has confirmed, and nobody has more than the master.
+    SyncStateSet have all that the master has confirmed, and nobody has more than the master. No log has an epoch that
+    nobody was elected for: such a report is somebody else's.
     """
     found = {}
-    master = _led(broker_set, last)
+    believed = {i: each for i, each in last.items() if each.epoch <= broker_set.master_epoch}
+    master = _led(broker_set, believed)
     for broker_id, replica in broker_set.replicas.items():
-        reported = last.get(broker_id)
+        reported = believed.get(broker_id)
         length = 0 if reported is None else broker_set.length_of(reported.epoch, reported.max_offset)
         if broker_id == broker_set.master and master is not None:
             known = master.max_offset

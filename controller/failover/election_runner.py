@@ -227,12 +227,15 @@ class ElectionRunner:
         if broker_set is None or not (broker_set.is_elected or view.is_ahead_of(broker_set)):
             return None
         living = view.trusted.keys() & broker_set.replicas.keys()
-        if not any(is_shortened(broker_set, i, view.trusted[i]) for i in living):
-            if request.is_designated:
-                return None
-            if len(broker_set.replicas) <= _REPLICAS_OF_A_PAIR and len(living) == 1:
-                # Nobody else could lead, or have what was confirmed.
-                return None
+        is_shorter = any(is_shortened(broker_set, i, view.trusted[i]) for i in living)
+        if request.is_designated and not is_shorter:
+            # Where its epoch begins in the log: the master adds to it until then.
+            wanted = living & {request.broker_id}
+            addresses = {i: broker_set.replicas[i].address for i in wanted}
+            return LogEndQuery(broker_set.broker_name, addresses, in_sync=wanted, others=0) if wanted else None
+        if len(broker_set.replicas) <= _REPLICAS_OF_A_PAIR and len(living) == 1 and not is_shorter:
+            # Nobody else could lead, or have what was confirmed.
+            return None
         return LogEndQuery(
             broker_name=broker_set.broker_name,
             addresses={i: broker_set.replicas[i].address for i in sorted(living)},

@@ -97,8 +97,12 @@ def log_end(key: BrokerKey, body: bytes) -> LogEnd | None:
     is_another = cache.broker_id is not None and cache.broker_id > 0 and cache.broker_id != key.broker_id
     if is_another or cache.broker_name != key.broker_name:
         return None
-    epoch = max((each.epoch for each in cache.epoch_list or ()), default=UNKNOWN)
-    if cache.max_offset is None or cache.max_offset < 0 or not UNKNOWN <= epoch <= RAISED_EPOCH_MAX:
+    if cache.max_offset is None or cache.max_offset < 0:
+        return None
+    # The list of epochs is a file of its own: it outlives a log that is lost, or has lost its end.
+    begun = [each.epoch for each in cache.epoch_list or () if each.start_offset <= cache.max_offset]
+    epoch = max(begun, default=UNKNOWN)
+    if not UNKNOWN <= epoch <= RAISED_EPOCH_MAX:
         return None
     return LogEnd(epoch, cache.max_offset, is_master=cache.broker_id == 0)
 

@@ -235,8 +235,8 @@ BOARD: Final = Board(
     question="Are offsets and locks kept, and did any go back?",
     when_red="Offsets went back: `curl MANAGER:9883/v1/offsets/regressions`, docs/offset-repairs.md. No leader: check "
     "the store first; `/v1/manager` has the role and what the store lacks, which is in the journal: do not delete its "
-    "folder. Pages: `OffsetsRegressed`, `OffsetGuardFailed`, `OffsetGuardFound`, `OffsetMirrorStale`, `OffsetManagerNoLeader`, "
-    "`OffsetFlushFailing`, `OffsetJournalBehind`, `OffsetRowsUnreadable`.",
+    "folder. Pages: `OffsetsRegressed`, `OffsetGuardFailed`, `OffsetGuardFound`, `OffsetMirrorStale`, "
+    "`OffsetManagerNoLeader`, `OffsetFlushFailing`, `OffsetJournalBehind`, `OffsetRowsUnreadable`.",
     variables=(PLANE, MANAGER),
     annotations=(FAILOVERS,),
     rows=(

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from controller.offsets.guard.boundaries import CLOCK_MARGIN_MS, Boundary
 from controller.offsets.guard.candidates import (
@@ -38,7 +38,6 @@ from controller.offsets.guard.outcomes import (
     verified_unanswered,
 )
 from controller.offsets.guard.plan import GuardPlan, MessageLook
-from controller.offsets.guard.queue_view import QueueLook
 from controller.offsets.guard.rules import (
     GuardDecision,
     OffsetCandidate,
@@ -56,6 +55,9 @@ from remoting.clock import Clock
 from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import BodyError, ConnectionRefused, InvokeError, NotSent, Refused
 from remoting.slices import in_slices
+
+if TYPE_CHECKING:
+    from controller.offsets.guard.queue_view import QueueLook
 
 #: What is decided or counted between two moments at which others run.
 SLICE_CANDIDATES: Final = 200

@@ -18,6 +18,8 @@ class EpochEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One epoch in the log of a broker."""
 
     epoch: Int64
+    #: Where it begins, in bytes of the log.
+    start_offset: Int64 = 0
 
 
 class EpochCache(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

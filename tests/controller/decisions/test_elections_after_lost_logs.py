@@ -74,6 +74,13 @@ def test_log_of_an_earlier_epoch_counts_up_to_the_start_of_the_next_one():
     assert election.event == MasterElected(1)
 
 
+def test_epoch_that_begins_beyond_the_end_of_a_log_does_not_make_it_the_longer_one():
+    """Its list of epochs has survived a loss that left 190 bytes, and the next epoch began later than was known."""
+    broker_set = known({1: 1000, 2: 150}, sync_state_set=frozenset({1}))
+    election = elect(broker_set, reports(b1=(5, 190), b2=(4, 900)), LOST)
+    assert election.event == MasterElected(2)
+
+
 @pytest.mark.parametrize(("ends", "leads"), [((400, 700), 2), ((700, 400), 1), ((700, 700), 1)])
 def test_longest_log_leads_after_a_power_failure_that_cut_all_of_them(ends, leads):
     election = elect(known({1: 1000, 2: 1000}), reports(b1=ends[0], b2=ends[1]), LOST)
@@ -179,6 +186,11 @@ def test_a_shorter_report_changes_nothing_of_what_is_known_before_the_broker_is_
 def test_nobody_has_more_than_the_master_whatever_is_sent_in_their_names():
     broker_set = known({1: 900, 2: 900}, master=1)
     assert known_after(broker_set, {1: last_heartbeat(max_offset=950), 2: last_heartbeat(max_offset=10**15)})[2] == 950
+
+
+def test_report_with_an_epoch_that_nobody_was_elected_for_says_nothing():
+    broker_set = known({1: 900, 2: 900}, master=None)
+    assert known_log_ends(broker_set, {1: last_heartbeat(epoch=broker_set.master_epoch + 1, max_offset=10**9)}) == ()
 
 
 def test_reports_of_a_master_before_it_begins_its_epoch_do_not_lower_what_is_known():

@@ -82,11 +82,12 @@ async def test_election_in_a_pair_queries_no_log_ends(controller):
     assert (controller.stored().master, controller.queried) == (2, [])
 
 
-async def test_first_election_and_designated_election_query_no_log_ends(controller):
+async def test_first_election_queries_no_log_ends_and_a_designated_one_that_of_the_designated(controller):
     await controller.a_set(1, 2, 3)
     await controller.heartbeat(1, 2, 3)
-    assert (await controller.elect(3, designate=True)).code == 0
     assert controller.queried == []
+    assert (await controller.elect(3, designate=True)).code == 0
+    assert controller.queried == [[3]]
 
 
 async def test_heartbeats_decide_where_no_broker_answers_the_log_end_query(controller):
