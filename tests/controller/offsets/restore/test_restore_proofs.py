@@ -239,7 +239,15 @@ async def test_what_somebody_has_set_back_since_goes_forward_only_by_name(tmp_pa
     async with restore_site(tmp_path, broker) as site:
         site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50}}
         read = a_read(unix_ms=AFTER + 1)
-        reset = Regression(a_queue(0), RegressionCause.OPERATOR_RESET, AFTER + 1, 50, 10, read, read)
+        reset = Regression(
+            queue=a_queue(0),
+            cause=RegressionCause.OPERATOR_RESET,
+            unix_ms=AFTER + 1,
+            from_offset=50,
+            to_offset=10,
+            former=read,
+            now=read,
+        )
         site.mirror.regressions.add(reset)
         done = await site.restore(AFTER, **named)
     assert outcomes(done) == {("billing", 0): (status, 10, 50)}
