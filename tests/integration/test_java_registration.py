@@ -161,8 +161,9 @@ def test_one_topic_of_a_broker_that_is_not_known_yet_waits_for_its_full_registra
     namesrv.start()
     position = broker.process.position()
     mqadmin.update_topic("-b", broker.address, "-t", "early", namesrv=[namesrv.address])
-    broker.process.wait_for("register broker failed", seconds=5, position=position)
-    assert namesrv.caller.route("early") is None
+    broker.process.wait_for(r"register broker failed|to name server \S+ OK", seconds=5, position=position)
+    # On a busy machine the full registration may have come meanwhile: no topic is routed before that.
+    assert namesrv.caller.route("early") is None or namesrv.caller.route("compressed_497_cluster")
     wait_until(lambda: namesrv.caller.route("early"), seconds=REGISTRATION_ROUND_S, what="the route")
 
 
