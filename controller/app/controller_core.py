@@ -126,7 +126,16 @@ class ControllerCore:
         reachability = Reachability()
         self._prober = BrokerProber(self.begin, edge.client, edge.observer, reachability.reached)
         self._notifier = RoleNotifier(
-            self.begin, edge.client, self._elections, edge.clock, edge.observer, reachability.reached
+            self.begin,
+            edge.client,
+            self._elections,
+            edge.clock,
+            edge.observer,
+            reachability.reached,
+            lambda effect: (
+                (stored := self.store.get(effect.broker_name)) is not None
+                and stored.master_epoch == effect.master_epoch
+            ),
         )
         detector = FailureDetector(self.live, HostLiveness(edge.is_own_host), self.store.is_master, edge.clock.now_ms())
         checkers = RoleCheckers(edge.clock)
