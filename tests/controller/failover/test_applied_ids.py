@@ -5,7 +5,6 @@ from fakes.in_process_controller import CLUSTER, SET, InProcessController, at
 
 from controller.decisions import membership
 from controller.decisions.membership import APPLICANTS_MAX
-from controller.failure_detection.suspicion import ProbeOutcome
 from controller.sets.stored_set import decode_stored_set
 from remoting.protocol.codes import RequestCode
 
