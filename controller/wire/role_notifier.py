@@ -1,7 +1,8 @@
 """Notifies brokers of their role until they confirm it.
 
 Java sends NOTIFY_BROKER_ROLE_CHANGED (1008) without waiting. Brokers answer it all the same, so here it is repeated
-until they do, or the set has another master epoch: a broker that starts again meanwhile would lead in the earlier one.
+until they do, while it still holds: a broker that starts again meanwhile would lead in an epoch that is over, or that a
+former process has begun.
 """
 
 import asyncio
@@ -45,7 +46,7 @@ class RoleNotificationObserver(Protocol):
 
 
 class _Superseded(Exception):
-    """The set has another master epoch by now."""
+    """What a notification says does not hold any more."""
 
 
 class RoleNotifier:
@@ -59,11 +60,12 @@ class RoleNotifier:
         clock: Clock,
         observer: RoleNotificationObserver,
         reached: Reached,
-        is_current: Callable[[NotifyRoleChanged], bool],
+        is_current: Callable[[NotifyRoleChanged, BrokerKey], bool],
     ) -> None:
         """Take `reached`, which is called for each broker that confirms.
 
-        `is_current` tells whether the set is still in the master epoch of a notification.
+        `is_current` tells whether a set is still in the master epoch of a notification, and the process of a broker
+        that the notification is for may still run.
         """
         self._start = start
         self._client = client
@@ -123,7 +125,7 @@ class RoleNotifier:
         """Return how a try ended, and why the broker does not know its role, blank if it does."""
 
         def before_send() -> None:
-            if not self._is_current(effect):
+            if not self._is_current(effect, BrokerKey(effect.broker_name, recipient.broker_id)):
                 raise _Superseded
 
         try:
