@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from controller.decisions.cluster_view import ClusterView
-from controller.decisions.known_log_ends import known_log_ends
+from controller.decisions.known_log_ends import known_at_election, known_log_ends
 from controller.failure_detection.heartbeats import UNKNOWN, LastHeartbeat
 from controller.refusals import EpochsUsedUp, SetUnknown
 from controller.sets.broker_set import MASTER_EPOCH_MAX, BrokerSet
@@ -113,15 +113,15 @@ def decide_election(
     election = elect(broker_set, view, request)
     if election.event is None:
         return SetDecision(reply=election)
-    known = known_log_ends(broker_set, view.last)
     if not isinstance(election.event, MasterElected):
         # The loss of a master raises nothing: a higher claim has to be seen until somebody leads above it.
-        return SetDecision(reply=election, events=(*known, election.event))
+        return SetDecision(reply=election, events=(*known_log_ends(broker_set, view.last), election.event))
     epoch = view.raised_epoch(broker_set, request.broker_id if request.is_designated else None)
     if max(epoch, broker_set.master_epoch) >= MASTER_EPOCH_MAX:
         raise EpochsUsedUp(broker_name, broker_set.master_epoch)
     raised = (MasterEpochRaised(epoch),) if epoch > broker_set.master_epoch else ()
     elected = view.trusted[election.event.broker_id]
+    known = known_at_election(broker_set, view.last, election.event.broker_id, elected)
     started = EpochStarted(elected.epoch, elected.max_offset)
     return SetDecision(reply=election, events=(*known, *raised, election.event, started))
 

@@ -6,6 +6,8 @@ member of the SyncStateSet all the same. What was known of it before is the proo
 
 from collections.abc import Collection, Mapping
 
+from msgspec.structs import replace
+
 from controller.failure_detection.heartbeats import UNKNOWN, LastHeartbeat
 from controller.sets.broker_set import BrokerSet
 from controller.sets.events import EpochRefused, LogEndsKnown
@@ -40,6 +42,17 @@ def known_log_ends(
         if known != replica.log_end:
             found[broker_id] = known
     return (LogEndsKnown(found),) if found else ()
+
+
+def known_at_election(
+    broker_set: BrokerSet, last: Mapping[int, LastHeartbeat], broker_id: int, elected: LastHeartbeat
+) -> tuple[EpochRefused | LogEndsKnown, ...]:
+    """Return the same just before `broker_id` is elected: what it has copied in this epoch is in its master's log."""
+    former = last.get(broker_set.master) if broker_set.master is not None else None
+    if former is None or former.epoch != elected.epoch or broker_id not in broker_set.sync_state_set:
+        return known_log_ends(broker_set, last)
+    end = max(former.max_offset, elected.max_offset)
+    return known_log_ends(broker_set, {**last, broker_set.master or 0: replace(former, max_offset=end)})
 
 
 def _refused(broker_set: BrokerSet, last: Mapping[int, LastHeartbeat]) -> EpochRefused | None:

@@ -35,8 +35,6 @@ from controller.sets.broker_set import BrokerSet
 from controller.sets.stored_set import SetDecision, StoredSet
 from controller.storage.store import COMMIT_S, Changed
 
-#: Where the one that is left alone may lead, and has all that was confirmed by both.
-_REPLICAS_OF_A_PAIR: Final = 2
 #: Brokers are not queried again within so long, however many of them want an election of the set.
 RESPONSES_VALID_MS: Final = 200
 #: Verdicts that an answer or a heartbeat ends.
@@ -233,9 +231,6 @@ class ElectionRunner:
             wanted = living & {request.broker_id}
             addresses = {i: broker_set.replicas[i].address for i in wanted}
             return LogEndQuery(broker_set.broker_name, addresses, in_sync=wanted, others=0) if wanted else None
-        if len(broker_set.replicas) <= _REPLICAS_OF_A_PAIR and len(living) == 1 and not is_shorter:
-            # Nobody else could lead, or have what was confirmed.
-            return None
         return LogEndQuery(
             broker_name=broker_set.broker_name,
             addresses={i: broker_set.replicas[i].address for i in sorted(living)},

@@ -200,6 +200,15 @@ def test_nobody_has_more_than_the_master_whatever_is_sent_in_their_names():
     assert known_after(broker_set, {1: last_heartbeat(max_offset=950), 2: last_heartbeat(max_offset=10**15)})[2] == 950
 
 
+def test_master_is_known_to_have_had_what_its_successor_had_copied():
+    """A copied message may be acknowledged, and the last heartbeat of the master be older."""
+    entry = StoredSet(broker_set=known({1: 900, 2: 900}, master=1))
+    last = {1: last_heartbeat(max_offset=900, confirm_offset=900), 2: last_heartbeat(max_offset=1000)}
+    decision = decide_election(SET, entry, ClusterView(trusted={2: last[2]}, last=last), LOST)
+    after = decision.after(entry).broker_set
+    assert (after.master, after.replicas[1].log_end, after.epoch_start.offset) == (2, 1000, 1000)
+
+
 def test_report_with_an_epoch_that_nobody_was_elected_for_says_nothing():
     broker_set = known({1: 900, 2: 900}, master=None)
     assert known_log_ends(broker_set, {1: last_heartbeat(epoch=broker_set.master_epoch + 1, max_offset=10**9)}) == ()
