@@ -311,6 +311,11 @@ class SetStore:
         if self._listener is not None:
             self._listener.set_changed(former.entry.broker_set, versioned.entry.broker_set)
 
+    def is_changing(self, broker_name: str) -> bool:
+        """Return whether a change of a set is under way: the store may have it already."""
+        lock = self._locks.get(broker_name)
+        return lock is not None and lock.locked()
+
     async def change(
         self, broker_name: str, decide: Callable[[StoredSet], SetDecision[Reply]], within_s: float = COMMIT_S
     ) -> Changed[Reply]:

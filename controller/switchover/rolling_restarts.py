@@ -224,7 +224,10 @@ class RollingRestarts:
     async def _look_at_restart(self, restart: RollingRestart, behind: str) -> None:
         name = restart.broker_name
         try:
-            decision = next_decision(restart, await self._facts(restart, behind))
+            facts = await self._facts(restart, behind)
+            if self._parts.control.store.is_changing(name):
+                return  # The SyncStateSet may be another one: the next look shows it.
+            decision = next_decision(restart, facts)
             if decision.restart != restart:
                 await self._store(restart, decision.restart)
             self._waits_for[name] = decision.waits_for

@@ -134,6 +134,13 @@ class Broker:
             return
         self.is_up, self.is_frozen = True, False
         self.starts += 1
+        # Controllers that do not lead keep nothing of the process before.
+        leading = self.set.leading_controller
+        kept = {leading.index} if leading is not None else set()
+        self.told = {i: told for i, told in self.told.items() if i in kept}
+        if self.set.master is self:
+            confirmed = self.set.told_confirmed
+            self.set.told_confirmed = {i: told for i, told in confirmed.items() if i in kept}
         self.started_ms = self.fine_since_ms = self.world.now_ms
         self.leader = None
         self.is_running = self.is_registered = False

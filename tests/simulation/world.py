@@ -7,7 +7,8 @@ says what did not hold; `broker_sets.py` judges one set.
 Left out, so no history shows it:
 - Java's own faults: an epoch file that outlives its log (`Broker.begin_epoch` is kinder), a SyncStateSet report that
   overwrites another (6.14), the topics, offsets and consume queues beside a log, NameServers and their routes.
-- Lost disks where a fixed number of replicas confirms, and in lost or restored stores: nobody can know enough there.
+- Lost disks where a fixed number of replicas confirms, in lost or restored stores, and where a controller never reaches
+  the port of a broker: nobody can know enough there.
 - A disk of a controller: with etcd it has none. Faults of the members of etcd: it stops, loses or delays as a whole.
 - More than two sets, three hosts and three controllers; clocks of brokers; messages larger than one offset.
 - Loss within a second by a disk that nobody has reported: `SimulatedSet.is_unknowable`.
