@@ -23,6 +23,11 @@ MUTANT_HISTORIES = 6_000
 RUN = re.compile(r'"run":"\w+"')
 
 
+def histories_of(mutant):
+    first = MUTANTS[mutant].seed
+    return range(first, first + MUTANT_HISTORIES)
+
+
 def must_hold(seeds, profile=""):
     failure = first_failure(seeds, profile)
     assert failure is None, "\n" + described(shrunk(failure))
@@ -83,13 +88,13 @@ def test_set_keeps_its_messages_under_random_faults_for_long():
 @pytest.mark.parametrize("name", sorted(MUTANTS.keys() - UNSEEN))
 def test_each_mutated_rule_is_found(name):
     with mutated(name):
-        assert first_failure(range(MUTANTS[name].seed, MUTANT_HISTORIES), MUTANTS[name].profile) is not None
+        assert first_failure(histories_of(name), MUTANTS[name].profile) is not None
 
 
 def test_shortest_history_of_a_mutated_rule_is_printed():
     name = "a restarted master keeps its epoch"
     with mutated(name):
-        found = first_failure(range(MUTANTS[name].seed, MUTANT_HISTORIES), MUTANTS[name].profile)
+        found = first_failure(histories_of(name), MUTANTS[name].profile)
         shortest = shrunk(found)
         text = described(shortest)
     assert len(shortest.plan) <= min(2, len(found.plan))
