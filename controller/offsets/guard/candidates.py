@@ -46,7 +46,7 @@ class KnownGroups:
     popping: AbstractSet[str]
     #: Their members show it now.
     pulling: AbstractSet[str]
-    #: The broker can pop at all.
+    #: Groups that do not show that they pull are not raised: the broker can pop at all, or the reading is old.
     can_pop: bool
 
 

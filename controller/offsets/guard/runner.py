@@ -89,7 +89,7 @@ class GuardedBroker:
     tail: Tail
     #: The promotion, or the start, was seen as it happened; not found at a start of this process.
     is_recent: bool
-    #: The offsets were read too long ago to raise any.
+    #: The offsets were read so long ago that a group without members may have been deleted since.
     is_stale: bool
     #: So it was for the first run at this promotion: members of groups are sent back after this one too.
     awaits_members: bool
@@ -235,7 +235,7 @@ class _GuardRun:
             popping.update(key.group for key in keys if shows_pop(key))
         self.state = "it read the offset table"
         shown = await self._queries.shown(self._topics)
-        groups = await self._groups(popping, can_pop=can_pop(log))
+        groups = await self._groups(popping, can_pop=can_pop(log) or self._broker.is_stale)
         facts = replace(
             facts_of(
                 self._broker.moment,
@@ -244,7 +244,6 @@ class _GuardRun:
                 is_recent=self._broker.is_recent,
                 has_pulls=shown.has_pulls,
             ),
-            is_stale=self._broker.is_stale,
             loses_popped=groups.can_pop and await self._queries.loses_popped(),
         )
         self._boundary = boundary_of(self._broker.moment, log)
@@ -340,13 +339,13 @@ class _GuardRun:
             try:
                 found = await self._queries.look(look, needs_store_time=False)
             except (Refused, InvokeError, BodyError):
-                return not_raised(candidate, decision, Reason.NO_PROOF)
+                return not_raised(candidate, decision)
             self._looked[look] = found
         if found.message is None:
             is_read = decision.offset <= found.min_offset
         else:
             is_read = log_end is not None and found.message.physical_offset < log_end
-        return decision if is_read else not_raised(candidate, decision, Reason.NO_PROOF)
+        return decision if is_read else not_raised(candidate, decision)
 
     def _take_decision(self, candidate: OffsetCandidate, decision: GuardDecision) -> None:
         place = len(self._decided)
