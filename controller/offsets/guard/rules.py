@@ -154,6 +154,8 @@ class Reason(enum.StrEnum):
     NOT_GUARDED = "not_guarded"
     #: Of a group that pops, or may pop, as its members do not show now that they pull: nothing is raised.
     POPS = "pops"
+    #: The same where the new master has none: clients that begin by their policy may begin at the end.
+    LEFT_ABSENT = "left_absent"
     #: An operator has reset the queue, and the mirror may not have read that yet. Or the new master has an older
     #: offset, and somebody may have reset the group there since the promotion.
     MAY_BE_RESET = "may_be_reset"
@@ -257,7 +259,8 @@ def decide(candidate: OffsetCandidate, view: QueueView | None, facts: LogFacts) 
     is_raise = raises(candidate, decision)
     is_lost = facts.loses_popped and decision.action is Action.LEAVE
     if candidate.keeping is OffsetKeeping.POP and (is_raise or is_lost):
-        return GuardDecision(action=Action.REPORT, reason=Reason.POPS)
+        is_absent = is_raise and candidate.shown is None
+        return GuardDecision(action=Action.REPORT, reason=Reason.LEFT_ABSENT if is_absent else Reason.POPS)
     return decision
 
 

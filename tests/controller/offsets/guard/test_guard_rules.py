@@ -217,9 +217,9 @@ def test_position_from_before_an_emptied_store_is_archived_once_it_lies_beyond_t
 def test_group_that_may_pop_is_never_raised_and_is_reported():
     """What was popped and not acknowledged lies below its offset; also where the whole log is there."""
     for facts in (MAY_BE_LOST, LogFacts(has_saved_log=True, is_recent=True)):
-        for saved, shown in ((80, 60), (130, 60), (80, None)):
+        for saved, shown, why in (80, 60, Reason.POPS), (130, 60, Reason.POPS), (80, None, Reason.LEFT_ABSENT):
             popped = a_candidate(saved, shown, keeping=OffsetKeeping.POP)
-            assert decided(popped, facts) == does(Action.REPORT, Reason.POPS)
+            assert decided(popped, facts) == does(Action.REPORT, why)
 
 
 @pytest.mark.parametrize("keeping", [OffsetKeeping.BROADCAST, OffsetKeeping.LMQ])

@@ -478,13 +478,13 @@ async def test_group_that_has_never_pulled_is_taken_back_where_the_broker_says_s
     assert notes.of("g") == ("report", None, "nothing")
 
 
-@pytest.mark.parametrize("offsets", [{KEY: {0: 60}}, {}], ids=["older", "absent"])
-async def test_group_without_members_is_not_raised_whatever_it_did_before(offsets):
+@pytest.mark.parametrize(("offsets", "reason"), [({KEY: {0: 60}}, Reason.POPS), ({}, Reason.LEFT_ABSENT)])
+async def test_group_without_members_is_not_raised_whatever_it_did_before(offsets, reason):
     master = FakeMaster({ORDERS: Queue(old=100, new=20)}, offsets)
     master.clients, master.pulled = {}, {KEY: {0: 60}}
     _, report = await guarded(master)
     assert master.written == []
-    assert report.decisions == {(Action.REPORT, Reason.POPS): 1}
+    assert report.decisions == {(Action.REPORT, reason): 1}
 
 
 @pytest.mark.parametrize(
