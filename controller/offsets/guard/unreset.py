@@ -1,8 +1,8 @@
 """What a run of the guard leaves to do once the members of groups come. Pure.
 
 An offset that is set back by a plain commit is overwritten by members that are online. And of some groups nothing shows
-whether they pull or pop before their members come: a broker that was started again has none for up to 30 s. Where it has
-no offset either, its members may begin at the end meanwhile.
+whether they pull or pop before their members come: a broker that was started again has none for up to 30 s. Without an
+offset members may begin at the end.
 """
 
 from collections import defaultdict

@@ -79,7 +79,7 @@ def decide_restored(
         status = RestoreStatus.UNCHANGED
     elif old is not None and new < old and not options.allow_back:
         status, reason = RestoreStatus.BACKWARD, "it would go back: allow that with allowBack"
-    elif is_raise and set_back_to is not None and new > set_back_to and not options.allow_unproved:
+    elif is_raise and set_back_to is not None and new > set_back_to:
         status = RestoreStatus.MOVED_ON
         reason = (
             f"it was set back to {set_back_to} since (/v1/offsets/regressions): restore its group by name from a moment"

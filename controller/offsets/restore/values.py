@@ -91,7 +91,7 @@ class RestoreOptions(NamedTuple):
 
     #: Offsets may go back: messages are read again.
     allow_back: bool = False
-    #: Also without proof that no message is skipped that nobody has read, and where somebody has set the group back.
+    #: Also without proof that no message is skipped that nobody has read.
     allow_unproved: bool = False
 
 

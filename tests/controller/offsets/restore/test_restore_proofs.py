@@ -233,7 +233,9 @@ async def test_group_that_may_pop_is_reported_where_no_slave_has_what_was_popped
     assert outcomes(done) == {("billing", 0): ("pops", 50, 50)}
 
 
-@pytest.mark.parametrize(("named", "status"), [({}, "moved_on"), ({"group": "billing"}, "restored")])
+@pytest.mark.parametrize(
+    ("named", "status"), [({}, "moved_on"), ({"unproved": True}, "moved_on"), ({"group": "billing"}, "restored")]
+)
 async def test_what_somebody_has_set_back_since_goes_forward_only_by_name(tmp_path, named, status):
     broker = a_broker(billing={0: 10})
     async with restore_site(tmp_path, broker) as site:
