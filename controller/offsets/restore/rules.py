@@ -73,7 +73,8 @@ def decide_restored(
     new = max(wanted.offset, shown.ends.min_offset)
     reason = "" if new == wanted.offset else f"messages before {new} have expired"
     is_raise, set_back_to = new > (old or 0), wanted.set_back_to
-    if not shown.group.pulls and (is_raise or (old == new and shown.group.loses_popped)):
+    pulls = shown.group.pulls and not wanted.shows_pop
+    if not pulls and (is_raise or (old == new and shown.group.loses_popped)):
         status, reason = RestoreStatus.POPS, _WHY_POPS
     elif old == new:
         status = RestoreStatus.UNCHANGED

@@ -84,6 +84,8 @@ class WantedOffset(NamedTuple):
     log_end: int | None = None
     #: To where somebody has set the queue back since, as this manager has listed it; None: nobody has.
     set_back_to: int | None = None
+    #: The mirror has a retry topic of its group that only groups have that pop.
+    shows_pop: bool = False
 
 
 class RestoreOptions(NamedTuple):

@@ -11,7 +11,8 @@ from controller.offsets.guard.boundaries import PlacedMessage
 from controller.offsets.guard.master_queries import MasterQueries
 from controller.offsets.mirror.regressions import Regression, RegressionCause
 from controller.offsets.restore.broker_run import BrokerRun
-from controller.offsets.restore.restorer import READ_S
+from controller.offsets.restore.operations import OperationKind
+from controller.offsets.restore.restorer import READ_S, BrokerChange
 from controller.offsets.restore.rules import proved
 from controller.offsets.restore.values import PlannedOffset, RestoreOptions, RestoreStatus, WantedOffset
 from remoting.protocol.codes import BrokerRequestCode
@@ -222,6 +223,20 @@ async def test_group_goes_forward_only_if_its_members_show_now_that_they_pull(tm
         site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50}}
         done = await site.restore(AFTER)
     assert outcomes(done) == {("billing", 0): (status, 10, 50)}
+
+
+async def test_group_that_the_mirror_knows_to_pop_does_not_go_forward_whatever_its_members_show(tmp_path):
+    broker = a_broker(billing={0: 10})
+    broker.version, broker.online = "V5_5_0", {"billing": "CLUSTERING"}
+    async with restore_site(tmp_path, broker) as site:
+        site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50}, "%RETRY%billing_orders@billing": {0: 1}}
+        done = await site.restore(AFTER, topic="orders")
+        assert outcomes(done) == {("billing", 0): ("pops", 10, 50)}
+
+        site.mirror.newest = site.mirror.by_set["broker-a"]
+        file = BrokerChange(OperationKind.IMPORT, "alice", RestoreOptions(), is_dry_run=False)
+        imported = await site.restorer.write(file, [WantedOffset(a_queue(0), 50)])
+        assert outcomes(imported) == {("billing", 0): ("pops", 10, 50)}
 
 
 async def test_group_that_may_pop_is_reported_where_no_slave_has_what_was_popped(tmp_path):
