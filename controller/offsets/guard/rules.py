@@ -159,7 +159,7 @@ class Reason(enum.StrEnum):
     #: An operator has reset the queue, and the mirror may not have read that yet. Or the new master has an older
     #: offset, and somebody may have reset the group there since the promotion.
     MAY_BE_RESET = "may_be_reset"
-    #: The group may have read new messages, or skipped them.
+    #: The group has read new messages, or has skipped them if a tail was lost that nothing proves.
     MAY_HAVE_SKIPPED = "may_have_skipped"
     #: What the new master shows of the topic cannot be read.
     UNREADABLE = "unreadable"
@@ -335,11 +335,12 @@ def _beyond(candidate: OffsetCandidate, view: QueueView, facts: LogFacts) -> Gua
     if end is None and not _is_sent_before_late(candidate, view, facts):
         return GuardDecision(action=Action.REPORT, reason=Reason.NO_PROOF, safe_offset=safe)
     reason = _not_read(candidate, shown, view, facts)
+    doubt = Reason.POSITIONS_LOST if facts.tail is Tail.LOST else Reason.MAY_HAVE_SKIPPED
     if reason is None and not facts.sends_back:
-        return GuardDecision(action=Action.REPORT, reason=Reason.MAY_HAVE_SKIPPED, safe_offset=safe)
+        return GuardDecision(action=Action.REPORT, reason=doubt, safe_offset=safe)
     if facts.is_emptied and end == 0:
         return GuardDecision(action=Action.ARCHIVE, reason=Reason.STORE_EMPTIED, offset=0)
-    return _set(candidate, safe, view, reason or Reason.MAY_HAVE_SKIPPED)
+    return _set(candidate, safe, view, reason or doubt)
 
 
 def _not_read(candidate: OffsetCandidate, shown: int, view: QueueView, facts: LogFacts) -> Reason | None:
