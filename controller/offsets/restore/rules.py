@@ -81,9 +81,12 @@ def decide_restored(
     elif old is not None and new < old and not options.allow_back:
         status, reason = RestoreStatus.BACKWARD, "it would go back: allow that with allowBack"
     elif is_raise and set_back_to is not None and new > set_back_to:
+        # 0 also stands for any queue where it is not known what an operation has set.
+        unreadable = "" if set_back_to else ", or may have been: an operation cannot be read (earlier_resets_unknown)"
         status = RestoreStatus.MOVED_ON
         reason = (
-            f"it was set back to {set_back_to} since (/v1/offsets/regressions): restore its group by name from a moment"
+            f"it was set back to {set_back_to} since (/v1/offsets/regressions){unreadable}. To restore it all the "
+            "same, name its group and a time"
         )
     elif shown.group.is_online and not can_reset:
         status = RestoreStatus.ONLINE

@@ -9,7 +9,7 @@ from restore_site import AFTER, BEFORE, a_broker, a_queue, outcomes, restore_sit
 
 from controller.offsets.guard.boundaries import PlacedMessage
 from controller.offsets.guard.master_queries import MasterQueries
-from controller.offsets.mirror.regressions import Regression, RegressionCause
+from controller.offsets.mirror.regressions import EarlierResets, Regression, RegressionCause
 from controller.offsets.restore.broker_run import BrokerRun
 from controller.offsets.restore.operations import OperationKind
 from controller.offsets.restore.restorer import READ_S, BrokerChange
@@ -268,6 +268,16 @@ async def test_what_somebody_has_set_back_since_goes_forward_only_by_name(tmp_pa
         site.mirror.regressions.add(reset)
         done = await site.restore(AFTER, **named)
     assert outcomes(done) == {("billing", 0): (status, 10, 50)}
+
+
+async def test_operation_that_cannot_be_read_is_named_where_it_may_have_set_a_queue_back(tmp_path):
+    broker = a_broker(billing={0: 10})
+    async with restore_site(tmp_path, broker) as site:
+        site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50}}
+        site.mirror.resets.note_earlier(EarlierResets(unknown_unix_ms=AFTER))
+        done = await site.restore(AFTER)
+    assert outcomes(done) == {("billing", 0): ("moved_on", 10, 50)}
+    assert "or may have been: an operation cannot be read (earlier_resets_unknown)" in done.queues[0].reason
 
 
 def test_clock_of_the_broker_alone_proves_nothing():
