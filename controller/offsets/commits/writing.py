@@ -7,7 +7,6 @@ import msgspec
 from controller.offsets.commits.entry_batch import BatchOptions
 from controller.offsets.values import DELETED, NO_TOKEN, OffsetSource, StoredOffset
 
-
 #: Leads whose epochs differ in any case: the number of the lead takes three digits of an epoch.
 LEADS: Final = 1000
 

@@ -146,13 +146,13 @@ class Restorer:
             return await self._change(change, wanted, states, problems)
 
     async def undo(
-        self, operation: Operation, writer: str, *, is_forced: bool, allow_unproved: bool, is_dry_run: bool
+        self, operation: Operation, writer: str, options: RestoreOptions, *, is_forced: bool, is_dry_run: bool
     ) -> Restored:
         """Bring back what brokers showed before an operation. Raises RestoreRefused and StoreError.
 
         Without force only where a broker still shows what the operation has written.
         """
-        options = RestoreOptions(allow_back=True, allow_unproved=allow_unproved)
+        options = options._replace(allow_back=True)
         change = BrokerChange(OperationKind.UNDO, writer, options, is_dry_run, operation.operation_id)
         async with self._alone():
             wanted = []
@@ -237,6 +237,7 @@ class Restorer:
             writer=change.writer,
             unix_ms=unix_ms,
             undoes=change.undoes,
+            pulls=change.options.pulls,
             queues=tuple(_queues(by_set, of_sets)),
             is_finished=False,
         )

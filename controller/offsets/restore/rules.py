@@ -22,7 +22,7 @@ _KINDS: Final = {
 }
 _WHY_POPS: Final = (
     "it pops, or may pop: not all members, if there are any, show now (307) that they pull. What it has not "
-    "acknowledged would be skipped: start its members, and repeat"
+    "acknowledged would be skipped: start its members, and repeat, or say that it pulls (pulls)"
 )
 
 
@@ -73,7 +73,7 @@ def decide_restored(
     new = max(wanted.offset, shown.ends.min_offset)
     reason = "" if new == wanted.offset else f"messages before {new} have expired"
     is_raise, set_back_to = new > (old or 0), wanted.set_back_to
-    pulls = shown.group.pulls and not wanted.shows_pop
+    pulls = options.pulls or (shown.group.pulls and not wanted.shows_pop)
     if not pulls and (is_raise or (old == new and shown.group.loses_popped)):
         status, reason = RestoreStatus.POPS, _WHY_POPS
     elif old == new:

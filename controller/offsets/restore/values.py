@@ -95,6 +95,8 @@ class RestoreOptions(NamedTuple):
     allow_back: bool = False
     #: Also without proof that no message is skipped that nobody has read.
     allow_unproved: bool = False
+    #: The groups pull, as the operator says who names them: their members need not show it.
+    pulls: bool = False
 
 
 class PlannedOffset(msgspec.Struct, frozen=True, array_like=True):

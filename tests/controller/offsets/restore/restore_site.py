@@ -136,16 +136,16 @@ class RestoreSiteOfTest:
     def operation_not_kept(self, kind, error):
         self.not_kept.append((kind, error))
 
-    async def restore(self, moment, *, dry=False, back=False, unproved=False, **scope):
+    async def restore(self, moment, *, dry=False, back=False, unproved=False, pulls=False, **scope):
         scope = RestoreScope(CLUSTER, scope.get("group"), scope.get("topic"), scope.get("broker"))
-        options = RestoreOptions(back, unproved)
+        options = RestoreOptions(back, unproved, pulls)
         return await self.restorer.restore(
             RestoreRequest(writer="alice", scope=scope, moment=moment, options=options, is_dry_run=dry)
         )
 
-    async def undo(self, operation_id, *, force=False, unproved=False, dry=False):
-        operation = await self.kept.find(operation_id)
-        return await self.restorer.undo(operation, "bob", is_forced=force, allow_unproved=unproved, is_dry_run=dry)
+    async def undo(self, operation_id, *, force=False, unproved=False, pulls=False, dry=False):
+        operation, options = await self.kept.find(operation_id), RestoreOptions(allow_unproved=unproved, pulls=pulls)
+        return await self.restorer.undo(operation, "bob", options, is_forced=force, is_dry_run=dry)
 
 
 @asynccontextmanager

@@ -225,6 +225,22 @@ async def test_group_goes_forward_only_if_its_members_show_now_that_they_pull(tm
     assert outcomes(done) == {("billing", 0): (status, 10, 50)}
 
 
+async def test_group_that_is_stopped_goes_forward_where_the_operator_says_that_it_pulls(tmp_path):
+    """A broker that cannot send members anywhere needs them stopped, and a stopped group shows nothing."""
+    broker = a_broker(billing={0: 10})
+    broker.version, broker.resets_on_server = "V5_1_4", False
+    async with restore_site(tmp_path, broker) as site:
+        site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50}}
+        done = await site.restore(AFTER, pulls=True, group="billing")
+        assert outcomes(done) == {("billing", 0): ("restored", 10, 50)}
+        assert [each.pulls for each in site.began] == [True]
+
+        undone = await site.undo(done.operation_id)
+        broker.stored_ms = site.clock.unix_ms() - 60_000
+        again = await site.undo(undone.operation_id, pulls=True)
+    assert outcomes(again) == {("billing", 0): ("restored", 10, 50)}
+
+
 async def test_group_that_the_mirror_knows_to_pop_does_not_go_forward_whatever_its_members_show(tmp_path):
     broker = a_broker(billing={0: 10})
     broker.version, broker.online = "V5_5_0", {"billing": "CLUSTERING"}
