@@ -78,6 +78,11 @@ class UnresetGroups:
         return replace(self, groups=list(groups.values()))
 
 
+def awaits_members(decision: GuardDecision, if_pulling: GuardDecision) -> bool:
+    """Return whether more is to be done once the members of a group that may pop show that it pulls."""
+    return decision.reason is Reason.LEFT_ABSENT or (is_reset(if_pulling) and not is_reset(decision))
+
+
 @dataclass(slots=True)
 class UnresetQueues:
     """Collects them during a run."""
@@ -94,13 +99,13 @@ class UnresetQueues:
         """Take that an operator may have set an offset."""
         self._left_alone.add((candidate.group, candidate.topic))
 
-    def decided(self, candidate: OffsetCandidate, decision: GuardDecision, if_pulling: GuardDecision) -> None:
-        """Take what is done with an offset of a group that may pop, and what would be if it turned out to pull."""
-        if is_reset(decision) or if_pulling.offset is None:
+    def decided(self, candidate: OffsetCandidate, if_pulling: GuardDecision) -> None:
+        """Take what is done with an offset of a group whose members are awaited, once they show that it pulls."""
+        if if_pulling.offset is None:
             return
         if is_reset(if_pulling):
             self._add(candidate, _queue_set_to(if_pulling.offset, candidate))
-        elif decision.reason is Reason.LEFT_ABSENT:
+        else:
             # Members may begin at the end; what they have committed by then is not raised.
             self._add(candidate, UnresetQueue(if_pulling.offset, floor=-1))
 

@@ -525,6 +525,27 @@ async def test_no_offset_is_raised_over_messages_that_came_after_the_reading(tai
     assert notes.of("g") == sent_back
 
 
+@pytest.mark.parametrize(
+    ("log_end", "looks", "raised"), [(80 * SIZE, 1, {"a", "b", "c"}), (59 * SIZE, 3, {"a"}), (10 * SIZE, 3, set())]
+)
+async def test_one_look_at_the_highest_raise_of_a_queue_proves_those_below(log_end, looks, raised):
+    """Where it does not, the lower ones are looked at."""
+    read = {"a": 40, "b": 60, "c": 80}
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {f"orders@{group}": {0: 5} for group in read})
+    table = {key: value for group, offset in read.items() for key, value in saved(offset, group=group).items()}
+    await guarded(master, table, moment=replace(a_moment(), log_end=log_end))
+    assert {key.removeprefix("orders@") for _, key, _, _ in master.written} == raised
+    assert master.peer.count(BrokerRequestCode.QUERY_CONSUME_QUEUE) == looks
+
+
+async def test_nothing_is_looked_at_where_nothing_would_be_raised():
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
+    master.clients = {}
+    await guarded(master)
+    looks = master.peer.count(BrokerRequestCode.QUERY_CONSUME_QUEUE)
+    assert looks == 1, "the plan's own look, and none for the group's members, who need not be awaited"
+
+
 @pytest.mark.parametrize("offsets", [{KEY: {0: 60}}, {}], ids=["older", "absent"])
 @pytest.mark.parametrize("version", ["V5_5_0", "V4_9_7"])
 async def test_offset_that_was_read_long_ago_is_raised_only_where_members_show_now_that_they_pull(offsets, version):
