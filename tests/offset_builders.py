@@ -9,13 +9,13 @@ from controller.offsets.commits.managed_offsets import ManagedOffsets
 from controller.offsets.commits.reset import decide_reset, decide_undo
 from controller.offsets.commits.scopes import OffsetScope
 from controller.offsets.commits.seed import OffsetEntry, decide_seed
-from controller.offsets.commits.writing import OffsetWriter
+from controller.offsets.commits.writing import LEADS, OffsetWriter
 from controller.offsets.values import GroupTopic, OffsetSource, QueueKey, StoredOffset
 
 CLUSTER, BROKER = "DefaultCluster", "broker-a"
 UNIX_MS = 1_772_409_600_000
 #: The first reset epoch that `a_writer` begins.
-EPOCH = UNIX_MS
+EPOCH = UNIX_MS * LEADS
 
 
 def a_row(group="billing", topic="orders", broker_name=BROKER, namespace="", cluster=CLUSTER):
@@ -34,8 +34,8 @@ def an_offset(offset, epoch=0, token=0, source=OffsetSource.CLIENT, writer="clie
     return StoredOffset(offset, epoch, source, writer, token, UNIX_MS)
 
 
-def a_writer(operation="", now_ms=0, source=OffsetSource.OPERATOR):
-    return OffsetWriter(writer="alice", source=source, operation=operation, now_ms=now_ms, unix_ms=UNIX_MS)
+def a_writer(operation="", now_ms=0, source=OffsetSource.OPERATOR, unix_ms=UNIX_MS):
+    return OffsetWriter(writer="alice", source=source, operation=operation, now_ms=now_ms, unix_ms=unix_ms)
 
 
 class Tokens(NoLocks):

@@ -59,6 +59,7 @@ export function restoreBody(values) {
     moment,
     allowBack: values.allowBack,
     allowUnproved: values.allowUnproved,
+    pulls: values.pulls,
   };
 }
 

@@ -27,6 +27,7 @@ class WantedRestore(msgspec.Struct, frozen=True, kw_only=True, rename="camel", o
     dry_run: bool = False
     allow_back: bool = False
     allow_unproved: bool = False
+    pulls: bool = False
 
 
 class WantedUndo(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -37,6 +38,7 @@ class WantedUndo(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     dry_run: bool = False
     force: bool = False
     allow_unproved: bool = False
+    pulls: bool = False
 
 
 class RecordDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +62,7 @@ class WantedImport(msgspec.Struct, frozen=True, kw_only=True, rename="camel", om
     target: Literal["manager", "broker"]
     dry_run: bool = False
     allow_back: bool = False
+    pulls: bool = False
 
 
 class WantedExport(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -110,7 +110,7 @@ def test_restore_that_would_go_back_is_not_done_unless_it_is_allowed(broker, rmq
     assert broker.offsets["orders@audit"][0] == 30
 
 
-def test_file_is_exported_and_imported(broker, rmq, tmp_path):
+def test_file_is_exported_and_imported(broker, rmq, tmp_path, monkeypatch):
     broker.offsets = {"orders@files": {0: 30, 1: 31}}
     read_since(rmq, now_ms())
     file = str(tmp_path / "consumerOffset.json")
@@ -123,6 +123,11 @@ def test_file_is_exported_and_imported(broker, rmq, tmp_path):
     written = json.loads(with_quoted_keys((tmp_path / "consumerOffset.json").read_bytes()))
     assert written["offsetTable"] == {"orders@files": {"0": 30, "1": 31}}
     assert {row["status"] for row in rmq.items(*words, "--dry-run")} == {"ready"}
+    monkeypatch.setattr(broker, "version", "V5_1_4")
+    named = (*words, "--group", "files", "--dry-run")
+    assert {row["status"] for row in rmq.items(*named)} == {"pops"}
+    assert {row["status"] for row in rmq.items(*named, "--pulls")} == {"ready"}
+    monkeypatch.undo()
     assert {row["status"] for row in rmq.items(*words, "--yes")} == {"restored"}
     assert broker.offsets == {"orders@files": {0: 30, 1: 31}}
 
@@ -152,6 +157,7 @@ def test_guard_shows_what_it_would_write_after_a_restart(broker, rmq, monkeypatc
         (("group", "restore", "g", "--moment", "2001-01-01T00:00:00Z", "--yes"), 1, "nothing can be written"),
         (("group", "restore", "absent", "--moment", "former", "--yes"), 4, "no offsets of these names"),
         (("offsets", "restore", "--cluster", "c9", "--moment", "former", "--yes"), 4, "broker set of cluster 'c9'"),
+        (("offsets", "restore", "--moment", "former", "--pulls"), 1, "With pulls give the group"),
         (("offsets", "import", "absent.json", "--target", "broker"), 2, "absent.json cannot be read"),
         (("offsets", "export", "/nowhere/f", "--broker", "broker-a"), 2, "/nowhere/f cannot be written"),
         (("offsets", "export", "f", "--dialect", "client"), 1, "give it"),

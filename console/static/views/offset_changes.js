@@ -48,17 +48,23 @@ function restoreFields({ cluster = "DefaultCluster", group = "", topic = "", bro
     h("input", { type: "hidden", name: "suggestedUnixMs", value: unixMs }),
     checkBox(t("offsets.allow_back"), "allowBack"),
     checkBox(t("offsets.allow_unproved"), "allowUnproved"),
+    checkBox(t("offsets.pulls"), "pulls"),
     nameField(),
   ];
 }
 
 /** Shows what the undo of an operation would do, and undoes it. */
 export function openUndo(page, manager, operationId) {
-  const body = ({ writer, force, allowUnproved }) => ({ operationId, writer, force, allowUnproved });
+  const body = ({ writer, force, allowUnproved, pulls }) => ({ operationId, writer, force, allowUnproved, pulls });
   openChange(page, {
     title: t("offsets.undo_of", { id: operationId }),
     server: manager.address,
-    fields: [checkBox(t("offsets.force"), "force"), checkBox(t("offsets.allow_unproved"), "allowUnproved"), nameField()],
+    fields: [
+      checkBox(t("offsets.force"), "force"),
+      checkBox(t("offsets.allow_unproved"), "allowUnproved"),
+      checkBox(t("offsets.pulls"), "pulls"),
+      nameField(),
+    ],
     confirmLabel: t("offsets.undo"),
     preview: async (values) => previewed(await change(manager, "offsets/undo", { ...body(values), dryRun: true }), values),
     perform: async (values) => done(await change(manager, "offsets/undo", body(values))),

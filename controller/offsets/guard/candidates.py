@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final, NamedTuple
 
+from controller.offsets.entry_keys import EntryKey
 from controller.offsets.guard.rules import OffsetCandidate, OffsetKeeping
 from remoting.admin.offset_table import GroupOffsets
 from remoting.protocol.shapes.broker_clients import SYSTEM_GROUP_PREFIX, TOOL_GROUP
@@ -46,7 +47,7 @@ class KnownGroups:
     popping: AbstractSet[str]
     #: Their members show it now.
     pulling: AbstractSet[str]
-    #: The broker can pop at all.
+    #: Groups that do not show that they pull are not raised: the broker can pop at all, or the reading is old.
     can_pop: bool
 
 
@@ -80,7 +81,7 @@ def key_of(read: GroupOffsets) -> TableKey:
     return TableKey(read.group, read.topic, read.is_broadcast)
 
 
-def shows_pop(key: TableKey) -> bool:
+def shows_pop(key: TableKey | EntryKey) -> bool:
     """Return whether an entry is of a retry topic that only groups have that pop.
 
     Those are `%RETRY%group_topic` and `%RETRY%group+topic`, once the group has had a retry; others may pop too.

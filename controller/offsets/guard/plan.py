@@ -62,6 +62,8 @@ class GuardPlan:
         #: By queue, the highest offset that was saved.
         self._saved: dict[tuple[str, int], int] = {}
         self._views: dict[tuple[str, int], QueueView] = {}
+        #: What the first look at each queue has shown, at the highest offset that matters.
+        self.first_looks: dict[MessageLook, QueueLook] = {}
         self._looks: dict[tuple[str, int], int] = {}
         #: Queues of which the broker was requested where late messages begin.
         self._hinted: set[tuple[str, int]] = set()
@@ -132,6 +134,7 @@ class GuardPlan:
         view = self._views.get(look.queue)
         if view is None:
             view = first_view(look.offset, found, self._boundary)
+            self.first_looks[look] = found
         else:
             view = view.looked(look.offset, found, self._boundary)
         self._views[look.queue] = view

@@ -75,8 +75,8 @@ acknowledged. Nothing here can show that these are there. So a group is taken fo
 that they push or pull, and no offset of such a group is raised, nor is one set where the new master has none.
 
 **What every offset that is raised needs** beside all of this: the message before it lies before the end of the log that
-was read (`runner.py`), as a topic may have been made anew since; and it was read within the last minute, as its group
-may have been deleted since.
+was read (`runner.py`), as a topic may have been made anew since; and it was read within the last minute, or the members
+of its group show now that they pull, as a group may have been deleted since.
 
 **Left alone** are the shadow entries of broadcasting groups, whose offsets are with the clients, and light queues
 (`%LMQ%`), whose ends 30, 31 and 321 do not show for sure. Retry topics are topics like others.
@@ -154,10 +154,12 @@ class Reason(enum.StrEnum):
     NOT_GUARDED = "not_guarded"
     #: Of a group that pops, or may pop, as its members do not show now that they pull: nothing is raised.
     POPS = "pops"
+    #: The same where the new master has none: clients that begin by their policy may begin at the end.
+    LEFT_ABSENT = "left_absent"
     #: An operator has reset the queue, and the mirror may not have read that yet. Or the new master has an older
-    #: offset, and somebody may have reset the group there since the promotion; or none, and was read too long ago.
+    #: offset, and somebody may have reset the group there since the promotion.
     MAY_BE_RESET = "may_be_reset"
-    #: The group may have read new messages, or skipped them.
+    #: The group has read new messages, or has skipped them if a tail was lost that nothing proves.
     MAY_HAVE_SKIPPED = "may_have_skipped"
     #: What the new master shows of the topic cannot be read.
     UNREADABLE = "unreadable"
@@ -219,8 +221,6 @@ class LogFacts:
     has_saved_log: bool = False
     #: The store was empty at the promotion.
     is_emptied: bool = False
-    #: The offsets were read so long ago that none of them is raised.
-    is_stale: bool = False
     #: What groups popped and did not acknowledge is known to the broker alone that handed it out.
     loses_popped: bool = False
 
@@ -259,8 +259,9 @@ def decide(candidate: OffsetCandidate, view: QueueView | None, facts: LogFacts) 
     is_raise = raises(candidate, decision)
     is_lost = facts.loses_popped and decision.action is Action.LEAVE
     if candidate.keeping is OffsetKeeping.POP and (is_raise or is_lost):
-        return GuardDecision(action=Action.REPORT, reason=Reason.POPS)
-    return not_raised(candidate, decision, Reason.MAY_BE_RESET) if is_raise and facts.is_stale else decision
+        is_absent = is_raise and candidate.shown is None
+        return GuardDecision(action=Action.REPORT, reason=Reason.LEFT_ABSENT if is_absent else Reason.POPS)
+    return decision
 
 
 def raises(candidate: OffsetCandidate, decision: GuardDecision) -> bool:
@@ -268,11 +269,11 @@ def raises(candidate: OffsetCandidate, decision: GuardDecision) -> bool:
     return decision.offset is not None and decision.offset > (candidate.shown or 0)
 
 
-def not_raised(candidate: OffsetCandidate, decision: GuardDecision, why: Reason) -> GuardDecision:
-    """Return what is done where an offset must not be raised: members that have to be sent back go to what is shown."""
-    if decision.action is Action.SET and candidate.shown is not None:
-        return replace(decision, offset=candidate.shown)
-    return GuardDecision(action=Action.REPORT, reason=why)
+def not_raised(candidate: OffsetCandidate, decision: GuardDecision) -> GuardDecision:
+    """Return what is done without proof for a raise: members that have to be sent back go to what is shown, or to 0."""
+    if decision.action is Action.SET:
+        return replace(decision, offset=candidate.shown or 0)
+    return GuardDecision(action=Action.REPORT, reason=Reason.NO_PROOF)
 
 
 def _of_pulling(candidate: OffsetCandidate, view: QueueView | None, facts: LogFacts) -> GuardDecision:
@@ -334,11 +335,12 @@ def _beyond(candidate: OffsetCandidate, view: QueueView, facts: LogFacts) -> Gua
     if end is None and not _is_sent_before_late(candidate, view, facts):
         return GuardDecision(action=Action.REPORT, reason=Reason.NO_PROOF, safe_offset=safe)
     reason = _not_read(candidate, shown, view, facts)
+    doubt = Reason.POSITIONS_LOST if facts.tail is Tail.LOST else Reason.MAY_HAVE_SKIPPED
     if reason is None and not facts.sends_back:
-        return GuardDecision(action=Action.REPORT, reason=Reason.MAY_HAVE_SKIPPED, safe_offset=safe)
+        return GuardDecision(action=Action.REPORT, reason=doubt, safe_offset=safe)
     if facts.is_emptied and end == 0:
         return GuardDecision(action=Action.ARCHIVE, reason=Reason.STORE_EMPTIED, offset=0)
-    return _set(candidate, safe, view, reason or Reason.MAY_HAVE_SKIPPED)
+    return _set(candidate, safe, view, reason or doubt)
 
 
 def _not_read(candidate: OffsetCandidate, shown: int, view: QueueView, facts: LogFacts) -> Reason | None:

@@ -6,10 +6,11 @@ still the master that this run is for, at the moment the request leaves.
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from controller.offsets.guard.boundaries import CLOCK_MARGIN_MS, Boundary
 from controller.offsets.guard.candidates import (
@@ -47,7 +48,7 @@ from controller.offsets.guard.rules import (
     not_raised,
     raises,
 )
-from controller.offsets.guard.unreset import UnresetGroups, UnresetQueues
+from controller.offsets.guard.unreset import UnresetGroups, UnresetQueues, awaits_members
 from remoting.admin.client import AdminClient
 from remoting.admin.offsets import OffsetCommit, commit_offset
 from remoting.background_tasks import all_results
@@ -55,9 +56,6 @@ from remoting.clock import Clock
 from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import BodyError, ConnectionRefused, InvokeError, NotSent, Refused
 from remoting.slices import in_slices
-
-if TYPE_CHECKING:
-    from controller.offsets.guard.queue_view import QueueLook
 
 #: What is decided or counted between two moments at which others run.
 SLICE_CANDIDATES: Final = 200
@@ -89,7 +87,7 @@ class GuardedBroker:
     tail: Tail
     #: The promotion, or the start, was seen as it happened; not found at a start of this process.
     is_recent: bool
-    #: The offsets were read too long ago to raise any.
+    #: The offsets were read so long ago that a group without members may have been deleted since.
     is_stale: bool
     #: So it was for the first run at this promotion: members of groups are sent back after this one too.
     awaits_members: bool
@@ -205,8 +203,8 @@ class _GuardRun:
         self._clock = clock
         self._topics: set[str] = set()
         self._decided: list[tuple[OffsetCandidate, GuardDecision]] = []
-        #: At messages before offsets that are raised: groups have many in common.
-        self._looked: dict[MessageLook, QueueLook] = {}
+        #: By queue: messages before this offset were in the log that was read.
+        self._read_until: dict[tuple[str, int], int] = {}
         #: By place in the list above.
         self._outcomes: dict[int, tuple[Outcome, str]] = {}
         self._written: dict[int, bool] = {}
@@ -235,7 +233,7 @@ class _GuardRun:
             popping.update(key.group for key in keys if shows_pop(key))
         self.state = "it read the offset table"
         shown = await self._queries.shown(self._topics)
-        groups = await self._groups(popping, can_pop=can_pop(log))
+        groups = await self._groups(popping, can_pop=can_pop(log) or self._broker.is_stale)
         facts = replace(
             facts_of(
                 self._broker.moment,
@@ -244,7 +242,6 @@ class _GuardRun:
                 is_recent=self._broker.is_recent,
                 has_pulls=shown.has_pulls,
             ),
-            is_stale=self._broker.is_stale,
             loses_popped=groups.can_pop and await self._queries.loses_popped(),
         )
         self._boundary = boundary_of(self._broker.moment, log)
@@ -314,39 +311,61 @@ class _GuardRun:
 
     async def _decide(self, plan: GuardPlan) -> None:
         self.state = "it looked at the messages before offsets that it raises"
-        async for decided in in_slices(plan.decisions(), SLICE_CANDIDATES):
-            await self._each(decided, partial(self._decide_one, plan))
+        decided = list[tuple[OffsetCandidate, GuardDecision, GuardDecision | None]]()
+        raised = defaultdict[tuple[str, int], set[int]](set)
+        async for part in in_slices(plan.decisions(), SLICE_CANDIDATES):
+            for candidate, decision in part:
+                if_pulling = self._if_awaited(plan, candidate, decision)
+                decided.append((candidate, decision, if_pulling))
+                for each in filter(None, (decision, if_pulling)):
+                    if each.offset is not None and raises(candidate, each):
+                        raised[candidate.queue].add(each.offset)
+        await self._each(raised.items(), partial(self._prove, plan))
+        async for slice_ in in_slices(decided, SLICE_CANDIDATES):
+            for candidate, decision, if_pulling in slice_:
+                self._take_decision(candidate, self._proved(candidate, decision))
+                if if_pulling is not None:
+                    self._unreset.decided(candidate, self._proved(candidate, if_pulling))
 
-    async def _decide_one(self, plan: GuardPlan, decided: tuple[OffsetCandidate, GuardDecision]) -> None:
-        candidate, decision = decided
-        decision = await self._proved(candidate, decision)
-        self._take_decision(candidate, decision)
+    def _if_awaited(self, plan: GuardPlan, candidate: OffsetCandidate, decision: GuardDecision) -> GuardDecision | None:
+        """Return what is done once the members of a group show that they pull; None where they are not awaited."""
         if decision.reason is Reason.MAY_BE_RESET:
             self._unreset.leave_alone(candidate)
         elif candidate.keeping is OffsetKeeping.POP and self._writes_to is not None:
-            if_pulling = await self._proved(candidate, plan.if_pulling(candidate))
-            self._unreset.decided(candidate, decision, if_pulling)
+            if_pulling = plan.if_pulling(candidate)
+            return if_pulling if awaits_members(decision, if_pulling) else None
+        return None
 
-    async def _proved(self, candidate: OffsetCandidate, decision: GuardDecision) -> GuardDecision:
-        """Return a decision that raises an offset only if the message before it was in the log that was read.
+    async def _prove(self, plan: GuardPlan, raised: tuple[tuple[str, int], set[int]]) -> None:
+        """Find the highest of the offsets to which a queue is raised whose message was in the log that was read.
 
-        Where the log parts proves nothing here: a topic that was made anew after the reading has old messages as well.
+        All below it are proved by that, so the highest one is looked at first. Where the log parts proves nothing here:
+        a topic that was made anew after the reading has old messages as well.
         """
-        if not raises(candidate, decision):
-            return decision
-        assert decision.offset, "what is raised is above 0"
-        look, log_end = MessageLook(*candidate.queue, decision.offset - 1), self._broker.moment.log_end
-        if (found := self._looked.get(look)) is None:
-            try:
-                found = await self._queries.look(look, needs_store_time=False)
-            except (Refused, InvokeError, BodyError):
-                return not_raised(candidate, decision, Reason.NO_PROOF)
-            self._looked[look] = found
+        queue, offsets = raised[0], sorted(raised[1])
+        first, end = 0, len(offsets)
+        place = end - 1
+        while first < end:
+            if await self._was_read(plan, MessageLook(*queue, offsets[place] - 1)):
+                self._read_until[queue], first = offsets[place], place + 1
+            else:
+                end = place
+            place = (first + end) // 2
+
+    async def _was_read(self, plan: GuardPlan, look: MessageLook) -> bool:
+        try:
+            found = plan.first_looks.get(look) or await self._queries.look(look, needs_store_time=False)
+        except (Refused, InvokeError, BodyError):
+            return False
         if found.message is None:
-            is_read = decision.offset <= found.min_offset
-        else:
-            is_read = log_end is not None and found.message.physical_offset < log_end
-        return decision if is_read else not_raised(candidate, decision, Reason.NO_PROOF)
+            return look.offset < found.min_offset
+        log_end = self._broker.moment.log_end
+        return log_end is not None and found.message.physical_offset < log_end
+
+    def _proved(self, candidate: OffsetCandidate, decision: GuardDecision) -> GuardDecision:
+        """Return a decision that raises an offset only if the message before it was in the log that was read."""
+        is_proved = (decision.offset or 0) <= self._read_until.get(candidate.queue, 0)
+        return decision if is_proved or not raises(candidate, decision) else not_raised(candidate, decision)
 
     def _take_decision(self, candidate: OffsetCandidate, decision: GuardDecision) -> None:
         place = len(self._decided)

@@ -1,7 +1,8 @@
 """What a run of the guard leaves to do once the members of groups come. Pure.
 
 An offset that is set back by a plain commit is overwritten by members that are online. And of some groups nothing shows
-whether they pull or pop before their members come: a broker that was started again has none for up to 30 s.
+whether they pull or pop before their members come: a broker that was started again has none for up to 30 s. Without an
+offset members may begin at the end.
 """
 
 from collections import defaultdict
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 from controller.offsets.guard.boundaries import Boundary
 from controller.offsets.guard.outcomes import is_reset
-from controller.offsets.guard.rules import GuardDecision, OffsetCandidate, OffsetKeeping
+from controller.offsets.guard.rules import GuardDecision, OffsetCandidate, OffsetKeeping, Reason
 
 
 class UnresetQueue(NamedTuple):
@@ -77,6 +78,11 @@ class UnresetGroups:
         return replace(self, groups=list(groups.values()))
 
 
+def awaits_members(decision: GuardDecision, if_pulling: GuardDecision) -> bool:
+    """Return whether more is to be done once the members of a group that may pop show that it pulls."""
+    return decision.reason is Reason.LEFT_ABSENT or (is_reset(if_pulling) and not is_reset(decision))
+
+
 @dataclass(slots=True)
 class UnresetQueues:
     """Collects them during a run."""
@@ -93,11 +99,15 @@ class UnresetQueues:
         """Take that an operator may have set an offset."""
         self._left_alone.add((candidate.group, candidate.topic))
 
-    def decided(self, candidate: OffsetCandidate, decision: GuardDecision, if_pulling: GuardDecision) -> None:
-        """Take what is done with an offset of a group that may pop, and what would be if it turned out to pull."""
-        if not is_reset(decision) and is_reset(if_pulling):
-            assert if_pulling.offset is not None, "what is set has an offset"
+    def decided(self, candidate: OffsetCandidate, if_pulling: GuardDecision) -> None:
+        """Take what is done with an offset of a group whose members are awaited, once they show that it pulls."""
+        if if_pulling.offset is None:
+            return
+        if is_reset(if_pulling):
             self._add(candidate, _queue_set_to(if_pulling.offset, candidate))
+        else:
+            # Members may begin at the end; what they have committed by then is not raised.
+            self._add(candidate, UnresetQueue(if_pulling.offset, floor=-1))
 
     def sent_without_reset(self, candidate: OffsetCandidate, offset: int) -> None:
         """Take that an offset was sent by a plain commit, which the broker has answered or not."""

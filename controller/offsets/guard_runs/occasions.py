@@ -32,7 +32,7 @@ UNSEEN_RESTART_MS: Final = 60_000
 #: A former run that was not read for so long before it was over may have had resets that nobody here has seen: some
 #: readings, and the time in which controllers find that a broker has failed.
 UNSEEN_RESETS_MS: Final = 30_000
-#: No offset that was read longer ago is raised: its group may have been deleted since.
+#: No offset of a group without members that was read longer ago is raised: it may have been deleted since.
 RAISED_MS: Final = 60_000
 #: What was saved is not written any more so long after the former run was seen to be over.
 OUTDATED_MS: Final = 600_000
@@ -101,7 +101,7 @@ class GuardOccasion:
         return self.age_ms is not None and now_ms - self.noticed_ms + self.age_ms <= RECENT_MS
 
     def is_stale(self, now_ms: int, unix_ms: int) -> bool:
-        """Return whether the offsets were read too long ago to raise any, or the clock was set back since."""
+        """Return whether groups may have been deleted since the offsets were read, or the clock was set back since."""
         return not 0 <= _since_read(now_ms, unix_ms, self.saved) <= RAISED_MS
 
     @property

@@ -33,6 +33,8 @@ class RestoreBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fi
     allow_back: bool = False
     #: Also where it is not proved that nobody's messages are skipped.
     allow_unproved: bool = False
+    #: The group pulls, and does not pop: its members need not show it. Only with group.
+    pulls: bool = False
 
 
 class UndoBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
@@ -45,6 +47,8 @@ class UndoBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     force: bool = False
     #: At brokers also without proof that no message is skipped that nobody has read.
     allow_unproved: bool = False
+    #: All groups of the operation pull, and do not pop: their members need not show it.
+    pulls: bool = False
 
 
 class RecordBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
@@ -74,6 +78,8 @@ class ImportBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
     target: Literal["manager", "broker"]
     dry_run: bool = False
     allow_back: bool = False
+    #: The group pulls, and does not pop: its members need not show it. Only with group.
+    pulls: bool = False
 
 
 class ExportBody(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):

@@ -69,11 +69,12 @@ class RestoreViews:
         """Write offsets of the mirror at brokers, or show what that would do."""
         body: shapes.RestoreBody = request.body
         check_writer(body.writer)
+        _check_named(body)
         wanted = RestoreRequest(
             writer=body.writer,
             scope=RestoreScope(body.cluster, body.group, body.topic, body.broker_name),
             moment=FORMER if body.moment == "former" else body.moment,
-            options=RestoreOptions(body.allow_back, body.allow_unproved),
+            options=RestoreOptions(body.allow_back, body.allow_unproved, body.pulls),
             is_dry_run=body.dry_run,
         )
         with _restore_refusals():
@@ -126,6 +127,7 @@ class RestoreViews:
         """Store the offsets of a file, or show what that would do."""
         body: shapes.ImportBody = request.body
         check_writer(body.writer)
+        _check_named(body)
         with _restore_refusals():
             self._service.role.check_serves()
             # A large one takes a second, which others do not wait for.
@@ -135,7 +137,8 @@ class RestoreViews:
             if body.target == "manager":
                 done = await self._import_here(body, read)
             else:
-                change = BrokerChange(OperationKind.IMPORT, body.writer, RestoreOptions(body.allow_back), body.dry_run)
+                options = RestoreOptions(body.allow_back, pulls=body.pulls)
+                change = BrokerChange(OperationKind.IMPORT, body.writer, options, body.dry_run)
                 wanted = [WantedOffset(queue, offset) for queue, offset in read.offsets.items()]
                 done = await self._brokers.restorer.write(change, wanted)
         answer = _answer(done, is_dry_run=body.dry_run)
@@ -181,8 +184,8 @@ class RestoreViews:
         return await self._brokers.restorer.undo(
             operation,
             body.writer,
+            RestoreOptions(allow_unproved=body.allow_unproved, pulls=body.pulls),
             is_forced=body.force,
-            allow_unproved=body.allow_unproved,
             is_dry_run=body.dry_run,
         )
 
@@ -234,6 +237,11 @@ def _restore_refusals() -> Iterator[None]:
 
 def _capital(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}"
+
+
+def _check_named(body: shapes.RestoreBody | shapes.ImportBody) -> None:
+    if body.pulls and not body.group:
+        raise UnprocessableBody("With pulls give the group: it says that this group pulls, and does not pop.")
 
 
 def _read_file(body: shapes.ImportBody) -> ImportedFile:

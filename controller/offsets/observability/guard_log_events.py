@@ -61,9 +61,10 @@ GROUP_GUARDED: Final = LogEvent(
     ),
     meaning="What the guard did, or would do, with the offsets of a group in a topic: so many `queues`, of which "
     "`queue_id` is the first, with what the mirror had `saved` and the broker shown (`old_offset`). After `push`, "
-    "`set` and `archive` it is `new_offset`; after `report` nothing was written, and from `new_offset` on nothing is "
-    "skipped. 20 lines of each run at most.",
-    advice="After `report` decide: reset the group to `new_offset`, or leave it.",
+    "`set` and `archive` it is `new_offset`; after `report` nothing was written, and where it is known from where on "
+    "nothing is skipped, that is `new_offset`. 20 lines of each run at most.",
+    advice="After `report` decide by `reason` (docs/offsets.md): reset the group to `new_offset`, or leave it. Never "
+    "raise the offset of a group that pops.",
 )
 
 MEMBERS_RESET: Final = LogEvent(
@@ -71,9 +72,10 @@ MEMBERS_RESET: Final = LogEvent(
     level=Level.INFO,
     keys=("broker", "run", "group", "topics", "members"),
     meaning="The members of a group were sent back to where its offsets were set after a lost tail, or in an empty "
-    "store, as they go on from positions in memory otherwise: they read again what they have read since the promotion. "
-    "Where the broker resets nothing on its side, each is sent back twice, and so are others that come within two "
-    "minutes, or later where the group has many topics. 20 lines of each run at most, with those of "
+    "store, as they go on from positions in memory otherwise: they read again what they have read since the "
+    "promotion. Or they came to a master without an offset of the group, and were sent to the saved one "
+    "(`left_absent`). Where the broker resets nothing on its side, each is sent back twice, and so are others that "
+    "come within two minutes, or later where the group has many topics. 20 lines of each run at most, with those of "
     "`members_not_reset`.",
     advice="Nothing is to be done.",
 )
@@ -81,11 +83,11 @@ MEMBERS_NOT_RESET: Final = LogEvent(
     name="members_not_reset",
     level=Level.WARNING,
     keys=("broker", "run", "group", "topics", "error"),
-    meaning="Members of a group may go on from positions in a lost tail of these topics, and skip messages: the broker "
-    "has refused to send them back (it does so where a queue of the topic has no offset of the group), or they do not "
-    "follow it, unlike others of the group, or somebody else has set the topic back meanwhile, which is left, or they "
-    "were not sent back twice in time, or nobody could look which members there are, or another broker has the address "
-    "now: `error` says which.",
+    meaning="Members of a group may go on from positions in a lost tail of these topics, or from the end where it "
+    "had no offset, and skip messages: the broker has refused to send them back (it does so where a queue of the "
+    "topic has no offset of the group), or they do not follow it, unlike others of the group, or somebody else has "
+    "set the topic back meanwhile, which is left, or they were not sent back twice in time, or nobody could look "
+    "which members there are, or another broker has the address now: `error` says which.",
     advice="If it was not set back on purpose, reset the group to the time of the promotion.",
 )
 

@@ -31,6 +31,7 @@ class RestoreEventLog:
             messages_again=sum(each.messages_again or 0 for each in ready),
             messages_skipped=sum(each.messages_skipped or 0 for each in ready),
             undoes=operation.undoes or None,
+            pulls=operation.pulls or None,
         )
 
     def restored(self, operation: Operation) -> None:

@@ -7,10 +7,10 @@ from serving.logging.events import Level, LogEvent
 RESTORE_BEGAN: Final = LogEvent(
     name="restore_began",
     level=Level.INFO,
-    keys=("operation_id", "kind", "writer", "queues", "messages_again", "messages_skipped", "undoes"),
+    keys=("operation_id", "kind", "writer", "queues", "messages_again", "messages_skipped", "undoes", "pulls"),
     meaning="An operator's request writes the offsets of `queues` queues at brokers: a `restore` from the mirror, an "
     "`import` of a file, or the `undo` of an operation. As far as it is known, groups read so many messages again, and "
-    "do not read so many.",
+    "do not read so many. With `pulls` the operator has said that the groups pull, whatever their members show.",
 )
 RESTORE_ENDED: Final = LogEvent(
     name="restore_ended",

@@ -38,6 +38,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     unix_ms: int
     #: The operation that it has undone; blank for none.
     undoes: str = ""
+    #: The operator has said that the groups pull.
+    pulls: bool = False
     #: At brokers.
     queues: tuple[PlannedOffset, ...] = ()
     #: In this manager.

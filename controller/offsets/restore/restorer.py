@@ -17,6 +17,7 @@ from controller.offsets.guard.master_queries import MasterQueries
 from controller.offsets.mirror.masters import MasterRun, SetName
 from controller.offsets.mirror.mirrored_offsets import MirroredOffsets, MirrorFileFailed, MomentNotKept
 from controller.offsets.mirror.regressions import Reset
+from controller.offsets.mirror.saved_offsets import DECODED_AT_ONCE
 from controller.offsets.restore.broker_facts import BROKER_FAILURES
 from controller.offsets.restore.broker_run import BrokerRun
 from controller.offsets.restore.kept_operations import KeptOperations
@@ -30,7 +31,7 @@ from controller.offsets.restore.requests import (
     SetProblem,
     TooManyRestored,
 )
-from controller.offsets.restore.saved_source import MasterState, stored_before, wanted_offsets
+from controller.offsets.restore.saved_source import MasterState, popping_in, stored_before, wanted_offsets, with_pop
 from controller.offsets.restore.values import (
     RESTORED_MAX,
     SENT,
@@ -45,6 +46,7 @@ from remoting.admin.brokers import broker_runtime
 from remoting.admin.client import AdminClient
 from remoting.background_tasks import all_results
 from remoting.clock import Clock
+from remoting.slices import in_slices
 
 #: How long all brokers are read, and how long they are written: what was not reached then is reported.
 READ_S: Final = 12
@@ -144,13 +146,13 @@ class Restorer:
             return await self._change(change, wanted, states, problems)
 
     async def undo(
-        self, operation: Operation, writer: str, *, is_forced: bool, allow_unproved: bool, is_dry_run: bool
+        self, operation: Operation, writer: str, options: RestoreOptions, *, is_forced: bool, is_dry_run: bool
     ) -> Restored:
         """Bring back what brokers showed before an operation. Raises RestoreRefused and StoreError.
 
         Without force only where a broker still shows what the operation has written.
         """
-        options = RestoreOptions(allow_back=True, allow_unproved=allow_unproved)
+        options = options._replace(allow_back=True)
         change = BrokerChange(OperationKind.UNDO, writer, options, is_dry_run, operation.operation_id)
         async with self._alone():
             wanted = []
@@ -223,7 +225,7 @@ class Restorer:
     ) -> Restored:
         """Write what is wanted at the masters of `states`; of a set without a state at whoever is master now."""
         unix_ms = self._parts.clock.unix_ms()
-        by_set = _by_set(wanted)
+        by_set = {name: await self._with_pop(name, each) for name, each in _by_set(wanted).items()}
         of_sets = {name: self._run_of(name, each, states.get(name), change) for name, each in by_set.items()}
         runs = [each for each in of_sets.values() if isinstance(each, BrokerRun)]
         await _within(READ_S, [run.plan for run in runs])
@@ -235,6 +237,7 @@ class Restorer:
             writer=change.writer,
             unix_ms=unix_ms,
             undoes=change.undoes,
+            pulls=change.options.pulls,
             queues=tuple(_queues(by_set, of_sets)),
             is_finished=False,
         )
@@ -251,6 +254,13 @@ class Restorer:
             self._parts.observer.operation_not_kept(change.kind.value, str(error))
         self._parts.observer.restored(operation)
         return Restored(operation_id=operation.operation_id, queues=operation.queues, problems=problems)
+
+    async def _with_pop(self, set_name: SetName, wanted: Sequence[WantedOffset]) -> list[WantedOffset]:
+        """Return offsets with what the newest reading shows of groups that pop."""
+        saved, popping = self._parts.mirrored.saved(set_name), set[str]()
+        async for part in in_slices(() if saved is None else saved.entries(), DECODED_AT_ONCE):
+            popping |= popping_in(part)
+        return with_pop(wanted, popping)
 
     def _run_of(
         self, set_name: SetName, wanted: Sequence[WantedOffset], state: MasterState | None, change: BrokerChange

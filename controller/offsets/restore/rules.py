@@ -22,7 +22,7 @@ _KINDS: Final = {
 }
 _WHY_POPS: Final = (
     "it pops, or may pop: not all members, if there are any, show now (307) that they pull. What it has not "
-    "acknowledged would be skipped: start its members, and repeat"
+    "acknowledged would be skipped: start its members, and repeat, or say that it pulls (pulls)"
 )
 
 
@@ -73,16 +73,20 @@ def decide_restored(
     new = max(wanted.offset, shown.ends.min_offset)
     reason = "" if new == wanted.offset else f"messages before {new} have expired"
     is_raise, set_back_to = new > (old or 0), wanted.set_back_to
-    if not shown.group.pulls and (is_raise or (old == new and shown.group.loses_popped)):
+    pulls = options.pulls or (shown.group.pulls and not wanted.shows_pop)
+    if not pulls and (is_raise or (old == new and shown.group.loses_popped)):
         status, reason = RestoreStatus.POPS, _WHY_POPS
     elif old == new:
         status = RestoreStatus.UNCHANGED
     elif old is not None and new < old and not options.allow_back:
         status, reason = RestoreStatus.BACKWARD, "it would go back: allow that with allowBack"
-    elif is_raise and set_back_to is not None and new > set_back_to and not options.allow_unproved:
+    elif is_raise and set_back_to is not None and new > set_back_to:
+        # 0 also stands for any queue where it is not known what an operation has set.
+        unreadable = "" if set_back_to else ", or may have been: an operation cannot be read (earlier_resets_unknown)"
         status = RestoreStatus.MOVED_ON
         reason = (
-            f"it was set back to {set_back_to} since (/v1/offsets/regressions): restore its group by name from a moment"
+            f"it was set back to {set_back_to} since (/v1/offsets/regressions){unreadable}. To restore it all the "
+            "same, name its group and a time"
         )
     elif shown.group.is_online and not can_reset:
         status = RestoreStatus.ONLINE

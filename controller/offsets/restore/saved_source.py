@@ -1,9 +1,11 @@
 """Which offsets of the mirror are to be restored: those of a moment, or from before the last role change. The edge."""
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 from controller.offsets.guard.boundaries import CLOCK_MARGIN_MS
+from controller.offsets.guard.candidates import shows_pop
 from controller.offsets.guard_runs.saved_tables import ON_PURPOSE, set_back_since
 from controller.offsets.mirror.masters import MasterRun, SetName
 from controller.offsets.mirror.mirrored_offsets import MirroredOffsets
@@ -77,7 +79,9 @@ async def wanted_offsets(
     unseen = mirrored.resets.unseen(set_name, reading.unix_ms)
     set_back = set_back_since(mirrored.regressions, set_name, reading.unix_ms, unseen, _SET_BACK)
     found: list[WantedOffset] = []
+    popping = set[str]()
     async for part in in_slices(reading.entries, DECODED_AT_ONCE):
+        popping |= popping_in(part)
         for entry in part:
             if entry is not None and scope.has_entry(entry.key):
                 found += (
@@ -92,7 +96,17 @@ async def wanted_offsets(
                 )
         if len(found) > RESTORED_MAX:
             raise TooManyRestored(RESTORED_MAX)
-    return found
+    return with_pop(found, popping)
+
+
+def popping_in(entries: Iterable[SavedEntry | None]) -> set[str]:
+    """Return the groups that pop for certain, as these entries show."""
+    return {entry.key.group for entry in entries if entry is not None and shows_pop(entry.key)}
+
+
+def with_pop(wanted: Iterable[WantedOffset], popping: AbstractSet[str]) -> list[WantedOffset]:
+    """Return the same offsets with what is known of groups that pop."""
+    return [each._replace(shows_pop=each.shows_pop or each.queue.key.group in popping) for each in wanted]
 
 
 def _of(saved: SavedOffsets) -> _SavedReading:

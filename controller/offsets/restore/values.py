@@ -84,6 +84,8 @@ class WantedOffset(NamedTuple):
     log_end: int | None = None
     #: To where somebody has set the queue back since, as this manager has listed it; None: nobody has.
     set_back_to: int | None = None
+    #: The mirror has a retry topic of its group that only groups have that pop.
+    shows_pop: bool = False
 
 
 class RestoreOptions(NamedTuple):
@@ -91,8 +93,10 @@ class RestoreOptions(NamedTuple):
 
     #: Offsets may go back: messages are read again.
     allow_back: bool = False
-    #: Also without proof that no message is skipped that nobody has read, and where somebody has set the group back.
+    #: Also without proof that no message is skipped that nobody has read.
     allow_unproved: bool = False
+    #: The groups pull, as the operator says who names them: their members need not show it.
+    pulls: bool = False
 
 
 class PlannedOffset(msgspec.Struct, frozen=True, array_like=True):

@@ -74,6 +74,7 @@ class ImportOptions(TypedDict):
     broker: str | None
     group: str | None
     allow_back: bool
+    pulls: bool
 
 
 @click.command("export", cls=SiteCommand)
@@ -134,6 +135,7 @@ async def export_offsets(session: OperatorSession, file: str, **chosen: Unpack[E
 @_CLUSTER
 @_NAMESPACE
 @click.option("--allow-back", is_flag=True, help="offsets may go back: messages are read again")
+@click.option("--pulls", is_flag=True, help="the group pulls, and does not pop, whatever its members show")
 @with_session
 async def import_offsets(session: OperatorSession, file: str, **chosen: Unpack[ImportOptions]) -> None:
     """Store the offsets of a file of a broker or client, at brokers or in the manager; - is standard input."""
@@ -155,6 +157,7 @@ async def import_offsets(session: OperatorSession, file: str, **chosen: Unpack[I
             target=chosen["target"],
             dry_run=is_preview,
             allow_back=chosen["allow_back"],
+            pulls=chosen["pulls"],
         )
 
     where = "at brokers" if chosen["target"] == "broker" else "in the offset manager"

@@ -25,6 +25,7 @@ class RestoreChoice(TypedDict):
     moment: str
     allow_back: bool
     allow_unproved: bool
+    pulls: bool
 
 
 _TOPIC = click.option("--topic", metavar="NAME", shell_complete=topic_names, help="only in this topic")
@@ -39,6 +40,7 @@ _BACK = click.option("--allow-back", is_flag=True, help="offsets may go back: me
 _UNPROVED = click.option(
     "--allow-unproved", is_flag=True, help="also where messages that nobody has read may be skipped"
 )
+_PULLS = click.option("--pulls", is_flag=True, help="the group pulls, and does not pop, whatever its members show")
 
 
 @click.command("restore", cls=ChangeCommand)
@@ -49,6 +51,7 @@ _UNPROVED = click.option(
 @_MOMENT
 @_BACK
 @_UNPROVED
+@_PULLS
 @with_session
 async def restore_group(session: OperatorSession, group: str, **chosen: Unpack[RestoreChoice]) -> None:
     """Write the offsets of a group at brokers again that they had at a moment (offset manager).
@@ -66,6 +69,7 @@ async def restore_group(session: OperatorSession, group: str, **chosen: Unpack[R
 @_MOMENT
 @_BACK
 @_UNPROVED
+@_PULLS
 @with_session
 async def restore_offsets(session: OperatorSession, group: str | None, **chosen: Unpack[RestoreChoice]) -> None:
     """Write the offsets of all groups of a cluster again that brokers had at a moment, or of those that are named.
@@ -79,14 +83,22 @@ async def restore_offsets(session: OperatorSession, group: str | None, **chosen:
 @click.argument("operation")
 @click.option("--force", is_flag=True, help="also queues that have moved since, or were reset again")
 @_UNPROVED
+@click.option("--pulls", is_flag=True, help="all its groups pull, and do not pop, whatever their members show")
 @with_session
-async def undo_operation(session: OperatorSession, operation: str, *, force: bool, allow_unproved: bool) -> None:
+async def undo_operation(
+    session: OperatorSession, operation: str, *, force: bool, allow_unproved: bool, pulls: bool
+) -> None:
     """Bring back what there was before a restore, an import or a reset of the offset manager, by its id."""
     writer = operator_name()
 
     def body_of(is_preview: bool) -> WantedUndo:  # noqa: FBT001  # as BodyOf has it
         return WantedUndo(
-            writer=writer, operation_id=operation, dry_run=is_preview, force=force, allow_unproved=allow_unproved
+            writer=writer,
+            operation_id=operation,
+            dry_run=is_preview,
+            force=force,
+            allow_unproved=allow_unproved,
+            pulls=pulls,
         )
 
     question = f"Undo operation {operation}"
@@ -108,6 +120,7 @@ async def _restore(session: OperatorSession, group: str | None, chosen: RestoreC
             dry_run=is_preview,
             allow_back=chosen["allow_back"],
             allow_unproved=chosen["allow_unproved"],
+            pulls=chosen["pulls"],
         )
 
     what = f"group {group}" if group else f"all groups of {chosen['cluster']}"

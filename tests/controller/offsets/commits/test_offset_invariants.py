@@ -13,6 +13,7 @@ from controller.offsets.commits.refusals import CloneRefused, RowsUnavailable
 from controller.offsets.commits.reset import decide_reset, decide_undo
 from controller.offsets.commits.results import OffsetNotFound, OffsetStatus, OffsetUnavailable
 from controller.offsets.commits.seed import OffsetEntry, decide_seed
+from controller.offsets.commits.writing import LEADS
 from controller.offsets.storage.dirty_offsets import settled, superseding
 
 ROWS_MAX = 6
@@ -23,7 +24,7 @@ KEYS = st.builds(
     broker_name=st.sampled_from([BROKER, "broker-b"]),
 )
 OFFSETS = st.integers(0, 12)
-EPOCHS = st.sampled_from((0, EPOCH, EPOCH + 1, EPOCH + 2))
+EPOCHS = st.sampled_from((0, EPOCH, EPOCH + LEADS, EPOCH + 2 * LEADS))
 ENTRIES = st.lists(
     st.builds(CommitEntry, KEYS, OFFSETS, reset_epoch=EPOCHS, token=st.integers(0, 3)),
     min_size=1,

@@ -10,6 +10,7 @@ from controller.offsets.commits.refusals import TooManyEntries
 from controller.offsets.commits.reset import decide_reset, decide_undo
 from controller.offsets.commits.results import OffsetNotFound, OffsetStatus
 from controller.offsets.commits.seed import OffsetEntry
+from controller.offsets.commits.writing import LEADS
 from controller.offsets.storage.dirty_offsets import settled, superseding
 from controller.offsets.values import OffsetSource
 
@@ -50,7 +51,7 @@ def test_undone_reset_has_the_former_offset_in_a_new_epoch():
     reset = offsets.reset(40)
     offsets.commit(45, epoch=EPOCH)
     assert offsets.undo(reset)[0].status is OK
-    assert (offsets.read().offset, offsets.read().reset_epoch) == (100, EPOCH + 1)
+    assert (offsets.read().offset, offsets.read().reset_epoch) == (100, EPOCH + LEADS)
     assert offsets.commit(46, epoch=EPOCH).status is STALE
 
 
@@ -58,7 +59,7 @@ def test_undone_reset_of_an_absent_offset_leaves_it_absent():
     offsets = Offsets()
     reset = offsets.reset(40)
     assert offsets.undo(reset)[0].status is OK
-    assert offsets.read() == OffsetNotFound(EPOCH + 1)
+    assert offsets.read() == OffsetNotFound(EPOCH + LEADS)
     assert offsets.undo(reset)[0].status is ABSENT
 
 
@@ -89,7 +90,7 @@ def test_reset_is_not_undone_after_a_deletion():
     offsets.delete(a_scope("billing"))
     (result,) = offsets.undo(reset)
     assert (result.status, "it was deleted since" in result.reason) == (STALE, True)
-    assert offsets.read() == OffsetNotFound(EPOCH + 1)
+    assert offsets.read() == OffsetNotFound(EPOCH + LEADS)
 
 
 def test_undone_deletion_has_the_offsets_again():
@@ -99,7 +100,7 @@ def test_undone_deletion_has_the_offsets_again():
     deletion = offsets.delete(a_scope("billing"))
     assert [each.status for each in offsets.undo(deletion)] == [OK, OK]
     assert [offsets.read(a_queue(each)).offset for each in (0, 1)] == [100, 7]
-    assert offsets.read().reset_epoch == EPOCH + 1
+    assert offsets.read().reset_epoch == EPOCH + LEADS
 
 
 def test_earlier_deletion_is_not_undone_through_a_later_one():
@@ -120,7 +121,7 @@ def test_deletion_that_nobody_remembers_can_be_undone():
     deletion = offsets.delete(a_scope("billing"))
     offsets.table.forget_deleted((each.key, each.after) for each in deletion.changes)
     assert offsets.undo(deletion)[0].status is OK
-    assert (offsets.read().offset, offsets.read().reset_epoch) == (100, EPOCH + 1)
+    assert (offsets.read().offset, offsets.read().reset_epoch) == (100, EPOCH + LEADS)
 
 
 @pytest.mark.parametrize("act", ["reset", "seed"])
@@ -131,7 +132,15 @@ def test_managers_that_store_one_offset_unseen_by_each_other_give_different_epoc
     getattr(second, act)(10)
     late = superseding(None, OffsetChange(a_queue(), None, first.read()), 1)
     assert settled(late, second.read()) == second.read()
-    assert second.reset(5).results[0].stored.reset_epoch == EPOCH + 251
+    assert second.reset(5).results[0].stored.reset_epoch == EPOCH + LEADS + 250
+
+
+@pytest.mark.parametrize("before", [None, an_offset(5, epoch=EPOCH)], ids=["absent", "ahead"])
+def test_no_two_leads_give_the_same_epoch_whatever_their_clocks_show(before):
+    """Of one epoch the higher offset would count as the newer one."""
+    writers = {5: a_writer(unix_ms=1000), 6: a_writer(unix_ms=999), 7: a_writer(unix_ms=998)}
+    given = {writer.begin_epoch(40, before, lead).reset_epoch for lead, writer in writers.items()}
+    assert len(given) == len(writers)
 
 
 def test_deletion_is_not_undone_over_a_new_commit():
@@ -180,7 +189,7 @@ def an_undone_deletion(offsets):
 def an_undone_reset(offsets):
     undone = offsets.reset(40)
     offsets.reset(30)
-    return undone, CommitEntry(a_queue(), 50, EPOCH + 1)
+    return undone, CommitEntry(a_queue(), 50, EPOCH + LEADS)
 
 
 def an_undone_creation(offsets):

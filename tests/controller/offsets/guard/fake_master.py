@@ -33,6 +33,7 @@ class FakeMaster:
         self.name, self.broker_id = "b", 0
         self.options = "useServerSideResetOffset=true\n"
         self.boot_ms = BOOT_MS
+        self.version = "V5_5_0"
         #: None: behind the last message of the longest queue.
         self.log_end = None
         #: How far the broker is off where it searches by time.
@@ -86,6 +87,7 @@ class FakeMaster:
     def _runtime(self, _):
         end = max(each.end for each in self.queues.values()) * SIZE if self.log_end is None else self.log_end
         table = {"bootTimestamp": str(self.boot_ms), "commitLogMaxOffset": str(end), "commitLogMinOffset": "0"}
+        table["brokerVersionDesc"] = self.version
         return success({"table": table | {"dispatchBehindBytes": str(self.behind_bytes)}})
 
     def _options(self, _):

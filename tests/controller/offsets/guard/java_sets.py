@@ -10,6 +10,7 @@ from controller.offsets.guard.candidates import SavedQueue, TableKey
 from controller.offsets.guard.log_facts import SavedMoment
 from controller.offsets.guard.rules import Tail
 from controller.offsets.guard.runner import GuardedBroker, OffsetGuard
+from controller.offsets.guard.unreset import UnresetGroups
 from remoting.admin import offsets
 from remoting.admin.brokers import broker_runtime
 from remoting.admin.client import AdminClient, AdminLimits
@@ -78,6 +79,8 @@ class Notes:
     """Keeps what the guard did, by group and queue id."""
 
     by_queue: dict = field(default_factory=dict)
+    #: What is left until members come.
+    unreset: UnresetGroups | None = None
 
     def is_reset_since(self, _):
         return False
@@ -110,7 +113,9 @@ def guard(broker, mirror, tail=Tail.MAY_BE_LOST):
                 is_stale=False,
                 awaits_members=True,
             )
-            return notes, await offset_guard.guard(wanted, lambda: True)
+            report = await offset_guard.guard(wanted, lambda: True)
+            notes.unreset = offset_guard.unreset
+            return notes, report
         finally:
             await client.close()
 

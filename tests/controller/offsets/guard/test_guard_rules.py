@@ -122,7 +122,7 @@ def test_where_the_tail_is_lost_clients_of_a_group_that_was_set_back_are_sent_ba
 
 
 @pytest.mark.parametrize(
-    ("shown", "reason"), [(1200, Reason.POSITIONS_LOST), (1550, Reason.MAY_HAVE_SKIPPED), (1800, Reason.BEYOND_END)]
+    ("shown", "reason"), [(1200, Reason.POSITIONS_LOST), (1550, Reason.POSITIONS_LOST), (1800, Reason.BEYOND_END)]
 )
 def test_members_are_sent_back_where_what_was_saved_has_expired(shown, reason):
     """Or they would go on from positions in the lost tail, and skip what fills it again."""
@@ -150,9 +150,9 @@ def test_no_offset_is_raised_to_the_end_of_old_messages_that_have_expired():
 
 
 def test_commit_behind_new_messages_is_taken_back_soon_after_a_lost_tail_and_reported_later():
-    assert decided(a_candidate(110, 130), LOST) == does(Action.SET, Reason.MAY_HAVE_SKIPPED, 100)
-    assert decided(a_candidate(80, 130), LOST) == does(Action.SET, Reason.MAY_HAVE_SKIPPED, 80)
-    reported = does(Action.REPORT, Reason.MAY_HAVE_SKIPPED, safe_offset=80)
+    assert decided(a_candidate(110, 130), LOST) == does(Action.SET, Reason.POSITIONS_LOST, 100)
+    assert decided(a_candidate(80, 130), LOST) == does(Action.SET, Reason.POSITIONS_LOST, 80)
+    reported = does(Action.REPORT, Reason.POSITIONS_LOST, safe_offset=80)
     assert decided(a_candidate(80, 130), LOST_LONG_AGO) == reported
 
 
@@ -217,9 +217,9 @@ def test_position_from_before_an_emptied_store_is_archived_once_it_lies_beyond_t
 def test_group_that_may_pop_is_never_raised_and_is_reported():
     """What was popped and not acknowledged lies below its offset; also where the whole log is there."""
     for facts in (MAY_BE_LOST, LogFacts(has_saved_log=True, is_recent=True)):
-        for saved, shown in ((80, 60), (130, 60), (80, None)):
+        for saved, shown, why in (80, 60, Reason.POPS), (130, 60, Reason.POPS), (80, None, Reason.LEFT_ABSENT):
             popped = a_candidate(saved, shown, keeping=OffsetKeeping.POP)
-            assert decided(popped, facts) == does(Action.REPORT, Reason.POPS)
+            assert decided(popped, facts) == does(Action.REPORT, why)
 
 
 @pytest.mark.parametrize("keeping", [OffsetKeeping.BROADCAST, OffsetKeeping.LMQ])
@@ -258,13 +258,13 @@ def decided_before_late(candidate, facts):
         (115, 60, Reason.TAIL_LOST, 100),
         (115, None, Reason.TAIL_LOST, 100),
         (130, 100, Reason.TAIL_LOST, 100),
-        (130, 110, Reason.MAY_HAVE_SKIPPED, 100),
-        (130, 145, Reason.MAY_HAVE_SKIPPED, 100),
-        (None, 145, Reason.MAY_HAVE_SKIPPED, 100),
+        (130, 110, Reason.POSITIONS_LOST, 100),
+        (130, 145, Reason.POSITIONS_LOST, 100),
+        (None, 145, Reason.POSITIONS_LOST, 100),
         (130, 400, Reason.BEYOND_END, 100),
         # Not beyond what was saved.
-        (80, 145, Reason.MAY_HAVE_SKIPPED, 80),
-        (5, 145, Reason.MAY_HAVE_SKIPPED, 5),
+        (80, 145, Reason.POSITIONS_LOST, 80),
+        (5, 145, Reason.POSITIONS_LOST, 5),
         (100, 60, Reason.POSITIONS_LOST, 100),
     ],
 )

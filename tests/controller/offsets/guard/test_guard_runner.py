@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import copy
 from dataclasses import replace
 
 import pytest
@@ -477,13 +478,13 @@ async def test_group_that_has_never_pulled_is_taken_back_where_the_broker_says_s
     assert notes.of("g") == ("report", None, "nothing")
 
 
-@pytest.mark.parametrize("offsets", [{KEY: {0: 60}}, {}], ids=["older", "absent"])
-async def test_group_without_members_is_not_raised_whatever_it_did_before(offsets):
+@pytest.mark.parametrize(("offsets", "reason"), [({KEY: {0: 60}}, Reason.POPS), ({}, Reason.LEFT_ABSENT)])
+async def test_group_without_members_is_not_raised_whatever_it_did_before(offsets, reason):
     master = FakeMaster({ORDERS: Queue(old=100, new=20)}, offsets)
     master.clients, master.pulled = {}, {KEY: {0: 60}}
     _, report = await guarded(master)
     assert master.written == []
-    assert report.decisions == {(Action.REPORT, Reason.POPS): 1}
+    assert report.decisions == {(Action.REPORT, reason): 1}
 
 
 @pytest.mark.parametrize(
@@ -518,18 +519,48 @@ async def test_consumers_that_pull_by_themselves_show_queues_as_well():
 @pytest.mark.parametrize("offsets", [{KEY: {0: 60}}, {}], ids=["older", "absent"])
 async def test_no_offset_is_raised_over_messages_that_came_after_the_reading(tail, offsets):
     """The topic was made anew: its messages are in the old log, and nobody has read them."""
-    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, offsets)
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, copy.deepcopy(offsets))
     notes, _ = await guarded(master, moment=replace(a_moment(), log_end=79 * SIZE), tail=tail)
-    sent_back = ("set", 60, "stored") if offsets and tail is Tail.LOST else ("report", None, "nothing")
+    sent_back = ("set", 60 if offsets else 0, "stored") if tail is Tail.LOST else ("report", None, "nothing")
     assert notes.of("g") == sent_back
 
 
-async def test_no_offset_is_raised_where_it_was_read_too_long_ago():
-    for offsets in ({KEY: {0: 60}}, {}):
-        master = FakeMaster({ORDERS: Queue(old=100, new=20)}, offsets)
-        _, report = await guarded(master, is_stale=True)
-        assert master.written == []
-        assert report.decisions == {(Action.REPORT, Reason.MAY_BE_RESET): 1}
+@pytest.mark.parametrize(
+    ("log_end", "looks", "raised"), [(80 * SIZE, 1, {"a", "b", "c"}), (59 * SIZE, 3, {"a"}), (10 * SIZE, 3, set())]
+)
+async def test_one_look_at_the_highest_raise_of_a_queue_proves_those_below(log_end, looks, raised):
+    """Where it does not, the lower ones are looked at."""
+    read = {"a": 40, "b": 60, "c": 80}
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {f"orders@{group}": {0: 5} for group in read})
+    table = {key: value for group, offset in read.items() for key, value in saved(offset, group=group).items()}
+    await guarded(master, table, moment=replace(a_moment(), log_end=log_end))
+    assert {key.removeprefix("orders@") for _, key, _, _ in master.written} == raised
+    assert master.peer.count(BrokerRequestCode.QUERY_CONSUME_QUEUE) == looks
+
+
+async def test_nothing_is_looked_at_where_nothing_would_be_raised():
+    master = FakeMaster({ORDERS: Queue(old=100, new=20)}, {KEY: {0: 60}})
+    master.clients = {}
+    await guarded(master)
+    looks = master.peer.count(BrokerRequestCode.QUERY_CONSUME_QUEUE)
+    assert looks == 1, "the plan's own look, and none for the group's members, who need not be awaited"
+
+
+@pytest.mark.parametrize("offsets", [{KEY: {0: 60}}, {}], ids=["older", "absent"])
+@pytest.mark.parametrize("version", ["V5_5_0", "V4_9_7"])
+async def test_offset_that_was_read_long_ago_is_raised_only_where_members_show_now_that_they_pull(offsets, version):
+    """A group without members may have been deleted since, also at a broker that cannot pop."""
+    for clients, written in ({}, []), ({"g": "pulls"}, [("commit", KEY, 0, 80)]):
+        master = FakeMaster({ORDERS: Queue(old=100, new=20)}, copy.deepcopy(offsets), epochs=None)
+        master.clients, master.version = clients, version
+        await guarded(master, moment=a_moment(epoch=None), is_stale=True)
+        assert master.written == written
+
+
+async def test_members_in_a_lost_tail_are_sent_back_however_long_the_election_took():
+    master = FakeMaster({ORDERS: Queue(old=100, new=200)}, {})
+    await guarded(master, saved(130), tail=Tail.LOST, is_stale=True, moment=replace(a_moment(), log_end=130 * SIZE))
+    assert master.written == [("commit", KEY, 0, 100), ("reset", KEY, 0, 100)]
 
 
 async def test_group_whose_client_says_that_it_pulls_is_pushed_and_one_that_pops_is_left_behind():

@@ -54,20 +54,31 @@ async def test_resets_while_the_manager_was_down_are_not_undone_by_a_failover_af
     assert [(each.action, each.reason, each.offset) for each in run.offsets] == [("report", "may_be_reset", 80)]
 
 
-@pytest.mark.parametrize(("without_ms", "written"), [(30_000, [("commit", KEY, 0, 80)]), (300_000, [])])
-async def test_offsets_are_raised_only_within_a_minute_where_the_set_was_without_a_master(without_ms, written):
+@pytest.mark.parametrize(("passed_ms", "written"), [(40_000, [("commit", KEY, 0, 80)]), (300_000, [])])
+async def test_group_without_members_is_raised_within_a_minute_where_the_broker_cannot_pop(passed_ms, written):
+    master = a_master({}, epochs=None)
+    master.clients, master.version = {}, "V4_9_7"
+    async with guarded_sets(master) as sets:
+        sets.mirror.read({KEY: {0: 80}}, epoch=None)
+        sets.clock.pass_ms(passed_ms)
+        sets.elect(master.peer.address, None)
+        await sets.ended()
+    assert master.written == written
+
+
+async def test_group_with_members_is_raised_however_long_its_set_was_without_a_master():
     master = a_master({KEY: {0: 60}})
     async with guarded_sets(master) as sets:
         sets.elect(OLD_ADDRESS, 1, broker_id=1)
         sets.mirror.read({KEY: {0: 80}})
         sets.clock.pass_ms(15_000)
         sets.elect(None, 1)
-        sets.clock.pass_ms(without_ms)
+        sets.clock.pass_ms(300_000)
         await asyncio.sleep(0.1)
         sets.elect(master.peer.address, 2)
         run = await sets.ended()
     assert run.is_recent
-    assert master.written == written
+    assert master.written == [("commit", KEY, 0, 80)]
 
 
 async def test_guard_that_only_reports_shows_what_it_would_write():

@@ -151,8 +151,9 @@ def test_offsets_after_a_failover_are_restored_where_the_guard_only_reports(lab)
 
     (restore,) = commands("A failover, and the guard only reports")
     before = offset_of(pair.slave)
-    assert outcomes(done(manager, restore, name=pair.topic)) == [("ready", before, 80)]
-    assert outcomes(done(manager, restore, name=pair.topic, dry=False)) == [("restored", before, 80)]
+    assert outcomes(done(manager, restore, name=pair.topic)) == [("pops", before, 80)]
+    said = restore.replace('"moment"', f'"group": "{GROUP}", "pulls": true, "moment"')
+    assert outcomes(done(manager, said, name=pair.topic, dry=False)) == [("restored", before, 80)]
     assert offset_of(pair.slave) == 80
 
 
@@ -208,15 +209,17 @@ def test_offset_beyond_a_lost_end_of_the_log_is_not_restored(lab, namesrv):
     broker.start().ready()
 
     # Nobody is online who shows that the group does not pop: the offset of the copy stays, and is read from again.
-    assert guard_run(manager)["offsets"] == []
+    assert [(each["group"], each["reason"]) for each in guard_run(manager)["offsets"]] == [(GROUP, "pops")]
     assert end_of(broker.address, broker.name) == 40
     assert offset_of(broker) == 20
-    assert causes(manager) == {"disk_replaced"}
+    # The next reading shows it.
+    wait_until(lambda: causes(manager) == {"disk_replaced"}, seconds=SOON_S, what="the regression is listed")
     (preview,) = commands("The end of a log was lost")
     assert {each["status"] for each in done(manager, preview, name=broker.name)["queues"]} == {"beyond_end"}
     # New messages get the offsets of the lost ones: nobody has read them.
     send(broker, 80)
-    after = done(manager, preview, name=broker.name, dry=False)
+    said = preview.replace('"moment"', '"pulls": true, "moment"')
+    after = done(manager, said, name=broker.name, dry=False)
     assert {each["status"] for each in after["queues"]} == {"not_proved"}, after
     assert offset_of(broker) <= 40
 
@@ -250,4 +253,6 @@ def test_reset_by_mistake_is_taken_back(lab, namesrv):
     assert outcomes(restored) == [("restored", 100, 40)]
     assert offset_of(broker) == 40
     again = {"name": broker.name, "operation_id": restored["operationId"]}
-    assert outcomes(done(manager, undo, **again, dry=False)) == [("restored", 40, 100)]
+    assert outcomes(done(manager, undo, **again)) == [("pops", 40, 100)]
+    said = undo.replace('"writer"', '"pulls": true, "writer"')
+    assert outcomes(done(manager, said, **again, dry=False)) == [("restored", 40, 100)]

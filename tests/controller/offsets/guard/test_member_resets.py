@@ -703,6 +703,21 @@ async def test_group_that_may_pop_is_left_where_no_tail_is_lost():
     assert master.written == []
 
 
+@pytest.mark.parametrize(("committed", "place"), [(None, 80), (120, 80), (30, 30)], ids=["nothing", "end", "beginning"])
+async def test_group_that_had_no_offset_is_sent_to_the_saved_one_once_its_members_show_that_they_pull(committed, place):
+    """They may have begun at the end of the queue, or somebody has committed less on purpose, which is not raised."""
+    master = a_master({})
+    master.clients = {}
+    async with guarded_sets(master) as sets:
+        fail_over(sets, master, read=80)
+        run = await sets.ended()
+        assert master.written == []
+        master.offsets, master.clients = {} if committed is None else {KEY: {0: committed}}, {"g": "pulls"}
+        await eventually(lambda: not sets.guarding.awaiting_members)
+    assert [each.reason for each in run.offsets] == ["left_absent"]
+    assert master.written == [("commit", KEY, 0, place), ("reset", KEY, 0, place)]
+
+
 # Unclean elections
 
 

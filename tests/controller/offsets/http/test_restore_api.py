@@ -213,6 +213,20 @@ def test_file_is_shown_then_imported_into_a_broker_and_undone(manager, queues):
     assert [each["kind"] for each in listed[:2]] == ["undo", "import"]
 
 
+def test_operator_says_of_a_named_group_that_it_pulls(manager, queues, monkeypatch):
+    monkeypatch.setattr(queues, "version", "V5_1_4")
+    text = file_of(**{"orders@billing": {"0": 50}})
+    assert statuses(imported(manager, text, group="billing")) == {0: "pops"}
+    assert "give the group" in imported(manager, text, pulls=True).sentence
+    unnamed = manager.post("/v1/offsets/restore", {"writer": "alice", "moment": "former", "pulls": True})
+    assert (unnamed.status, "give the group" in unnamed.sentence) == (422, True)
+
+    done = imported(manager, text, group="billing", pulls=True)
+    assert statuses(done) == {0: "restored"}
+    (began,) = [each for each in manager.events("restore_began") if each["operation_id"] == done.body["operationId"]]
+    assert (began["writer"], began["pulls"]) == ("alice", True)
+
+
 def test_broken_file_is_refused_with_the_place(manager, queues):
     answer = imported(manager, base64.b64encode(b'{"offsetTable":{').decode())
     assert answer.status == 422

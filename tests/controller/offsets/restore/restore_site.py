@@ -4,8 +4,10 @@ from contextlib import asynccontextmanager
 
 from fakes.clock import FakeClock
 from fakes.offset_broker import BOOT_MS, CLUSTER, OffsetBroker, offset_brokers
+from mirror_builders import a_reading
 
 from controller.offsets.entry_keys import EntryKey, parse_entry_key
+from controller.offsets.mirror.broker_mirror import BrokerMirror
 from controller.offsets.mirror.masters import SetName
 from controller.offsets.mirror.mirrored_offsets import MomentNotKept, PastOffsets
 from controller.offsets.mirror.regressions import KnownResets, RegressionLog, SetQueue
@@ -44,6 +46,8 @@ class ReadMoments:
         self.regressions = RegressionLog()
         #: Broker name -> {"topic@group": {queue id: offset}}.
         self.by_set = {}
+        #: What the newest reading of each set has; None: there is none.
+        self.newest = None
         #: Moments before it are not kept.
         self.kept_since = 0
         #: When the offsets of all moments were read; None: at the moment itself.
@@ -52,8 +56,11 @@ class ReadMoments:
     def statuses(self):
         return []
 
-    def saved(self, _):
-        return None
+    def saved(self, set_name):
+        mirror = BrokerMirror(set_name)
+        if self.newest is not None:
+            mirror.take(a_reading(self.newest))
+        return mirror.saved
 
     def saved_before(self, _, __):
         return ()
@@ -129,16 +136,16 @@ class RestoreSiteOfTest:
     def operation_not_kept(self, kind, error):
         self.not_kept.append((kind, error))
 
-    async def restore(self, moment, *, dry=False, back=False, unproved=False, **scope):
+    async def restore(self, moment, *, dry=False, back=False, unproved=False, pulls=False, **scope):
         scope = RestoreScope(CLUSTER, scope.get("group"), scope.get("topic"), scope.get("broker"))
-        options = RestoreOptions(back, unproved)
+        options = RestoreOptions(back, unproved, pulls)
         return await self.restorer.restore(
             RestoreRequest(writer="alice", scope=scope, moment=moment, options=options, is_dry_run=dry)
         )
 
-    async def undo(self, operation_id, *, force=False, unproved=False, dry=False):
-        operation = await self.kept.find(operation_id)
-        return await self.restorer.undo(operation, "bob", is_forced=force, allow_unproved=unproved, is_dry_run=dry)
+    async def undo(self, operation_id, *, force=False, unproved=False, pulls=False, dry=False):
+        operation, options = await self.kept.find(operation_id), RestoreOptions(allow_unproved=unproved, pulls=pulls)
+        return await self.restorer.undo(operation, "bob", options, is_forced=force, is_dry_run=dry)
 
 
 @asynccontextmanager

@@ -9,9 +9,10 @@ from restore_site import AFTER, BEFORE, a_broker, a_queue, outcomes, restore_sit
 
 from controller.offsets.guard.boundaries import PlacedMessage
 from controller.offsets.guard.master_queries import MasterQueries
-from controller.offsets.mirror.regressions import Regression, RegressionCause
+from controller.offsets.mirror.regressions import EarlierResets, Regression, RegressionCause
 from controller.offsets.restore.broker_run import BrokerRun
-from controller.offsets.restore.restorer import READ_S
+from controller.offsets.restore.operations import OperationKind
+from controller.offsets.restore.restorer import READ_S, BrokerChange
 from controller.offsets.restore.rules import proved
 from controller.offsets.restore.values import PlannedOffset, RestoreOptions, RestoreStatus, WantedOffset
 from remoting.protocol.codes import BrokerRequestCode
@@ -224,6 +225,36 @@ async def test_group_goes_forward_only_if_its_members_show_now_that_they_pull(tm
     assert outcomes(done) == {("billing", 0): (status, 10, 50)}
 
 
+async def test_group_that_is_stopped_goes_forward_where_the_operator_says_that_it_pulls(tmp_path):
+    """A broker that cannot send members anywhere needs them stopped, and a stopped group shows nothing."""
+    broker = a_broker(billing={0: 10})
+    broker.version, broker.resets_on_server = "V5_1_4", False
+    async with restore_site(tmp_path, broker) as site:
+        site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50}}
+        done = await site.restore(AFTER, pulls=True, group="billing")
+        assert outcomes(done) == {("billing", 0): ("restored", 10, 50)}
+        assert [each.pulls for each in site.began] == [True]
+
+        undone = await site.undo(done.operation_id)
+        broker.stored_ms = site.clock.unix_ms() - 60_000
+        again = await site.undo(undone.operation_id, pulls=True)
+    assert outcomes(again) == {("billing", 0): ("restored", 10, 50)}
+
+
+async def test_group_that_the_mirror_knows_to_pop_does_not_go_forward_whatever_its_members_show(tmp_path):
+    broker = a_broker(billing={0: 10})
+    broker.version, broker.online = "V5_5_0", {"billing": "CLUSTERING"}
+    async with restore_site(tmp_path, broker) as site:
+        site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50}, "%RETRY%billing_orders@billing": {0: 1}}
+        done = await site.restore(AFTER, topic="orders")
+        assert outcomes(done) == {("billing", 0): ("pops", 10, 50)}
+
+        site.mirror.newest = site.mirror.by_set["broker-a"]
+        file = BrokerChange(OperationKind.IMPORT, "alice", RestoreOptions(), is_dry_run=False)
+        imported = await site.restorer.write(file, [WantedOffset(a_queue(0), 50)])
+        assert outcomes(imported) == {("billing", 0): ("pops", 10, 50)}
+
+
 async def test_group_that_may_pop_is_reported_where_no_slave_has_what_was_popped(tmp_path):
     broker = a_broker(billing={0: 50})
     broker.version, broker.options = "V5_5_0", "popConsumerKVServiceEnable=true\n"
@@ -233,7 +264,9 @@ async def test_group_that_may_pop_is_reported_where_no_slave_has_what_was_popped
     assert outcomes(done) == {("billing", 0): ("pops", 50, 50)}
 
 
-@pytest.mark.parametrize(("named", "status"), [({}, "moved_on"), ({"group": "billing"}, "restored")])
+@pytest.mark.parametrize(
+    ("named", "status"), [({}, "moved_on"), ({"unproved": True}, "moved_on"), ({"group": "billing"}, "restored")]
+)
 async def test_what_somebody_has_set_back_since_goes_forward_only_by_name(tmp_path, named, status):
     broker = a_broker(billing={0: 10})
     async with restore_site(tmp_path, broker) as site:
@@ -251,6 +284,16 @@ async def test_what_somebody_has_set_back_since_goes_forward_only_by_name(tmp_pa
         site.mirror.regressions.add(reset)
         done = await site.restore(AFTER, **named)
     assert outcomes(done) == {("billing", 0): (status, 10, 50)}
+
+
+async def test_operation_that_cannot_be_read_is_named_where_it_may_have_set_a_queue_back(tmp_path):
+    broker = a_broker(billing={0: 10})
+    async with restore_site(tmp_path, broker) as site:
+        site.mirror.by_set["broker-a"] = {"orders@billing": {0: 50}}
+        site.mirror.resets.note_earlier(EarlierResets(unknown_unix_ms=AFTER))
+        done = await site.restore(AFTER)
+    assert outcomes(done) == {("billing", 0): ("moved_on", 10, 50)}
+    assert "or may have been: an operation cannot be read (earlier_resets_unknown)" in done.queues[0].reason
 
 
 def test_clock_of_the_broker_alone_proves_nothing():

@@ -9,6 +9,7 @@ from service_site import OTHER, a_key, service_site
 from controller.offsets.commits.freezes import Freeze
 from controller.offsets.commits.results import OffsetNotFound, OffsetStatus, OffsetUnavailable
 from controller.offsets.commits.scopes import OffsetScope
+from controller.offsets.commits.writing import LEADS
 from controller.offsets.service.manager_role import ManagerNotLeading, StillLoading
 from controller.offsets.storage.remote import RowWrite
 from controller.offsets.storage.write_behind import Durability, InJournalOnly
@@ -168,9 +169,9 @@ async def test_new_epochs_have_the_time_and_the_number_of_the_lead(tmp_path):
     async with service_site(tmp_path, lead_number=lambda: 70) as site:
         await site.commit(50)
         await site.reset(10)
-        assert site.read().reset_epoch == site.clock.unix_ms() + 70
+        assert site.read().reset_epoch == site.clock.unix_ms() * LEADS + 70
         await site.reset(5)
-        assert site.read().reset_epoch == site.clock.unix_ms() + 71
+        assert site.read().reset_epoch == (site.clock.unix_ms() + 1) * LEADS + 70
 
 
 async def test_a_deleted_offset_names_the_epoch_of_the_next_commit(tmp_path):
@@ -178,7 +179,7 @@ async def test_a_deleted_offset_names_the_epoch_of_the_next_commit(tmp_path):
         await site.commit(50)
         await site.service.delete(OffsetScope("DefaultCluster", "", "billing"), site.service.writer("alice", ""))
         absent = site.read()
-        assert absent == OffsetNotFound(site.clock.unix_ms())
+        assert absent == OffsetNotFound(site.clock.unix_ms() * LEADS)
         assert (await site.commit(51)).status is OffsetStatus.STALE
         assert (await site.commit(7, epoch=absent.reset_epoch)).status is OffsetStatus.OK
         await site.service.forget_deleted()

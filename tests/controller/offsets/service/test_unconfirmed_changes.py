@@ -10,6 +10,7 @@ from service_site import OTHER, a_key, service_site
 from controller.offsets.commits.results import OffsetNotFound, OffsetStatus
 from controller.offsets.commits.scopes import OffsetScope
 from controller.offsets.commits.seed import OffsetEntry
+from controller.offsets.commits.writing import LEADS
 from controller.offsets.storage.remote import PutOutcome, RowTooLarge
 from controller.offsets.storage.row_flusher import RowNotWritable
 from controller.offsets.storage.write_behind import Durability, InJournalOnly
@@ -79,7 +80,7 @@ async def test_a_reset_is_read_once_the_store_has_it_and_not_before(tmp_path):
         assert site.service.page(SCOPE, None, 10).offsets[0][1].offset == 50
         site.remote.passes.set()
         assert (await unanswered).durability is Durability.REMOTE
-        assert (site.read().offset, site.read().reset_epoch) == (10, site.clock.unix_ms())
+        assert (site.read().offset, site.read().reset_epoch) == (10, site.clock.unix_ms() * LEADS)
         assert site.store.dirty_keys == 0
 
 
@@ -108,7 +109,7 @@ async def test_nothing_is_decided_on_a_reset_that_the_store_has_not_confirmed(tm
         site.remote.passes.clear()
         first = reset(site, 10)
         await a_write_waits(site)
-        for epoch in (0, site.clock.unix_ms()):
+        for epoch in (0, site.clock.unix_ms() * LEADS):
             result = await site.commit(51, epoch=epoch)
             assert (result.status, result.reason) == (
                 OffsetStatus.UNKNOWN,
@@ -120,7 +121,7 @@ async def test_nothing_is_decided_on_a_reset_that_the_store_has_not_confirmed(tm
         site.remote.passes.set()
         await first
         assert (await site.commit(51)).status is OffsetStatus.STALE
-        assert (await site.commit(11, epoch=site.clock.unix_ms())).status is OffsetStatus.OK
+        assert (await site.commit(11, epoch=site.clock.unix_ms() * LEADS)).status is OffsetStatus.OK
 
 
 async def test_a_repeated_deletion_is_no_success_until_the_first_one_is(tmp_path):
@@ -134,7 +135,7 @@ async def test_a_repeated_deletion_is_no_success_until_the_first_one_is(tmp_path
         site.remote.passes.set()
         assert [each.status for each in (await first).results] == [OffsetStatus.OK]
         assert (await delete(site)).results == ()
-        assert site.read() == OffsetNotFound(site.clock.unix_ms())
+        assert site.read() == OffsetNotFound(site.clock.unix_ms() * LEADS)
 
 
 async def test_a_reset_whose_answer_was_lost_is_repeated_until_it_is_known(tmp_path):
@@ -152,7 +153,7 @@ async def test_a_reset_whose_answer_was_lost_is_repeated_until_it_is_known(tmp_p
         site.remote.put = lose_two_answers
         assert (await site.reset(10)).durability is Durability.REMOTE
         assert len(lost) == 2
-        assert (site.read().offset, site.read().reset_epoch) == (10, site.clock.unix_ms())
+        assert (site.read().offset, site.read().reset_epoch) == (10, site.clock.unix_ms() * LEADS)
 
 
 async def test_a_reset_that_its_caller_gives_up_is_made_as_a_whole_and_reported(tmp_path):
