@@ -1,7 +1,6 @@
 """What the guard and restores promise where they would skip messages or undo a reset, at real brokers."""
 
 import contextlib
-import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +8,7 @@ from java_sets import SOON_S, UNIX, Pair, admin, end_of, table
 from peers.clocks import WallClock, why_not
 from peers.jars import V5_5
 from peers.lab import Lab
-from peers.offset_managers import OffsetManager, a_queue, an_entry
+from peers.offset_managers import OffsetManager
 from peers.programs import cannot_run
 from peers.waiting import wait_until
 from peers.wire import Caller
@@ -21,6 +20,8 @@ from remoting.admin.messages import send_message
 from remoting.admin.offsets import OffsetCommit, commit_offset
 from remoting.admin.topics import TopicDefinition, delete_topic, topic_definition, update_topic
 from remoting.protocol.shapes.broker_clients import NewSubscriptionGroup
+
+pytestmark = [pytest.mark.java, pytest.mark.broad, pytest.mark.timeout(600)]
 
 POP_MESSAGE = 200050
 #: Its member pulls from a topic of its own only: in the other topics nobody moves its offsets.
@@ -157,8 +158,6 @@ def after_a_lost_tail(tmp_path_factory):
         yield fail_over(pair, manager)
 
 
-@pytest.mark.java
-@pytest.mark.broad
 def test_guard_leaves_what_was_popped_and_not_acknowledged_after_a_lost_tail(after_a_lost_tail):
     site = after_a_lost_tail
     found = site.offsets[POPPED, site.topic]
@@ -166,8 +165,6 @@ def test_guard_leaves_what_was_popped_and_not_acknowledged_after_a_lost_tail(aft
     assert pop(site.broker, POPPED, site.topic, 30) == set(range(30))
 
 
-@pytest.mark.java
-@pytest.mark.broad
 def test_restore_of_former_offsets_leaves_what_was_popped_and_not_acknowledged(after_a_lost_tail):
     site = after_a_lost_tail
     status, reason = restored(site.manager, moment="former", group=POPPED_TWICE)
@@ -202,8 +199,6 @@ def after_a_clean_failover(tmp_path_factory):
         yield fail_over(pair, manager, renew)
 
 
-@pytest.mark.java
-@pytest.mark.broad
 def test_guard_and_restores_leave_groups_of_which_no_slave_has_what_they_popped(after_a_clean_failover):
     site = after_a_clean_failover
     found = site.offsets[POPPED, site.topic]
@@ -213,8 +208,6 @@ def test_guard_and_restores_leave_groups_of_which_no_slave_has_what_they_popped(
     assert pop(site.broker, POPPED, site.topic, 30) == set(range(30))
 
 
-@pytest.mark.java
-@pytest.mark.broad
 def test_guard_raises_the_offset_of_a_group_whose_members_pull(after_a_clean_failover):
     site = after_a_clean_failover
     found = site.offsets[READERS, TOPIC]
@@ -222,10 +215,73 @@ def test_guard_raises_the_offset_of_a_group_whose_members_pull(after_a_clean_fai
     assert offset_of(site.broker, READERS, TOPIC) == 80
 
 
-@pytest.mark.java
-@pytest.mark.broad
 def test_guard_raises_no_offset_in_a_topic_that_was_made_anew_since_the_reading(after_a_clean_failover):
     site = after_a_clean_failover
     found = site.offsets[READERS, RENEWED]
     assert outcome(found) == ("report", "no_proof", "nothing"), found
     assert offset_of(site.broker, READERS, RENEWED) is None
+
+
+def a_clock(folder, *, ahead_s):
+    if reason := why_not():
+        cannot_run(reason)
+    folder.mkdir()
+    clock = WallClock(folder)
+    clock.jump_to(ahead_s)
+    return clock
+
+
+def a_site(lab, clock):
+    """Return a NameServer, and a broker with this clock that has two topics; in both a group is at 80 of 100."""
+    namesrv = lab.name_server()
+    broker = lab.broker("alone", namesrv=[namesrv.address], environment=clock.environment).start().ready()
+    send(broker, broker.name, 40)
+    online(lab, broker, namesrv, READERS)
+    for topic in (TOPIC, RENEWED):
+        make_topic(broker, topic)
+        commit(broker, READERS, topic, 80)
+    return namesrv, broker
+
+
+def test_restore_undoes_no_reset_and_does_not_believe_the_clock_of_a_broker_alone(lab):
+    namesrv, broker = a_site(lab, a_clock(lab.folder / "clock", ahead_s=-600))
+    manager = manager_of(lab, namesrv_addr=namesrv.address)
+    moment = read_moment(manager)
+    commit(broker, READERS, TOPIC, 10)
+    admin(broker.address, delete_topic(RENEWED))
+    make_topic(broker, RENEWED)
+
+    def listed():
+        return {each["topic"] for each in manager.get("/v1/offsets/regressions").body["regressions"]}
+
+    wait_until(lambda: listed() == {TOPIC, RENEWED}, seconds=SOON_S, what="both are listed")
+    of_topic = restored(manager, moment=moment, topic=TOPIC)
+    of_group = restored(manager, moment=moment, group=READERS, topic=RENEWED)
+    # The messages of the topic that was made anew were stored before the moment by the broker's clock.
+    assert (of_topic[0], of_group[0]) == ("moved_on", "not_proved"), (of_topic, of_group)
+    assert [offset_of(broker, READERS, topic) for topic in (TOPIC, RENEWED)] == [10, None]
+    assert restored(manager, moment=moment, group=READERS, topic=TOPIC)[0] == "restored"
+
+
+def test_guard_brings_no_group_back_that_was_deleted_while_there_was_no_manager(lab):
+    clock = a_clock(lab.folder / "clock", ahead_s=-LONG_AGO_S)
+    namesrv, broker = a_site(lab, clock)
+    # Messages that are as young as the reading prove nothing.
+    clock.jump_to(10 - LONG_AGO_S)
+    manager = manager_of(lab, namesrv_addr=namesrv.address, environment=clock.environment)
+    read_moment(manager, ahead_s=10 - LONG_AGO_S)
+    assert manager.process.stop() == 0
+    admin(broker.address, delete_group(READERS, cleans_offsets=True))
+    file = broker.store / "config" / "consumerOffset.json"
+    wait_until(lambda: f"{TOPIC}@{READERS}" not in file.read_text(), seconds=SOON_S, what="the deletion on disk")
+    broker.process.kill()
+    clock.jump_to(0)
+    broker.start().ready()
+    is_online = lambda: admin(broker.address, connections_of_group(READERS))  # noqa: E731
+    wait_until(is_online, seconds=SOON_S, what="today's members are online")
+    assert offset_of(broker, READERS, TOPIC) is None
+    manager.start()
+
+    found = guarded(manager)[READERS, TOPIC]
+    assert outcome(found) == ("report", "may_be_reset", "nothing"), found
+    assert offset_of(broker, READERS, TOPIC) is None
