@@ -20,7 +20,7 @@ from controller.failover.monitor import LOOK_MS, Monitor
 from controller.failover.requests import BrokerRequests, HeartbeatRecorder
 from controller.failover.set_writer import ClusterState, FailoverObserver, FailoverRuntime, SetWriter
 from controller.failure_detection.detector import FailureDetector
-from controller.failure_detection.heartbeats import HeartbeatTable
+from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable
 from controller.failure_detection.hosts import HostLiveness
 from controller.failure_detection.log_ends import LogEndQuery, LogEnds
 from controller.failure_detection.reachability import Reachability
@@ -126,7 +126,13 @@ class ControllerCore:
         reachability = Reachability()
         self._prober = BrokerProber(self.begin, edge.client, edge.observer, reachability.reached)
         self._notifier = RoleNotifier(
-            self.begin, edge.client, self._elections, edge.clock, edge.observer, reachability.reached
+            self.begin,
+            edge.client,
+            self._elections,
+            edge.clock,
+            edge.observer,
+            reachability.reached,
+            self._is_current,
         )
         detector = FailureDetector(self.live, HostLiveness(edge.is_own_host), self.store.is_master, edge.clock.now_ms())
         checkers = RoleCheckers(edge.clock)
@@ -174,6 +180,12 @@ class ControllerCore:
                 self._prober.probe(effect)
             case CheckReachability():
                 self._prober.check_reachability(effect)
+
+    def _is_current(self, effect: NotifyRoleChanged, recipient: BrokerKey) -> bool:
+        """Return whether a broker is still to hear who leads: in this epoch, and in the same process."""
+        stored, failed = self.store.get(effect.broker_name), self.control.detector.failed_broker(recipient)
+        is_over = stored is None or stored.master_epoch != effect.master_epoch
+        return not is_over and (failed is None or failed.may_go_on)
 
     # The group
 

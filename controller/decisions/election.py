@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from controller.decisions.cluster_view import ClusterView
-from controller.decisions.known_log_ends import known_log_ends
+from controller.decisions.known_log_ends import known_at_election, known_log_ends
 from controller.failure_detection.heartbeats import UNKNOWN, LastHeartbeat
 from controller.refusals import EpochsUsedUp, SetUnknown
 from controller.sets.broker_set import MASTER_EPOCH_MAX, BrokerSet
@@ -113,15 +113,15 @@ def decide_election(
     election = elect(broker_set, view, request)
     if election.event is None:
         return SetDecision(reply=election)
-    known = known_log_ends(broker_set, view.last)
     if not isinstance(election.event, MasterElected):
         # The loss of a master raises nothing: a higher claim has to be seen until somebody leads above it.
-        return SetDecision(reply=election, events=(*known, election.event))
+        return SetDecision(reply=election, events=(*known_log_ends(broker_set, view.last), election.event))
     epoch = view.raised_epoch(broker_set, request.broker_id if request.is_designated else None)
     if max(epoch, broker_set.master_epoch) >= MASTER_EPOCH_MAX:
         raise EpochsUsedUp(broker_name, broker_set.master_epoch)
     raised = (MasterEpochRaised(epoch),) if epoch > broker_set.master_epoch else ()
     elected = view.trusted[election.event.broker_id]
+    known = known_at_election(broker_set, view.last, election.event.broker_id, elected)
     started = EpochStarted(elected.epoch, elected.max_offset)
     return SetDecision(reply=election, events=(*known, *raised, election.event, started))
 
@@ -254,11 +254,12 @@ def _shortened(
 ) -> dict[int, _Shortened]:
     """Return whose logs are shorter than they were known to be, by what is reported of them.
 
-    A log is lost, or loses its end, where a process ends; of one that runs on a heartbeat may only be old.
+    A log is lost, or loses its end, where a process ends. That of the stored master has not ended: there is none while
+    it starts again.
     """
     found = {}
     for broker_id, heartbeat in alive.items():
-        if is_shortened(broker_set, broker_id, heartbeat):
+        if broker_id != broker_set.master and is_shortened(broker_set, broker_id, heartbeat):
             lacking = broker_set.replicas[broker_id].log_end - _length(broker_set, heartbeat)
             is_exact = broker_id in view.log_ends.by_id or heartbeat.last_heartbeat_ms >= request.static_from_ms
             found[broker_id] = _Shortened(lacking, not is_exact or heartbeat.awaits_heartbeat)
@@ -285,7 +286,8 @@ def _longest_left(contest: _Contest, request: ElectionRequest) -> Election:
     if any(each.is_outdated for each in contest.shortened.values()):
         return _nobody(contest, request, Verdict.AWAITS_LONGER)
     reported = {i: each for i, each in contest.alive.items() if not each.awaits_heartbeat}
-    chosen = min(reported, key=lambda i: (_reversed_end(broker_set, reported[i]), _rank(i, reported[i], request)))
+    # The list of epochs outlives a log that is lost, so epochs alone prove nothing.
+    chosen = min(reported, key=lambda i: (-_length(broker_set, reported[i]), _rank(i, reported[i], request)))
     length = _length(broker_set, reported[chosen])
     may_have_more = {
         i
@@ -297,16 +299,6 @@ def _longest_left(contest: _Contest, request: ElectionRequest) -> Election:
     if request.is_designated and chosen != request.broker_id:
         return _nobody(contest, request)
     return _elected(contest, reported, chosen, request, is_unclean=True)
-
-
-def _reversed_end(broker_set: BrokerSet, heartbeat: LastHeartbeat) -> tuple[int, int]:
-    """Return what is smaller of a longer log; one that is shorter than its last epoch is of an earlier one.
-
-    The list of epochs outlives a log that is lost, and a heartbeat has the last of the list.
-    """
-    start = broker_set.epoch_start
-    is_cut = heartbeat.epoch >= start.epoch and heartbeat.max_offset < start.offset
-    return -(start.epoch - 1 if is_cut else heartbeat.epoch), -heartbeat.max_offset
 
 
 def _first(contest: _Contest, request: ElectionRequest) -> Election:

@@ -6,14 +6,16 @@ member of the SyncStateSet all the same. What was known of it before is the proo
 
 from collections.abc import Collection, Mapping
 
+from msgspec.structs import replace
+
 from controller.failure_detection.heartbeats import UNKNOWN, LastHeartbeat
 from controller.sets.broker_set import BrokerSet
-from controller.sets.events import LogEndsKnown
+from controller.sets.events import EpochRefused, LogEndsKnown
 
 
 def known_log_ends(
     broker_set: BrokerSet, last: Mapping[int, LastHeartbeat], joined: Collection[int] = ()
-) -> tuple[LogEndsKnown, ...]:
+) -> tuple[EpochRefused | LogEndsKnown, ...]:
     """Return what brokers are known to have by what they reported last, if that is news.
 
     What was known stays until an election, or until the master takes the broker into the SyncStateSet anew, as `joined`
@@ -21,8 +23,11 @@ def known_log_ends(
     SyncStateSet have all that the master has confirmed, and nobody has more than the master. No log has an epoch that
     nobody was elected for: such a report is somebody else's.
     """
-    found = {}
     believed = {i: each for i, each in last.items() if each.epoch <= broker_set.master_epoch}
+    refused = _refused(broker_set, believed)
+    if refused is not None:
+        return refused, *known_log_ends(broker_set.apply(refused), last, joined)
+    found = {}
     master = _led(broker_set, believed)
     for broker_id, replica in broker_set.replicas.items():
         reported = believed.get(broker_id)
@@ -37,6 +42,31 @@ def known_log_ends(
         if known != replica.log_end:
             found[broker_id] = known
     return (LogEndsKnown(found),) if found else ()
+
+
+def known_at_election(
+    broker_set: BrokerSet, last: Mapping[int, LastHeartbeat], broker_id: int, elected: LastHeartbeat
+) -> tuple[EpochRefused | LogEndsKnown, ...]:
+    """Return the same just before `broker_id` is elected: what it has copied in this epoch is in its master's log."""
+    former = last.get(broker_set.master) if broker_set.master is not None else None
+    if former is None or former.epoch != elected.epoch or broker_id not in broker_set.sync_state_set:
+        return known_log_ends(broker_set, last)
+    end = max(former.max_offset, elected.max_offset)
+    return known_log_ends(broker_set, {**last, broker_set.master or 0: replace(former, max_offset=end)})
+
+
+def _refused(broker_set: BrokerSet, last: Mapping[int, LastHeartbeat]) -> EpochRefused | None:
+    """Return that the log of the master has grown under an earlier epoch than the one that is thought to have begun.
+
+    A broker begins no epoch where the one before it has no messages (docs/protocol/controller.md 4.6), and where that
+    one begins is not always known here. A heartbeat of before its election may say the same: that only takes a limit
+    from what others are known to have.
+    """
+    start = broker_set.epoch_start
+    reported = last.get(broker_set.master) if broker_set.master is not None else None
+    if reported is None or reported.max_offset <= start.offset or not 0 <= reported.epoch < start.epoch:
+        return None
+    return EpochRefused(reported.epoch)
 
 
 def _led(broker_set: BrokerSet, last: Mapping[int, LastHeartbeat]) -> LastHeartbeat | None:

@@ -60,16 +60,13 @@ def new_set(broker_name: str, cluster: str, floor: Floor) -> BrokerSet:
     )
 
 
-def decide_id(entry: StoredSet, applicant: Applicant, registered: frozenset[int] = frozenset()) -> SetDecision[None]:
-    """Decide whether a broker gets the id it applies for; the first id begins a set.
-
-    `registered` are the applicants that are known to have registered, here and below.
-    """
+def decide_id(entry: StoredSet, applicant: Applicant) -> SetDecision[None]:
+    """Decide whether a broker gets the id it applies for; the first id begins a set."""
     begins = entry.broker_set or new_set(applicant.broker_name, applicant.cluster, entry.floor)
     applied = apply_id(begins, applicant)
     if applied is None:
         return SetDecision(reply=None, begins=begins)
-    return SetDecision(reply=None, events=(*make_room(begins, applicant.host, registered), applied), begins=begins)
+    return SetDecision(reply=None, events=(*make_room(begins, applicant.host), applied), begins=begins)
 
 
 def apply_id(broker_set: BrokerSet, applicant: Applicant) -> BrokerIdApplied | None:
@@ -89,13 +86,13 @@ def apply_id(broker_set: BrokerSet, applicant: Applicant) -> BrokerIdApplied | N
     return BrokerIdApplied(applicant.broker_id, applicant.address, applicant.check_code, applicant.host)
 
 
-def make_room(broker_set: BrokerSet, host: str, registered: frozenset[int]) -> list[Event]:
+def make_room(broker_set: BrokerSet, host: str) -> list[Event]:
     """Return what has to happen before a broker from a host takes a place; raises LimitReached if none is left.
 
     Anybody can apply for ids without end, so only brokers that have registered hold places. A number is given out once
     all the same, and its broker gets in whenever it comes.
     """
-    waiting = sorted(broker_set.applicants - registered)
+    waiting = sorted(broker_set.applicants)
     placed = broker_set.replicas.keys() - waiting
     if len(placed) >= REPLICAS_MAX:
         raise LimitReached(
@@ -107,16 +104,8 @@ def make_room(broker_set: BrokerSet, host: str, registered: frozenset[int]) -> l
             f"{broker_set.broker_name} has {of_host} brokers that came from {host}, {REPLICAS_OF_HOST_MAX} are "
             "allowed; clean those that are gone"
         )
-    events: list[Event] = [BrokersRegistered(registered)] if registered else []
-    if too_many := max(0, len(waiting) + 1 - APPLICANTS_MAX):
-        events.append(PlacesFreed(frozenset(waiting[:too_many])))
-    return events
-
-
-def decide_registered(entry: StoredSet, registered: frozenset[int]) -> SetDecision[None]:
-    """Decide that brokers which have registered keep their places, also with the next leader."""
-    still = registered & entry.broker_set.applicants if entry.broker_set is not None else frozenset()
-    return SetDecision(reply=None, events=(BrokersRegistered(still),) if still else ())
+    too_many = max(0, len(waiting) + 1 - APPLICANTS_MAX)
+    return [PlacesFreed(frozenset(waiting[:too_many]))] if too_many else []
 
 
 class Registrant(Struct, frozen=True, kw_only=True):
@@ -132,29 +121,28 @@ class Registrant(Struct, frozen=True, kw_only=True):
     is_same_process: bool = False
 
 
-def decide_registration(
-    entry: StoredSet, registrant: Registrant, registered: frozenset[int] = frozenset()
-) -> SetDecision[None]:
+def decide_registration(entry: StoredSet, registrant: Registrant) -> SetDecision[None]:
     """Decide what follows from a broker's start; raises SetUnknown, BrokerUnknown or LimitReached.
 
-    A broker that applied for its id, and comes after its place went to another, is a member again, out of sync.
+    A broker that applied for its id keeps its place from now on. One that comes after its place went to another is a
+    member again, out of sync.
     """
     broker_set = entry.broker_set
     if broker_set is None:
         raise SetUnknown(registrant.broker_name)
     check_cluster(broker_set, registrant.cluster)
     broker_id, address, host = registrant.broker_id, registrant.address, registrant.host
-    if broker_id not in broker_set.replicas and broker_set.has_applied(broker_id):
-        events = make_room(broker_set, host, registered)
-        events += BrokerIdApplied(broker_id, address, "", host), BrokersRegistered(frozenset({broker_id}))
+    has_applied = broker_set.has_applied(broker_id)
+    if has_applied and broker_id not in broker_set.replicas:
+        events = [*make_room(broker_set, host), BrokerIdApplied(broker_id, address, "", host)]
     else:
         events = register(broker_set, broker_id, address, is_same_process=registrant.is_same_process)
+    if has_applied:
+        events.append(BrokersRegistered(frozenset({broker_id})))
     return SetDecision(reply=None, events=tuple(events))
 
 
-def decide_adoption(
-    entry: StoredSet, registrant: Registrant, epoch: int, registered: frozenset[int] = frozenset()
-) -> SetDecision[None]:
+def decide_adoption(entry: StoredSet, registrant: Registrant, epoch: int) -> SetDecision[None]:
     """As `decide_registration`, but take in a broker with an unknown id; `epoch` is the highest that its set has seen.
 
     After a lost store brokers keep their ids and cannot apply again. Without a master at a higher epoch than theirs
@@ -166,11 +154,11 @@ def decide_adoption(
     if begins is None:
         begins = new_set(registrant.broker_name, registrant.cluster, entry.floor).as_rebuilding()
     elif registrant.broker_id in begins.replicas or begins.has_applied(registrant.broker_id):
-        return decide_registration(entry, registrant, registered)
+        return decide_registration(entry, registrant)
     if not FIRST_BROKER_ID <= registrant.broker_id <= ADOPTED_ID_MAX:
         raise BrokerUnknown(registrant.broker_name, registrant.broker_id)
     check_cluster(begins, registrant.cluster)
-    events = make_room(begins, registrant.host, registered)
+    events = make_room(begins, registrant.host)
     if not begins.is_elected:
         events.append(RebuildingBegun())
     events.append(ReplicaAdopted(registrant.broker_id, registrant.address, registrant.host))

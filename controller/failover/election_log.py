@@ -362,12 +362,13 @@ def _is_without_effect(cause: Cause, result: ElectionResult, master: int | None)
 
 
 def _is_same(one: ElectionRecord, other: ElectionRecord) -> bool:
-    """Return whether two failed elections ended alike, whichever broker requested; an operator's choice counts."""
+    """Return whether two failed elections ended alike, whoever requested them; an operator's choice counts."""
 
     def outcome(record: ElectionRecord) -> object:
         verdicts = tuple((each.broker_id, each.verdict) for each in record.reports)
-        wanted = record.cause.broker_id if record.cause.trigger is Trigger.OPERATOR else None
-        return record.result, record.cause.trigger, wanted, record.master_epoch, verdicts
+        is_chosen = record.cause.trigger in (Trigger.OPERATOR, Trigger.SWITCHOVER)
+        wanted = (record.cause.trigger, record.cause.broker_id) if is_chosen else None
+        return record.result, wanted, record.master_epoch, verdicts
 
     return outcome(one) == outcome(other)
 

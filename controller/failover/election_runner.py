@@ -4,7 +4,7 @@ Answers to `ReplicasInfoManager.electMaster` and to what `ControllerManager` doe
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
@@ -35,8 +35,6 @@ from controller.sets.broker_set import BrokerSet
 from controller.sets.stored_set import SetDecision, StoredSet
 from controller.storage.store import COMMIT_S, Changed
 
-#: Where the one that is left alone may lead, and has all that was confirmed by both.
-_REPLICAS_OF_A_PAIR: Final = 2
 #: Brokers are not queried again within so long, however many of them want an election of the set.
 RESPONSES_VALID_MS: Final = 200
 #: Verdicts that an answer or a heartbeat ends.
@@ -233,9 +231,6 @@ class ElectionRunner:
             wanted = living & {request.broker_id}
             addresses = {i: broker_set.replicas[i].address for i in wanted}
             return LogEndQuery(broker_set.broker_name, addresses, in_sync=wanted, others=0) if wanted else None
-        if len(broker_set.replicas) <= _REPLICAS_OF_A_PAIR and len(living) == 1 and not is_shorter:
-            # Nobody else could lead, or have what was confirmed.
-            return None
         return LogEndQuery(
             broker_name=broker_set.broker_name,
             addresses={i: broker_set.replicas[i].address for i in sorted(living)},
@@ -362,7 +357,8 @@ class ElectionRunner:
                 recipients.add(before.master)
             notification = self._notification(after, record.number, now_ms, recipients)
             if cleaned is not None and cleaned.broker_id not in after.replicas:
-                notification = _with_recipients(notification, [Recipient(cleaned.broker_id, cleaned.address)])
+                with_cleaned = (*notification.recipients, Recipient(cleaned.broker_id, cleaned.address))
+                notification = msgspec.structs.replace(notification, recipients=with_cleaned)
             self._perform(notification)
         return record
 
@@ -387,21 +383,15 @@ class ElectionRunner:
             self._perform(self._notification(broker_set, 0, self._clock.now_ms(), {broker_id}))
 
     def brokers_cleaned(self, before: BrokerSet, after: BrokerSet) -> None:
-        """Notify living brokers that were removed who leads: at once, or the former master once another is elected.
+        """Keep a master that was removed and may go on: it is notified once another is elected.
 
-        To be called before they are forgotten.
+        To be called before it is forgotten.
         """
-        name, now_ms = before.broker_name, self._clock.now_ms()
-        alive = self._live.alive(name, now_ms)
-        gone = {i: each.address for i, each in before.replicas.items() if i not in after.replicas}
-        if after.master is None:
-            master = before.master
-            if master in gone and (master in alive or self._may_go_on(BrokerKey(name, master))):
-                self._fences.cleaned[name] = CleanedMaster(master, gone[master], now_ms)
+        name, master, now_ms = before.broker_name, before.master, self._clock.now_ms()
+        if master is None or master in after.replicas:
             return
-        recipients = [Recipient(i, address) for i, address in gone.items() if i in alive]
-        if recipients and self._config().notify_broker_role_changed:
-            self._perform(_with_recipients(self._notification(after, 0, now_ms, ()), recipients))
+        if master in self._live.alive(name, now_ms) or self._may_go_on(BrokerKey(name, master)):
+            self._fences.cleaned[name] = CleanedMaster(master, before.replicas[master].address, now_ms)
 
     @staticmethod
     def _notification(
@@ -421,10 +411,6 @@ class ElectionRunner:
             ),
             since_ms=now_ms,
         )
-
-
-def _with_recipients(notification: NotifyRoleChanged, added: Sequence[Recipient]) -> NotifyRoleChanged:
-    return msgspec.structs.replace(notification, recipients=(*notification.recipients, *added))
 
 
 def _sends_heartbeats(heartbeat: LastHeartbeat, now_ms: int) -> bool:

@@ -17,8 +17,10 @@ from remoting.protocol.errors import RequestRefused
 
 #: How often the log ends of a set are stored while they move. Changes of masters and SyncStateSets store them too.
 STORED_AGAIN_MS: Final = 30_000
-#: How far apart such writes are, however many sets there are: with more than 300, each set's turn comes later.
+#: How far apart such writes are on average, however many sets there are: with more than 300, turns come later.
 WRITE_APART_MS: Final = 100
+#: Most of them that are under way.
+_WRITES_MAX: Final = 10
 
 
 class LogEndKeeper:
@@ -31,8 +33,10 @@ class LogEndKeeper:
         self._former: dict[BrokerKey, LastHeartbeat] = {}
         #: When the log ends of a set were looked at last.
         self._looked_ms: dict[str, int] = {}
-        self._write_at_ms = 0
-        self._is_writing = False
+        #: Sets whose log ends are to be stored, the first to come first.
+        self._due: dict[str, None] = {}
+        self._written_ms = 0
+        self._writes = 0
 
     def restarts(self, key: BrokerKey, broker_set: BrokerSet) -> None:
         """Keep what a broker has reported: another process begins, and its log may be another one."""
@@ -57,16 +61,24 @@ class LogEndKeeper:
         """Store the log ends of a set with its next look: a broker has failed, and may come back without its log."""
         self._looked_ms[broker_name] = self._clock.now_ms() - STORED_AGAIN_MS
 
-    def store_if_due(self, broker_set: BrokerSet) -> None:
-        """Store the log ends of a set in the background, if they have moved; to be called by the leader."""
+    def look_at(self, broker_set: BrokerSet) -> None:
+        """Let the log ends of a set be stored if they have moved and its time has come; to be called by the leader."""
         name, now_ms = broker_set.broker_name, self._clock.now_ms()
-        if self._is_writing or now_ms < self._write_at_ms:
-            return
-        if now_ms < self._looked_ms.setdefault(name, now_ms) + STORED_AGAIN_MS:
+        if now_ms < self._looked_ms.setdefault(name, now_ms) + STORED_AGAIN_MS or name in self._due:
             return
         self._looked_ms[name] = now_ms
         if known_log_ends(broker_set, self._last_reports(broker_set)):
-            self._is_writing, self._write_at_ms = True, now_ms + WRITE_APART_MS
+            self._due[name] = None
+
+    def store_due(self) -> None:
+        """Store the log ends of sets whose turn it is in the background; to be called some times a second."""
+        now_ms = self._clock.now_ms()
+        self._written_ms = max(self._written_ms, now_ms - WRITE_APART_MS * _WRITES_MAX)
+        while self._due and self._writes < _WRITES_MAX and now_ms - self._written_ms >= WRITE_APART_MS:
+            self._written_ms += WRITE_APART_MS
+            self._writes += 1
+            name = next(iter(self._due))
+            del self._due[name]
             self._start(self._store(name))
 
     async def _store(self, broker_name: str) -> None:
@@ -76,7 +88,7 @@ class LogEndKeeper:
         except RequestRefused:
             return  # It is reported, and due again.
         finally:
-            self._is_writing = False
+            self._writes -= 1
 
     def _last_reports(self, broker_set: BrokerSet) -> dict[int, LastHeartbeat]:
         found = self._state.last_reports(broker_set)
@@ -89,10 +101,12 @@ class LogEndKeeper:
     def remove(self, broker_set: BrokerSet) -> None:
         """Forget a set that is gone."""
         self._looked_ms.pop(broker_set.broker_name, None)
+        self._due.pop(broker_set.broker_name, None)
         for broker_id in broker_set.replicas:
-            self._former.pop(BrokerKey(broker_set.broker_name, broker_id), None)
+            self.stored(BrokerKey(broker_set.broker_name, broker_id))
 
     def clear(self) -> None:
         """Forget everything: another controller leads."""
         self._former.clear()
         self._looked_ms.clear()
+        self._due.clear()

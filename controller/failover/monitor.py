@@ -6,11 +6,10 @@ Answers to `BrokerHeartbeatManager`'s scan and to the scan for inactive masters.
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from itertools import islice
 from typing import Final
 
-from controller.decisions.membership import decide_expiry, decide_registered, never_led
+from controller.decisions.membership import decide_expiry, never_led
 from controller.failover.effects import CheckReachability, ProbeBroker
 from controller.failover.election_log import Cause, Trigger
 from controller.failover.election_runner import ElectionRunner
@@ -22,7 +21,6 @@ from controller.failure_detection.reachability import Reachability
 from controller.failure_detection.senders import Senders
 from controller.failure_detection.suspicion import PROOFS, BrokerFailure, Probe, ProbeOutcome
 from controller.sets.broker_set import BrokerSet
-from controller.sets.stored_set import StoredSet
 from remoting.protocol.errors import RequestRefused
 
 #: How often brokers are looked at, and for how long a process pause may hold that up.
@@ -180,18 +178,6 @@ class Monitor:
         self._probe(self._detector.probe_failed(key, now_ms))
         return True
 
-    def registered(self, entry: StoredSet) -> frozenset[int]:
-        """Return which applicants of a set have registered, or sent a heartbeat, since this controller runs."""
-        broker_set = entry.broker_set
-        if broker_set is None:
-            return frozenset()
-        keys = (BrokerKey(broker_set.broker_name, broker_id) for broker_id in broker_set.applicants)
-        return frozenset(
-            key.broker_id
-            for key in keys
-            if self._live.get(key) is not None or self._detector.failed_broker(key) is not None
-        )
-
     def check_reachability(self, key: BrokerKey, address: str) -> None:
         """Probe whether a member that sends heartbeats is reachable; to be called before its heartbeat is taken."""
         failed_broker = self._detector.failed_broker(key)
@@ -220,6 +206,7 @@ class Monitor:
         self._detector.remove(key)
         self._reach.remove(key)
         self.senders.remove(key)
+        self.log_ends.stored(key)
 
     def look_at_sets(self) -> None:
         """Find a master for sets that need one and can have one; to be called some times a second.
@@ -234,6 +221,7 @@ class Monitor:
             self._unwell.pop(name, None)
             if (broker_set := self._store.get(name)) is not None:
                 self._look_at_set(broker_set, now_ms)
+        self.log_ends.store_due()
 
     def _next_names(self) -> set[str]:
         """Return the sets whose turn it is: of thousands those that were not well, and a share of the others."""
@@ -248,9 +236,7 @@ class Monitor:
     def _look_at_set(self, broker_set: BrokerSet, now_ms: int) -> None:
         self._elections.resend_unconfirmed_role(broker_set)
         self._elections.confirmations.query_if_due(broker_set)
-        self.log_ends.store_if_due(broker_set)
-        if broker_set.applied_ids and (registered := self.registered(self._store.entry(broker_set.broker_name))):
-            self._start(self._keep_places(broker_set.broker_name, registered))
+        self.log_ends.look_at(broker_set)
         if self._is_well(broker_set):
             self._recovery.is_well(broker_set.broker_name)
             self._disputed.pop(broker_set.broker_name, None)
@@ -316,12 +302,8 @@ class Monitor:
                 self.remove(BrokerKey(name, broker_id))
             self._recovery.remove(name)
             self._elections.remove(name)
+            self.log_ends.remove(changed.before)
             self._observer.set_expired(changed.before)
-
-    async def _keep_places(self, name: str, registered: frozenset[int]) -> None:
-        """Store that brokers have registered which are not in sync: the next leader may never hear of them."""
-        with suppress(RequestRefused):
-            await self._writer.change(name, lambda entry: decide_registered(entry, registered))
 
     def _is_proof(self, key: BrokerKey, address: str, now_ms: int) -> bool:
         """Return whether a refusal comes from the broker's host: not from a firewall, or a host of another network.

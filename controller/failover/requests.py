@@ -122,9 +122,7 @@ class BrokerRequests:
     async def apply_id(self, applicant: Applicant) -> BrokerSet:
         """Give a broker the id that it applies for."""
         self._check_limits(applicant.broker_name, applicant.host)
-        changed = await self._writer.change(
-            applicant.broker_name, lambda entry: decide_id(entry, applicant, self.monitor.registered(entry))
-        )
+        changed = await self._writer.change(applicant.broker_name, lambda entry: decide_id(entry, applicant))
         self._observer.id_applied(applicant, changed)
         return present(changed.after)
 
@@ -146,11 +144,10 @@ class BrokerRequests:
             self._check_limits(registrant.broker_name, registrant.host)
 
         def decide(entry: StoredSet) -> SetDecision[None]:
-            registered = self.monitor.registered(entry)
             if adopts:
-                decided = decide_adoption(entry, registrant, self._epoch_seen(entry, registrant), registered)
+                decided = decide_adoption(entry, registrant, self._epoch_seen(entry, registrant))
             else:
-                decided = decide_registration(entry, registrant, registered)
+                decided = decide_registration(entry, registrant)
             return self._log_ends.added_to(decided, entry)
 
         changed = await self._writer.change(registrant.broker_name, decide)

@@ -67,6 +67,12 @@ class LogEndsKnown(msgspec.Struct, frozen=True):
     log_ends: Mapping[int, int]
 
 
+class EpochRefused(msgspec.Struct, frozen=True):
+    """The master writes under an earlier epoch than it was elected for: the list of its log took no other."""
+
+    log_epoch: int
+
+
 class MasterLost(msgspec.Struct, frozen=True):
     """There is no master; who was in sync is still known."""
 
@@ -99,6 +105,7 @@ Event = (
     | MasterElected
     | EpochStarted
     | LogEndsKnown
+    | EpochRefused
     | MasterLost
     | SyncStateSetAltered
     | ReplicasRemoved

@@ -125,7 +125,7 @@ class SwitchoverRun:
         ends = await self._log_ends() if asks else {}
         broker_set = control.store.get(switchover.broker_name)
         members = broker_set.replicas if broker_set is not None else {}
-        self._began = self._began or self._shows_epoch()
+        self._began = self._began or self._shows_epoch(ends)
         return rules.SwitchoverFacts(
             now_ms=self._parts.clock.now_ms(),
             leads=self._leads,
@@ -137,13 +137,19 @@ class SwitchoverRun:
             began=self._began,
         )
 
-    def _shows_epoch(self) -> str:
-        """Return what shows that the new master has begun its epoch, blank if nothing does."""
+    def _shows_epoch(self, ends: Mapping[int, LogEnd]) -> str:
+        """Return what shows that the new master has begun its epoch, blank if nothing does.
+
+        Where the epoch before has no messages its list of epochs does not change, and its log alone shows it.
+        """
         control, switchover = self._parts.control, self.switchover
         key = BrokerKey(switchover.broker_name, switchover.new_master)
         last = control.live.get(key) or control.detector.last_of_failed(key)
         if last is not None and last.epoch > switchover.old_epoch:
             return f"its heartbeat says epoch {last.epoch}"
+        old = ends.get(switchover.old_master)
+        if last is not None and old is not None and last.max_offset > old.max_offset:
+            return f"its heartbeat says that its log ends at {last.max_offset}, that of the old master {old.max_offset}"
         epoch = switchover.new_epoch
         is_confirmed = epoch is not None and control.elections.has_confirmed(key.broker_name, epoch, key.broker_id)
         return "it has confirmed its role" if is_confirmed else ""

@@ -1,10 +1,12 @@
 """Notifies brokers of their role until they confirm it.
 
 Java sends NOTIFY_BROKER_ROLE_CHANGED (1008) without waiting. Brokers answer it all the same, so here it is repeated
-until they do. Of several notifications for one broker the latest counts.
+until they do, while it still holds: a broker that starts again meanwhile would lead in an epoch that is over, or that a
+former process has begun.
 """
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
@@ -43,10 +45,14 @@ class RoleNotificationObserver(Protocol):
         """Report that a broker did not confirm."""
 
 
+class _Superseded(Exception):
+    """What a notification says does not hold any more."""
+
+
 class RoleNotifier:
     """Notifies each recipient in a task of its own."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  # it is wired once
         self,
         start: Starter,
         client: Requester,
@@ -54,14 +60,20 @@ class RoleNotifier:
         clock: Clock,
         observer: RoleNotificationObserver,
         reached: Reached,
+        is_current: Callable[[NotifyRoleChanged, BrokerKey], bool],
     ) -> None:
-        """Take `reached`, which is called for each broker that confirms."""
+        """Take `reached`, which is called for each broker that confirms.
+
+        `is_current` tells whether a set is still in the master epoch of a notification, and the process of a broker
+        that the notification is for may still run.
+        """
         self._start = start
         self._client = client
         self._elections = elections
         self._clock = clock
         self._observer = observer
         self._reached = reached
+        self._is_current = is_current
         self._under_way: dict[BrokerKey, asyncio.Task[bool]] = {}
 
     def notify(self, effect: NotifyRoleChanged) -> None:
@@ -91,7 +103,7 @@ class RoleNotifier:
         try:
             for pause_s in (*NOTIFY_PAUSES_S, None):
                 tries += 1
-                result, error = await self._try(recipient, request)
+                result, error = await self._try(effect, recipient, request)
                 if not error:
                     self._reached(BrokerKey(effect.broker_name, recipient.broker_id), recipient.address, "")
                     break
@@ -99,6 +111,8 @@ class RoleNotifier:
                     await asyncio.sleep(pause_s)
             else:
                 self._observer.role_notification_failed(effect, recipient, tries, error)
+        except _Superseded:
+            result = "superseded"
         except asyncio.CancelledError:
             result = "superseded"
             raise
@@ -107,10 +121,15 @@ class RoleNotifier:
             record = self._elections.notified(effect.broker_name, effect.election, recipient.broker_id, notified)
             self._observer.role_notified(effect, recipient, notified, record)
 
-    async def _try(self, recipient: Recipient, request: RemotingCommand) -> tuple[str, str]:
+    async def _try(self, effect: NotifyRoleChanged, recipient: Recipient, request: RemotingCommand) -> tuple[str, str]:
         """Return how a try ended, and why the broker does not know its role, blank if it does."""
+
+        def before_send() -> None:
+            if not self._is_current(effect, BrokerKey(effect.broker_name, recipient.broker_id)):
+                raise _Superseded
+
         try:
-            response = await self._client.invoke(recipient.address, request, NOTIFY_TIMEOUT_MS)
+            response = await self._client.invoke(recipient.address, request, NOTIFY_TIMEOUT_MS, before_send)
         except InvokeError as error:
             return "failed", str(error)
         if response.code == ResponseCode.SUCCESS:

@@ -70,6 +70,10 @@ class SimulatedSet:
         whole = (each for each in self.brokers if each.id in in_sync and each not in self.shrunk)
         return next((each for each in whole if each.log[: len(self.acked)] == self.acked), None)
 
+    def has_in_sync(self, broker):
+        broker_set = self.entry.broker_set
+        return broker_set is not None and broker.id in broker_set.sync_state_set
+
     @property
     def is_served(self):
         """Whether the stored master leads, and the controller that leads can ask it.
@@ -205,6 +209,8 @@ class SimulatedSet:
             for broker in self.brokers:
                 if broker.id in removed:
                     broker.replace_disk([], [])
+                    if self.world.heal_from_ms:
+                        broker.start()
             self.keep_what_is_left()
 
     def caught_up(self, broker):

@@ -404,7 +404,7 @@ class Broker:
     def discover(self):
         """Ask one controller after the other who leads them."""
         controllers = self.world.controllers
-        self.query_leader(controllers[self.seconds % len(controllers)], len(controllers) - 1)
+        self.query_leader(controllers[self.seconds // DISCOVER_EVERY % len(controllers)], len(controllers) - 1)
 
     def query_leader(self, controller, more):
         def answered(command):

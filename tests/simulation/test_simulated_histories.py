@@ -43,6 +43,36 @@ def test_election_with_a_shared_log_end_query_is_not_repeated_for_ever():
     must_hold(range(1505, 1506))
 
 
+#: Histories that ended with a wrong master once.
+MENDED = {
+    "a notification of a master epoch that is over is repeated": (
+        Settings("planned", 3, 3_000, (50, 96, 884), 2, (48, 1), are_named=True, is_planned=True),
+        Fault(5_220, "delay_notice", 1, 0, 700),
+        Fault(6_068, "switch_over", 2, 0, 200),
+        Fault(6_608, "crash_broker", 1, 2, 200),
+        Fault(7_151, "cut_host", 1, 2, 2_500),
+    ),
+    "a notification is repeated to the process after the one that it was for": (
+        Settings("disks", 2, 10_000, (823, 128), 3, (43, 5, 42)),
+        Fault(5_818, "cut_broker_from_controller", 2, 1, 2_500),
+        Fault(6_123, "crash_broker", 1, 0, 700),
+        Fault(6_179, "lose_log", 2, 1, 200),
+    ),
+    "what the last master had copied to its successor is not known of it": (
+        Settings("disks", 2, 3_000, (76, 630), 2, (44, 7)),
+        Fault(11_860, "roll_back_all_logs", 0, 0, 1_500),
+        Fault(11_942, "crash_broker", 0, 0, 200),
+        Fault(13_350, "delay_request", 2, 0, 2_500),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MENDED)
+def test_wrong_election_that_was_found_once_is_not_held_again(name):
+    settings, *plan = MENDED[name]
+    assert what_fails(settings, tuple(plan)) is None
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 def test_set_keeps_its_messages_under_random_faults_for_long():

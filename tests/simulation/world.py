@@ -188,7 +188,9 @@ class World:
         self.look_at_core()
 
     def look_at_core(self):
-        ill = [each.name for each in self.core if not each.is_served]
+        # A report that was on its way may have taken it out of the SyncStateSet.
+        in_sync = [each for each, broker in self.core.items() if each.has_in_sync(broker)]
+        ill = [each.name for each in in_sync if not each.is_served]
         if not ill:
             self.heal()
         elif self.now_ms > self.settings.core_ms + CORE_WITHIN_MS:

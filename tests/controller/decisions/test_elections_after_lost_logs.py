@@ -61,6 +61,18 @@ def test_longer_log_of_a_broker_out_of_sync_is_elected_where_the_one_in_sync_cam
     assert (election.event, election.is_unclean) == (MasterElected(2), True)
 
 
+def test_empty_broker_is_not_elected_over_a_log_that_ends_some_epochs_earlier():
+    """Each restart of a master takes an epoch, so that epochs of logs have gaps."""
+    broker_set = known({1: 800, 2: 1000}, sync_state_set=frozenset({2}), epoch_start=EpochStart(epoch=3, offset=800))
+    election = elect(broker_set, reports(b1=(1, 800), b2=(3, 0)), LOST)
+    assert election.event == MasterElected(1)
+
+
+def test_master_that_runs_has_not_lost_its_log_whatever_its_last_heartbeat_says():
+    election = elect(known({1: 1000, 2: 1000}, master=1), reports(b1=950, b2=1000), ElectionRequest(broker_id=2))
+    assert election.result is ElectionResult.KEPT
+
+
 def test_broker_in_sync_that_came_back_empty_waits_for_one_out_of_sync_that_is_known_to_have_more():
     broker_set = known({1: 1000, 2: 150}, sync_state_set=frozenset({1}))
     assert elect(broker_set, reports(b1=0), LOST).event is None
@@ -188,6 +200,15 @@ def test_nobody_has_more_than_the_master_whatever_is_sent_in_their_names():
     assert known_after(broker_set, {1: last_heartbeat(max_offset=950), 2: last_heartbeat(max_offset=10**15)})[2] == 950
 
 
+def test_master_is_known_to_have_had_what_its_successor_had_copied():
+    """A copied message may be acknowledged, and the last heartbeat of the master be older."""
+    entry = StoredSet(broker_set=known({1: 900, 2: 900}, master=1))
+    last = {1: last_heartbeat(max_offset=900, confirm_offset=900), 2: last_heartbeat(max_offset=1000)}
+    decision = decide_election(SET, entry, ClusterView(trusted={2: last[2]}, last=last), LOST)
+    after = decision.after(entry).broker_set
+    assert (after.master, after.replicas[1].log_end, after.epoch_start.offset) == (2, 1000, 1000)
+
+
 def test_report_with_an_epoch_that_nobody_was_elected_for_says_nothing():
     broker_set = known({1: 900, 2: 900}, master=None)
     assert known_log_ends(broker_set, {1: last_heartbeat(epoch=broker_set.master_epoch + 1, max_offset=10**9)}) == ()
@@ -198,3 +219,22 @@ def test_reports_of_a_master_before_it_begins_its_epoch_do_not_lower_what_is_kno
     led = known({1: 900, 2: 900}).apply(MasterElected(2)).apply(EpochStarted(5, 950))
     assert known_after(led, {2: last_heartbeat(epoch=5, max_offset=700)}) == {1: 900, 2: 950}
     assert known_after(led, {2: last_heartbeat(epoch=led.master_epoch, max_offset=890)}) == {1: 890, 2: 890}
+
+
+@pytest.mark.parametrize(
+    ("log_epoch", "max_offset", "file_epoch"),
+    [(5, 1400, 5), (4, 150, 5), (3, 1400, 3)],
+    ids=["the last epoch has no message", "its log was cut below the last epoch", "the store was lost meanwhile"],
+)
+def test_log_ends_are_known_where_the_broker_has_not_begun_the_epoch_it_was_elected_for(
+    log_epoch, max_offset, file_epoch
+):
+    broker_set = known({1: 0, 2: 0}, master_epoch=100_000).apply(MasterElected(2))
+    broker_set = broker_set.apply(EpochStarted(log_epoch, max_offset)).apply(SyncStateSetAltered(frozenset({1, 2})))
+    grown = {i: last_heartbeat(epoch=file_epoch, max_offset=9_000, confirm_offset=9_000) for i in (1, 2)}
+    for event in known_log_ends(broker_set, grown):
+        broker_set = broker_set.apply(event)
+    assert {i: each.log_end for i, each in broker_set.replicas.items()} == {1: 9_000, 2: 9_000}
+    assert known_log_ends(broker_set, grown) == ()
+    rolled_back = view({1: last_heartbeat(epoch=file_epoch, max_offset=5_000)})
+    assert elect(broker_set.apply(MasterLost()), rolled_back, LOST).event is None

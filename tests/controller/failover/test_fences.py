@@ -247,12 +247,6 @@ async def test_cleaned_master_is_notified_once_of_its_successor(site):
     assert site.notified() == [(5 - master, {2: at(2), 3: at(3)})]
 
 
-async def test_cleaned_broker_is_notified_at_once_who_leads(site):
-    site.notified()
-    await clean(site, 3)
-    assert site.notified() == [(1, {3: at(3)})]
-
-
 async def test_cleaned_master_whose_process_has_ended_holds_up_nobody_and_is_not_notified(site):
     site.check_role(PROXY)
     site.control.detector.may_be_cut_off = lambda _: False

@@ -1,10 +1,13 @@
 """What is known of logs is stored with their set, so that no leader elects a broker that has lost its log."""
 
 import pytest
+from controller_builders import a_set, last_heartbeat
 from fakes.in_process_controller import SET, InProcessController
 
 from controller.failover.log_end_keeper import STORED_AGAIN_MS
+from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.log_ends import LogEnd
+from controller.sets.stored_set import StoredSet
 from controller.storage.store import StoreError
 from remoting.protocol.codes import ResponseCode
 
@@ -135,3 +138,32 @@ async def test_operator_gives_up_a_member_by_cleaning_it(controller):
     assert (await controller.clean("2")).code == 0
     await controller.pass_ms(10_000, beating=())
     assert controller.stored().master == 1
+
+
+async def test_log_ends_of_all_of_very_many_sets_are_stored_in_turn(controller):
+    names = [f"broker-{number}" for number in range(1_000)]
+    for name in names:
+        await controller.backend.commit(name, StoredSet(broker_set=a_set(broker_name=name, cluster="C")), 0)
+    await controller.store.load()
+    for second in range(150):
+        for name in names:
+            controller.live.record_heartbeat(
+                BrokerKey(name, 1), last_heartbeat(max_offset=second + 1, last_contact_ms=controller.clock.now_ms())
+            )
+        for _ in range(4):
+            controller.clock.pass_ms(250)
+            controller.control.monitor.check_process_pause(controller.clock.now_ms())
+            controller.control.monitor.look_at_sets()
+            await controller.done()
+    assert all(controller.store.get(name).replicas[1].log_end for name in names)
+
+
+async def test_set_that_waits_for_a_lost_log_has_one_record_however_often_an_election_is_tried(controller):
+    await a_pair_that_ended(controller)
+    await starts(controller, 1, 0)
+    held = len(list(controller.elections))
+    for _ in range(10):
+        await controller.elect(1)
+        await controller.pass_ms(5_000, beating=(1,))
+    assert len(list(controller.elections)) == held
+    assert lost(controller) == [(1, 22_290, None)]

@@ -276,6 +276,11 @@ async def reports_its_epoch(site):
     await site.controller.heartbeat(2, epoch=2, maxOffset=END + 500)
 
 
+async def reports_a_log_that_grows_in_the_old_epoch(site):
+    """The old epoch had no messages, so its list of epochs took no other."""
+    await site.controller.heartbeat(2, epoch=1, maxOffset=END + 500)
+
+
 async def confirms_its_role(site):
     number = site.controller.elections.of_set(SET).number
     # Another broker requests an election before the answer comes.
@@ -299,6 +304,10 @@ async def reports_its_epoch_and_ends(site):
     ("begins", "evidence"),
     [
         (reports_its_epoch, "its heartbeat says epoch 2"),
+        (
+            reports_a_log_that_grows_in_the_old_epoch,
+            f"its heartbeat says that its log ends at {END + 500}, that of the old master {END}",
+        ),
         (confirms_its_role, "it has confirmed its role"),
         (reports_its_epoch_and_starts_anew, "its heartbeat says epoch 2"),
         (reports_its_epoch_and_ends, "its heartbeat says epoch 2"),

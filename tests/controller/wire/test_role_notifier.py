@@ -20,6 +20,10 @@ class Edge(Sender):
     def __init__(self):
         super().__init__()
         self.elections = ElectionLog("10.0.0.99:9878")
+        #: The master epoch of the set; None for that of whatever is notified.
+        self.master_epoch = None
+        #: Brokers whose processes have ended.
+        self.ended = set()
         self.notifier = RoleNotifier(
             self.start,
             self.client,
@@ -27,6 +31,7 @@ class Edge(Sender):
             self.clock,
             self.observer,
             lambda *reported: self.reached.append(reported),
+            lambda effect, key: self.master_epoch in (None, effect.master_epoch) and key.broker_id not in self.ended,
         )
 
     def elected(self):
@@ -216,6 +221,27 @@ async def test_broker_that_is_no_recipient_of_the_later_notification_still_gets_
         await edge.done()
     assert len(three.requests) == 2
     assert sorted(edge.results) == [(2, "ok", 1), (2, "superseded", 1), (3, "ok", 2)]
+
+
+async def test_broker_that_has_failed_is_not_notified_again_when_another_process_may_be_there(edge):
+    async with listening(1, 0) as two:
+        edge.notify(two.address)
+        await two.got(1)
+        edge.ended.add(2)
+        await edge.done()
+    assert len(two.requests) == 1
+
+
+async def test_broker_hears_nothing_more_of_a_master_epoch_that_is_over(edge):
+    async with listening(None, 0) as two, listening(1, 0) as three:
+        edge.notify(two.address, three.address)
+        await two.got(1)
+        await three.got(1)
+        edge.master_epoch = 7
+        edge.notify(two.address, master_epoch=7)
+        await edge.done()
+    assert len(three.requests) == 1
+    assert sorted(edge.results) == [(2, "ok", 1), (2, "superseded", 1), (3, "superseded", 2)]
 
 
 async def test_confirmed_role_notification_is_not_superseded(edge):
