@@ -4,9 +4,9 @@ import contextlib
 from types import SimpleNamespace
 
 import pytest
-from java_sets import SOON_S, UNIX, Pair, admin, end_of, table
+from java_sets import SOON_S, UNIX, Pair, admin, end_of, make_topic, offset_of, online, send
 from peers.clocks import WallClock, why_not
-from peers.jars import V5_5
+from peers.jars import V4_9, V5_5
 from peers.lab import Lab
 from peers.offset_managers import OffsetManager
 from peers.programs import cannot_run
@@ -14,17 +14,15 @@ from peers.waiting import wait_until
 from peers.wire import Caller
 
 from controller.offsets.guard.boundaries import CLOCK_MARGIN_MS
-from controller.offsets.guard.candidates import TableKey
-from remoting.admin.groups import configured_groups, connections_of_group, create_group, delete_group
-from remoting.admin.messages import send_message
+from remoting.admin.groups import configured_groups, create_group, delete_group
 from remoting.admin.offsets import OffsetCommit, commit_offset
-from remoting.admin.topics import TopicDefinition, delete_topic, topic_definition, update_topic
+from remoting.admin.topics import delete_topic, topic_definition
 from remoting.protocol.shapes.broker_clients import NewSubscriptionGroup
 
 pytestmark = [pytest.mark.java, pytest.mark.broad, pytest.mark.timeout(600)]
 
 POP_MESSAGE = 200050
-#: Its member pulls from a topic of its own only: in the other topics nobody moves its offsets.
+#: Its member, if it has one, pulls from a topic of its own.
 READERS = "readers"
 POPPED, POPPED_TWICE = "popped", "popped-twice"
 TOPIC, RENEWED = "orders", "renewed"
@@ -58,34 +56,12 @@ def pop(broker, group, topic, count):
     return {int(offset) for _, _, offsets in parts for offset in offsets.split(",")}
 
 
-def send(broker, topic, count):
-    for number in range(count):
-        message = send_message(topic, broker.name, b"%d" % number, producer_group="p", unix_ms=UNIX.unix_ms())
-        admin(broker.address, message)
-
-
-def make_topic(broker, topic, messages=100):
-    admin(broker.address, update_topic(TopicDefinition(topic=topic, read_queue_nums=1, write_queue_nums=1, perm=6)))
-    send(broker, topic, messages)
-
-
 def make_group(broker, group):
     admin(broker.address, create_group(NewSubscriptionGroup(group_name=group)))
 
 
 def commit(broker, group, topic, offset):
     assert admin(broker.address, commit_offset(group, topic, 0, offset)) is OffsetCommit.STORED
-
-
-def offset_of(broker, group, topic):
-    return table(broker.address, topic).get(TableKey(group, topic), {}).get(0)
-
-
-def online(lab, broker, namesrv, group):
-    """Start a member of a group that pulls from the topic with the name of the broker."""
-    lab.consumer(group, namesrv=[namesrv.address], topic=broker.name, group=group).ready()
-    has_read = lambda: offset_of(broker, group, broker.name)  # noqa: E731
-    wait_until(has_read, seconds=SOON_S, what="the member reads")
 
 
 def manager_of(lab, name="manager", **options):
@@ -160,8 +136,9 @@ def after_a_lost_tail(tmp_path_factory):
 
 def test_guard_leaves_what_was_popped_and_not_acknowledged_after_a_lost_tail(after_a_lost_tail):
     site = after_a_lost_tail
+    assert outcome(site.offsets[POPPED_TWICE, site.topic]) == ("report", "pops", "nothing")
     found = site.offsets[POPPED, site.topic]
-    assert outcome(found) == ("report", "pops", "nothing"), found
+    assert (found["action"], found["outcome"]) == ("report", "nothing"), found
     assert pop(site.broker, POPPED, site.topic, 30) == set(range(30))
 
 
@@ -181,7 +158,7 @@ def after_a_clean_failover(tmp_path_factory):
         online(pair.lab, pair.master, pair.namesrv, READERS)
         make_group(pair.master, POPPED)
         for topic in (TOPIC, RENEWED):
-            make_topic(pair.master, topic)
+            make_topic(pair.master, topic, messages=100)
             commit(pair.master, READERS, topic, 80)
         # The offset is where the last pop has begun.
         assert pop(pair.master, POPPED, pair.topic, 20) == set(range(20))
@@ -191,7 +168,7 @@ def after_a_clean_failover(tmp_path_factory):
         def renew():
             for broker in (pair.master, pair.slave):
                 admin(broker.address, delete_topic(RENEWED))
-            make_topic(pair.master, RENEWED)
+            make_topic(pair.master, RENEWED, messages=100)
             has_topic = lambda: admin(pair.slave.address, topic_definition(RENEWED))  # noqa: E731
             wait_until(has_topic, seconds=SOON_S, what="the slave has the topic")
             assert end_of(pair.slave.address, RENEWED) == 100
@@ -202,7 +179,7 @@ def after_a_clean_failover(tmp_path_factory):
 def test_guard_and_restores_leave_groups_of_which_no_slave_has_what_they_popped(after_a_clean_failover):
     site = after_a_clean_failover
     found = site.offsets[POPPED, site.topic]
-    assert outcome(found) == ("report", "pops", "nothing"), found
+    assert (found["action"], found["outcome"]) == ("report", "nothing"), found
     status, reason = restored(site.manager, moment="former", group=POPPED)
     assert status == "pops", reason
     assert pop(site.broker, POPPED, site.topic, 30) == set(range(30))
@@ -231,25 +208,27 @@ def a_clock(folder, *, ahead_s):
     return clock
 
 
-def a_site(lab, clock):
-    """Return a NameServer, and a broker with this clock that has two topics; in both a group is at 80 of 100."""
-    namesrv = lab.name_server()
-    broker = lab.broker("alone", namesrv=[namesrv.address], environment=clock.environment).start().ready()
-    send(broker, broker.name, 40)
+@pytest.fixture
+def namesrv(lab):
+    return lab.name_server()
+
+
+def started(lab, namesrv, clock, version):
+    broker = lab.broker("alone", namesrv=[namesrv.address], version=version, environment=clock.environment)
+    return broker.start().ready()
+
+
+def test_restore_undoes_no_reset_and_does_not_believe_the_clock_of_a_broker_alone(lab, namesrv):
+    broker = started(lab, namesrv, a_clock(lab.folder / "clock", ahead_s=-600), V5_5)
     online(lab, broker, namesrv, READERS)
     for topic in (TOPIC, RENEWED):
-        make_topic(broker, topic)
+        make_topic(broker, topic, messages=100)
         commit(broker, READERS, topic, 80)
-    return namesrv, broker
-
-
-def test_restore_undoes_no_reset_and_does_not_believe_the_clock_of_a_broker_alone(lab):
-    namesrv, broker = a_site(lab, a_clock(lab.folder / "clock", ahead_s=-600))
     manager = manager_of(lab, namesrv_addr=namesrv.address)
     moment = read_moment(manager)
     commit(broker, READERS, TOPIC, 10)
     admin(broker.address, delete_topic(RENEWED))
-    make_topic(broker, RENEWED)
+    make_topic(broker, RENEWED, messages=100)
 
     def listed():
         return {each["topic"] for each in manager.get("/v1/offsets/regressions").body["regressions"]}
@@ -263,9 +242,13 @@ def test_restore_undoes_no_reset_and_does_not_believe_the_clock_of_a_broker_alon
     assert restored(manager, moment=moment, group=READERS, topic=TOPIC)[0] == "restored"
 
 
-def test_guard_brings_no_group_back_that_was_deleted_while_there_was_no_manager(lab):
+@pytest.mark.parametrize("version", [V4_9, V5_5])
+def test_guard_brings_no_group_back_that_was_deleted_while_there_was_no_manager(lab, namesrv, version):
     clock = a_clock(lab.folder / "clock", ahead_s=-LONG_AGO_S)
-    namesrv, broker = a_site(lab, clock)
+    broker = started(lab, namesrv, clock, version)
+    make_topic(broker, TOPIC, messages=100)
+    make_group(broker, READERS)
+    commit(broker, READERS, TOPIC, 80)
     # Messages that are as young as the reading prove nothing.
     clock.jump_to(10 - LONG_AGO_S)
     manager = manager_of(lab, namesrv_addr=namesrv.address, environment=clock.environment)
@@ -273,15 +256,13 @@ def test_guard_brings_no_group_back_that_was_deleted_while_there_was_no_manager(
     assert manager.process.stop() == 0
     admin(broker.address, delete_group(READERS, cleans_offsets=True))
     file = broker.store / "config" / "consumerOffset.json"
-    wait_until(lambda: f"{TOPIC}@{READERS}" not in file.read_text(), seconds=SOON_S, what="the deletion on disk")
+    is_gone = lambda: not file.exists() or f"{TOPIC}@{READERS}" not in file.read_text()  # noqa: E731
+    wait_until(is_gone, seconds=SOON_S, what="the deletion on disk")
     broker.process.kill()
     clock.jump_to(0)
     broker.start().ready()
-    is_online = lambda: admin(broker.address, connections_of_group(READERS))  # noqa: E731
-    wait_until(is_online, seconds=SOON_S, what="today's members are online")
-    assert offset_of(broker, READERS, TOPIC) is None
     manager.start()
 
     found = guarded(manager)[READERS, TOPIC]
-    assert outcome(found) == ("report", "may_be_reset", "nothing"), found
+    assert (found["action"], found["outcome"]) == ("report", "nothing"), found
     assert offset_of(broker, READERS, TOPIC) is None
