@@ -60,7 +60,7 @@ def guarded(manager, broker_name):
 
 
 @pytest.mark.parametrize("mode", ["act", "report"])
-def test_group_goes_on_near_where_it_was_when_master_and_consumer_are_killed(lab, mode):
+def test_group_without_members_skips_nothing_when_master_and_consumer_are_killed(lab, mode):
     pair = Pair(lab, V5_5, **ASYNCHRONOUS)
     manager = manager_of(lab, pair, mode)
     load = lab.load("load", **pair.clients(**FAST)).ready()
@@ -83,15 +83,9 @@ def test_group_goes_on_near_where_it_was_when_master_and_consumer_are_killed(lab
     found = offsets[GROUP]
     print(f"{mode}: saved {found['saved']}, read {len(first.got())}, read again {again}, run {run['durationMs']} ms")  # noqa: T201
     assert run["durationMs"] < 10_000
-    assert found["action"] == "push"
-    assert found["newOffset"] == found["saved"] > before
-    if mode == "act":
-        assert found["outcome"] == "stored"
-        assert again <= len(first.got()) - found["saved"]
-    else:
-        # The slave of 5.5.0 has no offset of the group, which begins anew.
-        assert found["outcome"] == "withheld"
-        assert again == len(first.got() & stored)
+    # The slave of 5.5.0 has no offset of the group, of which nobody shows that it does not pop: it begins anew.
+    assert (found["action"], found["outcome"]) == ("report", "nothing"), found
+    assert found["saved"] > before
 
 
 def test_group_that_is_online_skips_nothing_after_a_lost_tail(lab):

@@ -17,6 +17,7 @@ from peers.wire import Caller
 from controller.offsets.guard.boundaries import CLOCK_MARGIN_MS
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.admin.offsets import OffsetCommit, commit_offset, max_offset
+from remoting.admin.topics import TopicDefinition, update_topic
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
 
@@ -61,7 +62,9 @@ def admin(broker, wanted):
 
 def with_messages(lab, namesrv, version, count):
     """Return a broker with so many messages or more, and the end of its queue."""
-    broker = lab.broker("alone", namesrv=[namesrv.address], version=version).start().ready()
+    # Not yet the default of 5.1.4: it sends members that are online to an offset.
+    settings = {"namesrv": [namesrv.address], "version": version, "useServerSideResetOffset": True}
+    broker = lab.broker("alone", **settings).start().ready()
     load = lab.load(
         "load", namesrv=[namesrv.address], topic=broker.name, version=version, **{"interval-ms": 4, "poll-ms": 200}
     )
@@ -90,6 +93,10 @@ def read_moment(manager):
     return newest()
 
 
+def outcomes(answer):
+    return [(each["status"], each["old"], each["new"]) for each in answer["queues"]]
+
+
 @pytest.mark.parametrize("version", [V4_9, V5_1, V5_5])
 def test_group_that_was_set_back_by_mistake_is_restored_and_that_is_undone(lab, namesrv, manager, version):
     broker, end = with_messages(lab, namesrv, version, 30)
@@ -104,8 +111,15 @@ def test_group_that_was_set_back_by_mistake_is_restored_and_that_is_undone(lab, 
     assert admin(broker, commit_offset(IDLE, broker.name, 0, 10)) is OffsetCommit.STORED
     assert lag_of(manager, IDLE)[0] == end - 10
     restore = {"writer": "alice", "moment": moment, "group": IDLE}
-    shown = manager.post("/v1/offsets/restore", restore | {"dryRun": True}).body["queues"]
-    assert [(each["status"], each["old"], each["new"]) for each in shown] == [("ready", 10, end)]
+    preview = restore | {"dryRun": True}
+    shown = lambda: outcomes(manager.post("/v1/offsets/restore", preview).body)  # noqa: E731
+    if version != V4_9:
+        # Nobody shows that the group does not pop.
+        assert shown() == [("pops", 10, end)]
+        elsewhere = TopicDefinition(topic="elsewhere", read_queue_nums=1, write_queue_nums=1, perm=6)
+        admin(broker, update_topic(elsewhere))
+        lab.consumer("member", namesrv=[namesrv.address], topic=elsewhere.topic, group=IDLE).ready()
+    wait_until(lambda: shown() == [("ready", 10, end)], seconds=SOON_S, what=lambda: f"a preview, not {shown()}")
     done = manager.post("/v1/offsets/restore", restore).body
 
     assert done["counts"] == {"restored": 1}
