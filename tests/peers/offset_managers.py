@@ -35,8 +35,9 @@ class Answer:
 class OffsetManager:
     """An offset manager, not yet started. Started again, it has its old address and store; options are properties."""
 
-    def __init__(self, folder, name="manager", **options):
+    def __init__(self, folder, name="manager", *, environment=None, **options):
         self.name = name
+        self._environment = environment or {}
         self.folder = folder / name
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
@@ -52,7 +53,7 @@ class OffsetManager:
         command = [sys.executable, "-m", "controller.offsets"]
         for name, value in self.options.items():
             command += [f"--{name.replace('_', '-')}", value]
-        env = os.environ | {"PYTHONPATH": str(REPOSITORY), "HOME": str(self.folder)}
+        env = os.environ | {"PYTHONPATH": str(REPOSITORY), "HOME": str(self.folder)} | self._environment
         self.process = Process(self.name, command, folder=self.folder, env=env)
         return self
 

@@ -1,5 +1,6 @@
 """A real offset manager with the embedded store, over real HTTP: what is acknowledged stays, and nothing goes back."""
 
+import shutil
 import signal
 
 import pytest
@@ -50,6 +51,28 @@ def test_a_stop_flushes_everything(tmp_path):
     manager.start()
     assert manager.offset() == 7
     assert manager.process.stop() == 0
+
+
+def test_reset_epochs_are_not_given_again_after_an_older_copy_of_the_folder_was_put_back(manager, tmp_path):
+    store, copy = manager.folder / "store", tmp_path / "copy"
+
+    def epoch_of_reset(offset):
+        answer = manager.post("/v1/offsets/reset", {"writer": "alice", "entries": [a_queue() | {"offset": offset}]})
+        return answer.body["queues"][0]["new"]["resetEpoch"]
+
+    manager.start().commit(an_entry(50))
+    assert manager.process.stop() == 0
+    shutil.copytree(store, copy)
+    manager.start()
+    lost = epoch_of_reset(40)
+    assert manager.process.stop() == 0
+    shutil.rmtree(store)
+    copy.rename(store)
+    manager.start()
+    assert epoch_of_reset(10) > lost
+    # Of a member that began at 40.
+    assert manager.commit(an_entry(60, epoch=lost)).statuses == ["stale"]
+    assert manager.offset() == 10
 
 
 def test_a_second_manager_on_the_same_folder_does_not_start(manager, tmp_path):

@@ -15,8 +15,10 @@ from remoting.admin import offsets
 from remoting.admin.brokers import broker_runtime
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.admin.log_epochs import log_epochs
+from remoting.admin.messages import send_message
 from remoting.admin.offset_table import all_offsets
 from remoting.admin.stored_messages import queue_entry
+from remoting.admin.topics import TopicDefinition, update_topic
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
 from remoting.protocol.errors import InvokeError, Refused
@@ -54,6 +56,30 @@ def look(address, topic, offset, queue_id=0):
 
 def end_of(address, topic, queue_id=0):
     return admin(address, offsets.max_offset(topic, queue_id))
+
+
+def offset_of(broker, group, topic):
+    return table(broker.address, topic).get(TableKey(group, topic), {}).get(0)
+
+
+def send(broker, topic, count):
+    for number in range(count):
+        message = send_message(topic, broker.name, b"%d" % number, producer_group="p", unix_ms=UNIX.unix_ms())
+        admin(broker.address, message)
+
+
+def make_topic(broker, topic, messages):
+    """Create a topic with one queue that has so many messages."""
+    admin(broker.address, update_topic(TopicDefinition(topic=topic, read_queue_nums=1, write_queue_nums=1, perm=6)))
+    send(broker, topic, messages)
+
+
+def online(lab, broker, namesrv, group):
+    """Start a member of a group that pulls from a topic of its own: in all other topics nobody moves its offsets."""
+    topic = f"only-{group}"
+    make_topic(broker, topic, messages=1)
+    lab.consumer(f"member-{group}", namesrv=[namesrv.address], topic=topic, group=group).ready()
+    wait_until(lambda: offset_of(broker, group, topic), seconds=SOON_S, what="the member reads")
 
 
 @dataclass
