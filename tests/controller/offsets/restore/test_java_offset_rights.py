@@ -179,7 +179,7 @@ def test_manager_with_the_rights_of_the_table_mirrors_restores_and_guards(lab, v
     moment = read_moment(manager)
 
     commit(broker, 10)
-    restore = {"writer": "alice", "moment": moment, "group": GROUP}
+    restore = {"writer": "alice", "moment": moment, "group": GROUP, "pulls": True}
     assert manager.post("/v1/offsets/restore", restore).body["counts"] == {"restored": 1}
     assert shown(broker) == 30
     assert manager.get(f"/v1/offsets/lag?group={GROUP}").body["unavailable"] == []
@@ -217,7 +217,8 @@ def test_restore_without_rights_names_those_that_are_missing(lab, version, statu
     moment = read_moment(manager)
     commit(broker, 10)
 
-    answer = manager.post("/v1/offsets/restore", {"writer": "alice", "moment": moment, "group": GROUP})
+    restore = {"writer": "alice", "moment": moment, "group": GROUP, "pulls": True}
+    answer = manager.post("/v1/offsets/restore", restore)
 
     (queue,) = answer.body["queues"]
     assert queue["status"] == status, queue
