@@ -70,7 +70,7 @@ class Connection(asyncio.Protocol):
         self._close_reason: CloseReason | None = None
         self._transport: asyncio.Transport
         self._is_reading = True
-        self.input = ConnectionInput(context.processor.new_reader, context.tls, context.statistics)
+        self.input = ConnectionInput(context.processor.new_plain_reader, context.tls, context.statistics)
         #: The requests that wait for their turn; made for the first.
         self._queue: ConnectionQueue | None = None
         self.responses = ResponseBuffer(context.statistics)
@@ -257,9 +257,12 @@ class Connection(asyncio.Protocol):
         if self._state is _LOST:
             return
         bytes_before = self.responses.bytes
-        buffered_bytes = self.update_response_buffer()
-        if self.responses.check_pause(bytes_before):
-            self._context.observer.connection_paused(self, buffered_bytes)
+        buffered_bytes = self._transport.get_write_buffer_size()
+        # Nearly always a peer has read everything.
+        if buffered_bytes or bytes_before or self.responses.pause:
+            self.update_response_buffer()
+            if self.responses.check_pause(bytes_before):
+                self._context.observer.connection_paused(self, buffered_bytes)
         if not idle_ms_max:
             return
         if now_ms - self.last_activity_ms > idle_ms_max:
@@ -268,7 +271,7 @@ class Connection(asyncio.Protocol):
             if buffered_bytes:
                 # To a peer that does not read, the rest would never leave.
                 self._transport.abort()
-        elif self._is_reading and (error := self.input.too_old(now_ms, idle_ms_max)) is not None:
+        elif not self.input.is_plain and self._is_reading and (error := self.input.too_old(now_ms, idle_ms_max)) is not None:
             self.reject(error)
 
     # Called by the request queue and the write batch
