@@ -256,13 +256,10 @@ class Connection(asyncio.Protocol):
         """
         if self._state is _LOST:
             return
-        bytes_before = self.responses.bytes
         buffered_bytes = self._transport.get_write_buffer_size()
         # Nearly always a peer has read everything.
-        if buffered_bytes or bytes_before or self.responses.pause:
-            self.update_response_buffer()
-            if self.responses.check_pause(bytes_before):
-                self._context.observer.connection_paused(self, buffered_bytes)
+        if buffered_bytes or self.responses.bytes or self.responses.pause:
+            self._check_response_buffer()
         if not idle_ms_max:
             return
         if now_ms - self.last_activity_ms > idle_ms_max:
@@ -271,8 +268,18 @@ class Connection(asyncio.Protocol):
             if buffered_bytes:
                 # To a peer that does not read, the rest would never leave.
                 self._transport.abort()
-        elif not self.input.is_plain and self._is_reading and (error := self.input.too_old(now_ms, idle_ms_max)) is not None:
+        elif (
+            not self.input.is_plain
+            and self._is_reading
+            and (error := self.input.too_old(now_ms, idle_ms_max)) is not None
+        ):
             self.reject(error)
+
+    def _check_response_buffer(self) -> None:
+        bytes_before = self.responses.bytes
+        buffered_bytes = self.update_response_buffer()
+        if self.responses.check_pause(bytes_before):
+            self._context.observer.connection_paused(self, buffered_bytes)
 
     # Called by the request queue and the write batch
 
