@@ -81,6 +81,9 @@ class Requester(Protocol):
     async def invoke_on_new_connection(self, address: str, request: RemotingCommand, timeout_ms: int) -> PeerResponse:
         """As `invoke`, over a connection of its own."""
 
+    def release(self, address: str) -> None:
+        """Close the connection to an address, unless others use it: the caller sends nothing there for long."""
+
 
 class RemotingClient:
     """Sends requests to any number of peers; every failure is an InvokeError."""
@@ -147,6 +150,11 @@ class RemotingClient:
                     connection.transport.abort()
         except TimeoutError:
             raise InvokeTimeout(address, timeout_ms) from None
+
+    def release(self, address: str) -> None:
+        """Close the connection to an address, unless others use it."""
+        if (entry := self._addresses.get(address)) is not None and not entry.in_use:
+            self._drop(address)
 
     async def post(self, address: str, request: RemotingCommand, timeout_ms: int) -> None:
         """Send a request without waiting for the response, which is only checked for a denial.

@@ -71,7 +71,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._is_reading = True
         self.input = ConnectionInput(context.processor.new_plain_reader, context.tls, context.statistics)
-        #: The requests that wait for their turn; made for the first.
+        #: The requests that wait for their turn, or are processed; None without any.
         self._queue: ConnectionQueue | None = None
         self.responses = ResponseBuffer(context.statistics)
         self._probe: TcpProbe | None = None
@@ -312,6 +312,8 @@ class Connection(asyncio.Protocol):
         # A peer that does not read its responses stays idle, whatever is processed for it.
         if not self.responses.pause:
             self.last_activity_ms = self._context.awake_ms
+        if not self._has_queued():
+            self._queue = None
         self._advance()
         self._report_closed()
 
@@ -426,7 +428,6 @@ class Connection(asyncio.Protocol):
     def _report_closed(self) -> None:
         """Report the close of a lost connection once it has no queued requests."""
         if self._state is _LOST and self._close_reason is not None and not self._has_queued():
-            self._queue = None
             self._context.observer.connection_closed(self, self._close_reason)
 
 

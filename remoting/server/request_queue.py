@@ -50,8 +50,7 @@ class ConnectionQueue:
         self.connection = connection
         self._limits = limits
         #: Each with the time at which it came, in nanoseconds of `timer_ns`.
-        #: A list, as an empty deque has 700 bytes, and many thousands are empty.
-        self.requests: list[tuple[RemotingCommand, int]] = []
+        self.requests: deque[tuple[RemotingCommand, int]] = deque()
         #: Bodies of those, and of the one that is processed.
         self.body_bytes = 0
         #: Whether the request queue gives it a turn.
@@ -188,7 +187,7 @@ class RequestQueue:
         if not queue.connection.takes_responses:
             self.schedule(queue)
             return
-        request, came_ns = queue.requests.pop(0)
+        request, came_ns = queue.requests.popleft()
         try:
             response = self._processor.process(request, queue.connection)
         except Exception as error:  # noqa: BLE001  # as in `_reject_blocked`

@@ -21,7 +21,7 @@ _LOOPBACKS: Final = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 _FAR: Final = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
 _ANY_PORT: Final = 9
 #: Hosts for which it is cached whether they are this machine: registrations can name any number.
-_HOSTS_MAX: Final = 20_000
+_HOSTS_MAX: Final = 1_000
 
 
 def address_towards_others(bind_address: str) -> str | None:
