@@ -45,11 +45,16 @@ def is_name(text: str) -> bool:
     return len(text) <= NAME_CHARS_MAX and _CONTROL.search(text) is None
 
 
+def is_ipv4(text: str) -> bool:
+    """Return True for an IPv4 address in its standard form."""
+    return _STANDARD_IPV4.fullmatch(text) is not None
+
+
 def host_number(address: str) -> str:
     """Return the IP address in "host:port" in its one standard form; blank for a host name."""
     host = address.rpartition(":")[0]
     # Each request of a broker asks for some, nearly all such numbers.
-    if _STANDARD_IPV4.fullmatch(host):
+    if is_ipv4(host):
         return host
     number = ip_of(host.strip("[]"))
     return "" if number is None else str(number)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import Final
 
+from remoting.protocol.addresses import is_ipv4
 from serving.logging.logs import Logs
 from serving.logging.server_events import LOOPBACK_ADVERTISED
 
@@ -47,6 +48,8 @@ def warn_of_loopback(bind_address: str, logs: Logs) -> None:
 @lru_cache(maxsize=_HOSTS_MAX)
 def is_own_host(host: str) -> bool:
     """Return whether an address, or the name of a host, is one of this machine; no name is looked up."""
+    if is_ipv4(host):
+        return host.startswith("127.") or _can_bind(socket.AF_INET, host)
     try:
         parsed = ipaddress.ip_address(host.strip("[]"))
     except ValueError:
