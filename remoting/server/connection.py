@@ -7,6 +7,7 @@ loop: how bytes become frames, how a request is processed and whose turn it is a
 import asyncio
 from collections.abc import Sequence
 from functools import partial
+from sys import intern
 from typing import Final, cast
 
 from remoting.protocol.addresses import host_and_port
@@ -106,7 +107,8 @@ class Connection(asyncio.Protocol):
         address = transport.get_extra_info("peername")
         if address:
             self.peer = self.socket_peer = host_and_port(address[0], address[1])
-            self.network = network_of(address[0])
+            # Thousands may come from one.
+            self.network = intern(network_of(address[0]))
         if (number := self._context.admit(self)) is None:
             self._state = _LOST
             self._transport.abort()
