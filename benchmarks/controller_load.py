@@ -91,15 +91,15 @@ class FastJavaController(JavaController):
         return Process(self.name, command, folder=home, env=os.environ | {"ROCKETMQ_HOME": str(home)})
 
 
-class FormerController(OurController):
-    """Ours of another checkout, in the environment which `make` made there."""
+class InstalledController(OurController):
+    """Ours of a checkout, with the packages of an environment and no others: some load what they find beside them."""
 
-    def __init__(self, folder: Path, name: str, checkout: Path, **properties: object) -> None:
-        self._checkout = checkout
+    def __init__(self, folder: Path, name: str, checkout: Path, environment: Path, **properties: object) -> None:
+        self._checkout, self._environment = checkout, environment
         super().__init__(folder, name, **properties)
 
     def _launch(self) -> Process:
-        command = [self._checkout / ".venv" / "bin" / "python", "-m", "controller", "-c", self._file]
+        command = [self._environment / "bin" / "python", "-m", "controller", "-c", self._file]
         env = os.environ | {"PYTHONPATH": str(self._checkout), "HOME": str(self.folder)}
         return Process(self.name, command, folder=self.folder, env=env)
 
@@ -370,14 +370,13 @@ def section(outcomes: list[Outcome], plan: Plan) -> Iterator[str]:
 
 
 def beside_former(folder: Path, plan: Plan) -> list[Outcome]:
-    """Load ours and the former one by turns."""
+    """Load ours and the former one by turns, both with the packages of the former: those of tests cost memory."""
     outcomes = []
     with checkout(FORMER) as former:
+        environment = former / ".venv"
         for turn in range(TURNS):
-            for controller in (
-                OurController(folder / f"{turn}", "ours", **PROPERTIES),
-                FormerController(folder / f"{turn}", "former", former, **PROPERTIES),
-            ):
+            for name, path in (("ours", REPOSITORY), ("former", former)):
+                controller = InstalledController(folder / f"{turn}", name, path, environment, **PROPERTIES)
                 with running(controller):
                     outcomes.append(measured(controller, plan))
     return outcomes

@@ -81,6 +81,9 @@ class Requester(Protocol):
     async def invoke_on_new_connection(self, address: str, request: RemotingCommand, timeout_ms: int) -> PeerResponse:
         """As `invoke`, over a connection of its own."""
 
+    def release(self, address: str) -> None:
+        """Close the connection to an address, unless others use it: the caller sends nothing there for long."""
+
 
 class RemotingClient:
     """Sends requests to any number of peers; every failure is an InvokeError."""
@@ -147,6 +150,11 @@ class RemotingClient:
                     connection.transport.abort()
         except TimeoutError:
             raise InvokeTimeout(address, timeout_ms) from None
+
+    def release(self, address: str) -> None:
+        """Close the connection to an address, unless others use it."""
+        if (entry := self._addresses.get(address)) is not None and not entry.in_use:
+            self._drop(address)
 
     async def post(self, address: str, request: RemotingCommand, timeout_ms: int) -> None:
         """Send a request without waiting for the response, which is only checked for a denial.
@@ -242,7 +250,7 @@ class RemotingClient:
         entry = self._addresses.get(address)
         if entry is not None and entry.connection is connection:
             entry.connection = None
-        self._retired = [each for each in self._retired if not each.lost.is_set()]
+        self._retired = [each for each in self._retired if not each.is_lost]
         self._retired.append(connection)
         connection.close_once_answered()
 
@@ -286,6 +294,8 @@ def _no_connection(address: str, error: OSError | ValueError, *, has_tls: bool) 
 class _PeerAddress:
     """One address, and the connection to it."""
 
+    __slots__ = ("callers", "connection", "lock", "used_ms")
+
     def __init__(self) -> None:
         #: Held while connecting.
         self.lock = asyncio.Lock()
@@ -302,6 +312,23 @@ class _PeerAddress:
 
 class ClientConnection(asyncio.Protocol):
     """The client's end of one connection."""
+
+    # A controller has one to each of thousands of brokers.
+    __slots__ = (
+        "_is_retired",
+        "_limits",
+        "_observer",
+        "_posted",
+        "_reader",
+        "_serialize_type",
+        "_waiting",
+        "_when_lost",
+        "address",
+        "is_lost",
+        "is_signed",
+        "remote_address",
+        "transport",
+    )
 
     def __init__(
         self, address: str, limits: ClientLimits, serialize_type: SerializeType, observer: SigningObserver
@@ -320,7 +347,9 @@ class ClientConnection(asyncio.Protocol):
         self.transport: asyncio.Transport
         #: The IP address and port of the other end; None if it closed at once.
         self.remote_address: tuple[str, int] | None = None
-        self.lost = asyncio.Event()
+        self.is_lost = False
+        #: Made for the caller that waits for it.
+        self._when_lost: asyncio.Future[None] | None = None
         self._is_retired = False
 
     @property
@@ -354,8 +383,16 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail the requests that wait."""
-        self.lost.set()
+        self.is_lost = True
+        if self._when_lost is not None and not self._when_lost.done():
+            self._when_lost.set_result(None)
         self._fail(f"the connection was lost: {exc}" if exc else "the peer closed the connection")
+
+    async def wait_until_lost(self) -> None:
+        """Wait until nothing arrives any more."""
+        if not self.is_lost:
+            self._when_lost = asyncio.get_running_loop().create_future()
+            await self._when_lost
 
     async def request(self, request: RemotingCommand) -> RemotingCommand:
         """Send a request and return its response; raises InvokeError."""
@@ -416,4 +453,4 @@ class ClientConnection(asyncio.Protocol):
 
 async def _all_lost(connections: Iterable[ClientConnection]) -> None:
     for connection in connections:
-        await connection.lost.wait()
+        await connection.wait_until_lost()

@@ -5,6 +5,7 @@ Answers to `BrokerHeartbeatManager` (docs/protocol/controller.md 3.1). Times are
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -137,14 +138,52 @@ class LastHeartbeat(msgspec.Struct, frozen=True, gc=False):
 _replaced: Final = msgspec.structs.replace
 
 
+@dataclass(slots=True)
+class BrokersByConnection:
+    """Connection -> some brokers. Nearly always it is one, which needs no set: there are many thousands."""
+
+    _one: dict[int, BrokerKey] = field(default_factory=dict)
+    #: All others of connections with several.
+    _more: dict[int, set[BrokerKey]] = field(default_factory=dict)
+
+    def of(self, connection_id: int) -> tuple[BrokerKey, ...]:
+        """Return the brokers of a connection."""
+        one = self._one.get(connection_id)
+        return () if one is None else (one, *self._more.get(connection_id, ()))
+
+    def add(self, connection_id: int, key: BrokerKey) -> None:
+        """Add a broker."""
+        if self._one.setdefault(connection_id, key) != key:
+            self._more.setdefault(connection_id, set()).add(key)
+
+    def discard(self, connection_id: int, key: BrokerKey) -> None:
+        """Remove a broker, if it is there."""
+        more = self._more.get(connection_id, set())
+        if self._one.get(connection_id) != key:
+            more.discard(key)
+        elif more:
+            self._one[connection_id] = more.pop()
+        else:
+            del self._one[connection_id]
+        if not more:
+            self._more.pop(connection_id, None)
+
+    def pop(self, connection_id: int) -> tuple[BrokerKey, ...]:
+        """Remove and return the brokers of a connection."""
+        brokers = self.of(connection_id)
+        self._one.pop(connection_id, None)
+        self._more.pop(connection_id, None)
+        return brokers
+
+
 class HeartbeatTable:
     """Broker -> its last heartbeat."""
 
     def __init__(self) -> None:
         self._rows: dict[str, dict[int, LastHeartbeat]] = {}
-        self._over: dict[int, set[BrokerKey]] = {}
+        self._over = BrokersByConnection()
         #: Those whose last request came over another connection than their own, by their own.
-        self._owned: dict[int, set[BrokerKey]] = {}
+        self._owned = BrokersByConnection()
         #: All brokers, the longest silent first.
         self._by_age: OrderedDict[BrokerKey, None] = OrderedDict()
         #: The `silence_ms` of the last call, and the brokers whose own timeout is shorter.
@@ -158,7 +197,8 @@ class HeartbeatTable:
 
     def get(self, key: BrokerKey) -> LastHeartbeat | None:
         """Return the last heartbeat of one broker."""
-        return self.of_set(key.broker_name).get(key.broker_id)
+        members = self._rows.get(key.broker_name)
+        return None if members is None else members.get(key.broker_id)
 
     def of_set(self, broker_name: str) -> Mapping[int, LastHeartbeat]:
         """Return the last heartbeats of the members of a set, by broker id."""
@@ -191,11 +231,11 @@ class HeartbeatTable:
 
     def over(self, connection_id: int) -> tuple[BrokerKey, ...]:
         """Return the brokers whose last request came over this connection."""
-        return tuple(sorted(self._over.get(connection_id, ())))
+        return tuple(sorted(self._over.of(connection_id)))
 
     def connected_over(self, connection_id: int) -> Iterator[BrokerKey]:
         """Return the brokers whose last request came over this connection, or whose own it is."""
-        return chain(self._over.get(connection_id, ()), self._owned.get(connection_id, ()))
+        return chain(self._over.of(connection_id), self._owned.of(connection_id))
 
     def record_heartbeat(self, key: BrokerKey, heartbeat: LastHeartbeat, home: str = "") -> LastHeartbeat:
         """Take a heartbeat, and return the row; epoch and offset only move forward, as an older one may come late.
@@ -267,9 +307,9 @@ class HeartbeatTable:
         if before is not None:
             del self._by_age[key]
             self._impatient.discard(key)
-            _unbind(self._over, key, before.connection_id)
+            self._over.discard(before.connection_id, key)
             if before.owner is not None:
-                _unbind(self._owned, key, before.owner.connection_id)
+                self._owned.discard(before.owner.connection_id, key)
         if not members:
             self._rows.pop(key.broker_name, None)
 
@@ -282,12 +322,12 @@ class HeartbeatTable:
         self._sort_by_patience(key, heartbeat)
         if before is None or before.connection_id != heartbeat.connection_id:
             if before is not None:
-                _unbind(self._over, key, before.connection_id)
-            self._over.setdefault(heartbeat.connection_id, set()).add(key)
+                self._over.discard(before.connection_id, key)
+            self._over.add(heartbeat.connection_id, key)
         if before is not None and before.owner is not None:
-            _unbind(self._owned, key, before.owner.connection_id)
+            self._owned.discard(before.owner.connection_id, key)
         if heartbeat.owner is not None:
-            self._owned.setdefault(heartbeat.owner.connection_id, set()).add(key)
+            self._owned.add(heartbeat.owner.connection_id, key)
 
     def _sort_by_patience(self, key: BrokerKey, heartbeat: LastHeartbeat) -> None:
         if heartbeat.timeout_ms < self._silence_ms:
@@ -297,13 +337,6 @@ class HeartbeatTable:
 
     def _row(self, key: BrokerKey) -> LastHeartbeat:
         return self._rows[key.broker_name][key.broker_id]
-
-
-def _unbind(table: dict[int, set[BrokerKey]], key: BrokerKey, connection_id: int) -> None:
-    brokers = table.get(connection_id, set())
-    brokers.discard(key)
-    if not brokers:
-        table.pop(connection_id, None)
 
 
 def _period_ms(before: LastHeartbeat, heartbeat: LastHeartbeat) -> int:

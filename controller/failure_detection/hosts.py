@@ -8,6 +8,7 @@ from there. Pure: `detector.py` judges.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from sys import intern
 from typing import Final, NamedTuple
 
 from controller.failure_detection.heartbeats import LATE_MS, PERIOD_MS_DEFAULT, BrokerKey
@@ -107,7 +108,8 @@ class HostLiveness:
         host.is_expected = False
 
     def _prove(self, host: _Host, number: str) -> None:
-        host.proof = number
+        # Nearly always its name.
+        host.proof = intern(number)
         host.is_own = host.is_own or self.is_own(number)
 
     def record_response(self, key: BrokerKey, now_ms: int) -> None:
@@ -203,7 +205,7 @@ class HostLiveness:
     def _put(self, key: BrokerKey, address: str, due_ms: int) -> tuple[str, _Host]:
         if key in self._places:
             self.remove(key)
-        name = address.rpartition(":")[0]
+        name = intern(address.rpartition(":")[0])
         host = self._hosts.get(name)
         if host is None:
             host = self._hosts[name] = _Host(name, self.is_own(name), due_ms)

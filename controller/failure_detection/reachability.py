@@ -4,6 +4,7 @@ Firewalls refuse too, and so does whoever has the same address in another networ
 is probed once, before that is needed. Pure: `monitor.py` probes.
 """
 
+from sys import intern
 from typing import Final, NamedTuple
 
 from controller.failure_detection.heartbeats import BrokerKey
@@ -55,7 +56,7 @@ class Reachability:
     def reached(self, key: BrokerKey, address: str, peer: str = "") -> None:
         """Remember that a broker was reached; `peer` is the other end of that connection, if that is known."""
         self._tries.pop(key, None)
-        host = host_number(peer) or host_number(address)
+        host = intern(host_number(peer) or host_number(address))
         is_sure = host != ""
         before = self._reached.get(key)
         if not host and before is not None and before.address == address:

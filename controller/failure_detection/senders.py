@@ -10,6 +10,7 @@ from controller.failure_detection.heartbeats import (
     HOME_CONNECTION_MS,
     TIMEOUT_BELIEVED_MS_MAX,
     BrokerKey,
+    BrokersByConnection,
     HeartbeatTable,
     Owner,
     Source,
@@ -29,14 +30,14 @@ class Senders:
         #: Over which connection a request of a broker came last that is no heartbeat, which may take another way; it
         #: counts while it is open. By broker, and the other way round.
         self._requests_over: dict[BrokerKey, Source] = {}
-        self._requesters: dict[int, set[BrokerKey]] = {}
+        self._requesters = BrokersByConnection()
 
     def record_request(self, key: BrokerKey, source: Source) -> None:
         """Record that a request of a broker other than a heartbeat was accepted."""
         if self._requests_over.get(key) != source:
             self.remove(key)
             self._requests_over[key] = source
-            self._requesters.setdefault(source.connection_id, set()).add(key)
+            self._requesters.add(source.connection_id, key)
 
     def record_request_from_host(self, key: BrokerKey, address: str, source: Source) -> None:
         """Record a request that may be this broker's, as it comes from its host."""
@@ -45,16 +46,14 @@ class Senders:
 
     def connection_lost(self, connection_id: int) -> None:
         """Forget whose requests came over a closed connection: the broker may come another way."""
-        for key in self._requesters.pop(connection_id, ()):
+        for key in self._requesters.pop(connection_id):
             del self._requests_over[key]
 
     def remove(self, key: BrokerKey) -> None:
         """Forget over which connection a broker's requests came."""
         source = self._requests_over.pop(key, None)
         if source is not None:
-            self._requesters[source.connection_id].discard(key)
-            if not self._requesters[source.connection_id]:
-                del self._requesters[source.connection_id]
+            self._requesters.discard(source.connection_id, key)
 
     def is_from_elsewhere(self, key: BrokerKey, address: str, source: Source, now_ms: int) -> bool:
         """Return whether a request is not the broker's, as others came from the broker's host lately."""

@@ -138,7 +138,7 @@ class ControllerEventLog(ServerEventLog[ControllerConfig]):
         """Log a broker's start."""
         before, after = changed.before, changed.after
         assert after is not None, "only members start"
-        is_unchanged = before is not None and before.without_log_ends() == after.without_log_ends()
+        is_unchanged = before is not None and before.differs_only_in_log_ends(after)
         if is_unchanged and after.is_rebuilding:
             # It has not started: while its set is put together its polls are answered so that it registers again.
             return

@@ -167,12 +167,20 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def with_log_ends(self, log_ends: Mapping[int, int]) -> "BrokerSet":
         """Return the set with what some members are known to have of its log."""
-        known = {i: replace(each, log_end=log_ends.get(i, each.log_end)) for i, each in self.replicas.items()}
-        return replace(self, replicas=known)
+        moved = {i: replace(each, log_end=log_ends[i]) for i, each in self.replicas.items() if i in log_ends}
+        return replace(self, replicas={**self.replicas, **moved})
 
-    def without_log_ends(self) -> "BrokerSet":
-        """Return the set with nothing known of its log."""
-        return replace(self.with_log_ends(dict.fromkeys(self.replicas, 0)), epoch_start=EpochStart())
+    def differs_only_in_log_ends(self, other: "BrokerSet") -> bool:
+        """Return whether another state of the set is the same but for what is known of its log."""
+        # Nearly all changes move one of these.
+        if (self.next_broker_id, self.applied_ids, self.master_epoch) != (
+            other.next_broker_id,
+            other.applied_ids,
+            other.master_epoch,
+        ):
+            return False
+        known = {i: each.log_end for i, each in other.replicas.items()}
+        return replace(self.with_log_ends(known), epoch_start=other.epoch_start) == other
 
     def with_epoch_start(self, log_epoch: int, max_offset: int) -> "BrokerSet":
         """Return the set whose master begins its epoch at the end of its log; nothing beyond it counts any more.

@@ -8,7 +8,7 @@ import asyncio
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -70,12 +70,11 @@ class _Commit:
     broker_name: str
     text: str
     revision: int
+    #: Takes the next revision, or why there is none.
+    done: asyncio.Future[int]
     #: Nobody waits for it any more: it is not to be begun.
     is_given_up: bool = False
-    is_done: bool = False
     is_stored: bool = False
-    #: Why the transaction failed: nobody knows whether it is stored.
-    failure: Exception | None = None
 
 
 class EmbeddedStore:
@@ -99,6 +98,8 @@ class EmbeddedStore:
         self._document_turn = asyncio.Lock()
         #: In the order they came; taken by the thread.
         self._waiting: deque[_Commit] = deque()
+        #: The thread will take all that wait by then: each call of it costs as much as the commit.
+        self._is_called = False
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._thread.submit(self._open).result()
@@ -132,10 +133,14 @@ class EmbeddedStore:
 
     async def commit(self, broker_name: str, entry: StoredSet, revision: int) -> int:
         """Store an entry; it is on the disk when this returns."""
-        wanted = _Commit(broker_name, entry_text(entry), revision)
+        loop = asyncio.get_running_loop()
+        wanted = _Commit(broker_name, entry_text(entry), revision, loop.create_future())
         self._waiting.append(wanted)
+        if not self._is_called:
+            self._is_called = True
+            self._thread.submit(self._commit_waiting, loop)
         try:
-            return await self._call("commit", lambda: self._committed(wanted))
+            return await self._observed("commit", wanted.done)
         finally:
             wanted.is_given_up = True
 
@@ -303,19 +308,14 @@ class EmbeddedStore:
             return None
         return StoreFileMissing(f"{path} is gone: it was removed or replaced while this controller ran")
 
-    def _committed(self, wanted: _Commit) -> int:
-        """Return the next revision once this is stored; an earlier caller may have stored it along with its own."""
-        while not wanted.is_done:
-            self._commit_some()
-        if isinstance(wanted.failure, StoreFileMissing):
-            raise wanted.failure
-        if wanted.failure is not None:
-            raise OutcomeUnknown(f"{self._path}: {wanted.failure}") from wanted.failure
-        if not wanted.is_stored:
-            raise EntryMoved(f"{wanted.broker_name} is no longer at revision {wanted.revision}")
-        return wanted.revision + 1
+    def _commit_waiting(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Store what waits, in as few transactions as may be."""
+        # Who waits from now on calls again.
+        self._is_called = False
+        for _ in range(0, len(self._waiting), BATCH_MAX):
+            self._commit_some(loop)
 
-    def _commit_some(self) -> None:
+    def _commit_some(self, loop: asyncio.AbstractEventLoop) -> None:
         """Store what waits, in one transaction: all of it is on the disk after this, or nobody knows."""
         taken = [self._waiting.popleft() for _ in range(min(len(self._waiting), BATCH_MAX))]
         batch = [each for each in taken if not each.is_given_up]
@@ -324,8 +324,27 @@ class EmbeddedStore:
             self._transact(lambda: self._put(batch))
         except Exception as error:  # noqa: BLE001  # whatever it is, nobody may wait for this for ever
             failure = error
-        for each in taken:
-            each.failure, each.is_done = failure, True
+        loop.call_soon_threadsafe(self._report_committed, batch, failure)
+
+    def _report_committed(self, batch: Collection[_Commit], failure: Exception | None) -> None:
+        """Tell those who still wait what has become of their commits."""
+        for each in batch:
+            if each.done.done():
+                continue
+            if failure is None and each.is_stored:
+                each.done.set_result(each.revision + 1)
+            else:
+                each.done.set_exception(self._refusal(each, failure))
+
+    def _refusal(self, wanted: _Commit, failure: Exception | None) -> StoreError:
+        """Return why a commit has no revision; after a failed transaction nobody knows whether it is stored."""
+        if failure is None:
+            return EntryMoved(f"{wanted.broker_name} is no longer at revision {wanted.revision}")
+        if isinstance(failure, StoreFileMissing):
+            return failure
+        unknown = OutcomeUnknown(f"{self._path}: {failure}")
+        unknown.__cause__ = failure
+        return unknown
 
     def _put(self, batch: Collection[_Commit]) -> int:
         for each in batch:
@@ -359,10 +378,14 @@ class EmbeddedStore:
         return changes
 
     async def _call(self, kind: str, work: Callable[[], Result]) -> Result:
+        return await self._observed(kind, asyncio.get_running_loop().run_in_executor(self._thread, work))
+
+    async def _observed(self, kind: str, call: Awaitable[Result]) -> Result:
+        """Return what a call of the thread returns, and report how it ended and how long it took."""
         loop = asyncio.get_running_loop()
         begun_s, result = loop.time(), "unknown"
         try:
-            answer = await loop.run_in_executor(self._thread, work)
+            answer = await call
         except sqlite3.Error as error:
             raise OutcomeUnknown(f"{self._path}: {error}") from error
         except EntryMoved:

@@ -304,12 +304,19 @@ class SetStore:
             self._entries.pop(broker_name, None)
         else:
             self._entries[broker_name] = versioned
+        before, after = former.entry.broker_set, versioned.entry.broker_set
+        if before is None or after is None:
+            is_shown_as_before = before is after and former.problem == versioned.problem
+        else:
+            # Log ends are stored every 30 s, and nobody waits for them.
+            is_shown_as_before = before.differs_only_in_log_ends(after)
+        if is_shown_as_before:
+            return
         if self._cache is not None:
             self._cache.discard(broker_name)
-        if _shown(former) != _shown(versioned):
-            self.changes.set_changed(broker_name)
+        self.changes.set_changed(broker_name)
         if self._listener is not None:
-            self._listener.set_changed(former.entry.broker_set, versioned.entry.broker_set)
+            self._listener.set_changed(before, after)
 
     def is_changing(self, broker_name: str) -> bool:
         """Return whether a change of a set is under way: the store may have it already."""
@@ -385,12 +392,6 @@ class SetStore:
                         return versioned
         except TimeoutError:
             raise OutcomeUnknown(f"{broker_name}: it could not be read again in time") from None
-
-
-def _shown(versioned: VersionedEntry) -> tuple[BrokerSet | None, str]:
-    """Return what those who follow a set see of it: log ends are stored every 30 s, and nobody waits for them."""
-    broker_set = versioned.entry.broker_set
-    return (broker_set.without_log_ends() if broker_set is not None else None), versioned.problem
 
 
 def _members_of(versioned: VersionedEntry) -> int:

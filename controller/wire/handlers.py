@@ -5,6 +5,7 @@ Answers to `ControllerRequestProcessor`. Bodies are standard JSON, which fastjso
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from sys import intern
 from typing import Final
 
 import msgspec
@@ -34,7 +35,7 @@ from controller.wire.request_fields import (
     broker_id_field,
     cluster_of,
     given,
-    heartbeat_key,
+    heartbeat_sender,
     listed_ids,
     number,
 )
@@ -117,8 +118,7 @@ class Handlers:
 
     def take_heartbeat(self, header: shapes.BrokerHeartbeatHeader, connection: Peer) -> None:
         """Take a heartbeat; raises RequestInvalid, and has changed nothing then."""
-        key = heartbeat_key(header.broker_name, header.broker_addr, header.broker_id)
-        assert header.broker_addr is not None, "a heartbeat without one is refused"
+        key, address = heartbeat_sender(header.broker_name, header.broker_addr, header.broker_id)
         timeout_ms = header.heartbeat_timeout_mills
         # By position: thousands are made each second.
         heartbeat = LastHeartbeat(
@@ -131,7 +131,7 @@ class Handlers:
             UNKNOWN if header.confirm_offset is None else header.confirm_offset,
             PRIORITY_LOWEST if header.election_priority is None else header.election_priority,
             connection.id,
-            header.broker_addr,
+            address,
             connection.socket_peer,
         )
         self._control.heartbeat(cluster_of(header), key, heartbeat)
@@ -367,4 +367,4 @@ def _source(connection: Peer) -> Source:
 
 def _host(connection: Peer) -> str:
     """Return from which host a request comes, as above; brokers behind one proxy count as one host."""
-    return connection.socket_peer.rpartition(":")[0]
+    return intern(connection.socket_peer.rpartition(":")[0])

@@ -58,7 +58,10 @@ class LogEndQueries:
 
     async def confirmed_on(self, address: str) -> int | None:
         """Return on how many replicas a broker confirms a message, as `confirmed_on`, within PROPERTIES_MS."""
-        return confirmed_on([await self._answer(address, _PROPERTIES, PROPERTIES_MS) or b""])
+        answer = await self._answer(address, _PROPERTIES, PROPERTIES_MS)
+        # It is queried again in ten minutes, as thousands of others are.
+        self._client.release(address)
+        return confirmed_on([answer or b""])
 
     async def _query(self, query: LogEndQuery) -> LogEnds:
         keys = [BrokerKey(query.broker_name, i) for i in query.addresses]

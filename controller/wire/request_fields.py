@@ -1,7 +1,11 @@
-"""Fields of requests to a controller: each check returns the value, or raises RequestInvalid with the field's name."""
+"""Fields of requests to a controller: each check returns the value, or raises RequestInvalid with the field's name.
+
+Names and addresses are interned: thousands of brokers send them, and several tables keep them.
+"""
 
 import re
 from functools import lru_cache
+from sys import intern
 from typing import Final
 
 from controller.failure_detection.heartbeats import BrokerKey
@@ -10,8 +14,8 @@ from remoting.protocol.addresses import NAME_CHARS_MAX, is_address
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.shapes.controller import BrokerHeartbeatHeader
 
-#: So many brokers have their checked key cached.
-_HEARTBEAT_KEYS_MAX: Final = 20_000
+#: So many brokers have their checked key and address cached.
+_SENDERS_MAX: Final = 20_000
 
 #: Most ids in one list; a set has some brokers.
 IDS_MAX: Final = 1_000
@@ -35,14 +39,14 @@ def given(code: int, field: str, value: str | None) -> str:
         raise RequestInvalid(f"{_request(code)} needs {field}")
     if len(value) > NAME_CHARS_MAX:
         raise RequestInvalid(f"{_request(code)}: {field} has {len(value)} characters, {NAME_CHARS_MAX} are allowed")
-    return value
+    return intern(value)
 
 
 def address_field(code: int, field: str, value: str) -> str:
     """Return an address `host:port`; raises RequestInvalid."""
     if not is_address(value):
         raise RequestInvalid(f"{_request(code)}: {field} must have an address as host:port, not {value[:80]!r}")
-    return value
+    return intern(value)
 
 
 def cluster_of(header: BrokerHeartbeatHeader) -> str:
@@ -54,13 +58,13 @@ def cluster_of(header: BrokerHeartbeatHeader) -> str:
     return cluster or ""
 
 
-@lru_cache(maxsize=_HEARTBEAT_KEYS_MAX)
-def heartbeat_key(broker_name: str | None, address: str | None, broker_id: int | None) -> BrokerKey:
-    """Return the broker of a heartbeat; cached, as the same brokers send one each second."""
+@lru_cache(maxsize=_SENDERS_MAX)
+def heartbeat_sender(broker_name: str | None, address: str | None, broker_id: int | None) -> tuple[BrokerKey, str]:
+    """Return the broker of a heartbeat and its address; cached, as the same brokers send one each second."""
     code = RequestCode.BROKER_HEARTBEAT
     name = given(code, "brokerName", broker_name)
-    address_field(code, "brokerAddr", given(code, "brokerAddr", address))
-    return BrokerKey(name, broker_id_field(code, "brokerId", broker_id))
+    checked = address_field(code, "brokerAddr", given(code, "brokerAddr", address))
+    return BrokerKey(name, broker_id_field(code, "brokerId", broker_id)), checked
 
 
 def number(code: int, field: str, value: int | None) -> int:

@@ -14,7 +14,7 @@ ANSWER_MS: Final = 500
 
 
 class ServingQueries:
-    """Queries over connections that stay open."""
+    """Queries over a connection that stays open until the answer is yes: thousands are elected after a restart."""
 
     def __init__(self, client: Requester) -> None:
         self._client = client
@@ -23,6 +23,9 @@ class ServingQueries:
         """Return whether the broker at an address is a master; false if it refuses, or does not answer."""
         wanted = ha_status()
         try:
-            return wanted.read_response(await self._client.invoke(address, wanted.request, ANSWER_MS)).is_master
+            is_master = wanted.read_response(await self._client.invoke(address, wanted.request, ANSWER_MS)).is_master
         except (InvokeError, Refused, BodyError):
             return False
+        if is_master:
+            self._client.release(address)
+        return is_master

@@ -1,7 +1,6 @@
 """Addresses and names: of brokers, as every peer writes them, and of peers, as an operator lists them."""
 
 import re
-from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
@@ -15,9 +14,9 @@ _ADDRESS: Final = re.compile(r"[A-Za-z0-9._:%\[\]-]{1,249}:([0-9]{1,5})")
 _PORT_MAX: Final = 65_535
 #: Some write zeros in front. Python raises an error for a number of very many digits.
 _PORT_DIGITS_MAX: Final = 10
-#: Addresses whose numbers are cached.
-_NUMBERS_MAX: Final = 20_000
 
+_OCTET: Final = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_STANDARD_IPV4: Final = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}")
 _IN_BRACKETS: Final = re.compile(r"\[([^\[\]]*)\](?::([0-9]{1,5}))?")
 _BESIDE_COLON: Final = re.compile(r"([^\[\]:]*)(?::([0-9]{1,5}))?")
 _NAME: Final = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,252}")
@@ -46,10 +45,18 @@ def is_name(text: str) -> bool:
     return len(text) <= NAME_CHARS_MAX and _CONTROL.search(text) is None
 
 
-@lru_cache(maxsize=_NUMBERS_MAX)
+def is_ipv4(text: str) -> bool:
+    """Return True for an IPv4 address in its standard form."""
+    return _STANDARD_IPV4.fullmatch(text) is not None
+
+
 def host_number(address: str) -> str:
     """Return the IP address in "host:port" in its one standard form; blank for a host name."""
-    number = ip_of(address.rpartition(":")[0].strip("[]"))
+    host = address.rpartition(":")[0]
+    # Each request of a broker asks for some, nearly all such numbers.
+    if is_ipv4(host):
+        return host
+    number = ip_of(host.strip("[]"))
     return "" if number is None else str(number)
 
 

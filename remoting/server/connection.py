@@ -7,6 +7,7 @@ loop: how bytes become frames, how a request is processed and whose turn it is a
 import asyncio
 from collections.abc import Sequence
 from functools import partial
+from sys import intern
 from typing import Final, cast
 
 from remoting.protocol.addresses import host_and_port
@@ -70,8 +71,8 @@ class Connection(asyncio.Protocol):
         self._close_reason: CloseReason | None = None
         self._transport: asyncio.Transport
         self._is_reading = True
-        self.input = ConnectionInput(context.processor.new_reader, context.tls, context.statistics)
-        #: The requests that wait for their turn; made for the first.
+        self.input = ConnectionInput(context.processor.new_plain_reader, context.tls, context.statistics)
+        #: The requests that wait for their turn, or are processed; None without any.
         self._queue: ConnectionQueue | None = None
         self.responses = ResponseBuffer(context.statistics)
         self._probe: TcpProbe | None = None
@@ -106,7 +107,8 @@ class Connection(asyncio.Protocol):
         address = transport.get_extra_info("peername")
         if address:
             self.peer = self.socket_peer = host_and_port(address[0], address[1])
-            self.network = network_of(address[0])
+            # Thousands may come from one.
+            self.network = intern(network_of(address[0]))
         if (number := self._context.admit(self)) is None:
             self._state = _LOST
             self._transport.abort()
@@ -256,10 +258,10 @@ class Connection(asyncio.Protocol):
         """
         if self._state is _LOST:
             return
-        bytes_before = self.responses.bytes
-        buffered_bytes = self.update_response_buffer()
-        if self.responses.check_pause(bytes_before):
-            self._context.observer.connection_paused(self, buffered_bytes)
+        buffered_bytes = self._transport.get_write_buffer_size()
+        # Nearly always a peer has read everything.
+        if buffered_bytes or self.responses.bytes or self.responses.pause:
+            self._check_response_buffer()
         if not idle_ms_max:
             return
         if now_ms - self.last_activity_ms > idle_ms_max:
@@ -268,8 +270,18 @@ class Connection(asyncio.Protocol):
             if buffered_bytes:
                 # To a peer that does not read, the rest would never leave.
                 self._transport.abort()
-        elif self._is_reading and (error := self.input.too_old(now_ms, idle_ms_max)) is not None:
+        elif (
+            not self.input.is_plain
+            and self._is_reading
+            and (error := self.input.too_old(now_ms, idle_ms_max)) is not None
+        ):
             self.reject(error)
+
+    def _check_response_buffer(self) -> None:
+        bytes_before = self.responses.bytes
+        buffered_bytes = self.update_response_buffer()
+        if self.responses.check_pause(bytes_before):
+            self._context.observer.connection_paused(self, buffered_bytes)
 
     # Called by the request queue and the write batch
 
@@ -302,6 +314,8 @@ class Connection(asyncio.Protocol):
         # A peer that does not read its responses stays idle, whatever is processed for it.
         if not self.responses.pause:
             self.last_activity_ms = self._context.awake_ms
+        if not self._has_queued():
+            self._queue = None
         self._advance()
         self._report_closed()
 
@@ -416,7 +430,6 @@ class Connection(asyncio.Protocol):
     def _report_closed(self) -> None:
         """Report the close of a lost connection once it has no queued requests."""
         if self._state is _LOST and self._close_reason is not None and not self._has_queued():
-            self._queue = None
             self._context.observer.connection_closed(self, self._close_reason)
 
 

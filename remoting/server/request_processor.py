@@ -79,6 +79,8 @@ class RequestProcessor:
         self._audience_caches: dict[int, ResponseCache] = {}
         #: None without such requests, or while each is to be answered.
         self.oneway = None if oneway is None else OnewayFastPath(oneway, statistics)
+        # Bound once: each of many thousand connections would have methods of its own.
+        self.new_plain_reader, self._read_plain, self._refuse_body = self.new_reader, self._read, self._refuse
 
     def drain(self) -> None:
         """Answer GO_AWAY from now on to peers that understand it (docs/protocol/remoting.md 11.5)."""
@@ -113,12 +115,12 @@ class RequestProcessor:
     def new_reader(self, audience: int = 0) -> FrameReader[Received]:
         """Return what cuts the bytes of one connection into requests."""
         frame_bytes_max = self._options.limits.frame_bytes_max
-        return FrameReader(self.read_of(audience), self._read_pieces, frame_bytes_max, self._refuse)
+        return FrameReader(self.read_of(audience), self._read_pieces, frame_bytes_max, self._refuse_body)
 
     def read_of(self, audience: int) -> Callable[[bytes, int, int], Received]:
         """Return what reads a complete frame of a connection of an audience."""
         cache = self.cache_of(audience) if audience else None
-        return self._read if cache is None else partial(self._read_for, cache)
+        return self._read_plain if cache is None else partial(self._read_for, cache)
 
     def _read(self, data: bytes, at: int, length: int) -> Received:
         """Return the request in a frame; raises as `frame.decode`."""

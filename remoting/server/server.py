@@ -264,7 +264,10 @@ class RemotingServer:
         try:
             for connection in islice(rest, _CHECKED_AT_ONCE):
                 seen += 1
-                self._check_one(connection, idle_ms_max)
+                try:
+                    connection.check_idle(self.awake_ms, idle_ms_max)
+                except Exception as error:  # noqa: BLE001  # whatever it is, it ends this connection only
+                    _abort_failed(connection, error)
             if self.statistics.response_buffer_bytes > self.limits.response_buffer_bytes_max:
                 self.abort_slow_readers()
         finally:
@@ -274,13 +277,11 @@ class RemotingServer:
             else:
                 self._check_timer = asyncio.get_running_loop().call_later(0, self._check_some, rest)
 
-    def _check_one(self, connection: Connection, idle_ms_max: int) -> None:
-        try:
-            connection.check_idle(self.awake_ms, idle_ms_max)
-        except Exception as error:  # noqa: BLE001  # whatever it is, it ends this connection only
-            connection.abort(CloseReason.ERROR)
-            fault = {"message": "the idle check of a connection failed", "exception": error}
-            asyncio.get_running_loop().call_exception_handler(fault)
+
+def _abort_failed(connection: Connection, error: Exception) -> None:
+    connection.abort(CloseReason.ERROR)
+    fault = {"message": "the idle check of a connection failed", "exception": error}
+    asyncio.get_running_loop().call_exception_handler(fault)
 
 
 def _is_within(all_bytes: int, all_bytes_max: int) -> bool:

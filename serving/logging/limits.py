@@ -28,24 +28,6 @@ Line = MutableMapping[str, Any]
 Subject = tuple[str, object]
 
 
-class _Bucket(msgspec.Struct):
-    """A token bucket."""
-
-    tokens: float
-    filled_ms: int
-    #: Lines left out since one passed.
-    suppressed: int = 0
-
-    def take(self, burst: int, refill_ms: int, now_ms: int) -> bool:
-        """Take a token, if there is one."""
-        self.tokens = min(burst, self.tokens + (now_ms - self.filled_ms) / refill_ms)
-        self.filled_ms = now_ms
-        if self.tokens < 1:
-            return False
-        self.tokens -= 1
-        return True
-
-
 class _Held(msgspec.Struct):
     """The latest of the errors that wait for their turn."""
 
@@ -60,28 +42,32 @@ class LogLimits(msgspec.Struct):
 
     #: Lines left out, by event.
     suppressed: Counter[str] = msgspec.field(default_factory=Counter)
-    _buckets: OrderedDict[Subject, _Bucket] = msgspec.field(default_factory=OrderedDict)
-    _total: _Bucket = msgspec.field(default_factory=lambda: _Bucket(TOTAL_BURST, 0))
+    #: When the bucket of a subject is full again: nothing more of it is known, as there are thousands.
+    _full_ms: OrderedDict[Subject, int] = msgspec.field(default_factory=OrderedDict)
+    #: Lines left out since one passed.
+    _left_out: dict[Subject, int] = msgspec.field(default_factory=dict)
+    #: When the bucket of all lines together is.
+    _total_full_ms: int = 0
     _held: OrderedDict[Subject, _Held] = msgspec.field(default_factory=OrderedDict)
 
     def passes(self, subject: Subject, line: Line, now_ms: int) -> bool:
         """Return whether a line passes; one that does gets `suppressed` if others did not."""
-        bucket = self._bucket(subject, now_ms)
-        if not bucket.take(BURST, REFILL_MS, now_ms):
-            bucket.suppressed += 1
+        if not self._take(subject, now_ms):
+            self._left_out[subject] = self._left_out.get(subject, 0) + 1
             self.suppressed[subject[0]] += 1
             return False
         if not self.passes_total(subject[0], now_ms):
-            bucket.suppressed += 1
+            self._left_out[subject] = self._left_out.get(subject, 0) + 1
             return False
-        if bucket.suppressed:
-            line["suppressed"] = bucket.suppressed
-            bucket.suppressed = 0
+        if self._left_out and (left_out := self._left_out.pop(subject, 0)):
+            line["suppressed"] = left_out
         return True
 
     def passes_total(self, event: str, now_ms: int) -> bool:
         """Return whether a line passes that only the limit of all lines together holds for."""
-        if self._total.take(TOTAL_BURST, TOTAL_REFILL_MS, now_ms):
+        full_ms = max(self._total_full_ms, now_ms) + TOTAL_REFILL_MS
+        if full_ms - now_ms <= TOTAL_BURST * TOTAL_REFILL_MS:
+            self._total_full_ms = full_ms
             return True
         self.suppressed[event] += 1
         return False
@@ -89,7 +75,7 @@ class LogLimits(msgspec.Struct):
     def error_passes(self, subject: Subject, line: Line, now_ms: int) -> bool:
         """Return whether an error passes now; else it is held, and those of its kind before it are counted in it."""
         held = self._held.get(subject)
-        if held is None and self._bucket(subject, now_ms).take(BURST, REFILL_MS, now_ms):
+        if held is None and self._take(subject, now_ms):
             return True
         if held is None:
             self._held[subject] = _Held(line, now_ms + REFILL_MS)
@@ -120,11 +106,12 @@ class LogLimits(msgspec.Struct):
             held.line["suppressed"] = held.others
         return held.line
 
-    def _bucket(self, subject: Subject, now_ms: int) -> _Bucket:
-        bucket = self._buckets.get(subject)
-        if bucket is None:
-            bucket = self._buckets[subject] = _Bucket(BURST, now_ms)
-            if len(self._buckets) > BUCKETS_MAX:
-                self._buckets.popitem(last=False)
-        self._buckets.move_to_end(subject)
-        return bucket
+    def _take(self, subject: Subject, now_ms: int) -> bool:
+        """Take a token from the bucket of a subject, if there is one."""
+        full_ms = max(self._full_ms.pop(subject, now_ms), now_ms)
+        has_one = full_ms - now_ms <= (BURST - 1) * REFILL_MS
+        self._full_ms[subject] = full_ms + REFILL_MS if has_one else full_ms
+        if len(self._full_ms) > BUCKETS_MAX:
+            oldest, _ = self._full_ms.popitem(last=False)
+            self._left_out.pop(oldest, None)
+        return has_one

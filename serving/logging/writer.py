@@ -50,7 +50,9 @@ class LineWriter:
                 return
             self._lines.append(line)
             self._queued_bytes += len(line)
-            self._changed.notify()
+            # The thread waits for the first only, and each call of it costs much.
+            if len(self._lines) == 1:
+                self._changed.notify()
 
     def shared(self) -> "LineWriter":
         """Return this writer for one more user, who closes it too: a descriptor with two writers mixes their lines."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import Final
 
+from remoting.protocol.addresses import is_ipv4
 from serving.logging.logs import Logs
 from serving.logging.server_events import LOOPBACK_ADVERTISED
 
@@ -21,7 +22,7 @@ _LOOPBACKS: Final = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 _FAR: Final = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
 _ANY_PORT: Final = 9
 #: Hosts for which it is cached whether they are this machine: registrations can name any number.
-_HOSTS_MAX: Final = 20_000
+_HOSTS_MAX: Final = 1_000
 
 
 def address_towards_others(bind_address: str) -> str | None:
@@ -47,6 +48,8 @@ def warn_of_loopback(bind_address: str, logs: Logs) -> None:
 @lru_cache(maxsize=_HOSTS_MAX)
 def is_own_host(host: str) -> bool:
     """Return whether an address, or the name of a host, is one of this machine; no name is looked up."""
+    if is_ipv4(host):
+        return host.startswith("127.") or _can_bind(socket.AF_INET, host)
     try:
         parsed = ipaddress.ip_address(host.strip("[]"))
     except ValueError:

@@ -393,6 +393,21 @@ async def test_an_unused_connection_is_closed_and_made_again_when_needed():
         assert len(site.observed.of("opened")) == 2
 
 
+async def test_released_connection_closes_unless_another_request_uses_it():
+    async with Peers() as peers, a_client() as client:
+        first, second = (asyncio.create_task(invoke(client, peers.address)) for _ in range(2))
+        peer = await peers.one()
+        requests = [await peer.answer(), await peer.answer()]
+        await peer.send(encode(requests[0].reply()))
+        await asyncio.wait([first, second], return_when=asyncio.FIRST_COMPLETED)
+        client.release(peers.address)
+        await peer.send(encode(requests[1].reply()))
+        await asyncio.gather(first, second)
+        client.release(peers.address)
+        assert await peer.until_closed() == b""
+        client.release(peers.address)
+
+
 async def test_closed_client_fails_waiting_and_new_requests():
     async with Peers() as peers, a_client() as client:
         asking = asyncio.create_task(invoke(client, peers.address))

@@ -42,6 +42,9 @@ class Client:
         finally:
             timer.cancel()
 
+    def release(self, address):
+        """Nothing: no connection stays open here."""
+
     def _send(self, address, request, waiting):  # noqa: C901  # a question, and all that becomes of it
         world, controller = self.world, self.controller
         broker = world.at_address(address)

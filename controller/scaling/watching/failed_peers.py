@@ -51,6 +51,10 @@ class FailedPeers:
         self._check(address)
         return await self._client.invoke_on_new_connection(address, request, timeout_ms)
 
+    def release(self, address: str) -> None:
+        """Close the connection to an address, unless others use it."""
+        self._client.release(address)
+
     def _check(self, address: str) -> None:
         if self._until_ms.get(address, 0) > self._clock.now_ms():
             raise InvokeError(address, f"it did not answer within the last {PAUSE_MS // 1000} s")

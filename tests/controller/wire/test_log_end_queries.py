@@ -46,6 +46,7 @@ async def a_broker(answers):
                     code, body = answers[request.code]
                     writer.write(encode(request.reply(code, body=body)))
         except (asyncio.IncompleteReadError, ConnectionError):
+            requested.append("closed")
             writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
@@ -67,9 +68,13 @@ async def brokers(*answers):
 
 
 async def test_master_reports_its_confirmations_before_any_election():
-    async with brokers({PROPERTIES: (0, FIXED)}, {PROPERTIES: (16, b"")}) as (addresses, _, queries):
+    async with brokers({PROPERTIES: (0, FIXED)}, {PROPERTIES: (16, b"")}) as (addresses, requested, queries):
         assert await queries.confirmed_on(addresses[2]) == 2
         assert await queries.confirmed_on(addresses[3]) is None
+        # Thousands of masters are queried each ten minutes.
+        async with asyncio.timeout(20):
+            while requested != [[PROPERTIES, "closed"]] * 2:
+                await asyncio.sleep(0.01)
 
 
 def a_query(addresses):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from remoting.protocol.addresses import ip_of, named_address, named_addresses
+from remoting.protocol.addresses import host_number, ip_of, named_address, named_addresses
 
 IPV6 = "2001:db8::5"
 
@@ -79,3 +79,20 @@ def test_what_names_nobody_is_refused(entry):
 def test_a_list_has_its_entries_in_order_without_what_is_blank():
     assert named_addresses(" 10.0.0.0/8 ;; a:1;") == (named_address("10.0.0.0/8"), named_address("a:1"))
     assert named_addresses("") == ()
+
+
+@pytest.mark.parametrize(
+    ("address", "number"),
+    [
+        ("10.0.0.255:10911", "10.0.0.255"),
+        ("[::ffff:10.0.0.5]:10911", "10.0.0.5"),
+        ("[2001:DB8:0::5]:10911", IPV6),
+        ("10.0.0.256:10911", ""),
+        ("10.0.0.05:10911", ""),
+        ("10.0.0:10911", ""),
+        ("broker-a.example.org:10911", ""),
+        ("", ""),
+    ],
+)
+def test_number_of_a_host_has_one_form(address, number):
+    assert host_number(address) == number

@@ -49,7 +49,7 @@ def test_only_so_many_subjects_are_remembered():
     limits = LogLimits()
     for number in range(BUCKETS_MAX + 10):
         limits.passes(("broker_expired", number), {}, number * TOTAL_REFILL_MS)
-    assert len(limits._buckets) == BUCKETS_MAX
+    assert len(limits._full_ms) == BUCKETS_MAX
 
 
 def test_errors_that_repeat_come_as_one_line_when_their_pause_is_over():

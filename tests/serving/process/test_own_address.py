@@ -82,5 +82,5 @@ def test_hosts_that_unknown_peers_name_are_not_remembered_without_end(monkeypatc
     monkeypatch.setattr(socket, "gethostname", lambda: "me")
     for number in range(30_000):
         assert not is_own_host(f"host-{number}")
-    assert is_own_host.cache_info().currsize <= 20_000
+    assert is_own_host.cache_info().currsize <= 1_000
     is_own_host.cache_clear()
