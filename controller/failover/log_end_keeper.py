@@ -38,9 +38,9 @@ class LogEndKeeper:
         self._written_ms = 0
         self._writes = 0
 
-    def restarts(self, key: BrokerKey, broker_set: BrokerSet) -> None:
-        """Keep what a broker has reported: another process begins, and its log may be another one."""
-        reported = self._state.last_reports(broker_set).get(key.broker_id)
+    def restarts(self, key: BrokerKey) -> None:
+        """Keep what a member has reported: another process begins, and its log may be another one."""
+        reported = self._state.live.get(key) or self._state.detector.last_of_failed(key)
         if reported is not None and reported.max_offset != UNKNOWN:
             self._former[key] = reported
 

@@ -136,8 +136,8 @@ class BrokerRequests:
             registrant = replace(registrant, is_same_process=True)
             self._record_contact(key, source)
         else:
-            if (stored := self.store.get(key.broker_name)) is not None:
-                self._log_ends.restarts(key, stored)
+            if self.store.address_of(key) is not None:
+                self._log_ends.restarts(key)
             self._record_restart(key, source)
         adopts = self._config().adopt_unknown_brokers
         if adopts:
@@ -180,8 +180,10 @@ class BrokerRequests:
         now_ms, stored = self._clock.now_ms(), self.store.address_of(key)
         if stored is not None and self.monitor.senders.is_request_from_elsewhere(key, stored, source, now_ms):
             raise BrokerIdInUse(key.broker_name, key.broker_id, stored)
+        if stored in (None, address):
+            return
         heartbeat = self.detector.electable(key.broker_name, now_ms).get(key.broker_id)
-        if stored in (None, address) or heartbeat is None or heartbeat.address != stored:
+        if heartbeat is None or heartbeat.address != stored:
             return
         is_in_contact = now_ms - heartbeat.last_contact_ms <= max(HEARTBEAT_OVERDUE_MS, heartbeat.period_ms * 3 // 2)
         if (
