@@ -349,7 +349,7 @@ class ClientConnection(asyncio.Protocol):
         self.remote_address: tuple[str, int] | None = None
         self.is_lost = False
         #: Made for the caller that waits for it.
-        self._when_lost: asyncio.Future[None] | None = None
+        self._when_lost: asyncio.Event | None = None
         self._is_retired = False
 
     @property
@@ -384,15 +384,15 @@ class ClientConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail the requests that wait."""
         self.is_lost = True
-        if self._when_lost is not None and not self._when_lost.done():
-            self._when_lost.set_result(None)
+        if self._when_lost is not None:
+            self._when_lost.set()
         self._fail(f"the connection was lost: {exc}" if exc else "the peer closed the connection")
 
     async def wait_until_lost(self) -> None:
         """Wait until nothing arrives any more."""
         if not self.is_lost:
-            self._when_lost = asyncio.get_running_loop().create_future()
-            await self._when_lost
+            self._when_lost = self._when_lost or asyncio.Event()
+            await self._when_lost.wait()
 
     async def request(self, request: RemotingCommand) -> RemotingCommand:
         """Send a request and return its response; raises InvokeError."""

@@ -286,8 +286,10 @@ def _longest_left(contest: _Contest, request: ElectionRequest) -> Election:
     if any(each.is_outdated for each in contest.shortened.values()):
         return _nobody(contest, request, Verdict.AWAITS_LONGER)
     reported = {i: each for i, each in contest.alive.items() if not each.awaits_heartbeat}
-    # The list of epochs outlives a log that is lost, so epochs alone prove nothing.
-    chosen = min(reported, key=lambda i: (-_length(broker_set, reported[i]), _rank(i, reported[i], request)))
+    # The list of epochs outlives a log that is lost, so epochs count only where nothing else is known.
+    is_known = broker_set.epoch_start.epoch > 0
+    lengths = {i: _length(broker_set, each) if is_known else 0 for i, each in reported.items()}
+    chosen = min(reported, key=lambda i: (-lengths[i], _rank(i, reported[i], request)))
     length = _length(broker_set, reported[chosen])
     may_have_more = {
         i

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from controller.failure_detection.heartbeats import UNKNOWN, LastHeartbeat
 from controller.sets.broker_set import BrokerSet
-from controller.sets.events import EpochRefused, LogEndsKnown
+from controller.sets.events import EpochWritten, LogEndsKnown
 
 
 def known_log_ends(
     broker_set: BrokerSet, last: Mapping[int, LastHeartbeat], joined: Collection[int] = ()
-) -> tuple[EpochRefused | LogEndsKnown, ...]:
+) -> tuple[EpochWritten | LogEndsKnown, ...]:
     """Return what brokers are known to have by what they reported last, if that is news.
 
     What was known stays until an election, or until the master takes the broker into the SyncStateSet anew, as `joined`
@@ -24,9 +24,9 @@ def known_log_ends(
     nobody was elected for: such a report is somebody else's.
     """
     believed = {i: each for i, each in last.items() if each.epoch <= broker_set.master_epoch}
-    refused = _refused(broker_set, believed)
-    if refused is not None:
-        return refused, *known_log_ends(broker_set.apply(refused), last, joined)
+    written = _written(broker_set, believed)
+    if written is not None:
+        return written, *known_log_ends(broker_set.apply(written), last, joined)
     found = {}
     master = _led(broker_set, believed)
     for broker_id, replica in broker_set.replicas.items():
@@ -46,7 +46,7 @@ def known_log_ends(
 
 def known_at_election(
     broker_set: BrokerSet, last: Mapping[int, LastHeartbeat], broker_id: int, elected: LastHeartbeat
-) -> tuple[EpochRefused | LogEndsKnown, ...]:
+) -> tuple[EpochWritten | LogEndsKnown, ...]:
     """Return the same just before `broker_id` is elected: what it has copied in this epoch is in its master's log."""
     former = last.get(broker_set.master) if broker_set.master is not None else None
     if former is None or former.epoch != elected.epoch or broker_id not in broker_set.sync_state_set:
@@ -55,18 +55,19 @@ def known_at_election(
     return known_log_ends(broker_set, {**last, broker_set.master or 0: replace(former, max_offset=end)})
 
 
-def _refused(broker_set: BrokerSet, last: Mapping[int, LastHeartbeat]) -> EpochRefused | None:
-    """Return that the log of the master has grown under an earlier epoch than the one that is thought to have begun.
+def _written(broker_set: BrokerSet, last: Mapping[int, LastHeartbeat]) -> EpochWritten | None:
+    """Return that the master writes under another epoch than the one that is thought to have begun.
 
     A broker begins no epoch where the one before it has no messages (docs/protocol/controller.md 4.6), and where that
-    one begins is not always known here. A heartbeat of before its election may say the same: that only takes a limit
-    from what others are known to have.
+    one begins is not always known here. Its last heartbeat before its election may say the same; the next one, with
+    the epoch that it has begun, takes that back.
     """
     start = broker_set.epoch_start
     reported = last.get(broker_set.master) if broker_set.master is not None else None
-    if reported is None or reported.max_offset <= start.offset or not 0 <= reported.epoch < start.epoch:
+    if reported is None or not start.epoch or reported.epoch in (start.epoch, UNKNOWN):
         return None
-    return EpochRefused(reported.epoch)
+    has_grown = reported.max_offset > start.offset
+    return EpochWritten(reported.epoch) if has_grown or reported.epoch > start.epoch else None
 
 
 def _led(broker_set: BrokerSet, last: Mapping[int, LastHeartbeat]) -> LastHeartbeat | None:

@@ -130,7 +130,7 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                 return self.with_epoch_start(log_epoch, max_offset)
             case events.LogEndsKnown(log_ends):
                 return self.with_log_ends(log_ends)
-            case events.EpochRefused(log_epoch):
+            case events.EpochWritten(log_epoch):
                 return replace(self, epoch_start=EpochStart(log_epoch, self.epoch_start.offset))
             case events.MasterLost():
                 return self.with_master(None)

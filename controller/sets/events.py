@@ -67,8 +67,8 @@ class LogEndsKnown(msgspec.Struct, frozen=True):
     log_ends: Mapping[int, int]
 
 
-class EpochRefused(msgspec.Struct, frozen=True):
-    """The master writes under an earlier epoch than it was elected for: the list of its log took no other."""
+class EpochWritten(msgspec.Struct, frozen=True):
+    """The master writes under another epoch than was thought: the list of its log took no later one, or took one."""
 
     log_epoch: int
 
@@ -105,7 +105,7 @@ Event = (
     | MasterElected
     | EpochStarted
     | LogEndsKnown
-    | EpochRefused
+    | EpochWritten
     | MasterLost
     | SyncStateSetAltered
     | ReplicasRemoved

@@ -138,7 +138,11 @@ class EmbeddedStore:
         self._waiting.append(wanted)
         if not self._is_called:
             self._is_called = True
-            self._thread.submit(self._commit_waiting, loop)
+            try:
+                self._thread.submit(self._commit_waiting, loop)
+            except RuntimeError:
+                self._is_called = False  # The store is closed.
+                raise
         try:
             return await self._observed("commit", wanted.done)
         finally:

@@ -147,7 +147,8 @@ class SwitchoverRun:
         last = control.live.get(key) or control.detector.last_of_failed(key)
         if last is not None and last.epoch > switchover.old_epoch:
             return f"its heartbeat says epoch {last.epoch}"
-        old = ends.get(switchover.old_master)
+        # Before its election a slave may have copied more than its master had when it answered.
+        old = ends.get(switchover.old_master) if switchover.new_epoch is not None else None
         if last is not None and old is not None and last.max_offset > old.max_offset:
             return f"its heartbeat says that its log ends at {last.max_offset}, that of the old master {old.max_offset}"
         epoch = switchover.new_epoch

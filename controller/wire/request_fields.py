@@ -1,11 +1,7 @@
-"""Fields of requests to a controller: each check returns the value, or raises RequestInvalid with the field's name.
-
-Names and addresses are interned: thousands of brokers send them, and several tables keep them.
-"""
+"""Fields of requests to a controller: each check returns the value, or raises RequestInvalid with the field's name."""
 
 import re
 from functools import lru_cache
-from sys import intern
 from typing import Final
 
 from controller.failure_detection.heartbeats import BrokerKey
@@ -39,14 +35,14 @@ def given(code: int, field: str, value: str | None) -> str:
         raise RequestInvalid(f"{_request(code)} needs {field}")
     if len(value) > NAME_CHARS_MAX:
         raise RequestInvalid(f"{_request(code)}: {field} has {len(value)} characters, {NAME_CHARS_MAX} are allowed")
-    return intern(value)
+    return value
 
 
 def address_field(code: int, field: str, value: str) -> str:
     """Return an address `host:port`; raises RequestInvalid."""
     if not is_address(value):
         raise RequestInvalid(f"{_request(code)}: {field} must have an address as host:port, not {value[:80]!r}")
-    return intern(value)
+    return value
 
 
 def cluster_of(header: BrokerHeartbeatHeader) -> str:

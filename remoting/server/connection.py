@@ -348,11 +348,13 @@ class Connection(asyncio.Protocol):
         # The server sends no requests on these connections, so nobody waits for responses.
         if request.is_response:
             return
-        if self._queue is None:
-            self._queue = ConnectionQueue(self, self._context.limits)
-        if not self._context.request_queue.put(request, self._queue):
+        queue = self._queue = self._queue or ConnectionQueue(self, self._context.limits)
+        if not self._context.request_queue.put(request, queue):
             self.send(self._context.processor.busy_response(request, self))
-        elif self._queue.is_full:
+            return
+        # To make room an earlier request may have been answered, which was the last that waited.
+        self._queue = queue
+        if queue.is_full:
             self._advance()
 
     def _is_blocked(self) -> bool:

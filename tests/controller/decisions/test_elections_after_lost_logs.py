@@ -68,6 +68,23 @@ def test_empty_broker_is_not_elected_over_a_log_that_ends_some_epochs_earlier():
     assert election.event == MasterElected(1)
 
 
+def test_late_heartbeat_of_before_an_election_does_not_unlock_the_tail_of_the_master_before():
+    """What 1 has beyond 900 was never acknowledged: 2 was elected there while it wrote on."""
+    broker_set = known({1: 0, 2: 0, 3: 0}, master_epoch=5).apply(MasterElected(2)).apply(EpochStarted(5, 900))
+    broker_set = broker_set.apply(SyncStateSetAltered(frozenset({2, 3})))
+    for epoch, end in ((5, 950), (6, 1095)):
+        for event in known_log_ends(broker_set, {2: last_heartbeat(epoch=epoch, max_offset=end, confirm_offset=end)}):
+            broker_set = broker_set.apply(event)
+    election = elect(broker_set.apply(MasterLost()), reports(b1=1100, b2=(6, 1080), b3=(6, 1085)), LOST)
+    assert election.event == MasterElected(3)
+
+
+def test_longest_log_of_the_last_epoch_leads_where_it_is_not_known_where_epochs_begin():
+    broker_set = known({1: 0, 2: 1095, 3: 1095}, sync_state_set=frozenset({2, 3}), epoch_start=EpochStart())
+    election = elect(broker_set, reports(b1=1100, b2=(6, 1080), b3=(6, 1085)), LOST)
+    assert election.event == MasterElected(3)
+
+
 def test_master_that_runs_has_not_lost_its_log_whatever_its_last_heartbeat_says():
     election = elect(known({1: 1000, 2: 1000}, master=1), reports(b1=950, b2=1000), ElectionRequest(broker_id=2))
     assert election.result is ElectionResult.KEPT
