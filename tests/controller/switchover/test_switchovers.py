@@ -332,6 +332,18 @@ async def test_new_master_that_never_began_its_epoch_and_does_not_answer_is_roll
     assert site.stored.master == 1
 
 
+async def test_slave_that_copied_more_than_its_master_had_answered_before_has_not_begun_an_epoch(site):
+    site.controller.log_ends[2] = LogEnd(1, END - 10)
+    await site.begin(broker_id=2)
+    await site.controller.heartbeat(2, maxOffset=END + 10)
+    await asyncio.sleep(0.1)
+    site.controller.log_ends |= {1: LogEnd(1, END + 10), 2: LogEnd(1, END + 10)}
+    await site.until(PHASES.CONFIRM)
+    site.controller.masters = {at(1)}
+    del site.controller.log_ends[2]
+    await site.until(PHASES.ROLLED_BACK, step_ms=50)
+
+
 async def test_new_master_with_messages_of_its_own_is_not_rolled_back(site):
     await site.begin(broker_id=2)
     await site.until(PHASES.CONFIRM)
