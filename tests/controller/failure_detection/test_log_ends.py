@@ -75,11 +75,11 @@ async def test_election_waits_for_a_possibly_longer_log_until_its_broker_fails(c
     assert controller.stored().master == 3
 
 
-async def test_election_in_a_pair_queries_no_log_ends(controller):
+async def test_election_in_a_pair_queries_the_one_that_is_left(controller):
     await controller.a_set(1, 2)
     await controller.heartbeat(1, 2)
     await controller.lose(1)
-    assert (controller.stored().master, controller.queried) == (2, [])
+    assert (controller.stored().master, controller.queried) == (2, [[2]])
 
 
 async def test_first_election_queries_no_log_ends_and_a_designated_one_that_of_the_designated(controller):
