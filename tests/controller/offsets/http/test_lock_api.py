@@ -120,6 +120,7 @@ def test_an_operator_takes_a_queue_away(manager):
     assert token > old
     assert manager.commit(an_entry(1, group="forced", token=old)).statuses == ["fenced"]
     assert held(manager, session) == {}
+    wait_until(lambda: manager.events("lock_forced"), seconds=5, what="it is logged")
     assert manager.events("lock_forced")[-1]["writer"] == "alice"
 
 
