@@ -171,7 +171,8 @@ def after_a_clean_failover(tmp_path_factory):
             make_topic(pair.master, RENEWED, messages=100)
             has_topic = lambda: admin(pair.slave.address, topic_definition(RENEWED))  # noqa: E731
             wait_until(has_topic, seconds=SOON_S, what="the slave has the topic")
-            assert end_of(pair.slave.address, RENEWED) == 100
+            has_all = lambda: end_of(pair.slave.address, RENEWED) == 100  # noqa: E731
+            wait_until(has_all, seconds=SOON_S, what="the slave has its messages")
 
         yield fail_over(pair, manager, renew)
 
