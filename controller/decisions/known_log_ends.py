@@ -47,12 +47,20 @@ def known_log_ends(
 def known_at_election(
     broker_set: BrokerSet, last: Mapping[int, LastHeartbeat], broker_id: int, elected: LastHeartbeat
 ) -> tuple[EpochWritten | LogEndsKnown, ...]:
-    """Return the same just before `broker_id` is elected: what it has copied in this epoch is in its master's log."""
-    former = last.get(broker_set.master) if broker_set.master is not None else None
-    if former is None or former.epoch != elected.epoch or broker_id not in broker_set.sync_state_set:
-        return known_log_ends(broker_set, last)
-    end = max(former.max_offset, elected.max_offset)
-    return known_log_ends(broker_set, {**last, broker_set.master or 0: replace(former, max_offset=end)})
+    """Return what brokers are known to have just before `broker_id` is elected.
+
+    What it has copied in the epoch of its master is in the log of that one too.
+    """
+    master, former = broker_set.master, _of_master(broker_set, last)
+    has_copied = former is not None and former.epoch == elected.epoch and broker_id in broker_set.sync_state_set
+    if master is not None and former is not None and has_copied:
+        end = max(former.max_offset, elected.max_offset)
+        last = {**last, master: replace(former, max_offset=end)}
+    return known_log_ends(broker_set, last)
+
+
+def _of_master(broker_set: BrokerSet, last: Mapping[int, LastHeartbeat]) -> LastHeartbeat | None:
+    return last.get(broker_set.master) if broker_set.master is not None else None
 
 
 def _written(broker_set: BrokerSet, last: Mapping[int, LastHeartbeat]) -> EpochWritten | None:
@@ -63,7 +71,7 @@ def _written(broker_set: BrokerSet, last: Mapping[int, LastHeartbeat]) -> EpochW
     the epoch that it has begun, takes that back.
     """
     start = broker_set.epoch_start
-    reported = last.get(broker_set.master) if broker_set.master is not None else None
+    reported = _of_master(broker_set, last)
     if reported is None or not start.epoch or reported.epoch in (start.epoch, UNKNOWN):
         return None
     has_grown = reported.max_offset > start.offset
@@ -72,7 +80,7 @@ def _written(broker_set: BrokerSet, last: Mapping[int, LastHeartbeat]) -> EpochW
 
 def _led(broker_set: BrokerSet, last: Mapping[int, LastHeartbeat]) -> LastHeartbeat | None:
     """Return the last report of the master, if it has begun to lead by then: its log is the one that counts."""
-    reported = last.get(broker_set.master) if broker_set.master is not None else None
+    reported = _of_master(broker_set, last)
     if reported is None or reported.max_offset == UNKNOWN or reported.epoch < broker_set.epoch_start.epoch:
         return None
     return reported
