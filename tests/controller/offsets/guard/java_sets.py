@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from peers.controllers import OurController
 from peers.waiting import wait_until
 
+from controller.offsets.guard.boundaries import CLOCK_MARGIN_MS
 from controller.offsets.guard.candidates import SavedQueue, TableKey
 from controller.offsets.guard.log_facts import SavedMoment
 from controller.offsets.guard.rules import Tail
@@ -80,6 +81,18 @@ def online(lab, broker, namesrv, group):
     make_topic(broker, topic, messages=1)
     lab.consumer(f"member-{group}", namesrv=[namesrv.address], topic=topic, group=group).ready()
     wait_until(lambda: offset_of(broker, group, topic), seconds=SOON_S, what="the member reads")
+
+
+def read_moment(manager, *, ahead_s=0):
+    """Return a moment from which the mirror has what there is now, all of it stored certainly before."""
+    since = UNIX.unix_ms() + ahead_s * 1000 + CLOCK_MARGIN_MS
+
+    def newest():
+        sets = manager.get("/v1/offsets/mirror").body["sets"]
+        return max((each["reading"]["readUnixMs"] for each in sets if each["reading"]), default=0)
+
+    wait_until(lambda: newest() > since, seconds=SOON_S, what="a reading")
+    return newest()
 
 
 @dataclass

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from java_sets import SOON_S, UNIX, Pair, admin, end_of, table
+from java_sets import SOON_S, Pair, admin, end_of, offset_of, read_moment, send
 from peers.jars import V5_5
 from peers.lab import Lab
 from peers.offset_managers import OffsetManager, a_queue, an_entry
@@ -18,9 +18,7 @@ from peers.waiting import wait_until
 from peers.wire import Caller
 
 from controller.offsets.guard.boundaries import CLOCK_MARGIN_MS
-from controller.offsets.guard.candidates import TableKey
 from remoting.admin.groups import configured_groups
-from remoting.admin.messages import send_message
 from remoting.admin.offsets import OffsetCommit, commit_offset
 
 pytestmark = [pytest.mark.java, pytest.mark.soak, pytest.mark.timeout(900)]
@@ -77,12 +75,6 @@ def a_broker(lab, namesrv):
     return lab.broker("broker-a", namesrv=[namesrv.address], version=V5_5).start().ready()
 
 
-def send(broker, count):
-    for number in range(count):
-        message = send_message(broker.name, broker.name, b"%d" % number, producer_group="p", unix_ms=UNIX.unix_ms())
-        admin(broker.address, message)
-
-
 def create_group(broker):
     """From 5.3.0 on a broker takes offsets of groups alone that it has."""
     answer = Caller(broker.address).request(UPDATE_GROUP, {}, json.dumps({"groupName": GROUP}).encode())
@@ -91,22 +83,6 @@ def create_group(broker):
 
 def commit(broker, offset):
     assert admin(broker.address, commit_offset(GROUP, broker.name, 0, offset)) is OffsetCommit.STORED
-
-
-def offset_of(broker):
-    return table(broker.address, broker.name).get(TableKey(GROUP, broker.name), {}).get(0)
-
-
-def read_moment(manager):
-    """Return a moment from which the mirror has what there is now, all of it stored certainly before."""
-    since = UNIX.unix_ms() + CLOCK_MARGIN_MS
-
-    def newest():
-        sets = manager.get("/v1/offsets/mirror").body["sets"]
-        return max((each["reading"]["readUnixMs"] for each in sets if each["reading"]), default=0)
-
-    wait_until(lambda: newest() > since, seconds=SOON_S, what="a reading")
-    return newest()
 
 
 def guard_run(manager):
@@ -135,7 +111,7 @@ def causes(manager):
 def test_offsets_after_a_failover_are_restored_where_the_guard_only_reports(lab):
     pair = Pair(lab, V5_5)
     manager = manager_of(lab, controller_http_addr=f"127.0.0.1:{pair.controller.http_port}")
-    send(pair.master, 100)
+    send(pair.master, pair.master.name, 100)
     create_group(pair.master)
     commit(pair.master, 50)
     read_moment(manager)
@@ -150,16 +126,16 @@ def test_offsets_after_a_failover_are_restored_where_the_guard_only_reports(lab)
     wait_until(lambda: causes(manager) == {"role_change"}, seconds=SOON_S, what="the regression is listed")
 
     (restore,) = commands("A failover, and the guard only reports")
-    before = offset_of(pair.slave)
+    before = offset_of(pair.slave, GROUP, pair.slave.name)
     assert outcomes(done(manager, restore, name=pair.topic)) == [("pops", before, 80)]
     said = restore.replace('"moment"', f'"group": "{GROUP}", "pulls": true, "moment"')
     assert outcomes(done(manager, said, name=pair.topic, dry=False)) == [("restored", before, 80)]
-    assert offset_of(pair.slave) == 80
+    assert offset_of(pair.slave, GROUP, pair.slave.name) == 80
 
 
 def test_group_begins_at_the_beginning_of_a_disk_that_was_replaced(lab, namesrv):
     broker = a_broker(lab, namesrv)
-    send(broker, 100)
+    send(broker, broker.name, 100)
     create_group(broker)
     commit(broker, 80)
     manager = manager_of(lab, namesrv_addr=namesrv.address, guard="act")
@@ -181,25 +157,25 @@ def test_group_begins_at_the_beginning_of_a_disk_that_was_replaced(lab, namesrv)
     assert found["action"] in ("archive", "set"), found
     assert (found["newOffset"], found["saved"]) == (0, 80), found
     assert found["outcome"] == "stored", found
-    assert offset_of(broker) == 0
+    assert offset_of(broker, GROUP, broker.name) == 0
     assert causes(manager) <= {"disk_replaced"}
     (restore,) = commands("A failover, and the guard only reports")
     refused = done(manager, restore, name=broker.name, dry=False)
     assert {each["status"] for each in refused["queues"]} == {"beyond_end"}, refused
-    assert offset_of(broker) == 0
+    assert offset_of(broker, GROUP, broker.name) == 0
 
 
 def test_offset_beyond_a_lost_end_of_the_log_is_not_restored(lab, namesrv):
     broker = a_broker(lab, namesrv)
     create_group(broker)
-    send(broker, 40)
+    send(broker, broker.name, 40)
     commit(broker, 20)
     broker.process.stop()
     copy = broker.store.with_name("older-copy")
     shutil.copytree(broker.store, copy)
     broker.start().ready()
     manager = manager_of(lab, namesrv_addr=namesrv.address, guard="act")
-    send(broker, 60)
+    send(broker, broker.name, 60)
     commit(broker, 90)
     read_moment(manager)
     broker.process.kill()
@@ -211,17 +187,17 @@ def test_offset_beyond_a_lost_end_of_the_log_is_not_restored(lab, namesrv):
     # Nobody is online who shows that the group does not pop: the offset of the copy stays, and is read from again.
     assert [(each["group"], each["reason"]) for each in guard_run(manager)["offsets"]] == [(GROUP, "pops")]
     assert end_of(broker.address, broker.name) == 40
-    assert offset_of(broker) == 20
+    assert offset_of(broker, GROUP, broker.name) == 20
     # The next reading shows it.
     wait_until(lambda: causes(manager) == {"disk_replaced"}, seconds=SOON_S, what="the regression is listed")
     (preview,) = commands("The end of a log was lost")
     assert {each["status"] for each in done(manager, preview, name=broker.name)["queues"]} == {"beyond_end"}
     # New messages get the offsets of the lost ones: nobody has read them.
-    send(broker, 80)
+    send(broker, broker.name, 80)
     said = preview.replace('"moment"', '"pulls": true, "moment"')
     after = done(manager, said, name=broker.name, dry=False)
     assert {each["status"] for each in after["queues"]} == {"not_proved"}, after
-    assert offset_of(broker) <= 40
+    assert offset_of(broker, GROUP, broker.name) <= 40
 
 
 def test_reset_by_mistake_is_taken_back(lab, namesrv):
@@ -240,18 +216,22 @@ def test_reset_by_mistake_is_taken_back(lab, namesrv):
     assert outcomes(done(manager, undo, **own, dry=False)) == [("restored", 3, 80)]
 
     # At the broker, forward.
-    send(broker, 100)
+    send(broker, broker.name, 100)
     create_group(broker)
     commit(broker, 40)
     moment = read_moment(manager)
     words = ("resetOffsetByTime", "-g", GROUP, "-t", broker.name, "-s", "now")
     print(lab.mqadmin().run(*words, namesrv=[namesrv.address], seconds=SOON_S))  # noqa: T201
-    wait_until(lambda: offset_of(broker) == 100, seconds=SOON_S, what=lambda: f"the reset, not {offset_of(broker)}")
+    wait_until(
+        lambda: offset_of(broker, GROUP, broker.name) == 100,
+        seconds=SOON_S,
+        what=lambda: f"the reset, not {offset_of(broker, GROUP, broker.name)}",
+    )
     of_group = {"name": broker.name, "moment": moment}
     assert outcomes(done(manager, restore, **of_group)) == [("ready", 100, 40)]
     restored = done(manager, restore, **of_group, dry=False)
     assert outcomes(restored) == [("restored", 100, 40)]
-    assert offset_of(broker) == 40
+    assert offset_of(broker, GROUP, broker.name) == 40
     again = {"name": broker.name, "operation_id": restored["operationId"]}
     assert outcomes(done(manager, undo, **again)) == [("pops", 40, 100)]
     said = undo.replace('"writer"', '"pulls": true, "writer"')

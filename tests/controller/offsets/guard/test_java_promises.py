@@ -4,7 +4,7 @@ import contextlib
 from types import SimpleNamespace
 
 import pytest
-from java_sets import SOON_S, UNIX, Pair, admin, end_of, make_topic, offset_of, online, send
+from java_sets import SOON_S, UNIX, Pair, admin, end_of, make_topic, offset_of, online, read_moment, send
 from peers.clocks import WallClock, why_not
 from peers.jars import V4_9, V5_5
 from peers.lab import Lab
@@ -13,7 +13,6 @@ from peers.programs import cannot_run
 from peers.waiting import wait_until
 from peers.wire import Caller
 
-from controller.offsets.guard.boundaries import CLOCK_MARGIN_MS
 from remoting.admin.groups import configured_groups, create_group, delete_group
 from remoting.admin.offsets import OffsetCommit, commit_offset
 from remoting.admin.topics import delete_topic, topic_definition
@@ -66,18 +65,6 @@ def commit(broker, group, topic, offset):
 
 def manager_of(lab, **options):
     return lab.kept(OffsetManager(lab.folder, guard="act", mirror_period_ms=1000, **options)).start()
-
-
-def read_moment(manager, *, ahead_s=0):
-    """Return a moment from which the mirror has what there is now, all of it stored certainly before."""
-    since = UNIX.unix_ms() + ahead_s * 1000 + CLOCK_MARGIN_MS
-
-    def newest():
-        sets = manager.get("/v1/offsets/mirror").body["sets"]
-        return max((each["reading"]["readUnixMs"] for each in sets if each["reading"]), default=0)
-
-    wait_until(lambda: newest() > since, seconds=SOON_S, what="a reading")
-    return newest()
 
 
 def guarded(manager):
