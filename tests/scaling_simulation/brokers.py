@@ -1,10 +1,15 @@
 """Models of Java's brokers and NameServers, as far as a resize can see them (docs/protocol/queue-scaling.md 1)."""
 
-from controller.scaling.resize.operation import READ_PERM, WRITE_PERM, MasterIdentity, QueueCounts
+from bisect import bisect_right
 
+from controller.scaling.resize.operation import READ_PERM, WRITE_PERM, QueueCounts
+
+TOPIC = "Orders"
+UNIX_MS = 1_800_000_000_000
 #: Between two saves of offsets by a broker, and two registrations.
 PERSIST_MS = 5_000
 REGISTER_MS = 30_000
+LOCK_MS = 60_000
 #: Levels of delayed messages, and how late others come: timed ones, and decisions about transactional ones.
 LEVELS_MS = {1: 10_000, 5: 60_000, 6: 120_000}
 PENDING_MS = {"timed": 90_000, "half": 60_000}
@@ -13,37 +18,60 @@ PENDING_MS = {"timed": 90_000, "half": 60_000}
 class Message:
     """A message that a producer has sent."""
 
-    __slots__ = ("at", "broker_name", "id", "key", "number", "queue_id", "sent_ms")
+    __slots__ = ("appended_ms", "at", "broker_name", "id", "is_excused", "key", "number", "queue_id", "sent_ms")
 
     def __init__(self, message_id, key, number, sent_ms):
         self.id, self.key, self.number, self.sent_ms = message_id, key, number, sent_ms
-        self.broker_name, self.queue_id, self.at = "", -1, -1
+        self.broker_name, self.queue_id, self.at, self.appended_ms = "", -1, -1, sent_ms
+        #: Nobody has to consume it: a broker has lost or deleted it, or it takes the offset of one that was lost.
+        self.is_excused = False
 
 
 class Replica:
     """One broker of a set: what is its own, and not the same on all of them."""
 
-    def __init__(self, address, counts):
-        self.address = address
+    def __init__(self, brokers, index, counts):
+        self.brokers = brokers
+        self.name = brokers.name
+        self.address = f"{brokers.name}-{index}:10911"
+        self.index = index
         self.counts = counts
         self.is_up = True
         self.boot_ms = 0
         self.offsets = {}
         self.persisted = {}
+        #: Since when it does not copy the master's log; None: it does.
+        self.behind_since_ms = None
+        #: Clients that have sent it heartbeats, by their ids.
+        self.heard = {}
 
     def persist(self):
         self.persisted = {group: dict(offsets) for group, offsets in self.offsets.items()}
 
+    def consumers(self):
+        return [each for each in self.heard.values() if each.group is not None]
+
+    def producers(self):
+        return [each for each in self.heard.values() if each.group is None]
+
 
 class Brokers:
-    """A broker set. All of its brokers have all messages; numbers of queues and offsets are copied later."""
+    """A broker set. The log of each replica is the beginning of one and the same; settings and offsets are its own."""
 
     def __init__(self, world, name, slaves, counts):
         self.world = world
         self.name = name
-        self.replicas = [Replica(f"{name}-{i}:10911", counts) for i in range(slaves + 1)]
-        self.master = self.replicas[0]
+        self.replicas = [Replica(self, i, counts) for i in range(slaves + 1)]
+        self.master = self.last_master = self.replicas[0]
+        self.led_ms = 0
+        #: Messages in the order of the log, and how many of them are in their queues.
+        self.log = []
+        self.dispatched = 0
+        self.dispatches_from_ms = 0
         self.queues = {}
+        #: By queue: its first offset; and offsets up to which messages were lost, and others came in their places.
+        self.first = {}
+        self.lost_up_to = {}
         #: By level: (due, queue id, message), in the order of being sent; and how many were delivered.
         self.delayed = {level: [] for level in LEVELS_MS}
         self.delivered = dict.fromkeys(LEVELS_MS, 0)
@@ -54,10 +82,6 @@ class Brokers:
         world.every(PERSIST_MS, self.persist)
         world.every(REGISTER_MS, self.register)
         world.every(world.settings.copy_ms, self.copy)
-
-    @property
-    def identity(self):
-        return None if self.master is None else MasterIdentity(self.master.address, self.master.boot_ms)
 
     @property
     def slaves(self):
@@ -95,15 +119,27 @@ class Brokers:
             self.world.acknowledged(message)
 
     def append(self, message, queue_id):
-        queue = self.queue(queue_id)
-        message.broker_name, message.queue_id, message.at = self.name, queue_id, len(queue)
-        queue.append(message)
+        message.broker_name, message.queue_id, message.appended_ms = self.name, queue_id, self.world.now_ms
+        self.log.append(message)
+        self.dispatch()
+
+    def dispatch(self):
+        """Put what is in the log into queues, unless the thread that does so stands still."""
+        if self.world.now_ms < self.dispatches_from_ms:
+            return
+        for message in self.log[self.dispatched :]:
+            queue = self.queue(message.queue_id)
+            message.at = len(queue)
+            message.is_excused |= message.at < self.lost_up_to.get(message.queue_id, 0)
+            queue.append(message)
+        self.dispatched = len(self.log)
 
     def send_late(self, message, queue_id, how):
         """Check at once, and append much later: delayed, timed, or once the transaction is decided."""
         if not self.accepts(queue_id):
             return
         self.world.acknowledged(message)
+        message.broker_name, message.queue_id = self.name, queue_id
         if how in LEVELS_MS:
             self.delayed[how].append((self.world.now_ms + LEVELS_MS[how], queue_id, message))
             self.world.later(LEVELS_MS[how], self.deliver, how)
@@ -132,8 +168,10 @@ class Brokers:
 
     @property
     def has_late(self):
-        return any(self.pending.values()) or any(
-            self.delivered[level] < len(waiting) for level, waiting in self.delayed.items()
+        return (
+            self.dispatched < len(self.log)
+            or any(self.pending.values())
+            or any(self.delivered[level] < len(waiting) for level, waiting in self.delayed.items())
         )
 
     def offset(self, group, queue_id):
@@ -142,6 +180,20 @@ class Brokers:
     def commit(self, group, queue_id, offset):
         if self.master is not None:
             self.master.offsets.setdefault(group, {})[queue_id] = offset
+
+    def lock(self, group, queue_id, client_id):
+        """Return whether a client has the lock of a queue from now on."""
+        if self.master is None:
+            return False
+        holder, until_ms = self.locks.get((group, queue_id), (client_id, 0))
+        if holder != client_id and until_ms > self.world.now_ms:
+            return False
+        self.locks[group, queue_id] = client_id, self.world.now_ms + LOCK_MS
+        return True
+
+    def unlock(self, group, queue_id, client_id):
+        if self.locks.get((group, queue_id), ("", 0))[0] == client_id:
+            del self.locks[group, queue_id]
 
     # What happens to it
 
@@ -159,6 +211,19 @@ class Brokers:
                 slave.offsets = {group: dict(offsets) for group, offsets in self.master.offsets.items()}
                 slave.persist()
 
+    def copied(self, replica):
+        """Return how many messages of the log a replica has."""
+        if replica is self.last_master:
+            return len(self.log)
+        until_ms = self.world.now_ms - self.world.settings.log_lag_ms
+        if replica.behind_since_ms is not None:
+            until_ms = min(until_ms, replica.behind_since_ms)
+        return bisect_right(self.log, until_ms, key=lambda each: each.appended_ms)
+
+    def is_in_sync(self, replica):
+        """Return whether a controller would elect a slave: not one that lacks what was acknowledged."""
+        return replica.behind_since_ms is None or self.world.settings.log_lag_ms > 0
+
     def set_counts(self, counts):
         self.master.counts = counts
         for each in self.world.name_servers:
@@ -170,52 +235,101 @@ class Brokers:
 
     def register_at(self, name_server):
         if self.master is not None and name_server.takes_registrations:
-            name_server.counts[self.name] = self.master.counts
+            addresses = {each.index + 1: each.address for each in self.slaves if each.is_up}
+            name_server.learn(self.name, self.master.counts, {0: self.master.address, **addresses})
 
     def stop(self):
         if self.master is None:
             return None
         stopped, self.master = self.master, None
-        stopped.is_up = False
         self.locks.clear()
+        self.stop_replica(stopped)
         return stopped
 
+    def stop_replica(self, replica):
+        """Let a broker be gone, and NameServers notice that its connection has ended."""
+        replica.is_up = False
+        replica.heard.clear()
+        if replica is not self.last_master:
+            replica.behind_since_ms = self.world.now_ms
+        for each in self.world.name_servers:
+            each.forget(self.name, replica.address)
+
     def start(self, replica):
-        """Start a broker anew: as the master, or as a slave of the one that leads now."""
+        """Start a broker anew: as the master that it was last, or as a slave."""
         replica.is_up = True
+        replica.boot_ms = self.world.now_ms
         replica.offsets = {group: dict(offsets) for group, offsets in replica.persisted.items()}
-        if self.master is None:
+        if self.master is None and replica is self.last_master:
             self.lead(replica)
+        else:
+            replica.behind_since_ms = None
+            self.register()
 
     def lead(self, replica):
-        replica.boot_ms = self.world.now_ms
-        self.master = replica
+        """Let a replica lead: messages that it has not copied are lost."""
+        self.lose_from(self.copied(replica))
+        if not replica.is_up:
+            replica.is_up, replica.boot_ms = True, self.world.now_ms
+        replica.behind_since_ms = None
+        self.master = self.last_master = replica
+        self.led_ms = self.world.now_ms
+        # All that is in the log is dispatched before it serves.
+        self.dispatches_from_ms = 0
+        self.dispatch()
         self.register()
         for level in LEVELS_MS:
             self.deliver(level)
 
+    def lose_from(self, many):
+        for message in reversed(self.log[many:]):
+            message.is_excused = True
+            if message.at >= 0:
+                queue = self.queues[message.queue_id]
+                self.lost_up_to[message.queue_id] = max(self.lost_up_to.get(message.queue_id, 0), len(queue))
+                queue.pop()
+                message.at = -1
+        self.dispatched = min(self.dispatched, many)
+        del self.log[many:]
+
     def mend(self):
         """Start what is down, and append at once."""
-        self.slow_until_ms = 0
+        self.slow_until_ms = self.dispatches_from_ms = 0
+        self.dispatch()
         for each in self.replicas:
             if not each.is_up:
                 self.start(each)
+            each.behind_since_ms = None
         if self.master is None:
-            self.lead(self.replicas[0])
+            self.lead(self.last_master)
 
 
 class NameServer:
     def __init__(self, world, index):
         self.world = world
-        self.address = f"namesrv-{index}:9876"
+        self.name = self.address = f"namesrv-{index}:9876"
+        self.boot_ms = 0
         self.is_up = True
         self.loses_until_ms = 0
-        self.counts = {}
+        #: By broker name: the topic there, and addresses by broker id.
+        self.counts, self.addresses = {}, {}
         self.order_conf = None
 
     @property
     def takes_registrations(self):
         return self.is_up and self.world.now_ms >= self.loses_until_ms
+
+    def learn(self, name, counts, addresses):
+        self.counts[name], self.addresses[name] = counts, addresses
+
+    def forget(self, name, address):
+        if not self.is_up or name not in self.addresses:
+            return
+        left = {broker_id: each for broker_id, each in self.addresses[name].items() if each != address}
+        if left:
+            self.addresses[name] = left
+        else:
+            del self.counts[name], self.addresses[name]
 
 
 class Route:

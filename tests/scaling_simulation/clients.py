@@ -1,10 +1,9 @@
 """Models of Java's clients: producers, and members of groups of each kind."""
 
-from bisect import bisect_left
-
-from controller.scaling.resize.observation import ClientView, ConsumedQueue, GroupKind
-from controller.scaling.resize.operation import QueueId
-from scaling_simulation.brokers import LEVELS_MS, PENDING_MS, Message, Route
+from controller.scaling.resize.observation import GroupKind
+from remoting.admin.clients import HeldQueue, RunningConsumer
+from remoting.admin.message_queues import MessageQueue
+from scaling_simulation.brokers import LEVELS_MS, PENDING_MS, TOPIC, Message, Route
 
 POLL_MS = 30_000
 REBALANCE_MS = 20_000
@@ -12,23 +11,32 @@ COMMIT_MS = 5_000
 CONSUME_MS = 2_500
 #: After it, a client without messages stores where it is.
 IDLE_COMMIT_MS = 15_000
-LOCK_MS = 60_000
 INVISIBLE_MS = 20_000
 #: Processing of what is pulled takes no longer.
 PROCESS_MS = 12_000
 
 
 class Client:
-    """Whoever polls routes."""
+    """Whoever polls routes, and sends heartbeats to all masters in them."""
 
-    def __init__(self, world):
+    #: None of a producer.
+    group = None
+
+    def __init__(self, world, client_id):
         self.world = world
+        self.id = client_id
         self.cut_until_ms = 0
         self.name_server = world.random.randrange(len(world.name_servers))
         self.route = None
         self.poll()
 
     def poll(self):
+        self.fetch()
+        for name in () if self.route is None else self.route.counts:
+            if (master := self.world.sets[name].master) is not None:
+                master.heard[self.id] = self
+
+    def fetch(self):
         """Fetch the route of the NameServer that it uses; the old one stays if there is no answer."""
         world = self.world
         if world.now_ms < self.cut_until_ms:
@@ -64,7 +72,7 @@ class Producer(Client):
         self.was_cut = False
         #: A NameServer that had missed the change has given it fewer queues than another one before.
         self.went_back = False
-        super().__init__(world)
+        super().__init__(world, f"10.1.0.{index}")
         world.every(POLL_MS, self.poll)
         self.pause_ms, self.late_share = pause_ms, late_share
         #: How its late messages come.
@@ -97,11 +105,11 @@ class Producer(Client):
 class Held:
     """A queue that a client consumes."""
 
-    __slots__ = ("cached", "is_moved", "position", "since_ms")
+    __slots__ = ("cached", "is_locked", "is_moved", "position", "since_ms")
 
     def __init__(self, position, since_ms):
         self.position, self.since_ms = position, since_ms
-        self.is_moved = False
+        self.is_moved, self.is_locked = False, True
         #: Pulled and not processed: when it will be, and the message.
         self.cached = []
 
@@ -123,10 +131,6 @@ class Group:
         #: From when on no message may be missed; None: not yet.
         self.exists_ms = 0
         self.returns_ms = 0
-
-    @property
-    def observed_kind(self):
-        return self.kind if self.members else GroupKind.OFFLINE
 
     def join(self):
         """Start one more member."""
@@ -153,13 +157,15 @@ class Group:
 class Consumer(Client):
     """A member of a group: concurrent, and what is common to all."""
 
+    #: As brokers tell it (203).
+    CONSUME_TYPE, MESSAGE_MODEL = "CONSUME_PASSIVELY", "CLUSTERING"
+
     def __init__(self, world, group):
         self.group = group
-        self.id = f"{group.name}-{world.next_id():05d}"
         self.held = {}
         self.is_alive = True
         self.ticks = world.random.randrange(8)
-        super().__init__(world)
+        super().__init__(world, f"{group.name}-{world.next_id():05d}")
         self.rounds_poll = world.random.randrange(12)
         world.later(world.random.randrange(CONSUME_MS), self.live)
 
@@ -181,6 +187,9 @@ class Consumer(Client):
     def crash(self):
         self.is_alive = False
         self.group.members.remove(self)
+        for brokers in self.world.sets.values():
+            for replica in brokers.replicas:
+                replica.heard.pop(self.id, None)
 
     # Which queues it has
 
@@ -232,6 +241,10 @@ class Consumer(Client):
             messages = brokers.queues.get(queue[1])
             if messages is None or held.position == len(messages) or not brokers.serves(queue[1]):
                 continue
+            if not held.is_locked:
+                continue
+            # Brokers correct a position that is beyond the end, or before the first message.
+            held.position = min(max(held.position, brokers.first.get(queue[1], 0)), len(messages))
             self.pulled(held, messages[held.position : held.position + self.group.batch])
             held.position = min(held.position + self.group.batch, len(messages))
             held.is_moved = True
@@ -246,12 +259,29 @@ class Consumer(Client):
                 held.is_moved = True
                 sets[queue[0]].commit(group, queue[1], held.position)
 
-    def view(self):
-        queues = {
-            QueueId(*queue): ConsumedQueue(commit_offset=held.position, cached=len(held.cached))
-            for queue, held in self.held.items()
-        }
-        return ClientView(client_id=self.id, queues=queues)
+    def running(self):
+        """Return what it answers about itself (307)."""
+        return RunningConsumer(
+            queues={
+                MessageQueue(topic=TOPIC, broker_name=name, queue_id=queue_id): _held(held)
+                for (name, queue_id), held in self.held.items()
+            },
+            pop_queues={},
+            topics=frozenset({TOPIC}),
+            is_orderly=isinstance(self, OrderlyConsumer),
+            consume_type=self.CONSUME_TYPE,
+            client_version=None,
+            started_unix_ms=None,
+        )
+
+
+def _held(held):
+    return HeldQueue(
+        commit_offset=held.position,
+        cached_messages=sum(len(messages) for _, messages in held.cached),
+        messages_in_work=None, is_locked=None, is_dropped=False,
+        last_lock_unix_ms=None, last_pull_unix_ms=None, last_consume_unix_ms=None,
+    )  # fmt: skip
 
 
 class OrderlyConsumer(Consumer):
@@ -262,29 +292,22 @@ class OrderlyConsumer(Consumer):
             super().take(queue)
 
     def lock(self, queue):
-        brokers, now_ms = self.world.sets[queue[0]], self.world.now_ms
-        if brokers.master is None:
-            return False
-        holder, until_ms = brokers.locks.get((self.group.name, queue[1]), (self.id, 0))
-        if holder != self.id and until_ms > now_ms:
-            return False
-        brokers.locks[self.group.name, queue[1]] = self.id, now_ms + LOCK_MS
-        return True
+        return self.world.sets[queue[0]].lock(self.group.name, queue[1], self.id)
 
     def leave(self, queue):
         super().leave(queue)
-        locks = self.world.sets[queue[0]].locks
-        if locks.get((self.group.name, queue[1]), ("", 0))[0] == self.id:
-            del locks[self.group.name, queue[1]]
+        self.world.sets[queue[0]].unlock(self.group.name, queue[1], self.id)
 
     def rebalance(self):
         super().rebalance()
-        for queue in self.held:
-            self.lock(queue)
+        for queue, held in self.held.items():
+            held.is_locked = self.lock(queue)
 
 
 class PullConsumer(Consumer):
     """Stores what was handed to the application, which processes it later; if that dies, it has lost it by itself."""
+
+    CONSUME_TYPE = "CONSUME_ACTIVELY"
 
     def pulled(self, held, messages):
         ready_ms = self.world.now_ms + self.world.random.randrange(PROCESS_MS)
@@ -311,18 +334,11 @@ class PullConsumer(Consumer):
         for _, messages in held.cached:
             self.group.seen.update([each.id for each in messages])
 
-    def view(self):
-        queues = {
-            QueueId(*queue): ConsumedQueue(
-                commit_offset=held.position, cached=sum(len(messages) for _, messages in held.cached)
-            )
-            for queue, held in self.held.items()
-        }
-        return ClientView(client_id=self.id, queues=queues)
-
 
 class PopConsumer(Consumer):
     """Gets messages of all queues from brokers, which move the offset and hand out again what is not acknowledged."""
+
+    CONSUME_TYPE = "CONSUME_POP"
 
     def rebalance(self):
         """Nothing is assigned to it."""
@@ -352,6 +368,8 @@ class PopConsumer(Consumer):
 
 class BroadcastConsumer(Consumer):
     """Consumes everything, and keeps its offsets itself."""
+
+    MESSAGE_MODEL = "BROADCASTING"
 
     def __init__(self, world, group):
         super().__init__(world, group)
@@ -395,8 +413,3 @@ CONSUMERS = {
     GroupKind.POP: PopConsumer,
     GroupKind.BROADCAST: BroadcastConsumer,
 }
-
-
-def missed(acked_ids, acked_ms, seen, exists_ms):
-    """Return the ids of messages that were acknowledged after a time, and not consumed."""
-    return [each for each in acked_ids[bisect_left(acked_ms, exists_ms) :] if each not in seen]

@@ -82,9 +82,13 @@ class ResizeSettings(NamedTuple):
     accepts_late: bool = False
     #: Groups without members get some at the end.
     returns: bool = True
+    #: The controller elects the masters itself; otherwise it knows them from routes.
+    is_elected: bool = True
+    #: How late slaves copy the log; a slave that leads has lost the rest. 0: what is acknowledged, all in sync have.
+    log_lag_ms: int = 0
 
 
-_OF_BROKERS: Final = {"restart_master": 6, "fail_over": 8, "slow_appends": 3}
+_OF_BROKERS: Final = {"restart_master": 6, "fail_over": 8, "slow_copies": 2, "slow_appends": 3, "stop_dispatch": 3}
 _OF_NAME_SERVERS: Final = {"stop_name_server": 3, "lose_registrations": 4, "empty_name_server": 1}
 _OF_CLIENTS: Final = {
     "cut_producer": 6,
@@ -140,6 +144,8 @@ def history_of(seed, profile=""):
         late_shares=tuple(0.0 if is_ordered else draw.choice((0.0, 0.0, 0.0, 0.1, 0.3, 1.0)) for _ in producers_ms),
         accepts_late=draw.random() < 0.3,
         returns=draw.random() < 0.7,
+        is_elected=draw.random() < 0.7,
+        log_lag_ms=draw.choice((0, 0, 800)),
     )
     phases = {"grow": _GROW, "shrink": _SHRINK, "ordered": _ORDERED, "gated": _GATED}[kind]
     many = draw.choice(_FAULTS)

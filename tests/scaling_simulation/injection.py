@@ -2,10 +2,9 @@
 
 from controller.scaling.resize.observation import GroupKind
 from controller.scaling.resize.operation import QueueCounts
-from controller.scaling.rules import commands
+from scaling_simulation.admin import LOST
 from scaling_simulation.clients import POLL_MS, Group
 from scaling_simulation.histories import WAITS
-from scaling_simulation.observing import ANSWERS
 
 
 def _brokers(world, fault):
@@ -28,7 +27,7 @@ def restart_master(world, fault):
 
 
 def fail_over(world, fault):
-    """Let a slave lead, with the numbers and offsets that it has copied."""
+    """Let a slave lead, with the log, the numbers and the offsets that it has copied."""
     brokers = _brokers(world, fault)
     following = next((each for each in brokers.slaves if each.is_up), None)
     if brokers.master is None:
@@ -37,12 +36,26 @@ def fail_over(world, fault):
 
     def lead():
         if brokers.master is None:
-            brokers.lead(following if following is not None and following.is_up else stopped)
-            brokers.master.is_up = True
+            may_lead = following is not None and following.is_up and brokers.is_in_sync(following)
+            brokers.lead(following if may_lead else stopped)
 
     world.later(1_000 + fault.choice * 1_000, lead)
     if following is not None:
         world.later(12_500 + fault.for_ms, brokers.start, stopped)
+
+
+def slow_copies(world, fault):
+    """Let a slave copy nothing of the log for some time."""
+    for slave in _brokers(world, fault).slaves:
+        slave.behind_since_ms = slave.behind_since_ms or world.now_ms
+        world.later(fault.for_ms, setattr, slave, "behind_since_ms", None)
+
+
+def stop_dispatch(world, fault):
+    """Let messages stay in the log for some time, and come into their queues after it."""
+    brokers = _brokers(world, fault)
+    brokers.dispatches_from_ms = world.now_ms + fault.for_ms
+    world.later(fault.for_ms, brokers.dispatch)
 
 
 def slow_appends(world, fault):
@@ -112,17 +125,15 @@ def slow_group(world, fault):
 
 
 def kill_controller(world, fault):
-    world.controller.killed_at = fault.choice % 3
-    world.controller.absent_ms = min(fault.for_ms, 40_000)
+    world.controller.kill_at(fault.choice % 3, min(fault.for_ms, 40_000))
 
 
 def lose_answers(world, fault):
-    answer = ANSWERS[fault.choice % len(ANSWERS)]
-    world.controller.observer.lost[_brokers(world, fault).name, answer] = world.now_ms + fault.for_ms
+    world.controller.lost[_brokers(world, fault).name, fault.choice % len(LOST)] = world.now_ms + fault.for_ms
 
 
 def hide_clients(world, fault):
-    world.controller.observer.hides_until_ms = world.now_ms + fault.for_ms
+    world.controller.hides_until_ms = world.now_ms + fault.for_ms
 
 
 def lose_actions(world, fault):
@@ -145,7 +156,7 @@ def slow_rounds(world, fault):
 def set_counts(world, fault):
     """Let an operator change the numbers in the middle."""
     brokers = _brokers(world, fault)
-    if brokers.master is None or world.controller.operation.is_finished:
+    if brokers.master is None or world.controller.is_over:
         return
     before = brokers.master.counts
     read = (before.read, before.read + 3, max(before.read - 1, 1))[fault.choice % 3]
@@ -158,24 +169,21 @@ def set_counts(world, fault):
 
 
 def abort(world, _fault):
-    world.controller.abort()
+    world.controller.command("abort", "not now")
 
 
 def resume(world, _fault):
-    world.controller.command(commands.resumed)
+    world.controller.command("resume", "go on")
 
 
 def waive(world, fault):
-    group = _group(world, fault)
-    if group.exists_ms is not None:
-        world.waived.add(group.name)
-        world.controller.command(commands.waived, group.name, [group.name])
+    world.controller.command("waive", _group(world, fault).name)
 
 
 ACTS = {
     act.__name__: act
     for act in (
-        restart_master, fail_over, slow_appends, stop_name_server, lose_registrations, empty_name_server, cut_producer,
+        restart_master, fail_over, slow_copies, slow_appends, stop_dispatch, stop_name_server, lose_registrations, empty_name_server, cut_producer,
         crash_consumer, join_consumer, join_group, stop_group, slow_group, kill_controller, lose_answers, hide_clients,
         lose_actions, lose_action_answers, delay_actions, slow_rounds, set_counts, abort, resume, waive,
     )
@@ -192,8 +200,8 @@ def mend_everything(world):
         producer.cut_until_ms = 0
     control = world.controller
     control.loses_until_ms = control.loses_answers_until_ms = control.delays_until_ms = control.slow_until_ms = 0
-    control.observer.lost.clear()
-    control.observer.hides_until_ms = 0
+    control.lost.clear()
+    control.hides_until_ms = 0
     for group in world.groups:
         group.slow_until_ms, group.batch = 0, 1_000
         if not group.members and world.settings.returns:

@@ -7,6 +7,7 @@ from unittest import mock
 
 from msgspec.structs import replace as replaced
 
+from controller.scaling.execution import runner
 from controller.scaling.resize.decision import ChangeCounts
 from controller.scaling.resize.observation import GroupKind, LateSources, LogPosition, QueueEnds
 from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizePhase
@@ -175,9 +176,9 @@ MUTANTS = {
     "a shrink lowers read queues first": wrong("shrink", (path, "path_of", read_goes_down_first)),
     "new queues are not seeded": wrong("grow", (grow, "unseeded", nothing_is_seeded)),
     "what came just before queues closed is not looked for": wrong("shrink", (shrink, "grown", all_was_read)),
-    "a missing answer counts as zero": wrong("shrink", (step, "decide_step", missing_is_zero), seed=858),
+    "a missing answer counts as zero": wrong("shrink", (runner, "decide_step", missing_is_zero), seed=858),
     "a missing answer counts as zero in a grow": wrong(
-        "grow", (step, "decide_step", missing_is_zero), more=(Fault("lose_answers", "", 0, 0, 90_000, 3),)
+        "grow", (runner, "decide_step", missing_is_zero), more=(Fault("lose_answers", "", 0, 0, 90_000, 3),)
     ),
     "producers are not waited for": wrong(
         "shrink",

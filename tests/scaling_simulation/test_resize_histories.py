@@ -84,10 +84,11 @@ def test_simulated_resizes_go_through_every_phase():
         world = World(*history_of(seed))
         world.run()
         phases |= set(world.phases)
-        ends.add(world.controller.operation.phase)
+        if world.controller.operation is not None:
+            ends.add(world.controller.operation.phase)
         sent += len(world.acked_ids)
-    assert ends >= {ResizePhase.DONE, ResizePhase.ABORTED, ResizePhase.REJECTED}
-    assert phases >= set(ResizePhase) - {ResizePhase.PLANNED, ResizePhase.PRECHECK}
+    assert ends >= {ResizePhase.DONE, ResizePhase.ABORTED}
+    assert phases >= set(ResizePhase) - {ResizePhase.REJECTED}
     assert sent > 10_000
 
 

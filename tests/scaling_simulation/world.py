@@ -9,16 +9,18 @@
 """
 
 import random
+from asyncio import events
+from bisect import bisect_left
 from heapq import heappop, heappush
 
-from controller.scaling.resize.decision import ChangeCounts
 from controller.scaling.resize.observation import GroupKind
 from controller.scaling.resize.operation import ResizePhase
-from controller.scaling.rules import commands
+from controller.scaling.rules.path import path_of
+from remoting.protocol.codes import BrokerRequestCode
 from scaling_simulation import injection
 from scaling_simulation.brokers import Brokers, NameServer, equal_counts
-from scaling_simulation.clients import Group, Message, Producer, missed
-from scaling_simulation.controllers import ResizeController, on_path
+from scaling_simulation.clients import Group, Message, Producer
+from scaling_simulation.controllers import Controller
 from scaling_simulation.histories import WAITS
 
 START_MS = 40_000
@@ -44,14 +46,16 @@ class World:
         self.random = random.Random(settings.seed)
         self.now_ms = 0
         self.story = None
+        #: What did not hold; the product may have caught the exception that says so.
+        self.violation = None
+        #: The process whose event loop runs, or ran last.
+        self.running = None
         self._events = []
         self._number = 0
         self.acked_ids, self.acked_ms = [], []
         self.messages = {}
         self.producers_run = True
         self.has_late_actions = self.is_mended = False
-        self.was_aborted_in = None
-        self.waived = set()
         #: What an operator has changed: set -> the numbers before it.
         self.foreign = {}
         self.loses_by_operator = False
@@ -85,8 +89,10 @@ class World:
         self.producers = [
             Producer(self, i, pause_ms, settings.late_shares[i]) for i, pause_ms in enumerate(settings.producers_ms)
         ]
-        self.controller = ResizeController(self)
-        self.later(START_MS, self.controller.begin)
+        self.peers = {each.address: each for each in self.name_servers}
+        self.peers |= {each.address: each for brokers in self.sets.values() for each in brokers.replicas}
+        self.controller = Controller(self)
+        self.later(START_MS, self.controller.begin_resize)
 
     def begin_messages(self):
         """Write some messages, and where groups are; an offline group may have consumed none of the kept queues."""
@@ -119,6 +125,10 @@ class World:
         self._number += 1
         return self._number
 
+    def at(self, at_ms, what):
+        self._number += 1
+        heappush(self._events, (at_ms, self._number, what, ()))
+
     def later(self, after_ms, what, *args):
         self._number += 1
         heappush(self._events, (self.now_ms + after_ms, self._number, what, args))
@@ -135,6 +145,8 @@ class World:
         while events[0][0] < end_ms:
             self.now_ms, _, what, args = heappop(events)
             what(*args)
+            if self.violation is not None:
+                raise Violation(self.violation)
             if is_over is not None and is_over():
                 return
         self.now_ms = end_ms
@@ -144,8 +156,14 @@ class World:
             self.story.append(f"{self.now_ms / 1000:9.3f} s  {text % args}")
 
     def fail(self, text, *args):
-        self.note("VIOLATION: " + text, *args)
-        raise Violation(text % args)
+        if self.violation is None:
+            self.note("VIOLATION: " + text, *args)
+            self.violation = text % args
+        raise Violation(self.violation)
+
+    def note_failure(self, text):
+        """Take note that a task of the product failed."""
+        self.violation = self.violation or text
 
     # What happens
 
@@ -223,16 +241,31 @@ class World:
         is_quiet = not any(each.was_cut for each in self.producers) and not self.settings.accepts_late
         return is_quiet and not any(each.kind in loud for each in self.plan)
 
-    def act(self, operation, action):
-        if operation.phase is ResizePhase.CONFLICT or operation.is_finished:
-            self.fail("%s in %s", action, operation.phase.value)
-        if isinstance(action, ChangeCounts) and not on_path(operation, action):
-            self.fail("numbers of somebody else are overwritten: %s", action)
+    @property
+    def waived(self):
+        operation = self.controller.operation
+        return () if operation is None else operation.options.waived_groups
 
-    def changes_counts(self, brokers, action):
-        if action.after.write > action.after.read:
-            self.fail("%s gets more write queues than read queues: %s", brokers.name, action.after)
-        is_resized = (action.after.read, action.after.write) != (action.before.read, action.before.write)
+    @property
+    def group_names(self):
+        return frozenset(each.name for each in self.groups)
+
+    def writes(self, peer, request):
+        """Judge a write that is sent."""
+        operation = self.controller.operation
+        if operation.phase is ResizePhase.CONFLICT or operation.is_finished:
+            self.fail("%d in %s", request.code, operation.phase.value)
+        if request.code == BrokerRequestCode.UPDATE_AND_CREATE_TOPIC:
+            resize = operation.set_of(peer.name)
+            if peer.counts not in path_of(operation.kind, resize):
+                self.fail("numbers of somebody else are overwritten: %s of %s", peer.counts, peer.name)
+
+    def changes_counts(self, brokers, counts):
+        self.note("%s: %s", brokers.name, counts)
+        before = brokers.master.counts
+        if counts.write > counts.read:
+            self.fail("%s gets more write queues than read queues: %s", brokers.name, counts)
+        is_resized = (counts.read, counts.write) != (before.read, before.write)
         if self.controller.operation.phase is ResizePhase.RESIZE and is_resized and not self.foreign:
             self.check_all_consumed()
 
@@ -241,7 +274,7 @@ class World:
         for group in self.groups:
             if group.name in self.waived or group.exists_ms is None:
                 continue
-            for each in missed(self.acked_ids, self.acked_ms, group.seen, group.exists_ms):
+            for each in self.missed(group.seen, group.exists_ms):
                 key = self.messages[each].key
                 if key < 0 or not self.producers[key // Producer.KEYS].was_cut:
                     self.fail("numbers change, and %s", self.lost(group, each))
@@ -251,7 +284,7 @@ class World:
         relied_on = {ResizePhase.READ_DOWN: ResizePhase.QUIESCE, ResizePhase.WRITE_UP: ResizePhase.SEED}
         began_ms = self.began_ms.get(relied_on.get(operation.phase), self.now_ms)
         for brokers in self.sets.values():
-            if brokers.master is not None and began_ms < brokers.master.boot_ms < self.now_ms - UNNOTICED_MS:
+            if brokers.master is not None and began_ms < brokers.led_ms < self.now_ms - UNNOTICED_MS:
                 self.fail("%s, and %s has another master since %d ms", operation.phase.value, brokers.name, began_ms)
 
     def operator_changed(self, brokers, counts):
@@ -263,28 +296,30 @@ class World:
 
     def run(self):
         """Let everything happen, and check what holds."""
-        self.run_until(START_MS + 1)
         control = self.controller
-        self.run_until(FAULTS_END_MS, lambda: control.operation.is_finished)
-        self.mend()
-        self.end_operation()
-        self.settle()
-        self.check_end()
+        try:
+            self.run_until(FAULTS_END_MS, lambda: control.is_over)
+            self.mend()
+            self.end_operation()
+            self.settle()
+            self.check_end()
+        finally:
+            control.process.kill()
+            self.running = None
+            events._set_running_loop(None)
 
     def mend(self):
         self.is_mended = True
         self.note("all faults are over")
         injection.mend_everything(self)
-        if self.controller.killed_at is not None:
-            self.controller.killed_at = None
 
     def end_operation(self):
         control = self.controller
         end_ms = self.now_ms + OVER_WITHIN_MS
-        while not control.operation.is_finished:
+        while not control.is_over:
             if self.now_ms >= end_ms:
                 self.fail("%s %d s after the last fault", control.operation.phase.value, OVER_WITHIN_MS // 1000)
-            self.run_until(self.now_ms + 10_000, lambda: control.operation.is_finished)
+            self.run_until(self.now_ms + 10_000, lambda: control.is_over)
             if control.operation.phase in _NOT_DONE and self.now_ms > self.entered_ms + STANDS_MS:
                 if self.operator_leaves(control.operation):
                     return
@@ -301,21 +336,20 @@ class World:
         if draw < 0.3:
             return True
         if draw < 0.6:
-            self.controller.abort()
+            self.controller.command("abort", "not now")
         for name in offline:
-            self.waived.add(name)
-            self.controller.command(commands.waived, name, [name])
+            self.controller.command("waive", name)
         return False
 
     def operator_leaves_conflict(self, draw):
         if draw < 0.3:
             return True
         if draw < 0.6:
-            self.controller.abort()
+            self.controller.command("abort", "not now")
             return False
         for name, counts in self.foreign.items():
             self.sets[name].set_counts(counts)
-        self.controller.command(commands.resumed)
+        self.controller.command("resume", "as it was")
         return False
 
     def settle(self):
@@ -336,12 +370,17 @@ class World:
             if group.kind is GroupKind.BROADCAST:
                 for member in group.members:
                     if member.exists_ms is not None:
-                        lost = missed(self.acked_ids, self.acked_ms, member.seen, member.exists_ms + 1)
+                        lost = self.missed(member.seen, member.exists_ms + 1)
                         yield from (self.lost(group, each) for each in lost)
                 continue
-            for each in missed(self.acked_ids, self.acked_ms, group.seen, group.exists_ms):
+            for each in self.missed(group.seen, group.exists_ms):
                 if group.members or not self.is_consumable(group, self.messages[each]):
                     yield self.lost(group, each)
+
+    def missed(self, seen, exists_ms):
+        """Return the ids of messages that were acknowledged after a time, and not consumed."""
+        ids = self.acked_ids[bisect_left(self.acked_ms, exists_ms) :]
+        return [each for each in ids if each not in seen and not self.messages[each].is_excused]
 
     def is_consumable(self, group, message):
         brokers = self.sets[message.broker_name]
@@ -351,7 +390,7 @@ class World:
     def lost(self, group, message_id):
         message = self.messages[message_id]
         return (
-            f"{group.name} ({group.observed_kind.value}) has not consumed message {message.at} of "
+            f"{group.name} ({group.kind.value}) has not consumed message {message.at} of "
             f"{message.broker_name}/{message.queue_id}, sent {message.sent_ms} ms"
         )
 
@@ -367,11 +406,13 @@ class World:
         return None
 
     def check_end(self):
-        operation = self.controller.operation
         if (differs := self.disagreement()) is not None:
             self.fail("%s", differs)
         if not self.loses_by_operator and (lost := next(self.unconsumed(), None)) is not None:
             self.fail("%s", lost)
+        operation = self.controller.operation
+        if operation is None:
+            return
         is_from_conflict = ResizePhase.CONFLICT in self.phases
         expected = {ResizePhase.DONE: self.settings.target, ResizePhase.ABORTED: self.settings.before}
         if operation.phase in expected and not is_from_conflict and not self.foreign:
