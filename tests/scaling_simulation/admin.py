@@ -16,6 +16,7 @@ from remoting.admin.groups import GroupClient, GroupConnections
 from remoting.admin.message_queues import MessageQueue
 from remoting.admin.offset_table import GroupOffsets
 from remoting.admin.offsets import OffsetCommit
+from remoting.admin.route_fetches import ClientFetch, ClientFetches
 from remoting.admin.routes import RoutedBrokerSet, RoutedQueues, TopicRoute
 from remoting.admin.topics import QueueOffsets, TopicDefinition
 from remoting.client import send_always
@@ -59,14 +60,14 @@ class Admin:
 
     async def write(self, peer, request):
         control, world = self.controller, self.world
-        world.writes(peer, request)
+        world.judge.writes(peer, request)
         if world.now_ms < control.loses_until_ms:
             await self.time_out(peer.address)
         is_late = world.now_ms < control.delays_until_ms and request.code in DELAYED
         if is_late:
             # It comes whatever becomes of the controller.
             after_ms = 1 + world.random.randrange(DELAY_MS)
-            world.later(after_ms, arrive, peer, peer.boot_ms, request)
+            world.later(after_ms, arrive, peer, peer.boot_ms, request, control.operation.phase)
             await asyncio.sleep(min(after_ms, self.timeout_ms) / 1000)
             found = None
         else:
@@ -77,8 +78,11 @@ class Admin:
         return found
 
 
-def arrive(peer, boot_ms, request):
-    if peer.is_up and peer.boot_ms == boot_ms:
+def arrive(peer, boot_ms, request, phase):
+    if peer.is_up and peer.boot_ms == boot_ms and peer.brokers.master is peer:
+        judge = peer.brokers.world.judge
+        if judge.operation.phase is not phase:
+            judge.late_changes.add(peer.name)
         WRITES[request.code](peer, request)
 
 
@@ -96,6 +100,7 @@ def route(server, _):
         broker_sets={
             name: RoutedBrokerSet(cluster=CLUSTER, broker_name=name, addresses=addresses)
             for name, addresses in server.addresses.items()
+            if name in server.counts
         },
         order_conf=server.order_conf,
         static_broker_names=frozenset(),
@@ -106,8 +111,26 @@ def put_order_conf(server, request):
     server.order_conf = request.ext_fields["value"] if request.code == RequestCode.PUT_KV_CONFIG else None
 
 
-def no_fetches(_, __):
-    raise NotSupported(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, None)
+def route_fetches(server, _):
+    if not server.world.settings.tells_fetches:
+        raise NotSupported(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, None)
+    if server.watched_ms is None:
+        server.watched_ms = server.world.now_ms
+    server.look()
+    return ClientFetches(
+        watched_since_unix_ms=UNIX_MS + server.watched_ms,
+        write_queue_nums=server.present[0],
+        is_complete=True,
+        fetches=tuple(
+            ClientFetch(
+                host=host,
+                has_proxy=False,
+                is_present=number == server.number,
+                closed_unix_ms=None if closed_ms is None else UNIX_MS + closed_ms,
+            )
+            for host, (number, closed_ms) in server.fetches.items()
+        ),
+    )
 
 
 # Brokers
@@ -115,7 +138,7 @@ def no_fetches(_, __):
 
 def definition(replica, _):
     counts = replica.counts
-    return TopicDefinition(
+    return counts and TopicDefinition(
         topic=TOPIC, read_queue_nums=counts.read, write_queue_nums=counts.write, perm=counts.perm,
         is_order=replica.brokers.world.settings.is_ordered,
     )  # fmt: skip
@@ -125,7 +148,7 @@ def update_topic(replica, request):
     fields = request.ext_fields
     counts = QueueCounts(int(fields["readQueueNums"]), int(fields["writeQueueNums"]), int(fields["perm"]))
     brokers = _led(replica)
-    brokers.world.changes_counts(brokers, counts)
+    brokers.world.judge.changes_counts(brokers, counts)
     brokers.set_counts(counts)
 
 
@@ -135,8 +158,8 @@ def runtime(replica, _):
         version="V5_5_0",
         boot_unix_ms=UNIX_MS + replica.boot_ms,
         commit_log_min_offset=0,
-        commit_log_max_offset=0,
-        dispatch_behind_bytes=0,
+        commit_log_max_offset=len(brokers.log),
+        dispatch_behind_bytes=len(brokers.log) - brokers.dispatched,
         put_tps=None,
         delay_levels={
             level: DelayLevel(delivered_offset=brokers.delivered[level], max_offset=len(waiting))
@@ -158,8 +181,8 @@ def max_offset(replica, fields):
     return len(brokers.queues.get(int(fields["queueId"]), ()))
 
 
-def min_offset(_, __):
-    return 0
+def min_offset(replica, fields):
+    return replica.brokers.first.get(int(fields["queueId"]), 0)
 
 
 def schedule_ends(replica, _):
@@ -192,7 +215,7 @@ class OffsetTable:
 
 
 def groups_of_topic(replica, _):
-    return tuple(sorted(replica.offsets.keys() | {each.group.name for each in replica.consumers()}))
+    return tuple(sorted(replica.offsets.keys() | {each.group.name for each in replica.consumers() if each.SUBSCRIBES}))
 
 
 def connections(replica, fields):
@@ -203,7 +226,7 @@ def connections(replica, fields):
         clients=tuple(GroupClient(client_id=each.id, address=None, language=None, version=None) for each in members),
         consume_type=members[0].CONSUME_TYPE,
         message_model=members[0].MESSAGE_MODEL,
-        subscriptions={TOPIC: None},
+        subscriptions={TOPIC: None} if members[0].SUBSCRIBES else {},
     )
 
 
@@ -211,6 +234,7 @@ def running(replica, fields):
     member = replica.heard.get(fields["clientId"])
     if member is None:
         raise Refused(ResponseCode.SYSTEM_ERROR, "not connected")
+    member.group.is_shown(member.world.now_ms)
     return member.running()
 
 
@@ -246,7 +270,7 @@ def _led(replica):
 ANSWERS = {
     RequestCode.GET_ROUTEINFO_BY_TOPIC: route,
     RequestCode.GET_KV_CONFIG: lambda server, _: server.order_conf,
-    RequestCode.WATCH_ROUTE_FETCHES: no_fetches,
+    RequestCode.WATCH_ROUTE_FETCHES: route_fetches,
     BrokerRequestCode.GET_TOPIC_CONFIG: definition,
     BrokerRequestCode.GET_BROKER_RUNTIME_INFO: runtime,
     BrokerRequestCode.GET_BROKER_HA_STATUS: ha_status,

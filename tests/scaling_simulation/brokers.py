@@ -3,6 +3,7 @@
 from bisect import bisect_right
 
 from controller.scaling.resize.operation import READ_PERM, WRITE_PERM, QueueCounts
+from scaling_simulation.histories import WAITS
 
 TOPIC = "Orders"
 UNIX_MS = 1_800_000_000_000
@@ -13,18 +14,26 @@ LOCK_MS = 60_000
 #: Levels of delayed messages, and how late others come: timed ones, and decisions about transactional ones.
 LEVELS_MS = {1: 10_000, 5: 60_000, 6: 120_000}
 PENDING_MS = {"timed": 90_000, "half": 60_000}
+#: For how long they are waited for.
+PENDING_WAITS_MS = {"timed": WAITS.timed_ms, "half": WAITS.transaction_ms}
 
 
 class Message:
     """A message that a producer has sent."""
 
-    __slots__ = ("appended_ms", "at", "broker_name", "id", "is_excused", "key", "number", "queue_id", "sent_ms")
+    __slots__ = (
+        "appended_ms", "at", "broker_name", "id", "is_excused", "is_stale", "key", "number", "queue_id", "sent_ms", "strays",
+    )  # fmt: skip
 
     def __init__(self, message_id, key, number, sent_ms):
         self.id, self.key, self.number, self.sent_ms = message_id, key, number, sent_ms
         self.broker_name, self.queue_id, self.at, self.appended_ms = "", -1, -1, sent_ms
         #: Nobody has to consume it: a broker has lost or deleted it, or it takes the offset of one that was lost.
         self.is_excused = False
+        #: Sent by a route that was too old.
+        self.is_stale = False
+        #: Its key may be anywhere: sent by such a route, or by one with what others than the resize have changed.
+        self.strays = False
 
 
 class Replica:
@@ -79,6 +88,8 @@ class Brokers:
         #: Holders of the locks of orderly groups, and until when.
         self.locks = {}
         self.slow_until_ms = self.appends_ms = 0
+        #: It never comes back.
+        self.is_gone = False
         world.every(PERSIST_MS, self.persist)
         world.every(REGISTER_MS, self.register)
         world.every(world.settings.copy_ms, self.copy)
@@ -87,18 +98,23 @@ class Brokers:
     def slaves(self):
         return [each for each in self.replicas if each is not self.master]
 
+    @property
+    def counts(self):
+        """As the master has stored them; None without a master, or without the topic."""
+        return None if self.master is None else self.master.counts
+
     def queue(self, queue_id):
         return self.queues.setdefault(queue_id, [])
 
     # What producers and consumers do
 
     def accepts(self, queue_id):
-        master = self.master
-        return master is not None and queue_id < max(master.counts.write, master.counts.read)
+        counts = self.counts
+        return counts is not None and queue_id < max(counts.write, counts.read)
 
     def serves(self, queue_id):
-        master = self.master
-        return master is not None and queue_id < master.counts.read and bool(master.counts.perm & READ_PERM)
+        counts = self.counts
+        return counts is not None and queue_id < counts.read and bool(counts.perm & READ_PERM)
 
     def send(self, message, queue_id):
         """Check at once, append somewhat later if the broker is slow."""
@@ -145,13 +161,17 @@ class Brokers:
             self.world.later(LEVELS_MS[how], self.deliver, how)
         else:
             self.pending[how] += 1
-            self.world.later(1 + self.world.random.randrange(PENDING_MS[how]), self.decide, how, message, queue_id)
+            draw = self.world.random.random()
+            self.world.later(
+                int(1 + PENDING_MS[how] * (draw if draw < 0.9 else 1 + draw)), self.decide, how, message, queue_id
+            )
 
     def decide(self, how, message, queue_id):
         if self.master is None:
             self.world.later(1_000, self.decide, how, message, queue_id)
             return
         self.pending[how] -= 1
+        message.is_excused |= self.world.now_ms - message.sent_ms > PENDING_WAITS_MS[how]
         self.append(message, queue_id)
 
     def deliver(self, level):
@@ -185,9 +205,12 @@ class Brokers:
         """Return whether a client has the lock of a queue from now on."""
         if self.master is None:
             return False
-        holder, until_ms = self.locks.get((group, queue_id), (client_id, 0))
+        former = self.locks.get((group, queue_id))
+        holder, until_ms = former or (client_id, 0)
         if holder != client_id and until_ms > self.world.now_ms:
             return False
+        if (former is None or holder != client_id) and not client_id.startswith("rmq-controller"):
+            self.world.judge.locks(self, group, queue_id, former)
         self.locks[group, queue_id] = client_id, self.world.now_ms + LOCK_MS
         return True
 
@@ -257,6 +280,8 @@ class Brokers:
 
     def start(self, replica):
         """Start a broker anew: as the master that it was last, or as a slave."""
+        if self.is_gone:
+            return
         replica.is_up = True
         replica.boot_ms = self.world.now_ms
         replica.offsets = {group: dict(offsets) for group, offsets in replica.persisted.items()}
@@ -281,6 +306,26 @@ class Brokers:
         for level in LEVELS_MS:
             self.deliver(level)
 
+    def expire(self, before_ms):
+        """Delete the messages that were stored before, consumed or not."""
+        for queue_id, queue in self.queues.items():
+            first = bisect_right(queue, before_ms, key=lambda each: each.appended_ms)
+            for message in queue[self.first.get(queue_id, 0) : first]:
+                message.is_excused = True
+            self.first[queue_id] = max(self.first.get(queue_id, 0), first)
+
+    def forget_topic(self):
+        """Let the topic be deleted: its queues and offsets go with it."""
+        for replica in self.replicas:
+            replica.counts, replica.offsets, replica.persisted = None, {}, {}
+        for message in self.log:
+            message.at = -1
+        for each in (self.queues, self.first, self.lost_up_to):
+            each.clear()
+        for each in self.world.messages.values():
+            each.is_excused |= each.broker_name == self.name
+        self.register()
+
     def lose_from(self, many):
         for message in reversed(self.log[many:]):
             message.is_excused = True
@@ -288,12 +333,15 @@ class Brokers:
                 queue = self.queues[message.queue_id]
                 self.lost_up_to[message.queue_id] = max(self.lost_up_to.get(message.queue_id, 0), len(queue))
                 queue.pop()
+                self.first[message.queue_id] = min(self.first.get(message.queue_id, 0), len(queue))
                 message.at = -1
         self.dispatched = min(self.dispatched, many)
         del self.log[many:]
 
     def mend(self):
         """Start what is down, and append at once."""
+        if self.is_gone:
+            return
         self.slow_until_ms = self.dispatches_from_ms = 0
         self.dispatch()
         for each in self.replicas:
@@ -314,13 +362,43 @@ class NameServer:
         #: By broker name: the topic there, and addresses by broker id.
         self.counts, self.addresses = {}, {}
         self.order_conf = None
+        #: What producers read, and its number; and by producer the number that it has fetched, and when it left.
+        self.present, self.number = None, 0
+        self.fetches = {}
+        self.watched_ms = None
 
     @property
     def takes_registrations(self):
         return self.is_up and self.world.now_ms >= self.loses_until_ms
 
+    @property
+    def is_current(self):
+        """Whether it shows what brokers have, as far as it knows them."""
+        return all(counts == self.world.sets[name].last_master.counts for name, counts in self.counts.items())
+
     def learn(self, name, counts, addresses):
-        self.counts[name], self.addresses[name] = counts, addresses
+        self.addresses[name] = addresses
+        if counts is None:
+            self.counts.pop(name, None)
+        else:
+            self.counts[name] = counts
+
+    def fetched(self, producer):
+        """Take note of who has fetched the present route, while that is watched."""
+        if self.watched_ms is not None:
+            self.look()
+            self.fetches[producer.id] = self.number, None
+
+    def left(self, producer):
+        """Take note of a connection that has ended."""
+        if producer.id in self.fetches:
+            self.fetches[producer.id] = self.fetches[producer.id][0], self.world.now_ms
+
+    def look(self):
+        present = {name: each.write if each.perm & WRITE_PERM else 0 for name, each in self.counts.items()}
+        if self.present != (present, self.order_conf):
+            self.present = present, self.order_conf
+            self.number += 1
 
     def forget(self, name, address):
         if not self.is_up or name not in self.addresses:
@@ -329,7 +407,8 @@ class NameServer:
         if left:
             self.addresses[name] = left
         else:
-            del self.counts[name], self.addresses[name]
+            del self.addresses[name]
+            self.counts.pop(name, None)
 
 
 class Route:

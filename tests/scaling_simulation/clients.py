@@ -1,9 +1,9 @@
 """Models of Java's clients: producers, and members of groups of each kind."""
 
-from controller.scaling.resize.observation import GroupKind
 from remoting.admin.clients import HeldQueue, RunningConsumer
 from remoting.admin.message_queues import MessageQueue
 from scaling_simulation.brokers import LEVELS_MS, PENDING_MS, TOPIC, Message, Route
+from scaling_simulation.histories import WAITS
 
 POLL_MS = 30_000
 REBALANCE_MS = 20_000
@@ -26,6 +26,8 @@ class Client:
         self.world = world
         self.id = client_id
         self.cut_until_ms = 0
+        #: When it has last fetched a route that was the present one.
+        self.current_ms = world.now_ms
         self.name_server = world.random.randrange(len(world.name_servers))
         self.route = None
         self.poll()
@@ -45,9 +47,14 @@ class Client:
             server = world.name_servers[self.name_server]
             if server.is_up:
                 if server.counts:
+                    if server.is_current:
+                        self.current_ms = world.now_ms
                     conf = server.order_conf if world.settings.gives_order_conf else None
                     self.take_route(conf, server.counts)
+                    if self.group is None:
+                        server.fetched(self)
                 return
+            server.left(self)
             self.name_server = (self.name_server + 1) % len(world.name_servers)
 
     def take_route(self, order_conf, counts):
@@ -68,10 +75,10 @@ class Producer(Client):
         self.index = index
         self.queues = []
         self.numbers = [0] * self.KEYS
-        #: Time of the route in use that was longer without an answer than producers are waited for.
-        self.was_cut = False
-        #: A NameServer that had missed the change has given it fewer queues than another one before.
-        self.went_back = False
+        #: The route in use is nobody's fault: it has fewer queues than one before, of a NameServer that has missed the
+        #: change, or other sets or numbers than those of the resize.
+        self.has_odd_route = False
+        self.queues_most = 0
         super().__init__(world, f"10.1.0.{index}")
         world.every(POLL_MS, self.poll)
         self.pause_ms, self.late_share = pause_ms, late_share
@@ -80,8 +87,10 @@ class Producer(Client):
         world.later(world.random.randrange(pause_ms), self.send)
 
     def changed(self):
-        self.went_back |= len(self.route.written) < len(self.queues)
         self.queues = self.route.written
+        self.queues_most = max(self.queues_most, len(self.queues))
+        went_back = self.world.settings.is_gated and len(self.queues) < self.queues_most
+        self.has_odd_route = went_back or self.world.judge.is_odd(self.route)
 
     def send(self):
         world = self.world
@@ -94,11 +103,15 @@ class Producer(Client):
         self.numbers[place] += 1
         key = self.index * self.KEYS + place
         message = Message(world.next_id(), key, self.numbers[place], world.now_ms)
+        message.is_stale = world.now_ms - self.current_ms > WAITS.producers_ms
+        message.strays = message.is_stale or self.has_odd_route
         if world.random.random() < self.late_share:
             name, queue_id = self.queues[int(world.random.random() * len(self.queues))]
+            message.strays = True
             world.sets[name].send_late(message, queue_id, self.late_way)
         else:
             name, queue_id = self.queues[(key * 7 + 3) % len(self.queues)]
+            world.judge.excuse_if_foreign(message, name, queue_id)
             world.sets[name].send(message, queue_id)
 
 
@@ -131,6 +144,22 @@ class Group:
         #: From when on no message may be missed; None: not yet.
         self.exists_ms = 0
         self.returns_ms = 0
+        #: When a controller has seen that it consumes in order, and when it began.
+        self.shown_ms = None
+        self.began_ms = world.now_ms
+
+    def is_shown(self, now_ms):
+        if self.shown_ms is None:
+            self.shown_ms = now_ms
+
+    @property
+    def is_broadcast(self):
+        return self.kind == "broadcast"
+
+    def leave(self):
+        """Stop all members."""
+        for each in list(self.members):
+            each.crash()
 
     def join(self):
         """Start one more member."""
@@ -141,24 +170,25 @@ class Group:
 
     def consumed(self, messages):
         seen = self.seen
-        if self.kind is not GroupKind.ORDERLY:
+        if self.kind != "orderly":
             seen.update([each.id for each in messages])
             return
         for each in messages:
             if each.id in seen:
                 continue
             seen.add(each.id)
-            if each.number < self.newest.get(each.key, 0):
-                self.world.inverted(self, each)
+            newest = self.newest.get(each.key)
+            if newest is not None and each.number < newest.number:
+                self.world.judge.inverted(self, each, newest)
             else:
-                self.newest[each.key] = each.number
+                self.newest[each.key] = each
 
 
 class Consumer(Client):
     """A member of a group: concurrent, and what is common to all."""
 
     #: As brokers tell it (203).
-    CONSUME_TYPE, MESSAGE_MODEL = "CONSUME_PASSIVELY", "CLUSTERING"
+    CONSUME_TYPE, MESSAGE_MODEL, SUBSCRIBES = "CONSUME_PASSIVELY", "CLUSTERING", True
 
     def __init__(self, world, group):
         self.group = group
@@ -335,6 +365,17 @@ class PullConsumer(Consumer):
             self.group.seen.update([each.id for each in messages])
 
 
+class AssignedConsumer(PullConsumer):
+    """Takes the queues that it finds at its start, without a subscription, and no others."""
+
+    SUBSCRIBES = False
+    assigned = ()
+
+    def allocated(self, queues):
+        self.assigned = self.assigned or queues
+        return self.assigned
+
+
 class PopConsumer(Consumer):
     """Gets messages of all queues from brokers, which move the offset and hand out again what is not acknowledged."""
 
@@ -353,7 +394,7 @@ class PopConsumer(Consumer):
                 continue
             messages = brokers.queues.get(queue_id, ())
             at = brokers.offset(group.name, queue_id)
-            at = len(messages) if at is None else min(at, len(messages))
+            at = len(messages) if at is None else min(max(at, brokers.first.get(queue_id, 0)), len(messages))
             handed = messages[at : at + group.batch]
             brokers.commit(group.name, queue_id, at + len(handed))
             if world.random.random() < 0.9:
@@ -407,9 +448,10 @@ class BroadcastConsumer(Consumer):
 
 
 CONSUMERS = {
-    GroupKind.CONCURRENT: Consumer,
-    GroupKind.ORDERLY: OrderlyConsumer,
-    GroupKind.PULL: PullConsumer,
-    GroupKind.POP: PopConsumer,
-    GroupKind.BROADCAST: BroadcastConsumer,
+    "concurrent": Consumer,
+    "orderly": OrderlyConsumer,
+    "pull": PullConsumer,
+    "assigned": AssignedConsumer,
+    "pop": PopConsumer,
+    "broadcast": BroadcastConsumer,
 }

@@ -2,9 +2,11 @@
 
 import asyncio
 from contextlib import suppress
-from functools import partial
 from types import SimpleNamespace
 from unittest import mock
+
+from msgspec import structs
+from simulation.processes import Process
 
 from controller.scaling.execution import service
 from controller.scaling.execution.operations import OperationMoved
@@ -18,7 +20,6 @@ from remoting.protocol.codes import BrokerRequestCode
 from scaling_simulation.admin import LOST, TOPIC, Admin
 from scaling_simulation.brokers import UNIX_MS
 from scaling_simulation.histories import WAITS
-from simulation.processes import Process
 
 #: The service looks for new operations each second; of one that runs it learns nothing.
 LOOK_S = 10
@@ -41,7 +42,9 @@ class Controller:
         self.runs = 0
         self.process = None
         self.killed_at = None
-        self.absent_ms = 0
+        self.absent_ms = self.absent_all_ms = 0
+        #: How wrong the wall clock is at its next start.
+        self.skew_ms = 0
         self.loses_until_ms = self.loses_answers_until_ms = self.delays_until_ms = self.slow_until_ms = 0
         #: What is not answered, and until when: (set, index of LOST).
         self.lost = {}
@@ -57,7 +60,7 @@ class Controller:
     def start(self):
         self.runs += 1
         self.process = Process(self.world, 1_000_000 + 77_777 * self.runs)
-        self.process.wall_offset_ms = UNIX_MS
+        self.process.wall_offset_ms = UNIX_MS + self.skew_ms
         self.process.receive(self._begin)
 
     def _begin(self):
@@ -90,6 +93,7 @@ class Controller:
         self.world.note("the controller is killed")
         self.killed_at = None
         self.process.kill()
+        self.absent_all_ms += self.absent_ms
         self.world.later(self.absent_ms, self.start)
 
     def kill_at(self, point, absent_ms):
@@ -111,20 +115,26 @@ class Controller:
         with suppress(ResizeCommandRefused, OperationMoved, OperationUnknown, StoreError):
             await work(self.scaling)
 
-    def begin_resize(self):
+    @property
+    def request(self):
         settings = self.world.settings
-        request = ResizeRequest(
+        return ResizeRequest(
             topic=TOPIC,
             queues=settings.target,
             ordered="gate" if settings.is_gated else "pause" if settings.is_ordered else "",
-            waits=WAITS,
+            waits=structs.replace(WAITS, pause_ms=settings.pause_ms),
             options=ResizeOptions(accept_late=settings.accepts_late),
         )
-        self.do(partial(self._request, request))
 
-    async def _request(self, request, scaling):
+    def look_at_plan(self):
+        self.do(lambda scaling: scaling.plan(self.request))
+
+    def begin_resize(self):
+        self.do(self._request)
+
+    async def _request(self, scaling):
         try:
-            await scaling.start(request)
+            await scaling.start(self.request)
         except ResizeRefused as error:
             self.world.note("refused: %s", error)
             self.was_refused = True

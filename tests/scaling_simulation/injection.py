@@ -1,14 +1,15 @@
 """What each fault does to a simulated world."""
 
-from controller.scaling.resize.observation import GroupKind
 from controller.scaling.resize.operation import QueueCounts
 from scaling_simulation.admin import LOST
-from scaling_simulation.clients import POLL_MS, Group
-from scaling_simulation.histories import WAITS
+from scaling_simulation.clients import Group
+
+#: How far a wall clock is wrong.
+HOURS_MS = 2 * 3_600_000
 
 
 def _brokers(world, fault):
-    return list(world.sets.values())[fault.who % len(world.sets)]
+    return list(world.covered.values())[fault.who % len(world.covered)]
 
 
 def _group(world, fault):
@@ -51,6 +52,11 @@ def slow_copies(world, fault):
         world.later(fault.for_ms, setattr, slave, "behind_since_ms", None)
 
 
+def expire(world, fault):
+    """Delete the older messages, whoever has not consumed them."""
+    _brokers(world, fault).expire(world.now_ms - fault.for_ms)
+
+
 def stop_dispatch(world, fault):
     """Let messages stay in the log for some time, and come into their queues after it."""
     brokers = _brokers(world, fault)
@@ -73,15 +79,18 @@ def lose_registrations(world, fault):
 
 
 def empty_name_server(world, fault):
-    _name_server(world, fault).counts.clear()
+    server = _name_server(world, fault)
+    server.counts.clear()
+    server.addresses.clear()
 
 
 def cut_producer(world, fault):
     producer = world.producers[fault.who % len(world.producers)]
-    is_first = producer.cut_until_ms == 0
     producer.cut_until_ms = max(producer.cut_until_ms, world.now_ms + 2 * fault.for_ms)
-    if not is_first or 2 * fault.for_ms + POLL_MS > WAITS.producers_ms:
-        producer.was_cut = True
+    if fault.choice % 2:
+        # Its connection has ended; otherwise nobody can see it.
+        for server in world.name_servers:
+            server.left(producer)
 
 
 def crash_consumer(world, fault):
@@ -103,8 +112,8 @@ def join_consumer(world, fault):
 
 
 def join_group(world, fault):
-    kinds = (GroupKind.CONCURRENT, GroupKind.PULL, GroupKind.POP, GroupKind.BROADCAST)
-    kind = GroupKind.ORDERLY if world.settings.is_ordered else kinds[fault.choice % len(kinds)]
+    kinds = ("concurrent", "pull", "pop", "broadcast", "orderly")
+    kind = "orderly" if world.settings.is_ordered else kinds[fault.choice % len(kinds)]
     group = Group(world, f"group-{len(world.groups)}", kind, 4)
     group.exists_ms = None
     world.groups.append(group)
@@ -114,8 +123,7 @@ def join_group(world, fault):
 def stop_group(world, fault):
     """Stop all members; most groups come back."""
     group = _group(world, fault)
-    for each in list(group.members):
-        each.crash()
+    group.leave()
     group.returns_ms = world.now_ms + 2 * fault.for_ms
     world.later(2 * fault.for_ms, _refill, group)
 
@@ -125,7 +133,16 @@ def slow_group(world, fault):
 
 
 def kill_controller(world, fault):
-    world.controller.kill_at(fault.choice % 3, min(fault.for_ms, 40_000))
+    """Let another one lead, maybe with another clock, maybe only after all locks have ended."""
+    control = world.controller
+    control.kill_at(fault.choice % 3, min(fault.for_ms, 40_000 if fault.who else 90_000))
+    control.skew_ms = (0, 0, -HOURS_MS, HOURS_MS)[fault.choice // 3]
+
+
+def set_clock(world, fault):
+    """Set the wall clock of the controller ahead or back, by hours or minutes."""
+    step_ms = HOURS_MS if fault.choice % 4 < 2 else fault.for_ms
+    world.controller.process.wall_offset_ms += step_ms if fault.choice % 2 else -step_ms
 
 
 def lose_answers(world, fault):
@@ -146,7 +163,6 @@ def lose_action_answers(world, fault):
 
 def delay_actions(world, fault):
     world.controller.delays_until_ms = world.now_ms + fault.for_ms
-    world.has_late_actions = True
 
 
 def slow_rounds(world, fault):
@@ -164,7 +180,7 @@ def set_counts(world, fault):
     if counts == before:
         return
     world.note("an operator sets %s of %s", counts, brokers.name)
-    world.operator_changed(brokers, counts)
+    world.judge.operator_changed(brokers, counts)
     brokers.set_counts(counts)
 
 
@@ -180,12 +196,50 @@ def waive(world, fault):
     world.controller.command("waive", _group(world, fault).name)
 
 
+def delete_topic(world, fault):
+    """Let an operator delete the topic, and sometimes make it anew."""
+    if world.is_deleted or any(each.counts is None for each in world.covered.values()):
+        return
+    world.is_deleted = True
+    for brokers in world.covered.values():
+        brokers.forget_topic()
+        if fault.choice % 3 == 0:
+            world.later(fault.for_ms, _make_topic, brokers, QueueCounts(world.settings.before, world.settings.before))
+
+
+def _make_topic(brokers, counts):
+    if brokers.master is not None:
+        brokers.world.judge.foreign.setdefault(brokers.name, counts)
+        brokers.world.judge.foreign_ms = brokers.world.now_ms
+        brokers.set_counts(counts)
+
+
+def replace_set(world, fault):
+    """Let a set be replaced by an empty one, or, if others are left, by none."""
+    brokers = _brokers(world, fault)
+    brokers.is_gone = fault.choice % 2 and len(world.covered) > 1
+    brokers.stop()
+    brokers.forget_topic()
+    if brokers.is_gone:
+        for each in brokers.replicas:
+            brokers.stop_replica(each)
+    else:
+        world.later(min(fault.for_ms, 60_000), brokers.start, brokers.last_master)
+
+
+def return_set(world, _fault):
+    """Let a set come back that was down when the resize began."""
+    if world.absent is not None:
+        world.absent.mend()
+
+
 ACTS = {
     act.__name__: act
     for act in (
-        restart_master, fail_over, slow_copies, slow_appends, stop_dispatch, stop_name_server, lose_registrations, empty_name_server, cut_producer,
+        restart_master, fail_over, slow_copies, slow_appends, expire, stop_dispatch, stop_name_server, lose_registrations, empty_name_server, cut_producer,
         crash_consumer, join_consumer, join_group, stop_group, slow_group, kill_controller, lose_answers, hide_clients,
         lose_actions, lose_action_answers, delay_actions, slow_rounds, set_counts, abort, resume, waive,
+        delete_topic, replace_set, return_set, set_clock,
     )
 }  # fmt: skip
 

@@ -10,20 +10,16 @@
 
 import random
 from asyncio import events
-from bisect import bisect_left
 from heapq import heappop, heappush
 
-from controller.scaling.resize.observation import GroupKind
 from controller.scaling.resize.operation import ResizePhase
-from controller.scaling.rules.path import path_of
-from remoting.protocol.codes import BrokerRequestCode
 from scaling_simulation import injection
 from scaling_simulation.brokers import Brokers, NameServer, equal_counts
 from scaling_simulation.clients import Group, Message, Producer
 from scaling_simulation.controllers import Controller
-from scaling_simulation.histories import WAITS
+from scaling_simulation.histories import LEAVES_MS, PLANNED_MS, START_MS
+from scaling_simulation.judge import Judge
 
-START_MS = 40_000
 FAULTS_END_MS = 500_000
 #: From the end of faults until a resize has to be over, or to wait for somebody.
 OVER_WITHIN_MS = 1_500_000
@@ -31,8 +27,6 @@ OVER_WITHIN_MS = 1_500_000
 CONSUMED_WITHIN_MS = 400_000
 #: How long a resize has to stand still until an operator looks.
 STANDS_MS = 40_000
-#: A change of masters is noticed by the next rounds.
-UNNOTICED_MS = 10_000
 _NOT_DONE = frozenset({ResizePhase.BLOCKED, ResizePhase.CONFLICT})
 
 
@@ -55,16 +49,9 @@ class World:
         self.acked_ids, self.acked_ms = [], []
         self.messages = {}
         self.producers_run = True
-        self.has_late_actions = self.is_mended = False
-        #: What an operator has changed: set -> the numbers before it.
-        self.foreign = {}
-        self.loses_by_operator = False
-        self.inversions = []
-        #: For measurements: inversions are counted, and do not fail.
-        self.tolerates_inversions = False
-        self.phases = []
-        self.began_ms = {}
+        self.is_mended = self.is_deleted = False
         self.entered_ms = 0
+        self.judge = Judge(self)
         self.begin()
 
     def begin(self):
@@ -75,23 +62,29 @@ class World:
         for each in self.name_servers:
             each.order_conf = self.order_conf
         self.sets = {name: Brokers(self, name, settings.slaves, equal_counts(settings.before)) for name in names}
+        #: What the resize knows of; and a set that is down when it begins.
+        self.covered, self.absent = dict(self.sets), None
+        if settings.has_absent:
+            self.absent = self.sets["broker-x"] = Brokers(self, "broker-x", 0, equal_counts(settings.before))
+            self.later(LEAVES_MS, self.absent.stop)
         for brokers in self.sets.values():
             brokers.register()
-        self.groups = [
-            Group(self, f"group-{i}", GroupKind.CONCURRENT if each.kind is GroupKind.OFFLINE else each.kind, each.batch)
-            for i, each in enumerate(settings.groups)
-        ]
+        self.groups = [Group(self, f"group-{i}", each.kind, each.batch) for i, each in enumerate(settings.groups)]
         self.begin_messages()
         for group, each in zip(self.groups, settings.groups, strict=True):
             group.slow_until_ms = each.slow_until_ms
-            for _ in range(0 if each.kind is GroupKind.OFFLINE else each.clients):
+            for _ in range(0 if each.leaves_ms == 0 else each.clients):
                 group.join()
+            if each.leaves_ms:
+                self.later(each.leaves_ms, group.leave)
         self.producers = [
             Producer(self, i, pause_ms, settings.late_shares[i]) for i, pause_ms in enumerate(settings.producers_ms)
         ]
         self.peers = {each.address: each for each in self.name_servers}
         self.peers |= {each.address: each for brokers in self.sets.values() for each in brokers.replicas}
         self.controller = Controller(self)
+        if settings.was_planned:
+            self.later(PLANNED_MS, self.controller.look_at_plan)
         self.later(START_MS, self.controller.begin_resize)
 
     def begin_messages(self):
@@ -103,11 +96,13 @@ class World:
                     brokers.append(message, queue_id)
                     self.acknowledged(message)
         for group, each in zip(self.groups, self.settings.groups, strict=True):
-            is_behind = each.kind is GroupKind.OFFLINE and self.random.random() < 0.5
+            is_behind = each.leaves_ms == 0 and not group.is_broadcast and self.random.random() < 0.5
             group.exists_ms = 0 if is_behind else 1
-            if group.kind is not GroupKind.BROADCAST:
+            if not group.is_broadcast:
                 self.begin_offsets(group, is_behind=is_behind)
         for brokers in self.sets.values():
+            if self.settings.has_expired:
+                brokers.expire(0)
             brokers.persist()
             brokers.copy()
 
@@ -171,29 +166,16 @@ class World:
         self.acked_ids.append(message.id)
         self.acked_ms.append(self.now_ms)
         self.messages[message.id] = message
-
-    def inverted(self, group, message):
-        self.note(
-            "%s consumes %d of key %d after %d", group.name, message.number, message.key, group.newest[message.key]
-        )
-        producer = self.producers[message.key // Producer.KEYS]
-        self.inversions.append(message)
-        is_wrong = self.settings.is_ordered and not self.tolerates_inversions and not self.has_no_locks
-        # Locks of new queues order what comes into old ones before, and not after.
-        is_wrong &= not (self.settings.is_gated and producer.went_back)
-        if is_wrong and not producer.was_cut and not self.foreign and not self.waived:
-            self.fail("order of key %d: %d after %d", message.key, message.number, group.newest[message.key])
+        message.is_excused |= self.is_deleted
 
     def entered(self, operation):
         phase = operation.phase
         self.entered_ms = self.now_ms
         evidence = operation.steps[-1].evidence if operation.steps else ()
         self.note("%s (reached %d): %s", phase.value, operation.reached, "; ".join(evidence[:3]) or operation.problem)
-        first = phase not in self.phases
-        self.phases.append(phase)
-        self.began_ms[phase] = self.now_ms
-        self.check_entry(operation)
-        start = len(self.phases) == 1
+        first = phase not in self.judge.phases
+        self.judge.entered(operation)
+        start = len(self.judge.phases) == 1
         for fault in self.plan:
             if self.now_ms < FAULTS_END_MS and ((start and not fault.phase) or (first and fault.phase == phase.value)):
                 self.later(fault.after_ms, self.suffer, fault)
@@ -203,94 +185,9 @@ class World:
             self.note("FAULT %s", fault)
             injection.ACTS[fault.kind](self, fault)
 
-    def check_entry(self, operation):
-        phase = operation.phase
-        self.check_masters(operation)
-        if phase is ResizePhase.CONFLICT and not self.foreign and not self.has_late_actions:
-            self.fail("a conflict with nobody: %s", operation.problem)
-        if phase in (ResizePhase.READ_DOWN, ResizePhase.RESIZE):
-            self.check_confirmed(operation)
-        if phase is ResizePhase.REOPEN and self.is_calm:
-            self.fail("queues are opened again although nobody is to blame")
-        if phase in _NOT_DONE | {ResizePhase.REJECTED} and not operation.problem:
-            self.fail("%s does not say why", phase.value)
-
-    def check_confirmed(self, operation):
-        for each in reversed(operation.steps):
-            if each.phase is ResizePhase.QUIESCE:
-                self.fail("%s without a second check", operation.phase.value)
-            if each.phase is ResizePhase.CONFIRM:
-                if each.ended_unix_ms - each.began_unix_ms < WAITS.confirm_ms:
-                    self.fail(
-                        "%s after checks %d ms apart", operation.phase.value, each.ended_unix_ms - each.began_unix_ms
-                    )
-                return
-
-    @property
-    def has_no_locks(self):
-        """True if brokers may forget the locks of a gated resize, or a leader is absent for longer than they last."""
-        loud = {"restart_master", "fail_over", "kill_controller", "lose_actions", "lose_answers", "slow_rounds"}
-        loud |= {"join_group", "delay_actions"}
-        return self.settings.is_gated and any(each.kind in loud for each in self.plan)
-
-    @property
-    def is_calm(self):
-        """True if nothing happens that makes late messages, or another master."""
-        loud = {"restart_master", "fail_over", "set_counts", "resume", "slow_appends", "abort", "waive"}
-        loud |= {"delay_actions", "lose_registrations", "stop_name_server", "lose_actions"}
-        is_quiet = not any(each.was_cut for each in self.producers) and not self.settings.accepts_late
-        return is_quiet and not any(each.kind in loud for each in self.plan)
-
-    @property
-    def waived(self):
-        operation = self.controller.operation
-        return () if operation is None else operation.options.waived_groups
-
     @property
     def group_names(self):
         return frozenset(each.name for each in self.groups)
-
-    def writes(self, peer, request):
-        """Judge a write that is sent."""
-        operation = self.controller.operation
-        if operation.phase is ResizePhase.CONFLICT or operation.is_finished:
-            self.fail("%d in %s", request.code, operation.phase.value)
-        if request.code == BrokerRequestCode.UPDATE_AND_CREATE_TOPIC:
-            resize = operation.set_of(peer.name)
-            if peer.counts not in path_of(operation.kind, resize):
-                self.fail("numbers of somebody else are overwritten: %s of %s", peer.counts, peer.name)
-
-    def changes_counts(self, brokers, counts):
-        self.note("%s: %s", brokers.name, counts)
-        before = brokers.master.counts
-        if counts.write > counts.read:
-            self.fail("%s gets more write queues than read queues: %s", brokers.name, counts)
-        is_resized = (counts.read, counts.write) != (before.read, before.write)
-        if self.controller.operation.phase is ResizePhase.RESIZE and is_resized and not self.foreign:
-            self.check_all_consumed()
-
-    def check_all_consumed(self):
-        """While the numbers of an ordered topic change, no key has a message that is not consumed."""
-        for group in self.groups:
-            if group.name in self.waived or group.exists_ms is None:
-                continue
-            for each in self.missed(group.seen, group.exists_ms):
-                key = self.messages[each].key
-                if key < 0 or not self.producers[key // Producer.KEYS].was_cut:
-                    self.fail("numbers change, and %s", self.lost(group, each))
-
-    def check_masters(self, operation):
-        """What a phase relies on was seen of the present masters."""
-        relied_on = {ResizePhase.READ_DOWN: ResizePhase.QUIESCE, ResizePhase.WRITE_UP: ResizePhase.SEED}
-        began_ms = self.began_ms.get(relied_on.get(operation.phase), self.now_ms)
-        for brokers in self.sets.values():
-            if brokers.master is not None and began_ms < brokers.led_ms < self.now_ms - UNNOTICED_MS:
-                self.fail("%s, and %s has another master since %d ms", operation.phase.value, brokers.name, began_ms)
-
-    def operator_changed(self, brokers, counts):
-        self.foreign.setdefault(brokers.name, brokers.master.counts)
-        if counts.read < brokers.master.counts.read or counts.write > brokers.master.counts.write:
-            self.loses_by_operator = True
 
     # The end
 
@@ -302,7 +199,7 @@ class World:
             self.mend()
             self.end_operation()
             self.settle()
-            self.check_end()
+            self.judge.check_end()
         finally:
             control.process.kill()
             self.running = None
@@ -330,8 +227,8 @@ class World:
         draw = self.random.random()
         if operation.phase is ResizePhase.CONFLICT:
             return self.operator_leaves_conflict(draw)
-        offline = [each.name for each in self.groups if not each.members and each.kind is not GroupKind.BROADCAST]
-        if not offline:
+        offline = [each.name for each in self.groups if not each.members and not each.is_broadcast]
+        if not any(each in operation.problem for each in offline):
             return False
         if draw < 0.3:
             return True
@@ -342,12 +239,12 @@ class World:
         return False
 
     def operator_leaves_conflict(self, draw):
-        if draw < 0.3:
+        if draw < 0.3 and self.judge.foreign:
             return True
         if draw < 0.6:
             self.controller.command("abort", "not now")
             return False
-        for name, counts in self.foreign.items():
+        for name, counts in self.judge.foreign.items():
             self.sets[name].set_counts(counts)
         self.controller.command("resume", "as it was")
         return False
@@ -358,73 +255,6 @@ class World:
         end_ms = self.now_ms + CONSUMED_WITHIN_MS
         while self.now_ms < end_ms:
             self.run_until(self.now_ms + 20_000)
-            is_quiet = not any(each.has_late for each in self.sets.values()) and self.disagreement() is None
-            if is_quiet and next(self.unconsumed(), None) is None:
+            is_quiet = not any(each.has_late for each in self.sets.values()) and self.judge.disagreement() is None
+            if is_quiet and next(self.judge.unconsumed(), None) is None:
                 return
-
-    def unconsumed(self):
-        """Yield a sentence for each message that a group has not consumed, and cannot."""
-        for group in self.groups:
-            if group.name in self.waived or group.exists_ms is None:
-                continue
-            if group.kind is GroupKind.BROADCAST:
-                for member in group.members:
-                    if member.exists_ms is not None:
-                        lost = self.missed(member.seen, member.exists_ms + 1)
-                        yield from (self.lost(group, each) for each in lost)
-                continue
-            for each in self.missed(group.seen, group.exists_ms):
-                if group.members or not self.is_consumable(group, self.messages[each]):
-                    yield self.lost(group, each)
-
-    def missed(self, seen, exists_ms):
-        """Return the ids of messages that were acknowledged after a time, and not consumed."""
-        ids = self.acked_ids[bisect_left(self.acked_ms, exists_ms) :]
-        return [each for each in ids if each not in seen and not self.messages[each].is_excused]
-
-    def is_consumable(self, group, message):
-        brokers = self.sets[message.broker_name]
-        stored = brokers.offset(group.name, message.queue_id)
-        return stored is not None and stored <= message.at and brokers.serves(message.queue_id)
-
-    def lost(self, group, message_id):
-        message = self.messages[message_id]
-        return (
-            f"{group.name} ({group.kind.value}) has not consumed message {message.at} of "
-            f"{message.broker_name}/{message.queue_id}, sent {message.sent_ms} ms"
-        )
-
-    def disagreement(self):
-        for brokers in self.sets.values():
-            counts = brokers.master.counts
-            for each in brokers.slaves:
-                if each.counts != counts:
-                    return f"slave {each.address} shows {each.counts}, its master {counts}"
-            for server in self.name_servers:
-                if server.counts.get(brokers.name) != counts:
-                    return f"{server.address} shows {server.counts.get(brokers.name)} of {brokers.name}, not {counts}"
-        return None
-
-    def check_end(self):
-        if (differs := self.disagreement()) is not None:
-            self.fail("%s", differs)
-        if not self.loses_by_operator and (lost := next(self.unconsumed(), None)) is not None:
-            self.fail("%s", lost)
-        operation = self.controller.operation
-        if operation is None:
-            return
-        is_from_conflict = ResizePhase.CONFLICT in self.phases
-        expected = {ResizePhase.DONE: self.settings.target, ResizePhase.ABORTED: self.settings.before}
-        if operation.phase in expected and not is_from_conflict and not self.foreign:
-            wanted = expected[operation.phase]
-            for brokers in self.sets.values():
-                if brokers.master.counts != equal_counts(wanted):
-                    self.fail("%s, and %s shows %s", operation.phase.value, brokers.name, brokers.master.counts)
-            if self.settings.has_order_conf:
-                self.check_order_conf(wanted)
-
-    def check_order_conf(self, wanted):
-        conf = ";".join(f"{name}:{wanted}" for name in self.sets)
-        for each in self.name_servers:
-            if each.order_conf != conf:
-                self.fail("%s has orderTopicConf %s, not %s", each.address, each.order_conf, conf)
