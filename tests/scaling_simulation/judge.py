@@ -244,19 +244,23 @@ class Judge:
             if group.is_broadcast:
                 for member in group.members:
                     if member.exists_ms is not None:
-                        yield from (lost(group, each) for each in self.missed(member.seen, member.exists_ms + 1))
+                        missed = self.missed(member.seen, member.exists_ms + 1)
+                        yield from (lost(group, each) for each in missed if not self.is_closed(each))
                 continue
             for message in self.missed(group.seen, group.exists_ms):
                 if self.is_lost(group, message):
                     yield lost(group, message)
 
+    def is_closed(self, message):
+        """Return whether an operator has closed the queue."""
+        return message.broker_name in self.foreign and not self.world.sets[message.broker_name].serves(message.queue_id)
+
     def is_lost(self, group, message):
-        brokers = self.world.sets[message.broker_name]
-        if brokers.name in self.foreign and not brokers.serves(message.queue_id):
-            # An operator has closed the queue.
+        if self.is_closed(message):
             return False
         if group.members:
             return True
+        brokers = self.world.sets[message.broker_name]
         stored = brokers.offset(group.name, message.queue_id)
         return stored is None or stored > message.at or not brokers.serves(message.queue_id)
 
