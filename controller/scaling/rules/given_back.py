@@ -27,8 +27,8 @@ def give_back(this: ResizeRound) -> ResizeDecision:
     waits, observation, progress = this.operation.waits, this.observation, this.progress
     conf, unpaused = tuple(_conf_actions(this)), tuple(_unpaused(this))
     actions: tuple[ChangeCounts | PutOrderConf, ...] = (*conf, *unpaused)
-    is_over = observation.unix_ms - this.operation.phase_since_unix_ms >= waits.verify_ms
-    # What can be done is tried once, however long nobody led, and not for ever.
+    is_over = progress.lasted_ms >= waits.verify_ms
+    # What can be done is tried once, however late, and not for ever.
     if is_over and (not actions or observation.failures or progress.last_rounds >= LAST_ROUNDS_MAX):
         return this.go(ResizePhase.ABORTED, list(_left(this)), problem=this.operation.problem)
     if actions or observation.missing:

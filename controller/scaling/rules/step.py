@@ -40,7 +40,8 @@ def begin_phase(operation: ResizeOperation) -> PhaseProgress:
     """
     return PhaseProgress(
         waited_ms=operation.waited_ms,
-        saved_ms=operation.waited_ms,
+        lasted_ms=operation.lasted_ms,
+        saved_ms=operation.lasted_ms,
         ends={each.queue: each.offset for each in operation.seen_ends},
         moved_at_ms=operation.moved_at_ms,
     )
@@ -78,10 +79,7 @@ def _is_paused_too_long(this: ResizeRound) -> bool:
     phase = operation.resume_phase or operation.phase
     if operation.kind is not ResizeKind.ORDERED or operation.reached > PAUSED_END or phase not in _PAUSED:
         return False
-    paused = [each.began_unix_ms for each in operation.steps if each.phase is ResizePhase.PAUSE]
-    if phase is ResizePhase.PAUSE:
-        paused.append(operation.phase_since_unix_ms)
-    return bool(paused) and this.observation.unix_ms - paused[0] > operation.waits.pause_ms
+    return operation.earlier_ms + this.progress.lasted_ms > operation.waits.pause_ms
 
 
 def _masters_changed(this: ResizeRound) -> ResizeDecision | None:
