@@ -249,6 +249,7 @@ class RollingRestarts:
 
         await self._parts.documents.change(DocumentKind.ROLLING_RESTART, before.broker_name, decide)
         self._failed.pop(before.id, None)
+        self._failed_ms.setdefault((after.id, after.failed_switchovers), self._parts.clock.now_ms())
         if after.phase is not before.phase:
             self._parts.observer.restart_entered(before, after)
 

@@ -12,10 +12,8 @@ from controller.scaling.rules.given_back import give_back
 from controller.scaling.rules.path import PAUSED_END
 from controller.scaling.rules.round import ResizeRound
 
-_PAUSED: Final = frozenset({
-    ResizePhase.PAUSE, ResizePhase.QUIESCE, ResizePhase.LATE, ResizePhase.DRAIN, ResizePhase.CONFIRM, ResizePhase.SEED,
-    ResizePhase.RESIZE,
-})  # fmt: skip
+#: Phases that only a broker set beside an ordered resize blocks.
+_BLOCKED_BESIDE: Final = frozenset({ResizePhase.SEED, ResizePhase.RESIZE, ResizePhase.UNPAUSE})
 #: Phase -> the one that begins anew with a new master: it may have older offsets, ends and numbers.
 _AGAIN: Final[Mapping[ResizePhase, ResizePhase]] = {
     ResizePhase.GATE: ResizePhase.GATE,
@@ -55,9 +53,14 @@ def decide_step(operation: ResizeOperation, progress: PhaseProgress, observation
         return decision
     if operation.phase is ResizePhase.BLOCKED:
         return gated.with_locks(this, _blocked(this))
+    return gated.with_locks(this, _by_phase(this, operation.phase))
+
+
+def _by_phase(this: ResizeRound, phase: ResizePhase) -> ResizeDecision:
+    """Apply the rule of a phase, unless the pause of an ordered topic is to end first."""
     if _is_paused_too_long(this):
-        return this.undo(f"the topic had no writes for longer than {operation.waits.pause_ms / 1000:.0f} s")
-    return gated.with_locks(this, _RULES[operation.phase](this))
+        return this.undo(f"the topic had no writes for longer than {this.operation.waits.pause_ms / 1000:.0f} s")
+    return ordered.stopped_by_open_set(this) or _RULES[phase](this)
 
 
 def _blocked(this: ResizeRound) -> ResizeDecision:
@@ -65,9 +68,9 @@ def _blocked(this: ResizeRound) -> ResizeDecision:
     operation = this.operation
     resume = operation.resume_phase
     assert resume is not None, "a blocked operation knows its phase"
-    if _is_paused_too_long(this):
-        return this.undo(f"the topic had no writes for longer than {operation.waits.pause_ms / 1000:.0f} s")
-    decision = _RULES[resume](this)
+    if resume in _BLOCKED_BESIDE and not this.observation.missing and ordered.stopped_by_open_set(this) is None:
+        return this.go(resume, ["no broker set beside this resize takes writes any more"])
+    decision = _by_phase(this, resume)
     if decision.operation.phase is not ResizePhase.BLOCKED:
         return decision
     return replace(decision, waits_for=decision.waits_for or (operation.problem,))
@@ -77,7 +80,7 @@ def _is_paused_too_long(this: ResizeRound) -> bool:
     """Return whether an ordered topic waits too long without writes; its counts have not changed yet."""
     operation = this.operation
     phase = operation.resume_phase or operation.phase
-    if operation.kind is not ResizeKind.ORDERED or operation.reached > PAUSED_END or phase not in _PAUSED:
+    if operation.kind is not ResizeKind.ORDERED or operation.reached > PAUSED_END or phase not in ordered.PAUSED:
         return False
     return operation.earlier_ms + this.progress.lasted_ms > operation.waits.pause_ms
 
@@ -119,7 +122,7 @@ def _again_ordered(operation: ResizeOperation, phase: ResizePhase) -> ResizePhas
     if phase in {ResizePhase.READ_DOWN, ResizePhase.WATCH}:
         return ResizePhase.REOPEN
     if operation.reached < PAUSED_END:
-        return ResizePhase.PAUSE if phase in _PAUSED and phase is not ResizePhase.RESIZE else None
+        return ResizePhase.PAUSE if phase in ordered.PAUSED and phase is not ResizePhase.RESIZE else None
     if operation.seeds and phase is not ResizePhase.ROLLBACK:
         # Producers may use new queues already; what was stored for groups there may be lost.
         return ResizePhase.SEED

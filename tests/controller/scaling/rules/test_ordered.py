@@ -10,15 +10,16 @@ from controller.scaling.rules.step import decide_step
 CONF = "broker-a:2"
 
 
-def test_writes_pause_before_the_order_conf_goes():
+def test_writes_pause_before_the_order_conf_loses_its_queues():
     resize = an_ordered(ResizePhase.PAUSE, order_conf=CONF)
     open_yet = decide_step(resize, waited(0), observed(resize, 0, order_conf=CONF))
     assert open_yet.actions == (
         ChangeCounts(broker_name=BROKER, address=ADDRESS, before=QueueCounts(2, 2), after=QueueCounts(2, 2, 4)),
     )
     paused = decide_step(resize, waited(0), observed(resize, 1, order_conf=CONF))
-    assert paused.actions == (PutOrderConf(address=NAME_SERVER, value=None),)
-    assert decide_step(resize, waited(0), observed(resize, 1)).operation.phase is ResizePhase.QUIESCE
+    assert paused.actions == (PutOrderConf(address=NAME_SERVER, value="broker-a:0"),)
+    without_queues = observed(resize, 1, order_conf="broker-a:0")
+    assert decide_step(resize, waited(0), without_queues).operation.phase is ResizePhase.QUIESCE
 
 
 def test_order_conf_has_the_new_numbers_before_writes_go_on():
