@@ -317,7 +317,8 @@ def _client_choice(operation: ResizeOperation, needs: ResizeNeeds, observation: 
     """Return which clients a phase has to know: none of a group that is seen to lag by what brokers have stored."""
 
     def chosen(members: ConnectedMembers) -> Collection[str]:
-        if not needs.clients:
+        # A group that has locks keeps them, however it consumes.
+        if not needs.clients or members.group in operation.gated_groups:
             return ()
         decides_nothing = needs.drained and not members.is_broadcasting
         if decides_nothing and is_behind(members.group, operation, observation):

@@ -85,6 +85,10 @@ class PhaseProgress:
     settled_at_ms: Mapping[str, int] = field(default_factory=dict)
     #: `waited_ms` at which everything was seen in the wanted state.
     agreed_at_ms: int | None = None
+    #: Monotonic time at which all locks were sent in the round before, None unless that was to every set; and of the
+    #: last time that all were taken.
+    locks_sent_ms: int | None = None
+    locked_ms: int | None = None
     #: Rounds after the time for it in which writes were still given back.
     last_rounds: int = 0
     #: `lasted_ms` at the last save.

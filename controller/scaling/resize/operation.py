@@ -260,6 +260,10 @@ class ResizeOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     #: Groups for which new queues are locked, and the queues that they may consume.
     gated_groups: tuple[str, ...] = ()
     released: tuple[ReleasedQueue, ...] = ()
+    #: When all locks were renewed last, as far as known; 0: there are none. It tells a new leader how long nobody led.
+    locked_unix_ms: int = 0
+    #: Why consumers may have had locked queues too early; blank if they have not.
+    lapse: str = ""
     #: Why it is BLOCKED, in CONFLICT or REJECTED, or why it is undone.
     problem: str = ""
     #: How often dropped queues were opened again.

@@ -60,7 +60,7 @@ def _by_phase(this: ResizeRound, phase: ResizePhase) -> ResizeDecision:
     """Apply the rule of a phase, unless the pause of an ordered topic is to end first."""
     if _is_paused_too_long(this):
         return this.undo(f"the topic had no writes for longer than {this.operation.waits.pause_ms / 1000:.0f} s")
-    return ordered.stopped_by_open_set(this) or _RULES[phase](this)
+    return ordered.stopped_by_open_set(this) or gated.gate_late_groups(this) or _RULES[phase](this)
 
 
 def _blocked(this: ResizeRound) -> ResizeDecision:
@@ -96,11 +96,11 @@ def _masters_changed(this: ResizeRound) -> ResizeDecision | None:
     lost = [name for name in changed if name in operation.masters]
     again = _again(operation)
     if not lost or again is None:
-        return this.record(masters=masters)
+        return this.record(masters=masters, lapse=gated.lapse_by_master(operation) if lost else operation.lapse)
     evidence = [_replaced(name, operation.masters[name], masters[name]) for name in lost]
     if again is ResizePhase.REOPEN:
         return this.go(again, evidence, masters=masters, reopened=operation.reopened + 1)
-    return this.go(again, evidence, masters=masters)
+    return this.go(again, evidence, masters=masters, lapse=gated.lapse_by_master(operation))
 
 
 def _again(operation: ResizeOperation) -> ResizePhase | None:
