@@ -84,7 +84,7 @@ class TopicObserver:
         self._admin = admin
         self._name_servers = name_servers
         self._masters = masters
-        self._producers = ProducerFetches(admin, name_servers, clock)
+        self._producers = ProducerFetches(admin, name_servers)
         self._clock = clock
         self._offsets = SharedOffsets(admin)
         self._clients = clients
