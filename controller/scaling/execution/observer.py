@@ -84,7 +84,7 @@ class TopicObserver:
         self._admin = admin
         self._name_servers = name_servers
         self._masters = masters
-        self._producers = ProducerFetches(admin, name_servers, clock)
+        self._producers = ProducerFetches(admin, name_servers)
         self._clock = clock
         self._offsets = SharedOffsets(admin)
         self._clients = clients
@@ -317,7 +317,8 @@ def _client_choice(operation: ResizeOperation, needs: ResizeNeeds, observation: 
     """Return which clients a phase has to know: none of a group that is seen to lag by what brokers have stored."""
 
     def chosen(members: ConnectedMembers) -> Collection[str]:
-        if not needs.clients:
+        # A group that has locks keeps them, however it consumes.
+        if not needs.clients or members.group in operation.gated_groups:
             return ()
         decides_nothing = needs.drained and not members.is_broadcasting
         if decides_nothing and is_behind(members.group, operation, observation):

@@ -21,6 +21,7 @@ from controller.scaling.resize.operation import NEEDS_OPERATOR, ResizeKind, Resi
 from controller.scaling.resize.request import ResizePlan, ResizeRequest, TopicTraits
 from controller.scaling.rules.needs import round_ms
 from controller.scaling.rules.plan import checked, plan_resize
+from controller.scaling.rules.round import ResizeRound
 from controller.scaling.rules.step import begin_phase, decide_step
 from controller.storage.store import StoreError
 from remoting.clock import Clock
@@ -234,9 +235,13 @@ class ResizeRunner:
         self._operations.check_stored(operation)
         facts = await self.plan(request_of(operation))
         missing = facts.observation.missing
-        if missing and self._clock.unix_ms() - operation.phase_since_unix_ms < PRECHECK_MS:
-            self._set_status(operation, missing, progress.waited_ms)
-            return operation, progress, LOOK_S
+        progress = progress.at(facts.observation.now_ms, is_complete=not missing)
+        if missing and progress.lasted_ms < PRECHECK_MS:
+            this = ResizeRound(operation=operation, progress=progress, observation=facts.observation)
+            decision = this.stay(missing)
+            await self._store(operation, decision.operation)
+            self._set_status(decision.operation, missing, progress.waited_ms)
+            return decision.operation, decision.progress, LOOK_S
         after = checked(operation, facts.plan, facts.observation)
         await self._store(operation, after)
         return after, begin_phase(after), 0.0

@@ -248,6 +248,10 @@ class ResizeOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     late_marks: tuple[LateMark, ...] = ()
     #: How long the present phase has waited, saved each 10 s; a new leader goes on there.
     waited_ms: int = 0
+    #: How long leaders have looked after the present phase, missing answers included, and after those since the check
+    #: that came before it. Time without a leader counts in neither.
+    lasted_ms: int = 0
+    earlier_ms: int = 0
     #: The newest ends of observed queues at that time, and how long the phase had waited at their last change.
     seen_ends: tuple[QueueOffset, ...] = ()
     moved_at_ms: int = 0
@@ -256,6 +260,10 @@ class ResizeOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     #: Groups for which new queues are locked, and the queues that they may consume.
     gated_groups: tuple[str, ...] = ()
     released: tuple[ReleasedQueue, ...] = ()
+    #: When all locks were renewed last, as far as known; 0: there are none. It tells a new leader how long nobody led.
+    locked_unix_ms: int = 0
+    #: Why consumers may have had locked queues too early; blank if they have not.
+    lapse: str = ""
     #: Why it is BLOCKED, in CONFLICT or REJECTED, or why it is undone.
     problem: str = ""
     #: How often dropped queues were opened again.
@@ -286,6 +294,8 @@ class ResizeOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             phase=phase,
             phase_since_unix_ms=unix_ms,
             waited_ms=0,
+            lasted_ms=0,
+            earlier_ms=0 if self.phase is ResizePhase.PRECHECK else self.earlier_ms + self.lasted_ms,
             seen_ends=(),
             moved_at_ms=0,
             # They are found anew, and the ends that are seen meanwhile have their place in the document.

@@ -169,7 +169,8 @@ def verify(this: ResizeRound, position: int) -> ResizeDecision:
     if not this.observation.missing and any(each.offsets is None for each in this.observation.sets.values()):
         # The round before was so long that nobody has looked at them.
         return this.stay(["lag on the new queues", *uncovered])
-    return this.go(this.operation.ends_as, [*uncovered, *_lag_of_new_queues(this)])
+    lapse = [this.operation.lapse] if this.operation.lapse else []
+    return this.go(this.operation.ends_as, [*lapse, *uncovered, *_lag_of_new_queues(this)])
 
 
 def _lag_of_new_queues(this: ResizeRound) -> list[str]:

@@ -4,7 +4,8 @@ import contextlib
 
 import pytest
 from peers.etcd import Way
-from peers.waiting import holds_for
+from peers.jars import V4_9
+from peers.waiting import holds_for, wait_until
 from resize_site import described, evidence_of, phases_of
 
 pytestmark = [pytest.mark.java, pytest.mark.soak]
@@ -206,3 +207,52 @@ def test_abort_of_a_shrink_gives_back_the_queues(site):
     assert site.is_everywhere(topic, 8), described(operation)
     assert operation["problem"] == "aborted by the operator: not today"
     assert traffic.verdict([group])[group].missing == ()
+
+
+def test_set_that_registers_during_an_ordered_pause_gets_no_message_and_the_resize_is_undone(site):
+    """With clients of the site's release and old ones, by an `orderTopicConf`."""
+    topic, conf = site.make_topic("Beside", 4), "broker-a:4;broker-b:4"
+    site.put_order_conf(topic, conf)
+    site.start_other_broker("broker-c")
+    old = site.lab.traffic("traffic-old", namesrv=site.namesrv_addresses, version=V4_9)
+    group = site.consume(topic, "orderly", from_="FIRST_OFFSET")
+    senders = {"beside-new": site.traffic, "beside-old": old}
+    for name, clients in senders.items():
+        clients.send(name, topic=topic, interval_ms=10, keys=20)
+        clients.wait_for_acknowledged(100, producer=name)
+
+    # A whole resize: sends fail, and go on with the new numbers.
+    operation_id = site.start(topic, 6, ordered="pause")
+    site.wait_for_phase(operation_id, "QUIESCE")
+    assert site.order_confs(topic) == ["broker-a:0;broker-b:0"] * 2
+    site.wait_until_done(operation_id)
+    assert site.order_confs(topic) == ["broker-a:6;broker-b:6"] * 2
+    assert all(refused_for_a_route(clients, name) for name, clients in senders.items())
+
+    # Another one, during which a third set registers with the topic. Its producers have had no queue for some polls.
+    operation_id = site.start(topic, 8, ordered="pause", waits={"producersMs": 20_000})
+    site.wait_for_phase(operation_id, "QUIESCE")
+    failed = {name: refused_for_a_route(clients, name) for name, clients in senders.items()}
+    wait_until(
+        lambda: all(refused_for_a_route(clients, name) > failed[name] + 100 for name, clients in senders.items()),
+        seconds=15,
+        what="producers have no queue",
+    )
+    site.set_counts(topic, "broker-c", read=8, write=8)
+    operation = site.wait_for_phase(operation_id, "ABORTED")
+    for name, clients in senders.items():
+        clients.wait_for_acknowledged(200, producer=name, seconds=30)
+        clients.stop(name)
+    site.traffic.wait_until_consumed([group])
+
+    assert "broker-c takes writes of Beside and is not part of this resize" in operation["problem"]
+    assert site.order_confs(topic) == ["broker-a:6;broker-b:6"] * 2
+    assert set(site.ends(topic, range(8), "broker-c").values()) == {0}
+    delivered = site.traffic.verdict([group])[group]
+    assert (delivered.missing, delivered.inversions) == ((), ())
+
+
+def refused_for_a_route(clients, producer):
+    """Return how many sends of a producer have failed because it had no queue."""
+    failed = (each for each in clients.read().unacknowledged if each.producer == producer)
+    return sum("No route info" in each.reason for each in failed)

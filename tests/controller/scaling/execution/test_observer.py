@@ -3,6 +3,7 @@
 import pytest
 from fakes.clock import FakeClock
 from fakes.scaled_topic import GROUP, TOPIC, NoElectedMasters, ScaledBroker, ScaledNameServer, ScalingSite, scaling_site
+from msgspec import structs
 from resize_builders import a_resize
 
 from controller.scaling.execution import observer
@@ -415,6 +416,20 @@ async def test_clients_of_a_group_that_lags_are_not_queried_until_it_has_drained
         broker.offsets[GROUP] = {2: 9}
         (group,) = (await observer.observe(shrinks(ResizePhase.DRAIN), 0)).groups
     assert group.kind is GroupKind.ORDERLY
+
+
+async def test_clients_of_a_group_that_appears_while_queues_are_locked_are_queried_until_it_has_locks(broker):
+    broker.offsets[GROUP] = {0: 1}
+    broker.join(GROUP, "client-1")
+    broker.run("client-1", {0: (1, 0)}, is_orderly=True)
+    release = structs.replace(grows(ResizePhase.RELEASE), kind=ResizeKind.GATED, reached=2)
+    async with scaling_site(broker) as site:
+        observer = observer_of(site)
+        (group,) = (await observer.observe(release, 0)).groups
+        assert group.kind is GroupKind.ORDERLY
+        broker.seen.clear()
+        await observer.observe(structs.replace(release, gated_groups=(GROUP,)), 0)
+    assert BrokerRequestCode.GET_CONSUMER_RUNNING_INFO not in broker.seen
 
 
 async def test_clients_that_broadcast_are_queried_whatever_their_group_has_stored_once(broker):

@@ -363,9 +363,17 @@ async def test_topic_that_has_changed_since_it_was_planned_is_not_resized(broker
 
 async def test_check_that_lacks_answers_waits_and_can_be_aborted(broker, controller):
     broker.instead[BrokerRequestCode.GET_MAX_OFFSET] = 2
-    operation = stored(broker, ResizePhase.PRECHECK, phase_since_unix_ms=controller.clock.unix_ms())
+    # It began years ago by the wall clock of the leader that stored it.
+    operation = stored(broker, ResizePhase.PRECHECK)
     await controller.scaling.operations.add(operation)
     status = await controller.until(lambda: controller.scaling.statuses.get(operation.id))
     assert any(each.startswith(f"queue 0 at {broker.address}") for each in status.waits_for)
     await controller.scaling.abort(operation.id, "")
     await controller.ended(operation, ResizePhase.ABORTED)
+
+
+async def test_check_that_has_lacked_answers_for_a_minute_under_several_leaders_is_rejected(broker, controller):
+    broker.instead[BrokerRequestCode.GET_MAX_OFFSET] = 2
+    operation = stored(broker, ResizePhase.PRECHECK, lasted_ms=runner.PRECHECK_MS)
+    await controller.scaling.operations.add(operation)
+    await controller.ended(operation, ResizePhase.REJECTED)

@@ -1,5 +1,7 @@
 """What holds in every phase: changes of masters, blocked resizes, rollbacks."""
 
+from dataclasses import replace
+
 import pytest
 from scaling_builders import (
     ADDRESS,
@@ -76,11 +78,31 @@ def test_order_conf_comes_back_before_writes_do():
     assert decision.actions == (PutOrderConf(address="10.0.0.9:9876", value="broker-a:2"),)
 
 
-def test_ordered_topic_is_not_without_writes_for_longer_than_allowed():
-    resize = an_ordered(ResizePhase.PAUSE)
+@pytest.mark.parametrize("wall_clock_ms", [-7_200_000, 0, 7_200_000])
+@pytest.mark.parametrize("missing", [(), ("broker-b does not answer",)])
+def test_ordered_topic_is_without_writes_for_as_long_as_allowed_whatever_a_wall_clock_shows(wall_clock_ms, missing):
+    resize = an_ordered(ResizePhase.PAUSE, lasted_ms=1_000)
     resize = resize.entered(ResizePhase.QUIESCE, resize.phase_since_unix_ms)
-    late = observed(resize, 1, now_ms=resize.waits.pause_ms + 1)
-    assert decide_step(resize, waited(0), late).operation.phase is ResizePhase.ROLLBACK
+    for lasted_ms, phase in ((-1_000, ResizePhase.QUIESCE), (-999, ResizePhase.ROLLBACK)):
+        now = observed(resize, 1, now_ms=resize.waits.pause_ms + lasted_ms, missing=missing)
+        now = replace(now, unix_ms=now.unix_ms + wall_clock_ms)
+        assert decide_step(resize, waited(0), now).operation.phase is phase
+
+
+def test_time_between_two_phases_belongs_to_the_pause():
+    resize = an_ordered(ResizePhase.PAUSE)
+    paused = decide_step(resize, waited(700), observed(resize, 1))
+    following = decide_step(paused.operation, paused.progress, observed(resize, 1, now_ms=300))
+    assert (following.operation.earlier_ms, following.progress.lasted_ms, following.progress.waited_ms) == (700, 300, 0)
+
+
+def test_new_leader_counts_the_pause_that_was_saved_and_no_time_without_a_leader():
+    resize = an_ordered(ResizePhase.QUIESCE, earlier_ms=400_000, lasted_ms=100_000)
+    begun = decide_step(resize, begin_phase(resize), observed(resize, 1, now_ms=3_000_000))
+    assert begun.operation.phase is ResizePhase.QUIESCE
+    left_ms = resize.waits.pause_ms - 500_000
+    late = observed(resize, 1, now_ms=3_000_000 + left_ms + 1)
+    assert decide_step(resize, begun.progress, late).operation.phase is ResizePhase.ROLLBACK
 
 
 def test_masters_of_the_start_are_known():
