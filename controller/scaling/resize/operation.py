@@ -196,6 +196,8 @@ class ResizeOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     accept_late: bool = False
     #: True: goes on to new write queues although broadcasting clients do not show the new read queues.
     ignore_unassigned: bool = False
+    #: True: resizes a topic although its message type gives the number of queues a meaning (PRIORITY, LITE).
+    ignore_message_type: bool = False
 
 
 class ReleasedQueue(msgspec.Struct, frozen=True, array_like=True):

@@ -17,6 +17,7 @@ from controller.scaling.resize.operation import (
     SetResize,
 )
 from controller.scaling.resize.request import (
+    SPECIAL_TYPES,
     PlannedGroup,
     PlannedSet,
     ResizePlan,
@@ -152,6 +153,11 @@ def _problems(
 ) -> Iterator[str]:
     yield from _target_problems(request)
     yield from topic_problems(request.topic, traits)
+    if traits.special_type and not request.options.ignore_message_type:
+        yield (
+            f"{request.topic} has message.type {traits.special_type}: {SPECIAL_TYPES[traits.special_type]}. If you "
+            'want another number, request it with "options": {"ignoreMessageType": true}'
+        )
     yield from wait_problems(request.waits)
     if kind is None:
         if not observation.missing:
@@ -236,7 +242,9 @@ def _order_problems(request: ResizeRequest, traits: TopicTraits, observation: Re
         )
     orderly = sorted(each.name for each in observation.groups or () if each.kind is GroupKind.ORDERLY)
     if traits.is_ordered or orderly:
-        why = f"groups that consume in order: {', '.join(orderly)}" if orderly else "its order flag or message type"
+        why = (
+            f"groups that consume in order: {', '.join(orderly)}" if orderly else "order flag, message type, compaction"
+        )
         yield (
             f"{request.topic} is an ordered topic ({why}): another number of queues sends keys elsewhere before their "
             'older messages are consumed. Want the ordered resize ("ordered": "pause"), which stops writes meanwhile'

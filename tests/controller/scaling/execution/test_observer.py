@@ -311,6 +311,24 @@ async def test_phase_queries_only_what_it_needs(broker):
     assert (observation.groups, observation.sets["broker-a"].ends) == (None, {})
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "is_ordered", "special_type"),
+    [
+        ("message.type", "NORMAL", False, ""),
+        ("message.type", "FIFO", True, ""),
+        ("message.type", "PRIORITY", False, "PRIORITY"),
+        ("message.type", "LITE", False, "LITE"),
+        ("cleanup.policy", "DELETE", False, ""),
+        ("cleanup.policy", "COMPACTION", True, ""),
+    ],
+)
+async def test_attributes_of_a_topic_tell_whether_queues_have_a_meaning(broker, name, value, is_ordered, special_type):
+    broker.topic["attributes"] = {name: value}
+    async with scaling_site(broker, name_servers=1) as site:
+        traits, _ = await facts(site)
+    assert (traits.is_ordered, traits.special_type) == (is_ordered, special_type)
+
+
 # Groups
 
 

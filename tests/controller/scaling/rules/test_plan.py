@@ -57,6 +57,13 @@ def test_what_is_in_the_way_is_named(queues, values, text):
     assert any(text in each for each in plan_of(queues, **values).problems)
 
 
+def test_topic_whose_number_of_queues_has_a_meaning_is_resized_only_if_the_operator_says_so():
+    (problem,) = plan_of(6, special_type="PRIORITY").problems
+    assert problem.startswith("TopicTest has message.type PRIORITY: each queue is a priority")
+    wanted = {"options": ResizeOptions(ignore_message_type=True)}
+    assert plan_of(6, special_type="PRIORITY", request=wanted).problems == ()
+
+
 def test_topic_with_too_many_queues_to_look_at_is_refused_for_that_alone():
     many = QueueCounts(SET_QUEUES_MAX + 1, SET_QUEUES_MAX + 1)
     observation = replace(with_set(observed(SHRINK, 0), counts=many, ends={}), groups=None)
