@@ -17,6 +17,8 @@ class GroupKind(Enum):
     ORDERLY = "orderly"
     #: Pull and lite pull: the committed offset means pulled, not consumed.
     PULL = "pull"
+    #: They chose their queues themselves, without a subscription: `assign()` of lite pull (Flink), plain pull.
+    ASSIGNED = "assigned"
     POP = "pop"
     BROADCAST = "broadcast"
     #: Some members do not report how they consume: in order, one by one, or by a proxy.

@@ -194,7 +194,8 @@ class ResizeOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     waived_groups: Annotated[tuple[GroupName, ...], msgspec.Meta(max_length=WAIVED_GROUPS_MAX)] = ()
     #: True: delayed messages that may still arrive are not waited for; if one does, dropped queues are opened again.
     accept_late: bool = False
-    #: True: goes on to new write queues although broadcasting clients do not show the new read queues.
+    #: True: goes on to new write queues although clients that broadcast, or choose their queues themselves, do not show
+    #: the new read queues.
     ignore_unassigned: bool = False
     #: True: resizes a topic although its message type gives the number of queues a meaning (PRIORITY, LITE).
     ignore_message_type: bool = False

@@ -180,6 +180,8 @@ def _problems(
     yield from _counts_problems(request, traits, kind)
     yield from order_conf_problems(request.topic, observation)
     yield from _order_problems(request, traits, observation)
+    if not request.options.ignore_unassigned:
+        yield from _choosing_problems(request, traits, observation, kind)
     orderly = [each.name for each in observation.groups or () if each.kind is GroupKind.ORDERLY]
     yield from size_problems(kind, _resizes(request, traits), orderly)
     if kind is ResizeKind.GATED:
@@ -199,6 +201,25 @@ def _gate_problems(request: ResizeRequest, traits: TopicTraits, observation: Res
     others = sorted(each.name for each in observation.groups or () if each.kind is not GroupKind.ORDERLY)
     if others:
         yield f"groups that do not consume in order now, or are offline: {', '.join(others)}; {instead}"
+
+
+def _choosing_problems(
+    request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation, kind: ResizeKind
+) -> Iterator[str]:
+    """Yield which groups choose their queues without that a grow could wait until they have chosen the new ones."""
+    for group in _choosing(request, traits, observation):
+        # Nobody waits for new queues of an ordered resize to be consumed.
+        if kind is ResizeKind.ORDERED or not any(each.queues for each in group.clients):
+            yield (
+                f"group {group.name} chooses its queues itself, and does not show when it reads new ones: see to it "
+                'that it will, and request it with "options": {"ignoreUnassigned": true}'
+            )
+
+
+def _choosing(request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation) -> list[GroupView]:
+    """Return the groups that have to choose new queues."""
+    grows = any(request.queues > each.read for each in traits.counts.values())
+    return [each for each in observation.groups or () if grows and each.kind is GroupKind.ASSIGNED]
 
 
 def _target_problems(request: ResizeRequest) -> Iterator[str]:
@@ -257,11 +278,9 @@ def _warnings(
     yield from wait_warnings(request.waits)
     yield from covered_sets(traits)
     yield "each change of read queues moves queues between clients: messages that they have cached are consumed again"
-    for each in observation.groups or ():
-        if each.kind is GroupKind.UNKNOWN:
-            yield f"group {each.name}: members do not report how they consume; if it is in order, keys may get mixed"
-        if each.kind is GroupKind.BROADCAST and kind not in _RAISING:
-            yield f"broadcasting group {each.name}: members that are not connected are unknown, and may miss messages"
+    yield from _group_warnings(observation, kind)
+    for each in _choosing(request, traits, observation):
+        yield f"group {each.name} chooses its queues itself (assign(), Flink), and has to choose the new ones"
     if kind is ResizeKind.ORDERED:
         yield 'producers fail with "no route info of this topic" until the counts are changed'
         if len(traits.counts) > 1:
@@ -274,6 +293,14 @@ def _warnings(
         yield f"waivedGroups names {name}, which is no group of {request.topic} now"
     if request.options.accept_late:
         yield "delayed messages may arrive after the queues are closed: these are opened again then"
+
+
+def _group_warnings(observation: ResizeObservation, kind: ResizeKind) -> Iterator[str]:
+    for each in observation.groups or ():
+        if each.kind is GroupKind.UNKNOWN:
+            yield f"group {each.name}: members do not report how they consume; if it is in order, keys may get mixed"
+        if each.kind is GroupKind.BROADCAST and kind not in _RAISING:
+            yield f"broadcasting group {each.name}: members that are not connected are unknown, and may miss messages"
 
 
 def _groups(

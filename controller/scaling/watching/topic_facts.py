@@ -27,7 +27,7 @@ ABSENT_MS: Final = 3_600_000
 CLIENTS_MAX: Final = 64
 
 #: Kinds that the answers of brokers show; what else a group is, only its clients know.
-_SHOWN_BY_BROKERS: Final = frozenset({GroupKind.BROADCAST, GroupKind.POP, GroupKind.PULL})
+_SHOWN_BY_BROKERS: Final = frozenset({GroupKind.BROADCAST, GroupKind.POP, GroupKind.PULL, GroupKind.ASSIGNED})
 _OFFLINE: Final = frozenset[str]()
 
 

@@ -369,6 +369,16 @@ async def test_group_that_subscribes_to_another_topic_now_is_offline(broker):
     assert groups[GROUP].kind is GroupKind.OFFLINE
 
 
+async def test_group_that_pulls_without_a_subscription_chooses_its_queues_itself(broker):
+    broker.offsets[GROUP] = {0: 1}
+    broker.join(GROUP, "client-1", kind="CONSUME_ACTIVELY", topic="Other")
+    broker.run("client-1", {0: (1, 2)})
+    async with scaling_site(broker) as site:
+        _, groups = await groups_of(site)
+    assert groups[GROUP].kind is GroupKind.ASSIGNED
+    assert set(groups[GROUP].clients[0].queues) == {QueueId("broker-a", 0)}
+
+
 @pytest.mark.parametrize(
     ("kind", "model", "is_orderly", "expected"),
     [

@@ -80,6 +80,25 @@ def test_orderly_group_makes_a_topic_an_ordered_one():
     assert "groups that consume in order: billing" in plan.problems[0]
 
 
+@pytest.mark.parametrize(
+    ("queues", "request_values", "shown", "is_refused"),
+    [
+        (6, {}, (), True),
+        (6, {}, (0,), False),
+        (6, {"ordered": "pause"}, (0,), True),
+        (6, {"options": ResizeOptions(ignore_unassigned=True)}, (), False),
+        (2, {}, (), False),
+    ],
+)
+def test_grow_is_refused_if_nothing_shows_when_a_group_chooses_new_queues(queues, request_values, shown, is_refused):
+    groups = [a_group(kind=GroupKind.ASSIGNED, queues=shown)]
+    plan = plan_of(queues, groups=groups, offsets={"billing": {3: 5}}, request=request_values)
+    problem = "group billing chooses its queues itself, and does not show when it reads new ones"
+    assert any(problem in each for each in plan.problems) == is_refused == bool(plan.problems)
+    assert any("and has to choose the new ones" in each for each in plan.warnings) == (queues == 6)
+    assert plan.groups[0].kind == "assigned"
+
+
 def test_offline_group_with_lag_has_to_be_waived():
     offline = [a_group(kind=GroupKind.OFFLINE)]
     lagging = {"billing": {3: 1}}
