@@ -57,6 +57,10 @@ class LateSources:
     timed: int
     #: Transactional half messages that are not checked to the end, of all topics.
     half_messages: int
+    #: Those that are stored in RocksDB (5.5): nothing shows which of them are decided.
+    rocksdb_half_messages: int = 0
+    #: How long the broker checks a transaction, by its options; 0: unknown.
+    transaction_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from controller.scaling.resize.request import (
 from controller.scaling.rules.drained import check_drained
 from controller.scaling.rules.plan_sources import changed_order_conf, covered_sets, order_conf_problems
 from controller.scaling.rules.planned_steps import planned_steps
+from controller.scaling.rules.quiet import transaction_wait_ms
 from controller.scaling.rules.request_limits import size_problems, topic_problems, wait_problems, wait_warnings
 
 #: Queues of a topic on one broker set; each costs files on the broker, and a pull of every group.
@@ -180,6 +181,7 @@ def _problems(
     yield from _counts_problems(request, traits, kind)
     yield from order_conf_problems(request.topic, observation)
     yield from _order_problems(request, traits, observation)
+    yield from _pause_problems(request, observation, kind)
     if not request.options.ignore_unassigned:
         yield from _choosing_problems(request, traits, observation, kind)
     orderly = [each.name for each in observation.groups or () if each.kind is GroupKind.ORDERLY]
@@ -270,6 +272,22 @@ def _order_problems(request: ResizeRequest, traits: TopicTraits, observation: Re
             f"{request.topic} is an ordered topic ({why}): another number of queues sends keys elsewhere before their "
             'older messages are consumed. Want the ordered resize ("ordered": "pause"), which stops writes meanwhile'
         )
+
+
+def _pause_problems(request: ResizeRequest, observation: ResizeObservation, kind: ResizeKind) -> Iterator[str]:
+    """Yield that a pause of writes would end before transactions are certainly decided."""
+    waits = request.waits
+    if kind is not ResizeKind.ORDERED or request.options.accept_late:
+        return
+    for name, view in sorted(observation.sets.items()):
+        if view.late is None or not view.late.rocksdb_half_messages:
+            continue
+        needed_ms = max(waits.producers_ms, waits.stable_ms) + transaction_wait_ms(waits, view.late) + waits.confirm_ms
+        if needed_ms >= waits.pause_ms:
+            yield (
+                f"{name} keeps transactional messages in RocksDB, and does not show which are decided: writes would "
+                f'pause for {needed_ms} ms. Want a longer "pauseMs", or the option "acceptLate"'
+            )
 
 
 def _warnings(

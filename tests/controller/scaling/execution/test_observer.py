@@ -25,6 +25,7 @@ CODES_OF_FACTS = [
     BrokerRequestCode.GET_BROKER_RUNTIME_INFO,
     BrokerRequestCode.GET_BROKER_HA_STATUS,
     BrokerRequestCode.GET_TIMER_METRICS,
+    RequestCode.GET_BROKER_CONFIG,
     BrokerRequestCode.QUERY_TOPIC_CONSUME_BY_WHO,
     BrokerRequestCode.GET_CONSUMER_CONNECTION_LIST,
 ]
@@ -274,6 +275,18 @@ async def test_half_messages_are_those_that_are_not_checked(broker):
     async with scaling_site(broker) as site:
         _, observation = await facts(site)
     assert observation.sets["broker-a"].late.half_messages == 2
+
+
+async def test_half_messages_in_rocksdb_are_all_that_are_stored(broker):
+    broker.rocksdb_half = (3, 8)
+    broker.options = {"transactionTimeOut": 6000, "transactionCheckMax": 15, "transactionCheckInterval": 30_000}
+    async with scaling_site(broker) as site:
+        _, without = await facts(site)
+        broker.options["transRocksDBEnable"] = "true"
+        _, observation = await facts(site)
+    late = observation.sets["broker-a"].late
+    assert (late.half_messages, late.rocksdb_half_messages, late.transaction_ms) == (0, 5, 486_000)
+    assert without.sets["broker-a"].late.rocksdb_half_messages == 0
 
 
 async def test_offsets_are_read_before_ends(broker):

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from scaling_builders import BROKER, MASTER, NAME_SERVER, a_group, a_shrink, observed, with_set
 
-from controller.scaling.resize.observation import GroupKind, NameServerView
-from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizeOptions, ResizePhase
+from controller.scaling.resize.observation import GroupKind, LateSources, NameServerView
+from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizeOptions, ResizePhase, ResizeWaits
 from controller.scaling.resize.request import ResizeRequest, TopicTraits
 from controller.scaling.rules.plan import QUEUES_MAX, SET_QUEUES_MAX, checked, plan_resize, planned_operation
 
@@ -139,6 +139,22 @@ def test_resize_whose_topic_has_changed_since_is_rejected():
     planned = planned_operation("resize-1", request, traits(), observation)
     changed = plan_resize(request, traits(counts={BROKER: QueueCounts(5, 5)}), observation)
     assert "has other broker sets or queues" in checked(planned, changed, observation).problem
+
+
+@pytest.mark.parametrize(
+    ("request_values", "is_refused"),
+    [
+        ({}, True),
+        ({"waits": ResizeWaits(pause_ms=1_200_000)}, False),
+        ({"options": ResizeOptions(accept_late=True)}, False),
+    ],
+)
+def test_pause_that_would_end_before_transactions_in_rocksdb_are_decided_is_refused(request_values, is_refused):
+    request = ResizeRequest(topic="TopicTest", queues=6, ordered="pause", **request_values)
+    late = LateSources(levels={}, timed=0, half_messages=0, rocksdb_half_messages=8)
+    problems = plan_resize(request, traits(), with_set(observed(SHRINK, 0), late=late)).problems
+    assert any("broker-a keeps transactional messages in RocksDB" in each for each in problems) == is_refused
+    assert is_refused == bool(problems)
 
 
 # orderTopicConf of all NameServers
