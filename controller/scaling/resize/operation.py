@@ -176,9 +176,9 @@ class ResizeWaits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     grown_watch_ms: WaitMs = 300_000
     #: Invisible time of pop consumers (60 s) and 30 s: later acks are refused.
     pop_ms: WaitMs = 90_000
-    #: Time in which clients process what they have pulled: lite pull and broadcast.
+    #: Time in which clients process what they have pulled: pull, lite pull and broadcast.
     process_ms: WaitMs = 60_000
-    #: Checks of transactions: 15 of them, one each 60 s, and slack.
+    #: Checks of transactions: 15 of them, one each 60 s, and slack; longer where the options of a broker say so.
     transaction_ms: WaitMs = 960_000
     #: For timed messages, where new ones come all the time: the longest delay that brokers accept by default
     #: (timerMaxDelaySec, 3 days); then those from before have been delivered.
