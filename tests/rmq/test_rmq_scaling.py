@@ -16,6 +16,8 @@ WAIT_S = 60
 def broker():
     found = GroupBroker()
     found.topics |= {"payments": dict.fromkeys(range(4), (0, 10)), "SCHEDULE_TOPIC_XXXX": {}}
+    found.topics["priorities"] = {0: (0, 0)}
+    found.attributes["priorities"] = {"message.type": "PRIORITY"}
     with offset_brokers_in_thread(found):
         yield found
 
@@ -86,6 +88,14 @@ def test_resize_that_cannot_be_says_why(rmq):
 
     assert (ran.code, "absent cannot be resized" in ran.err) == (1, True), ran
     assert "problem" in {row["what"] for row in ran.items}
+
+
+def test_topic_whose_number_of_queues_has_a_meaning_is_planned_if_the_operator_says_so(rmq, broker):
+    words = ("topic", "scale", "priorities", "--queues", "4", "--dry-run")
+    refused = rmq.run(*words)
+
+    assert (refused.code, "priorities has message.type PRIORITY" in refused.err) == (1, True), refused
+    assert "set" in {row["what"] for row in rmq.items(*words, "--ignore-message-type")}
 
 
 def test_autoscaler_without_policies_proposes_nothing(rmq):

@@ -213,8 +213,8 @@ MUTANTS = {
         "ordered" if kind is GroupKind.ORDERLY else "shrink", (drained, "_lags", not_drained(kind))
     )
     for kind in GroupKind
-    # Every simulated member reports how it consumes.
-    if kind is not GroupKind.UNKNOWN
+    # Every simulated member reports how it consumes, and subscribes.
+    if kind not in {GroupKind.UNKNOWN, GroupKind.ASSIGNED}
 }
 
 

@@ -77,6 +77,7 @@ class GroupObserver:
         self, name: str, topic: str, masters: Collection[str], missing: list[str], clients: "_Choice"
     ) -> GroupView:
         found: dict[str, GroupConnections] = {}
+        choosing: dict[str, GroupConnections] = {}
         for master in masters:
             try:
                 connections = await self._requests.call(master, connections_of_group(name))
@@ -85,7 +86,10 @@ class GroupObserver:
                 continue
             if connections is not None and topic in connections.subscriptions:
                 found[master] = connections
-        if not found:
+            elif connections is not None and connections.consume_type == _ACTIVELY:
+                # It has offsets of the topic, as it would not be listed otherwise.
+                choosing[master] = connections
+        if not (found := found or choosing):
             return GroupView(name=name, kind=GroupKind.OFFLINE)
         where = {client.client_id: master for master, each in found.items() for client in each.clients}
         is_broadcasting = any(each.is_broadcasting for each in found.values())
@@ -94,6 +98,8 @@ class GroupObserver:
         running: Mapping[str, RunningConsumer | None] = dict(zip(chosen, answers, strict=True))
         known = [each for each in running.values() if each is not None]
         kind = _kind(found.values(), known, is_answered=len(known) == len(running))
+        if found is choosing and kind is GroupKind.PULL:
+            kind = GroupKind.ASSIGNED
         members = tuple(ClientView(client_id=each, queues=_queues(running.get(each), topic)) for each in sorted(where))
         return GroupView(name=name, kind=kind, clients=members)
 

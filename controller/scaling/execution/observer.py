@@ -21,7 +21,7 @@ from controller.scaling.resize.observation import (
     SetView,
 )
 from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizeOperation
-from controller.scaling.resize.request import TopicTraits
+from controller.scaling.resize.request import SPECIAL_TYPES, TopicTraits
 from controller.scaling.rules.drained import is_behind
 from controller.scaling.rules.needs import ResizeNeeds, needs_of
 from controller.scaling.rules.plan import SET_QUEUES_MAX
@@ -34,9 +34,8 @@ from remoting.clock import Clock
 from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import Refused
 
-#: Value of the attribute `message.type` of ordered topics, and its name.
-_FIFO = "FIFO"
-_MESSAGE_TYPE = "message.type"
+#: Attributes of ordered topics: compaction keeps the last message of a key in each queue.
+_ORDERED: Final = (("message.type", "FIFO"), ("cleanup.policy", "COMPACTION"))
 
 #: A set whose master hangs holds up a round no longer; commands of operators wait for its end.
 SET_ROUND_S: Final = 30.0
@@ -172,6 +171,7 @@ class TopicObserver:
             clusters=clusters,
             is_static=any(route.static_broker_names for route in routes),
             is_ordered=any(map(has_order, definitions.values())),
+            special_type=special_type(definitions.values()),
             order_conf=next((each.view.order_conf for each in answers if each.view.order_conf is not None), None),
             absent_sets=self._masters.absent_sets(set(clusters.values()), set(found)),
         )
@@ -285,8 +285,14 @@ class TopicObserver:
 
 
 def has_order(definition: TopicDefinition) -> bool:
-    """Return whether messages have an order by what a broker has stored: the flag, or the message type FIFO."""
-    return definition.is_order or definition.attributes.get(_MESSAGE_TYPE) == _FIFO
+    """Return whether messages have an order by what a broker has stored: the flag, type FIFO, or compaction."""
+    return definition.is_order or any(definition.attributes.get(name) == value for name, value in _ORDERED)
+
+
+def special_type(definitions: Iterable[TopicDefinition]) -> str:
+    """Return the message type of a topic if it gives numbers of queues a meaning; blank if it does not."""
+    types = (each.attributes.get("message.type", "") for each in definitions)
+    return next((each for each in types if each in SPECIAL_TYPES), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

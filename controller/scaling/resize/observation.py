@@ -17,6 +17,8 @@ class GroupKind(Enum):
     ORDERLY = "orderly"
     #: Pull and lite pull: the committed offset means pulled, not consumed.
     PULL = "pull"
+    #: They chose their queues themselves, without a subscription: `assign()` of lite pull (Flink), plain pull.
+    ASSIGNED = "assigned"
     POP = "pop"
     BROADCAST = "broadcast"
     #: Some members do not report how they consume: in order, one by one, or by a proxy.
@@ -55,6 +57,10 @@ class LateSources:
     timed: int
     #: Transactional half messages that are not checked to the end, of all topics.
     half_messages: int
+    #: Those that are stored in RocksDB (5.5): nothing shows which of them are decided.
+    rocksdb_half_messages: int = 0
+    #: How long the broker checks a transaction, by its options; 0: unknown.
+    transaction_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -176,9 +176,9 @@ class ResizeWaits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     grown_watch_ms: WaitMs = 300_000
     #: Invisible time of pop consumers (60 s) and 30 s: later acks are refused.
     pop_ms: WaitMs = 90_000
-    #: Time in which clients process what they have pulled: lite pull and broadcast.
+    #: Time in which clients process what they have pulled: pull, lite pull and broadcast.
     process_ms: WaitMs = 60_000
-    #: Checks of transactions: 15 of them, one each 60 s, and slack.
+    #: Checks of transactions: 15 of them, one each 60 s, and slack; longer where the options of a broker say so.
     transaction_ms: WaitMs = 960_000
     #: For timed messages, where new ones come all the time: the longest delay that brokers accept by default
     #: (timerMaxDelaySec, 3 days); then those from before have been delivered.
@@ -194,8 +194,11 @@ class ResizeOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     waived_groups: Annotated[tuple[GroupName, ...], msgspec.Meta(max_length=WAIVED_GROUPS_MAX)] = ()
     #: True: delayed messages that may still arrive are not waited for; if one does, dropped queues are opened again.
     accept_late: bool = False
-    #: True: goes on to new write queues although broadcasting clients do not show the new read queues.
+    #: True: goes on to new write queues although clients that broadcast, or choose their queues themselves, do not show
+    #: the new read queues.
     ignore_unassigned: bool = False
+    #: True: resizes a topic although its message type gives the number of queues a meaning (PRIORITY, LITE).
+    ignore_message_type: bool = False
 
 
 class ReleasedQueue(msgspec.Struct, frozen=True, array_like=True):

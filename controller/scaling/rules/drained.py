@@ -102,7 +102,7 @@ def _settle_ms(kind: GroupKind, waits: ResizeWaits) -> int:
     match kind:
         case GroupKind.POP | GroupKind.UNKNOWN:
             return waits.pop_ms
-        case GroupKind.PULL | GroupKind.BROADCAST:
+        case GroupKind.PULL | GroupKind.ASSIGNED | GroupKind.BROADCAST:
             return waits.process_ms
         case _:
             return 0
@@ -143,7 +143,7 @@ def _lag(
     elif stored < end:
         reason = f"{end - stored} messages are not consumed ({stored} of {end})"
         yield UndrainedQueue(group=group.name, queue=queue, messages=end - stored, reason=reason, end=end)
-    elif group.kind is GroupKind.PULL and (cached := _cached(group, queue)):
+    elif group.kind in {GroupKind.PULL, GroupKind.ASSIGNED} and (cached := _cached(group, queue)):
         reason = f"{cached} messages are pulled and not processed"
         yield UndrainedQueue(group=group.name, queue=queue, messages=cached, reason=reason)
 

@@ -14,6 +14,14 @@ from controller.scaling.rules.seeding import seeds_of, unseeded
 #: Positions of the path of a grow.
 READ_UP: Final = 1
 WRITE_UP: Final = 2
+#: What is said of groups whose members do not consume all new queues together.
+_WITHOUT: Final = {
+    GroupKind.CONCURRENT: "group {group} does not consume {queues} yet",
+    GroupKind.ORDERLY: "group {group} does not consume {queues} yet",
+    # It may have them, and it may consume in order, which is to be known before a message is there.
+    GroupKind.UNKNOWN: "no member of group {group} that answers consumes {queues} yet",
+    GroupKind.ASSIGNED: "no member of group {group}, which chooses its queues itself, consumes {queues} yet",
+}
 
 
 def seed(this: ResizeRound) -> ResizeDecision:
@@ -103,28 +111,23 @@ def _assigned(this: ResizeRound) -> ResizeDecision:
     if not this.is_over(operation.waits.assign_ms):
         return this.stay(waits)
     if unprotected and not operation.options.ignore_unassigned:
-        return this.undo(f"clients that keep their own offsets do not have the new queues: {'; '.join(unprotected)}")
-    return this.go(ResizePhase.WRITE_UP, [f"{each}; its stored offset protects it" for each in waits], reached=WRITE_UP)
+        return this.undo(f"messages of new queues would not be read: {'; '.join(unprotected)}")
+    accepted = dict.fromkeys(unprotected, "accepted by the operator")
+    evidence = [f"{each}; {accepted.get(each, 'its stored offset protects it')}" for each in waits]
+    return this.go(ResizePhase.WRITE_UP, evidence, reached=WRITE_UP)
 
 
 def unassigned(operation: ResizeOperation, groups: tuple[GroupView, ...]) -> tuple[list[str], list[str]]:
-    """Return sentences about groups without new queues, and of those the ones that no stored offset protects."""
+    """Return sentences about groups without new queues, and of those the ones that may never read them."""
     new = {QueueId(each.broker_name, queue_id) for each in operation.sets for queue_id in new_queues(each)}
     waits: list[str] = []
     unprotected: list[str] = []
     for group in groups:
-        match group.kind:
-            case GroupKind.CONCURRENT | GroupKind.ORDERLY:
-                if left := new.difference(*map(_queues, group.clients)):
-                    waits.append(f"group {group.name} does not consume {_named(left)} yet")
-            case GroupKind.UNKNOWN:
-                # It may have them, and it may consume in order, which is to be known before a message is there.
-                if left := new.difference(*map(_queues, group.clients)):
-                    waits.append(f"no member of group {group.name} that answers consumes {_named(left)} yet")
-            case GroupKind.BROADCAST:
-                unprotected += _broadcast_waits(group, new)
-            case _:
-                continue
+        if group.kind is GroupKind.BROADCAST:
+            unprotected += _broadcast_waits(group, new)
+        elif group.kind in _WITHOUT and (left := new.difference(*map(_queues, group.clients))):
+            sentence = _WITHOUT[group.kind].format(group=group.name, queues=_named(left))
+            (unprotected if group.kind is GroupKind.ASSIGNED else waits).append(sentence)
     return [*waits, *unprotected], unprotected
 
 

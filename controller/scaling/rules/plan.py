@@ -17,6 +17,7 @@ from controller.scaling.resize.operation import (
     SetResize,
 )
 from controller.scaling.resize.request import (
+    SPECIAL_TYPES,
     PlannedGroup,
     PlannedSet,
     ResizePlan,
@@ -26,6 +27,7 @@ from controller.scaling.resize.request import (
 from controller.scaling.rules.drained import check_drained
 from controller.scaling.rules.plan_sources import changed_order_conf, covered_sets, order_conf_problems
 from controller.scaling.rules.planned_steps import planned_steps
+from controller.scaling.rules.quiet import transaction_wait_ms
 from controller.scaling.rules.request_limits import size_problems, topic_problems, wait_problems, wait_warnings
 
 #: Queues of a topic on one broker set; each costs files on the broker, and a pull of every group.
@@ -152,6 +154,11 @@ def _problems(
 ) -> Iterator[str]:
     yield from _target_problems(request)
     yield from topic_problems(request.topic, traits)
+    if traits.special_type and not request.options.ignore_message_type:
+        yield (
+            f"{request.topic} has message.type {traits.special_type}: {SPECIAL_TYPES[traits.special_type]}. If you "
+            'want another number, request it with "options": {"ignoreMessageType": true}'
+        )
     yield from wait_problems(request.waits)
     if kind is None:
         if not observation.missing:
@@ -174,6 +181,9 @@ def _problems(
     yield from _counts_problems(request, traits, kind)
     yield from order_conf_problems(request.topic, observation)
     yield from _order_problems(request, traits, observation)
+    yield from _pause_problems(request, observation, kind)
+    if not request.options.ignore_unassigned:
+        yield from _choosing_problems(request, traits, observation, kind)
     orderly = [each.name for each in observation.groups or () if each.kind is GroupKind.ORDERLY]
     yield from size_problems(kind, _resizes(request, traits), orderly)
     if kind is ResizeKind.GATED:
@@ -193,6 +203,25 @@ def _gate_problems(request: ResizeRequest, traits: TopicTraits, observation: Res
     others = sorted(each.name for each in observation.groups or () if each.kind is not GroupKind.ORDERLY)
     if others:
         yield f"groups that do not consume in order now, or are offline: {', '.join(others)}; {instead}"
+
+
+def _choosing_problems(
+    request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation, kind: ResizeKind
+) -> Iterator[str]:
+    """Yield which groups choose their queues without that a grow could wait until they have chosen the new ones."""
+    for group in _choosing(request, traits, observation):
+        # Nobody waits for new queues of an ordered resize to be consumed.
+        if kind is ResizeKind.ORDERED or not any(each.queues for each in group.clients):
+            yield (
+                f"group {group.name} chooses its queues itself, and does not show when it reads new ones: see to it "
+                'that it will, and request it with "options": {"ignoreUnassigned": true}'
+            )
+
+
+def _choosing(request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation) -> list[GroupView]:
+    """Return the groups that have to choose new queues."""
+    grows = any(request.queues > each.read for each in traits.counts.values())
+    return [each for each in observation.groups or () if grows and each.kind is GroupKind.ASSIGNED]
 
 
 def _target_problems(request: ResizeRequest) -> Iterator[str]:
@@ -236,11 +265,29 @@ def _order_problems(request: ResizeRequest, traits: TopicTraits, observation: Re
         )
     orderly = sorted(each.name for each in observation.groups or () if each.kind is GroupKind.ORDERLY)
     if traits.is_ordered or orderly:
-        why = f"groups that consume in order: {', '.join(orderly)}" if orderly else "its order flag or message type"
+        why = (
+            f"groups that consume in order: {', '.join(orderly)}" if orderly else "order flag, message type, compaction"
+        )
         yield (
             f"{request.topic} is an ordered topic ({why}): another number of queues sends keys elsewhere before their "
             'older messages are consumed. Want the ordered resize ("ordered": "pause"), which stops writes meanwhile'
         )
+
+
+def _pause_problems(request: ResizeRequest, observation: ResizeObservation, kind: ResizeKind) -> Iterator[str]:
+    """Yield that a pause of writes would end before transactions are certainly decided."""
+    waits = request.waits
+    if kind is not ResizeKind.ORDERED or request.options.accept_late:
+        return
+    for name, view in sorted(observation.sets.items()):
+        if view.late is None or not view.late.rocksdb_half_messages:
+            continue
+        needed_ms = max(waits.producers_ms, waits.stable_ms) + transaction_wait_ms(waits, view.late) + waits.confirm_ms
+        if needed_ms >= waits.pause_ms:
+            yield (
+                f"{name} keeps transactional messages in RocksDB, and does not show which are decided: writes would "
+                f'pause for {needed_ms} ms. Want a longer "pauseMs", or the option "acceptLate"'
+            )
 
 
 def _warnings(
@@ -249,11 +296,9 @@ def _warnings(
     yield from wait_warnings(request.waits)
     yield from covered_sets(traits)
     yield "each change of read queues moves queues between clients: messages that they have cached are consumed again"
-    for each in observation.groups or ():
-        if each.kind is GroupKind.UNKNOWN:
-            yield f"group {each.name}: members do not report how they consume; if it is in order, keys may get mixed"
-        if each.kind is GroupKind.BROADCAST and kind not in _RAISING:
-            yield f"broadcasting group {each.name}: members that are not connected are unknown, and may miss messages"
+    yield from _group_warnings(observation, kind)
+    for each in _choosing(request, traits, observation):
+        yield f"group {each.name} chooses its queues itself (assign(), Flink), and has to choose the new ones"
     if kind is ResizeKind.ORDERED:
         yield 'producers fail with "no route info of this topic" until the counts are changed'
         if len(traits.counts) > 1:
@@ -266,6 +311,14 @@ def _warnings(
         yield f"waivedGroups names {name}, which is no group of {request.topic} now"
     if request.options.accept_late:
         yield "delayed messages may arrive after the queues are closed: these are opened again then"
+
+
+def _group_warnings(observation: ResizeObservation, kind: ResizeKind) -> Iterator[str]:
+    for each in observation.groups or ():
+        if each.kind is GroupKind.UNKNOWN:
+            yield f"group {each.name}: members do not report how they consume; if it is in order, keys may get mixed"
+        if each.kind is GroupKind.BROADCAST and kind not in _RAISING:
+            yield f"broadcasting group {each.name}: members that are not connected are unknown, and may miss messages"
 
 
 def _groups(

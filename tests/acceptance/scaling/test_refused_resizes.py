@@ -78,7 +78,7 @@ def test_topic_with_order_flag_is_refused(site):
         pytest.skip("4.9 does not store the flag")
     topic = site.make_topic("OrderFlag", 4, order=True)
 
-    assert "its order flag or message type" in refused(site, topic, 8)
+    assert "order flag, message type, compaction" in refused(site, topic, 8)
 
 
 def test_topic_that_nobody_may_write_is_refused(site):

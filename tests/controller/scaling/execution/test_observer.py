@@ -26,6 +26,7 @@ CODES_OF_FACTS = [
     BrokerRequestCode.GET_BROKER_RUNTIME_INFO,
     BrokerRequestCode.GET_BROKER_HA_STATUS,
     BrokerRequestCode.GET_TIMER_METRICS,
+    RequestCode.GET_BROKER_CONFIG,
     BrokerRequestCode.QUERY_TOPIC_CONSUME_BY_WHO,
     BrokerRequestCode.GET_CONSUMER_CONNECTION_LIST,
 ]
@@ -277,6 +278,18 @@ async def test_half_messages_are_those_that_are_not_checked(broker):
     assert observation.sets["broker-a"].late.half_messages == 2
 
 
+async def test_half_messages_in_rocksdb_are_all_that_are_stored(broker):
+    broker.rocksdb_half = (3, 8)
+    broker.options = {"transactionTimeOut": 6000, "transactionCheckMax": 15, "transactionCheckInterval": 30_000}
+    async with scaling_site(broker) as site:
+        _, without = await facts(site)
+        broker.options["transRocksDBEnable"] = "true"
+        _, observation = await facts(site)
+    late = observation.sets["broker-a"].late
+    assert (late.half_messages, late.rocksdb_half_messages, late.transaction_ms) == (0, 5, 486_000)
+    assert without.sets["broker-a"].late.rocksdb_half_messages == 0
+
+
 async def test_offsets_are_read_before_ends(broker):
     async with scaling_site(broker) as site:
         await observer_of(site).observe(shrinks(ResizePhase.DRAIN), 0)
@@ -310,6 +323,24 @@ async def test_phase_queries_only_what_it_needs(broker):
     assert BrokerRequestCode.GET_ALL_CONSUMER_OFFSET not in broker.seen
     assert BrokerRequestCode.GET_MAX_OFFSET not in broker.seen
     assert (observation.groups, observation.sets["broker-a"].ends) == (None, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_ordered", "special_type"),
+    [
+        ("message.type", "NORMAL", False, ""),
+        ("message.type", "FIFO", True, ""),
+        ("message.type", "PRIORITY", False, "PRIORITY"),
+        ("message.type", "LITE", False, "LITE"),
+        ("cleanup.policy", "DELETE", False, ""),
+        ("cleanup.policy", "COMPACTION", True, ""),
+    ],
+)
+async def test_attributes_of_a_topic_tell_whether_queues_have_a_meaning(broker, name, value, is_ordered, special_type):
+    broker.topic["attributes"] = {name: value}
+    async with scaling_site(broker, name_servers=1) as site:
+        traits, _ = await facts(site)
+    assert (traits.is_ordered, traits.special_type) == (is_ordered, special_type)
 
 
 # Groups
@@ -350,6 +381,16 @@ async def test_group_that_subscribes_to_another_topic_now_is_offline(broker):
     async with scaling_site(broker) as site:
         _, groups = await groups_of(site)
     assert groups[GROUP].kind is GroupKind.OFFLINE
+
+
+async def test_group_that_pulls_without_a_subscription_chooses_its_queues_itself(broker):
+    broker.offsets[GROUP] = {0: 1}
+    broker.join(GROUP, "client-1", kind="CONSUME_ACTIVELY", topic="Other")
+    broker.run("client-1", {0: (1, 2)})
+    async with scaling_site(broker) as site:
+        _, groups = await groups_of(site)
+    assert groups[GROUP].kind is GroupKind.ASSIGNED
+    assert set(groups[GROUP].clients[0].queues) == {QueueId("broker-a", 0)}
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,12 @@
 """Growing: seed, read up, assign, write up, verify."""
 
 import pytest
+from msgspec import structs
 from scaling_builders import ADDRESS, BROKER, a_group, a_grow, an_ordered, observed, waited, with_set
 
 from controller.scaling.resize.decision import ChangeCounts
 from controller.scaling.resize.observation import GroupKind
-from controller.scaling.resize.operation import QueueCounts, QueueOffset, ResizeKind, ResizePhase
+from controller.scaling.resize.operation import QueueCounts, QueueOffset, ResizeKind, ResizeOptions, ResizePhase
 from controller.scaling.rules.needs import needs_of
 from controller.scaling.rules.step import decide_step
 
@@ -51,12 +52,32 @@ def test_group_that_came_meanwhile_is_seeded_before_writes():
 
 
 @pytest.mark.parametrize(
-    ("kind", "phase"), [(GroupKind.CONCURRENT, ResizePhase.WRITE_UP), (GroupKind.BROADCAST, ResizePhase.ROLLBACK)]
+    ("kind", "phase"),
+    [
+        (GroupKind.CONCURRENT, ResizePhase.WRITE_UP),
+        (GroupKind.BROADCAST, ResizePhase.ROLLBACK),
+        (GroupKind.ASSIGNED, ResizePhase.ROLLBACK),
+    ],
 )
 def test_only_groups_that_a_stored_offset_protects_may_be_late(kind, phase):
     grow = a_grow(ResizePhase.ASSIGN, seeds=SEEDS, reached=1)
     observation = observed(grow, 1, groups=[a_group(kind=kind)], offsets=SEEDED)
     assert decide_step(grow, waited(grow.waits.assign_ms), observation).operation.phase is phase
+
+
+def test_group_that_chooses_its_queues_is_waited_for_unless_the_operator_answers_for_it():
+    grow = a_grow(ResizePhase.ASSIGN, seeds=SEEDS, reached=1)
+    holds_one = observed(grow, 1, groups=[a_group(kind=GroupKind.ASSIGNED, queues=(0, 1, 2))], offsets=SEEDED)
+    decision = decide_step(grow, waited(0), holds_one)
+    assert decision.waits_for == (
+        "no member of group billing, which chooses its queues itself, consumes broker-a/3 yet",
+    )
+    holds_all = observed(grow, 1, groups=[a_group(kind=GroupKind.ASSIGNED, queues=(2, 3))], offsets=SEEDED)
+    assert decide_step(grow, waited(0), holds_all).operation.phase is ResizePhase.WRITE_UP
+    ignored = structs.replace(grow, options=ResizeOptions(ignore_unassigned=True))
+    accepted = decide_step(ignored, waited(grow.waits.assign_ms), holds_one).operation
+    assert accepted.phase is ResizePhase.WRITE_UP
+    assert accepted.steps[-1].evidence[0].endswith("consumes broker-a/3 yet; accepted by the operator")
 
 
 def test_group_whose_members_do_not_answer_is_waited_for_as_it_may_be_in_order():

@@ -83,6 +83,16 @@ async def test_orderly_group_is_only_proposed_to_resize(site):
     assert not site.operations()
 
 
+@pytest.mark.parametrize("message_type", ["PRIORITY", "LITE"])
+async def test_topic_whose_number_of_queues_has_a_meaning_is_left_alone(site, message_type):
+    site.broker.topic["attributes"] = {"message.type": message_type}
+    await site.put(site.mode("auto"))
+    await site.look(LOOKS_UNTIL_DECIDED)
+    assert (site.outcome(), site.decision().verdict.target) == ("kept", None)
+    assert f"is an operator's: message.type {message_type}" in site.decision().verdict.reason
+    assert not site.operations()
+
+
 async def test_group_whose_clients_do_not_answer_is_unknown(site):
     site.broker.running.clear()
     await site.put(site.mode("auto"))
