@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from controller.refusals import NotLeader
 from controller.scaling.autoscaler.decision import ScalingVerdict
 from controller.scaling.autoscaler.policies import PolicyMode, ScalingPolicy
-from controller.scaling.execution.operations import OperationExists
+from controller.scaling.execution.operations import OperationExists, why_no_turn
 from controller.scaling.execution.service import QueueScaling, ResizeRefused
 from controller.scaling.resize.operation import ResizeOperation
 from controller.scaling.resize.request import ResizeRequest
@@ -17,7 +17,6 @@ from controller.scaling.watching.proposals import Proposal, Proposals
 from controller.scaling.watching.scaling_observer import ScalingObserver
 from controller.scaling.watching.topic_decisions import DecisionOutcome, TopicDecision, TopicNumbers
 from controller.scaling.watching.topic_under_policy import Refusal, TopicUnderPolicy
-from controller.storage.documents import DocumentKind
 from controller.storage.store import DocumentRefused, StoreError
 from remoting.clock import Clock
 
@@ -51,7 +50,7 @@ class DecisionRuntime(NamedTuple):
     scaling: QueueScaling
     observer: ScalingObserver
     clock: Clock
-    #: Resizes that run at one time; further ones are not started.
+    #: Resizes that have turns at one time; further ones are not started.
     running_max: Callable[[], int]
     #: Runs what nobody waits for.
     start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[Any]]
@@ -127,14 +126,13 @@ class Decisions:
             self.proposals.withdraw(verdict.topic)
 
     def _begin(self, watched: TopicUnderPolicy, found: FoundVerdict) -> None:
-        refusal, starting = watched.refusal, len(self._starts)
+        refusal = watched.refusal
         # Counted anew each time: those that were started a moment ago are stored by now.
-        running = len(self._scaling.documents.names(DocumentKind.SCALING_OPERATION))
+        ahead = len(self._scaling.operations.turns()) + len(self._starts)
         if refusal is not None and self._clock.now_ms() < refusal.until_ms:
             self._decided(watched, found.decision(DecisionOutcome.REFUSED, refusal.problem))
-        elif running + starting >= self._running_max():
-            problem = f"{running + starting} other resizes run, which is the limit (scalingOperationsMax)"
-            self._decided(watched, found.decision(DecisionOutcome.REFUSED, problem))
+        elif ahead >= self._running_max():
+            self._decided(watched, found.decision(DecisionOutcome.REFUSED, why_no_turn(ahead)))
         else:
             watched.is_starting = True
             task = self._start(self._resize(watched, found))

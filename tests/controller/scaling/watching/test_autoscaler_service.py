@@ -8,7 +8,7 @@ from fakes.scaled_topic import GROUP, TOPIC
 from fakes.watched_site import LOOKS_UNTIL_DECIDED, POLICY, watched_site
 from resize_builders import a_resize
 
-from controller.scaling.resize.operation import ResizePhase
+from controller.scaling.resize.operation import NEEDS_OPERATOR, ResizePhase
 from controller.scaling.watching import past_resizes, policy_topics
 from controller.scaling.watching.past_resizes import PastResizes
 from controller.scaling.watching.policy_topics import UNLISTED_MS
@@ -26,11 +26,11 @@ async def site(tmp_path):
         yield site
 
 
-async def resized(site):
-    """Let the autoscaler resize the topic."""
+async def resized(site, *others):
+    """Let the autoscaler resize the topic, and return its operation; of `others` there are some already."""
     await site.put(site.mode("auto"))
     await site.look(LOOKS_UNTIL_DECIDED)
-    (operation,) = site.operations()
+    (operation,) = (each for each in site.operations() if each.topic not in others)
     return operation
 
 
@@ -126,9 +126,16 @@ async def test_no_more_resizes_are_started_than_may_run(tmp_path):
         await site.controller.scaling.operations.add(a_resize(topic="Other"))
         await site.put(site.mode("auto"))
         await site.look(LOOKS_UNTIL_DECIDED)
-        assert (site.outcome(), site.decision().problem[:22]) == ("refused", "1 other resizes run, w")
+        assert (site.outcome(), site.decision().problem[:22]) == ("refused", "1 other resizes run or")
         assert [each.topic for each in site.operations()] == ["Other"]
         assert not site.events("scaling_resize_refused")
+
+
+@pytest.mark.parametrize("phase", NEEDS_OPERATOR)
+async def test_resizes_that_wait_for_an_operator_do_not_stop_the_others(tmp_path, phase):
+    async with watched_site(tmp_path, scaling_operations_max=1) as site:
+        await site.controller.scaling.operations.add(a_resize(topic="Forgotten", phase=phase))
+        assert (await resized(site, "Forgotten")).topic == TOPIC
 
 
 async def test_resizes_that_were_started_in_the_same_round_count(tmp_path):
@@ -145,7 +152,7 @@ async def test_resizes_that_were_started_in_the_same_round_count(tmp_path):
         for slot in range(5):
             await site.autoscaler.look(slot)
         await site.controller.done()
-        assert (site.outcome(), site.decision().problem[:22]) == ("refused", "1 other resizes run, w")
+        assert (site.outcome(), site.decision().problem[:22]) == ("refused", "1 other resizes run or")
         assert [each.topic for each in site.operations()] == ["Other"]
 
 
