@@ -10,6 +10,7 @@ from msgspec import structs
 from controller.scaling.execution.broker_views import FAILURES, SetAddresses, SetObserver, WantedOfSet
 from controller.scaling.execution.client_queries import ClientQueries
 from controller.scaling.execution.group_definitions import GroupDefinitions
+from controller.scaling.execution.group_kinds import GroupKinds
 from controller.scaling.execution.group_views import ClientChoice, ConnectedMembers, GroupObserver
 from controller.scaling.execution.producer_fetches import ProducerFetches
 from controller.scaling.execution.round_requests import RoundRequests
@@ -79,6 +80,7 @@ class TopicObserver:
         name_servers: Callable[[], tuple[str, ...]],
         masters: ElectedMasters,
         clients: ClientQueries,
+        kinds: GroupKinds,
         clock: Clock,
     ) -> None:
         self._admin = admin
@@ -88,6 +90,7 @@ class TopicObserver:
         self._clock = clock
         self._offsets = SharedOffsets(admin)
         self._clients = clients
+        self._kinds = kinds
         self._definitions = GroupDefinitions(admin, clock)
 
     async def observe(self, operation: ResizeOperation, waited_ms: int) -> ResizeObservation:
@@ -262,7 +265,7 @@ class TopicObserver:
             for view in observation.sets.values()
         ]
         masters = _masters(observation.sets.values())
-        observer = GroupObserver(requests, self._clients)
+        observer = GroupObserver(requests, self._clients, self._kinds)
         groups, missing = await observer.views(topic, masters, offsets, clients)
         return replace(observation, groups=groups, missing=(*observation.missing, *missing))
 

@@ -14,6 +14,7 @@ from msgspec import structs
 from controller.config import ControllerConfig
 from controller.failover.group import Group
 from controller.scaling.execution.client_queries import ClientQueries
+from controller.scaling.execution.group_kinds import GroupKinds
 from controller.scaling.execution.observer import TopicObserver
 from controller.scaling.execution.operations import Operations
 from controller.scaling.execution.performer import ActionPerformer
@@ -94,12 +95,14 @@ class QueueScaling:
         self._start = runtime.start
         self.documents = DocumentStore(runtime.backend, OPERATION_KINDS)
         self.operations = Operations(self.documents)
+        self.group_kinds = GroupKinds(self.documents)
         admin = AdminClient(runtime.client, _REQUESTS)
         self._observer = TopicObserver(
             admin,
             lambda: runtime.options().name_servers,
             StoredMasters(runtime.sets),
             ClientQueries(AdminClient(runtime.client, _REQUESTS_OF_CLIENTS), runtime.clock),
+            self.group_kinds,
             runtime.clock,
         )
         self._runner = ResizeRunner(

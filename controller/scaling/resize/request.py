@@ -11,6 +11,9 @@ TOPIC_CHARACTERS_MAX: Final = 127
 #: Characters of what people write about a resize.
 REMARK_CHARACTERS_MAX: Final = 500
 
+#: Who requests the resizes of mode `auto`: nobody has read the warnings of their plans.
+AUTOSCALER: Final = "autoscaler"
+
 #: Without its last part a line end at the end would fit.
 TopicName = Annotated[
     str, msgspec.Meta(min_length=1, max_length=TOPIC_CHARACTERS_MAX, pattern=r"^[%|a-zA-Z0-9_-]+$(?!\n)")

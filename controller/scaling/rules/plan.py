@@ -17,13 +17,14 @@ from controller.scaling.resize.operation import (
     SetResize,
 )
 from controller.scaling.resize.request import (
+    AUTOSCALER,
     PlannedGroup,
     PlannedSet,
     ResizePlan,
     ResizeRequest,
     TopicTraits,
 )
-from controller.scaling.rules.drained import check_drained
+from controller.scaling.rules.drained import check_drained, is_behind_in
 from controller.scaling.rules.plan_sources import changed_order_conf, covered_sets, order_conf_problems
 from controller.scaling.rules.planned_steps import planned_steps
 from controller.scaling.rules.request_limits import size_problems, topic_problems, wait_problems, wait_warnings
@@ -174,7 +175,9 @@ def _problems(
     yield from _counts_problems(request, traits, kind)
     yield from order_conf_problems(request.topic, observation)
     yield from _order_problems(request, traits, observation)
-    orderly = [each.name for each in observation.groups or () if each.kind is GroupKind.ORDERLY]
+    if request.requested_by == AUTOSCALER:
+        yield from _may_be_orderly(request, observation)
+    orderly = [each.name for each in observation.groups or () if each.is_orderly]
     yield from size_problems(kind, _resizes(request, traits), orderly)
     if kind is ResizeKind.GATED:
         yield from _gate_problems(request, traits, observation)
@@ -234,7 +237,11 @@ def _order_problems(request: ResizeRequest, traits: TopicTraits, observation: Re
             f"orderTopicConf says {traits.order_conf}: producers use it and no other number; want the ordered resize "
             '("ordered": "pause"), which changes it too'
         )
-    orderly = sorted(each.name for each in observation.groups or () if each.kind is GroupKind.ORDERLY)
+    orderly = sorted(
+        each.name if each.is_online else f"{each.name} (offline; delete it with its offsets if it never returns)"
+        for each in observation.groups or ()
+        if each.is_orderly
+    )
     if traits.is_ordered or orderly:
         why = f"groups that consume in order: {', '.join(orderly)}" if orderly else "its order flag or message type"
         yield (
@@ -243,12 +250,27 @@ def _order_problems(request: ResizeRequest, traits: TopicTraits, observation: Re
         )
 
 
+def _may_be_orderly(request: ResizeRequest, observation: ResizeObservation) -> Iterator[str]:
+    """Yield offline groups that nobody has seen online and that have messages in queues that stay."""
+    for group in observation.groups or () if not (request.ordered or observation.missing) else ():
+        if group.is_online or group.last_kind is not None:
+            continue
+        views = [view for view in observation.sets.values() if group.name in (view.offsets or {})]
+        if any(is_behind_in(group.name, view, each) for view in views for each in view.ends if each < request.queues):
+            yield (
+                f"group {group.name} is offline with messages in queues that stay, and this controller has not seen "
+                "how it consumes: if it is in order, keys get mixed. Start a consumer of it first, or delete it with "
+                "its offsets if it never returns"
+            )
+
+
 def _warnings(
     request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation, kind: ResizeKind
 ) -> Iterator[str]:
     yield from wait_warnings(request.waits)
     yield from covered_sets(traits)
     yield "each change of read queues moves queues between clients: messages that they have cached are consumed again"
+    yield from _may_be_orderly(request, observation)
     for each in observation.groups or ():
         if each.kind is GroupKind.UNKNOWN:
             yield f"group {each.name}: members do not report how they consume; if it is in order, keys may get mixed"

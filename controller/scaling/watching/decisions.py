@@ -12,7 +12,7 @@ from controller.scaling.autoscaler.policies import PolicyMode, ScalingPolicy
 from controller.scaling.execution.operations import OperationExists, why_no_turn
 from controller.scaling.execution.service import QueueScaling, ResizeRefused
 from controller.scaling.resize.operation import ResizeOperation
-from controller.scaling.resize.request import ResizeRequest
+from controller.scaling.resize.request import AUTOSCALER, ResizeRequest
 from controller.scaling.watching.proposals import Proposal, Proposals
 from controller.scaling.watching.scaling_observer import ScalingObserver
 from controller.scaling.watching.topic_decisions import DecisionOutcome, TopicDecision, TopicNumbers
@@ -23,8 +23,7 @@ from remoting.clock import Clock
 #: Changes of decisions that are shown, of all topics.
 CHANGES_MAX: Final = 200
 
-#: Who requests the resizes of the mode `auto`, and of approved proposals.
-REQUESTED_BY: Final = "autoscaler"
+#: Who requests the resizes of approved proposals.
 APPROVED_BY: Final = "autoscaler, approved by an operator"
 
 _REFUSALS: Final = (ResizeRefused, OperationExists, DocumentRefused, StoreError)
@@ -144,7 +143,7 @@ class Decisions:
         assert verdict.target is not None, "only a change is carried out"
         assert verdict.before is not None, "nothing follows from unknown counts"
         request = ResizeRequest(
-            topic=verdict.topic, queues=verdict.target, requested_by=REQUESTED_BY, reason=verdict.reason
+            topic=verdict.topic, queues=verdict.target, requested_by=AUTOSCALER, reason=verdict.reason
         )
         try:
             operation = await self._scaling.start_from(request, verdict.before)
