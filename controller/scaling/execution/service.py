@@ -211,6 +211,24 @@ class QueueScaling:
         groups = known if found.is_finished or group in known else await self._groups_of(found.topic)
         return await self._change(operation_id, lambda each, unix_ms: commands.waived(each, group, groups, unix_ms))
 
+    async def give_up(self, operation_id: str, broker_name: str, why: str) -> ResizeOperation:
+        """Go on without a broker set that does not have the topic any more; raises as `abort` does."""
+        self.check_leads()
+        found = self.find(operation_id)
+        commands.check_gives_up(found, broker_name)
+        having = await self._observer.brokers_with(found.topic, broker_name)
+        if having is None:
+            raise commands.ResizeCommandRefused(
+                f"no NameServer answers which brokers belong to {broker_name}: try again"
+            )
+        if having:
+            raise commands.ResizeCommandRefused(
+                f"{broker_name} has {found.topic} at {', '.join(having)}: let it take part, delete the topic there, or abort"
+            )
+        return await self._change(
+            operation_id, lambda each, unix_ms: commands.given_up(each, broker_name, why, unix_ms)
+        )
+
     async def _groups_of(self, topic: str) -> Collection[str]:
         groups, missing = await self._observer.groups(topic)
         if groups is None:

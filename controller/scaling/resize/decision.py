@@ -86,6 +86,8 @@ class PhaseProgress:
     last_rounds: int = 0
     #: Of the save of `waited_ms`.
     saved_ms: int = 0
+    #: True if nobody had the topic in the last round.
+    is_deleted: bool = False
 
     def at(self, now_ms: int, *, is_complete: bool) -> "PhaseProgress":
         """Return the progress at this round; time counts if nothing was missing in it."""

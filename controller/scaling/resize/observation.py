@@ -176,3 +176,8 @@ class ResizeObservation:
     failures: tuple[str, ...] = ()
     #: Facts that refuse a resize at its start: static topic, order flag and so on; only in PRECHECK.
     traits: frozenset[str] = frozenset()
+
+    @property
+    def is_in_no_route(self) -> bool:
+        """True if every NameServer answered that it does not know the topic."""
+        return bool(self.name_servers) and all(each.counts == {} for each in self.name_servers)
