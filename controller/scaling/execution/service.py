@@ -223,7 +223,7 @@ class QueueScaling:
             )
         if having:
             raise commands.ResizeCommandRefused(
-                f"{broker_name} has {found.topic} at {', '.join(having)}: let it take part, delete the topic there, or abort"
+                f"{broker_name} has {found.topic} at {', '.join(having)}: wait for it, or delete the topic there first"
             )
         return await self._change(
             operation_id, lambda each, unix_ms: commands.given_up(each, broker_name, why, unix_ms)
