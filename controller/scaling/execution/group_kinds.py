@@ -3,6 +3,7 @@
 One document for each topic, written when a kind is new: the next leader loads them with the operations.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,6 +25,8 @@ class GroupKinds:
 
     def __init__(self, documents: DocumentStore) -> None:
         self._documents = documents
+        #: One write at a time: those of an autoscaler that begins to look are many, and elections use the store too.
+        self._write = asyncio.Lock()
 
     async def with_last(self, topic: str, views: Sequence[GroupView]) -> tuple[GroupView, ...]:
         """Return the groups of a topic, those that are offline with their last kinds; store the kinds that are new.
@@ -41,7 +44,8 @@ class GroupKinds:
         with contextlib.suppress(StoreError):
             known = _kinds(self._documents.get(DocumentKind.GROUP_KINDS, topic))
             if not seen.items() <= known.items():
-                await self._documents.change(DocumentKind.GROUP_KINDS, topic, decide)
+                async with self._write:
+                    await self._documents.change(DocumentKind.GROUP_KINDS, topic, decide)
         return tuple(view if view.is_online else replace(view, last_kind=known.get(view.name)) for view in views)
 
 
