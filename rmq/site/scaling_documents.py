@@ -46,6 +46,14 @@ class WaiveBody(msgspec.Struct, frozen=True, kw_only=True):
     group: str
 
 
+class GiveUpBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A broker set that a resize goes on without."""
+
+    broker_name: str
+    requested_by: str
+    reason: str = ""
+
+
 class PlannedSetDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What changes on one broker set."""
 

@@ -250,9 +250,11 @@ class ScaledNameServer:
             instead = self.instead[code]
             return NOTHING if instead is None else refusal(instead)
         match code:
-            case RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER:
+            case RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER | RequestCode.GET_BROKER_CLUSTER_INFO:
                 known = [each.topic["topicName"] for each in self.brokers if each.topic]
-                return success({"topicList": known if self.topics is None else self.topics})
+                sets = {each.name: self._member(each.name) for each in self.brokers}
+                listed = {"topicList": known if self.topics is None else self.topics}
+                return success(listed | {"brokerAddrTable": sets, "clusterAddrTable": {CLUSTER: list(sets)}})
             case RequestCode.GET_ROUTEINFO_BY_TOPIC:
                 return self._route(fields["topic"])
             case RequestCode.GET_KV_CONFIG | RequestCode.PUT_KV_CONFIG | RequestCode.DELETE_KV_CONFIG:
@@ -280,9 +282,7 @@ class ScaledNameServer:
         names = sorted({each.name for each in having})
         queues = {each.name: each.topic for each in having if each.is_master}
         body = {
-            "brokerDatas": [
-                {"brokerName": name, "cluster": CLUSTER, "brokerAddrs": self._addresses(name)} for name in names
-            ],
+            "brokerDatas": [self._member(name) for name in names],
             "queueDatas": [
                 {
                     "brokerName": name,
@@ -296,6 +296,9 @@ class ScaledNameServer:
             "filterServerTable": {},
         }
         return success(body)
+
+    def _member(self, name):
+        return {"brokerName": name, "cluster": CLUSTER, "brokerAddrs": self._addresses(name)}
 
     def _addresses(self, name):
         members = [each for each in self.brokers if each.name == name]

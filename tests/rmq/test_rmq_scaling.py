@@ -111,6 +111,7 @@ def test_autoscaler_without_policies_proposes_nothing(rmq):
         (("scaling", "approve", "absent", "--yes"), 4, "no proposal absent"),
         (("scaling", "dismiss", "absent", "--yes"), 4, "no proposal absent"),
         (("scaling", "waive", "absent", "g", "--yes"), 4, "absent"),
+        (("scaling", "give-up", "absent", "broker-a", "--yes"), 4, "absent"),
         (("topic", "scale", "orders", "--queues", "0"), 2, "0 is not in the range"),
         (("topic", "scale", "bad name", "--queues", "4", "--yes"), 1, "topic"),
     ],

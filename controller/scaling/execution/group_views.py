@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from controller.scaling.execution.broker_views import FAILURES
 from controller.scaling.execution.client_queries import ClientQueries, ClientRound
+from controller.scaling.execution.group_kinds import GroupKinds
 from controller.scaling.execution.round_requests import Requests
 from controller.scaling.resize.observation import ClientView, ConsumedQueue, GroupKind, GroupView
 from controller.scaling.resize.operation import QueueId
@@ -43,9 +44,10 @@ class _Choice(NamedTuple):
 class GroupObserver:
     """Queries the masters of a topic about its groups."""
 
-    def __init__(self, requests: Requests, clients: ClientQueries) -> None:
+    def __init__(self, requests: Requests, clients: ClientQueries, kinds: GroupKinds) -> None:
         self._requests = requests
         self._clients = clients
+        self._kinds = kinds
 
     async def views(
         self, topic: str, masters: Collection[str], offsets: Iterable[TopicOffsets], clients: ClientChoice
@@ -64,7 +66,7 @@ class GroupObserver:
             return None, missing
         choice = _Choice(clients, self._clients.begin_round())
         views = await all_results(self._group(each, topic, masters, missing, choice) for each in names)
-        return (None if missing else views_of(views)), missing
+        return (None if missing else await self._kinds.with_last(topic, views_of(views))), missing
 
     async def _listed(self, master: str, topic: str, missing: list[str]) -> tuple[str, ...]:
         try:

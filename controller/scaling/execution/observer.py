@@ -7,9 +7,10 @@ from typing import Final, Protocol
 
 from msgspec import structs
 
-from controller.scaling.execution.broker_views import FAILURES, SetAddresses, SetObserver, WantedOfSet
+from controller.scaling.execution.broker_views import FAILURES, SetAddresses, SetObserver, WantedOfSet, topic_of
 from controller.scaling.execution.client_queries import ClientQueries
 from controller.scaling.execution.group_definitions import GroupDefinitions
+from controller.scaling.execution.group_kinds import GroupKinds
 from controller.scaling.execution.group_views import ClientChoice, ConnectedMembers, GroupObserver
 from controller.scaling.execution.producer_fetches import ProducerFetches
 from controller.scaling.execution.round_requests import RoundRequests
@@ -27,7 +28,7 @@ from controller.scaling.rules.needs import ResizeNeeds, needs_of
 from controller.scaling.rules.plan import SET_QUEUES_MAX
 from remoting.admin.client import AdminClient
 from remoting.admin.offset_table import TopicOffsets
-from remoting.admin.routes import TopicRoute, order_conf, route_of
+from remoting.admin.routes import ClusterBrokers, RoutedBrokerSet, TopicRoute, cluster_brokers, order_conf, route_of
 from remoting.admin.topics import TopicDefinition
 from remoting.background_tasks import all_results
 from remoting.clock import Clock
@@ -78,6 +79,7 @@ class TopicObserver:
         name_servers: Callable[[], tuple[str, ...]],
         masters: ElectedMasters,
         clients: ClientQueries,
+        kinds: GroupKinds,
         clock: Clock,
     ) -> None:
         self._admin = admin
@@ -87,6 +89,7 @@ class TopicObserver:
         self._clock = clock
         self._offsets = SharedOffsets(admin)
         self._clients = clients
+        self._kinds = kinds
         self._definitions = GroupDefinitions(admin, clock)
 
     async def observe(self, operation: ResizeOperation, waited_ms: int) -> ResizeObservation:
@@ -102,6 +105,8 @@ class TopicObserver:
         }
         found = await self._query_sets(requests, wanted, routes)
         observation = self._observation(answers, found)
+        if observation.is_in_no_route:
+            observation = await self._with_unrouted(observation, operation.topic)
         if needs.groups and not observation.missing:
             clients = _client_choice(operation, needs, observation)
             observation = await self._with_groups(requests, observation, operation.topic, clients)
@@ -143,6 +148,17 @@ class TopicObserver:
         if not observation.missing:
             observation = await self._with_groups(requests, observation, topic, lambda _: ())
         return observation.groups, observation.missing
+
+    async def brokers_with(self, topic: str, broker_name: str) -> list[str] | None:
+        """Return which brokers of a set answer that they have a topic; None if nobody knows the brokers of the set."""
+        clusters = await self._clusters()
+        if not clusters:
+            return None
+        addresses = {address for each in _registered(broker_name, clusters) for address in each.addresses.values()}
+        _, elected = self._masters.address_of_master(broker_name)
+        if elected is not None:
+            addresses.add(elected)
+        return [each for each in sorted(addresses) if await self._has_topic(each, topic)]
 
     async def places(self, topic: str) -> TopicPlaces:
         """Return where a topic is; nothing is known without any NameServer's answer."""
@@ -254,6 +270,38 @@ class TopicObserver:
             missing=tuple(dict.fromkeys(missing)),
         )
 
+    async def _with_unrouted(self, observation: ResizeObservation, topic: str) -> ResizeObservation:
+        """Return an observation with what masters answer that have no route to the topic: it may be deleted there."""
+        clusters = await self._clusters()
+        views = await all_results(self._unrouted(each, topic, clusters) for each in observation.sets.values())
+        return replace(observation, sets={each.broker_name: each for each in views})
+
+    async def _unrouted(self, view: SetView, topic: str, clusters: Collection[ClusterBrokers]) -> SetView:
+        name = view.broker_name
+        if self._masters.address_of_master(name)[0]:
+            return view
+        masters = (each.master_address for each in _registered(name, clusters))
+        found = {await self._has_topic(each, topic) for each in masters if each is not None}
+        return replace(view, has_topic=found != {False})
+
+    async def _has_topic(self, address: str, topic: str) -> bool | None:
+        try:
+            return await topic_of(self._admin, address, topic) is not None
+        except FAILURES:
+            return None
+
+    async def _clusters(self) -> list[ClusterBrokers]:
+        """Return all broker sets, as each NameServer that answers knows them."""
+
+        async def answered(address: str) -> ClusterBrokers | None:
+            try:
+                return await self._admin.call(address, cluster_brokers())
+            except FAILURES:
+                return None
+
+        found = await all_results(answered(each) for each in self._name_servers())
+        return [each for each in found if each is not None]
+
     async def _with_groups(
         self, requests: RoundRequests, observation: ResizeObservation, topic: str, clients: ClientChoice
     ) -> ResizeObservation:
@@ -262,7 +310,7 @@ class TopicObserver:
             for view in observation.sets.values()
         ]
         masters = _masters(observation.sets.values())
-        observer = GroupObserver(requests, self._clients)
+        observer = GroupObserver(requests, self._clients, self._kinds)
         groups, missing = await observer.views(topic, masters, offsets, clients)
         return replace(observation, groups=groups, missing=(*observation.missing, *missing))
 
@@ -304,6 +352,10 @@ class _SetAnswer:
 
 def _wanted(topic: str, needs: ResizeNeeds, queue_ids: range) -> WantedOfSet:
     return WantedOfSet(topic=topic, queue_ids=queue_ids, offsets=needs.offsets, log=needs.log, late=needs.late)
+
+
+def _registered(name: str, clusters: Collection[ClusterBrokers]) -> list[RoutedBrokerSet]:
+    return [each.broker_sets[name] for each in clusters if name in each.broker_sets]
 
 
 def _masters(views: Iterable[SetView]) -> list[str]:

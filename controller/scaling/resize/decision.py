@@ -93,6 +93,8 @@ class PhaseProgress:
     last_rounds: int = 0
     #: `lasted_ms` at the last save.
     saved_ms: int = 0
+    #: True if nobody had the topic in the last round.
+    is_deleted: bool = False
 
     def at(self, now_ms: int, *, is_complete: bool) -> "PhaseProgress":
         """Return the progress at this round; a wait counts it if nothing was missing."""

@@ -31,6 +31,11 @@ class GroupKind(Enum):
         """Whether each queue belongs to one client at a time, so that clients beyond the queues have nothing to do."""
         return self in {GroupKind.CONCURRENT, GroupKind.ORDERLY, GroupKind.PULL}
 
+    @property
+    def is_shown_by_brokers(self) -> bool:
+        """Whether brokers tell it; what else a group is, only its clients know."""
+        return self in {GroupKind.BROADCAST, GroupKind.POP, GroupKind.PULL}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueEnds:
@@ -129,11 +134,24 @@ class GroupView:
     name: str
     kind: GroupKind
     clients: tuple[ClientView, ...] = ()
+    #: Of a group that is offline: how it consumed when its clients were queried last; None if they never were.
+    last_kind: GroupKind | None = None
 
     @property
     def is_online(self) -> bool:
         """True if a member is connected."""
         return self.kind is not GroupKind.OFFLINE
+
+    @property
+    def is_orderly(self) -> bool:
+        """True if it consumes in order, or did so before it went offline."""
+        return GroupKind.ORDERLY in {self.kind, self.last_kind}
+
+    @property
+    def reported_kind(self) -> GroupKind | None:
+        """How it consumes; None if no client has answered that alone knows it."""
+        is_answered = any(each.queues is not None for each in self.clients) and self.kind is not GroupKind.UNKNOWN
+        return self.kind if self.kind.is_shown_by_brokers or is_answered else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,3 +182,8 @@ class ResizeObservation:
     failures: tuple[str, ...] = ()
     #: Facts that refuse a resize at its start: static topic, order flag and so on; only in PRECHECK.
     traits: frozenset[str] = frozenset()
+
+    @property
+    def is_in_no_route(self) -> bool:
+        """True if every NameServer answered that it does not know the topic."""
+        return bool(self.name_servers) and all(each.counts == {} for each in self.name_servers)

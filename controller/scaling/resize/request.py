@@ -16,6 +16,8 @@ SPECIAL_TYPES: Final = {
     "PRIORITY": "each queue is a priority",
     "LITE": "brokers place lite topics by its queues",
 }
+#: Who requests the resizes of mode `auto`: nobody has read the warnings of their plans.
+AUTOSCALER: Final = "autoscaler"
 
 #: Without its last part a line end at the end would fit.
 TopicName = Annotated[

@@ -87,13 +87,14 @@ def is_behind(group: str, operation: ResizeOperation, observation: ResizeObserva
     """
     watched = watched_queues(operation)
     return any(
-        _is_behind(group, observation.sets[resize.broker_name], queue_id)
+        is_behind_in(group, observation.sets[resize.broker_name], queue_id)
         for resize in operation.sets
         for queue_id in watched(resize)
     )
 
 
-def _is_behind(group: str, view: SetView, queue_id: int) -> bool:
+def is_behind_in(group: str, view: SetView, queue_id: int) -> bool:
+    """Return whether a group has to consume something of one queue, by the stored offsets alone."""
     ends, stored = view.ends[queue_id], (view.offsets or {}).get(group, {}).get(queue_id, -1)
     return ends.min_offset < ends.max_offset and stored < ends.max_offset
 

@@ -102,7 +102,7 @@ def assign(this: ResizeRound) -> ResizeDecision:
 
 def _assigned(this: ResizeRound) -> ResizeDecision:
     operation = this.operation
-    orderly = [each.name for each in this.observation.groups or () if each.kind is GroupKind.ORDERLY]
+    orderly = [each.name for each in this.observation.groups or () if each.is_orderly]
     if orderly and operation.reached < WRITE_UP:
         return this.undo(f"groups consume in order, and more queues would mix it: {', '.join(orderly)}")
     waits, unprotected = unassigned(operation, this.observation.groups or ())

@@ -18,13 +18,14 @@ from controller.scaling.resize.operation import (
 )
 from controller.scaling.resize.request import (
     SPECIAL_TYPES,
+    AUTOSCALER,
     PlannedGroup,
     PlannedSet,
     ResizePlan,
     ResizeRequest,
     TopicTraits,
 )
-from controller.scaling.rules.drained import check_drained
+from controller.scaling.rules.drained import check_drained, is_behind_in
 from controller.scaling.rules.plan_sources import changed_order_conf, covered_sets, order_conf_problems
 from controller.scaling.rules.planned_steps import planned_steps
 from controller.scaling.rules.quiet import transaction_wait_ms
@@ -184,7 +185,9 @@ def _problems(
     yield from _pause_problems(request, observation, kind)
     if not request.options.ignore_unassigned:
         yield from _choosing_problems(request, traits, observation, kind)
-    orderly = [each.name for each in observation.groups or () if each.kind is GroupKind.ORDERLY]
+    if request.requested_by == AUTOSCALER:
+        yield from _may_be_orderly(request, observation)
+    orderly = [each.name for each in observation.groups or () if each.is_orderly]
     yield from size_problems(kind, _resizes(request, traits), orderly)
     if kind is ResizeKind.GATED:
         yield from _gate_problems(request, traits, observation)
@@ -263,7 +266,11 @@ def _order_problems(request: ResizeRequest, traits: TopicTraits, observation: Re
             f"orderTopicConf says {traits.order_conf}: producers use it and no other number; want the ordered resize "
             '("ordered": "pause"), which changes it too'
         )
-    orderly = sorted(each.name for each in observation.groups or () if each.kind is GroupKind.ORDERLY)
+    orderly = sorted(
+        each.name if each.is_online else f"{each.name} (offline; delete it with its offsets if it never returns)"
+        for each in observation.groups or ()
+        if each.is_orderly
+    )
     if traits.is_ordered or orderly:
         why = (
             f"groups that consume in order: {', '.join(orderly)}" if orderly else "order flag, message type, compaction"
@@ -290,12 +297,27 @@ def _pause_problems(request: ResizeRequest, observation: ResizeObservation, kind
             )
 
 
+def _may_be_orderly(request: ResizeRequest, observation: ResizeObservation) -> Iterator[str]:
+    """Yield offline groups that nobody has seen online and that have messages in queues that stay."""
+    for group in observation.groups or () if not (request.ordered or observation.missing) else ():
+        if group.is_online or group.last_kind is not None:
+            continue
+        views = [view for view in observation.sets.values() if group.name in (view.offsets or {})]
+        if any(is_behind_in(group.name, view, each) for view in views for each in view.ends if each < request.queues):
+            yield (
+                f"group {group.name} is offline with messages in queues that stay, and this controller has not seen "
+                "how it consumes: if it is in order, keys get mixed. Start a consumer of it first, or delete it with "
+                "its offsets if it never returns"
+            )
+
+
 def _warnings(
     request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation, kind: ResizeKind
 ) -> Iterator[str]:
     yield from wait_warnings(request.waits)
     yield from covered_sets(traits)
     yield "each change of read queues moves queues between clients: messages that they have cached are consumed again"
+    yield from _may_be_orderly(request, observation)
     yield from _group_warnings(observation, kind)
     for each in _choosing(request, traits, observation):
         yield f"group {each.name} chooses its queues itself (assign(), Flink), and has to choose the new ones"

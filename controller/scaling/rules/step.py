@@ -29,6 +29,7 @@ _AGAIN: Final[Mapping[ResizePhase, ResizePhase]] = {
     ResizePhase.READ_DOWN: ResizePhase.REOPEN,
     ResizePhase.WATCH: ResizePhase.REOPEN,
 }
+_DELETED: Final = "the topic was deleted"
 
 
 def begin_phase(operation: ResizeOperation) -> PhaseProgress:
@@ -47,8 +48,12 @@ def begin_phase(operation: ResizeOperation) -> PhaseProgress:
 
 def decide_step(operation: ResizeOperation, progress: PhaseProgress, observation: ResizeObservation) -> ResizeDecision:
     """Return what becomes of a started resize in this round; finished ones are not given."""
+    was_deleted, is_deleted = progress.is_deleted, _is_deleted(operation, observation)
     progress = progress.at(observation.now_ms, is_complete=not observation.missing)
-    this = ResizeRound(operation=operation, progress=progress, observation=observation)
+    this = ResizeRound(operation=operation, progress=replace(progress, is_deleted=is_deleted), observation=observation)
+    if is_deleted:
+        # One odd answer ends nothing, and nothing is done about it.
+        return this.go(ResizePhase.ABORTED, (_DELETED,), problem=_DELETED) if was_deleted else this.stay((_DELETED,))
     if (decision := _masters_changed(this)) is not None:
         return decision
     if operation.phase is ResizePhase.BLOCKED:
@@ -61,6 +66,12 @@ def _by_phase(this: ResizeRound, phase: ResizePhase) -> ResizeDecision:
     if _is_paused_too_long(this):
         return this.undo(f"the topic had no writes for longer than {this.operation.waits.pause_ms / 1000:.0f} s")
     return ordered.stopped_by_open_set(this) or gated.gate_late_groups(this) or _RULES[phase](this)
+
+
+def _is_deleted(operation: ResizeOperation, observation: ResizeObservation) -> bool:
+    """Return whether the topic is gone: every master answered that it does not have it, and it is in no route."""
+    views = (observation.sets.get(each.broker_name) for each in operation.sets)
+    return observation.is_in_no_route and all(view is not None and not view.has_topic for view in views)
 
 
 def _blocked(this: ResizeRound) -> ResizeDecision:

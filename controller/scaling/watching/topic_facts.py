@@ -137,16 +137,13 @@ class TopicFactsObserver:
 
 def group_facts(view: GroupView, former: GroupFacts | None) -> GroupFacts:
     """Return what is known of a group; its kind stays unknown until one of its clients has answered."""
-    if view.kind is GroupKind.OFFLINE:
-        # What it was matters to nobody: none of its clients is online.
-        kind = former.kind if former is not None else None
-        return GroupFacts(kind=kind or GroupKind.CONCURRENT, clients=_OFFLINE, holders=_OFFLINE)
+    if not view.is_online:
+        # Whether it may be in order although nobody has seen it, the plan of a resize decides.
+        return GroupFacts(kind=view.last_kind or GroupKind.CONCURRENT, clients=_OFFLINE, holders=_OFFLINE)
     clients = frozenset(each.client_id for each in view.clients)
     answered = [each for each in view.clients if each.queues is not None]
-    kind = None
-    if view.kind in _SHOWN_BY_BROKERS or (answered and view.kind is not GroupKind.UNKNOWN):
-        kind = view.kind
-    elif former is not None and former.clients == clients:
+    kind = view.reported_kind
+    if kind is None and former is not None and former.clients == clients:
         kind = former.kind
     holders = frozenset(each.client_id for each in answered if each.queues)
     is_whole = len(answered) == len(view.clients)

@@ -121,6 +121,10 @@ class ScalingClient:
         """Return the operation once it is DONE; it may still be blocked or in a conflict when this is called."""
         return self._wait_for(operation_id, ("DONE",), ("ABORTED", "REJECTED"), RESIZED_S)
 
+    def wait_until_aborted(self, operation_id):
+        """Return the operation once it is ABORTED; it may be blocked or in a conflict when this is called."""
+        return self._wait_for(operation_id, ("ABORTED",), ("DONE", "REJECTED"), RESIZED_S)
+
     def wait_until_done(self, operation_id, *, seconds=RESIZED_S):
         """Return the operation once it is DONE."""
         return self.wait_for_phase(operation_id, "DONE", seconds=seconds)

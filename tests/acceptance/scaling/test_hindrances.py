@@ -1,6 +1,7 @@
-"""What is in the way of a resize: producers with an old route, absent groups, other hands."""
+"""What is in the way of a resize: producers with an old route, absent groups, other hands, what is gone."""
 
 import contextlib
+import shutil
 
 import pytest
 from peers.etcd import Way
@@ -256,3 +257,42 @@ def refused_for_a_route(clients, producer):
     """Return how many sends of a producer have failed because it had no queue."""
     failed = (each for each in clients.read().unacknowledged if each.producer == producer)
     return sum("No route info" in each.reason for each in failed)
+def test_topic_that_is_deleted_ends_its_resize(site):
+    """In a phase that waits, in a conflict, and while the resize is being undone."""
+    topics = [site.make_topic(f"Deleted-{each}", 8) for each in ("waits", "conflict", "undone")]
+    resizes = [site.start(each, 4, waits={"producersMs": 60_000}) for each in topics]
+    for each in resizes:
+        site.wait_for_phase(each, "QUIESCE")
+    site.set_counts(topics[1], "broker-a", read=6, write=6)
+    site.wait_for_phase(resizes[1], "CONFLICT")
+
+    mqadmin = site.lab.mqadmin(version=site.version)
+    for each in topics:
+        printed = mqadmin.run("deleteTopic", "-c", "DefaultCluster", "-t", each, namesrv=site.namesrv_addresses)
+        assert "success" in printed
+    site.command(resizes[2], "abort", {"reason": "nobody needs it"})
+
+    for each in resizes:
+        operation = site.wait_until_aborted(each)
+        assert operation["problem"] == "the topic was deleted", described(operation)
+
+
+def test_resize_goes_on_without_a_set_that_was_replaced_by_an_empty_one(site):
+    replaced = site.start_other_broker("broker-x")
+    topic = site.make_topic("Replaced", 4, brokers=["broker-a", "broker-x"])
+    operation_id = site.start(topic, 8, waits={"grownWatchMs": 20_000})
+    site.wait_for_phase(operation_id, "VERIFY")
+    body = {"brokerName": "broker-x", "requestedBy": "ann", "reason": "a new machine"}
+    refused, answer = site.command(operation_id, "give-up", body)
+
+    replaced.process.kill()
+    shutil.rmtree(replaced.store)
+    site.wait_until_ready(replaced.start())
+    wait_until(lambda: "broker-x" in str(site.operation(operation_id)["waitsFor"]), seconds=60, what="it is missed")
+    status, _ = site.command(operation_id, "give-up", body)
+    operation = site.wait_until_done(operation_id)
+
+    assert (refused, status) == (409, 200)
+    assert f"broker-x has {topic} at {replaced.address}" in answer["error"]["message"]
+    assert "broker-x was given up by ann: a new machine" in evidence_of(operation, "VERIFY")
+    assert site.counts(topic, "broker-a", "broker-x") == {"broker-a": (8, 8)}

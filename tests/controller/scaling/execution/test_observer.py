@@ -9,11 +9,14 @@ from resize_builders import a_resize
 from controller.scaling.execution import observer
 from controller.scaling.execution.client_queries import ROUND_MS, ClientQueries
 from controller.scaling.execution.group_definitions import KEEP_MS
+from controller.scaling.execution.group_kinds import GroupKinds
 from controller.scaling.execution.group_views import GROUPS_MAX
 from controller.scaling.execution.observer import TopicObserver
 from controller.scaling.resize.observation import DelayProgress, GroupKind, LogPosition, QueueEnds
 from controller.scaling.resize.operation import QueueCounts, QueueId, ResizeKind, ResizePhase, SetResize
 from controller.scaling.rules.plan import SET_QUEUES_MAX
+from controller.storage.document_store import DocumentStore
+from controller.storage.store import StoreError
 from remoting.admin.client import AdminLimits
 from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
 
@@ -30,6 +33,13 @@ CODES_OF_FACTS = [
     BrokerRequestCode.QUERY_TOPIC_CONSUME_BY_WHO,
     BrokerRequestCode.GET_CONSUMER_CONNECTION_LIST,
 ]
+
+
+class StoreThatIsAway:
+    """Kinds of groups that cannot be stored hold up nothing."""
+
+    async def commit_document(self, *_):
+        raise StoreError("the store is away")
 
 
 class Elected(NoElectedMasters):
@@ -50,7 +60,8 @@ def broker():
 def observer_of(site, masters=None, clock=None):
     clock = clock or FakeClock()
     clients = ClientQueries(site.admin, clock)
-    return TopicObserver(site.admin, lambda: site.addresses, masters or NoElectedMasters(), clients, clock)
+    kinds = GroupKinds(DocumentStore(StoreThatIsAway()))
+    return TopicObserver(site.admin, lambda: site.addresses, masters or NoElectedMasters(), clients, kinds, clock)
 
 
 async def facts(site, **values):

@@ -1,5 +1,7 @@
 """Growing: seed, read up, assign, write up, verify."""
 
+from dataclasses import replace
+
 import pytest
 from msgspec import structs
 from scaling_builders import ADDRESS, BROKER, a_group, a_grow, an_ordered, observed, waited, with_set
@@ -49,6 +51,13 @@ def test_group_that_came_meanwhile_is_seeded_before_writes():
     grow = a_grow(ResizePhase.ASSIGN, seeds=SEEDS, reached=1)
     observation = observed(grow, 1, groups=[a_group("new", queues=(2, 3))])
     assert decide_step(grow, waited(0), observation).operation.phase is ResizePhase.SEED
+
+
+def test_orderly_group_that_appears_has_the_grow_undone_although_it_left_again():
+    grow = a_grow(ResizePhase.ASSIGN, seeds=SEEDS, reached=1)
+    left = replace(a_group(kind=GroupKind.OFFLINE), last_kind=GroupKind.ORDERLY)
+    decision = decide_step(grow, waited(0), observed(grow, 1, groups=[left], offsets=SEEDED))
+    assert decision.operation.phase is ResizePhase.ROLLBACK
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from scaling_builders import BROKER, MASTER, NAME_SERVER, a_group, a_shrink, obs
 
 from controller.scaling.resize.observation import GroupKind, LateSources, NameServerView
 from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizeOptions, ResizePhase, ResizeWaits
-from controller.scaling.resize.request import ResizeRequest, TopicTraits
+from controller.scaling.resize.request import AUTOSCALER, ResizeRequest, TopicTraits
 from controller.scaling.rules.plan import QUEUES_MAX, SET_QUEUES_MAX, checked, plan_resize, planned_operation
 
 FOUR = QueueCounts(4, 4)
@@ -18,8 +18,8 @@ def traits(**values):
     return TopicTraits(**({"counts": {BROKER: FOUR}} | values))
 
 
-def plan_of(queues, *, groups=(), request=None, offsets=None, **values):
-    observation = observed(SHRINK, 0, ends={3: 5}, groups=groups, offsets=offsets)
+def plan_of(queues, *, groups=(), request=None, offsets=None, ends=None, **values):
+    observation = observed(SHRINK, 0, ends=ends or {3: 5}, groups=groups, offsets=offsets)
     return plan_resize(
         ResizeRequest(topic="TopicTest", queues=queues, **(request or {})), traits(**values), observation
     )
@@ -97,6 +97,35 @@ def test_grow_is_refused_if_nothing_shows_when_a_group_chooses_new_queues(queues
     assert any(problem in each for each in plan.problems) == is_refused == bool(plan.problems)
     assert any("and has to choose the new ones" in each for each in plan.warnings) == (queues == 6)
     assert plan.groups[0].kind == "assigned"
+@pytest.mark.parametrize("queues", [2, 6])
+def test_offline_group_that_consumed_in_order_makes_a_topic_an_ordered_one(queues):
+    offline = replace(a_group(kind=GroupKind.OFFLINE), last_kind=GroupKind.ORDERLY)
+    plan = plan_of(queues, groups=[offline], offsets={"billing": {3: 5}})
+    assert plan.problems[0].startswith("TopicTest is an ordered topic (groups that consume in order: billing (offline;")
+
+
+@pytest.mark.parametrize(
+    ("queues", "stored", "last_kind", "doubted"),
+    [
+        (6, {3: 1}, None, True),
+        (6, {3: 1}, GroupKind.CONCURRENT, False),
+        (6, {1: 3, 3: 5}, None, False),
+        (6, {}, None, False),
+        (2, {1: 0, 3: 5}, None, True),
+        (2, {1: 3, 3: 5}, None, False),
+    ],
+)
+def test_autoscaler_resizes_nothing_for_an_offline_group_that_may_be_in_order_and_operators_are_warned(
+    queues, stored, last_kind, doubted
+):
+    offline = replace(a_group(kind=GroupKind.OFFLINE), last_kind=last_kind)
+    values = {"groups": [offline], "offsets": {"billing": stored} if stored else {}, "ends": {1: 3, 3: 5}}
+    doubt = "group billing is offline with messages in queues that stay, and this controller has not seen how it"
+    plans = (plan_of(queues, **values), plan_of(queues, request={"requested_by": AUTOSCALER}, **values))
+    by_operator, by_autoscaler = plans
+    assert any(each.startswith(doubt) for each in by_operator.warnings) is doubted
+    assert any(each.startswith(doubt) for each in by_autoscaler.problems) is doubted
+    assert not any(doubt in each for each in by_operator.problems)
 
 
 def test_offline_group_with_lag_has_to_be_waived():

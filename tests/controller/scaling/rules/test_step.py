@@ -1,4 +1,6 @@
-"""What holds in every phase: changes of masters, blocked resizes, rollbacks."""
+"""What holds in every phase: changes of masters, deleted topics, blocked resizes, rollbacks."""
+
+from dataclasses import replace
 
 from dataclasses import replace
 
@@ -7,6 +9,7 @@ from scaling_builders import (
     ADDRESS,
     BROKER,
     MASTER,
+    NAME_SERVER,
     a_gated,
     a_grow,
     a_shrink,
@@ -17,6 +20,7 @@ from scaling_builders import (
 )  # fmt: skip
 
 from controller.scaling.resize.decision import ChangeCounts, PutOrderConf
+from controller.scaling.resize.observation import NameServerView
 from controller.scaling.resize.operation import MasterIdentity, QueueCounts, QueueOffset, ResizePhase
 from controller.scaling.rules.step import begin_phase, decide_step
 
@@ -49,6 +53,51 @@ def test_silent_master_is_not_another_one():
     silent = with_set(observed(shrink, 1, missing=("broker-a does not answer",)), master=None, counts=None)
     decision = decide_step(shrink, waited(0), silent)
     assert (decision.operation, decision.actions) == (shrink, ())
+
+
+def gone(resize, **values):
+    """Return a round in which nobody has the topic."""
+    silent = with_set(observed(resize, 0, missing=("broker-a does not have the topic",)), master=None, has_topic=False)
+    return replace(silent, name_servers=(NameServerView(address=NAME_SERVER, counts={}),), **values)
+
+
+@pytest.mark.parametrize(
+    "resize",
+    [
+        a_grow(ResizePhase.SEED),
+        a_shrink(ResizePhase.READ_DOWN, reached=2),
+        an_ordered(ResizePhase.ROLLBACK, order_conf="broker-a:2"),
+        a_gated(ResizePhase.CONFLICT, reached=2),
+        a_shrink(ResizePhase.BLOCKED, resume_phase=ResizePhase.DRAIN),
+    ],
+    ids=lambda each: each.phase.value,
+)
+def test_resize_of_a_topic_that_nobody_has_in_two_rounds_is_aborted(resize):
+    first = decide_step(resize, waited(0), gone(resize))
+    assert (first.operation, first.actions, first.waits_for) == (resize, (), ("the topic was deleted",))
+    last = decide_step(first.operation, first.progress, gone(resize)).operation
+    assert (last.phase, last.problem) == (ResizePhase.ABORTED, "the topic was deleted")
+
+
+@pytest.mark.parametrize(
+    "instead",
+    [
+        lambda resize: observed(resize, 1),
+        lambda resize: with_set(gone(resize), has_topic=True),
+        lambda resize: gone(resize, sets={}),
+        lambda resize: replace(gone(resize), name_servers=observed(resize, 1).name_servers),
+        lambda resize: replace(gone(resize), name_servers=(NameServerView(address=NAME_SERVER, counts=None),)),
+        lambda resize: replace(gone(resize), name_servers=()),
+    ],
+    ids=["all-have-it", "master-silent", "set-unknown", "routed", "name-server-silent", "no-name-server"],
+)
+def test_topic_is_not_taken_for_deleted_while_anybody_may_have_it(instead):
+    shrink = a_shrink(ResizePhase.LATE)
+    progress = waited(0)
+    for observation in (gone(shrink), instead(shrink), gone(shrink)):
+        decision = decide_step(shrink, progress, observation)
+        assert decision.operation.phase is not ResizePhase.ABORTED
+        progress = decision.progress
 
 
 def test_new_leader_goes_on_with_the_time_that_was_saved():
