@@ -8,7 +8,7 @@ import asyncio
 
 import msgspec
 
-from controller.scaling.execution.broker_views import HALF_TOPIC
+from controller.scaling.execution.broker_views import HALF_TOPIC, ROCKSDB_HALF_TOPIC
 from controller.scaling.resize.operation import QueueCounts
 from remoting.admin.brokers import BrokerRuntime, DelayLevel, HaStatus
 from remoting.admin.clients import ProducerClient
@@ -17,7 +17,7 @@ from remoting.admin.message_queues import MessageQueue
 from remoting.admin.offset_table import GroupOffsets
 from remoting.admin.offsets import OffsetCommit
 from remoting.admin.route_fetches import ClientFetch, ClientFetches
-from remoting.admin.routes import RoutedBrokerSet, RoutedQueues, TopicRoute
+from remoting.admin.routes import ClusterBrokers, RoutedBrokerSet, RoutedQueues, TopicRoute
 from remoting.admin.topics import QueueOffsets, TopicDefinition
 from remoting.client import send_always
 from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
@@ -30,6 +30,10 @@ CLUSTER = "DefaultCluster"
 SLOW_S = 0.6
 #: A write that is slow comes up to so much later.
 DELAY_MS = 6_000
+#: A transaction is given up after 66 s.
+TRANSACTION_CHECKS = {
+    "transactionTimeOut": "6000", "transactionCheckMax": "5", "transactionCheckInterval": "10000",
+}  # fmt: skip
 
 
 class Admin:
@@ -97,14 +101,18 @@ def route(server, _):
             name: RoutedQueues(read_queue_nums=each.read, write_queue_nums=each.write, perm=each.perm, sys_flag=0)
             for name, each in server.counts.items()
         },
-        broker_sets={
-            name: RoutedBrokerSet(cluster=CLUSTER, broker_name=name, addresses=addresses)
-            for name, addresses in server.addresses.items()
-            if name in server.counts
-        },
+        broker_sets={name: each for name, each in clusters(server, _).broker_sets.items() if name in server.counts},
         order_conf=server.order_conf,
         static_broker_names=frozenset(),
     )
+
+
+def clusters(server, _):
+    sets = {
+        name: RoutedBrokerSet(cluster=CLUSTER, broker_name=name, addresses=addresses)
+        for name, addresses in server.addresses.items()
+    }
+    return ClusterBrokers(broker_sets=sets, clusters={CLUSTER: frozenset(sets)})
 
 
 def put_order_conf(server, request):
@@ -118,7 +126,7 @@ def route_fetches(server, _):
         server.watched_ms = server.world.now_ms
     server.look()
     return ClientFetches(
-        watched_since_unix_ms=UNIX_MS + server.watched_ms,
+        watched_before_ms=server.present_ms - server.watched_ms,
         write_queue_nums=server.present[0],
         is_complete=True,
         fetches=tuple(
@@ -126,7 +134,7 @@ def route_fetches(server, _):
                 host=host,
                 has_proxy=False,
                 is_present=number == server.number,
-                closed_unix_ms=None if closed_ms is None else UNIX_MS + closed_ms,
+                closed_ms=None if closed_ms is None else server.world.now_ms - closed_ms,
             )
             for host, (number, closed_ms) in server.fetches.items()
         ),
@@ -176,13 +184,19 @@ def ha_status(replica, _):
 
 def max_offset(replica, fields):
     brokers = replica.brokers
-    if fields["topic"] == HALF_TOPIC:
-        return brokers.pending["half"]
+    if fields["topic"] in (HALF_TOPIC, ROCKSDB_HALF_TOPIC):
+        is_kept_there = (fields["topic"] == HALF_TOPIC) != brokers.world.settings.uses_rocksdb
+        return brokers.pending["half"] if is_kept_there else 0
     return len(brokers.queues.get(int(fields["queueId"]), ()))
 
 
 def min_offset(replica, fields):
     return replica.brokers.first.get(int(fields["queueId"]), 0)
+
+
+def options(replica, _):
+    uses_rocksdb = str(replica.brokers.world.settings.uses_rocksdb).lower()
+    return {"transRocksDBEnable": uses_rocksdb, **TRANSACTION_CHECKS}
 
 
 def schedule_ends(replica, _):
@@ -269,6 +283,8 @@ def _led(replica):
 
 ANSWERS = {
     RequestCode.GET_ROUTEINFO_BY_TOPIC: route,
+    RequestCode.GET_BROKER_CLUSTER_INFO: clusters,
+    RequestCode.GET_BROKER_CONFIG: options,
     RequestCode.GET_KV_CONFIG: lambda server, _: server.order_conf,
     RequestCode.WATCH_ROUTE_FETCHES: route_fetches,
     BrokerRequestCode.GET_TOPIC_CONFIG: definition,

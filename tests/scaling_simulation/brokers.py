@@ -22,7 +22,8 @@ class Message:
     """A message that a producer has sent."""
 
     __slots__ = (
-        "appended_ms", "at", "broker_name", "id", "is_excused", "is_stale", "key", "number", "queue_id", "sent_ms", "strays",
+        "appended_ms", "at", "broker_name", "id", "is_excused", "is_stale", "key", "number", "queue_id", "sent_ms",
+        "strays",
     )  # fmt: skip
 
     def __init__(self, message_id, key, number, sent_ms):
@@ -363,7 +364,7 @@ class NameServer:
         self.counts, self.addresses = {}, {}
         self.order_conf = None
         #: What producers read, and its number; and by producer the number that it has fetched, and when it left.
-        self.present, self.number = None, 0
+        self.present, self.number, self.present_ms = None, 0, 0
         self.fetches = {}
         self.watched_ms = None
 
@@ -397,7 +398,7 @@ class NameServer:
     def look(self):
         present = {name: each.write if each.perm & WRITE_PERM else 0 for name, each in self.counts.items()}
         if self.present != (present, self.order_conf):
-            self.present = present, self.order_conf
+            self.present, self.present_ms = (present, self.order_conf), self.world.now_ms
             self.number += 1
 
     def forget(self, name, address):

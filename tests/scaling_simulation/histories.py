@@ -96,6 +96,8 @@ class ResizeSettings(NamedTuple):
     pause_ms: int = 600_000
     #: One more set has the topic, and is down when the resize begins.
     has_absent: bool = False
+    #: Brokers keep half messages where only time tells whether they are decided.
+    uses_rocksdb: bool = False
     #: Messages from before are deleted.
     has_expired: bool = False
     #: Somebody has looked at the plan before.
@@ -174,6 +176,7 @@ def history_of(seed, profile=""):
         pause_ms=draw.choice((600_000, 250_000)),
         has_expired=draw.random() < 0.2,
         has_absent=draw.random() < 0.15,
+        uses_rocksdb=draw.random() < 0.3,
         log_lag_ms=draw.choice((0, 0, 800)),
     )
     phases = {"grow": _GROW, "shrink": _SHRINK, "ordered": _ORDERED, "gated": _GATED}[kind]

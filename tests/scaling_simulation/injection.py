@@ -236,10 +236,10 @@ def return_set(world, _fault):
 ACTS = {
     act.__name__: act
     for act in (
-        restart_master, fail_over, slow_copies, slow_appends, expire, stop_dispatch, stop_name_server, lose_registrations, empty_name_server, cut_producer,
-        crash_consumer, join_consumer, join_group, stop_group, slow_group, kill_controller, lose_answers, hide_clients,
-        lose_actions, lose_action_answers, delay_actions, slow_rounds, set_counts, abort, resume, waive,
-        delete_topic, replace_set, return_set, set_clock,
+        restart_master, fail_over, slow_copies, slow_appends, expire, stop_dispatch, stop_name_server,
+        lose_registrations, empty_name_server, cut_producer, crash_consumer, join_consumer, join_group, stop_group,
+        slow_group, kill_controller, lose_answers, hide_clients, lose_actions, lose_action_answers, delay_actions,
+        slow_rounds, set_clock, set_counts, abort, resume, waive, delete_topic, replace_set, return_set,
     )
 }  # fmt: skip
 
@@ -253,6 +253,7 @@ def mend_everything(world):
     for producer in world.producers:
         producer.cut_until_ms = 0
     control = world.controller
+    control.started_ms = world.now_ms
     control.loses_until_ms = control.loses_answers_until_ms = control.delays_until_ms = control.slow_until_ms = 0
     control.lost.clear()
     control.hides_until_ms = 0

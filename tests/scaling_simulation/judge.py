@@ -5,7 +5,7 @@ from bisect import bisect_left
 from controller.scaling.resize.operation import ResizeKind, ResizePhase
 from controller.scaling.rules.path import path_of
 from remoting.protocol.codes import BrokerRequestCode
-from scaling_simulation.brokers import equal_counts
+from scaling_simulation.brokers import LOCK_MS, equal_counts
 from scaling_simulation.histories import WAITS
 
 #: What changes is noticed by the next rounds.
@@ -35,6 +35,7 @@ class Judge:
         self.late_changes = set()
         #: Queues that a group has got although a gated resize held them back, and why.
         self.slips = {}
+        self.has_lapsed = False
         self.phases = []
         #: When each phase was last entered, and first.
         self.began_ms, self.first_ms = {}, {}
@@ -72,7 +73,10 @@ class Judge:
         self.inversions.append(message)
         if self.tolerates_inversions or message.strays or newest.strays or not self.keeps_order(group):
             return
-        if self.slips.get((group.name, newest.queue_id), "") in ("restart", "race"):
+        why = self.slips.get((group.name, newest.queue_id), "")
+        if why:
+            # The operation has to say so in the end, unless the group has come too late for any lock.
+            self.has_lapsed |= why == "lapse"
             return
         world.fail("%s: order of key %d: %d after %d", group.name, message.key, message.number, newest.number)
 
@@ -98,13 +102,15 @@ class Judge:
             return
         now_ms = self.world.now_ms
         began_ms = next(each.began_ms for each in self.world.groups if each.name == group)
-        if former is None and brokers.led_ms > self.first_ms[ResizePhase.GATE]:
-            why = "restart"
-        elif now_ms - began_ms < 2 * UNNOTICED_MS:
+        # In time the controller can renew its locks, and take those of a group that has come.
+        troubled_ms = max(brokers.led_ms, self.world.controller.troubled_ms) if former else brokers.led_ms
+        if now_ms - began_ms < 2 * UNNOTICED_MS:
             why = "race"
-        else:
+        elif now_ms - troubled_ms < LOCK_MS + 2 * UNNOTICED_MS:
             why = "lapse"
-        self.world.note("%s gets queue %d: %s", group, queue_id, why)
+        else:
+            why = ""
+        self.world.note("%s gets queue %d: %s", group, queue_id, why or "nobody has it")
         self.slips.setdefault((group, queue_id), why)
 
     # Phases
@@ -288,6 +294,8 @@ class Judge:
             self.check_numbers(self.operation)
 
     def check_numbers(self, operation):
+        if self.has_lapsed and operation.is_finished and not operation.lapse:
+            self.world.fail("locks have lapsed, and %s does not say so", operation.phase.value)
         expected = {ResizePhase.DONE: self.settings.target, ResizePhase.ABORTED: self.settings.before}
         wanted = expected.get(operation.phase)
         is_left = operation.phase is ResizePhase.ABORTED and ResizePhase.CONFLICT in self.phases
@@ -297,7 +305,7 @@ class Judge:
             if brokers.master.counts != equal_counts(wanted):
                 self.world.fail("%s, and %s shows %s", operation.phase.value, brokers.name, brokers.master.counts)
         if self.settings.has_order_conf:
-            conf = ";".join(f"{name}:{wanted}" for name in self.world.covered)
+            conf = ";".join(f"{each.name}:{wanted}" for each in self.present())
             for each in self.world.name_servers:
                 if each.order_conf != conf:
                     self.world.fail("%s has orderTopicConf %s, not %s", each.address, each.order_conf, conf)

@@ -217,16 +217,31 @@ class World:
             if self.now_ms >= end_ms:
                 self.fail("%s %d s after the last fault", control.operation.phase.value, OVER_WITHIN_MS // 1000)
             self.run_until(self.now_ms + 10_000, lambda: control.is_over)
+            self.operator_gives_up()
             if control.operation.phase in _NOT_DONE and self.now_ms > self.entered_ms + STANDS_MS:
                 if self.operator_leaves(control.operation):
                     return
                 self.entered_ms = self.now_ms
+
+    def operator_gives_up(self):
+        """Go on without a set that is gone; if no other one is left, start an empty one."""
+        gone = [each for each in self.covered.values() if each.counts is None]
+        if not self.is_deleted and len(gone) < len(self.covered):
+            for each in gone:
+                self.controller.command("give_up", each.name, "ann: it is gone")
+        elif gone:
+            for each in gone:
+                each.is_gone = False
+                each.mend()
 
     def operator_leaves(self, operation):
         """Do what an operator does about a resize that stands; True: nothing more."""
         draw = self.random.random()
         if operation.phase is ResizePhase.CONFLICT:
             return self.operator_leaves_conflict(draw)
+        if self.absent is not None and self.absent.name in operation.problem:
+            self.absent.stop()
+            return False
         offline = [each.name for each in self.groups if not each.members and not each.is_broadcast]
         if not any(each in operation.problem for each in offline):
             return False
