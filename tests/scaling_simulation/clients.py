@@ -147,6 +147,9 @@ class Group:
         #: When a controller has seen that it consumes in order, and when it began.
         self.shown_ms = None
         self.began_ms = world.now_ms
+        #: Queues that its application has chosen, if it has no subscription.
+        self.chosen = []
+        self.chooses_again = world.random.random() < 0.5
 
     def is_shown(self, now_ms):
         if self.shown_ms is None:
@@ -366,14 +369,14 @@ class PullConsumer(Consumer):
 
 
 class AssignedConsumer(PullConsumer):
-    """Takes the queues that it finds at its start, without a subscription, and no others."""
+    """Takes the queues that its application chooses, without a subscription: those of the first start, or all."""
 
     SUBSCRIBES = False
-    assigned = ()
 
     def allocated(self, queues):
-        self.assigned = self.assigned or queues
-        return self.assigned
+        if not self.group.chosen or self.group.chooses_again:
+            self.group.chosen = queues
+        return self.group.chosen
 
 
 class PopConsumer(Consumer):
