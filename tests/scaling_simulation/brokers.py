@@ -211,7 +211,7 @@ class Brokers:
         if holder != client_id and until_ms > self.world.now_ms:
             return False
         if (former is None or holder != client_id) and not client_id.startswith("rmq-controller"):
-            self.world.judge.locks(self, group, queue_id, former)
+            self.world.judge.locks(group, queue_id)
         self.locks[group, queue_id] = client_id, self.world.now_ms + LOCK_MS
         return True
 

@@ -52,12 +52,6 @@ class Controller:
         self.start()
 
     @property
-    def troubled_ms(self):
-        """When it could last not do what it wanted, by a fault."""
-        troubles = (self.loses_until_ms, self.loses_answers_until_ms, self.delays_until_ms, self.slow_until_ms)
-        return max(self.started_ms, self.hides_until_ms, *troubles, *self.lost.values())
-
-    @property
     def is_over(self):
         return self.was_refused or (self.operation is not None and self.operation.is_finished)
 
@@ -65,7 +59,6 @@ class Controller:
 
     def start(self):
         self.runs += 1
-        self.started_ms = self.world.now_ms
         self.process = Process(self.world, 1_000_000 + 77_777 * self.runs)
         self.process.wall_offset_ms = UNIX_MS + self.skew_ms
         self.process.receive(self._begin)

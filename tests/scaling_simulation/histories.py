@@ -134,6 +134,8 @@ _OF_CONTROLLER: Final = {
     "set_clock": 3,
 }
 _OF_OPERATORS: Final = {"set_counts": 2, "abort": 4, "resume": 2, "waive": 1, "delete_topic": 1, "replace_set": 1}
+#: Faults that keep a controller from what it wants to do.
+HINDERS: Final = _OF_BROKERS.keys() | _OF_NAME_SERVERS.keys() | _OF_CONTROLLER.keys()
 KINDS: Final = _OF_BROKERS | _OF_NAME_SERVERS | _OF_CLIENTS | _OF_CONTROLLER | _OF_OPERATORS
 
 _GROW: Final = ("SEED", "READ_UP", "ASSIGN", "WRITE_UP", "VERIFY", "WRITE_DOWN", "QUIESCE", "DRAIN", "ROLLBACK")

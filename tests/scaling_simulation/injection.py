@@ -6,6 +6,8 @@ from scaling_simulation.clients import Group
 
 #: How far a wall clock is wrong.
 HOURS_MS = 2 * 3_600_000
+#: A killed process, or a set without a master, is back so long after its time at the latest.
+STARTED_MS = 30_000
 
 
 def _brokers(world, fault):
@@ -253,7 +255,6 @@ def mend_everything(world):
     for producer in world.producers:
         producer.cut_until_ms = 0
     control = world.controller
-    control.started_ms = world.now_ms
     control.loses_until_ms = control.loses_answers_until_ms = control.delays_until_ms = control.slow_until_ms = 0
     control.lost.clear()
     control.hides_until_ms = 0

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 
-from controller.scaling.resize.operation import ResizeKind, ResizePhase
+from controller.scaling.resize.operation import NEEDS_OPERATOR, ResizeKind, ResizePhase
 from controller.scaling.rules.path import path_of
 from remoting.protocol.codes import BrokerRequestCode
 from scaling_simulation.brokers import LOCK_MS, equal_counts
@@ -91,26 +91,21 @@ class Judge:
         ]
         return group.shown_ms is not None and bool(changes) and group.shown_ms < changes[0]
 
-    def locks(self, brokers, group, queue_id, former):
+    def locks(self, group, queue_id):
         """Take note of a consumer that gets a queue that a gated resize holds back."""
         operation = self.operation
         if operation is None or operation.kind is not ResizeKind.GATED or operation.phase not in _LOCKED:
             return
-        if queue_id < self.settings.before or queue_id in {
-            each.queue_id for each in operation.released if each.group == group
-        }:
+        released = {each.queue_id for each in operation.released if each.group == group}
+        if queue_id not in range(self.settings.before, self.settings.target) or queue_id in released:
             return
-        now_ms = self.world.now_ms
+        now_ms, troubled_ms = self.world.now_ms, self.world.troubled_until_ms
         began_ms = next(each.began_ms for each in self.world.groups if each.name == group)
-        # In time the controller can renew its locks, and take those of a group that has come.
-        troubled_ms = max(brokers.led_ms, self.world.controller.troubled_ms) if former else brokers.led_ms
-        if now_ms - began_ms < 2 * UNNOTICED_MS:
-            why = "race"
-        elif now_ms - troubled_ms < LOCK_MS + 2 * UNNOTICED_MS:
+        is_new = group not in operation.gated_groups
+        why = "race" if is_new and max(began_ms, troubled_ms) > now_ms - UNNOTICED_MS else ""
+        if not is_new and troubled_ms > now_ms - LOCK_MS - 2 * UNNOTICED_MS:
             why = "lapse"
-        else:
-            why = ""
-        self.world.note("%s gets queue %d: %s", group, queue_id, why or "nobody has it")
+        self.world.note("%s gets queue %d: %s", group, queue_id, why or "nobody else has it")
         self.slips.setdefault((group, queue_id), why)
 
     # Phases
@@ -155,7 +150,7 @@ class Judge:
         """What a phase relies on was seen of the present masters."""
         relied_on = {ResizePhase.READ_DOWN: ResizePhase.QUIESCE, ResizePhase.WRITE_UP: ResizePhase.SEED}
         began_ms = self.began_ms.get(relied_on.get(operation.phase), self.world.now_ms)
-        for brokers in self.world.covered.values():
+        for brokers in self.present():
             if brokers.master is not None and began_ms < brokers.led_ms < self.world.now_ms - UNNOTICED_MS:
                 self.world.fail(
                     "%s, and %s has another master since %d ms", operation.phase.value, brokers.name, began_ms
@@ -264,7 +259,10 @@ class Judge:
     def is_lost(self, group, message):
         if self.is_closed(message):
             return False
-        if group.members:
+        operation = self.operation
+        # Until an operator decides, new queues stay locked.
+        is_locked = operation is not None and operation.kind is ResizeKind.GATED and operation.phase in NEEDS_OPERATOR
+        if group.members and not is_locked:
             return True
         brokers = self.world.sets[message.broker_name]
         stored = brokers.offset(group.name, message.queue_id)

@@ -17,7 +17,7 @@ from scaling_simulation import injection
 from scaling_simulation.brokers import Brokers, NameServer, equal_counts
 from scaling_simulation.clients import Group, Message, Producer
 from scaling_simulation.controllers import Controller
-from scaling_simulation.histories import LEAVES_MS, PLANNED_MS, START_MS
+from scaling_simulation.histories import HINDERS, LEAVES_MS, PLANNED_MS, START_MS
 from scaling_simulation.judge import Judge
 
 FAULTS_END_MS = 500_000
@@ -50,7 +50,7 @@ class World:
         self.messages = {}
         self.producers_run = True
         self.is_mended = self.is_deleted = False
-        self.entered_ms = 0
+        self.entered_ms = self.troubled_until_ms = 0
         self.judge = Judge(self)
         self.begin()
 
@@ -183,6 +183,9 @@ class World:
     def suffer(self, fault):
         if not self.is_mended:
             self.note("FAULT %s", fault)
+            if fault.kind in HINDERS:
+                until_ms = self.now_ms + 2 * fault.for_ms + injection.STARTED_MS
+                self.troubled_until_ms = max(self.troubled_until_ms, until_ms)
             injection.ACTS[fault.kind](self, fault)
 
     @property
@@ -207,6 +210,7 @@ class World:
 
     def mend(self):
         self.is_mended = True
+        self.troubled_until_ms = min(self.troubled_until_ms, self.now_ms)
         self.note("all faults are over")
         injection.mend_everything(self)
 
