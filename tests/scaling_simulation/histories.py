@@ -203,7 +203,7 @@ def _group(draw, *, is_ordered):
     leaves_ms = draw.choice((0, LEAVES_MS)) if draw.random() < (0.05 if is_ordered else 0.15) else None
     if leaves_ms is not None and draw.random() < 0.3:
         kind = "orderly"
-    elif not is_ordered and draw.random() < 0.04:
+    elif leaves_ms is None and not is_ordered and draw.random() < 0.08:
         kind = "assigned"
     return GroupSettings(
         kind,

@@ -302,7 +302,7 @@ class Judge:
         for brokers in self.present():
             if brokers.master.counts != equal_counts(wanted):
                 self.world.fail("%s, and %s shows %s", operation.phase.value, brokers.name, brokers.master.counts)
-        if self.settings.has_order_conf:
+        if self.settings.has_order_conf and any(self.present()):
             conf = ";".join(f"{each.name}:{wanted}" for each in self.present())
             for each in self.world.name_servers:
                 if each.order_conf != conf:

@@ -9,9 +9,9 @@ from msgspec.structs import replace as replaced
 
 from controller.scaling.execution import runner
 from controller.scaling.resize.decision import ChangeCounts
-from controller.scaling.resize.observation import GroupKind, LateSources, LogPosition, QueueEnds
+from controller.scaling.resize.observation import GroupKind, GroupView, LateSources, LogPosition, QueueEnds
 from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizePhase
-from controller.scaling.rules import commands, drained, gated, grow, path, shrink, step
+from controller.scaling.rules import commands, drained, gated, grow, ordered, path, shrink, step
 from controller.scaling.rules import round as rounds
 from controller.scaling.rules.needs import needs_of
 from scaling_simulation.histories import Fault
@@ -148,6 +148,15 @@ def nothing_comes_late(operation, observation, waited_ms):
     return ()
 
 
+def by_wall_clock(operation, progress, observation):
+    """Take the time of day for the time that passes."""
+    return _decide_step(operation, progress, replace(observation, now_ms=observation.unix_ms))
+
+
+def nothing_of(_):
+    return None
+
+
 def in_rules(rule, instead):
     """Return the patches of a rule in the table of phases."""
     return (step._RULES, rule, instead)
@@ -208,13 +217,29 @@ MUTANTS = {
     "new queues are not locked": wrong("gated", (gated, "_held", lambda _: iter(()))),
     "locked queues are not seeded": wrong("gated", (grow, "unseeded", nothing_is_seeded)),
     "nothing comes late": wrong("shrink", (shrink, "late_arrivals", nothing_comes_late)),
+    "what is in the log only does not count": wrong(
+        "shrink", (shrink, "undispatched", all_was_read), more=(Fault("stop_dispatch", "WRITE_DOWN", 0, 0, 150_000),)
+    ),
+    "what is in the log only does not count in an ordered resize": wrong(
+        "ordered", (shrink, "undispatched", all_was_read)
+    ),
+    "waits are measured by the wall clock": wrong("ordered", (runner, "decide_step", by_wall_clock)),
+    "locks are given by the wall clock": wrong("gated", (runner, "decide_step", by_wall_clock)),
+    "an offline group is taken for concurrent": wrong(
+        "grow", (GroupView, "is_orderly", property(lambda self: self.kind is GroupKind.ORDERLY))
+    ),
+    "late groups get no locks": wrong("gated", (gated, "gate_late_groups", nothing_of)),
+    "locks are not renewed in a conflict": wrong("gated", (gated, "_HELD", gated.LOCKED)),
+    "locks that have lapsed are not recorded": wrong("gated", (gated, "lapse", lambda operation, _: operation.lapse)),
+    "sets beside a pause do not matter": wrong("ordered", (ordered, "stopped_by_open_set", nothing_of)),
+    "the entry of an ordered topic goes": wrong("ordered", (ordered, "paused_order_conf", nothing_of)),
+    "a resize goes on without its topic": wrong("shrink", (step, "_is_deleted", lambda *_: False)),
+    "groups that choose their queues are not waited for": wrong("grow", (grow, "_WITHOUT", {})),
 } | {
     f"{kind.value} groups are not drained": wrong(
         "ordered" if kind is GroupKind.ORDERLY else "shrink", (drained, "_lags", not_drained(kind))
     )
     for kind in GroupKind
-    # Every simulated member reports how it consumes, and subscribes.
-    if kind not in {GroupKind.UNKNOWN, GroupKind.ASSIGNED}
 }
 
 
