@@ -97,6 +97,8 @@ def test_grow_is_refused_if_nothing_shows_when_a_group_chooses_new_queues(queues
     assert any(problem in each for each in plan.problems) == is_refused == bool(plan.problems)
     assert any("and has to choose the new ones" in each for each in plan.warnings) == (queues == 6)
     assert plan.groups[0].kind == "assigned"
+
+
 @pytest.mark.parametrize("queues", [2, 6])
 def test_offline_group_that_consumed_in_order_makes_a_topic_an_ordered_one(queues):
     offline = replace(a_group(kind=GroupKind.OFFLINE), last_kind=GroupKind.ORDERLY)
