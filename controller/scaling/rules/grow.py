@@ -14,6 +14,9 @@ from controller.scaling.rules.seeding import seeds_of, unseeded
 #: Positions of the path of a grow.
 READ_UP: Final = 1
 WRITE_UP: Final = 2
+#: Within so long clients send a heartbeat to a master that was started, or leads since: it takes groups for offline
+#: before, and broadcasting ones for none.
+HEARTBEAT_MS: Final = 35_000
 #: What is said of groups whose members do not consume all new queues together.
 _WITHOUT: Final = {
     GroupKind.CONCURRENT: "group {group} does not consume {queues} yet",
@@ -97,6 +100,9 @@ def assign(this: ResizeRound) -> ResizeDecision:
         return this.stay((*observation.missing, *check.waits_for))
     if unseeded(operation, observation):
         return this.go(ResizePhase.SEED, ["a group has no offset in a new queue yet"])
+    begins_again = sum(each.phase is ResizePhase.SEED for each in operation.steps) > 1
+    if begins_again and not this.is_over(HEARTBEAT_MS):
+        return this.stay(["a master that is new does not know all members of groups yet"])
     return _assigned(this)
 
 

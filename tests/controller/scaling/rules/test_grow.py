@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import pytest
 from msgspec import structs
+from resize_builders import went
 from scaling_builders import ADDRESS, BROKER, a_group, a_grow, an_ordered, observed, waited, with_set
 
 from controller.scaling.resize.decision import ChangeCounts
 from controller.scaling.resize.observation import GroupKind
 from controller.scaling.resize.operation import QueueCounts, QueueOffset, ResizeKind, ResizeOptions, ResizePhase
+from controller.scaling.rules.grow import HEARTBEAT_MS
 from controller.scaling.rules.needs import needs_of
 from controller.scaling.rules.step import decide_step
 
@@ -45,6 +47,14 @@ def test_writes_wait_until_online_groups_have_the_new_queues():
     assert decision.waits_for == ("group billing does not consume broker-a/3 yet",)
     holds_all = observed(grow, 1, groups=[a_group(queues=(0, 1, 2, 3))], offsets=SEEDED)
     assert decide_step(grow, waited(0), holds_all).operation.phase is ResizePhase.WRITE_UP
+
+
+def test_new_master_knows_members_only_after_their_heartbeats():
+    grow = a_grow(ResizePhase.SEED, seeds=SEEDS, reached=1)
+    again = went(grow, ResizePhase.SEED, ResizePhase.READ_UP, ResizePhase.ASSIGN)
+    nobody = observed(again, 1)
+    assert decide_step(again, waited(HEARTBEAT_MS - 1), nobody).operation.phase is ResizePhase.ASSIGN
+    assert decide_step(again, waited(HEARTBEAT_MS), nobody).operation.phase is ResizePhase.WRITE_UP
 
 
 def test_group_that_came_meanwhile_is_seeded_before_writes():
