@@ -148,6 +148,11 @@ class GroupView:
         return GroupKind.ORDERLY in {self.kind, self.last_kind}
 
     @property
+    def chooses_queues(self) -> bool:
+        """True if its application chooses its queues, or did so before it went offline."""
+        return GroupKind.ASSIGNED in {self.kind, self.last_kind}
+
+    @property
     def reported_kind(self) -> GroupKind | None:
         """How it consumes; None if no client has answered that alone knows it."""
         is_answered = any(each.queues is not None for each in self.clients) and self.kind is not GroupKind.UNKNOWN

@@ -131,9 +131,11 @@ def unassigned(operation: ResizeOperation, groups: tuple[GroupView, ...]) -> tup
     for group in groups:
         if group.kind is GroupKind.BROADCAST:
             unprotected += _broadcast_waits(group, new)
-        elif group.kind in _WITHOUT and (left := new.difference(*map(_queues, group.clients))):
-            sentence = _WITHOUT[group.kind].format(group=group.name, queues=_named(left))
-            (unprotected if group.kind is GroupKind.ASSIGNED else waits).append(sentence)
+            continue
+        kind = GroupKind.ASSIGNED if group.chooses_queues else group.kind
+        if kind in _WITHOUT and (left := new.difference(*map(_queues, group.clients))):
+            sentence = _WITHOUT[kind].format(group=group.name, queues=_named(left))
+            (unprotected if group.chooses_queues else waits).append(sentence)
     return [*waits, *unprotected], unprotected
 
 

@@ -224,7 +224,7 @@ def _choosing_problems(
 def _choosing(request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation) -> list[GroupView]:
     """Return the groups that have to choose new queues."""
     grows = any(request.queues > each.read for each in traits.counts.values())
-    return [each for each in observation.groups or () if grows and each.kind is GroupKind.ASSIGNED]
+    return [each for each in observation.groups or () if grows and each.chooses_queues]
 
 
 def _target_problems(request: ResizeRequest) -> Iterator[str]:

@@ -91,6 +91,11 @@ def test_group_that_chooses_its_queues_is_waited_for_unless_the_operator_answers
     assert decision.waits_for == (
         "no member of group billing, which chooses its queues itself, consumes broker-a/3 yet",
     )
+    left = replace(a_group(kind=GroupKind.OFFLINE), last_kind=GroupKind.ASSIGNED)
+    waits = decide_step(grow, waited(0), observed(grow, 1, groups=[left], offsets=SEEDED)).waits_for
+    assert waits == (
+        "no member of group billing, which chooses its queues itself, consumes broker-a/2, broker-a/3 yet",
+    )
     holds_all = observed(grow, 1, groups=[a_group(kind=GroupKind.ASSIGNED, queues=(2, 3))], offsets=SEEDED)
     assert decide_step(grow, waited(0), holds_all).operation.phase is ResizePhase.WRITE_UP
     ignored = structs.replace(grow, options=ResizeOptions(ignore_unassigned=True))
