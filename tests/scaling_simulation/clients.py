@@ -271,10 +271,8 @@ class Consumer(Client):
         sets = self.world.sets
         for queue, held in self.held.items():
             brokers = sets[queue[0]]
-            messages = brokers.queues.get(queue[1])
-            if messages is None or held.position == len(messages) or not brokers.serves(queue[1]):
-                continue
-            if not held.is_locked:
+            messages = brokers.queues.get(queue[1], ())
+            if held.position == len(messages) or not held.is_locked or not brokers.serves(queue[1]):
                 continue
             # Brokers correct a position that is beyond the end, or before the first message.
             held.position = min(max(held.position, brokers.first.get(queue[1], 0)), len(messages))
