@@ -177,7 +177,7 @@ def history_of(seed, profile=""):
         was_planned=draw.random() < 0.5,
         pause_ms=draw.choice((600_000, 250_000)),
         has_expired=draw.random() < 0.2,
-        has_absent=draw.random() < 0.15,
+        has_absent=draw.random() < (0.3 if kind == "ordered" else 0.1),
         uses_rocksdb=draw.random() < 0.3,
         log_lag_ms=draw.choice((0, 0, 800)),
     )

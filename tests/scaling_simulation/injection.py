@@ -120,6 +120,7 @@ def join_group(world, fault):
     kind = "orderly" if world.settings.is_ordered else kinds[fault.choice % len(kinds)]
     group = Group(world, f"group-{len(world.groups)}", kind, 4)
     group.exists_ms = None
+    group.slow_until_ms = world.now_ms + (fault.for_ms if fault.choice % 2 else 0)
     world.groups.append(group)
     group.join()
 

@@ -27,7 +27,7 @@ _CHANGES = frozenset({BrokerRequestCode.UPDATE_AND_CREATE_TOPIC, BrokerRequestCo
 class Judge:
     def __init__(self, world):
         self.world, self.settings = world, world.settings
-        #: What an operator has changed: set -> the numbers before it; and these numbers, as routes have them.
+        #: What an operator has changed: set -> the numbers before it; and numbers that change where keys go.
         self.foreign = {}
         self.foreign_counts = []
         self.foreign_ms = 0
@@ -184,7 +184,7 @@ class Judge:
                 self.world.fail("%s, and %s takes all keys", phase.value, brokers.name)
 
     def check_pause(self, operation):
-        if ResizePhase.CONFLICT in self.phases:
+        if not (_PAUSE_ENDS | {ResizePhase.CONFLICT}).isdisjoint(self.phases[:-1]):
             return
         lasted_ms = self.world.now_ms - self.first_ms[ResizePhase.PAUSE]
         longest_ms = self.settings.pause_ms + self.world.controller.absent_all_ms + PAUSE_SLACK_MS
@@ -226,7 +226,8 @@ class Judge:
 
     def operator_changed(self, brokers, counts):
         self.foreign.setdefault(brokers.name, brokers.master.counts)
-        self.foreign_counts.append(counts)
+        if counts.write != brokers.master.counts.write:
+            self.foreign_counts.append(counts)
         self.foreign_ms = self.world.now_ms
 
     # The end

@@ -228,11 +228,14 @@ MUTANTS = {
     "an offline group is taken for concurrent": wrong(
         "grow", (GroupView, "is_orderly", property(lambda self: self.kind is GroupKind.ORDERLY))
     ),
-    "late groups get no locks": wrong("gated", (gated, "gate_late_groups", nothing_of)),
-    "locks are not renewed in a conflict": wrong("gated", (gated, "_HELD", gated.LOCKED)),
+    "late groups get no locks": wrong(
+        "gated", (gated, "gate_late_groups", nothing_of), more=(Fault("join_group", "SEED", 500, 0, 100_000, 1),)
+    ),
+    "locks are not renewed in a conflict": wrong(
+        "gated", (gated, "_HELD", gated.LOCKED), more=(Fault("set_counts", "RELEASE", 5_000, 0, 0, 4),)
+    ),
     "locks that have lapsed are not recorded": wrong("gated", (gated, "lapse", lambda operation, _: operation.lapse)),
     "sets beside a pause do not matter": wrong("ordered", (ordered, "stopped_by_open_set", nothing_of)),
-    "the entry of an ordered topic goes": wrong("ordered", (ordered, "paused_order_conf", nothing_of)),
     "a resize goes on without its topic": wrong("shrink", (step, "_is_deleted", lambda *_: False)),
     "groups that choose their queues are not waited for": wrong("grow", (grow, "_WITHOUT", {})),
 } | {
