@@ -8,7 +8,7 @@ from controller.scaling.resize.operation import ResizeWaits
 #: Shorter than those of production, in the same order: histories are short, and polls are as long as they are.
 WAITS: Final = ResizeWaits(
     producers_ms=48_000,
-    stable_ms=24_000,
+    stable_ms=33_000,
     confirm_ms=8_000,
     verify_ms=100_000,
     assign_ms=90_000,
