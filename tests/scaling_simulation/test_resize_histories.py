@@ -18,7 +18,7 @@ FROM = int(os.environ.get("RMQ_RESIZES_FROM", "0"))
 IN_CI = 300
 IN_SOAK = int(os.environ.get("RMQ_RESIZES", "40000"))
 #: Within so many histories each mutant is found.
-MUTANT_HISTORIES = 8_000
+MUTANT_HISTORIES = 4_000
 
 
 def must_hold(seeds, profile=""):
