@@ -29,7 +29,7 @@ from scaling_simulation.brokers import Brokers, NameServer, equal_counts
 from scaling_simulation.clients import Group, Message, Producer
 from scaling_simulation.controllers import Controller
 from scaling_simulation.histories import HINDERS, LEAVES_MS, PLANNED_MS, START_MS
-from scaling_simulation.judge import Judge
+from scaling_simulation.judge import Judge, order_conf
 
 FAULTS_END_MS = 500_000
 #: From the end of faults until a resize has to be over, or to wait for somebody.
@@ -68,7 +68,7 @@ class World:
     def begin(self):
         settings = self.settings
         names = [f"broker-{letter}" for letter in "abc"[: settings.sets]]
-        self.order_conf = ";".join(f"{name}:{settings.before}" for name in names) if settings.has_order_conf else None
+        self.order_conf = order_conf(names, settings.before) if settings.has_order_conf else None
         self.name_servers = [NameServer(self, i) for i in range(settings.name_servers)]
         for each in self.name_servers:
             each.order_conf = self.order_conf
