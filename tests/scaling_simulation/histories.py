@@ -113,6 +113,7 @@ _OF_BROKERS: Final = {
     "slow_appends": 3,
     "stop_dispatch": 3,
     "expire": 2,
+    "return_set": 4,
 }
 _OF_NAME_SERVERS: Final = {"stop_name_server": 3, "lose_registrations": 4, "empty_name_server": 1}
 _OF_CLIENTS: Final = {

@@ -83,7 +83,7 @@ def test_simulated_resizes_go_through_every_phase():
     for seed in range(200):
         world = World(*history_of(seed))
         world.run()
-        phases |= set(world.phases)
+        phases |= set(world.judge.phases)
         if world.controller.operation is not None:
             ends.add(world.controller.operation.phase)
         sent += len(world.acked_ids)
