@@ -89,8 +89,8 @@ class Brokers:
         #: Holders of the locks of orderly groups, and until when.
         self.locks = {}
         self.slow_until_ms = self.appends_ms = 0
-        #: It never comes back.
-        self.is_gone = False
+        #: It never comes back; or the topic was made anew, and groups begin in its queues as they like.
+        self.is_gone = self.is_remade = False
         world.every(PERSIST_MS, self.persist)
         world.every(REGISTER_MS, self.register)
         world.every(world.settings.copy_ms, self.copy)
@@ -137,6 +137,7 @@ class Brokers:
 
     def append(self, message, queue_id):
         message.broker_name, message.queue_id, message.appended_ms = self.name, queue_id, self.world.now_ms
+        message.is_excused |= self.is_remade
         self.log.append(message)
         self.dispatch()
 

@@ -209,11 +209,12 @@ def delete_topic(world, fault):
     for brokers in world.covered.values():
         brokers.forget_topic()
         if fault.choice % 3 == 0:
-            world.later(fault.for_ms, _make_topic, brokers, QueueCounts(world.settings.before, world.settings.before))
+            world.later(fault.for_ms, make_topic, brokers, QueueCounts(world.settings.before, world.settings.before))
 
 
-def _make_topic(brokers, counts):
+def make_topic(brokers, counts):
     if brokers.master is not None:
+        brokers.is_remade = True
         brokers.world.judge.foreign.setdefault(brokers.name, counts)
         brokers.world.judge.foreign_ms = brokers.world.now_ms
         brokers.set_counts(counts)

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 
-from controller.scaling.resize.operation import NEEDS_OPERATOR, ResizeKind, ResizePhase
+from controller.scaling.resize.operation import NEEDS_OPERATOR, WRITE_PERM, ResizeKind, ResizePhase
 from controller.scaling.rules.path import path_of
 from remoting.protocol.codes import BrokerRequestCode
 from scaling_simulation.brokers import LOCK_MS, equal_counts
@@ -64,7 +64,7 @@ class Judge:
     def excuse_if_foreign(self, message, name, queue_id):
         """Excuse what goes to a queue that an operator has added: no offset of any group is stored there."""
         former = self.foreign.get(name)
-        if former is not None and queue_id >= former.read:
+        if former is not None and queue_id >= former.write:
             message.is_excused = True
 
     def inverted(self, group, message, newest):
@@ -177,6 +177,8 @@ class Judge:
 
     def check_uncovered(self, phase):
         """Keys do not move while a set that is not resized takes them."""
+        if any(each.counts and each.counts.perm & WRITE_PERM for each in self.world.covered.values()):
+            return
         for brokers in self.world.sets.values():
             is_new = brokers.master is None or self.world.now_ms - brokers.led_ms < 2 * UNNOTICED_MS
             is_seen = any(brokers.name in each.counts for each in self.world.name_servers if each.is_up)

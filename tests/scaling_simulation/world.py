@@ -177,7 +177,6 @@ class World:
         self.acked_ids.append(message.id)
         self.acked_ms.append(self.now_ms)
         self.messages[message.id] = message
-        message.is_excused |= self.is_deleted
 
     def entered(self, operation):
         phase = operation.phase
@@ -239,7 +238,7 @@ class World:
                 self.entered_ms = self.now_ms
 
     def operator_gives_up(self):
-        """Go on without a set that is gone; if no other one is left, start an empty one."""
+        """Go on without a set that is gone; if no other one is left, start an empty one, or give it the topic again."""
         gone = [each for each in self.covered.values() if each.counts is None]
         if not self.is_deleted and len(gone) < len(self.covered):
             for each in gone:
@@ -248,6 +247,9 @@ class World:
             for each in gone:
                 each.is_gone = False
                 each.mend()
+                if self.absent is not None and self.absent.counts is not None:
+                    # Elsewhere the topic goes on.
+                    injection.make_topic(each, equal_counts(self.settings.before))
 
     def operator_leaves(self, operation):
         """Do what an operator does about a resize that stands; True: nothing more."""
