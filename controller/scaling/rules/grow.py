@@ -1,6 +1,7 @@
 """Phases of a grow: seed, read up, assign, write up, verify (docs/protocol/queue-scaling.md 4)."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from controller.scaling.resize.decision import ResizeDecision
@@ -17,6 +18,8 @@ WRITE_UP: Final = 2
 #: Within so long clients send a heartbeat to a master that was started, or leads since: it takes groups for offline
 #: before, and broadcasting ones for none.
 HEARTBEAT_MS: Final = 35_000
+#: Within so long an offset is on the disk of its broker (5 s), and on the slaves (10 s).
+KEPT_MS: Final = 11_000
 #: What is said of groups whose members do not consume all new queues together.
 _WITHOUT: Final = {
     GroupKind.CONCURRENT: "group {group} does not consume {queues} yet",
@@ -39,6 +42,7 @@ def seed(this: ResizeRound) -> ResizeDecision:
     actions = unseeded(operation, observation)
     if not actions:
         return _seeded(this)
+    this = replace(this, progress=replace(this.progress, agreed_at_ms=None))
     waits = [f"offset {each.offset} of group {each.group} in {each.broker_name}/{each.queue_id}" for each in actions]
     if not this.is_over(operation.waits.seed_ms) or _must_go_on(operation):
         return this.stay(waits[:10], actions)
@@ -47,6 +51,12 @@ def seed(this: ResizeRound) -> ResizeDecision:
 
 def _seeded(this: ResizeRound) -> ResizeDecision:
     operation = this.operation
+    if operation.kind is not ResizeKind.GROW and operation.seeds and not _must_go_on(operation):
+        # A grow has ASSIGN before any message is in a new queue.
+        agreed_ms = this.waited_ms if this.progress.agreed_at_ms is None else this.progress.agreed_at_ms
+        if this.waited_ms - agreed_ms < KEPT_MS:
+            this = replace(this, progress=replace(this.progress, agreed_at_ms=agreed_ms))
+            return this.stay(["offsets of new queues are in the memory of a broker alone"])
     evidence = [f"queue {each.queue} begins at {each.offset}" for each in operation.seeds]
     evidence += _without_configuration(this)
     if operation.kind is ResizeKind.ORDERED and _must_go_on(operation):

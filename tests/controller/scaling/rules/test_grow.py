@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 from resize_builders import went
-from scaling_builders import ADDRESS, BROKER, a_group, a_grow, an_ordered, observed, waited, with_set
+from scaling_builders import ADDRESS, BROKER, a_gated, a_group, a_grow, an_ordered, observed, waited, with_set
 
 from controller.scaling.resize.decision import ChangeCounts
 from controller.scaling.resize.observation import GroupKind
 from controller.scaling.resize.operation import QueueCounts, QueueOffset, ResizeKind, ResizeOptions, ResizePhase
-from controller.scaling.rules.grow import HEARTBEAT_MS
+from controller.scaling.rules.grow import HEARTBEAT_MS, KEPT_MS
 from controller.scaling.rules.needs import needs_of
 from controller.scaling.rules.step import decide_step
 
@@ -29,6 +29,18 @@ def test_queues_are_read_once_every_group_has_an_offset():
     grow = a_grow(ResizePhase.SEED, seeds=SEEDS)
     decision = decide_step(grow, waited(0), observed(grow, 0, groups=[a_group()], offsets=SEEDED))
     assert (decision.operation.phase, decision.operation.reached) == (ResizePhase.READ_UP, 1)
+
+
+@pytest.mark.parametrize("resize", [an_ordered(ResizePhase.SEED, seeds=SEEDS), a_gated(ResizePhase.SEED, seeds=SEEDS)])
+def test_offsets_of_an_ordered_topic_are_on_disks_and_slaves_before_messages_come(resize):
+    position = resize.reached
+    stored = observed(resize, position, groups=[a_group()], offsets=SEEDED)
+    first = decide_step(resize, waited(0), stored)
+    assert first.operation.phase is ResizePhase.SEED
+    later = replace(stored, now_ms=KEPT_MS)
+    assert decide_step(resize, first.progress, later).operation.phase in {ResizePhase.RESIZE, ResizePhase.READ_UP}
+    lost = decide_step(resize, first.progress, observed(resize, position, groups=[a_group()]))
+    assert decide_step(resize, lost.progress, later).operation.phase is ResizePhase.SEED
 
 
 def test_read_queues_go_up_and_write_queues_do_not():
