@@ -86,7 +86,7 @@ def arrive(peer, boot_ms, request, phase):
     if peer.is_up and peer.boot_ms == boot_ms and peer.brokers.master is peer:
         judge = peer.brokers.world.judge
         if judge.operation.phase is not phase:
-            judge.late_changes.add(peer.name)
+            judge.late_ms = judge.world.now_ms
         WRITES[request.code](peer, request)
 
 

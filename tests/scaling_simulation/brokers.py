@@ -326,6 +326,7 @@ class Brokers:
             each.clear()
         for each in self.world.messages.values():
             each.is_excused |= each.broker_name == self.name
+        self.world.judge.foreign_ms = self.world.now_ms
         self.register()
 
     def lose_from(self, many):
