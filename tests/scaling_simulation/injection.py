@@ -177,9 +177,9 @@ def slow_rounds(world, fault):
 def set_counts(world, fault):
     """Let an operator change the numbers in the middle."""
     brokers = _brokers(world, fault)
-    if brokers.master is None or world.controller.is_over:
+    if brokers.counts is None or world.controller.is_over:
         return
-    before = brokers.master.counts
+    before = brokers.counts
     read = (before.read, before.read + 3, max(before.read - 1, 1))[fault.choice % 3]
     counts = QueueCounts(read, min(read, before.write + fault.choice % 2), before.perm)
     if counts == before:

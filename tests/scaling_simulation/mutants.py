@@ -240,6 +240,9 @@ MUTANTS = {
     "locks that have lapsed are not recorded": wrong("gated", (gated, "lapse", lambda operation, _: operation.lapse)),
     "sets beside a pause do not matter": wrong("ordered", (ordered, "stopped_by_open_set", nothing_of)),
     "a resize goes on without its topic": wrong("shrink", (step, "_is_deleted", lambda *_: False)),
+    "a new master knows all members at once": wrong(
+        "grow", (grow, "HEARTBEAT_MS", 0), more=(Fault("restart_master", "READ_UP", 0, 0, 10_000),)
+    ),
     "groups that choose their queues are not waited for": wrong("grow", (grow, "_WITHOUT", {})),
 } | {
     f"{kind.value} groups are not drained": wrong("shrink", (drained, "_lags", not_drained(kind)))
