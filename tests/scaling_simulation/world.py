@@ -11,7 +11,7 @@
 import random
 from heapq import heappop, heappush
 
-from controller.scaling.resize.decision import ChangeCounts
+from controller.scaling.resize.decision import ChangeCounts, HoldLocks
 from controller.scaling.resize.observation import GroupKind
 from controller.scaling.resize.operation import ResizePhase
 from controller.scaling.rules import commands
@@ -224,7 +224,8 @@ class World:
         return is_quiet and not any(each.kind in loud for each in self.plan)
 
     def act(self, operation, action):
-        if operation.phase is ResizePhase.CONFLICT or operation.is_finished:
+        is_idle = operation.phase is ResizePhase.CONFLICT and not isinstance(action, HoldLocks)
+        if is_idle or operation.is_finished:
             self.fail("%s in %s", action, operation.phase.value)
         if isinstance(action, ChangeCounts) and not on_path(operation, action):
             self.fail("numbers of somebody else are overwritten: %s", action)
@@ -308,7 +309,8 @@ class World:
         return False
 
     def operator_leaves_conflict(self, draw):
-        if draw < 0.3:
+        # Until somebody decides, a gated resize keeps its locks, and nobody consumes the new queues.
+        if draw < 0.3 and not self.settings.is_gated:
             return True
         if draw < 0.6:
             self.controller.abort()
