@@ -2,6 +2,7 @@
 
 import pytest
 from peers.jars import V5_5
+from peers.waiting import wait_until
 from resize_site import described, phases_of
 
 pytestmark = [pytest.mark.java, pytest.mark.soak]
@@ -41,6 +42,13 @@ def test_shrink_waits_for_transactions_in_rocksdb_for_as_long_as_the_broker_chec
     assert traffic.verdict([group])[group].missing == ()
 
 
+def kinds(site, topic):
+    """Return the kinds of the groups of a topic, as a plan names them."""
+    status, plan = site.call("POST", "plan", {"topic": topic, "queues": 8})
+    assert status == 200, plan
+    return {each["group"]: each["kind"] for each in plan["groups"]}
+
+
 def choosing(site, topic, **options):
     """Return a group whose only member is assigned the four queues of each broker, and has committed."""
     topic = site.make_topic(topic, 4)
@@ -48,6 +56,8 @@ def choosing(site, topic, **options):
     site.traffic.send(topic, topic=topic, interval_ms=20)
     site.traffic.wait_for_acknowledged(50, producer=topic)
     site.traffic.wait_until_consumed([group])
+    # A client stores its first offsets 10 s after its start; until then nothing shows that it consumes the topic.
+    wait_until(lambda: kinds(site, topic) == {group: "assigned"}, seconds=30, what=lambda: kinds(site, topic))
     return group
 
 
