@@ -108,6 +108,7 @@ class Producer(Client):
         if world.random.random() < self.late_share:
             name, queue_id = self.queues[int(world.random.random() * len(self.queues))]
             message.strays = True
+            world.judge.excuse_if_foreign(message, name, queue_id)
             world.sets[name].send_late(message, queue_id, self.late_way)
         else:
             name, queue_id = self.queues[(key * 7 + 3) % len(self.queues)]

@@ -9,7 +9,7 @@ from controller.scaling.resize.operation import ResizeWaits
 WAITS: Final = ResizeWaits(
     producers_ms=48_000,
     stable_ms=33_000,
-    confirm_ms=8_000,
+    confirm_ms=10_000,
     verify_ms=100_000,
     assign_ms=90_000,
     seed_ms=60_000,

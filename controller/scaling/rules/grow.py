@@ -18,8 +18,8 @@ WRITE_UP: Final = 2
 #: Within so long clients send a heartbeat to a master that was started, or leads since: it takes groups for offline
 #: before, and broadcasting ones for none.
 HEARTBEAT_MS: Final = 35_000
-#: Within so long an offset is on the disk of its broker (5 s), and on the slaves (10 s).
-KEPT_MS: Final = 11_000
+#: Until `confirmMs` is over: a broker stores offsets each 5 s, and slaves copy them each 10 s.
+_NOT_KEPT: Final = "offsets of new queues are in the memory of a broker alone"
 #: What is said of groups whose members do not consume all new queues together.
 _WITHOUT: Final = {
     GroupKind.CONCURRENT: "group {group} does not consume {queues} yet",
@@ -52,11 +52,11 @@ def seed(this: ResizeRound) -> ResizeDecision:
 def _seeded(this: ResizeRound) -> ResizeDecision:
     operation = this.operation
     if operation.kind is not ResizeKind.GROW and operation.seeds and not _must_go_on(operation):
-        # A grow has ASSIGN before any message is in a new queue.
+        # Messages may be in new queues soon; a grow has ASSIGN before.
         agreed_ms = this.waited_ms if this.progress.agreed_at_ms is None else this.progress.agreed_at_ms
-        if this.waited_ms - agreed_ms < KEPT_MS:
+        if this.waited_ms - agreed_ms < operation.waits.confirm_ms:
             this = replace(this, progress=replace(this.progress, agreed_at_ms=agreed_ms))
-            return this.stay(["offsets of new queues are in the memory of a broker alone"])
+            return this.stay([_NOT_KEPT])
     evidence = [f"queue {each.queue} begins at {each.offset}" for each in operation.seeds]
     evidence += _without_configuration(this)
     if operation.kind is ResizeKind.ORDERED and _must_go_on(operation):
@@ -122,6 +122,8 @@ def _assigned(this: ResizeRound) -> ResizeDecision:
     if orderly and operation.reached < WRITE_UP:
         return this.undo(f"groups consume in order, and more queues would mix it: {', '.join(orderly)}")
     waits, unprotected = unassigned(operation, this.observation.groups or ())
+    if not waits and not this.is_over(operation.waits.confirm_ms):
+        return this.stay([_NOT_KEPT])
     if not waits:
         return this.go(ResizePhase.WRITE_UP, ["every online group has the new queues"], reached=WRITE_UP)
     if not this.is_over(operation.waits.assign_ms):

@@ -10,7 +10,7 @@ from scaling_builders import ADDRESS, BROKER, a_gated, a_group, a_grow, an_order
 from controller.scaling.resize.decision import ChangeCounts
 from controller.scaling.resize.observation import GroupKind
 from controller.scaling.resize.operation import QueueCounts, QueueOffset, ResizeKind, ResizeOptions, ResizePhase
-from controller.scaling.rules.grow import HEARTBEAT_MS, KEPT_MS
+from controller.scaling.rules.grow import HEARTBEAT_MS
 from controller.scaling.rules.needs import needs_of
 from controller.scaling.rules.step import decide_step
 
@@ -37,7 +37,7 @@ def test_offsets_of_an_ordered_topic_are_on_disks_and_slaves_before_messages_com
     stored = observed(resize, position, groups=[a_group()], offsets=SEEDED)
     first = decide_step(resize, waited(0), stored)
     assert first.operation.phase is ResizePhase.SEED
-    later = replace(stored, now_ms=KEPT_MS)
+    later = replace(stored, now_ms=resize.waits.confirm_ms)
     assert decide_step(resize, first.progress, later).operation.phase in {ResizePhase.RESIZE, ResizePhase.READ_UP}
     lost = decide_step(resize, first.progress, observed(resize, position, groups=[a_group()]))
     assert decide_step(resize, lost.progress, later).operation.phase is ResizePhase.SEED
@@ -51,14 +51,15 @@ def test_read_queues_go_up_and_write_queues_do_not():
     )
 
 
-def test_writes_wait_until_online_groups_have_the_new_queues():
+def test_writes_wait_until_online_groups_have_the_new_queues_and_their_offsets_are_on_disks():
     grow = a_grow(ResizePhase.ASSIGN, seeds=SEEDS, reached=1)
     holds_one = observed(grow, 1, groups=[a_group(queues=(0, 1, 2))], offsets=SEEDED)
     decision = decide_step(grow, waited(0), holds_one)
     assert decision.operation.phase is ResizePhase.ASSIGN
     assert decision.waits_for == ("group billing does not consume broker-a/3 yet",)
     holds_all = observed(grow, 1, groups=[a_group(queues=(0, 1, 2, 3))], offsets=SEEDED)
-    assert decide_step(grow, waited(0), holds_all).operation.phase is ResizePhase.WRITE_UP
+    assert decide_step(grow, waited(0), holds_all).operation.phase is ResizePhase.ASSIGN
+    assert decide_step(grow, waited(grow.waits.confirm_ms), holds_all).operation.phase is ResizePhase.WRITE_UP
 
 
 def test_new_master_knows_members_only_after_their_heartbeats():
@@ -109,7 +110,7 @@ def test_group_that_chooses_its_queues_is_waited_for_unless_the_operator_answers
         "no member of group billing, which chooses its queues itself, consumes broker-a/2, broker-a/3 yet",
     )
     holds_all = observed(grow, 1, groups=[a_group(kind=GroupKind.ASSIGNED, queues=(2, 3))], offsets=SEEDED)
-    assert decide_step(grow, waited(0), holds_all).operation.phase is ResizePhase.WRITE_UP
+    assert decide_step(grow, waited(grow.waits.confirm_ms), holds_all).operation.phase is ResizePhase.WRITE_UP
     ignored = structs.replace(grow, options=ResizeOptions(ignore_unassigned=True))
     accepted = decide_step(ignored, waited(grow.waits.assign_ms), holds_one).operation
     assert accepted.phase is ResizePhase.WRITE_UP
@@ -130,7 +131,7 @@ def test_group_whose_members_do_not_answer_is_waited_for_as_it_may_be_in_order()
 def test_members_that_answer_and_hold_every_new_queue_are_enough():
     grow = a_grow(ResizePhase.ASSIGN, seeds=SEEDS, reached=1)
     holds_all = observed(grow, 1, groups=[a_group(kind=GroupKind.UNKNOWN, queues=(2, 3))], offsets=SEEDED)
-    assert decide_step(grow, waited(0), holds_all).operation.phase is ResizePhase.WRITE_UP
+    assert decide_step(grow, waited(grow.waits.confirm_ms), holds_all).operation.phase is ResizePhase.WRITE_UP
 
 
 def test_grow_whose_write_queues_do_not_show_becomes_a_shrink_back():
