@@ -284,6 +284,8 @@ class World:
     def settle(self):
         """Let groups consume what is left."""
         self.producers_run = False
+        if self.absent is not None:
+            self.absent.mend()
         end_ms = self.now_ms + CONSUMED_WITHIN_MS
         while self.now_ms < end_ms:
             self.run_until(self.now_ms + 20_000)
