@@ -88,7 +88,8 @@ def with_set(observation, **values):
 
 def waited(waited_ms, **values):
     """Return the progress of a phase that has waited so long at time 0."""
-    return PhaseProgress(round_ms=0, waited_ms=waited_ms, saved_ms=waited_ms, **values)
+    fields = {"waited_ms": waited_ms, "lasted_ms": waited_ms, "saved_ms": waited_ms}
+    return PhaseProgress(round_ms=0, seen_ms=0, **(fields | values))
 
 
 def a_group(name="billing", kind=GroupKind.CONCURRENT, queues=(), cached=0, commit_offset=0):

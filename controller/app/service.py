@@ -168,7 +168,11 @@ class Controller:
         runtime = AutoscalerRuntime(
             scaling=self._scaling,
             requests=TopicRequests.over(
-                self._client, self._clock, lambda: options().name_servers, StoredMasters(self._core.store)
+                self._client,
+                self._clock,
+                lambda: options().name_servers,
+                StoredMasters(self._core.store),
+                self._scaling.group_kinds,
             ),
             observer=observer,
             clock=self._clock,

@@ -8,6 +8,7 @@ from controller.http.master_shapes import MasterListing
 from controller.http.master_views import WAIT_MS_MAX
 from controller.http.scaling_shapes import (
     DecisionListing,
+    GivenUpSet,
     OperationListing,
     OperationView,
     OperatorReason,
@@ -183,6 +184,16 @@ ENDPOINTS: Final = (
         view=ControllerViews.waive,
         summary="Give up what a group has not consumed of the queues that a resize drops.",
         body=WaivedGroup,
+        shape=OperationView,
+        parts=(_OPERATION,),
+        refusals=(404, 409, 503, 504),
+    ),
+    Endpoint(
+        path="/v1/scaling/operations/{id}/give-up",
+        method="POST",
+        view=ControllerViews.give_up,
+        summary="Go on without a broker set that does not have the topic any more.",
+        body=GivenUpSet,
         shape=OperationView,
         parts=(_OPERATION,),
         refusals=(404, 409, 503, 504),

@@ -1,6 +1,6 @@
 """Bodies of requests and answers of queue scaling; `openapi.py` describes them from here. Times are Unix ms, UTC."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -77,6 +77,14 @@ class WaivedGroup(msgspec.Struct, frozen=True, rename="camel", kw_only=True, for
     """A group whose messages in dropped queues are given up."""
 
     group: GroupName
+
+
+class GivenUpSet(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
+    """A broker set that a resize goes on without."""
+
+    broker_name: Annotated[Remark, msgspec.Meta(min_length=1)]
+    requested_by: Remark = ""
+    reason: Remark = ""
 
 
 class PolicyView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

@@ -7,6 +7,7 @@ from typing import TypeVar
 from controller.config import CONTROLLER, ControllerConfig
 from controller.http.scaling_shapes import (
     FinishedStepView,
+    GivenUpSet,
     OperationListing,
     OperationView,
     OperatorReason,
@@ -116,6 +117,12 @@ class ScalingViews(HistoryViews[ControllerConfig]):
         """Give up what a group has not consumed."""
         body: WaivedGroup = request.body
         return self._view(await answered(self._scaling.waive(request.path["id"], body.group)))
+
+    async def give_up(self, request: ViewRequest) -> OperationView:
+        """Go on without a broker set."""
+        body: GivenUpSet = request.body
+        why = f"{body.requested_by or 'an operator'}{': ' if body.reason else ''}{body.reason}"
+        return self._view(await answered(self._scaling.give_up(request.path["id"], body.broker_name, why)))
 
     def _check_configured(self) -> None:
         if not self._settings.config.namesrv_addr:

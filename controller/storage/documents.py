@@ -27,6 +27,8 @@ class DocumentKind(enum.StrEnum):
     SCALING_HISTORY = "scaling-history"
     #: When the queues of topics are to be changed by themselves.
     SCALING_POLICY = "scaling-policy"
+    #: How the groups of a topic consumed when their clients were queried last; by the topic.
+    GROUP_KINDS = "group-kinds"
     #: Restarts of the brokers of a set one by one, under way or the last ones; by the broker name.
     ROLLING_RESTART = "rolling-restart"
     #: Which master of each set was delivered last by `onRoleChange`.
@@ -39,6 +41,7 @@ OPERATION_KINDS: Final = (
     DocumentKind.SCALING_HISTORY,
     DocumentKind.SCALING_POLICY,
     DocumentKind.ROLLING_RESTART,
+    DocumentKind.GROUP_KINDS,
 )
 
 

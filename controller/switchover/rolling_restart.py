@@ -18,7 +18,7 @@ from controller.sets.broker_set import BrokerSet
 
 #: How often in a row a switchover is tried.
 SWITCHOVERS_MAX: Final = 3
-#: Between two of them, ms.
+#: Between two of them, ms; another leader waits anew.
 SWITCHOVER_PAUSE_MS: Final = 10_000
 #: The form in which restarts are stored, as `STORED_SET_FORMAT` is that of sets.
 RESTART_FORMAT: Final = 1
@@ -128,6 +128,8 @@ class RestartFacts:
     is_switching: bool
     #: Why the last switchover of this restart did not end as wanted; None if none has ended since.
     failed_switchover: str | None = None
+    #: Monotonic time since this controller has first seen that so many switchovers have failed.
+    since_failed_ms: int = 0
     #: The restart of another set that is to end before, blank if it is the turn of this one.
     behind: str = ""
 
@@ -206,7 +208,7 @@ def _await_sync(restart: RollingRestart, facts: RestartFacts, broker_set: Broker
 
 
 def _begin_switchover(restart: RollingRestart, facts: RestartFacts) -> RestartDecision:
-    if restart.failed_switchovers and facts.unix_ms - restart.phase_since_unix_ms < SWITCHOVER_PAUSE_MS:
+    if restart.failed_switchovers and facts.since_failed_ms < SWITCHOVER_PAUSE_MS:
         return RestartDecision(restart, waits_for="the next try of a switchover")
     entered = restart.entered(RestartPhase.SWITCHOVER, _COMPLETE, facts.unix_ms)
     return RestartDecision(entered, begins_switchover=True)

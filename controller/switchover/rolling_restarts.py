@@ -106,6 +106,8 @@ class RollingRestarts:
         #: The switchover that was begun for a restart, by the id of that; and why the last one failed.
         self._begun: dict[str, str] = {}
         self._failed: dict[str, str] = {}
+        #: Monotonic time at which so many failed switchovers of a restart were seen first, by its id and their number.
+        self._failed_ms: dict[tuple[str, int], int] = {}
         #: By broker name.
         self._waits_for: dict[str, str] = {}
         #: They begin one after the other, in the order of their turns.
@@ -209,6 +211,9 @@ class RollingRestarts:
         self._looks = {name: task for name, task in self._looks.items() if not task.done()}
         present = self.under_way()
         self._waits_for = {each.broker_name: self._waits_for.get(each.broker_name, "") for each in present}
+        now_ms = self._parts.clock.now_ms()
+        failed = [(each.id, each.failed_switchovers) for each in present]
+        self._failed_ms = {each: self._failed_ms.get(each, now_ms) for each in failed}
         hosts = {each.broker_name: self._hosts(each.broker_name) for each in present}
         for restart in present:
             if restart.broker_name not in self._looks:
@@ -244,6 +249,7 @@ class RollingRestarts:
 
         await self._parts.documents.change(DocumentKind.ROLLING_RESTART, before.broker_name, decide)
         self._failed.pop(before.id, None)
+        self._failed_ms.setdefault((after.id, after.failed_switchovers), self._parts.clock.now_ms())
         if after.phase is not before.phase:
             self._parts.observer.restart_entered(before, after)
 
@@ -258,7 +264,7 @@ class RollingRestarts:
 
     async def _facts(self, restart: RollingRestart, behind: str) -> RestartFacts:
         parts, name = self._parts, restart.broker_name
-        broker_set = parts.control.store.get(name)
+        broker_set, now_ms = parts.control.store.get(name), parts.clock.now_ms()
         is_switching = self._take_switchover(restart)
         boots: dict[int, int] = {}
         for broker_id in _queried(restart, behind):
@@ -273,6 +279,7 @@ class RollingRestarts:
             boots=boots,
             is_switching=is_switching,
             failed_switchover=self._failed.get(restart.id),
+            since_failed_ms=now_ms - self._failed_ms.get((restart.id, restart.failed_switchovers), now_ms),
             behind=behind,
         )
 

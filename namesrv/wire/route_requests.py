@@ -90,6 +90,7 @@ class RouteRequestHandler:
             topic=topic,
             watch_id=watched.watch_id,
             watched_since_unix_ms=watched.since_unix_ms,
+            answered_unix_ms=self._clock.unix_ms(),
             ends_in_ms=watched.ends_ms - now_ms,
             present=watched.present,
             is_complete=watched.is_complete,

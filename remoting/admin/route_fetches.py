@@ -17,16 +17,16 @@ class ClientFetch:
     has_proxy: bool
     #: Whether that route is the present one.
     is_present: bool
-    #: None while the connection is open.
-    closed_unix_ms: int | None
+    #: How long ago the connection closed, by the NameServer's clock; None while it is open.
+    closed_ms: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientFetches:
     """What one NameServer knows of the clients of a topic."""
 
-    #: By the NameServer's clock.
-    watched_since_unix_ms: int
+    #: How long it watched before the present route was sent first, by its own clock.
+    watched_before_ms: int
     #: Of the present route, by broker name; 0 where the topic cannot be written to.
     write_queue_nums: dict[str, int]
     #: False if some were left out because there were too many.
@@ -47,19 +47,20 @@ def watch_route_fetches(topic: str, keep_ms: int) -> AdminRequest[ClientFetches]
 def _read(answer: RemotingCommand) -> ClientFetches:
     body = decode_broker_body(WatchedRoute, answer.body)
     return ClientFetches(
-        watched_since_unix_ms=body.watched_since_unix_ms,
+        watched_before_ms=body.present.since_unix_ms - body.watched_since_unix_ms,
         write_queue_nums=body.present.write_queue_nums,
         is_complete=body.is_complete,
-        fetches=tuple(_fetch(each, body.present.number) for each in body.fetches),
+        fetches=tuple(_fetch(each, body) for each in body.fetches),
     )
 
 
-def _fetch(fetch: RouteFetch, present: int) -> ClientFetch:
+def _fetch(fetch: RouteFetch, body: WatchedRoute) -> ClientFetch:
+    closed, answered = fetch.closed_unix_ms, body.answered_unix_ms
     return ClientFetch(
         host=host_of(fetch.client_address),
         has_proxy=fetch.proxy_address is not None,
-        is_present=fetch.version == present,
-        closed_unix_ms=fetch.closed_unix_ms,
+        is_present=fetch.version == body.present.number,
+        closed_ms=None if closed is None else 0 if answered is None else answered - closed,
     )
 
 

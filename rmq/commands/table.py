@@ -69,6 +69,7 @@ COMMANDS: Final[Mapping[str, Verb | Noun]] = {
             "abort": Verb("rmq.commands.scaling.operations", "abort", "undo a resize"),
             "resume": Verb("rmq.commands.scaling.operations", "resume", "go on with one that is blocked"),
             "waive": Verb("rmq.commands.scaling.operations", "waive", "give up what a group has not consumed"),
+            "give-up": Verb("rmq.commands.scaling.operations", "give_up", "go on without a broker set"),
             "proposals": Verb("rmq.commands.scaling.autoscaler", "list_proposals", "what the autoscaler proposes"),
             "approve": Verb("rmq.commands.scaling.autoscaler", "approve", "start a proposed resize"),
             "dismiss": Verb("rmq.commands.scaling.autoscaler", "dismiss", "give up a proposal"),

@@ -15,6 +15,13 @@ ENDED_PHASES: Final = frozenset({"DONE", "ABORTED", "REJECTED"})
 STOPPED_PHASES: Final = frozenset({"BLOCKED", "CONFLICT"})
 
 
+class ResizeOptionsBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What an operator chooses beside the numbers."""
+
+    ignore_unassigned: bool = False
+    ignore_message_type: bool = False
+
+
 class ResizeBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A wanted resize."""
 
@@ -22,6 +29,7 @@ class ResizeBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     queues: int
     ordered: Literal["", "pause", "gate"] = ""
     equalise: bool = False
+    options: ResizeOptionsBody = ResizeOptionsBody()
     requested_by: str = ""
     reason: str = ""
 
@@ -36,6 +44,14 @@ class WaiveBody(msgspec.Struct, frozen=True, kw_only=True):
     """A group whose messages in dropped queues are given up."""
 
     group: str
+
+
+class GiveUpBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A broker set that a resize goes on without."""
+
+    broker_name: str
+    requested_by: str
+    reason: str = ""
 
 
 class PlannedSetDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -19,7 +19,7 @@ from controller.storage.documents import (
 )
 from controller.storage.store import DocumentRefused, EntryMoved
 
-OPERATION, HISTORY, POLICY, RESTART = OPERATION_KINDS
+OPERATION, HISTORY, POLICY, RESTART, _ = OPERATION_KINDS
 A_VALUE = b'{"phase":"SEED"}'
 
 

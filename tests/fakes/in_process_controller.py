@@ -270,6 +270,7 @@ class InProcessController(SimulatedBrokers):
                 self.clock,
                 lambda: ScalingOptions.of(self.settings.config).name_servers,
                 StoredMasters(self.store),
+                self.scaling.group_kinds,
             ),
             observer=self.scaling_log,
             clock=self.clock,

@@ -50,6 +50,9 @@ class ScaledBroker:
         #: Timed messages; None where the timer is off.
         self.timed = 0
         self.half = 0
+        #: Half messages in RocksDB: first and next offset.
+        self.rocksdb_half = (0, 0)
+        self.options = {}
         self.log = (1000, 0)
         self.levels = {}
         #: Code -> what it is answered with instead: a code, or None for nothing.
@@ -126,7 +129,7 @@ class ScaledBroker:
     def _max_offset(self, fields):
         if fields["topic"] == "RMQ_SYS_TRANS_HALF_TOPIC":
             return an_offset(self.half)
-        return an_offset(self.ends.get(int(fields["queueId"]), (0, 0))[1])
+        return an_offset(self._ends_of(fields)[1])
 
     def _all_ends(self, fields):
         topic, ends = fields["topic"], self.ends
@@ -143,7 +146,15 @@ class ScaledBroker:
         return success(f'{{"offsetTable":{{{",".join(rows)}}}}}'.encode())
 
     def _min_offset(self, fields):
-        return an_offset(self.ends.get(int(fields["queueId"]), (0, 0))[0])
+        return an_offset(self._ends_of(fields)[0])
+
+    def _ends_of(self, fields):
+        if fields["topic"] == "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC":
+            return self.rocksdb_half
+        return self.ends.get(int(fields["queueId"]), (0, 0))
+
+    def _config(self, _):
+        return success("".join(f"{name}={value}\n" for name, value in self.options.items()).encode())
 
     def _offset(self, fields):
         stored = self.offsets.get(fields["consumerGroup"], {}).get(int(fields["queueId"]))
@@ -211,6 +222,7 @@ _ANSWERS = {
     BrokerRequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: ScaledBroker._definitions,
     BrokerRequestCode.GET_ALL_PRODUCER_INFO: ScaledBroker._producers,
     BrokerRequestCode.GET_TIMER_METRICS: ScaledBroker._timer,
+    RequestCode.GET_BROKER_CONFIG: ScaledBroker._config,
 }
 
 
@@ -238,9 +250,11 @@ class ScaledNameServer:
             instead = self.instead[code]
             return NOTHING if instead is None else refusal(instead)
         match code:
-            case RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER:
+            case RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER | RequestCode.GET_BROKER_CLUSTER_INFO:
                 known = [each.topic["topicName"] for each in self.brokers if each.topic]
-                return success({"topicList": known if self.topics is None else self.topics})
+                sets = {each.name: self._member(each.name) for each in self.brokers}
+                listed = {"topicList": known if self.topics is None else self.topics}
+                return success(listed | {"brokerAddrTable": sets, "clusterAddrTable": {CLUSTER: list(sets)}})
             case RequestCode.GET_ROUTEINFO_BY_TOPIC:
                 return self._route(fields["topic"])
             case RequestCode.GET_KV_CONFIG | RequestCode.PUT_KV_CONFIG | RequestCode.DELETE_KV_CONFIG:
@@ -268,9 +282,7 @@ class ScaledNameServer:
         names = sorted({each.name for each in having})
         queues = {each.name: each.topic for each in having if each.is_master}
         body = {
-            "brokerDatas": [
-                {"brokerName": name, "cluster": CLUSTER, "brokerAddrs": self._addresses(name)} for name in names
-            ],
+            "brokerDatas": [self._member(name) for name in names],
             "queueDatas": [
                 {
                     "brokerName": name,
@@ -284,6 +296,9 @@ class ScaledNameServer:
             "filterServerTable": {},
         }
         return success(body)
+
+    def _member(self, name):
+        return {"brokerName": name, "cluster": CLUSTER, "brokerAddrs": self._addresses(name)}
 
     def _addresses(self, name):
         members = [each for each in self.brokers if each.name == name]

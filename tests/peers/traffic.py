@@ -53,7 +53,7 @@ class Traffic:
         return self._start("send", name, {"topic": topic} | options)
 
     def receive(self, name, *, topic, group, kind, **options):
-        """Start a consumer: `kind` is push, orderly, broadcast, lite or pop. Return its client id.
+        """Start a consumer: `kind` is push, orderly, broadcast, lite, assign or pop. Return its client id.
 
         `options` are those of TrafficReceiver.java, with underscores. A consumer begins at the end of a queue for which
         its group has no offset unless `from_` is FIRST_OFFSET.

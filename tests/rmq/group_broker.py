@@ -32,6 +32,8 @@ class GroupBroker(OffsetBroker):
         self.members_sent = []
         #: Topic -> its write queues, where they are not as many as those that are read.
         self.write_queue_nums = {}
+        #: Topic -> its attributes.
+        self.attributes = {}
 
     def __call__(self, code, fields):
         if code not in self.instead and code in _MORE:
@@ -64,7 +66,7 @@ class GroupBroker(OffsetBroker):
         topic = fields["topic"]
         read = len(self.topics[topic])
         numbers = {"readQueueNums": read, "writeQueueNums": self.write_queue_nums.get(topic, read)}
-        return success({"topicName": topic, "perm": 6} | numbers)
+        return success({"topicName": topic, "perm": 6, "attributes": self.attributes.get(topic, {})} | numbers)
 
     def _names(self, _):
         return success({"topicList": sorted(self.topics)})

@@ -16,6 +16,8 @@ WAIT_S = 60
 def broker():
     found = GroupBroker()
     found.topics |= {"payments": dict.fromkeys(range(4), (0, 10)), "SCHEDULE_TOPIC_XXXX": {}}
+    found.topics["priorities"] = {0: (0, 0)}
+    found.attributes["priorities"] = {"message.type": "PRIORITY"}
     with offset_brokers_in_thread(found):
         yield found
 
@@ -88,6 +90,14 @@ def test_resize_that_cannot_be_says_why(rmq):
     assert "problem" in {row["what"] for row in ran.items}
 
 
+def test_topic_whose_number_of_queues_has_a_meaning_is_planned_if_the_operator_says_so(rmq, broker):
+    words = ("topic", "scale", "priorities", "--queues", "4", "--dry-run")
+    refused = rmq.run(*words)
+
+    assert (refused.code, "priorities has message.type PRIORITY" in refused.err) == (1, True), refused
+    assert "set" in {row["what"] for row in rmq.items(*words, "--ignore-message-type")}
+
+
 def test_autoscaler_without_policies_proposes_nothing(rmq):
     assert rmq.items("scaling", "proposals") == []
     assert rmq.items("scaling", "decisions") == []
@@ -101,6 +111,7 @@ def test_autoscaler_without_policies_proposes_nothing(rmq):
         (("scaling", "approve", "absent", "--yes"), 4, "no proposal absent"),
         (("scaling", "dismiss", "absent", "--yes"), 4, "no proposal absent"),
         (("scaling", "waive", "absent", "g", "--yes"), 4, "absent"),
+        (("scaling", "give-up", "absent", "broker-a", "--yes"), 4, "absent"),
         (("topic", "scale", "orders", "--queues", "0"), 2, "0 is not in the range"),
         (("topic", "scale", "bad name", "--queues", "4", "--yes"), 1, "topic"),
     ],

@@ -57,7 +57,7 @@ class ScalingSite:
         self.is_4_9 = version == V4_9
         #: The code for a queue id or a topic name that the broker refuses.
         self.illegal = INVALID_PARAMETER if version == V5_5 else SYSTEM_ERROR
-        self.namesrv = lab.name_server()
+        self.namesrv = lab.name_server(orderMessageEnable=True)
         self.broker = lab.broker("broker-a", version=version, namesrv=[self.namesrv.address], **properties).start()
         self.traffic = lab.traffic(namesrv=[self.namesrv.address], version=version)
         self.broker.ready()

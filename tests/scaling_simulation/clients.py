@@ -1,10 +1,9 @@
 """Models of Java's clients: producers, and members of groups of each kind."""
 
-from bisect import bisect_left
-
-from controller.scaling.resize.observation import ClientView, ConsumedQueue, GroupKind
-from controller.scaling.resize.operation import QueueId
-from scaling_simulation.brokers import LEVELS_MS, PENDING_MS, Message, Route
+from remoting.admin.clients import HeldQueue, RunningConsumer
+from remoting.admin.message_queues import MessageQueue
+from scaling_simulation.brokers import LEVELS_MS, PENDING_MS, TOPIC, Message, Route
+from scaling_simulation.histories import WAITS
 
 POLL_MS = 30_000
 REBALANCE_MS = 20_000
@@ -12,23 +11,34 @@ COMMIT_MS = 5_000
 CONSUME_MS = 2_500
 #: After it, a client without messages stores where it is.
 IDLE_COMMIT_MS = 15_000
-LOCK_MS = 60_000
 INVISIBLE_MS = 20_000
 #: Processing of what is pulled takes no longer.
 PROCESS_MS = 12_000
 
 
 class Client:
-    """Whoever polls routes."""
+    """Whoever polls routes, and sends heartbeats to all masters in them."""
 
-    def __init__(self, world):
+    #: None of a producer.
+    group = None
+
+    def __init__(self, world, client_id):
         self.world = world
+        self.id = client_id
         self.cut_until_ms = 0
+        #: When it has last fetched a route that was the present one.
+        self.current_ms = world.now_ms
         self.name_server = world.random.randrange(len(world.name_servers))
         self.route = None
         self.poll()
 
     def poll(self):
+        self.fetch()
+        for name in () if self.route is None else self.route.counts:
+            if (master := self.world.sets[name].master) is not None:
+                master.heard[self.id] = self
+
+    def fetch(self):
         """Fetch the route of the NameServer that it uses; the old one stays if there is no answer."""
         world = self.world
         if world.now_ms < self.cut_until_ms:
@@ -37,9 +47,14 @@ class Client:
             server = world.name_servers[self.name_server]
             if server.is_up:
                 if server.counts:
+                    if server.is_current:
+                        self.current_ms = world.now_ms
                     conf = server.order_conf if world.settings.gives_order_conf else None
                     self.take_route(conf, server.counts)
+                    if self.group is None:
+                        server.fetched(self)
                 return
+            server.left(self)
             self.name_server = (self.name_server + 1) % len(world.name_servers)
 
     def take_route(self, order_conf, counts):
@@ -60,11 +75,11 @@ class Producer(Client):
         self.index = index
         self.queues = []
         self.numbers = [0] * self.KEYS
-        #: Time of the route in use that was longer without an answer than producers are waited for.
-        self.was_cut = False
-        #: A NameServer that had missed the change has given it fewer queues than another one before.
-        self.went_back = False
-        super().__init__(world)
+        #: The route in use is nobody's fault: it has fewer queues than one before, of a NameServer that has missed the
+        #: change, or other sets or numbers than those of the resize.
+        self.has_odd_route = False
+        self.queues_most = 0
+        super().__init__(world, f"10.1.0.{index}")
         world.every(POLL_MS, self.poll)
         self.pause_ms, self.late_share = pause_ms, late_share
         #: How its late messages come.
@@ -72,8 +87,10 @@ class Producer(Client):
         world.later(world.random.randrange(pause_ms), self.send)
 
     def changed(self):
-        self.went_back |= len(self.route.written) < len(self.queues)
         self.queues = self.route.written
+        self.queues_most = max(self.queues_most, len(self.queues))
+        went_back = self.world.settings.is_gated and len(self.queues) < self.queues_most
+        self.has_odd_route = went_back or self.world.judge.is_odd(self.route)
 
     def send(self):
         world = self.world
@@ -86,22 +103,27 @@ class Producer(Client):
         self.numbers[place] += 1
         key = self.index * self.KEYS + place
         message = Message(world.next_id(), key, self.numbers[place], world.now_ms)
+        message.is_stale = world.now_ms - self.current_ms > WAITS.producers_ms
+        message.strays = message.is_stale or self.has_odd_route
         if world.random.random() < self.late_share:
             name, queue_id = self.queues[int(world.random.random() * len(self.queues))]
+            message.strays = True
+            world.judge.excuse_if_foreign(message, name, queue_id)
             world.sets[name].send_late(message, queue_id, self.late_way)
         else:
             name, queue_id = self.queues[(key * 7 + 3) % len(self.queues)]
+            world.judge.excuse_if_foreign(message, name, queue_id)
             world.sets[name].send(message, queue_id)
 
 
 class Held:
     """A queue that a client consumes."""
 
-    __slots__ = ("cached", "is_moved", "position", "since_ms")
+    __slots__ = ("cached", "is_locked", "is_moved", "position", "since_ms")
 
     def __init__(self, position, since_ms):
         self.position, self.since_ms = position, since_ms
-        self.is_moved = False
+        self.is_moved, self.is_locked = False, True
         #: Pulled and not processed: when it will be, and the message.
         self.cached = []
 
@@ -123,10 +145,25 @@ class Group:
         #: From when on no message may be missed; None: not yet.
         self.exists_ms = 0
         self.returns_ms = 0
+        #: When a controller has seen that it consumes in order, and when it began.
+        self.shown_ms = None
+        self.began_ms = world.now_ms
+        #: Queues that its application has chosen, if it has no subscription.
+        self.chosen = []
+        self.chooses_again = world.random.random() < 0.5
+
+    def is_shown(self, now_ms):
+        if self.shown_ms is None:
+            self.shown_ms = now_ms
 
     @property
-    def observed_kind(self):
-        return self.kind if self.members else GroupKind.OFFLINE
+    def is_broadcast(self):
+        return self.kind == "broadcast"
+
+    def leave(self):
+        """Stop all members."""
+        for each in list(self.members):
+            each.crash()
 
     def join(self):
         """Start one more member."""
@@ -137,29 +174,32 @@ class Group:
 
     def consumed(self, messages):
         seen = self.seen
-        if self.kind is not GroupKind.ORDERLY:
+        if self.kind != "orderly":
             seen.update([each.id for each in messages])
             return
         for each in messages:
             if each.id in seen:
                 continue
             seen.add(each.id)
-            if each.number < self.newest.get(each.key, 0):
-                self.world.inverted(self, each)
+            newest = self.newest.get(each.key)
+            if newest is not None and each.number < newest.number:
+                self.world.judge.inverted(self, each, newest)
             else:
-                self.newest[each.key] = each.number
+                self.newest[each.key] = each
 
 
 class Consumer(Client):
     """A member of a group: concurrent, and what is common to all."""
 
+    #: As brokers tell it (203).
+    CONSUME_TYPE, MESSAGE_MODEL, SUBSCRIBES = "CONSUME_PASSIVELY", "CLUSTERING", True
+
     def __init__(self, world, group):
         self.group = group
-        self.id = f"{group.name}-{world.next_id():05d}"
         self.held = {}
         self.is_alive = True
         self.ticks = world.random.randrange(8)
-        super().__init__(world)
+        super().__init__(world, f"{group.name}-{world.next_id():05d}")
         self.rounds_poll = world.random.randrange(12)
         world.later(world.random.randrange(CONSUME_MS), self.live)
 
@@ -181,6 +221,9 @@ class Consumer(Client):
     def crash(self):
         self.is_alive = False
         self.group.members.remove(self)
+        for brokers in self.world.sets.values():
+            for replica in brokers.replicas:
+                replica.heard.pop(self.id, None)
 
     # Which queues it has
 
@@ -229,9 +272,11 @@ class Consumer(Client):
         sets = self.world.sets
         for queue, held in self.held.items():
             brokers = sets[queue[0]]
-            messages = brokers.queues.get(queue[1])
-            if messages is None or held.position == len(messages) or not brokers.serves(queue[1]):
+            messages = brokers.queues.get(queue[1], ())
+            if held.position == len(messages) or not held.is_locked or not brokers.serves(queue[1]):
                 continue
+            # Brokers correct a position that is beyond the end, or before the first message.
+            held.position = min(max(held.position, brokers.first.get(queue[1], 0)), len(messages))
             self.pulled(held, messages[held.position : held.position + self.group.batch])
             held.position = min(held.position + self.group.batch, len(messages))
             held.is_moved = True
@@ -246,12 +291,29 @@ class Consumer(Client):
                 held.is_moved = True
                 sets[queue[0]].commit(group, queue[1], held.position)
 
-    def view(self):
-        queues = {
-            QueueId(*queue): ConsumedQueue(commit_offset=held.position, cached=len(held.cached))
-            for queue, held in self.held.items()
-        }
-        return ClientView(client_id=self.id, queues=queues)
+    def running(self):
+        """Return what it answers about itself (307)."""
+        return RunningConsumer(
+            queues={
+                MessageQueue(topic=TOPIC, broker_name=name, queue_id=queue_id): _held(held)
+                for (name, queue_id), held in self.held.items()
+            },
+            pop_queues={},
+            topics=frozenset({TOPIC}),
+            is_orderly=isinstance(self, OrderlyConsumer),
+            consume_type=self.CONSUME_TYPE,
+            client_version=None,
+            started_unix_ms=None,
+        )
+
+
+def _held(held):
+    return HeldQueue(
+        commit_offset=held.position,
+        cached_messages=sum(len(messages) for _, messages in held.cached),
+        messages_in_work=None, is_locked=None, is_dropped=False,
+        last_lock_unix_ms=None, last_pull_unix_ms=None, last_consume_unix_ms=None,
+    )  # fmt: skip
 
 
 class OrderlyConsumer(Consumer):
@@ -262,29 +324,22 @@ class OrderlyConsumer(Consumer):
             super().take(queue)
 
     def lock(self, queue):
-        brokers, now_ms = self.world.sets[queue[0]], self.world.now_ms
-        if brokers.master is None:
-            return False
-        holder, until_ms = brokers.locks.get((self.group.name, queue[1]), (self.id, 0))
-        if holder != self.id and until_ms > now_ms:
-            return False
-        brokers.locks[self.group.name, queue[1]] = self.id, now_ms + LOCK_MS
-        return True
+        return self.world.sets[queue[0]].lock(self.group.name, queue[1], self.id)
 
     def leave(self, queue):
         super().leave(queue)
-        locks = self.world.sets[queue[0]].locks
-        if locks.get((self.group.name, queue[1]), ("", 0))[0] == self.id:
-            del locks[self.group.name, queue[1]]
+        self.world.sets[queue[0]].unlock(self.group.name, queue[1], self.id)
 
     def rebalance(self):
         super().rebalance()
-        for queue in self.held:
-            self.lock(queue)
+        for queue, held in self.held.items():
+            held.is_locked = self.lock(queue)
 
 
 class PullConsumer(Consumer):
     """Stores what was handed to the application, which processes it later; if that dies, it has lost it by itself."""
+
+    CONSUME_TYPE = "CONSUME_ACTIVELY"
 
     def pulled(self, held, messages):
         ready_ms = self.world.now_ms + self.world.random.randrange(PROCESS_MS)
@@ -311,18 +366,22 @@ class PullConsumer(Consumer):
         for _, messages in held.cached:
             self.group.seen.update([each.id for each in messages])
 
-    def view(self):
-        queues = {
-            QueueId(*queue): ConsumedQueue(
-                commit_offset=held.position, cached=sum(len(messages) for _, messages in held.cached)
-            )
-            for queue, held in self.held.items()
-        }
-        return ClientView(client_id=self.id, queues=queues)
+
+class AssignedConsumer(PullConsumer):
+    """Takes the queues that its application chooses, without a subscription: those of the first start, or all."""
+
+    SUBSCRIBES = False
+
+    def allocated(self, queues):
+        if not self.group.chosen or self.group.chooses_again:
+            self.group.chosen = queues
+        return self.group.chosen
 
 
 class PopConsumer(Consumer):
     """Gets messages of all queues from brokers, which move the offset and hand out again what is not acknowledged."""
+
+    CONSUME_TYPE = "CONSUME_POP"
 
     def rebalance(self):
         """Nothing is assigned to it."""
@@ -337,7 +396,7 @@ class PopConsumer(Consumer):
                 continue
             messages = brokers.queues.get(queue_id, ())
             at = brokers.offset(group.name, queue_id)
-            at = len(messages) if at is None else min(at, len(messages))
+            at = len(messages) if at is None else min(max(at, brokers.first.get(queue_id, 0)), len(messages))
             handed = messages[at : at + group.batch]
             brokers.commit(group.name, queue_id, at + len(handed))
             if world.random.random() < 0.9:
@@ -352,6 +411,8 @@ class PopConsumer(Consumer):
 
 class BroadcastConsumer(Consumer):
     """Consumes everything, and keeps its offsets itself."""
+
+    MESSAGE_MODEL = "BROADCASTING"
 
     def __init__(self, world, group):
         super().__init__(world, group)
@@ -389,14 +450,10 @@ class BroadcastConsumer(Consumer):
 
 
 CONSUMERS = {
-    GroupKind.CONCURRENT: Consumer,
-    GroupKind.ORDERLY: OrderlyConsumer,
-    GroupKind.PULL: PullConsumer,
-    GroupKind.POP: PopConsumer,
-    GroupKind.BROADCAST: BroadcastConsumer,
+    "concurrent": Consumer,
+    "orderly": OrderlyConsumer,
+    "pull": PullConsumer,
+    "assigned": AssignedConsumer,
+    "pop": PopConsumer,
+    "broadcast": BroadcastConsumer,
 }
-
-
-def missed(acked_ids, acked_ms, seen, exists_ms):
-    """Return the ids of messages that were acknowledged after a time, and not consumed."""
-    return [each for each in acked_ids[bisect_left(acked_ms, exists_ms) :] if each not in seen]

@@ -1,202 +1,229 @@
-"""The runner of a resize, as the product's: observe, decide, commit, and only then act on brokers."""
+"""The product's queue scaling in a process of virtual time, over documents that outlive it."""
 
-from dataclasses import replace
+import asyncio
+from contextlib import suppress
+from types import SimpleNamespace
+from unittest import mock
 
-from controller.scaling.resize.decision import ChangeCounts, GiveLocks, HoldLocks, PutOrderConf
-from controller.scaling.resize.observation import ResizeObservation
-from controller.scaling.resize.operation import ResizePhase
-from controller.scaling.resize.request import ResizeOptions, ResizeRequest, TopicTraits
-from controller.scaling.rules import commands, step
-from controller.scaling.rules.needs import ResizeNeeds, needs_of, round_ms
-from controller.scaling.rules.path import all_queues, path_of
-from controller.scaling.rules.plan import checked, plan_resize, planned_operation
-from scaling_simulation.clients import LOCK_MS
+from msgspec import structs
+from simulation.processes import Process
+
+from controller.scaling.execution import service
+from controller.scaling.execution.operations import OperationMoved
+from controller.scaling.execution.service import OperationUnknown, QueueScaling, ResizeRefused, ScalingOptions
+from controller.scaling.resize.operation import decode_operation
+from controller.scaling.resize.request import ResizeOptions, ResizeRequest
+from controller.scaling.rules.commands import ResizeCommandRefused
+from controller.storage.documents import DocumentKind, VersionedDocument
+from controller.storage.store import EntryMoved, StoreError
+from remoting.protocol.codes import BrokerRequestCode
+from scaling_simulation.admin import LOST, TOPIC, Admin
+from scaling_simulation.brokers import UNIX_MS
 from scaling_simulation.histories import WAITS
-from scaling_simulation.observing import UNIX_MS, Observer
 
-#: Where the process is killed in a round.
-BEFORE_COMMIT, BEFORE_ACTIONS, WITHIN_ACTIONS = range(3)
+#: The service looks for new operations each second; of one that runs it learns nothing.
+LOOK_S = 10
+#: A process that is to be killed at some point of a round is killed by then at the latest.
+KILLED_WITHIN_MS = 12_000
 
 
-class ResizeController:
+class Controller:
+    """Whoever leads: one process after another."""
+
+    #: Where the process is killed in a round.
+    BEFORE_COMMIT, BEFORE_ACTIONS, WITHIN_ACTIONS = range(3)
+
     def __init__(self, world):
         self.world = world
-        self.observer = Observer(world)
+        self.store = Store(self)
         #: As it is in the store.
         self.operation = None
-        self.progress = None
-        #: Of the actions of the round before.
-        self.failures = []
+        self.was_refused = False
         self.runs = 0
+        self.process = None
         self.killed_at = None
-        self.absent_ms = 0
+        self.absent_ms = self.absent_all_ms = 0
+        #: How wrong the wall clock is at its next start.
+        self.skew_ms = 0
         self.loses_until_ms = self.loses_answers_until_ms = self.delays_until_ms = self.slow_until_ms = 0
+        #: What is not answered, and until when: (set, index of LOST).
+        self.lost = {}
+        self.hides_until_ms = 0
+        self.start()
 
-    def begin(self):
-        """Plan and check the resize, and start with it."""
-        world, settings = self.world, self.world.settings
-        request = ResizeRequest(
-            topic="Orders",
+    @property
+    def is_over(self):
+        return self.was_refused or (self.operation is not None and self.operation.is_finished)
+
+    # The process
+
+    def start(self):
+        self.runs += 1
+        self.process = Process(self.world, 1_000_000 + 77_777 * self.runs)
+        self.process.wall_offset_ms = UNIX_MS + self.skew_ms
+        self.process.receive(self._begin)
+
+    def _begin(self):
+        world = self.world
+        options = ScalingOptions(tuple(each.address for each in world.name_servers), 10)
+        with mock.patch.object(service, "AdminClient", Admin):
+            self.scaling = QueueScaling(
+                service.ScalingRuntime(
+                    group=Lead(),
+                    sets=ElectedSets(world),
+                    backend=self.store,
+                    client=self,
+                    clock=self.process,
+                    options=lambda: options,
+                    listener=self,
+                    start=self.process.create_task,
+                )
+            )
+        self.process.create_task(self._look(self.scaling))
+
+    async def _look(self, scaling):
+        while True:
+            await scaling.look()
+            await asyncio.sleep(LOOK_S if scaling.is_ready else 1)
+
+    def kill(self, run):
+        """End the process; another one leads later."""
+        if run != self.runs or self.process.is_dead:
+            return
+        self.world.note("the controller is killed")
+        self.killed_at = None
+        self.process.kill()
+        self.absent_all_ms += self.absent_ms
+        self.world.later(self.absent_ms, self.start)
+
+    def kill_at(self, point, absent_ms):
+        self.killed_at, self.absent_ms = point, absent_ms
+        self.world.later(KILLED_WITHIN_MS, self.kill, self.runs)
+
+    async def dies_at(self, point):
+        if self.killed_at == point:
+            self.world.later(0, self.kill, self.runs)
+            await self.process.create_future()
+
+    # What is done for operators
+
+    def do(self, work):
+        """Let an operator request something, if a controller runs; what does not fit is refused."""
+        self.process.receive(lambda: self.process.create_task(self._do(work)))
+
+    async def _do(self, work):
+        with suppress(ResizeCommandRefused, OperationMoved, OperationUnknown, StoreError):
+            await work(self.scaling)
+
+    @property
+    def request(self):
+        settings = self.world.settings
+        return ResizeRequest(
+            topic=TOPIC,
             queues=settings.target,
             ordered="gate" if settings.is_gated else "pause" if settings.is_ordered else "",
-            waits=WAITS,
+            waits=structs.replace(WAITS, pause_ms=settings.pause_ms),
             options=ResizeOptions(accept_late=settings.accepts_late),
         )
-        counts = {name: brokers.master.counts for name, brokers in world.sets.items()}
-        traits = TopicTraits(counts=counts, is_ordered=settings.is_ordered, order_conf=world.order_conf)
-        operation = planned_operation("op-1", request, traits, _nothing(world))
-        needs = ResizeNeeds(ends=all_queues, groups=True, clients=True)
-        observation = self.observer.whole(operation, needs, self.observer.early(needs))
-        plan = plan_resize(request, traits, observation)
-        self.operation = checked(operation.entered(ResizePhase.PRECHECK, observation.unix_ms), plan, observation)
-        world.entered(self.operation)
-        self.lead()
 
-    def lead(self):
-        self.runs += 1
-        self.progress = step.begin_phase(self.operation)
-        self.next_round(self.runs, 0)
+    def look_at_plan(self):
+        self.do(lambda scaling: scaling.plan(self.request))
 
-    def next_round(self, run, after_ms):
-        self.world.later(after_ms, self.round, run)
+    def begin_resize(self):
+        self.do(self._request)
 
-    def kill(self):
-        """End the process; another one leads later."""
-        self.runs += 1
-        self.killed_at = None
-        self.world.note("controller killed in %s", self.operation.phase.value)
-        self.world.later(self.absent_ms, self.lead)
-
-    def round(self, run):
-        if run != self.runs or self.operation.is_finished:
-            return
-        needs = needs_of(self.operation, self.progress.waited_ms)
-        early = self.observer.early(needs)
-        if self.world.now_ms < self.slow_until_ms:
-            self.world.later(1 + self.world.random.randrange(4_000), self.decide, run, self.operation, needs, early)
-        else:
-            self.decide(run, self.operation, needs, early)
-
-    def decide(self, run, operation, needs, early):
-        if run != self.runs or self.operation.is_finished:
-            return
-        if operation is not self.operation:
-            # An operator's command came first: what was observed is of another phase.
-            self.next_round(run, 0)
-            return
-        observation = replace(self.observer.whole(operation, needs, early), failures=tuple(self.failures))
-        self.failures.clear()
-        decision = step.decide_step(operation, self.progress, observation)
-        if self.killed_at == BEFORE_COMMIT:
-            self.kill()
-            return
-        if decision.operation != operation:
-            self.commit(decision.operation)
-        self.progress = decision.progress
-        actions = {BEFORE_ACTIONS: (), WITHIN_ACTIONS: decision.actions[:1]}.get(self.killed_at, decision.actions)
-        for action in actions:
-            self.perform(action)
-        if self.killed_at is not None:
-            self.kill()
-            return
-        self.next_round(run, round_ms(self.operation))
-
-    def commit(self, operation):
-        before, self.operation = self.operation, operation
-        if before.phase is not operation.phase or len(before.steps) != len(operation.steps):
-            self.world.entered(operation)
-
-    # Actions on brokers
-
-    def perform(self, action):
-        world = self.world
-        world.act(self.operation, action)
-        if world.now_ms < self.loses_until_ms:
-            self.failures.append("no answer")
-            return
-        if isinstance(action, PutOrderConf):
-            self.put_order_conf(action)
-            return
-        brokers = world.sets[action.broker_name]
-        if brokers.master is None or brokers.master.address != action.address:
-            self.failures.append(f"{action.broker_name} does not answer")
-            return
-        if isinstance(action, (HoldLocks, GiveLocks)):
-            self.lock(brokers, action)
-            return
-        if not self.compares(brokers, action):
-            return
-        if world.now_ms < self.loses_answers_until_ms:
-            self.observer.lost[brokers.name, "counts"] = world.now_ms + 3_000
-        if world.now_ms < self.delays_until_ms:
-            # The broker was asked; the write itself is under way for longer.
-            world.later(1 + world.random.randrange(6_000), self.apply, brokers, brokers.identity, action)
-        else:
-            self.apply(brokers, brokers.identity, action)
-
-    def compares(self, brokers, action):
-        if isinstance(action, ChangeCounts):
-            return brokers.master.counts == action.before
-        return brokers.offset(action.group, action.queue_id) == action.before
-
-    def apply(self, brokers, identity, action):
-        if brokers.identity != identity:
-            return
-        if isinstance(action, ChangeCounts):
-            self.world.note("%s: %s", brokers.name, action.after)
-            self.world.changes_counts(brokers, action)
-            brokers.set_counts(action.after)
-        else:
-            brokers.commit(action.group, action.queue_id, action.offset)
-
-    def lock(self, brokers, action):
-        """Lock queues for the operation, or unlock them."""
-        now_ms = self.world.now_ms
-        for queue_id in action.queue_ids:
-            holder, until_ms = brokers.locks.get((action.group, queue_id), ("", 0))
-            is_free = holder == action.client_id or until_ms <= now_ms
-            if isinstance(action, GiveLocks):
-                if holder == action.client_id:
-                    del brokers.locks[action.group, queue_id]
-            elif is_free:
-                brokers.locks[action.group, queue_id] = action.client_id, now_ms + LOCK_MS
-            else:
-                self.failures.append(f"queue {queue_id} is locked by {holder}")
-
-    def put_order_conf(self, action):
-        for each in self.world.name_servers:
-            if each.address == action.address and each.is_up:
-                each.order_conf = action.value
-
-    # Operators
+    async def _request(self, scaling):
+        try:
+            await scaling.start(self.request)
+        except ResizeRefused as error:
+            self.world.note("refused: %s", error)
+            self.was_refused = True
+        await scaling.look()
 
     def command(self, what, *args):
-        """Let an operator do something; what does not fit is refused."""
-        try:
-            operation = what(self.operation, *args, UNIX_MS + self.world.now_ms)
-        except commands.ResizeCommandRefused:
-            return
-        self.take(operation)
+        self.do(lambda scaling: getattr(scaling, what)(self.operation.id, *args))
 
-    def abort(self):
-        try:
-            operation = commands.aborted(self.operation, UNIX_MS + self.world.now_ms, "not now")
-        except commands.ResizeCommandRefused:
-            return
-        self.world.was_aborted_in = self.world.was_aborted_in or self.operation.phase
-        self.take(operation)
+    # What it stands for: who is told about resizes, and what brokers answer
 
-    def take(self, operation):
-        is_other_phase = operation.phase is not self.operation.phase
-        self.commit(operation)
-        if is_other_phase:
-            self.progress = step.begin_phase(operation)
+    def stored(self, operation):
+        """Take note of what is durable."""
+        before, self.operation = self.operation, operation
+        if before is None or before.phase is not operation.phase or len(before.steps) != len(operation.steps):
+            self.world.entered(operation)
+
+    def resize_created(self, _):
+        """Nothing: it is known from the store."""
+
+    phase_entered = actions_failed = actions_done = lambda *_: None
+
+    def round_failed(self, _, error):
+        if not isinstance(error, StoreError):
+            self.world.fail("a round failed: %r", error)
+
+    def is_lost(self, peer, code):
+        if code == BrokerRequestCode.GET_CONSUMER_RUNNING_INFO:
+            return self.world.now_ms < self.hides_until_ms
+        return any(
+            until_ms > self.world.now_ms and code in LOST[index] and peer.name == name
+            for (name, index), until_ms in self.lost.items()
+        )
 
 
-def _nothing(world):
-    return ResizeObservation(now_ms=world.now_ms, unix_ms=UNIX_MS + world.now_ms, sets={}, name_servers=())
+class Lead:
+    """Stands for the group of controllers: who runs leads."""
+
+    is_leader, term = True, 1
+
+    def leads_in(self, term):
+        return term == self.term
+
+    def leads_for(self, _):
+        return True
+
+    def check_leads(self):
+        """Nothing: it does."""
 
 
-def on_path(operation, action):
-    """Return whether what an action replaces are numbers of the resize itself."""
-    return action.before in path_of(operation.kind, operation.set_of(action.broker_name))
+class ElectedSets:
+    """The broker sets whose masters the controller elects itself, if it does."""
+
+    def __init__(self, world):
+        self.world = world
+
+    def get(self, name):
+        brokers = self.world.sets.get(name)
+        if brokers is None or not self.world.settings.is_elected:
+            return None
+        return SimpleNamespace(master_address=None if brokers.master is None else brokers.master.address)
+
+    def sets(self):
+        return ()
+
+
+class Store:
+    """Documents, which outlive controllers."""
+
+    def __init__(self, controller):
+        self.controller = controller
+        self.documents = {}
+        self.revision = 0
+
+    async def load_documents(self, kind):
+        return {name: each for (other, name), each in self.documents.items() if other is kind}
+
+    async def read_document(self, kind, name):
+        return self.documents.get((kind, name), VersionedDocument())
+
+    async def commit_document(self, kind, name, value, revision):
+        await self.controller.dies_at(Controller.BEFORE_COMMIT)
+        if (await self.read_document(kind, name)).revision != revision:
+            raise EntryMoved(name)
+        self.revision += 1
+        if value is None:
+            del self.documents[kind, name]
+        else:
+            self.documents[kind, name] = VersionedDocument(value, self.revision)
+        if kind is DocumentKind.SCALING_OPERATION and value is not None:
+            self.controller.stored(decode_operation(value))
+        await self.controller.dies_at(Controller.BEFORE_ACTIONS)
+        return self.revision

@@ -3,14 +3,13 @@
 import random
 from typing import Final, NamedTuple
 
-from controller.scaling.resize.observation import GroupKind
 from controller.scaling.resize.operation import ResizeWaits
 
 #: Shorter than those of production, in the same order: histories are short, and polls are as long as they are.
 WAITS: Final = ResizeWaits(
     producers_ms=48_000,
-    stable_ms=24_000,
-    confirm_ms=8_000,
+    stable_ms=33_000,
+    confirm_ms=10_000,
     verify_ms=100_000,
     assign_ms=90_000,
     seed_ms=60_000,
@@ -22,8 +21,13 @@ WAITS: Final = ResizeWaits(
     process_ms=20_000,
     transaction_ms=70_000,
     timed_ms=100_000,
-    pause_ms=600_000,
 )
+
+
+#: When an operator looks at the plan, groups leave, and the resize is requested.
+PLANNED_MS: Final = 18_000
+LEAVES_MS: Final = 25_000
+START_MS: Final = 40_000
 
 
 class Fault(NamedTuple):
@@ -49,12 +53,14 @@ class Fault(NamedTuple):
 class GroupSettings(NamedTuple):
     """A consumer group at the start."""
 
-    kind: GroupKind
+    kind: str
     clients: int = 1
     #: Messages that a client consumes of a queue at once.
     batch: int = 8
     #: Until then it consumes nothing.
     slow_until_ms: int = 0
+    #: Nobody of it is there any more from then on; 0: it was there long ago. None: it stays.
+    leaves_ms: int | None = None
 
 
 class ResizeSettings(NamedTuple):
@@ -72,7 +78,7 @@ class ResizeSettings(NamedTuple):
     has_order_conf: bool = False
     #: NameServers give `orderTopicConf` to clients (orderMessageEnable).
     gives_order_conf: bool = False
-    groups: tuple[GroupSettings, ...] = (GroupSettings(GroupKind.CONCURRENT, 2),)
+    groups: tuple[GroupSettings, ...] = (GroupSettings("concurrent", 2),)
     #: Pause between two messages of each producer.
     producers_ms: tuple[int, ...] = (3_000, 5_000)
     #: Slaves copy topics and offsets so often.
@@ -82,9 +88,33 @@ class ResizeSettings(NamedTuple):
     accepts_late: bool = False
     #: Groups without members get some at the end.
     returns: bool = True
+    #: The controller elects the masters itself; otherwise it knows them from routes.
+    is_elected: bool = True
+    #: NameServers are of this product, and tell who has fetched a route.
+    tells_fetches: bool = False
+    #: For how long an ordered topic may be without writes.
+    pause_ms: int = 600_000
+    #: One more set has the topic, and is down when the resize begins.
+    has_absent: bool = False
+    #: Brokers keep half messages where only time tells whether they are decided.
+    uses_rocksdb: bool = False
+    #: Messages from before are deleted.
+    has_expired: bool = False
+    #: Somebody has looked at the plan before.
+    was_planned: bool = False
+    #: How late slaves copy the log; a slave that leads has lost the rest. 0: what is acknowledged, all in sync have.
+    log_lag_ms: int = 0
 
 
-_OF_BROKERS: Final = {"restart_master": 6, "fail_over": 8, "slow_appends": 3}
+_OF_BROKERS: Final = {
+    "restart_master": 6,
+    "fail_over": 8,
+    "slow_copies": 2,
+    "slow_appends": 3,
+    "stop_dispatch": 3,
+    "expire": 2,
+    "return_set": 4,
+}
 _OF_NAME_SERVERS: Final = {"stop_name_server": 3, "lose_registrations": 4, "empty_name_server": 1}
 _OF_CLIENTS: Final = {
     "cut_producer": 6,
@@ -102,8 +132,11 @@ _OF_CONTROLLER: Final = {
     "lose_action_answers": 3,
     "delay_actions": 3,
     "slow_rounds": 2,
+    "set_clock": 3,
 }
-_OF_OPERATORS: Final = {"set_counts": 2, "abort": 4, "resume": 2, "waive": 1}
+_OF_OPERATORS: Final = {"set_counts": 2, "abort": 4, "resume": 2, "waive": 1, "delete_topic": 1, "replace_set": 1}
+#: Faults that keep a controller from what it wants to do.
+HINDERS: Final = _OF_BROKERS.keys() | _OF_NAME_SERVERS.keys() | _OF_CONTROLLER.keys()
 KINDS: Final = _OF_BROKERS | _OF_NAME_SERVERS | _OF_CLIENTS | _OF_CONTROLLER | _OF_OPERATORS
 
 _GROW: Final = ("SEED", "READ_UP", "ASSIGN", "WRITE_UP", "VERIFY", "WRITE_DOWN", "QUIESCE", "DRAIN", "ROLLBACK")
@@ -140,6 +173,14 @@ def history_of(seed, profile=""):
         late_shares=tuple(0.0 if is_ordered else draw.choice((0.0, 0.0, 0.0, 0.1, 0.3, 1.0)) for _ in producers_ms),
         accepts_late=draw.random() < 0.3,
         returns=draw.random() < 0.7,
+        is_elected=draw.random() < 0.7,
+        tells_fetches=draw.random() < 0.4,
+        was_planned=draw.random() < 0.5,
+        pause_ms=draw.choice((600_000, 250_000)),
+        has_expired=draw.random() < 0.2,
+        has_absent=draw.random() < (0.3 if kind == "ordered" else 0.1),
+        uses_rocksdb=draw.random() < 0.3,
+        log_lag_ms=draw.choice((0, 0, 800)),
     )
     phases = {"grow": _GROW, "shrink": _SHRINK, "ordered": _ORDERED, "gated": _GATED}[kind]
     many = draw.choice(_FAULTS)
@@ -158,10 +199,19 @@ def _counts(draw, kind):
 
 
 def _group(draw, *, is_ordered):
-    kinds = (GroupKind.CONCURRENT, GroupKind.PULL, GroupKind.POP, GroupKind.BROADCAST, GroupKind.OFFLINE)
-    kind = GroupKind.ORDERLY if is_ordered else draw.choice((*kinds, GroupKind.CONCURRENT))
+    kinds = ("concurrent", "concurrent", "pull", "pop", "broadcast")
+    kind = "orderly" if is_ordered else draw.choice(kinds)
+    leaves_ms = draw.choice((0, LEAVES_MS)) if draw.random() < (0.05 if is_ordered else 0.15) else None
+    if leaves_ms is not None and draw.random() < 0.3:
+        kind = "orderly"
+    elif leaves_ms is None and not is_ordered and draw.random() < 0.08:
+        kind = "assigned"
     return GroupSettings(
-        kind, draw.choice((1, 2, 2, 3)), draw.choice((1, 4, 8)), draw.choice((0, 0, 0, 0, 130_000, 220_000))
+        kind,
+        draw.choice((1, 2, 2, 3)),
+        draw.choice((1, 4, 8)),
+        draw.choice((0, 0, 0, 0, 130_000, 220_000)),
+        leaves_ms,
     )
 
 

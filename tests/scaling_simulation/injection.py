@@ -1,15 +1,17 @@
 """What each fault does to a simulated world."""
 
-from controller.scaling.resize.observation import GroupKind
 from controller.scaling.resize.operation import QueueCounts
-from controller.scaling.rules import commands
-from scaling_simulation.clients import POLL_MS, Group
-from scaling_simulation.histories import WAITS
-from scaling_simulation.observing import ANSWERS
+from scaling_simulation.admin import LOST
+from scaling_simulation.clients import Group
+
+#: How far a wall clock is wrong.
+HOURS_MS = 2 * 3_600_000
+#: A killed process, or a set without a master, is back so long after its time at the latest.
+STARTED_MS = 30_000
 
 
 def _brokers(world, fault):
-    return list(world.sets.values())[fault.who % len(world.sets)]
+    return list(world.covered.values())[fault.who % len(world.covered)]
 
 
 def _group(world, fault):
@@ -28,21 +30,42 @@ def restart_master(world, fault):
 
 
 def fail_over(world, fault):
-    """Let a slave lead, with the numbers and offsets that it has copied."""
+    """Let a slave lead, with the log, the numbers and the offsets that it has copied."""
     brokers = _brokers(world, fault)
-    following = next((each for each in brokers.slaves if each.is_up), None)
+    # Where slaves copy so rarely, nobody elects them.
+    may_follow = world.settings.copy_ms <= 10_000
+    following = next((each for each in brokers.slaves if each.is_up and may_follow), None)
     if brokers.master is None:
         return
     stopped = brokers.stop()
 
     def lead():
         if brokers.master is None:
-            brokers.lead(following if following is not None and following.is_up else stopped)
-            brokers.master.is_up = True
+            may_lead = following is not None and following.is_up and brokers.is_in_sync(following)
+            brokers.lead(following if may_lead else stopped)
 
     world.later(1_000 + fault.choice * 1_000, lead)
     if following is not None:
         world.later(12_500 + fault.for_ms, brokers.start, stopped)
+
+
+def slow_copies(world, fault):
+    """Let a slave copy nothing of the log for some time."""
+    for slave in _brokers(world, fault).slaves:
+        slave.behind_since_ms = slave.behind_since_ms or world.now_ms
+        world.later(fault.for_ms, setattr, slave, "behind_since_ms", None)
+
+
+def expire(world, fault):
+    """Delete the older messages, whoever has not consumed them."""
+    _brokers(world, fault).expire(world.now_ms - fault.for_ms)
+
+
+def stop_dispatch(world, fault):
+    """Let messages stay in the log for some time, and come into their queues after it."""
+    brokers = _brokers(world, fault)
+    brokers.dispatches_from_ms = world.now_ms + fault.for_ms
+    world.later(fault.for_ms, brokers.dispatch)
 
 
 def slow_appends(world, fault):
@@ -60,15 +83,18 @@ def lose_registrations(world, fault):
 
 
 def empty_name_server(world, fault):
-    _name_server(world, fault).counts.clear()
+    server = _name_server(world, fault)
+    server.counts.clear()
+    server.addresses.clear()
 
 
 def cut_producer(world, fault):
     producer = world.producers[fault.who % len(world.producers)]
-    is_first = producer.cut_until_ms == 0
     producer.cut_until_ms = max(producer.cut_until_ms, world.now_ms + 2 * fault.for_ms)
-    if not is_first or 2 * fault.for_ms + POLL_MS > WAITS.producers_ms:
-        producer.was_cut = True
+    if fault.choice % 2:
+        # Its connection has ended; otherwise nobody can see it.
+        for server in world.name_servers:
+            server.left(producer)
 
 
 def crash_consumer(world, fault):
@@ -90,10 +116,11 @@ def join_consumer(world, fault):
 
 
 def join_group(world, fault):
-    kinds = (GroupKind.CONCURRENT, GroupKind.PULL, GroupKind.POP, GroupKind.BROADCAST)
-    kind = GroupKind.ORDERLY if world.settings.is_ordered else kinds[fault.choice % len(kinds)]
+    kinds = ("concurrent", "pull", "pop", "broadcast", "orderly")
+    kind = "orderly" if world.settings.is_ordered else kinds[fault.choice % len(kinds)]
     group = Group(world, f"group-{len(world.groups)}", kind, 4)
     group.exists_ms = None
+    group.slow_until_ms = world.now_ms + (fault.for_ms if fault.choice % 2 else 0)
     world.groups.append(group)
     group.join()
 
@@ -101,8 +128,7 @@ def join_group(world, fault):
 def stop_group(world, fault):
     """Stop all members; most groups come back."""
     group = _group(world, fault)
-    for each in list(group.members):
-        each.crash()
+    group.leave()
     group.returns_ms = world.now_ms + 2 * fault.for_ms
     world.later(2 * fault.for_ms, _refill, group)
 
@@ -112,17 +138,24 @@ def slow_group(world, fault):
 
 
 def kill_controller(world, fault):
-    world.controller.killed_at = fault.choice % 3
-    world.controller.absent_ms = min(fault.for_ms, 40_000)
+    """Let another one lead, maybe with another clock, maybe only after all locks have ended."""
+    control = world.controller
+    control.kill_at(fault.choice % 3, min(fault.for_ms, 40_000 if fault.who else 90_000))
+    control.skew_ms = (0, 0, -HOURS_MS, HOURS_MS)[fault.choice // 3]
+
+
+def set_clock(world, fault):
+    """Set the wall clock of the controller ahead or back, by hours or minutes."""
+    step_ms = HOURS_MS if fault.choice % 4 < 2 else fault.for_ms
+    world.controller.process.wall_offset_ms += step_ms if fault.choice % 2 else -step_ms
 
 
 def lose_answers(world, fault):
-    answer = ANSWERS[fault.choice % len(ANSWERS)]
-    world.controller.observer.lost[_brokers(world, fault).name, answer] = world.now_ms + fault.for_ms
+    world.controller.lost[_brokers(world, fault).name, fault.choice % len(LOST)] = world.now_ms + fault.for_ms
 
 
 def hide_clients(world, fault):
-    world.controller.observer.hides_until_ms = world.now_ms + fault.for_ms
+    world.controller.hides_until_ms = world.now_ms + fault.for_ms
 
 
 def lose_actions(world, fault):
@@ -135,7 +168,6 @@ def lose_action_answers(world, fault):
 
 def delay_actions(world, fault):
     world.controller.delays_until_ms = world.now_ms + fault.for_ms
-    world.has_late_actions = True
 
 
 def slow_rounds(world, fault):
@@ -145,39 +177,75 @@ def slow_rounds(world, fault):
 def set_counts(world, fault):
     """Let an operator change the numbers in the middle."""
     brokers = _brokers(world, fault)
-    if brokers.master is None or world.controller.operation.is_finished:
+    if brokers.counts is None or world.controller.is_over:
         return
-    before = brokers.master.counts
+    before = brokers.counts
     read = (before.read, before.read + 3, max(before.read - 1, 1))[fault.choice % 3]
     counts = QueueCounts(read, min(read, before.write + fault.choice % 2), before.perm)
     if counts == before:
         return
     world.note("an operator sets %s of %s", counts, brokers.name)
-    world.operator_changed(brokers, counts)
+    world.judge.operator_changed(brokers, counts)
     brokers.set_counts(counts)
 
 
 def abort(world, _fault):
-    world.controller.abort()
+    world.controller.command("abort", "not now")
 
 
 def resume(world, _fault):
-    world.controller.command(commands.resumed)
+    world.controller.command("resume", "go on")
 
 
 def waive(world, fault):
-    group = _group(world, fault)
-    if group.exists_ms is not None:
-        world.waived.add(group.name)
-        world.controller.command(commands.waived, group.name, [group.name])
+    world.controller.command("waive", _group(world, fault).name)
+
+
+def delete_topic(world, fault):
+    """Let an operator delete the topic, and sometimes make it anew."""
+    if world.is_deleted or any(each.counts is None for each in world.covered.values()):
+        return
+    world.is_deleted = True
+    for brokers in world.covered.values():
+        brokers.forget_topic()
+        if fault.choice % 3 == 0:
+            world.later(fault.for_ms, make_topic, brokers, QueueCounts(world.settings.before, world.settings.before))
+
+
+def make_topic(brokers, counts):
+    if brokers.master is not None:
+        brokers.is_remade = True
+        brokers.world.judge.foreign.setdefault(brokers.name, counts)
+        brokers.world.judge.foreign_ms = brokers.world.now_ms
+        brokers.set_counts(counts)
+
+
+def replace_set(world, fault):
+    """Let a set be replaced by an empty one, or, if others are left, by none."""
+    brokers = _brokers(world, fault)
+    brokers.is_gone = fault.choice % 2 and len(world.covered) > 1
+    brokers.stop()
+    brokers.forget_topic()
+    if brokers.is_gone:
+        for each in brokers.replicas:
+            brokers.stop_replica(each)
+    else:
+        world.later(min(fault.for_ms, 60_000), brokers.start, brokers.last_master)
+
+
+def return_set(world, _fault):
+    """Let a set come back that was down when the resize began."""
+    if world.absent is not None:
+        world.absent.mend()
 
 
 ACTS = {
     act.__name__: act
     for act in (
-        restart_master, fail_over, slow_appends, stop_name_server, lose_registrations, empty_name_server, cut_producer,
-        crash_consumer, join_consumer, join_group, stop_group, slow_group, kill_controller, lose_answers, hide_clients,
-        lose_actions, lose_action_answers, delay_actions, slow_rounds, set_counts, abort, resume, waive,
+        restart_master, fail_over, slow_copies, slow_appends, expire, stop_dispatch, stop_name_server,
+        lose_registrations, empty_name_server, cut_producer, crash_consumer, join_consumer, join_group, stop_group,
+        slow_group, kill_controller, lose_answers, hide_clients, lose_actions, lose_action_answers, delay_actions,
+        slow_rounds, set_clock, set_counts, abort, resume, waive, delete_topic, replace_set, return_set,
     )
 }  # fmt: skip
 
@@ -192,8 +260,8 @@ def mend_everything(world):
         producer.cut_until_ms = 0
     control = world.controller
     control.loses_until_ms = control.loses_answers_until_ms = control.delays_until_ms = control.slow_until_ms = 0
-    control.observer.lost.clear()
-    control.observer.hides_until_ms = 0
+    control.lost.clear()
+    control.hides_until_ms = 0
     for group in world.groups:
         group.slow_until_ms, group.batch = 0, 1_000
         if not group.members and world.settings.returns:

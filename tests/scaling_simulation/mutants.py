@@ -7,10 +7,11 @@ from unittest import mock
 
 from msgspec.structs import replace as replaced
 
+from controller.scaling.execution import runner
 from controller.scaling.resize.decision import ChangeCounts
-from controller.scaling.resize.observation import GroupKind, LateSources, LogPosition, QueueEnds
+from controller.scaling.resize.observation import GroupKind, GroupView, LateSources, LogPosition, QueueEnds
 from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizePhase
-from controller.scaling.rules import commands, drained, gated, grow, path, shrink, step
+from controller.scaling.rules import commands, drained, gated, grow, ordered, path, shrink, step
 from controller.scaling.rules import round as rounds
 from controller.scaling.rules.needs import needs_of
 from scaling_simulation.histories import Fault
@@ -147,6 +148,15 @@ def nothing_comes_late(operation, observation, waited_ms):
     return ()
 
 
+def by_wall_clock(operation, progress, observation):
+    """Take the time of day for the time that passes."""
+    return _decide_step(operation, progress, replace(observation, now_ms=observation.unix_ms))
+
+
+def nothing_of(_):
+    return None
+
+
 def in_rules(rule, instead):
     """Return the patches of a rule in the table of phases."""
     return (step._RULES, rule, instead)
@@ -175,9 +185,9 @@ MUTANTS = {
     "a shrink lowers read queues first": wrong("shrink", (path, "path_of", read_goes_down_first)),
     "new queues are not seeded": wrong("grow", (grow, "unseeded", nothing_is_seeded)),
     "what came just before queues closed is not looked for": wrong("shrink", (shrink, "grown", all_was_read)),
-    "a missing answer counts as zero": wrong("shrink", (step, "decide_step", missing_is_zero), seed=858),
+    "a missing answer counts as zero": wrong("shrink", (runner, "decide_step", missing_is_zero), seed=858),
     "a missing answer counts as zero in a grow": wrong(
-        "grow", (step, "decide_step", missing_is_zero), more=(Fault("lose_answers", "", 0, 0, 90_000, 3),)
+        "grow", (runner, "decide_step", missing_is_zero), more=(Fault("lose_answers", "", 0, 0, 90_000, 3),)
     ),
     "producers are not waited for": wrong(
         "shrink",
@@ -199,7 +209,11 @@ MUTANTS = {
         (commands, "aborted", grown_queues_just_go_by_command),
         seed=236,
     ),
-    "numbers of somebody else are overwritten": wrong("shrink", (rounds, "check_path", conflicts_are_overwritten)),
+    "numbers of somebody else are overwritten": wrong(
+        "shrink",
+        (rounds, "check_path", conflicts_are_overwritten),
+        more=(Fault("set_counts", "READ_DOWN", 3_000, 0, 0, 4),),
+    ),
     "delayed messages are not waited for": wrong(
         "shrink", (shrink, "late_marks_of", late_levels_do_not_count), seed=133
     ),
@@ -207,13 +221,34 @@ MUTANTS = {
     "new queues are not locked": wrong("gated", (gated, "_held", lambda _: iter(()))),
     "locked queues are not seeded": wrong("gated", (grow, "unseeded", nothing_is_seeded)),
     "nothing comes late": wrong("shrink", (shrink, "late_arrivals", nothing_comes_late)),
+    "what is in the log only does not count": wrong(
+        "shrink", (shrink, "undispatched", all_was_read), more=(Fault("stop_dispatch", "WRITE_DOWN", 0, 0, 150_000),)
+    ),
+    "what is in the log only does not count in an ordered resize": wrong(
+        "ordered", (shrink, "undispatched", all_was_read)
+    ),
+    "waits are measured by the wall clock": wrong("ordered", (runner, "decide_step", by_wall_clock)),
+    "an offline group is taken for concurrent": wrong(
+        "grow", (GroupView, "is_orderly", property(lambda self: self.kind is GroupKind.ORDERLY))
+    ),
+    "late groups get no locks": wrong(
+        "gated", (gated, "gate_late_groups", nothing_of), more=(Fault("join_group", "SEED", 500, 0, 100_000, 1),)
+    ),
+    "locks are not renewed in a conflict": wrong(
+        "gated", (gated, "_HELD", gated.LOCKED), more=(Fault("set_counts", "RELEASE", 5_000, 0, 0, 4),)
+    ),
+    "locks that have lapsed are not recorded": wrong("gated", (gated, "lapse", lambda operation, _: operation.lapse)),
+    "sets beside a pause do not matter": wrong("ordered", (ordered, "stopped_by_open_set", nothing_of)),
+    "a resize goes on without its topic": wrong("shrink", (step, "_is_deleted", lambda *_: False)),
+    "a new master knows all members at once": wrong(
+        "grow", (grow, "HEARTBEAT_MS", 0), more=(Fault("restart_master", "READ_UP", 0, 0, 10_000),)
+    ),
+    "groups that choose their queues are not waited for": wrong("grow", (grow, "_WITHOUT", {})),
 } | {
-    f"{kind.value} groups are not drained": wrong(
-        "ordered" if kind is GroupKind.ORDERLY else "shrink", (drained, "_lags", not_drained(kind))
-    )
+    f"{kind.value} groups are not drained": wrong("shrink", (drained, "_lags", not_drained(kind)))
     for kind in GroupKind
-    # Every simulated member reports how it consumes.
-    if kind is not GroupKind.UNKNOWN
+    # Members of a group that is behind are not queried: it is taken for concurrent.
+    if kind not in {GroupKind.UNKNOWN, GroupKind.ORDERLY}
 }
 
 

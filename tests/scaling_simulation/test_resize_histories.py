@@ -18,7 +18,7 @@ FROM = int(os.environ.get("RMQ_RESIZES_FROM", "0"))
 IN_CI = 300
 IN_SOAK = int(os.environ.get("RMQ_RESIZES", "40000"))
 #: Within so many histories each mutant is found.
-MUTANT_HISTORIES = 8_000
+MUTANT_HISTORIES = 4_000
 
 
 def must_hold(seeds, profile=""):
@@ -83,11 +83,12 @@ def test_simulated_resizes_go_through_every_phase():
     for seed in range(200):
         world = World(*history_of(seed))
         world.run()
-        phases |= set(world.phases)
-        ends.add(world.controller.operation.phase)
+        phases |= set(world.judge.phases)
+        if world.controller.operation is not None:
+            ends.add(world.controller.operation.phase)
         sent += len(world.acked_ids)
-    assert ends >= {ResizePhase.DONE, ResizePhase.ABORTED, ResizePhase.REJECTED}
-    assert phases >= set(ResizePhase) - {ResizePhase.PLANNED, ResizePhase.PRECHECK}
+    assert ends >= {ResizePhase.DONE, ResizePhase.ABORTED}
+    assert phases >= set(ResizePhase) - {ResizePhase.REJECTED}
     assert sent > 10_000
 
 

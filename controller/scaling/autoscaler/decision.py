@@ -15,6 +15,7 @@ from controller.scaling.autoscaler.needs import is_balanced, lowered, queues_nee
 from controller.scaling.autoscaler.policies import PolicyMode, ScalingPolicy
 from controller.scaling.autoscaler.signals import TopicSignals
 from controller.scaling.resize.observation import GroupKind
+from controller.scaling.resize.request import SPECIAL_TYPES
 
 #: One ramp is no longer than this, and takes no more resizes.
 RAMP_MS: Final = 6 * 3_600_000
@@ -149,7 +150,7 @@ def _why_only_proposed(evidence: Evidence, count: int | None, outcome: _Outcome)
 def _outcome(policy: ScalingPolicy, evidence: Evidence, count: int | None, unix_ms: int) -> _Outcome:
     if count is None:
         return _Outcome(None, _sentences(evidence.seen) or "the queues of the topic are not known")
-    if pause := _pause(policy, evidence.resizes.of_topic, unix_ms):
+    if pause := _pause(policy, evidence, unix_ms):
         return _Outcome(None, pause)
     helping = [each for each in evidence.held if each.effect is Effect.HELP]
     if helping:
@@ -162,9 +163,11 @@ def _outcome(policy: ScalingPolicy, evidence: Evidence, count: int | None, unix_
     return _Outcome(None, _sentences(evidence.seen) or "nothing was found")
 
 
-def _pause(policy: ScalingPolicy, resizes: Iterable[PastResize], unix_ms: int) -> str:
+def _pause(policy: ScalingPolicy, evidence: Evidence, unix_ms: int) -> str:
     """Return why there is no resize now, whatever is found; blank if there may be one."""
-    for each in resizes:
+    if special := evidence.signals.special_type:
+        return f"its number of queues is an operator's: message.type {special}, {SPECIAL_TYPES[special]}"
+    for each in evidence.resizes.of_topic:
         if each.ended_unix_ms is None:
             return f"a resize from {each.before} to {each.after} queues runs"
         if unix_ms - each.ended_unix_ms < policy.cooldown_ms:

@@ -53,6 +53,7 @@ class TopicReading:
     groups: Mapping[str, GroupReading] = field(default_factory=dict)
     is_ordered: bool | None = None
     is_static: bool | None = None
+    special_type: str = ""
 
 
 class ReadingHistory:
@@ -93,8 +94,9 @@ def _limited(reading: TopicReading) -> TopicReading:
 
 
 def _is_unchanged(last: TopicReading, reading: TopicReading) -> bool:
-    flags = (reading.is_ordered, reading.is_static)
-    return (last.is_ordered, last.is_static) == flags and last.sets == reading.sets and last.groups == reading.groups
+    flags = (reading.is_ordered, reading.is_static, reading.special_type)
+    held = (last.is_ordered, last.is_static, last.special_type)
+    return held == flags and last.sets == reading.sets and last.groups == reading.groups
 
 
 def signals_between(base: TopicReading | None, now: TopicReading) -> TopicSignals:
@@ -108,6 +110,7 @@ def signals_between(base: TopicReading | None, now: TopicReading) -> TopicSignal
         groups={name: _group_signals(name, before, now, seconds) for name in now.groups},
         is_ordered=now.is_ordered,
         is_static=now.is_static,
+        special_type=now.special_type,
     )
 
 

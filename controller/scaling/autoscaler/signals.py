@@ -84,6 +84,8 @@ class TopicSignals:
     is_ordered: bool | None = None
     #: Its queues are mapped to brokers by a table. None if unknown.
     is_static: bool | None = None
+    #: Its message type gives the number of queues a meaning; blank for all others.
+    special_type: str = ""
 
     @property
     def queues_per_set(self) -> int | None:

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from controller.scaling.execution.round_requests import Requests, RoundRequests
 from controller.scaling.resize.observation import DelayProgress, LateSources, LogPosition, QueueEnds, SetView
 from controller.scaling.resize.operation import MasterIdentity, QueueCounts
-from remoting.admin.brokers import BrokerRuntime, broker_runtime, ha_status
+from remoting.admin.brokers import BrokerRuntime, broker_options, broker_runtime, ha_status
 from remoting.admin.offset_table import TopicOffsets
 from remoting.admin.offsets import committed_offset, is_timer_off, max_offset, min_offset, timed_messages
 from remoting.admin.topics import TopicDefinition, queue_offsets, topic_definition, topic_definition_of_all
@@ -21,6 +21,9 @@ from remoting.protocol.errors import BodyError, InvokeError, NotSent, NotSupport
 #: Half messages of all topics, and the group of the broker that checks them.
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 HALF_GROUP: Final = "CID_RMQ_SYS_TRANS"
+#: Where a broker with the first of these options keeps them instead; nobody else sees which of them are decided.
+ROCKSDB_HALF_TOPIC: Final = "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
+_OPTIONS: Final = ("transRocksDBEnable", "transactionTimeOut", "transactionCheckMax", "transactionCheckInterval")
 #: Delayed messages until they are delivered; those of a level are in the queue of its number - 1.
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 
@@ -190,10 +193,18 @@ class SetObserver:
     async def _late(self, master: str, topic: str, runtime: BrokerRuntime, answers: _Answers) -> LateSources | None:
         timed = await answers.of(f"timed messages at {master}", self._timed(master, topic))
         half = await answers.of(f"transactions at {master}", self._half_messages(master))
+        options = await answers.of(f"options of {master}", self._requests.call(master, broker_options(_OPTIONS)))
+        rocksdb = await answers.of(f"transactions at {master}", self._rocksdb_half_messages(master, options or {}))
         levels = await self._levels(master, runtime, answers)
-        if timed is None or half is None or levels is None:
+        if timed is None or half is None or options is None or rocksdb is None or levels is None:
             return None
-        return LateSources(levels=levels, timed=timed, half_messages=half)
+        return LateSources(
+            levels=levels,
+            timed=timed,
+            half_messages=half,
+            rocksdb_half_messages=rocksdb,
+            transaction_ms=_transaction_ms(options),
+        )
 
     async def _levels(
         self, master: str, runtime: BrokerRuntime, answers: _Answers
@@ -233,6 +244,21 @@ class SetObserver:
             return 0
         checked = await self._requests.call(master, committed_offset(HALF_GROUP, HALF_TOPIC, 0))
         return max(end - (checked or 0), 0)
+
+    async def _rocksdb_half_messages(self, master: str, options: Mapping[str, str]) -> int:
+        # Other releases would make a queue of that topic.
+        if options.get("transRocksDBEnable") != "true":
+            return 0
+        first = await self._requests.call(master, min_offset(ROCKSDB_HALF_TOPIC, 0))
+        end = await self._requests.call(master, max_offset(ROCKSDB_HALF_TOPIC, 0))
+        return max(end - max(first or 0, 0), 0)
+
+
+def _transaction_ms(options: Mapping[str, str]) -> int:
+    """Return after how long a broker gives up a transaction: checks begin up to an interval after its timeout."""
+    texts = (options.get(name, "") for name in _OPTIONS[1:])
+    timeout_ms, checks, interval_ms = (int(text) if text.isdecimal() else 0 for text in texts)
+    return timeout_ms + (checks + 1) * interval_ms
 
 
 def _log_position(runtime: BrokerRuntime | None) -> LogPosition | None:

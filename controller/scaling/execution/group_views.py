@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from controller.scaling.execution.broker_views import FAILURES
 from controller.scaling.execution.client_queries import ClientQueries, ClientRound
+from controller.scaling.execution.group_kinds import GroupKinds
 from controller.scaling.execution.round_requests import Requests
 from controller.scaling.resize.observation import ClientView, ConsumedQueue, GroupKind, GroupView
 from controller.scaling.resize.operation import QueueId
@@ -43,9 +44,10 @@ class _Choice(NamedTuple):
 class GroupObserver:
     """Queries the masters of a topic about its groups."""
 
-    def __init__(self, requests: Requests, clients: ClientQueries) -> None:
+    def __init__(self, requests: Requests, clients: ClientQueries, kinds: GroupKinds) -> None:
         self._requests = requests
         self._clients = clients
+        self._kinds = kinds
 
     async def views(
         self, topic: str, masters: Collection[str], offsets: Iterable[TopicOffsets], clients: ClientChoice
@@ -64,7 +66,7 @@ class GroupObserver:
             return None, missing
         choice = _Choice(clients, self._clients.begin_round())
         views = await all_results(self._group(each, topic, masters, missing, choice) for each in names)
-        return (None if missing else views_of(views)), missing
+        return (None if missing else await self._kinds.with_last(topic, views_of(views))), missing
 
     async def _listed(self, master: str, topic: str, missing: list[str]) -> tuple[str, ...]:
         try:
@@ -77,6 +79,7 @@ class GroupObserver:
         self, name: str, topic: str, masters: Collection[str], missing: list[str], clients: "_Choice"
     ) -> GroupView:
         found: dict[str, GroupConnections] = {}
+        choosing: dict[str, GroupConnections] = {}
         for master in masters:
             try:
                 connections = await self._requests.call(master, connections_of_group(name))
@@ -85,7 +88,10 @@ class GroupObserver:
                 continue
             if connections is not None and topic in connections.subscriptions:
                 found[master] = connections
-        if not found:
+            elif connections is not None and connections.consume_type == _ACTIVELY:
+                # It has offsets of the topic, as it would not be listed otherwise.
+                choosing[master] = connections
+        if not (found := found or choosing):
             return GroupView(name=name, kind=GroupKind.OFFLINE)
         where = {client.client_id: master for master, each in found.items() for client in each.clients}
         is_broadcasting = any(each.is_broadcasting for each in found.values())
@@ -94,6 +100,8 @@ class GroupObserver:
         running: Mapping[str, RunningConsumer | None] = dict(zip(chosen, answers, strict=True))
         known = [each for each in running.values() if each is not None]
         kind = _kind(found.values(), known, is_answered=len(known) == len(running))
+        if found is choosing and kind is GroupKind.PULL:
+            kind = GroupKind.ASSIGNED
         members = tuple(ClientView(client_id=each, queues=_queues(running.get(each), topic)) for each in sorted(where))
         return GroupView(name=name, kind=kind, clients=members)
 

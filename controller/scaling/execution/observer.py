@@ -7,9 +7,10 @@ from typing import Final, Protocol
 
 from msgspec import structs
 
-from controller.scaling.execution.broker_views import FAILURES, SetAddresses, SetObserver, WantedOfSet
+from controller.scaling.execution.broker_views import FAILURES, SetAddresses, SetObserver, WantedOfSet, topic_of
 from controller.scaling.execution.client_queries import ClientQueries
 from controller.scaling.execution.group_definitions import GroupDefinitions
+from controller.scaling.execution.group_kinds import GroupKinds
 from controller.scaling.execution.group_views import ClientChoice, ConnectedMembers, GroupObserver
 from controller.scaling.execution.producer_fetches import ProducerFetches
 from controller.scaling.execution.round_requests import RoundRequests
@@ -21,22 +22,21 @@ from controller.scaling.resize.observation import (
     SetView,
 )
 from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizeOperation
-from controller.scaling.resize.request import TopicTraits
+from controller.scaling.resize.request import SPECIAL_TYPES, TopicTraits
 from controller.scaling.rules.drained import is_behind
 from controller.scaling.rules.needs import ResizeNeeds, needs_of
 from controller.scaling.rules.plan import SET_QUEUES_MAX
 from remoting.admin.client import AdminClient
 from remoting.admin.offset_table import TopicOffsets
-from remoting.admin.routes import TopicRoute, order_conf, route_of
+from remoting.admin.routes import ClusterBrokers, RoutedBrokerSet, TopicRoute, cluster_brokers, order_conf, route_of
 from remoting.admin.topics import TopicDefinition
 from remoting.background_tasks import all_results
 from remoting.clock import Clock
 from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import Refused
 
-#: Value of the attribute `message.type` of ordered topics, and its name.
-_FIFO = "FIFO"
-_MESSAGE_TYPE = "message.type"
+#: Attributes of ordered topics: compaction keeps the last message of a key in each queue.
+_ORDERED: Final = (("message.type", "FIFO"), ("cleanup.policy", "COMPACTION"))
 
 #: A set whose master hangs holds up a round no longer; commands of operators wait for its end.
 SET_ROUND_S: Final = 30.0
@@ -79,15 +79,17 @@ class TopicObserver:
         name_servers: Callable[[], tuple[str, ...]],
         masters: ElectedMasters,
         clients: ClientQueries,
+        kinds: GroupKinds,
         clock: Clock,
     ) -> None:
         self._admin = admin
         self._name_servers = name_servers
         self._masters = masters
-        self._producers = ProducerFetches(admin, name_servers, clock)
+        self._producers = ProducerFetches(admin, name_servers)
         self._clock = clock
         self._offsets = SharedOffsets(admin)
         self._clients = clients
+        self._kinds = kinds
         self._definitions = GroupDefinitions(admin, clock)
 
     async def observe(self, operation: ResizeOperation, waited_ms: int) -> ResizeObservation:
@@ -103,6 +105,8 @@ class TopicObserver:
         }
         found = await self._query_sets(requests, wanted, routes)
         observation = self._observation(answers, found)
+        if observation.is_in_no_route:
+            observation = await self._with_unrouted(observation, operation.topic)
         if needs.groups and not observation.missing:
             clients = _client_choice(operation, needs, observation)
             observation = await self._with_groups(requests, observation, operation.topic, clients)
@@ -145,6 +149,17 @@ class TopicObserver:
             observation = await self._with_groups(requests, observation, topic, lambda _: ())
         return observation.groups, observation.missing
 
+    async def brokers_with(self, topic: str, broker_name: str) -> list[str] | None:
+        """Return which brokers of a set answer that they have a topic; None if nobody knows the brokers of the set."""
+        clusters = await self._clusters()
+        if not clusters:
+            return None
+        addresses = {address for each in _registered(broker_name, clusters) for address in each.addresses.values()}
+        _, elected = self._masters.address_of_master(broker_name)
+        if elected is not None:
+            addresses.add(elected)
+        return [each for each in sorted(addresses) if await self._has_topic(each, topic)]
+
     async def places(self, topic: str) -> TopicPlaces:
         """Return where a topic is; nothing is known without any NameServer's answer."""
         answers = await self._query_name_servers(topic, order=True)
@@ -172,6 +187,7 @@ class TopicObserver:
             clusters=clusters,
             is_static=any(route.static_broker_names for route in routes),
             is_ordered=any(map(has_order, definitions.values())),
+            special_type=special_type(definitions.values()),
             order_conf=next((each.view.order_conf for each in answers if each.view.order_conf is not None), None),
             absent_sets=self._masters.absent_sets(set(clusters.values()), set(found)),
         )
@@ -254,6 +270,38 @@ class TopicObserver:
             missing=tuple(dict.fromkeys(missing)),
         )
 
+    async def _with_unrouted(self, observation: ResizeObservation, topic: str) -> ResizeObservation:
+        """Return an observation with what masters answer that have no route to the topic: it may be deleted there."""
+        clusters = await self._clusters()
+        views = await all_results(self._unrouted(each, topic, clusters) for each in observation.sets.values())
+        return replace(observation, sets={each.broker_name: each for each in views})
+
+    async def _unrouted(self, view: SetView, topic: str, clusters: Collection[ClusterBrokers]) -> SetView:
+        name = view.broker_name
+        if self._masters.address_of_master(name)[0]:
+            return view
+        masters = (each.master_address for each in _registered(name, clusters))
+        found = {await self._has_topic(each, topic) for each in masters if each is not None}
+        return replace(view, has_topic=found != {False})
+
+    async def _has_topic(self, address: str, topic: str) -> bool | None:
+        try:
+            return await topic_of(self._admin, address, topic) is not None
+        except FAILURES:
+            return None
+
+    async def _clusters(self) -> list[ClusterBrokers]:
+        """Return all broker sets, as each NameServer that answers knows them."""
+
+        async def answered(address: str) -> ClusterBrokers | None:
+            try:
+                return await self._admin.call(address, cluster_brokers())
+            except FAILURES:
+                return None
+
+        found = await all_results(answered(each) for each in self._name_servers())
+        return [each for each in found if each is not None]
+
     async def _with_groups(
         self, requests: RoundRequests, observation: ResizeObservation, topic: str, clients: ClientChoice
     ) -> ResizeObservation:
@@ -262,7 +310,7 @@ class TopicObserver:
             for view in observation.sets.values()
         ]
         masters = _masters(observation.sets.values())
-        observer = GroupObserver(requests, self._clients)
+        observer = GroupObserver(requests, self._clients, self._kinds)
         groups, missing = await observer.views(topic, masters, offsets, clients)
         return replace(observation, groups=groups, missing=(*observation.missing, *missing))
 
@@ -285,8 +333,14 @@ class TopicObserver:
 
 
 def has_order(definition: TopicDefinition) -> bool:
-    """Return whether messages have an order by what a broker has stored: the flag, or the message type FIFO."""
-    return definition.is_order or definition.attributes.get(_MESSAGE_TYPE) == _FIFO
+    """Return whether messages have an order by what a broker has stored: the flag, type FIFO, or compaction."""
+    return definition.is_order or any(definition.attributes.get(name) == value for name, value in _ORDERED)
+
+
+def special_type(definitions: Iterable[TopicDefinition]) -> str:
+    """Return the message type of a topic if it gives numbers of queues a meaning; blank if it does not."""
+    types = (each.attributes.get("message.type", "") for each in definitions)
+    return next((each for each in types if each in SPECIAL_TYPES), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,6 +352,10 @@ class _SetAnswer:
 
 def _wanted(topic: str, needs: ResizeNeeds, queue_ids: range) -> WantedOfSet:
     return WantedOfSet(topic=topic, queue_ids=queue_ids, offsets=needs.offsets, log=needs.log, late=needs.late)
+
+
+def _registered(name: str, clusters: Collection[ClusterBrokers]) -> list[RoutedBrokerSet]:
+    return [each.broker_sets[name] for each in clusters if name in each.broker_sets]
 
 
 def _masters(views: Iterable[SetView]) -> list[str]:
@@ -317,7 +375,8 @@ def _client_choice(operation: ResizeOperation, needs: ResizeNeeds, observation: 
     """Return which clients a phase has to know: none of a group that is seen to lag by what brokers have stored."""
 
     def chosen(members: ConnectedMembers) -> Collection[str]:
-        if not needs.clients:
+        # A group that has locks keeps them, however it consumes.
+        if not needs.clients or members.group in operation.gated_groups:
             return ()
         decides_nothing = needs.drained and not members.is_broadcasting
         if decides_nothing and is_behind(members.group, operation, observation):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from controller.scaling.execution.decoded_operations import DecodedOperations, OperationSummary, decoded
-from controller.scaling.resize.operation import ResizeOperation, encode_operation
+from controller.scaling.resize.operation import NEEDS_OPERATOR, ResizeOperation, ResizePhase, encode_operation
 from controller.storage.document_store import DocumentStore
 from controller.storage.documents import DocumentKind
 from controller.storage.store import StoreError
@@ -46,6 +46,11 @@ class Operations:
         names = self._documents.names(DocumentKind.SCALING_OPERATION)
         found = (_readable(self._under_way, name) for name in names)
         return [each for each in found if each is not None]
+
+    def turns(self) -> list[ResizeOperation]:
+        """Return the operations that run, then those that wait for their turn; none that waits for an operator."""
+        taking = (each for each in self.under_way() if each.phase not in NEEDS_OPERATOR)
+        return sorted(taking, key=lambda each: (each.phase is ResizePhase.PLANNED, each.created_unix_ms))
 
     def ended(self) -> list[OperationSummary]:
         """Return the operations that have ended, the newest first."""
@@ -128,6 +133,14 @@ class Operations:
         await self._documents.change(DocumentKind.SCALING_OPERATION, operation.topic, _removed(operation))
         for each in self.ended()[ENDED_MAX:]:
             await self._documents.change(kind, each.id, lambda _: None)
+
+
+def why_no_turn(ahead: int) -> str:
+    """Return why an operation does not start, with so many `turns` ahead of it."""
+    return (
+        f"{ahead} other resizes run or wait for their turn, which is the limit (scalingOperationsMax); those that wait "
+        "for an operator do not count"
+    )
 
 
 def _readable(operations: DecodedOperations, name: str) -> ResizeOperation | None:

@@ -11,7 +11,6 @@ from remoting.admin.client import AdminClient
 from remoting.admin.clients import ProducerClient, producers
 from remoting.admin.route_fetches import ClientFetches, host_of, watch_route_fetches
 from remoting.background_tasks import all_results
-from remoting.clock import Clock
 
 #: A watch lasts so long without another request; the next round prolongs it.
 KEEP_MS: Final = 600_000
@@ -20,10 +19,9 @@ KEEP_MS: Final = 600_000
 class ProducerFetches:
     """Watches the routes of topics that are to be resized."""
 
-    def __init__(self, admin: AdminClient, name_servers: Callable[[], tuple[str, ...]], clock: Clock) -> None:
+    def __init__(self, admin: AdminClient, name_servers: Callable[[], tuple[str, ...]]) -> None:
         self._admin = admin
         self._name_servers = name_servers
-        self._clock = clock
 
     async def begin(self, topic: str) -> None:
         """Watch a topic that may be resized: who has which route is known only from then on."""
@@ -33,11 +31,10 @@ class ProducerFetches:
         """Return the producers that have not fetched the lowered write numbers."""
         answers = await all_results(self._fetches(each, operation.topic) for each in self._name_servers())
         lowered = LoweredWrites(
-            since_unix_ms=operation.phase_since_unix_ms,
             write_queue_nums={each.broker_name: each.target for each in operation.sets},
             fixed_wait_ms=operation.waits.producers_ms,
         )
-        return stale_producers(lowered, answers, await self._hosts(masters), self._clock.unix_ms())
+        return stale_producers(lowered, answers, await self._hosts(masters))
 
     async def _fetches(self, address: str, topic: str) -> ClientFetches | None:
         try:

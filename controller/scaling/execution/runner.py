@@ -13,14 +13,15 @@ from typing import Any, Final, Literal, Protocol
 import msgspec
 
 from controller.scaling.execution.observer import TopicObserver
-from controller.scaling.execution.operations import OperationMoved, Operations
+from controller.scaling.execution.operations import OperationMoved, Operations, why_no_turn
 from controller.scaling.execution.performer import ActionPerformer
 from controller.scaling.resize.decision import PhaseProgress, ResizeAction, ResizeDecision
 from controller.scaling.resize.observation import ResizeObservation
-from controller.scaling.resize.operation import NEEDS_OPERATOR, ResizeKind, ResizeOperation, ResizePhase
+from controller.scaling.resize.operation import ResizeKind, ResizeOperation, ResizePhase
 from controller.scaling.resize.request import ResizePlan, ResizeRequest, TopicTraits
 from controller.scaling.rules.needs import round_ms
 from controller.scaling.rules.plan import checked, plan_resize
+from controller.scaling.rules.round import ResizeRound
 from controller.scaling.rules.step import begin_phase, decide_step
 from controller.storage.store import StoreError
 from remoting.clock import Clock
@@ -146,23 +147,16 @@ class ResizeRunner:
     def look(
         self, term: int, running_max: int, start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[Any]]
     ) -> None:
-        """Start what is stored and does not run, oldest first, to act while this term lasts.
-
-        At most `running_max` run at one time; those that wait for an operator do not count.
-        """
+        """Start what is stored and does not run, to act while this term lasts; what is planned waits for its turn."""
         self._runs = {name: run for name, run in self._runs.items() if not run.has_ended}
-        waiting = sorted(self._operations.under_way(), key=lambda each: each.created_unix_ms)
-        running = sum(each.id in self._runs and each.phase not in NEEDS_OPERATOR for each in waiting)
-        # Those that have begun come first: after a change of the leader none of them waits for a new one.
-        waiting.sort(key=lambda each: each.phase is ResizePhase.PLANNED)
-        for operation in waiting:
+        ahead = {each.id: number for number, each in enumerate(self._operations.turns())}
+        for operation in self._operations.under_way():
             # One that was stopped may still wait for an answer: two would act at the same time.
             if operation.id in self._runs:
                 continue
-            if operation.phase is ResizePhase.PLANNED and running >= running_max:
-                self._set_status(operation, (f"{running} other resizes run, which is the limit",), 0)
+            if operation.phase is ResizePhase.PLANNED and ahead[operation.id] >= running_max:
+                self._set_status(operation, (why_no_turn(ahead[operation.id]),), 0)
                 continue
-            running += operation.phase not in NEEDS_OPERATOR
             run = self._runs[operation.id] = _Run(term)
             run.task = start(self._run(operation, run))
 
@@ -234,9 +228,13 @@ class ResizeRunner:
         self._operations.check_stored(operation)
         facts = await self.plan(request_of(operation))
         missing = facts.observation.missing
-        if missing and self._clock.unix_ms() - operation.phase_since_unix_ms < PRECHECK_MS:
-            self._set_status(operation, missing, progress.waited_ms)
-            return operation, progress, LOOK_S
+        progress = progress.at(facts.observation.now_ms, is_complete=not missing)
+        if missing and progress.lasted_ms < PRECHECK_MS:
+            this = ResizeRound(operation=operation, progress=progress, observation=facts.observation)
+            decision = this.stay(missing)
+            await self._store(operation, decision.operation)
+            self._set_status(decision.operation, missing, progress.waited_ms)
+            return decision.operation, decision.progress, LOOK_S
         after = checked(operation, facts.plan, facts.observation)
         await self._store(operation, after)
         return after, begin_phase(after), 0.0

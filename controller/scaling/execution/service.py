@@ -14,6 +14,7 @@ from msgspec import structs
 from controller.config import ControllerConfig
 from controller.failover.group import Group
 from controller.scaling.execution.client_queries import ClientQueries
+from controller.scaling.execution.group_kinds import GroupKinds
 from controller.scaling.execution.observer import TopicObserver
 from controller.scaling.execution.operations import Operations
 from controller.scaling.execution.performer import ActionPerformer
@@ -94,12 +95,14 @@ class QueueScaling:
         self._start = runtime.start
         self.documents = DocumentStore(runtime.backend, OPERATION_KINDS)
         self.operations = Operations(self.documents)
+        self.group_kinds = GroupKinds(self.documents)
         admin = AdminClient(runtime.client, _REQUESTS)
         self._observer = TopicObserver(
             admin,
             lambda: runtime.options().name_servers,
             StoredMasters(runtime.sets),
             ClientQueries(AdminClient(runtime.client, _REQUESTS_OF_CLIENTS), runtime.clock),
+            self.group_kinds,
             runtime.clock,
         )
         self._runner = ResizeRunner(
@@ -207,6 +210,24 @@ class QueueScaling:
         # Nobody else has to answer about a group that the resize waits for.
         groups = known if found.is_finished or group in known else await self._groups_of(found.topic)
         return await self._change(operation_id, lambda each, unix_ms: commands.waived(each, group, groups, unix_ms))
+
+    async def give_up(self, operation_id: str, broker_name: str, why: str) -> ResizeOperation:
+        """Go on without a broker set that does not have the topic any more; raises as `abort` does."""
+        self.check_leads()
+        found = self.find(operation_id)
+        commands.check_gives_up(found, broker_name)
+        having = await self._observer.brokers_with(found.topic, broker_name)
+        if having is None:
+            raise commands.ResizeCommandRefused(
+                f"no NameServer answers which brokers belong to {broker_name}: try again"
+            )
+        if having:
+            raise commands.ResizeCommandRefused(
+                f"{broker_name} has {found.topic} at {', '.join(having)}: wait for it, or delete the topic there first"
+            )
+        return await self._change(
+            operation_id, lambda each, unix_ms: commands.given_up(each, broker_name, why, unix_ms)
+        )
 
     async def _groups_of(self, topic: str) -> Collection[str]:
         groups, missing = await self._observer.groups(topic)

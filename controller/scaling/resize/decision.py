@@ -68,10 +68,13 @@ class PhaseProgress:
     A new leader begins with the waited time and the ends that were saved last.
     """
 
-    #: Monotonic time of the last round; None before the first one.
+    #: Monotonic time of the last round in this phase, and in any; None before the first one.
     round_ms: int | None = None
+    seen_ms: int | None = None
     #: Time in which nothing was missing.
     waited_ms: int = 0
+    #: Time in which answers may have been missing.
+    lasted_ms: int = 0
     #: Newest ends of the observed queues.
     ends: Mapping[QueueId, int] = field(default_factory=dict)
     #: `waited_ms` at the last change of an end.
@@ -82,15 +85,28 @@ class PhaseProgress:
     settled_at_ms: Mapping[str, int] = field(default_factory=dict)
     #: `waited_ms` at which everything was seen in the wanted state.
     agreed_at_ms: int | None = None
+    #: Monotonic time at which all locks were sent in the round before, None unless that was to every set; and of the
+    #: last time that all were taken.
+    locks_sent_ms: int | None = None
+    locked_ms: int | None = None
     #: Rounds after the time for it in which writes were still given back.
     last_rounds: int = 0
-    #: Of the save of `waited_ms`.
+    #: `lasted_ms` at the last save.
     saved_ms: int = 0
+    #: True if nobody had the topic in the last round.
+    is_deleted: bool = False
 
     def at(self, now_ms: int, *, is_complete: bool) -> "PhaseProgress":
-        """Return the progress at this round; time counts if nothing was missing in it."""
-        passed_ms = now_ms - self.round_ms if self.round_ms is not None and is_complete else 0
-        return replace(self, round_ms=now_ms, waited_ms=self.waited_ms + max(passed_ms, 0))
+        """Return the progress at this round; a wait counts it if nothing was missing."""
+        waited_ms = now_ms - self.round_ms if self.round_ms is not None and is_complete else 0
+        lasted_ms = now_ms - self.seen_ms if self.seen_ms is not None else 0
+        return replace(
+            self,
+            round_ms=now_ms,
+            seen_ms=now_ms,
+            waited_ms=self.waited_ms + max(waited_ms, 0),
+            lasted_ms=self.lasted_ms + max(lasted_ms, 0),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,8 @@ class GroupKind(Enum):
     ORDERLY = "orderly"
     #: Pull and lite pull: the committed offset means pulled, not consumed.
     PULL = "pull"
+    #: They chose their queues themselves, without a subscription: `assign()` of lite pull (Flink), plain pull.
+    ASSIGNED = "assigned"
     POP = "pop"
     BROADCAST = "broadcast"
     #: Some members do not report how they consume: in order, one by one, or by a proxy.
@@ -28,6 +30,11 @@ class GroupKind(Enum):
     def gives_queues_to_clients(self) -> bool:
         """Whether each queue belongs to one client at a time, so that clients beyond the queues have nothing to do."""
         return self in {GroupKind.CONCURRENT, GroupKind.ORDERLY, GroupKind.PULL}
+
+    @property
+    def is_shown_by_brokers(self) -> bool:
+        """Whether brokers tell it; what else a group is, only its clients know."""
+        return self in {GroupKind.BROADCAST, GroupKind.POP, GroupKind.PULL}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +62,10 @@ class LateSources:
     timed: int
     #: Transactional half messages that are not checked to the end, of all topics.
     half_messages: int
+    #: Those that are stored in RocksDB (5.5): nothing shows which of them are decided.
+    rocksdb_half_messages: int = 0
+    #: How long the broker checks a transaction, by its options; 0: unknown.
+    transaction_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,11 +134,29 @@ class GroupView:
     name: str
     kind: GroupKind
     clients: tuple[ClientView, ...] = ()
+    #: Of a group that is offline: how it consumed when its clients were queried last; None if they never were.
+    last_kind: GroupKind | None = None
 
     @property
     def is_online(self) -> bool:
         """True if a member is connected."""
         return self.kind is not GroupKind.OFFLINE
+
+    @property
+    def is_orderly(self) -> bool:
+        """True if it consumes in order, or did so before it went offline."""
+        return GroupKind.ORDERLY in {self.kind, self.last_kind}
+
+    @property
+    def chooses_queues(self) -> bool:
+        """True if its application chooses its queues, or did so before it went offline."""
+        return GroupKind.ASSIGNED in {self.kind, self.last_kind}
+
+    @property
+    def reported_kind(self) -> GroupKind | None:
+        """How it consumes; None if no client has answered that alone knows it."""
+        is_answered = any(each.queues is not None for each in self.clients) and self.kind is not GroupKind.UNKNOWN
+        return self.kind if self.kind.is_shown_by_brokers or is_answered else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,3 +187,8 @@ class ResizeObservation:
     failures: tuple[str, ...] = ()
     #: Facts that refuse a resize at its start: static topic, order flag and so on; only in PRECHECK.
     traits: frozenset[str] = frozenset()
+
+    @property
+    def is_in_no_route(self) -> bool:
+        """True if every NameServer answered that it does not know the topic."""
+        return bool(self.name_servers) and all(each.counts == {} for each in self.name_servers)

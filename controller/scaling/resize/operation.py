@@ -176,9 +176,9 @@ class ResizeWaits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     grown_watch_ms: WaitMs = 300_000
     #: Invisible time of pop consumers (60 s) and 30 s: later acks are refused.
     pop_ms: WaitMs = 90_000
-    #: Time in which clients process what they have pulled: lite pull and broadcast.
+    #: Time in which clients process what they have pulled: pull, lite pull and broadcast.
     process_ms: WaitMs = 60_000
-    #: Checks of transactions: 15 of them, one each 60 s, and slack.
+    #: Checks of transactions: 15 of them, one each 60 s, and slack; longer where the options of a broker say so.
     transaction_ms: WaitMs = 960_000
     #: For timed messages, where new ones come all the time: the longest delay that brokers accept by default
     #: (timerMaxDelaySec, 3 days); then those from before have been delivered.
@@ -194,8 +194,11 @@ class ResizeOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     waived_groups: Annotated[tuple[GroupName, ...], msgspec.Meta(max_length=WAIVED_GROUPS_MAX)] = ()
     #: True: delayed messages that may still arrive are not waited for; if one does, dropped queues are opened again.
     accept_late: bool = False
-    #: True: goes on to new write queues although broadcasting clients do not show the new read queues.
+    #: True: goes on to new write queues although clients that broadcast, or choose their queues themselves, do not show
+    #: the new read queues.
     ignore_unassigned: bool = False
+    #: True: resizes a topic although its message type gives the number of queues a meaning (PRIORITY, LITE).
+    ignore_message_type: bool = False
 
 
 class ReleasedQueue(msgspec.Struct, frozen=True, array_like=True):
@@ -248,6 +251,10 @@ class ResizeOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     late_marks: tuple[LateMark, ...] = ()
     #: How long the present phase has waited, saved each 10 s; a new leader goes on there.
     waited_ms: int = 0
+    #: How long leaders have looked after the present phase, missing answers included, and after those since the check
+    #: that came before it. Time without a leader counts in neither.
+    lasted_ms: int = 0
+    earlier_ms: int = 0
     #: The newest ends of observed queues at that time, and how long the phase had waited at their last change.
     seen_ends: tuple[QueueOffset, ...] = ()
     moved_at_ms: int = 0
@@ -256,6 +263,10 @@ class ResizeOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     #: Groups for which new queues are locked, and the queues that they may consume.
     gated_groups: tuple[str, ...] = ()
     released: tuple[ReleasedQueue, ...] = ()
+    #: When all locks were renewed last, as far as known; 0: there are none. It tells a new leader how long nobody led.
+    locked_unix_ms: int = 0
+    #: Why consumers may have had locked queues too early; blank if they have not.
+    lapse: str = ""
     #: Why it is BLOCKED, in CONFLICT or REJECTED, or why it is undone.
     problem: str = ""
     #: How often dropped queues were opened again.
@@ -286,6 +297,8 @@ class ResizeOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             phase=phase,
             phase_since_unix_ms=unix_ms,
             waited_ms=0,
+            lasted_ms=0,
+            earlier_ms=0 if self.phase is ResizePhase.PRECHECK else self.earlier_ms + self.lasted_ms,
             seen_ends=(),
             moved_at_ms=0,
             # They are found anew, and the ends that are seen meanwhile have their place in the document.

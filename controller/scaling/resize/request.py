@@ -11,6 +11,14 @@ TOPIC_CHARACTERS_MAX: Final = 127
 #: Characters of what people write about a resize.
 REMARK_CHARACTERS_MAX: Final = 500
 
+#: Message types (5.5+) that give the number of queues a meaning, and which.
+SPECIAL_TYPES: Final = {
+    "PRIORITY": "each queue is a priority",
+    "LITE": "brokers place lite topics by its queues",
+}
+#: Who requests the resizes of mode `auto`: nobody has read the warnings of their plans.
+AUTOSCALER: Final = "autoscaler"
+
 #: Without its last part a line end at the end would fit.
 TopicName = Annotated[
     str, msgspec.Meta(min_length=1, max_length=TOPIC_CHARACTERS_MAX, pattern=r"^[%|a-zA-Z0-9_-]+$(?!\n)")
@@ -89,8 +97,10 @@ class TopicTraits(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[str, QueueCounts] = {}
     clusters: dict[str, str] = {}
     is_static: bool = False
-    #: Stored flag, or message type FIFO.
+    #: Stored flag, message type FIFO, or compaction.
     is_ordered: bool = False
+    #: Of SPECIAL_TYPES; blank for all others.
+    special_type: str = ""
     #: None: there is no entry.
     order_conf: str | None = None
     #: Sets of the clusters of the topic that the controller knows, and no NameServer: they may have it.

@@ -1,15 +1,25 @@
-"""What an operator can do with a resize that is under way: abort, resume, waive a group. Pure."""
+"""What an operator can do with a resize that is under way: abort, resume, waive a group, give up a set. Pure."""
 
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from controller.scaling.resize.operation import WAIVED_GROUPS_MAX, ResizeKind, ResizeOperation, ResizePhase
+from controller.scaling.resize.operation import (
+    WAIVED_GROUPS_MAX,
+    LateMark,
+    QueueOffset,
+    ResizeKind,
+    ResizeOperation,
+    ResizePhase,
+    SetResize,
+)
 from controller.scaling.rules.path import PAUSED_END, may_hold_messages, reversed_grow
 
 #: Nothing has been changed on any broker.
 _UNTOUCHED: Final = frozenset({ResizePhase.PLANNED, ResizePhase.PRECHECK})
+
+OfSet = TypeVar("OfSet", SetResize, QueueOffset, LateMark)
 
 #: Groups that a refusal names.
 GROUPS_SHOWN: Final = 20
@@ -107,6 +117,46 @@ def _not_of_topic(operation: ResizeOperation, group: str, groups: Collection[str
     shown = ", ".join(others[:GROUPS_SHOWN]) or "none"
     more = f" and {len(others) - GROUPS_SHOWN} more" if len(others) > GROUPS_SHOWN else ""
     return f"{group} is no group of {operation.topic}; those that can be waived: {shown}{more}"
+
+
+def check_gives_up(operation: ResizeOperation, broker_name: str) -> None:
+    """Raise ResizeCommandRefused if a broker set cannot be given up, whatever its brokers answer."""
+    _refuse_finished(operation)
+    names = [each.broker_name for each in operation.sets]
+    if broker_name not in names:
+        raise ResizeCommandRefused(f"{broker_name} is no set of {operation.id}; those that it has: {', '.join(names)}")
+    if operation.phase in _UNTOUCHED:
+        raise ResizeCommandRefused(f"{operation.id} has changed nothing yet: abort it, and request it again")
+    if len(names) == 1:
+        raise ResizeCommandRefused(
+            f"{broker_name} is the last set of {operation.id}: bring it back, or delete {operation.topic} everywhere, "
+            "which ends the resize. A master of that name has to answer that it does not have it: an empty one will do"
+        )
+
+
+def given_up(operation: ResizeOperation, broker_name: str, why: str, unix_ms: int) -> ResizeOperation:
+    """Return the operation without a broker set that is gone, or was replaced by an empty one.
+
+    Raises ResizeCommandRefused. `why` is recorded with the present phase, which begins anew.
+    """
+    check_gives_up(operation, broker_name)
+    conf = [part for part in (operation.order_conf or "").split(";") if part.partition(":")[0] != broker_name]
+    problem = "" if operation.phase is ResizePhase.BLOCKED else operation.problem
+    phase = operation.resume_phase or operation.phase
+    operation = operation.entered(phase, unix_ms, (f"{broker_name} was given up by {why}",), problem=problem)
+    return replace(
+        operation,
+        sets=_without(broker_name, operation.sets),
+        masters={name: master for name, master in operation.masters.items() if name != broker_name},
+        seeds=_without(broker_name, operation.seeds),
+        confirmed=_without(broker_name, operation.confirmed),
+        late_marks=_without(broker_name, operation.late_marks),
+        order_conf=";".join(conf) or None,
+    )
+
+
+def _without(broker_name: str, parts: tuple[OfSet, ...]) -> tuple[OfSet, ...]:
+    return tuple(each for each in parts if each.broker_name != broker_name)
 
 
 def _refuse_finished(operation: ResizeOperation) -> None:

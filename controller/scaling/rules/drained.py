@@ -87,13 +87,14 @@ def is_behind(group: str, operation: ResizeOperation, observation: ResizeObserva
     """
     watched = watched_queues(operation)
     return any(
-        _is_behind(group, observation.sets[resize.broker_name], queue_id)
+        is_behind_in(group, observation.sets[resize.broker_name], queue_id)
         for resize in operation.sets
         for queue_id in watched(resize)
     )
 
 
-def _is_behind(group: str, view: SetView, queue_id: int) -> bool:
+def is_behind_in(group: str, view: SetView, queue_id: int) -> bool:
+    """Return whether a group has to consume something of one queue, by the stored offsets alone."""
     ends, stored = view.ends[queue_id], (view.offsets or {}).get(group, {}).get(queue_id, -1)
     return ends.min_offset < ends.max_offset and stored < ends.max_offset
 
@@ -102,7 +103,7 @@ def _settle_ms(kind: GroupKind, waits: ResizeWaits) -> int:
     match kind:
         case GroupKind.POP | GroupKind.UNKNOWN:
             return waits.pop_ms
-        case GroupKind.PULL | GroupKind.BROADCAST:
+        case GroupKind.PULL | GroupKind.ASSIGNED | GroupKind.BROADCAST:
             return waits.process_ms
         case _:
             return 0
@@ -143,7 +144,7 @@ def _lag(
     elif stored < end:
         reason = f"{end - stored} messages are not consumed ({stored} of {end})"
         yield UndrainedQueue(group=group.name, queue=queue, messages=end - stored, reason=reason, end=end)
-    elif group.kind is GroupKind.PULL and (cached := _cached(group, queue)):
+    elif group.kind in {GroupKind.PULL, GroupKind.ASSIGNED} and (cached := _cached(group, queue)):
         reason = f"{cached} messages are pulled and not processed"
         yield UndrainedQueue(group=group.name, queue=queue, messages=cached, reason=reason)
 

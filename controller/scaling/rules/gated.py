@@ -2,13 +2,15 @@
 
 One broker set, and k times as many queues: a key goes from queue v to v or to v + j * n, and nowhere else. A group gets
 v + j * n once it has consumed what was in v when every producer had the new route. A broker that restarts, or a new
-master, has no locks: order may break then, and no message is lost.
+master, has no locks: order may break then, and no message is lost. The operation says so at its end.
 Source: docs/protocol/queue-scaling.md 8, O2.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
+
+from msgspec import structs
 
 from controller.scaling.resize.decision import GiveLocks, HoldLocks, ResizeDecision
 from controller.scaling.resize.observation import GroupKind
@@ -29,10 +31,17 @@ from controller.scaling.rules.round import ResizeRound
 #: not answer: it may be in order. Locks hold up only who consumes in order.
 _GATED_KINDS: Final = frozenset({GroupKind.ORDERLY, GroupKind.OFFLINE, GroupKind.UNKNOWN})
 
-#: Phases in which queues are locked.
+#: Phases in which queues are locked; in a conflict they stay so until an operator decides.
 LOCKED: Final = frozenset({
     ResizePhase.GATE, ResizePhase.SEED, ResizePhase.READ_UP, ResizePhase.WRITE_UP, ResizePhase.RELEASE,
 })  # fmt: skip
+_HELD: Final = LOCKED | {ResizePhase.CONFLICT}
+#: A lock that is not renewed for so long ends.
+LOCK_MS: Final = 60_000
+
+_NOT_RENEWED: Final = "the locks of the new queues were not renewed"
+_NOT_TAKEN: Final = "new queues could not be locked"
+_LOST: Final = "a broker lost the locks of the new queues when its master changed or was started again"
 
 
 def client_id(operation: ResizeOperation) -> str:
@@ -45,9 +54,8 @@ def gate(this: ResizeRound) -> ResizeDecision:
     operation, observation = this.operation, this.observation
     if observation.missing:
         return this.stay(observation.missing)
-    groups = tuple(each.name for each in observation.groups or () if each.kind in _GATED_KINDS)
-    if not set(groups) <= set(operation.gated_groups):
-        return this.record(gated_groups=tuple(dict.fromkeys((*operation.gated_groups, *groups))))
+    if new := _ungated(this):
+        return this.record(gated_groups=(*operation.gated_groups, *new))
     if this.progress.agreed_at_ms is not None and not observation.failures:
         # Also after a failover: the new master may not have what was stored for groups in new queues.
         groups_locked = ", ".join(operation.gated_groups) or "no group"
@@ -58,12 +66,30 @@ def gate(this: ResizeRound) -> ResizeDecision:
     return this.stay(observation.failures or ["locks of the new queues"])
 
 
+def _ungated(this: ResizeRound) -> tuple[str, ...]:
+    """Return the groups without locks that may consume in order."""
+    known = set(this.operation.gated_groups)
+    groups = this.observation.groups or ()
+    return tuple(each.name for each in groups if each.kind in _GATED_KINDS and each.name not in known)
+
+
+def gate_late_groups(this: ResizeRound) -> ResizeDecision | None:
+    """Go back to GATE with groups that have appeared since: they get locks, and offsets in the new queues."""
+    phase = this.operation.resume_phase or this.operation.phase
+    if this.operation.kind is not ResizeKind.GATED or phase not in LOCKED or phase is ResizePhase.GATE:
+        return None
+    if this.observation.missing or not (new := _ungated(this)):
+        return None
+    appeared = [f"group {each} has appeared since the new queues were locked" for each in new]
+    return this.go(ResizePhase.GATE, appeared, gated_groups=(*this.operation.gated_groups, *new))
+
+
 def _not_locked(this: ResizeRound) -> ResizeDecision:
     """Go back while no producer uses the new queues; after that consumers that were quicker keep what they have."""
     failures = this.observation.failures
     if this.operation.reached < WRITE_UP:
-        return this.undo(f"new queues could not be locked: {'; '.join(failures)}")
-    return this.go(ResizePhase.SEED, failures)
+        return this.undo(f"{_NOT_TAKEN}: {'; '.join(failures)}")
+    return this.go(ResizePhase.SEED, failures, lapse=lapse(this.operation, _NOT_TAKEN))
 
 
 def release(this: ResizeRound) -> ResizeDecision:
@@ -102,7 +128,8 @@ def _released(this: ResizeRound) -> ResizeDecision:
         return this.block(["groups do not consume the old queues: start their consumers, or waive them", *behind])
     waits = [*behind, *this.observation.failures]
     if not waits and this.progress.agreed_at_ms is not None:
-        return this.go(ResizePhase.VERIFY, ["every group has consumed the old queues and consumes the new ones"])
+        consumed = "every group has consumed the old queues and consumes the new ones"
+        return this.go(ResizePhase.VERIFY, [consumed], locked_unix_ms=0)
     agreed_ms = None if waits else this.waited_ms
     this = replace(this, progress=replace(this.progress, agreed_at_ms=agreed_ms))
     return this.stay(waits or ["the last queues are unlocked"], tuple(_given(this)))
@@ -114,11 +141,48 @@ def _gated_groups(operation: ResizeOperation) -> list[str]:
 
 
 def with_locks(this: ResizeRound, decision: ResizeDecision) -> ResizeDecision:
-    """Renew the locks with each round in which queues are locked."""
-    operation = decision.operation
-    if operation.kind is not ResizeKind.GATED or (operation.resume_phase or operation.phase) not in LOCKED:
+    """Renew the locks with each round in which queues are locked, and record if they may have ended."""
+    operation, now_ms = decision.operation, this.observation.now_ms
+    if not _holds_locks(operation):
         return decision
-    return replace(decision, actions=(*_held(replace(this, operation=operation)), *decision.actions))
+    locked_ms = _locked_ms(this)
+    if now_ms - locked_ms > LOCK_MS and (found := lapse(operation, _NOT_RENEWED)) != operation.lapse:
+        operation = structs.replace(operation, lapse=found)
+    if operation is not this.operation:
+        locked_unix_ms = this.observation.unix_ms - (now_ms - locked_ms)
+        operation = structs.replace(operation, locked_unix_ms=locked_unix_ms)
+    is_whole = all(view.master is not None for view in this.observation.sets.values())
+    progress = replace(decision.progress, locks_sent_ms=now_ms if is_whole else None, locked_ms=locked_ms)
+    actions = (*_held(replace(this, operation=operation)), *decision.actions)
+    return replace(decision, operation=operation, progress=progress, actions=actions)
+
+
+def _locked_ms(this: ResizeRound) -> int:
+    """Return when all locks were renewed last, monotonic."""
+    operation, observation, progress = this.operation, this.observation, this.progress
+    if progress.locked_ms is None:
+        # Another leader has renewed them, and only Unix times tell when. What is recorded rests on it, and no wait.
+        since_ms = observation.unix_ms - operation.locked_unix_ms if operation.locked_unix_ms else 0
+        return observation.now_ms - max(since_ms, 0)
+    if progress.locks_sent_ms is None or observation.failures:
+        return progress.locked_ms
+    return progress.locks_sent_ms
+
+
+def lapse(operation: ResizeOperation, reason: str) -> str:
+    """Return what the operation records about locks that may have ended: nothing while new queues have no messages."""
+    if operation.lapse or operation.reached < WRITE_UP:
+        return operation.lapse
+    return f"{reason}: consumers may have had these queues too early, and the order of keys may be broken"
+
+
+def lapse_by_master(operation: ResizeOperation) -> str:
+    """Return what the operation records once a master is another one."""
+    return lapse(operation, _LOST) if _holds_locks(operation) else operation.lapse
+
+
+def _holds_locks(operation: ResizeOperation) -> bool:
+    return operation.kind is ResizeKind.GATED and (operation.resume_phase or operation.phase) in _HELD
 
 
 def _old_ends(this: ResizeRound) -> Iterator[QueueOffset]:

@@ -1,7 +1,7 @@
 """The end of an ordered resize that was aborted in a conflict: the topic gets its writes back, and keeps its numbers.
 
-Only what this resize has written itself is changed: its numbers without the permission to write, and the entry of
-`orderTopicConf` that it has removed. All else is somebody else's; it stays, and the last step names it
+Only what this resize has written itself is changed: its numbers without the permission to write, and its entry of
+`orderTopicConf` without queues. All else is somebody else's; it stays, and the last step names it
 (docs/protocol/queue-scaling.md 10).
 """
 
@@ -11,7 +11,7 @@ from typing import Final
 
 from controller.scaling.resize.decision import ChangeCounts, PutOrderConf, ResizeDecision
 from controller.scaling.resize.operation import WRITE_PERM, QueueCounts, ResizePhase, SetResize
-from controller.scaling.rules.ordered import is_any_open, resized_order_conf
+from controller.scaling.rules.ordered import is_any_open, paused_order_conf, resized_order_conf
 from controller.scaling.rules.path import path_of
 from controller.scaling.rules.round import ResizeRound
 
@@ -24,11 +24,11 @@ def give_back(this: ResizeRound) -> ResizeDecision:
 
     For `verifyMs` no set is opened alone: while one does not answer, producers would send its keys to the others.
     """
-    waits, observation, progress = this.operation.waits, this.observation, this.progress
-    conf, unpaused = tuple(_conf_actions(this)), tuple(_unpaused(this))
+    observation, progress = this.observation, this.progress
+    is_over = progress.lasted_ms >= this.operation.waits.verify_ms
+    conf, unpaused = tuple(_conf_actions(this, is_over=is_over)), tuple(_unpaused(this))
     actions: tuple[ChangeCounts | PutOrderConf, ...] = (*conf, *unpaused)
-    is_over = observation.unix_ms - this.operation.phase_since_unix_ms >= waits.verify_ms
-    # What can be done is tried once, however long nobody led, and not for ever.
+    # What can be done is tried once, however late, and not for ever.
     if is_over and (not actions or observation.failures or progress.last_rounds >= LAST_ROUNDS_MAX):
         return this.go(ResizePhase.ABORTED, list(_left(this)), problem=this.operation.problem)
     if actions or observation.missing:
@@ -46,9 +46,8 @@ def _in_order(
     this: ResizeRound, conf: tuple[PutOrderConf, ...], unpaused: tuple[ChangeCounts, ...]
 ) -> tuple[ChangeCounts | PutOrderConf, ...]:
     """Return what is done now: first `orderTopicConf`, by which producers use all queues again at once."""
-    is_one_silent = any(counts is None for _, counts in _shown(this))
-    if is_one_silent and not is_any_open(this):
-        return conf
+    if _is_one_silent(this) and not is_any_open(this):
+        return ()
     # Where a NameServer does not take it, writes are given back even so.
     return (*conf, *unpaused) if this.observation.failures else conf or unpaused
 
@@ -73,15 +72,22 @@ def _unpaused(this: ResizeRound) -> Iterator[ChangeCounts]:
             )
 
 
-def _conf_actions(this: ResizeRound) -> Iterator[PutOrderConf]:
-    """Yield what brings a removed `orderTopicConf` back, if all sets have the numbers that it names."""
-    conf = _fitting_conf(this)
-    for each in this.observation.name_servers if conf is not None else ():
-        if each.counts is not None and each.order_conf is None:
+def _is_one_silent(this: ResizeRound) -> bool:
+    return any(counts is None for _, counts in _shown(this))
+
+
+def _conf_actions(this: ResizeRound, *, is_over: bool) -> Iterator[PutOrderConf]:
+    """Yield what replaces the entry without queues, once all numbers are known; in the end whatever they are."""
+    paused, conf = paused_order_conf(this.operation), _fitting_conf(this)
+    if paused in (None, conf) or (_is_one_silent(this) and not is_over):
+        return
+    for each in this.observation.name_servers:
+        if each.counts is not None and each.order_conf == paused:
             yield PutOrderConf(address=each.address, value=conf)
 
 
 def _fitting_conf(this: ResizeRound) -> str | None:
+    """Return the entry for the numbers that all sets have; None: it goes, and producers use what each broker shows."""
     shown = list(_shown(this))
     if all(counts is not None and counts.write == resize.before.write for resize, counts in shown):
         return this.operation.order_conf

@@ -1,6 +1,7 @@
 """Phases of a grow: seed, read up, assign, write up, verify (docs/protocol/queue-scaling.md 4)."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from controller.scaling.resize.decision import ResizeDecision
@@ -14,6 +15,19 @@ from controller.scaling.rules.seeding import seeds_of, unseeded
 #: Positions of the path of a grow.
 READ_UP: Final = 1
 WRITE_UP: Final = 2
+#: Within so long clients send a heartbeat to a master that was started, or leads since: it takes groups for offline
+#: before, and broadcasting ones for none.
+HEARTBEAT_MS: Final = 35_000
+#: Until `confirmMs` is over: a broker stores offsets each 5 s, and slaves copy them each 10 s.
+_NOT_KEPT: Final = "offsets of new queues are in the memory of a broker alone"
+#: What is said of groups whose members do not consume all new queues together.
+_WITHOUT: Final = {
+    GroupKind.CONCURRENT: "group {group} does not consume {queues} yet",
+    GroupKind.ORDERLY: "group {group} does not consume {queues} yet",
+    # It may have them, and it may consume in order, which is to be known before a message is there.
+    GroupKind.UNKNOWN: "no member of group {group} that answers consumes {queues} yet",
+    GroupKind.ASSIGNED: "no member of group {group}, which chooses its queues itself, consumes {queues} yet",
+}
 
 
 def seed(this: ResizeRound) -> ResizeDecision:
@@ -28,6 +42,7 @@ def seed(this: ResizeRound) -> ResizeDecision:
     actions = unseeded(operation, observation)
     if not actions:
         return _seeded(this)
+    this = replace(this, progress=replace(this.progress, agreed_at_ms=None))
     waits = [f"offset {each.offset} of group {each.group} in {each.broker_name}/{each.queue_id}" for each in actions]
     if not this.is_over(operation.waits.seed_ms) or _must_go_on(operation):
         return this.stay(waits[:10], actions)
@@ -36,6 +51,12 @@ def seed(this: ResizeRound) -> ResizeDecision:
 
 def _seeded(this: ResizeRound) -> ResizeDecision:
     operation = this.operation
+    if operation.kind is not ResizeKind.GROW and operation.seeds and not _must_go_on(operation):
+        # Messages may be in new queues soon; a grow has ASSIGN before.
+        agreed_ms = this.waited_ms if this.progress.agreed_at_ms is None else this.progress.agreed_at_ms
+        if this.waited_ms - agreed_ms < operation.waits.confirm_ms:
+            this = replace(this, progress=replace(this.progress, agreed_at_ms=agreed_ms))
+            return this.stay([_NOT_KEPT])
     evidence = [f"queue {each.queue} begins at {each.offset}" for each in operation.seeds]
     evidence += _without_configuration(this)
     if operation.kind is ResizeKind.ORDERED and _must_go_on(operation):
@@ -89,42 +110,44 @@ def assign(this: ResizeRound) -> ResizeDecision:
         return this.stay((*observation.missing, *check.waits_for))
     if unseeded(operation, observation):
         return this.go(ResizePhase.SEED, ["a group has no offset in a new queue yet"])
+    begins_again = sum(each.phase is ResizePhase.SEED for each in operation.steps) > 1
+    if begins_again and not this.is_over(HEARTBEAT_MS):
+        return this.stay(["a master that is new does not know all members of groups yet"])
     return _assigned(this)
 
 
 def _assigned(this: ResizeRound) -> ResizeDecision:
     operation = this.operation
-    orderly = [each.name for each in this.observation.groups or () if each.kind is GroupKind.ORDERLY]
+    orderly = [each.name for each in this.observation.groups or () if each.is_orderly]
     if orderly and operation.reached < WRITE_UP:
         return this.undo(f"groups consume in order, and more queues would mix it: {', '.join(orderly)}")
     waits, unprotected = unassigned(operation, this.observation.groups or ())
+    if not waits and not this.is_over(operation.waits.confirm_ms):
+        return this.stay([_NOT_KEPT])
     if not waits:
         return this.go(ResizePhase.WRITE_UP, ["every online group has the new queues"], reached=WRITE_UP)
     if not this.is_over(operation.waits.assign_ms):
         return this.stay(waits)
     if unprotected and not operation.options.ignore_unassigned:
-        return this.undo(f"clients that keep their own offsets do not have the new queues: {'; '.join(unprotected)}")
-    return this.go(ResizePhase.WRITE_UP, [f"{each}; its stored offset protects it" for each in waits], reached=WRITE_UP)
+        return this.undo(f"messages of new queues would not be read: {'; '.join(unprotected)}")
+    accepted = dict.fromkeys(unprotected, "accepted by the operator")
+    evidence = [f"{each}; {accepted.get(each, 'its stored offset protects it')}" for each in waits]
+    return this.go(ResizePhase.WRITE_UP, evidence, reached=WRITE_UP)
 
 
 def unassigned(operation: ResizeOperation, groups: tuple[GroupView, ...]) -> tuple[list[str], list[str]]:
-    """Return sentences about groups without new queues, and of those the ones that no stored offset protects."""
+    """Return sentences about groups without new queues, and of those the ones that may never read them."""
     new = {QueueId(each.broker_name, queue_id) for each in operation.sets for queue_id in new_queues(each)}
     waits: list[str] = []
     unprotected: list[str] = []
     for group in groups:
-        match group.kind:
-            case GroupKind.CONCURRENT | GroupKind.ORDERLY:
-                if left := new.difference(*map(_queues, group.clients)):
-                    waits.append(f"group {group.name} does not consume {_named(left)} yet")
-            case GroupKind.UNKNOWN:
-                # It may have them, and it may consume in order, which is to be known before a message is there.
-                if left := new.difference(*map(_queues, group.clients)):
-                    waits.append(f"no member of group {group.name} that answers consumes {_named(left)} yet")
-            case GroupKind.BROADCAST:
-                unprotected += _broadcast_waits(group, new)
-            case _:
-                continue
+        if group.kind is GroupKind.BROADCAST:
+            unprotected += _broadcast_waits(group, new)
+            continue
+        kind = GroupKind.ASSIGNED if group.chooses_queues else group.kind
+        if kind in _WITHOUT and (left := new.difference(*map(_queues, group.clients))):
+            sentence = _WITHOUT[kind].format(group=group.name, queues=_named(left))
+            (unprotected if group.chooses_queues else waits).append(sentence)
     return [*waits, *unprotected], unprotected
 
 
@@ -169,7 +192,8 @@ def verify(this: ResizeRound, position: int) -> ResizeDecision:
     if not this.observation.missing and any(each.offsets is None for each in this.observation.sets.values()):
         # The round before was so long that nobody has looked at them.
         return this.stay(["lag on the new queues", *uncovered])
-    return this.go(this.operation.ends_as, [*uncovered, *_lag_of_new_queues(this)])
+    lapse = [this.operation.lapse] if this.operation.lapse else []
+    return this.go(this.operation.ends_as, [*lapse, *uncovered, *_lag_of_new_queues(this)])
 
 
 def _lag_of_new_queues(this: ResizeRound) -> list[str]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller.scaling.resize.operation import ResizeKind, ResizeOperation, ResizePhase
+from controller.scaling.rules.gated import LOCKED
 from controller.scaling.rules.path import QueueFilter, all_queues, dropped_queues, new_queues, watched_queues
 
 
@@ -58,16 +59,18 @@ VERIFY_LAST_MS: Final = 30_000
 def needs_of(operation: ResizeOperation, waited_ms: int) -> ResizeNeeds:
     """Return what the present phase has to know in a round that begins once it has waited so long."""
     phase = operation.resume_phase or operation.phase
+    # Groups that appear while queues are locked get locks, too.
+    gates = operation.kind is ResizeKind.GATED and phase in LOCKED
     if phase is ResizePhase.VERIFY:
         # Lag in new queues is reported at its end, by what is known then.
         ends_soon = waited_ms >= operation.waits.grown_watch_ms - VERIFY_LAST_MS
         return ResizeNeeds(ends=new_queues if ends_soon else None, offsets=ends_soon)
     return ResizeNeeds(
         ends=_ends(operation, phase),
-        offsets=phase in _GROUPS,
-        groups=phase in _GROUPS,
+        offsets=gates or phase in _GROUPS,
+        groups=gates or phase in _GROUPS,
         definitions=phase in _DEFINITIONS,
-        clients=phase in _CLIENTS,
+        clients=gates or phase in _CLIENTS,
         drained=phase in _DRAINED,
         log=phase in _LOG,
         late=phase in _LATE,

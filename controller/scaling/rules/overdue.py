@@ -1,7 +1,7 @@
 """Whether a resize has been in its phase for longer than it can explain, and how long a topic is without writes. Pure.
 
 Phases end by their own limits. But time in which an answer is missing does not count there, and phases that bring
-numbers back try again without end. Here wall time counts.
+numbers back try again without end. Here wall time counts: alerts and pages show it, and no wait ends by it.
 """
 
 from collections.abc import Callable, Mapping

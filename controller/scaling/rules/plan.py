@@ -17,15 +17,18 @@ from controller.scaling.resize.operation import (
     SetResize,
 )
 from controller.scaling.resize.request import (
+    AUTOSCALER,
+    SPECIAL_TYPES,
     PlannedGroup,
     PlannedSet,
     ResizePlan,
     ResizeRequest,
     TopicTraits,
 )
-from controller.scaling.rules.drained import check_drained
+from controller.scaling.rules.drained import check_drained, is_behind_in
 from controller.scaling.rules.plan_sources import changed_order_conf, covered_sets, order_conf_problems
 from controller.scaling.rules.planned_steps import planned_steps
+from controller.scaling.rules.quiet import transaction_wait_ms
 from controller.scaling.rules.request_limits import size_problems, topic_problems, wait_problems, wait_warnings
 
 #: Queues of a topic on one broker set; each costs files on the broker, and a pull of every group.
@@ -152,6 +155,11 @@ def _problems(
 ) -> Iterator[str]:
     yield from _target_problems(request)
     yield from topic_problems(request.topic, traits)
+    if traits.special_type and not request.options.ignore_message_type:
+        yield (
+            f"{request.topic} has message.type {traits.special_type}: {SPECIAL_TYPES[traits.special_type]}. If you "
+            'want another number, request it with "options": {"ignoreMessageType": true}'
+        )
     yield from wait_problems(request.waits)
     if kind is None:
         if not observation.missing:
@@ -174,7 +182,12 @@ def _problems(
     yield from _counts_problems(request, traits, kind)
     yield from order_conf_problems(request.topic, observation)
     yield from _order_problems(request, traits, observation)
-    orderly = [each.name for each in observation.groups or () if each.kind is GroupKind.ORDERLY]
+    yield from _pause_problems(request, observation, kind)
+    if not request.options.ignore_unassigned:
+        yield from _choosing_problems(request, traits, observation, kind)
+    if request.requested_by == AUTOSCALER:
+        yield from _may_be_orderly(request, observation)
+    orderly = [each.name for each in observation.groups or () if each.is_orderly]
     yield from size_problems(kind, _resizes(request, traits), orderly)
     if kind is ResizeKind.GATED:
         yield from _gate_problems(request, traits, observation)
@@ -193,6 +206,25 @@ def _gate_problems(request: ResizeRequest, traits: TopicTraits, observation: Res
     others = sorted(each.name for each in observation.groups or () if each.kind is not GroupKind.ORDERLY)
     if others:
         yield f"groups that do not consume in order now, or are offline: {', '.join(others)}; {instead}"
+
+
+def _choosing_problems(
+    request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation, kind: ResizeKind
+) -> Iterator[str]:
+    """Yield which groups choose their queues without that a grow could wait until they have chosen the new ones."""
+    for group in _choosing(request, traits, observation):
+        # Nobody waits for new queues of an ordered resize to be consumed.
+        if kind is ResizeKind.ORDERED or not any(each.queues for each in group.clients):
+            yield (
+                f"group {group.name} chooses its queues itself, and does not show when it reads new ones: see to it "
+                'that it will, and request it with "options": {"ignoreUnassigned": true}'
+            )
+
+
+def _choosing(request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation) -> list[GroupView]:
+    """Return the groups that have to choose new queues."""
+    grows = any(request.queues > each.read for each in traits.counts.values())
+    return [each for each in observation.groups or () if grows and each.chooses_queues]
 
 
 def _target_problems(request: ResizeRequest) -> Iterator[str]:
@@ -234,13 +266,49 @@ def _order_problems(request: ResizeRequest, traits: TopicTraits, observation: Re
             f"orderTopicConf says {traits.order_conf}: producers use it and no other number; want the ordered resize "
             '("ordered": "pause"), which changes it too'
         )
-    orderly = sorted(each.name for each in observation.groups or () if each.kind is GroupKind.ORDERLY)
+    orderly = sorted(
+        each.name if each.is_online else f"{each.name} (offline; delete it with its offsets if it never returns)"
+        for each in observation.groups or ()
+        if each.is_orderly
+    )
     if traits.is_ordered or orderly:
-        why = f"groups that consume in order: {', '.join(orderly)}" if orderly else "its order flag or message type"
+        why = (
+            f"groups that consume in order: {', '.join(orderly)}" if orderly else "order flag, message type, compaction"
+        )
         yield (
             f"{request.topic} is an ordered topic ({why}): another number of queues sends keys elsewhere before their "
             'older messages are consumed. Want the ordered resize ("ordered": "pause"), which stops writes meanwhile'
         )
+
+
+def _pause_problems(request: ResizeRequest, observation: ResizeObservation, kind: ResizeKind) -> Iterator[str]:
+    """Yield that a pause of writes would end before transactions are certainly decided."""
+    waits = request.waits
+    if kind is not ResizeKind.ORDERED or request.options.accept_late:
+        return
+    for name, view in sorted(observation.sets.items()):
+        if view.late is None or not view.late.rocksdb_half_messages:
+            continue
+        needed_ms = max(waits.producers_ms, waits.stable_ms) + transaction_wait_ms(waits, view.late) + waits.confirm_ms
+        if needed_ms >= waits.pause_ms:
+            yield (
+                f"{name} keeps transactional messages in RocksDB, and does not show which are decided: writes would "
+                f'pause for {needed_ms} ms. Want a longer "pauseMs", or the option "acceptLate"'
+            )
+
+
+def _may_be_orderly(request: ResizeRequest, observation: ResizeObservation) -> Iterator[str]:
+    """Yield offline groups that nobody has seen online and that have messages in queues that stay."""
+    for group in observation.groups or () if not (request.ordered or observation.missing) else ():
+        if group.is_online or group.last_kind is not None:
+            continue
+        views = [view for view in observation.sets.values() if group.name in (view.offsets or {})]
+        if any(is_behind_in(group.name, view, each) for view in views for each in view.ends if each < request.queues):
+            yield (
+                f"group {group.name} is offline with messages in queues that stay, and this controller has not seen "
+                "how it consumes: if it is in order, keys get mixed. Start a consumer of it first, or delete it with "
+                "its offsets if it never returns"
+            )
 
 
 def _warnings(
@@ -249,11 +317,10 @@ def _warnings(
     yield from wait_warnings(request.waits)
     yield from covered_sets(traits)
     yield "each change of read queues moves queues between clients: messages that they have cached are consumed again"
-    for each in observation.groups or ():
-        if each.kind is GroupKind.UNKNOWN:
-            yield f"group {each.name}: members do not report how they consume; if it is in order, keys may get mixed"
-        if each.kind is GroupKind.BROADCAST and kind not in _RAISING:
-            yield f"broadcasting group {each.name}: members that are not connected are unknown, and may miss messages"
+    yield from _may_be_orderly(request, observation)
+    yield from _group_warnings(observation, kind)
+    for each in _choosing(request, traits, observation):
+        yield f"group {each.name} chooses its queues itself (assign(), Flink), and has to choose the new ones"
     if kind is ResizeKind.ORDERED:
         yield 'producers fail with "no route info of this topic" until the counts are changed'
         if len(traits.counts) > 1:
@@ -266,6 +333,14 @@ def _warnings(
         yield f"waivedGroups names {name}, which is no group of {request.topic} now"
     if request.options.accept_late:
         yield "delayed messages may arrive after the queues are closed: these are opened again then"
+
+
+def _group_warnings(observation: ResizeObservation, kind: ResizeKind) -> Iterator[str]:
+    for each in observation.groups or ():
+        if each.kind is GroupKind.UNKNOWN:
+            yield f"group {each.name}: members do not report how they consume; if it is in order, keys may get mixed"
+        if each.kind is GroupKind.BROADCAST and kind not in _RAISING:
+            yield f"broadcasting group {each.name}: members that are not connected are unknown, and may miss messages"
 
 
 def _groups(

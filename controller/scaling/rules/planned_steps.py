@@ -50,7 +50,7 @@ def _shrinking(waits: ResizeWaits) -> Iterator[PlannedStep]:
 
 
 def _ordered(waits: ResizeWaits, *, shrinks: bool) -> Iterator[PlannedStep]:
-    yield PlannedStep(phase=ResizePhase.PAUSE, text="set perm 4 and remove orderTopicConf: producers stop")
+    yield PlannedStep(phase=ResizePhase.PAUSE, text="set perm 4, and no queues in orderTopicConf: producers stop")
     yield from _quiet(waits)
     if not shrinks:
         yield _SEED

@@ -13,16 +13,12 @@ from remoting.admin.route_fetches import ClientFetch, ClientFetches
 
 #: Longest poll interval of clients that is usual.
 POLL_MS: Final = 30_000
-#: Clocks of NameServers and of this controller may differ by so much.
-CLOCKS_MS: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoweredWrites:
-    """When the write numbers were lowered, and to which."""
+    """To which numbers writes were lowered."""
 
-    #: Every NameServer answered them from then on.
-    since_unix_ms: int
     #: By broker name.
     write_queue_nums: Mapping[str, int]
     #: How long a producer may use a route of which nothing is known.
@@ -30,10 +26,7 @@ class LoweredWrites:
 
 
 def stale_producers(
-    lowered: LoweredWrites,
-    answers: Sequence[ClientFetches | None],
-    hosts: Collection[str] | None,
-    unix_ms: int,
+    lowered: LoweredWrites, answers: Sequence[ClientFetches | None], hosts: Collection[str] | None
 ) -> StaleProducers:
     """Return who is waited for, and whether that is everybody.
 
@@ -43,7 +36,7 @@ def stale_producers(
     """
     known = [each for each in answers if each is not None]
     fetches = [fetch for each in known for fetch in each.fetches]
-    stale = {each.host for each in fetches if _is_stale(each, unix_ms, lowered.fixed_wait_ms)}
+    stale = {each.host for each in fetches if _is_stale(each, lowered.fixed_wait_ms)}
     fresh = {each.host for each in fetches if each.is_present}
     is_complete = (
         hosts is not None
@@ -57,16 +50,16 @@ def stale_producers(
     return StaleProducers(is_complete=is_complete, addresses=tuple(sorted(stale)))
 
 
-def _is_stale(fetch: ClientFetch, unix_ms: int, fixed_wait_ms: int) -> bool:
+def _is_stale(fetch: ClientFetch, fixed_wait_ms: int) -> bool:
     if fetch.is_present:
         return False
     # A client whose connection has closed may use the old route until it has connected to another NameServer.
-    return fetch.closed_unix_ms is None or unix_ms - fetch.closed_unix_ms < fixed_wait_ms
+    return fetch.closed_ms is None or fetch.closed_ms < fixed_wait_ms
 
 
 def _is_usable(answer: ClientFetches, lowered: LoweredWrites) -> bool:
     return (
         answer.is_complete
-        and answer.watched_since_unix_ms + POLL_MS + CLOCKS_MS <= lowered.since_unix_ms
+        and answer.watched_before_ms >= POLL_MS
         and all(answer.write_queue_nums.get(name) == number for name, number in lowered.write_queue_nums.items())
     )

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Final
 
 from controller.scaling.resize.decision import PhaseProgress
-from controller.scaling.resize.observation import ResizeObservation
-from controller.scaling.resize.operation import LateMark, QueueId, QueueOffset, ResizeOperation
+from controller.scaling.resize.observation import LateSources, ResizeObservation
+from controller.scaling.resize.operation import LateMark, QueueId, QueueOffset, ResizeOperation, ResizeWaits
 from controller.scaling.rules.path import QueueFilter
 
 #: What is left of the wait for producers once all of them have fetched the present route: requests and sends under way.
@@ -105,5 +105,17 @@ def _late_arrivals(operation: ResizeOperation, observation: ResizeObservation, w
             continue
         if view.late.timed and waited_ms < operation.waits.timed_ms:
             yield f"{name} has {view.late.timed} timed messages of {operation.topic} to deliver"
-        if view.late.half_messages and waited_ms < operation.waits.transaction_ms:
-            yield f"{name} has {view.late.half_messages} transactional messages that are not decided"
+        if (left_ms := transaction_wait_ms(operation.waits, view.late) - waited_ms) > 0:
+            yield from (f"{name} has {each}" for each in _transactions(view.late, left_ms))
+
+
+def _transactions(late: LateSources, left_ms: int) -> Iterator[str]:
+    if late.half_messages:
+        yield f"{late.half_messages} transactional messages that are not decided"
+    if stored := late.rocksdb_half_messages:
+        yield f"{stored} transactional messages in RocksDB, decided or not: {left_ms / 1000:.0f} s more"
+
+
+def transaction_wait_ms(waits: ResizeWaits, late: LateSources) -> int:
+    """Return for how long messages of transactions may come: as the operator says, or as the broker checks."""
+    return max(waits.transaction_ms, late.transaction_ms)

@@ -12,7 +12,7 @@ from controller.scaling.resize.operation import ResizeOperation, ResizePhase
 from controller.scaling.rules.path import PathCheck, check_path, may_hold_messages, reversed_grow
 from controller.scaling.rules.quiet import as_offsets
 
-#: How often the time that a phase has waited is saved: a leader that lasts longer brings every resize on.
+#: How often the time of a phase is saved: a leader that lasts longer brings every resize on.
 SAVE_MS: Final = 10_000
 
 
@@ -36,11 +36,12 @@ class ResizeRound:
     def stay(self, waits_for: Sequence[str], actions: Sequence[ResizeAction] = ()) -> ResizeDecision:
         """Remain in the phase."""
         operation, progress = self.operation, self.progress
-        if self.waited_ms - progress.saved_ms >= SAVE_MS:
-            progress = replace(progress, saved_ms=self.waited_ms)
+        if progress.lasted_ms - progress.saved_ms >= SAVE_MS:
+            progress = replace(progress, saved_ms=progress.lasted_ms)
             operation = msgspec.structs.replace(
                 operation,
                 waited_ms=self.waited_ms,
+                lasted_ms=progress.lasted_ms,
                 seen_ends=as_offsets(progress.ends),
                 moved_at_ms=progress.moved_at_ms,
             )
@@ -57,8 +58,11 @@ class ResizeRound:
         self, phase: ResizePhase, evidence: Sequence[str] = (), *, problem: str = "", **changes: Any
     ) -> ResizeDecision:
         """Enter another phase."""
-        entered = self.operation.entered(phase, self.observation.unix_ms, evidence, problem=problem)
-        return ResizeDecision(operation=msgspec.structs.replace(entered, **changes), progress=PhaseProgress())
+        operation = msgspec.structs.replace(self.operation, lasted_ms=self.progress.lasted_ms)
+        entered = operation.entered(phase, self.observation.unix_ms, evidence, problem=problem)
+        return ResizeDecision(
+            operation=msgspec.structs.replace(entered, **changes), progress=PhaseProgress(seen_ms=self.progress.seen_ms)
+        )
 
     def block(self, reasons: Sequence[str]) -> ResizeDecision:
         """Wait for an operator; the phase goes on by itself if the reason ends."""

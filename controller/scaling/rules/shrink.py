@@ -249,5 +249,5 @@ def reopen(this: ResizeRound) -> ResizeDecision:
     if check.conflicts:
         return this.conflict(check.conflicts)
     if check.is_reached and not this.observation.missing:
-        return this.go(ResizePhase.QUIESCE, ["the dropped queues are read again"], reached=lowered_position(this))
+        return this.go(ResizePhase.QUIESCE, ["the dropped queues are read again"])
     return this.stay((*check.waits_for, *this.observation.missing), check.actions)

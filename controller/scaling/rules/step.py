@@ -12,10 +12,8 @@ from controller.scaling.rules.given_back import give_back
 from controller.scaling.rules.path import PAUSED_END
 from controller.scaling.rules.round import ResizeRound
 
-_PAUSED: Final = frozenset({
-    ResizePhase.PAUSE, ResizePhase.QUIESCE, ResizePhase.LATE, ResizePhase.DRAIN, ResizePhase.CONFIRM, ResizePhase.SEED,
-    ResizePhase.RESIZE,
-})  # fmt: skip
+#: Phases that only a broker set beside an ordered resize blocks.
+_BLOCKED_BESIDE: Final = frozenset({ResizePhase.SEED, ResizePhase.RESIZE, ResizePhase.UNPAUSE})
 #: Phase -> the one that begins anew with a new master: it may have older offsets, ends and numbers.
 _AGAIN: Final[Mapping[ResizePhase, ResizePhase]] = {
     ResizePhase.GATE: ResizePhase.GATE,
@@ -31,6 +29,7 @@ _AGAIN: Final[Mapping[ResizePhase, ResizePhase]] = {
     ResizePhase.READ_DOWN: ResizePhase.REOPEN,
     ResizePhase.WATCH: ResizePhase.REOPEN,
 }
+_DELETED: Final = "the topic was deleted"
 
 
 def begin_phase(operation: ResizeOperation) -> PhaseProgress:
@@ -40,7 +39,8 @@ def begin_phase(operation: ResizeOperation) -> PhaseProgress:
     """
     return PhaseProgress(
         waited_ms=operation.waited_ms,
-        saved_ms=operation.waited_ms,
+        lasted_ms=operation.lasted_ms,
+        saved_ms=operation.lasted_ms,
         ends={each.queue: each.offset for each in operation.seen_ends},
         moved_at_ms=operation.moved_at_ms,
     )
@@ -48,15 +48,30 @@ def begin_phase(operation: ResizeOperation) -> PhaseProgress:
 
 def decide_step(operation: ResizeOperation, progress: PhaseProgress, observation: ResizeObservation) -> ResizeDecision:
     """Return what becomes of a started resize in this round; finished ones are not given."""
+    was_deleted, is_deleted = progress.is_deleted, _is_deleted(operation, observation)
     progress = progress.at(observation.now_ms, is_complete=not observation.missing)
-    this = ResizeRound(operation=operation, progress=progress, observation=observation)
+    this = ResizeRound(operation=operation, progress=replace(progress, is_deleted=is_deleted), observation=observation)
+    if is_deleted:
+        # One odd answer ends nothing, and nothing is done about it.
+        return this.go(ResizePhase.ABORTED, (_DELETED,), problem=_DELETED) if was_deleted else this.stay((_DELETED,))
     if (decision := _masters_changed(this)) is not None:
         return decision
     if operation.phase is ResizePhase.BLOCKED:
         return gated.with_locks(this, _blocked(this))
+    return gated.with_locks(this, _by_phase(this, operation.phase))
+
+
+def _by_phase(this: ResizeRound, phase: ResizePhase) -> ResizeDecision:
+    """Apply the rule of a phase, unless the pause of an ordered topic is to end first."""
     if _is_paused_too_long(this):
-        return this.undo(f"the topic had no writes for longer than {operation.waits.pause_ms / 1000:.0f} s")
-    return gated.with_locks(this, _RULES[operation.phase](this))
+        return this.undo(f"the topic had no writes for longer than {this.operation.waits.pause_ms / 1000:.0f} s")
+    return ordered.stopped_by_open_set(this) or gated.gate_late_groups(this) or _RULES[phase](this)
+
+
+def _is_deleted(operation: ResizeOperation, observation: ResizeObservation) -> bool:
+    """Return whether the topic is gone: every master answered that it does not have it, and it is in no route."""
+    views = (observation.sets.get(each.broker_name) for each in operation.sets)
+    return observation.is_in_no_route and all(view is not None and not view.has_topic for view in views)
 
 
 def _blocked(this: ResizeRound) -> ResizeDecision:
@@ -64,9 +79,9 @@ def _blocked(this: ResizeRound) -> ResizeDecision:
     operation = this.operation
     resume = operation.resume_phase
     assert resume is not None, "a blocked operation knows its phase"
-    if _is_paused_too_long(this):
-        return this.undo(f"the topic had no writes for longer than {operation.waits.pause_ms / 1000:.0f} s")
-    decision = _RULES[resume](this)
+    if resume in _BLOCKED_BESIDE and not this.observation.missing and ordered.stopped_by_open_set(this) is None:
+        return this.go(resume, ["no broker set beside this resize takes writes any more"])
+    decision = _by_phase(this, resume)
     if decision.operation.phase is not ResizePhase.BLOCKED:
         return decision
     return replace(decision, waits_for=decision.waits_for or (operation.problem,))
@@ -76,12 +91,9 @@ def _is_paused_too_long(this: ResizeRound) -> bool:
     """Return whether an ordered topic waits too long without writes; its counts have not changed yet."""
     operation = this.operation
     phase = operation.resume_phase or operation.phase
-    if operation.kind is not ResizeKind.ORDERED or operation.reached > PAUSED_END or phase not in _PAUSED:
+    if operation.kind is not ResizeKind.ORDERED or operation.reached > PAUSED_END or phase not in ordered.PAUSED:
         return False
-    paused = [each.began_unix_ms for each in operation.steps if each.phase is ResizePhase.PAUSE]
-    if phase is ResizePhase.PAUSE:
-        paused.append(operation.phase_since_unix_ms)
-    return bool(paused) and this.observation.unix_ms - paused[0] > operation.waits.pause_ms
+    return operation.earlier_ms + this.progress.lasted_ms > operation.waits.pause_ms
 
 
 def _masters_changed(this: ResizeRound) -> ResizeDecision | None:
@@ -95,11 +107,11 @@ def _masters_changed(this: ResizeRound) -> ResizeDecision | None:
     lost = [name for name in changed if name in operation.masters]
     again = _again(operation)
     if not lost or again is None:
-        return this.record(masters=masters)
+        return this.record(masters=masters, lapse=gated.lapse_by_master(operation) if lost else operation.lapse)
     evidence = [_replaced(name, operation.masters[name], masters[name]) for name in lost]
     if again is ResizePhase.REOPEN:
         return this.go(again, evidence, masters=masters, reopened=operation.reopened + 1)
-    return this.go(again, evidence, masters=masters)
+    return this.go(again, evidence, masters=masters, lapse=gated.lapse_by_master(operation))
 
 
 def _again(operation: ResizeOperation) -> ResizePhase | None:
@@ -121,7 +133,7 @@ def _again_ordered(operation: ResizeOperation, phase: ResizePhase) -> ResizePhas
     if phase in {ResizePhase.READ_DOWN, ResizePhase.WATCH}:
         return ResizePhase.REOPEN
     if operation.reached < PAUSED_END:
-        return ResizePhase.PAUSE if phase in _PAUSED and phase is not ResizePhase.RESIZE else None
+        return ResizePhase.PAUSE if phase in ordered.PAUSED and phase is not ResizePhase.RESIZE else None
     if operation.seeds and phase is not ResizePhase.ROLLBACK:
         # Producers may use new queues already; what was stored for groups there may be lost.
         return ResizePhase.SEED

@@ -9,23 +9,21 @@ from typing import Any, Final, NamedTuple
 from controller.refusals import NotLeader
 from controller.scaling.autoscaler.decision import ScalingVerdict
 from controller.scaling.autoscaler.policies import PolicyMode, ScalingPolicy
-from controller.scaling.execution.operations import OperationExists
+from controller.scaling.execution.operations import OperationExists, why_no_turn
 from controller.scaling.execution.service import QueueScaling, ResizeRefused
 from controller.scaling.resize.operation import ResizeOperation
-from controller.scaling.resize.request import ResizeRequest
+from controller.scaling.resize.request import AUTOSCALER, ResizeRequest
 from controller.scaling.watching.proposals import Proposal, Proposals
 from controller.scaling.watching.scaling_observer import ScalingObserver
 from controller.scaling.watching.topic_decisions import DecisionOutcome, TopicDecision, TopicNumbers
 from controller.scaling.watching.topic_under_policy import Refusal, TopicUnderPolicy
-from controller.storage.documents import DocumentKind
 from controller.storage.store import DocumentRefused, StoreError
 from remoting.clock import Clock
 
 #: Changes of decisions that are shown, of all topics.
 CHANGES_MAX: Final = 200
 
-#: Who requests the resizes of the mode `auto`, and of approved proposals.
-REQUESTED_BY: Final = "autoscaler"
+#: Who requests the resizes of approved proposals.
 APPROVED_BY: Final = "autoscaler, approved by an operator"
 
 _REFUSALS: Final = (ResizeRefused, OperationExists, DocumentRefused, StoreError)
@@ -51,7 +49,7 @@ class DecisionRuntime(NamedTuple):
     scaling: QueueScaling
     observer: ScalingObserver
     clock: Clock
-    #: Resizes that run at one time; further ones are not started.
+    #: Resizes that have turns at one time; further ones are not started.
     running_max: Callable[[], int]
     #: Runs what nobody waits for.
     start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[Any]]
@@ -127,14 +125,13 @@ class Decisions:
             self.proposals.withdraw(verdict.topic)
 
     def _begin(self, watched: TopicUnderPolicy, found: FoundVerdict) -> None:
-        refusal, starting = watched.refusal, len(self._starts)
+        refusal = watched.refusal
         # Counted anew each time: those that were started a moment ago are stored by now.
-        running = len(self._scaling.documents.names(DocumentKind.SCALING_OPERATION))
+        ahead = len(self._scaling.operations.turns()) + len(self._starts)
         if refusal is not None and self._clock.now_ms() < refusal.until_ms:
             self._decided(watched, found.decision(DecisionOutcome.REFUSED, refusal.problem))
-        elif running + starting >= self._running_max():
-            problem = f"{running + starting} other resizes run, which is the limit (scalingOperationsMax)"
-            self._decided(watched, found.decision(DecisionOutcome.REFUSED, problem))
+        elif ahead >= self._running_max():
+            self._decided(watched, found.decision(DecisionOutcome.REFUSED, why_no_turn(ahead)))
         else:
             watched.is_starting = True
             task = self._start(self._resize(watched, found))
@@ -146,7 +143,7 @@ class Decisions:
         assert verdict.target is not None, "only a change is carried out"
         assert verdict.before is not None, "nothing follows from unknown counts"
         request = ResizeRequest(
-            topic=verdict.topic, queues=verdict.target, requested_by=REQUESTED_BY, reason=verdict.reason
+            topic=verdict.topic, queues=verdict.target, requested_by=AUTOSCALER, reason=verdict.reason
         )
         try:
             operation = await self._scaling.start_from(request, verdict.before)

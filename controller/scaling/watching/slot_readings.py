@@ -96,6 +96,7 @@ class SlotReadings:
             groups=groups,
             is_ordered=facts.is_ordered,
             is_static=facts.is_static,
+            special_type=facts.special_type,
         )
 
     async def _ends(self, topic: str, master: str | None) -> Offsets | None:

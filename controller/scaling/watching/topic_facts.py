@@ -9,7 +9,7 @@ from typing import Final
 
 from controller.scaling.execution.broker_views import FAILURES, counts_of, topic_of
 from controller.scaling.execution.group_views import ConnectedMembers, GroupObserver
-from controller.scaling.execution.observer import TopicObserver, has_order
+from controller.scaling.execution.observer import TopicObserver, has_order, special_type
 from controller.scaling.resize.observation import GroupKind, GroupView
 from controller.scaling.resize.operation import QueueCounts
 from remoting.admin.client import AdminClient
@@ -27,7 +27,7 @@ ABSENT_MS: Final = 3_600_000
 CLIENTS_MAX: Final = 64
 
 #: Kinds that the answers of brokers show; what else a group is, only its clients know.
-_SHOWN_BY_BROKERS: Final = frozenset({GroupKind.BROADCAST, GroupKind.POP, GroupKind.PULL})
+_SHOWN_BY_BROKERS: Final = frozenset({GroupKind.BROADCAST, GroupKind.POP, GroupKind.PULL, GroupKind.ASSIGNED})
 _OFFLINE: Final = frozenset[str]()
 
 
@@ -52,6 +52,7 @@ class TopicFacts:
     counts: Mapping[str, QueueCounts | None] = field(default_factory=dict)
     is_ordered: bool | None = None
     is_static: bool | None = None
+    special_type: str = ""
     groups: Mapping[str, GroupFacts] = field(default_factory=dict)
     #: Since when sets are in no route any more, monotonic; they have no master.
     absent: Mapping[str, int] = field(default_factory=dict)
@@ -97,6 +98,7 @@ class TopicFactsObserver:
             counts={name: None if each is None else counts_of(each) for name, each in found.items()},
             is_ordered=True if has_any_order else (False if is_known else None),
             is_static=places.is_static,
+            special_type=special_type(known),
             groups=former.groups if former is not None else {},
             is_complete=is_known,
         )
@@ -135,16 +137,13 @@ class TopicFactsObserver:
 
 def group_facts(view: GroupView, former: GroupFacts | None) -> GroupFacts:
     """Return what is known of a group; its kind stays unknown until one of its clients has answered."""
-    if view.kind is GroupKind.OFFLINE:
-        # What it was matters to nobody: none of its clients is online.
-        kind = former.kind if former is not None else None
-        return GroupFacts(kind=kind or GroupKind.CONCURRENT, clients=_OFFLINE, holders=_OFFLINE)
+    if not view.is_online:
+        # Whether it may be in order although nobody has seen it, the plan of a resize decides.
+        return GroupFacts(kind=view.last_kind or GroupKind.CONCURRENT, clients=_OFFLINE, holders=_OFFLINE)
     clients = frozenset(each.client_id for each in view.clients)
     answered = [each for each in view.clients if each.queues is not None]
-    kind = None
-    if view.kind in _SHOWN_BY_BROKERS or (answered and view.kind is not GroupKind.UNKNOWN):
-        kind = view.kind
-    elif former is not None and former.clients == clients:
+    kind = view.reported_kind
+    if kind is None and former is not None and former.clients == clients:
         kind = former.kind
     holders = frozenset(each.client_id for each in answered if each.queues)
     is_whole = len(answered) == len(view.clients)

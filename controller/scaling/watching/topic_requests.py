@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from controller.scaling.execution.client_queries import ClientQueries
+from controller.scaling.execution.group_kinds import GroupKinds
 from controller.scaling.execution.group_views import GroupObserver
 from controller.scaling.execution.observer import ElectedMasters, TopicObserver
 from controller.scaling.watching.failed_peers import FailedPeers
@@ -30,15 +31,20 @@ class TopicRequests(NamedTuple):
 
     @classmethod
     def over(
-        cls, client: Requester, clock: Clock, name_servers: Callable[[], tuple[str, ...]], masters: ElectedMasters
+        cls,
+        client: Requester,
+        clock: Clock,
+        name_servers: Callable[[], tuple[str, ...]],
+        masters: ElectedMasters,
+        kinds: GroupKinds,
     ) -> "TopicRequests":
         """Return what sends its requests by a client."""
         peers = FailedPeers(client, clock)
         admin = AdminClient(peers, _REQUESTS)
         of_groups = AdminClient(peers, _REQUESTS_OF_GROUPS)
         clients = ClientQueries(of_groups, clock)
-        groups = GroupObserver(of_groups, clients)
-        topics = TopicObserver(admin, name_servers, masters, clients, clock)
+        groups = GroupObserver(of_groups, clients, kinds)
+        topics = TopicObserver(admin, name_servers, masters, clients, kinds, clock)
         return cls(
             names=PolicyTopics(admin, name_servers, clock.now_ms),
             facts=TopicFactsObserver(admin, topics, groups, clock.now_ms),

@@ -50,6 +50,8 @@ class WatchedRoute(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     #: Of this watch in this process: another one means that fetches in between are not known.
     watch_id: str
     watched_since_unix_ms: int
+    #: By the clock of the other times; None from releases that do not tell.
+    answered_unix_ms: int | None = None
     #: The watch ends then unless it is requested again.
     ends_in_ms: int
     present: RouteVersion

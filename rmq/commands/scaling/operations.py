@@ -1,4 +1,4 @@
-"""`rmq scaling list`, `show`, `abort`, `resume` and `waive`."""
+"""`rmq scaling list`, `show`, `abort`, `resume`, `waive` and `give-up`."""
 
 from collections.abc import Callable, Iterator
 from typing import ClassVar, Final, Literal
@@ -6,13 +6,21 @@ from typing import ClassVar, Final, Literal
 import click
 import msgspec
 
+from rmq.cli.operator_name import operator_name
 from rmq.cli.options import ChangeCommand, ListCommand, SiteCommand
 from rmq.cli.session import OperatorSession, with_session
-from rmq.commands.live_names import group_names, topic_names
+from rmq.commands.live_names import broker_names, group_names, topic_names
 from rmq.failures import CommandFailed
 from rmq.output.rows import RowKey
 from rmq.site.http_api import ApiRequest, Document, call, controllers, path_of
-from rmq.site.scaling_documents import PLAN_TIMEOUT_S, ReasonBody, ResizeDocument, ResizePage, WaiveBody
+from rmq.site.scaling_documents import (
+    PLAN_TIMEOUT_S,
+    GiveUpBody,
+    ReasonBody,
+    ResizeDocument,
+    ResizePage,
+    WaiveBody,
+)
 
 _LIMIT: Final = "1000"
 
@@ -130,6 +138,22 @@ async def waive(session: OperatorSession, operation: str, group: str) -> None:
         "waive",
         WaiveBody(group=group),
         lambda topic: f"Give up what {group} has not consumed in the queues of {topic} that are dropped",
+    )
+
+
+@click.command("give-up", cls=ChangeCommand)
+@click.argument("operation", metavar="ID")
+@click.argument("broker_name", metavar="SET", shell_complete=broker_names)
+@click.option("--reason", default="", help="recorded with the operation")
+@with_session
+async def give_up(session: OperatorSession, operation: str, broker_name: str, reason: str) -> None:
+    """Go on without a broker set that was decommissioned, or replaced by an empty one."""
+    await _change(
+        session,
+        operation,
+        "give-up",
+        GiveUpBody(broker_name=broker_name, requested_by=operator_name(), reason=reason),
+        lambda topic: f"Resize {topic} without {broker_name}",
     )
 
 

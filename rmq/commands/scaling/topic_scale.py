@@ -21,6 +21,7 @@ from rmq.site.scaling_documents import (
     PlanDocument,
     ResizeBody,
     ResizeDocument,
+    ResizeOptionsBody,
 )
 
 _LOOK_S: Final = 1.0
@@ -50,6 +51,8 @@ class ScaleOptions(TypedDict):
     queues: int
     ordered: Literal["pause", "gate"] | None
     equalise: bool
+    ignore_unassigned: bool
+    ignore_message_type: bool
     reason: str
     waits: bool
 
@@ -63,6 +66,8 @@ class ScaleOptions(TypedDict):
     help="of a topic whose messages have an order: pause writes until all is consumed, or lock new queues until then",
 )
 @click.option("--equalise", is_flag=True, help="broker sets with different numbers get the same one")
+@click.option("--ignore-unassigned", is_flag=True, help="grow although clients may not get the new queues")
+@click.option("--ignore-message-type", is_flag=True, help="resize a topic of message type PRIORITY or LITE")
 @click.option("--reason", default="", help="shown with the operation")
 @click.option("--wait", "waits", is_flag=True, help="wait for its end; phases are shown as they come")
 @with_session
@@ -76,6 +81,9 @@ async def scale_topic(session: OperatorSession, topic: str, **chosen: Unpack[Sca
         queues=chosen["queues"],
         ordered=chosen["ordered"] or "",
         equalise=chosen["equalise"],
+        options=ResizeOptionsBody(
+            ignore_unassigned=chosen["ignore_unassigned"], ignore_message_type=chosen["ignore_message_type"]
+        ),
         requested_by=operator_name(),
         reason=chosen["reason"],
     )

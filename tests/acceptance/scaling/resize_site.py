@@ -9,7 +9,7 @@ from peers.controllers import OurController
 from peers.jars import V4_9
 from peers.servers import registered
 from peers.waiting import wait_until
-from peers.wire import GET_MAX_OFFSET, SUCCESS, Caller
+from peers.wire import GET_KV_CONFIG, GET_MAX_OFFSET, PUT_KV_CONFIG, SUCCESS, Caller
 
 from remoting.protocol.object_keys import with_quoted_keys
 
@@ -121,6 +121,10 @@ class ScalingClient:
         """Return the operation once it is DONE; it may still be blocked or in a conflict when this is called."""
         return self._wait_for(operation_id, ("DONE",), ("ABORTED", "REJECTED"), RESIZED_S)
 
+    def wait_until_aborted(self, operation_id):
+        """Return the operation once it is ABORTED; it may be blocked or in a conflict when this is called."""
+        return self._wait_for(operation_id, ("ABORTED",), ("DONE", "REJECTED"), RESIZED_S)
+
     def wait_until_done(self, operation_id, *, seconds=RESIZED_S):
         """Return the operation once it is DONE."""
         return self.wait_for_phase(operation_id, "DONE", seconds=seconds)
@@ -155,7 +159,7 @@ class ResizeSite(ScalingClient):
         #: By the name of a consumer.
         self.client_ids = {}
         self.close = lab.close
-        self.namesrvs = [lab.name_server(f"namesrv-{number}") for number in range(2)]
+        self.namesrvs = [lab.name_server(f"namesrv-{number}", orderMessageEnable=True) for number in range(2)]
         # A broker counts nothing as in memory here, as one with much more data: the default of a client decides where
         # it begins, and not the broker's guess that a queue is new.
         self._settings = {"messageDelayLevel": DELAYS, "accessMessageInMemoryMaxRatio": 0}
@@ -216,6 +220,17 @@ class ResizeSite(ScalingClient):
         wait_until(lambda: self.routed(topic) == [wanted] * len(self.namesrvs), seconds=30, what=f"routes of {topic}")
         return topic
 
+    def put_order_conf(self, topic, text):
+        """Set `orderTopicConf` of a topic at every NameServer."""
+        fields = {"namespace": "ORDER_TOPIC_CONFIG", "key": topic, "value": text}
+        for namesrv in self.namesrvs:
+            assert namesrv.caller.request(PUT_KV_CONFIG, fields).code == SUCCESS
+
+    def order_confs(self, topic):
+        """Return `orderTopicConf` of a topic as each NameServer has it."""
+        fields = {"namespace": "ORDER_TOPIC_CONFIG", "key": topic}
+        return [each.caller.request(GET_KV_CONFIG, fields).fields.get("value") for each in self.namesrvs]
+
     def set_counts(self, topic, broker_name, *, read, write, **changes):
         """Change a topic on one broker by hand."""
         fields = {
@@ -262,11 +277,11 @@ class ResizeSite(ScalingClient):
         wanted = dict.fromkeys(self.brokers, (queues, queues))
         return self.counts(topic) == wanted and self.routed(topic) == [wanted] * len(self.namesrvs)
 
-    def ends(self, topic, queue_ids):
-        """Return the ends of these queues by broker name and queue id."""
+    def ends(self, topic, queue_ids, *names):
+        """Return the ends of these queues by broker name and queue id, of these brokers or of the first two."""
         return {
             (name, queue_id): int(self.asked(name, GET_MAX_OFFSET, {"topic": topic, "queueId": queue_id})["offset"])
-            for name in self.brokers
+            for name in names or self.brokers
             for queue_id in queue_ids
         }
 

@@ -1,10 +1,12 @@
-"""What is in the way of a resize: producers with an old route, absent groups, other hands."""
+"""What is in the way of a resize: producers with an old route, absent groups, other hands, what is gone."""
 
 import contextlib
+import shutil
 
 import pytest
 from peers.etcd import Way
-from peers.waiting import holds_for
+from peers.jars import V4_9
+from peers.waiting import holds_for, wait_until
 from resize_site import described, evidence_of, phases_of
 
 pytestmark = [pytest.mark.java, pytest.mark.soak]
@@ -206,3 +208,93 @@ def test_abort_of_a_shrink_gives_back_the_queues(site):
     assert site.is_everywhere(topic, 8), described(operation)
     assert operation["problem"] == "aborted by the operator: not today"
     assert traffic.verdict([group])[group].missing == ()
+
+
+def test_set_that_registers_during_an_ordered_pause_gets_no_message_and_the_resize_is_undone(site):
+    """With clients of the site's release and old ones, by an `orderTopicConf`."""
+    topic, conf = site.make_topic("Beside", 4), "broker-a:4;broker-b:4"
+    site.put_order_conf(topic, conf)
+    site.start_other_broker("broker-c")
+    old = site.lab.traffic("traffic-old", namesrv=site.namesrv_addresses, version=V4_9)
+    group = site.consume(topic, "orderly", from_="FIRST_OFFSET")
+    senders = {"beside-new": site.traffic, "beside-old": old}
+    for name, clients in senders.items():
+        clients.send(name, topic=topic, interval_ms=10, keys=20)
+        clients.wait_for_acknowledged(100, producer=name)
+
+    # A whole resize: sends fail, and go on with the new numbers.
+    operation_id = site.start(topic, 6, ordered="pause")
+    site.wait_for_phase(operation_id, "QUIESCE")
+    assert site.order_confs(topic) == ["broker-a:0;broker-b:0"] * 2
+    site.wait_until_done(operation_id)
+    assert site.order_confs(topic) == ["broker-a:6;broker-b:6"] * 2
+    assert all(refused_for_a_route(clients, name) for name, clients in senders.items())
+
+    # Another one, during which a third set registers with the topic. Its producers have had no queue for some polls.
+    operation_id = site.start(topic, 8, ordered="pause", waits={"producersMs": 20_000})
+    site.wait_for_phase(operation_id, "QUIESCE")
+    failed = {name: refused_for_a_route(clients, name) for name, clients in senders.items()}
+    wait_until(
+        lambda: all(refused_for_a_route(clients, name) > failed[name] + 100 for name, clients in senders.items()),
+        seconds=15,
+        what="producers have no queue",
+    )
+    site.set_counts(topic, "broker-c", read=8, write=8)
+    operation = site.wait_for_phase(operation_id, "ABORTED")
+    for name, clients in senders.items():
+        clients.wait_for_acknowledged(200, producer=name, seconds=30)
+        clients.stop(name)
+    site.traffic.wait_until_consumed([group])
+
+    assert "broker-c takes writes of Beside and is not part of this resize" in operation["problem"]
+    assert site.order_confs(topic) == ["broker-a:6;broker-b:6"] * 2
+    assert set(site.ends(topic, range(8), "broker-c").values()) == {0}
+    delivered = site.traffic.verdict([group])[group]
+    assert (delivered.missing, delivered.inversions) == ((), ())
+
+
+def refused_for_a_route(clients, producer):
+    """Return how many sends of a producer have failed because it had no queue."""
+    failed = (each for each in clients.read().unacknowledged if each.producer == producer)
+    return sum("No route info" in each.reason for each in failed)
+
+
+def test_topic_that_is_deleted_ends_its_resize(site):
+    """In a phase that waits, in a conflict, and while the resize is being undone."""
+    topics = [site.make_topic(f"Deleted-{each}", 8) for each in ("waits", "conflict", "undone")]
+    resizes = [site.start(each, 4, waits={"producersMs": 60_000}) for each in topics]
+    for each in resizes:
+        site.wait_for_phase(each, "QUIESCE")
+    site.set_counts(topics[1], "broker-a", read=6, write=6)
+    site.wait_for_phase(resizes[1], "CONFLICT")
+
+    mqadmin = site.lab.mqadmin(version=site.version)
+    for each in topics:
+        printed = mqadmin.run("deleteTopic", "-c", "DefaultCluster", "-t", each, namesrv=site.namesrv_addresses)
+        assert "success" in printed
+    site.command(resizes[2], "abort", {"reason": "nobody needs it"})
+
+    for each in resizes:
+        operation = site.wait_until_aborted(each)
+        assert operation["problem"] == "the topic was deleted", described(operation)
+
+
+def test_resize_goes_on_without_a_set_that_was_replaced_by_an_empty_one(site):
+    replaced = site.start_other_broker("broker-x")
+    topic = site.make_topic("Replaced", 4, brokers=["broker-a", "broker-x"])
+    operation_id = site.start(topic, 8, waits={"grownWatchMs": 20_000})
+    site.wait_for_phase(operation_id, "VERIFY")
+    body = {"brokerName": "broker-x", "requestedBy": "ann", "reason": "a new machine"}
+    refused, answer = site.command(operation_id, "give-up", body)
+
+    replaced.process.kill()
+    shutil.rmtree(replaced.store)
+    site.wait_until_ready(replaced.start())
+    wait_until(lambda: "broker-x" in str(site.operation(operation_id)["waitsFor"]), seconds=60, what="it is missed")
+    status, _ = site.command(operation_id, "give-up", body)
+    operation = site.wait_until_done(operation_id)
+
+    assert (refused, status) == (409, 200)
+    assert f"broker-x has {topic} at {replaced.address}" in answer["error"]["message"]
+    assert "broker-x was given up by ann: a new machine" in evidence_of(operation, "VERIFY")
+    assert site.counts(topic, "broker-a", "broker-x") == {"broker-a": (8, 8)}

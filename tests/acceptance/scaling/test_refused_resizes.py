@@ -5,7 +5,7 @@ from peers.acl import CONTROL, acl_2, request_as, servers_keys
 from peers.jars import V5_5
 from peers.servers import CLUSTER, registered
 from peers.waiting import wait_until
-from peers.wire import PUT_KV_CONFIG, SUCCESS
+from peers.wire import SUCCESS
 from resize_site import UPDATE_TOPIC, ScalingClient, described
 
 pytestmark = [pytest.mark.java, pytest.mark.soak]
@@ -65,9 +65,7 @@ def test_static_topic_is_refused(site):
 
 def test_topic_with_order_conf_is_refused_and_says_which_resize_is_wanted(site):
     topic = site.make_topic("OrderConf", 4)
-    for namesrv in site.namesrvs:
-        fields = {"namespace": "ORDER_TOPIC_CONFIG", "key": topic, "value": "broker-a:4;broker-b:4"}
-        assert namesrv.caller.request(PUT_KV_CONFIG, fields).code == SUCCESS
+    site.put_order_conf(topic, "broker-a:4;broker-b:4")
 
     sentence = refused(site, topic, 2)
 
@@ -80,7 +78,7 @@ def test_topic_with_order_flag_is_refused(site):
         pytest.skip("4.9 does not store the flag")
     topic = site.make_topic("OrderFlag", 4, order=True)
 
-    assert "its order flag or message type" in refused(site, topic, 8)
+    assert "order flag, message type, compaction" in refused(site, topic, 8)
 
 
 def test_topic_that_nobody_may_write_is_refused(site):

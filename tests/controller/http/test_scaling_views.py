@@ -25,7 +25,12 @@ PLAN = "/v1/scaling/plan"
 ADMIN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
 GROW = {"topic": TOPIC, "queues": 8}
 
-COMMANDS = [("abort", {"reason": "why"}), ("resume", {"reason": "why"}), ("waive", {"group": GROUP})]
+COMMANDS = [
+    ("abort", {"reason": "why"}),
+    ("resume", {"reason": "why"}),
+    ("waive", {"group": GROUP}),
+    ("give-up", {"brokerName": "broker-b", "requestedBy": "ann", "reason": "sold"}),
+]
 
 
 @pytest.fixture
@@ -63,9 +68,8 @@ async def store(controller, operation):
 
 
 def body_of(endpoint):
-    if endpoint.path.endswith("waive"):
-        return {"group": GROUP}
-    return GROW if endpoint.path in {PLAN, OPERATIONS} else {"reason": ""}
+    of_command = dict(COMMANDS).get(endpoint.path.rpartition("/")[2], {"reason": ""})
+    return GROW if endpoint.path in {PLAN, OPERATIONS} else of_command
 
 
 def named(endpoint):
@@ -79,7 +83,9 @@ def named(endpoint):
 async def test_answer_has_the_shape_and_status_of_openapi(controller, endpoint):
     # One that is waived of has a topic with groups; a new one needs a topic without a resize.
     topic = TOPIC if endpoint.path.endswith("waive") else "Other"
-    blocked = went(a_resize(id="resize-1", topic=topic), ResizePhase.DRAIN, ResizePhase.WATCH)
+    (one,) = a_resize().sets
+    sets = (one, msgspec.structs.replace(one, broker_name="broker-b"))
+    blocked = went(a_resize(id="resize-1", topic=topic, sets=sets), ResizePhase.DRAIN, ResizePhase.WATCH)
     blocked = msgspec.structs.replace(blocked, phase=ResizePhase.BLOCKED, resume_phase=ResizePhase.DRAIN)
     await store(controller, blocked)
     path = endpoint.path.replace("{id}", "resize-1")
@@ -248,6 +254,18 @@ async def test_waived_group_is_shown(controller):
     assert (status, waived["options"]["waivedGroups"]) == (200, [GROUP])
     status, sentence = message(await post(controller, f"{path}/waive", {"group": GROUP}))
     assert (status, sentence) == (409, f"{GROUP} is waived already.")
+
+
+async def test_who_gave_up_a_set_and_why_is_shown(controller):
+    (one,) = a_resize().sets
+    sets = (one, msgspec.structs.replace(one, broker_name="broker-b"))
+    path = await store(controller, a_resize(phase=ResizePhase.DRAIN, sets=sets))
+    body = {"brokerName": "broker-b", "requestedBy": "ann", "reason": "sold"}
+    status, going = await post(controller, f"{path}/give-up", body)
+    assert (status, [each["brokerName"] for each in going["sets"]]) == (200, ["broker-a"])
+    assert going["steps"][-1]["evidence"] == ["broker-b was given up by ann: sold"]
+    status, sentence = message(await post(controller, f"{path}/give-up", body))
+    assert (status, sentence) == (409, "broker-b is no set of resize-1; those that it has: broker-a.")
 
 
 async def test_group_that_the_topic_does_not_have_is_not_waived(controller):

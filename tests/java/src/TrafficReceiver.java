@@ -8,6 +8,7 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.remoting.exception.RemotingException;
@@ -18,7 +19,9 @@ import org.apache.rocketmq.remoting.exception.RemotingException;
  * <li>{@code push}, {@code orderly}, {@code broadcast}: a push consumer with that listener or message model;
  * <li>{@code pop}: a push consumer whose queues the broker assigns. It pops what the broker's request mode of topic and
  *     group (401) says so for, and pulls otherwise. From 5.0 on;
- * <li>{@code lite}: a lite pull consumer that commits by itself what it has polled.
+ * <li>{@code lite}: a lite pull consumer that commits by itself what it has polled;
+ * <li>{@code assign}: the same, which is assigned all queues that the topic has when it starts, and with {@code --follows}
+ *     true those that it has later.
  * </ul>
  * {@code --from} names where it begins without a stored offset, {@code --work-ms} how long it needs for a message,
  * {@code --invisible-ms} how long a popped message is its own, {@code --persist-ms} how often it commits,
@@ -51,7 +54,8 @@ final class TrafficReceiver extends TrafficClient {
     String start() throws Exception {
         for (int tries = 1; ; tries++) {
             try {
-                return options.text("kind").equals("lite") ? startLite() : startPush(options.text("kind"));
+                String kind = options.text("kind");
+                return kind.equals("lite") || kind.equals("assign") ? startLite(kind) : startPush(kind);
             } catch (IllegalStateException e) {
                 if (tries == TRIES || !(e.getCause() instanceof RemotingException)) {
                     throw e;
@@ -100,20 +104,37 @@ final class TrafficReceiver extends TrafficClient {
         return push.buildMQClientId();
     }
 
-    private String startLite() throws Exception {
+    private String startLite(String kind) throws Exception {
         lite = new DefaultLitePullConsumer(group);
         separate(lite, name, options);
         lite.setConsumeFromWhere(from());
         lite.setAutoCommitIntervalMillis(options.number("persist-ms", 5000));
-        lite.subscribe(options.text("topic"), "*");
+        if (kind.equals("lite")) {
+            lite.subscribe(options.text("topic"), "*");
+        }
         lite.start();
+        if (kind.equals("assign")) {
+            assignAll();
+        }
+        boolean follows = Boolean.parseBoolean(options.text("follows", "false"));
         poller = new Thread(() -> {
             while (goesOn) {
                 consumeAll(lite.poll(POLL_MS));
+                if (follows) {
+                    assignAll();
+                }
             }
         });
         poller.start();
         return lite.buildMQClientId();
+    }
+
+    private void assignAll() {
+        try {
+            lite.assign(lite.fetchMessageQueues(options.text("topic")));
+        } catch (MQClientException e) {
+            throw new IllegalStateException(e);
+        }
     }
 
     /** What an orderly listener answers for messages that it has consumed. */

@@ -22,7 +22,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * <li>{@code --queue id --broker name}: they go to this queue, whether the route shows it or not;
  * <li>{@code --kind}: {@code sync}, as without it; {@code async}; {@code oneway}: nobody acknowledges, and what the
  *     client took counts as acknowledged by broker - at -1; {@code transaction}: all are committed, every tenth only
- *     when a broker checks back;
+ *     when a broker checks back, or with {@code --undecided-ms} all at the first check after that time;
  * <li>{@code --delay-level n}: they are delivered later;
  * <li>{@code --timeout-ms}, {@code --retries}, {@code --poll-ms}: the client's own settings.
  * </ul>
@@ -56,19 +56,21 @@ final class TrafficSender extends TrafficClient {
         if (!kind.equals("transaction")) {
             return new DefaultMQProducer(group);
         }
+        int undecidedMs = options.number("undecided-ms", 0);
         TransactionMQProducer transactional = new TransactionMQProducer(group);
         transactional.setTransactionListener(new TransactionListener() {
             private int number;
 
             @Override
             public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
-                return number++ % CHECKED_BACK == 0
+                return undecidedMs > 0 || number++ % CHECKED_BACK == 0
                     ? LocalTransactionState.UNKNOW : LocalTransactionState.COMMIT_MESSAGE;
             }
 
             @Override
             public LocalTransactionState checkLocalTransaction(MessageExt message) {
-                return LocalTransactionState.COMMIT_MESSAGE;
+                return System.currentTimeMillis() - message.getBornTimestamp() < undecidedMs
+                    ? LocalTransactionState.UNKNOW : LocalTransactionState.COMMIT_MESSAGE;
             }
         });
         return transactional;

@@ -70,6 +70,7 @@ async def test_fetches_since_the_watch_began_are_answered_with_their_versions(re
         "orderTopicConf": None,
     }
     assert now["watchId"] == began["watchId"]
+    assert now["answeredUnixMs"] == began["answeredUnixMs"] + 1_000
 
 
 async def test_change_is_a_version_before_anybody_fetched_it(registered):

@@ -15,6 +15,7 @@ WATCHED = {
     "topic": "TopicTest",
     "watchId": "w",
     "watchedSinceUnixMs": 1_700_000_000_000,
+    "answeredUnixMs": 1_700_000_009_000,
     "endsInMs": 60_000,
     "present": PRESENT,
     "isComplete": True,
@@ -35,13 +36,19 @@ def test_request_names_the_topic_and_how_long_it_is_watched():
 def test_fetch_is_present_if_its_version_is():
     answer = RemotingCommand(0, body=json.dumps(WATCHED).encode())
     found = watch_route_fetches("TopicTest", 1).read_response(answer)
-    assert (found.watched_since_unix_ms, found.write_queue_nums) == (1_700_000_000_000, {"broker-a": 2})
+    assert (found.watched_before_ms, found.write_queue_nums) == (5_000, {"broker-a": 2})
     assert found.is_complete
     assert found.fetches == (
-        ClientFetch(host="10.0.0.9", has_proxy=False, is_present=False, closed_unix_ms=None),
-        ClientFetch(host="10.0.0.9", has_proxy=True, is_present=True, closed_unix_ms=None),
-        ClientFetch(host="10.0.0.9", has_proxy=False, is_present=False, closed_unix_ms=1_700_000_002_000),
+        ClientFetch(host="10.0.0.9", has_proxy=False, is_present=False, closed_ms=None),
+        ClientFetch(host="10.0.0.9", has_proxy=True, is_present=True, closed_ms=None),
+        ClientFetch(host="10.0.0.9", has_proxy=False, is_present=False, closed_ms=7_000),
     )
+
+
+def test_connection_counts_as_just_closed_where_the_name_server_does_not_tell_its_time():
+    body = json.dumps({key: value for key, value in WATCHED.items() if key != "answeredUnixMs"}).encode()
+    found = watch_route_fetches("TopicTest", 1).read_response(RemotingCommand(0, body=body))
+    assert found.fetches[-1].closed_ms == 0
 
 
 @pytest.mark.parametrize(("code", "error"), [(3, NotSupported), (1, Refused), (17, Refused)])

@@ -3,16 +3,20 @@
 import pytest
 from fakes.clock import FakeClock
 from fakes.scaled_topic import GROUP, TOPIC, NoElectedMasters, ScaledBroker, ScaledNameServer, ScalingSite, scaling_site
+from msgspec import structs
 from resize_builders import a_resize
 
 from controller.scaling.execution import observer
 from controller.scaling.execution.client_queries import ROUND_MS, ClientQueries
 from controller.scaling.execution.group_definitions import KEEP_MS
+from controller.scaling.execution.group_kinds import GroupKinds
 from controller.scaling.execution.group_views import GROUPS_MAX
 from controller.scaling.execution.observer import TopicObserver
 from controller.scaling.resize.observation import DelayProgress, GroupKind, LogPosition, QueueEnds
 from controller.scaling.resize.operation import QueueCounts, QueueId, ResizeKind, ResizePhase, SetResize
 from controller.scaling.rules.plan import SET_QUEUES_MAX
+from controller.storage.document_store import DocumentStore
+from controller.storage.store import StoreError
 from remoting.admin.client import AdminLimits
 from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
 
@@ -25,9 +29,17 @@ CODES_OF_FACTS = [
     BrokerRequestCode.GET_BROKER_RUNTIME_INFO,
     BrokerRequestCode.GET_BROKER_HA_STATUS,
     BrokerRequestCode.GET_TIMER_METRICS,
+    RequestCode.GET_BROKER_CONFIG,
     BrokerRequestCode.QUERY_TOPIC_CONSUME_BY_WHO,
     BrokerRequestCode.GET_CONSUMER_CONNECTION_LIST,
 ]
+
+
+class StoreThatIsAway:
+    """Kinds of groups that cannot be stored hold up nothing."""
+
+    async def commit_document(self, *_):
+        raise StoreError("the store is away")
 
 
 class Elected(NoElectedMasters):
@@ -48,7 +60,8 @@ def broker():
 def observer_of(site, masters=None, clock=None):
     clock = clock or FakeClock()
     clients = ClientQueries(site.admin, clock)
-    return TopicObserver(site.admin, lambda: site.addresses, masters or NoElectedMasters(), clients, clock)
+    kinds = GroupKinds(DocumentStore(StoreThatIsAway()))
+    return TopicObserver(site.admin, lambda: site.addresses, masters or NoElectedMasters(), clients, kinds, clock)
 
 
 async def facts(site, **values):
@@ -276,6 +289,18 @@ async def test_half_messages_are_those_that_are_not_checked(broker):
     assert observation.sets["broker-a"].late.half_messages == 2
 
 
+async def test_half_messages_in_rocksdb_are_all_that_are_stored(broker):
+    broker.rocksdb_half = (3, 8)
+    broker.options = {"transactionTimeOut": 6000, "transactionCheckMax": 15, "transactionCheckInterval": 30_000}
+    async with scaling_site(broker) as site:
+        _, without = await facts(site)
+        broker.options["transRocksDBEnable"] = "true"
+        _, observation = await facts(site)
+    late = observation.sets["broker-a"].late
+    assert (late.half_messages, late.rocksdb_half_messages, late.transaction_ms) == (0, 5, 486_000)
+    assert without.sets["broker-a"].late.rocksdb_half_messages == 0
+
+
 async def test_offsets_are_read_before_ends(broker):
     async with scaling_site(broker) as site:
         await observer_of(site).observe(shrinks(ResizePhase.DRAIN), 0)
@@ -309,6 +334,24 @@ async def test_phase_queries_only_what_it_needs(broker):
     assert BrokerRequestCode.GET_ALL_CONSUMER_OFFSET not in broker.seen
     assert BrokerRequestCode.GET_MAX_OFFSET not in broker.seen
     assert (observation.groups, observation.sets["broker-a"].ends) == (None, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_ordered", "special_type"),
+    [
+        ("message.type", "NORMAL", False, ""),
+        ("message.type", "FIFO", True, ""),
+        ("message.type", "PRIORITY", False, "PRIORITY"),
+        ("message.type", "LITE", False, "LITE"),
+        ("cleanup.policy", "DELETE", False, ""),
+        ("cleanup.policy", "COMPACTION", True, ""),
+    ],
+)
+async def test_attributes_of_a_topic_tell_whether_queues_have_a_meaning(broker, name, value, is_ordered, special_type):
+    broker.topic["attributes"] = {name: value}
+    async with scaling_site(broker, name_servers=1) as site:
+        traits, _ = await facts(site)
+    assert (traits.is_ordered, traits.special_type) == (is_ordered, special_type)
 
 
 # Groups
@@ -349,6 +392,16 @@ async def test_group_that_subscribes_to_another_topic_now_is_offline(broker):
     async with scaling_site(broker) as site:
         _, groups = await groups_of(site)
     assert groups[GROUP].kind is GroupKind.OFFLINE
+
+
+async def test_group_that_pulls_without_a_subscription_chooses_its_queues_itself(broker):
+    broker.offsets[GROUP] = {0: 1}
+    broker.join(GROUP, "client-1", kind="CONSUME_ACTIVELY", topic="Other")
+    broker.run("client-1", {0: (1, 2)})
+    async with scaling_site(broker) as site:
+        _, groups = await groups_of(site)
+    assert groups[GROUP].kind is GroupKind.ASSIGNED
+    assert set(groups[GROUP].clients[0].queues) == {QueueId("broker-a", 0)}
 
 
 @pytest.mark.parametrize(
@@ -415,6 +468,20 @@ async def test_clients_of_a_group_that_lags_are_not_queried_until_it_has_drained
         broker.offsets[GROUP] = {2: 9}
         (group,) = (await observer.observe(shrinks(ResizePhase.DRAIN), 0)).groups
     assert group.kind is GroupKind.ORDERLY
+
+
+async def test_clients_of_a_group_that_appears_while_queues_are_locked_are_queried_until_it_has_locks(broker):
+    broker.offsets[GROUP] = {0: 1}
+    broker.join(GROUP, "client-1")
+    broker.run("client-1", {0: (1, 0)}, is_orderly=True)
+    release = structs.replace(grows(ResizePhase.RELEASE), kind=ResizeKind.GATED, reached=2)
+    async with scaling_site(broker) as site:
+        observer = observer_of(site)
+        (group,) = (await observer.observe(release, 0)).groups
+        assert group.kind is GroupKind.ORDERLY
+        broker.seen.clear()
+        await observer.observe(structs.replace(release, gated_groups=(GROUP,)), 0)
+    assert BrokerRequestCode.GET_CONSUMER_RUNNING_INFO not in broker.seen
 
 
 async def test_clients_that_broadcast_are_queried_whatever_their_group_has_stored_once(broker):

@@ -1,7 +1,6 @@
 """Who is asked about producers with an old route, and what a broker or NameServer that does not know leaves open."""
 
 import pytest
-from fakes.clock import FakeClock
 from fakes.scaled_topic import TOPIC, ScaledBroker, scaling_site
 from resize_builders import a_resize
 
@@ -29,7 +28,6 @@ async def site(broker):
 
 
 def watched(version=3):
-    clock = FakeClock()
     fetch = {
         "clientAddress": "10.0.0.1:5001",
         "proxyAddress": None,
@@ -37,11 +35,11 @@ def watched(version=3):
         "fetchedUnixMs": 1,
         "closedUnixMs": None,
     }
-    present = {"number": 3, "sinceUnixMs": 1, "writeQueueNums": {"broker-a": 4}, "orderTopicConf": None}
+    present = {"number": 3, "sinceUnixMs": 100_000, "writeQueueNums": {"broker-a": 4}, "orderTopicConf": None}
     return {
         "topic": TOPIC,
         "watchId": "w",
-        "watchedSinceUnixMs": clock.unix_ms() - 100_000,
+        "watchedSinceUnixMs": 1,
         "endsInMs": 60_000,
         "present": present,
         "isComplete": True,
@@ -50,9 +48,9 @@ def watched(version=3):
 
 
 async def stale(site):
-    clock = FakeClock()
-    operation = a_resize(phase=ResizePhase.QUIESCE, phase_since_unix_ms=clock.unix_ms())
-    fetches = ProducerFetches(site.admin, lambda: site.addresses, clock)
+    # The clocks of NameServers are decades behind that of this controller.
+    operation = a_resize(phase=ResizePhase.QUIESCE)
+    fetches = ProducerFetches(site.admin, lambda: site.addresses)
     return await fetches.stale(operation, [each.address for each in site.brokers])
 
 
@@ -83,6 +81,6 @@ async def test_name_server_that_does_not_know_leaves_the_fixed_wait(site, instea
 
 
 async def test_topic_is_watched_from_its_plan_on(site):
-    await ProducerFetches(site.admin, lambda: site.addresses, FakeClock()).begin(TOPIC)
+    await ProducerFetches(site.admin, lambda: site.addresses).begin(TOPIC)
     for each in site.name_servers:
         assert each.peer.count(RequestCode.WATCH_ROUTE_FETCHES) == 1

@@ -7,6 +7,7 @@ from inspect import isawaitable
 import pytest
 from fakes.scaled_topic import GROUP, TOPIC, ScaledBroker, ScaledNameServer, ScalingSite, scaling_site
 from fakes.scaling_controller import OTHER, ScalingController
+from msgspec.structs import replace
 from resize_builders import a_resize
 
 from controller.scaling.execution import runner
@@ -204,6 +205,53 @@ async def test_conflict_goes_on_once_an_operator_resumes_it(broker, controller):
     assert "resumed by the operator: put right" in [line for each in ended.steps for line in each.evidence]
 
 
+# Topics and broker sets that go
+
+
+@pytest.mark.parametrize("phase", [ResizePhase.READ_UP, ResizePhase.ROLLBACK, ResizePhase.CONFLICT])
+async def test_deleted_topic_ends_its_resize(broker, controller, phase):
+    broker.topic = None
+    operation = stored(broker, phase, reached=1)
+    await controller.scaling.operations.add(operation)
+    ended = await controller.ended(operation, ResizePhase.ABORTED)
+    assert (ended.problem, broker.written) == ("the topic was deleted", [])
+
+
+@pytest.mark.parametrize("is_registered", [True, False], ids=["replaced-by-an-empty-one", "decommissioned"])
+async def test_resize_goes_on_once_an_operator_has_given_up_the_set_that_is_gone(tmp_path, is_registered):
+    stays, goes = ScaledBroker("broker-a"), ScaledBroker("broker-b")
+    async with (
+        ScalingSite([stays, goes], [ScaledNameServer(stays, goes)]) as site,
+        ScalingController(tmp_path, lambda: site.addresses) as controller,
+    ):
+        both = [stored(each, ResizePhase.READ_UP, reached=1) for each in (stays, goes)]
+        resize = replace(both[0], sets=both[0].sets + both[1].sets, masters=both[0].masters | both[1].masters)
+        stays.held[BrokerRequestCode.UPDATE_AND_CREATE_TOPIC] = asyncio.Event()
+        await controller.scaling.operations.add(resize)
+        with pytest.raises(ResizeCommandRefused, match=f"broker-b has {TOPIC} at {goes.address}: wait for it, or"):
+            await controller.scaling.give_up(resize.id, "broker-b", "ann")
+        stays.held[BrokerRequestCode.UPDATE_AND_CREATE_TOPIC].set()
+        goes.topic = None
+        if not is_registered:
+            site.name_servers[0].brokers = (stays,)
+        await controller.until(lambda: "broker-b" in str(controller.scaling.statuses.get(resize.id)))
+        await controller.scaling.give_up(resize.id, "broker-b", "ann: sold")
+        ended = await controller.ended(resize, ResizePhase.DONE)
+        assert "broker-b was given up by ann: sold" in [line for each in ended.steps for line in each.evidence]
+        assert (counts(stays), [each.broker_name for each in ended.sets]) == ((8, 8), ["broker-a"])
+
+
+async def test_set_is_not_given_up_while_no_name_server_tells_its_brokers(tmp_path, broker, site, controller):
+    resize = stored(broker, ResizePhase.CONFLICT, problem="somebody")
+    (first,) = resize.sets
+    resize = replace(resize, sets=(first, replace(first, broker_name="broker-b")))
+    await controller.scaling.operations.add(resize)
+    for each in site.name_servers:
+        each.instead[RequestCode.GET_BROKER_CLUSTER_INFO] = ResponseCode.SYSTEM_ERROR
+    with pytest.raises(ResizeCommandRefused, match="no NameServer answers which brokers belong to broker-b"):
+        await controller.scaling.give_up(resize.id, "broker-b", "ann")
+
+
 # The lead
 
 
@@ -304,7 +352,7 @@ async def test_operations_above_the_limit_wait_the_oldest_first(tmp_path):
         await controller.until(lambda: BrokerRequestCode.UPDATE_AND_CREATE_TOPIC in first.seen)
         two = await controller.scaling.start(request(topic="Other"))
         status = await controller.until(lambda: controller.scaling.statuses.get(two.id))
-        assert status.waits_for == ("1 other resizes run, which is the limit",)
+        assert status.waits_for[0].startswith("1 other resizes run or wait for their turn, which is the limit")
         assert controller.scaling.find(two.id).phase is ResizePhase.PLANNED
         held.set()
         await controller.ended(one, ResizePhase.DONE)
@@ -363,9 +411,17 @@ async def test_topic_that_has_changed_since_it_was_planned_is_not_resized(broker
 
 async def test_check_that_lacks_answers_waits_and_can_be_aborted(broker, controller):
     broker.instead[BrokerRequestCode.GET_MAX_OFFSET] = 2
-    operation = stored(broker, ResizePhase.PRECHECK, phase_since_unix_ms=controller.clock.unix_ms())
+    # It began years ago by the wall clock of the leader that stored it.
+    operation = stored(broker, ResizePhase.PRECHECK)
     await controller.scaling.operations.add(operation)
     status = await controller.until(lambda: controller.scaling.statuses.get(operation.id))
     assert any(each.startswith(f"queue 0 at {broker.address}") for each in status.waits_for)
     await controller.scaling.abort(operation.id, "")
     await controller.ended(operation, ResizePhase.ABORTED)
+
+
+async def test_check_that_has_lacked_answers_for_a_minute_under_several_leaders_is_rejected(broker, controller):
+    broker.instead[BrokerRequestCode.GET_MAX_OFFSET] = 2
+    operation = stored(broker, ResizePhase.PRECHECK, lasted_ms=runner.PRECHECK_MS)
+    await controller.scaling.operations.add(operation)
+    await controller.ended(operation, ResizePhase.REJECTED)

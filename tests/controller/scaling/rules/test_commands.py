@@ -1,11 +1,18 @@
-"""Abort, resume, waive."""
+"""Abort, resume, waive, give up a set."""
 
 import pytest
 from msgspec.structs import replace
-from scaling_builders import a_gated, a_grow, a_shrink, an_ordered
+from scaling_builders import BROKER, MASTER, a_gated, a_grow, a_shrink, an_ordered
 
-from controller.scaling.resize.operation import ResizeKind, ResizeOptions, ResizePhase
-from controller.scaling.rules.commands import GROUPS_SHOWN, ResizeCommandRefused, aborted, resumed, waived
+from controller.scaling.resize.operation import LateMark, QueueOffset, ResizeKind, ResizeOptions, ResizePhase
+from controller.scaling.rules.commands import (
+    GROUPS_SHOWN,
+    ResizeCommandRefused,
+    aborted,
+    given_up,
+    resumed,
+    waived,
+)
 
 NOW = 1_700_000_100_000
 
@@ -97,3 +104,65 @@ def test_group_with_locks_is_waived_although_the_topic_has_it_no_more():
 def test_nothing_is_waived_of_a_resize_that_adds_queues():
     with pytest.raises(ResizeCommandRefused, match="resize-1 adds queues and waits for no group"):
         waived(a_grow(ResizePhase.ASSIGN, reached=1), "billing", ["billing"], NOW)
+
+
+def of_two_sets(resize, **values):
+    """Return a resize of a second set beside its own, of which it knows as much."""
+    (first,) = resize.sets
+    names = (BROKER, "broker-b")
+    return replace(
+        resize,
+        sets=tuple(replace(first, broker_name=name) for name in names),
+        masters=dict.fromkeys(names, MASTER),
+        seeds=tuple(QueueOffset(name, 2, 0) for name in names),
+        confirmed=tuple(QueueOffset(name, 3, 9) for name in names),
+        late_marks=tuple(LateMark(name, 3, 1) for name in names),
+        **values,
+    )
+
+
+@pytest.mark.parametrize(
+    ("resize", "phase", "problem"),
+    [
+        (of_two_sets(a_shrink(ResizePhase.WATCH, reached=2)), ResizePhase.WATCH, ""),
+        (of_two_sets(a_shrink(ResizePhase.ROLLBACK), problem="aborted"), ResizePhase.ROLLBACK, "aborted"),
+        (of_two_sets(a_shrink(ResizePhase.CONFLICT), problem="others"), ResizePhase.CONFLICT, "others"),
+        (
+            of_two_sets(a_gated(ResizePhase.BLOCKED), problem="offline", resume_phase=ResizePhase.RELEASE),
+            ResizePhase.RELEASE,
+            "",
+        ),
+    ],
+)
+def test_resize_goes_on_without_a_set_that_was_given_up(resize, phase, problem):
+    going = given_up(resize, "broker-b", "ann: sold", NOW)
+    assert (going.phase, going.problem, going.steps[-1].evidence) == (
+        phase,
+        problem,
+        ("broker-b was given up by ann: sold",),
+    )
+    assert list(going.masters) == [BROKER]
+    for parts in (going.sets, going.seeds, going.confirmed, going.late_marks):
+        assert [each.broker_name for each in parts] == [BROKER]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("broker-a:2;broker-b:2", "broker-a:2"), ("broker-b:2", None), (None, None)]
+)
+def test_keys_go_to_no_set_that_was_given_up(before, after):
+    ordered = of_two_sets(an_ordered(ResizePhase.RESIZE), order_conf=before)
+    assert given_up(ordered, "broker-b", "ann", NOW).order_conf == after
+
+
+@pytest.mark.parametrize(
+    ("resize", "name", "text"),
+    [
+        (of_two_sets(a_grow(ResizePhase.DONE)), "broker-b", "resize-1 has ended: DONE"),
+        (of_two_sets(a_grow(ResizePhase.SEED)), "broker-x", "those that it has: broker-a, broker-b"),
+        (of_two_sets(a_grow(ResizePhase.PRECHECK)), "broker-b", "has changed nothing yet: abort it"),
+        (a_grow(ResizePhase.SEED), BROKER, "broker-a is the last set of resize-1: bring it back, or delete TopicTest"),
+    ],
+)
+def test_set_without_which_nothing_could_go_on_is_not_given_up(resize, name, text):
+    with pytest.raises(ResizeCommandRefused, match=text):
+        given_up(resize, name, "ann", NOW)

@@ -25,8 +25,9 @@ def test_stored_offset_has_to_be_at_the_end(kind):
     assert lags_of(group, None) == ["no offset is stored: it has not begun"]
 
 
-def test_messages_that_are_pulled_and_not_processed_count():
-    group = a_group(kind=GroupKind.PULL, queues=(2,), cached=3)
+@pytest.mark.parametrize("kind", [GroupKind.PULL, GroupKind.ASSIGNED])
+def test_messages_that_are_pulled_and_not_processed_count(kind):
+    group = a_group(kind=kind, queues=(2,), cached=3)
     assert lags_of(group, 5) == ["3 messages are pulled and not processed"]
 
 
@@ -51,6 +52,7 @@ def test_broadcasting_client_that_does_not_answer_is_not_drained():
         (GroupKind.CONCURRENT, 0),
         (GroupKind.POP, SHRINK.waits.pop_ms),
         (GroupKind.PULL, SHRINK.waits.process_ms),
+        (GroupKind.ASSIGNED, SHRINK.waits.process_ms),
     ],
 )
 def test_group_settles_for_as_long_as_its_clients_process(kind, settle_ms):

@@ -13,7 +13,7 @@ from controller.scaling.rules.commands import aborted
 from controller.scaling.rules.given_back import LAST_ROUNDS_MAX
 from controller.scaling.rules.step import decide_step
 
-CONF = "broker-a:2"
+CONF, PAUSED = "broker-a:2", "broker-a:0"
 
 
 def aborted_in_conflict(**values):
@@ -44,7 +44,7 @@ def test_pause_of_the_resize_itself_is_undone(position, reached, after, conf):
         broker_name=BROKER, address=ADDRESS, before=QueueCounts(after.read, after.write, 4), after=after
     )
     # First the entry: with it producers use all queues again at once.
-    paused = observed(resize, position)
+    paused = observed(resize, position, order_conf=PAUSED)
     assert decide_step(resize, waited(0), paused).actions == (put,)
     assert decide_step(resize, waited(0), observed(resize, position, order_conf=conf)).actions == (opened,)
     # A NameServer that does not take it holds up no writes.
@@ -63,9 +63,12 @@ def test_pause_of_the_resize_itself_is_undone(position, reached, after, conf):
 
 def test_numbers_of_somebody_else_stay_and_are_named():
     resize = aborted_in_conflict(order_conf=CONF)
-    foreign = with_set(observed(resize, 1), counts=QueueCounts(7, 7, 4))
-    assert decide_step(resize, waited(0), foreign).actions == ()
-    phase, (numbers, conf) = ended(resize, foreign)
+    counts = QueueCounts(7, 7, 4)
+    foreign = with_set(observed(resize, 1, order_conf=PAUSED), counts=counts)
+    # The entry without queues goes: no entry of this resize fits the numbers, and producers use what brokers show.
+    removed = PutOrderConf(address=NAME_SERVER, value=None)
+    assert decide_step(resize, waited(0), foreign).actions == (removed,)
+    phase, (numbers, conf) = ended(resize, with_set(observed(resize, 1), counts=counts))
     assert phase is ResizePhase.ABORTED
     assert numbers.startswith("broker-a stays with read 7, write 7, perm 4, so producers get no queue there; before")
     assert conf == f"orderTopicConf of {NAME_SERVER} stays none; before the resize it was broker-a:2"
@@ -92,7 +95,7 @@ def test_broker_that_does_not_answer_does_not_keep_the_resize_for_ever():
     now_ms = resize.waits.verify_ms
     silent = with_set(observed(resize, 1, now_ms=now_ms, missing=("no answer",)), counts=None, master=None)
     silent = replace(silent, name_servers=(NameServerView(address=NAME_SERVER, counts=None),))
-    assert decide_step(resize, waited(0), replace(silent, unix_ms=silent.unix_ms - 1)).operation == resize
+    assert decide_step(resize, waited(0), replace(silent, now_ms=now_ms - 1)).operation.phase is ResizePhase.ROLLBACK
     after = decide_step(resize, waited(0), silent).operation
     assert (after.phase, after.steps[-1].evidence) == (
         ResizePhase.ABORTED,
@@ -101,6 +104,17 @@ def test_broker_that_does_not_answer_does_not_keep_the_resize_for_ever():
             f"NameServer {NAME_SERVER} does not answer: check its orderTopicConf; before the resize it was none",
         ),
     )
+
+
+def test_entry_without_queues_waits_for_the_numbers_of_a_silent_set_and_goes_in_the_end():
+    one = aborted_in_conflict(order_conf=CONF)
+    sets = (*one.sets, structs.replace(one.sets[0], broker_name="broker-b"))
+    resize = structs.replace(one, sets=sets)
+    # The other set takes writes already, which producers do not see.
+    silent = observed(resize, 0, order_conf=PAUSED, missing=("no answer",))
+    assert decide_step(resize, waited(0), silent).actions == ()
+    removed = PutOrderConf(address=NAME_SERVER, value=None)
+    assert decide_step(resize, waited(resize.waits.verify_ms), silent).actions == (removed,)
 
 
 def test_what_can_be_given_back_is_tried_however_late():

@@ -1,11 +1,16 @@
 """Growing: seed, read up, assign, write up, verify."""
 
+from dataclasses import replace
+
 import pytest
-from scaling_builders import ADDRESS, BROKER, a_group, a_grow, an_ordered, observed, waited, with_set
+from msgspec import structs
+from resize_builders import went
+from scaling_builders import ADDRESS, BROKER, a_gated, a_group, a_grow, an_ordered, observed, waited, with_set
 
 from controller.scaling.resize.decision import ChangeCounts
 from controller.scaling.resize.observation import GroupKind
-from controller.scaling.resize.operation import QueueCounts, QueueOffset, ResizeKind, ResizePhase
+from controller.scaling.resize.operation import QueueCounts, QueueOffset, ResizeKind, ResizeOptions, ResizePhase
+from controller.scaling.rules.grow import HEARTBEAT_MS
 from controller.scaling.rules.needs import needs_of
 from controller.scaling.rules.step import decide_step
 
@@ -26,6 +31,18 @@ def test_queues_are_read_once_every_group_has_an_offset():
     assert (decision.operation.phase, decision.operation.reached) == (ResizePhase.READ_UP, 1)
 
 
+@pytest.mark.parametrize("resize", [an_ordered(ResizePhase.SEED, seeds=SEEDS), a_gated(ResizePhase.SEED, seeds=SEEDS)])
+def test_offsets_of_an_ordered_topic_are_on_disks_and_slaves_before_messages_come(resize):
+    position = resize.reached
+    stored = observed(resize, position, groups=[a_group()], offsets=SEEDED)
+    first = decide_step(resize, waited(0), stored)
+    assert first.operation.phase is ResizePhase.SEED
+    later = replace(stored, now_ms=resize.waits.confirm_ms)
+    assert decide_step(resize, first.progress, later).operation.phase in {ResizePhase.RESIZE, ResizePhase.READ_UP}
+    lost = decide_step(resize, first.progress, observed(resize, position, groups=[a_group()]))
+    assert decide_step(resize, lost.progress, later).operation.phase is ResizePhase.SEED
+
+
 def test_read_queues_go_up_and_write_queues_do_not():
     grow = a_grow(ResizePhase.READ_UP, seeds=SEEDS, reached=1)
     decision = decide_step(grow, waited(0), observed(grow, 0))
@@ -34,14 +51,23 @@ def test_read_queues_go_up_and_write_queues_do_not():
     )
 
 
-def test_writes_wait_until_online_groups_have_the_new_queues():
+def test_writes_wait_until_online_groups_have_the_new_queues_and_their_offsets_are_on_disks():
     grow = a_grow(ResizePhase.ASSIGN, seeds=SEEDS, reached=1)
     holds_one = observed(grow, 1, groups=[a_group(queues=(0, 1, 2))], offsets=SEEDED)
     decision = decide_step(grow, waited(0), holds_one)
     assert decision.operation.phase is ResizePhase.ASSIGN
     assert decision.waits_for == ("group billing does not consume broker-a/3 yet",)
     holds_all = observed(grow, 1, groups=[a_group(queues=(0, 1, 2, 3))], offsets=SEEDED)
-    assert decide_step(grow, waited(0), holds_all).operation.phase is ResizePhase.WRITE_UP
+    assert decide_step(grow, waited(0), holds_all).operation.phase is ResizePhase.ASSIGN
+    assert decide_step(grow, waited(grow.waits.confirm_ms), holds_all).operation.phase is ResizePhase.WRITE_UP
+
+
+def test_new_master_knows_members_only_after_their_heartbeats():
+    grow = a_grow(ResizePhase.SEED, seeds=SEEDS, reached=1)
+    again = went(grow, ResizePhase.SEED, ResizePhase.READ_UP, ResizePhase.ASSIGN)
+    nobody = observed(again, 1)
+    assert decide_step(again, waited(HEARTBEAT_MS - 1), nobody).operation.phase is ResizePhase.ASSIGN
+    assert decide_step(again, waited(HEARTBEAT_MS), nobody).operation.phase is ResizePhase.WRITE_UP
 
 
 def test_group_that_came_meanwhile_is_seeded_before_writes():
@@ -50,13 +76,45 @@ def test_group_that_came_meanwhile_is_seeded_before_writes():
     assert decide_step(grow, waited(0), observation).operation.phase is ResizePhase.SEED
 
 
+def test_orderly_group_that_appears_has_the_grow_undone_although_it_left_again():
+    grow = a_grow(ResizePhase.ASSIGN, seeds=SEEDS, reached=1)
+    left = replace(a_group(kind=GroupKind.OFFLINE), last_kind=GroupKind.ORDERLY)
+    decision = decide_step(grow, waited(0), observed(grow, 1, groups=[left], offsets=SEEDED))
+    assert decision.operation.phase is ResizePhase.ROLLBACK
+
+
 @pytest.mark.parametrize(
-    ("kind", "phase"), [(GroupKind.CONCURRENT, ResizePhase.WRITE_UP), (GroupKind.BROADCAST, ResizePhase.ROLLBACK)]
+    ("kind", "phase"),
+    [
+        (GroupKind.CONCURRENT, ResizePhase.WRITE_UP),
+        (GroupKind.BROADCAST, ResizePhase.ROLLBACK),
+        (GroupKind.ASSIGNED, ResizePhase.ROLLBACK),
+    ],
 )
 def test_only_groups_that_a_stored_offset_protects_may_be_late(kind, phase):
     grow = a_grow(ResizePhase.ASSIGN, seeds=SEEDS, reached=1)
     observation = observed(grow, 1, groups=[a_group(kind=kind)], offsets=SEEDED)
     assert decide_step(grow, waited(grow.waits.assign_ms), observation).operation.phase is phase
+
+
+def test_group_that_chooses_its_queues_is_waited_for_unless_the_operator_answers_for_it():
+    grow = a_grow(ResizePhase.ASSIGN, seeds=SEEDS, reached=1)
+    holds_one = observed(grow, 1, groups=[a_group(kind=GroupKind.ASSIGNED, queues=(0, 1, 2))], offsets=SEEDED)
+    decision = decide_step(grow, waited(0), holds_one)
+    assert decision.waits_for == (
+        "no member of group billing, which chooses its queues itself, consumes broker-a/3 yet",
+    )
+    left = replace(a_group(kind=GroupKind.OFFLINE), last_kind=GroupKind.ASSIGNED)
+    waits = decide_step(grow, waited(0), observed(grow, 1, groups=[left], offsets=SEEDED)).waits_for
+    assert waits == (
+        "no member of group billing, which chooses its queues itself, consumes broker-a/2, broker-a/3 yet",
+    )
+    holds_all = observed(grow, 1, groups=[a_group(kind=GroupKind.ASSIGNED, queues=(2, 3))], offsets=SEEDED)
+    assert decide_step(grow, waited(grow.waits.confirm_ms), holds_all).operation.phase is ResizePhase.WRITE_UP
+    ignored = structs.replace(grow, options=ResizeOptions(ignore_unassigned=True))
+    accepted = decide_step(ignored, waited(grow.waits.assign_ms), holds_one).operation
+    assert accepted.phase is ResizePhase.WRITE_UP
+    assert accepted.steps[-1].evidence[0].endswith("consumes broker-a/3 yet; accepted by the operator")
 
 
 def test_group_whose_members_do_not_answer_is_waited_for_as_it_may_be_in_order():
@@ -73,7 +131,7 @@ def test_group_whose_members_do_not_answer_is_waited_for_as_it_may_be_in_order()
 def test_members_that_answer_and_hold_every_new_queue_are_enough():
     grow = a_grow(ResizePhase.ASSIGN, seeds=SEEDS, reached=1)
     holds_all = observed(grow, 1, groups=[a_group(kind=GroupKind.UNKNOWN, queues=(2, 3))], offsets=SEEDED)
-    assert decide_step(grow, waited(0), holds_all).operation.phase is ResizePhase.WRITE_UP
+    assert decide_step(grow, waited(grow.waits.confirm_ms), holds_all).operation.phase is ResizePhase.WRITE_UP
 
 
 def test_grow_whose_write_queues_do_not_show_becomes_a_shrink_back():

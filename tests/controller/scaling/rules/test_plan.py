@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from scaling_builders import BROKER, MASTER, NAME_SERVER, a_group, a_shrink, observed, with_set
 
-from controller.scaling.resize.observation import GroupKind, NameServerView
-from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizeOptions, ResizePhase
-from controller.scaling.resize.request import ResizeRequest, TopicTraits
+from controller.scaling.resize.observation import GroupKind, LateSources, NameServerView
+from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizeOptions, ResizePhase, ResizeWaits
+from controller.scaling.resize.request import AUTOSCALER, ResizeRequest, TopicTraits
 from controller.scaling.rules.plan import QUEUES_MAX, SET_QUEUES_MAX, checked, plan_resize, planned_operation
 
 FOUR = QueueCounts(4, 4)
@@ -18,8 +18,8 @@ def traits(**values):
     return TopicTraits(**({"counts": {BROKER: FOUR}} | values))
 
 
-def plan_of(queues, *, groups=(), request=None, offsets=None, **values):
-    observation = observed(SHRINK, 0, ends={3: 5}, groups=groups, offsets=offsets)
+def plan_of(queues, *, groups=(), request=None, offsets=None, ends=None, **values):
+    observation = observed(SHRINK, 0, ends=ends or {3: 5}, groups=groups, offsets=offsets)
     return plan_resize(
         ResizeRequest(topic="TopicTest", queues=queues, **(request or {})), traits(**values), observation
     )
@@ -57,6 +57,13 @@ def test_what_is_in_the_way_is_named(queues, values, text):
     assert any(text in each for each in plan_of(queues, **values).problems)
 
 
+def test_topic_whose_number_of_queues_has_a_meaning_is_resized_only_if_the_operator_says_so():
+    (problem,) = plan_of(6, special_type="PRIORITY").problems
+    assert problem.startswith("TopicTest has message.type PRIORITY: each queue is a priority")
+    wanted = {"options": ResizeOptions(ignore_message_type=True)}
+    assert plan_of(6, special_type="PRIORITY", request=wanted).problems == ()
+
+
 def test_topic_with_too_many_queues_to_look_at_is_refused_for_that_alone():
     many = QueueCounts(SET_QUEUES_MAX + 1, SET_QUEUES_MAX + 1)
     observation = replace(with_set(observed(SHRINK, 0), counts=many, ends={}), groups=None)
@@ -71,6 +78,56 @@ def test_topic_with_too_many_queues_to_look_at_is_refused_for_that_alone():
 def test_orderly_group_makes_a_topic_an_ordered_one():
     plan = plan_of(6, groups=[a_group(kind=GroupKind.ORDERLY)])
     assert "groups that consume in order: billing" in plan.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("queues", "request_values", "shown", "is_refused"),
+    [
+        (6, {}, (), True),
+        (6, {}, (0,), False),
+        (6, {"ordered": "pause"}, (0,), True),
+        (6, {"options": ResizeOptions(ignore_unassigned=True)}, (), False),
+        (2, {}, (), False),
+    ],
+)
+def test_grow_is_refused_if_nothing_shows_when_a_group_chooses_new_queues(queues, request_values, shown, is_refused):
+    groups = [a_group(kind=GroupKind.ASSIGNED, queues=shown)]
+    plan = plan_of(queues, groups=groups, offsets={"billing": {3: 5}}, request=request_values)
+    problem = "group billing chooses its queues itself, and does not show when it reads new ones"
+    assert any(problem in each for each in plan.problems) == is_refused == bool(plan.problems)
+    assert any("and has to choose the new ones" in each for each in plan.warnings) == (queues == 6)
+    assert plan.groups[0].kind == "assigned"
+
+
+@pytest.mark.parametrize("queues", [2, 6])
+def test_offline_group_that_consumed_in_order_makes_a_topic_an_ordered_one(queues):
+    offline = replace(a_group(kind=GroupKind.OFFLINE), last_kind=GroupKind.ORDERLY)
+    plan = plan_of(queues, groups=[offline], offsets={"billing": {3: 5}})
+    assert plan.problems[0].startswith("TopicTest is an ordered topic (groups that consume in order: billing (offline;")
+
+
+@pytest.mark.parametrize(
+    ("queues", "stored", "last_kind", "doubted"),
+    [
+        (6, {3: 1}, None, True),
+        (6, {3: 1}, GroupKind.CONCURRENT, False),
+        (6, {1: 3, 3: 5}, None, False),
+        (6, {}, None, False),
+        (2, {1: 0, 3: 5}, None, True),
+        (2, {1: 3, 3: 5}, None, False),
+    ],
+)
+def test_autoscaler_resizes_nothing_for_an_offline_group_that_may_be_in_order_and_operators_are_warned(
+    queues, stored, last_kind, doubted
+):
+    offline = replace(a_group(kind=GroupKind.OFFLINE), last_kind=last_kind)
+    values = {"groups": [offline], "offsets": {"billing": stored} if stored else {}, "ends": {1: 3, 3: 5}}
+    doubt = "group billing is offline with messages in queues that stay, and this controller has not seen how it"
+    plans = (plan_of(queues, **values), plan_of(queues, request={"requested_by": AUTOSCALER}, **values))
+    by_operator, by_autoscaler = plans
+    assert any(each.startswith(doubt) for each in by_operator.warnings) is doubted
+    assert any(each.startswith(doubt) for each in by_autoscaler.problems) is doubted
+    assert not any(doubt in each for each in by_operator.problems)
 
 
 def test_offline_group_with_lag_has_to_be_waived():
@@ -113,6 +170,22 @@ def test_resize_whose_topic_has_changed_since_is_rejected():
     planned = planned_operation("resize-1", request, traits(), observation)
     changed = plan_resize(request, traits(counts={BROKER: QueueCounts(5, 5)}), observation)
     assert "has other broker sets or queues" in checked(planned, changed, observation).problem
+
+
+@pytest.mark.parametrize(
+    ("request_values", "is_refused"),
+    [
+        ({}, True),
+        ({"waits": ResizeWaits(pause_ms=1_200_000)}, False),
+        ({"options": ResizeOptions(accept_late=True)}, False),
+    ],
+)
+def test_pause_that_would_end_before_transactions_in_rocksdb_are_decided_is_refused(request_values, is_refused):
+    request = ResizeRequest(topic="TopicTest", queues=6, ordered="pause", **request_values)
+    late = LateSources(levels={}, timed=0, half_messages=0, rocksdb_half_messages=8)
+    problems = plan_resize(request, traits(), with_set(observed(SHRINK, 0), late=late)).problems
+    assert any("broker-a keeps transactional messages in RocksDB" in each for each in problems) == is_refused
+    assert is_refused == bool(problems)
 
 
 # orderTopicConf of all NameServers

@@ -5,18 +5,17 @@ from dataclasses import replace
 import pytest
 
 from controller.scaling.resize.observation import StaleProducers
-from controller.scaling.rules.producers import CLOCKS_MS, POLL_MS, LoweredWrites, stale_producers
+from controller.scaling.rules.producers import POLL_MS, LoweredWrites, stale_producers
 from remoting.admin.route_fetches import ClientFetch, ClientFetches
 
-LOWERED = LoweredWrites(since_unix_ms=1_000_000, write_queue_nums={"broker-a": 2}, fixed_wait_ms=90_000)
-NOW = LOWERED.since_unix_ms + 40_000
-FRESH = ClientFetch(host="10.0.0.1", has_proxy=False, is_present=True, closed_unix_ms=None)
+LOWERED = LoweredWrites(write_queue_nums={"broker-a": 2}, fixed_wait_ms=90_000)
+FRESH = ClientFetch(host="10.0.0.1", has_proxy=False, is_present=True, closed_ms=None)
 STALE = replace(FRESH, host="10.0.0.2", is_present=False)
 
 
 def answer(*fetches, **values):
     defaults = {
-        "watched_since_unix_ms": LOWERED.since_unix_ms - POLL_MS - CLOCKS_MS,
+        "watched_before_ms": POLL_MS,
         "write_queue_nums": {"broker-a": 2},
         "is_complete": True,
         "fetches": fetches,
@@ -24,8 +23,8 @@ def answer(*fetches, **values):
     return ClientFetches(**(defaults | values))
 
 
-def found(*answers, hosts=("10.0.0.1",), unix_ms=NOW):
-    return stale_producers(LOWERED, answers, None if hosts is None else frozenset(hosts), unix_ms)
+def found(*answers, hosts=("10.0.0.1",)):
+    return stale_producers(LOWERED, answers, None if hosts is None else frozenset(hosts))
 
 
 def test_everybody_is_known_once_each_producer_has_fetched_the_present_route():
@@ -48,10 +47,10 @@ def test_consumers_are_not_waited_for():
 
 
 def test_closed_connection_counts_for_the_fixed_wait():
-    closed = replace(STALE, closed_unix_ms=NOW - LOWERED.fixed_wait_ms)
     hosts = ("10.0.0.2",)
-    assert found(answer(closed), hosts=hosts, unix_ms=NOW - 1).addresses == hosts
-    assert found(answer(closed), hosts=hosts).addresses == ()
+    closed = replace(STALE, closed_ms=LOWERED.fixed_wait_ms - 1)
+    assert found(answer(closed), hosts=hosts).addresses == hosts
+    assert found(answer(replace(closed, closed_ms=LOWERED.fixed_wait_ms)), hosts=hosts).addresses == ()
 
 
 @pytest.mark.parametrize(
@@ -59,7 +58,7 @@ def test_closed_connection_counts_for_the_fixed_wait():
     [
         (answer(FRESH), None),
         (answer(FRESH, is_complete=False),),
-        (answer(FRESH, watched_since_unix_ms=LOWERED.since_unix_ms - POLL_MS - CLOCKS_MS + 1),),
+        (answer(FRESH, watched_before_ms=POLL_MS - 1),),
         (answer(FRESH, write_queue_nums={"broker-a": 4}),),
         (answer(FRESH, write_queue_nums={}),),
         (answer(FRESH, replace(FRESH, has_proxy=True)),),

@@ -52,6 +52,16 @@ def test_only_levels_with_undelivered_messages_are_marked():
     [
         (LateSources(levels={}, timed=2, half_messages=0), SHRINK.waits.timed_ms, "2 timed messages"),
         (LateSources(levels={}, timed=0, half_messages=3), SHRINK.waits.transaction_ms, "3 transactional messages"),
+        (
+            LateSources(levels={}, timed=0, half_messages=3, transaction_ms=1_000_000),
+            1_000_000,
+            "3 transactional messages",
+        ),
+        (
+            LateSources(levels={}, timed=0, half_messages=0, rocksdb_half_messages=8),
+            SHRINK.waits.transaction_ms,
+            "8 transactional messages in RocksDB, decided or not",
+        ),
     ],
 )
 def test_messages_that_come_all_the_time_count_for_their_longest_delay(late, limit_ms, text):

@@ -13,25 +13,24 @@ def a_round(operation, waited_ms=0, **progress):
 
 def test_waited_time_is_saved_each_ten_seconds():
     shrink = a_shrink(ResizePhase.DRAIN)
-    progress = PhaseProgress(round_ms=0, waited_ms=SAVE_MS - 1)
-    this = ResizeRound(operation=shrink, progress=progress, observation=observed(shrink, 1))
-    assert this.stay(()).operation.waited_ms == 0
-    this = ResizeRound(operation=shrink, progress=PhaseProgress(waited_ms=SAVE_MS), observation=observed(shrink, 1))
-    decision = this.stay(())
+    assert a_round(shrink, SAVE_MS - 1, saved_ms=0).stay(()).operation.waited_ms == 0
+    decision = a_round(shrink, SAVE_MS, saved_ms=0).stay(())
     assert (decision.operation.waited_ms, decision.progress.saved_ms) == (SAVE_MS, SAVE_MS)
+    # Time without answers is saved as well, and the wait stands still.
+    silent = a_round(shrink, 5, lasted_ms=SAVE_MS, saved_ms=0).stay(()).operation
+    assert (silent.waited_ms, silent.lasted_ms) == (5, SAVE_MS)
 
 
 def test_waited_time_is_saved_with_a_fact_that_is_recorded():
     gated = a_gated(ResizePhase.RELEASE)
-    this = ResizeRound(operation=gated, progress=PhaseProgress(waited_ms=SAVE_MS), observation=observed(gated, 2))
-    decision = this.record(gated_groups=("billing",))
+    decision = a_round(gated, SAVE_MS, saved_ms=0).record(gated_groups=("billing",))
     assert (decision.operation.gated_groups, decision.operation.waited_ms) == (("billing",), SAVE_MS)
     assert decision.progress.saved_ms == SAVE_MS
 
 
 def test_next_phase_begins_with_nothing_seen():
     decision = a_round(a_shrink(ResizePhase.DRAIN), 5_000).go(ResizePhase.CONFIRM, ["why"])
-    assert decision.progress == PhaseProgress()
+    assert decision.progress == PhaseProgress(seen_ms=0)
     assert decision.operation.steps[-1].evidence == ("why",)
 
 

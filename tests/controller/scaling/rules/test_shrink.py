@@ -6,7 +6,14 @@ import pytest
 from scaling_builders import BROKER, a_group, a_shrink, delayed, observed, waited, with_set
 
 from controller.scaling.resize.observation import GroupKind, LogPosition, QueueEnds
-from controller.scaling.resize.operation import LateMark, QueueCounts, QueueId, QueueOffset, ResizePhase
+from controller.scaling.resize.operation import (
+    LateMark,
+    MasterIdentity,
+    QueueCounts,
+    QueueId,
+    QueueOffset,
+    ResizePhase,
+)
 from controller.scaling.rules.step import begin_phase, decide_step
 
 ENDS = {2: 5, 3: 9}
@@ -104,6 +111,14 @@ def test_message_that_came_just_before_the_fence_opens_the_queues_again(phase):
     shrink = a_shrink(phase, confirmed=CONFIRMED, reached=2)
     reopened = decide_step(shrink, waited(0), observed(shrink, 2, ends=ENDS | {3: 10})).operation
     assert (reopened.phase, reopened.reopened) == (ResizePhase.REOPEN, 1)
+
+
+def test_former_master_that_leads_again_and_shows_the_queues_closed_is_no_conflict():
+    shrink = a_shrink(ResizePhase.REOPEN, reached=2)
+    opened = decide_step(shrink, waited(0), observed(shrink, 1)).operation
+    closed = with_set(observed(opened, 2), master=MasterIdentity("10.0.0.2:10911", 1))
+    again = decide_step(opened, waited(0), closed).operation
+    assert [each.after for each in decide_step(again, waited(0), closed).actions] == [QueueCounts(4, 2)]
 
 
 def test_delayed_messages_are_marked_again_once_brokers_refuse_them():

@@ -1,10 +1,13 @@
-"""What holds in every phase: changes of masters, blocked resizes, rollbacks."""
+"""What holds in every phase: changes of masters, deleted topics, blocked resizes, rollbacks."""
+
+from dataclasses import replace
 
 import pytest
 from scaling_builders import (
     ADDRESS,
     BROKER,
     MASTER,
+    NAME_SERVER,
     a_gated,
     a_grow,
     a_shrink,
@@ -15,6 +18,7 @@ from scaling_builders import (
 )  # fmt: skip
 
 from controller.scaling.resize.decision import ChangeCounts, PutOrderConf
+from controller.scaling.resize.observation import NameServerView
 from controller.scaling.resize.operation import MasterIdentity, QueueCounts, QueueOffset, ResizePhase
 from controller.scaling.rules.step import begin_phase, decide_step
 
@@ -49,6 +53,51 @@ def test_silent_master_is_not_another_one():
     assert (decision.operation, decision.actions) == (shrink, ())
 
 
+def gone(resize, **values):
+    """Return a round in which nobody has the topic."""
+    silent = with_set(observed(resize, 0, missing=("broker-a does not have the topic",)), master=None, has_topic=False)
+    return replace(silent, name_servers=(NameServerView(address=NAME_SERVER, counts={}),), **values)
+
+
+@pytest.mark.parametrize(
+    "resize",
+    [
+        a_grow(ResizePhase.SEED),
+        a_shrink(ResizePhase.READ_DOWN, reached=2),
+        an_ordered(ResizePhase.ROLLBACK, order_conf="broker-a:2"),
+        a_gated(ResizePhase.CONFLICT, reached=2),
+        a_shrink(ResizePhase.BLOCKED, resume_phase=ResizePhase.DRAIN),
+    ],
+    ids=lambda each: each.phase.value,
+)
+def test_resize_of_a_topic_that_nobody_has_in_two_rounds_is_aborted(resize):
+    first = decide_step(resize, waited(0), gone(resize))
+    assert (first.operation, first.actions, first.waits_for) == (resize, (), ("the topic was deleted",))
+    last = decide_step(first.operation, first.progress, gone(resize)).operation
+    assert (last.phase, last.problem) == (ResizePhase.ABORTED, "the topic was deleted")
+
+
+@pytest.mark.parametrize(
+    "instead",
+    [
+        lambda resize: observed(resize, 1),
+        lambda resize: with_set(gone(resize), has_topic=True),
+        lambda resize: gone(resize, sets={}),
+        lambda resize: replace(gone(resize), name_servers=observed(resize, 1).name_servers),
+        lambda resize: replace(gone(resize), name_servers=(NameServerView(address=NAME_SERVER, counts=None),)),
+        lambda resize: replace(gone(resize), name_servers=()),
+    ],
+    ids=["all-have-it", "master-silent", "set-unknown", "routed", "name-server-silent", "no-name-server"],
+)
+def test_topic_is_not_taken_for_deleted_while_anybody_may_have_it(instead):
+    shrink = a_shrink(ResizePhase.LATE)
+    progress = waited(0)
+    for observation in (gone(shrink), instead(shrink), gone(shrink)):
+        decision = decide_step(shrink, progress, observation)
+        assert decision.operation.phase is not ResizePhase.ABORTED
+        progress = decision.progress
+
+
 def test_new_leader_goes_on_with_the_time_that_was_saved():
     assert begin_phase(a_shrink(ResizePhase.DRAIN, waited_ms=120_000)).waited_ms == 120_000
 
@@ -76,11 +125,31 @@ def test_order_conf_comes_back_before_writes_do():
     assert decision.actions == (PutOrderConf(address="10.0.0.9:9876", value="broker-a:2"),)
 
 
-def test_ordered_topic_is_not_without_writes_for_longer_than_allowed():
-    resize = an_ordered(ResizePhase.PAUSE)
+@pytest.mark.parametrize("wall_clock_ms", [-7_200_000, 0, 7_200_000])
+@pytest.mark.parametrize("missing", [(), ("broker-b does not answer",)])
+def test_ordered_topic_is_without_writes_for_as_long_as_allowed_whatever_a_wall_clock_shows(wall_clock_ms, missing):
+    resize = an_ordered(ResizePhase.PAUSE, lasted_ms=1_000)
     resize = resize.entered(ResizePhase.QUIESCE, resize.phase_since_unix_ms)
-    late = observed(resize, 1, now_ms=resize.waits.pause_ms + 1)
-    assert decide_step(resize, waited(0), late).operation.phase is ResizePhase.ROLLBACK
+    for lasted_ms, phase in ((-1_000, ResizePhase.QUIESCE), (-999, ResizePhase.ROLLBACK)):
+        now = observed(resize, 1, now_ms=resize.waits.pause_ms + lasted_ms, missing=missing)
+        now = replace(now, unix_ms=now.unix_ms + wall_clock_ms)
+        assert decide_step(resize, waited(0), now).operation.phase is phase
+
+
+def test_time_between_two_phases_belongs_to_the_pause():
+    resize = an_ordered(ResizePhase.PAUSE)
+    paused = decide_step(resize, waited(700), observed(resize, 1))
+    following = decide_step(paused.operation, paused.progress, observed(resize, 1, now_ms=300))
+    assert (following.operation.earlier_ms, following.progress.lasted_ms, following.progress.waited_ms) == (700, 300, 0)
+
+
+def test_new_leader_counts_the_pause_that_was_saved_and_no_time_without_a_leader():
+    resize = an_ordered(ResizePhase.QUIESCE, earlier_ms=400_000, lasted_ms=100_000)
+    begun = decide_step(resize, begin_phase(resize), observed(resize, 1, now_ms=3_000_000))
+    assert begun.operation.phase is ResizePhase.QUIESCE
+    left_ms = resize.waits.pause_ms - 500_000
+    late = observed(resize, 1, now_ms=3_000_000 + left_ms + 1)
+    assert decide_step(resize, begun.progress, late).operation.phase is ResizePhase.ROLLBACK
 
 
 def test_masters_of_the_start_are_known():

@@ -26,11 +26,11 @@ async def site(tmp_path):
         yield site
 
 
-async def resized(site):
-    """Let the autoscaler resize the topic."""
+async def resized(site, *others):
+    """Let the autoscaler resize the topic, and return its operation; of `others` there are some already."""
     await site.put(site.mode("auto"))
     await site.look(LOOKS_UNTIL_DECIDED)
-    (operation,) = site.operations()
+    (operation,) = (each for each in site.operations() if each.topic not in others)
     return operation
 
 
@@ -83,6 +83,16 @@ async def test_orderly_group_is_only_proposed_to_resize(site):
     assert not site.operations()
 
 
+@pytest.mark.parametrize("message_type", ["PRIORITY", "LITE"])
+async def test_topic_whose_number_of_queues_has_a_meaning_is_left_alone(site, message_type):
+    site.broker.topic["attributes"] = {"message.type": message_type}
+    await site.put(site.mode("auto"))
+    await site.look(LOOKS_UNTIL_DECIDED)
+    assert (site.outcome(), site.decision().verdict.target) == ("kept", None)
+    assert f"is an operator's: message.type {message_type}" in site.decision().verdict.reason
+    assert not site.operations()
+
+
 async def test_group_whose_clients_do_not_answer_is_unknown(site):
     site.broker.running.clear()
     await site.put(site.mode("auto"))
@@ -126,9 +136,16 @@ async def test_no_more_resizes_are_started_than_may_run(tmp_path):
         await site.controller.scaling.operations.add(a_resize(topic="Other"))
         await site.put(site.mode("auto"))
         await site.look(LOOKS_UNTIL_DECIDED)
-        assert (site.outcome(), site.decision().problem[:22]) == ("refused", "1 other resizes run, w")
+        assert (site.outcome(), site.decision().problem[:22]) == ("refused", "1 other resizes run or")
         assert [each.topic for each in site.operations()] == ["Other"]
         assert not site.events("scaling_resize_refused")
+
+
+@pytest.mark.parametrize("phase", [ResizePhase.BLOCKED, ResizePhase.CONFLICT])
+async def test_resizes_that_wait_for_an_operator_do_not_stop_the_others(tmp_path, phase):
+    async with watched_site(tmp_path, scaling_operations_max=1) as site:
+        await site.controller.scaling.operations.add(a_resize(topic="Forgotten", phase=phase))
+        assert (await resized(site, "Forgotten")).topic == TOPIC
 
 
 async def test_resizes_that_were_started_in_the_same_round_count(tmp_path):
@@ -145,7 +162,7 @@ async def test_resizes_that_were_started_in_the_same_round_count(tmp_path):
         for slot in range(5):
             await site.autoscaler.look(slot)
         await site.controller.done()
-        assert (site.outcome(), site.decision().problem[:22]) == ("refused", "1 other resizes run, w")
+        assert (site.outcome(), site.decision().problem[:22]) == ("refused", "1 other resizes run or")
         assert [each.topic for each in site.operations()] == ["Other"]
 
 
@@ -181,6 +198,37 @@ async def test_new_leader_begins_its_windows_anew_and_knows_former_resizes(site)
     assert not site.operations()
     await site.look()
     assert len(site.operations()) == 1
+
+
+async def deployed(site, *, online):
+    """Let the next leader look while a second group is offline for its deployment; it was `online` before or not."""
+    if online:
+        site.broker.join("ordered", "o1")
+        site.broker.run("o1", dict.fromkeys(range(4), (0, 0)), is_orderly=True)
+        await site.put(site.mode("propose"))
+        await site.look()
+        del site.broker.connections["ordered"]
+    site.broker.offsets["ordered"] = dict.fromkeys(range(4), 0)
+    site.controller.group.follows(OTHER)
+    await site.round()
+    site.controller.group.leads(None)
+    site.controller.group.ready(site.controller.group.term)
+    await site.controller.scaling.look()
+    await site.put(site.mode("auto"))
+    await site.look(LOOKS_UNTIL_DECIDED)
+    assert not site.operations()
+
+
+async def test_new_leader_knows_that_a_group_consumed_in_order_before_it_went_offline(site):
+    await deployed(site, online=True)
+    assert site.outcome() == "proposed"
+    assert "only proposed: its messages have an order" in site.decision().verdict.reason
+
+
+async def test_offline_group_that_was_never_seen_keeps_its_backlog_in_order(site):
+    await deployed(site, online=False)
+    assert site.outcome() == "refused"
+    assert "group ordered is offline with messages in queues that stay" in site.decision().problem
 
 
 async def test_resizes_of_a_former_leader_count(site):

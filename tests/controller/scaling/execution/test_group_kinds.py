@@ -1,0 +1,102 @@
+"""How groups consume, kept for the time in which they are offline: what is stored, and what a plan makes of it."""
+
+import pytest
+from fakes.scaled_topic import GROUP, TOPIC, ScaledBroker, scaling_site
+from fakes.scaling_controller import OTHER, ScalingController
+from scaling_builders import a_group
+
+from controller.scaling.execution.service import ResizeRefused
+from controller.scaling.resize.observation import ClientView, GroupKind, GroupView
+from controller.scaling.resize.request import ResizeRequest
+from controller.storage.documents import DocumentKind
+
+OFFLINE = a_group(kind=GroupKind.OFFLINE)
+REQUEST = ResizeRequest(topic=TOPIC, queues=8)
+
+
+@pytest.fixture
+async def site():
+    async with scaling_site(ScaledBroker()) as site:
+        yield site
+
+
+@pytest.fixture
+async def controller(site, tmp_path):
+    async with ScalingController(tmp_path, lambda: site.addresses) as controller:
+        yield controller
+
+
+@pytest.fixture
+def kinds(controller):
+    return controller.scaling.group_kinds
+
+
+def stored(controller):
+    return controller.scaling.documents.get(DocumentKind.GROUP_KINDS, TOPIC)
+
+
+async def last_kind(kinds):
+    (view,) = await kinds.with_last(TOPIC, [OFFLINE])
+    return view.last_kind
+
+
+def silent(kind):
+    return GroupView(name="billing", kind=kind, clients=(ClientView(client_id="c1", queues=None),))
+
+
+@pytest.mark.parametrize(
+    ("seen", "kind"),
+    [
+        (a_group(kind=GroupKind.ORDERLY), GroupKind.ORDERLY),
+        (a_group(), GroupKind.CONCURRENT),
+        (silent(GroupKind.POP), GroupKind.POP),
+        (silent(GroupKind.CONCURRENT), None),
+        (a_group(kind=GroupKind.UNKNOWN), None),
+        (OFFLINE, None),
+    ],
+)
+async def test_kind_that_was_reported_outlives_the_members(kinds, seen, kind):
+    (view,) = await kinds.with_last(TOPIC, [seen])
+    assert view == seen
+    assert await last_kind(kinds) is kind
+
+
+async def test_members_that_do_not_answer_change_nothing(kinds):
+    await kinds.with_last(TOPIC, [a_group(kind=GroupKind.ORDERLY)])
+    await kinds.with_last(TOPIC, [silent(GroupKind.UNKNOWN)])
+    assert await last_kind(kinds) is GroupKind.ORDERLY
+
+
+async def test_document_is_written_when_a_kind_is_new_and_loses_groups_that_have_left(kinds, controller):
+    await kinds.with_last(TOPIC, [a_group(), a_group("gone")])
+    before = controller.scaling.documents.changes
+    await kinds.with_last(TOPIC, [a_group()])
+    assert (stored(controller), controller.scaling.documents.changes) == (
+        b'{"billing":"concurrent","gone":"concurrent"}',
+        before,
+    )
+    await kinds.with_last(TOPIC, [a_group(kind=GroupKind.ORDERLY)])
+    assert stored(controller) == b'{"billing":"orderly"}'
+
+
+async def test_document_that_cannot_be_read_is_written_anew(kinds, controller):
+    await controller.scaling.documents.change(DocumentKind.GROUP_KINDS, TOPIC, lambda _: b'{"billing":"quantum"}')
+    assert await last_kind(kinds) is None
+    await kinds.with_last(TOPIC, [a_group()])
+    assert await last_kind(kinds) is GroupKind.CONCURRENT
+
+
+async def test_topic_of_an_orderly_group_that_is_stopped_for_a_deployment_is_not_resized_by_the_next_leader(
+    site, controller
+):
+    (broker,) = site.brokers
+    broker.ends, broker.offsets[GROUP] = {0: (0, 9)}, {0: 4}
+    broker.join(GROUP, "c1")
+    broker.run("c1", {0: (4, 0)}, is_orderly=True)
+    await controller.scaling.plan(REQUEST)
+    broker.connections.clear()
+    controller.group.follows(OTHER)
+    controller.lead()
+    await controller.until(lambda: controller.scaling.is_ready)
+    with pytest.raises(ResizeRefused, match=f"groups that consume in order: {GROUP} .offline"):
+        await controller.scaling.start(REQUEST)
