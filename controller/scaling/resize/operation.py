@@ -13,7 +13,7 @@ import msgspec
 from controller.scaling.resize.stored_text import limited_sentences, limited_text
 
 #: The form in which operations are written; an older release must not go on with a newer one.
-OPERATION_FORMAT: Final = 1
+OPERATION_FORMAT: Final = 2
 #: Finished phases that are stored with an operation; of more, the first and the last ones stay.
 STEPS_MAX: Final = 60
 #: Evidence that is stored with a finished phase, in bytes of JSON; sentences beyond are counted.

@@ -11,7 +11,7 @@ from typing import Final
 
 from controller.scaling.resize.decision import ChangeCounts, PutOrderConf, ResizeDecision
 from controller.scaling.resize.operation import WRITE_PERM, QueueCounts, ResizePhase, SetResize
-from controller.scaling.rules.ordered import is_any_open, paused_order_conf, resized_order_conf
+from controller.scaling.rules.ordered import is_any_open, replaced_paused_conf, resized_order_conf
 from controller.scaling.rules.path import path_of
 from controller.scaling.rules.round import ResizeRound
 
@@ -78,12 +78,8 @@ def _is_one_silent(this: ResizeRound) -> bool:
 
 def _conf_actions(this: ResizeRound, *, is_over: bool) -> Iterator[PutOrderConf]:
     """Yield what replaces the entry without queues, once all numbers are known; in the end whatever they are."""
-    paused, conf = paused_order_conf(this.operation), _fitting_conf(this)
-    if paused in (None, conf) or (_is_one_silent(this) and not is_over):
-        return
-    for each in this.observation.name_servers:
-        if each.counts is not None and each.order_conf == paused:
-            yield PutOrderConf(address=each.address, value=conf)
+    if is_over or not _is_one_silent(this):
+        yield from replaced_paused_conf(this, _fitting_conf(this))
 
 
 def _fitting_conf(this: ResizeRound) -> str | None:

@@ -118,6 +118,18 @@ def paused_order_conf(operation: ResizeOperation) -> str | None:
     return _order_conf(operation, lambda _name, _count: "0")
 
 
+def replaced_paused_conf(this: ResizeRound, value: str | None) -> Iterator[PutOrderConf]:
+    """Yield what replaces the entries of a pause: nobody else writes one without any queue.
+
+    They may name sets that were given up since.
+    """
+    for each in this.observation.name_servers:
+        parts = [part for part in (each.order_conf or "").split(";") if part]
+        is_paused = bool(parts) and all(part.endswith(":0") for part in parts)
+        if each.counts is not None and is_paused and each.order_conf != value:
+            yield PutOrderConf(address=each.address, value=value)
+
+
 def _order_conf(operation: ResizeOperation, queues: Callable[[str, str], str]) -> str | None:
     if operation.order_conf is None:
         return None

@@ -52,8 +52,7 @@ def decide_step(operation: ResizeOperation, progress: PhaseProgress, observation
     progress = progress.at(observation.now_ms, is_complete=not observation.missing)
     this = ResizeRound(operation=operation, progress=replace(progress, is_deleted=is_deleted), observation=observation)
     if is_deleted:
-        # One odd answer ends nothing, and nothing is done about it.
-        return this.go(ResizePhase.ABORTED, (_DELETED,), problem=_DELETED) if was_deleted else this.stay((_DELETED,))
+        return _deleted(this, is_certain=was_deleted)
     if (decision := _masters_changed(this)) is not None:
         return decision
     if operation.phase is ResizePhase.BLOCKED:
@@ -66,6 +65,15 @@ def _by_phase(this: ResizeRound, phase: ResizePhase) -> ResizeDecision:
     if _is_paused_too_long(this):
         return this.undo(f"the topic had no writes for longer than {this.operation.waits.pause_ms / 1000:.0f} s")
     return ordered.stopped_by_open_set(this) or gated.gate_late_groups(this) or _RULES[phase](this)
+
+
+def _deleted(this: ResizeRound, *, is_certain: bool) -> ResizeDecision:
+    """End once the entry of a pause is gone: a topic of that name that is made again would get no messages."""
+    # One odd answer ends nothing, and nothing is done about it.
+    removals = tuple(ordered.replaced_paused_conf(this, None)) if is_certain else ()
+    if removals or not is_certain:
+        return this.stay((_DELETED,), removals)
+    return this.go(ResizePhase.ABORTED, (_DELETED,), problem=_DELETED)
 
 
 def _is_deleted(operation: ResizeOperation, observation: ResizeObservation) -> bool:

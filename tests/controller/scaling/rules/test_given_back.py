@@ -61,6 +61,13 @@ def test_pause_of_the_resize_itself_is_undone(position, reached, after, conf):
         )
 
 
+@pytest.mark.parametrize("conf", ["broker-a:2", None])
+def test_entry_without_queues_that_names_a_set_that_was_given_up_goes_too(conf):
+    resize = aborted_in_conflict(order_conf=conf)
+    paused = observed(resize, 1, order_conf="broker-a:0;broker-b:0")
+    assert PutOrderConf(address=NAME_SERVER, value=conf) in decide_step(resize, waited(0), paused).actions
+
+
 def test_numbers_of_somebody_else_stay_and_are_named():
     resize = aborted_in_conflict(order_conf=CONF)
     counts = QueueCounts(7, 7, 4)

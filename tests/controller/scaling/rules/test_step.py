@@ -77,6 +77,17 @@ def test_resize_of_a_topic_that_nobody_has_in_two_rounds_is_aborted(resize):
     assert (last.phase, last.problem) == (ResizePhase.ABORTED, "the topic was deleted")
 
 
+def test_entry_without_queues_does_not_outlive_a_topic_that_is_deleted_in_its_pause():
+    resize = an_ordered(ResizePhase.DRAIN, order_conf="broker-a:2")
+    paused = NameServerView(address=NAME_SERVER, counts={}, order_conf="broker-a:0")
+    progress, observation = waited(0), replace(gone(resize), name_servers=(paused,))
+    for actions in ((), (PutOrderConf(address=NAME_SERVER, value=None),)):
+        decision = decide_step(resize, progress, observation)
+        assert (decision.operation.phase, decision.actions) == (ResizePhase.DRAIN, actions)
+        progress = decision.progress
+    assert decide_step(resize, progress, gone(resize)).operation.phase is ResizePhase.ABORTED
+
+
 @pytest.mark.parametrize(
     "instead",
     [
