@@ -166,7 +166,7 @@ class NameServer:
                 self._counters.expiry_scan.observe((timer_ns() - began_ns) / 1e9)
 
     def _connection_lost(self, connection_id: int) -> None:
-        self._state.route_fetches.close(connection_id, self._clock.unix_ms())
+        self._state.route_fetches.close(connection_id, self._clock.now_ms())
         self._cleanup.put(connection_id)
 
     def _apply_config(self, config: NameServerConfig) -> None:

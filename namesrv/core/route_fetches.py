@@ -25,19 +25,35 @@ KEEP_MS_MAX: Final = 60 * 60 * 1000
 class WatchedTopic:
     """The fetches of one topic's route since the watch began."""
 
-    def __init__(self, watch_id: str, present: RouteVersion, ends_ms: int) -> None:
+    def __init__(self, watch_id: str, present: RouteVersion, now_ms: int, keep_ms: int) -> None:
         self.watch_id = watch_id
         self.since_unix_ms = present.since_unix_ms
-        #: Monotonic.
-        self.ends_ms = ends_ms
+        #: Monotonic, as all times but those of Unix: a clock that is set must not make a watch or a close older.
+        self._since_ms = now_ms
+        self.ends_ms = now_ms + keep_ms
         self.present = present
+        #: How long the watch lasted when the present version came.
+        self.before_ms = 0
         #: By connection id.
         self.fetches: dict[int, RouteFetch] = {}
+        self._closed_ms: dict[int, int] = {}
         self.is_complete = True
 
-    def observe(self, route: TopicRouteData | None, unix_ms: int) -> None:
+    def observe(self, route: TopicRouteData | None, now_ms: int, unix_ms: int) -> None:
         """Take the present route, None if no broker has the topic; called before any of it is sent."""
-        self.present = version_after(self.present, route, unix_ms)
+        former, self.present = self.present, version_after(self.present, route, unix_ms)
+        if self.present is not former:
+            self.before_ms = now_ms - self._since_ms
+
+    def close(self, connection_id: int, now_ms: int) -> None:
+        """Note when a connection closed."""
+        if connection_id in self.fetches:
+            self._closed_ms.setdefault(connection_id, now_ms)
+
+    def fetch(self, connection_id: int, now_ms: int) -> RouteFetch:
+        """Return the fetch of a connection as it is answered."""
+        fetch, closed_ms = self.fetches[connection_id], self._closed_ms.get(connection_id)
+        return fetch if closed_ms is None else replace(fetch, closed_for_ms=now_ms - closed_ms)
 
 
 class RouteFetches:
@@ -74,12 +90,10 @@ class RouteFetches:
             return
         fetches[connection_id] = fetch
 
-    def close(self, connection_id: int, unix_ms: int) -> None:
+    def close(self, connection_id: int, now_ms: int) -> None:
         """Note that a connection is closed: its client may have gone to another NameServer with the route it has."""
         for watched in self._watched.values():
-            fetch = watched.fetches.get(connection_id)
-            if fetch is not None and fetch.closed_unix_ms is None:
-                watched.fetches[connection_id] = replace(fetch, closed_unix_ms=unix_ms)
+            watched.close(connection_id, now_ms)
 
 
 def first_version(route: TopicRouteData, unix_ms: int) -> RouteVersion:

@@ -158,7 +158,7 @@ class NameServerViews(HistoryViews[NameServerConfig]):
             ends_in_ms=watched.ends_ms - now_ms,
             present=version_after(watched.present, self._route_of(topic), self._sources.clock.unix_ms()),
             is_complete=watched.is_complete,
-            items=[watched.fetches[key[2]] for key in page.keys],
+            items=[watched.fetch(key[2], now_ms) for key in page.keys],
         )
 
     def role_addresses(self, _: ViewRequest) -> shapes.RoleAddressListing:

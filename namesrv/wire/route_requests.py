@@ -84,17 +84,17 @@ class RouteRequestHandler:
         now_ms = self._clock.now_ms()
         self._fetches.end_overdue(now_ms)
         route = self._route_of(topic)
-        watched = self._fetches.get(topic) or self._begin_watch(topic, route, now_ms)
+        watched = self._fetches.get(topic) or self._begin_watch(topic, route, now_ms, keep_ms)
         watched.ends_ms = max(watched.ends_ms, now_ms + keep_ms)
         body = WatchedRoute(
             topic=topic,
             watch_id=watched.watch_id,
             watched_since_unix_ms=watched.since_unix_ms,
-            answered_unix_ms=self._clock.unix_ms(),
+            watched_before_ms=watched.before_ms,
             ends_in_ms=watched.ends_ms - now_ms,
             present=watched.present,
             is_complete=watched.is_complete,
-            fetches=list(watched.fetches.values()),
+            fetches=[watched.fetch(each, now_ms) for each in watched.fetches],
         )
         return request.reply(body=encode(body, Dialect.STANDARD))
 
@@ -115,10 +115,10 @@ class RouteRequestHandler:
             cache.keep(topic, form, prepared)
         return prepared
 
-    def _begin_watch(self, topic: str, route: TopicRouteData | None, now_ms: int) -> WatchedTopic:
+    def _begin_watch(self, topic: str, route: TopicRouteData | None, now_ms: int, keep_ms: int) -> WatchedTopic:
         if route is None:
             raise TopicNotExist(topic)
-        watched = WatchedTopic(token_hex(8), first_version(route, self._clock.unix_ms()), now_ms)
+        watched = WatchedTopic(token_hex(8), first_version(route, self._clock.unix_ms()), now_ms, keep_ms)
         self._fetches.begin(topic, watched)
         # From now on no query for it is answered by its bytes alone.
         self._state.route_cache.drop((topic,))
@@ -157,7 +157,7 @@ class RouteRequestHandler:
         ordered = self._settings.config.order_message_enable
         route = self._state.route_of(topic, self._settings.kv.order_conf(topic) if ordered else None)
         if (watched := self._fetches.get(topic)) is not None:
-            watched.observe(route, self._clock.unix_ms())
+            watched.observe(route, self._clock.now_ms(), self._clock.unix_ms())
         return route
 
     def _waits_for_brokers(self) -> bool:

@@ -17,7 +17,7 @@ class ClientFetch:
     has_proxy: bool
     #: Whether that route is the present one.
     is_present: bool
-    #: How long ago the connection closed, by the NameServer's clock; None while it is open.
+    #: How long ago the connection closed, by the NameServer's monotonic clock; None while it is open.
     closed_ms: int | None
 
 
@@ -25,7 +25,7 @@ class ClientFetch:
 class ClientFetches:
     """What one NameServer knows of the clients of a topic."""
 
-    #: How long it watched before the present route was sent first, by its own clock.
+    #: How long it watched before the present route was sent first, by its monotonic clock.
     watched_before_ms: int
     #: Of the present route, by broker name; 0 where the topic cannot be written to.
     write_queue_nums: dict[str, int]
@@ -47,20 +47,19 @@ def watch_route_fetches(topic: str, keep_ms: int) -> AdminRequest[ClientFetches]
 def _read(answer: RemotingCommand) -> ClientFetches:
     body = decode_broker_body(WatchedRoute, answer.body)
     return ClientFetches(
-        watched_before_ms=body.present.since_unix_ms - body.watched_since_unix_ms,
+        watched_before_ms=body.watched_before_ms,
         write_queue_nums=body.present.write_queue_nums,
         is_complete=body.is_complete,
-        fetches=tuple(_fetch(each, body) for each in body.fetches),
+        fetches=tuple(_fetch(each, body.present.number) for each in body.fetches),
     )
 
 
-def _fetch(fetch: RouteFetch, body: WatchedRoute) -> ClientFetch:
-    closed, answered = fetch.closed_unix_ms, body.answered_unix_ms
+def _fetch(fetch: RouteFetch, present: int) -> ClientFetch:
     return ClientFetch(
         host=host_of(fetch.client_address),
         has_proxy=fetch.proxy_address is not None,
-        is_present=fetch.version == body.present.number,
-        closed_ms=None if closed is None else 0 if answered is None else answered - closed,
+        is_present=fetch.version == present,
+        closed_ms=fetch.closed_for_ms,
     )
 
 

@@ -234,6 +234,7 @@ class ScaledNameServer:
         #: Broker name -> master that this NameServer names instead.
         self.masters = {}
         self.order_conf = {}
+        self.sends_order_conf = False
         self.instead = {}
         #: Topics that it lists instead of those of the brokers.
         self.topics = None
@@ -295,6 +296,8 @@ class ScaledNameServer:
             ],
             "filterServerTable": {},
         }
+        if self.sends_order_conf and topic in self.order_conf:
+            body["orderTopicConf"] = self.order_conf[topic]
         return success(body)
 
     def _member(self, name):

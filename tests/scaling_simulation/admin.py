@@ -102,7 +102,7 @@ def route(server, _):
             for name, each in server.counts.items()
         },
         broker_sets={name: each for name, each in clusters(server, _).broker_sets.items() if name in server.counts},
-        order_conf=server.order_conf,
+        order_conf=server.order_conf if server.world.settings.gives_order_conf else None,
         static_broker_names=frozenset(),
     )
 

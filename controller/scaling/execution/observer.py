@@ -210,7 +210,9 @@ class TopicObserver:
                 for name, each in route.queues.items()
             }
         )
-        return _NameServerAnswer(view=NameServerView(address=address, counts=counts, order_conf=conf), route=route)
+        sends = route is not None and route.order_conf is not None
+        view = NameServerView(address=address, counts=counts, order_conf=conf, sends_order_conf=sends)
+        return _NameServerAnswer(view=view, route=route)
 
     async def _route(self, address: str, topic: str) -> TopicRoute | None:
         try:

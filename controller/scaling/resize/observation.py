@@ -108,6 +108,8 @@ class NameServerView:
     #: By broker name; None without an answer.
     counts: Mapping[str, QueueCounts] | None
     order_conf: str | None = None
+    #: Whether its route carries the entry, and clients follow it (orderMessageEnable).
+    sends_order_conf: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -244,6 +244,8 @@ class ResizeOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     leaves_numbers: bool = False
     #: By broker name: who led when the present phase relied on it.
     masters: dict[str, MasterIdentity] = {}
+    #: A master was new at the start or since, and no ASSIGN has waited yet until it knows the members of groups.
+    has_new_master: bool = False
     #: Where each new queue began: what is stored for groups without an offset there.
     seeds: tuple[QueueOffset, ...] = ()
     #: Ends of the queues that no message may be added to; none while those that are seen are saved.

@@ -109,9 +109,9 @@ def assign(this: ResizeRound) -> ResizeDecision:
     if observation.missing or check.waits_for:
         return this.stay((*observation.missing, *check.waits_for))
     if unseeded(operation, observation):
-        return this.go(ResizePhase.SEED, ["a group has no offset in a new queue yet"])
-    begins_again = sum(each.phase is ResizePhase.SEED for each in operation.steps) > 1
-    if begins_again and not this.is_over(HEARTBEAT_MS):
+        is_new = operation.has_new_master and not this.is_over(HEARTBEAT_MS)
+        return this.go(ResizePhase.SEED, ["a group has no offset in a new queue yet"], has_new_master=is_new)
+    if operation.has_new_master and not this.is_over(HEARTBEAT_MS):
         return this.stay(["a master that is new does not know all members of groups yet"])
     return _assigned(this)
 

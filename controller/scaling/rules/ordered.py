@@ -73,13 +73,16 @@ def unpause(this: ResizeRound) -> ResizeDecision:
 def stopped_by_open_set(this: ResizeRound) -> ResizeDecision | None:
     """Undo or block a pause once a broker set beside the resize takes writes.
 
-    Producers without `orderTopicConf` send it the keys of all queues, whose older messages are not consumed.
+    Producers whose route has no `orderTopicConf` send it the keys of all queues, whose older messages are not consumed.
     """
     operation = this.operation
     if operation.kind is not ResizeKind.ORDERED or not _is_closed(this):
         return None
     covered = {each.broker_name for each in operation.sets}
-    shown = (each for server in this.observation.name_servers for each in (server.counts or {}).items())
+    servers = [
+        each for each in this.observation.name_servers if operation.order_conf is None or not each.sends_order_conf
+    ]
+    shown = (each for server in servers for each in (server.counts or {}).items())
     found = sorted({name for name, counts in shown if name not in covered and counts.perm & WRITE_PERM})
     if not found:
         return None

@@ -26,6 +26,7 @@ from controller.scaling.resize.request import (
     TopicTraits,
 )
 from controller.scaling.rules.drained import check_drained, is_behind_in
+from controller.scaling.rules.grow import HEARTBEAT_MS
 from controller.scaling.rules.plan_sources import changed_order_conf, covered_sets, order_conf_problems
 from controller.scaling.rules.planned_steps import planned_steps
 from controller.scaling.rules.quiet import transaction_wait_ms
@@ -114,7 +115,13 @@ def checked(operation: ResizeOperation, plan: ResizePlan, observation: ResizeObs
         return operation.entered(ResizePhase.REJECTED, observation.unix_ms, changed, problem="; ".join(changed))
     started = operation.entered(first_phase(operation), observation.unix_ms, ("nothing is in the way",))
     masters = {name: view.master for name, view in observation.sets.items() if view.master is not None}
-    return replace(started, masters=masters, reached=0 if operation.kind in _RAISING else 1)
+    since_ms = operation.created_unix_ms - HEARTBEAT_MS
+    return replace(
+        started,
+        masters=masters,
+        has_new_master=any(each.boot_unix_ms > since_ms for each in masters.values()),
+        reached=0 if operation.kind in _RAISING else 1,
+    )
 
 
 def _resizes(request: ResizeRequest, traits: TopicTraits) -> tuple[SetResize, ...]:

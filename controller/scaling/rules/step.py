@@ -115,11 +115,12 @@ def _masters_changed(this: ResizeRound) -> ResizeDecision | None:
     lost = [name for name in changed if name in operation.masters]
     again = _again(operation)
     if not lost or again is None:
-        return this.record(masters=masters, lapse=gated.lapse_by_master(operation) if lost else operation.lapse)
+        lapse = gated.lapse_by_master(operation) if lost else operation.lapse
+        return this.record(masters=masters, has_new_master=True, lapse=lapse)
     evidence = [_replaced(name, operation.masters[name], masters[name]) for name in lost]
     if again is ResizePhase.REOPEN:
         return this.go(again, evidence, masters=masters, reopened=operation.reopened + 1)
-    return this.go(again, evidence, masters=masters, lapse=gated.lapse_by_master(operation))
+    return this.go(again, evidence, masters=masters, has_new_master=True, lapse=gated.lapse_by_master(operation))
 
 
 def _again(operation: ResizeOperation) -> ResizePhase | None:

@@ -26,8 +26,8 @@ class RouteFetch(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     #: `RouteVersion.number` of that route.
     version: int
     fetched_unix_ms: int
-    #: None while the connection is open.
-    closed_unix_ms: int | None = None
+    #: How long ago the connection closed, by the monotonic clock; None while it is open.
+    closed_for_ms: int | None = None
 
 
 class RouteVersion(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -50,8 +50,8 @@ class WatchedRoute(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     #: Of this watch in this process: another one means that fetches in between are not known.
     watch_id: str
     watched_since_unix_ms: int
-    #: By the clock of the other times; None from releases that do not tell.
-    answered_unix_ms: int | None = None
+    #: From then until the present version was sent first, by the monotonic clock.
+    watched_before_ms: int
     #: The watch ends then unless it is requested again.
     ends_in_ms: int
     present: RouteVersion

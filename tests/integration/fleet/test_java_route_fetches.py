@@ -47,4 +47,4 @@ def test_producer_is_shown_with_the_new_route_after_its_topic_lost_write_queues(
 
 def open_versions(answer):
     """Return the version that each open connection has; `Caller` closes its own after each request."""
-    return [each["version"] for each in answer["fetches"] if each["closedUnixMs"] is None]
+    return [each["version"] for each in answer["fetches"] if each["closedForMs"] is None]

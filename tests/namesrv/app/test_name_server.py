@@ -119,12 +119,12 @@ async def test_connections_that_fetched_a_watched_route_are_known_until_the_watc
     answer = await producer.request(*query)
     assert json.loads(answer.body)["queueDatas"][0]["writeQueueNums"] == 4
     assert (await watched())[:2] == (2, [(producer.address, 2)])
-    assert (await watched())[2]["fetches"][0]["closedUnixMs"] is None
+    assert (await watched())[2]["fetches"][0]["closedForMs"] is None
 
     await producer.close()
 
     async def closed():
-        return (await watched())[2]["fetches"][0]["closedUnixMs"] is not None
+        return (await watched())[2]["fetches"][0]["closedForMs"] is not None
 
     async with asyncio.timeout(SOON_S):
         while not await closed():

@@ -18,7 +18,7 @@ def a_route(*queues, broker_addrs=None, **values):
 
 
 def a_watch(*, ends_ms=60_000):
-    return WatchedTopic("id", first_version(a_route(), unix_ms=1_000), ends_ms)
+    return WatchedTopic("id", first_version(a_route(), unix_ms=1_000), 0, ends_ms)
 
 
 def a_fetch(*, version=1, unix_ms=2_000, client="10.0.0.9:50000"):
@@ -89,11 +89,11 @@ def test_closed_connection_stays_with_the_version_that_its_client_has(fetches, w
     for topic in (watched, other):
         fetches.note(topic, 1, a_fetch())
         fetches.note(topic, 2, a_fetch())
-    fetches.close(1, unix_ms=4_000)
-    fetches.close(1, unix_ms=5_000)
-    fetches.close(3, unix_ms=5_000)
+    fetches.close(1, now_ms=4_000)
+    fetches.close(1, now_ms=5_000)
+    fetches.close(3, now_ms=5_000)
     for topic in (watched, other):
-        assert [fetch.closed_unix_ms for fetch in topic.fetches.values()] == [4_000, None]
+        assert [topic.fetch(each, 9_000).closed_for_ms for each in topic.fetches] == [5_000, None]
         assert topic.fetches[1].version == 1
 
 

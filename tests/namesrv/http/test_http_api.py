@@ -83,7 +83,7 @@ async def test_route_fetches_are_listed_in_pages_while_somebody_watches_the_topi
     assert (status, body["error"]["code"]) == (404, "not_found")
 
     route = site.state.route_of(TOPIC, None)
-    watched = WatchedTopic("id", first_version(route, site.clock.unix_ms()), site.clock.now_ms() + 60_000)
+    watched = WatchedTopic("id", first_version(route, site.clock.unix_ms()), site.clock.now_ms(), 60_000)
     site.state.route_fetches.begin(TOPIC, watched)
     for number in (1, 2, 3):
         fetch = RouteFetch(client_address=f"10.0.0.{number}:5", proxy_address=None, version=1, fetched_unix_ms=number)

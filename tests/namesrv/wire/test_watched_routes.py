@@ -70,7 +70,18 @@ async def test_fetches_since_the_watch_began_are_answered_with_their_versions(re
         "orderTopicConf": None,
     }
     assert now["watchId"] == began["watchId"]
-    assert now["answeredUnixMs"] == began["answeredUnixMs"] + 1_000
+    assert (began["watchedBeforeMs"], now["watchedBeforeMs"]) == (0, 1_000)
+
+
+async def test_clock_that_is_set_makes_neither_a_watch_nor_a_closed_connection_older(registered):
+    await watched(registered)
+    await fetch(registered, APeer(2))
+    registered.state.route_fetches.close(2, registered.clock.now_ms())
+    registered.clock.leap_ms(3_600_000)
+    registered.clock.pass_ms(1_000)
+    await registered.request(RequestCode.REGISTER_BROKER, MASTER, SHRUNK)
+    now = await watched(registered)
+    assert (now["watchedBeforeMs"], now["fetches"][0]["closedForMs"]) == (1_000, 1_000)
 
 
 async def test_change_is_a_version_before_anybody_fetched_it(registered):

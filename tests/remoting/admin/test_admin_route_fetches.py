@@ -15,14 +15,14 @@ WATCHED = {
     "topic": "TopicTest",
     "watchId": "w",
     "watchedSinceUnixMs": 1_700_000_000_000,
-    "answeredUnixMs": 1_700_000_009_000,
+    "watchedBeforeMs": 4_000,
     "endsInMs": 60_000,
     "present": PRESENT,
     "isComplete": True,
     "fetches": [
-        OLD | {"closedUnixMs": None},
-        OLD | {"version": 3, "proxyAddress": "10.0.0.1:80", "closedUnixMs": None},
-        OLD | {"closedUnixMs": 1_700_000_002_000},
+        OLD | {"closedForMs": None},
+        OLD | {"version": 3, "proxyAddress": "10.0.0.1:80", "closedForMs": None},
+        OLD | {"closedForMs": 7_000},
     ],
 }
 
@@ -36,7 +36,7 @@ def test_request_names_the_topic_and_how_long_it_is_watched():
 def test_fetch_is_present_if_its_version_is():
     answer = RemotingCommand(0, body=json.dumps(WATCHED).encode())
     found = watch_route_fetches("TopicTest", 1).read_response(answer)
-    assert (found.watched_before_ms, found.write_queue_nums) == (5_000, {"broker-a": 2})
+    assert (found.watched_before_ms, found.write_queue_nums) == (4_000, {"broker-a": 2})
     assert found.is_complete
     assert found.fetches == (
         ClientFetch(host="10.0.0.9", has_proxy=False, is_present=False, closed_ms=None),
@@ -45,20 +45,15 @@ def test_fetch_is_present_if_its_version_is():
     )
 
 
-def test_connection_counts_as_just_closed_where_the_name_server_does_not_tell_its_time():
-    body = json.dumps({key: value for key, value in WATCHED.items() if key != "answeredUnixMs"}).encode()
-    found = watch_route_fetches("TopicTest", 1).read_response(RemotingCommand(0, body=body))
-    assert found.fetches[-1].closed_ms == 0
-
-
 @pytest.mark.parametrize(("code", "error"), [(3, NotSupported), (1, Refused), (17, Refused)])
 def test_name_server_that_does_not_watch_raises(code, error):
     with pytest.raises(error):
         watch_route_fetches("TopicTest", 1).read_response(RemotingCommand(code, remark="no"))
 
 
-def test_answer_without_fetches_is_not_taken_for_none():
-    body = json.dumps({key: value for key, value in WATCHED.items() if key != "fetches"}).encode()
+@pytest.mark.parametrize("left_out", ["fetches", "watchedBeforeMs"])
+def test_answer_that_leaves_out_fetches_or_how_long_it_watched_tells_nothing(left_out):
+    body = json.dumps({key: value for key, value in WATCHED.items() if key != left_out}).encode()
     with pytest.raises(BodyError):
         watch_route_fetches("TopicTest", 1).read_response(RemotingCommand(0, body=body))
 

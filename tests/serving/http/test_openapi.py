@@ -28,7 +28,7 @@ async def site():
         register(site.state, "broker-b", zone_name="z1")
         site.settings.kv = KvConfig().with_value("ns", "k", "v")
         present = first_version(site.state.route_of("TopicTest", None), site.clock.unix_ms())
-        site.state.route_fetches.begin("TopicTest", WatchedTopic("w", present, site.clock.now_ms() + KEEP_MS_MIN))
+        site.state.route_fetches.begin("TopicTest", WatchedTopic("w", present, site.clock.now_ms(), KEEP_MS_MIN))
         yield site
 
 

@@ -83,6 +83,16 @@ def shrinks(phase):
 # Numbers
 
 
+async def test_order_conf_is_sent_only_where_the_route_of_a_name_server_carries_it(broker):
+    async with scaling_site(broker) as site:
+        for server in site.name_servers:
+            server.order_conf[TOPIC] = "broker-a:4"
+        site.name_servers[0].sends_order_conf = True
+        operation = structs.replace(grows(ResizePhase.QUIESCE), kind=ResizeKind.ORDERED)
+        seen = (await observer_of(site).observe(operation, 0)).name_servers
+    assert [(each.order_conf, each.sends_order_conf) for each in seen] == [("broker-a:4", True), ("broker-a:4", False)]
+
+
 async def test_facts_of_a_topic_are_those_of_its_brokers(broker):
     other = ScaledBroker("broker-b", queues=2)
     broker.ends = {0: (5, 9), 3: (0, 7)}

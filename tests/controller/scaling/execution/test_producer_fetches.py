@@ -33,13 +33,14 @@ def watched(version=3):
         "proxyAddress": None,
         "version": version,
         "fetchedUnixMs": 1,
-        "closedUnixMs": None,
+        "closedForMs": None,
     }
     present = {"number": 3, "sinceUnixMs": 100_000, "writeQueueNums": {"broker-a": 4}, "orderTopicConf": None}
     return {
         "topic": TOPIC,
         "watchId": "w",
         "watchedSinceUnixMs": 1,
+        "watchedBeforeMs": 60_000,
         "endsInMs": 60_000,
         "present": present,
         "isComplete": True,

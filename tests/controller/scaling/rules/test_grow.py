@@ -9,7 +9,14 @@ from scaling_builders import ADDRESS, BROKER, a_gated, a_group, a_grow, an_order
 
 from controller.scaling.resize.decision import ChangeCounts
 from controller.scaling.resize.observation import GroupKind
-from controller.scaling.resize.operation import QueueCounts, QueueOffset, ResizeKind, ResizeOptions, ResizePhase
+from controller.scaling.resize.operation import (
+    MasterIdentity,
+    QueueCounts,
+    QueueOffset,
+    ResizeKind,
+    ResizeOptions,
+    ResizePhase,
+)
 from controller.scaling.rules.grow import HEARTBEAT_MS
 from controller.scaling.rules.needs import needs_of
 from controller.scaling.rules.step import decide_step
@@ -63,11 +70,22 @@ def test_writes_wait_until_online_groups_have_the_new_queues_and_their_offsets_a
 
 
 def test_new_master_knows_members_only_after_their_heartbeats():
-    grow = a_grow(ResizePhase.SEED, seeds=SEEDS, reached=1)
-    again = went(grow, ResizePhase.SEED, ResizePhase.READ_UP, ResizePhase.ASSIGN)
-    nobody = observed(again, 1)
+    grow = a_grow(ResizePhase.READ_UP, seeds=SEEDS, reached=1)
+    changed = with_set(observed(grow, 1), master=MasterIdentity("10.0.0.2:10911", 1))
+    seeding = decide_step(grow, waited(0), changed).operation
+    again = went(seeding, ResizePhase.READ_UP, ResizePhase.ASSIGN)
+    nobody = replace(changed, unix_ms=again.phase_since_unix_ms)
     assert decide_step(again, waited(HEARTBEAT_MS - 1), nobody).operation.phase is ResizePhase.ASSIGN
     assert decide_step(again, waited(HEARTBEAT_MS), nobody).operation.phase is ResizePhase.WRITE_UP
+
+
+def test_late_group_waits_for_no_heartbeats_unless_a_new_master_was_not_waited_for_yet():
+    for is_new, waited_ms, waits in ((False, 0, False), (True, 0, True), (True, HEARTBEAT_MS, False)):
+        grow = a_grow(ResizePhase.ASSIGN, seeds=SEEDS, reached=1, has_new_master=is_new)
+        late = decide_step(grow, waited(waited_ms), observed(grow, 1, groups=[a_group("new", queues=(2, 3))])).operation
+        again = went(late, ResizePhase.READ_UP, ResizePhase.ASSIGN)
+        decision = decide_step(again, waited(grow.waits.confirm_ms), observed(again, 1))
+        assert decision.operation.phase is (ResizePhase.ASSIGN if waits else ResizePhase.WRITE_UP)
 
 
 def test_group_that_came_meanwhile_is_seeded_before_writes():

@@ -96,6 +96,19 @@ def test_set_that_nobody_may_write_does_not_end_a_pause():
     assert decide_step(resize, waited(0), beside(observed(resize, 1), broker_b=4)).operation == resize
 
 
+@pytest.mark.parametrize(
+    ("conf", "sends", "is_stopped"),
+    [(CONF, (True, True), False), (CONF, (True, False), True), (None, (True, True), True)],
+)
+@pytest.mark.parametrize(("phase", "reached"), [(ResizePhase.QUIESCE, 1), (ResizePhase.RESIZE, 2)])
+def test_set_beside_a_pause_gets_no_keys_where_name_servers_send_the_entry(conf, sends, is_stopped, phase, reached):
+    resize = an_ordered(phase, order_conf=conf, reached=reached)
+    round_ = beside(observed(resize, 1, order_conf=conf), broker_c=6)
+    servers = [replace(each, sends_order_conf=sent) for each, sent in zip(round_.name_servers, sends, strict=True)]
+    operation = decide_step(resize, waited(0), replace(round_, name_servers=tuple(servers))).operation
+    assert (operation.phase in {BLOCKED, ROLLBACK}) is is_stopped
+
+
 def test_pause_goes_on_by_itself_once_no_set_beside_it_takes_writes():
     resize = an_ordered(ResizePhase.UNPAUSE, reached=3)
     paused = observed(resize, 2)

@@ -3,11 +3,19 @@
 from dataclasses import replace
 
 import pytest
-from scaling_builders import BROKER, MASTER, NAME_SERVER, a_group, a_shrink, observed, with_set
+from scaling_builders import ADDRESS, BROKER, MASTER, NAME_SERVER, a_group, a_shrink, observed, with_set
 
 from controller.scaling.resize.observation import GroupKind, LateSources, NameServerView
-from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizeOptions, ResizePhase, ResizeWaits
+from controller.scaling.resize.operation import (
+    MasterIdentity,
+    QueueCounts,
+    ResizeKind,
+    ResizeOptions,
+    ResizePhase,
+    ResizeWaits,
+)
 from controller.scaling.resize.request import AUTOSCALER, ResizeRequest, TopicTraits
+from controller.scaling.rules.grow import HEARTBEAT_MS
 from controller.scaling.rules.plan import QUEUES_MAX, SET_QUEUES_MAX, checked, plan_resize, planned_operation
 
 FOUR = QueueCounts(4, 4)
@@ -152,6 +160,15 @@ def test_checked_plan_starts_with_the_masters_that_it_saw():
     planned = planned_operation("resize-1", request, traits(), observation)
     started = checked(planned, plan_resize(request, traits(), observation), observation)
     assert (started.phase, started.reached, started.masters) == (ResizePhase.WRITE_DOWN, 1, {BROKER: MASTER})
+
+
+@pytest.mark.parametrize(("age_ms", "is_new"), [(HEARTBEAT_MS - 1, True), (HEARTBEAT_MS, False)])
+def test_master_that_was_started_just_before_the_request_is_new(age_ms, is_new):
+    request = ResizeRequest(topic="TopicTest", queues=8)
+    observation = observed(SHRINK, 0)
+    planned = planned_operation("resize-1", request, traits(), observation)
+    seen = with_set(observation, master=MasterIdentity(ADDRESS, planned.created_unix_ms - age_ms))
+    assert checked(planned, plan_resize(request, traits(), seen), seen).has_new_master is is_new
 
 
 def test_plan_with_problems_is_rejected_with_them():
