@@ -20,6 +20,7 @@ GROUPS_MAX: Final = 500
 
 _ACTIVELY: Final = "CONSUME_ACTIVELY"
 _POP: Final = "CONSUME_POP"
+_RETRY_PREFIX: Final = "%RETRY%"
 
 
 class ConnectedMembers(NamedTuple):
@@ -88,7 +89,7 @@ class GroupObserver:
                 continue
             if connections is not None and topic in connections.subscriptions:
                 found[master] = connections
-            elif connections is not None and connections.consume_type == _ACTIVELY:
+            elif connections is not None and _chooses(connections):
                 # It has offsets of the topic, as it would not be listed otherwise.
                 choosing[master] = connections
         if not (found := found or choosing):
@@ -113,6 +114,12 @@ def views_of(views: Iterable[GroupView]) -> tuple[GroupView, ...]:
 
 def _is_of_users(name: str) -> bool:
     return name != TOOL_GROUP and not name.startswith(SYSTEM_GROUP_PREFIX)
+
+
+def _chooses(connections: GroupConnections) -> bool:
+    """Return whether members pull queues that no subscription shows; one that subscribes elsewhere pulls only that."""
+    is_subscribed = any(not topic.startswith(_RETRY_PREFIX) for topic in connections.subscriptions)
+    return connections.consume_type == _ACTIVELY and not is_subscribed
 
 
 def _kind(
