@@ -51,9 +51,15 @@ class GroupObserver:
         self._kinds = kinds
 
     async def views(
-        self, topic: str, masters: Collection[str], offsets: Iterable[TopicOffsets], clients: ClientChoice
+        self,
+        topic: str,
+        masters: Collection[str],
+        offsets: Iterable[TopicOffsets],
+        clients: ClientChoice,
+        *,
+        is_whole: bool,
     ) -> tuple[tuple[GroupView, ...] | None, list[str]]:
-        """Return all groups, None if a master did not answer; and what is missing.
+        """Return all groups, None if a master did not answer; and what is missing. `is_whole`: no other set has any.
 
         Groups are those with subscriptions or offsets on any master: one that left years ago is among them.
         """
@@ -67,7 +73,9 @@ class GroupObserver:
             return None, missing
         choice = _Choice(clients, self._clients.begin_round())
         views = await all_results(self._group(each, topic, masters, missing, choice) for each in names)
-        return (None if missing else await self._kinds.with_last(topic, views_of(views))), missing
+        if missing:
+            return None, missing
+        return await self._kinds.with_last(topic, views_of(views), is_whole=is_whole), missing
 
     async def _listed(self, master: str, topic: str, missing: list[str]) -> tuple[str, ...]:
         try:

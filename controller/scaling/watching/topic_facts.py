@@ -126,7 +126,8 @@ class TopicFactsObserver:
             is_same = known is not None and known.kind is not None and known.clients == frozenset(clients)
             return () if is_same else clients[:1]
 
-        views, missing = await self._groups.views(topic, masters, (), chosen)
+        is_whole = len(masters) == len(facts.masters)
+        views, missing = await self._groups.views(topic, masters, (), chosen, is_whole=is_whole)
         if views is None:
             unknown = {name: replace(each, clients=None, holders=None) for name, each in former.items()}
             return replace(facts, groups_ms=self._now_ms(), groups=unknown, is_complete=False)
@@ -139,7 +140,10 @@ def group_facts(view: GroupView, former: GroupFacts | None) -> GroupFacts:
     """Return what is known of a group; its kind stays unknown until one of its clients has answered."""
     if not view.is_online:
         # Whether it may be in order although nobody has seen it, the plan of a resize decides.
-        return GroupFacts(kind=view.last_kind or GroupKind.CONCURRENT, clients=_OFFLINE, holders=_OFFLINE)
+        former_kind = None if former is None else former.kind
+        return GroupFacts(
+            kind=view.last_kind or former_kind or GroupKind.CONCURRENT, clients=_OFFLINE, holders=_OFFLINE
+        )
     clients = frozenset(each.client_id for each in view.clients)
     answered = [each for each in view.clients if each.queues is not None]
     kind = view.reported_kind
