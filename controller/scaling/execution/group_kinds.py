@@ -28,6 +28,7 @@ class GroupKinds:
     def __init__(self, documents: DocumentStore) -> None:
         self._documents = documents
         #: One write at a time: those of an autoscaler that begins to look are many, and elections use the store too.
+        #: No round waits for another one's.
         self._write = asyncio.Lock()
 
     async def with_last(
@@ -49,7 +50,7 @@ class GroupKinds:
         # Without the store kinds are unknown, which is a reason for care. What was not stored is seen again.
         with contextlib.suppress(StoreError):
             known = _kinds(self._documents.get(DocumentKind.GROUP_KINDS, topic))
-            if not seen.items() <= known.items():
+            if not seen.items() <= known.items() and not self._write.locked():
                 async with self._write:
                     await self._documents.change(DocumentKind.GROUP_KINDS, topic, decide)
         last = {name: _KINDS.get(kind) for name, kind in known.items()}

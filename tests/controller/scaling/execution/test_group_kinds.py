@@ -1,5 +1,7 @@
 """How groups consume, kept for the time in which they are offline: what is stored, and what a plan makes of it."""
 
+import asyncio
+
 import pytest
 from fakes.scaled_topic import GROUP, TOPIC, ScaledBroker, scaling_site
 from fakes.scaling_controller import OTHER, ScalingController
@@ -127,3 +129,11 @@ async def test_plan_forgets_groups_that_have_left_unless_a_broker_set_is_away(si
     broker.run("c1", {0: (4, 0)}, is_orderly=True)
     await controller.scaling.plan(REQUEST)
     assert b"elsewhere" not in stored(controller)
+
+
+async def test_round_does_not_wait_for_the_write_of_another_one(kinds, controller):
+    async with kinds._write, asyncio.timeout(1):
+        await kinds.with_last(TOPIC, [a_group()])
+    assert stored(controller) is None
+    await kinds.with_last(TOPIC, [a_group()])
+    assert stored(controller) == b'{"billing":"concurrent"}'
