@@ -29,7 +29,8 @@ _AGAIN: Final[Mapping[ResizePhase, ResizePhase]] = {
     ResizePhase.READ_DOWN: ResizePhase.REOPEN,
     ResizePhase.WATCH: ResizePhase.REOPEN,
 }
-_DELETED: Final = "the topic was deleted"
+#: The problem of a resize that ended so.
+DELETED: Final = "the topic was deleted"
 
 
 def begin_phase(operation: ResizeOperation) -> PhaseProgress:
@@ -53,7 +54,7 @@ def decide_step(operation: ResizeOperation, progress: PhaseProgress, observation
     this = ResizeRound(operation=operation, progress=replace(progress, is_deleted=is_deleted), observation=observation)
     if is_deleted:
         # One odd answer ends nothing, and nothing is done about it.
-        return this.go(ResizePhase.ABORTED, (_DELETED,), problem=_DELETED) if was_deleted else this.stay((_DELETED,))
+        return this.go(ResizePhase.ABORTED, (DELETED,), problem=DELETED) if was_deleted else this.stay((DELETED,))
     if (decision := _masters_changed(this)) is not None:
         return decision
     if operation.phase is ResizePhase.BLOCKED:

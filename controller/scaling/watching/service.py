@@ -205,8 +205,13 @@ class Autoscaler:
 
     async def _keep_topics(self, policies: PolicyTable) -> None:
         names = await self._requests.names.watched(policies) if policies.policies else []
-        self._watched = {topic: self._watched.get(topic) or TopicUnderPolicy() for topic in names}
+        former = self._watched
+        self._watched = {topic: former.get(topic) or TopicUnderPolicy() for topic in names}
         self._decisions.proposals.keep_only(self._watched)
+        for topic in former.keys() - self._watched.keys():
+            # With a policy, and room for it, it is on no list of topics any more.
+            if policies.policy_of(topic) is not None and not self.left_out:
+                await self.scaling.group_kinds.forget(topic)
 
     def _is_current(self) -> bool:
         return self.scaling.is_ready and self._term == self.scaling.term

@@ -278,9 +278,21 @@ async def test_topics_of_a_pattern_outlive_a_name_server_that_has_just_started(s
     name_server.topics = []
     await site.look(5)
     assert site.autoscaler._watched == {TOPIC: watched}
+    documents = site.controller.scaling.documents
+    assert documents.names(DocumentKind.GROUP_KINDS) == [TOPIC]
     site.clock.pass_ms(UNLISTED_MS)
     await site.look()
     assert site.autoscaler._watched == {}
+    assert documents.names(DocumentKind.GROUP_KINDS) == []
+
+
+async def test_kinds_of_a_topic_that_lost_its_policy_stay(site):
+    await site.put(site.mode("auto"))
+    await site.look()
+    await site.put()
+    await site.look()
+    assert site.autoscaler._watched == {}
+    assert site.controller.scaling.documents.names(DocumentKind.GROUP_KINDS) == [TOPIC]
 
 
 async def test_deposed_controller_starts_nothing(site):
