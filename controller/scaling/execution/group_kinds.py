@@ -16,7 +16,9 @@ from controller.storage.document_store import DocumentStore
 from controller.storage.documents import DocumentKind
 from controller.storage.store import StoreError
 
-_decode: Final = msgspec.json.Decoder(dict[str, GroupKind]).decode
+#: Later releases may know further kinds: they are kept.
+_decode: Final = msgspec.json.Decoder(dict[str, str]).decode
+_KINDS: Final = {kind.value: kind for kind in GroupKind}
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -26,32 +28,42 @@ class GroupKinds:
     def __init__(self, documents: DocumentStore) -> None:
         self._documents = documents
         #: One write at a time: those of an autoscaler that begins to look are many, and elections use the store too.
+        #: No round waits for another one's.
         self._write = asyncio.Lock()
 
-    async def with_last(self, topic: str, views: Sequence[GroupView]) -> tuple[GroupView, ...]:
+    async def with_last(
+        self, topic: str, views: Sequence[GroupView], *, is_whole: bool = False
+    ) -> tuple[GroupView, ...]:
         """Return the groups of a topic, those that are offline with their last kinds; store the kinds that are new.
 
-        Groups that the topic does not have any more go with the next write: a document has as many as a topic may have.
+        Groups that are not among views of all masters (`is_whole`) go with the next write: a document has as many as a
+        topic may have.
         """
         reported = {view.name: view.reported_kind for view in views}
-        seen = {name: kind for name, kind in reported.items() if kind is not None}
+        seen = {name: kind.value for name, kind in reported.items() if kind is not None}
 
         def decide(stored: bytes | None) -> bytes:
-            return _encode({name: kind for name, kind in _kinds(stored).items() if name in reported} | seen)
+            kept = {name: kind for name, kind in _kinds(stored).items() if name in reported or not is_whole}
+            return _encode(kept | seen)
 
-        known: Mapping[str, GroupKind] = {}
+        known: Mapping[str, str] = {}
         # Without the store kinds are unknown, which is a reason for care. What was not stored is seen again.
         with contextlib.suppress(StoreError):
             known = _kinds(self._documents.get(DocumentKind.GROUP_KINDS, topic))
-            if not seen.items() <= known.items():
+            if not seen.items() <= known.items() and not self._write.locked():
                 async with self._write:
                     await self._documents.change(DocumentKind.GROUP_KINDS, topic, decide)
-        return tuple(view if view.is_online else replace(view, last_kind=known.get(view.name)) for view in views)
+        last = {name: _KINDS.get(kind) for name, kind in known.items()}
+        return tuple(view if view.is_online else replace(view, last_kind=last.get(view.name)) for view in views)
+
+    async def forget(self, topic: str) -> None:
+        """Remove what is stored of a topic that is gone; raises StoreError."""
+        await self._documents.change(DocumentKind.GROUP_KINDS, topic, lambda _: None)
 
 
-def _kinds(stored: bytes | None) -> Mapping[str, GroupKind]:
+def _kinds(stored: bytes | None) -> Mapping[str, str]:
     try:
         return {} if stored is None else _decode(stored)
     except msgspec.DecodeError:
-        # A later release may know further kinds.
+        # It is written anew.
         return {}

@@ -20,6 +20,7 @@ GROUPS_MAX: Final = 500
 
 _ACTIVELY: Final = "CONSUME_ACTIVELY"
 _POP: Final = "CONSUME_POP"
+_RETRY_PREFIX: Final = "%RETRY%"
 
 
 class ConnectedMembers(NamedTuple):
@@ -50,9 +51,15 @@ class GroupObserver:
         self._kinds = kinds
 
     async def views(
-        self, topic: str, masters: Collection[str], offsets: Iterable[TopicOffsets], clients: ClientChoice
+        self,
+        topic: str,
+        masters: Collection[str],
+        offsets: Iterable[TopicOffsets],
+        clients: ClientChoice,
+        *,
+        is_whole: bool,
     ) -> tuple[tuple[GroupView, ...] | None, list[str]]:
-        """Return all groups, None if a master did not answer; and what is missing.
+        """Return all groups, None if a master did not answer; and what is missing. `is_whole`: no other set has any.
 
         Groups are those with subscriptions or offsets on any master: one that left years ago is among them.
         """
@@ -66,7 +73,9 @@ class GroupObserver:
             return None, missing
         choice = _Choice(clients, self._clients.begin_round())
         views = await all_results(self._group(each, topic, masters, missing, choice) for each in names)
-        return (None if missing else await self._kinds.with_last(topic, views_of(views))), missing
+        if missing:
+            return None, missing
+        return await self._kinds.with_last(topic, views_of(views), is_whole=is_whole), missing
 
     async def _listed(self, master: str, topic: str, missing: list[str]) -> tuple[str, ...]:
         try:
@@ -88,7 +97,7 @@ class GroupObserver:
                 continue
             if connections is not None and topic in connections.subscriptions:
                 found[master] = connections
-            elif connections is not None and connections.consume_type == _ACTIVELY:
+            elif connections is not None and _chooses(connections):
                 # It has offsets of the topic, as it would not be listed otherwise.
                 choosing[master] = connections
         if not (found := found or choosing):
@@ -113,6 +122,12 @@ def views_of(views: Iterable[GroupView]) -> tuple[GroupView, ...]:
 
 def _is_of_users(name: str) -> bool:
     return name != TOOL_GROUP and not name.startswith(SYSTEM_GROUP_PREFIX)
+
+
+def _chooses(connections: GroupConnections) -> bool:
+    """Return whether members pull queues that no subscription shows; one that subscribes elsewhere pulls only that."""
+    is_subscribed = any(not topic.startswith(_RETRY_PREFIX) for topic in connections.subscriptions)
+    return connections.consume_type == _ACTIVELY and not is_subscribed
 
 
 def _kind(

@@ -130,9 +130,11 @@ class TopicObserver:
         found = await self._query_sets(requests, wanted, routes)
         observation = self._observation(answers, found)
         too_many = {name: queues for name, queues in numbers.items() if queues > SET_QUEUES_MAX}
-        if not observation.missing and not too_many:
-            observation = await self._with_groups(requests, observation, topic, lambda each: each.client_ids)
         traits = structs.replace(self._traits(answers, routes, found), too_many_queues=too_many)
+        if not observation.missing and not too_many:
+            observation = await self._with_groups(
+                requests, observation, topic, lambda each: each.client_ids, is_whole=not traits.absent_sets
+            )
         return traits, observation
 
     async def groups(self, topic: str) -> tuple[tuple[GroupView, ...] | None, tuple[str, ...]]:
@@ -305,7 +307,13 @@ class TopicObserver:
         return [each for each in found if each is not None]
 
     async def _with_groups(
-        self, requests: RoundRequests, observation: ResizeObservation, topic: str, clients: ClientChoice
+        self,
+        requests: RoundRequests,
+        observation: ResizeObservation,
+        topic: str,
+        clients: ClientChoice,
+        *,
+        is_whole: bool = False,
     ) -> ResizeObservation:
         offsets = [
             TopicOffsets(by_group=view.offsets or {}, broadcast_by_group=view.broadcast_offsets or {})
@@ -313,7 +321,7 @@ class TopicObserver:
         ]
         masters = _masters(observation.sets.values())
         observer = GroupObserver(requests, self._clients, self._kinds)
-        groups, missing = await observer.views(topic, masters, offsets, clients)
+        groups, missing = await observer.views(topic, masters, offsets, clients, is_whole=is_whole)
         return replace(observation, groups=groups, missing=(*observation.missing, *missing))
 
     async def _with_definitions(self, observation: ResizeObservation) -> ResizeObservation:

@@ -5,6 +5,7 @@ from typing import Final
 
 from controller.scaling.execution.decoded_operations import DecodedOperations, OperationSummary, decoded
 from controller.scaling.resize.operation import NEEDS_OPERATOR, ResizeOperation, ResizePhase, encode_operation
+from controller.scaling.rules.step import DELETED
 from controller.storage.document_store import DocumentStore
 from controller.storage.documents import DocumentKind
 from controller.storage.store import StoreError
@@ -130,6 +131,8 @@ class Operations:
         """Move an ended operation to the others that have ended; can be repeated. Raises StoreError."""
         kind = DocumentKind.SCALING_HISTORY
         await self._documents.change(kind, operation.id, lambda _: encode_operation(operation))
+        if operation.problem == DELETED:
+            await self._documents.change(DocumentKind.GROUP_KINDS, operation.topic, lambda _: None)
         await self._documents.change(DocumentKind.SCALING_OPERATION, operation.topic, _removed(operation))
         for each in self.ended()[ENDED_MAX:]:
             await self._documents.change(kind, each.id, lambda _: None)

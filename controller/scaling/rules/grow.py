@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import Final
 
 from controller.scaling.resize.decision import ResizeDecision
-from controller.scaling.resize.observation import ClientView, GroupKind, GroupView
+from controller.scaling.resize.observation import ClientView, GroupKind, GroupView, ResizeObservation
 from controller.scaling.resize.operation import QueueId, ResizeKind, ResizeOperation, ResizePhase
+from controller.scaling.rules.drained import is_behind_anywhere
 from controller.scaling.rules.path import PAUSED_END, new_queues
 from controller.scaling.rules.plan_sources import uncovered_sets
 from controller.scaling.rules.round import ResizeRound
@@ -28,6 +29,10 @@ _WITHOUT: Final = {
     GroupKind.UNKNOWN: "no member of group {group} that answers consumes {queues} yet",
     GroupKind.ASSIGNED: "no member of group {group}, which chooses its queues itself, consumes {queues} yet",
 }
+_RETIRED: Final = (
+    "group {group}, which chose its queues itself, is offline with messages to consume: delete it with its offsets if "
+    "it never returns (mqadmin deleteSubGroup -r true)"
+)
 
 
 def seed(this: ResizeRound) -> ResizeDecision:
@@ -121,7 +126,7 @@ def _assigned(this: ResizeRound) -> ResizeDecision:
     orderly = [each.name for each in this.observation.groups or () if each.is_orderly]
     if orderly and operation.reached < WRITE_UP:
         return this.undo(f"groups consume in order, and more queues would mix it: {', '.join(orderly)}")
-    waits, unprotected = unassigned(operation, this.observation.groups or ())
+    waits, unprotected = unassigned(operation, this.observation)
     if not waits and not this.is_over(operation.waits.confirm_ms):
         return this.stay([_NOT_KEPT])
     if not waits:
@@ -135,18 +140,21 @@ def _assigned(this: ResizeRound) -> ResizeDecision:
     return this.go(ResizePhase.WRITE_UP, evidence, reached=WRITE_UP)
 
 
-def unassigned(operation: ResizeOperation, groups: tuple[GroupView, ...]) -> tuple[list[str], list[str]]:
+def unassigned(operation: ResizeOperation, observation: ResizeObservation) -> tuple[list[str], list[str]]:
     """Return sentences about groups without new queues, and of those the ones that may never read them."""
     new = {QueueId(each.broker_name, queue_id) for each in operation.sets for queue_id in new_queues(each)}
     waits: list[str] = []
     unprotected: list[str] = []
-    for group in groups:
+    for group in observation.groups or ():
         if group.kind is GroupKind.BROADCAST:
             unprotected += _broadcast_waits(group, new)
             continue
-        kind = GroupKind.ASSIGNED if group.chooses_queues else group.kind
-        if kind in _WITHOUT and (left := new.difference(*map(_queues, group.clients))):
-            sentence = _WITHOUT[kind].format(group=group.name, queues=_named(left))
+        if group.chooses_queues and not group.is_online:
+            if is_behind_anywhere(group.name, observation):
+                unprotected.append(_RETIRED.format(group=group.name))
+            continue
+        if group.kind in _WITHOUT and (left := new.difference(*map(_queues, group.clients))):
+            sentence = _WITHOUT[group.kind].format(group=group.name, queues=_named(left))
             (unprotected if group.chooses_queues else waits).append(sentence)
     return [*waits, *unprotected], unprotected
 

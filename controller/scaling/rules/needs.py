@@ -5,7 +5,14 @@ from typing import Final
 
 from controller.scaling.resize.operation import ResizeKind, ResizeOperation, ResizePhase
 from controller.scaling.rules.gated import LOCKED
-from controller.scaling.rules.path import QueueFilter, all_queues, dropped_queues, new_queues, watched_queues
+from controller.scaling.rules.path import (
+    QueueFilter,
+    all_queues,
+    dropped_queues,
+    new_queues,
+    old_and_new_queues,
+    watched_queues,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +43,6 @@ _GROUPS: Final = frozenset({
 _CLIENTS: Final = _GROUPS - {ResizePhase.SEED, ResizePhase.RELEASE}
 _DRAINED: Final = frozenset({ResizePhase.DRAIN, ResizePhase.CONFIRM})
 _DEFINITIONS: Final = frozenset({ResizePhase.SEED, ResizePhase.ASSIGN})
-_NEW: Final = frozenset({ResizePhase.SEED, ResizePhase.ASSIGN})
 _WATCHED: Final = frozenset({ResizePhase.QUIESCE, ResizePhase.DRAIN, ResizePhase.CONFIRM})
 _DROPPED: Final = frozenset({ResizePhase.READ_DOWN, ResizePhase.WATCH})
 _LATE: Final = frozenset({ResizePhase.QUIESCE, ResizePhase.LATE, ResizePhase.READ_DOWN, ResizePhase.WATCH})
@@ -96,8 +102,10 @@ def round_ms(operation: ResizeOperation) -> int:
 def _ends(operation: ResizeOperation, phase: ResizePhase) -> QueueFilter | None:
     if phase is ResizePhase.RELEASE:
         return all_queues
-    if phase in _NEW:
+    if phase is ResizePhase.SEED:
         return new_queues
+    if phase is ResizePhase.ASSIGN:
+        return old_and_new_queues
     if phase in _WATCHED:
         return watched_queues(operation)
     return dropped_queues if phase in _DROPPED else None

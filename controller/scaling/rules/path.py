@@ -148,6 +148,11 @@ def all_queues(resize: SetResize) -> range:
     return range(max(resize.before.read, resize.before.write))
 
 
+def old_and_new_queues(resize: SetResize) -> range:
+    """Return the queue ids before, while and after a grow."""
+    return range(max(resize.before.read, resize.before.write, resize.target))
+
+
 def watched_queues(operation: ResizeOperation) -> QueueFilter:
     """Return which queues have to be quiet and drained: all of an ordered topic before its counts change."""
     if operation.kind is ResizeKind.ORDERED and operation.reached < PAUSED_END:

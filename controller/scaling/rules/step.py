@@ -29,7 +29,8 @@ _AGAIN: Final[Mapping[ResizePhase, ResizePhase]] = {
     ResizePhase.READ_DOWN: ResizePhase.REOPEN,
     ResizePhase.WATCH: ResizePhase.REOPEN,
 }
-_DELETED: Final = "the topic was deleted"
+#: The problem of a resize that ended so.
+DELETED: Final = "the topic was deleted"
 
 
 def begin_phase(operation: ResizeOperation) -> PhaseProgress:
@@ -72,8 +73,8 @@ def _deleted(this: ResizeRound, *, is_certain: bool) -> ResizeDecision:
     # One odd answer ends nothing, and nothing is done about it.
     removals = tuple(ordered.replaced_paused_conf(this, None)) if is_certain else ()
     if removals or not is_certain:
-        return this.stay((_DELETED,), removals)
-    return this.go(ResizePhase.ABORTED, (_DELETED,), problem=_DELETED)
+        return this.stay((DELETED,), removals)
+    return this.go(ResizePhase.ABORTED, (DELETED,), problem=DELETED)
 
 
 def _is_deleted(operation: ResizeOperation, observation: ResizeObservation) -> bool:

@@ -26,8 +26,6 @@ ABSENT_MS: Final = 3_600_000
 #: Clients of one group that are queried at one time.
 CLIENTS_MAX: Final = 64
 
-#: Kinds that the answers of brokers show; what else a group is, only its clients know.
-_SHOWN_BY_BROKERS: Final = frozenset({GroupKind.BROADCAST, GroupKind.POP, GroupKind.PULL, GroupKind.ASSIGNED})
 _OFFLINE: Final = frozenset[str]()
 
 
@@ -126,7 +124,8 @@ class TopicFactsObserver:
             is_same = known is not None and known.kind is not None and known.clients == frozenset(clients)
             return () if is_same else clients[:1]
 
-        views, missing = await self._groups.views(topic, masters, (), chosen)
+        is_whole = len(masters) == len(facts.masters)
+        views, missing = await self._groups.views(topic, masters, (), chosen, is_whole=is_whole)
         if views is None:
             unknown = {name: replace(each, clients=None, holders=None) for name, each in former.items()}
             return replace(facts, groups_ms=self._now_ms(), groups=unknown, is_complete=False)
@@ -139,7 +138,10 @@ def group_facts(view: GroupView, former: GroupFacts | None) -> GroupFacts:
     """Return what is known of a group; its kind stays unknown until one of its clients has answered."""
     if not view.is_online:
         # Whether it may be in order although nobody has seen it, the plan of a resize decides.
-        return GroupFacts(kind=view.last_kind or GroupKind.CONCURRENT, clients=_OFFLINE, holders=_OFFLINE)
+        former_kind = None if former is None else former.kind
+        return GroupFacts(
+            kind=view.last_kind or former_kind or GroupKind.CONCURRENT, clients=_OFFLINE, holders=_OFFLINE
+        )
     clients = frozenset(each.client_id for each in view.clients)
     answered = [each for each in view.clients if each.queues is not None]
     kind = view.reported_kind

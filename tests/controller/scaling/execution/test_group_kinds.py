@@ -1,11 +1,14 @@
 """How groups consume, kept for the time in which they are offline: what is stored, and what a plan makes of it."""
 
+import asyncio
+
 import pytest
 from fakes.scaled_topic import GROUP, TOPIC, ScaledBroker, scaling_site
 from fakes.scaling_controller import OTHER, ScalingController
 from scaling_builders import a_group
 
 from controller.scaling.execution.service import ResizeRefused
+from controller.scaling.execution.set_masters import StoredMasters
 from controller.scaling.resize.observation import ClientView, GroupKind, GroupView
 from controller.scaling.resize.request import ResizeRequest
 from controller.storage.documents import DocumentKind
@@ -76,14 +79,25 @@ async def test_document_is_written_when_a_kind_is_new_and_loses_groups_that_have
         before,
     )
     await kinds.with_last(TOPIC, [a_group(kind=GroupKind.ORDERLY)])
-    assert stored(controller) == b'{"billing":"orderly"}'
+    assert stored(controller) == b'{"billing":"orderly","gone":"concurrent"}'
+    await kinds.with_last(TOPIC, [a_group()], is_whole=True)
+    assert stored(controller) == b'{"billing":"concurrent"}'
 
 
-async def test_document_that_cannot_be_read_is_written_anew(kinds, controller):
-    await controller.scaling.documents.change(DocumentKind.GROUP_KINDS, TOPIC, lambda _: b'{"billing":"quantum"}')
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        (b'{"billing":"quantum","ledger":"quantum"}', b'{"billing":"concurrent","ledger":"quantum"}'),
+        (b'["quantum"]', b'{"billing":"concurrent"}'),
+    ],
+)
+async def test_kinds_of_a_later_release_are_kept_and_what_cannot_be_read_is_written_anew(
+    kinds, controller, text, after
+):
+    await controller.scaling.documents.change(DocumentKind.GROUP_KINDS, TOPIC, lambda _: text)
     assert await last_kind(kinds) is None
     await kinds.with_last(TOPIC, [a_group()])
-    assert await last_kind(kinds) is GroupKind.CONCURRENT
+    assert (await last_kind(kinds), stored(controller)) == (GroupKind.CONCURRENT, after)
 
 
 async def test_topic_of_an_orderly_group_that_is_stopped_for_a_deployment_is_not_resized_by_the_next_leader(
@@ -100,3 +114,26 @@ async def test_topic_of_an_orderly_group_that_is_stopped_for_a_deployment_is_not
     await controller.until(lambda: controller.scaling.is_ready)
     with pytest.raises(ResizeRefused, match=f"groups that consume in order: {GROUP} .offline"):
         await controller.scaling.start(REQUEST)
+
+
+async def test_plan_forgets_groups_that_have_left_unless_a_broker_set_is_away(site, controller, monkeypatch):
+    (broker,) = site.brokers
+    await controller.scaling.group_kinds.with_last(TOPIC, [a_group("elsewhere")])
+    broker.join(GROUP, "c1")
+    broker.run("c1", {0: (4, 0)})
+    away = {"broker-z"}
+    monkeypatch.setattr(StoredMasters, "absent_sets", lambda *_: tuple(away))
+    await controller.scaling.plan(REQUEST)
+    assert b"elsewhere" in stored(controller)
+    away.clear()
+    broker.run("c1", {0: (4, 0)}, is_orderly=True)
+    await controller.scaling.plan(REQUEST)
+    assert b"elsewhere" not in stored(controller)
+
+
+async def test_round_does_not_wait_for_the_write_of_another_one(kinds, controller):
+    async with kinds._write, asyncio.timeout(1):
+        await kinds.with_last(TOPIC, [a_group()])
+    assert stored(controller) is None
+    await kinds.with_last(TOPIC, [a_group()])
+    assert stored(controller) == b'{"billing":"concurrent"}'

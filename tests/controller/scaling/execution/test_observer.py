@@ -396,9 +396,10 @@ async def test_members_at_one_of_two_masters_make_a_group_online(broker):
     assert (held.commit_offset, held.cached) == (3, 2)
 
 
-async def test_group_that_subscribes_to_another_topic_now_is_offline(broker):
+@pytest.mark.parametrize("kind", ["CONSUME_PASSIVELY", "CONSUME_ACTIVELY"])
+async def test_group_that_subscribes_to_another_topic_now_is_offline(broker, kind):
     broker.offsets[GROUP] = {0: 1}
-    broker.join(GROUP, "client-1", topic="Other")
+    broker.join(GROUP, "client-1", kind=kind, topic="Other")
     async with scaling_site(broker) as site:
         _, groups = await groups_of(site)
     assert groups[GROUP].kind is GroupKind.OFFLINE
@@ -406,7 +407,7 @@ async def test_group_that_subscribes_to_another_topic_now_is_offline(broker):
 
 async def test_group_that_pulls_without_a_subscription_chooses_its_queues_itself(broker):
     broker.offsets[GROUP] = {0: 1}
-    broker.join(GROUP, "client-1", kind="CONSUME_ACTIVELY", topic="Other")
+    broker.join(GROUP, "client-1", kind="CONSUME_ACTIVELY", topic=f"%RETRY%{GROUP}")
     broker.run("client-1", {0: (1, 2)})
     async with scaling_site(broker) as site:
         _, groups = await groups_of(site)

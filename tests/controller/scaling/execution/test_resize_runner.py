@@ -23,6 +23,7 @@ from controller.scaling.resize.operation import (
 from controller.scaling.resize.request import ResizeRequest
 from controller.scaling.rules import needs
 from controller.scaling.rules.commands import ResizeCommandRefused
+from controller.storage.documents import DocumentKind
 from remoting.protocol.codes import BrokerRequestCode, RequestCode, ResponseCode
 
 WAITS = ResizeWaits(
@@ -211,10 +212,12 @@ async def test_conflict_goes_on_once_an_operator_resumes_it(broker, controller):
 @pytest.mark.parametrize("phase", [ResizePhase.READ_UP, ResizePhase.ROLLBACK, ResizePhase.CONFLICT])
 async def test_deleted_topic_ends_its_resize(broker, controller, phase):
     broker.topic = None
-    operation = stored(broker, phase, reached=1)
+    operation, documents = stored(broker, phase, reached=1), controller.scaling.documents
+    await documents.change(DocumentKind.GROUP_KINDS, TOPIC, lambda _: b"{}")
     await controller.scaling.operations.add(operation)
     ended = await controller.ended(operation, ResizePhase.ABORTED)
     assert (ended.problem, broker.written) == ("the topic was deleted", [])
+    assert documents.names(DocumentKind.GROUP_KINDS) == []
 
 
 @pytest.mark.parametrize("is_registered", [True, False], ids=["replaced-by-an-empty-one", "decommissioned"])

@@ -52,6 +52,11 @@ def test_lag_in_new_queues_is_looked_at_only_before_the_end_of_verify():
     assert (late.ends, late.offsets, late.groups) == (new_queues, True, False)
 
 
+def test_ends_of_present_queues_show_in_assign_which_groups_are_behind():
+    ends = needs_of(a_grow(ResizePhase.ASSIGN), 0).ends
+    assert ends(a_grow(ResizePhase.ASSIGN).sets[0]) == range(4)
+
+
 @pytest.mark.parametrize("phase", [ResizePhase.DRAIN, ResizePhase.CONFIRM])
 def test_clients_are_needed_only_of_groups_that_seem_to_have_drained(phase):
     needs = needs_of(a_shrink(phase), 0)

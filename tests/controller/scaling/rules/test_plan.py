@@ -107,6 +107,15 @@ def test_grow_is_refused_if_nothing_shows_when_a_group_chooses_new_queues(queues
     assert plan.groups[0].kind == "assigned"
 
 
+@pytest.mark.parametrize("request_values", [{}, {"ordered": "pause"}])
+@pytest.mark.parametrize(("stored", "is_refused"), [(4, True), (5, False)])
+def test_offline_group_that_chose_its_queues_refuses_a_grow_only_with_a_backlog(request_values, stored, is_refused):
+    offline = replace(a_group(kind=GroupKind.OFFLINE), last_kind=GroupKind.ASSIGNED)
+    plan = plan_of(6, groups=[offline], offsets={"billing": {3: stored}}, request=request_values)
+    assert any("mqadmin deleteSubGroup" in each for each in plan.problems) == is_refused == bool(plan.problems)
+    assert any("and has to choose the new ones" in each for each in plan.warnings)
+
+
 @pytest.mark.parametrize("queues", [2, 6])
 def test_offline_group_that_consumed_in_order_makes_a_topic_an_ordered_one(queues):
     offline = replace(a_group(kind=GroupKind.OFFLINE), last_kind=GroupKind.ORDERLY)

@@ -12,7 +12,7 @@ from controller.scaling.resize.operation import ResizePhase
 from controller.scaling.watching import past_resizes, policy_topics
 from controller.scaling.watching.past_resizes import PastResizes
 from controller.scaling.watching.policy_topics import UNLISTED_MS
-from controller.scaling.watching.topic_facts import ABSENT_MS
+from controller.scaling.watching.topic_facts import ABSENT_MS, TopicFacts
 from controller.storage.documents import DocumentKind
 from controller.storage.store import ControllerMember, StoreError
 from remoting.protocol.codes import BrokerRequestCode, ResponseCode
@@ -108,6 +108,17 @@ async def test_slow_listeners_are_named_and_nothing_is_resized(site):
     (finding,) = site.decision().verdict.findings
     assert (finding.kind.value, finding.effect.value) == ("slow_listener", "queues do not help")
     assert not site.operations()
+
+
+@pytest.mark.parametrize("is_away", [True, False])
+async def test_kinds_of_groups_stay_while_the_master_of_a_set_is_unknown(site, is_away):
+    scaling = site.controller.scaling
+    await scaling.documents.change(DocumentKind.GROUP_KINDS, TOPIC, lambda _: b'{"elsewhere":"orderly"}')
+    former = TopicFacts(places_ms=0, groups_ms=0, masters={"broker-z": None}) if is_away else None
+    site.consumers(4)
+    await site.autoscaler._requests.facts.facts(TOPIC, former, ())
+    stored = scaling.documents.get(DocumentKind.GROUP_KINDS, TOPIC)
+    assert (GROUP.encode() in stored, b"elsewhere" in stored) == (True, is_away)
 
 
 # Refusals
@@ -270,6 +281,8 @@ async def test_topics_of_a_pattern_outlive_a_name_server_that_has_just_started(s
     site.clock.pass_ms(UNLISTED_MS)
     await site.look()
     assert site.autoscaler._watched == {}
+    # Its brokers may only be down: what its groups were is known when they are back.
+    assert site.controller.scaling.documents.names(DocumentKind.GROUP_KINDS) == [TOPIC]
 
 
 async def test_deposed_controller_starts_nothing(site):

@@ -15,3 +15,9 @@ def test_group_of_which_one_client_does_not_tell_how_it_consumes_stays_unknown()
     known = group_facts(a_view(GroupKind.ORDERLY, True, True), None)
     assert known.kind is GroupKind.ORDERLY
     assert group_facts(a_view(GroupKind.UNKNOWN, True, False), known).kind is GroupKind.ORDERLY
+
+
+def test_group_that_goes_offline_keeps_its_kind_though_no_store_tells_it():
+    known = group_facts(a_view(GroupKind.ORDERLY, True), None)
+    assert group_facts(a_view(GroupKind.OFFLINE), known).kind is GroupKind.ORDERLY
+    assert group_facts(a_view(GroupKind.OFFLINE), None).kind is GroupKind.CONCURRENT
