@@ -182,7 +182,7 @@ async def test_what_was_loaded_is_listed_as_before(backend, operations):
 
 
 def newer(operation):
-    return msgspec.json.encode(msgspec.json.decode(encode_operation(operation)) | {"format": 2, "colour": "red"})
+    return msgspec.json.encode(msgspec.json.decode(encode_operation(operation)) | {"format": 3, "colour": "red"})
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def newer(operation):
     [
         (b'{"id":1}', "cannot be read"),
         (b"[]", "cannot be read"),
-        (newer(named("orders")), "has format 2, and this release reads formats up to 1"),
+        (newer(named("orders")), "has format 3, and this release reads formats up to 2"),
         (b'{"format":1,"colour":"red"}', "cannot be read"),
     ],
 )
