@@ -191,7 +191,7 @@ def max_offset(replica, fields):
 
 
 def min_offset(replica, fields):
-    return replica.brokers.first.get(int(fields["queueId"]), 0)
+    return replica.brokers.first.get(int(fields["queueId"]), 0) if fields["topic"] == TOPIC else 0
 
 
 def options(replica, _):

@@ -282,7 +282,7 @@ class Brokers:
 
     def start(self, replica):
         """Start a broker anew: as the master that it was last, or as a slave."""
-        if self.is_gone:
+        if self.is_gone or replica.is_up:
             return
         replica.is_up = True
         replica.boot_ms = self.world.now_ms
