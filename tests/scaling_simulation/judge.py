@@ -172,7 +172,9 @@ class Judge:
             world.fail("queues are opened again although nobody is to blame")
 
     def check_uncovered(self, phase):
-        """Keys do not move while a set that is not resized takes them."""
+        """Keys do not move while a set that is not resized takes them; with the entry, producers send it none."""
+        if self.settings.gives_order_conf:
+            return
         if any(each.counts and each.counts.perm & WRITE_PERM for each in self.world.covered.values()):
             return
         for brokers in self.world.sets.values():

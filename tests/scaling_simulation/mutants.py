@@ -186,9 +186,6 @@ MUTANTS = {
     "new queues are not seeded": wrong("grow", (grow, "unseeded", nothing_is_seeded)),
     "what came just before queues closed is not looked for": wrong("shrink", (shrink, "grown", all_was_read)),
     "a missing answer counts as zero": wrong("shrink", (runner, "decide_step", missing_is_zero), seed=858),
-    "a missing answer counts as zero in a grow": wrong(
-        "grow", (runner, "decide_step", missing_is_zero), more=(Fault("lose_answers", "", 0, 0, 90_000, 3),)
-    ),
     "producers are not waited for": wrong(
         "shrink",
         in_rules(ResizePhase.QUIESCE, producers_are_not_waited_for),
