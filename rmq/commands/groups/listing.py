@@ -1,6 +1,5 @@
 """`rmq group list`."""
 
-from itertools import chain
 from typing import ClassVar
 
 import click
