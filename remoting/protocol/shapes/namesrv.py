@@ -157,6 +157,24 @@ class GetBrokerMemberGroupBody(msgspec.Struct, frozen=True, kw_only=True, rename
     broker_member_group: BrokerMemberGroup
 
 
+class ClusterInfoHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Header of GET_BROKER_CLUSTER_INFO (106); Java has none."""
+
+    with_away_broker_sets: bool = False
+
+
+class AwayBrokerSet(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A broker set that a NameServer of ours had, and of which no broker is registered now."""
+
+    cluster: str
+    broker_name: str
+    away_since_unix_ms: int
+    #: Its last broker unregistered itself, as it does when it is stopped; it did not fall silent.
+    was_unregistered: bool
+    #: By broker id: those that it had last.
+    broker_addrs: dict[int, str]
+
+
 class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Body of the answer to GET_BROKER_CLUSTER_INFO (106)."""
 
@@ -164,3 +182,5 @@ class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     broker_addr_table: dict[str, BrokerData]
     #: Cluster -> names of its broker sets.
     cluster_addr_table: dict[str, list[str]]
+    #: Ours alone, and only with `withAwayBrokerSets`: sets of which no broker is registered now.
+    away_broker_sets: list[AwayBrokerSet] | UnsetType = UNSET
