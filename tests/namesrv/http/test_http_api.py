@@ -68,6 +68,7 @@ async def test_clusters_are_listed_with_their_counts(site):
         "cluster": CLUSTER,
         "brokerSets": 1,
         "brokerSetsWithoutMaster": 1,
+        "awayBrokerSets": 0,
         "masters": 0,
         "slaves": 1,
         "topics": {"normal": 2, "system": 0, "retry": 0, "dlq": 0},
@@ -127,8 +128,10 @@ async def test_broker_is_listed_with_age_timeout_release_and_version(site):
         "heartbeatTimeoutMs": 10_000,
         "version": "5.5.0",
         "dataVersion": {"counter": 3, "stateVersion": 2, "timestamp": 1},
+        "lacksTopics": False,
     }
-    assert await site.get("/v1/brokers") == (200, {"total": 1, "nextCursor": None, "items": [expected]})
+    listing = {"total": 1, "nextCursor": None, "items": [expected], "awayBrokerSets": 0}
+    assert await site.get("/v1/brokers") == (200, listing)
     assert await site.get("/v1/brokers/broker-a") == (
         200,
         {
@@ -140,6 +143,7 @@ async def test_broker_is_listed_with_age_timeout_release_and_version(site):
             "topics": 2,
             "readQueues": 32,
             "writeQueues": 32,
+            "lostTopics": None,
             "brokers": [expected],
         },
     )
