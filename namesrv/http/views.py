@@ -5,6 +5,7 @@ No view walks topics or queues beyond one page: the loop that runs them serves b
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final
@@ -21,6 +22,7 @@ from namesrv.core.route_state import RouteState
 from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.tables.topic_table import TopicTable
+from namesrv.core.troubles import lost_topics, stale_ids
 from namesrv.http import shapes
 from namesrv.http.route_watch import plain_route
 from namesrv.http.watch_streams import WatchStream
@@ -71,8 +73,9 @@ class NameServerViews(HistoryViews[NameServerConfig]):
     def clusters(self, request: ViewRequest) -> shapes.ClusterListing:
         """Return a page of clusters."""
         numbers = cluster_summary.clusters(self._sources.state)
-        page = requested_page(sorted(numbers), request, str)
-        items = [_listed_cluster(name, numbers[name]) for name in page.keys]
+        away = Counter(away.cluster for away in self._sources.state.away_sets.away())
+        page = requested_page(sorted(numbers.keys() | away), request, str)
+        items = [_listed_cluster(name, numbers.get(name) or ClusterSummary(), away[name]) for name in page.keys]
         return shapes.ClusterListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
     def brokers(self, request: ViewRequest) -> shapes.BrokerListing:
@@ -86,14 +89,32 @@ class NameServerViews(HistoryViews[NameServerConfig]):
         }
         page = requested_page(sorted(members), request, tuple[str, str, int])
         items = [self._listed_broker(members[key], key[2]) for key in page.keys]
-        return shapes.BrokerListing(total=page.total, next_cursor=page.next_cursor, items=items)
+        away = sum(name in (None, away.broker_name) for away in self._sources.state.away_sets.away())
+        return shapes.BrokerListing(total=page.total, next_cursor=page.next_cursor, items=items, away_broker_sets=away)
+
+    def away_sets(self, request: ViewRequest) -> shapes.AwaySetListing:
+        """Return a page of the broker sets of which no broker is registered."""
+        away = {each.broker_name: each for each in self._sources.state.away_sets.away()}
+        page = requested_page(list(away), request, str)
+        items = [away[name] for name in page.keys]
+        return shapes.AwaySetListing(total=page.total, next_cursor=page.next_cursor, items=items)
+
+    def forget_away_set(self, request: ViewRequest) -> shapes.ForgottenSet:
+        """Forget a broker set that will not come back; one that does is known again."""
+        name = request.path["name"]
+        if not self._sources.state.away_sets.forget(name):
+            raise NotFound(f"No broker set of the name {name} is away.")
+        return shapes.ForgottenSet(broker_name=name)
 
     def broker_set(self, request: ViewRequest) -> shapes.BrokerSetDetails:
         """Return one broker set."""
         name = request.path["name"]
         broker_set = self._tables.brokers.get(name)
         if broker_set is None:
-            raise NotFound(f"No broker of the name {name} is registered.")
+            is_away = name in self._sources.state.away_sets
+            raise NotFound(
+                f"No broker of the name {name} is registered{' now: see /v1/broker-sets/away' if is_away else ''}."
+            )
         topics = self._tables.topics
         sums = topics.queue_sum(name)
         return shapes.BrokerSetDetails(
@@ -105,6 +126,7 @@ class NameServerViews(HistoryViews[NameServerConfig]):
             topics=len(topics.topics_of(name)),
             read_queues=sums.read,
             write_queues=sums.write,
+            lost_topics=lost_topics(self._sources.state, name, self._to_unix_ms()),
             brokers=[self._listed_broker(broker_set, broker_id) for broker_id in sorted(broker_set.members)],
         )
 
@@ -231,7 +253,12 @@ class NameServerViews(HistoryViews[NameServerConfig]):
             heartbeat_timeout_ms=row.timeout_ms,
             version=release_of(row.version),
             data_version=row.data_version,
+            lacks_topics=broker_id in stale_ids(self._tables, broker_set),
         )
+
+    def _to_unix_ms(self) -> int:
+        """Return what makes Unix ms of monotonic ms."""
+        return self._sources.clock.unix_ms() - self._sources.clock.now_ms()
 
 
 class TopicNames:
@@ -253,11 +280,12 @@ class TopicNames:
             return self._names
 
 
-def _listed_cluster(name: str, numbers: ClusterSummary) -> shapes.ListedCluster:
+def _listed_cluster(name: str, numbers: ClusterSummary, away: int) -> shapes.ListedCluster:
     return shapes.ListedCluster(
         cluster=name,
         broker_sets=sum(numbers.sets.values()),
         broker_sets_without_master=numbers.sets[SetLeadership.NO_MASTER] + numbers.sets[SetLeadership.ACTING_MASTER],
+        away_broker_sets=away,
         masters=numbers.brokers[BrokerRole.MASTER],
         slaves=numbers.brokers[BrokerRole.SLAVE],
         topics=shapes.TopicCounts(**{kind.value: count for kind, count in numbers.topics.items()}),

@@ -24,6 +24,7 @@ from namesrv.core.values.effects import (
     StaleRegistration,
     StaleUnregistration,
     TopicsChangedByAdmin,
+    TopicsLost,
 )
 from namesrv.observability import log_events as catalogue
 from namesrv.observability.broker_counters import BrokerCounters
@@ -90,6 +91,9 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
             case StaleUnregistration():
                 who = {"cluster": event.cluster, "broker": event.broker_name, "addr": event.address}
                 self._logs.write(catalogue.UNREGISTRATION_IGNORED, **who)
+            case TopicsLost():
+                who = {"cluster": event.cluster, "broker": event.broker_name, "addr": event.address}
+                self._logs.write(catalogue.TOPICS_LOST, **who, topics=event.topics, sample_topics=event.sample)
 
     def notification_sent(self, effect: NotifyMinBrokerIdChange) -> None:
         """Log how many members of a set were notified; the failures are logged already."""
@@ -179,6 +183,10 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
     def role_address_store_failed(self, error: str) -> None:
         """Log that the addresses that clients get are not in their file."""
         self._logs.write(catalogue.ROLE_ADDRESS_STORE_FAILED, error=error)
+
+    def away_set_store_failed(self, error: str) -> None:
+        """Log that the broker sets are not in their file."""
+        self._logs.write(catalogue.BROKER_SET_STORE_FAILED, error=error)
 
     # Watchers
 

@@ -10,9 +10,9 @@ from remoting.protocol.codec import decode_fields
 from remoting.protocol.codes import RequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError
+from remoting.protocol.shapes.broker_sets import AwayBrokerSet, LostTopics, StaleReplica
 from remoting.protocol.shapes.namesrv import (
     ORDER_TOPIC_CONFIG,
-    AwayBrokerSet,
     ClusterInfo,
     ClusterInfoHeader,
     GetRouteInfoRequestHeader,
@@ -87,6 +87,10 @@ class ClusterBrokers:
     #: Sets that it had, and of which no broker is registered now, by broker name; None: it does not remember any.
     #: NameServers that agree differ in the moments.
     away: Mapping[str, AwaySet] | None = field(default=None, compare=False)
+    #: Of NameServers of ours, by broker name: topics that routes have and the master does not.
+    lost_topics: Mapping[str, LostTopics] = field(default_factory=dict, compare=False)
+    #: As above, by address: slaves that have not copied the newest topics of their master.
+    stale_replicas: Mapping[str, StaleReplica] = field(default_factory=dict, compare=False)
 
 
 def route_of(topic: str) -> AdminRequest[TopicRoute]:
@@ -162,6 +166,8 @@ def _read_cluster(answer: RemotingCommand) -> ClusterBrokers:
         broker_sets={name: _broker_set(each) for name, each in body.broker_addr_table.items()},
         clusters={cluster: frozenset(names) for cluster, names in body.cluster_addr_table.items()},
         away=None if body.away_broker_sets is UNSET else {e.broker_name: _away(e) for e in body.away_broker_sets},
+        lost_topics={e.broker_name: e for e in body.lost_topics or ()},
+        stale_replicas={e.broker_addr: e for e in body.stale_replicas or ()},
     )
 
 

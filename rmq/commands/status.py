@@ -18,7 +18,9 @@ from rmq.site.brokers import BrokerPlace, merged, places, stored_away
 from rmq.site.site import Answered, Site, both, leader_in
 
 Kind = Literal["namesrv", "controller", "broker", "brokerSet"]
-State = Literal["ok", "differs", "no_brokers", "no_master", "under_replicated", "away", "failed"]
+State = Literal[
+    "ok", "differs", "no_brokers", "no_master", "under_replicated", "lost_topics", "lacks_topics", "away", "failed"
+]
 
 
 class StatusRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -30,7 +32,8 @@ class StatusRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     name: str
     #: `differs`: from the first NameServer that answers. `no_brokers`: none is registered there. `no_master`: only
     #: slaves are alive. `under_replicated`: a broker of the set is not alive or not in sync, as the controller knows.
-    #: `away`: no broker of the set is registered; of a broker: it is neither registered nor alive.
+    #: `lost_topics`: routes have topics that its master does not. `lacks_topics`: a slave has not copied the newest topics
+    #: of its master. `away`: no broker of the set is registered; of a broker: it is neither registered nor alive.
     state: State
     away_since_unix_ms: int | None = None
     detail: str
@@ -61,7 +64,7 @@ async def show_status(session: OperatorSession) -> None:
     )
     away = stored_away(known, stored)
     rows += _set_rows(known, away, stored)
-    rows += [_broker_row(place, answer) for place, answer in zip(found, brokers, strict=True)]
+    rows += [_broker_row(place, each, known) for place, each in zip(found, brokers, strict=True)]
     rows += _missing_rows({each.address for each in found}, away, stored)
     # Without a NameServer nobody knows which brokers there are.
     session.show(rows, StatusRow, is_partial=not answered)
@@ -136,6 +139,9 @@ def _set_rows(
             lacking = [each for each in at_controller.replicas if not (each.is_alive and each.is_in_sync)]
             texts = (f"{each.broker_id} {'not in sync' if each.is_alive else 'not alive'}" for each in lacking)
             yield _set_row(name, "under_replicated", f"{detail}; {', '.join(texts)}")
+        elif (lost := known.lost_topics.get(name)) is not None:
+            names = ", ".join(lost.topics)
+            yield _set_row(name, "lost_topics", f"{detail}; {lost.count} topics that its master does not have: {names}")
         else:
             yield _set_row(name, "ok", detail)
 
@@ -168,12 +174,15 @@ def _with_election(detail: str, election: str | None) -> str:
     return f"{detail}; last election: {election}" if election else detail
 
 
-def _broker_row(place: BrokerPlace, answer: Answered[BrokerRuntime]) -> StatusRow:
+def _broker_row(place: BrokerPlace, answer: Answered[BrokerRuntime], known: ClusterBrokers) -> StatusRow:
     if answer.error is not None:
         return _failed("broker", place.address, answer.error)
     rate = answer.result.put_tps
     detail = f"{place.broker_name} {place.broker_id}, {answer.result.version or 'unknown release'}"
     detail += f", {rate:.1f} messages/s" if rate is not None else ""
+    if place.address in known.stale_replicas:
+        detail += "; it has not copied the newest topics of its master"
+        return StatusRow(kind="broker", name=place.address, state="lacks_topics", detail=detail)
     return StatusRow(kind="broker", name=place.address, state="ok", detail=detail)
 
 

@@ -57,6 +57,8 @@ def merged(known: Sequence[ClusterBrokers]) -> ClusterBrokers:
         broker_sets=sets,
         clusters={cluster: frozenset(names) for cluster, names in clusters.items()},
         away=away if remembers else None,
+        lost_topics={name: each for one in reversed(known) for name, each in one.lost_topics.items()},
+        stale_replicas={address: each for one in reversed(known) for address, each in one.stale_replicas.items()},
     )
 
 

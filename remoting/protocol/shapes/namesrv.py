@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from remoting.protocol.shapes.broker_sets import AwayBrokerSet, LostTopics, StaleReplica
 from remoting.protocol.shapes.integers import Int32, Int64
 from remoting.protocol.shapes.route import BrokerData, DataVersion, QueueData, TopicConfig, TopicQueueMappingInfo
 
@@ -163,18 +164,6 @@ class ClusterInfoHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     with_away_broker_sets: bool = False
 
 
-class AwayBrokerSet(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A broker set that a NameServer of ours had, and of which no broker is registered now."""
-
-    cluster: str
-    broker_name: str
-    away_since_unix_ms: int
-    #: Its last broker unregistered itself, as it does when it is stopped; it did not fall silent.
-    was_unregistered: bool
-    #: By broker id: those that it had last.
-    broker_addrs: dict[int, str]
-
-
 class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Body of the answer to GET_BROKER_CLUSTER_INFO (106)."""
 
@@ -184,3 +173,6 @@ class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     cluster_addr_table: dict[str, list[str]]
     #: Ours alone, and only with `withAwayBrokerSets`: sets of which no broker is registered now.
     away_broker_sets: list[AwayBrokerSet] | UnsetType = UNSET
+    #: As above.
+    lost_topics: list[LostTopics] | UnsetType = UNSET
+    stale_replicas: list[StaleReplica] | UnsetType = UNSET
