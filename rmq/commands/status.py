@@ -32,8 +32,8 @@ class StatusRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     name: str
     #: `differs`: from the first NameServer that answers. `no_brokers`: none is registered there. `no_master`: only
     #: slaves are alive. `under_replicated`: a broker of the set is not alive or not in sync, as the controller knows.
-    #: `lost_topics`: routes have topics that its master does not. `lacks_topics`: a slave has not copied the newest topics
-    #: of its master. `away`: no broker of the set is registered; of a broker: it is neither registered nor alive.
+    #: `lost_topics`: routes have topics that its master does not. `lacks_topics`: a slave has not copied the newest
+    #: topics of its master. `away`: no broker of the set is registered; of a broker: it is not registered nor alive.
     state: State
     away_since_unix_ms: int | None = None
     detail: str

@@ -1,7 +1,7 @@
 """`rmq topic list`."""
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import click
 import msgspec
@@ -15,11 +15,13 @@ from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import cluster_names
 from rmq.output.patterns import matches
 from rmq.output.rows import RowKey
-from rmq.site.brokers import check_cluster, masters, members_of_cluster, places
-from rmq.site.site import check_complete
+from rmq.site.brokers import check_cluster, check_gaps, gaps_in, masters, members_of_cluster, places
+from rmq.site.site import both, check_complete
 
 #: Whether a topic is listed.
 Wanted = Callable[[str], bool]
+
+_NOT_SHOWN: Final = "topics that only it has are not shown"
 
 
 class TopicNameRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -56,7 +58,10 @@ class TopicRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 async def list_topics(
     session: OperatorSession, pattern: str | None, cluster: str | None, *, shows_all: bool, is_long: bool
 ) -> None:
-    """List topics whose names contain PATTERN, or match it where it has * or ?."""
+    """List topics whose names contain PATTERN, or match it where it has * or ?.
+
+    Where a broker set is away topics may be missing, and the exit code is 7.
+    """
 
     def is_wanted(topic: str) -> bool:
         return (shows_all or kind_of(topic) is TopicKind.NORMAL) and matches(topic, pattern)
@@ -64,11 +69,16 @@ async def list_topics(
     if is_long:
         await _list_long(session, cluster, is_wanted)
         return
+    brokers, found = await both(
+        session.site.cluster(), session.site.first_answer(topics_of_cluster(cluster) if cluster else all_topics())
+    )
     if cluster:
-        check_cluster(await session.site.cluster(), cluster)
-    found = await session.site.first_answer(topics_of_cluster(cluster) if cluster else all_topics())
+        check_cluster(brokers, cluster)
     rows = [TopicNameRow(topic=each, kind=kind_of(each).value) for each in sorted(found.result) if is_wanted(each)]
     session.show(rows, TopicNameRow)
+    # Slaves without a master have their topics registered.
+    away = [each for each in gaps_in(brokers, cluster) if each.broker_name not in brokers.broker_sets]
+    check_gaps(away, _NOT_SHOWN)
 
 
 async def _list_long(session: OperatorSession, cluster: str | None, is_wanted: Wanted) -> None:
@@ -94,3 +104,4 @@ async def _list_long(session: OperatorSession, cluster: str | None, is_wanted: W
     rows.sort(key=lambda row: (row.topic, row.broker_name))
     session.show(rows, TopicRow, is_partial=any(each.error is not None for each in answers))
     check_complete(answers, "masters")
+    check_gaps(gaps_in(brokers, cluster), _NOT_SHOWN)
