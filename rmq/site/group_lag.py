@@ -110,9 +110,9 @@ class _AtMaster:
 
     @property
     def needs_stored(self) -> bool:
-        """Whether 208 leaves open what is stored: it shows 0 for none, too."""
+        """Whether 208 leaves open what is stored: it shows 0 for none, and not every queue."""
         zeros = (queue for queue, lag in self.queues.items() if lag.consumer_offset == 0 and lag.broker_offset > 0)
-        return any(queue.topic not in self.unstored for queue in zeros)
+        return bool(self.hidden) or any(queue.topic not in self.unstored for queue in zeros)
 
     def offsets_in(self, topic: str) -> Mapping[int, int]:
         """Return what is stored, as far as that is known."""
@@ -151,9 +151,8 @@ async def read_lags(site: Site, masters: Masters, groups: Collection[str], topic
     cells = await _cells(site, masters.found, groups, topic)
     if topic is None:
         await _read_other_topics(site, cells)
-    await both(
-        _read_stored(site, cells, groups), _read_hidden(site, [cell for each in cells.values() for cell in each])
-    )
+    await _read_hidden(site, [cell for each in cells.values() for cell in each])
+    await _read_stored(site, cells, groups)
     return {group: _lag_of(cells[group], masters, topic) for group in groups}
 
 
