@@ -34,8 +34,6 @@ class GroupBroker(OffsetBroker):
         self.members_sent = []
         #: Topic -> its write queues, where they are not as many as those that are read.
         self.write_queue_nums = {}
-        #: Topic -> its read queues, where it has more.
-        self.read_queue_nums = {}
         #: Topic -> its attributes.
         self.attributes = {}
 
