@@ -1,7 +1,7 @@
 """`rmq topic list`."""
 
 from collections.abc import Callable
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import click
 import msgspec
@@ -16,12 +16,10 @@ from rmq.commands.live_names import cluster_names
 from rmq.output.patterns import matches
 from rmq.output.rows import RowKey
 from rmq.site.brokers import check_cluster, check_gaps, gaps_in, masters, members_of_cluster, places
-from rmq.site.site import both, check_complete
+from rmq.site.site import check_complete
 
 #: Whether a topic is listed.
 Wanted = Callable[[str], bool]
-
-_NOT_SHOWN: Final = "topics that only it has are not shown"
 
 
 class TopicNameRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -60,7 +58,7 @@ async def list_topics(
 ) -> None:
     """List topics whose names contain PATTERN, or match it where it has * or ?.
 
-    Where a broker set is away topics may be missing, and the exit code is 7.
+    Topics that only a set has which is away are not listed; with --long the exit code is then 7.
     """
 
     def is_wanted(topic: str) -> bool:
@@ -69,16 +67,11 @@ async def list_topics(
     if is_long:
         await _list_long(session, cluster, is_wanted)
         return
-    brokers, found = await both(
-        session.site.cluster(), session.site.first_answer(topics_of_cluster(cluster) if cluster else all_topics())
-    )
     if cluster:
-        check_cluster(brokers, cluster)
+        check_cluster(await session.site.cluster(), cluster)
+    found = await session.site.first_answer(topics_of_cluster(cluster) if cluster else all_topics())
     rows = [TopicNameRow(topic=each, kind=kind_of(each).value) for each in sorted(found.result) if is_wanted(each)]
     session.show(rows, TopicNameRow)
-    # Slaves without a master have their topics registered.
-    away = [each for each in gaps_in(brokers, cluster) if each.broker_name not in brokers.broker_sets]
-    check_gaps(away, _NOT_SHOWN)
 
 
 async def _list_long(session: OperatorSession, cluster: str | None, is_wanted: Wanted) -> None:
@@ -104,4 +97,4 @@ async def _list_long(session: OperatorSession, cluster: str | None, is_wanted: W
     rows.sort(key=lambda row: (row.topic, row.broker_name))
     session.show(rows, TopicRow, is_partial=any(each.error is not None for each in answers))
     check_complete(answers, "masters")
-    check_gaps(gaps_in(brokers, cluster), _NOT_SHOWN)
+    check_gaps(gaps_in(brokers, cluster), "topics that only it has are not shown")

@@ -1,12 +1,15 @@
 """What is not there now: broker sets that are away, replicas that are not alive, and what nobody can know of them."""
 
+import http.server
 import json
+import threading
 from types import SimpleNamespace
 
 import pytest
 from answering_peer import AnsweringPeer, answer
 from fakes.offset_broker import CLUSTER, offset_brokers_in_thread
 from group_broker import GroupBroker
+from rmq_brokers import ADMIN_TOKEN, admin_token
 
 from remoting.protocol.codes import RequestCode, ResponseCode
 
@@ -180,8 +183,8 @@ def test_java_name_servers_remember_nothing_so_controllers_are_asked(run, broker
     assert (ours.code, "broker-z away" in ours.err, java.code) == (7, True, 4)
 
 
-def test_topics_and_groups_of_a_set_that_is_away_are_missing_from_lists_and_that_is_said(run, brokers):
-    for words in (("topic", "list"), ("group", "list"), ("group", "offsets", "billing"), ("group", "show", "billing")):
+def test_groups_of_a_set_that_is_away_are_missing_from_lists_and_that_is_said(run, brokers):
+    for words in (("group", "list"), ("group", "offsets", "billing"), ("group", "show", "billing")):
         ran = run(*words, at=[name_server(brokers.a, away=["broker-b"])])
         assert (ran.code, len(ran.rows), AWAY in ran.err) == (7, 1, True), ran
 
@@ -277,3 +280,48 @@ def test_queues_that_are_not_read_any_more_count_while_they_hold_messages(run, b
 
     assert rows == [("broker-a", 0, 60), ("broker-a", 1, 30), ("broker-a", 2, "unknown"), ("broker-b", 0, 0)]
     assert "beyond the read queues" in reason
+
+
+class Forgetting(http.server.BaseHTTPRequestHandler):
+    """The HTTP side of a NameServer that knows broker-b to be away; others have never had it."""
+
+    def do_DELETE(self):
+        self.server.forgotten.append((self.path, self.headers["Authorization"]))
+        is_known = self.path == "/v1/broker-sets/away/broker-b" and self.server.knows
+        body = {"brokerName": "broker-b"} if is_known else {"error": {"code": "not_found", "message": "no"}}
+        self.send_response(200 if is_known else 404)
+        self.end_headers()
+        self.wfile.write(json.dumps(body).encode())
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def http_sides():
+    """Two of them, of which only the first knows the set."""
+    servers = [http.server.ThreadingHTTPServer(("127.0.0.1", 0), Forgetting) for _ in range(2)]
+    for each, knows in zip(servers, (True, False), strict=True):
+        each.forgotten, each.knows = [], knows
+        threading.Thread(target=each.serve_forever, daemon=True).start()
+    yield servers
+    for each in servers:
+        each.shutdown()
+        each.server_close()
+
+
+def test_a_set_that_was_decommissioned_is_forgotten_at_every_name_server(run, brokers, http_sides, tmp_path):
+    urls = ";".join(f"http://127.0.0.1:{each.server_port}" for each in http_sides)
+    given = ("--namesrv-http", urls, "--admin-token-file", str(admin_token(tmp_path)))
+    planned = run("broker", "forget", "broker-b", "--dry-run", *given, at=[name_server(brokers.a, away=["broker-b"])])
+    assert [each.forgotten for each in http_sides] == [[], []]
+    done = run("broker", "forget", "broker-b", "--yes", *given, at=[name_server(brokers.a, away=["broker-b"])])
+    lives = run("broker", "forget", "broker-a", "--yes", *given, at=[name_server(brokers.a)])
+    unknown = run("broker", "forget", "broker-z", "--yes", *given, at=[name_server(brokers.a)])
+
+    assert [row["state"] for row in planned.rows] == ["planned", "planned"]
+    assert (done.code, [row["detail"] for row in done.rows]) == (0, [None, "it knew nothing of it"])
+    assert [each.forgotten for each in http_sides] == [
+        [("/v1/broker-sets/away/broker-b", f"Bearer {ADMIN_TOKEN}")] for _ in http_sides
+    ]
+    assert (lives.code, unknown.code) == (1, 4)
