@@ -31,7 +31,7 @@ from namesrv.settings.config import NAMESRV, NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
 from remoting.clock import Clock
 from remoting.protocol.addresses import host_and_port
-from remoting.protocol.shapes.route import TopicRouteData
+from remoting.protocol.shapes.route import MASTER_ID, TopicRouteData
 from remoting.protocol.topic_kinds import kind_of
 from serving.http.history_views import HistoryViews
 from serving.http.pages import PageRequest, page_of, sorted_in_turns, with_prefix
@@ -240,6 +240,7 @@ class NameServerViews(HistoryViews[NameServerConfig]):
         member = broker_set.members[broker_id]
         row = self._tables.live.get(LiveKey(broker_set.broker_name, member.address))
         assert row is not None, "every member has a live row"
+        lost = self._sources.state.lost_topics.of(broker_set.broker_name)
         return shapes.ListedBroker(
             cluster=member.cluster,
             broker_name=broker_set.broker_name,
@@ -254,6 +255,7 @@ class NameServerViews(HistoryViews[NameServerConfig]):
             version=release_of(row.version),
             data_version=row.data_version,
             lacks_topics=broker_id in stale_ids(self._tables, broker_set),
+            lost_topics=len(lost.topics) if lost is not None and broker_id == MASTER_ID else 0,
         )
 
     def _to_unix_ms(self) -> int:

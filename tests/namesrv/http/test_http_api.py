@@ -172,6 +172,7 @@ async def test_broker_is_listed_with_age_timeout_release_and_version(site):
         "version": "5.5.0",
         "dataVersion": {"counter": 3, "stateVersion": 2, "timestamp": 1},
         "lacksTopics": False,
+        "lostTopics": 0,
     }
     listing = {"total": 1, "nextCursor": None, "items": [expected], "awayBrokerSets": 0}
     assert await site.get("/v1/brokers") == (200, listing)
