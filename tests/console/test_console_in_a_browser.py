@@ -140,6 +140,11 @@ async def test_broker_set_that_left_is_shown_as_away_after_a_restart(tmp_path):
             await tab.open(f"http://127.0.0.1:{server.http_port}/ui/#/broker/C/broker-a/0", width=1200)
             shown = "document.querySelector('#broker [role=alert]')?.textContent"
             await tab.shows(shown, f"No broker of this set is registered: it is away since {since}.")
+            await tab.open("about:blank", width=1200)
+            await tab.open(f"http://127.0.0.1:{server.http_port}/ui/#/topic/Orders", width=1200)
+            shown = "document.querySelector('#route [role=alert]')?.textContent"
+            text = "No registered broker has the topic Orders. It may be on sets that are away: broker-a."
+            await tab.shows(shown, text)
             assert tab.problems == []
 
 

@@ -110,6 +110,10 @@ async def test_sets_that_are_away_are_listed_and_counted_until_they_are_forgotte
         "No broker of the name broker-b is registered now: see /v1/broker-sets/away.",
     )
 
+    status, body = await site.get("/v1/topics/Orders/route")
+    unknown = "No registered broker has the topic Orders; whether sets that are away have it is not known: "
+    assert (status, body["error"]["message"]) == (404, f"{unknown}broker-b, broker-c.")
+
     path = "/v1/broker-sets/away/broker-b"
     assert (await site.request("DELETE", path))[0] == 401
     admin = {"headers": {"Authorization": f"Bearer {ADMIN_TOKEN}"}}
