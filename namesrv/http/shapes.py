@@ -56,6 +56,8 @@ class ListedBroker(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     data_version: DataVersion
     #: A slave that still lacks topics of its master, though it should have copied them: it would become master without.
     lacks_topics: bool
+    #: How many topics its set's routes have and this master does not since it is the master; see /v1/brokers/{name}.
+    lost_topics: int
 
 
 class BrokerSetDetails(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -31,7 +31,7 @@ from namesrv.settings.config import NAMESRV, NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
 from remoting.clock import Clock
 from remoting.protocol.addresses import host_and_port
-from remoting.protocol.shapes.route import TopicRouteData
+from remoting.protocol.shapes.route import MASTER_ID, TopicRouteData
 from remoting.protocol.topic_kinds import kind_of
 from serving.http.history_views import HistoryViews
 from serving.http.pages import PageRequest, page_of, sorted_in_turns, with_prefix
@@ -41,6 +41,9 @@ from serving.metrics.label_values import release_of
 
 #: A page of KV entries ends when their values have this many characters.
 KV_PAGE_CHARS_MAX: Final = 1024 * 1024
+
+#: Away sets that a sentence names.
+_NAMES_MAX: Final = 5
 
 _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})
 _HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
@@ -147,7 +150,14 @@ class NameServerViews(HistoryViews[NameServerConfig]):
         topic = request.path["topic"]
         route = self._route_of(topic)
         if route is None:
-            raise NotFound(f"No broker has the topic {topic}.")
+            away = [each.broker_name for each in self._sources.state.away_sets.away()]
+            if not away:
+                raise NotFound(f"No broker has the topic {topic}.")
+            more = f" and {len(away) - _NAMES_MAX} more" if len(away) > _NAMES_MAX else ""
+            raise NotFound(
+                f"No registered broker has the topic {topic}; whether sets that are away have it is not known: "
+                f"{', '.join(away[:_NAMES_MAX])}{more}."
+            )
         return route
 
     def watch_routes(self, request: ViewRequest) -> WatchStream:
@@ -240,6 +250,7 @@ class NameServerViews(HistoryViews[NameServerConfig]):
         member = broker_set.members[broker_id]
         row = self._tables.live.get(LiveKey(broker_set.broker_name, member.address))
         assert row is not None, "every member has a live row"
+        lost = self._sources.state.lost_topics.of(broker_set.broker_name)
         return shapes.ListedBroker(
             cluster=member.cluster,
             broker_name=broker_set.broker_name,
@@ -254,6 +265,7 @@ class NameServerViews(HistoryViews[NameServerConfig]):
             version=release_of(row.version),
             data_version=row.data_version,
             lacks_topics=broker_id in stale_ids(self._tables, broker_set),
+            lost_topics=len(lost.topics) if lost is not None and broker_id == MASTER_ID else 0,
         )
 
     def _to_unix_ms(self) -> int:

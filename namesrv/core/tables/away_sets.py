@@ -15,7 +15,7 @@ from remoting.protocol.shapes.broker_sets import AwayBrokerSet
 
 #: Away sets, and sets in the file.
 SETS_MAX: Final = 1_000
-#: So many more may be away until those beyond the limit go: to look for the next one at each departure takes too long.
+#: So many more are kept until those beyond the limit go: to look for the next one at each departure takes too long.
 _SURPLUS_MAX: Final = 100
 #: Addresses of one away set, the latest.
 ADDRESSES_MAX: Final = 8
@@ -61,7 +61,7 @@ class AwaySets:
         return broker_name in self._away
 
     def away(self) -> list[AwayBrokerSet]:
-        """Return the away sets by name."""
+        """Return the away sets by name, SETS_MAX at most."""
         return [
             AwayBrokerSet(
                 cluster=known.cluster,
@@ -70,7 +70,7 @@ class AwaySets:
                 was_unregistered=known.was_unregistered,
                 broker_addrs=known.broker_addrs,
             )
-            for name, known in sorted(self._away.items())
+            for name, known in sorted(self._longest_away().items())
             if known.away_since_unix_ms is not None
         ]
 
@@ -136,7 +136,10 @@ class AwaySets:
         known.away_since_unix_ms, known.forgotten_unix_ms = since_ms, unix_ms + KEPT_MS
         self._away[known.broker_name] = known
         if len(self._away) > SETS_MAX + _SURPLUS_MAX:
-            self._away = {known.broker_name: known for known in _longest_registered(self._away.values())}
+            self._away = self._longest_away()
+
+    def _longest_away(self) -> dict[str, KnownSet]:
+        return {known.broker_name: known for known in _longest_registered(self._away.values())}
 
 
 def _longest_registered(sets: Iterable[KnownSet]) -> list[KnownSet]:

@@ -110,6 +110,10 @@ async def test_sets_that_are_away_are_listed_and_counted_until_they_are_forgotte
         "No broker of the name broker-b is registered now: see /v1/broker-sets/away.",
     )
 
+    status, body = await site.get("/v1/topics/Orders/route")
+    unknown = "No registered broker has the topic Orders; whether sets that are away have it is not known: "
+    assert (status, body["error"]["message"]) == (404, f"{unknown}broker-b, broker-c.")
+
     path = "/v1/broker-sets/away/broker-b"
     assert (await site.request("DELETE", path))[0] == 401
     admin = {"headers": {"Authorization": f"Bearer {ADMIN_TOKEN}"}}
@@ -172,6 +176,7 @@ async def test_broker_is_listed_with_age_timeout_release_and_version(site):
         "version": "5.5.0",
         "dataVersion": {"counter": 3, "stateVersion": 2, "timestamp": 1},
         "lacksTopics": False,
+        "lostTopics": 0,
     }
     listing = {"total": 1, "nextCursor": None, "items": [expected], "awayBrokerSets": 0}
     assert await site.get("/v1/brokers") == (200, listing)

@@ -104,6 +104,7 @@ def test_invented_sets_take_the_place_of_no_set_that_was_registered_for_longer(s
         stay(sets, f"invented-{number}", ms=LONG_MS)
         assert len(sets) <= SETS_MAX + 100
     assert {f"ours-{number}" for number in range(5)} <= set(names(sets))
+    assert len(names(sets)) == SETS_MAX
     known = sets.known(2 * LATER_MS)
     assert len(known) == SETS_MAX
     assert [each.broker_name for each in known[:6]] == ["registered", *(f"ours-{number}" for number in range(5))]
