@@ -12,14 +12,16 @@ from functools import partial
 
 import pytest
 from peers.controllers import OurController
-from peers.etcd import Etcd
+from peers.etcd import PROGRAMS, Etcd
 from peers.lab import Lab
+from peers.programs import require
+from peers.prometheus import Prometheus
 from peers.servers import CLUSTER, OurNameServer
 from peers.waiting import wait_until
 from peers.wire import SUCCESS, Caller
 from rmq_runs import Rmq
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.etcd]
 
 TOPIC, GROUP = "Orders", "billing"
 #: Messages in each set, of which the group has consumed all but LAG.
@@ -85,9 +87,6 @@ class Site:
         self._closing.close()
 
     def _watched(self, folder):
-        # The rules' folder of tests is not always there.
-        from scraped_site import Prometheus  # noqa: PLC0415
-
         jobs = {
             "rocketmq-namesrv": [each.http_port for each in self.name_servers],
             "rocketmq-controller": [self.controller.http_port],
@@ -197,7 +196,9 @@ def _document(server, path):
 
 @pytest.fixture
 def site(request, tmp_path):
-    found = Site(tmp_path, watches=getattr(request, "param", False))
+    watches = getattr(request, "param", False)
+    require(*PROGRAMS, *(["prometheus"] if watches else []))
+    found = Site(tmp_path, watches=watches)
     try:
         yield found
     finally:
