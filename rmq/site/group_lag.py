@@ -15,7 +15,7 @@ from remoting.admin.groups import (
     progress_of_group,
 )
 from remoting.admin.message_queues import MessageQueue
-from remoting.admin.offset_table import GroupTopicName, offsets_of_groups
+from remoting.admin.offset_table import offsets_of_groups
 from remoting.admin.offsets import max_offset, min_offset
 from remoting.admin.stored_messages import queue_entry
 from remoting.protocol.topic_kinds import TopicKind, kind_of
@@ -25,11 +25,10 @@ from rmq.site.groups import Masters
 from rmq.site.site import Answered, Site, both
 
 Unknown = Literal["unknown"]
-#: By group and topic, offsets by queue id; or the sentence why they are not known.
-StoredOffsets = Mapping[GroupTopicName, Mapping[int, int]] | str
 
-#: So many queues behind those that are read are looked for, and more where there are any.
+#: So many queues behind those that are read are looked for, and more where there are any, up to so many in all.
 _PROBED: Final = 2
+_HIDDEN_MAX: Final = 256
 _NOT_STORED: Final = "the group has stored no offset: it begins where its policy for new groups says"
 _BROADCASTING: Final = "broadcasting: each member keeps its own offsets, on its own host"
 _LOST: Final = "the offset is beyond the end of the queue: messages are lost"
@@ -99,8 +98,9 @@ class _AtMaster:
         self.connected = members.result if members.error is None else None
         #: Topics in which nothing is stored here.
         self.unstored: set[str] = set()
-        #: Needed where 208 shows zeros, and for queues that it does not list.
-        self.stored: StoredOffsets | None = None
+        #: Stored offsets by topic and queue id, read where 208 leaves them open; or why they are not known.
+        self.stored: Mapping[str, Mapping[int, int]] = {}
+        self.problem = ""
         #: Queues that are not read any more: where they begin and end.
         self.hidden: dict[MessageQueue, tuple[int, int]] = {}
 
@@ -114,22 +114,17 @@ class _AtMaster:
         zeros = (queue for queue, lag in self.queues.items() if lag.consumer_offset == 0 and lag.broker_offset > 0)
         return bool(self.hidden) or any(queue.topic not in self.unstored for queue in zeros)
 
-    def offsets_in(self, topic: str) -> Mapping[int, int]:
-        """Return what is stored, as far as that is known."""
-        stored = {} if self.stored is None or isinstance(self.stored, str) else self.stored
-        return stored.get(GroupTopicName(self.group, topic), {})
-
+    @property
     def unread_topics(self) -> set[str]:
-        """Return topics with offsets whose queues 208 does not list."""
-        stored = {} if self.stored is None or isinstance(self.stored, str) else self.stored
-        return {name.topic for name, offsets in stored.items() if name.group == self.group and offsets} - self.topics
+        """Topics with offsets whose queues 208 does not list."""
+        return {topic for topic, offsets in self.stored.items() if offsets} - self.topics
 
     def shown(self) -> Iterator[GroupInQueue]:
         """Yield how far the group is in each queue."""
         for queue, lag in self.queues.items():
             yield self._listed(queue, lag)
         for queue, (first, end) in self.hidden.items():
-            offset = self.offsets_in(queue.topic).get(queue.queue_id)
+            offset = self.stored.get(queue.topic, {}).get(queue.queue_id)
             if end > max(first, offset or 0):
                 diff = None if offset is None else end - max(first, offset)
                 reason = "beyond the read queues: members do not read what is in it"
@@ -137,10 +132,11 @@ class _AtMaster:
 
     def _listed(self, queue: MessageQueue, lag: QueueLag) -> GroupInQueue:
         place, end = _place(queue), lag.broker_offset
-        offset = lag.consumer_offset if lag.consumer_offset or queue.queue_id in self.offsets_in(queue.topic) else None
+        is_stored = lag.consumer_offset > 0 or queue.queue_id in self.stored.get(queue.topic, {})
+        offset = lag.consumer_offset if is_stored else None
         if offset is None and end > 0:
-            why = self.stored if isinstance(self.stored, str) and queue.topic not in self.unstored else _NOT_STORED
-            return GroupInQueue(*place, end, reason=why)
+            why = "" if queue.topic in self.unstored else self.problem
+            return GroupInQueue(*place, end, reason=why or _NOT_STORED)
         if offset is not None and offset > end:
             return GroupInQueue(*place, end, offset, None, lag.last_consumed_unix_ms, _LOST)
         return GroupInQueue(*place, end, offset, end - (offset or 0), lag.last_consumed_unix_ms)
@@ -174,8 +170,10 @@ async def _read_other_topics(site: Site, cells: Mapping[str, Sequence[_AtMaster]
     """Read the topics that a group has offsets of on another master, or subscribes to: 208 leaves them out."""
     wanted = []
     for of_group in cells.values():
-        topics = set[str]().union(*(each.topics | _subscribed([each]) for each in of_group))
-        wanted += [(each, topic) for each in of_group for topic in topics - each.topics if each.progress.error is None]
+        topics = _subscribed(of_group).union(*(each.topics for each in of_group))
+        clusters = {each.place.cluster for each in of_group if each.queues or each.connected}
+        asked = [each for each in of_group if each.progress.error is None and each.place.cluster in clusters]
+        wanted += [(each, topic) for each in asked for topic in topics - each.topics]
     answers = await site.answers_to(
         (each.place.address, progress_of_group(each.group, topic)) for each, topic in wanted
     )
@@ -187,21 +185,16 @@ async def _read_other_topics(site: Site, cells: Mapping[str, Sequence[_AtMaster]
 
 async def _read_stored(site: Site, cells: Mapping[str, Sequence[_AtMaster]], groups: Collection[str]) -> None:
     """Read what masters have stored (43), where 208 shows zeros, or a group nowhere."""
-    needing = [
-        each
-        for of_group in cells.values()
-        for each in of_group
-        if each.needs_stored or not any(other.queues for other in of_group)
-    ]
-    answers = await site.answers(dict.fromkeys(each.place.address for each in needing), offsets_of_groups(groups))
-    stored: dict[str, StoredOffsets] = {
-        each.address: f"whether an offset is stored is not known: {sentence_of(each.error)}"
-        if each.error is not None
-        else each.result
-        for each in answers
-    }
-    for each in (cell for of_group in cells.values() for cell in of_group):
-        each.stored = stored.get(each.place.address)
+    every = [each for of_group in cells.values() for each in of_group]
+    nowhere = {group for group, of_group in cells.items() if not any(each.queues for each in of_group)}
+    needing = {each.place.address for each in every if each.needs_stored or each.group in nowhere}
+    answers = {each.address: each for each in await site.answers(needing, offsets_of_groups(groups))}
+    for each in every:
+        answer = answers.get(each.place.address)
+        if answer is not None and answer.error is None:
+            each.stored = {name.topic: found for name, found in answer.result.items() if name.group == each.group}
+        elif answer is not None and answer.error is not None:
+            each.problem = f"whether an offset is stored is not known: {sentence_of(answer.error)}"
 
 
 async def _read_hidden(site: Site, cells: Sequence[_AtMaster]) -> None:
@@ -228,7 +221,7 @@ async def _hidden_queues(
 ) -> list[tuple[BrokerPlace, str, int]]:
     """Return the queues that masters have from these ids on, found by 321, which makes none that is not there."""
     found: list[tuple[BrokerPlace, str, int]] = []
-    while behind:
+    for _ in range(_HIDDEN_MAX // _PROBED):
         wanted = [(*key, first + n) for key, first in behind.items() for n in range(_PROBED)]
         answers = await site.answers_to((place.address, queue_entry(topic, i, 0)) for place, topic, i in wanted)
         there = [key for key, answer in zip(wanted, answers, strict=True) if answer.error is None]
@@ -239,7 +232,7 @@ async def _hidden_queues(
 
 def _lag_of(cells: Sequence[_AtMaster], masters: Masters, topic: str | None) -> GroupLag:
     connections = [each.members for each in cells]
-    clusters = {each.place.cluster for each in cells if each.queues or each.connected or each.unread_topics()}
+    clusters = {each.place.cluster for each in cells if each.queues or each.connected or each.unread_topics}
     gaps = [each for each in masters.gaps if not clusters or not each.cluster or each.cluster in clusters]
     queues = [queue for each in cells for queue in each.shown()]
     queues += _without_queues(cells, topic, is_complete=not gaps)
@@ -255,12 +248,12 @@ def _without_queues(cells: Sequence[_AtMaster], topic: str | None, *, is_complet
     known = set[str]().union(*(each.topics for each in cells))
     named = set[str]()
     for each in cells:
-        for unread in sorted(each.unread_topics() - known):
+        for unread in sorted(each.unread_topics - known):
             if topic in (None, unread):
                 named.add(unread)
                 is_left = each.connected is not None and unread not in each.connected.subscriptions
                 reason = "its members do not subscribe to the topic" if is_left else gone
-                for queue, offset in sorted(each.offsets_in(unread).items()):
+                for queue, offset in sorted(each.stored[unread].items()):
                     yield GroupInQueue(unread, each.place.broker_name, queue, None, offset, reason=reason)
     for wanted in sorted(_subscribed(cells) - known - named):
         if topic in (None, wanted) and kind_of(wanted) is TopicKind.NORMAL:

@@ -5,6 +5,7 @@ compared with it. A queue that the broker does not have is never requested by 30
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -24,8 +25,9 @@ from remoting.protocol.errors import BodyError, InvokeError, NotSupported, Refus
 
 #: Requests of one run under way to its broker.
 REQUESTS_MAX: Final = 16
-#: So many queues behind the last one that is known are looked for.
+#: So many queues behind the last one that is known are looked for, and so many in all.
 HIDDEN_PROBED: Final = 2
+HIDDEN_MAX: Final = 256
 #: What a broker fails with.
 BROKER_FAILURES: Final = (Refused, InvokeError, BodyError)
 
@@ -129,19 +131,17 @@ async def hidden_ends(queries: MasterQueries, topic: str, first: int) -> dict[in
     They are found by 321, which makes none that is not there. Raises one of BROKER_FAILURES.
     """
     found: dict[int, QueueBounds] = {}
-    queue_id, last = first, first + HIDDEN_PROBED
-    while queue_id < last:
-        try:
+    last = first + HIDDEN_PROBED
+    for queue_id in range(first, first + HIDDEN_MAX):
+        if queue_id == last:
+            break
+        with suppress(Refused):
+            # It refuses for a queue that it does not have.
             await queries.call(queue_entry(topic, queue_id, 0))
-        except Refused:
-            # It does not have this queue.
-            queue_id += 1
-            continue
-        bounds = await _ends_of(queries, topic, queue_id)
-        if bounds is not None and bounds.max_offset > bounds.min_offset:
-            found[queue_id] = bounds
-        queue_id += 1
-        last = queue_id + HIDDEN_PROBED
+            last = queue_id + 1 + HIDDEN_PROBED
+            bounds = await _ends_of(queries, topic, queue_id)
+            if bounds is not None and bounds.max_offset > bounds.min_offset:
+                found[queue_id] = bounds
     return found
 
 
