@@ -93,7 +93,7 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
                 self._logs.write(catalogue.UNREGISTRATION_IGNORED, **who)
             case TopicsLost():
                 who = {"cluster": event.cluster, "broker": event.broker_name, "addr": event.address}
-                self._logs.write(catalogue.TOPICS_LOST, **who, topics=event.topics, sample_topics=event.sample)
+                self._logs.write(catalogue.TOPICS_NOT_COPIED, **who, topics=event.topics, sample_topics=event.sample)
 
     def notification_sent(self, effect: NotifyMinBrokerIdChange) -> None:
         """Log how many members of a set were notified; the failures are logged already."""

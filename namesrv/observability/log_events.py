@@ -106,8 +106,8 @@ UNREGISTRATION_IGNORED: Final = LogEvent(
     keys=("cluster", "broker", "addr"),
     meaning="An unregistration was ignored: the broker has registered over a newer connection since.",
 )
-TOPICS_LOST: Final = LogEvent(
-    name="topics_lost",
+TOPICS_NOT_COPIED: Final = LogEvent(
+    name="topics_not_copied",
     level=Level.ERROR,
     keys=("cluster", "broker", "addr", "topics", "sample_topics"),
     meaning="The broker at `addr` became master of its set without `topics` topics that the set's routes have: they "

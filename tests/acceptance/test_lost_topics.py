@@ -47,7 +47,7 @@ def test_topic_that_no_slave_had_copied_is_lost_until_it_is_created_again(run, f
     end_of_failover(fresh_set, before)
     lost = [(fresh_set.name, ["Orders"])]
     wait_until(lambda: troubles(fresh_set)["lostTopics"] == lost, seconds=VERY_LONG_S, what="Orders is lost")
-    assert '"event":"topics_lost"' in fresh_set.namesrv.process.text()
+    assert '"event":"topics_not_copied"' in fresh_set.namesrv.process.text()
     assert fresh_set.namesrv.caller.route("Orders")
     create(fresh_set, "Orders")
     wait_until(lambda: troubles(fresh_set) == nothing, seconds=VERY_LONG_S, what="it is back")

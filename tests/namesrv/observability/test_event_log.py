@@ -143,7 +143,7 @@ def test_topics_that_a_new_master_lacks_are_logged_once(desk):
         desk.note(desk.state.report_lost_topics(now_ms))
     assert desk.taken() == [
         {
-            "event": "topics_lost",
+            "event": "topics_not_copied",
             "cluster": CLUSTER,
             "broker": "broker-a",
             "addr": "broker-a-1:10911",
