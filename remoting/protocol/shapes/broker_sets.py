@@ -35,7 +35,7 @@ class StaleReplica(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     broker_addr: str
 
 
-class ClusterTroubles(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ClusterGaps(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Keys that the answer to 106 has beside those of Java if `withAwayBrokerSets` asks for them, by broker name."""
 
     #: The longest registered ones where there are more than 1,000.

@@ -101,8 +101,8 @@ async def test_route_queries_are_counted_by_result(desk):
 
 
 async def test_cluster_info_has_sets_that_are_away_and_lost_topics_for_who_asks_for_them(desk):
-    troubles = {"withAwayBrokerSets": "true"}
-    body = (await desk.request(RequestCode.GET_BROKER_CLUSTER_INFO, troubles)).body
+    gaps = {"withAwayBrokerSets": "true"}
+    body = (await desk.request(RequestCode.GET_BROKER_CLUSTER_INFO, gaps)).body
     assert json.loads(body) == {
         "brokerAddrTable": {},
         "clusterAddrTable": {},
@@ -120,7 +120,7 @@ async def test_cluster_info_has_sets_that_are_away_and_lost_topics_for_who_asks_
     for broker_set, unix_ms in ((away, 0), (None, 60_000)):
         desk.state.away_sets.observe("broker-b", broker_set, is_unregistered=True, unix_ms=unix_ms)
     plain = (await desk.request(RequestCode.GET_BROKER_CLUSTER_INFO)).body
-    body = (await desk.request(RequestCode.GET_BROKER_CLUSTER_INFO, troubles)).body
+    body = (await desk.request(RequestCode.GET_BROKER_CLUSTER_INFO, gaps)).body
     assert body.startswith(plain[:-1] + b',"awayBrokerSets":[{"cluster":"C","brokerName":"broker-b",')
     shown = json.loads(body.replace(b"{0:", b'{"0":'))
     assert shown["awayBrokerSets"] == [

@@ -12,7 +12,7 @@ from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.values.cooperative import CooperativeTask, in_batches
-from remoting.protocol.shapes.broker_sets import ClusterTroubles, LostTopics, StaleReplica
+from remoting.protocol.shapes.broker_sets import ClusterGaps, LostTopics, StaleReplica
 from remoting.protocol.shapes.route import MASTER_ID
 
 #: So many sets with lost topics, and slaves, are listed.
@@ -45,7 +45,7 @@ def stale_ids(tables: RouteTables, broker_set: RegisteredSet) -> Iterator[int]:
             yield broker_id
 
 
-def troubles_of(state: RouteState, to_unix_ms: int) -> CooperativeTask[ClusterTroubles]:
+def gaps_of(state: RouteState, to_unix_ms: int) -> CooperativeTask[ClusterGaps]:
     """Return what is wrong with the broker sets there are or were; a cooperative task."""
     stale: list[StaleReplica] = []
     for part in in_batches(list(state.tables.brokers.sets())):
@@ -62,7 +62,7 @@ def troubles_of(state: RouteState, to_unix_ms: int) -> CooperativeTask[ClusterTr
         yield
     lost = (lost_topics(state, name, to_unix_ms) for name, _ in islice(state.lost_topics.reported(), LISTED_MAX))
     stale.sort(key=lambda replica: (replica.broker_name, replica.broker_id))
-    return ClusterTroubles(
+    return ClusterGaps(
         away_broker_sets=state.away_sets.away(),
         lost_topics=[losses for losses in lost if losses is not None],
         stale_replicas=stale[:LISTED_MAX],

@@ -5,10 +5,10 @@ from builders import BROKER, CLUSTER, TOPIC, a_data_version, an_address, topic_c
 from clusters import register
 from route_states import lose_connection
 
+from namesrv.core.cluster_gaps import gaps_of
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.live_table import PERIOD_MS_DEFAULT, TOPIC_COPY_MS_MAX
 from namesrv.core.tables.lost_topics import SETTLE_MS
-from namesrv.core.troubles import troubles_of
 from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.effects import TopicsLost
 from namesrv.settings.config import NameServerConfig
@@ -25,8 +25,8 @@ def state():
     return RouteState(NameServerConfig())
 
 
-def troubles(state):
-    return run_to_completion(troubles_of(state, UNIX_MS))
+def gaps(state):
+    return run_to_completion(gaps_of(state, UNIX_MS))
 
 
 def promote(state, now_ms, topics=COPIED, **values):
@@ -55,9 +55,9 @@ def test_topic_that_the_new_master_lacks_is_reported_and_stays_visible(state):
     )
     assert state.route_of("Orders", None) is not None
     lost = LostTopics(cluster=CLUSTER, broker_name=BROKER, since_unix_ms=UNIX_MS + 100, count=1, topics=["Orders"])
-    assert troubles(state).lost_topics == [lost]
+    assert gaps(state).lost_topics == [lost]
     promote(state, PERIOD_MS_DEFAULT)
-    assert (report(state), troubles(state).lost_topics) == ((), [lost])
+    assert (report(state), gaps(state).lost_topics) == ((), [lost])
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_topic_that_the_new_master_lacks_is_reported_and_stays_visible(state):
 def test_nothing_is_lost_when_the_topic_is_back_or_in_no_route(state, end):
     failed_over(state)
     end(state)
-    assert (report(state), troubles(state).lost_topics) == ((), [])
+    assert (report(state), gaps(state).lost_topics) == ((), [])
 
 
 def test_failover_to_a_slave_that_has_all_topics_loses_none(state):
@@ -101,16 +101,16 @@ def test_slave_that_registers_long_after_its_master_with_other_topics_is_stale(s
     register(state, broker_id=1, connection_id=2, now_ms=1000 + TOPIC_COPY_MS_MAX - 1)
     # The master repeats itself, which makes its topics no newer.
     register(state, now_ms=PERIOD_MS_DEFAULT, topics=ALL, data_version=NEWER)
-    assert troubles(state).stale_replicas == []
+    assert gaps(state).stale_replicas == []
     register(state, broker_id=1, connection_id=2, now_ms=1000 + TOPIC_COPY_MS_MAX)
     stale = StaleReplica(cluster=CLUSTER, broker_name=BROKER, broker_id=1, broker_addr=an_address(broker_id=1))
-    assert troubles(state).stale_replicas == [stale]
+    assert gaps(state).stale_replicas == [stale]
     register(state, broker_id=1, connection_id=2, now_ms=60_000, data_version=NEWER)
-    assert troubles(state).stale_replicas == []
+    assert gaps(state).stale_replicas == []
 
 
 def test_slave_without_a_master_is_not_stale(state):
     register(state, topics=ALL, data_version=NEWER)
     register(state, broker_id=1, connection_id=2, now_ms=60_000)
     lose_connection(state, 1, 60_000)
-    assert troubles(state).stale_replicas == []
+    assert gaps(state).stale_replicas == []
