@@ -115,7 +115,7 @@ async def test_cluster_info_has_sets_that_are_away_and_lost_topics_for_who_asks_
     await desk.request(RequestCode.REGISTER_BROKER, slave, registration_body("A", "B"))
     await desk.request(RequestCode.REGISTER_BROKER, slave | {"brokerId": "0"}, registration_body("A", "B", counter=2))
     desk.clock.pass_ms(10_000)
-    desk.state.report_lost_topics(desk.clock.now_ms())
+    desk.state.lost_topics.report(desk.clock.now_ms())
     away = a_broker_set(broker_name="broker-b", cluster="C")
     for broker_set, unix_ms in ((away, 0), (None, 60_000)):
         desk.state.away_sets.observe("broker-b", broker_set, is_unregistered=True, unix_ms=unix_ms)
