@@ -7,7 +7,7 @@ from typing import Final, Protocol
 import msgspec
 
 from namesrv.core.route_state import RouteState
-from namesrv.core.tables.away_sets import KnownSet
+from namesrv.core.tables.away_sets import RememberedSet
 from namesrv.core.values.effects import BrokerRegistered, BrokerRemoved, DepartureReason, Event, RegistrationResult
 from remoting.clock import Clock
 from serving.config.stored_config import NotStored, store
@@ -24,7 +24,7 @@ class _StoredSets(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The whole file."""
 
     written_unix_ms: int
-    sets: list[KnownSet]
+    sets: list[RememberedSet]
 
 
 class AwaySetObserver(Protocol):

@@ -57,7 +57,7 @@ class NameServer:
         self._process = ServerProcess(NAMESRV, config, self._counters, runtime, streams_max)
         recording = self._process.recording
         self._recorder = RouteRecorder(recording.recorder, state, config, kv) if recording is not None else None
-        event_log = NameServerEventLog(logs, self._counters, config, self._recorder)
+        event_log = self._event_log = NameServerEventLog(logs, self._counters, config, self._recorder)
         settings = self._settings = DurableSettings(
             config, kv, event_log, self._apply_config, lambda topic: state.route_cache.drop((topic,))
         )
@@ -168,7 +168,8 @@ class NameServer:
             await asyncio.sleep(expiry.wait_ms(self._clock.now_ms(), live.earliest_ms, interval_ms) / 1000)
             now_ms = self._clock.now_ms()
             self._state.route_fetches.end_overdue(now_ms)
-            self._perform(self._state.report_lost_topics(now_ms))
+            for name, losses in self._state.lost_topics.report(now_ms):
+                self._event_log.topics_not_copied(name, losses)
             if (late_ms := expiry.pause_ms(now_ms, interval_ms)) is not None:
                 self._logs.write(SCAN_SKIPPED, late_ms=late_ms)
             elif expiry.is_due(now_ms, live.earliest_ms, interval_ms):

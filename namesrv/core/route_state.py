@@ -21,7 +21,7 @@ from namesrv.core.route_fetches import RouteFetches
 from namesrv.core.tables import broker_connections
 from namesrv.core.tables.away_sets import AwaySets
 from namesrv.core.tables.broker_connections import heartbeat_event, probes_of
-from namesrv.core.tables.change import SAMPLE_TOPICS_MAX, RouteTables, SetChange, counted
+from namesrv.core.tables.change import RouteTables, SetChange, counted
 from namesrv.core.tables.live_table import LiveKey, LiveRow
 from namesrv.core.values.cooperative import CooperativeTask, run_to_completion
 from namesrv.core.values.effects import (
@@ -35,7 +35,6 @@ from namesrv.core.values.effects import (
     StaleRegistration,
     StaleUnregistration,
     TopicsChangedByAdmin,
-    TopicsLost,
 )
 from namesrv.refusals import TooManyBrokers
 from namesrv.settings.config import NameServerConfig
@@ -225,23 +224,6 @@ class RouteState:
             self.lost_topics.put(name, self.tables.topics.topics_of(name).keys() - topics.keys(), now_ms)
         elif request.broker_id == MASTER_ID:
             self.lost_topics.remove(name, topics)
-
-    def report_lost_topics(self, now_ms: int) -> RouteOutcome[None]:
-        """Report topics that are lost for certain by now."""
-        events = []
-        for name, losses in self.lost_topics.report(now_ms):
-            broker_set = self.tables.brokers.get(name)
-            assert broker_set is not None, "topics belong to sets that exist"
-            events.append(
-                TopicsLost(
-                    cluster=broker_set.cluster,
-                    broker_name=name,
-                    address=broker_set.master_address or "",
-                    topics=len(losses.topics),
-                    sample=tuple(losses.names[:SAMPLE_TOPICS_MAX]),
-                )
-            )
-        return RouteOutcome(reply=None, events=tuple(events))
 
     def unregistration_steps(
         self, cluster: str, key: LiveKey, connection_id: int, now_ms: int

@@ -56,7 +56,7 @@ ENDPOINTS: Final = (
         "/v1/broker-sets/away/{name}",
         NameServerViews.forget_away_set,
         "Forgets a broker set that will not come back.",
-        shapes.ForgottenSet,
+        shapes.DroppedAwaySet,
         parts=(Parameter("name", "The brokerName."),),
         refusals=(404,),
         method="DELETE",

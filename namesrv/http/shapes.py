@@ -128,7 +128,7 @@ class AwaySetListing(Listing, frozen=True, kw_only=True, rename="camel"):
     items: list[AwayBrokerSet]
 
 
-class ForgottenSet(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class DroppedAwaySet(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A set that is not away any more: it will not come back."""
 
     broker_name: str

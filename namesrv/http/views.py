@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from namesrv.core import cluster_summary
+from namesrv.core.cluster_gaps import lost_topics, stale_ids
 from namesrv.core.cluster_summary import BrokerRole, ClusterSummary, SetLeadership
 from namesrv.core.role_addresses.checks import AddressCheck
 from namesrv.core.role_addresses.rules import RoleAddressRule
@@ -22,7 +23,6 @@ from namesrv.core.route_state import RouteState
 from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.tables.topic_table import TopicTable
-from namesrv.core.troubles import lost_topics, stale_ids
 from namesrv.http import shapes
 from namesrv.http.route_watch import plain_route
 from namesrv.http.watch_streams import WatchStream
@@ -102,12 +102,12 @@ class NameServerViews(HistoryViews[NameServerConfig]):
         items = [away[name] for name in page.keys]
         return shapes.AwaySetListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
-    def forget_away_set(self, request: ViewRequest) -> shapes.ForgottenSet:
+    def forget_away_set(self, request: ViewRequest) -> shapes.DroppedAwaySet:
         """Forget a broker set that will not come back; one that does is known again."""
         name = request.path["name"]
         if not self._sources.state.away_sets.forget(name):
             raise NotFound(f"No broker set of the name {name} is away.")
-        return shapes.ForgottenSet(broker_name=name)
+        return shapes.DroppedAwaySet(broker_name=name)
 
     def broker_set(self, request: ViewRequest) -> shapes.BrokerSetDetails:
         """Return one broker set."""

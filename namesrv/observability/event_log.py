@@ -12,6 +12,7 @@ from namesrv.core.role_addresses.rules import RoleAddressRules
 from namesrv.core.role_addresses.state import RoleAddressLoop
 from namesrv.core.route_changes.watch_counts import WatchKind
 from namesrv.core.tables.change import SAMPLE_TOPICS_MAX
+from namesrv.core.tables.lost_topics import SetLosses
 from namesrv.core.values.effects import (
     BrokerRegistered,
     BrokerRemoved,
@@ -24,7 +25,6 @@ from namesrv.core.values.effects import (
     StaleRegistration,
     StaleUnregistration,
     TopicsChangedByAdmin,
-    TopicsLost,
 )
 from namesrv.observability import log_events as catalogue
 from namesrv.observability.broker_counters import BrokerCounters
@@ -91,9 +91,15 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
             case StaleUnregistration():
                 who = {"cluster": event.cluster, "broker": event.broker_name, "addr": event.address}
                 self._logs.write(catalogue.UNREGISTRATION_IGNORED, **who)
-            case TopicsLost():
-                who = {"cluster": event.cluster, "broker": event.broker_name, "addr": event.address}
-                self._logs.write(catalogue.TOPICS_LOST, **who, topics=event.topics, sample_topics=event.sample)
+
+    def topics_not_copied(self, broker_name: str, losses: SetLosses) -> None:
+        """Log what a new master of a set lacks."""
+        self._logs.write(
+            catalogue.TOPICS_NOT_COPIED,
+            broker=broker_name,
+            topics=len(losses.topics),
+            sample_topics=losses.names[:SAMPLE_TOPICS_MAX],
+        )
 
     def notification_sent(self, effect: NotifyMinBrokerIdChange) -> None:
         """Log how many members of a set were notified; the failures are logged already."""

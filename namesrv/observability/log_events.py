@@ -106,12 +106,12 @@ UNREGISTRATION_IGNORED: Final = LogEvent(
     keys=("cluster", "broker", "addr"),
     meaning="An unregistration was ignored: the broker has registered over a newer connection since.",
 )
-TOPICS_LOST: Final = LogEvent(
-    name="topics_lost",
+TOPICS_NOT_COPIED: Final = LogEvent(
+    name="topics_not_copied",
     level=Level.ERROR,
-    keys=("cluster", "broker", "addr", "topics", "sample_topics"),
-    meaning="The broker at `addr` became master of its set without `topics` topics that the set's routes have: they "
-    "were created when it had not copied them yet. Clients get the routes, and the broker refuses their messages.",
+    keys=("broker", "topics", "sample_topics"),
+    meaning="The new master of a set lacks `topics` topics that the set's routes have: they were created when it had "
+    "not copied them yet. Clients get the routes, and the broker refuses their messages.",
     advice="Create the topics again on that set, or delete them; follow the runbook TopicsLost.",
 )
 BROKER_SET_STORE_FAILED: Final = LogEvent(

@@ -6,12 +6,12 @@ Answers to `ClientRequestProcessor` (docs/protocol/namesrv.md 2).
 from collections.abc import Awaitable
 from secrets import token_hex
 
+from namesrv.core.cluster_gaps import gaps_of
 from namesrv.core.role_addresses.audiences import PLAIN
 from namesrv.core.route_cache import RouteCounts
 from namesrv.core.route_fetches import KEEP_MS_MAX, KEEP_MS_MIN, WatchedTopic, first_version
 from namesrv.core.route_state import RouteState
 from namesrv.core.routes import SYNC_BROKER_MEMBER_PREFIX, in_zone
-from namesrv.core.troubles import troubles_of
 from namesrv.core.values.cooperative import CooperativeTask, run_to_completion
 from namesrv.refusals import FieldMissing, KeepInvalid, NotReady, TopicNotExist
 from namesrv.settings.durable_settings import DurableSettings
@@ -101,9 +101,9 @@ class RouteRequestHandler:
 
     def cluster_info(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | Awaitable[RemotingCommand]:
         """Answer all clusters and broker sets with every change up to now, however late the answer leaves."""
-        with_troubles = decode_fields(ClusterInfoHeader, request.ext_fields).with_away_broker_sets
-        steps = self._cluster_info_since(request, self._state.cluster_info.changes, with_troubles=with_troubles)
-        if with_troubles or self._state.cluster_info.is_long:
+        with_gaps = decode_fields(ClusterInfoHeader, request.ext_fields).with_away_broker_sets
+        steps = self._cluster_info_since(request, self._state.cluster_info.changes, with_gaps=with_gaps)
+        if with_gaps or self._state.cluster_info.is_long:
             return self._runner.run(steps, peer.id, 0)
         return run_to_completion(steps)
 
@@ -170,11 +170,11 @@ class RouteRequestHandler:
         return waited_ms < config.wait_for_service_seconds * 1000
 
     def _cluster_info_since(
-        self, request: RemotingCommand, changes: int, *, with_troubles: bool
+        self, request: RemotingCommand, changes: int, *, with_gaps: bool
     ) -> CooperativeTask[RemotingCommand]:
         text = yield from self._state.cluster_info.since(changes)
-        if with_troubles:
+        if with_gaps:
             to_unix_ms = self._clock.unix_ms() - self._clock.now_ms()
-            troubles = yield from troubles_of(self._state, to_unix_ms)
-            text = text[:-1] + b"," + encode(troubles, Dialect.STANDARD)[1:]
+            gaps = yield from gaps_of(self._state, to_unix_ms)
+            text = text[:-1] + b"," + encode(gaps, Dialect.STANDARD)[1:]
         return request.reply(body=text)

@@ -15,7 +15,7 @@ CLUSTER_INFO = 106
 CERTAIN_S = 15
 
 
-def troubles(replicated):
+def gaps(replicated):
     """Return what the NameServer tells operators beside the brokers."""
     answer = replicated.namesrv.caller.request(CLUSTER_INFO, {"withAwayBrokerSets": "true"})
     told = json.loads(b"{" + answer.body[answer.body.index(b'"awayBrokerSets"') :])
@@ -46,16 +46,16 @@ def test_topic_that_no_slave_had_copied_is_lost_until_it_is_created_again(run, f
     slave.process.resume()
     end_of_failover(fresh_set, before)
     lost = [(fresh_set.name, ["Orders"])]
-    wait_until(lambda: troubles(fresh_set)["lostTopics"] == lost, seconds=VERY_LONG_S, what="Orders is lost")
-    assert '"event":"topics_lost"' in fresh_set.namesrv.process.text()
+    wait_until(lambda: gaps(fresh_set)["lostTopics"] == lost, seconds=VERY_LONG_S, what="Orders is lost")
+    assert '"event":"topics_not_copied"' in fresh_set.namesrv.process.text()
     assert fresh_set.namesrv.caller.route("Orders")
     create(fresh_set, "Orders")
-    wait_until(lambda: troubles(fresh_set) == nothing, seconds=VERY_LONG_S, what="it is back")
+    wait_until(lambda: gaps(fresh_set) == nothing, seconds=VERY_LONG_S, what="it is back")
 
     fresh_set.restart(old)
     before = fresh_set.wait_until_complete()
     # It copies topics each 10 s, and registers with them each 10 s here.
-    holds_for(lambda: troubles(fresh_set) == nothing, seconds=2 * CERTAIN_S, what="no slave lacks topics")
+    holds_for(lambda: gaps(fresh_set) == nothing, seconds=2 * CERTAIN_S, what="no slave lacks topics")
     fresh_set.master.process.kill()
     end_of_failover(fresh_set, before)
-    holds_for(lambda: troubles(fresh_set) == nothing, seconds=CERTAIN_S, what="a failover that loses no topic")
+    holds_for(lambda: gaps(fresh_set) == nothing, seconds=CERTAIN_S, what="a failover that loses no topic")

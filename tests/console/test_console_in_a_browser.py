@@ -119,7 +119,7 @@ LEFT_MS = 1_700_000_000_000
 async def test_broker_set_that_left_is_shown_as_away_after_a_restart(tmp_path):
     require("chromium")
     left = {"cluster": "C", "brokerName": "broker-a", "brokerAddrs": {"0": "10.0.0.7:10911"}}
-    left |= {"awaySinceUnixMs": LEFT_MS, "forgottenUnixMs": 10**14}
+    left |= {"awaySinceUnixMs": LEFT_MS, "keptUntilUnixMs": 10**14}
     with contextlib.closing(Lab(tmp_path)) as lab:
         server = lab.idle_name_server("first", http=True)
         kept = server.folder / "kvConfig.json.brokerSets"

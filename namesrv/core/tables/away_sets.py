@@ -27,7 +27,7 @@ KEPT_MS: Final = 24 * 3600 * 1000
 RETURN_MS: Final = 60_000
 
 
-class KnownSet(msgspec.Struct, kw_only=True, rename="camel"):
+class RememberedSet(msgspec.Struct, kw_only=True, rename="camel"):
     """One set, as the file has it; times are Unix ms."""
 
     cluster: str
@@ -39,7 +39,7 @@ class KnownSet(msgspec.Struct, kw_only=True, rename="camel"):
     #: None while a broker of it is registered.
     away_since_unix_ms: int | None = None
     was_unregistered: bool = False
-    forgotten_unix_ms: int = 0
+    kept_until_unix_ms: int = 0
 
 
 class AwaySets:
@@ -47,10 +47,10 @@ class AwaySets:
 
     def __init__(self) -> None:
         #: Registered sets, and since when.
-        self._present: dict[str, tuple[KnownSet, int]] = {}
-        self._away: dict[str, KnownSet] = {}
+        self._present: dict[str, tuple[RememberedSet, int]] = {}
+        self._away: dict[str, RememberedSet] = {}
         #: Sets that were registered before this start and may register again, until this moment.
-        self._expected: dict[str, KnownSet] = {}
+        self._expected: dict[str, RememberedSet] = {}
         self._expected_until_ms = 0
         self._last_word_ms = 0
 
@@ -93,7 +93,7 @@ class AwaySets:
         """Forget an away set; False if there is none of this name."""
         return self._away.pop(broker_name, None) is not None
 
-    def restore(self, sets: Iterable[KnownSet], last_word_ms: int, unix_ms: int) -> None:
+    def restore(self, sets: Iterable[RememberedSet], last_word_ms: int, unix_ms: int) -> None:
         """Take the sets of a file that was written at `last_word_ms`; those it calls registered may come back."""
         for known in sets:
             (self._expected if known.away_since_unix_ms is None else self._away)[known.broker_name] = known
@@ -105,10 +105,10 @@ class AwaySets:
             expected, self._expected = self._expected, {}
             for known in expected.values():
                 self._keep_away(known, self._last_word_ms, unix_ms)
-        for name in [name for name, known in self._away.items() if known.forgotten_unix_ms <= unix_ms]:
+        for name in [name for name, known in self._away.items() if known.kept_until_unix_ms <= unix_ms]:
             del self._away[name]
 
-    def known(self, unix_ms: int) -> list[KnownSet]:
+    def known(self, unix_ms: int) -> list[RememberedSet]:
         """Return what outlives a restart: sets away and registered, those first that were registered longest."""
         present = (
             msgspec.structs.replace(known, registered_ms=known.registered_ms + max(0, unix_ms - since_ms))
@@ -117,30 +117,30 @@ class AwaySets:
         lasting = (known for known in present if known.registered_ms >= REGISTERED_MS_MIN)
         return _longest_registered([*self._away.values(), *self._expected.values(), *lasting])
 
-    def _come(self, broker_set: RegisteredSet, unix_ms: int) -> tuple[KnownSet, int]:
+    def _come(self, broker_set: RegisteredSet, unix_ms: int) -> tuple[RememberedSet, int]:
         name = broker_set.broker_name
         former = self._away.pop(name, None) or self._expected.pop(name, None)
-        known = KnownSet(cluster=broker_set.cluster, broker_name=name)
+        known = RememberedSet(cluster=broker_set.cluster, broker_name=name)
         known.registered_ms = former.registered_ms if former else 0
         self._present[name] = known, unix_ms
         return self._present[name]
 
-    def _leave(self, known: KnownSet, since_ms: int, *, is_unregistered: bool, unix_ms: int) -> None:
+    def _leave(self, known: RememberedSet, since_ms: int, *, is_unregistered: bool, unix_ms: int) -> None:
         known.registered_ms += max(0, unix_ms - since_ms)
         if known.registered_ms < REGISTERED_MS_MIN:
             return
         known.was_unregistered = is_unregistered
         self._keep_away(known, unix_ms, unix_ms)
 
-    def _keep_away(self, known: KnownSet, since_ms: int, unix_ms: int) -> None:
-        known.away_since_unix_ms, known.forgotten_unix_ms = since_ms, unix_ms + KEPT_MS
+    def _keep_away(self, known: RememberedSet, since_ms: int, unix_ms: int) -> None:
+        known.away_since_unix_ms, known.kept_until_unix_ms = since_ms, unix_ms + KEPT_MS
         self._away[known.broker_name] = known
         if len(self._away) > SETS_MAX + _SURPLUS_MAX:
             self._away = self._longest_away()
 
-    def _longest_away(self) -> dict[str, KnownSet]:
+    def _longest_away(self) -> dict[str, RememberedSet]:
         return {known.broker_name: known for known in _longest_registered(self._away.values())}
 
 
-def _longest_registered(sets: Iterable[KnownSet]) -> list[KnownSet]:
+def _longest_registered(sets: Iterable[RememberedSet]) -> list[RememberedSet]:
     return nlargest(SETS_MAX, sets, key=lambda known: known.registered_ms)

@@ -158,18 +158,6 @@ class TopicsChangedByAdmin(msgspec.Struct, frozen=True, kw_only=True):
     changes: RouteChanges
 
 
-class TopicsLost(msgspec.Struct, frozen=True, kw_only=True):
-    """Routes have topics that the master of their set does not have since it is the master."""
-
-    cluster: str
-    broker_name: str
-    #: Of the master.
-    address: str
-    topics: int
-    #: A few of them, for the log.
-    sample: tuple[str, ...]
-
-
 Event = (
     BrokerRegistered
     | RegistrationConflicted
@@ -178,7 +166,6 @@ Event = (
     | BrokerRemoved
     | StaleUnregistration
     | TopicsChangedByAdmin
-    | TopicsLost
 )
 
 

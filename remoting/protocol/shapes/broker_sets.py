@@ -33,13 +33,3 @@ class StaleReplica(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     broker_name: str
     broker_id: int
     broker_addr: str
-
-
-class ClusterTroubles(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Keys that the answer to 106 has beside those of Java if `withAwayBrokerSets` asks for them, by broker name."""
-
-    #: The longest registered ones where there are more than 1,000.
-    away_broker_sets: list[AwayBrokerSet]
-    #: At most 1,000, as the next one.
-    lost_topics: list[LostTopics]
-    stale_replicas: list[StaleReplica]

@@ -257,6 +257,8 @@ def refused_for_a_route(clients, producer):
     """Return how many sends of a producer have failed because it had no queue."""
     failed = (each for each in clients.read().unacknowledged if each.producer == producer)
     return sum("No route info" in each.reason for each in failed)
+
+
 def test_topic_that_is_deleted_ends_its_resize(site):
     """In a phase that waits, in a conflict, and while the resize is being undone."""
     topics = [site.make_topic(f"Deleted-{each}", 8) for each in ("waits", "conflict", "undone")]

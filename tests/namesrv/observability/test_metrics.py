@@ -59,7 +59,7 @@ async def test_away_sets_and_lost_topics_are_counted_by_cluster(site):
     assert value(scrape(site), "away_broker_sets", cluster=CLUSTER) == 0
     assert value(scrape(site), "lost_topics", cluster=CLUSTER) == 0
     register(site.state, address="broker-a-1:10911", connection_id=2, topics=topic_configs("A", "B"))
-    site.record(site.state.report_lost_topics(10_000))
+    site.state.lost_topics.report(10_000)
     for broker_set, unix_ms in ((a_broker_set(broker_name="broker-b", cluster="Gone"), 0), (None, 60_000)):
         site.state.away_sets.observe("broker-b", broker_set, is_unregistered=False, unix_ms=unix_ms)
     samples = scrape(site)

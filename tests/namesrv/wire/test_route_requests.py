@@ -101,8 +101,8 @@ async def test_route_queries_are_counted_by_result(desk):
 
 
 async def test_cluster_info_has_sets_that_are_away_and_lost_topics_for_who_asks_for_them(desk):
-    troubles = {"withAwayBrokerSets": "true"}
-    body = (await desk.request(RequestCode.GET_BROKER_CLUSTER_INFO, troubles)).body
+    gaps = {"withAwayBrokerSets": "true"}
+    body = (await desk.request(RequestCode.GET_BROKER_CLUSTER_INFO, gaps)).body
     assert json.loads(body) == {
         "brokerAddrTable": {},
         "clusterAddrTable": {},
@@ -115,12 +115,12 @@ async def test_cluster_info_has_sets_that_are_away_and_lost_topics_for_who_asks_
     await desk.request(RequestCode.REGISTER_BROKER, slave, registration_body("A", "B"))
     await desk.request(RequestCode.REGISTER_BROKER, slave | {"brokerId": "0"}, registration_body("A", "B", counter=2))
     desk.clock.pass_ms(10_000)
-    desk.state.report_lost_topics(desk.clock.now_ms())
+    desk.state.lost_topics.report(desk.clock.now_ms())
     away = a_broker_set(broker_name="broker-b", cluster="C")
     for broker_set, unix_ms in ((away, 0), (None, 60_000)):
         desk.state.away_sets.observe("broker-b", broker_set, is_unregistered=True, unix_ms=unix_ms)
     plain = (await desk.request(RequestCode.GET_BROKER_CLUSTER_INFO)).body
-    body = (await desk.request(RequestCode.GET_BROKER_CLUSTER_INFO, troubles)).body
+    body = (await desk.request(RequestCode.GET_BROKER_CLUSTER_INFO, gaps)).body
     assert body.startswith(plain[:-1] + b',"awayBrokerSets":[{"cluster":"C","brokerName":"broker-b",')
     shown = json.loads(body.replace(b"{0:", b'{"0":'))
     assert shown["awayBrokerSets"] == [

@@ -10,7 +10,7 @@ from namesrv.core.tables.away_sets import (
     RETURN_MS,
     SETS_MAX,
     AwaySets,
-    KnownSet,
+    RememberedSet,
 )
 from remoting.protocol.shapes.broker_sets import AwayBrokerSet
 
@@ -147,4 +147,6 @@ def test_a_set_that_has_just_come_is_not_kept_for_a_restart(sets):
     come(sets, 0)
     assert sets.known(LONG_MS - 1) == []
     (known,) = sets.known(LONG_MS)
-    assert known == KnownSet(cluster=CLUSTER, broker_name=BROKER, broker_addrs={0: an_address()}, registered_ms=LONG_MS)
+    assert known == RememberedSet(
+        cluster=CLUSTER, broker_name=BROKER, broker_addrs={0: an_address()}, registered_ms=LONG_MS
+    )

@@ -5,12 +5,11 @@ from builders import BROKER, CLUSTER, TOPIC, a_data_version, an_address, topic_c
 from clusters import register
 from route_states import lose_connection
 
+from namesrv.core.cluster_gaps import gaps_of, lost_topics
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.live_table import PERIOD_MS_DEFAULT, TOPIC_COPY_MS_MAX
 from namesrv.core.tables.lost_topics import SETTLE_MS
-from namesrv.core.troubles import troubles_of
 from namesrv.core.values.cooperative import run_to_completion
-from namesrv.core.values.effects import TopicsLost
 from namesrv.settings.config import NameServerConfig
 from remoting.protocol.shapes.broker_sets import LostTopics, StaleReplica
 
@@ -25,8 +24,8 @@ def state():
     return RouteState(NameServerConfig())
 
 
-def troubles(state):
-    return run_to_completion(troubles_of(state, UNIX_MS))
+def gaps(state):
+    return run_to_completion(gaps_of(state, UNIX_MS))
 
 
 def promote(state, now_ms, topics=COPIED, **values):
@@ -44,20 +43,18 @@ def failed_over(state, topics=COPIED):
 
 
 def report(state, now_ms=100 + SETTLE_MS):
-    return state.report_lost_topics(now_ms).events
+    return [(name, losses.names) for name, losses in state.lost_topics.report(now_ms)]
 
 
 def test_topic_that_the_new_master_lacks_is_reported_and_stays_visible(state):
     failed_over(state)
-    assert report(state, SETTLE_MS) == ()
-    assert report(state) == (
-        TopicsLost(cluster=CLUSTER, broker_name=BROKER, address=an_address(broker_id=1), topics=1, sample=("Orders",)),
-    )
+    assert report(state, SETTLE_MS) == []
+    assert report(state) == [(BROKER, ["Orders"])]
     assert state.route_of("Orders", None) is not None
     lost = LostTopics(cluster=CLUSTER, broker_name=BROKER, since_unix_ms=UNIX_MS + 100, count=1, topics=["Orders"])
-    assert troubles(state).lost_topics == [lost]
+    assert gaps(state)["lostTopics"] == [lost]
     promote(state, PERIOD_MS_DEFAULT)
-    assert (report(state), troubles(state).lost_topics) == ((), [lost])
+    assert (report(state), gaps(state)["lostTopics"]) == ([], [lost])
 
 
 @pytest.mark.parametrize(
@@ -73,25 +70,26 @@ def test_topic_that_the_new_master_lacks_is_reported_and_stays_visible(state):
 def test_nothing_is_lost_when_the_topic_is_back_or_in_no_route(state, end):
     failed_over(state)
     end(state)
-    assert (report(state), troubles(state).lost_topics) == ((), [])
+    assert (report(state), gaps(state)["lostTopics"]) == ([], [])
 
 
 def test_failover_to_a_slave_that_has_all_topics_loses_none(state):
     failed_over(state, ALL)
-    assert report(state) == ()
+    assert report(state) == []
+    assert lost_topics(state, BROKER, UNIX_MS) is None
 
 
 def test_topics_that_a_master_registers_in_parts_are_not_lost(state):
     failed_over(state, topic_configs(TOPIC, BROKER))
     promote(state, 150, topic_configs("Orders", "More"))
-    assert report(state) == ()
+    assert report(state) == []
 
 
 def test_topics_that_a_slave_does_not_register_or_a_restarted_master_adds_are_not_lost(state):
     register(state, topics=ALL)
     register(state, broker_id=1, connection_id=2)
     register(state, topics=ALL | topic_configs("More"), data_version=NEWER)
-    assert report(state) == ()
+    assert report(state) == []
 
 
 def test_slave_that_registers_long_after_its_master_with_other_topics_is_stale(state):
@@ -101,16 +99,16 @@ def test_slave_that_registers_long_after_its_master_with_other_topics_is_stale(s
     register(state, broker_id=1, connection_id=2, now_ms=1000 + TOPIC_COPY_MS_MAX - 1)
     # The master repeats itself, which makes its topics no newer.
     register(state, now_ms=PERIOD_MS_DEFAULT, topics=ALL, data_version=NEWER)
-    assert troubles(state).stale_replicas == []
+    assert gaps(state)["staleReplicas"] == []
     register(state, broker_id=1, connection_id=2, now_ms=1000 + TOPIC_COPY_MS_MAX)
     stale = StaleReplica(cluster=CLUSTER, broker_name=BROKER, broker_id=1, broker_addr=an_address(broker_id=1))
-    assert troubles(state).stale_replicas == [stale]
+    assert gaps(state)["staleReplicas"] == [stale]
     register(state, broker_id=1, connection_id=2, now_ms=60_000, data_version=NEWER)
-    assert troubles(state).stale_replicas == []
+    assert gaps(state)["staleReplicas"] == []
 
 
 def test_slave_without_a_master_is_not_stale(state):
     register(state, topics=ALL, data_version=NEWER)
     register(state, broker_id=1, connection_id=2, now_ms=60_000)
     lose_connection(state, 1, 60_000)
-    assert troubles(state).stale_replicas == []
+    assert gaps(state)["staleReplicas"] == []

@@ -12,7 +12,7 @@ from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.values.cooperative import CooperativeTask, in_batches
-from remoting.protocol.shapes.broker_sets import ClusterTroubles, LostTopics, StaleReplica
+from remoting.protocol.shapes.broker_sets import LostTopics, StaleReplica
 from remoting.protocol.shapes.route import MASTER_ID
 
 #: So many sets with lost topics, and slaves, are listed.
@@ -45,8 +45,8 @@ def stale_ids(tables: RouteTables, broker_set: RegisteredSet) -> Iterator[int]:
             yield broker_id
 
 
-def troubles_of(state: RouteState, to_unix_ms: int) -> CooperativeTask[ClusterTroubles]:
-    """Return what is wrong with the broker sets there are or were; a cooperative task."""
+def gaps_of(state: RouteState, to_unix_ms: int) -> CooperativeTask[dict[str, object]]:
+    """Return the keys of ours in the answer to GET_BROKER_CLUSTER_INFO; a cooperative task."""
     stale: list[StaleReplica] = []
     for part in in_batches(list(state.tables.brokers.sets())):
         stale += (
@@ -62,8 +62,8 @@ def troubles_of(state: RouteState, to_unix_ms: int) -> CooperativeTask[ClusterTr
         yield
     lost = (lost_topics(state, name, to_unix_ms) for name, _ in islice(state.lost_topics.reported(), LISTED_MAX))
     stale.sort(key=lambda replica: (replica.broker_name, replica.broker_id))
-    return ClusterTroubles(
-        away_broker_sets=state.away_sets.away(),
-        lost_topics=[losses for losses in lost if losses is not None],
-        stale_replicas=stale[:LISTED_MAX],
-    )
+    return {
+        "awayBrokerSets": state.away_sets.away(),
+        "lostTopics": [losses for losses in lost if losses is not None],
+        "staleReplicas": stale[:LISTED_MAX],
+    }
