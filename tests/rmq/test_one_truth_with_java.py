@@ -254,8 +254,9 @@ def test_every_view_tells_the_same_story_also_after_a_restart_of_the_servers(sit
         site.restart()
         site.wait_for(wanted)
 
-    stays(Picture())
+    site.wait_for(Picture())
     time.sleep(REMEMBERED_S)
+    stays(Picture())
 
     slave = site.slave_of_a()
     site.kill(slave)

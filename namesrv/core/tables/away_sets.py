@@ -23,8 +23,6 @@ ADDRESSES_MAX: Final = 8
 REGISTERED_MS_MIN: Final = 30_000
 #: An away set is forgotten after so long, in ms.
 KEPT_MS: Final = 24 * 3600 * 1000
-#: So long after a start brokers may take to register, in ms: they do each 30 s.
-RETURN_MS: Final = 60_000
 
 
 class RememberedSet(msgspec.Struct, kw_only=True, rename="camel"):
@@ -49,10 +47,6 @@ class AwaySets:
         #: Registered sets, and since when.
         self._present: dict[str, tuple[RememberedSet, int]] = {}
         self._away: dict[str, RememberedSet] = {}
-        #: Sets that were registered before this start and may register again, until this moment.
-        self._expected: dict[str, RememberedSet] = {}
-        self._expected_until_ms = 0
-        self._last_word_ms = 0
 
     def __len__(self) -> int:
         return len(self._away)
@@ -94,17 +88,17 @@ class AwaySets:
         return self._away.pop(broker_name, None) is not None
 
     def restore(self, sets: Iterable[RememberedSet], last_word_ms: int, unix_ms: int) -> None:
-        """Take the sets of a file that was written at `last_word_ms`; those it calls registered may come back."""
+        """Take the sets of a file that was written at `last_word_ms`: none of them is registered after a start.
+
+        Those that the file calls registered do so within 30 s, as all brokers. Until then nobody knows what they have.
+        """
         for known in sets:
-            (self._expected if known.away_since_unix_ms is None else self._away)[known.broker_name] = known
-        self._expected_until_ms, self._last_word_ms = unix_ms + RETURN_MS, last_word_ms
+            self._away[known.broker_name] = known
+            if known.away_since_unix_ms is None:
+                known.away_since_unix_ms, known.kept_until_unix_ms = last_word_ms, unix_ms + KEPT_MS
 
     def settle(self, unix_ms: int) -> None:
-        """Give up waiting for sets that did not come back after the start, and forget those away for very long."""
-        if self._expected and unix_ms >= self._expected_until_ms:
-            expected, self._expected = self._expected, {}
-            for known in expected.values():
-                self._keep_away(known, self._last_word_ms, unix_ms)
+        """Forget the sets that have been away for very long."""
         for name in [name for name, known in self._away.items() if known.kept_until_unix_ms <= unix_ms]:
             del self._away[name]
 
@@ -115,11 +109,11 @@ class AwaySets:
             for known, since_ms in self._present.values()
         )
         lasting = (known for known in present if known.registered_ms >= REGISTERED_MS_MIN)
-        return _longest_registered([*self._away.values(), *self._expected.values(), *lasting])
+        return _longest_registered([*self._away.values(), *lasting])
 
     def _come(self, broker_set: RegisteredSet, unix_ms: int) -> tuple[RememberedSet, int]:
         name = broker_set.broker_name
-        former = self._away.pop(name, None) or self._expected.pop(name, None)
+        former = self._away.pop(name, None)
         known = RememberedSet(cluster=broker_set.cluster, broker_name=name)
         known.registered_ms = former.registered_ms if former else 0
         self._present[name] = known, unix_ms
