@@ -59,41 +59,49 @@ class Site:
         self._closing = contextlib.ExitStack()
         self.lab = Lab(folder)
         self._closing.callback(self.lab.close)
-        self.etcd = Etcd(folder / "etcd").start()
+        self.etcd = Etcd(folder / "etcd")
         self._closing.callback(self.etcd.stop)
         stored = {"controllerStore": "etcd", "etcdEndpoints": self.etcd.endpoints[0], "controllerGroup": "g"}
-        self.controller = self.lab.kept(OurController(folder, **stored)).start()
+        self.controller = self.lab.kept(OurController(folder, **stored))
         peers = f"controller=http://127.0.0.1:{self.controller.http_port}"
         self.name_servers = [
-            self.lab.kept(OurNameServer(folder, f"ns{n}", http=True, consolePeers=peers)).start() for n in (1, 2)
+            self.lab.kept(OurNameServer(folder, f"ns{n}", http=True, consolePeers=peers)) for n in (1, 2)
         ]
         self.third = self.lab.kept(OurNameServer(folder, "ns3"))
         settings = {"namesrv": [each.address for each in self.name_servers]}
         settings |= self.controller.broker_settings() | {"brokerHeartbeatInterval": 1000}
         names = {"a1": "broker-a", "a2": "broker-a", "b1": "broker-b"}
         self.brokers = {label: self.lab.broker(name, label=label, **settings) for label, name in names.items()}
-        wait_until(self.controller.serves, seconds=SOON_S, what="the controller leads")
-        for each in self.brokers.values():
-            each.start().ready()
         self.rmq = Rmq(
             folder / "operator",
             NAMESRV_ADDR=";".join(each.address for each in self.name_servers),
             RMQ_CONTROLLER=self.controller.address,
         )
-        self.prometheus = self._watched(folder) if watches else None
+        self.prometheus = None
+        self._watches = watches
+
+    def start(self):
+        self.etcd.start()
+        for each in (self.controller, *self.name_servers):
+            each.start()
+        wait_until(self.controller.serves, seconds=SOON_S, what="the controller leads")
+        for each in self.brokers.values():
+            each.start().ready()
+        if self._watches:
+            self._watch()
         self._fill()
 
     def close(self):
         self._closing.close()
 
-    def _watched(self, folder):
+    def _watch(self):
         jobs = {
             "rocketmq-namesrv": [each.http_port for each in self.name_servers],
             "rocketmq-controller": [self.controller.http_port],
         }
-        prometheus = Prometheus(folder / "prometheus", {"p": jobs})
-        self._closing.callback(prometheus.process.stop)
-        return prometheus.ready()
+        self.prometheus = Prometheus(self.lab.folder / "prometheus", {"p": jobs})
+        self._closing.callback(self.prometheus.process.stop)
+        self.prometheus.ready()
 
     def _fill(self):
         """Put messages into both sets, and let the group consume all but some."""
@@ -200,6 +208,7 @@ def site(request, tmp_path):
     require(*PROGRAMS, *(["prometheus"] if watches else []))
     found = Site(tmp_path, watches=watches)
     try:
+        found.start()
         yield found
     finally:
         found.close()
