@@ -6,9 +6,11 @@ limit, and strangers' sets go before those that were registered for longer. Java
 
 from collections.abc import Iterable
 from heapq import nlargest
+from operator import attrgetter, itemgetter
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from namesrv.core.tables.broker_table import RegisteredSet
 from remoting.protocol.shapes.broker_sets import AwayBrokerSet
@@ -104,12 +106,11 @@ class AwaySets:
 
     def known(self, unix_ms: int) -> list[RememberedSet]:
         """Return what outlives a restart: sets away and registered, those first that were registered longest."""
-        present = (
-            msgspec.structs.replace(known, registered_ms=known.registered_ms + max(0, unix_ms - since_ms))
-            for known, since_ms in self._present.values()
-        )
-        lasting = (known for known in present if known.registered_ms >= REGISTERED_MS_MIN)
-        return _longest_registered([*self._away.values(), *lasting])
+        sets = [(known.registered_ms, known) for known in self._away.values()]
+        # Copied are those only that are kept: there may be very many.
+        sets += ((known.registered_ms + unix_ms - since_ms, known) for known, since_ms in self._present.values())
+        longest = nlargest(SETS_MAX, sets, key=itemgetter(0))
+        return [replace(known, registered_ms=ms) for ms, known in longest if ms >= REGISTERED_MS_MIN]
 
     def _come(self, broker_set: RegisteredSet, unix_ms: int) -> tuple[RememberedSet, int]:
         name = broker_set.broker_name
@@ -133,8 +134,5 @@ class AwaySets:
             self._away = self._longest_away()
 
     def _longest_away(self) -> dict[str, RememberedSet]:
-        return {known.broker_name: known for known in _longest_registered(self._away.values())}
-
-
-def _longest_registered(sets: Iterable[RememberedSet]) -> list[RememberedSet]:
-    return nlargest(SETS_MAX, sets, key=lambda known: known.registered_ms)
+        longest = nlargest(SETS_MAX, self._away.values(), key=attrgetter("registered_ms"))
+        return {known.broker_name: known for known in longest}
