@@ -96,18 +96,9 @@ async def show_broker(session: OperatorSession, broker: str) -> None:
 
 
 def _away_rows(away: AwaySet) -> list[BrokerRow]:
-    return [
-        BrokerRow(
-            cluster=away.cluster,
-            broker_name=away.broker_name,
-            broker_id=broker_id,
-            broker_addr=address,
-            role="master" if broker_id == MASTER_ID else "slave",
-            away_since_unix_ms=away.since_unix_ms,
-            reason=away_sentence(away),
-        )
-        for broker_id, address in sorted(away.addresses.items())
-    ]
+    rows = (_row(BrokerPlace(away.cluster, away.broker_name, *each), None) for each in sorted(away.addresses.items()))
+    why = away_sentence(away)
+    return [msgspec.structs.replace(row, away_since_unix_ms=away.since_unix_ms, reason=why) for row in rows]
 
 
 def _row(place: BrokerPlace, answer: Answered[BrokerRuntime] | None) -> BrokerRow:

@@ -1,6 +1,6 @@
 """`rmq status`: one look at everything that the site has."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
 import click
@@ -149,21 +149,19 @@ def _set_rows(
 def _missing_rows(
     registered: set[str], away: Mapping[str, AwaySet], stored: Mapping[str, ReportedBrokerSet]
 ) -> Iterator[StatusRow]:
-    """Yield the brokers that controllers miss; of sets that are away, those that NameServers had."""
-    for name, broker_id, address in sorted(_missing_brokers(away, stored)):
+    """Yield the brokers that NameServers had of sets that are away, and those that controllers miss."""
+    missing = {address: (name, i) for name, gone in away.items() for i, address in gone.addresses.items()}
+    missing |= {
+        each.address: (name, each.broker_id)
+        for name, at_controller in stored.items()
+        for each in at_controller.replicas
+        if not each.is_alive
+    }
+    for address, (name, broker_id) in sorted(missing.items(), key=lambda item: item[1]):
         if address not in registered:
             since = away[name].since_unix_ms if name in away else None
             detail = f"{name} {broker_id}, not registered"
             yield StatusRow(kind="broker", name=address, state="away", away_since_unix_ms=since, detail=detail)
-
-
-def _missing_brokers(
-    away: Mapping[str, AwaySet], stored: Mapping[str, ReportedBrokerSet]
-) -> Iterable[tuple[str, int, str]]:
-    for name, at_controller in stored.items():
-        yield from ((name, each.broker_id, each.address) for each in at_controller.replicas if not each.is_alive)
-    for name in away.keys() - stored.keys():
-        yield from ((name, broker_id, address) for broker_id, address in away[name].addresses.items())
 
 
 def _set_row(name: str, state: State, detail: str, since_unix_ms: int | None = None) -> StatusRow:
