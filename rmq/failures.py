@@ -75,6 +75,12 @@ class UnknownName(CommandFailed):
     exit_code = ExitCode.NOT_FOUND
 
 
+class NotShownNow(UnknownName):
+    """Nobody shows this name, and a broker set that may have it cannot be asked."""
+
+    exit_code = ExitCode.PARTLY_DONE
+
+
 class NoRights(CommandFailed):
     """A server denied the request, or TLS failed."""
 

@@ -51,32 +51,46 @@ export function leadership(rows) {
   return leaders.has(null) ? "controllers.no_leader" : null;
 }
 
+/** Returns the sets that a NameServer remembers and none lists now, each as the NameServer tells it that lost it last. */
+export function awaySets(answers) {
+  const listed = new Set(answers.flatMap(({ brokers }) => brokers ?? []).map((each) => each.brokerName));
+  const found = new Map();
+  for (const each of answers.flatMap(({ away }) => away ?? [])) {
+    const known = found.get(each.brokerName);
+    const isLater = !known || known.awaySinceUnixMs < each.awaySinceUnixMs;
+    if (isLater && !listed.has(each.brokerName)) found.set(each.brokerName, each);
+  }
+  return [...found.values()];
+}
+
 /**
- * Returns one row for each broker set: its brokers as the NameServer lists them, and what the controller knows of it (null
- * without a controller, or for a set that it does not have). Sets that only the controller knows have no brokers.
+ * Returns one row for each broker set: its brokers as the NameServer lists them (null: none answers), and what the controller
+ * knows of it (null without a controller, or for a set that it does not have). Sets that only the controller knows, and those
+ * away, have no brokers.
  */
-export function brokerSets(brokers, storedSets) {
+export function brokerSets(brokers, storedSets, away = []) {
   const sets = new Map();
-  for (const broker of brokers) {
-    const row = sets.get(broker.brokerName) ?? { name: broker.brokerName, cluster: broker.cluster, brokers: [], stored: null };
-    row.brokers.push(broker);
-    sets.set(broker.brokerName, row);
-  }
-  for (const stored of storedSets ?? []) {
-    const row = sets.get(stored.brokerName) ?? { name: stored.brokerName, cluster: stored.cluster, brokers: [], stored: null };
-    row.stored = stored;
-    sets.set(stored.brokerName, row);
-  }
-  const rows = [...sets.values()].map((row) => ({ ...row, state: stateOf(row) }));
+  const rowOf = ({ brokerName, cluster }) => {
+    if (!sets.has(brokerName)) sets.set(brokerName, { name: brokerName, cluster, brokers: [], stored: null, away: null });
+    return sets.get(brokerName);
+  };
+  for (const broker of brokers ?? []) rowOf(broker).brokers.push(broker);
+  for (const stored of storedSets ?? []) rowOf(stored).stored = stored;
+  for (const each of away) rowOf(each).away = each;
+  const rows = [...sets.values()].map((row) => ({ ...row, state: brokers === null ? storedState(row) : stateOf(row) }));
   const order = new Intl.Collator("en", { numeric: true });
   return rows.sort((one, other) => order.compare(one.cluster, other.cluster) || order.compare(one.name, other.name));
 }
 
-function stateOf({ brokers, stored }) {
-  if (!brokers.length) return "absent";
+function stateOf({ brokers, stored, away }) {
+  if (!brokers.length) return away ? "away" : "absent";
   if (brokers.some((each) => each.actingMaster)) return "acting_master";
   if (!brokers.some((each) => each.role === "master")) return "no_master";
   // NameServers list a broker that failed until its heartbeats expire.
+  return storedState({ stored });
+}
+
+function storedState({ stored }) {
   if (stored?.state === "no_master") return "not_led";
   return stored?.state === "under_replicated" ? "under_replicated" : "master";
 }

@@ -7,8 +7,7 @@ export function lagQueues(lag) {
   );
 }
 
-/** Returns {known, unknown} of a lag answer: the sum of what is known, null if nothing is, and the number of queues of which it is not. */
+/** Returns {known, unknown} of a lag answer: its sum, null if nothing is known or a broker set lacks, and how many queues are unknown. */
 export function lagSummary(lag) {
-  const isKnown = lag.queues.some((each) => each.lag !== "unknown");
-  return { known: isKnown ? lag.knownLag : null, unknown: lag.unknown };
+  return { known: lag.unavailable.length ? null : lag.knownLag, unknown: lag.unknown };
 }

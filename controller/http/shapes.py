@@ -62,8 +62,9 @@ class StoredSetView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     sync_state_set_epoch: int
     next_broker_id: int
     replicas: list[ReplicaView]
-    #: The number of its last election here; see /v1/elections.
+    #: The number of its last election here, and why it ended so; see /v1/elections.
     last_election: int | None
+    last_election_reason: str | None
 
 
 class BrokerSetListing(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

@@ -182,6 +182,7 @@ class ControllerViews(SwitchoverViews):
             next_broker_id=broker_set.next_broker_id,
             replicas=replicas,
             last_election=last.number if last else None,
+            last_election_reason=last.reason if last else None,
         )
 
     def _replicas(self, broker_set: BrokerSet, suspects: AbstractSet[BrokerKey]) -> Iterator[shapes.ReplicaView]:

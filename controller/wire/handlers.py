@@ -181,16 +181,19 @@ class Handlers:
         """Answer how sets stand, each as it is at one moment; others have their turn between two."""
         self._group.check_leads()
         names = decode_body(list[str], request.body) if request.body else []
-        if not names:
+        is_detailed = decode_fields(shapes.SyncStateDataHeader, request.ext_fields).with_details
+        if is_detailed and not names:
+            names = [each.broker_name for each in self._control.store.sets()]
+        elif not names:
             raise BodyError('the body must be a list of broker names, ["broker-a"]')
-        if len(names) > NAMES_MAX:
+        elif len(names) > NAMES_MAX:
             raise RequestInvalid(f"{len(names)} broker names; at most {NAMES_MAX} are taken at a time")
         table: dict[str, shapes.ReplicasInfo] = {}
         work = 0
         for name in dict.fromkeys(names):
             self._check_readable(name)
             if (broker_set := self._control.store.get(name)) is not None:
-                table[name] = self._replicas_info(broker_set)
+                table[name] = self._replicas_info(broker_set, is_detailed=is_detailed)
                 work += len(broker_set.replicas)
             work += 1
             if work > _WORK_MAX:
@@ -199,7 +202,7 @@ class Handlers:
         self._group.check_leads()
         return request.reply(body=encode(shapes.SyncStateData(replicas_info_table=table), Dialect.STANDARD))
 
-    def _replicas_info(self, broker_set: BrokerSet) -> shapes.ReplicasInfo:
+    def _replicas_info(self, broker_set: BrokerSet, *, is_detailed: bool) -> shapes.ReplicasInfo:
         alive = self._control.live.alive(broker_set.broker_name, self._clock.now_ms())
 
         def shown(broker_ids: Iterable[int]) -> list[shapes.InSyncReplica]:
@@ -214,6 +217,7 @@ class Handlers:
             ]
 
         master = broker_set.master
+        last = self._control.elections.of_set(broker_set.broker_name) if is_detailed else None
         return shapes.ReplicasInfo(
             master_broker_id=msgspec.UNSET if master is None else master,
             master_address=broker_set.master_address or msgspec.UNSET,
@@ -221,6 +225,8 @@ class Handlers:
             sync_state_set_epoch=broker_set.sync_state_set_epoch,
             in_sync_replicas=shown(broker_set.sync_state_set),
             not_in_sync_replicas=shown(broker_set.replicas.keys() - broker_set.sync_state_set),
+            cluster_name=broker_set.cluster if is_detailed else msgspec.UNSET,
+            last_election=last.reason if last is not None else msgspec.UNSET,
         )
 
     def _next_id(self, request: RemotingCommand, _: Peer) -> Answer:

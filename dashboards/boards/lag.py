@@ -40,7 +40,8 @@ _BEHIND: Final = Row(
         Panel(
             kind=Kind.STAT,
             title="Messages that wait",
-            description="Stored and not consumed yet, over all groups of users; a message counts once for each group.",
+            description="Stored and not consumed yet, over all groups of users; a message counts once for each group. "
+            "What brokers have that are down is not in it: BrokerSetAway.",
             limits=worse_above(*_LAG_MESSAGES),
             queries=(Query(f"sum(rocketmq_consumer_lag_messages{{{_OF_USERS}}})"),),
             width=6,

@@ -61,10 +61,11 @@ _NOW: Final = Row(
             kind=Kind.STAT,
             title="Sets without master",
             description="Nobody takes messages for them. For NameServers a set has none when its master left and no "
-            "slave may act for it.",
+            "slave may act for it; it is away when all of its brokers left.",
             queries=(
                 Query(f'sum(rocketmq_controller_broker_sets{{{BY_CLUSTER}, state="no_master"}})', "controller"),
                 Query(_seen_by_most("rocketmq_namesrv_broker_sets", f'{BY_CLUSTER}, state="no_master"'), "NameServers"),
+                Query(_seen_by_most("rocketmq_namesrv_away_broker_sets", BY_CLUSTER), "away"),
             ),
             limits=bad_above(1),
             links=(Link("Controllers", "rmq-controller"),),

@@ -7,6 +7,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+from namesrv.app.away_set_store import AwaySetStore
 from namesrv.app.connection_cleanup import ConnectionCleanup
 from namesrv.app.effect_runner import RUN_EFFECTS, EffectQueue, EffectRunner
 from namesrv.app.role_address_dial_back import RoleAddressDialBack
@@ -56,13 +57,14 @@ class NameServer:
         self._process = ServerProcess(NAMESRV, config, self._counters, runtime, streams_max)
         recording = self._process.recording
         self._recorder = RouteRecorder(recording.recorder, state, config, kv) if recording is not None else None
-        event_log = NameServerEventLog(logs, self._counters, config, self._recorder)
+        event_log = self._event_log = NameServerEventLog(logs, self._counters, config, self._recorder)
         settings = self._settings = DurableSettings(
             config, kv, event_log, self._apply_config, lambda topic: state.route_cache.drop((topic,))
         )
         # What changes it: requests, lost connections, and the scan below. Their effects wait in a queue.
         watches = self._watches = Watches(state, settings, self._process.http_streams_max, clock, event_log)
-        effects = EffectQueue(event_log, watches.cluster)
+        away = self._away_sets = AwaySetStore(config.broker_set_store_path, state, clock, event_log)
+        effects = EffectQueue(event_log, watches.cluster, away)
         self._perform = effects.perform
         runner = self._runner = CooperativeRunner()
         self._cleanup = ConnectionCleanup(state, clock, runner, effects.perform, tasks)
@@ -97,7 +99,13 @@ class NameServer:
     async def run(self) -> None:
         """Serve until the stop signal, then stop in order. Raises StartFailed."""
         routes, cluster = self._watches.routes, self._watches.cluster
-        followed: list[BackgroundTask] = [self._scan, routes.publish_route_changes, cluster.publish_cluster_changes]
+        followed: list[BackgroundTask] = [
+            self._scan,
+            routes.publish_route_changes,
+            cluster.publish_cluster_changes,
+            self._away_sets.keep_away_sets,
+        ]
+        self._away_sets.restore()
         if self._settings.config.role_address_file:
             # Before the first query: clients keep what they get for 30 s.
             self._role_address_store.restore()
@@ -113,6 +121,8 @@ class NameServer:
         else:
             followed.append(recorder.take_snapshots)
             await self._process.serve(*followed, measure=partial(recorder.measure, self._route_counters))
+        # Brokers that leave from now on do so because this server stops.
+        await self._away_sets.store()
         self._watches.close()
         await self._process.drain(self._settings.config)
         self._cleanup.stop()
@@ -158,6 +168,8 @@ class NameServer:
             await asyncio.sleep(expiry.wait_ms(self._clock.now_ms(), live.earliest_ms, interval_ms) / 1000)
             now_ms = self._clock.now_ms()
             self._state.route_fetches.end_overdue(now_ms)
+            for name, losses in self._state.lost_topics.report(now_ms):
+                self._event_log.topics_not_copied(name, losses)
             if (late_ms := expiry.pause_ms(now_ms, interval_ms)) is not None:
                 self._logs.write(SCAN_SKIPPED, late_ms=late_ms)
             elif expiry.is_due(now_ms, live.earliest_ms, interval_ms):

@@ -14,6 +14,7 @@ from namesrv.core.role_addresses.state import RoleAddresses
 from namesrv.core.route_cache import RouteCache
 from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.change import AppliedChange, RouteTables, SetChange, applied_change
+from namesrv.core.tables.lost_topics import LostTopicTable
 from namesrv.core.tables.topic_counts import TopicCountTable
 from namesrv.core.values.cooperative import run_to_completion
 
@@ -42,6 +43,8 @@ class ChangeApplier:
         self.role_addresses = RoleAddresses(tables, self.route_cache)
         #: The list of all clusters and sets as it is sent to peers.
         self.cluster_info = ClusterInfoText(tables.brokers)
+        #: Topics in routes that their set's master does not have.
+        self.lost_topics = LostTopicTable()
         #: Broker name -> the last registration of each member, as long as the tables hold just that.
         self.last_registrations: dict[str, dict[LiveKey, LastRegistration]] = {}
         #: How many changes were applied.
@@ -104,6 +107,7 @@ class ChangeApplier:
         tables.topics.store(prepared.queues)
         self.topic_counts.add(cluster, prepared.added)
         tables.topics.discard(prepared.removal)
+        self.lost_topics.remove(name, change.removed_topics)
         self.topic_counts.remove(cluster, prepared.removed)
         tables.mappings.store(prepared.mappings)
         tables.mappings.discard(prepared.unmapped)

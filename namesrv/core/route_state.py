@@ -19,6 +19,7 @@ from namesrv.core.registration.registration import MasterAddresses
 from namesrv.core.registration.request import Registration
 from namesrv.core.route_fetches import RouteFetches
 from namesrv.core.tables import broker_connections
+from namesrv.core.tables.away_sets import AwaySets
 from namesrv.core.tables.broker_connections import heartbeat_event, probes_of
 from namesrv.core.tables.change import RouteTables, SetChange, counted
 from namesrv.core.tables.live_table import LiveKey, LiveRow
@@ -38,7 +39,7 @@ from namesrv.core.values.effects import (
 from namesrv.refusals import TooManyBrokers
 from namesrv.settings.config import NameServerConfig
 from remoting.protocol.codes import RequestCode
-from remoting.protocol.shapes.route import PERM_READ, PERM_WRITE, DataVersion, QueueData, TopicRouteData
+from remoting.protocol.shapes.route import MASTER_ID, PERM_READ, PERM_WRITE, DataVersion, QueueData, TopicRouteData
 
 #: How often a change is prepared in steps before it is made in one.
 _TRIES: Final = 3
@@ -67,6 +68,9 @@ class RouteState:
         #: Addresses that some peers get instead of the brokers' own; it drops the cached routes that it changes.
         self.role_addresses = applier.role_addresses
         self.cluster_info = applier.cluster_info
+        #: Broker sets that were registered before; told by who records the events.
+        self.away_sets = AwaySets()
+        self.lost_topics = applier.lost_topics
         self._last_registrations = applier.last_registrations
         self.take_changes = applier.take_changes
 
@@ -198,6 +202,7 @@ class RouteState:
         elif reported := self._last_registrations.get(request.broker_name):
             # The row is another one now, so the next registration has to be decoded.
             reported.pop(request.key, None)
+        self._find_lost_topics(request, decision, now_ms)
         events: list[Event] = [decision.event]
         if decision.superseded:
             events.append(decision.superseded)
@@ -209,6 +214,16 @@ class RouteState:
         events.append(heartbeat_event(request.key, decision.change.registrant[1], known, HeartbeatKind.REGISTER))
         master = registration.master_of(self.tables, request)
         return RouteOutcome(reply=master, events=tuple(events), effects=tuple(effects))
+
+    def _find_lost_topics(
+        self, request: Registration, decision: registration.RegistrationDecision, now_ms: int
+    ) -> None:
+        """Compare what a new master has with the routes of its set: a topic that no slave had copied is lost."""
+        name, topics = request.broker_name, request.topics
+        if request.broker_id == MASTER_ID and decision.event.master_changed:
+            self.lost_topics.put(name, self.tables.topics.topics_of(name).keys() - topics.keys(), now_ms)
+        elif request.broker_id == MASTER_ID:
+            self.lost_topics.remove(name, topics)
 
     def unregistration_steps(
         self, cluster: str, key: LiveKey, connection_id: int, now_ms: int

@@ -45,6 +45,23 @@ ENDPOINTS: Final = (
         refusals=(400, 404),
     ),
     Endpoint(
+        "/v1/broker-sets/away",
+        NameServerViews.away_sets,
+        "Broker sets that were registered for 30 s or more, and of which no broker is now: at most 1,000, for a day.",
+        shapes.AwaySetListing,
+        parameters=PAGED,
+        refusals=(400,),
+    ),
+    Endpoint(
+        "/v1/broker-sets/away/{name}",
+        NameServerViews.forget_away_set,
+        "Forgets a broker set that will not come back.",
+        shapes.DroppedAwaySet,
+        parts=(Parameter("name", "The brokerName."),),
+        refusals=(404,),
+        method="DELETE",
+    ),
+    Endpoint(
         "/v1/topics",
         NameServerViews.topics,
         "Topics.",

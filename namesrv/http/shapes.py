@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from remoting.protocol.shapes.broker_sets import AwayBrokerSet, LostTopics
 from remoting.protocol.shapes.route import DataVersion
 from remoting.protocol.shapes.route_fetches import RouteFetch, RouteVersion
 
@@ -24,6 +25,8 @@ class ListedCluster(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     broker_sets: int
     #: Sets that have no master, whether or not a slave acts for it.
     broker_sets_without_master: int
+    #: Sets that were registered before, and of which no broker is now; in none of the other numbers.
+    away_broker_sets: int
     masters: int
     slaves: int
     topics: TopicCounts
@@ -51,6 +54,10 @@ class ListedBroker(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     #: Release, `unknown` for one before 4.0.0 or after 5.9.9.
     version: str
     data_version: DataVersion
+    #: A slave that still lacks topics of its master, though it should have copied them: it would become master without.
+    lacks_topics: bool
+    #: How many topics its set's routes have and this master does not since it is the master; see /v1/brokers/{name}.
+    lost_topics: int
 
 
 class BrokerSetDetails(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -64,6 +71,8 @@ class BrokerSetDetails(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     topics: int
     read_queues: int
     write_queues: int
+    #: Topics in routes that its master does not have since it is the master; null if there are none.
+    lost_topics: LostTopics | None
     brokers: list[ListedBroker]
 
 
@@ -109,6 +118,20 @@ class BrokerListing(Listing, frozen=True, kw_only=True, rename="camel"):
     """Brokers by cluster, name and id."""
 
     items: list[ListedBroker]
+    #: Sets of which no broker is registered now, see /v1/broker-sets/away.
+    away_broker_sets: int
+
+
+class AwaySetListing(Listing, frozen=True, kw_only=True, rename="camel"):
+    """Sets of which no broker is registered now, by name. Which topics only they have is not known."""
+
+    items: list[AwayBrokerSet]
+
+
+class DroppedAwaySet(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A set that is not away any more: it will not come back."""
+
+    broker_name: str
 
 
 class TopicListing(Listing, frozen=True, kw_only=True, rename="camel"):

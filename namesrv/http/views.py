@@ -5,6 +5,7 @@ No view walks topics or queues beyond one page: the loop that runs them serves b
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final
@@ -12,6 +13,7 @@ from typing import Final
 import msgspec
 
 from namesrv.core import cluster_summary
+from namesrv.core.cluster_gaps import lost_topics, stale_ids
 from namesrv.core.cluster_summary import BrokerRole, ClusterSummary, SetLeadership
 from namesrv.core.role_addresses.checks import AddressCheck
 from namesrv.core.role_addresses.rules import RoleAddressRule
@@ -29,7 +31,7 @@ from namesrv.settings.config import NAMESRV, NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
 from remoting.clock import Clock
 from remoting.protocol.addresses import host_and_port
-from remoting.protocol.shapes.route import TopicRouteData
+from remoting.protocol.shapes.route import MASTER_ID, TopicRouteData
 from remoting.protocol.topic_kinds import kind_of
 from serving.http.history_views import HistoryViews
 from serving.http.pages import PageRequest, page_of, sorted_in_turns, with_prefix
@@ -39,6 +41,9 @@ from serving.metrics.label_values import release_of
 
 #: A page of KV entries ends when their values have this many characters.
 KV_PAGE_CHARS_MAX: Final = 1024 * 1024
+
+#: Away sets that a sentence names.
+_NAMES_MAX: Final = 5
 
 _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})
 _HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
@@ -71,8 +76,9 @@ class NameServerViews(HistoryViews[NameServerConfig]):
     def clusters(self, request: ViewRequest) -> shapes.ClusterListing:
         """Return a page of clusters."""
         numbers = cluster_summary.clusters(self._sources.state)
-        page = requested_page(sorted(numbers), request, str)
-        items = [_listed_cluster(name, numbers[name]) for name in page.keys]
+        away = Counter(away.cluster for away in self._sources.state.away_sets.away())
+        page = requested_page(sorted(numbers.keys() | away), request, str)
+        items = [_listed_cluster(name, numbers.get(name) or ClusterSummary(), away[name]) for name in page.keys]
         return shapes.ClusterListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
     def brokers(self, request: ViewRequest) -> shapes.BrokerListing:
@@ -86,14 +92,32 @@ class NameServerViews(HistoryViews[NameServerConfig]):
         }
         page = requested_page(sorted(members), request, tuple[str, str, int])
         items = [self._listed_broker(members[key], key[2]) for key in page.keys]
-        return shapes.BrokerListing(total=page.total, next_cursor=page.next_cursor, items=items)
+        away = sum(name in (None, away.broker_name) for away in self._sources.state.away_sets.away())
+        return shapes.BrokerListing(total=page.total, next_cursor=page.next_cursor, items=items, away_broker_sets=away)
+
+    def away_sets(self, request: ViewRequest) -> shapes.AwaySetListing:
+        """Return a page of the broker sets of which no broker is registered."""
+        away = {each.broker_name: each for each in self._sources.state.away_sets.away()}
+        page = requested_page(list(away), request, str)
+        items = [away[name] for name in page.keys]
+        return shapes.AwaySetListing(total=page.total, next_cursor=page.next_cursor, items=items)
+
+    def forget_away_set(self, request: ViewRequest) -> shapes.DroppedAwaySet:
+        """Forget a broker set that will not come back; one that does is known again."""
+        name = request.path["name"]
+        if not self._sources.state.away_sets.forget(name):
+            raise NotFound(f"No broker set of the name {name} is away.")
+        return shapes.DroppedAwaySet(broker_name=name)
 
     def broker_set(self, request: ViewRequest) -> shapes.BrokerSetDetails:
         """Return one broker set."""
         name = request.path["name"]
         broker_set = self._tables.brokers.get(name)
         if broker_set is None:
-            raise NotFound(f"No broker of the name {name} is registered.")
+            is_away = name in self._sources.state.away_sets
+            raise NotFound(
+                f"No broker of the name {name} is registered{' now: see /v1/broker-sets/away' if is_away else ''}."
+            )
         topics = self._tables.topics
         sums = topics.queue_sum(name)
         return shapes.BrokerSetDetails(
@@ -105,6 +129,7 @@ class NameServerViews(HistoryViews[NameServerConfig]):
             topics=len(topics.topics_of(name)),
             read_queues=sums.read,
             write_queues=sums.write,
+            lost_topics=lost_topics(self._sources.state, name, self._to_unix_ms()),
             brokers=[self._listed_broker(broker_set, broker_id) for broker_id in sorted(broker_set.members)],
         )
 
@@ -125,7 +150,14 @@ class NameServerViews(HistoryViews[NameServerConfig]):
         topic = request.path["topic"]
         route = self._route_of(topic)
         if route is None:
-            raise NotFound(f"No broker has the topic {topic}.")
+            away = [each.broker_name for each in self._sources.state.away_sets.away()]
+            if not away:
+                raise NotFound(f"No broker has the topic {topic}.")
+            more = f" and {len(away) - _NAMES_MAX} more" if len(away) > _NAMES_MAX else ""
+            raise NotFound(
+                f"No registered broker has the topic {topic}; whether sets that are away have it is not known: "
+                f"{', '.join(away[:_NAMES_MAX])}{more}."
+            )
         return route
 
     def watch_routes(self, request: ViewRequest) -> WatchStream:
@@ -218,6 +250,7 @@ class NameServerViews(HistoryViews[NameServerConfig]):
         member = broker_set.members[broker_id]
         row = self._tables.live.get(LiveKey(broker_set.broker_name, member.address))
         assert row is not None, "every member has a live row"
+        lost = self._sources.state.lost_topics.of(broker_set.broker_name)
         return shapes.ListedBroker(
             cluster=member.cluster,
             broker_name=broker_set.broker_name,
@@ -231,7 +264,13 @@ class NameServerViews(HistoryViews[NameServerConfig]):
             heartbeat_timeout_ms=row.timeout_ms,
             version=release_of(row.version),
             data_version=row.data_version,
+            lacks_topics=broker_id in stale_ids(self._tables, broker_set),
+            lost_topics=len(lost.topics) if lost is not None and broker_id == MASTER_ID else 0,
         )
+
+    def _to_unix_ms(self) -> int:
+        """Return what makes Unix ms of monotonic ms."""
+        return self._sources.clock.unix_ms() - self._sources.clock.now_ms()
 
 
 class TopicNames:
@@ -253,11 +292,12 @@ class TopicNames:
             return self._names
 
 
-def _listed_cluster(name: str, numbers: ClusterSummary) -> shapes.ListedCluster:
+def _listed_cluster(name: str, numbers: ClusterSummary, away: int) -> shapes.ListedCluster:
     return shapes.ListedCluster(
         cluster=name,
         broker_sets=sum(numbers.sets.values()),
         broker_sets_without_master=numbers.sets[SetLeadership.NO_MASTER] + numbers.sets[SetLeadership.ACTING_MASTER],
+        away_broker_sets=away,
         masters=numbers.brokers[BrokerRole.MASTER],
         slaves=numbers.brokers[BrokerRole.SLAVE],
         topics=shapes.TopicCounts(**{kind.value: count for kind, count in numbers.topics.items()}),

@@ -12,6 +12,7 @@ from namesrv.core.role_addresses.rules import RoleAddressRules
 from namesrv.core.role_addresses.state import RoleAddressLoop
 from namesrv.core.route_changes.watch_counts import WatchKind
 from namesrv.core.tables.change import SAMPLE_TOPICS_MAX
+from namesrv.core.tables.lost_topics import SetLosses
 from namesrv.core.values.effects import (
     BrokerRegistered,
     BrokerRemoved,
@@ -90,6 +91,15 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
             case StaleUnregistration():
                 who = {"cluster": event.cluster, "broker": event.broker_name, "addr": event.address}
                 self._logs.write(catalogue.UNREGISTRATION_IGNORED, **who)
+
+    def topics_not_copied(self, broker_name: str, losses: SetLosses) -> None:
+        """Log what a new master of a set lacks."""
+        self._logs.write(
+            catalogue.TOPICS_NOT_COPIED,
+            broker=broker_name,
+            topics=len(losses.topics),
+            sample_topics=losses.names[:SAMPLE_TOPICS_MAX],
+        )
 
     def notification_sent(self, effect: NotifyMinBrokerIdChange) -> None:
         """Log how many members of a set were notified; the failures are logged already."""
@@ -179,6 +189,10 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
     def role_address_store_failed(self, error: str) -> None:
         """Log that the addresses that clients get are not in their file."""
         self._logs.write(catalogue.ROLE_ADDRESS_STORE_FAILED, error=error)
+
+    def away_set_store_failed(self, error: str) -> None:
+        """Log that the broker sets are not in their file."""
+        self._logs.write(catalogue.BROKER_SET_STORE_FAILED, error=error)
 
     # Watchers
 

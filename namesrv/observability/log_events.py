@@ -106,6 +106,23 @@ UNREGISTRATION_IGNORED: Final = LogEvent(
     keys=("cluster", "broker", "addr"),
     meaning="An unregistration was ignored: the broker has registered over a newer connection since.",
 )
+TOPICS_NOT_COPIED: Final = LogEvent(
+    name="topics_not_copied",
+    level=Level.ERROR,
+    keys=("broker", "topics", "sample_topics"),
+    meaning="The new master of a set lacks `topics` topics that the set's routes have: they were created when it had "
+    "not copied them yet. Clients get the routes, and the broker refuses their messages.",
+    advice="Create the topics again on that set, or delete them; follow the runbook TopicsLost.",
+)
+BROKER_SET_STORE_FAILED: Final = LogEvent(
+    name="broker_set_store_failed",
+    level=Level.WARNING,
+    keys=("error",),
+    meaning="The file of the broker sets that are registered or away cannot be read or written; after a restart it is "
+    "not known which of them are missing.",
+    advice="`error` names the file, which is beside kvConfigPath, and the reason; repair it. Writing is tried again "
+    "by itself.",
+)
 MIN_BROKER_ID_NOTIFIED: Final = LogEvent(
     name="min_broker_id_notified",
     level=Level.INFO,

@@ -53,6 +53,14 @@ WATCHERS_DROPPED: Final = _MAKE.counter(
 
 ACTIVE_BROKERS: Final = _MAKE.gauge("active_brokers", "Live brokers.", "cluster", "role")
 BROKER_SETS: Final = _MAKE.gauge("broker_sets", "Broker sets by who leads them.", "cluster", "state")
+AWAY_BROKER_SETS: Final = _MAKE.gauge(
+    "away_broker_sets",
+    "Broker sets that were registered for 30 s or more, and of which no broker is now; at most 1,000, for a day.",
+    "cluster",
+)
+LOST_TOPICS: Final = _MAKE.gauge(
+    "lost_topics", "Topics in routes that the master of their set does not have since it is the master.", "cluster"
+)
 TOPICS: Final = _MAKE.gauge("topics", "Topics, each counted once per cluster.", "cluster", "kind")
 QUEUES: Final = _MAKE.gauge("queues", "Queues over all topics and broker sets.", "cluster", "access")
 BROKER_INFO: Final = _MAKE.gauge("broker_info", "A live broker; always 1.", "cluster", "broker", "broker_id", "version")

@@ -59,6 +59,8 @@ class NameServerMetrics(ServerMetrics[NameServerConfig]):
             for family, values in (
                 (catalogue.ACTIVE_BROKERS, len(cluster_summary.BrokerRole)),
                 (catalogue.BROKER_SETS, len(cluster_summary.SetLeadership)),
+                (catalogue.AWAY_BROKER_SETS, 1),
+                (catalogue.LOST_TOPICS, 1),
                 (catalogue.TOPICS, 4),
                 (catalogue.QUEUES, 2),
             )
@@ -142,8 +144,16 @@ class NameServerMetrics(ServerMetrics[NameServerConfig]):
         yield catalogue.ROLE_ADDRESS_PROBLEMS, by_label(problems.items())
 
     def _clusters(self) -> Iterator[tuple[MetricFamily, Values]]:
-        clusters = cluster_summary.clusters(self._sources.state)
+        state = self._sources.state
+        clusters = cluster_summary.clusters(state)
         samples: dict[MetricFamily, list[tuple[Labels, float]]] = {family: [] for family in self._cluster_guards}
+        away = Counter(away.cluster for away in state.away_sets.away())
+        samples[catalogue.AWAY_BROKER_SETS] += [((name,), away[name]) for name in clusters.keys() | away]
+        lost = Counter(dict.fromkeys(clusters, 0))
+        for name, losses in state.lost_topics.reported():
+            if (broker_set := state.tables.brokers.get(name)) is not None:
+                lost[broker_set.cluster] += len(losses.topics)
+        samples[catalogue.LOST_TOPICS] += [((name,), count) for name, count in lost.items()]
         for name, numbers in clusters.items():
             samples[catalogue.ACTIVE_BROKERS] += [((name, each.value), n) for each, n in numbers.brokers.items()]
             samples[catalogue.BROKER_SETS] += [((name, each.value), n) for each, n in numbers.sets.items()]

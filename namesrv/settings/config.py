@@ -323,6 +323,11 @@ class NameServerConfig(ServerConfig):
         return f"{self.kv_config_path}.roleAddresses"
 
     @property
+    def broker_set_store_path(self) -> str:
+        """Where the broker sets stand that are registered or away: as above."""
+        return f"{self.kv_config_path}.brokerSets"
+
+    @property
     def has_others_properties(self) -> bool:
         """Whether there is a controller, whose properties in the file are not this server's to change."""
         return self.enable_controller_in_namesrv

@@ -6,6 +6,7 @@ Answers to `ClientRequestProcessor` (docs/protocol/namesrv.md 2).
 from collections.abc import Awaitable
 from secrets import token_hex
 
+from namesrv.core.cluster_gaps import gaps_of
 from namesrv.core.role_addresses.audiences import PLAIN
 from namesrv.core.route_cache import RouteCounts
 from namesrv.core.route_fetches import KEEP_MS_MAX, KEEP_MS_MIN, WatchedTopic, first_version
@@ -20,7 +21,7 @@ from remoting.protocol.codec import decode_fields
 from remoting.protocol.codes import VERSION_4_9_4
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.fastjson import Dialect, encode
-from remoting.protocol.shapes.namesrv import GetRouteInfoRequestHeader
+from remoting.protocol.shapes.namesrv import ClusterInfoHeader, GetRouteInfoRequestHeader
 from remoting.protocol.shapes.route import TopicRouteData
 from remoting.protocol.shapes.route_fetches import RouteFetch, WatchedRoute, WatchRouteFetchesHeader
 from remoting.server.observer import Peer
@@ -100,8 +101,9 @@ class RouteRequestHandler:
 
     def cluster_info(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | Awaitable[RemotingCommand]:
         """Answer all clusters and broker sets with every change up to now, however late the answer leaves."""
-        steps = self._cluster_info_since(request, self._state.cluster_info.changes)
-        if self._state.cluster_info.is_long:
+        with_gaps = decode_fields(ClusterInfoHeader, request.ext_fields).with_away_broker_sets
+        steps = self._cluster_info_since(request, self._state.cluster_info.changes, with_gaps=with_gaps)
+        if with_gaps or self._state.cluster_info.is_long:
             return self._runner.run(steps, peer.id, 0)
         return run_to_completion(steps)
 
@@ -167,5 +169,12 @@ class RouteRequestHandler:
         waited_ms = self._clock.now_ms() - self._started_ms
         return waited_ms < config.wait_for_service_seconds * 1000
 
-    def _cluster_info_since(self, request: RemotingCommand, changes: int) -> CooperativeTask[RemotingCommand]:
-        return request.reply(body=(yield from self._state.cluster_info.since(changes)))
+    def _cluster_info_since(
+        self, request: RemotingCommand, changes: int, *, with_gaps: bool
+    ) -> CooperativeTask[RemotingCommand]:
+        text = yield from self._state.cluster_info.since(changes)
+        if with_gaps:
+            to_unix_ms = self._clock.unix_ms() - self._clock.now_ms()
+            gaps = yield from gaps_of(self._state, to_unix_ms)
+            text = text[:-1] + b"," + encode(gaps, Dialect.STANDARD)[1:]
+        return request.reply(body=text)

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET
 
 from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, read_nothing
-from remoting.protocol.codec import decode_fields
+from remoting.protocol.codec import decode_fields, encode_fields
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError
@@ -18,6 +18,7 @@ from remoting.protocol.shapes.controller import (
     MasterHeader,
     ReplicasInfo,
     SyncStateData,
+    SyncStateDataHeader,
 )
 
 
@@ -53,6 +54,20 @@ class ReportedBrokerSet:
     sync_state_set_epoch: int
     #: Those in sync first.
     replicas: tuple[ReportedReplica, ...]
+    #: Only of a controller of ours, to whom requests `detailed_sets`.
+    cluster: str | None = None
+    #: How its last election ended; only as above.
+    last_election: str | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has a living master, and every broker of the set lives and is in sync."""
+        return self.has_living_master and all(each.is_alive and each.is_in_sync for each in self.replicas)
+
+    @property
+    def has_living_master(self) -> bool:
+        """Whether the master lives."""
+        return any(each.is_alive and each.broker_id == self.master_broker_id for each in self.replicas)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +94,16 @@ def broker_sets_of(broker_names: Sequence[str]) -> AdminRequest[Mapping[str, Rep
     """
     request = command(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=msgspec.json.encode(list(broker_names)))
     return AdminRequest(request, _read_sets)
+
+
+def detailed_sets(broker_names: Sequence[str] = ()) -> AdminRequest[Mapping[str, ReportedBrokerSet]]:
+    """Request the same with clusters and last elections, which ours has; without names every stored set of ours.
+
+    A Java controller ignores that: no names are refused with code 1.
+    """
+    request, read, _ = broker_sets_of(broker_names)
+    fields = encode_fields(SyncStateDataHeader(with_details=True))
+    return AdminRequest(msgspec.structs.replace(request, ext_fields=fields), read)
 
 
 def elect_master(cluster: str, broker_name: str, broker_id: int) -> AdminRequest[ElectedMaster]:
@@ -123,6 +148,8 @@ def _broker_set(body: ReplicasInfo) -> ReportedBrokerSet:
             *(_replica(each, is_in_sync=True) for each in body.in_sync_replicas),
             *(_replica(each, is_in_sync=False) for each in body.not_in_sync_replicas),
         ),
+        cluster=None if body.cluster_name is UNSET else body.cluster_name,
+        last_election=None if body.last_election is UNSET else body.last_election,
     )
 
 

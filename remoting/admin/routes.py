@@ -1,7 +1,7 @@
 """Requests to NameServers: routes, clusters, and the order configuration of topics. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from msgspec import UNSET
 
@@ -10,9 +10,11 @@ from remoting.protocol.codec import decode_fields
 from remoting.protocol.codes import RequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError
+from remoting.protocol.shapes.broker_sets import AwayBrokerSet, LostTopics, StaleReplica
 from remoting.protocol.shapes.namesrv import (
     ORDER_TOPIC_CONFIG,
     ClusterInfo,
+    ClusterInfoHeader,
     GetRouteInfoRequestHeader,
     KvConfigHeader,
     TopicList,
@@ -61,6 +63,20 @@ class TopicRoute:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AwaySet:
+    """A broker set of which no broker is registered now."""
+
+    cluster: str
+    broker_name: str
+    #: None: nobody knows.
+    since_unix_ms: int | None
+    #: Its last broker unregistered itself, as it does when it is stopped.
+    was_unregistered: bool = False
+    #: By broker id: where they were last.
+    addresses: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterBrokers:
     """All broker sets that one NameServer knows."""
 
@@ -68,6 +84,13 @@ class ClusterBrokers:
     broker_sets: Mapping[str, RoutedBrokerSet]
     #: Cluster -> names of its broker sets.
     clusters: Mapping[str, frozenset[str]]
+    #: Sets that it had, and of which no broker is registered now, by broker name; None: it does not remember any.
+    #: NameServers that agree differ in the moments.
+    away: Mapping[str, AwaySet] | None = field(default=None, compare=False)
+    #: Of NameServers of ours, by broker name: topics that routes have and the master does not.
+    lost_topics: Mapping[str, LostTopics] = field(default_factory=dict, compare=False)
+    #: As above, by address: slaves that have not copied the newest topics of their master.
+    stale_replicas: Mapping[str, StaleReplica] = field(default_factory=dict, compare=False)
 
 
 def route_of(topic: str) -> AdminRequest[TopicRoute]:
@@ -82,6 +105,12 @@ def route_of(topic: str) -> AdminRequest[TopicRoute]:
 def cluster_brokers() -> AdminRequest[ClusterBrokers]:
     """Request all broker sets (106). Source: docs/protocol/namesrv.md 2.11."""
     return AdminRequest(command(RequestCode.GET_BROKER_CLUSTER_INFO), _read_cluster)
+
+
+def registered_and_away() -> AdminRequest[ClusterBrokers]:
+    """Request the same with the sets that are away, which NameServers of ours remember."""
+    request = command(RequestCode.GET_BROKER_CLUSTER_INFO, ClusterInfoHeader(with_away_broker_sets=True))
+    return AdminRequest(request, _read_cluster)
 
 
 def all_topics() -> AdminRequest[frozenset[str]]:
@@ -136,6 +165,19 @@ def _read_cluster(answer: RemotingCommand) -> ClusterBrokers:
     return ClusterBrokers(
         broker_sets={name: _broker_set(each) for name, each in body.broker_addr_table.items()},
         clusters={cluster: frozenset(names) for cluster, names in body.cluster_addr_table.items()},
+        away=None if body.away_broker_sets is UNSET else {e.broker_name: _away(e) for e in body.away_broker_sets},
+        lost_topics={e.broker_name: e for e in body.lost_topics or ()},
+        stale_replicas={e.broker_addr: e for e in body.stale_replicas or ()},
+    )
+
+
+def _away(body: AwayBrokerSet) -> AwaySet:
+    return AwaySet(
+        cluster=body.cluster,
+        broker_name=body.broker_name,
+        since_unix_ms=body.away_since_unix_ms,
+        was_unregistered=body.was_unregistered,
+        addresses=body.broker_addrs,
     )
 
 

@@ -6,13 +6,22 @@ import click
 import msgspec
 
 from remoting.admin.brokers import BrokerRuntime, broker_facts, broker_runtime
+from remoting.admin.routes import AwaySet
 from remoting.protocol.shapes.route import MASTER_ID
 from rmq.cli.options import ListCommand, SiteCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names, cluster_names
 from rmq.failures import sentence_of
 from rmq.output.rows import RowKey
-from rmq.site.brokers import BrokerPlace, members_at, members_of_cluster, places
+from rmq.site.brokers import (
+    BrokerPlace,
+    away_sentence,
+    check_gaps,
+    gaps_in,
+    members_at,
+    members_of_cluster,
+    places,
+)
 from rmq.site.site import Answered, check_complete
 
 
@@ -33,6 +42,8 @@ class BrokerRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     #: Where its log ends.
     max_offset: int | None = None
     dispatch_behind_bytes: int | None = None
+    #: Its set is away: no broker of it is registered.
+    away_since_unix_ms: int | None = None
     #: Why it did not answer.
     reason: str | None = None
 
@@ -50,16 +61,20 @@ class FactRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 @click.option("--no-runtime", is_flag=True, help="only what the NameServer knows: no request to a broker")
 @with_session
 async def list_brokers(session: OperatorSession, cluster: str | None, *, no_runtime: bool) -> None:
-    """List brokers. One that does not answer has its reason, and the exit code is 7."""
+    """List brokers, and those that sets had which are away. With one that does not answer the exit code is 7."""
     brokers = await session.site.cluster()
     found = members_of_cluster(brokers, cluster) if cluster else places(brokers)
+    gone = [each for each in (brokers.away or {}).values() if cluster in (None, each.cluster)]
+    away = [row for each in gone for row in _away_rows(each)]
     if no_runtime:
         session.changes_with_brokers()
-        session.show([_row(each, None) for each in found], BrokerRow)
-        return
-    answers = await session.site.answers((each.address for each in found), broker_runtime())
-    session.show([_row(each, answer) for each, answer in zip(found, answers, strict=True)], BrokerRow)
-    check_complete(answers, "brokers")
+        session.show([*(_row(each, None) for each in found), *away], BrokerRow)
+    else:
+        answers = await session.site.answers((each.address for each in found), broker_runtime())
+        rows = [_row(each, answer) for each, answer in zip(found, answers, strict=True)]
+        session.show([*rows, *away], BrokerRow)
+        check_complete(answers, "brokers")
+    check_gaps(gaps_in(brokers, cluster), "not well")
 
 
 @click.command("show", cls=SiteCommand)
@@ -78,6 +93,12 @@ async def show_broker(session: OperatorSession, broker: str) -> None:
     if rows:
         session.show(rows, FactRow)
     check_complete(answers, "brokers")
+
+
+def _away_rows(away: AwaySet) -> list[BrokerRow]:
+    rows = (_row(BrokerPlace(away.cluster, away.broker_name, *each), None) for each in sorted(away.addresses.items()))
+    why = away_sentence(away)
+    return [msgspec.structs.replace(row, away_since_unix_ms=away.since_unix_ms, reason=why) for row in rows]
 
 
 def _row(place: BrokerPlace, answer: Answered[BrokerRuntime] | None) -> BrokerRow:

@@ -1,19 +1,19 @@
 """`rmq controller status` and `rmq controller sets`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import click
 import msgspec
 
-from remoting.admin.controllers import ReportedBrokerSet, ReportedMetadata, broker_sets_of, controller_metadata
+from remoting.admin.controllers import ReportedBrokerSet, ReportedMetadata, controller_metadata
 from rmq.cli.options import ListCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names
-from rmq.failures import NotReachable, NotSupportedThere, UnknownName, failure_of_all, sentence_of
+from rmq.failures import UnknownName, sentence_of
 from rmq.output.rows import RowKey
 from rmq.site.nearest import unknown_sentence
-from rmq.site.site import Answered, Site, check_complete
+from rmq.site.site import Answered, check_complete
 
 
 class ControllerRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -45,19 +45,6 @@ class ReplicaRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     alive: bool
 
 
-class NamedBrokerSet(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A broker set in a page, by its name."""
-
-    broker_name: str
-
-
-class BrokerSetPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A page of broker sets, as our controllers answer it by HTTP."""
-
-    broker_sets: list[NamedBrokerSet]
-    next_cursor: str | None
-
-
 @click.command("status", cls=ListCommand)
 @with_session
 async def show_controllers(session: OperatorSession) -> None:
@@ -69,66 +56,22 @@ async def show_controllers(session: OperatorSession) -> None:
 
 @click.command("sets", cls=ListCommand)
 @click.argument("brokers", nargs=-1, metavar="[BROKER]…", shell_complete=broker_names)
-@click.option(
-    "--all", "-a", "shows_all", is_flag=True, help="also sets that no NameServer knows (HTTP, our controllers)"
-)
 @with_session
-async def list_sets(session: OperatorSession, brokers: Sequence[str], *, shows_all: bool) -> None:
+async def list_sets(session: OperatorSession, brokers: Sequence[str]) -> None:
     """List broker sets with masters and SyncStateSets, by the leading controller (request 1006).
 
-    Without names: those that the NameServers know, as mqadmin does. Sets without a living broker are not among them:
-    name them, or take --all.
+    Without names all that it has stored, away or not. A Java controller lists none: those that NameServers know.
     """
-    names = list(brokers)
-    if not names:
-        names = await _all_names(session.site) if shows_all else sorted((await session.site.cluster()).broker_sets)
-    found = await sets_of(session.site, names) if names else {}
+    site = session.site
+    leader = await site.leading_controller()
+    found = await site.named_sets(leader, brokers) if brokers else await site.stored_sets(leader)
+    if found is None:
+        found = await site.named_sets(leader, sorted((await site.cluster()).broker_sets))
     unknown = [name for name in brokers if name not in found]
     if found or not unknown:
         session.show([row for name in sorted(found) for row in _replica_rows(name, found[name])], ReplicaRow)
     if unknown:
         raise UnknownName(unknown_sentence("broker set at this controller named", unknown[0], ()))
-
-
-async def leader_of(site: Site) -> str:
-    """Return the address of the leading controller; raises CommandFailed."""
-    answers = await site.answers(site.settings.controller, controller_metadata())
-    leader = next((each.result.controller_leader_address for each in answers if _names_leader(each)), None)
-    if leader:
-        return leader
-    failed = [(each.address, each.error) for each in answers if each.error is not None]
-    if len(failed) == len(answers):
-        raise failure_of_all(failed)
-    raise NotReachable("no controller leads now")
-
-
-async def sets_of(site: Site, names: Sequence[str]) -> Mapping[str, ReportedBrokerSet]:
-    """Return the broker sets of these names that the leader knows; raises CommandFailed."""
-    return await site.call(await leader_of(site), broker_sets_of(names))
-
-
-def _names_leader(answer: Answered[ReportedMetadata]) -> bool:
-    return answer.error is None and bool(answer.result.controller_leader_address)
-
-
-async def _all_names(site: Site) -> list[str]:
-    from rmq.site.http_api import read_controller  # noqa: PLC0415  # 50 ms
-
-    names: list[str] = []
-    cursor: str | None = ""
-    while cursor is not None:
-        try:
-            parameters = {"cursor": cursor} if cursor else {}
-            page = await read_controller(site.settings, "/v1/broker-sets", parameters, BrokerSetPage)
-        except NotReachable as error:
-            # One that answers remoting, and no HTTP, is one of Java.
-            raise NotSupportedThere(
-                f"{error}; {await leader_of(site)} leads: a Java controller lists no sets, and ours does by HTTP: "
-                "name it with --controller-http"
-            ) from None
-        names += [each.broker_name for each in page.broker_sets]
-        cursor = page.next_cursor
-    return names
 
 
 def _controller_row(answer: Answered[ReportedMetadata]) -> ControllerRow:

@@ -8,7 +8,6 @@ import click
 from remoting.admin.controllers import ElectedMaster, ReportedBrokerSet, clean_broker_data, elect_master
 from rmq.cli.options import ChangeCommand
 from rmq.cli.session import OperatorSession, with_session
-from rmq.commands.controller import leader_of, sets_of
 from rmq.commands.live_names import broker_names, cluster_names
 from rmq.failures import UnknownName, WrongUse
 from rmq.site.changes import SiteChange
@@ -16,7 +15,10 @@ from rmq.site.nearest import unknown_sentence
 from rmq.site.site import Site
 
 _CLUSTER: Final = click.option(
-    "--cluster", metavar="NAME", shell_complete=cluster_names, help="its cluster, where no NameServer lists the set"
+    "--cluster",
+    metavar="NAME",
+    shell_complete=cluster_names,
+    help="its cluster, where a Java controller leads and no NameServer lists the set",
 )
 
 
@@ -31,11 +33,11 @@ async def elect(session: OperatorSession, broker: str, broker_id: int, cluster: 
     Refused where it is master already, is not alive, or may not be elected. Without a stop of sends it is done by
     `switchover` of our controllers (docs/role-addresses-switchover.md).
     """
-    found = await _set_of(session.site, broker)
+    leader, found = await _set_of(session.site, broker)
     _check_member(broker, found, broker_id)
-    cluster = cluster or await _cluster_of(session.site, broker)
+    cluster = cluster or await _cluster_of(session.site, broker, found)
     request = elect_master(cluster, broker, broker_id).mapped(_elected_text)
-    change = SiteChange(await leader_of(session.site), f"elect broker {broker_id} of {broker}", request)
+    change = SiteChange(leader, f"elect broker {broker_id} of {broker}", request)
     now = f"broker {found.master_broker_id} now" if found.master_broker_id is not None else "nobody now"
     await session.change([[change]], f"Make broker {broker_id} the master of {broker} (it is {now})?")
 
@@ -53,32 +55,37 @@ async def clean(
 
     What is removed gets a new id when it comes back. Refused for brokers that are alive.
     """
-    found = await _set_of(session.site, broker)
+    leader, found = await _set_of(session.site, broker)
     for broker_id in broker_ids:
         _check_member(broker, found, broker_id)
-    cluster = cluster or await _cluster_of(session.site, broker)
+    cluster = cluster or await _cluster_of(session.site, broker, found)
     request = clean_broker_data(cluster, broker, broker_ids, cleans_living=clean_living).mapped(lambda _: "")
     what = f"brokers {', '.join(map(str, broker_ids))} of {broker}" if broker_ids else f"the whole set {broker}"
-    change = SiteChange(await leader_of(session.site), f"remove {what}", request)
+    change = SiteChange(leader, f"remove {what}", request)
     await session.change([[change]], f"Remove {what} from the controllers?")
 
 
-async def _cluster_of(site: Site, broker: str) -> str:
-    """Return the cluster of a broker set: with another one Java's controller takes all its brokers to have failed.
+async def _cluster_of(site: Site, broker: str, stored: ReportedBrokerSet) -> str:
+    """Return the cluster of a broker set: as a controller of ours has stored it, or as NameServers list it.
 
-    Then it does not elect, and it removes brokers that are alive (docs/protocol/controller.md 1.10).
+    With another one Java's controller takes all its brokers to have failed. Then it does not elect, and it removes
+    brokers that are alive (docs/protocol/controller.md 1.10).
     """
+    if stored.cluster:
+        return stored.cluster
     found = (await site.cluster()).broker_sets.get(broker)
     if found is None:
         raise WrongUse(f"no NameServer lists {broker}: name its cluster with --cluster")
     return found.cluster
 
 
-async def _set_of(site: Site, broker: str) -> ReportedBrokerSet:
-    found = (await sets_of(site, [broker])).get(broker)
+async def _set_of(site: Site, broker: str) -> tuple[str, ReportedBrokerSet]:
+    """Return the leading controller, and the set as it knows it."""
+    leader = await site.leading_controller()
+    found = (await site.named_sets(leader, [broker])).get(broker)
     if found is None:
         raise UnknownName(f"no broker set {broker} at this controller")
-    return found
+    return leader, found
 
 
 def _check_member(broker: str, found: ReportedBrokerSet, broker_id: int) -> None:

@@ -1,22 +1,26 @@
 """`rmq status`: one look at everything that the site has."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
 import click
 import msgspec
 
 from remoting.admin.brokers import BrokerRuntime, broker_runtime
-from remoting.admin.controllers import ReportedMetadata, controller_metadata
-from remoting.admin.routes import ClusterBrokers, all_topics, cluster_brokers
+from remoting.admin.controllers import ReportedBrokerSet, ReportedMetadata, controller_metadata
+from remoting.admin.routes import AwaySet, ClusterBrokers, all_topics, registered_and_away
 from remoting.protocol.errors import InvokeError, RemotingError
-from remoting.protocol.shapes.route import MASTER_ID
 from rmq.cli.options import ListCommand
 from rmq.cli.session import OperatorSession, with_session
-from rmq.failures import PartlyDone, failure_of_all, sentence_of
+from rmq.failures import CommandFailed, PartlyDone, failure_of_all, sentence_of
 from rmq.output.rows import RowKey
-from rmq.site.brokers import BrokerPlace, places
-from rmq.site.site import Answered, Site, grouped
+from rmq.site.brokers import BrokerPlace, merged, places, stored_away
+from rmq.site.site import Answered, Site, both, leader_in
+
+Kind = Literal["namesrv", "controller", "broker", "brokerSet"]
+State = Literal[
+    "ok", "differs", "no_brokers", "no_master", "under_replicated", "lost_topics", "lacks_topics", "away", "failed"
+]
 
 
 class StatusRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -24,33 +28,47 @@ class StatusRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     row_key: ClassVar[RowKey] = ("kind", "name")
 
-    kind: Literal["namesrv", "controller", "broker", "brokerSet"]
+    kind: Kind
     name: str
-    #: `differs`: from the first NameServer that answers. `no_master`: only slaves are alive.
-    state: Literal["ok", "differs", "no_master", "failed"]
+    #: `differs`: from the first NameServer that answers. `no_brokers`: none is registered there. `no_master`: only
+    #: slaves are alive. `under_replicated`: a broker of the set is not alive or not in sync, as the controller knows.
+    #: `lost_topics`: routes have topics that its master does not. `lacks_topics`: a slave has not copied the newest
+    #: topics of its master. `away`: no broker of the set is registered; of a broker: it is not registered nor alive.
+    state: State
+    away_since_unix_ms: int | None = None
     detail: str
 
 
 @click.command("status", cls=ListCommand)
 @with_session
 async def show_status(session: OperatorSession) -> None:
-    """Show whether NameServers, controllers and brokers answer, agree, and each broker set has a master.
+    """Show whether NameServers, controllers and brokers answer, agree, and each broker set has what belongs to it.
 
-    A controller is looked for at its default address too; where none is there, that is no failure.
+    Sets that are away are shown for a day, or until `rmq broker forget`; what controllers have stored, until `rmq
+    controller clean`. A controller is looked for at its default address too; where none is there, that is no failure.
     """
     site = session.site
-    clusters = await site.answers(site.settings.namesrv, cluster_brokers())
-    topics = await site.answers([each.address for each in clusters if each.error is None], all_topics())
-    rows = _name_server_rows(clusters, topics)
-    first = next((each.result for each in clusters if each.error is None), None)
-    rows += await _controller_rows(site)
-    found = places(first) if first is not None else []
-    rows += _set_rows(found)
-    brokers = await site.answers((each.address for each in found), broker_runtime())
-    rows += [_broker_row(place, answer) for place, answer in zip(found, brokers, strict=True)]
+    (clusters, topics), controllers = await both(
+        both(
+            site.answers(site.settings.namesrv, registered_and_away()),
+            site.answers(site.settings.namesrv, all_topics()),
+        ),
+        _controllers(site),
+    )
+    rows = [*_name_server_rows(clusters, topics), *map(_controller_row, controllers)]
+    answered = [each.result for each in clusters if each.error is None]
+    known = merged(answered)
+    found = places(known)
+    brokers, stored = await both(
+        site.answers((each.address for each in found), broker_runtime()), _stored_sets(site, controllers, known)
+    )
+    away = stored_away(known, stored)
+    rows += _set_rows(known, away, stored)
+    rows += [_broker_row(place, each, known) for place, each in zip(found, brokers, strict=True)]
+    rows += _missing_rows({each.address for each in found}, away, stored)
     # Without a NameServer nobody knows which brokers there are.
-    session.show(rows, StatusRow, is_partial=first is None)
-    if first is None:
+    session.show(rows, StatusRow, is_partial=not answered)
+    if not answered:
         raise failure_of_all([(each.address, each.error) for each in clusters if each.error is not None])
     if wrong := [row.name for row in rows if row.state != "ok"]:
         raise PartlyDone(f"not well: {', '.join(wrong)}")
@@ -58,29 +76,39 @@ async def show_status(session: OperatorSession) -> None:
 
 def _name_server_rows(
     clusters: Sequence[Answered[ClusterBrokers]], topics: Sequence[Answered[frozenset[str]]]
-) -> list[StatusRow]:
+) -> Iterator[StatusRow]:
     first = next((each.result for each in clusters if each.error is None), None)
-    named_by = {each.address: each for each in topics}
-    rows = []
-    for known in clusters:
+    for known, named in zip(clusters, topics, strict=True):
         if known.error is not None:
-            rows.append(_failed("namesrv", known.address, known.error))
+            yield _failed("namesrv", known.address, known.error)
             continue
-        named = named_by[known.address]
         # `enableAllTopicList` may be false: the number of topics is then unknown.
         count = "topics not listed" if named.error is not None else f"{len(named.result)} topics"
         brokers = sum(len(each.addresses) for each in known.result.broker_sets.values())
-        state: Literal["ok", "differs"] = "ok" if known.result == first else "differs"
+        state: State = "differs" if known.result != first else "ok" if brokers else "no_brokers"
         detail = f"{len(known.result.clusters)} clusters, {brokers} brokers, {count}"
-        rows.append(StatusRow(kind="namesrv", name=known.address, state=state, detail=detail))
-    return rows
+        yield StatusRow(kind="namesrv", name=known.address, state=state, detail=detail)
 
 
-async def _controller_rows(site: Site) -> list[StatusRow]:
+async def _controllers(site: Site) -> list[Answered[ReportedMetadata]]:
     answers = await site.answers(site.settings.controller, controller_metadata())
     if "controller" in site.settings.defaults and all(isinstance(each.error, InvokeError) for each in answers):
         return []
-    return [_controller_row(each) for each in answers]
+    return answers
+
+
+async def _stored_sets(
+    site: Site, controllers: Sequence[Answered[ReportedMetadata]], known: ClusterBrokers
+) -> Mapping[str, ReportedBrokerSet]:
+    """Return what the leading controller knows; nothing where none can be asked, which its row shows."""
+    if not controllers:
+        return {}
+    try:
+        leader = leader_in(controllers)
+        found = await site.stored_sets(leader)
+        return await site.named_sets(leader, sorted(known.broker_sets)) if found is None else found
+    except CommandFailed:
+        return {}
 
 
 def _controller_row(answer: Answered[ReportedMetadata]) -> StatusRow:
@@ -91,23 +119,70 @@ def _controller_row(answer: Answered[ReportedMetadata]) -> StatusRow:
     return StatusRow(kind="controller", name=answer.address, state="ok" if leader else "failed", detail=role)
 
 
-def _set_rows(found: list[BrokerPlace]) -> list[StatusRow]:
-    rows = []
-    for (cluster, name), members in grouped(found, lambda each: (each.cluster, each.broker_name)).items():
-        has_master = any(each.broker_id == MASTER_ID for each in members)
-        detail = f"{len(members)} brokers in {cluster}"
-        rows.append(StatusRow(kind="brokerSet", name=name, state="ok" if has_master else "no_master", detail=detail))
-    return rows
+def _set_rows(
+    known: ClusterBrokers, away: Mapping[str, AwaySet], stored: Mapping[str, ReportedBrokerSet]
+) -> Iterator[StatusRow]:
+    for name in sorted({*known.broker_sets, *away}):
+        at_controller = stored.get(name)
+        election = at_controller.last_election if at_controller is not None else None
+        if name in away:
+            gone = away[name]
+            how = "stopped in order" if gone.was_unregistered else "no broker is registered"
+            detail = f"{how}, {len(gone.addresses)} brokers in {gone.cluster or 'an unknown cluster'}"
+            yield _set_row(name, "away", _with_election(detail, election), gone.since_unix_ms)
+            continue
+        listed = known.broker_sets[name]
+        detail = f"{len(listed.addresses)} brokers in {listed.cluster}"
+        if listed.master_address is None or (at_controller is not None and not at_controller.has_living_master):
+            yield _set_row(name, "no_master", _with_election(detail, election))
+        elif at_controller is not None and not at_controller.is_whole:
+            lacking = [each for each in at_controller.replicas if not (each.is_alive and each.is_in_sync)]
+            texts = (f"{each.broker_id} {'not in sync' if each.is_alive else 'not alive'}" for each in lacking)
+            yield _set_row(name, "under_replicated", f"{detail}; {', '.join(texts)}")
+        elif (lost := known.lost_topics.get(name)) is not None:
+            names = ", ".join(lost.topics)
+            yield _set_row(name, "lost_topics", f"{detail}; {lost.count} topics that its master does not have: {names}")
+        else:
+            yield _set_row(name, "ok", detail)
 
 
-def _broker_row(place: BrokerPlace, answer: Answered[BrokerRuntime]) -> StatusRow:
+def _missing_rows(
+    registered: set[str], away: Mapping[str, AwaySet], stored: Mapping[str, ReportedBrokerSet]
+) -> Iterator[StatusRow]:
+    """Yield the brokers that NameServers had of sets that are away, and those that controllers miss."""
+    missing = {address: (name, i) for name, gone in away.items() for i, address in gone.addresses.items()}
+    missing |= {
+        each.address: (name, each.broker_id)
+        for name, at_controller in stored.items()
+        for each in at_controller.replicas
+        if not each.is_alive
+    }
+    for address, (name, broker_id) in sorted(missing.items(), key=lambda item: item[1]):
+        if address not in registered:
+            since = away[name].since_unix_ms if name in away else None
+            detail = f"{name} {broker_id}, not registered"
+            yield StatusRow(kind="broker", name=address, state="away", away_since_unix_ms=since, detail=detail)
+
+
+def _set_row(name: str, state: State, detail: str, since_unix_ms: int | None = None) -> StatusRow:
+    return StatusRow(kind="brokerSet", name=name, state=state, away_since_unix_ms=since_unix_ms, detail=detail)
+
+
+def _with_election(detail: str, election: str | None) -> str:
+    return f"{detail}; last election: {election}" if election else detail
+
+
+def _broker_row(place: BrokerPlace, answer: Answered[BrokerRuntime], known: ClusterBrokers) -> StatusRow:
     if answer.error is not None:
         return _failed("broker", place.address, answer.error)
     rate = answer.result.put_tps
     detail = f"{place.broker_name} {place.broker_id}, {answer.result.version or 'unknown release'}"
     detail += f", {rate:.1f} messages/s" if rate is not None else ""
+    if place.address in known.stale_replicas:
+        detail += "; it has not copied the newest topics of its master"
+        return StatusRow(kind="broker", name=place.address, state="lacks_topics", detail=detail)
     return StatusRow(kind="broker", name=place.address, state="ok", detail=detail)
 
 
-def _failed(kind: Literal["namesrv", "controller", "broker"], name: str, error: RemotingError) -> StatusRow:
+def _failed(kind: Kind, name: str, error: RemotingError) -> StatusRow:
     return StatusRow(kind=kind, name=name, state="failed", detail=sentence_of(error))

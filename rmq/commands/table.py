@@ -17,6 +17,7 @@ COMMANDS: Final[Mapping[str, Verb | Noun]] = {
             "list": Verb("rmq.commands.broker", "list_brokers", "brokers with role, release and load"),
             "show": Verb("rmq.commands.broker", "show_broker", "everything that a broker reports about itself"),
             "drain-write": Verb("rmq.commands.write_perm", "drain_write", "send no more producers to a broker set"),
+            "forget": Verb("rmq.commands.forget", "forget_set", "forget a set that is away and will not come back"),
             "restore-write": Verb("rmq.commands.write_perm", "restore_write", "let producers send to it again"),
         },
     ),

@@ -15,7 +15,7 @@ from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import cluster_names
 from rmq.output.patterns import matches
 from rmq.output.rows import RowKey
-from rmq.site.brokers import check_cluster, masters, members_of_cluster, places
+from rmq.site.brokers import check_cluster, check_gaps, gaps_in, masters, members_of_cluster, places
 from rmq.site.site import check_complete
 
 #: Whether a topic is listed.
@@ -56,7 +56,10 @@ class TopicRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 async def list_topics(
     session: OperatorSession, pattern: str | None, cluster: str | None, *, shows_all: bool, is_long: bool
 ) -> None:
-    """List topics whose names contain PATTERN, or match it where it has * or ?."""
+    """List topics whose names contain PATTERN, or match it where it has * or ?.
+
+    Topics that only a set has which is away are not listed; with --long the exit code is then 7.
+    """
 
     def is_wanted(topic: str) -> bool:
         return (shows_all or kind_of(topic) is TopicKind.NORMAL) and matches(topic, pattern)
@@ -94,3 +97,4 @@ async def _list_long(session: OperatorSession, cluster: str | None, is_wanted: W
     rows.sort(key=lambda row: (row.topic, row.broker_name))
     session.show(rows, TopicRow, is_partial=any(each.error is not None for each in answers))
     check_complete(answers, "masters")
+    check_gaps(gaps_in(brokers, cluster), "topics that only it has are not shown")

@@ -14,8 +14,8 @@ from rmq.cli.options import ChangeCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names, cluster_names, topic_names
 from rmq.commands.topic_views import route_at_first
-from rmq.failures import UnknownName, WrongUse
-from rmq.site.brokers import BrokerPlace, masters, members_at, members_of_cluster
+from rmq.failures import NotReachable, UnknownName, WrongUse
+from rmq.site.brokers import BrokerPlace, check_gaps, gaps_in, masters, members_at, members_of_cluster
 from rmq.site.changes import SiteChange
 
 _PERMS: Final = {"r": 4, "w": 2, "rw": 6}
@@ -76,19 +76,24 @@ async def create_topic(session: OperatorSession, topic: str, **chosen: Unpack[Cr
 async def delete_topic(session: OperatorSession, topic: str, cluster: str) -> None:
     """Remove a topic with its messages from the masters of a cluster (215), then from all NameServers (216).
 
-    Where a master fails nothing is sent to NameServers: it would bring the topic back with its next registration.
+    Where a master fails nothing is sent to NameServers: it would bring the topic back with its next registration. So
+    do sets that are away, or have no master: they are named, and the exit code is 7.
     """
     site = session.site
-    found = masters(members_of_cluster(await site.cluster(), cluster))
+    brokers = await site.cluster()
+    found = masters(members_of_cluster(brokers, cluster))
     if not found:
-        raise UnknownName(f"cluster {cluster} has no master now: its topics cannot be deleted")
+        raise NotReachable(f"cluster {cluster} has no master now: its topics cannot be deleted")
+    gaps = gaps_in(brokers, cluster)
     await route_at_first(site, topic)
     removed = topic_at_broker(topic).mapped(lambda _: "")
     unrouted = delete_topic_route(topic, cluster).mapped(lambda _: "")
     at_brokers = [SiteChange(each.address, f"delete topic {topic} on {each.broker_name}", removed) for each in found]
     at_name_servers = [SiteChange(each, f"delete route of {topic}", unrouted) for each in site.settings.namesrv]
-    question = f"Delete topic {topic} with all its messages on {', '.join(each.broker_name for each in found)}?"
+    beside = f" Not reached: {'; '.join(map(str, gaps))}." if gaps else ""
+    question = f"Delete topic {topic} with all its messages on {', '.join(each.broker_name for each in found)}?{beside}"
     await session.change([at_brokers, at_name_servers], question)
+    check_gaps(gaps, f"{topic} comes back with it, if it has it")
 
 
 def merged_order_conf(present: str, more: str) -> str:

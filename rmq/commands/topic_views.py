@@ -1,13 +1,13 @@
 """`rmq topic route` and `rmq topic show`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import click
 import msgspec
 
 from remoting.admin.message_queues import MessageQueue
-from remoting.admin.routes import TopicRoute, all_topics, route_of
+from remoting.admin.routes import ClusterBrokers, TopicRoute, all_topics, route_of
 from remoting.admin.topics import (
     QueueOffsets,
     TopicDefinition,
@@ -20,9 +20,9 @@ from rmq.cli.options import ListCommand, SiteCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import topic_names
 from rmq.commands.route_rows import RouteRow, is_unknown_topic, route_rows
-from rmq.failures import CommandFailed, UnknownName, failure_of_all, sentence_of
-from rmq.site.nearest import unknown_sentence
-from rmq.site.site import Answered, Site, check_complete, check_requests
+from rmq.failures import CommandFailed, failure_of_all, sentence_of
+from rmq.site.brokers import Gap, check_gaps, gaps_in, not_found
+from rmq.site.site import Answered, Site, both, check_complete, check_requests
 
 Found = TypeVar("Found")
 
@@ -52,14 +52,17 @@ class TopicShownRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 async def show_route(session: OperatorSession, topic: str) -> None:
     """Show the route of a topic at every NameServer (request 105). Where they differ, `onlyAt` names who has what."""
     session.changes_with_routes([topic])
-    answers = await session.site.answers(session.site.settings.namesrv, route_of(topic))
+    site = session.site
+    answers, brokers = await both(site.answers(site.settings.namesrv, route_of(topic)), site.cluster())
     if all(each.error is not None for each in answers):
-        await _raise_unknown(session.site, topic, answers)
+        await _raise_unknown(site, topic, answers, gaps_in(brokers))
     session.show(route_rows(topic, answers), RouteRow)
     without = [each.address for each in answers if is_unknown_topic(each)]
     if without:
         session.note(f"{', '.join(without)} has no route of {topic}")
     check_complete([each for each in answers if not is_unknown_topic(each)], "NameServers")
+    routed = [each.result for each in answers if each.error is None]
+    check_gaps(_gaps_beside(routed, brokers), f"queues of {topic} that it has are not shown")
 
 
 @click.command("show", cls=SiteCommand)
@@ -67,8 +70,11 @@ async def show_route(session: OperatorSession, topic: str) -> None:
 @click.option("--queues", "shows_queues", is_flag=True, help="a row for each queue")
 @with_session
 async def show_topic(session: OperatorSession, topic: str, *, shows_queues: bool) -> None:
-    """Show a topic at each master of its route: configuration (request 351), and where its queues end (202)."""
-    route = await route_at_first(session.site, topic)
+    """Show a topic at each master of its route: configuration (request 351), and where its queues end (202).
+
+    A set that is away, or without a master, has its reason: what it has of the topic is not known.
+    """
+    route, gaps = await route_at_first(session.site, topic)
     names = {
         address: name
         for name, each in sorted(route.broker_sets.items())
@@ -84,23 +90,28 @@ async def show_topic(session: OperatorSession, topic: str, *, shows_queues: bool
             rows.append(TopicShownRow(broker_name=name, reason=sentence_of(error) if error else None))
         else:
             rows += _queue_rows(name, ends.result) if shows_queues else [_row(name, definition.result, ends.result)]
+    rows += [TopicShownRow(broker_name=each.broker_name, reason=each.reason) for each in gaps]
     session.show(rows, TopicShownRow)
-    if not names:
-        session.note("no broker set of its route has a master now")
     check_requests([*definitions, *offsets])
+    check_gaps(gaps, f"what it has of {topic} is not known")
 
 
-async def route_at_first(site: Site, topic: str) -> TopicRoute:
-    """Return the route of a topic from the first NameServer that has one; raises UnknownName."""
-    answers = await site.answers(site.settings.namesrv, route_of(topic))
+async def route_at_first(site: Site, topic: str) -> tuple[TopicRoute, list[Gap]]:
+    """Return the route of a topic from the first NameServer that has one, and the sets that may have it too.
+
+    Those cannot be asked. Raises UnknownName, which is NotShownNow where there are such sets.
+    """
+    answers, brokers = await both(site.answers(site.settings.namesrv, route_of(topic)), site.cluster())
     found = next((each for each in answers if each.error is None), None)
     if found is None:
-        await _raise_unknown(site, topic, answers)
+        await _raise_unknown(site, topic, answers, gaps_in(brokers))
     assert found is not None, "without one that was raised"
-    return found.result
+    return found.result, _gaps_beside([found.result], brokers)
 
 
-async def _raise_unknown(site: Site, topic: str, answers: list[Answered[TopicRoute]]) -> None:
+async def _raise_unknown(
+    site: Site, topic: str, answers: Sequence[Answered[TopicRoute]], gaps: Collection[Gap]
+) -> None:
     """Raise why nobody has a route of the topic: UnknownName with names like it, or who did not answer."""
     if not any(map(is_unknown_topic, answers)):
         raise failure_of_all([(each.address, each.error) for each in answers if each.error is not None])
@@ -109,7 +120,13 @@ async def _raise_unknown(site: Site, topic: str, answers: list[Answered[TopicRou
     except CommandFailed:
         # With enableAllTopicList=false no NameServer lists them.
         names = frozenset()
-    raise UnknownName(unknown_sentence("topic", topic, names - {topic}))
+    raise not_found("topic", topic, names - {topic}, gaps)
+
+
+def _gaps_beside(routes: Iterable[TopicRoute], brokers: ClusterBrokers) -> list[Gap]:
+    """Return the sets that cannot be asked, of the clusters that have the topic."""
+    clusters = {each.cluster for route in routes for each in route.broker_sets.values()}
+    return [each for each in gaps_in(brokers) if each.cluster in clusters or not each.cluster]
 
 
 async def _definitions(site: Site, addresses: list[str], topic: str) -> list[Answered[TopicDefinition | None]]:

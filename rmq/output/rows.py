@@ -47,7 +47,7 @@ def _text(value: Any, *, is_time: bool) -> str:
     if value is None:
         return ""
     if is_time:
-        return _iso(value)
+        return iso_time(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
@@ -57,7 +57,8 @@ def _text(value: Any, *, is_time: bool) -> str:
     return f"{value:.1f}" if isinstance(value, float) else str(value)
 
 
-def _iso(unix_ms: int) -> str:
+def iso_time(unix_ms: int) -> str:
+    """Return a moment as ISO 8601 in UTC, or the number itself where it is none."""
     # Only where there is a time: the import takes 3 ms.
     from datetime import UTC, datetime  # noqa: PLC0415
 

@@ -1,12 +1,14 @@
-"""Which brokers a name means: of a broker set, of a cluster, or an address. Pure."""
+"""Which brokers a name means: of a broker set, of a cluster, or an address; and which sets cannot be asked. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from remoting.admin.routes import ClusterBrokers, RoutedBrokerSet
+from remoting.admin.controllers import ReportedBrokerSet
+from remoting.admin.routes import AwaySet, ClusterBrokers, RoutedBrokerSet
 from remoting.protocol.addresses import is_address
 from remoting.protocol.shapes.route import MASTER_ID
-from rmq.failures import UnknownName
+from rmq.failures import NotReachable, NotShownNow, PartlyDone, UnknownName
+from rmq.output.rows import iso_time
 from rmq.site.nearest import unknown_sentence
 
 
@@ -20,27 +22,114 @@ class BrokerPlace(NamedTuple):
     address: str
 
 
+class Gap(NamedTuple):
+    """A broker set that cannot be asked, so that what it has is not known."""
+
+    cluster: str
+    broker_name: str
+    #: "away since ...", or that it has no master.
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.broker_name} {self.reason}"
+
+
+def merged(known: Sequence[ClusterBrokers]) -> ClusterBrokers:
+    """Return what NameServers know together.
+
+    A set is as the first one has it that has its master, or else that has it at all. Away is what nobody has.
+    """
+    sets: dict[str, RoutedBrokerSet] = {}
+    for broker_set in (each for one in known for each in one.broker_sets.values()):
+        present = sets.get(broker_set.broker_name)
+        if present is None or (present.master_address is None and broker_set.master_address is not None):
+            sets[broker_set.broker_name] = broker_set
+    away: dict[str, AwaySet] = {}
+    for gone in (each for one in known for each in (one.away or {}).values()):
+        earlier = away.get(gone.broker_name)
+        if gone.broker_name not in sets and (earlier is None or _since(gone) < _since(earlier)):
+            away[gone.broker_name] = gone
+    remembers = any(one.away is not None for one in known)
+    clusters: dict[str, set[str]] = {}
+    for cluster, names in (each for one in known for each in one.clusters.items()):
+        clusters.setdefault(cluster, set()).update(names)
+    return ClusterBrokers(
+        broker_sets=sets,
+        clusters={cluster: frozenset(names) for cluster, names in clusters.items()},
+        away=away if remembers else None,
+        lost_topics={name: each for one in reversed(known) for name, each in one.lost_topics.items()},
+        stale_replicas={address: each for one in reversed(known) for address, each in one.stale_replicas.items()},
+    )
+
+
+def stored_away(brokers: ClusterBrokers, stored: Mapping[str, ReportedBrokerSet]) -> dict[str, AwaySet]:
+    """Return all sets that are away: those that controllers have stored and no NameServer lists are, too."""
+    found = {
+        name: AwaySet(
+            cluster=each.cluster or "",
+            broker_name=name,
+            since_unix_ms=None,
+            addresses={replica.broker_id: replica.address for replica in each.replicas},
+        )
+        for name, each in stored.items()
+        if name not in brokers.broker_sets
+    }
+    return found | dict(brokers.away or {})
+
+
+def away_sentence(away: AwaySet) -> str:
+    """Return since when a set is away, and whether it was stopped: "away since ..., stopped"."""
+    since = "" if away.since_unix_ms is None else f" since {iso_time(away.since_unix_ms)}"
+    return f"away{since}" + (", stopped in order" if away.was_unregistered else "")
+
+
+def gaps_in(brokers: ClusterBrokers, cluster: str | None = None) -> list[Gap]:
+    """Return the sets, of a cluster or of all, whose masters cannot be asked."""
+    away = [Gap(each.cluster, each.broker_name, away_sentence(each)) for each in (brokers.away or {}).values()]
+    headless = [
+        Gap(each.cluster, each.broker_name, "without a master")
+        for each in brokers.broker_sets.values()
+        if each.master_address is None
+    ]
+    return sorted(each for each in away + headless if cluster in (None, each.cluster))
+
+
+def check_gaps(gaps: Collection[Gap], what: str) -> None:
+    """Raise PartlyDone if sets could not be asked; `what` is what may be missing of them."""
+    if gaps:
+        raise PartlyDone(f"{'; '.join(map(str, gaps))}: {what}")
+
+
+def not_found(what: str, name: str, names: Iterable[str], gaps: Collection[Gap]) -> UnknownName:
+    """Return the failure for a topic or group that nobody shows: where a set cannot be asked, it may have it."""
+    if gaps:
+        return NotShownNow(f"{what} {name} is shown by nobody, and may be there: {'; '.join(map(str, gaps))}")
+    return UnknownName(unknown_sentence(what, name, names))
+
+
 def places(brokers: ClusterBrokers) -> list[BrokerPlace]:
     """Return all brokers in the order of clusters, names and ids."""
     return sorted(each for broker_set in brokers.broker_sets.values() for each in _members(broker_set))
 
 
 def set_of(brokers: ClusterBrokers, broker_name: str) -> RoutedBrokerSet:
-    """Return a broker set by its name; raises UnknownName."""
+    """Return a broker set by its name; raises UnknownName, and NotReachable for one that is away."""
     found = brokers.broker_sets.get(broker_name)
     if found is None:
+        _check_not_away(brokers, broker_name)
         raise UnknownName(unknown_sentence("broker set", broker_name, brokers.broker_sets))
     return found
 
 
 def members_at(brokers: ClusterBrokers, place: str) -> list[BrokerPlace]:
-    """Return the brokers that a broker name or an address means; raises UnknownName."""
+    """Return the brokers that a broker name or an address means; raises as `set_of`."""
     found = [each for each in places(brokers) if place in (each.broker_name, each.address)]
     if found:
         return found
     if is_address(place):
         # A broker that no NameServer lists: it may be the very reason to look at it.
         return [BrokerPlace("", "", MASTER_ID, place)]
+    _check_not_away(brokers, place)
     raise UnknownName(unknown_sentence("broker set", place, brokers.broker_sets))
 
 
@@ -51,14 +140,23 @@ def members_of_cluster(brokers: ClusterBrokers, cluster: str) -> list[BrokerPlac
 
 
 def check_cluster(brokers: ClusterBrokers, cluster: str) -> None:
-    """Raise UnknownName for a cluster that no broker is of."""
-    if cluster not in brokers.clusters:
+    """Raise UnknownName for a cluster that no broker is of, nor a set that is away."""
+    if cluster not in brokers.clusters and all(each.cluster != cluster for each in (brokers.away or {}).values()):
         raise UnknownName(unknown_sentence("cluster", cluster, brokers.clusters))
 
 
 def masters(found: list[BrokerPlace]) -> list[BrokerPlace]:
     """Return those that are masters, or act for them."""
     return [each for each in found if each.broker_id == MASTER_ID]
+
+
+def _since(away: AwaySet) -> float:
+    return float("inf") if away.since_unix_ms is None else away.since_unix_ms
+
+
+def _check_not_away(brokers: ClusterBrokers, broker_name: str) -> None:
+    if (away := (brokers.away or {}).get(broker_name)) is not None:
+        raise NotReachable(f"{broker_name} is {away_sentence(away)}")
 
 
 def _members(broker_set: RoutedBrokerSet) -> Iterator[BrokerPlace]:

@@ -161,13 +161,6 @@ async def _in_thread(work: Callable[[], Result]) -> Result:
     return await asyncio.wrap_future(done)
 
 
-async def read_controller(
-    settings: SiteSettings, path: str, parameters: Mapping[str, str], shape: type[Document]
-) -> Document:
-    """Return what the first controller answers to a GET, in this shape; raises CommandFailed."""
-    return await call(settings, controllers(settings), ApiRequest(path, shape, parameters))
-
-
 def _answer(settings: SiteSettings, servers: HttpServers, url: str, request: ApiRequest[Document]) -> Document:
     is_read = request.is_read
     timeout_s = max(request.timeout_s or 0, settings.timeout_s)

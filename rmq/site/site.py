@@ -1,17 +1,26 @@
 """The servers of one site, as a command reaches them. The edge: it has the one connection to each."""
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from remoting.admin.admin_request import AdminRequest
 from remoting.admin.client import AdminClient, AdminLimits
-from remoting.admin.routes import ClusterBrokers, cluster_brokers
+from remoting.admin.controllers import (
+    ReportedBrokerSet,
+    ReportedMetadata,
+    controller_metadata,
+    detailed_sets,
+)
+from remoting.admin.routes import ClusterBrokers, registered_and_away
 from remoting.background_tasks import all_results
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
-from remoting.protocol.errors import RemotingError
+from remoting.protocol.codes import ResponseCode
+from remoting.protocol.errors import Refused, RemotingError
 from rmq.failures import CommandFailed, NotReachable, PartlyDone, failure_of, failure_of_all, sentence_of
 from rmq.site.access import signer_of, tls_context_of
+from rmq.site.brokers import merged, stored_away
 from rmq.site.settings import SiteSettings
 
 Found = TypeVar("Found")
@@ -46,6 +55,13 @@ async def at_once(works: Iterable[Coroutine[Any, Any, Found]]) -> list[Found]:
         return await all_results(works)
     except ExceptionGroup as group:
         raise group.exceptions[0] from None
+
+
+async def both(one: Coroutine[Any, Any, Found], other: Coroutine[Any, Any, Key]) -> tuple[Found, Key]:
+    """Return the results of two works that are done at the same time; raises the first failure."""
+    works: list[Coroutine[Any, Any, Any]] = [one, other]
+    first, second = await at_once(works)
+    return first, second
 
 
 class Site:
@@ -103,13 +119,56 @@ class Site:
         return answers
 
     async def cluster(self) -> ClusterBrokers:
-        """Return all brokers, as the first NameServer that answers knows them; raises CommandFailed."""
-        return (await self.first_answer(cluster_brokers())).result
+        """Return all brokers and the sets that are away, as NameServers know them together; raises CommandFailed.
+
+        Java NameServers remember nothing: what is away is then what controllers of ours have stored and nobody lists.
+        """
+        answers = await self.at_name_servers(registered_and_away())
+        known = merged([each.result for each in answers if each.error is None])
+        if known.away is not None or "controller" in self.settings.defaults:
+            return known
+        try:
+            stored = await self.stored_sets(await self.leading_controller())
+        except CommandFailed:
+            return known
+        return known if stored is None else replace(known, away=stored_away(known, stored))
+
+    async def leading_controller(self) -> str:
+        """Return the address of the leading controller; raises CommandFailed."""
+        answers = await self.answers(self.settings.controller, controller_metadata())
+        return leader_in(answers)
+
+    async def stored_sets(self, leader: str) -> Mapping[str, ReportedBrokerSet] | None:
+        """Return all broker sets that the leading controller has stored; None from Java's, which lists none.
+
+        Raises CommandFailed.
+        """
+        answer = await self.answer_of(leader, detailed_sets())
+        if answer.error is None:
+            return answer.result
+        if isinstance(answer.error, Refused) and answer.error.code == ResponseCode.SYSTEM_ERROR:
+            return None
+        raise failure_of(answer.error, leader)
+
+    async def named_sets(self, leader: str, names: Sequence[str]) -> Mapping[str, ReportedBrokerSet]:
+        """Return the broker sets of these names that the leading controller knows; raises CommandFailed."""
+        return await self.call(leader, detailed_sets(names)) if names else {}
 
     def _with_advice(self, failure: CommandFailed) -> CommandFailed:
         if isinstance(failure, NotReachable) and "namesrv" in self.settings.defaults:
             return NotReachable(f"{failure}; name your NameServers with --namesrv, NAMESRV_ADDR or a profile")
         return failure
+
+
+def leader_in(answers: Sequence[Answered[ReportedMetadata]]) -> str:
+    """Return the address of the controller that leads, as the first one says that knows; raises CommandFailed."""
+    for each in answers:
+        if each.error is None and each.result.controller_leader_address:
+            return each.result.controller_leader_address
+    failed = [(each.address, each.error) for each in answers if each.error is not None]
+    if len(failed) == len(answers):
+        raise failure_of_all(failed)
+    raise NotReachable("no controller leads now")
 
 
 def check_complete(answers: Sequence[Answered[Found]], what: str) -> None:

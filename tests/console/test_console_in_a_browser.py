@@ -1,6 +1,7 @@
 """The console as a real browser shows it: of real NameServers and a controller, with brokers registered at them."""
 
 import contextlib
+import json
 import os
 import socket
 from urllib.parse import urlsplit
@@ -74,7 +75,10 @@ async def test_overview_shows_brokers_roles_and_differences_and_loads_nothing_fr
         await tab.shows('document.querySelectorAll("main table").length', 4)
         tables = dict(await tab.value(ROWS))
         assert list(tables) == ["Clusters", "Broker sets", "NameServers", "Controllers"]
-        assert [row[:5] for row in tables["Clusters"]] == [["C", "2", "1", "1", "2"], ["集群<b>", "4", "0", "4", "0"]]
+        assert [row[:6] for row in tables["Clusters"]] == [
+            ["C", "2", "1", "0", "1", "2"],
+            ["集群<b>", "4", "0", "0", "4", "0"],
+        ]
 
         sets = {row[0]: row for row in tables["Broker sets"]}
         shown = {SCRIPT, QUOTES, CHINESE, "broker-\\u202eb"}
@@ -107,6 +111,66 @@ async def test_controllers_that_disagree_or_have_no_leader_are_shown_as_a_proble
         assert await tab.value(f"model.leadership({rows % OTHER})") == "controllers.disagree"
         assert await tab.value("model.leadership([{role: 'candidate', leader: null}])") == "controllers.no_leader"
         assert await tab.value("model.leadership([])") is None
+
+
+LEFT_MS = 1_700_000_000_000
+
+
+async def test_broker_set_that_left_is_shown_as_away_after_a_restart(tmp_path):
+    require("chromium")
+    left = {"cluster": "C", "brokerName": "broker-a", "brokerAddrs": {"0": "10.0.0.7:10911"}}
+    left |= {"awaySinceUnixMs": LEFT_MS, "keptUntilUnixMs": 10**14}
+    with contextlib.closing(Lab(tmp_path)) as lab:
+        server = lab.idle_name_server("first", http=True)
+        kept = server.folder / "kvConfig.json.brokerSets"
+        kept.write_text(json.dumps({"writtenUnixMs": LEFT_MS, "sets": [left]}))
+        server.start().process.wait_for(r'"event":"server_ready"', seconds=30)
+        async with a_tab(tmp_path) as tab:
+            await tab.open(f"http://127.0.0.1:{server.http_port}/ui/", width=1200)
+            await tab.shows('document.querySelectorAll("main table").length', 4)
+            tables = dict(await tab.value(ROWS))
+            ((cluster, sets, without_master, away, *_),) = tables["Clusters"]
+            assert (cluster, sets, without_master, away) == ("C", "0", "0", "1")
+            since = "2023-11-14 22:13:20 UTC"
+            ((name, _, state, brokers),) = tables["Broker sets"]
+            assert (name, state) == ("broker-a", f"away since {since}; its last broker fell silent")
+            assert brokers == "0 10.0.0.7:10911"
+
+            await tab.open("about:blank", width=1200)
+            await tab.open(f"http://127.0.0.1:{server.http_port}/ui/#/broker/C/broker-a/0", width=1200)
+            shown = "document.querySelector('#broker [role=alert]')?.textContent"
+            await tab.shows(shown, f"No broker of this set is registered: it is away since {since}.")
+            await tab.open("about:blank", width=1200)
+            await tab.open(f"http://127.0.0.1:{server.http_port}/ui/#/topic/Orders", width=1200)
+            shown = "document.querySelector('#route [role=alert]')?.textContent"
+            text = "No registered broker has the topic Orders. It may be on sets that are away: broker-a."
+            await tab.shows(shown, text)
+            assert tab.problems == []
+
+
+async def test_states_of_sets_are_those_of_whoever_knows_them(plane, tmp_path):
+    away = "{brokerName: 'broker-a', cluster: 'C', awaySinceUnixMs: 5}"
+    stored = "{brokerName: 'broker-b', cluster: 'C', state: '%s'}"
+    master = "{brokerName: 'broker-a', cluster: 'C', role: 'master'}"
+    async with a_tab(tmp_path) as tab:
+        await tab.open(plane.url, width=800)
+        script = "document.querySelector('script').src.replace('main.js', 'overview_model.js')"
+        await tab.value(f"void import({script}).then(model => window.model = model)")
+        await tab.shows("typeof window.model", "object")
+
+        async def states(brokers, stored_sets="null", away_sets="[]"):
+            rows = f"model.brokerSets({brokers}, {stored_sets}, {away_sets})"
+            return await tab.value(f"{rows}.map(each => `${{each.name}} ${{each.state}}`)")
+
+        assert await states("[]", away_sets=f"[{away}]") == ["broker-a away"]
+        assert await states("[]", f"[{stored % 'healthy'}]") == ["broker-b absent"]
+        # No NameServer answers: that nothing is registered is not known.
+        assert await states("null", f"[{stored % 'healthy'}]") == ["broker-b master"]
+        assert await states("null", f"[{stored % 'no_master'}]") == ["broker-b not_led"]
+        listed = f"{{brokers: [{master}], away: []}}, {{brokers: [], away: [{away}]}}"
+        assert await tab.value(f"model.awaySets([{listed}])") == []
+        twice = f"{{away: [{away}]}}, {{away: [{away.replace('5', '9')}]}}, {{away: [{away}]}}, {{}}"
+        assert await tab.value(f"model.awaySets([{twice}]).map(each => each.awaySinceUnixMs)") == [9]
 
 
 @pytest.mark.soak

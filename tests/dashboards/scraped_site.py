@@ -7,21 +7,18 @@ need an hour to fire and to resolve.
 import contextlib
 import http.server
 import json
-import os
-import re
 import socket
 import threading
 import time
 import urllib.parse
 import urllib.request
 
-import yaml
-from board_expressions import PLANE, RULES
+from board_expressions import PLANE
 from exposed_metrics import JAVA_BROKER_SCRAPE
 from peers.controllers import OurController, leader_of
 from peers.etcd import Etcd, certificate
 from peers.offset_managers import OffsetManager, an_entry
-from peers.processes import Process, free_port
+from peers.prometheus import Prometheus
 from peers.replicas import Replica
 from peers.scripted import Line, ScriptedBroker
 from peers.servers import OurNameServer
@@ -33,87 +30,11 @@ CLUSTER = "C"
 TOPIC = "Orders"
 #: A set that nothing happens to; NameServers and controllers know it.
 STEADY = "steady"
-#: How far back rules look, in place of minutes and hours; and how long an alert waits.
-WINDOW = "8s"
-WAITS = "1s"
 #: What a slow machine may take for anything that takes seconds.
 SOON_S = 90
 TRAFFIC_S = 0.4
 #: Says that it is longer than any frame may be.
 BAD_FRAME = b"\x7f\xff\xff\xff" + bytes(12)
-
-
-class Prometheus:
-    """A Prometheus with a configuration of its own, and its HTTP API.
-
-    `planes` is plane -> job -> ports that it scrapes each second; `hurry` shortens the times of a rule file's text.
-    `alertmanager` is the port of one that it tells.
-    """
-
-    def __init__(self, folder, planes, *, hurry=None, alertmanager=None):
-        folder.mkdir()
-        self.port = free_port()
-        scrapes = [
-            {
-                "job_name": job,
-                "static_configs": [
-                    {"targets": [f"127.0.0.1:{port}" for port in jobs[job]], "labels": {"plane": plane}}
-                    for plane, jobs in planes.items()
-                    if job in jobs
-                ],
-            }
-            for job in sorted({job for jobs in planes.values() for job in jobs})
-        ]
-        configuration = {
-            "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
-            "rule_files": [_copied(folder, path, hurry or _flattened) for path in RULES],
-            "scrape_configs": scrapes,
-        }
-        if alertmanager:
-            targets = [{"static_configs": [{"targets": [f"127.0.0.1:{alertmanager}"]}]}]
-            configuration["alerting"] = {"alertmanagers": targets}
-        file = folder / "prometheus.yml"
-        file.write_text(yaml.safe_dump(configuration))
-        words = ["prometheus", f"--config.file={file}", f"--storage.tsdb.path={folder / 'data'}"]
-        words += [f"--web.listen-address=127.0.0.1:{self.port}"]
-        self.process = Process("prometheus", words, folder=folder, env=os.environ)
-
-    def ready(self):
-        self.process.wait_for("Server is ready to receive web requests", seconds=SOON_S)
-        return self
-
-    def get(self, path, **parameters):
-        """Return the data of an answer; fail with what Prometheus says if it is no success."""
-        query = urllib.parse.urlencode(parameters, doseq=True)
-        url = f"http://127.0.0.1:{self.port}/api/v1/{path}?{query}"
-        try:
-            with urllib.request.urlopen(url, timeout=20) as answer:
-                return json.loads(answer.read())["data"]
-        except urllib.error.HTTPError as error:
-            with error:
-                raise AssertionError(f"{parameters}: {error.read().decode()}") from error
-
-    def value(self, query):
-        """Return the only value of a query, None if there is none."""
-        found = self.get("query", query=query)["result"]
-        return float(found[0]["value"][1]) if found else None
-
-    def firing(self):
-        """Return alert -> its notes, of those that fire."""
-        alerts = self.get("alerts")["alerts"]
-        return {each["labels"]["alertname"]: each["annotations"] for each in alerts if each["state"] == "firing"}
-
-
-def _flattened(text):
-    text = re.sub(r"\bfor: \w+", f"for: {WAITS}", text)
-    text = re.sub(r"\boffset \d+[smh]", f"offset {WINDOW}", text)
-    return re.sub(r"\[\d+[smh]\]", f"[{WINDOW}]", text)
-
-
-def _copied(folder, path, hurry):
-    copy = folder / path.name
-    copy.write_text(hurry(path.read_text()))
-    return str(copy)
 
 
 class JavaBrokerStub:

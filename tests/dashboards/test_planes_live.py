@@ -13,12 +13,13 @@ import pytest
 from peers.controllers import OurController
 from peers.processes import Process, free_port
 from peers.programs import require
+from peers.prometheus import Prometheus
 from peers.replicas import Replica
 from peers.scripted import Line, ScriptedBroker
 from peers.servers import OurNameServer
 from peers.waiting import wait_until
 from peers.wire import SUCCESS
-from scraped_site import SOON_S, Prometheus
+from scraped_site import SOON_S
 from test_inhibition import BINARY, EXAMPLE
 from test_planes import EACH_DOWN, WHOLLY_DOWN
 

@@ -35,6 +35,8 @@ class OffsetBroker:
         self.popping = set()
         #: Topic -> queue id -> (min, max).
         self.topics = {}
+        #: Topic -> its read queues, where it has more.
+        self.read_queue_nums = {}
         #: "topic@group" -> queue id -> offset.
         self.offsets = {}
         #: When the messages of a queue were stored: (topic, queue id) -> offset -> Unix ms; others at `stored_ms`.
@@ -90,11 +92,12 @@ class OffsetBroker:
             f'{{"brokerName":"{self.name}","queueId":{queue},"topic":"{topic}"}}:'
             f'{{"lastUpdateTimestamp":1,"maxOffset":{last},"minOffset":{first}}}'
             for queue, (first, last) in self.topics[topic].items()
+            if queue < self.read_queue_nums.get(topic, queue + 1)
         )
         return success(f'{{"offsetTable":{{{entries}}}}}'.encode())
 
     def _definition(self, fields):
-        queues = len(self.topics[fields["topic"]])
+        queues = self.read_queue_nums.get(fields["topic"], len(self.topics[fields["topic"]]))
         return success({"topicName": fields["topic"], "readQueueNums": queues, "writeQueueNums": queues, "perm": 6})
 
     def _members(self, fields):
@@ -119,6 +122,8 @@ class OffsetBroker:
 
     def _entry(self, fields):
         topic, queue, index = fields["topic"], int(fields["queueId"]), int(fields["index"])
+        if queue not in self.topics[topic]:
+            return refusal(ResponseCode.SYSTEM_ERROR)
         first, last = self.topics[topic][queue]
         if not first <= index < last:
             return RemotingCommand(0, remark="is not exist!")

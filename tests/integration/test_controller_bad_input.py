@@ -76,7 +76,7 @@ class Stage:
         """Return everything that can be seen of all sets, without times and elections that changed nothing."""
         sets = self.over_http("/v1/broker-sets")["brokerSets"]
         for each in sets:
-            del each["lastElection"]
+            del each["lastElection"], each["lastElectionReason"]
         for replica in (replica for each in sets for replica in each["replicas"]):
             del replica["lastContactUnixMs"], replica["suspect"]
         caller = self.controller.caller

@@ -7,7 +7,7 @@ from answering_peer import AnsweringPeer
 from peers.controllers import OurController
 from peers.lab import Lab
 from peers.servers import OurNameServer
-from rmq_brokers import broker_answers, register
+from rmq_brokers import admin_token, broker_answers, forget_away, register
 from rmq_runs import Ran, Rmq
 
 from rmq.cli import command_line
@@ -30,10 +30,11 @@ def run_here(capsys, monkeypatch, tmp_path):
 def servers(tmp_path_factory):
     """Two NameServers and a controller of ours, without brokers."""
     lab = Lab(tmp_path_factory.mktemp("our_site"))
+    settings = {"http": True, "httpAdminTokenFile": admin_token(lab.folder)}
     try:
         yield SimpleNamespace(
-            ns1=lab.kept(OurNameServer(lab.folder, "ns1")).start(),
-            ns2=lab.kept(OurNameServer(lab.folder, "ns2")).start(),
+            ns1=lab.kept(OurNameServer(lab.folder, "ns1", **settings)).start(),
+            ns2=lab.kept(OurNameServer(lab.folder, "ns2", **settings)).start(),
             controller=lab.kept(OurController(lab.folder, configWhiteList="enableElectUncleanMaster")).start(),
         )
     finally:
@@ -44,6 +45,8 @@ def servers(tmp_path_factory):
 def site(servers, tmp_path):
     """The servers with broker-a, which has the topic Orders, at both NameServers."""
     broker = AnsweringPeer(broker_answers())
+    for each in (servers.ns1, servers.ns2):
+        forget_away(each)
     lines = [register(each, "broker-a", broker.address, ["Orders"]) for each in (servers.ns1, servers.ns2)]
     rmq = Rmq(
         tmp_path / "operator",

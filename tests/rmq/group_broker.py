@@ -26,6 +26,8 @@ class GroupBroker(OffsetBroker):
         self.groups = {"billing": {"groupName": "billing", "retryQueueNums": 1, "consumeEnable": True}}
         #: Client id -> queues of (topic, queue id) that it holds; None: it does not answer.
         self.holds = {}
+        #: Topics of members that are online.
+        self.subscribed = ["orders"]
         #: What a moment is in each queue (29).
         self.at_time = 60
         #: 222 as a broker before 5.1 takes it: (topic, timestamp).
@@ -88,8 +90,13 @@ class GroupBroker(OffsetBroker):
             )
             for topic in sorted({only} if only else known)
             for queue, (_, end) in self.topics.get(topic, {}).items()
+            if queue < self.read_queue_nums.get(topic, queue + 1) and self._is_shown(group, topic)
         ]
         return success(f'{{"consumeTps":1.5,"offsetTable":{{{",".join(entries)}}}}}'.encode())
+
+    def _is_shown(self, group, topic):
+        # As a Java broker: what members that are online do not subscribe to is left out.
+        return group not in self.online or topic in self.subscribed
 
     def _members(self, fields):
         model = self.online.get(fields["consumerGroup"])
@@ -98,9 +105,10 @@ class GroupBroker(OffsetBroker):
         members = [
             {"clientId": each, "clientAddr": "10.0.0.9:1", "language": "JAVA", "version": 441} for each in self.holds
         ]
-        subscription = {"topic": "orders", "subString": "paid || sent", "expressionType": "TAG"}
+        subscription = {"subString": "paid || sent", "expressionType": "TAG"}
         body = {"connectionSet": members, "consumeType": "CONSUME_PASSIVELY", "messageModel": model}
-        return success(body | {"subscriptionTable": {"orders": subscription}})
+        table = {topic: subscription | {"topic": topic} for topic in self.subscribed}
+        return success(body | {"subscriptionTable": table})
 
     def _running(self, fields):
         queues = self.holds[fields["clientId"]]
@@ -108,6 +116,11 @@ class GroupBroker(OffsetBroker):
             return NOTHING
         table = ",".join(f'{queue_key(self.name, topic, queue)}:{{"droped":false}}' for topic, queue in queues)
         return success(f'{{"mqTable":{{{table}}},"properties":{{}}}}'.encode())
+
+    def _queue(self, fields):
+        if int(fields["queueId"]) in self.topics.get(fields["topic"], {}):
+            return RemotingCommand(0, remark="is not exist!")
+        return refusal(ResponseCode.SYSTEM_ERROR)
 
     def _at(self, fields):
         return RemotingCommand(0, ext_fields={"offset": str(self.at_time)})
@@ -143,6 +156,7 @@ _MORE = {
     BrokerRequestCode.GET_TOPIC_CONFIG: GroupBroker._configured,
     RequestCode.GET_ROUTEINFO_BY_TOPIC: GroupBroker._route,
     RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: GroupBroker._names,
+    BrokerRequestCode.QUERY_CONSUME_QUEUE: GroupBroker._queue,
     BrokerRequestCode.SEARCH_OFFSET_BY_TIMESTAMP: GroupBroker._at,
     BrokerRequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: GroupBroker._groups,
     BrokerRequestCode.GET_CONSUME_STATS: GroupBroker._progress,

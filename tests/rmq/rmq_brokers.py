@@ -1,6 +1,8 @@
 """Brokers that a test registers at NameServers, and what they answer."""
 
+import json
 import socket
+import urllib.request
 
 from answering_peer import answer
 from peers.scripted import Line, ScriptedBroker
@@ -40,6 +42,28 @@ def broker_answers():
         GET_CONFIG: answer("flushDiskType=ASYNC_FLUSH\nsslPassword=hush\n"),
         UPDATE_CONFIG: answer(),
     }
+
+
+ADMIN_TOKEN = "a-token-of-the-tests"
+
+
+def admin_token(folder):
+    """Return the file with the token of changes by HTTP."""
+    file = folder / "admin-token"
+    file.write_text(ADMIN_TOKEN)
+    file.chmod(0o600)
+    return file
+
+
+def forget_away(server):
+    """Let a NameServer forget the sets of tests before: on a slow machine they were there for long enough."""
+    url = f"http://127.0.0.1:{server.http_port}/v1/broker-sets/away"
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        away = json.loads(answer.read())["items"]
+    for each in away:
+        headers = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
+        request = urllib.request.Request(f"{url}/{each['brokerName']}", method="DELETE", headers=headers)
+        urllib.request.urlopen(request, timeout=20).close()
 
 
 def register(server, name, address, topics, *, broker_id=0):

@@ -16,7 +16,7 @@ from rmq_runs import Rmq
 
 from rmq.cli.profiles import profile_of
 from rmq.failures import CommandFailed, WrongUse
-from rmq.site.http_api import ANSWER_BYTES_MAX, read_controller
+from rmq.site.http_api import ANSWER_BYTES_MAX, ApiRequest, call, controllers
 from rmq.site.settings import settings_of
 from rmq.site.site import Site
 
@@ -166,7 +166,9 @@ def read(url, *, timeout_s=20, **options):
     settings = settings_of({"controller_http": url, "timeout": str(timeout_s)} | options, {}, {})
     began = time.perf_counter()
     try:
-        return asyncio.run(read_controller(settings, "/v1/x", {}, Sets)).items, time.perf_counter() - began
+        return asyncio.run(
+            call(settings, controllers(settings), ApiRequest("/v1/x", Sets))
+        ).items, time.perf_counter() - began
     except CommandFailed as failure:
         return failure, time.perf_counter() - began
 
@@ -259,7 +261,7 @@ def test_our_controller_refuses_in_its_own_words(servers):
     url = f"http://127.0.0.1:{servers.controller.http_port}"
     settings = settings_of({"controller_http": url, "timeout": "60"}, {}, {})
     with pytest.raises(CommandFailed) as failed:
-        asyncio.run(read_controller(settings, "/v1/broker-sets", {"limit": "0"}, Sets))
+        asyncio.run(call(settings, controllers(settings), ApiRequest("/v1/broker-sets", Sets, {"limit": "0"})))
 
     assert "limit must be a whole number from 1 to" in str(failed.value)
 

@@ -16,7 +16,7 @@ from peers.lab import Lab
 from peers.replicas import Replica
 from peers.servers import OurNameServer
 from peers.waiting import holds_for, seconds_until, wait_until
-from rmq_brokers import ODD_NAMES, SYSTEM_TOPICS, broker_answers, register
+from rmq_brokers import ODD_NAMES, SYSTEM_TOPICS, admin_token, broker_answers, forget_away, register
 from rmq_runs import Rmq
 from rmq_watchers import Terminal, watching
 
@@ -28,7 +28,8 @@ def live(tmp_path_factory):
     """A NameServer with its HTTP side, so that it notifies of changes."""
     lab = Lab(tmp_path_factory.mktemp("live"))
     try:
-        server = lab.kept(OurNameServer(lab.folder, "ns", http=True)).start()
+        settings = {"http": True, "httpAdminTokenFile": admin_token(lab.folder)}
+        server = lab.kept(OurNameServer(lab.folder, "ns", **settings)).start()
         rmq = Rmq(
             lab.folder / "operator",
             NAMESRV_ADDR=server.address,
@@ -38,6 +39,12 @@ def live(tmp_path_factory):
         yield SimpleNamespace(server=server, rmq=rmq)
     finally:
         lab.close()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_away(request):
+    if "live" in request.fixturenames:
+        forget_away(request.getfixturevalue("live").server)
 
 
 @pytest.fixture
@@ -139,7 +146,8 @@ def test_lists_of_a_server_without_notices_are_read_every_two_seconds(live, poll
 def test_name_server_that_is_restarted_is_reported_and_no_topic_is_deleted_meanwhile(tmp_path):
     lab = Lab(tmp_path)
     try:
-        server = lab.kept(OurNameServer(lab.folder, "ns", http=True)).start()
+        settings = {"http": True, "httpAdminTokenFile": admin_token(lab.folder)}
+        server = lab.kept(OurNameServer(lab.folder, "ns", **settings)).start()
         rmq = Rmq(
             lab.folder / "operator",
             NAMESRV_ADDR=server.address,

@@ -158,10 +158,3 @@ def test_elections_and_cleaning_of_a_living_master_are_refused(site):
     assert (cleaned.code, "2009" in cleaned.out) == (1, True)
     assert without_cluster.code == 3
     assert rmq.items("controller", "sets", "broker-a") == [replica]
-
-
-def test_sets_without_a_name_server_need_our_controller(site):
-    ran = site.rmq.run("controller", "sets", "--all", "--controller-http", "http://127.0.0.1:1")
-
-    assert ran.code == 6
-    assert "a Java controller lists no sets" in ran.err

@@ -7,6 +7,7 @@ import { brokerAddress } from "../parts/addresses.js";
 import { answerOf, answersOf, peersByKind } from "../parts/name_servers.js";
 import { utc } from "../parts/times.js";
 import { registrations, replicaOf, share } from "../broker_model.js";
+import { awaySets } from "../overview_model.js";
 import { showLife } from "./broker_life.js";
 
 /** Shows the view of the broker in the address until the returned function is called. */
@@ -44,7 +45,9 @@ async function load({ cluster, name }) {
   const set = source ? await answerOf(source.peer, `brokers/${path}`) : null;
   // Of all sets that begin with it, the set itself is the first.
   const stored = await answersOf(controllers, `broker-sets?limit=1&prefix=${path}`);
+  const away = source ? [] : await answersOf(nameServers, "broker-sets/away?limit=1000");
   return {
+    away: awaySets(away.map(({ value }) => ({ away: value?.items }))).find((each) => each.brokerName === name) ?? null,
     nameServers,
     controllers,
     answers,
@@ -66,11 +69,16 @@ function sections(broker, value) {
   return h(
     "div",
     { id: "broker", "aria-busy": "false" },
-    known === null && h("p", { class: "problem", role: "alert" }, t(rows.some((each) => each.state === "absent") ? "broker.absent" : "name_servers.unreachable")),
+    known === null && h("p", { class: "problem", role: "alert" }, absence(rows, value.away)),
     facts(broker, value, known),
     registrationTable(rows),
     value.set && otherBrokers(value.set, broker),
   );
+}
+
+function absence(rows, away) {
+  if (away) return t("broker.away", { time: utc(away.awaySinceUnixMs) });
+  return t(rows.some((each) => each.state === "absent") ? "broker.absent" : "name_servers.unreachable");
 }
 
 function facts(broker, { set, cluster, storedSet, controllers }, known) {

@@ -87,7 +87,7 @@ async function contentOf(cluster, group, page) {
 
 function sumOf(lag) {
   const { known, unknown } = lagSummary(lag);
-  return t("offsets.lag_sum", { lag: count(known), unknown, time: moment(Date.now()) });
+  return t("offsets.lag_sum", { lag: known === null ? t("unknown") : count(known), unknown, time: moment(Date.now()) });
 }
 
 function lagSections({ queues, unavailable }) {

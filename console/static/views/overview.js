@@ -1,11 +1,12 @@
 // Clusters, broker sets with the roles of their brokers, NameServers and whether they agree, controllers and who leads.
 
 import { answerOf, items, pathOf, request } from "../api.js";
-import { badge, h, named, patch, table, whole } from "../dom.js";
+import { badge, h, named, patch, sentence, table, whole } from "../dom.js";
 import { follow } from "../feed.js";
 import { count, duration, t, tOr } from "../messages.js";
 import { brokerAddress } from "../parts/addresses.js";
-import { brokerSets, controllers, leadership, nameServers } from "../overview_model.js";
+import { utc } from "../parts/times.js";
+import { awaySets, brokerSets, controllers, leadership, nameServers } from "../overview_model.js";
 
 // Names of brokers that are listed where NameServers differ.
 const DIFFERENCES_MAX = 5;
@@ -36,12 +37,15 @@ async function load() {
     source ? items(source.peer, "clusters") : { items: [] },
     controller ? items(controller.peer, "broker-sets", "brokerSets") : { items: null },
   ]);
-  return { peers, nameServerAnswers, controllerAnswers, source, clusters: clusters.items, storedSets: storedSets.items };
+  const away = awaySets(nameServerAnswers);
+  return { peers, nameServerAnswers, controllerAnswers, source, away, clusters: clusters.items, storedSets: storedSets.items };
 }
 
 async function brokersOf(peer) {
   const { value, problem } = await answerOf(peer, async () => (await items(peer, "brokers")).items);
-  return { peer, brokers: value, problem };
+  const away = value && (await answerOf(peer, async () => (await items(peer, "broker-sets/away")).items));
+  // One of an older release remembers no sets.
+  return { peer, brokers: value, away: away?.value ?? [], problem };
 }
 
 async function groupOf(peer) {
@@ -50,17 +54,18 @@ async function groupOf(peer) {
 }
 
 function sections(value) {
-  const sets = brokerSets(value.source?.brokers ?? [], value.storedSets);
+  const sets = brokerSets(value.source?.brokers ?? null, value.storedSets, value.away);
+  const none = t(value.source ? "clusters.none" : "name_servers.unreachable");
   return [
-    clusterTable(value.clusters),
-    setTable(sets, value.storedSets !== null),
+    clusterTable(value.clusters, none),
+    setTable(sets, value.storedSets !== null, none),
     nameServerTable(nameServers(value.nameServerAnswers), value.source),
     controllerTable(controllers(value.controllerAnswers)),
     offsetTable(value.peers.filter((peer) => peer.kind === "offsets")),
   ];
 }
 
-function clusterTable(clusters) {
+function clusterTable(clusters, none) {
   return table(
     t("clusters.title"),
     [
@@ -70,30 +75,42 @@ function clusterTable(clusters) {
         label: t("clusters.without_master"),
         cell: (row) => (row.brokerSetsWithoutMaster ? badge("bad", count(row.brokerSetsWithoutMaster)) : "0"),
       },
+      { label: t("clusters.away"), cell: (row) => (row.awayBrokerSets ? badge("bad", count(row.awayBrokerSets)) : "0") },
       { label: t("masters"), cell: (row) => count(row.masters) },
       { label: t("slaves"), cell: (row) => count(row.slaves) },
       { label: t("topics"), cell: (row) => count(row.topics.normal) },
       { label: t("write_queues"), cell: (row) => count(row.writeQueues) },
     ],
     clusters,
-    t("clusters.none"),
+    none,
   );
 }
 
-const SET_STATES = { master: "good", under_replicated: "fair", acting_master: "fair", no_master: "bad", not_led: "bad", absent: "bad" };
+const SET_STATES = { master: "good", under_replicated: "fair", acting_master: "fair", no_master: "bad", not_led: "bad", absent: "bad", away: "bad" };
 
-function setTable(sets, hasController) {
+function setTable(sets, hasController, none) {
   const columns = [
     { label: t("broker_set"), cell: (row) => named(row.name) },
     { label: t("cluster"), cell: (row) => named(row.cluster) },
-    { label: t("state"), cell: (row) => badge(SET_STATES[row.state], t(`set.${row.state}`)) },
-    { label: t("brokers"), cell: (row) => h("ul", {}, row.brokers.map((each) => h("li", {}, brokerLine(each)))) },
+    { label: t("state"), cell: (row) => [badge(SET_STATES[row.state], t(`set.${row.state}`)), stateDetail(row)] },
+    { label: t("brokers"), cell: (row) => h("ul", {}, [...row.brokers.map((each) => h("li", {}, brokerLine(each))), ...lastAddresses(row)]) },
   ];
   if (hasController) {
     columns.push({ label: t("master_epoch"), cell: (row) => row.stored?.masterEpoch ?? "–" });
     columns.push({ label: "SyncStateSet", cell: (row) => (row.stored ? whole(inSync(row.stored)) : "–") });
   }
-  return table(t("broker_sets"), columns, sets, t("broker_sets.none"));
+  return table(t("broker_sets"), columns, sets, none);
+}
+
+/** Since when a set is away; why a set without master has none. */
+function stateDetail({ state, away, stored }) {
+  if (away) return h("small", {}, ` ${t(away.wasUnregistered ? "set.stopped_since" : "set.lost_since", { time: utc(away.awaySinceUnixMs) })}`);
+  const isLed = !["no_master", "not_led", "absent"].includes(state);
+  return isLed || !stored?.lastElectionReason ? null : h("small", {}, " ", sentence(stored.lastElectionReason));
+}
+
+function lastAddresses({ away }) {
+  return Object.entries(away?.brokerAddrs ?? {}).map(([id, address]) => h("li", {}, `${id} `, named(address)));
 }
 
 // Ids of the controller: a NameServer lists each master as 0.
@@ -108,6 +125,8 @@ function brokerLine(broker) {
     ` ${broker.brokerId} `,
     h("a", { href: brokerAddress(broker.cluster, broker.brokerName, broker.brokerId) }, named(broker.address)),
     h("small", {}, ` ${broker.version} · ${t("heartbeat_ago", { time: duration(broker.lastHeartbeatAgeMs) })}`),
+    broker.lacksTopics && [" ", badge("fair", t("broker.lacks_topics"))],
+    broker.lostTopics > 0 && [" ", badge("bad", t("broker.lost_topics", { count: count(broker.lostTopics) }))],
   ];
 }
 

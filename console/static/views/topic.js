@@ -3,13 +3,17 @@
 import { h, named, patch, scrolling, table } from "../dom.js";
 import { follow } from "../feed.js";
 import { count, t } from "../messages.js";
+import { awaySets } from "../overview_model.js";
 import { brokerAddress } from "../parts/addresses.js";
-import { answersWhereListed, peersByKind } from "../parts/name_servers.js";
+import { answersOf, answersWhereListed, peersByKind } from "../parts/name_servers.js";
 import { agreementTable } from "../parts/route_differences.js";
 import { legend, routePicture } from "../parts/route_picture.js";
 import { agreement, pairedRows, permText, routeRows } from "../route_model.js";
 import { showPast } from "./topic_past.js";
 import { showReaders } from "./topic_readers.js";
+
+// Sets that are away, named where no broker has the topic.
+const SETS_MAX = 5;
 
 /** Shows the view of the topic in the address until the returned function is called. */
 export function show(root, page) {
@@ -49,7 +53,9 @@ async function load(topic) {
   const list = `topics?limit=1&prefix=${name}`;
   const answers = await answersWhereListed(nameServers, list, (item) => item.topic === topic, `topics/${name}/route`);
   const shown = answers.find((each) => each.value);
-  return { nameServers, answers, offsetManagers: of("offsets"), route: shown?.value ?? null, source: shown?.peer ?? null };
+  const away = shown ? [] : await answersOf(nameServers, "broker-sets/away?limit=1000");
+  const awayNames = awaySets(away.map(({ value }) => ({ away: value?.items }))).map((each) => each.brokerName);
+  return { nameServers, answers, awayNames, offsetManagers: of("offsets"), route: shown?.value ?? null, source: shown?.peer ?? null };
 }
 
 /** Returns the present route and whether it is known that it is this one, or that there is none: not where nobody answers. */
@@ -57,20 +63,21 @@ const presentOf = ({ route, answers }) => ({ route, isKnown: route !== null || a
 
 const clustersOf = (route) => [...new Set(routeRows(route).map((row) => row.cluster))];
 
-function sections(topic, { answers, route, source }, width) {
+function sections(topic, { answers, awayNames, route, source }, width) {
   const rows = routeRows(route);
   return h(
     "div",
     { id: "route", "aria-busy": "false" },
-    route === null && h("p", { class: "problem", role: "alert" }, absence(topic, answers)),
+    route === null && h("p", { class: "problem", role: "alert" }, absence(topic, answers, awayNames)),
     rows.length > 0 && queuesPicture(rows, route, width),
     rows.length > 0 && queuesTable(rows),
     agreementTable(agreement(answers), source),
   );
 }
 
-function absence(topic, answers) {
-  return answers.some((each) => each.isAbsent) ? t("topic.absent", { topic }) : t("name_servers.unreachable");
+function absence(topic, answers, awayNames) {
+  if (!answers.some((each) => each.isAbsent)) return t("name_servers.unreachable");
+  return awayNames.length ? t("topic.unknown", { topic, sets: awayNames.slice(0, SETS_MAX).join(", ") }) : t("topic.absent", { topic });
 }
 
 function queuesPicture(rows, route, width) {

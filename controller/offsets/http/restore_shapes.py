@@ -211,8 +211,8 @@ class LagListing(msgspec.Struct, frozen=True, rename="camel"):
     """How far a group is in all its queues."""
 
     group: str
-    #: The sum of what is known.
-    known_lag: int
+    #: The sum of what is known; null if nothing is.
+    known_lag: int | None
     #: Queues whose lag is unknown.
     unknown: int
     queues: list[LagView]

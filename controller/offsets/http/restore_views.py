@@ -117,7 +117,7 @@ class RestoreViews:
         known = [each.lag for each in found.queues if each.lag is not None]
         return shapes.LagListing(
             group=group,
-            known_lag=sum(known),
+            known_lag=sum(known) if known else None,
             unknown=len(found.queues) - len(known),
             queues=[_lag_view(each) for each in found.queues],
             unavailable=[shapes.SetProblemView(*each) for each in sorted(found.unavailable.items())],

@@ -5,6 +5,7 @@ compared with it. A queue that the broker does not have is never requested by 30
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -16,6 +17,7 @@ from controller.offsets.restore.rules import GroupState, QueueBounds, ShownQueue
 from remoting.admin.brokers import broker_runtime
 from remoting.admin.groups import connections_of_group
 from remoting.admin.offsets import max_offset, min_offset
+from remoting.admin.stored_messages import queue_entry
 from remoting.admin.topics import queue_offsets, topic_definition, topic_definition_of_all
 from remoting.background_tasks import all_results
 from remoting.protocol.codes import ResponseCode
@@ -23,6 +25,9 @@ from remoting.protocol.errors import BodyError, InvokeError, NotSupported, Refus
 
 #: Requests of one run under way to its broker.
 REQUESTS_MAX: Final = 16
+#: So many queues behind the last one that is known are looked for, and so many in all.
+HIDDEN_PROBED: Final = 2
+HIDDEN_MAX: Final = 256
 #: What a broker fails with.
 BROKER_FAILURES: Final = (Refused, InvokeError, BodyError)
 
@@ -118,6 +123,26 @@ async def read_ends(queries: MasterQueries, topic: str, wanted: Collection[int])
     except (InvokeError, BodyError) as error:
         return TopicEnds(queues={}, problem=f"the ends of topic {topic} are not known: {error}")
     return TopicEnds(queues=found)
+
+
+async def hidden_ends(queries: MasterQueries, topic: str, first: int) -> dict[int, QueueBounds]:
+    """Return where queues from an id on begin and end that hold messages and are not read, as after a shrink by hand.
+
+    They are found by 321, which makes none that is not there. Raises one of BROKER_FAILURES.
+    """
+    found: dict[int, QueueBounds] = {}
+    last = first + HIDDEN_PROBED
+    for queue_id in range(first, first + HIDDEN_MAX):
+        if queue_id == last:
+            break
+        with suppress(Refused):
+            # It refuses for a queue that it does not have.
+            await queries.call(queue_entry(topic, queue_id, 0))
+            last = queue_id + 1 + HIDDEN_PROBED
+            bounds = await _ends_of(queries, topic, queue_id)
+            if bounds is not None and bounds.max_offset > bounds.min_offset:
+                found[queue_id] = bounds
+    return found
 
 
 async def each_of(items: Iterable[Item], work: Callable[[Item], Awaitable[None]]) -> None:

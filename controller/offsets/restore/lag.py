@@ -52,10 +52,12 @@ def lag_in(queue: LagQueue, committed: CommittedOffset, ends: QueueBounds | None
     """Return the lag in a queue; `problem` says why its ends are not known.
 
     An offset before the beginning counts from the beginning, as expired messages cannot be consumed; one behind the
-    end is none of this queue's messages, so the lag is unknown.
+    end is none of this queue's messages, so the lag is unknown. Nothing is behind in a queue that never had a message.
     """
     reason = committed.problem or problem
     end = None if ends is None else ends.max_offset
+    if not reason and committed.offset is None and end == 0:
+        return GroupLag(queue, end, None, None, 0)
     if not reason and committed.offset is None:
         reason = "the group has stored no offset: it begins where its policy for new groups says"
     if not reason and ends is None:

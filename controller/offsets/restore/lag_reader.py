@@ -6,22 +6,25 @@ Offsets are read first and the ends of queues afterwards, so that no end is olde
 import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from controller.offsets.commits.results import OffsetNotFound, ReadAnswer
 from controller.offsets.guard.master_queries import MasterQueries
-from controller.offsets.restore.broker_facts import BROKER_FAILURES, TopicEnds, each_of, read_ends
+from controller.offsets.restore.broker_facts import BROKER_FAILURES, TopicEnds, each_of, hidden_ends, read_ends
 from controller.offsets.restore.lag import CommittedIn, CommittedOffset, GroupLag, LagQueue, lag_in
 from controller.offsets.restore.lag_turns import LagTurns
 from controller.offsets.restore.requests import RestoreRefused
 from controller.offsets.topology.values import FollowedSet
 from controller.offsets.values import StoredOffset
 from remoting.admin.client import AdminClient
+from remoting.admin.groups import GroupConnections, connections_of_group
 from remoting.admin.offset_table import OffsetTable, all_offsets, decode_key, decode_offsets
 from remoting.background_tasks import all_results
 from remoting.clock import Clock
 from remoting.protocol.errors import BodyError
 from remoting.protocol.shapes.broker_admin import OFFSET_KEY_SEPARATOR
+from remoting.protocol.topic_kinds import TopicKind, kind_of
 from remoting.slices import in_slices
 
 #: Queues that one answer lists.
@@ -76,16 +79,23 @@ class _LagBroker:
         #: Topic -> queue id -> offset; None: an entry that cannot be read.
         self.offsets: dict[str, Mapping[int, int] | None] = {}
         self.ends: dict[str, TopicEnds] = {}
+        #: The members that are connected to it.
+        self.members: GroupConnections | None = None
         #: Why nothing is known of it; blank if something is.
         self.problem = f"it was not read within {READ_S} s"
+
+    def known_topics(self, request: LagRequest) -> set[str]:
+        """Return the topics that the group has offsets of here, or subscribes to."""
+        subscribed = {} if self.members is None else self.members.subscriptions
+        return {*self.offsets, *(topic for topic in subscribed if request.topic in (None, topic))}
 
     def known_queues(self, request: LagRequest, topic: str) -> set[int]:
         """Return the queues of a topic that the group has offsets of."""
         here = {each.queue_id for each in request.managed if (each.topic, each.broker_name) == (topic, self.name)}
         return here | (self.offsets.get(topic) or {}).keys()
 
-    def lags(self, request: LagRequest) -> Iterable[GroupLag]:
-        """Yield the lag in each queue of the topics."""
+    def lags(self, request: LagRequest, *, is_broadcasting: bool) -> Iterable[GroupLag]:
+        """Yield the lag in each queue of the topics; a broadcasting group has none."""
         for topic, ends in self.ends.items():
             for queue_id in sorted(ends.queues.keys() | self.known_queues(request, topic)):
                 queue = LagQueue(topic, self.name, queue_id)
@@ -93,12 +103,15 @@ class _LagBroker:
                 problem = ends.problem
                 if not problem and queue_id in ends.queues and found is None:
                     problem = "the broker cannot read the queue"
-                yield lag_in(queue, self._committed(request, queue), found, problem)
+                committed = self._committed(request, queue, is_broadcasting=is_broadcasting)
+                yield lag_in(queue, committed, found, problem)
 
-    def _committed(self, request: LagRequest, queue: LagQueue) -> CommittedOffset:
+    def _committed(self, request: LagRequest, queue: LagQueue, *, is_broadcasting: bool) -> CommittedOffset:
         managed = request.managed.get(queue)
         if managed is not None and not isinstance(managed, OffsetNotFound):
             return _managed(managed)
+        if is_broadcasting:
+            return CommittedOffset(None, None, "broadcasting: each member keeps its own offsets, on its own host")
         offsets = self.offsets.get(queue.topic, {})
         if offsets is None:
             return CommittedOffset(None, None, "the offsets of the group in the table of the broker are not readable")
@@ -132,7 +145,9 @@ class LagReader:
             async with asyncio.timeout(READ_S):
                 await self._read_all(brokers, request)
         unavailable |= {each.name: each.problem for each in brokers if each.problem}
-        queues = [lag for each in brokers if not each.problem for lag in each.lags(request)]
+        broadcasts = any(each.members is not None and each.members.is_broadcasting for each in brokers)
+        answered = (each for each in brokers if not each.problem)
+        queues = [lag for each in answered for lag in each.lags(request, is_broadcasting=broadcasts)]
         read = {each.name for each in brokers if not each.problem}
         queues += (
             lag_in(queue, _managed(answer), None, unavailable.get(queue.broker_name, "the broker set is not followed"))
@@ -151,13 +166,14 @@ class LagReader:
                 try:
                     table = await broker.queries.call(all_offsets())
                     broker.offsets = await _offsets_of(table, request)
+                    broker.members = await broker.queries.call(connections_of_group(request.group))
                     read.append(broker)
                 except BROKER_FAILURES as error:
                     broker.problem = str(error)
 
         await all_results(read_offsets() for _ in range(BROKERS_MAX))
         # A group may have no offset yet on a broker whose queues it consumes.
-        topics = sorted(request.topics().union(*(broker.offsets for broker in read)))
+        topics = sorted(request.topics().union(*(broker.known_topics(request) for broker in read)))
         if len(topics) > LAG_TOPICS_MAX:
             raise TooManyLags(f"{LAG_TOPICS_MAX} topics")
         waiting = iter(read)
@@ -171,7 +187,12 @@ class LagReader:
 
 async def _read_queues(broker: _LagBroker, topics: Iterable[str], request: LagRequest) -> None:
     async def read_topic(topic: str) -> None:
-        broker.ends[topic] = await read_ends(broker.queries, topic, broker.known_queues(request, topic))
+        ends = await read_ends(broker.queries, topic, broker.known_queues(request, topic))
+        if ends.queues and kind_of(topic) is TopicKind.NORMAL:
+            ends = replace(
+                ends, queues={**ends.queues, **await hidden_ends(broker.queries, topic, max(ends.queues) + 1)}
+            )
+        broker.ends[topic] = ends
 
     await each_of(topics, read_topic)
     broker.problem = ""

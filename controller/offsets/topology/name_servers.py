@@ -18,7 +18,7 @@ from controller.offsets.topology.values import SetMaster
 from controller.offsets.topology.watch import MastersListener, is_fresh
 from remoting.admin.brokers import broker_runtime
 from remoting.admin.client import AdminClient, AdminLimits
-from remoting.admin.routes import cluster_brokers
+from remoting.admin.routes import RoutedBrokerSet, registered_and_away
 from remoting.background_tasks import all_results, start_task
 from remoting.client import Requester
 from remoting.clock import Clock
@@ -138,9 +138,12 @@ class NameServerWatch:
         return {address: answer.boot_unix_ms for address, answer in answers.items() if answer is not None}
 
     async def _query_sets(self, address: str) -> ShownSets | None:
-        """Return what a NameServer shows; None if it does not answer."""
+        """Return what a NameServer shows, with sets that are away, without brokers; None if it does not answer."""
         try:
-            return (await self._admin.call(address, cluster_brokers())).broker_sets
+            found = await self._admin.call(address, registered_and_away())
+            gone = (found.away or {}).values()
+            away = (RoutedBrokerSet(cluster=e.cluster, broker_name=e.broker_name, addresses={}) for e in gone)
+            return {each.broker_name: each for each in (*away, *found.broker_sets.values())}
         except RemotingError as error:
             if self._reports.is_due(address, self._clock.now_ms()):
                 self._observer.name_server_unusable(address, str(error))

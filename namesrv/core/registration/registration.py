@@ -279,6 +279,7 @@ def _row(registration: Registration, row: LiveRow | None, now_ms: int) -> LiveRo
         data_version=registration.data_version,
         connection_id=registration.connection_id,
         registered_ms=now_ms,
+        version_since_ms=row.version_since_ms if row and row.data_version == registration.data_version else now_ms,
         period_ms=renewed.period_ms if renewed else PERIOD_MS_DEFAULT,
         older_connections=renewed.older_connections if renewed else (),
         ha_server_addr=registration.ha_server_addr,

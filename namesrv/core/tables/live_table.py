@@ -11,6 +11,8 @@ from remoting.protocol.shapes.route import DataVersion
 
 #: How often a broker registers unless it shows another period, in ms: registerNameServerPeriod of Java brokers.
 PERIOD_MS_DEFAULT: Final = 30_000
+#: How long a slave may take to copy the topics of its master, in ms: it looks each 10 s.
+TOPIC_COPY_MS_MAX: Final = 20_000
 
 
 class LiveKey(NamedTuple):
@@ -44,8 +46,9 @@ class LiveRow(NamedTuple):
     #: Ordinal of the broker's release.
     version: int
     filter_servers: tuple[str, ...]
-    #: Monotonic ms of the latest registration.
+    #: Monotonic ms of the latest registration, and of the first one with the present data version.
     registered_ms: int = 0
+    version_since_ms: int = 0
     #: How often the broker registers, as far as is known, in ms.
     period_ms: int = PERIOD_MS_DEFAULT
     #: Open connections of registrations before the latest, oldest first.
@@ -63,6 +66,11 @@ class LiveRow(NamedTuple):
         """Until when the broker may be silent, in monotonic ms."""
         deadline_ms = self.last_heartbeat_ms + self.timeout_ms
         return deadline_ms if self.grace_ends_ms is None else min(deadline_ms, self.grace_ends_ms)
+
+    def lacks_topics_of(self, master: "LiveRow") -> bool:
+        """Return whether this slave still has other topics than its master, long after it should have copied them."""
+        is_late = self.registered_ms - master.version_since_ms >= TOPIC_COPY_MS_MAX
+        return is_late and self.data_version != master.data_version
 
 
 class LiveTable:

@@ -127,6 +127,13 @@ class InSyncReplica(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     alive: bool
 
 
+class SyncStateDataHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Header of GET_SYNC_STATE_DATA (1006); Java has none."""
+
+    #: Ours alone: each set has its cluster and its last election, and no names at all stand for every stored set.
+    with_details: bool = False
+
+
 class ReplicasInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One set in the answer to 1006; mqadmin needs both lists."""
 
@@ -136,6 +143,10 @@ class ReplicasInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     sync_state_set_epoch: int
     in_sync_replicas: list[InSyncReplica]
     not_in_sync_replicas: list[InSyncReplica]
+    #: Only with `with_details`, from ours.
+    cluster_name: str | UnsetType = UNSET
+    #: How the last election that this controller knows ended, in words.
+    last_election: str | UnsetType = UNSET
 
 
 class SyncStateData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

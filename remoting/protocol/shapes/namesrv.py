@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from remoting.protocol.shapes.broker_sets import AwayBrokerSet, LostTopics, StaleReplica
 from remoting.protocol.shapes.integers import Int32, Int64
 from remoting.protocol.shapes.route import BrokerData, DataVersion, QueueData, TopicConfig, TopicQueueMappingInfo
 
@@ -157,6 +158,12 @@ class GetBrokerMemberGroupBody(msgspec.Struct, frozen=True, kw_only=True, rename
     broker_member_group: BrokerMemberGroup
 
 
+class ClusterInfoHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Header of GET_BROKER_CLUSTER_INFO (106); Java has none."""
+
+    with_away_broker_sets: bool = False
+
+
 class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Body of the answer to GET_BROKER_CLUSTER_INFO (106)."""
 
@@ -164,3 +171,8 @@ class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     broker_addr_table: dict[str, BrokerData]
     #: Cluster -> names of its broker sets.
     cluster_addr_table: dict[str, list[str]]
+    #: Ours alone, and only with `withAwayBrokerSets`: sets of which no broker is registered now.
+    away_broker_sets: list[AwayBrokerSet] | UnsetType = UNSET
+    #: As above.
+    lost_topics: list[LostTopics] | UnsetType = UNSET
+    stale_replicas: list[StaleReplica] | UnsetType = UNSET

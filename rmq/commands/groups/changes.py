@@ -11,10 +11,10 @@ from remoting.protocol.shapes.broker_clients import NewSubscriptionGroup
 from rmq.cli.options import ChangeCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names, cluster_names, group_names
-from rmq.failures import UnknownName, WrongUse
-from rmq.site.brokers import BrokerPlace, masters, members_at, members_of_cluster
+from rmq.failures import NotReachable, WrongUse
+from rmq.site.brokers import BrokerPlace, check_gaps, gaps_in, masters, members_at, members_of_cluster
 from rmq.site.changes import SiteChange
-from rmq.site.groups import check_group
+from rmq.site.groups import Masters, check_group
 from rmq.site.site import Site
 
 _CLUSTER = click.option(
@@ -49,7 +49,7 @@ class GroupCreation(TypedDict):
 @with_session
 async def create_group(session: OperatorSession, group: str, **chosen: Unpack[GroupCreation]) -> None:
     """Create a group at masters (request 200). Of one that exists all settings are replaced, after a question."""
-    found = await _chosen_masters(session.site, chosen["cluster"], chosen["broker"])
+    found, _ = await _chosen_masters(session.site, chosen["cluster"], chosen["broker"])
     wanted = NewSubscriptionGroup(
         group_name=group,
         consume_enable=not chosen["no_consume"],
@@ -80,23 +80,24 @@ async def delete_group(
 
     Members that are online may let brokers create it again.
     """
-    found = await _chosen_masters(session.site, cluster, broker)
-    await check_group(session.site, group, found)
+    found, gaps = await _chosen_masters(session.site, cluster, broker)
+    await check_group(session.site, group, found, gaps)
     request = delete_at(group, cleans_offsets=not keep_offsets).mapped(lambda _: "")
     what = f"delete group {group}" + ("" if keep_offsets else " and its offsets")
     changes = [SiteChange(each.address, f"{what} on {_name(each)}", request) for each in found]
     question = f"Delete group {group}{'' if keep_offsets else ' and its offsets'} on {', '.join(map(_name, found))}?"
     await session.change([changes], question)
+    check_gaps(gaps, "the group comes back with it")
 
 
-async def _chosen_masters(site: Site, cluster: str | None, broker: str | None) -> list[BrokerPlace]:
+async def _chosen_masters(site: Site, cluster: str | None, broker: str | None) -> Masters:
     if (cluster is None) == (broker is None):
         raise WrongUse("name either --cluster or --broker")
     brokers = await site.cluster()
     found = masters(members_of_cluster(brokers, cluster) if cluster else members_at(brokers, broker or ""))
     if not found:
-        raise UnknownName(f"{cluster or broker} has no master now: only masters change groups")
-    return found
+        raise NotReachable(f"{cluster or broker} has no master now: only masters change groups")
+    return Masters(found, gaps_in(brokers, cluster) if cluster else [])
 
 
 def _name(place: BrokerPlace) -> str:

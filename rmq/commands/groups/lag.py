@@ -1,6 +1,7 @@
 """`rmq group lag` and `rmq group offsets`."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import click
 import msgspec
@@ -11,19 +12,9 @@ from remoting.admin.offset_table import offsets_of_groups
 from rmq.cli.options import SiteCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import cluster_names, group_names, topic_names
-from rmq.site.groups import (
-    GroupInQueue,
-    Unknown,
-    check_group,
-    connections_at,
-    held_queues,
-    masters_of,
-    progress_at,
-    progress_in,
-    shows_zeros,
-    stored_at,
-    total_lag,
-)
+from rmq.site.brokers import check_gaps
+from rmq.site.group_lag import GroupInQueue, GroupLag, Unknown, read_lags
+from rmq.site.groups import check_group, held_queues, masters_of
 from rmq.site.site import Answered, check_complete, check_requests
 
 #: Of pop consumers: all queues of a broker set.
@@ -33,11 +24,13 @@ _ALL_QUEUES = -1
 class LagRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How far a group is in one queue."""
 
-    topic: str
-    broker_name: str
-    queue_id: int
+    #: Blank of a set that cannot be asked, where no topic was named.
+    topic: str | None
+    #: Blank where no master has the topic.
+    broker_name: str | None
+    queue_id: int | None
     #: The next offset to be written.
-    broker_offset: int
+    broker_offset: int | None
     #: The next offset to consume; blank if none is stored.
     consumer_offset: int | None
     #: Messages not consumed. `unknown` is not 0.
@@ -73,27 +66,21 @@ async def show_lag(
 ) -> None:
     """Show how far a group is in each queue (208), and which member holds it (203, 307).
 
-    The lag of a queue in which the group has stored no offset is unknown, not 0 (43 shows which).
+    Unknown is not 0: where the group has stored no offset (43 shows that), where its members broadcast, and where a
+    broker set is away or has no master. Queues that a topic has no more are shown while they hold messages (321).
     """
     site = session.site
-    found = await masters_of(site, cluster)
-    addresses = [each.address for each in found]
-    answers = [answer for _, answer in await progress_at(site, addresses, [group], topic)]
-    open_at = [each.address for each in answers if each.error is None and shows_zeros(each.result)]
-    stored = await stored_at(site, open_at, [group]) if open_at else {}
-    queues = [
-        queue
-        for each in answers
-        if each.error is None
-        for queue in progress_in(group, each.result, stored.get(each.address))
-    ]
-    if not queues:
-        await check_group(site, group, found)
-    connections = [] if no_clients or not queues else await connections_at(site, addresses, group)
-    holders = await _holders(session, group, connections)
-    session.show([_row(each, holders) for each in sorted(queues, key=lambda each: each.queue)], LagRow)
-    _note_total(session, group, queues)
-    check_requests([*answers, *connections])
+    masters = await masters_of(site, cluster)
+    read = (await read_lags(site, masters, [group], topic))[group]
+    if not read.queues:
+        await check_group(site, group, masters.found, masters.gaps)
+    holders = {} if no_clients or not read.queues else await _holders(session, group, read.connections)
+    lacking = [GroupInQueue(topic, each.broker_name, None, reason=each.reason) for each in read.gaps]
+    session.show([_row(each, holders) for each in [*read.queues, *lacking]], LagRow)
+    if session.is_table:
+        session.note(f"{group}: {_summary(read)}")
+    check_requests(read.answers)
+    check_gaps(read.gaps, f"what {group} has not consumed there is not known")
 
 
 @click.command("offsets", cls=SiteCommand)
@@ -103,7 +90,7 @@ async def show_lag(
 @with_session
 async def show_offsets(session: OperatorSession, group: str, topic: str | None, cluster: str | None) -> None:
     """Show the offsets that masters have stored of a group (43), also of queues that are not there any more."""
-    found = await masters_of(session.site, cluster)
+    found, gaps = await masters_of(session.site, cluster)
     answers = await session.site.answers((each.address for each in found), offsets_of_groups([group]))
     rows: list[StoredOffsetRow] = [
         StoredOffsetRow(topic=key.topic, broker_name=place.broker_name, queue_id=queue_id, offset=offset)
@@ -114,11 +101,12 @@ async def show_offsets(session: OperatorSession, group: str, topic: str | None, 
         for queue_id, offset in offsets.items()
     ]
     if not rows:
-        await check_group(session.site, group, found)
+        await check_group(session.site, group, found, gaps)
         session.note(f"no master has an offset of {group}" + (f" in {topic}" if topic else ""))
     rows.sort(key=lambda row: (row.topic, row.broker_name, row.queue_id))
     session.show(rows, StoredOffsetRow)
     check_complete(answers, "masters")
+    check_gaps(gaps, "offsets that it has stored are not shown")
 
 
 async def _holders(
@@ -131,25 +119,28 @@ async def _holders(
 
 
 def _row(found: GroupInQueue, holders: Mapping[MessageQueue, Sequence[str]]) -> LagRow:
-    queue = found.queue
-    of_set = MessageQueue(topic=queue.topic, broker_name=queue.broker_name, queue_id=_ALL_QUEUES)
-    clients = [*holders.get(queue, ()), *holders.get(of_set, ())]
+    clients: list[str] = []
+    if found.topic is not None and found.broker_name is not None and found.queue_id is not None:
+        queue = MessageQueue(topic=found.topic, broker_name=found.broker_name, queue_id=found.queue_id)
+        clients = [*holders.get(queue, ()), *holders.get(replace(queue, queue_id=_ALL_QUEUES), ())]
     return LagRow(
-        topic=queue.topic,
-        broker_name=queue.broker_name,
-        queue_id=queue.queue_id,
-        broker_offset=found.lag.broker_offset,
+        topic=found.topic,
+        broker_name=found.broker_name,
+        queue_id=found.queue_id,
+        broker_offset=found.broker_offset,
         consumer_offset=found.consumer_offset,
         diff="unknown" if found.diff is None else found.diff,
         clients=clients or None,
-        last_consumed_unix_ms=found.lag.last_consumed_unix_ms,
+        last_consumed_unix_ms=found.last_consumed_unix_ms,
         reason=found.reason,
     )
 
 
-def _note_total(session: OperatorSession, group: str, queues: Sequence[GroupInQueue]) -> None:
-    if not session.is_table:
-        return
-    lag, unknown = total_lag(queues)
-    text = f"{group}: {lag} messages behind in {len(queues) - unknown} queues"
-    session.note(text + (f", and {unknown} queues of which that is unknown" if unknown else ""))
+def _summary(read: GroupLag) -> str:
+    """Return the lag in words; one that lacks a set is no number."""
+    if not read.queues and not read.gaps:
+        return "its lag is unknown: it has stored no offset, and no member consumes a topic"
+    text = f"{sum(read.known)} messages behind in {len(read.known)} queues" if read.known else "its lag is unknown"
+    if read.known and read.unknown_queues:
+        text += f", and {read.unknown_queues} queues of which that is unknown"
+    return f"its lag is unknown; {text} of the sets that answer" if read.known and read.lag is None else text

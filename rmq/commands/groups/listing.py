@@ -1,12 +1,11 @@
 """`rmq group list`."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar
 
 import click
 import msgspec
 
-from remoting.admin.groups import ConsumeStats, GroupConnections, configured_groups
+from remoting.admin.groups import configured_groups
 from remoting.protocol.group_kinds import is_system_group
 from rmq.cli.options import ListCommand
 from rmq.cli.session import OperatorSession, with_session
@@ -14,18 +13,10 @@ from rmq.commands.live_names import cluster_names
 from rmq.failures import WrongUse
 from rmq.output.patterns import matches
 from rmq.output.rows import RowKey
-from rmq.site.groups import (
-    StoredOffsets,
-    Unknown,
-    masters_of,
-    members_of,
-    progress_at,
-    progress_in,
-    shows_zeros,
-    stored_at,
-    total_lag,
-)
-from rmq.site.site import Answered, Site, check_complete, check_requests
+from rmq.site.brokers import check_gaps
+from rmq.site.group_lag import GroupLag, Unknown, read_lags
+from rmq.site.groups import masters_of
+from rmq.site.site import check_complete, check_requests
 
 
 class GroupRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -46,25 +37,12 @@ class LongGroupRow(GroupRow, frozen=True, kw_only=True, rename="camel"):
     consume_type: str | None
     #: CLUSTERING or BROADCASTING.
     message_model: str | None
-    #: Messages not consumed, in all queues with a stored offset; `unknown` without any of these, or where a master did
-    #: not answer.
+    #: Messages not consumed, where that is known; `unknown` if that is nowhere, or a master or a set did not answer.
     lag: int | Unknown
     #: Queues of which it is not known.
     unknown_queues: int
     #: Messages a second.
     consume_tps: float | None
-
-
-class _ReadGroup(NamedTuple):
-    """What masters answer about a group."""
-
-    connections: Sequence[Answered[GroupConnections | None]]
-    progress: Sequence[Answered[ConsumeStats]]
-    #: By address.
-    stored: Mapping[str, StoredOffsets]
-
-    def all_answers(self) -> list[Answered[Any]]:
-        return [*self.connections, *self.progress]
 
 
 @click.command("list", cls=ListCommand)
@@ -76,56 +54,44 @@ class _ReadGroup(NamedTuple):
 async def list_groups(
     session: OperatorSession, pattern: str | None, cluster: str | None, *, shows_all: bool, is_long: bool
 ) -> None:
-    """List the groups that masters have a configuration of (201), whose names contain PATTERN or match it."""
+    """List the groups that masters have a configuration of (201), whose names contain PATTERN or match it.
+
+    Where a set is away, or has no master, groups may be missing, and the exit code is 7.
+    """
     if is_long and session.is_watched:
         raise WrongUse("--long sends three requests for each group: watch the names without it")
-    addresses = [each.address for each in await masters_of(session.site, cluster)]
-    answers = await session.site.answers(addresses, configured_groups())
+    masters = await masters_of(session.site, cluster)
+    answers = await session.site.answers((each.address for each in masters.found), configured_groups())
     counts: dict[str, int] = {}
     for name in (name for each in answers if each.error is None for name in each.result):
         if (shows_all or not is_system_group(name)) and matches(name, pattern):
             counts[name] = counts.get(name, 0) + 1
     if not is_long:
         rows = [GroupRow(group=name, masters=count) for name, count in sorted(counts.items())]
-        session.show(rows, GroupRow, is_partial=any(each.error is not None for each in answers))
+        is_partial = bool(masters.gaps) or any(each.error is not None for each in answers)
+        session.show(rows, GroupRow, is_partial=is_partial)
         check_complete(answers, "masters")
-        return
-    reached = [each.address for each in answers if each.error is None]
-    found = await _read(session.site, reached, list(counts))
-    session.show([_long_row(name, count, found[name]) for name, count in sorted(counts.items())], LongGroupRow)
-    of_groups = [answer for each in found.values() for answer in each.all_answers()]
-    check_requests([*answers, *of_groups])
+    else:
+        at = [place for place, each in zip(masters.found, answers, strict=True) if each.error is None]
+        read = await read_lags(session.site, masters._replace(found=at), list(counts), None)
+        session.show([_long_row(name, count, read[name]) for name, count in sorted(counts.items())], LongGroupRow)
+        check_requests([*answers, *(answer for each in read.values() for answer in each.answers)])
+    check_gaps(masters.gaps, "groups that it has are not shown")
 
 
-async def _read(site: Site, addresses: Sequence[str], groups: Sequence[str]) -> dict[str, _ReadGroup]:
-    connections = await members_of(site, addresses, groups)
-    progress: dict[str, list[Answered[ConsumeStats]]] = {group: [] for group in groups}
-    for group, answer in await progress_at(site, addresses, groups, None):
-        progress[group].append(answer)
-    unclear = {
-        group
-        for group, answers in progress.items()
-        if any(each.error is None and shows_zeros(each.result) for each in answers)
-    }
-    stored = await stored_at(site, addresses, unclear) if unclear else {}
-    return {group: _ReadGroup(connections[group], progress[group], stored) for group in groups}
-
-
-def _long_row(group: str, masters: int, read: _ReadGroup) -> LongGroupRow:
-    progress = [(each.address, each.result) for each in read.progress if each.error is None]
-    queues = [each for address, found in progress for each in progress_in(group, found, read.stored.get(address))]
-    lag, unknown = total_lag(queues)
-    rates = [found.consume_tps for _, found in progress if found.consume_tps is not None]
+def _long_row(group: str, masters: int, read: GroupLag) -> LongGroupRow:
+    rates = [each.result.consume_tps for each in read.progress if each.error is None]
     connections = [each.result for each in read.connections if each.error is None and each.result is not None]
     clients = {client.client_id for each in connections for client in each.clients}
     first = next(iter(connections), None)
+    known_rates = [each for each in rates if each is not None]
     return LongGroupRow(
         group=group,
         masters=masters,
         clients=len(clients) if all(each.error is None for each in read.connections) else "unknown",
         consume_type=first.consume_type if first else None,
         message_model=first.message_model if first else None,
-        lag="unknown" if len(queues) == unknown or len(progress) < len(read.progress) else lag,
-        unknown_queues=unknown,
-        consume_tps=sum(rates) if rates else None,
+        lag="unknown" if read.lag is None else read.lag,
+        unknown_queues=read.unknown_queues,
+        consume_tps=sum(known_rates) if known_rates else None,
     )

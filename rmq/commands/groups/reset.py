@@ -1,7 +1,7 @@
 """`rmq group reset`, as mqadmin's resetOffsetByTime, but shown before it is done."""
 
 from collections.abc import Sequence
-from typing import TypedDict, Unpack
+from typing import Final, TypedDict, Unpack
 
 import click
 
@@ -13,7 +13,10 @@ from rmq.commands.groups.reset_run import carry_out_all, failure_in
 from rmq.commands.live_names import broker_names, group_names, topic_names
 from rmq.commands.topic_views import route_at_first
 from rmq.failures import WrongUse
+from rmq.site.brokers import check_gaps
 from rmq.site.groups import check_group
+
+_NOT_RESET: Final = "the group is not reset there"
 
 
 class ResetOptions(TypedDict):
@@ -42,13 +45,15 @@ async def reset_group(session: OperatorSession, group: str, **chosen: Unpack[Res
     if chosen["queue"] is not None and chosen["broker"] is None:
         raise WrongUse("--queue needs --broker: each broker set has queues with this id")
     wanted = WantedReset(group, chosen["topic"], target_of(chosen["target"]), chosen["queue"])
-    route = await route_at_first(session.site, wanted.topic)
+    route, beside = await route_at_first(session.site, wanted.topic)
     found = masters_in(route, chosen["broker"])
-    await check_group(session.site, group, found)
+    gaps = beside if chosen["broker"] is None else []
+    await check_group(session.site, group, found, gaps)
     planned = await plan_reset(session.site, wanted, found, route)
     rows = [row for each in planned for row in each.rows]
     if session.is_dry_run:
         session.show(rows, ResetRow)
+        check_gaps(gaps, _NOT_RESET)
         return
     session.preview(rows, ResetRow)
     session.confirm(_question(wanted, rows))
@@ -56,6 +61,7 @@ async def reset_group(session: OperatorSession, group: str, **chosen: Unpack[Res
     session.show([each.row for each in outcomes], ResetRow)
     if (failure := failure_in(outcomes)) is not None:
         raise failure
+    check_gaps(gaps, _NOT_RESET)
 
 
 def _question(wanted: WantedReset, rows: Sequence[ResetRow]) -> str:

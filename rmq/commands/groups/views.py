@@ -11,7 +11,7 @@ from rmq.cli.options import SiteCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import cluster_names, group_names
 from rmq.failures import UnknownName, sentence_of
-from rmq.site.brokers import BrokerPlace
+from rmq.site.brokers import BrokerPlace, check_gaps
 from rmq.site.groups import check_group, connections_at, masters_of
 from rmq.site.site import Answered, check_complete, check_requests
 
@@ -63,11 +63,11 @@ _CLUSTER = click.option("--cluster", metavar="NAME", shell_complete=cluster_name
 @with_session
 async def show_group(session: OperatorSession, group: str, cluster: str | None) -> None:
     """Show the settings of a group at each master that has it (201), and its members there (203)."""
-    found = await masters_of(session.site, cluster)
+    found, gaps = await masters_of(session.site, cluster)
     addresses = [each.address for each in found]
     definitions = await session.site.answers(addresses, group_definition(group))
     if all(each.error is None and each.result is None for each in definitions):
-        await check_group(session.site, group, found)
+        await check_group(session.site, group, found, gaps)
     connections = await connections_at(session.site, addresses, group)
     rows = [
         _shown(place, definition, connected)
@@ -76,6 +76,7 @@ async def show_group(session: OperatorSession, group: str, cluster: str | None) 
     ]
     session.show(rows, GroupShownRow)
     check_requests([*definitions, *connections])
+    check_gaps(gaps, "what it has of the group is not shown")
 
 
 @click.command("connections", cls=SiteCommand)
@@ -87,7 +88,7 @@ async def show_connections(
     session: OperatorSession, group: str, cluster: str | None, *, shows_subscriptions: bool
 ) -> None:
     """Show the members of a group that are connected to masters (203), or what they subscribe to."""
-    found = await masters_of(session.site, cluster)
+    found, gaps = await masters_of(session.site, cluster)
     answers = await connections_at(session.site, [each.address for each in found], group)
     at = [
         (place.broker_name, answer.result)
@@ -95,7 +96,7 @@ async def show_connections(
         if answer.error is None and answer.result is not None
     ]
     if not at:
-        await check_group(session.site, group, found)
+        await check_group(session.site, group, found, gaps)
     if shows_subscriptions:
         session.show(_subscriptions(at), SubscriptionRow)
     else:
@@ -103,6 +104,7 @@ async def show_connections(
     if not at:
         session.note(f"no member of {group} is connected")
     check_complete(answers, "masters")
+    check_gaps(gaps, "members that only it has are not shown")
 
 
 def _shown(

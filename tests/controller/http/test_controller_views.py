@@ -196,6 +196,7 @@ async def test_set_is_shown_with_each_broker_and_its_last_heartbeat(controller):
         "syncStateSetEpoch": 2,
         "nextBrokerId": 3,
         "lastElection": 1,
+        "lastElectionReason": controller.control.elections.of_set(SET).reason,
     }
     assert one == {
         "brokerId": 1,
@@ -222,7 +223,7 @@ async def test_set_is_shown_with_each_broker_and_its_last_heartbeat(controller):
 async def test_broker_without_a_heartbeat_is_shown_without_figures(controller):
     stored(controller, "broker-b")
     _, body = await controller.get("/v1/broker-sets/broker-b")
-    assert (body["state"], body["masterBrokerId"], body["lastElection"]) == ("no_master", 1, None)
+    assert (body["state"], body["masterBrokerId"], body["lastElectionReason"]) == ("no_master", 1, None)
     for replica in body["replicas"]:
         assert (replica["alive"], replica["suspect"], replica["lastContactUnixMs"]) == (False, False, None)
         assert {replica[key] for key in ("epoch", "maxOffset", "confirmOffset", "electionPriority")} == {None}

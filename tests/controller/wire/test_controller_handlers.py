@@ -6,6 +6,7 @@ import pytest
 from fakes.in_process_controller import CLUSTER, ME, SET, InProcessController, at
 
 from controller.failure_detection.suspicion import ProbeOutcome
+from remoting.admin.controllers import detailed_sets
 from remoting.protocol.codes import RequestCode, ResponseCode
 
 
@@ -184,6 +185,18 @@ async def test_sync_state_data_has_both_lists_and_omits_unknown_sets(controller)
             "notInSyncReplicas": [shown(2)],
         }
     }
+
+
+@pytest.mark.parametrize("body", [b"", b'["broker-a"]'])
+async def test_sync_state_data_with_details_has_the_cluster_and_the_last_election_and_lists_all_sets(controller, body):
+    await controller.a_set(1, 2, in_sync=[1])
+    await controller.elect(2)
+    answer = await controller.request(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, {"withDetails": "true"}, body)
+
+    found = detailed_sets().read_response(answer)[SET]
+    assert (found.cluster, found.master_broker_id, found.is_whole) == (CLUSTER, 1, False)
+    assert found.last_election.startswith("1 ")
+    assert (await controller.request(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, {})).code == ResponseCode.SYSTEM_ERROR
 
 
 # 1001

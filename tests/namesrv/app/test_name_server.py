@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import asynccontextmanager
 
 import pytest
 from broker_messages import registration_body
@@ -27,8 +28,8 @@ SOON_S = 30
 BROKER = {"clusterName": "C", "brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911", "brokerId": "0"}
 
 
-@pytest.fixture
-async def server(tmp_path):
+@asynccontextmanager
+async def running(tmp_path):
     config = NameServerConfig(
         bind_address="127.0.0.1",
         listen_port=0,
@@ -44,12 +45,18 @@ async def server(tmp_path):
         async with tasks:
             await server.run()
 
-    running = asyncio.create_task(run())
+    task = asyncio.create_task(run())
     await eventually(lambda: server._server.address[1], seconds=SOON_S, what="it serves")
     yield server
     signals.stop.set()
-    await asyncio.wait_for(running, SOON_S)
+    await asyncio.wait_for(task, SOON_S)
     logs.close(1)
+
+
+@pytest.fixture
+async def server(tmp_path):
+    async with running(tmp_path) as server:
+        yield server
 
 
 class Line:
@@ -144,3 +151,30 @@ async def test_client_of_a_watched_route_is_known_by_the_address_that_its_proxy_
     assert (fetch["clientAddress"], fetch["proxyAddress"]) == ("10.1.2.3:5555", proxied.address)
     await proxied.close()
     await direct.close()
+
+
+async def test_a_broker_set_that_is_lost_stays_known_after_a_restart(tmp_path):
+    # The server has known the set for long: one that it has known for a moment is not remembered.
+    known = {"cluster": "C", "brokerName": "broker-a", "registeredMs": 3_600_000}
+    (tmp_path / "kv.brokerSets").write_text(json.dumps({"writtenUnixMs": 0, "sets": [known]}))
+
+    async def away(server):
+        line = await Line.to(server)
+        answer = await line.request(RequestCode.GET_BROKER_CLUSTER_INFO, {"withAwayBrokerSets": "true"})
+        await line.close()
+        return json.loads(answer.body.replace(b"{0:", b'{"0":'))["awayBrokerSets"]
+
+    async with running(tmp_path) as server:
+        broker = await Line.to(server)
+        await broker.request(RequestCode.REGISTER_BROKER, BROKER)
+        assert await away(server) == []
+        await broker.close()
+        await eventually(lambda: len(server._state.away_sets), seconds=SOON_S, what="the set is away")
+        (before,) = await away(server)
+        assert (before["brokerName"], before["brokerAddrs"]) == ("broker-a", {"0": "10.0.0.1:10911"})
+    async with running(tmp_path) as server:
+        assert await away(server) == [before]
+        broker = await Line.to(server)
+        await broker.request(RequestCode.REGISTER_BROKER, BROKER)
+        assert await away(server) == []
+        await broker.close()

@@ -93,7 +93,7 @@ def test_a_registered_broker_lives_and_has_its_topics(state):
     outcome = register(state, now_ms=5)
     assert state.tables.brokers.get(BROKER) == a_broker_set()
     assert state.tables.topics.topics_of(BROKER) == queue_datas(TOPIC, BROKER)
-    assert dict(state.tables.live.rows()) == {MASTER: a_live_row(last_heartbeat_ms=5)}
+    assert dict(state.tables.live.rows()) == {MASTER: a_live_row(last_heartbeat_ms=5, version_since_ms=5)}
     assert notified(outcome) == [BrokerRegistered, BrokerHeartbeat]
     assert (outcome.reply, outcome.effects) == (MasterAddresses(), ())
 
@@ -138,7 +138,9 @@ def test_registration_over_lost_connection_is_ignored_and_answered_as_usual(stat
     outcome = register(state, broker_id=1, connection_id=7, now_ms=9, **late)
     stale = StaleRegistration(cluster=CLUSTER, broker_name=BROKER, broker_id=1, address=SLAVE.address)
     assert outcome == RouteOutcome(reply=MasterAddresses(MASTER.address, ""), events=(stale,))
-    assert state.tables.live.get(SLAVE) == a_live_row(broker_id=1, connection_id=8, last_heartbeat_ms=5)
+    assert state.tables.live.get(SLAVE) == a_live_row(
+        broker_id=1, connection_id=8, last_heartbeat_ms=5, version_since_ms=5
+    )
 
 
 def test_broker_with_two_connections_stays_until_both_are_lost(state):
@@ -354,7 +356,11 @@ def test_brokers_are_notified_before_connection_of_expired_broker_is_closed():
 def test_a_heartbeat_moves_the_deadline(state):
     register(state, now_ms=1)
     outcome = state.heartbeat(CLUSTER, MASTER, HeartbeatKind.HEARTBEAT, now_ms=5)
-    assert outcome.reply == state.tables.live.get(MASTER) == a_live_row(last_heartbeat_ms=5, registered_ms=1)
+    assert (
+        outcome.reply
+        == state.tables.live.get(MASTER)
+        == a_live_row(last_heartbeat_ms=5, registered_ms=1, version_since_ms=1)
+    )
     (heartbeat,) = outcome.events
     assert (heartbeat.kind, heartbeat.interval_ms, heartbeat.broker_id) == (HeartbeatKind.HEARTBEAT, 4, 0)
 

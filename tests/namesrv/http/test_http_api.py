@@ -7,8 +7,9 @@ import time
 
 import aiohttp
 import pytest
-from builders import CLUSTER, TOPIC, topic_configs
+from builders import CLUSTER, TOPIC, a_broker_set, topic_configs
 from clusters import register
+from fakes.admin_token import ADMIN_TOKEN
 from fakes.site import Site
 from route_states import lose_connection
 
@@ -68,12 +69,59 @@ async def test_clusters_are_listed_with_their_counts(site):
         "cluster": CLUSTER,
         "brokerSets": 1,
         "brokerSetsWithoutMaster": 1,
+        "awayBrokerSets": 0,
         "masters": 0,
         "slaves": 1,
         "topics": {"normal": 2, "system": 0, "retry": 0, "dlq": 0},
         "readQueues": 32,
         "writeQueues": 32,
     }
+
+
+def away_for_ever(site, *names, cluster="Gone"):
+    """Have sets registered long enough to be remembered, and leave."""
+    for name in names:
+        for broker_set, unix_ms in ((a_broker_set(broker_name=name, cluster=cluster), 0), (None, 60_000)):
+            site.state.away_sets.observe(name, broker_set, is_unregistered=False, unix_ms=unix_ms)
+
+
+async def test_sets_that_are_away_are_listed_and_counted_until_they_are_forgotten(site):
+    away_for_ever(site, "broker-c", "broker-b")
+    status, first = await site.get("/v1/broker-sets/away?limit=1")
+    assert (status, first["total"]) == (200, 2)
+    assert first["items"] == [
+        {
+            "cluster": "Gone",
+            "brokerName": "broker-b",
+            "awaySinceUnixMs": 60_000,
+            "wasUnregistered": False,
+            "brokerAddrs": {"0": "broker-b-0:10911"},
+        }
+    ]
+    _, second = await site.get(f"/v1/broker-sets/away?cursor={first['nextCursor']}")
+    assert [each["brokerName"] for each in second["items"]] == ["broker-c"]
+    (cluster,) = (await site.get("/v1/clusters"))[1]["items"]
+    assert (cluster["cluster"], cluster["brokerSets"], cluster["awayBrokerSets"]) == ("Gone", 0, 2)
+    assert (await site.get("/v1/brokers"))[1]["awayBrokerSets"] == 2
+    assert (await site.get("/v1/brokers?brokerName=broker-b"))[1]["awayBrokerSets"] == 1
+    status, body = await site.get("/v1/brokers/broker-b")
+    assert (status, body["error"]["message"]) == (
+        404,
+        "No broker of the name broker-b is registered now: see /v1/broker-sets/away.",
+    )
+
+    status, body = await site.get("/v1/topics/Orders/route")
+    unknown = "No registered broker has the topic Orders; whether sets that are away have it is not known: "
+    assert (status, body["error"]["message"]) == (404, f"{unknown}broker-b, broker-c.")
+
+    path = "/v1/broker-sets/away/broker-b"
+    assert (await site.request("DELETE", path))[0] == 401
+    admin = {"headers": {"Authorization": f"Bearer {ADMIN_TOKEN}"}}
+    status, _, body = await site.request("DELETE", path, **admin)
+    assert (status, body) == (200, {"brokerName": "broker-b"})
+    assert (await site.request("DELETE", path, **admin))[0] == 404
+    assert (await site.get("/v1/broker-sets/away"))[1]["total"] == 1
+    assert site.lines.decoded()[-1]["event"] == "http_admin_request_accepted"
 
 
 async def test_route_fetches_are_listed_in_pages_while_somebody_watches_the_topic(site):
@@ -127,8 +175,11 @@ async def test_broker_is_listed_with_age_timeout_release_and_version(site):
         "heartbeatTimeoutMs": 10_000,
         "version": "5.5.0",
         "dataVersion": {"counter": 3, "stateVersion": 2, "timestamp": 1},
+        "lacksTopics": False,
+        "lostTopics": 0,
     }
-    assert await site.get("/v1/brokers") == (200, {"total": 1, "nextCursor": None, "items": [expected]})
+    listing = {"total": 1, "nextCursor": None, "items": [expected], "awayBrokerSets": 0}
+    assert await site.get("/v1/brokers") == (200, listing)
     assert await site.get("/v1/brokers/broker-a") == (
         200,
         {
@@ -140,6 +191,7 @@ async def test_broker_is_listed_with_age_timeout_release_and_version(site):
             "topics": 2,
             "readQueues": 32,
             "writeQueues": 32,
+            "lostTopics": None,
             "brokers": [expected],
         },
     )

@@ -133,6 +133,24 @@ def test_registration_that_changes_routes_is_logged_with_counts(desk):
     assert (line["topics_added"], line["queues_changed"], line["sample_topics"]) == (1, 1, ["TopicTest", "New"])
 
 
+def test_topics_that_a_new_master_lacks_are_logged_once(desk):
+    desk.register(topics=topic_configs("A", "Orders"))
+    desk.register("broker-a", 1, connection_id=2, topics=topic_configs("A", "Orders"))
+    desk.note(lose_connection(desk.state, 1, 0))
+    desk.register(address="broker-a-1:10911", connection_id=2, topics=topic_configs("A", "B"))
+    desk.taken()
+    for now_ms in (10_000, 11_000):
+        for lost in desk.state.lost_topics.report(now_ms):
+            desk.event_log.topics_not_copied(*lost)
+    line = {"event": "topics_not_copied", "broker": "broker-a", "topics": 1, "sample_topics": ["Orders"]}
+    assert desk.taken() == [line]
+
+
+def test_a_file_of_broker_sets_that_cannot_be_used_is_logged(desk):
+    desk.event_log.away_set_store_failed("disk full")
+    assert desk.taken() == [{"event": "broker_set_store_failed", "error": "disk full"}]
+
+
 def test_ignored_topics_are_logged_when_the_registration_changes(desk):
     desk.register()
     desk.taken()

@@ -4,7 +4,7 @@ import asyncio
 import time
 
 import pytest
-from builders import CLUSTER, topic_configs
+from builders import CLUSTER, a_broker_set, topic_configs
 from clusters import register
 from fakes.site import Site
 from prometheus_client.parser import text_string_to_metric_families
@@ -49,6 +49,23 @@ async def test_scrape_has_the_state_of_the_server(site):
     assert value(scrape(site), "ready") == 1
     site.health.serving = Serving.DRAINING
     assert (value(scrape(site), "ready"), value(scrape(site), "draining")) == (0, 1)
+
+
+async def test_away_sets_and_lost_topics_are_counted_by_cluster(site):
+    both = topic_configs("A", "Orders")
+    register(site.state, topics=both)
+    register(site.state, broker_id=1, connection_id=2, topics=both)
+    lose_connection(site.state, 1, 0)
+    assert value(scrape(site), "away_broker_sets", cluster=CLUSTER) == 0
+    assert value(scrape(site), "lost_topics", cluster=CLUSTER) == 0
+    register(site.state, address="broker-a-1:10911", connection_id=2, topics=topic_configs("A", "B"))
+    site.state.lost_topics.report(10_000)
+    for broker_set, unix_ms in ((a_broker_set(broker_name="broker-b", cluster="Gone"), 0), (None, 60_000)):
+        site.state.away_sets.observe("broker-b", broker_set, is_unregistered=False, unix_ms=unix_ms)
+    samples = scrape(site)
+    assert value(samples, "away_broker_sets", cluster="Gone") == 1
+    assert value(samples, "away_broker_sets", cluster=CLUSTER) == 0
+    assert value(samples, "lost_topics", cluster=CLUSTER) == 1
 
 
 async def test_traffic_is_labelled_with_names_of_codes(site):

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from broker_messages import MASTER, TOPICS, registration_body
+from builders import a_broker_set
 
 from remoting.protocol.codes import RequestCode, ResponseCode
 
@@ -97,6 +98,43 @@ async def test_route_queries_are_counted_by_result(desk):
     counts = desk.route_counters
     assert (sum(counts.found.buckets), counts.not_found, counts.error) == (1, 1, 0)
     assert counts.found.total > 0
+
+
+async def test_cluster_info_has_sets_that_are_away_and_lost_topics_for_who_asks_for_them(desk):
+    gaps = {"withAwayBrokerSets": "true"}
+    body = (await desk.request(RequestCode.GET_BROKER_CLUSTER_INFO, gaps)).body
+    assert json.loads(body) == {
+        "brokerAddrTable": {},
+        "clusterAddrTable": {},
+        "awayBrokerSets": [],
+        "lostTopics": [],
+        "staleReplicas": [],
+    }
+    slave = MASTER | {"brokerId": "1", "brokerAddr": "10.0.0.2:10911"}
+    await desk.request(RequestCode.REGISTER_BROKER, MASTER, registration_body("A", "B", "Orders"))
+    await desk.request(RequestCode.REGISTER_BROKER, slave, registration_body("A", "B"))
+    await desk.request(RequestCode.REGISTER_BROKER, slave | {"brokerId": "0"}, registration_body("A", "B", counter=2))
+    desk.clock.pass_ms(10_000)
+    desk.state.lost_topics.report(desk.clock.now_ms())
+    away = a_broker_set(broker_name="broker-b", cluster="C")
+    for broker_set, unix_ms in ((away, 0), (None, 60_000)):
+        desk.state.away_sets.observe("broker-b", broker_set, is_unregistered=True, unix_ms=unix_ms)
+    plain = (await desk.request(RequestCode.GET_BROKER_CLUSTER_INFO)).body
+    body = (await desk.request(RequestCode.GET_BROKER_CLUSTER_INFO, gaps)).body
+    assert body.startswith(plain[:-1] + b',"awayBrokerSets":[{"cluster":"C","brokerName":"broker-b",')
+    shown = json.loads(body.replace(b"{0:", b'{"0":'))
+    assert shown["awayBrokerSets"] == [
+        {
+            "cluster": "C",
+            "brokerName": "broker-b",
+            "awaySinceUnixMs": 60_000,
+            "wasUnregistered": True,
+            "brokerAddrs": {"0": "broker-b-0:10911"},
+        }
+    ]
+    ((lost),) = shown["lostTopics"]
+    assert (lost["brokerName"], lost["count"], lost["topics"]) == ("broker-a", 1, ["Orders"])
+    assert lost["sinceUnixMs"] == desk.clock.unix_ms() - 10_000
 
 
 async def test_cluster_info_is_in_the_dialect_of_java_and_follows_every_change(desk):

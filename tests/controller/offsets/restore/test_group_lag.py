@@ -23,6 +23,8 @@ def test_lag_counts_messages_that_can_be_read():
     assert lag_in(QUEUE, committed(100), QueueBounds(0, 100)).lag == 0
     # What has expired is not read.
     assert lag_in(QUEUE, committed(60), QueueBounds(90, 100)).lag == 10
+    # It never had a message.
+    assert lag_in(QUEUE, CommittedOffset(None), QueueBounds(0, 0)).lag == 0
 
 
 @pytest.mark.parametrize(
@@ -132,3 +134,23 @@ async def test_set_without_a_master_is_named(tmp_path):
 
     assert site.followed.sets["broker-a"].cluster == CLUSTER
     assert (found, unavailable) == ({}, {"broker-a": "the broker set has no master now"})
+
+
+async def test_broadcasting_group_has_no_lag_whatever_offset_is_stored(tmp_path):
+    broker, other = a_broker(**{"orders@billing": {0: 40, 1: 100}}), a_broker("broker-b")
+    other.online = {"billing": "BROADCASTING"}
+    async with restore_site(tmp_path, broker, other) as site:
+        found, _ = await lags(site)
+
+    assert {each.lag for each in found.values()} == {None}
+    assert all("each member keeps its own offsets" in each.reason for each in found.values())
+
+
+async def test_queues_that_are_not_read_any_more_count_while_they_hold_messages(tmp_path):
+    broker = a_broker(**{"orders@billing": {0: 100, 1: 20}})
+    broker.topics["orders"] = {0: (0, 100), 1: (0, 50), 2: (0, 7), 3: (9, 9)}
+    broker.read_queue_nums = {"orders": 1}
+    async with restore_site(tmp_path, broker) as site:
+        found, _ = await lags(site)
+
+    assert {queue[2]: each.lag for queue, each in found.items()} == {0: 0, 1: 30, 2: None}

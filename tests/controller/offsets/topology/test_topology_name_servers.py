@@ -27,6 +27,8 @@ class Site:
         self.boots = {}
         #: Further sets that are shown, by broker name.
         self.odd_sets = {}
+        #: Sets that are remembered, by broker name.
+        self.away = []
         self.changes, self.unusable = [], []
         self.name_servers = [AnsweringPeer(lambda *_: self.shown()) for _ in range(2)]
         self.brokers = []
@@ -64,7 +66,12 @@ class Site:
             name: {"brokerName": name, "cluster": CLUSTER, "brokerAddrs": {"0": each.address}}
             for name, each in self.odd_sets.items()
         }
-        return success({"brokerAddrTable": {SET: data} | odd, "clusterAddrTable": {CLUSTER: [SET, *odd]}})
+        away = [
+            {"cluster": CLUSTER, "brokerName": name, "awaySinceUnixMs": 1, "wasUnregistered": True, "brokerAddrs": {}}
+            for name in self.away
+        ]
+        body = {"brokerAddrTable": {SET: data} | odd, "clusterAddrTable": {CLUSTER: [SET, *odd]}}
+        return success(body | {"awayBrokerSets": away})
 
     def masters_changed(self, changes):
         self.changes += changes
@@ -104,6 +111,13 @@ async def test_master_is_found_and_its_restart_and_successor_too(site):
     assert await site.kinds() == [RESTARTED]
     await site.broker(500)
     assert await site.kinds() == [MOVED]
+
+
+async def test_set_that_is_away_is_followed_without_a_master_also_by_a_manager_that_never_saw_it(site):
+    site.away = ["broker-z"]
+
+    assert await site.kinds() == [FOUND]
+    assert (site.watch.masters.sets["broker-z"].cluster, site.watch.masters.sets["broker-z"].master) == (CLUSTER, None)
 
 
 async def test_broker_that_refuses_lives_and_is_found_without_the_time_of_its_start(site):

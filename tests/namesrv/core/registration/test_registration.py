@@ -60,7 +60,7 @@ def test_a_new_broker_brings_its_set_its_topics_and_a_sign_of_life():
     decision = decided(RouteTables(), now_ms=5, body_bytes=700, ignored_topics=1)
     assert decision.change == SetChange(
         broker_set=a_broker_set(),
-        registrant=(a_live_key(), a_live_row(last_heartbeat_ms=5)),
+        registrant=(a_live_key(), a_live_row(last_heartbeat_ms=5, version_since_ms=5)),
         queue_changes=QueueChanges(
             queue_datas(TOPIC, BROKER), (QueueTransition(before=None, after=a_queue_data(), topics=2),)
         ),

@@ -1,0 +1,69 @@
+"""What routes do not show of their brokers: sets that are away, topics that are lost, slaves without the newest topics.
+
+Read for operators; a client gets none of it.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from namesrv.core.route_state import RouteState
+from namesrv.core.tables.broker_table import RegisteredSet
+from namesrv.core.tables.change import RouteTables
+from namesrv.core.tables.live_table import LiveKey
+from namesrv.core.values.cooperative import CooperativeTask, in_batches
+from remoting.protocol.shapes.broker_sets import LostTopics, StaleReplica
+from remoting.protocol.shapes.route import MASTER_ID
+
+#: So many sets with lost topics, and slaves, are listed.
+LISTED_MAX: Final = 1_000
+
+
+def lost_topics(state: RouteState, broker_name: str, to_unix_ms: int) -> LostTopics | None:
+    """Return what is lost of a set, None if nothing is; `to_unix_ms` makes Unix ms of monotonic ms."""
+    losses, broker_set = state.lost_topics.of(broker_name), state.tables.brokers.get(broker_name)
+    if losses is None or broker_set is None:
+        return None
+    return LostTopics(
+        cluster=broker_set.cluster,
+        broker_name=broker_name,
+        since_unix_ms=losses.since_ms + to_unix_ms,
+        count=len(losses.topics),
+        topics=losses.names,
+    )
+
+
+def stale_ids(tables: RouteTables, broker_set: RegisteredSet) -> Iterator[int]:
+    """Yield the broker ids of the slaves that lack topics of their master."""
+    name, members = broker_set.broker_name, broker_set.members
+    master = tables.live.get(LiveKey(name, broker_set.master_address or ""))
+    if master is None:
+        return
+    for broker_id, member in members.items():
+        row = tables.live.get(LiveKey(name, member.address))
+        if broker_id != MASTER_ID and row is not None and row.lacks_topics_of(master):
+            yield broker_id
+
+
+def gaps_of(state: RouteState, to_unix_ms: int) -> CooperativeTask[dict[str, object]]:
+    """Return the keys of ours in the answer to GET_BROKER_CLUSTER_INFO; a cooperative task."""
+    stale: list[StaleReplica] = []
+    for part in in_batches(list(state.tables.brokers.sets())):
+        stale += (
+            StaleReplica(
+                cluster=broker_set.cluster,
+                broker_name=broker_set.broker_name,
+                broker_id=broker_id,
+                broker_addr=broker_set.members[broker_id].address,
+            )
+            for broker_set in part
+            for broker_id in stale_ids(state.tables, broker_set)
+        )
+        yield
+    lost = (lost_topics(state, name, to_unix_ms) for name, _ in islice(state.lost_topics.reported(), LISTED_MAX))
+    stale.sort(key=lambda replica: (replica.broker_name, replica.broker_id))
+    return {
+        "awayBrokerSets": state.away_sets.away(),
+        "lostTopics": [losses for losses in lost if losses is not None],
+        "staleReplicas": stale[:LISTED_MAX],
+    }
