@@ -190,7 +190,9 @@ class ControllerViews(SwitchoverViews):
         alive = self._control.live.alive(name, now_ms)
         heartbeats = self._control.live.of_set(name)
         for broker_id, replica in sorted(broker_set.replicas.items()):
-            last = heartbeats.get(broker_id)
+            last = heartbeats.get(broker_id) or self._control.detector.last_of_failed(BrokerKey(name, broker_id))
+            if last is not None and not last.was_heard:
+                last = None
             reported = last if last is not None and last.max_offset != UNKNOWN else None
             yield shapes.ReplicaView(
                 broker_id=broker_id,
@@ -235,6 +237,7 @@ def _election(record: ElectionRecord) -> shapes.ElectionView:
         broker_name=record.broker_name,
         cluster=record.cluster,
         unix_ms=record.unix_ms,
+        held_by=record.held_by,
         trigger=record.cause.trigger.value,
         cause=record.cause.why,
         result=record.reported_result.value,
@@ -258,6 +261,7 @@ def _election(record: ElectionRecord) -> shapes.ElectionView:
         sync_state_set_epoch=record.sync_state_set_epoch,
         unclean=record.is_unclean,
         bytes_at_stake=record.bytes_at_stake,
+        advice=record.advice,
         force=record.force,
         phases=shapes.PhasesView(
             suspect_ms=record.phases.suspect_ms,
