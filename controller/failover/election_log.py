@@ -1,12 +1,12 @@
 """The last elections with their reasons, for operators: candidates, why each was or was not elected, how long it took.
 
-Nothing is decided here. An election that ends as the one before is counted there, so that a set without a candidate,
-with an election every few seconds, does not push the others out.
+Nothing is decided here; `stored_elections.py` keeps them beyond this process. An election that ends as the one before
+is counted there, so that a set without a candidate, with an election every few seconds, does not push the others out.
 """
 
 import shlex
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -20,7 +20,9 @@ from controller.sets.broker_set import BrokerSet
 ELECTIONS_MAX: Final = 1_000
 
 #: What the command that forces a master needs: no request allows it, unless it was opened.
-_WHILE_ALLOWED: Final = "while controllers run with enableElectUncleanMaster=true in their files, and false again at once"
+_WHILE_ALLOWED: Final = (
+    "while controllers run with enableElectUncleanMaster=true in their files, and false again at once"
+)
 #: Verdicts on brokers that are not there.
 _ABSENT: Final = frozenset({Verdict.NOT_ALIVE, Verdict.NO_CONTACT_YET})
 
@@ -175,6 +177,10 @@ class ElectionLog:
         #: By set, the last election that began an epoch.
         self._began: dict[str, ElectionRecord] = {}
         self._held = 0
+        #: The highest number of those that were restored: what ends as one of them is a record of its own.
+        self._restored = 0
+        #: Sets with elections that are not stored as they are known here.
+        self.unstored: set[str] = set()
         #: Moves with every change of a record.
         self.changes = 0
 
@@ -223,6 +229,7 @@ class ElectionLog:
             return None
         record.notified = {**record.notified, broker_id: notified}
         self.changes += 1
+        self.unstored.add(broker_name)
         return record
 
     def add(self, held: HeldElection, unix_ms: int) -> tuple[ElectionRecord, bool]:
@@ -230,9 +237,13 @@ class ElectionLog:
         record = self._recorded(held, unix_ms)
         self.changes += 1
         before = self._last.get(record.broker_name)
-        if before is not None and record.result is not ElectionResult.NEW_MASTER and _is_same(before, record):
+        if before is not None and before.number > self._restored and _is_same(before, record):
             before.add_repeat(record)
+            if before.times.bit_count() == 1:
+                # A set without candidates may repeat it for days: twice as many are worth a write.
+                self.unstored.add(record.broker_name)
             return before, False
+        self.unstored.add(record.broker_name)
         self._held += 1
         record.number = self._held
         if len(self._records) == ELECTIONS_MAX:
@@ -245,6 +256,20 @@ class ElectionLog:
         if record.result is ElectionResult.NEW_MASTER:
             self._began[record.broker_name] = record
         return record, True
+
+    def restore(self, stored: Iterable[ElectionRecord]) -> None:
+        """Know also what is stored: elections of other controllers, and of earlier processes."""
+        known = {(each.broker_name, each.unix_ms, each.number): each for each in (*self._records, *stored)}
+        records = sorted(known.values(), key=lambda each: each.unix_ms)[-ELECTIONS_MAX:]
+        if records == list(self._records):
+            return
+        self._records = deque(records, maxlen=ELECTIONS_MAX)
+        self._last = {each.broker_name: each for each in self._records}
+        # Clocks of controllers differ, epochs are in order.
+        began = sorted(self._records, key=lambda each: each.master_epoch)
+        self._began = {each.broker_name: each for each in began if each.result is ElectionResult.NEW_MASTER}
+        self._restored = self._held = max((each.number for each in self._records), default=0)
+        self.changes += 1
 
     def _recorded(self, held: HeldElection, unix_ms: int) -> ElectionRecord:
         before, election, cause = held.before, held.election, held.cause
@@ -386,13 +411,14 @@ def _is_without_effect(held: HeldElection, reports: Sequence[CandidateReport]) -
     """Return whether an election was requested where nobody but the present master could lead: it goes on."""
     if held.cause.trigger not in REQUESTED or held.election.result is not ElectionResult.NOBODY:
         return False
-    return any(
-        each.broker_id == held.after.master and each.verdict is not Verdict.NOT_ALIVE for each in reports
-    )
+    return any(each.broker_id == held.after.master and each.verdict is not Verdict.NOT_ALIVE for each in reports)
 
 
 def _is_same(one: ElectionRecord, other: ElectionRecord) -> bool:
-    """Return whether two failed elections ended alike, whoever requested them; an operator's choice counts."""
+    """Return whether two elections left all as it was and ended alike, whoever requested them.
+
+    An operator's choice counts.
+    """
 
     def outcome(record: ElectionRecord) -> object:
         verdicts = tuple((each.broker_id, each.verdict) for each in record.reports)
@@ -400,7 +426,7 @@ def _is_same(one: ElectionRecord, other: ElectionRecord) -> bool:
         wanted = (record.cause.trigger, record.cause.broker_id) if is_chosen else None
         return record.result, wanted, record.master_epoch, verdicts
 
-    return outcome(one) == outcome(other)
+    return other.result is not ElectionResult.NEW_MASTER and outcome(one) == outcome(other)
 
 
 def _between(earlier_ms: int | None, later_ms: int | None) -> int | None:

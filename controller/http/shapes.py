@@ -62,7 +62,7 @@ class StoredSetView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     sync_state_set_epoch: int
     next_broker_id: int
     replicas: list[ReplicaView]
-    #: The number of its last election here; see /v1/elections.
+    #: The number of its last election that is known here; see /v1/elections.
     last_election: int | None
 
 

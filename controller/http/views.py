@@ -9,6 +9,7 @@ from controller.callbacks.service import RoleCallbacks
 from controller.config import ControllerConfig
 from controller.failover.election_log import ElectionRecord
 from controller.failover.requests import BrokerRequests
+from controller.failover.stored_elections import StoredElections
 from controller.failure_detection.heartbeats import UNKNOWN, BrokerKey
 from controller.http import shapes
 from controller.http.analysis_shapes import AnalysisListing, AnalysisRows
@@ -36,6 +37,7 @@ class ShownSets(NamedTuple):
     roles: BrokerRoles
     #: None if nothing is called.
     callbacks: RoleCallbacks | None
+    elections: StoredElections
 
 
 class ControllerViews(SwitchoverViews):
@@ -51,7 +53,7 @@ class ControllerViews(SwitchoverViews):
         clock: Clock,
     ) -> None:
         super().__init__(health, metrics, settings, planned)
-        self._control, self._roles, self._callbacks = sets
+        self._control, self._roles, self._callbacks, self._elections = sets
         self._clock = clock
         self._masters = MasterListings(self._control.store, self._control.group, self._control.elections)
         self._analyses = AnalysisAnswers(settings.config.analytics_dir)
@@ -139,8 +141,9 @@ class ControllerViews(SwitchoverViews):
         """Return the masters, at once or when something changes."""
         return await self._masters.answer(request)
 
-    def elections(self, request: ViewRequest) -> shapes.ElectionListing:
+    async def elections(self, request: ViewRequest) -> shapes.ElectionListing:
         """Return the last elections."""
+        await self._elections.refresh()
         records = (each for each in reversed(self._control.elections) if each.broker_name.startswith(request.prefix))
         return shapes.ElectionListing(elections=[_election(each) for each in islice(records, request.page.limit)])
 

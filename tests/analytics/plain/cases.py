@@ -107,7 +107,7 @@ def _failed_over() -> Plan:
 
 
 def _refused() -> Plan:
-    """Operators request masters of a set before and after its failover, and of one that never fails: nothing changes."""
+    """Operators request masters in vain: of a set before and after its failover, and of one that never fails."""
     plan = _failed_over()
     requests = (
         ("broker-000", NOON + 30 * MINUTE, 0),
