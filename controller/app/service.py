@@ -259,6 +259,7 @@ class Controller:
             await self._process.start_http(self._site)
             await self._process.serve(*self._own_work(), measure=self._measure)
         joining.cancel()
+        await self._elections.store_rest()
         await self._core.resign()
         await self._process.drain(self._settings.config)
         self._is_closing = True

@@ -26,6 +26,8 @@ SHARD_BYTES_MAX: Final = 64 << 10
 #: How soon an election is stored, and how soon that is tried again.
 _LOOK_S: Final = 0.25
 _AGAIN_S: Final = 5.0
+#: How long the end of this process may be held up by what is left to store.
+_REST_S: Final = 0.5
 #: A follower reads all of them, at most so often.
 _FRESH_MS: Final = 1_000
 
@@ -46,9 +48,7 @@ class StoredElections:
     async def keep_elections(self) -> None:
         """Store elections while this controller leads, for ever."""
         while True:
-            await asyncio.sleep(_LOOK_S)
-            if not await self.look():
-                await asyncio.sleep(_AGAIN_S)
+            await asyncio.sleep(_LOOK_S if await self.look() else _AGAIN_S)
 
     async def look(self) -> bool:
         """Store what is new if this controller leads; return whether nothing failed, and is left for a later look."""
@@ -62,6 +62,12 @@ class StoredElections:
                 return False
             self._term = term
         return all([await self._store(shard) for shard in {_shard_of(name) for name in self._log.unstored}])
+
+    async def store_rest(self) -> None:
+        """Store what is new before another controller leads, but do not wait long for it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_REST_S):
+                await self.look()
 
     async def refresh(self) -> None:
         """Let the log have what the leader has stored by now, on a controller that does not lead."""

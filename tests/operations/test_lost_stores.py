@@ -314,6 +314,11 @@ def test_set_without_a_candidate_shows_the_bytes_at_stake_and_the_command_to_for
     # `force`, with what has to come before and after it.
     controller.restart_with(enableElectUncleanMaster="true")
     wait_until(
+        lambda: failed_election["force"] in {each["force"] for each in elections(controller, "stuck")},
+        seconds=SOON_S,
+        what="it shows what it held before",
+    )
+    wait_until(
         lambda: designate(controller, "stuck", behind.broker_id).code in {SUCCESS, 2011}, seconds=SOON_S, what="forced"
     )
     wait_until(lambda: behind.is_master, seconds=SOON_S, what="it leads")
