@@ -233,8 +233,8 @@ class _Contest(NamedTuple):
     shortened: Mapping[int, "_Shortened"] = {}
     #: Judged to have failed, also those that may live because nobody at all is in contact.
     failed: frozenset[int] = frozenset()
-    #: Heard once.
-    heard: frozenset[int] = frozenset()
+    #: In contact once, since this controller runs.
+    contacted: frozenset[int] = frozenset()
 
     @property
     def with_whole_log(self) -> list[int]:
@@ -443,7 +443,7 @@ def _candidates(contest: _Contest, verdict: Callable[[int], Verdict]) -> tuple[C
         if broker_id in contest.failed or broker_id not in contest.may_live:
             return Verdict.NOT_ALIVE
         # One that had failed may be probed anew.
-        return Verdict.SUSPECT if broker_id in contest.heard else Verdict.NO_CONTACT_YET
+        return Verdict.SUSPECT if broker_id in contest.contacted else Verdict.NO_CONTACT_YET
 
     shrunk = {i: each.bytes for i, each in contest.shortened.items() if not each.is_outdated}
     in_sync = contest.broker_set.sync_state_set

@@ -360,7 +360,7 @@ class Monitor:
         return Cause(
             trigger=Trigger.MASTER_FAILED,
             why=f"master {master} failed",
-            last_contact_ms=failed_broker.last.last_contact_ms if failed_broker.last.was_heard else None,
+            last_contact_ms=failed_broker.last.last_contact_ms if failed_broker.last.made_contact else None,
             judged_ms=failed_broker.judged_ms,
         )
 

@@ -91,8 +91,8 @@ class LastHeartbeat(msgspec.Struct, frozen=True, gc=False):
     owner: Owner | None = None
 
     @property
-    def was_heard(self) -> bool:
-        """Whether anything came from it: one that fails unheard counts as silent since this controller started."""
+    def made_contact(self) -> bool:
+        """Whether anything came from it: one that fails without counts as silent since this controller started."""
         return not self.awaits_heartbeat or self.heartbeat_ms == _NEVER
 
     def is_alive(self, now_ms: int) -> bool:

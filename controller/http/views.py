@@ -194,7 +194,7 @@ class ControllerViews(SwitchoverViews):
         heartbeats = self._control.live.of_set(name)
         for broker_id, replica in sorted(broker_set.replicas.items()):
             last = heartbeats.get(broker_id) or self._control.detector.last_of_failed(BrokerKey(name, broker_id))
-            if last is not None and not last.was_heard:
+            if last is not None and not last.made_contact:
                 last = None
             reported = last if last is not None and last.max_offset != UNKNOWN else None
             yield shapes.ReplicaView(
