@@ -48,7 +48,8 @@ class StoredElections:
     async def keep_elections(self) -> None:
         """Store elections while this controller leads, for ever."""
         while True:
-            await asyncio.sleep(_LOOK_S if await self.look() else _AGAIN_S)
+            is_done = await self.look()
+            await asyncio.sleep(_LOOK_S if is_done else _AGAIN_S)
 
     async def look(self) -> bool:
         """Store what is new if this controller leads; return whether nothing failed, and is left for a later look."""
