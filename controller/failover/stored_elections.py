@@ -26,8 +26,8 @@ SHARD_BYTES_MAX: Final = 64 << 10
 #: How soon an election is stored, and how soon that is tried again.
 _LOOK_S: Final = 0.25
 _AGAIN_S: Final = 5.0
-#: How long the end of this process may be held up by what is left to store.
-_REST_S: Final = 0.5
+#: How long the end of this process, or the answer of a follower, is held up by a store that does not answer.
+_PATIENCE_S: Final = 0.5
 #: A follower reads all of them, at most so often.
 _FRESH_MS: Final = 1_000
 
@@ -67,7 +67,7 @@ class StoredElections:
     async def store_rest(self) -> None:
         """Store what is new before another controller leads, but do not wait long for it."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_REST_S):
+            async with asyncio.timeout(_PATIENCE_S):
                 await self.look()
 
     async def refresh(self) -> None:
@@ -76,8 +76,9 @@ class StoredElections:
         if self._group.is_leader or (self._read_ms is not None and now_ms - self._read_ms < _FRESH_MS):
             return
         self._read_ms = now_ms
-        with contextlib.suppress(StoreError):
-            await self._read(lambda: not self._group.is_leader)
+        with contextlib.suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(_PATIENCE_S):
+                await self._read(lambda: not self._group.is_leader)
 
     async def _read(self, is_wanted: Callable[[], bool]) -> None:
         await self._documents.load(is_wanted)

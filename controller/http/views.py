@@ -102,8 +102,9 @@ class ControllerViews(SwitchoverViews):
             "scaling": (autoscaler.scaling.documents.changes, proposals),
         }
 
-    def broker_sets(self, request: ViewRequest) -> shapes.BrokerSetListing:
+    async def broker_sets(self, request: ViewRequest) -> shapes.BrokerSetListing:
         """Return a page of sets."""
+        await self._elections.refresh()
         page, found = self._page_of_sets(request)
         suspects = self._control.detector.suspects
         return shapes.BrokerSetListing(
@@ -118,8 +119,9 @@ class ControllerViews(SwitchoverViews):
         found = (self._control.store.get(name) for name in page.keys)
         return page, [each for each in found if each is not None]
 
-    def broker_set(self, request: ViewRequest) -> shapes.StoredSetView:
+    async def broker_set(self, request: ViewRequest) -> shapes.StoredSetView:
         """Return one set."""
+        await self._elections.refresh()
         name = request.path["name"]
         broker_set = self._control.store.get(name)
         if broker_set is None:

@@ -1,5 +1,7 @@
 """Elections outlive the controller that held them, whichever leads next."""
 
+import asyncio
+
 import pytest
 from controller_builders import last_heartbeat
 from fakes.in_process_controller import ME, SET, InProcessController, at
@@ -153,3 +155,29 @@ async def test_elections_that_this_release_cannot_read_hide_no_others(controller
     log, stored = a_follower(controller)
     await stored.refresh()
     assert list(log) == list(controller.elections)
+
+
+async def test_sets_of_a_follower_name_their_last_elections(controller):
+    await controller.serve_http()
+    await failed_over(controller)
+    await controller.stored_elections.look()
+    log, stored = a_follower(controller)
+    controller.control.elections, shown = log, controller.elections
+    await controller.session.close()
+    await controller.server.stop()
+    controller.stored_elections = stored
+    await controller.serve_http()
+    (found,) = (await controller.get("/v1/broker-sets"))[1]["brokerSets"]
+    assert found["lastElection"] == shown.of_set(SET).number == 2
+    assert (await controller.get(f"/v1/broker-sets/{SET}"))[1]["lastElection"] == 2
+
+
+async def test_follower_answers_with_what_it_knows_while_the_store_does_not_answer(controller, monkeypatch):
+    async def hangs(_):
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(module, "_PATIENCE_S", 0.01)
+    monkeypatch.setattr(controller.backend, "load_documents", hangs)
+    log, stored = a_follower(controller)
+    await stored.refresh()
+    assert list(log) == []
