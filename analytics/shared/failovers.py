@@ -17,7 +17,7 @@ from analytics.shared.rows import MINUTE_US
 ROUNDED_US: Final = 1_000
 
 #: A master deposed by an operator, or on a broker's request, was not detected as dead.
-UNDETECTED_CAUSES: Final = ("operator", "broker", "manual")
+UNDETECTED_CAUSES: Final = ("operator", "switchover", "broker", "manual")
 
 CONTROLLER_EVENTS: Final = ("failure_detected", "election_started", "elected", "role_notified", "master_serves")
 _AFTER_ELECTION: Final = ("role_notified", "master_serves")
@@ -115,7 +115,7 @@ def _with_beginnings(events: DataFrame) -> DataFrame:
         for what, condition in (("failure", F.col("failure")), ("start", F.col("event_type") == "election_started"))
     }
     return (
-        _with_masters(events.where("NOT (event_type = 'elected' AND result <=> 'keep_current_master')"))
+        _with_masters(_without_kept_masters(events))
         .withColumn("anchor_cause", of_anchor["cause"])
         .withColumn("planned", planned)
         .withColumn("former", F.max_by("master_before", F.struct(is_anchor, "at_us", _order())).over(of_key))
@@ -123,6 +123,18 @@ def _with_beginnings(events: DataFrame) -> DataFrame:
         .withColumn("failure", (F.col("event_type") == "failure_detected") & of_master & ~F.col("planned"))
         .withColumn("since_us", F.coalesce(last["failure"], last["start"]))
     )
+
+
+def _without_kept_masters(events: DataFrame) -> DataFrame:
+    """Return the events without elections that changed nothing, such as a refused request, and without their starts.
+
+    A start belongs to the next end of an election of its set that was held for the same cause.
+    """
+    of_cause = Window.partitionBy("cluster", "broker_name", "cause").orderBy("at_us", _order())
+    ends = F.when(F.col("event_type") == "elected", F.coalesce("result", F.lit("")))
+    outcome = F.first(ends, ignorenulls=True).over(of_cause.rowsBetween(Window.currentRow, Window.unboundedFollowing))
+    is_kept = F.col("event_type").isin("election_started", "elected") & outcome.eqNullSafe("keep_current_master")
+    return events.withColumn("is_kept", is_kept).where("NOT is_kept").drop("is_kept")
 
 
 def _with_masters(events: DataFrame) -> DataFrame:

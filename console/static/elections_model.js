@@ -1,14 +1,13 @@
 // What the view of elections shows, from what controllers answered; no request and no element here.
 
-/**
- * Returns the elections of all controllers, the newest first: each controller knows those that it has held. `controller` is the
- * address of that one.
- */
+/** Returns the elections of all controllers, the newest first. Each knows those of all; the leader knows the end of the last. */
 export function elections(answers) {
-  const found = answers.flatMap(({ peer, value }) =>
-    (value?.elections ?? []).map((each) => ({ ...each, controller: peer.address })),
-  );
-  return found.sort((one, other) => other.unixMs - one.unixMs || other.number - one.number);
+  const inOrder = [...answers].sort((one, other) => (one.value?.role === "leader") - (other.value?.role === "leader"));
+  const found = new Map();
+  for (const { value } of inOrder) {
+    for (const each of value?.elections ?? []) found.set(JSON.stringify([each.heldBy, each.brokerName, each.unixMs]), each);
+  }
+  return [...found.values()].sort((one, other) => other.unixMs - one.unixMs || other.number - one.number);
 }
 
 /** Returns the switchovers of all controllers, the newest first. */

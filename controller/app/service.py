@@ -17,6 +17,7 @@ from controller.callbacks.reported import ReportedChanges
 from controller.callbacks.service import Backlog, RoleCallbacks
 from controller.config import CONTROLLER, ControllerConfig
 from controller.endpoint_slices.service import EndpointSlices, StaleSlices
+from controller.failover.stored_elections import StoredElections
 from controller.failure_detection.heartbeats import HeartbeatTable
 from controller.http.switchover_views import PlannedChanges
 from controller.http.views import ControllerViews, ShownSets
@@ -100,6 +101,7 @@ class Controller:
         self._role_checks = RoleCheckPort(
             self._core.roles.answer, lambda: self._core.group.is_leader, self._core.roles.checkers.record, role_log
         )
+        self._elections = StoredElections(self._core.control.elections, self._core.group, self._backend, self._clock)
         self._callbacks = self._make_callbacks(reported) if reported is not None else None
         self._slices = self._make_slices(config) if config.kubernetes_sets_path else None
         self._probe_client = self._process.make_client() if config.role_probe_topic else None
@@ -257,6 +259,7 @@ class Controller:
             await self._process.start_http(self._site)
             await self._process.serve(*self._own_work(), measure=self._measure)
         joining.cancel()
+        await self._elections.store_rest()
         await self._core.resign()
         await self._process.drain(self._settings.config)
         self._is_closing = True
@@ -270,6 +273,7 @@ class Controller:
             self._core.look_at_brokers,
             self._core.look_at_sets,
             self._core.publish_role_changes,
+            self._elections.keep_elections,
             self._scaling.run,
             self._autoscaler.watch_topics,
             self._planned.restarts.look_at_restarts,
@@ -320,7 +324,7 @@ class Controller:
             self._process.health,
             ControllerMetrics(sources),
             self._settings,
-            ShownSets(self._core.control, self._core.roles, self._callbacks),
+            ShownSets(self._core.control, self._core.roles, self._callbacks, self._elections),
             self._planned,
             self._clock,
         )

@@ -34,6 +34,9 @@ class ClusterView(Struct, frozen=True, kw_only=True):
     last: Mapping[int, LastHeartbeat] = {}
     #: Brokers that are not certainly lost, although they may have made no contact.
     may_live: Collection[int] = ()
+    #: Brokers that were judged to have failed. All members may live all the same if no broker is in contact: this
+    #: controller may be cut off.
+    failed: Collection[int] = ()
     #: The master epochs that members report to lead at and that the store does not know, whatever is in their logs.
     reported: Mapping[int, int] = {}
     #: The highest master epoch that this controller has seen stored, be it in a store that was put back since.

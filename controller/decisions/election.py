@@ -135,6 +135,8 @@ def elect(broker_set: BrokerSet, view: ClusterView, request: ElectionRequest) ->
         frozenset(view.heartbeats),
         frozenset(view.heartbeats).union(view.may_live),
         _shortened(broker_set, alive, view, request),
+        frozenset(view.failed),
+        frozenset(view.last),
     )
     if not (broker_set.is_elected or request.is_designated) and view.has_non_member_logs(broker_set):
         # New brokers with empty logs must not lead where an old one lives: it would not follow, or lose everything.
@@ -229,6 +231,10 @@ class _Contest(NamedTuple):
     may_live: frozenset[int]
     #: The living that report less of the log than they were known to have.
     shortened: Mapping[int, "_Shortened"] = {}
+    #: Judged to have failed, also those that may live because nobody at all is in contact.
+    failed: frozenset[int] = frozenset()
+    #: In contact once, since this controller runs.
+    contacted: frozenset[int] = frozenset()
 
     @property
     def with_whole_log(self) -> list[int]:
@@ -434,7 +440,10 @@ def _candidates(contest: _Contest, verdict: Callable[[int], Verdict]) -> tuple[C
             return Verdict.LOG_SHRANK if is_passed_over and shortened and not shortened.is_outdated else found
         if broker_id in contest.heartbeat:
             return Verdict.SUSPECT
-        return Verdict.NO_CONTACT_YET if broker_id in contest.may_live else Verdict.NOT_ALIVE
+        if broker_id in contest.failed or broker_id not in contest.may_live:
+            return Verdict.NOT_ALIVE
+        # One that had failed may be probed anew.
+        return Verdict.SUSPECT if broker_id in contest.contacted else Verdict.NO_CONTACT_YET
 
     shrunk = {i: each.bytes for i, each in contest.shortened.items() if not each.is_outdated}
     in_sync = contest.broker_set.sync_state_set

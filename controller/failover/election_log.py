@@ -1,12 +1,12 @@
 """The last elections with their reasons, for operators: candidates, why each was or was not elected, how long it took.
 
-Nothing is decided here. An election that ends as the one before is counted there, so that a set without a candidate,
-with an election every few seconds, does not push the others out.
+Nothing is decided here; `stored_elections.py` keeps them beyond this process. An election that ends as the one before
+is counted there, so that a set without a candidate, with an election every few seconds, does not push the others out.
 """
 
 import shlex
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -19,11 +19,12 @@ from controller.sets.broker_set import BrokerSet
 #: How many elections are kept.
 ELECTIONS_MAX: Final = 1_000
 
-#: Follows the command that forces a master, as a comment of the shell: no request allows it, unless it was opened.
-#: No character is special to a shell that takes no comments there, as zsh: the words are arguments too many then.
+#: What the command that forces a master needs: no request allows it, unless it was opened.
 _WHILE_ALLOWED: Final = (
-    "# while controllers run with enableElectUncleanMaster=true in their files, and false again at once"
+    "while controllers run with enableElectUncleanMaster=true in their files, and false again at once"
 )
+#: Verdicts on brokers that are not there.
+_ABSENT: Final = frozenset({Verdict.NOT_ALIVE, Verdict.NO_CONTACT_YET})
 
 
 class Trigger(Enum):
@@ -117,19 +118,26 @@ class ElectionRecord(msgspec.Struct, kw_only=True):
     broker_name: str
     cluster: str
     unix_ms: int
+    #: The address of the controller that held it.
+    held_by: str
     cause: Cause
     result: ElectionResult
+    #: What became of the set, as reported to operators: where nobody else could lead, its living master goes on.
+    reported_result: ElectionResult
     #: Why it ended so, in words.
     reason: str
     reports: tuple[CandidateReport, ...]
     old_master: int | None
+    #: Who leads now; None where nobody is known to, whoever is recorded.
     new_master: int | None
     master_epoch: int
     sync_state_set_epoch: int
     is_unclean: bool
     #: Bytes of the log that are lost, or would be if the best of the others was forced; None if nobody knows.
     bytes_at_stake: int | None
-    #: What forces a master where nobody was electable, as a command with a comment; blank otherwise.
+    #: What gives the set a master without a loss, in words; blank where there is one, or nobody has to act.
+    advice: str
+    #: What makes a broker the master where nobody was electable, as a command with a comment; blank otherwise.
     force: str
     phases: Phases
     #: By broker id, as answers come.
@@ -138,17 +146,12 @@ class ElectionRecord(msgspec.Struct, kw_only=True):
     times: int = 1
     last_unix_ms: int = 0
 
-    @property
-    def reported_result(self) -> ElectionResult:
-        """What became of the set, as reported to operators: where nobody else could lead, its master goes on."""
-        return ElectionResult.KEPT if _is_without_effect(self.cause, self.result, self.new_master) else self.result
-
     def add_repeat(self, other: "ElectionRecord") -> None:
         """Take an election that ended as this one: logs have grown meanwhile, and with them what would be lost."""
         self.times += 1
         self.last_unix_ms = other.unix_ms
         self.reason, self.reports = other.reason, other.reports
-        self.bytes_at_stake, self.force = other.bytes_at_stake, other.force
+        self.bytes_at_stake, self.advice, self.force = other.bytes_at_stake, other.advice, other.force
 
 
 class HeldElection(NamedTuple):
@@ -174,6 +177,10 @@ class ElectionLog:
         #: By set, the last election that began an epoch.
         self._began: dict[str, ElectionRecord] = {}
         self._held = 0
+        #: The highest number of those that were restored: what ends as one of them is a record of its own.
+        self._restored = 0
+        #: Sets with elections that are not stored as they are known here.
+        self.unstored: set[str] = set()
         #: Moves with every change of a record.
         self.changes = 0
 
@@ -222,6 +229,7 @@ class ElectionLog:
             return None
         record.notified = {**record.notified, broker_id: notified}
         self.changes += 1
+        self.unstored.add(broker_name)
         return record
 
     def add(self, held: HeldElection, unix_ms: int) -> tuple[ElectionRecord, bool]:
@@ -229,9 +237,13 @@ class ElectionLog:
         record = self._recorded(held, unix_ms)
         self.changes += 1
         before = self._last.get(record.broker_name)
-        if before is not None and record.result is not ElectionResult.NEW_MASTER and _is_same(before, record):
+        if before is not None and before.number > self._restored and _is_same(before, record):
             before.add_repeat(record)
+            if before.times.bit_count() == 1:
+                # A set without candidates may repeat it for days: twice as many are worth a write.
+                self.unstored.add(record.broker_name)
             return before, False
+        self.unstored.add(record.broker_name)
         self._held += 1
         record.number = self._held
         if len(self._records) == ELECTIONS_MAX:
@@ -245,27 +257,46 @@ class ElectionLog:
             self._began[record.broker_name] = record
         return record, True
 
+    def restore(self, stored: Iterable[ElectionRecord]) -> None:
+        """Know also what is stored: elections of other controllers, and of earlier processes."""
+        known = {(each.broker_name, each.unix_ms, each.number): each for each in (*self._records, *stored)}
+        records = sorted(known.values(), key=lambda each: each.unix_ms)[-ELECTIONS_MAX:]
+        if records == list(self._records):
+            return
+        self._records = deque(records, maxlen=ELECTIONS_MAX)
+        self._last = {each.broker_name: each for each in self._records}
+        # Clocks of controllers differ, epochs are in order.
+        began = sorted(self._records, key=lambda each: each.master_epoch)
+        self._began = {each.broker_name: each for each in began if each.result is ElectionResult.NEW_MASTER}
+        self._restored = self._held = max((each.number for each in self._records), default=0)
+        self.changes += 1
+
     def _recorded(self, held: HeldElection, unix_ms: int) -> ElectionRecord:
         before, election, cause = held.before, held.election, held.cause
-        is_stuck = election.result is ElectionResult.NOBODY
         reports = tuple(_report_of(before, each, held) for each in election.candidates)
-        best = _best_outsider(held, reports) if is_stuck else None
+        reported_result = ElectionResult.KEPT if _is_without_effect(held, reports) else election.result
+        is_stuck = reported_result is ElectionResult.NOBODY
+        new_master = None if is_stuck else held.after.master
+        best = _best_to_force(held, reports) if is_stuck else None
         return ElectionRecord(
             number=0,
             broker_name=before.broker_name,
             cluster=before.cluster,
             unix_ms=unix_ms,
             last_unix_ms=unix_ms,
+            held_by=self.controller_address,
             cause=cause,
             result=election.result,
+            reported_result=reported_result,
             reason=_reason(held, reports),
             reports=reports,
             old_master=before.master,
-            new_master=held.after.master,
+            new_master=new_master,
             master_epoch=held.after.master_epoch,
             sync_state_set_epoch=held.after.sync_state_set_epoch,
             is_unclean=election.is_unclean and election.result is ElectionResult.NEW_MASTER,
-            bytes_at_stake=_stake(held, reports, best.broker_id if best else held.after.master),
+            bytes_at_stake=_stake(held, reports, best.broker_id if best else new_master),
+            advice=_advice(reports) if is_stuck and before.is_elected else "",
             force=self._force(before, best) if best else "",
             phases=Phases(
                 suspect_ms=_between(cause.last_contact_ms, cause.suspected_ms),
@@ -276,10 +307,13 @@ class ElectionLog:
         )
 
     def _force(self, broker_set: BrokerSet, best: CandidateReport) -> str:
-        return (
-            f"mqadmin electMaster -a {self.controller_address} -b {best.broker_id} "
-            f"-bn {shlex.quote(broker_set.broker_name)} -c {shlex.quote(broker_set.cluster)} {_WHILE_ALLOWED}"
-        )
+        name, broker_id = shlex.quote(broker_set.broker_name), best.broker_id
+        needs = [f"once broker {broker_id} runs again"] if best.verdict in _ABSENT else []
+        needs.append("unless it leads by then" if best.in_sync and needs else _WHILE_ALLOWED)
+        # As a comment of the shell. No character is special to one that takes no comments there, as zsh: the words are
+        # arguments too many then.
+        command = f"rmq controller elect {name} {broker_id} --controller {self.controller_address}"
+        return f"{command} # {', '.join(needs)}"
 
 
 def _report_of(broker_set: BrokerSet, candidate: Candidate, held: HeldElection) -> CandidateReport:
@@ -297,10 +331,16 @@ def _report_of(broker_set: BrokerSet, candidate: Candidate, held: HeldElection) 
     )
 
 
-def _best_outsider(held: HeldElection, reports: Sequence[CandidateReport]) -> CandidateReport | None:
-    """Return the living broker with the longest log, where all that are in sync have failed, or lost messages."""
-    if any(each.in_sync and each.verdict not in (Verdict.NOT_ALIVE, Verdict.LOG_SHRANK) for each in reports):
+def _best_to_force(held: HeldElection, reports: Sequence[CandidateReport]) -> CandidateReport | None:
+    """Return the living broker with the longest log, where all that are in sync have failed, or lost messages.
+
+    Where nobody lives, the one that had the longest log, before all others one in sync.
+    """
+    in_sync = [each for each in reports if each.in_sync]
+    if not in_sync or any(each.verdict not in (Verdict.NOT_ALIVE, Verdict.LOG_SHRANK) for each in in_sync):
         return None
+    if all(each.verdict is Verdict.NOT_ALIVE for each in reports):
+        return max(reports, key=lambda each: (each.in_sync, each.epoch or 0, each.max_offset or 0))
     living = [each for each in reports if each.verdict in (Verdict.OUT_OF_SYNC, Verdict.LOG_SHRANK)]
     if any(each.lost_bytes for each in reports):
         return max(living, key=lambda each: _length(held, each), default=None)
@@ -340,11 +380,13 @@ def _reason(held: HeldElection, reports: tuple[CandidateReport, ...]) -> str:
         if each.verdict not in (Verdict.ELECTED, Verdict.KEPT)
     )
     chosen = next((each.broker_id for each in reports if each.verdict in (Verdict.ELECTED, Verdict.KEPT)), None)
-    if _is_without_effect(held.cause, election.result, held.after.master):
+    if _is_without_effect(held, reports):
         what = f"{held.after.master} stays master"
     elif election.result is ElectionResult.NOBODY:
         in_sync = sorted(broker_set.sync_state_set)
         what = f"nobody of the SyncStateSet {in_sync} can lead" if broker_set.is_elected else "nobody may lead yet"
+        if held.after.master is not None:
+            what += f", and {held.after.master} stays recorded as master"
     elif election.result is ElectionResult.KEPT:
         what = f"{chosen} leads already"
     elif election.is_unclean and broker_set.is_elected and chosen in broker_set.sync_state_set:
@@ -356,13 +398,27 @@ def _reason(held: HeldElection, reports: tuple[CandidateReport, ...]) -> str:
     return f"{what}: {others}" if others else what
 
 
-def _is_without_effect(cause: Cause, result: ElectionResult, master: int | None) -> bool:
+def _advice(reports: Sequence[CandidateReport]) -> str:
+    """Return which brokers to start; blank while one in sync that is there may lead soon."""
+    in_sync = [each for each in reports if each.in_sync]
+    absent = [f"broker {each.broker_id} at {each.address}" for each in in_sync if each.verdict in _ABSENT]
+    if not absent or any(each.verdict not in _ABSENT | {Verdict.LOG_SHRANK} for each in in_sync):
+        return ""
+    return f"start {' or '.join(absent)}: {'the first that is back' if absent[1:] else 'once it is back, it'} can lead"
+
+
+def _is_without_effect(held: HeldElection, reports: Sequence[CandidateReport]) -> bool:
     """Return whether an election was requested where nobody but the present master could lead: it goes on."""
-    return cause.trigger in REQUESTED and result is ElectionResult.NOBODY and master is not None
+    if held.cause.trigger not in REQUESTED or held.election.result is not ElectionResult.NOBODY:
+        return False
+    return any(each.broker_id == held.after.master and each.verdict is not Verdict.NOT_ALIVE for each in reports)
 
 
 def _is_same(one: ElectionRecord, other: ElectionRecord) -> bool:
-    """Return whether two failed elections ended alike, whoever requested them; an operator's choice counts."""
+    """Return whether two elections left all as it was and ended alike, whoever requested them.
+
+    An operator's choice counts.
+    """
 
     def outcome(record: ElectionRecord) -> object:
         verdicts = tuple((each.broker_id, each.verdict) for each in record.reports)
@@ -370,7 +426,7 @@ def _is_same(one: ElectionRecord, other: ElectionRecord) -> bool:
         wanted = (record.cause.trigger, record.cause.broker_id) if is_chosen else None
         return record.result, wanted, record.master_epoch, verdicts
 
-    return outcome(one) == outcome(other)
+    return other.result is not ElectionResult.NEW_MASTER and outcome(one) == outcome(other)
 
 
 def _between(earlier_ms: int | None, later_ms: int | None) -> int | None:

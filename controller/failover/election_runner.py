@@ -196,6 +196,7 @@ class ElectionRunner:
             may_live=frozenset(
                 i for i in members if knows_nothing or not self._detector.is_lost(BrokerKey(broker_name, i), now_ms)
             ),
+            failed=frozenset(i for i in members if self._detector.failed_broker(BrokerKey(broker_name, i)) is not None),
             reported=self._recovery.reported_epochs(broker_name),
             epoch_seen=self._store.epoch_seen(broker_name),
         )

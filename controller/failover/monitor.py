@@ -360,7 +360,7 @@ class Monitor:
         return Cause(
             trigger=Trigger.MASTER_FAILED,
             why=f"master {master} failed",
-            last_contact_ms=failed_broker.last.last_contact_ms,
+            last_contact_ms=failed_broker.last.last_contact_ms if failed_broker.last.made_contact else None,
             judged_ms=failed_broker.judged_ms,
         )
 
@@ -375,7 +375,7 @@ class Monitor:
                 cause = Cause(
                     trigger=Trigger.MASTER_FAILED,
                     why=f"master {each.key.broker_id} failed: {each.reason}",
-                    last_contact_ms=each.last.last_contact_ms,
+                    last_contact_ms=None if each.silent_ms is None else each.last.last_contact_ms,
                     suspected_ms=each.suspected_ms,
                     judged_ms=each.judged_ms,
                     evidence=each.why.value,

@@ -90,6 +90,11 @@ class LastHeartbeat(msgspec.Struct, frozen=True, gc=False):
     #: The connection that epoch and offsets are from, if not `connection_id`.
     owner: Owner | None = None
 
+    @property
+    def made_contact(self) -> bool:
+        """Whether anything came from it: one that fails without counts as silent since this controller started."""
+        return not self.awaits_heartbeat or self.heartbeat_ms == _NEVER
+
     def is_alive(self, now_ms: int) -> bool:
         """Return whether its deadline has not passed."""
         return self.last_contact_ms + self.timeout_ms >= now_ms

@@ -72,6 +72,13 @@ class BrokerFailure(NamedTuple):
     timeout_ms: int | None = None
 
     @property
+    def silent_ms(self) -> int | None:
+        """For how long it had been silent; None if it has sent nothing since this controller started."""
+        if self.why is SuspicionReason.NO_CONTACT_YET:
+            return None
+        return self.judged_ms - self.last.last_contact_ms
+
+    @property
     def reason(self) -> str:
         """Why it counts as failed, for operators."""
         began = {
@@ -79,8 +86,8 @@ class BrokerFailure(NamedTuple):
             SuspicionReason.SILENT: "its heartbeats stopped",
             SuspicionReason.NO_CONTACT_YET: "it has sent no heartbeat since this controller started",
         }[self.why]
-        silent_ms = self.judged_ms - self.last.last_contact_ms
-        return f"{began} and {_OUTCOME_TEXTS[self.outcome]}; last contact {silent_ms} ms before"
+        lasted = "" if self.silent_ms is None else f"; last contact {self.silent_ms} ms before"
+        return f"{began} and {_OUTCOME_TEXTS[self.outcome]}{lasted}"
 
 
 class HostsChangeKind(Enum):

@@ -101,7 +101,7 @@ ENDPOINTS: Final = (
     Endpoint(
         path="/v1/elections",
         view=ControllerViews.elections,
-        summary="The last elections of this controller with their reasons, the newest first.",
+        summary="The last elections of all controllers with their reasons, the newest first.",
         shape=ElectionListing,
         parameters=(_PREFIX, _LIMIT),
         refusals=(400,),

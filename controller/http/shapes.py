@@ -62,7 +62,7 @@ class StoredSetView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     sync_state_set_epoch: int
     next_broker_id: int
     replicas: list[ReplicaView]
-    #: The number of its last election here, and why it ended so; see /v1/elections.
+    #: The number of its last election that is known here, and why it ended so; see /v1/elections.
     last_election: int | None
     last_election_reason: str | None
 
@@ -94,7 +94,7 @@ class SetRolesView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     master_broker_id: int | None
     master_address: str | None
     master_epoch: int
-    #: Its master has changed to master in this epoch, and the one that answers knows it.
+    #: Its master has changed to master in this epoch and has not failed since, and the one that answers knows it.
     confirmed: bool
     #: Until then a switchover holds it; None if none does.
     held_until_unix_ms: int | None
@@ -157,6 +157,8 @@ class ElectionView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     broker_name: str
     cluster: str
     unix_ms: int
+    #: The address of the controller that held it.
+    held_by: str
     #: What it was held for: `master_dead`, `master_not_heard`, `no_master`, `store_behind`, `broker`, `operator`,
     #: `switchover`.
     trigger: str
@@ -166,13 +168,16 @@ class ElectionView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     reason: str
     candidates: list[CandidateView]
     old_master: int | None
+    #: Who leads now; null where nobody does.
     new_master: int | None
     master_epoch: int
     sync_state_set_epoch: int
     unclean: bool
     #: What the elected lacks of the longest log in sync, or would if it was forced; None if nobody knows.
     bytes_at_stake: int | None
-    #: Command that would force a master, at that price, with what it needs; blank where there is one.
+    #: Which brokers to start, so that the set has a master without a loss; blank where it has one, or may have soon.
+    advice: str
+    #: Command that would force a master, at that price, with what it needs; blank as above.
     force: str
     phases: PhasesView
     notified: list[NotifiedView]

@@ -9,6 +9,7 @@ from controller.callbacks.service import RoleCallbacks
 from controller.config import ControllerConfig
 from controller.failover.election_log import ElectionRecord
 from controller.failover.requests import BrokerRequests
+from controller.failover.stored_elections import StoredElections
 from controller.failure_detection.heartbeats import UNKNOWN, BrokerKey
 from controller.http import shapes
 from controller.http.analysis_shapes import AnalysisListing, AnalysisRows
@@ -36,6 +37,7 @@ class ShownSets(NamedTuple):
     roles: BrokerRoles
     #: None if nothing is called.
     callbacks: RoleCallbacks | None
+    elections: StoredElections
 
 
 class ControllerViews(SwitchoverViews):
@@ -51,7 +53,7 @@ class ControllerViews(SwitchoverViews):
         clock: Clock,
     ) -> None:
         super().__init__(health, metrics, settings, planned)
-        self._control, self._roles, self._callbacks = sets
+        self._control, self._roles, self._callbacks, self._elections = sets
         self._clock = clock
         self._masters = MasterListings(self._control.store, self._control.group, self._control.elections)
         self._analyses = AnalysisAnswers(settings.config.analytics_dir)
@@ -100,8 +102,9 @@ class ControllerViews(SwitchoverViews):
             "scaling": (autoscaler.scaling.documents.changes, proposals),
         }
 
-    def broker_sets(self, request: ViewRequest) -> shapes.BrokerSetListing:
+    async def broker_sets(self, request: ViewRequest) -> shapes.BrokerSetListing:
         """Return a page of sets."""
+        await self._elections.refresh()
         page, found = self._page_of_sets(request)
         suspects = self._control.detector.suspects
         return shapes.BrokerSetListing(
@@ -116,8 +119,9 @@ class ControllerViews(SwitchoverViews):
         found = (self._control.store.get(name) for name in page.keys)
         return page, [each for each in found if each is not None]
 
-    def broker_set(self, request: ViewRequest) -> shapes.StoredSetView:
+    async def broker_set(self, request: ViewRequest) -> shapes.StoredSetView:
         """Return one set."""
+        await self._elections.refresh()
         name = request.path["name"]
         broker_set = self._control.store.get(name)
         if broker_set is None:
@@ -139,8 +143,9 @@ class ControllerViews(SwitchoverViews):
         """Return the masters, at once or when something changes."""
         return await self._masters.answer(request)
 
-    def elections(self, request: ViewRequest) -> shapes.ElectionListing:
+    async def elections(self, request: ViewRequest) -> shapes.ElectionListing:
         """Return the last elections."""
+        await self._elections.refresh()
         records = (each for each in reversed(self._control.elections) if each.broker_name.startswith(request.prefix))
         return shapes.ElectionListing(elections=[_election(each) for each in islice(records, request.page.limit)])
 
@@ -191,7 +196,9 @@ class ControllerViews(SwitchoverViews):
         alive = self._control.live.alive(name, now_ms)
         heartbeats = self._control.live.of_set(name)
         for broker_id, replica in sorted(broker_set.replicas.items()):
-            last = heartbeats.get(broker_id)
+            last = heartbeats.get(broker_id) or self._control.detector.last_of_failed(BrokerKey(name, broker_id))
+            if last is not None and not last.made_contact:
+                last = None
             reported = last if last is not None and last.max_offset != UNKNOWN else None
             yield shapes.ReplicaView(
                 broker_id=broker_id,
@@ -236,6 +243,7 @@ def _election(record: ElectionRecord) -> shapes.ElectionView:
         broker_name=record.broker_name,
         cluster=record.cluster,
         unix_ms=record.unix_ms,
+        held_by=record.held_by,
         trigger=record.cause.trigger.value,
         cause=record.cause.why,
         result=record.reported_result.value,
@@ -259,6 +267,7 @@ def _election(record: ElectionRecord) -> shapes.ElectionView:
         sync_state_set_epoch=record.sync_state_set_epoch,
         unclean=record.is_unclean,
         bytes_at_stake=record.bytes_at_stake,
+        advice=record.advice,
         force=record.force,
         phases=shapes.PhasesView(
             suspect_ms=record.phases.suspect_ms,

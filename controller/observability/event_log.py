@@ -177,7 +177,7 @@ class ControllerEventLog(ServerEventLog[ControllerConfig]):
             **_who(failure.key, broker_set),
             reason=failure.reason,
             evidence=failure.why.value,
-            silent_ms=failure.judged_ms - failure.last.last_contact_ms,
+            silent_ms=failure.silent_ms,
             suspected_ms=failure.judged_ms - failure.suspected_ms,
         )
 
@@ -386,6 +386,8 @@ def _election_keys(record: ElectionRecord) -> dict[str, object]:
     }
     if record.reported_result is ElectionResult.NOBODY or record.is_unclean:
         keys["bytes_at_stake"] = record.bytes_at_stake
+    if record.advice:
+        keys["advice"] = record.advice
     if record.force:
         keys["force"] = record.force
     return keys

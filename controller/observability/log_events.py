@@ -226,10 +226,10 @@ MASTER_KEPT: Final = LogEvent(
 ELECTION_FAILED: Final = LogEvent(
     name="election_failed",
     level=Level.ERROR,
-    keys=(*_ELECTION, "bytes_at_stake", "force"),
+    keys=(*_ELECTION, "bytes_at_stake", "advice", "force"),
     meaning="A set has no master and takes no messages: no living broker is certain to have all of them. `reason` "
     "says why.",
-    advice="Start a broker of the SyncStateSet, or the brokers that have not answered. The command in `force` "
+    advice="Start a broker that `advice` names, or the brokers that have not answered. The command in `force` "
     "appoints a master and loses `bytes_at_stake`.",
 )
 MASTER_EPOCH_DISPUTED: Final = LogEvent(

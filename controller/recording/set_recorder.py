@@ -83,7 +83,7 @@ class SetRecorder:
         columns = {
             "reason": failure.reason,
             "cause": failure.why.value,
-            "silent_ms": failure.judged_ms - failure.last.last_contact_ms,
+            "silent_ms": failure.silent_ms,
             "duration_ms": failure.judged_ms - failure.suspected_ms,
             "timeout_ms": failure.timeout_ms,
             "master_epoch": broker_set.master_epoch,

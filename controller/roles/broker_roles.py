@@ -16,7 +16,7 @@ class SetRoles(NamedTuple):
     """The roles in one set."""
 
     broker_set: BrokerSet
-    #: Its master has changed to master, and this controller knows it.
+    #: Its master has changed to master and has not failed since, and this controller knows it.
     is_confirmed: bool
     #: Until when a switchover holds it, monotonic ms; None if none does.
     held_until_ms: int | None
@@ -59,10 +59,11 @@ class BrokerRoles:
 
     def of_set(self, broker_set: BrokerSet) -> SetRoles:
         """Return the verdicts on all brokers of a set."""
-        name = broker_set.broker_name
+        name, master = broker_set.broker_name, broker_set.master
+        has_failed = master is not None and self._control.detector.failed_broker(BrokerKey(name, master)) is not None
         return SetRoles(
             broker_set=broker_set,
-            is_confirmed=self.serving.is_confirmed(broker_set),
+            is_confirmed=self.serving.is_confirmed(broker_set) and not has_failed,
             held_until_ms=self.holds.held_until_ms(name, self._clock.now_ms()),
             answers={broker_id: self.answer(BrokerKey(name, broker_id)) for broker_id in broker_set.replicas},
         )

@@ -33,6 +33,8 @@ class DocumentKind(enum.StrEnum):
     ROLLING_RESTART = "rolling-restart"
     #: Which master of each set was delivered last by `onRoleChange`.
     ROLE_CALLBACK = "role-callback"
+    #: The last elections with their reasons, of sets by a digest of their names.
+    ELECTIONS = "elections"
 
 
 #: The kinds that queue scaling and rolling restarts keep together.

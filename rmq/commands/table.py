@@ -85,6 +85,7 @@ COMMANDS: Final[Mapping[str, Verb | Noun]] = {
         {
             "status": Verb("rmq.commands.controller", "show_controllers", "controllers, and who leads"),
             "sets": Verb("rmq.commands.controller", "list_sets", "broker sets with masters and SyncStateSets"),
+            "elections": Verb("rmq.commands.elections", "list_elections", "who was elected when, and why"),
             "elect": Verb("rmq.commands.controller_changes", "elect", "make a broker the master of its set"),
             "clean": Verb("rmq.commands.controller_changes", "clean", "remove brokers of a set from controllers"),
         },

@@ -128,6 +128,24 @@ async def test_failover_is_a_line_of_time_with_its_phases_candidates_and_reason(
     assert page.tab.problems == []
 
 
+async def test_set_whose_last_broker_failed_says_nobody_and_whom_to_start_also_after_a_restart(plane, page):
+    master, slave = plane.elect("broker-gone")
+    await page.open("#/elections/broker-gone")
+    await page.tab.shows("document.querySelectorAll('main .card').length", 1)
+    slave.die()
+    master.die()
+    await page.tab.shows("document.querySelector('main .card').innerText.includes('nobody elected')", True)
+    assert "→ nobody" in await page.text(".card")
+    assert dict(row[0::3] for row in (await page.tables())["Roles and role addresses now"])["broker-gone"] == "no"
+    plane.controller.restart_with()
+    await page.tab.shows("document.querySelector('main .card').innerText.includes('nobody elected')", True)
+    await page.tab.value("document.querySelector('main .card a').click()")
+    await page.tab.shows("document.querySelectorAll('main .facts').length", 1)
+    both = f"broker 1 at {master.address} or broker 2 at {slave.address}"
+    assert f"start {both}: the first that is back can lead" in await page.text(".facts")
+    assert "rmq controller elect broker-gone 1 " in await page.text("section.card code")
+
+
 async def test_offsets_that_went_back_are_restored_after_a_preview_and_put_back_by_undo(plane, page):
     plane.regressed()
     await page.open("#/offsets")

@@ -20,6 +20,7 @@ from controller.failover.election_log import ElectionLog
 from controller.failover.fences import Fences
 from controller.failover.group import Group
 from controller.failover.set_writer import ClusterState, FailoverRuntime
+from controller.failover.stored_elections import StoredElections
 from controller.failure_detection.detector import FailureDetector
 from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable
 from controller.failure_detection.hosts import HostLiveness
@@ -163,6 +164,7 @@ class InProcessController(SimulatedBrokers):
         self.store = SetStore(self.backend, self.replica_infos, self.role_changes)
         self.group = Group("g", ME, self.clock, self.store, self)
         self.elections = ElectionLog(ME.address)
+        self.stored_elections = StoredElections(self.elections, self.group, self.backend, self.clock)
         #: Changes whose masters are known to serve.
         self.serving_reported = []
         self.tasks = set()
@@ -432,7 +434,7 @@ class InProcessController(SimulatedBrokers):
 
     async def serve_http(self):
         port = socket.create_server(("127.0.0.1", 0))
-        shown = ShownSets(self.control, self.roles, self.callbacks)
+        shown = ShownSets(self.control, self.roles, self.callbacks, self.stored_elections)
         # A test may have put another autoscaler in place.
         planned = self.planned._replace(autoscaler=self.autoscaler)
         views = ControllerViews(self.health, self.metrics, self.settings, shown, planned, self.clock)

@@ -12,6 +12,7 @@ from operations.control_plane import (
     SOON_S,
     apply_new_id,
     designate,
+    elections,
     events,
     get,
     is_ready,
@@ -180,6 +181,8 @@ def test_leader_cut_off_from_etcd_is_replaced_and_logs_it(plane, work, figure):
 
 
 def test_controllers_are_restarted_one_after_the_other_without_an_election(plane, work, figure):
+    held = elections(plane.leader(), work.name)
+    assert held
     for controller in plane.controllers:
         controller.process.signal(signal.SIGTERM)
         assert controller.process.wait(seconds=SOON_S) == 0
@@ -188,6 +191,8 @@ def test_controllers_are_restarted_one_after_the_other_without_an_election(plane
         controller.start()
         wait_until(lambda c=controller: is_ready(c), seconds=SOON_S, what="it is ready")
     work.check()
+    for controller in plane.controllers:
+        wait_until(lambda c=controller: elections(c, work.name) == held, seconds=SOON_S, what="it shows the elections")
 
 
 def test_a_controller_is_replaced_by_one_with_another_name_and_address(plane, work):

@@ -308,11 +308,16 @@ def test_set_without_a_candidate_shows_the_bytes_at_stake_and_the_command_to_for
     wait_until(lambda: events(controller, "election_failed"), seconds=SOON_S, what="the log says so")
     failed_election = events(controller, "election_failed")[0]
     assert failed_election["bytes_at_stake"] == 1000
-    assert f"-b {behind.broker_id} -bn stuck" in failed_election["force"]
+    assert f"rmq controller elect stuck {behind.broker_id} " in failed_election["force"]
     assert elections(controller, "stuck")[0]["force"] == failed_election["force"]
     assert designate(controller, "stuck", behind.broker_id).code == ELECT_FAILED
     # `force`, with what has to come before and after it.
     controller.restart_with(enableElectUncleanMaster="true")
+    wait_until(
+        lambda: failed_election["force"] in {each["force"] for each in elections(controller, "stuck")},
+        seconds=SOON_S,
+        what="it shows what it held before",
+    )
     wait_until(
         lambda: designate(controller, "stuck", behind.broker_id).code in {SUCCESS, 2011}, seconds=SOON_S, what="forced"
     )

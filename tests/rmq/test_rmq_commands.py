@@ -341,6 +341,31 @@ def test_elected_broker_leads_its_set(site, broker_set):
     assert "master is broker 2" in elected["detail"]
 
 
+def test_elections_are_listed_with_what_gives_a_set_its_master_back(site):
+    """The slave was never in sync; then the master dies too, and the controller starts again."""
+    master, slave = (Replica(site.controller.address, "broker-e") for _ in range(2))
+    for each in (master, slave):
+        each.join()
+        each.elect()
+    slave.die()
+    master.die()
+    last = wait_until(
+        lambda: next(
+            (row for row in site.rmq.items("controller", "elections", "broker-e") if row["newMaster"] is None), None
+        ),
+        seconds=30,
+        what="nobody leads",
+    )
+    address = site.controller.address
+
+    assert (last["result"], last["oldMaster"]) == ("no_master_elected", 1)
+    assert last["advice"] == f"start broker 1 at {master.address}: once it is back, it can lead"
+    assert last["command"].startswith(f"rmq controller elect broker-e 1 --controller {address} # once broker 1 runs")
+    site.controller.restart_with()
+    assert last in site.rmq.items("controller", "elections")
+    assert site.rmq.items("controller", "elections", "broker-") == []
+
+
 def test_bash_completes_topics_and_brokers_but_nothing_that_it_would_run(site, tmp_path):
     more = register(site.ns1, "broker-b", "127.0.0.1:1", ["Orders$(id)", "Orders;id", "Orders-2"])
     program = tmp_path / "bin" / "rmq"

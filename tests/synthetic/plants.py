@@ -146,6 +146,20 @@ def failover(broker_name: str, died_us: int, *, controller: str, epoch: int, clu
     )
 
 
+def refused_election(
+    broker_name: str, at_us: int, master: int, *, controller: str, cause: str = "operator", cluster: str
+) -> Plant:
+    """Plant a request for a master that changes nothing: it is refused, or names the one that leads."""
+    about = {"cluster": cluster, "broker_name": broker_name, "old_master": master, "cause": cause}
+    kept = about | {"broker_id": master, "new_master": master, "master_epoch": 1, "result": "keep_current_master"}
+    return Plant(
+        happenings=(
+            PlannedEvent(at_us - 2 * MS, controller, "controller", "election_started", about),
+            PlannedEvent(at_us, controller, "controller", "elected", kept | {"duration_ms": 2}),
+        )
+    )
+
+
 def offset_samples(
     server: str, topic: str, start_us: int, tps: Sequence[float], *, group: str = "group", every_us: int = 60 * SECOND
 ) -> Plant:

@@ -86,7 +86,7 @@ const addressOf = (election) => `#/elections/${encodeURIComponent(election.broke
 function card(election) {
   return h(
     "li",
-    { class: "card", "data-key": JSON.stringify([election.controller, election.brokerName, election.unixMs]) },
+    { class: "card", "data-key": JSON.stringify([election.heldBy, election.brokerName, election.unixMs]) },
     h("h2", {}, h("a", { href: addressOf(election) }, named(election.brokerName), " · ", moment(election.unixMs))),
     outcome(election),
     h("p", {}, sentence(election.cause)),
@@ -102,7 +102,11 @@ function outcome(election) {
     " ",
     badge("plain", tOr(`elections.trigger.${election.trigger}`, election.trigger)),
     " ",
-    t("elections.change", { before: election.oldMaster ?? "–", after: election.newMaster ?? "–", epoch: election.masterEpoch }),
+    t("elections.change", {
+      before: election.oldMaster ?? t("elections.nobody"),
+      after: election.newMaster ?? t("elections.nobody"),
+      epoch: election.masterEpoch,
+    }),
     election.unclean ? [" ", badge("fair", t("elections.unclean"))] : null,
     election.times > 1
       ? h("small", {}, ` ${t("elections.times", { count: election.times, time: moment(election.lastUnixMs) })}`)
@@ -145,8 +149,9 @@ function facts(election) {
   const rows = [
     [t("elections.cause"), sentence(election.cause)],
     [t("elections.reason"), sentence(election.reason)],
+    ...(election.advice ? [[t("elections.advice"), sentence(election.advice)]] : []),
     [t("cluster"), named(election.cluster)],
-    [t("elections.held_by"), named(election.controller)],
+    [t("elections.held_by"), named(election.heldBy)],
     [t("master_epoch"), election.masterEpoch],
     [t("elections.sync_epoch"), election.syncStateSetEpoch],
     [t("elections.total"), shortTime(lineOf(election).totalMs)],
@@ -224,7 +229,7 @@ function switchoverCards(found) {
         {},
         badge(SWITCHOVER_KINDS[each.phase] ?? "plain", each.phase),
         " ",
-        t("elections.change", { before: each.oldMaster, after: each.newMaster, epoch: each.newEpoch ?? "–" }),
+        t("elections.change", { before: each.oldMaster, after: each.newMaster, epoch: each.newEpoch ?? t("unknown") }),
         each.heldMs === null ? null : [" · ", t("elections.held", { time: shortTime(each.heldMs) })],
       ),
       each.problem ? h("p", { class: "problem" }, sentence(each.problem)) : null,

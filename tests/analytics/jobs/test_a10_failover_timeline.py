@@ -141,6 +141,15 @@ def election(at_us, name, epoch, **values):
     return reported(at_us, "elected", name, **(default | values))
 
 
+def refused_request(at_us, name, master):
+    """An operator requests a master that the set cannot have, or has already."""
+    cause = {"old_master": master, "cause": "operator"}
+    return [
+        reported(at_us - 2 * MS, "election_started", name, **cause),
+        reported(at_us, "elected", name, result="keep_current_master", new_master=master, master_epoch=1, **cause),
+    ]
+
+
 def late_elections():
     """Sets that have no master until one can be elected, and sets that get none, or none that is told of."""
     s = SECOND_US
@@ -182,11 +191,21 @@ def odd_elections():
         reported(5 * s, "failure_detected", "slave", broker_id=9),
         reported(6 * s, "election_started", "kept"),
         election(7 * s, "kept", 4, result="keep_current_master", new_master=1),
+        # Operators request what is refused, or so already: of a healthy set, and before, during and after a failover.
+        *refused_request(6 * s, "healthy", 1),
+        *refused_request(5 * s, "busy", 1),
+        reported(10 * s, "failure_detected", "busy", broker_id=1, silent_ms=3_000),
+        reported(11 * s, "election_started", "busy", cause="master_dead", **WHO_LED),
+        *refused_request(12 * s - 1, "busy", 1),
+        election(12 * s, "busy", 2, cause="master_dead"),
+        *refused_request(60 * s, "busy", 2),
         # An operator chose another one, long after a death that had passed.
         reported(1 * s, "failure_detected", "moved", broker_id=1, silent_ms=1_000),
         reported(HOUR_US, "election_started", "moved"),
         election(HOUR_US + s, "moved", 9, cause="operator"),
         reported(HOUR_US + 2 * s, "role_notified", "moved", broker_id=2, result="ok"),
+        reported(HOUR_US, "election_started", "planned", cause="switchover", **WHO_LED),
+        election(HOUR_US + s, "planned", 4, cause="switchover"),
         # A master dies, and the one after it a minute later.
         reported(10 * s, "failure_detected", "double", broker_id=1, silent_ms=3_000),
         reported(10 * s, "election_started", "double"),
@@ -293,9 +312,21 @@ def partial(spark):
 def test_only_changes_of_the_master_are_failovers(partial):
     assert sorted(partial) == [
         "all/dark/2",
-        *("c/back/5", "c/double/2", "c/double/3", "c/late/7", "c/moved/9", "c/mute/3", "c/none/none", "c/round/4"),
+        *("c/back/5", "c/busy/2", "c/double/2", "c/double/3", "c/late/7", "c/moved/9", "c/mute/3", "c/none/none"),
+        *("c/planned/4", "c/round/4"),
         *("c/swift/2", "c/swift/3", "few/deaf/2", "some/away/2", "unknown/hush/2"),
     ]
+
+
+def test_refused_requests_of_operators_are_no_failovers_and_no_part_of_one(partial):
+    busy = partial["c/busy/2"]
+    moments = [us(busy[name]) - MONDAY_US for name in ("detected", "election_started", "elected")]
+    assert moments == [10 * SECOND_US, 11 * SECOND_US, 12 * SECOND_US]
+    assert (busy["attempts"], busy["cause"]) == (0, "master_dead")
+
+
+def test_switchover_has_no_moments_of_a_failure(partial):
+    assert partial["c/planned/4"]["missing"][0] == "notified"
 
 
 def test_role_notification_before_its_epoch_is_known_belongs_to_the_next_election(partial):

@@ -27,7 +27,7 @@ from synthetic.plan import (
     brokers,
     three_servers,
 )
-from synthetic.plants import failover, flaps, role_address_moved, storm
+from synthetic.plants import failover, flaps, refused_election, role_address_moved, storm
 
 from history.heartbeats import Heartbeat, HeartbeatAggregator
 from history.rows import BrokerRef, HistoryRow, Moment, RowMaker
@@ -104,6 +104,22 @@ def _failed_over() -> Plan:
     )
     plan = _plan(one, brokers=(*brokers(2), Broker(key=SLAVE)), servers=(*three_servers(), CONTROLLER))
     return plan.with_plants(moved)
+
+
+def _refused() -> Plan:
+    """Operators request masters in vain: of a set before and after its failover, and of one that never fails."""
+    plan = _failed_over()
+    requests = (
+        ("broker-000", NOON + 30 * MINUTE, 0),
+        ("broker-000", NOON + 90 * MINUTE, 1),
+        ("broker-001", NOON + 40 * MINUTE, 0),
+    )
+    return plan.with_plants(
+        *(
+            refused_election(name, at_us, master, controller="ctl-0", cluster="DefaultCluster")
+            for name, at_us, master in requests
+        )
+    )
 
 
 def _failed_over_with(**seen_us: dict[str, int | None]) -> Plan:
@@ -304,6 +320,7 @@ STORIES: dict[str, tuple[Plan, tuple[str, ...]]] = {
         ("A6",),
     ),
     "a master dies, and one NameServer shows the new one late": (_failed_over(), ("A1", "A6", "A10")),
+    "operators request masters, and nothing changes": (_refused(), ("A1", "A4", "A10")),
     "a master dies, and its role address leads to the next one": (
         _failed_over_with(first={"ns-0": SECOND + 300_000, "ns-1": 900_000}),
         ("A10",),

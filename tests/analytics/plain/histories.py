@@ -24,7 +24,15 @@ from synthetic.plan import (
     Topic,
     TopicChange,
 )
-from synthetic.plants import Failover, failover, offset_samples, role_address_moved, slow_spell, storm
+from synthetic.plants import (
+    Failover,
+    failover,
+    offset_samples,
+    refused_election,
+    role_address_moved,
+    slow_spell,
+    storm,
+)
 
 LENGTH_US = 4 * HOUR
 
@@ -60,6 +68,8 @@ def plan_of(seed: int) -> Plan:
     failing = [name for name in pairs if random.random() < 0.5] if servers[-1].source == "controller" else []
     calm = [key for key in keys if key.broker_name not in failing]
     plan = plan.with_plants(*(_trouble(random, key, servers) for key in calm), *_failovers(random, plan, failing))
+    if servers[-1].source == "controller":
+        plan = plan.with_plants(*_refused_elections(plan))
     if random.random() < 0.3:
         at_us = MONDAY + 8 * HOUR
         busy = {each.broker for each in plan.plant.outages if _is_near(each, at_us)}
@@ -180,6 +190,28 @@ def _failovers(random: Random, plan: Plan, pairs: list[str]) -> list[Plant]:
             Plant(outages=(Outage(master, died_us, None, End.SILENT),), moves=(Move(slave, master, seen_us),)),
             _role_address(true_failover, plan),
         ]
+    return found
+
+
+def _refused_elections(plan: Plan) -> list[Plant]:
+    """Let operators, brokers and switchovers request what changes nothing: while a master leads, at any other time."""
+    # Of its own, so that other plants stay as they are.
+    random = Random(f"refused {plan.seed}")
+    elected_us = {each.broker_name: each.elected_us for each in plan.plant.truth.get("failovers", ())}
+    found = []
+    for broker in plan.brokers:
+        name, away_us = broker.key.broker_name, 10 * SECOND
+        for _ in range(random.randrange(4) if broker.key.broker_id == 0 else 0):
+            at_us = plan.start_us + random.randrange(MINUTE, LENGTH_US)
+            changed_us = elected_us.get(name, plan.end_us + away_us)
+            if changed_us - away_us <= at_us <= changed_us:
+                continue
+            cause = random.choice(("operator", "switchover", "broker"))
+            found.append(
+                refused_election(
+                    name, at_us, int(at_us > changed_us), controller="ctl-0", cause=cause, cluster=broker.cluster
+                )
+            )
     return found
 
 

@@ -3,6 +3,7 @@
 import pytest
 from controller_builders import CLUSTER, SET, a_set, last_heartbeat, replicas, view
 
+from controller.decisions.cluster_view import ClusterView
 from controller.decisions.election import ElectionRequest, ElectionResult, Verdict, elect
 from controller.failover import election_log as module
 from controller.failover.election_log import Cause, ElectionLog, HeldElection, NotificationResult, Phases, Trigger
@@ -84,10 +85,41 @@ def test_record_of_a_kept_master_names_it_as_old_and_new_master():
     assert (summary.old_master, summary.new_master) == (1, 1)
 
 
-def test_record_without_living_brokers_has_no_command_to_force_a_master():
+def test_record_without_living_brokers_says_whom_to_start():
     summary = record(held())
-    assert summary.reason == ("nobody of the SyncStateSet [1, 2] can lead: 1 not alive; 2 not alive; 3 not alive")
-    assert (summary.new_master, summary.bytes_at_stake, summary.force) == (None, None, "")
+    assert summary.reason == "nobody of the SyncStateSet [1, 2] can lead: 1 not alive; 2 not alive; 3 not alive"
+    assert (summary.new_master, summary.bytes_at_stake) == (None, 0)
+    assert summary.advice == (
+        "start broker 1 at 10.0.0.1:30911 or broker 2 at 10.0.0.2:30911: the first that is back can lead"
+    )
+    assert summary.force == (
+        "rmq controller elect broker-a 1 --controller 10.0.0.99:9878 "
+        "# once broker 1 runs again, unless it leads by then"
+    )
+
+
+def test_record_of_the_last_broker_of_a_set_that_died_contradicts_nothing():
+    """No broker at all is in contact: the master stays recorded, as this controller may be cut off."""
+    known = ClusterView(may_live={1, 2}, failed={1, 2}, last={1: last_heartbeat(), 2: last_heartbeat(max_offset=990)})
+    one_in_sync = a_set(replicas=replicas(1, 2), sync_state_set=frozenset({1}))
+    election = elect(one_in_sync, known, ElectionRequest())
+    summary = record(HeldElection(one_in_sync, one_in_sync, DEAD, election, last=dict(known.last), commit_ms=12))
+    assert summary.reason == (
+        "nobody of the SyncStateSet [1] can lead, and 1 stays recorded as master: 1 not alive; 2 not alive"
+    )
+    assert (summary.reported_result, summary.new_master, summary.master_epoch) == (ElectionResult.NOBODY, None, 5)
+    assert summary.advice == "start broker 1 at 10.0.0.1:30911: once it is back, it can lead"
+    assert summary.force.startswith("rmq controller elect broker-a 1 ")
+
+
+def test_brokers_that_were_never_in_contact_are_not_called_dead():
+    known = ClusterView(may_live={1, 2, 3}, failed={2}, last={2: last_heartbeat(), 3: last_heartbeat()})
+    election = elect(a_set(), known, ElectionRequest())
+    assert [each.verdict for each in election.candidates] == [
+        Verdict.NO_CONTACT_YET,
+        Verdict.NOT_ALIVE,
+        Verdict.SUSPECT,
+    ]
 
 
 def test_record_of_a_set_that_never_had_a_master_has_no_command_to_force_one():
@@ -116,8 +148,9 @@ def test_record_without_living_broker_in_sync_has_bytes_at_stake_and_the_forcing
     )
     assert summary.result is ElectionResult.NOBODY
     assert summary.bytes_at_stake == 300
+    assert summary.advice.startswith("start broker 1 at 10.0.0.1:30911 or broker 2 ")
     assert summary.force == (
-        "mqadmin electMaster -a 10.0.0.99:9878 -b 3 -bn broker-a -c DefaultCluster "
+        "rmq controller elect broker-a 3 --controller 10.0.0.99:9878 "
         "# while controllers run with enableElectUncleanMaster=true in their files, and false again at once"
     )
 
@@ -149,7 +182,7 @@ def test_record_of_an_unclean_election_has_the_lost_bytes():
 def test_bytes_at_stake_are_unknown_where_logs_cannot_be_compared(outsider, in_sync):
     summary = record(held(alive={3: outsider}, gone={1: in_sync} if in_sync else {}))
     assert summary.bytes_at_stake is None
-    assert "-b 3 " in summary.force
+    assert "elect broker-a 3 " in summary.force
 
 
 def test_longer_log_of_the_same_epoch_has_no_bytes_at_stake():
@@ -195,7 +228,7 @@ def test_repeated_failed_election_updates_the_bytes_at_stake(elections):
         ),
         1_000,
     )
-    assert (first.bytes_at_stake, " -b 3 " in first.force) == (500, True)
+    assert (first.bytes_at_stake, "elect broker-a 3 " in first.force) == (500, True)
     elections.add(
         held(
             stuck,
@@ -205,7 +238,7 @@ def test_repeated_failed_election_updates_the_bytes_at_stake(elections):
         ),
         6_000,
     )
-    assert (first.times, first.bytes_at_stake, " -b 4 " in first.force) == (2, 100, True)
+    assert (first.times, first.bytes_at_stake, "elect broker-a 4 " in first.force) == (2, 100, True)
 
 
 def test_names_in_the_forcing_command_are_quoted(elections):
@@ -214,7 +247,7 @@ def test_names_in_the_forcing_command_are_quoted(elections):
     summary, _ = elections.add(
         held(odd, alive={3: last_heartbeat()}, gone={1: last_heartbeat()}, cause=NO_MASTER), 1_000
     )
-    assert "-bn 'a; reboot #' -c '$(id)' #" in summary.force
+    assert summary.force.startswith("rmq controller elect 'a; reboot #' 3 --controller ")
 
 
 def test_election_with_another_result_is_a_record_of_its_own(elections):
@@ -287,10 +320,13 @@ def test_only_the_last_elections_are_kept(elections, monkeypatch):
         (Trigger.STORE_BEHIND, ElectionResult.NOBODY),
     ],
 )
-def test_failed_election_keeps_the_recorded_master_unless_the_store_is_behind(trigger, summary):
+def test_failed_election_keeps_a_living_master_unless_the_store_is_behind(trigger, summary):
     cause = Cause(trigger=trigger, why="a test wants it")
-    in_vain = record(held(alive={}, call=ElectionRequest(broker_id=3, is_designated=True), cause=cause))
-    assert (in_vain.result, in_vain.reported_result, in_vain.new_master) == (ElectionResult.NOBODY, summary, 1)
+    designated = ElectionRequest(broker_id=3, is_designated=True)
+    in_vain = record(held(alive={1: last_heartbeat()}, call=designated, cause=cause))
+    assert (in_vain.result, in_vain.reported_result) == (ElectionResult.NOBODY, summary)
+    assert in_vain.new_master == (1 if summary is ElectionResult.KEPT else None)
+    assert record(held(alive={}, call=designated, cause=cause)).reported_result is ElectionResult.NOBODY
 
 
 def test_results_of_role_notifications_are_kept_for_the_last_election(elections):

@@ -59,7 +59,7 @@ async def test_election_that_waits_for_a_lost_log_shows_what_would_be_lost(contr
     await starts(controller, 1, 290)
     record = controller.elections.of_set(SET)
     assert (record.bytes_at_stake, record.reports[0].lost_bytes) == (22_000, 22_000)
-    assert "-b 1" in record.force
+    assert f"elect {SET} 1 " in record.force
 
 
 async def test_longest_log_leads_once_all_are_back_and_have_lost_some(controller):

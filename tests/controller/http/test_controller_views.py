@@ -8,6 +8,7 @@ from controller_builders import a_set
 from fakes.in_process_controller import CLUSTER, ME, SET, InProcessController, at
 
 from controller.failover.election_log import NotificationResult
+from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.suspicion import ProbeOutcome
 from controller.http.endpoints import ENDPOINTS
 from controller.http.switchover_endpoints import SWITCHOVER_ENDPOINTS
@@ -333,6 +334,8 @@ async def test_election_is_shown_with_candidates_and_reason(controller):
         "syncStateSetEpoch": 3,
         "unclean": False,
         "bytesAtStake": 0,
+        "heldBy": ME.address,
+        "advice": "",
         "force": "",
         "notified": [],
         "times": 1,
@@ -368,8 +371,64 @@ async def test_failed_election_is_shown_with_the_command_to_force_a_master_and_t
     assert (last["result"], last["oldMaster"], last["newMaster"]) == ("no_master_elected", 1, None)
     assert last["reason"].startswith("nobody of the SyncStateSet [1] can lead: ")
     assert last["bytesAtStake"] == 300
-    assert f"mqadmin electMaster -a {ME.address} -b 2 -bn {SET} -c {CLUSTER}" in last["force"]
+    assert f"rmq controller elect {SET} 2 --controller {ME.address} " in last["force"]
     assert "# while controllers run with enableElectUncleanMaster=true" in last["force"]
+
+
+async def test_views_of_a_set_whose_last_broker_failed_tell_one_story(controller):
+    """The only other one had failed before, out of sync; no broker at all is in contact any more."""
+    controller.masters.add(at(1))
+    await controller.a_set(1, 2, in_sync=[1])
+    await controller.heartbeat(1, maxOffset=1_000)
+    await controller.heartbeat(2, maxOffset=700)
+    await controller.publish_roles()
+    await controller.lose(2)
+    await controller.heartbeat(1, maxOffset=1_000)
+    last_unix_ms = controller.clock.unix_ms()
+    await controller.pass_ms(200)
+    await controller.lose(1)
+    last = (await elections(controller))[0]
+    assert last["cause"].endswith("its port refuses connections; last contact 300 ms before")
+    assert last["reason"] == (
+        "nobody of the SyncStateSet [1] can lead, and 1 stays recorded as master: 1 not alive; 2 not alive"
+    )
+    assert (last["result"], last["oldMaster"], last["newMaster"]) == ("no_master_elected", 1, None)
+    assert last["advice"] == f"start broker 1 at {at(1)}: once it is back, it can lead"
+    assert last["force"] == (
+        f"rmq controller elect {SET} 1 --controller {ME.address} # once broker 1 runs again, unless it leads by then"
+    )
+    (logged,) = controller.events("election_failed")
+    assert {key: logged[key] for key in ("cause", "reason", "new_master", "advice", "force")} == {
+        key: last[{"new_master": "newMaster"}.get(key, key)]
+        for key in ("cause", "reason", "new_master", "advice", "force")
+    }
+    (shown,) = (await controller.get("/v1/broker-sets"))[1]["brokerSets"]
+    assert [(each["alive"], each["maxOffset"]) for each in shown["replicas"]] == [(False, 1_000), (False, 700)]
+    assert shown["replicas"][0]["lastContactUnixMs"] == last_unix_ms
+    (roles,) = (await controller.get("/v1/roles"))[1]["brokerSets"]
+    assert (roles["confirmed"], roles["roles"][0]["verdict"]) == (False, "failed")
+
+
+async def test_broker_that_fails_unheard_has_no_time_of_a_contact(controller):
+    await controller.a_set(1, 2)
+    controller.restart()
+    await controller.pass_ms(11_000, beating=(2,))
+    # The requests of 2 reach what started anew, and its views are those of before.
+    await controller.session.close()
+    await controller.server.stop()
+    await controller.serve_http()
+    controller.reachability.reached(BrokerKey(SET, 1), at(1), "")
+    for probe in controller.take_probes():
+        controller.control.monitor.probed(probe.key, ProbeOutcome.REFUSED)
+    await controller.done()
+    (failed,) = controller.events("broker_failed")
+    assert (failed["silent_ms"], failed["reason"]) == (
+        None,
+        "it has sent no heartbeat since this controller started and its port refuses connections",
+    )
+    (shown,) = (await controller.get("/v1/broker-sets"))[1]["brokerSets"]
+    assert shown["replicas"][0]["lastContactUnixMs"] is None
+    assert (await elections(controller))[0]["phases"]["suspectMs"] is None
 
 
 async def test_repeated_elections_with_the_same_result_are_shown_once_with_a_count(controller):

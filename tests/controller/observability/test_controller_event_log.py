@@ -349,7 +349,7 @@ async def test_failed_elections_of_a_set_are_one_error_with_the_command_to_force
     # The broker that asks since gets the same answer.
     assert [line["trigger"] for line in logged] == ["master_dead"]
     assert {line["bytes_at_stake"] for line in logged} == {300}
-    assert all(f"mqadmin electMaster -a {ME.address} -b 2 " in line["force"] for line in logged)
+    assert all(f"rmq controller elect {SET} 2 --controller {ME.address} " in line["force"] for line in logged)
     # Each is counted, and so is how long it took.
     assert controller.counted(controller.counters.elections)[CLUSTER, SET, "no_master_elected"] == 4
     assert controller.observed(controller.counters.election_durations)["no_master_elected"] == 4
