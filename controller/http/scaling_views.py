@@ -139,6 +139,10 @@ class ScalingViews(HistoryViews[ControllerConfig]):
 
     def _view(self, operation: ResizeOperation) -> OperationView:
         status = self._scaling.statuses.get(operation.id)
+        if status is not None and not status.is_of(operation):
+            # The first round of this phase has not ended.
+            status = None
+        operation = operation.requested
         return OperationView(
             id=operation.id,
             topic=operation.topic,

@@ -124,6 +124,7 @@ class ResizeDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     created_unix_ms: int
     requested_by: str = ""
     reason: str = ""
+    is_undone: bool = False
     problem: str = ""
     waits_for: list[str] = []
     sets: list[ResizedSet] = []

@@ -17,8 +17,8 @@ from controller.scaling.resize.operation import (
     SetResize,
 )
 from controller.scaling.resize.request import (
-    SPECIAL_TYPES,
     AUTOSCALER,
+    SPECIAL_TYPES,
     PlannedGroup,
     PlannedSet,
     ResizePlan,

@@ -38,6 +38,8 @@ class ShownResizeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     phase_since_unix_ms: int
     #: Of the sets, read and write queues before it -> at its end.
     queues: dict[str, str]
+    #: It goes back to the numbers before it, or has done so.
+    is_undone: bool
     requested_by: str | None
     reason: str | None
     problem: str | None
@@ -78,6 +80,7 @@ def operation_row(found: ResizeDocument) -> ShownResizeRow:
             each.broker_name: f"{each.read_before}/{each.write_before}->{each.target}/{each.target}"
             for each in found.sets
         },
+        is_undone=found.is_undone,
         requested_by=found.requested_by or None,
         reason=found.reason or None,
         problem=found.problem or None,

@@ -1,5 +1,6 @@
 """What a controller answers over HTTP about resizes, and what operators do with them there."""
 
+import asyncio
 from urllib.parse import quote
 
 import msgspec
@@ -11,7 +12,7 @@ from resize_builders import CREATED_UNIX_MS, a_resize, went
 
 from controller.http.endpoints import ENDPOINTS
 from controller.http.scaling_views import MayBeStored, answered
-from controller.scaling.resize.operation import ResizeKind, ResizePhase
+from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizePhase, SetResize
 from controller.storage.documents import DocumentKind
 from controller.storage.store import ControllerMember, OutcomeUnknown
 from serving.http import openapi
@@ -239,6 +240,25 @@ async def test_abort_is_recorded_with_its_reason(controller):
     path = await store(controller, a_resize())
     status, aborted = await post(controller, f"{path}/abort", {"reason": "a mistake"})
     assert (status, aborted["phase"], aborted["problem"]) == (200, "ABORTED", "aborted by the operator: a mistake")
+
+
+async def test_grow_that_is_aborted_stays_what_was_requested(controller):
+    sets = (SetResize(broker_name="broker-a", cluster="DefaultCluster", before=QueueCounts(4, 4), target=8),)
+    grow = a_resize(kind=ResizeKind.GROW, sets=sets, phase=ResizePhase.VERIFY, reached=2, reason="more consumers")
+    _, aborted = await post(controller, f"{await store(controller, grow)}/abort", {"reason": "a mistake"})
+    (shown,) = aborted["sets"]
+    assert (aborted["kind"], aborted["reason"], aborted["isUndone"]) == ("grow", "more consumers", True)
+    assert (shown["readBefore"], shown["target"], aborted["phase"]) == (4, 8, "WRITE_DOWN")
+
+
+async def test_what_a_resize_waited_for_before_its_present_phase_is_not_shown(broker, controller):
+    path = await store(controller, a_resize(topic="Other", phase=ResizePhase.CONFLICT, problem="somebody"))
+    await controller.scaling.look()
+    async with asyncio.timeout(10):
+        while not (await controller.get(path))[1]["waitsFor"]:
+            await asyncio.sleep(0.01)
+    _, resumed = await post(controller, f"{path}/resume", {"reason": ""})
+    assert (resumed["phase"], resumed["waitsFor"], resumed["observedUnixMs"]) == ("WRITE_DOWN", [], None)
 
 
 async def test_resume_is_recorded_with_its_reason(controller):

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-from dataclasses import replace
-
 import pytest
 from scaling_builders import (
     ADDRESS,
