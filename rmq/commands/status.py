@@ -1,6 +1,6 @@
 """`rmq status`: one look at everything that the site has."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import ClassVar, Literal
 
 import click
@@ -11,6 +11,7 @@ from remoting.admin.controllers import ReportedMetadata, controller_metadata
 from remoting.admin.routes import ClusterBrokers, all_topics, cluster_brokers
 from remoting.protocol.errors import InvokeError, RemotingError
 from remoting.protocol.shapes.route import MASTER_ID
+from remoting.protocol.topic_kinds import TopicKind, kind_of
 from rmq.cli.options import ListCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.failures import PartlyDone, failure_of_all, sentence_of
@@ -68,12 +69,18 @@ def _name_server_rows(
             continue
         named = named_by[known.address]
         # `enableAllTopicList` may be false: the number of topics is then unknown.
-        count = "topics not listed" if named.error is not None else f"{len(named.result)} topics"
+        count = "topics not listed" if named.error is not None else f"{_count(named.result, known.result)} topics"
         brokers = sum(len(each.addresses) for each in known.result.broker_sets.values())
         state: Literal["ok", "differs"] = "ok" if known.result == first else "differs"
         detail = f"{len(known.result.clusters)} clusters, {brokers} brokers, {count}"
         rows.append(StatusRow(kind="namesrv", name=known.address, state=state, detail=detail))
     return rows
+
+
+def _count(topics: Collection[str], brokers: ClusterBrokers) -> int:
+    """Return how many topics `topic list` shows."""
+    owners = brokers.topic_owners
+    return sum(kind_of(topic, owners) is TopicKind.NORMAL for topic in topics)
 
 
 async def _controller_rows(site: Site) -> list[StatusRow]:

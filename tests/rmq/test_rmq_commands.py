@@ -1,5 +1,6 @@
 """What `rmq` shows and changes at two NameServers and a controller of ours."""
 
+import contextlib
 import csv
 import io
 import json
@@ -8,10 +9,13 @@ import pty
 import subprocess
 import sys
 import time
+import urllib.request
 
 import pytest
 from answering_peer import AnsweringPeer, answer
+from peers.lab import Lab
 from peers.replicas import Replica
+from peers.servers import OurNameServer
 from peers.waiting import wait_until
 from rmq_brokers import (
     DELETE_TOPIC,
@@ -29,6 +33,12 @@ from rmq.commands.config import SECRET_WORDS, _shown
 from serving.config import server_kind
 
 CREATE = ("topic", "create", "Orders", "--broker", "broker-a")
+
+
+@pytest.fixture
+def lab(tmp_path):
+    with contextlib.closing(Lab(tmp_path)) as lab:
+        yield lab
 
 
 def sent(site, code):
@@ -135,6 +145,31 @@ def test_topics_are_listed_by_a_part_a_pattern_or_their_cluster(site):
         more.close()
 
     assert found == [["Payouts"], ["Payments", "Payouts"], ["Payments", "Payouts"], ["%RETRY%billing"], []]
+
+
+def test_status_lists_console_and_metrics_count_the_same_topics_as_the_operators(site, lab):
+    server = lab.kept(OurNameServer(lab.folder, "ns3", http=True)).start()
+    of_brokers = ["broker-a", "DefaultCluster", "DefaultCluster_REPLY_TOPIC"]
+    line = register(server, "broker-a", site.broker.address, ["Orders", "Payments", "%RETRY%billing", *of_brokers])
+    try:
+        names = site.rmq.items("topic", "list", "-n", server.address)
+        everything = site.rmq.items("topic", "list", "-a", "-n", server.address)
+        rows = site.rmq.run("status", "-o", "json", "-n", server.address).items
+        (cluster,) = read(server, "/v1/clusters")["items"]
+        listed = read(server, "/v1/topics")["items"]
+    finally:
+        line.close()
+
+    assert [row["topic"] for row in names] == ["Orders", "Payments"]
+    assert next(row["detail"] for row in rows if row["kind"] == "namesrv").endswith(", 2 topics")
+    assert cluster["topics"] == {"normal": 2, "system": 5, "retry": 1, "dlq": 0}
+    assert {row["topic"] for row in everything if row["kind"] == "system"} > set(of_brokers)
+    assert [(each["topic"], each["kind"]) for each in listed] == [(row["topic"], row["kind"]) for row in everything]
+
+
+def read(server, path):
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}{path}", timeout=30) as found:
+        return json.load(found)
 
 
 def test_ten_thousand_topics_are_listed(site):

@@ -59,9 +59,9 @@ def sets(number, before, target, name=20):
         ("rmq_sys_REVIVE_LOG_DefaultCluster", "is a system topic"),
         ("%RETRY%g1", "is a retry topic: its queues follow retryQueueNums of its group; change that"),
         ("%DLQ%g1", "holds dead letters, which brokers write into one queue"),
-        ("DefaultCluster", "is the system topic that brokers make for the cluster of that name"),
-        ("broker-a", "is the system topic that brokers make for the broker set of that name"),
-        ("DefaultCluster_REPLY_TOPIC", "is the system topic for replies in its cluster"),
+        ("DefaultCluster", "is a system topic: brokers rely on its number of queues"),
+        ("broker-a", "is a system topic: brokers rely on its number of queues"),
+        ("DefaultCluster_REPLY_TOPIC", "is a system topic: brokers rely on its number of queues"),
     ],
 )
 def test_topic_of_brokers_is_refused_with_the_reason(topic, reason):
