@@ -85,8 +85,8 @@ class OperatorRequestHandler:
         return request.reply()
 
     def get_config(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
-        """Answer all properties, secrets masked."""
-        return request.reply(body=self._settings.listing())
+        """Answer all properties, secrets masked; a body has properties that the sender may want to change."""
+        return request.reply(body=self._settings.listing(request.body))
 
     # Topics and permissions
 

@@ -88,17 +88,11 @@ async def scale_topic(session: OperatorSession, topic: str, **chosen: Unpack[Sca
         requested_by=operator_name(),
         reason=chosen["reason"],
     )
-    plan = await controller_answer(
-        session,
-        ApiRequest(
-            path_of("scaling", "plan"), PlanDocument, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S, is_preview=True
-        ),
-    )
+    plan = await plan_of(session, body)
     rows = _rows(plan)
     if session.is_dry_run or plan.problems:
         session.show(rows, PlanRow)
-        if plan.problems:
-            raise NotResized(f"{topic} cannot be resized: {'; '.join(plan.problems)}")
+        check_plan(plan)
         return
     session.preview(rows, PlanRow)
     session.confirm(
@@ -115,6 +109,19 @@ async def scale_topic(session: OperatorSession, topic: str, **chosen: Unpack[Sca
     session.show([operation_row(ended)], ShownResizeRow)
     if chosen["waits"] and ended.phase != "DONE":
         raise NotResized(f"{topic}: the resize is {ended.phase}{': ' if ended.problem else ''}{ended.problem}")
+
+
+async def plan_of(session: OperatorSession, body: ResizeBody) -> PlanDocument:
+    """Return what a resize would do."""
+    path = path_of("scaling", "plan")
+    request = ApiRequest(path, PlanDocument, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S, is_preview=True)
+    return await controller_answer(session, request)
+
+
+def check_plan(plan: PlanDocument) -> None:
+    """Raise NotResized if the resize would be refused."""
+    if plan.problems:
+        raise NotResized(f"{plan.topic} cannot be resized: {'; '.join(plan.problems)}")
 
 
 async def _ended(session: OperatorSession, operation: ResizeDocument) -> ResizeDocument:
