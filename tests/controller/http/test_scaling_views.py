@@ -309,6 +309,17 @@ async def test_one_group_too_many_is_not_waived(controller):
     assert (status, sentence) == (409, "100 groups are waived, which is the limit: delete unused groups.")
 
 
+async def test_dry_run_of_a_command_shows_what_would_become_of_the_resize_or_why_it_is_refused(controller):
+    path = await store(controller, a_resize(phase=ResizePhase.DRAIN))
+    before = await controller.get(path)
+    status, shown = await post(controller, f"{path}/abort", {"reason": "a mistake", "dryRun": True})
+    assert (status, shown["phase"], shown["problem"]) == (200, "ROLLBACK", "aborted by the operator: a mistake")
+    for command, body in COMMANDS[1:]:
+        refused = await post(controller, f"{path}/{command}", body | {"dryRun": True})
+        assert command == "waive" or refused[0] == 409, refused
+    assert await controller.get(path) == before
+
+
 @pytest.mark.parametrize(("command", "body"), COMMANDS)
 async def test_command_to_an_ended_resize_is_refused(controller, command, body):
     await controller.scaling.operations.end(a_resize(phase=ResizePhase.DONE))
