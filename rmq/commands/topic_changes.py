@@ -42,18 +42,13 @@ class CreateOptions(TypedDict):
     drop_queues: bool
 
 
-class PresentQueues(NamedTuple):
-    """The queues of a topic at a master that has it already."""
+class TopicPlace(NamedTuple):
+    """A topic at a master, before and after."""
 
-    name: str
+    #: "broker-a: 4/4 -> 2/2 queues", or the master's name alone.
     text: str
-    #: Those that nobody could read any more.
-    dropped: range
-    messages: int
-
-    def __str__(self) -> str:
-        lost = f", {self.messages} messages in the queues that go" if self.dropped else ""
-        return f"{self.name}: {self.text} queues{lost}"
+    is_new: bool = True
+    loses_queues: bool = False
 
 
 @click.command("create", cls=ChangeCommand)
@@ -82,21 +77,16 @@ async def create_topic(session: OperatorSession, topic: str, **chosen: Unpack[Cr
     request = update_topic(wanted, _attribute_changes(chosen["attributes"])).mapped(lambda _: "")
     names = [each.broker_name or each.address for each in found]
     what = f"topic {topic} with {read} read and {write} write queues, permission {perm}"
-    present = await _present(site, found, wanted)
-    if (losing := [each for each in present.values() if each.dropped]) and not chosen["drop_queues"]:
+    places = await _places(site, found, wanted)
+    if (losing := [each.text for each in places if each.loses_queues]) and not chosen["drop_queues"]:
         raise CommandFailed(
-            f"topic {topic} exists, and would lose queues ({'; '.join(map(str, losing))}): use rmq topic scale {topic} "
+            f"topic {topic} exists, and would lose queues ({'; '.join(losing)}): use rmq topic scale {topic} "
             f"--queues {read}, which waits until all is read, or add --drop-queues"
         )
     stages = [
         [
-            SiteChange(
-                each.address,
-                f"{what} on {present.get(each.address, name)}",
-                request,
-                broker_runtime(),
-            )
-            for each, name in zip(found, names, strict=True)
+            SiteChange(each.address, f"{what} on {place.text}", request, broker_runtime())
+            for each, place in zip(found, places, strict=True)
         ]
     ]
     if chosen["order"]:
@@ -107,9 +97,9 @@ async def create_topic(session: OperatorSession, topic: str, **chosen: Unpack[Cr
             # Other broker sets of the topic keep what they have.
             conf = merged_order_conf((await site.first_answer(order_conf(topic))).result or "", conf)
         stages.append(_order_conf_changes(site.settings.namesrv, topic, conf))
-    verb = "Replace the configuration of" if present else "Create"
-    places = "; ".join(str(present.get(each.address, name)) for each, name in zip(found, names, strict=True))
-    await session.change(stages, f"{verb} {what} on {places}?", _refusals(topic, brokers))
+    verb = "Create" if all(each.is_new for each in places) else "Replace the configuration of"
+    question = f"{verb} {what} on {'; '.join(each.text for each in places)}?"
+    await session.change(stages, question, _refusals(topic, brokers))
 
 
 @click.command("delete", cls=ChangeCommand)
@@ -184,23 +174,24 @@ def _refusals(topic: str, brokers: ClusterBrokers) -> Iterator[str]:
         yield f"{topic} is a system topic, which brokers make themselves"
 
 
-async def _present(site: Site, found: Sequence[BrokerPlace], wanted: TopicDefinition) -> dict[str, PresentQueues]:
-    """Return what the masters that have the topic have of it, by address; raises CommandFailed if one does not tell."""
+async def _places(site: Site, found: Sequence[BrokerPlace], wanted: TopicDefinition) -> list[TopicPlace]:
+    """Return what becomes of the topic at each master; raises CommandFailed if one does not tell what it has."""
     read, write = wanted.read_queue_nums, wanted.write_queue_nums
     answers = await definitions_at(site, [each.address for each in found], wanted.topic)
     if unknown := [(each.address, each.error) for each in answers if each.error is not None]:
         raise failure_of_all(unknown)
-    present = {}
+    places = []
     for place, answer in zip(found, answers, strict=True):
-        if (before := answer.result) is not None:
-            dropped = range(read, max(before.read_queue_nums, before.write_queue_nums))
-            present[place.address] = PresentQueues(
-                name=place.broker_name or place.address,
-                text=f"{before.read_queue_nums}/{before.write_queue_nums} -> {read}/{write}",
-                dropped=dropped,
-                messages=await _messages_in(site, place.address, wanted.topic, dropped),
-            )
-    return present
+        name, before = place.broker_name or place.address, answer.result
+        if before is None:
+            places.append(TopicPlace(name))
+            continue
+        text = f"{name}: {before.read_queue_nums}/{before.write_queue_nums} -> {read}/{write} queues"
+        if dropped := range(read, max(before.read_queue_nums, before.write_queue_nums)):
+            messages = await _messages_in(site, place.address, wanted.topic, dropped)
+            text += f", {messages} messages in the queues that go"
+        places.append(TopicPlace(text, is_new=False, loses_queues=bool(dropped)))
+    return places
 
 
 async def _messages_in(site: Site, address: str, topic: str, queue_ids: range) -> int:
