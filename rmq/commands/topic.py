@@ -13,10 +13,11 @@ from remoting.protocol.topic_kinds import TopicKind, kind_of
 from rmq.cli.options import ListCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import cluster_names
+from rmq.failures import NotSupportedThere
 from rmq.output.patterns import matches
 from rmq.output.rows import RowKey
 from rmq.site.brokers import check_cluster, masters, members_of_cluster, places
-from rmq.site.site import at_once, check_complete
+from rmq.site.site import check_complete
 
 #: The kind of a topic that is listed, from it and the names of clusters and broker sets; None: it is not.
 Wanted = Callable[[str, Container[str]], str | None]
@@ -67,11 +68,12 @@ async def list_topics(
         return
     if cluster:
         check_cluster(await session.site.cluster(), cluster)
-    found, owners = await at_once(
-        session.site.first_answer(each)
-        for each in (topics_of_cluster(cluster) if cluster else all_topics(), topic_owners())
-    )
-    kinds = ((topic, kind_if_wanted(topic, owners.result)) for topic in sorted(found.result))
+    found = await session.site.first_answer(topics_of_cluster(cluster) if cluster else all_topics())
+    try:
+        owners = await session.site.call(found.address, topic_owners())
+    except NotSupportedThere:
+        owners = frozenset()
+    kinds = ((topic, kind_if_wanted(topic, owners)) for topic in sorted(found.result))
     session.show([TopicNameRow(topic=topic, kind=kind) for topic, kind in kinds if kind], TopicNameRow)
 
 

@@ -18,7 +18,7 @@ from rmq.cli.options import ChangeCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names, cluster_names, topic_names
 from rmq.commands.topic_views import definitions_at, route_at_first
-from rmq.failures import CommandFailed, UnknownName, WrongUse, failure_of_all
+from rmq.failures import CommandFailed, UnknownName, WrongUse, failure_of_all, is_cut_off
 from rmq.site.brokers import BrokerPlace, masters, members_at, members_of_cluster
 from rmq.site.changes import SiteChange
 from rmq.site.site import Site, check_requests
@@ -175,14 +175,18 @@ def _refusals(topic: str, brokers: ClusterBrokers) -> Iterator[str]:
 
 
 async def _places(site: Site, found: Sequence[BrokerPlace], wanted: TopicDefinition) -> list[TopicPlace]:
-    """Return what becomes of the topic at each master; raises CommandFailed if one does not tell what it has."""
+    """Return what becomes of the topic at each master; raises CommandFailed if one does not tell what it has.
+
+    One to which nothing gets through loses nothing.
+    """
     read, write = wanted.read_queue_nums, wanted.write_queue_nums
     answers = await definitions_at(site, [each.address for each in found], wanted.topic)
-    if unknown := [(each.address, each.error) for each in answers if each.error is not None]:
+    errors = [(each.address, each.error) for each in answers if each.error is not None]
+    if unknown := [(address, error) for address, error in errors if not is_cut_off(error)]:
         raise failure_of_all(unknown)
     places = []
     for place, answer in zip(found, answers, strict=True):
-        name, before = place.broker_name or place.address, answer.result
+        name, before = place.broker_name or place.address, answer.found
         if before is None:
             places.append(TopicPlace(name))
             continue
