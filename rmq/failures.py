@@ -140,6 +140,11 @@ def is_outcome_unknown(error: RemotingError) -> bool:
     return isinstance(error, InvokeError) and "connection" in error.reason and not error.reason.startswith(_NOT_BEGUN)
 
 
+def is_cut_off(error: RemotingError) -> bool:
+    """Return whether the server cannot have got a request that failed with this."""
+    return exit_code_of(error) == ExitCode.NOT_REACHABLE and not is_outcome_unknown(error)
+
+
 def state_of(error: RemotingError) -> tuple[Literal["failed", "unknown"], str]:
     """Return what became of a change whose request failed with this, and a sentence about it."""
     if is_outcome_unknown(error):

@@ -36,7 +36,7 @@ export function progressOf({ kind, phase, resumePhase, isUndone }) {
 export function commandsOf(operation) {
   if (hasEnded(operation)) return [];
   const waits = NEEDS_OPERATOR.has(operation.phase);
-  const isWaivable = operation.kind !== "grow" && operation.phase === "BLOCKED";
+  const isWaivable = (operation.kind !== "grow" || operation.isUndone) && operation.phase === "BLOCKED";
   return [...(waits ? ["resume"] : []), ...(isWaivable ? ["waive"] : []), ...(operation.isUndone ? [] : ["abort"])];
 }
 

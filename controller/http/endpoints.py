@@ -16,6 +16,7 @@ from controller.http.scaling_shapes import (
     PolicyListing,
     ProposalListing,
     ProposalView,
+    ResizeCommand,
     WaivedGroup,
 )
 from controller.http.shapes import BrokerSetListing, ControllerListing, ElectionListing, RoleListing, StoredSetView
@@ -163,7 +164,7 @@ ENDPOINTS: Final = (
         method="POST",
         view=ControllerViews.abort,
         summary="Undo a resize; what that leaves behind is in its steps.",
-        body=OperatorReason,
+        body=ResizeCommand,
         shape=OperationView,
         parts=(_OPERATION,),
         refusals=(404, 409, 503, 504),
@@ -173,7 +174,7 @@ ENDPOINTS: Final = (
         method="POST",
         view=ControllerViews.resume,
         summary="Go on with a resize that is BLOCKED, or in CONFLICT.",
-        body=OperatorReason,
+        body=ResizeCommand,
         shape=OperationView,
         parts=(_OPERATION,),
         refusals=(404, 409, 503, 504),

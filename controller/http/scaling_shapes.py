@@ -73,10 +73,18 @@ class OperatorReason(msgspec.Struct, frozen=True, rename="camel", kw_only=True, 
     reason: Remark = ""
 
 
+class ResizeCommand(OperatorReason, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
+    """What an operator does with a resize."""
+
+    #: True: it is only shown what would become of it.
+    dry_run: bool = False
+
+
 class WaivedGroup(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
     """A group whose messages in dropped queues are given up."""
 
     group: GroupName
+    dry_run: bool = False
 
 
 class GivenUpSet(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
@@ -85,6 +93,7 @@ class GivenUpSet(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forb
     broker_name: Annotated[Remark, msgspec.Meta(min_length=1)]
     requested_by: Remark = ""
     reason: Remark = ""
+    dry_run: bool = False
 
 
 class PolicyView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

@@ -10,7 +10,7 @@ from controller.http.scaling_shapes import (
     GivenUpSet,
     OperationListing,
     OperationView,
-    OperatorReason,
+    ResizeCommand,
     ResizedSetView,
     WaivedGroup,
 )
@@ -105,24 +105,28 @@ class ScalingViews(HistoryViews[ControllerConfig]):
 
     async def abort(self, request: ViewRequest) -> OperationView:
         """Undo a resize."""
-        body: OperatorReason = request.body
-        return self._view(await answered(self._scaling.abort(request.path["id"], body.reason)))
+        body: ResizeCommand = request.body
+        done = self._scaling.abort(request.path["id"], body.reason, is_dry_run=body.dry_run)
+        return self._view(await answered(done))
 
     async def resume(self, request: ViewRequest) -> OperationView:
         """Go on with a resize that waits for an operator."""
-        body: OperatorReason = request.body
-        return self._view(await answered(self._scaling.resume(request.path["id"], body.reason)))
+        body: ResizeCommand = request.body
+        done = self._scaling.resume(request.path["id"], body.reason, is_dry_run=body.dry_run)
+        return self._view(await answered(done))
 
     async def waive(self, request: ViewRequest) -> OperationView:
         """Give up what a group has not consumed."""
         body: WaivedGroup = request.body
-        return self._view(await answered(self._scaling.waive(request.path["id"], body.group)))
+        done = self._scaling.waive(request.path["id"], body.group, is_dry_run=body.dry_run)
+        return self._view(await answered(done))
 
     async def give_up(self, request: ViewRequest) -> OperationView:
         """Go on without a broker set."""
         body: GivenUpSet = request.body
         why = f"{body.requested_by or 'an operator'}{': ' if body.reason else ''}{body.reason}"
-        return self._view(await answered(self._scaling.give_up(request.path["id"], body.broker_name, why)))
+        done = self._scaling.give_up(request.path["id"], body.broker_name, why, is_dry_run=body.dry_run)
+        return self._view(await answered(done))
 
     def _check_configured(self) -> None:
         if not self._settings.config.namesrv_addr:
@@ -139,6 +143,10 @@ class ScalingViews(HistoryViews[ControllerConfig]):
 
     def _view(self, operation: ResizeOperation) -> OperationView:
         status = self._scaling.statuses.get(operation.id)
+        if status is not None and not status.is_of(operation):
+            # The first round of this phase has not ended.
+            status = None
+        operation = operation.requested
         return OperationView(
             id=operation.id,
             topic=operation.topic,

@@ -59,6 +59,7 @@ class ResizeEventLog:
         """Log the phase, and count conflicts, queues that were opened again, and ends."""
         if self._history is not None:
             self._history.phase_entered(before, after)
+        after = after.requested
         counters = self._counters
         keys: dict[str, object] = {
             "from_phase": before.phase.value,
@@ -104,7 +105,7 @@ class ResizeEventLog:
 
 
 def _which(operation: ResizeOperation) -> dict[str, object]:
-    return {"resize": operation.id, "topic": operation.topic, "kind": operation.kind.value}
+    return {"resize": operation.id, "topic": operation.topic, "kind": operation.requested.kind.value}
 
 
 def _limited(sentences: tuple[str, ...]) -> list[str]:

@@ -31,7 +31,7 @@ class ResizeRow(NamedTuple):
 
     def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
         """Yield one row."""
-        operation = self.operation
+        operation = self.operation.requested
         event_type = "plan" if self.before is None else _ENDS.get(operation.phase, "step_started")
         clusters = {each.cluster for each in operation.sets}
         broker = BrokerRef(cluster=clusters.pop() if len(clusters) == 1 else None)

@@ -148,7 +148,7 @@ class Handlers:
         return request.reply(ext_fields=encode_fields(header))
 
     def _config(self, request: RemotingCommand, _: Peer) -> Answer:
-        return request.reply(body=self._settings.listing())
+        return request.reply(body=self._settings.listing(request.body))
 
     async def _update_config(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
         if request.body:

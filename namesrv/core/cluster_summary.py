@@ -8,7 +8,7 @@ import msgspec
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.broker_table import RegisteredSet
 from remoting.protocol.shapes.route import MASTER_ID
-from remoting.protocol.topic_kinds import TopicKind
+from remoting.protocol.topic_kinds import TopicKind, kind_of, topics_of
 
 
 class SetLeadership(Enum):
@@ -65,4 +65,12 @@ def clusters(state: RouteState) -> dict[str, ClusterSummary]:
     for name, counts in state.topic_counts.counts().items():
         if name in numbers:
             numbers[name].topics = dict(counts)
+    # These counts are kept by name alone, as clusters and sets come and go.
+    brokers = state.tables.brokers
+    for topic in topics_of(brokers.topic_owners()):
+        if kind_of(topic, ()) is TopicKind.NORMAL:
+            holders = (brokers.get(name) for name in topics.holders_of(topic))
+            for name in {broker_set.cluster for broker_set in holders if broker_set is not None}:
+                numbers[name].topics[TopicKind.NORMAL] -= 1
+                numbers[name].topics[TopicKind.SYSTEM] += 1
     return dict(numbers)

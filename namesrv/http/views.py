@@ -137,9 +137,12 @@ class NameServerViews(HistoryViews[NameServerConfig]):
         """Return a page of topics, of those that begin with the prefix."""
         names = with_prefix(await self._topic_names.names(), request.prefix)
         page = requested_page(names, request, str)
+        owners = set(self._tables.brokers.topic_owners())
         items = [
             shapes.ListedTopic(
-                topic=topic, kind=kind_of(topic).value, broker_sets=len(self._tables.topics.queues_of(topic) or ())
+                topic=topic,
+                kind=kind_of(topic, owners).value,
+                broker_sets=len(self._tables.topics.queues_of(topic) or ()),
             )
             for topic in page.keys
         ]

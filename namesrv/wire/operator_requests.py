@@ -85,8 +85,8 @@ class OperatorRequestHandler:
         return request.reply()
 
     def get_config(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
-        """Answer all properties, secrets masked."""
-        return request.reply(body=self._settings.listing())
+        """Answer all properties, secrets masked; a body has properties that the sender may want to change."""
+        return request.reply(body=self._settings.listing(request.body))
 
     # Topics and permissions
 
@@ -127,9 +127,8 @@ class OperatorRequestHandler:
     def system_topics(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
         """Answer the names of clusters and broker sets, which are topics too, and the address of one broker."""
         brokers = self._tables.brokers
-        names = [*brokers.clusters(), *(broker_set.broker_name for broker_set in brokers.sets())]
         members = (member.address for broker_set in brokers.sets() for member in broker_set.members.values())
-        body = TopicList(broker_addr=next(members, UNSET), topic_list=names)
+        body = TopicList(broker_addr=next(members, UNSET), topic_list=brokers.topic_owners())
         return request.reply(body=encode(body, Dialect.STANDARD))
 
     def unit_topics(self, request: RemotingCommand, peer: Peer) -> Awaitable[RemotingCommand]:

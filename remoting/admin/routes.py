@@ -92,6 +92,11 @@ class ClusterBrokers:
     #: As above, by address: slaves that have not copied the newest topics of their master.
     stale_replicas: Mapping[str, StaleReplica] = field(default_factory=dict, compare=False)
 
+    @property
+    def topic_owners(self) -> frozenset[str]:
+        """Names of clusters and broker sets, which system topics have too."""
+        return frozenset((*self.clusters, *self.broker_sets))
+
 
 def route_of(topic: str) -> AdminRequest[TopicRoute]:
     """Request the route of a topic (105); raises Refused with code 17 if no broker has it.
@@ -119,6 +124,15 @@ def all_topics() -> AdminRequest[frozenset[str]]:
     Source: docs/protocol/namesrv.md 2.14.
     """
     request = command(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    return AdminRequest(request, lambda answer: frozenset(decode_broker_body(TopicList, answer.body).topic_list))
+
+
+def topic_owners() -> AdminRequest[frozenset[str]]:
+    """Request the names of clusters and broker sets (304), which system topics have too.
+
+    Source: docs/protocol/namesrv.md 2.18.
+    """
+    request = command(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
     return AdminRequest(request, lambda answer: frozenset(decode_broker_body(TopicList, answer.body).topic_list))
 
 

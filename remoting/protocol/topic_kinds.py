@@ -1,5 +1,9 @@
-"""What a topic is for, by its name: Java's `TopicValidator`, retry topics and dead-letter topics."""
+"""What a topic is for, by its name: Java's `TopicValidator`, retry topics and dead-letter topics.
 
+Brokers make topics of their own too: one named after their cluster, one after their set, and one for replies.
+"""
+
+from collections.abc import Container, Iterable
 from enum import Enum
 from typing import Final
 
@@ -21,6 +25,7 @@ SYSTEM_TOPICS: Final = frozenset(
     }
 )
 SYSTEM_PREFIX: Final = "rmq_sys_"
+_REPLY_SUFFIX: Final = "_REPLY_TOPIC"
 
 
 class TopicKind(Enum):
@@ -32,12 +37,17 @@ class TopicKind(Enum):
     DLQ = "dlq"
 
 
-def kind_of(topic: str) -> TopicKind:
-    """Return the kind of a topic by its name."""
+def kind_of(topic: str, owners: Container[str]) -> TopicKind:
+    """Return the kind of a topic by its name; `owners` are the names of clusters and broker sets, as 304 answers."""
     if topic.startswith("%RETRY%"):
         return TopicKind.RETRY
     if topic.startswith("%DLQ%"):
         return TopicKind.DLQ
-    if topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX):
+    if topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX) or topic.removesuffix(_REPLY_SUFFIX) in owners:
         return TopicKind.SYSTEM
     return TopicKind.NORMAL
+
+
+def topics_of(owners: Iterable[str]) -> set[str]:
+    """Return the topics that are system topics because of these clusters and broker sets, whether brokers have them."""
+    return {topic for owner in owners for topic in (owner, owner + _REPLY_SUFFIX)}

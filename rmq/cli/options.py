@@ -58,7 +58,7 @@ _SWITCHES: Final = {
 }
 _CHANGING: Final = {
     "yes": _Common(("--yes", "-y"), "", "do it without a question"),
-    "dry_run": _Common(("--dry-run",), "", "show what would be sent, and send nothing that changes anything"),
+    "dry_run": _Common(("--dry-run",), "", "check and show what would be sent, and send nothing that changes anything"),
 }
 #: The setting of --watch.
 WATCH_OPTION: Final = "watch"

@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import update_wrapper
 from typing import Any, Concatenate, ParamSpec
 
@@ -16,7 +16,7 @@ from rmq.cli.run_settings import settings_in
 from rmq.failures import CommandFailed, ExitCode, WrongUse
 from rmq.output.formats import rendered
 from rmq.output.printable import printable
-from rmq.site.changes import ChangeRow, SiteChange, carry_out
+from rmq.site.changes import ChangeRow, SiteChange, carry_out, check
 from rmq.site.settings import SiteSettings
 from rmq.site.site import Site
 
@@ -71,17 +71,17 @@ class OperatorSession:
         """State that the rows change only with the routes of these topics."""
         self._output.follow_routes(topics)
 
-    async def change(self, stages: Sequence[Sequence[SiteChange]], question: str) -> None:
-        """Show what becomes of the changes, after the question is answered with yes; with --dry-run only show them.
+    async def change(self, stages: Sequence[Sequence[SiteChange]], question: str, refusals: Iterable[str] = ()) -> None:
+        """Show what becomes of the changes, after the question is answered with yes; with --dry-run only check them.
 
-        Raises CommandFailed if not all are done.
+        `refusals` are sentences why servers will refuse the changes, as far as is known before. Raises CommandFailed if
+        not all are done, or would be.
         """
         if self.is_dry_run:
-            planned = [ChangeRow(address=e.address, change=e.what, state="planned") for stage in stages for e in stage]
-            self.show(planned, ChangeRow)
-            return
-        self.confirm(question)
-        result = await carry_out(self.site, stages)
+            result = await check(self.site, stages, [*refusals])
+        else:
+            self.confirm(question)
+            result = await carry_out(self.site, stages)
         self.show(result.rows, ChangeRow)
         if result.failure is not None:
             raise result.failure

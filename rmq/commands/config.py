@@ -25,7 +25,7 @@ Options = Mapping[str, str]
 
 
 class _Requests(NamedTuple):
-    read: Callable[[], AdminRequest[Options]]
+    read: Callable[..., AdminRequest[Options]]
     update: Callable[[Options], AdminRequest[None]]
 
 
@@ -104,11 +104,20 @@ async def set_config(
     request = requests.update(wanted).mapped(lambda _: "")
     changes = [
         SiteChange(
-            address, ", ".join(_change(name, tables[address].get(name, ""), wanted[name]) for name in wanted), request
+            address,
+            ", ".join(_change(name, tables[address].get(name, ""), wanted[name]) for name in wanted),
+            request,
+            requests.read(wanted),
         )
         for address in tables
     ]
-    await session.change([changes], f"Set {', '.join(wanted)} at {', '.join(tables)}?")
+    black_listed = (
+        f"configBlackList of {address} names {name}"
+        for address, table in tables.items()
+        for name in wanted
+        if name in table.get("configBlackList", "").split(";")
+    )
+    await session.change([changes], f"Set {', '.join(wanted)} at {', '.join(tables)}?", black_listed)
     if not session.is_dry_run:
         _check_taken(wanted, await session.site.answers(tables, requests.read()))
 

@@ -1,11 +1,18 @@
 """`rmq controller elect` and `rmq controller clean`, as mqadmin's electMaster and cleanBrokerMetadata send them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import click
 
-from remoting.admin.controllers import ElectedMaster, ReportedBrokerSet, clean_broker_data, elect_master
+from remoting.admin.configuration import controller_config
+from remoting.admin.controllers import (
+    ElectedMaster,
+    ReportedBrokerSet,
+    clean_broker_data,
+    controller_metadata,
+    elect_master,
+)
 from rmq.cli.options import ChangeCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names, cluster_names
@@ -14,6 +21,7 @@ from rmq.site.changes import SiteChange
 from rmq.site.nearest import unknown_sentence
 from rmq.site.site import Site
 
+_UNCLEAN: Final = "enableElectUncleanMaster"
 _CLUSTER: Final = click.option(
     "--cluster",
     metavar="NAME",
@@ -37,9 +45,10 @@ async def elect(session: OperatorSession, broker: str, broker_id: int, cluster: 
     _check_member(broker, found, broker_id)
     cluster = cluster or await _cluster_of(session.site, broker, found)
     request = elect_master(cluster, broker, broker_id).mapped(_elected_text)
-    change = SiteChange(leader, f"elect broker {broker_id} of {broker}", request)
+    change = SiteChange(leader, f"elect broker {broker_id} of {broker}", request, controller_metadata())
+    refusals = await _no_election(session.site, leader, found, broker_id) if session.is_dry_run else ()
     now = f"broker {found.master_broker_id} now" if found.master_broker_id is not None else "nobody now"
-    await session.change([[change]], f"Make broker {broker_id} the master of {broker} (it is {now})?")
+    await session.change([[change]], f"Make broker {broker_id} the master of {broker} (it is {now})?", refusals)
 
 
 @click.command("clean", cls=ChangeCommand)
@@ -61,8 +70,9 @@ async def clean(
     cluster = cluster or await _cluster_of(session.site, broker, found)
     request = clean_broker_data(cluster, broker, broker_ids, cleans_living=clean_living).mapped(lambda _: "")
     what = f"brokers {', '.join(map(str, broker_ids))} of {broker}" if broker_ids else f"the whole set {broker}"
-    change = SiteChange(leader, f"remove {what}", request)
-    await session.change([[change]], f"Remove {what} from the controllers?")
+    change = SiteChange(leader, f"remove {what}", request, controller_metadata())
+    refusals = _no_cleaning(found, broker_ids, cleans_living=clean_living)
+    await session.change([[change]], f"Remove {what} from the controllers?", refusals)
 
 
 async def _cluster_of(site: Site, broker: str, stored: ReportedBrokerSet) -> str:
@@ -92,6 +102,30 @@ def _check_member(broker: str, found: ReportedBrokerSet, broker_id: int) -> None
     ids = [str(each.broker_id) for each in found.replicas]
     if str(broker_id) not in ids:
         raise UnknownName(f"{unknown_sentence('broker', str(broker_id), ())} in {broker}, which has {', '.join(ids)}")
+
+
+async def _no_election(site: Site, leader: str, found: ReportedBrokerSet, broker_id: int) -> list[str]:
+    """Return why the controller would not elect a broker."""
+    (wanted,) = (each for each in found.replicas if each.broker_id == broker_id)
+    if not wanted.is_alive:
+        return [f"broker {broker_id} is not alive"]
+    if found.master_broker_id == broker_id:
+        return [f"broker {broker_id} is the master already"]
+    if wanted.is_in_sync or (await site.call(leader, controller_config())).get(_UNCLEAN) == "true":
+        return []
+    return [f"broker {broker_id} is not in the SyncStateSet, and {_UNCLEAN} is false"]
+
+
+def _no_cleaning(found: ReportedBrokerSet, broker_ids: Sequence[int], *, cleans_living: bool) -> Iterator[str]:
+    """Yield why controllers would not remove these brokers, or without ids the whole set."""
+    if not broker_ids and found.master_broker_id is not None and not cleans_living:
+        yield f"the set has a master, broker {found.master_broker_id}: name ids, or add --clean-living"
+    living = [str(each.broker_id) for each in found.replicas if each.is_alive and each.broker_id in broker_ids]
+    if living and not cleans_living:
+        yield f"brokers {', '.join(living)} are alive: add --clean-living to remove them all the same"
+    in_sync = {each.broker_id for each in found.replicas if each.is_in_sync}
+    if in_sync and in_sync <= set(broker_ids) and len(set(broker_ids)) < len(found.replicas):
+        yield "only those have all messages, and no other one could lead: remove the whole set, or elect one first"
 
 
 def _elected_text(elected: ElectedMaster) -> str:

@@ -9,7 +9,7 @@ from rmq.cli.options import ListCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names
 from rmq.output.rows import RowKey
-from rmq.site.http_api import read_controller
+from rmq.site.http_api import ApiRequest, call, controllers
 
 #: As many as a controller keeps.
 _ELECTIONS_MAX: Final = 1_000
@@ -65,7 +65,8 @@ async def list_elections(session: OperatorSession, broker: str | None) -> None:
     Where nobody was elected, advice says what to start, and command what forces a master at the cost of messages.
     """
     parameters = {"limit": str(_ELECTIONS_MAX)} | ({"prefix": broker} if broker is not None else {})
-    page = await read_controller(session.site.settings, "/v1/elections", parameters, ElectionPage)
+    settings = session.site.settings
+    page = await call(settings, controllers(settings), ApiRequest("/v1/elections", ElectionPage, parameters))
     session.show([_row(each) for each in page.elections if broker in (None, each.broker_name)], ElectionRow)
 
 

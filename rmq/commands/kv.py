@@ -6,6 +6,7 @@ import click
 import msgspec
 
 from remoting.admin.name_servers import delete_kv, kv_namespace, kv_value, put_kv
+from remoting.admin.routes import topic_owners
 from rmq.cli.options import BlankArgument, ChangeCommand, ListCommand, SiteCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.failures import UnknownName
@@ -76,7 +77,7 @@ async def put_entry(session: OperatorSession, namespace: str, key: str, value: s
     """Set an entry at every NameServer (request 100)."""
     request = put_kv(namespace, key, value).mapped(lambda _: "")
     what = f"{namespace} {key} = {value}"
-    changes = [SiteChange(each, what, request) for each in session.site.settings.namesrv]
+    changes = [SiteChange(each, what, request, topic_owners()) for each in session.site.settings.namesrv]
     await session.change([changes], f"Set {what} at {len(changes)} NameServers?")
 
 
@@ -87,5 +88,7 @@ async def put_entry(session: OperatorSession, namespace: str, key: str, value: s
 async def delete_entry(session: OperatorSession, namespace: str, key: str) -> None:
     """Remove an entry at every NameServer (request 102); an absent one is no error, as for mqadmin."""
     request = delete_kv(namespace, key).mapped(lambda _: "")
-    changes = [SiteChange(each, f"remove {namespace} {key}", request) for each in session.site.settings.namesrv]
+    changes = [
+        SiteChange(each, f"remove {namespace} {key}", request, topic_owners()) for each in session.site.settings.namesrv
+    ]
     await session.change([changes], f"Remove {namespace} {key} at {len(changes)} NameServers?")

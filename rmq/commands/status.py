@@ -1,6 +1,6 @@
 """`rmq status`: one look at everything that the site has."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
 import click
@@ -10,6 +10,7 @@ from remoting.admin.brokers import BrokerRuntime, broker_runtime
 from remoting.admin.controllers import ReportedBrokerSet, ReportedMetadata, controller_metadata
 from remoting.admin.routes import AwaySet, ClusterBrokers, all_topics, registered_and_away
 from remoting.protocol.errors import InvokeError, RemotingError
+from remoting.protocol.topic_kinds import TopicKind, kind_of
 from rmq.cli.options import ListCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.failures import CommandFailed, PartlyDone, failure_of_all, sentence_of
@@ -83,11 +84,17 @@ def _name_server_rows(
             yield _failed("namesrv", known.address, known.error)
             continue
         # `enableAllTopicList` may be false: the number of topics is then unknown.
-        count = "topics not listed" if named.error is not None else f"{len(named.result)} topics"
+        count = "topics not listed" if named.error is not None else f"{_count(named.result, known.result)} topics"
         brokers = sum(len(each.addresses) for each in known.result.broker_sets.values())
         state: State = "differs" if known.result != first else "ok" if brokers else "no_brokers"
         detail = f"{len(known.result.clusters)} clusters, {brokers} brokers, {count}"
         yield StatusRow(kind="namesrv", name=known.address, state=state, detail=detail)
+
+
+def _count(topics: Collection[str], brokers: ClusterBrokers) -> int:
+    """Return how many topics `topic list` shows."""
+    owners = brokers.topic_owners
+    return sum(kind_of(topic, owners) is TopicKind.NORMAL for topic in topics)
 
 
 async def _controllers(site: Site) -> list[Answered[ReportedMetadata]]:

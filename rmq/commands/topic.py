@@ -1,25 +1,26 @@
 """`rmq topic list`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import ClassVar
 
 import click
 import msgspec
 
 from remoting.admin.name_servers import topics_of_cluster
-from remoting.admin.routes import all_topics
+from remoting.admin.routes import all_topics, topic_owners
 from remoting.admin.topics import all_topic_definitions
 from remoting.protocol.topic_kinds import TopicKind, kind_of
 from rmq.cli.options import ListCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import cluster_names
+from rmq.failures import NotSupportedThere
 from rmq.output.patterns import matches
 from rmq.output.rows import RowKey
 from rmq.site.brokers import check_cluster, check_gaps, gaps_in, masters, members_of_cluster, places
 from rmq.site.site import check_complete
 
-#: Whether a topic is listed.
-Wanted = Callable[[str], bool]
+#: The kind of a topic that is listed, from it and the names of clusters and broker sets; None: it is not.
+Wanted = Callable[[str, Container[str]], str | None]
 
 
 class TopicNameRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -61,27 +62,32 @@ async def list_topics(
     Topics that only a set has which is away are not listed; with --long the exit code is then 7.
     """
 
-    def is_wanted(topic: str) -> bool:
-        return (shows_all or kind_of(topic) is TopicKind.NORMAL) and matches(topic, pattern)
+    def kind_if_wanted(topic: str, owners: Container[str]) -> str | None:
+        kind = kind_of(topic, owners)
+        return kind.value if (shows_all or kind is TopicKind.NORMAL) and matches(topic, pattern) else None
 
     if is_long:
-        await _list_long(session, cluster, is_wanted)
+        await _list_long(session, cluster, kind_if_wanted)
         return
     if cluster:
         check_cluster(await session.site.cluster(), cluster)
     found = await session.site.first_answer(topics_of_cluster(cluster) if cluster else all_topics())
-    rows = [TopicNameRow(topic=each, kind=kind_of(each).value) for each in sorted(found.result) if is_wanted(each)]
-    session.show(rows, TopicNameRow)
+    try:
+        owners = await session.site.call(found.address, topic_owners())
+    except NotSupportedThere:
+        owners = frozenset()
+    kinds = ((topic, kind_if_wanted(topic, owners)) for topic in sorted(found.result))
+    session.show([TopicNameRow(topic=topic, kind=kind) for topic, kind in kinds if kind], TopicNameRow)
 
 
-async def _list_long(session: OperatorSession, cluster: str | None, is_wanted: Wanted) -> None:
+async def _list_long(session: OperatorSession, cluster: str | None, kind_if_wanted: Wanted) -> None:
     brokers = await session.site.cluster()
     found = masters(members_of_cluster(brokers, cluster) if cluster else places(brokers))
     answers = await session.site.answers((each.address for each in found), all_topic_definitions())
     rows: list[TopicRow] = [
         TopicRow(
             topic=each.topic,
-            kind=kind_of(each.topic).value,
+            kind=kind,
             broker_name=place.broker_name,
             read_queue_nums=each.read_queue_nums,
             write_queue_nums=each.write_queue_nums,
@@ -92,7 +98,7 @@ async def _list_long(session: OperatorSession, cluster: str | None, is_wanted: W
         for place, answer in zip(found, answers, strict=True)
         if answer.error is None
         for each in answer.result.values()
-        if is_wanted(each.topic)
+        if (kind := kind_if_wanted(each.topic, brokers.topic_owners))
     ]
     rows.sort(key=lambda row: (row.topic, row.broker_name))
     session.show(rows, TopicRow, is_partial=any(each.error is not None for each in answers))

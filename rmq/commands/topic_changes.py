@@ -1,25 +1,32 @@
 """`rmq topic create` and `rmq topic delete`, as mqadmin's updateTopic and deleteTopic send them."""
 
-from collections.abc import Sequence
-from typing import Final, TypedDict, Unpack
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, TypedDict, Unpack
 
 import click
 
+from remoting.admin.brokers import broker_runtime
 from remoting.admin.name_servers import delete_topic_route, put_kv
-from remoting.admin.routes import ClusterBrokers, order_conf
+from remoting.admin.offsets import max_offset, min_offset
+from remoting.admin.routes import ClusterBrokers, order_conf, topic_owners
 from remoting.admin.topics import TopicDefinition, update_topic
 from remoting.admin.topics import delete_topic as topic_at_broker
 from remoting.protocol.shapes.namesrv import ORDER_TOPIC_CONFIG
+from remoting.protocol.topic_kinds import TopicKind, kind_of
 from rmq.cli.options import ChangeCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names, cluster_names, topic_names
-from rmq.commands.topic_views import route_at_first
-from rmq.failures import NotReachable, UnknownName, WrongUse
+from rmq.commands.topic_views import definitions_at, route_at_first
+from rmq.failures import CommandFailed, NotReachable, UnknownName, WrongUse, failure_of_all, is_cut_off
 from rmq.site.brokers import BrokerPlace, check_gaps, gaps_in, masters, members_at, members_of_cluster
 from rmq.site.changes import SiteChange
+from rmq.site.site import Site, check_requests
 
 _PERMS: Final = {"r": 4, "w": 2, "rw": 6}
 _REMOVES: Final = "-"
+#: What Java's TopicValidator takes.
+_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
 
 
 class CreateOptions(TypedDict):
@@ -32,6 +39,16 @@ class CreateOptions(TypedDict):
     perm: str
     order: bool
     attributes: tuple[str, ...]
+    drop_queues: bool
+
+
+class TopicPlace(NamedTuple):
+    """A topic at a master, before and after."""
+
+    #: "broker-a: 4/4 -> 2/2 queues", or the master's name alone.
+    text: str
+    is_new: bool = True
+    loses_queues: bool = False
 
 
 @click.command("create", cls=ChangeCommand)
@@ -43,11 +60,16 @@ class CreateOptions(TypedDict):
 @click.option("--perm", default="rw", show_default=True, type=click.Choice(tuple(_PERMS)), help="permission")
 @click.option("--order", is_flag=True, help="an order topic: its order configuration is set at every NameServer")
 @click.option("--attribute", "-a", "attributes", multiple=True, metavar="NAME=VALUE|-NAME", help="for brokers of 5.x")
+@click.option("--drop-queues", is_flag=True, help="one that exists may lose queues, and what is in them")
 @with_session
 async def create_topic(session: OperatorSession, topic: str, **chosen: Unpack[CreateOptions]) -> None:
-    """Create a topic on masters (request 17). Of one that exists the configuration is replaced, after a question."""
+    """Create a topic on masters (request 17). Of one that exists the configuration is replaced, after a question.
+
+    It is refused where queues would go: nobody could read what is in them. `rmq topic scale` waits until it is read.
+    """
     site = session.site
-    found = _chosen_masters(await site.cluster(), chosen["cluster"], chosen["broker"])
+    brokers = await site.cluster()
+    found = _chosen_masters(brokers, chosen["cluster"], chosen["broker"])
     read, write, perm = chosen["read"], chosen["write"], chosen["perm"]
     wanted = TopicDefinition(
         topic=topic, read_queue_nums=read, write_queue_nums=write, perm=_PERMS[perm], is_order=chosen["order"]
@@ -55,7 +77,18 @@ async def create_topic(session: OperatorSession, topic: str, **chosen: Unpack[Cr
     request = update_topic(wanted, _attribute_changes(chosen["attributes"])).mapped(lambda _: "")
     names = [each.broker_name or each.address for each in found]
     what = f"topic {topic} with {read} read and {write} write queues, permission {perm}"
-    stages = [[SiteChange(each.address, f"{what} on {name}", request) for each, name in zip(found, names, strict=True)]]
+    places = await _places(site, found, wanted)
+    if (losing := [each.text for each in places if each.loses_queues]) and not chosen["drop_queues"]:
+        raise CommandFailed(
+            f"topic {topic} exists, and would lose queues ({'; '.join(losing)}): use rmq topic scale {topic} "
+            f"--queues {read}, which waits until all is read, or add --drop-queues"
+        )
+    stages = [
+        [
+            SiteChange(each.address, f"{what} on {place.text}", request, broker_runtime())
+            for each, place in zip(found, places, strict=True)
+        ]
+    ]
     if chosen["order"]:
         if unnamed := [each.address for each in found if not each.broker_name]:
             raise UnknownName(f"no NameServer lists {unnamed[0]}: an order configuration needs the name of its set")
@@ -64,9 +97,9 @@ async def create_topic(session: OperatorSession, topic: str, **chosen: Unpack[Cr
             # Other broker sets of the topic keep what they have.
             conf = merged_order_conf((await site.first_answer(order_conf(topic))).result or "", conf)
         stages.append(_order_conf_changes(site.settings.namesrv, topic, conf))
-    verb = "Replace the configuration of" if await _exists(session, topic) else "Create"
-    question = f"{verb} {what} on {', '.join(names)}?"
-    await session.change(stages, question)
+    verb = "Create" if all(each.is_new for each in places) else "Replace the configuration of"
+    question = f"{verb} {what} on {'; '.join(each.text for each in places)}?"
+    await session.change(stages, question, _refusals(topic, brokers))
 
 
 @click.command("delete", cls=ChangeCommand)
@@ -88,11 +121,16 @@ async def delete_topic(session: OperatorSession, topic: str, cluster: str) -> No
     await route_at_first(site, topic)
     removed = topic_at_broker(topic).mapped(lambda _: "")
     unrouted = delete_topic_route(topic, cluster).mapped(lambda _: "")
-    at_brokers = [SiteChange(each.address, f"delete topic {topic} on {each.broker_name}", removed) for each in found]
-    at_name_servers = [SiteChange(each, f"delete route of {topic}", unrouted) for each in site.settings.namesrv]
+    at_brokers = [
+        SiteChange(each.address, f"delete topic {topic} on {each.broker_name}", removed, broker_runtime())
+        for each in found
+    ]
+    at_name_servers = [
+        SiteChange(each, f"delete route of {topic}", unrouted, topic_owners()) for each in site.settings.namesrv
+    ]
     beside = f" Not reached: {'; '.join(map(str, gaps))}." if gaps else ""
     question = f"Delete topic {topic} with all its messages on {', '.join(each.broker_name for each in found)}?{beside}"
-    await session.change([at_brokers, at_name_servers], question)
+    await session.change([at_brokers, at_name_servers], question, _refusals(topic, brokers))
     check_gaps(gaps, f"{topic} comes back with it, if it has it")
 
 
@@ -128,12 +166,45 @@ def _attribute_changes(texts: Sequence[str]) -> dict[str, str | None]:
 
 def _order_conf_changes(name_servers: Sequence[str], topic: str, conf: str) -> list[SiteChange]:
     request = put_kv(ORDER_TOPIC_CONFIG, topic, conf).mapped(lambda _: "")
-    return [SiteChange(each, f"order configuration of {topic}: {conf}", request) for each in name_servers]
+    what = f"order configuration of {topic}: {conf}"
+    return [SiteChange(each, what, request, topic_owners()) for each in name_servers]
 
 
-async def _exists(session: OperatorSession, topic: str) -> bool:
-    try:
-        await route_at_first(session.site, topic)
-    except UnknownName:
-        return False
-    return True
+def _refusals(topic: str, brokers: ClusterBrokers) -> Iterator[str]:
+    """Yield why brokers refuse to create or delete a topic of this name."""
+    if not _NAME.fullmatch(topic):
+        yield f"{topic} is no name of a topic: it has 1 to 127 letters, digits, %, |, - and _"
+    if kind_of(topic, brokers.topic_owners) is TopicKind.SYSTEM:
+        yield f"{topic} is a system topic, which brokers make themselves"
+
+
+async def _places(site: Site, found: Sequence[BrokerPlace], wanted: TopicDefinition) -> list[TopicPlace]:
+    """Return what becomes of the topic at each master; raises CommandFailed if one does not tell what it has.
+
+    One to which nothing gets through loses nothing.
+    """
+    read, write = wanted.read_queue_nums, wanted.write_queue_nums
+    answers = await definitions_at(site, [each.address for each in found], wanted.topic)
+    errors = [(each.address, each.error) for each in answers if each.error is not None]
+    if unknown := [(address, error) for address, error in errors if not is_cut_off(error)]:
+        raise failure_of_all(unknown)
+    places = []
+    for place, answer in zip(found, answers, strict=True):
+        name, before = place.broker_name or place.address, answer.found
+        if before is None:
+            places.append(TopicPlace(name))
+            continue
+        text = f"{name}: {before.read_queue_nums}/{before.write_queue_nums} -> {read}/{write} queues"
+        if dropped := range(read, max(before.read_queue_nums, before.write_queue_nums)):
+            messages = await _messages_in(site, place.address, wanted.topic, dropped)
+            text += f", {messages} messages in the queues that go"
+        places.append(TopicPlace(text, is_new=False, loses_queues=bool(dropped)))
+    return places
+
+
+async def _messages_in(site: Site, address: str, topic: str, queue_ids: range) -> int:
+    ends = await site.answers_to((address, max_offset(topic, queue_id)) for queue_id in queue_ids)
+    begins = await site.answers_to((address, min_offset(topic, queue_id)) for queue_id in queue_ids)
+    check_requests([*ends, *begins])
+    pairs = zip(ends, begins, strict=True)
+    return sum(end.result - (end.result if begin.result is None else begin.result) for end, begin in pairs)

@@ -80,7 +80,7 @@ async def show_topic(session: OperatorSession, topic: str, *, shows_queues: bool
         for name, each in sorted(route.broker_sets.items())
         if (address := each.master_address) is not None
     }
-    definitions = await _definitions(session.site, list(names), topic)
+    definitions = await definitions_at(session.site, list(names), topic)
     offsets = await session.site.answers(names, queue_offsets(topic))
     rows: list[TopicShownRow] = []
     for definition, ends in zip(definitions, offsets, strict=True):
@@ -129,7 +129,8 @@ def _gaps_beside(routes: Iterable[TopicRoute], brokers: ClusterBrokers) -> list[
     return [each for each in gaps_in(brokers) if each.cluster in clusters or not each.cluster]
 
 
-async def _definitions(site: Site, addresses: list[str], topic: str) -> list[Answered[TopicDefinition | None]]:
+async def definitions_at(site: Site, addresses: list[str], topic: str) -> list[Answered[TopicDefinition | None]]:
+    """Return what masters have of a topic, None where one does not have it."""
     answers = await site.answers(addresses, topic_definition(topic))
     # Brokers before 5.0 have no request for one topic.
     return [

@@ -10,6 +10,7 @@ import click
 
 from remoting.admin.admin_request import AdminRequest
 from remoting.admin.name_servers import add_write_perm, wipe_write_perm
+from remoting.admin.routes import topic_owners
 from rmq.cli.options import ChangeCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names
@@ -46,5 +47,5 @@ async def _at_all(
     # An unknown broker would be answered with 0 topics.
     set_of(await session.site.cluster(), broker)
     wanted = request(broker).mapped(lambda topics: f"{topics} topics")
-    changes = [SiteChange(each, f"{verb} {broker}", wanted) for each in session.site.settings.namesrv]
+    changes = [SiteChange(each, f"{verb} {broker}", wanted, topic_owners()) for each in session.site.settings.namesrv]
     await session.change([changes], f"{verb} {broker} at {len(changes)} NameServers?")

@@ -2,13 +2,21 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from remoting.admin.admin_request import AdminRequest
 from remoting.protocol.errors import RemotingError
-from rmq.failures import WHILE_INTERRUPTED, CommandFailed, Interrupted, PartlyDone, failure_of_all, state_of
+from rmq.failures import (
+    WHILE_INTERRUPTED,
+    CommandFailed,
+    Interrupted,
+    PartlyDone,
+    failure_of_all,
+    sentence_of,
+    state_of,
+)
 from rmq.site.site import Site
 
 
@@ -20,6 +28,8 @@ class SiteChange(NamedTuple):
     what: str
     #: Its result is what is shown beside "done"; blank for nothing.
     request: AdminRequest[str]
+    #: A read that the same server has to answer before it could do it.
+    check: AdminRequest[Any]
 
 
 class ChangeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -27,7 +37,8 @@ class ChangeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     address: str
     change: str
-    #: `planned`: with --dry-run. `unknown`: it was sent, and no answer came. `not_sent`: a request before it failed.
+    #: `planned`: with --dry-run; `failed` then: it would be. `unknown`: it was sent, and no answer came.
+    #: `not_sent`: a request before it failed.
     state: Literal["planned", "done", "failed", "unknown", "not_sent"]
     detail: str | None = None
 
@@ -38,6 +49,24 @@ class CarriedOut(NamedTuple):
     rows: list[ChangeRow]
     #: None if all are done.
     failure: CommandFailed | None
+
+
+async def check(site: Site, stages: Sequence[Sequence[SiteChange]], refusals: Sequence[str]) -> CarriedOut:
+    """Send the checks of the changes in their place; `refusals` say why servers would refuse them all the same."""
+    changes = [change for stage in stages for change in stage]
+    answers = await site.answers_to((change.address, change.check) for change in changes)
+    rows = []
+    for change, answer in zip(changes, answers, strict=True):
+        reasons = [*([sentence_of(answer.error)] if answer.error is not None else []), *refusals]
+        state: Literal["failed", "planned"] = "failed" if reasons else "planned"
+        detail = "; ".join(reasons) or None
+        rows.append(ChangeRow(address=change.address, change=change.what, state=state, detail=detail))
+    if refusals:
+        return CarriedOut(rows, CommandFailed(f"it would be refused: {'; '.join(refusals)}"))
+    errors = [(answer.address, answer.error) for answer in answers if answer.error is not None]
+    if errors and len(errors) < len(rows):
+        return CarriedOut(rows, PartlyDone(f"{len(errors)} of {len(rows)} changes would fail"))
+    return CarriedOut(rows, failure_of_all(errors) if errors else None)
 
 
 async def carry_out(site: Site, stages: Sequence[Sequence[SiteChange]]) -> CarriedOut:

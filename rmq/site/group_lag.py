@@ -200,8 +200,9 @@ async def _read_stored(site: Site, cells: Mapping[str, Sequence[_AtMaster]], gro
 async def _read_hidden(site: Site, cells: Sequence[_AtMaster]) -> None:
     """Read where queues end that still hold messages and are not read, as after a topic got fewer of them."""
     behind: dict[tuple[BrokerPlace, str], int] = {}
+    owners = _owners(cells)
     for place, queue in ((cell.place, each) for cell in cells for each in cell.queues):
-        if kind_of(queue.topic) is TopicKind.NORMAL:
+        if kind_of(queue.topic, owners) is TopicKind.NORMAL:
             behind[place, queue.topic] = max(behind.get((place, queue.topic), 0), queue.queue_id + 1)
     found = await _hidden_queues(site, behind)
     firsts, ends = await both(
@@ -255,9 +256,14 @@ def _without_queues(cells: Sequence[_AtMaster], topic: str | None, *, is_complet
                 reason = "its members do not subscribe to the topic" if is_left else gone
                 for queue, offset in sorted(each.stored[unread].items()):
                     yield GroupInQueue(unread, each.place.broker_name, queue, None, offset, reason=reason)
+    owners = _owners(cells)
     for wanted in sorted(_subscribed(cells) - known - named):
-        if topic in (None, wanted) and kind_of(wanted) is TopicKind.NORMAL:
+        if topic in (None, wanted) and kind_of(wanted, owners) is TopicKind.NORMAL:
             yield GroupInQueue(wanted, None, None, reason=gone)
+
+
+def _owners(cells: Iterable[_AtMaster]) -> set[str]:
+    return {name for each in cells for name in (each.place.cluster, each.place.broker_name)}
 
 
 def _subscribed(cells: Iterable[_AtMaster]) -> set[str]:

@@ -40,13 +40,26 @@ class ReasonBody(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class WaiveBody(msgspec.Struct, frozen=True, kw_only=True):
+class CommandBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What an operator does with a resize."""
+
+    #: It is only shown what would become of it.
+    dry_run: bool = False
+
+
+class UndoBody(CommandBody, frozen=True, kw_only=True):
+    """An abort, or a resume."""
+
+    reason: str = ""
+
+
+class WaiveBody(CommandBody, frozen=True, kw_only=True):
     """A group whose messages in dropped queues are given up."""
 
     group: str
 
 
-class GiveUpBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class GiveUpBody(CommandBody, frozen=True, kw_only=True):
     """A broker set that a resize goes on without."""
 
     broker_name: str
@@ -124,6 +137,7 @@ class ResizeDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     created_unix_ms: int
     requested_by: str = ""
     reason: str = ""
+    is_undone: bool = False
     problem: str = ""
     waits_for: list[str] = []
     sets: list[ResizedSet] = []

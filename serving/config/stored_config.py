@@ -59,8 +59,14 @@ class StoredConfig(Generic[Config]):
         self._applied = applied
         self._config_turn = asyncio.Lock()
 
-    def listing(self) -> bytes:
-        """Return the properties text that a request for the configuration is answered with, secrets masked."""
+    def listing(self, proposed: bytes) -> bytes:
+        """Return the properties text that a request for the configuration is answered with, secrets masked.
+
+        `proposed` is the body of the request: blank from Java, and from a dry run the properties that it would change.
+        Raises RequestRefused if these would be refused.
+        """
+        if proposed:
+            updated(self._kind, self.config, changes_in(proposed))
         return listing_text(listed_properties(self._kind, self.config)).encode()
 
     async def update_config(self, body: bytes) -> None:

@@ -251,18 +251,22 @@ class ScaledNameServer:
             instead = self.instead[code]
             return NOTHING if instead is None else refusal(instead)
         match code:
+            case RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS:
+                answer = success({"topicList": [CLUSTER, *(each.name for each in self.brokers)]})
             case RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER | RequestCode.GET_BROKER_CLUSTER_INFO:
                 known = [each.topic["topicName"] for each in self.brokers if each.topic]
                 sets = {each.name: self._member(each.name) for each in self.brokers}
                 listed = {"topicList": known if self.topics is None else self.topics}
-                return success(listed | {"brokerAddrTable": sets, "clusterAddrTable": {CLUSTER: list(sets)}})
+                answer = success(listed | {"brokerAddrTable": sets, "clusterAddrTable": {CLUSTER: list(sets)}})
             case RequestCode.GET_ROUTEINFO_BY_TOPIC:
-                return self._route(fields["topic"])
+                answer = self._route(fields["topic"])
             case RequestCode.GET_KV_CONFIG | RequestCode.PUT_KV_CONFIG | RequestCode.DELETE_KV_CONFIG:
-                return self._order_conf(code, fields)
+                answer = self._order_conf(code, fields)
             case RequestCode.WATCH_ROUTE_FETCHES if self.watched is not None:
-                return success(self.watched)
-        return refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+                answer = success(self.watched)
+            case _:
+                answer = refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+        return answer
 
     def _order_conf(self, code, fields):
         key = fields["key"]

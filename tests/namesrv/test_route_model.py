@@ -342,7 +342,7 @@ class BrokerLives(RuleBasedStateMachine):
         recount = {}
         for broker_set in self.state.tables.brokers.sets():
             for topic in self.state.tables.topics.topics_of(broker_set.broker_name):
-                recount.setdefault((broker_set.cluster, kind_of(topic)), set()).add(topic)
+                recount.setdefault((broker_set.cluster, kind_of(topic, ())), set()).add(topic)
         counted = {
             (cluster, kind): count
             for cluster, counts in self.state.topic_counts.counts().items()

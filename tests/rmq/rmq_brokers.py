@@ -15,6 +15,8 @@ UPDATE_TOPIC = 17
 DELETE_TOPIC = 215
 GET_CONFIG = 26
 UPDATE_CONFIG = 25
+MAX_OFFSET = 30
+MIN_OFFSET = 31
 
 SYSTEM_TOPICS = ["TBW102", "SELF_TEST_TOPIC"]
 ODD_NAMES = ['it\'s "quoted"', "<script>alert(1)</script>", "订单主题", "x" * 255, "a\x1b[2Jb\nc", "=cmd|calc", "a b"]

@@ -1,5 +1,6 @@
 """What `rmq` shows and changes at two NameServers and a controller of ours."""
 
+import contextlib
 import csv
 import io
 import json
@@ -8,14 +9,19 @@ import pty
 import subprocess
 import sys
 import time
+import urllib.request
 
 import pytest
 from answering_peer import AnsweringPeer, answer
+from peers.lab import Lab
 from peers.replicas import Replica
+from peers.servers import OurNameServer
 from peers.waiting import wait_until
 from rmq_brokers import (
     DELETE_TOPIC,
     GET_CONFIG,
+    MAX_OFFSET,
+    MIN_OFFSET,
     ODD_NAMES,
     RUNTIME,
     TOPIC_CONFIG,
@@ -29,6 +35,12 @@ from rmq.commands.config import SECRET_WORDS, _shown
 from serving.config import server_kind
 
 CREATE = ("topic", "create", "Orders", "--broker", "broker-a")
+
+
+@pytest.fixture
+def lab(tmp_path):
+    with contextlib.closing(Lab(tmp_path)) as lab:
+        yield lab
 
 
 def sent(site, code):
@@ -137,6 +149,31 @@ def test_topics_are_listed_by_a_part_a_pattern_or_their_cluster(site):
     assert found == [["Payouts"], ["Payments", "Payouts"], ["Payments", "Payouts"], ["%RETRY%billing"], []]
 
 
+def test_status_lists_console_and_metrics_count_the_same_topics_as_the_operators(site, lab):
+    server = lab.kept(OurNameServer(lab.folder, "ns3", http=True)).start()
+    of_brokers = ["broker-a", "DefaultCluster", "DefaultCluster_REPLY_TOPIC"]
+    line = register(server, "broker-a", site.broker.address, ["Orders", "Payments", "%RETRY%billing", *of_brokers])
+    try:
+        names = site.rmq.items("topic", "list", "-n", server.address)
+        everything = site.rmq.items("topic", "list", "-a", "-n", server.address)
+        rows = site.rmq.run("status", "-o", "json", "-n", server.address).items
+        (cluster,) = read(server, "/v1/clusters")["items"]
+        listed = read(server, "/v1/topics")["items"]
+    finally:
+        line.close()
+
+    assert [row["topic"] for row in names] == ["Orders", "Payments"]
+    assert next(row["detail"] for row in rows if row["kind"] == "namesrv").endswith(", 2 topics")
+    assert cluster["topics"] == {"normal": 2, "system": 5, "retry": 1, "dlq": 0}
+    assert {row["topic"] for row in everything if row["kind"] == "system"} > set(of_brokers)
+    assert [(each["topic"], each["kind"]) for each in listed] == [(row["topic"], row["kind"]) for row in everything]
+
+
+def read(server, path):
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}{path}", timeout=30) as found:
+        return json.load(found)
+
+
 def test_ten_thousand_topics_are_listed(site):
     many = register(site.ns1, "broker-b", "127.0.0.1:1", [f"topic-{number:05}" for number in range(10_000)])
     try:
@@ -185,6 +222,61 @@ def test_dry_run_shows_what_would_be_sent_and_sends_nothing(site):
 
     assert (row["state"], row["address"]) == ("planned", site.broker.address)
     assert sent(site, UPDATE_TOPIC) == []
+
+
+def test_dry_run_says_which_servers_do_not_answer(site):
+    ran = site.rmq.run("kv", "put", "N", "k", "v", "--dry-run", "-o", "json", "-n", f"127.0.0.1:1;{site.ns2.address}")
+
+    assert (ran.code, [row["state"] for row in ran.items]) == (7, ["failed", "planned"]), ran
+    assert "1 of 2 changes would fail" in ran.err
+    assert site.rmq.run("kv", "get", "N", "k").code == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("topic", "create", "a b", "--broker", "broker-a"), "a b is no name of a topic"),
+        (("topic", "create", "x" * 128, "--broker", "broker-a"), "1 to 127"),
+        (("topic", "create", "DefaultCluster_REPLY_TOPIC", "--broker", "broker-a"), "is a system topic"),
+        (("topic", "delete", "TBW102", "--cluster", "DefaultCluster"), "TBW102 is a system topic"),
+        (("config", "set", "broker", "--at", "broker-a", "flushDiskType=SYNC_FLUSH"), "names flushDiskType"),
+        (("config", "set", "namesrv", "listenPort=1"), "listenPort"),
+        (("config", "set", "controller", "scalingIntervalMs=soon"), "scalingIntervalMs"),
+    ],
+)
+def test_dry_run_says_what_servers_would_refuse(site, run_here, words, reason):
+    site.broker.answers[TOPIC_CONFIG] = answer(code=17, remark="no topic")
+    site.broker.answers[GET_CONFIG] = answer("configBlackList=configBlackList;flushDiskType\nflushDiskType=ASYNC\n")
+    addresses = ("-n", site.ns1.address, "--controller", site.controller.address)
+    ran = run_here(*words, "--dry-run", *addresses, "-o", "json")
+
+    assert {row["state"] for row in ran.items} == {"failed"}
+    assert (ran.code, reason in ran.err) == (5 if "listenPort=1" in words else 1, True), ran
+    assert not {UPDATE_TOPIC, DELETE_TOPIC, UPDATE_CONFIG} & {code for code, _ in site.broker.received}
+
+
+def test_topic_in_use_loses_no_queues_unless_the_operator_says_so(site, run_here):
+    site.broker.answers |= {MAX_OFFSET: answer(fields={"offset": "711"}), MIN_OFFSET: answer(fields={"offset": "1"})}
+    words = (*CREATE, "--read", "1", "--write", "1", "-n", site.ns1.address, "-o", "json")
+    refused = [run_here(*words, how) for how in ("--yes", "--dry-run")]
+    shown = run_here(*words, "--drop-queues", "--dry-run")
+
+    assert sent(site, UPDATE_TOPIC) == []
+    for ran in refused:
+        assert (ran.code, "broker-a: 2/2 -> 1/1 queues, 710 messages in the queues that go" in ran.err) == (1, True), (
+            ran
+        )
+        assert "rmq topic scale Orders --queues 1" in ran.err
+    (row,) = shown.items
+    assert (shown.code, row["state"], "2/2 -> 1/1 queues, 710 messages" in row["change"]) == (0, "planned", True)
+    assert run_here(*words, "--drop-queues", "--yes").items[0]["state"] == "done"
+
+
+def test_topic_whose_present_queues_are_unknown_is_not_replaced(site, run_here):
+    site.broker.answers[TOPIC_CONFIG] = answer(code=16, remark="no permission")
+    ran = run_here(*CREATE, "--yes", "-n", site.ns1.address)
+
+    assert (ran.code, "no permission" in ran.err, sent(site, UPDATE_TOPIC)) == (5, True, []), ran
 
 
 def test_change_without_a_terminal_needs_yes(site):
@@ -314,28 +406,52 @@ def test_kv_entries_name_the_name_servers_that_differ(site):
     ]
 
 
-@pytest.fixture
-def broker_set(site):
-    replicas = [Replica(site.controller.address, "broker-c") for _ in range(2)]
+@pytest.fixture(params=["broker-c"])
+def replicas(site, request):
+    replicas = [Replica(site.controller.address, request.param) for _ in range(2)]
     for each in replicas:
         each.join()
         each.elect()
     master, slave = replicas
     master.report([1, 2], master_epoch=1, sync_state_set_epoch=1)
     # With the NameServers it has a cluster.
-    lines = [register(each, "broker-c", master.address, []) for each in (site.ns1, site.ns2)]
-    yield master
+    lines = [register(each, request.param, master.address, []) for each in (site.ns1, site.ns2)]
+    yield replicas
     for each in lines:
         each.close()
     for each in (master, slave):
         each.die()
 
 
-def test_elected_broker_leads_its_set(site, broker_set):
+@pytest.mark.parametrize("replicas", ["broker-d"], indirect=True)
+def test_dry_run_of_a_controller_command_refuses_what_the_controller_refuses(site, run_here, replicas):
+    master, slave = replicas
+    words = ("--cluster", master.cluster, "--controller", site.controller.address, "-n", site.ns1.address)
+    slave.die()
+    wait_until(lambda: not sets_of(site)[2]["alive"], seconds=60, what="the controller misses the slave")
+    wrong = [
+        (("elect", "broker-d", "1"), "broker 1 is the master already"),
+        (("elect", "broker-d", "2"), "broker 2 is not alive"),
+        (("clean", "broker-d", "1"), "brokers 1 are alive"),
+        (("clean", "broker-d"), "the set has a master, broker 1"),
+    ]
+    for command, reason in wrong:
+        ran = [run_here("controller", *command, how, *words) for how in ("--dry-run", "--yes")]
+        assert ([each.code for each in ran], reason in ran[0].err) == ([1, 1], True), ran
+    assert run_here("controller", "clean", "broker-d", "2", "--dry-run", *words).code == 0
+    assert len(sets_of(site)) == 2
+
+
+def sets_of(site):
+    return {row["brokerId"]: row for row in site.rmq.items("controller", "sets", "broker-d")}
+
+
+def test_elected_broker_leads_its_set(site, replicas):
     rmq = site.rmq
     before = {row["brokerId"]: row["role"] for row in rmq.items("controller", "sets", "broker-c")}
     (elected,) = rmq.items("controller", "elect", "broker-c", "2", "--yes")
-    after = {row["brokerId"]: row["role"] for row in rmq.items("controller", "sets")}
+    listed = rmq.items("controller", "sets")
+    after = {row["brokerId"]: row["role"] for row in listed if row["brokerName"] == "broker-c"}
 
     assert (before, after) == ({1: "master", 2: "slave"}, {1: "slave", 2: "master"})
     assert "master is broker 2" in elected["detail"]

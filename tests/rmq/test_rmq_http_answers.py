@@ -248,6 +248,46 @@ def test_wait_for_a_resize_ends_with_its_id_where_nobody_leads(run_here, peer, m
     assert (ran.code, "without this command: rmq scaling show op-7" in ran.err) == (1, True), ran
 
 
+def test_wait_for_a_resize_says_why_it_goes_back(rmq, peer):
+    resize = {"id": "op-7", "topic": "T", "kind": "grow", "createdUnixMs": 1}
+    verifies = resize | {"phase": "VERIFY", "phaseSinceUnixMs": 5}
+    steps = [
+        {"phase": phase, "beganUnixMs": began, "endedUnixMs": began + 1, "evidence": evidence}
+        for phase, began, evidence in [
+            ("SEED", 3, ["seeded"]),
+            ("READ_UP", 4, ["new read queues"]),
+            ("VERIFY", 5, ["c leads broker-a instead of a"]),
+            ("SEED", 6, ["queue broker-a/4 begins at 0"]),
+            ("READ_UP", 7, ["new read queues"]),
+            ("VERIFY", 8, ["aborted by the operator"]),
+            ("WRITE_DOWN", 9, ["fewer write queues"]),
+        ]
+    ]
+    ended = resize | {"phase": "ABORTED", "phaseSinceUnixMs": 10, "isUndone": True, "steps": steps}
+    controller = peer(200, {"topic": "T"}, after=[(201, verifies | {"steps": steps[:2]}), (200, ended)])
+    ran = rmq.run("topic", "scale", "T", "--queues", "4", "--wait", "--yes", "--controller-http", controller.url)
+
+    assert [line for line in ran.err.splitlines() if line.startswith("rmq: T: ")] == [
+        "rmq: T: resize op-7 is started",
+        "rmq: T: VERIFY",
+        "rmq: T: SEED: c leads broker-a instead of a",
+        "rmq: T: READ_UP",
+        "rmq: T: VERIFY",
+        "rmq: T: WRITE_DOWN: aborted by the operator",
+        "rmq: T: ABORTED",
+        "rmq: T: the resize is ABORTED",
+    ], ran
+
+
+def test_wait_for_a_resize_that_is_interrupted_says_that_it_goes_on(rmq, peer):
+    resize = {"id": "op-7", "topic": "T", "kind": "grow", "phase": "READ_UP", "phaseSinceUnixMs": 1, "createdUnixMs": 1}
+    controller = peer(200, {"topic": "T"}, after=[(201, resize), (200, resize)])
+    words = ("topic", "scale", "T", "--queues", "4", "--wait", "--yes", "--controller-http", controller.url)
+    ran = rmq.interrupt(*words, when=lambda: len(controller.received) > 2)
+
+    assert (ran.code, "goes on without this command: rmq scaling show op-7" in ran.err) == (130, True), ran
+
+
 def test_operations_show_when_they_were_done(rmq, peer):
     done = {
         "operationId": "a",

@@ -125,7 +125,8 @@ def test_file_is_exported_and_imported(broker, rmq, tmp_path, monkeypatch):
     assert {row["status"] for row in rmq.items(*words, "--dry-run")} == {"ready"}
     monkeypatch.setattr(broker, "version", "V5_1_4")
     named = (*words, "--group", "files", "--dry-run")
-    assert {row["status"] for row in rmq.items(*named)} == {"pops"}
+    refused = rmq.run(*named, "-o", "json")
+    assert (refused.code, {row["status"] for row in refused.items}) == (1, {"pops"})
     assert {row["status"] for row in rmq.items(*named, "--pulls")} == {"ready"}
     monkeypatch.undo()
     assert {row["status"] for row in rmq.items(*words, "--yes")} == {"restored"}

@@ -72,6 +72,15 @@ def test_resize_is_started_listed_shown_and_aborted(rmq):
     assert (steps[0]["phase"], steps[-1]["state"]) == ("PLANNED", "present")
     assert isinstance(rmq.items("scaling", "hindrances", "payments"), list)
 
+    (shown,) = rmq.items("scaling", "abort", started["id"], "--reason", "no sale", "--dry-run")
+    assert (shown["isUndone"] or shown["phase"] == "ABORTED", shown["problem"]) == (
+        True,
+        "aborted by the operator: no sale",
+    )
+    assert not is_undone(*rmq.items("scaling", "list", "pay"))
+    resumed = rmq.run("scaling", "resume", started["id"], "--dry-run")
+    assert (resumed.code, "goes on by itself" in resumed.err) == (1, True), resumed
+
     asked = rmq.run("scaling", "abort", started["id"])
     rmq.items("scaling", "abort", started["id"], "--reason", "no sale", "--yes")
     assert (asked.code, "Undo the resize of payments" in asked.err) == (2, True)
@@ -79,8 +88,8 @@ def test_resize_is_started_listed_shown_and_aborted(rmq):
 
 
 def is_undone(resize):
-    """A machine that is slow between two commands has it in use by then: it becomes a shrink back, which takes long."""
-    return resize["phase"] == "ABORTED" or resize["kind"] == "shrink"
+    """A machine that is slow between two commands has it in use by then: it is drained first, which takes long."""
+    return resize["phase"] == "ABORTED" or resize["isUndone"]
 
 
 def test_resize_that_cannot_be_says_why(rmq):
@@ -122,9 +131,12 @@ def test_what_cannot_be_is_one_sentence(rmq, words, code, sentence):
     assert (ran.code, sentence in ran.err) == (code, True), ran
 
 
-def test_start_without_the_token_is_no_rights(rmq):
+@pytest.mark.parametrize(
+    "words", [("topic", "scale", "orders", "--queues", "4", "--yes"), ("scaling", "abort", "x", "--dry-run")]
+)
+def test_change_without_the_token_is_no_rights(rmq, words):
     rmq.environment["RMQ_ADMIN_TOKEN_FILE"] = ""
-    ran = rmq.run("topic", "scale", "orders", "--queues", "4", "--yes")
+    ran = rmq.run(*words)
 
     assert (ran.code, "--admin-token-file" in ran.err) == (5, True), ran
 

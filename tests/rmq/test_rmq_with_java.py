@@ -15,6 +15,7 @@ class JavaSite:
     """One NameServer, one controller and a broker that the controller made master."""
 
     def __init__(self, lab):
+        self.lab = lab
         self.namesrv = lab.java_name_server()
         self.controller = lab.controller()
         settings = self.controller.broker_settings()
@@ -78,6 +79,30 @@ def test_topic_is_created_changed_shown_and_deleted(site):
     rmq.items("topic", "delete", "Orders", "--cluster", CLUSTER, "--yes")
     assert rmq.run("topic", "route", "Orders").code == 4
     assert "Orders" not in site.broker.stored_topics()
+
+
+def test_topic_in_use_keeps_the_queues_that_have_messages(site):
+    rmq, create = site.rmq, ("topic", "create", "Used", "--cluster", CLUSTER)
+    rmq.items(*create, "--read", "4", "--write", "4", "--yes")
+    wait_until(lambda: rmq.run("topic", "route", "Used").code == 0, seconds=20, what="the topic has a route")
+    site.lab.producer("producer", namesrv=[site.namesrv.address], topic="Used", count=40).finish(seconds=START_S)
+    queues = {row["queueId"]: row["messages"] for row in rmq.items("topic", "show", "Used", "--queues")}
+    ran = rmq.run(*create, "--read", "2", "--write", "2", "--yes")
+
+    assert queues[2] + queues[3] > 0
+    assert (ran.code, f"4/4 -> 2/2 queues, {queues[2] + queues[3]} messages in" in ran.err) == (1, True), ran
+    assert rmq.items("topic", "show", "Used")[0]["readQueueNums"] == 4
+
+
+def test_topics_of_the_broker_are_system_topics(site):
+    of_broker = {CLUSTER, "broker-a", f"{CLUSTER}_REPLY_TOPIC"}
+    everything = {row["topic"]: row["kind"] for row in site.rmq.items("topic", "list", "--all")}
+    listed = [row["topic"] for row in site.rmq.items("topic", "list")]
+    (server,) = (row for row in site.rmq.items("status") if row["kind"] == "namesrv")
+
+    assert {everything[topic] for topic in of_broker} == {"system"}
+    assert not of_broker & set(listed)
+    assert server["detail"].endswith(f", {len(listed)} topics")
 
 
 def test_system_topic_is_refused_by_the_broker(site):

@@ -5,10 +5,11 @@ A store may hold several clusters, known to NameServers of their own: each clust
 
 from typing import Final
 
+from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from analytics.shared.queues.snapshots import is_scalable, sets_known, written_queues
+from analytics.shared.queues.snapshots import is_scalable, sets_known, topics_of_brokers, written_queues
 from analytics.shared.rows import HOUR_US, of_kind
 
 #: What a NameServer recorded so much before the newest row of a cluster is not the present any more.
@@ -57,7 +58,7 @@ def routes_now(parts: DataFrame) -> DataFrame:
 
 def sets_now(routes: DataFrame) -> DataFrame:
     """Return the sets of `routes_now`: their queues that may be written, and `writable`, those of the system too."""
-    scalable = F.when(is_scalable(F.col("topic")), F.col("written")).otherwise(0)
+    scalable = F.when(_is_ordinary(), F.col("written")).otherwise(0)
     return routes.groupBy("cluster", "broker_name").agg(
         F.first("broker_addr").alias("broker_addr"), F.sum(scalable).alias("queues"), F.sum("written").alias("writable")
     )
@@ -65,8 +66,13 @@ def sets_now(routes: DataFrame) -> DataFrame:
 
 def queues_now(routes: DataFrame, sets: DataFrame) -> DataFrame:
     """Return the rows of `routes_now` that are about ordinary topics on these sets."""
-    ordinary = routes.where(is_scalable(F.col("topic")))
-    return ordinary.join(F.broadcast(sets.select("cluster", "broker_name")), ["cluster", "broker_name"], "left_semi")
+    return routes.where(_is_ordinary()).join(
+        F.broadcast(sets.select("cluster", "broker_name")), ["cluster", "broker_name"], "left_semi"
+    )
+
+
+def _is_ordinary() -> Expression:
+    return is_scalable(F.col("topic")) & ~F.array_contains(topics_of_brokers(), F.col("topic"))
 
 
 def _held(parts: DataFrame, base: DataFrame) -> DataFrame:

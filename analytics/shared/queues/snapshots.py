@@ -21,7 +21,7 @@ QUEUE_INPUTS: Final = ("route_snapshot", "route_change", "broker_state", "ns_lif
 #: The permission bit of writing.
 WRITE: Final = 2
 
-# As namesrv/core/tables/topic_counts.py has them: topics that nobody scales.
+# As remoting/protocol/topic_kinds.py has them, with those of `topics_of_brokers`: topics that nobody scales.
 _SYSTEM_TOPICS: Final = (
     "TBW102",
     "SCHEDULE_TOPIC_XXXX",
@@ -70,9 +70,14 @@ QUEUE_PART_COLUMNS: Final = (
 
 
 def is_scalable(topic: Expression) -> Expression:
-    """Return whether a topic is an ordinary one: neither the system's, nor a group's for retries or dead letters."""
+    """Return whether a topic is ordinary by its name: not the system's, nor a group's for retries or dead letters."""
     system = topic.isin(*_SYSTEM_TOPICS) | topic.startswith("rmq_sys_")
     return ~(system | _is_of_group(topic))
+
+
+def topics_of_brokers() -> Expression:
+    """Return the system topics that brokers name after their cluster and set, of a row with both."""
+    return F.array_compact(F.array("cluster", "broker_name", F.concat("cluster", F.lit("_REPLY_TOPIC"))))
 
 
 def _is_of_group(topic: Expression) -> Expression:
@@ -83,15 +88,23 @@ def queue_parts(inputs: Inputs, span: Span) -> dict[str, DataFrame]:
     """Return the kinds of rows of QUEUE_PART_COLUMNS: of each NameServer and day its last whole snapshot, and later."""
     rows = _rows_of_last_snapshots(inputs, span)
     written = written_queues(F.col("write"), F.col("perm"))
-    counted = rows.withColumn("scalable", F.size(F.filter("topics", is_scalable)))
+    sets = _sets_of_days(_around(inputs["broker_state"], span))
+    clusters = sets.groupBy("ns_id", "broker_name").agg(F.max_by("cluster", "at_us").alias("cluster"))
+    counted = (
+        rows.withColumn("scalable", F.size(F.filter("topics", is_scalable)))
+        .drop("cluster", "broker_name")
+        .withColumn("broker_name", F.explode("broker_names"))
+        .join(F.broadcast(clusters), ["ns_id", "broker_name"], "left")
+        .withColumn("scalable", F.col("scalable") - F.size(F.array_intersect("topics", topics_of_brokers())))
+    )
     return {
         "queues": rows.withColumn("topics", F.filter("topics", lambda topic: ~_is_of_group(topic))),
         "change": _changes_since(rows, inputs, span),
         "began": _beginnings(of_span(inputs["ns_lifecycle"], span)),
-        "load": counted.withColumn("broker_name", F.explode("broker_names"))
-        .groupBy("ns_id", "snapshot_id", "at_us", "broker_name")
-        .agg(F.sum(F.col("scalable") * written).alias("queues"), F.sum(F.size("topics") * written).alias("writable")),
-        "set": _sets_of_days(_around(inputs["broker_state"], span)),
+        "load": counted.groupBy("ns_id", "snapshot_id", "at_us", "broker_name").agg(
+            F.sum(F.col("scalable") * written).alias("queues"), F.sum(F.size("topics") * written).alias("writable")
+        ),
+        "set": sets,
         "fixed": _fixed_of_days(_around(inputs["route_change"], span)),
     }
 

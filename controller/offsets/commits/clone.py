@@ -83,7 +83,7 @@ def _sources(table: ManagedOffsets, request: CloneRequest) -> Iterator[tuple[Que
 def _is_wanted(of: GroupTopic, request: CloneRequest) -> bool:
     """Messages that wait in a retry topic do not follow to another group, so its offsets do not either."""
     if request.topics is None:
-        return kind_of(of.topic) is not TopicKind.RETRY
+        return kind_of(of.topic, ()) is not TopicKind.RETRY
     return of.topic in request.topics
 
 

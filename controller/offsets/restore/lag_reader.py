@@ -188,7 +188,7 @@ class LagReader:
 async def _read_queues(broker: _LagBroker, topics: Iterable[str], request: LagRequest) -> None:
     async def read_topic(topic: str) -> None:
         ends = await read_ends(broker.queries, topic, broker.known_queues(request, topic))
-        if ends.queues and kind_of(topic) is TopicKind.NORMAL:
+        if ends.queues and kind_of(topic, (broker.name,)) is TopicKind.NORMAL:
             ends = replace(
                 ends, queues={**ends.queues, **await hidden_ends(broker.queries, topic, max(ends.queues) + 1)}
             )

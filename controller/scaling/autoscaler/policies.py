@@ -79,6 +79,6 @@ class PolicyTable:
         return self._matches[topic]
 
     def _looked_up(self, topic: str) -> ScalingPolicy | None:
-        if topic in self._exact or kind_of(topic) is not TopicKind.NORMAL:
+        if topic in self._exact or kind_of(topic, ()) is not TopicKind.NORMAL:
             return self._exact.get(topic)
         return next((policy for pattern, policy in self._patterns if pattern.matches(topic)), None)

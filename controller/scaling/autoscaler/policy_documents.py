@@ -95,7 +95,7 @@ def _topic(value: Any) -> str:
     allowed = f"a name of 1 to {TOPIC_LENGTH_MAX} letters, digits, %, |, - and _, or a pattern of them with * and ?"
     if not isinstance(value, str) or len(value) > TOPIC_LENGTH_MAX or not _TOPIC.fullmatch(value):
         raise WrongValue(allowed)
-    if kind_of(value) is TopicKind.SYSTEM:
+    if kind_of(value, ()) is TopicKind.SYSTEM:
         raise WrongValue("a topic that is not the broker's own")
     return value
 

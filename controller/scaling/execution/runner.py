@@ -59,10 +59,16 @@ class ResizeObserver(Protocol):
 class ResizeStatus:
     """What a running operation waits for."""
 
+    phase: ResizePhase
+    phase_since_unix_ms: int
     waits_for: tuple[str, ...]
     observed_unix_ms: int
     #: How long the phase has waited; time in which an answer was missing does not count.
     waited_ms: int
+
+    def is_of(self, operation: ResizeOperation) -> bool:
+        """Return False if it is about a phase before the present one."""
+        return (self.phase, self.phase_since_unix_ms) == (operation.phase, operation.phase_since_unix_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,7 +287,11 @@ class ResizeRunner:
         if beyond := len(waits_for) - len(shown):
             shown = (*shown, f"and {beyond} more")
         self._statuses[operation.id] = ResizeStatus(
-            waits_for=shown, observed_unix_ms=self._clock.unix_ms(), waited_ms=waited_ms
+            phase=operation.phase,
+            phase_since_unix_ms=operation.phase_since_unix_ms,
+            waits_for=shown,
+            observed_unix_ms=self._clock.unix_ms(),
+            waited_ms=waited_ms,
         )
 
 

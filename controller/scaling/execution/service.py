@@ -194,24 +194,35 @@ class QueueScaling:
         self._listener.resize_created(operation)
         return operation
 
-    async def abort(self, operation_id: str, reason: str) -> ResizeOperation:
-        """Undo an operation; raises OperationUnknown, ResizeCommandRefused and StoreError."""
-        return await self._change(operation_id, lambda each, unix_ms: commands.aborted(each, unix_ms, reason))
+    async def abort(self, operation_id: str, reason: str, *, is_dry_run: bool = False) -> ResizeOperation:
+        """Undo an operation; raises OperationUnknown, ResizeCommandRefused and StoreError.
 
-    async def resume(self, operation_id: str, reason: str) -> ResizeOperation:
+        A dry run returns, or raises, the same, and changes nothing.
+        """
+        return await self._change(
+            operation_id, lambda each, unix_ms: commands.aborted(each, unix_ms, reason), is_dry_run=is_dry_run
+        )
+
+    async def resume(self, operation_id: str, reason: str, *, is_dry_run: bool = False) -> ResizeOperation:
         """Go on with a blocked operation, or after a conflict; raises as `abort` does."""
-        return await self._change(operation_id, lambda each, unix_ms: commands.resumed(each, unix_ms, reason))
+        return await self._change(
+            operation_id, lambda each, unix_ms: commands.resumed(each, unix_ms, reason), is_dry_run=is_dry_run
+        )
 
-    async def waive(self, operation_id: str, group: str) -> ResizeOperation:
+    async def waive(self, operation_id: str, group: str, *, is_dry_run: bool = False) -> ResizeOperation:
         """Give up what a group has not consumed; raises as `abort` does."""
         self.check_leads()
         found = self.find(operation_id)
         known = {*found.gated_groups, *self._runner.groups_seen(operation_id)}
         # Nobody else has to answer about a group that the resize waits for.
         groups = known if found.is_finished or group in known else await self._groups_of(found.topic)
-        return await self._change(operation_id, lambda each, unix_ms: commands.waived(each, group, groups, unix_ms))
+        return await self._change(
+            operation_id, lambda each, unix_ms: commands.waived(each, group, groups, unix_ms), is_dry_run=is_dry_run
+        )
 
-    async def give_up(self, operation_id: str, broker_name: str, why: str) -> ResizeOperation:
+    async def give_up(
+        self, operation_id: str, broker_name: str, why: str, *, is_dry_run: bool = False
+    ) -> ResizeOperation:
         """Go on without a broker set that does not have the topic any more; raises as `abort` does."""
         self.check_leads()
         found = self.find(operation_id)
@@ -226,7 +237,9 @@ class QueueScaling:
                 f"{broker_name} has {found.topic} at {', '.join(having)}: wait for it, or delete the topic there first"
             )
         return await self._change(
-            operation_id, lambda each, unix_ms: commands.given_up(each, broker_name, why, unix_ms)
+            operation_id,
+            lambda each, unix_ms: commands.given_up(each, broker_name, why, unix_ms),
+            is_dry_run=is_dry_run,
         )
 
     async def _groups_of(self, topic: str) -> Collection[str]:
@@ -245,12 +258,12 @@ class QueueScaling:
         return operation
 
     async def _change(
-        self, operation_id: str, command: Callable[[ResizeOperation, int], ResizeOperation]
+        self, operation_id: str, command: Callable[[ResizeOperation, int], ResizeOperation], *, is_dry_run: bool
     ) -> ResizeOperation:
         self.check_leads()
         found = self.find(operation_id)
-        if found.is_finished:
-            # The command says that it has ended.
+        if is_dry_run or found.is_finished:
+            # Of one that has ended the command says so.
             return command(found, self._clock.unix_ms())
         before, after = await self.operations.change(found, lambda each: command(each, self._clock.unix_ms()))
         if after.phase is not before.phase:

@@ -218,6 +218,13 @@ class FinishedStep(msgspec.Struct, frozen=True, kw_only=True):
     evidence: tuple[str, ...] = ()
 
 
+class UndoneGrow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A grow that a shrink undoes: what was requested, and why it is undone."""
+
+    sets: tuple[SetResize, ...]
+    why: str
+
+
 class ResizeOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One resize of one topic."""
 
@@ -240,6 +247,8 @@ class ResizeOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     resume_phase: ResizePhase | None = None
     #: DONE, or ABORTED for one that is being undone.
     ends_as: ResizePhase = ResizePhase.DONE
+    #: Of a grow whose new queues may hold messages: `kind` and `sets` are then those of the shrink back.
+    undoes: UndoneGrow | None = None
     #: Aborted in a conflict: only the pause of writes is undone, and numbers of somebody else stay.
     leaves_numbers: bool = False
     #: By broker name: who led when the present phase relied on it.
@@ -279,6 +288,15 @@ class ResizeOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     def is_finished(self) -> bool:
         """True if nothing more will be done."""
         return self.phase in FINISHED
+
+    @property
+    def requested(self) -> "ResizeOperation":
+        """The same with the kind and numbers of the request, for views and records; a grow may be on its way back."""
+        if self.undoes is None:
+            return self
+        return msgspec.structs.replace(
+            self, kind=ResizeKind.GROW, sets=self.undoes.sets, problem=self.problem or self.undoes.why, undoes=None
+        )
 
     def set_of(self, broker_name: str) -> SetResize | None:
         """Return what is changed on a broker set."""

@@ -58,7 +58,7 @@ def aborted(operation: ResizeOperation, unix_ms: int, reason: str) -> ResizeOper
         )
     changes: dict[str, Any] = {"ends_as": ResizePhase.ABORTED}
     if may_hold_messages(operation):
-        changes = reversed_grow(operation)
+        changes = reversed_grow(operation, why)
         return replace(operation.entered(ResizePhase.WRITE_DOWN, unix_ms, (why,), problem=why), **changes)
     return replace(operation.entered(ResizePhase.ROLLBACK, unix_ms, (why,), problem=why), **changes)
 
@@ -147,6 +147,7 @@ def given_up(operation: ResizeOperation, broker_name: str, why: str, unix_ms: in
     return replace(
         operation,
         sets=_without(broker_name, operation.sets),
+        undoes=operation.undoes and replace(operation.undoes, sets=_without(broker_name, operation.undoes.sets)),
         masters={name: master for name, master in operation.masters.items() if name != broker_name},
         seeds=_without(broker_name, operation.seeds),
         confirmed=_without(broker_name, operation.confirmed),

@@ -16,7 +16,16 @@ from msgspec.structs import replace
 
 from controller.scaling.resize.decision import ChangeCounts, ResizeAction
 from controller.scaling.resize.observation import ResizeObservation, SetView
-from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizeOperation, ResizePhase, SetResize
+from controller.scaling.resize.operation import (
+    PROBLEM_BYTES_MAX,
+    QueueCounts,
+    ResizeKind,
+    ResizeOperation,
+    ResizePhase,
+    SetResize,
+    UndoneGrow,
+)
+from controller.scaling.resize.stored_text import limited_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +179,7 @@ def may_hold_messages(operation: ResizeOperation) -> bool:
     return operation.kind is ResizeKind.GROW and operation.reached > 1 and adds_queues
 
 
-def reversed_grow(operation: ResizeOperation) -> dict[str, Any]:
+def reversed_grow(operation: ResizeOperation, why: str) -> dict[str, Any]:
     """Return the changes that make a shrink back of a grow; brokers may be anywhere on its path."""
     sets = tuple(
         replace(each, before=QueueCounts(each.target, each.target, each.before.perm), target=each.before.read)
@@ -182,6 +191,7 @@ def reversed_grow(operation: ResizeOperation) -> dict[str, Any]:
         "sets": sets,
         "reached": 1,
         "ends_as": ResizePhase.ABORTED,
+        "undoes": UndoneGrow(sets=operation.sets, why=limited_text(why, PROBLEM_BYTES_MAX)),
         "seeds": (),
         "confirmed": (),
     }

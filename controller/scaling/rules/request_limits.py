@@ -25,8 +25,6 @@ _NAMES: Final = 3
 #: One queue that a group may consume again, beside the names of the group and of the broker set.
 _RELEASED_BYTES: Final = 14
 
-_REPLY_SUFFIX: Final = "_REPLY_TOPIC"
-
 #: Waits that decide whether messages get lost or stay behind, with what a shorter one than the default risks.
 _SAFETY: Final[Mapping[str, str]] = {
     "producers_ms": "producers that poll their routes more slowly may send to queues that are about to be closed",
@@ -42,23 +40,13 @@ _LIMITS: Final = ("verify_ms", "seed_ms", "quiesce_ms", "drain_ms", "pause_ms")
 
 def topic_problems(topic: str, traits: TopicTraits) -> Iterator[str]:
     """Yield why the number of queues of a topic is not the operator's."""
-    match kind_of(topic):
+    match kind_of(topic, {*traits.clusters.values(), *traits.counts}):
         case TopicKind.SYSTEM:
             yield f"{topic} is a system topic: brokers rely on its number of queues"
         case TopicKind.RETRY:
             yield f"{topic} is a retry topic: its queues follow retryQueueNums of its group; change that"
         case TopicKind.DLQ:
             yield f"{topic} holds dead letters, which brokers write into one queue: more of them do not help"
-        case TopicKind.NORMAL:
-            yield from _named_like_brokers(topic, set(traits.clusters.values()), traits.counts)
-
-
-def _named_like_brokers(topic: str, clusters: Collection[str], broker_names: Collection[str]) -> Iterator[str]:
-    if topic in clusters or topic in broker_names:
-        kind = "cluster" if topic in clusters else "broker set"
-        yield f"{topic} is the system topic that brokers make for the {kind} of that name: they set its queues"
-    if topic.removesuffix(_REPLY_SUFFIX) in clusters and topic.endswith(_REPLY_SUFFIX):
-        yield f"{topic} is the system topic for replies in its cluster: brokers set its queues themselves"
 
 
 def wait_problems(waits: ResizeWaits) -> Iterator[str]:

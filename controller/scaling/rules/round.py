@@ -78,7 +78,8 @@ class ResizeRound:
     def undo(self, problem: str) -> ResizeDecision:
         """Go back to the numbers from before; where new queues may hold messages already, that is a shrink."""
         if may_hold_messages(self.operation):
-            return self.go(ResizePhase.WRITE_DOWN, (problem,), problem=problem, **reversed_grow(self.operation))
+            changes = reversed_grow(self.operation, problem)
+            return self.go(ResizePhase.WRITE_DOWN, (problem,), problem=problem, **changes)
         return self.go(ResizePhase.ROLLBACK, (problem,), problem=problem, ends_as=ResizePhase.ABORTED)
 
     def end_undone(self, evidence: Sequence[str]) -> ResizeDecision:

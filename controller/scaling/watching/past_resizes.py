@@ -62,6 +62,7 @@ def _newest(resizes: list[PastResize]) -> tuple[PastResize, ...]:
 
 def past_resize(operation: ResizeOperation) -> PastResize:
     """Return an operation as the rules see it: one that was rejected has changed nothing, and is waited after too."""
+    operation = operation.requested
     before = max(each.before.read for each in operation.sets)
     is_rejected = operation.phase is ResizePhase.REJECTED
     return PastResize(

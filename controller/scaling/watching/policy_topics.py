@@ -6,8 +6,9 @@ from typing import Final
 from controller.scaling.autoscaler.policies import PolicyTable
 from controller.scaling.execution.broker_views import FAILURES
 from remoting.admin.client import AdminClient
-from remoting.admin.routes import all_topics
+from remoting.admin.routes import all_topics, topic_owners
 from remoting.background_tasks import all_results
+from remoting.protocol.topic_kinds import topics_of
 from remoting.slices import in_slices
 
 #: Topics that are watched; each costs requests to its brokers in each round.
@@ -82,7 +83,10 @@ class PolicyTopics:
             self._listed, self._listed_ms = frozenset().union(*known), now_ms
 
     async def _listed_at(self, address: str) -> frozenset[str] | None:
+        """Return the topics of a NameServer, without those that brokers name after their cluster or set."""
         try:
-            return await self._admin.call(address, all_topics())
+            listed = await self._admin.call(address, all_topics())
+            owners = await self._admin.call(address, topic_owners())
         except FAILURES:
             return None
+        return listed - topics_of(owners)

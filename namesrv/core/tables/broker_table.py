@@ -84,6 +84,10 @@ class BrokerTable:
         """Return the broker names of every cluster."""
         return self._clusters
 
+    def topic_owners(self) -> list[str]:
+        """Return the names of clusters and broker sets: brokers make topics of these names."""
+        return [*self._clusters, *self._sets]
+
     def names_in(self, cluster: str) -> list[str]:
         """Return the broker names of one cluster, none if it is unknown."""
         return list(self._clusters.get(cluster, ()))

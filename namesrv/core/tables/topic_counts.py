@@ -7,10 +7,10 @@ from remoting.protocol.topic_kinds import SYSTEM_PREFIX, SYSTEM_TOPICS, TopicKin
 
 
 def kinds_of(topics: Collection[str]) -> Counter[TopicKind]:
-    """Return how many of the topics are of each kind."""
+    """Return how many of the topics are of each kind by their names alone, whatever clusters and sets there are."""
     # Nearly all are normal, and counting an enum for each would take longer than all the rest.
     special = [topic for topic in topics if topic[:1] == "%" or topic in SYSTEM_TOPICS or topic[:8] == SYSTEM_PREFIX]
-    kinds = Counter(map(kind_of, special))
+    kinds = Counter(kind_of(topic, ()) for topic in special)
     kinds[TopicKind.NORMAL] += len(topics) - len(special)
     return kinds
 

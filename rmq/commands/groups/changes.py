@@ -4,6 +4,7 @@ from typing import TypedDict, Unpack
 
 import click
 
+from remoting.admin.brokers import broker_runtime
 from remoting.admin.groups import configured_groups
 from remoting.admin.groups import create_group as create_at
 from remoting.admin.groups import delete_group as delete_at
@@ -61,7 +62,9 @@ async def create_group(session: OperatorSession, group: str, **chosen: Unpack[Gr
     request = create_at(wanted).mapped(lambda _: "")
     answers = await session.site.answers((each.address for each in found), configured_groups())
     exists = any(each.error is None and group in each.result for each in answers)
-    changes = [SiteChange(each.address, f"create group {group} on {_name(each)}", request) for each in found]
+    changes = [
+        SiteChange(each.address, f"create group {group} on {_name(each)}", request, broker_runtime()) for each in found
+    ]
     is_known = all(each.error is None for each in answers)
     verb = "Replace all settings of" if exists else "Create" if is_known else "Create, or replace all settings of,"
     await session.change([changes], f"{verb} group {group} on {', '.join(map(_name, found))}?")
@@ -84,7 +87,7 @@ async def delete_group(
     await check_group(session.site, group, found, gaps)
     request = delete_at(group, cleans_offsets=not keep_offsets).mapped(lambda _: "")
     what = f"delete group {group}" + ("" if keep_offsets else " and its offsets")
-    changes = [SiteChange(each.address, f"{what} on {_name(each)}", request) for each in found]
+    changes = [SiteChange(each.address, f"{what} on {_name(each)}", request, broker_runtime()) for each in found]
     question = f"Delete group {group}{'' if keep_offsets else ' and its offsets'} on {', '.join(map(_name, found))}?"
     await session.change([changes], question)
     check_gaps(gaps, "the group comes back with it")

@@ -43,13 +43,12 @@ async def write_offsets(
 
     preview = await _with_clock(manager_answer(session, request(is_preview=True)), "looking at brokers")
     _note(session, preview)
-    if session.is_dry_run:
+    is_ready = bool(_READY & set(preview.counts))
+    if session.is_dry_run or not is_ready:
         session.show(preview.queues, RestoredRow)
-        return
-    if not _READY & set(preview.counts):
-        session.show(preview.queues, RestoredRow)
-        _check_nothing_left(preview)
-        session.note("nothing is to be written")
+        if not is_ready:
+            _check_nothing_left(preview)
+            session.note("nothing is to be written")
         return
     session.preview(preview.queues, RestoredRow)
     session.confirm(f"{question} {_summary(preview)}?")

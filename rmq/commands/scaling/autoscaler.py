@@ -9,6 +9,7 @@ from rmq.cli.options import ChangeCommand, SiteCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import topic_names
 from rmq.commands.scaling.operations import ShownResizeRow, controller_answer, operation_row, operations
+from rmq.commands.scaling.topic_scale import check_plan, plan_of
 from rmq.failures import UnknownName
 from rmq.site.http_api import ApiRequest, path_of
 from rmq.site.nearest import unknown_sentence
@@ -20,6 +21,7 @@ from rmq.site.scaling_documents import (
     ProposalPage,
     ProposalRow,
     ReasonBody,
+    ResizeBody,
     ResizeDocument,
 )
 
@@ -107,6 +109,7 @@ async def approve(session: OperatorSession, proposal: str, reason: str) -> None:
     found = await _proposal(session, proposal)
     if session.is_dry_run:
         session.show([found], ProposalRow)
+        check_plan(await plan_of(session, ResizeBody(topic=found.topic, queues=found.target)))
         return
     session.confirm(f"Resize topic {found.topic} from {found.before} to {found.target} queues on each broker set?")
     path = path_of("scaling", "proposals", proposal, "approve")

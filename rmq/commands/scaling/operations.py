@@ -15,10 +15,11 @@ from rmq.output.rows import RowKey
 from rmq.site.http_api import ApiRequest, Document, call, controllers, path_of
 from rmq.site.scaling_documents import (
     PLAN_TIMEOUT_S,
+    CommandBody,
     GiveUpBody,
-    ReasonBody,
     ResizeDocument,
     ResizePage,
+    UndoBody,
     WaiveBody,
 )
 
@@ -38,6 +39,8 @@ class ShownResizeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     phase_since_unix_ms: int
     #: Of the sets, read and write queues before it -> at its end.
     queues: dict[str, str]
+    #: It goes back to the numbers before it, or has done so.
+    is_undone: bool
     requested_by: str | None
     reason: str | None
     problem: str | None
@@ -78,6 +81,7 @@ def operation_row(found: ResizeDocument) -> ShownResizeRow:
             each.broker_name: f"{each.read_before}/{each.write_before}->{each.target}/{each.target}"
             for each in found.sets
         },
+        is_undone=found.is_undone,
         requested_by=found.requested_by or None,
         reason=found.reason or None,
         problem=found.problem or None,
@@ -114,7 +118,7 @@ async def show_operation(session: OperatorSession, operation: str) -> None:
 @with_session
 async def abort(session: OperatorSession, operation: str, reason: str) -> None:
     """Undo a resize; what that leaves behind is in its phases."""
-    await _change(session, operation, "abort", ReasonBody(reason=reason), lambda topic: f"Undo the resize of {topic}")
+    await _change(session, operation, "abort", UndoBody(reason=reason), lambda topic: f"Undo the resize of {topic}")
 
 
 @click.command("resume", cls=ChangeCommand)
@@ -123,7 +127,7 @@ async def abort(session: OperatorSession, operation: str, reason: str) -> None:
 @with_session
 async def resume(session: OperatorSession, operation: str, reason: str) -> None:
     """Go on with a resize that is BLOCKED, or in CONFLICT."""
-    await _change(session, operation, "resume", ReasonBody(reason=reason), lambda topic: f"Resize {topic} further")
+    await _change(session, operation, "resume", UndoBody(reason=reason), lambda topic: f"Resize {topic} further")
 
 
 @click.command("waive", cls=ChangeCommand)
@@ -158,16 +162,18 @@ async def give_up(session: OperatorSession, operation: str, broker_name: str, re
 
 
 async def _change(
-    session: OperatorSession, operation: str, verb: str, body: msgspec.Struct, question: Callable[[str], str]
+    session: OperatorSession, operation: str, verb: str, body: CommandBody, question: Callable[[str], str]
 ) -> None:
     path = path_of("scaling", "operations", operation)
-    found = await controller_answer(session, ApiRequest(path, ResizeDocument))
     if session.is_dry_run:
-        session.show([operation_row(found)], ShownResizeRow)
-        return
-    session.confirm(f"{question(found.topic)} (it is in phase {found.phase})?")
+        body = msgspec.structs.replace(body, dry_run=True)
+    else:
+        found = await controller_answer(session, ApiRequest(path, ResizeDocument))
+        session.confirm(f"{question(found.topic)} (it is in phase {found.phase})?")
     # Controllers look at brokers and clients first.
-    request = ApiRequest(f"{path}/{verb}", ResizeDocument, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S)
+    request = ApiRequest(
+        f"{path}/{verb}", ResizeDocument, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S, is_preview=session.is_dry_run
+    )
     done = await controller_answer(session, request)
     session.show([operation_row(done)], ShownResizeRow)
 

@@ -1,7 +1,7 @@
 """`rmq topic scale`: a resize by our controllers, which move queues only once clients have noticed."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal, TypedDict, Unpack
 
 import click
@@ -12,7 +12,7 @@ from rmq.cli.options import ChangeCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import topic_names
 from rmq.commands.scaling.operations import ShownResizeRow, controller_answer, operation_row
-from rmq.failures import CommandFailed, ExitCode, NotReachable
+from rmq.failures import CommandFailed, ExitCode, Interrupted, NotReachable
 from rmq.site.http_api import ApiRequest, NotAnsweredNow, path_of
 from rmq.site.scaling_documents import (
     ENDED_PHASES,
@@ -27,6 +27,7 @@ from rmq.site.scaling_documents import (
 _LOOK_S: Final = 1.0
 #: How long controllers may be away, or without a leader, while a resize is waited for.
 _AWAY_S: Final = 60.0
+_WAYS_BACK: Final = frozenset({"REOPEN", "ROLLBACK"})
 
 
 class NotResized(CommandFailed):
@@ -87,17 +88,11 @@ async def scale_topic(session: OperatorSession, topic: str, **chosen: Unpack[Sca
         requested_by=operator_name(),
         reason=chosen["reason"],
     )
-    plan = await controller_answer(
-        session,
-        ApiRequest(
-            path_of("scaling", "plan"), PlanDocument, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S, is_preview=True
-        ),
-    )
+    plan = await plan_of(session, body)
     rows = _rows(plan)
     if session.is_dry_run or plan.problems:
         session.show(rows, PlanRow)
-        if plan.problems:
-            raise NotResized(f"{topic} cannot be resized: {'; '.join(plan.problems)}")
+        check_plan(plan)
         return
     session.preview(rows, PlanRow)
     session.confirm(
@@ -116,26 +111,54 @@ async def scale_topic(session: OperatorSession, topic: str, **chosen: Unpack[Sca
         raise NotResized(f"{topic}: the resize is {ended.phase}{': ' if ended.problem else ''}{ended.problem}")
 
 
+async def plan_of(session: OperatorSession, body: ResizeBody) -> PlanDocument:
+    """Return what a resize would do."""
+    path = path_of("scaling", "plan")
+    request = ApiRequest(path, PlanDocument, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S, is_preview=True)
+    return await controller_answer(session, request)
+
+
+def check_plan(plan: PlanDocument) -> None:
+    """Raise NotResized if the resize would be refused."""
+    if plan.problems:
+        raise NotResized(f"{plan.topic} cannot be resized: {'; '.join(plan.problems)}")
+
+
 async def _ended(session: OperatorSession, operation: ResizeDocument) -> ResizeDocument:
     """Wait until a resize has ended, or somebody has to act; a controller that is away for a moment is waited for."""
     path = path_of("scaling", "operations", operation.id)
-    shown = ""
+    advice = f"the resize goes on without this command: rmq scaling show {operation.id}"
+    session.note(f"{operation.topic}: {operation.phase}")
     loop = asyncio.get_running_loop()
     answered_s = loop.time()
     while operation.phase not in ENDED_PHASES | STOPPED_PHASES:
-        if operation.phase != shown:
-            session.note(f"{operation.topic}: {operation.phase}")
-            shown = operation.phase
-        await asyncio.sleep(_LOOK_S)
+        before = operation
         try:
+            await asyncio.sleep(_LOOK_S)
             operation = await controller_answer(session, ApiRequest(path, ResizeDocument))
+        except asyncio.CancelledError:
+            raise Interrupted(f"{advice}; to undo it: rmq scaling abort {operation.id}") from None
         except (NotReachable, NotAnsweredNow) as failure:
             if loop.time() - answered_s > _AWAY_S:
-                advice = f"the resize goes on without this command: rmq scaling show {operation.id}"
                 raise type(failure)(f"{failure}; {advice}") from None
         else:
             answered_s = loop.time()
+        for text in _entered(before, operation):
+            session.note(f"{operation.topic}: {text}")
     return operation
+
+
+def _entered(before: ResizeDocument, now: ResizeDocument) -> Iterator[str]:
+    """Yield the phases since `before`, with the reason of each that is a step back."""
+    begun = [*((each.phase, each.began_unix_ms) for each in now.steps), (now.phase, now.phase_since_unix_ms)]
+    phases = [phase for phase, _ in begun]
+    known = (before.phase, before.phase_since_unix_ms)
+    # Of very many steps those in the middle are not stored.
+    first = begun.index(known) if known in begun else max(len(now.steps) - 1, 0)
+    for step, phase in list(zip(now.steps, phases[1:], strict=True))[first:]:
+        is_undo = phase in _WAYS_BACK or (now.kind, phase) == ("grow", "WRITE_DOWN")
+        is_back = is_undo or phases.index(phase) < phases.index(step.phase)
+        yield f"{phase}: {'; '.join(step.evidence)}" if is_back else phase
 
 
 def _rows(plan: PlanDocument) -> Sequence[PlanRow]:

@@ -191,6 +191,21 @@ def test_manual_change_stops_a_grow_and_is_not_overwritten(site):
     holds_for(lambda: site.counts(topic) == counts, seconds=3, what="nothing is overwritten")
 
 
+def test_abort_of_a_grow_that_is_in_use_stays_the_record_of_a_grow(site):
+    topic = site.make_topic("AbortedGrow", 4)
+    operation_id = site.start(topic, 8, waits={"grownWatchMs": 60_000})
+    site.wait_for_phase(operation_id, "VERIFY")
+
+    assert site.command(operation_id, "abort", {"reason": "not today"})[0] == 200
+    operation = site.wait_for_phase(operation_id, "ABORTED")
+
+    assert site.is_everywhere(topic, 4), described(operation)
+    assert {"WRITE_DOWN", "DRAIN", "READ_DOWN"} <= set(phases_of(operation))
+    assert (operation["kind"], operation["reason"], operation["isUndone"]) == ("grow", "test", True)
+    assert {(each["readBefore"], each["target"]) for each in operation["sets"]} == {(4, 8)}
+    assert operation["problem"] == "aborted by the operator: not today"
+
+
 def test_abort_of_a_shrink_gives_back_the_queues(site):
     topic, traffic = site.make_topic("Aborted", 8), site.traffic
     group = site.consume(topic, "push", from_="FIRST_OFFSET")

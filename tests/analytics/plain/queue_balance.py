@@ -49,7 +49,7 @@ def queue_balance(rows: Rows, window: Span) -> list[Answer]:
     led = _led(rows, window[1])
     for cluster in sorted(set(clusters.values())):
         of_cluster = {
-            name: {topic: queues for topic, queues in routes[name].items() if not _is_of_system(topic)}
+            name: {topic: queues for topic, queues in routes[name].items() if not _is_of_system(topic, cluster, name)}
             for name in led
             if clusters[name] == cluster and any(map(_written, routes.get(name, {}).values()))
         }
@@ -57,8 +57,9 @@ def queue_balance(rows: Rows, window: Span) -> list[Answer]:
     return found
 
 
-def _is_of_system(topic: str) -> bool:
-    return topic in SYSTEM_TOPICS or topic.startswith(OF_SYSTEM)
+def _is_of_system(topic: str, cluster: str, broker_name: str) -> bool:
+    of_brokers = (cluster, broker_name, f"{cluster}_REPLY_TOPIC")
+    return topic in SYSTEM_TOPICS or topic in of_brokers or topic.startswith(OF_SYSTEM)
 
 
 def routes_at(rows: Rows, at_us: int) -> tuple[Routes, dict[str, str]]:

@@ -1,5 +1,6 @@
 """What a controller answers over HTTP about resizes, and what operators do with them there."""
 
+import asyncio
 from urllib.parse import quote
 
 import msgspec
@@ -11,7 +12,7 @@ from resize_builders import CREATED_UNIX_MS, a_resize, went
 
 from controller.http.endpoints import ENDPOINTS
 from controller.http.scaling_views import MayBeStored, answered
-from controller.scaling.resize.operation import ResizeKind, ResizePhase
+from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizePhase, SetResize
 from controller.storage.documents import DocumentKind
 from controller.storage.store import ControllerMember, OutcomeUnknown
 from serving.http import openapi
@@ -241,6 +242,25 @@ async def test_abort_is_recorded_with_its_reason(controller):
     assert (status, aborted["phase"], aborted["problem"]) == (200, "ABORTED", "aborted by the operator: a mistake")
 
 
+async def test_grow_that_is_aborted_stays_what_was_requested(controller):
+    sets = (SetResize(broker_name="broker-a", cluster="DefaultCluster", before=QueueCounts(4, 4), target=8),)
+    grow = a_resize(kind=ResizeKind.GROW, sets=sets, phase=ResizePhase.VERIFY, reached=2, reason="more consumers")
+    _, aborted = await post(controller, f"{await store(controller, grow)}/abort", {"reason": "a mistake"})
+    (shown,) = aborted["sets"]
+    assert (aborted["kind"], aborted["reason"], aborted["isUndone"]) == ("grow", "more consumers", True)
+    assert (shown["readBefore"], shown["target"], aborted["phase"]) == (4, 8, "WRITE_DOWN")
+
+
+async def test_what_a_resize_waited_for_before_its_present_phase_is_not_shown(broker, controller):
+    path = await store(controller, a_resize(topic="Other", phase=ResizePhase.CONFLICT, problem="somebody"))
+    await controller.scaling.look()
+    async with asyncio.timeout(10):
+        while not (await controller.get(path))[1]["waitsFor"]:
+            await asyncio.sleep(0.01)
+    _, resumed = await post(controller, f"{path}/resume", {"reason": ""})
+    assert (resumed["phase"], resumed["waitsFor"], resumed["observedUnixMs"]) == ("WRITE_DOWN", [], None)
+
+
 async def test_resume_is_recorded_with_its_reason(controller):
     path = await store(controller, a_resize(phase=ResizePhase.CONFLICT, problem="somebody"))
     status, resumed = await post(controller, f"{path}/resume", {"reason": "put right"})
@@ -287,6 +307,17 @@ async def test_one_group_too_many_is_not_waived(controller):
     path = await store(controller, a_resize(phase=ResizePhase.DRAIN, options=options))
     status, sentence = message(await post(controller, f"{path}/waive", {"group": GROUP}))
     assert (status, sentence) == (409, "100 groups are waived, which is the limit: delete unused groups.")
+
+
+async def test_dry_run_of_a_command_shows_what_would_become_of_the_resize_or_why_it_is_refused(controller):
+    path = await store(controller, a_resize(phase=ResizePhase.DRAIN))
+    before = await controller.get(path)
+    status, shown = await post(controller, f"{path}/abort", {"reason": "a mistake", "dryRun": True})
+    assert (status, shown["phase"], shown["problem"]) == (200, "ROLLBACK", "aborted by the operator: a mistake")
+    for command, body in COMMANDS[1:]:
+        refused = await post(controller, f"{path}/{command}", body | {"dryRun": True})
+        assert command == "waive" or refused[0] == 409, refused
+    assert await controller.get(path) == before
 
 
 @pytest.mark.parametrize(("command", "body"), COMMANDS)

@@ -4,6 +4,7 @@ from fakes import recorded_rows
 
 from controller.recording.resize_recorder import SENTENCE_MAX, ResizeRecorder
 from controller.scaling.resize.operation import QueueCounts, ResizeKind, ResizeOperation, ResizePhase, SetResize
+from controller.scaling.rules.commands import aborted
 
 CREATED_MS = 1_772_409_600_000
 
@@ -68,6 +69,14 @@ def test_end_of_an_operation_has_an_event_type_of_its_own(recorded, phase, event
     (row,) = recorded(lambda history: history.phase_entered(before, after))
     assert (row["event_type"], row["step"]) == (event_type, phase.value)
     assert row["problem"] == "a group does not consume"
+
+
+def test_grow_on_its_way_back_is_recorded_with_what_was_requested(recorded):
+    sets = (SetResize(broker_name="broker-a", cluster="east", before=QueueCounts(4, 4), target=8),)
+    back = aborted(an_operation(kind=ResizeKind.GROW, sets=sets, phase=ResizePhase.VERIFY, reached=2), CREATED_MS, "")
+    (row,) = recorded(lambda history: history.phase_entered(back, back.entered(ResizePhase.ABORTED, CREATED_MS + 1)))
+    assert (row["event_type"], row["kind"], row["from_read"], row["to_read"]) == ("rolled_back", "grow", 4, 8)
+    assert row["problem"] == "aborted by the operator"
 
 
 def test_operation_of_two_clusters_has_no_single_one(recorded):

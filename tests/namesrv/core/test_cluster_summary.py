@@ -32,6 +32,15 @@ def test_a_cluster_is_counted_by_sets_brokers_topics_and_queues(state):
     assert (numbers.read_queues, numbers.write_queues) == (4 * 4 + 2 * 16, 4 * 16 + 2 * 2)
 
 
+def test_topics_named_after_clusters_and_sets_count_as_those_of_the_system(state):
+    register(state, "broker-a", topics=topic_configs("t", CLUSTER, "broker-a", f"{CLUSTER}_REPLY_TOPIC"))
+    register(state, "broker-b", topics=topic_configs("t", CLUSTER, "broker-b"))
+    register(state, "broker-c", cluster="other", topics=topic_configs("broker-a", "broker-d"))
+    numbers = cluster_summary.clusters(state)
+    kinds = {name: (each.topics[TopicKind.NORMAL], each.topics[TopicKind.SYSTEM]) for name, each in numbers.items()}
+    assert kinds == {CLUSTER: (1, 4), "other": (1, 1)}
+
+
 @pytest.mark.parametrize(("enabled", "found"), [(True, SetLeadership.ACTING_MASTER), (False, SetLeadership.NO_MASTER)])
 def test_a_set_that_lost_its_master_shows_whether_a_slave_acts_for_it(state, enabled, found):
     register(state, "broker-a", connection_id=1, enable_acting_master=enabled)

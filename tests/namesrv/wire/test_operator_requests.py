@@ -123,6 +123,18 @@ async def test_the_configuration_is_listed_as_properties(desk):
     assert "scanNotActiveBrokerInterval=10000" in lines
 
 
+@pytest.mark.parametrize(
+    ("proposed", "code"),
+    [(b"scanNotActiveBrokerInterval=9000", 0), (b"scanNotActiveBrokerInterval=x", 1), (b"listenPort=1", 16)],
+)
+async def test_the_configuration_is_not_listed_to_who_proposes_what_would_be_refused(desk, proposed, code):
+    answers = [await desk.request(RequestCode.GET_NAMESRV_CONFIG, body=each) for each in (proposed, b"")]
+    refused = await desk.request(RequestCode.UPDATE_NAMESRV_CONFIG, body=proposed) if code else answers[0]
+    assert (answers[0].code, answers[0].remark, answers[1].code) == (refused.code, refused.remark, 0)
+    assert answers[0].code == code
+    assert b"scanNotActiveBrokerInterval=10000" in answers[1].body
+
+
 async def test_write_permission_is_revoked_and_granted_again(desk):
     await desk.request(RequestCode.REGISTER_BROKER, MASTER, TOPICS)
     wiped = await desk.request(RequestCode.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": "broker-a"})

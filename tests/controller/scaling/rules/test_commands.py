@@ -4,7 +4,15 @@ import pytest
 from msgspec.structs import replace
 from scaling_builders import BROKER, MASTER, a_gated, a_grow, a_shrink, an_ordered
 
-from controller.scaling.resize.operation import LateMark, QueueOffset, ResizeKind, ResizeOptions, ResizePhase
+from controller.scaling.resize.operation import (
+    LateMark,
+    QueueOffset,
+    ResizeKind,
+    ResizeOptions,
+    ResizePhase,
+    decode_operation,
+    encode_operation,
+)
 from controller.scaling.rules.commands import (
     GROUPS_SHOWN,
     ResizeCommandRefused,
@@ -36,6 +44,16 @@ def test_abort_takes_the_way_back_that_loses_nothing(resize, kind, phase):
     assert back.problem == "aborted by the operator: too slow"
     if phase is not ResizePhase.ABORTED:
         assert back.ends_as is ResizePhase.ABORTED
+
+
+def test_grow_on_its_way_back_is_shown_as_it_was_requested_with_the_reason():
+    grow = a_grow(ResizePhase.VERIFY, reached=2, reason="more consumers")
+    back = aborted(grow, NOW, "too slow").entered(ResizePhase.QUIESCE, NOW).entered(ResizePhase.ABORTED, NOW)
+    shown = decode_operation(encode_operation(back)).requested
+    assert (shown.kind, shown.sets, shown.reason) == (grow.kind, grow.sets, "more consumers")
+    assert (shown.phase, shown.problem) == (ResizePhase.ABORTED, "aborted by the operator: too slow")
+    blocked = back.entered(ResizePhase.BLOCKED, NOW, problem="nobody consumes")
+    assert blocked.requested.problem == "nobody consumes"
 
 
 @pytest.mark.parametrize(

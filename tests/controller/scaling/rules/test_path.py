@@ -79,6 +79,6 @@ def test_queues_that_a_phase_is_about():
 
 
 def test_grow_in_reverse_is_a_shrink_that_drains():
-    changes = reversed_grow(a_grow(ResizePhase.VERIFY, reached=2))
+    changes = reversed_grow(a_grow(ResizePhase.VERIFY, reached=2), "too slow")
     assert (changes["kind"], changes["reached"], changes["ends_as"]) == (ResizeKind.SHRINK, 1, ResizePhase.ABORTED)
     assert (changes["sets"][0].before, changes["sets"][0].target) == (QueueCounts(4, 4), 2)

@@ -24,7 +24,7 @@ from controller.scaling.resize.operation import (
 )
 from controller.scaling.resize.request import ResizeRequest, TopicTraits
 from controller.scaling.resize.stored_text import limited_sentences, limited_text
-from controller.scaling.rules.path import all_queues, dropped_queues, new_queues
+from controller.scaling.rules.path import all_queues, dropped_queues, new_queues, reversed_grow
 from controller.scaling.rules.request_limits import (
     SETS_BYTES_MAX,
     size_problems,
@@ -59,9 +59,9 @@ def sets(number, before, target, name=20):
         ("rmq_sys_REVIVE_LOG_DefaultCluster", "is a system topic"),
         ("%RETRY%g1", "is a retry topic: its queues follow retryQueueNums of its group; change that"),
         ("%DLQ%g1", "holds dead letters, which brokers write into one queue"),
-        ("DefaultCluster", "is the system topic that brokers make for the cluster of that name"),
-        ("broker-a", "is the system topic that brokers make for the broker set of that name"),
-        ("DefaultCluster_REPLY_TOPIC", "is the system topic for replies in its cluster"),
+        ("DefaultCluster", "is a system topic: brokers rely on its number of queues"),
+        ("broker-a", "is a system topic: brokers rely on its number of queues"),
+        ("DefaultCluster_REPLY_TOPIC", "is a system topic: brokers rely on its number of queues"),
     ],
 )
 def test_topic_of_brokers_is_refused_with_the_reason(topic, reason):
@@ -212,6 +212,19 @@ def test_largest_resize_that_is_not_refused_fits_a_document(kind, number, name):
     stored = encode_operation(at_the_limit(kind, wanted, before, 0))
     assert len(stored) <= DOCUMENT_BYTES_MAX
     assert len(decode_operation(stored).steps) == STEPS_MAX
+
+
+@pytest.mark.parametrize(("number", "name"), [(1, 8), (90, 8), (40, 60), (50, 60)])
+def test_largest_grow_fits_a_document_while_it_is_undone(number, name):
+    fitting = [
+        target
+        for target in range(5, 1025)
+        if not list(size_problems(ResizeKind.GROW, sets(number, 4, target, name), ()))
+    ]
+    grow = at_the_limit(ResizeKind.GROW, sets(number, 4, fitting[-1], name), 4, 0)
+    back = msgspec.structs.replace(grow, **reversed_grow(grow, "𝄞\n" * 5000))
+    confirmed = msgspec.structs.replace(back, confirmed=offsets(back.sets, dropped_queues))
+    assert len(encode_operation(confirmed)) <= DOCUMENT_BYTES_MAX
 
 
 @pytest.mark.parametrize("again", [ResizePhase.QUIESCE, ResizePhase.DRAIN])

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from fakes.in_process_controller import ME
-from fakes.scaled_topic import GROUP, TOPIC
+from fakes.scaled_topic import CLUSTER, GROUP, TOPIC
 from fakes.watched_site import LOOKS_UNTIL_DECIDED, POLICY, watched_site
 from resize_builders import a_resize
 
@@ -326,6 +326,14 @@ async def test_pattern_finds_topics_of_name_servers(site):
     await site.put(POLICY | {"topic": "Topic*"})
     await site.look()
     assert [each.topic for each in site.autoscaler.decisions()] == [TOPIC]
+
+
+async def test_pattern_finds_no_topic_that_brokers_name_after_their_cluster_or_set(site):
+    (name_server,) = site.site.name_servers
+    name_server.topics = [TOPIC, CLUSTER, "broker-a", f"{CLUSTER}_REPLY_TOPIC", "TBW102"]
+    await site.put(POLICY | {"topic": "*"})
+    await site.look()
+    assert sorted(site.autoscaler._watched) == [TOPIC]
 
 
 async def test_topics_that_come_later_push_none_out(site, monkeypatch):

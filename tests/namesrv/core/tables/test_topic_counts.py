@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv.core.tables.topic_counts import TopicCountTable, kinds_of
-from remoting.protocol.topic_kinds import TopicKind, kind_of
+from remoting.protocol.topic_kinds import TopicKind, kind_of, topics_of
 
 # `TopicValidator.getSystemTopicSet()` of Java 5.5.0, printed by it.
 JAVA_SYSTEM_TOPICS = [
@@ -27,6 +27,9 @@ JAVA_SYSTEM_TOPICS = [
 ]
 
 
+OWNERS = {"DefaultCluster", "broker-a"}
+
+
 @pytest.fixture
 def census():
     return TopicCountTable()
@@ -42,7 +45,14 @@ def numbers(**counts):
 
 @pytest.mark.parametrize("topic", [*JAVA_SYSTEM_TOPICS, "rmq_sys_SYNC_BROKER_MEMBER_broker-a", "rmq_sys_"])
 def test_the_topics_that_java_reserves_are_system_topics(topic):
-    assert kind_of(topic) is TopicKind.SYSTEM
+    assert kind_of(topic, OWNERS) is TopicKind.SYSTEM
+
+
+@pytest.mark.parametrize("topic", ["DefaultCluster", "broker-a", "DefaultCluster_REPLY_TOPIC"])
+def test_the_topics_that_brokers_name_after_their_cluster_and_set_are_system_topics(topic):
+    assert kind_of(topic, OWNERS) is TopicKind.SYSTEM
+    assert kind_of(topic, ()) is TopicKind.NORMAL
+    assert topic in topics_of(OWNERS)
 
 
 @pytest.mark.parametrize(
@@ -55,12 +65,14 @@ def test_the_topics_that_java_reserves_are_system_topics(topic):
     ],
 )
 def test_topics_of_consumer_groups_are_recognised_by_prefix(topic, kind):
-    assert kind_of(topic) is kind
+    assert kind_of(topic, OWNERS) is kind
 
 
-@pytest.mark.parametrize("topic", ["Orders", "", "my%RETRY%group", "%retry%group", "tbw102", "RMQ_SYS_OF_MINE"])
+@pytest.mark.parametrize(
+    "topic", ["Orders", "", "my%RETRY%group", "%retry%group", "tbw102", "RMQ_SYS_OF_MINE", "broker-b", "_REPLY_TOPIC"]
+)
 def test_every_other_topic_is_normal(topic):
-    assert kind_of(topic) is TopicKind.NORMAL
+    assert kind_of(topic, OWNERS) is TopicKind.NORMAL
 
 
 # Counts
@@ -93,4 +105,4 @@ TOPICS = st.sampled_from(["Orders", "Payments", "TBW102", "rmq_sys_x", "rmq_sys"
 
 @given(st.lists(TOPICS))
 def test_many_topics_are_counted_as_each_of_them_is(topics):
-    assert +kinds_of(topics) == Counter(map(kind_of, topics))
+    assert +kinds_of(topics) == Counter(kind_of(topic, ()) for topic in topics)
