@@ -62,7 +62,7 @@ class BrokerSetPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 @with_session
 async def show_controllers(session: OperatorSession) -> None:
     """Show the controllers and who leads (request 1005)."""
-    answers = await session.site.answers(session.site.settings.controller, controller_metadata())
+    answers = await session.site.answers(session.site.controllers, controller_metadata())
     session.show([_controller_row(each) for each in answers], ControllerRow)
     check_complete(answers, "controllers")
 
@@ -92,7 +92,7 @@ async def list_sets(session: OperatorSession, brokers: Sequence[str], *, shows_a
 
 async def leader_of(site: Site) -> str:
     """Return the address of the leading controller; raises CommandFailed."""
-    answers = await site.answers(site.settings.controller, controller_metadata())
+    answers = await site.answers(site.controllers, controller_metadata())
     leader = next((each.result.controller_leader_address for each in answers if _names_leader(each)), None)
     if leader:
         return leader

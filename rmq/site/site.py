@@ -10,7 +10,7 @@ from remoting.background_tasks import all_results
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
 from remoting.protocol.errors import RemotingError
-from rmq.failures import CommandFailed, NotReachable, PartlyDone, failure_of, failure_of_all, sentence_of
+from rmq.failures import CommandFailed, NoneNamed, NotReachable, PartlyDone, failure_of, failure_of_all, sentence_of
 from rmq.site.access import signer_of, tls_context_of
 from rmq.site.settings import SiteSettings
 
@@ -101,6 +101,13 @@ class Site:
         if all(each.error is not None for each in answers):
             raise self._with_advice(failure_of_all([(each.address, each.error) for each in answers if each.error]))
         return answers
+
+    @property
+    def controllers(self) -> tuple[str, ...]:
+        """The controllers, at least one; raises CommandFailed."""
+        if not self.settings.controller:
+            raise NoneNamed("controller", "--controller")
+        return self.settings.controller
 
     async def cluster(self) -> ClusterBrokers:
         """Return all brokers, as the first NameServer that answers knows them; raises CommandFailed."""
