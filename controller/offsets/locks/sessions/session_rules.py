@@ -88,8 +88,8 @@ def _note_of_others(table: LockTable, session: LockSession, now_ms: int) -> str:
     if lasts_ms < 0:
         return ""
     return (
-        f"client id {session.client_id} has an open session of this group already: its queues are free once it is closed, "
-        f"or in {lasts_ms + 1} ms unless it is renewed; two processes must not share a client id"
+        f"client id {session.client_id} has an open session of this group already: its queues are free once it is "
+        f"closed, or in {lasts_ms + 1} ms unless it is renewed; two processes must not share a client id"
     )
 
 
