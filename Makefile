@@ -20,11 +20,11 @@ $(VENV)/.dev: $(VENV)/.run
 	touch $@
 
 ## run: a NameServer and a controller in the foreground, on loopback
-# The server tells its addresses, which RUN_ARGS may change. `exec` makes it make's own child: make hands SIGTERM on to its
+# The servers print their addresses, which RUN_ARGS may change. `exec` makes it make's own child: make hands SIGTERM on to its
 # children only, and a shell between the two would end alone.
 run: $(VENV)/.run
-	@echo "It will print two addresses. Brokers need that of the Name Server as namesrvAddr, clients as NAMESRV_ADDR;"
-	@echo "brokers that shall be failed over need enableControllerMode=true, and that of the Controller Server as controllerAddr."
+	@echo "Brokers need the address of the Name Server as namesrvAddr, clients as NAMESRV_ADDR. Brokers that need failover"
+	@echo "have enableControllerMode=true, and the address of the Controller Server as controllerAddr."
 	@exec $(BIN)/rmq-namesrv --bind-address 127.0.0.1 --enable-controller-in-namesrv --history-dir "$(HISTORY)" \
 		--console-peers controller=http://127.0.0.1:9881 $(RUN_ARGS)
 
