@@ -20,11 +20,11 @@ $(VENV)/.dev: $(VENV)/.run
 	touch $@
 
 ## run: a NameServer and a controller in the foreground, on loopback
-# The server tells its addresses, which RUN_ARGS may change. `exec` makes it make's own child: make hands SIGTERM on to its
+# The servers print their addresses, which RUN_ARGS may change. `exec` makes it make's own child: make hands SIGTERM on to its
 # children only, and a shell between the two would end alone.
 run: $(VENV)/.run
-	@echo "It will print two addresses. Brokers need that of the Name Server as namesrvAddr, clients as NAMESRV_ADDR;"
-	@echo "brokers that shall be failed over need enableControllerMode=true, and that of the Controller Server as controllerAddr."
+	@echo "Brokers need the address of the Name Server as namesrvAddr, clients as NAMESRV_ADDR. Brokers that need failover"
+	@echo "have enableControllerMode=true, and the address of the Controller Server as controllerAddr."
 	@exec $(BIN)/rmq-namesrv --bind-address 127.0.0.1 --enable-controller-in-namesrv --history-dir "$(HISTORY)" \
 		--console-peers controller=http://127.0.0.1:9881 $(RUN_ARGS)
 
@@ -60,7 +60,7 @@ coverage: $(VENV)/.dev
 integration: $(VENV)/.dev
 	$(BIN)/pytest tests/integration
 
-## test: the fast checks, then each behaviour once; about half an hour on two cores
+## test: the fast checks, then each behaviour once; 20 to 30 minutes on two cores
 PYTEST := $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 test: check collect
 	$(PYTEST) -m "not soak and not broad"

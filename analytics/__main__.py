@@ -187,7 +187,7 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
         help="where the results are (default: %(default)s)",
     )
     parser.add_argument(
-        "--file", metavar="FILE", default="report.html", help="the page to write (default: %(default)s)"
+        "--file", metavar="FILE", help="the page to write (default: report.html in the folder of the results)"
     )
 
 

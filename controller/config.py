@@ -5,12 +5,14 @@ any server has stands in `serving/config/server_config.py`. Where broker sets ar
 jRaft mean nothing here. Options about who learns of a new master are inherited from `role_options.py`.
 """
 
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
 from controller.failure_detection.detector import SILENCE_MS_MIN
 from controller.role_options import RoleOptions, role_conflicts
+from remoting.protocol.addresses import split_address
 from remoting.protocol.codes import CONTROLLER_REQUESTS
 from serving.config.etcd_options import (
     STORE,
@@ -145,11 +147,18 @@ class ControllerConfig(RoleOptions):
         "DLedger"
     )
     controller_dleger_group: Annotated[str, unused("controllerDLegerGroup", _TEXT, "Group of DLedger.")] = ""
+    #: The port of the own entry is listenPort, as in Java.
     controller_dleger_peers: Annotated[
-        str, Option("controllerDLegerPeers", _TEXT, "Peers of DLedger.", _PEERS, has_effect=False)
+        str,
+        Option(
+            "controllerDLegerPeers",
+            _TEXT,
+            "Peers of DLedger, ID-HOST:PORT with ; between them: the port of this one is the default of listenPort.",
+            _PEERS,
+        ),
     ] = ""
     controller_dleger_self_id: Annotated[
-        str, unused("controllerDLegerSelfId", _TEXT, "Name of this peer of DLedger.")
+        str, Option("controllerDLegerSelfId", _TEXT, "Id of this controller in controllerDLegerPeers.", _PEERS)
     ] = ""
     mapped_file_size_bytes: Annotated[
         int, unused("mappedFileSize", _ANY_NUMBER, "Size of a log file of DLedger, in bytes.")
@@ -330,6 +339,10 @@ def _conflicts(config: ControllerConfig) -> Iterable[tuple[str, str]]:
         if len([each for each in peers if each.strip()]) > 1:
             # Brokers would follow whichever they reach first: several masters in one set.
             yield named, "one peer, unless controllerStore is etcd: with the embedded store each would lead alone"
+            return
+    java_port = _implied(dataclasses.asdict(config)).get("listen_port", config.listen_port)
+    if config.listen_port not in {0, java_port}:
+        yield "controller_dleger_peers", f"blank, or have {config.listen_port} as the port of this controller"
 
 
 def _java_peers(config: ControllerConfig) -> tuple[str, list[str]]:
@@ -337,6 +350,15 @@ def _java_peers(config: ControllerConfig) -> tuple[str, list[str]]:
     if config.controller_type.lower() == "jraft":
         return "jraft_init_conf", config.jraft_init_conf.split(",")
     return "controller_dleger_peers", config.controller_dleger_peers.split(";")
+
+
+def _implied(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the port on which a Java controller listens: that of its own entry among the peers of DLedger."""
+    peers = given.get("controller_dleger_peers", "")
+    entries = dict(entry.strip().partition("-")[::2] for entry in peers.split(";") if entry.strip())
+    own = next(iter(entries.values())) if len(entries) == 1 else entries.get(given.get("controller_dleger_self_id"), "")
+    address = None if given.get("controller_type", "").lower() == "jraft" else split_address(own)
+    return {} if address is None else {"listen_port": address[1]}
 
 
 CONTROLLER: Final = ServerKind(
@@ -349,4 +371,5 @@ CONTROLLER: Final = ServerKind(
     requests=CONTROLLER_REQUESTS,
     config_class=ControllerConfig,
     conflicts=_conflicts,
+    implied=_implied,
 )

@@ -69,6 +69,13 @@ class NotReachable(CommandFailed):
     exit_code = ExitCode.NOT_REACHABLE
 
 
+class NoneNamed(NotReachable):
+    """The profile names servers, and none of this kind."""
+
+    def __init__(self, kind: str, option: str) -> None:
+        super().__init__(f"the profile names no {kind}: name it there, or with {option}")
+
+
 class UnknownName(CommandFailed):
     """No topic, broker, cluster or option has this name."""
 

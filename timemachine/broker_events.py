@@ -19,10 +19,10 @@ _SENTENCES: Final = {
     "perm_wiped": "an operator changes its permissions: {reason}",
     "failure_detected": "broker {broker_id} failed: {reason}",
     "election_started": "an election begins: {reason}",
-    "elected": "election ends ({result}): master {new_master}, epoch {master_epoch}, was {old_master}; {reason}",
+    "elected": "election ends ({result}): {elected}, epoch {master_epoch}, {before}; {reason}",
     "sync_set_changed": "SyncStateSet is {sync_state_set} now",
     "role_notified": "broker {broker_id} was notified of its role: {result} after {duration_ms} ms",
-    "master_changed": "master {new_master} at {broker_addr} after {old_master} at {former_addr}, epoch {master_epoch}",
+    "master_changed": "{master}, epoch {master_epoch}, {former}",
     "master_serves": "master {new_master} serves, {duration_ms} ms after it was elected",
     "hold_ended": "a switchover held clients back for {duration_ms} ms",
     "registered": "broker {broker_id} starts at {broker_addr}",
@@ -42,6 +42,11 @@ _SENTENCES: Final = {
     "etcd_restored": "this controller's store answers again",
 }
 
+#: Words for a column of masters, where null is a fact.
+_MASTER: Final = {"elected": "master {new_master}", "master": "master {new_master} at {broker_addr}"}
+_NO_MASTER: Final = {"elected": "no master", "master": "no master"}
+_FORMER: Final = {"before": "was {old_master}", "former": "was {old_master} at {former_addr}"}
+_NO_FORMER: Final = {"before": "no master before", "former": "no master before"}
 _FIRST_START: Final = "this server starts; what it was before is not in the history"
 _LAST_HEARTBEAT: Final = "last_heartbeat"
 #: Events of a broker's own heartbeat.
@@ -88,5 +93,8 @@ def _events(row: StoredRow, last_heartbeat_us: int) -> Iterator[TimelineEvent]:
         columns["unobserved_from"] = time_text(unix_us(row.unobserved_from))
     if row.event_type == "step_started" and row.problem is not None:
         sentence = f"{sentence}: {{problem}}"
-    texts = {name: "-" if value is None else value for name, value in columns.items()}
+    texts = {name: "unknown" if value is None else value for name, value in columns.items()}
+    masters = _NO_MASTER if row.new_master is None else _MASTER
+    former = _NO_FORMER if row.old_master is None else _FORMER
+    texts |= {name: words.format(**texts) for name, words in (masters | former).items()}
     yield TimelineEvent(row.unix_us, row.ns_id, sentence.format(**texts), row.event_type, row.broker_id)

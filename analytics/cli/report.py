@@ -63,7 +63,7 @@ def report(options: argparse.Namespace) -> None:
     results = read_results(Path(options.output) / LATEST)
     if not results:
         raise WrongOptions(f"no results in {Path(options.output).absolute() / LATEST}: run `rmq-analytics run` first")
-    target = Path(options.file)
+    target = Path(options.file or Path(options.output) / "report.html")
     target.write_text(as_page(page_of(results)), encoding="utf-8")
     to_stderr(f"report of {counted(len(results), 'analysis', 'analyses')}: {target.absolute()}")
 

@@ -70,7 +70,7 @@ def split_address(address: str) -> tuple[str, int] | None:
     """Return the host, without brackets, and the port of "host:port"; None if it is no such address."""
     host, _, port = address.rpartition(":")
     is_number = len(port) <= _PORT_DIGITS_MAX and port.isascii() and port.isdigit()
-    if not (host and is_number and 0 < int(port) <= _PORT_MAX):
+    if not (host and "," not in host and is_number and 0 < int(port) <= _PORT_MAX):
         return None
     return host.removeprefix("[").removesuffix("]"), int(port)
 

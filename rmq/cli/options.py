@@ -23,7 +23,9 @@ _COMMON: Final = {
     "namesrv": _Common(("--namesrv", "-n"), "HOST:PORT;…", "NameServers (127.0.0.1:9876) [NAMESRV_ADDR]"),
     "controller": _Common(("--controller",), "HOST:PORT;…", "controllers (127.0.0.1:9878) [RMQ_CONTROLLER]"),
     "controller_http": _Common(
-        ("--controller-http",), "URL;…", "HTTP of our controllers (http://127.0.0.1:9881) [RMQ_CONTROLLER_HTTP]"
+        ("--controller-http",),
+        "URL;…",
+        "HTTP of our controllers (port 9881 of each controller's host) [RMQ_CONTROLLER_HTTP]",
     ),
     "namesrv_http": _Common(
         ("--namesrv-http",),

@@ -131,8 +131,8 @@ async def _places(session: OperatorSession, server: ServerKind, at: str | None, 
         return [each.address for each in found]
     if cluster:
         raise WrongUse(f"--cluster is for brokers: a {server} is of no cluster")
-    settings = session.site.settings
-    return [at] if at else list(settings.namesrv if server == "namesrv" else settings.controller)
+    site = session.site
+    return [at] if at else list(site.settings.namesrv if server == "namesrv" else site.controllers)
 
 
 def _assigned(assignments: Sequence[str]) -> dict[str, str]:

@@ -18,6 +18,7 @@ from rmq.failures import (
     WHILE_INTERRUPTED,
     CommandFailed,
     Interrupted,
+    NoneNamed,
     NoRights,
     NotReachable,
     NotSupportedThere,
@@ -99,13 +100,19 @@ class _Follows(_Skipped):
 
 
 def controllers(settings: SiteSettings) -> HttpServers:
-    """Return the controllers by HTTP."""
-    return HttpServers(settings.controller_http, "controller", "--controller-http")
+    """Return the controllers by HTTP; raises CommandFailed if there is none."""
+    return _named(HttpServers(settings.controller_http, "controller", "--controller-http"))
 
 
 def offset_managers(settings: SiteSettings) -> HttpServers:
-    """Return the offset managers."""
-    return HttpServers(settings.offset_manager, "offset manager", "--offset-manager")
+    """Return the offset managers; raises CommandFailed if there is none."""
+    return _named(HttpServers(settings.offset_manager, "offset manager", "--offset-manager"))
+
+
+def _named(servers: HttpServers) -> HttpServers:
+    if not servers.urls:
+        raise NoneNamed(servers.kind, servers.option)
+    return servers
 
 
 def path_of(*parts: str) -> str:

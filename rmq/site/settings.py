@@ -11,9 +11,9 @@ from rmq.failures import WrongUse
 
 DEFAULT_NAMESRV: Final = "127.0.0.1:9876"
 DEFAULT_CONTROLLER: Final = "127.0.0.1:9878"
-DEFAULT_CONTROLLER_HTTP: Final = "http://127.0.0.1:9881"
-#: `httpPort` of a NameServer.
+#: `httpPort` of a NameServer, and of a controller.
 NAMESRV_HTTP_PORT: Final = 9880
+CONTROLLER_HTTP_PORT: Final = 9881
 DEFAULT_OFFSET_MANAGER: Final = "http://127.0.0.1:9883"
 DEFAULT_TIMEOUT_S: Final = 3.0
 TIMEOUT_S_MAX: Final = 600.0
@@ -53,10 +53,11 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     #: host:port, in the order in which they are tried.
     namesrv: tuple[str, ...]
+    #: Empty if a profile names a site without controllers; so are those below.
     controller: tuple[str, ...]
-    #: http:// or https:// and host:port.
+    #: http:// or https:// and host:port; port 9881 of each controller's host where nobody has given it.
     controller_http: tuple[str, ...]
-    #: As above, of NameServers; port 9880 of each NameServer's host where nobody has given it.
+    #: As above, of NameServers, with port 9880.
     namesrv_http: tuple[str, ...] = ()
     #: `historyDir` of the servers, as a folder of this machine; blank for where `make run` has them write.
     history: str = ""
@@ -91,14 +92,20 @@ def settings_of(options: Mapping[str, str], environment: Mapping[str, str], prof
         text = _given(name, variable, options, environment, profile)
         if text is not None:
             given[name] = text
-    namesrv = _addresses("namesrv", given.get("namesrv", DEFAULT_NAMESRV))
+    # Servers of this machine belong to another site than those of a profile.
+    here = (
+        {} if _LISTS & profile.keys() else {"controller": DEFAULT_CONTROLLER, "offset_manager": DEFAULT_OFFSET_MANAGER}
+    )
+    named = {"namesrv": DEFAULT_NAMESRV} | here | given
+    namesrv = _addresses("namesrv", named["namesrv"])
+    controller = _addresses("controller", named["controller"]) if "controller" in named else ()
     return SiteSettings(
         namesrv=namesrv,
-        controller=_addresses("controller", given.get("controller", DEFAULT_CONTROLLER)),
-        controller_http=_urls("controller-http", given.get("controller_http", DEFAULT_CONTROLLER_HTTP)),
-        namesrv_http=_urls("namesrv-http", given["namesrv_http"]) if "namesrv_http" in given else _http_beside(namesrv),
+        controller=controller,
+        controller_http=_urls("controller_http", named, _http_beside(controller, CONTROLLER_HTTP_PORT)),
+        namesrv_http=_urls("namesrv_http", named, _http_beside(namesrv, NAMESRV_HTTP_PORT)),
         history=given.get("history", ""),
-        offset_manager=_urls("offset-manager", given.get("offset_manager", DEFAULT_OFFSET_MANAGER)),
+        offset_manager=_urls("offset_manager", named, ()),
         admin_token_file=given.get("admin_token_file", ""),
         access_key_file=given.get("access_key_file", ""),
         access_key=_profile_text("access_key", profile.get("access_key")),
@@ -155,18 +162,22 @@ def _addresses(option: str, text: str) -> tuple[str, ...]:
     return addresses
 
 
-def _urls(option: str, text: str) -> tuple[str, ...]:
-    urls = tuple(each.rstrip("/") for each in _parts(text))
+def _urls(name: str, named: Mapping[str, str], otherwise: tuple[str, ...]) -> tuple[str, ...]:
+    if name not in named:
+        return otherwise
+    option = name.replace("_", "-")
+    urls = tuple(each.rstrip("/") for each in _parts(named[name]))
     wrong = next((each for each in urls if not _is_url(each)), None)
     if wrong is not None or not urls:
-        raise WrongUse(f"--{option}: {wrong or 'nothing'} is no URL such as {_SAMPLE_URLS[option]}")
+        sample = _SAMPLE_URLS[option]
+        raise WrongUse(f"--{option}: {wrong or 'nothing'} is no URL such as {sample}; put ; between several")
     return urls
 
 
-def _http_beside(addresses: Sequence[str]) -> tuple[str, ...]:
-    """Return where the HTTP side of each NameServer is by default: on its host."""
+def _http_beside(addresses: Sequence[str], port: int) -> tuple[str, ...]:
+    """Return where the HTTP side of each server is by default: on its host."""
     hosts = (found[0] for each in addresses if (found := split_address(each)) is not None)
-    urls = (f"http://{host_and_port(host, NAMESRV_HTTP_PORT)}" for host in hosts)
+    urls = (f"http://{host_and_port(host, port)}" for host in hosts)
     return tuple(dict.fromkeys(each for each in urls if _is_url(each)))
 
 

@@ -18,7 +18,7 @@ from remoting.client import RemotingClient
 from remoting.clock import SystemClock
 from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import Refused, RemotingError
-from rmq.failures import CommandFailed, NotReachable, PartlyDone, failure_of, failure_of_all, sentence_of
+from rmq.failures import CommandFailed, NoneNamed, NotReachable, PartlyDone, failure_of, failure_of_all, sentence_of
 from rmq.site.access import signer_of, tls_context_of
 from rmq.site.brokers import merged, stored_away
 from rmq.site.settings import SiteSettings
@@ -118,6 +118,13 @@ class Site:
             raise self._with_advice(failure_of_all([(each.address, each.error) for each in answers if each.error]))
         return answers
 
+    @property
+    def controllers(self) -> tuple[str, ...]:
+        """The controllers, at least one; raises CommandFailed."""
+        if not self.settings.controller:
+            raise NoneNamed("controller", "--controller")
+        return self.settings.controller
+
     async def cluster(self) -> ClusterBrokers:
         """Return all brokers and the sets that are away, as NameServers know them together; raises CommandFailed.
 
@@ -135,7 +142,7 @@ class Site:
 
     async def leading_controller(self) -> str:
         """Return the address of the leading controller; raises CommandFailed."""
-        answers = await self.answers(self.settings.controller, controller_metadata())
+        answers = await self.answers(self.controllers, controller_metadata())
         return leader_in(answers)
 
     async def stored_sets(self, leader: str) -> Mapping[str, ReportedBrokerSet] | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Final, Generic, get_args, get_type_hints
+from typing import Any, Final, Generic, get_args, get_type_hints
 
 from remoting.protocol.codes import RequestCode
 from serving.config.options import MASK, Option, text_of
@@ -40,6 +40,8 @@ class ServerKind(Generic[Config]):
     #: Yields each field whose value does not go with that of another one, and what it must be; beside those that
     #: `checks.py` finds in any configuration.
     conflicts: Callable[[Config], Iterable[tuple[str, str]]] = lambda _: ()
+    #: Returns values of fields that follow from what is given, unless they are given themselves.
+    implied: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _: MappingProxyType({})
     #: The fields of `ServerConfig` that are options of this server too; None: all of them. A server that serves no
     #: RocketMQ peers has no use for most.
     inherited: frozenset[str] | None = None

@@ -124,6 +124,7 @@ def from_sources(kind: ServerKind[Config], sources: Sources) -> Config:
         else:
             values[given.field] = value
             where[given.field] = given.source
+    values = {**kind.implied(values), **values}
     values.setdefault("tls_enable", values.get("tls_server_mode") == "enforcing")
     for name, path in _homely_paths(kind, values, sources.environment):
         if path is None:

@@ -9,8 +9,14 @@ from serving.logging.events import Level, LogEvent, events_in
 SERVER_STARTED: Final = LogEvent(
     name="server_started",
     level=Level.INFO,
-    keys=("python", "config"),
-    meaning="The process runs; `config` holds every property in force, secrets masked.",
+    keys=("python",),
+    meaning="The process runs.",
+)
+SERVER_CONFIGURED: Final = LogEvent(
+    name="server_configured",
+    level=Level.DEBUG,
+    keys=("config",),
+    meaning="`config` holds every property in force at the start, secrets masked; `-p` prints them too.",
 )
 OPTION_IGNORED: Final = LogEvent(
     name="option_ignored",

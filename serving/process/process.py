@@ -18,6 +18,7 @@ import msgspec
 from remoting.background_tasks import BackgroundTasks
 from remoting.client import RemotingClient
 from remoting.clock import Clock, SystemClock
+from remoting.protocol.addresses import host_and_port
 from remoting.protocol.codes import SerializeType
 from remoting.protocol.errors import RemotingError
 from remoting.server.limits import ServerLimits, ServerOptions
@@ -66,6 +67,8 @@ class Runtime(msgspec.Struct, frozen=True):
     #: Owns every task of the server; none of them ends it by failing.
     tasks: BackgroundTasks
     signals: Signals
+    #: As `Shared.ready`.
+    ready: Callable[[str], str] = lambda _: ""
 
 
 class Shared(msgspec.Struct, frozen=True):
@@ -73,6 +76,9 @@ class Shared(msgspec.Struct, frozen=True):
 
     signals: Signals
     stdout: LineWriter
+    #: Takes the address of a console from each server that is ready, blank for none; returns the line to announce once
+    #: all are.
+    ready: Callable[[str], str]
 
 
 class Server(Protocol):
@@ -97,15 +103,15 @@ async def serve(
     clock = SystemClock()
     bound = {kind.id_key: own_id or f"{socket.gethostname()}:{config.listen_port}", "version": __version__}
     logs = open_logs(shared.stdout.shared(), config.log_format, config.log_level, clock, bound)
-    properties = listed_properties(kind, config)
-    logs.write(events.SERVER_STARTED, python=platform.python_version(), config=properties)
+    logs.write(events.SERVER_STARTED, python=platform.python_version())
+    logs.write(events.SERVER_CONFIGURED, config=listed_properties(kind, config))
     for key in ignored:
         keys = {"property": key.key, "path": key.path, "line": key.line}
         logs.write(events.OPTION_IGNORED, **keys, reason=key.why.value, error=str(key))
     start_failures: list[BaseException] = []
     try:
         async with logged_tasks(logs) as tasks:
-            await make(Runtime(clock, logs, tasks, shared.signals)).run()
+            await make(Runtime(clock, logs, tasks, shared.signals, shared.ready)).run()
     except* StartFailed as group:
         logs.write(events.SERVER_START_FAILED, error=str(group.exceptions[0]))
         start_failures += group.exceptions
@@ -124,7 +130,14 @@ async def serve_together(*servers: Callable[[Shared], Coroutine[Any, Any, None]]
 
     Raises StartFailed.
     """
-    shared = Shared(Signals(), LineWriter(STDOUT))
+    consoles: list[str] = []
+
+    def ready(console: str) -> str:
+        consoles.append(console)
+        found = " and ".join(sorted(filter(None, consoles)))
+        return f"The console is at {found}" if found and len(consoles) == len(servers) else ""
+
+    shared = Shared(Signals(), LineWriter(STDOUT), ready)
     start_failures: list[BaseException] = []
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -164,6 +177,7 @@ class ServerProcess(Generic[Config]):
         self._logs = runtime.logs
         self._tasks = runtime.tasks
         self._signals = runtime.signals
+        self._ready = runtime.ready
         self._started_ms = self._clock.now_ms()
         self._draining_ms = 0
         self._certificate = ServerCertificate(
@@ -259,6 +273,10 @@ class ServerProcess(Generic[Config]):
             http_addr=f"{config.http_bind_address}:{config.http_port}" if self._http_socket else None,
             duration_ms=self._clock.now_ms() - self._started_ms,
         )
+        has_console = self._http_socket is not None and config.console_enable
+        http_address = host_and_port(config.http_bind_address, config.http_port)
+        if line := self._ready(f"http://{http_address}/ui/" if has_console else ""):
+            self._logs.announce(line)
         assert len({task.__name__ for task in own}) == len(own), "each is known by its name"
         named: dict[str, BackgroundTask] = {
             **{task.__name__.strip("_"): task for task in own},

@@ -122,10 +122,17 @@ def test_closed_terminal_of_make_stops_the_server_in_order(tmp_path):
         making.close()
 
 
-def test_make_run_prints_exactly_the_served_addresses(made):
-    printed = [line for line in made.log.read_text().splitlines() if not line.startswith("{")]
-    served = {f"127.0.0.1:{made.ports[name]}" for name in ("listen-port", "controller-listen-port")}
-    assert set(re.findall(r"\d+\.\d+\.\d+\.\d+:\d+", "\n".join(printed))) == served
+def test_make_run_prints_exactly_the_served_addresses_and_the_console_last(made):
+    wait_until(lambda: "The console is at" in made.log.read_text(), seconds=SOON_S, what="both servers are ready")
+    lines = made.log.read_text().splitlines()
+    printed = [line for line in lines if not line.startswith("{")]
+    assert set(re.findall(r"\d+\.\d+\.\d+\.\d+:\d+", "\n".join(printed))) == {
+        f"127.0.0.1:{port}" for port in made.ports.values()
+    }
+    assert set(re.findall(r"http://127\.0\.0\.1:(\d+)/ui/", lines[-1])) == {
+        str(made.ports[name]) for name in ("http-port", "controller-http-port")
+    }
+    assert not any('"config"' in line for line in lines)
 
 
 #: Stands for a program of the tour that is not the matter here.
@@ -134,7 +141,7 @@ NOTHING = "#!/bin/sh\nexit 0\n"
 JAVA = '#!/bin/bash\nexec -a "java $*" /bin/sleep 300\n'
 #: Answers about a set: the first time it has no master. Writes down which replicas were started by then.
 RMQ = """#!/bin/sh
-case "$*" in "controller sets broker-b -o jsonl") ;; *) exit 0 ;; esac
+case "$*" in "broker list") echo broker-a; exit 0 ;; "controller sets broker-b -o jsonl") ;; *) exit 0 ;; esac
 [ -e "$ASKED" ] && role=master || role=slave
 (cd "$ROCKETMQ_HOME" && echo replica-*.pid) >> "$ASKED"
 echo "{\\"role\\":\\"$role\\"}"

@@ -22,8 +22,6 @@ JAVA_ONLY = [
     "isProcessReadEvent",
     "controllerType",
     "controllerDLegerGroup",
-    "controllerDLegerPeers",
-    "controllerDLegerSelfId",
     "mappedFileSize",
     "controllerThreadPoolNums",
     "jRaftElectionTimeoutMs",
@@ -45,6 +43,8 @@ JAVA_ONLY = [
     "metricsInDelta",
 ]
 JAVA_TOO = [
+    "controllerDLegerPeers",
+    "controllerDLegerSelfId",
     "rocketmqHome",
     "configStorePath",
     "configBlackList",
@@ -322,6 +322,13 @@ def test_unknown_property_is_kept_and_reported_with_a_suggestion():
                 "blank"
             ),
         ),
+        (
+            ["controllerDLegerPeers=n0-127.0.0.1:9877", "listenPort=9878"],
+            (
+                f"line 1 of {PATH}: controllerDLegerPeers must be blank, or have 9878 as the port of this controller, "
+                "not 'n0-127.0.0.1:9877'"
+            ),
+        ),
         (["httpPort=9878"], f"line 1 of {PATH}: httpPort must be another port than listenPort, not '9878'"),
         (
             ["tls.server.keyPath=/k.pem"],
@@ -350,6 +357,28 @@ def test_all_contradictions_are_reported_together():
 )
 def test_java_file_of_one_controller_is_accepted_and_of_several_with_etcd(lines):
     assert configured(*lines).controller_dleger_peers
+
+
+@pytest.mark.parametrize(
+    ("lines", "port"),
+    [
+        (["controllerDLegerPeers=n0-127.0.0.1:9877"], 9877),
+        (["controllerDLegerPeers=n0-127.0.0.1:9877", "listenPort=9877"], 9877),
+        (["controllerDLegerPeers=n0-127.0.0.1:9877", "listenPort=0"], 0),
+        (
+            [
+                "controllerDLegerPeers = n0-127.0.0.1:9878;n1-127.0.0.1:9868",
+                "controllerDLegerSelfId=n1",
+                "controllerStore=etcd",
+                "etcdEndpoints=e1:2379",
+            ],
+            9868,
+        ),
+        (["controllerDLegerPeers=n0-a:1", "controllerType=jRaft", "jRaftInitConf=localhost:9880"], 9878),
+    ],
+)
+def test_a_controller_listens_on_the_port_that_a_java_file_gives_it(lines, port):
+    assert configured(*lines).listen_port == port
 
 
 def test_consistent_options_are_accepted():

@@ -91,3 +91,9 @@ def test_whoever_follows_the_example_has_formatted_and_typed_code(followed: Path
     run(sys.executable, "-m", "ruff", "format", "--no-cache", "--check", *changed, folder=followed)
     run(sys.executable, "-m", "ruff", "check", "--no-cache", *changed, folder=followed)
     run(sys.executable, "-m", "mypy", "--cache-dir", str(followed / "types"), *product, folder=followed)
+
+
+def test_documents_agree_on_how_long_make_test_takes() -> None:
+    texts = [(ROOT / name).read_text() for name in ("README.md", "CONTRIBUTING.md", "Makefile")]
+    times = {re.search(r"each behaviour once\W+(.+?) on two cores", text)[1] for text in texts}  # type: ignore[index]
+    assert len(times) == 1

@@ -116,11 +116,12 @@ def test_a_value_of_another_kind_is_refused_with_its_place(values, where):
             "namesrv.config.roleAddressFile is set by the chart",
         ),
         ({"namesrv": {"external": {"nodePorts": [30001]}}}, "has 1 ports for 3 NameServers"),
+        ({"namesrv": {"external": {"enabled": True, "nodePorts": [30001]}}}, "has 1 ports for 3 NameServers"),
         (
             {"namesrv": {"external": {"nodePorts": [30001, 30002, 30003], "type": "LoadBalancer"}}},
             "needs namesrv.external.type=NodePort",
         ),
-        ({"namesrv": {"config": {"listenPort": 1}}}, "namesrv.config.listenPort is set by the chart"),
+        ({"namesrv": {"config": {"listenPort": 1}}}, "config.listenPort is set by the chart to 9876, and fixed"),
         (
             {"namesrv": {"config": {"tls.server.mode": "disabled"}}},
             "namesrv.config.tls.server.mode is set by the chart",

@@ -16,6 +16,8 @@ from history.rows import BrokerRef
 from history.schemas import BROKER_STATE, ROUTE_SNAPSHOT, SCALING
 from history.server_rows import HEARTBEATS_MISSING, STATES_MISSING, LifecycleEvent, Tick
 from timemachine.__main__ import main
+from timemachine.broker_events import timeline
+from timemachine.rows import StoredRow
 
 
 @pytest.fixture(autouse=True)
@@ -324,6 +326,29 @@ def test_broker_events_include_unobserved_times(server, time_machine):
     assert "was paused for 60000 ms" in printed[2]
     code, out, error = time_machine("timeline", "--broker", "nobody", *span)
     assert (code, "nothing happened to nobody" in error, "was paused" in out) == (1, True, True)
+
+
+@pytest.mark.parametrize(
+    ("event_type", "columns", "sentence"),
+    [
+        ("master_changed", {"new_master": 1, "broker_addr": "b:1"}, "master 1 at b:1, epoch 2, no master before"),
+        ("master_changed", {"old_master": 1, "former_addr": "b:1"}, "no master, epoch 2, was 1 at b:1"),
+        ("elected", {"new_master": 1}, "election ends (done): master 1, epoch 2, no master before; unknown"),
+        ("elected", {"old_master": 1, "reason": "why"}, "election ends (done): no master, epoch 2, was 1; why"),
+        ("unregistered", {"role": "slave"}, "slave unknown unregisters"),
+    ],
+)
+def test_timeline_has_words_for_what_is_unknown_and_for_no_master(event_type, columns, sentence):
+    common = {
+        "event_id": "boot-1",
+        "event_time": THEN,
+        "ns_id": "c",
+        "boot_id": "boot",
+        "master_epoch": 2,
+        "result": "done",
+    }
+    (event,) = timeline([StoredRow(event_type=event_type, **common | columns)])
+    assert event.sentence == sentence
 
 
 def test_resizes_of_its_topics_are_events_of_a_broker(server, time_machine):

@@ -44,10 +44,10 @@ def test_both_serve_and_both_stop(lab, beside):
 
 
 def test_what_is_the_controllers_in_the_file_is_not_reported_as_unknown(lab, beside):
-    server = lab.name_server("namesrv", **beside, controllerDLegerPeers="n0-127.0.0.1:1", nobodyKnows=1)
+    server = lab.name_server("namesrv", **beside, controllerDLegerGroup="group1", nobodyKnows=1)
     server.process.wait_for(r"^The Controller Server boot success", seconds=30)
     ignored = [(line["property"], line["reason"]) for line in lines(server) if line["event"] == "option_ignored"]
-    assert sorted(ignored) == [("controllerDLegerPeers", "no effect"), ("nobodyKnows", "unknown")]
+    assert sorted(ignored) == [("controllerDLegerGroup", "no effect"), ("nobodyKnows", "unknown")]
 
 
 def test_a_controller_that_cannot_start_ends_the_nameserver_too(lab, beside, tmp_path):

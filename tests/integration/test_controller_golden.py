@@ -42,7 +42,6 @@ CLEANED = next(item.line for item in exchanges("controller") if item.request_hea
 #: The Java controller's own file, and the two that name a controller here.
 AS_RECORDED = {
     "controllerDLegerGroup": "group1",
-    "controllerDLegerPeers": "n0-127.0.0.1:9833",
     "controllerDLegerSelfId": "n0",
     "controllerGroup": "group1",
     "controllerId": "n0",
@@ -50,7 +49,7 @@ AS_RECORDED = {
 #: Properties that 1010 may not list here, by the difference `config-listing`.
 NOT_LISTED = {"isProcessReadEvent", "jraftConfig", "rocketmqHome"}
 #: Properties of each server's own place.
-OWN = {"bindAddress", "configStorePath", "controllerStorePath", "listenPort"}
+OWN = {"bindAddress", "configStorePath", "controllerDLegerPeers", "controllerStorePath", "listenPort"}
 
 REPLAYED = [item for item in recording("controller") if item.peer.endswith("-controller")]
 ANSWERED = [item for item in REPLAYED if not isinstance(item, Closing) and item.answer is not None]
@@ -60,7 +59,9 @@ ANSWERED = [item for item in REPLAYED if not isinstance(item, Closing) and item.
 def replayed(request, tmp_path_factory):
     """Replay the whole recording and return what our controller answered, by line, and where it is."""
     with closing(Lab(tmp_path_factory.mktemp("replay"))) as lab, ExitStack() as stack:
-        controller = OurController(lab.folder, **AS_RECORDED)
+        port = free_port()
+        peers = {"controllerDLegerPeers": f"n0-127.0.0.1:{port}"}
+        controller = OurController(lab.folder, port=port, **AS_RECORDED | peers)
         lab.kept(controller).start()
         replay = Replay(controller, stack, is_binary=request.param == "ROCKETMQ")
         for item in REPLAYED:

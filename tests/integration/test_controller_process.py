@@ -59,7 +59,7 @@ JAVA_FILE = {
 }
 WITH_MEANING = {
     *("configBlackList", "enableElectUncleanMaster", "notifyBrokerRoleChanged"),
-    "controllerRequestThreadPoolQueueCapacity",
+    *("controllerDLegerPeers", "controllerDLegerSelfId", "controllerRequestThreadPoolQueueCapacity"),
 }
 
 
@@ -229,7 +229,8 @@ def test_help_and_configuration_are_printed(run):
 
 
 def test_a_java_controllers_file_is_taken_as_it_is(new_controller):
-    controller = new_controller(**JAVA_FILE).start()
+    port = free_port()
+    controller = new_controller(port=port, **JAVA_FILE | {"controllerDLegerPeers": f"n0-127.0.0.1:{port}"}).start()
     ignored = {line["property"] for line in events(controller, "option_ignored")}
     assert ignored
     assert ignored <= JAVA_FILE.keys() - WITH_MEANING
@@ -239,7 +240,7 @@ def test_a_java_controllers_file_is_taken_as_it_is(new_controller):
 
 
 def test_what_means_nothing_here_is_named_with_its_line(new_controller):
-    meaningless = {key: JAVA_FILE[key] for key in ("controllerDLegerGroup", "controllerDLegerPeers", "metricsLabel")}
+    meaningless = {key: JAVA_FILE[key] for key in ("controllerDLegerGroup", "metricsLabel")}
     controller = new_controller(notifyBrokerRoleChanged=True, **meaningless).start()
     ignored = {line["property"]: line for line in events(controller, "option_ignored")}
     assert ignored.keys() == meaningless.keys()

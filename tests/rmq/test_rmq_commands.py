@@ -80,6 +80,23 @@ def test_status_goes_on_where_a_name_server_is_away(site):
     assert ran.err == "rmq: not well: 127.0.0.1:1\n"
 
 
+def test_commands_that_need_a_controller_say_that_the_profile_names_none(site, tmp_path):
+    config = tmp_path / "config.toml"
+    config.write_text(f"[profiles.test]\nnamesrv = '{site.ns1.address}'\n")
+    rmq = Rmq(tmp_path, RMQ_CONFIG=str(config), RMQ_PROFILE="test")
+
+    assert "controller" not in {row["kind"] for row in rmq.items("status")}
+    for words, sentence in (
+        (["controller", "status"], "no controller: name it there, or with --controller"),
+        (["controller", "sets", "broker-a"], "no controller: name it there, or with --controller"),
+        (["config", "get", "controller"], "no controller: name it there, or with --controller"),
+        (["scaling", "list"], "no controller: name it there, or with --controller-http"),
+        (["offsets", "mirror"], "no offset manager: name it there, or with --offset-manager"),
+    ):
+        ran = rmq.run(*words)
+        assert (ran.code, ran.err) == (3, f"rmq: the profile names {sentence}\n")
+
+
 def test_change_is_partly_done_where_a_name_server_is_away(site):
     ran = site.rmq.run("broker", "drain-write", "broker-a", "-y", "-o", "json", "-n", f"127.0.0.1:1;{site.ns2.address}")
 

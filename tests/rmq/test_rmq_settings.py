@@ -59,6 +59,19 @@ def test_http_side_of_name_servers_is_on_their_hosts_unless_it_is_given():
     assert settings_of({"namesrv_http": "https://ns1:1"}, {}, {}).namesrv_http == ("https://ns1:1",)
 
 
+def test_http_side_of_controllers_is_on_their_hosts_unless_it_is_given():
+    assert settings_of({"controller": "c1:9878;c2:9868"}, {}, {}).controller_http == ("http://c1:9881", "http://c2:9881")
+    assert settings_of({"controller_http": "http://c1:1"}, {}, {}).controller_http == ("http://c1:1",)
+
+
+def test_a_profile_without_controllers_asks_none_of_this_machine():
+    settings = settings_of({}, {}, {"namesrv": "test:9876"})
+
+    assert (settings.controller, settings.controller_http, settings.offset_manager) == ((), (), ())
+    assert settings_of({"controller": "c1:9878"}, {}, {"namesrv": "test:9876"}).controller == ("c1:9878",)
+    assert settings_of({}, {}, {"timeout": 5}).controller == ("127.0.0.1:9878",)
+
+
 def test_several_addresses_are_tried_in_their_order_and_each_once():
     assert settings_of({"namesrv": "b:1; a:2;;b:1"}, {}, {}).namesrv == ("b:1", "a:2")
 
@@ -67,6 +80,8 @@ def test_several_addresses_are_tried_in_their_order_and_each_once():
     ("options", "text"),
     [
         ({"namesrv": "ns1"}, "ns1 is no host:port"),
+        ({"namesrv": "ns1:9876,ns2:9876"}, "ns1:9876,ns2:9876 is no host:port; put ; between several"),
+        ({"controller_http": "http://c1:9881,http://c2:9881"}, "c2:9881 is no URL such as .*; put ; between several"),
         ({"namesrv": ";"}, "nothing is no host:port"),
         ({"controller_http": "c1:9881"}, "c1:9881 is no URL"),
         ({"namesrv_http": "ns1:9880"}, "--namesrv-http: ns1:9880 is no URL"),

@@ -96,7 +96,7 @@ class SessionQueue(msgspec.Struct, frozen=True, rename="camel"):
     token: int
 
 
-class SessionAnswer(msgspec.Struct, frozen=True, rename="camel"):
+class SessionAnswer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A session, and what its client has to keep to."""
 
     session_id: str
@@ -105,6 +105,8 @@ class SessionAnswer(msgspec.Struct, frozen=True, rename="camel"):
     renew_every_ms: int
     #: A queue that is missing is lost: drop what is cached of it.
     queues: list[SessionQueue]
+    #: Of a new session: that its client id has others open, and when their queues are free.
+    note: str = ""
 
 
 class AcquiredQueue(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -170,7 +170,7 @@ def _session_answer(session: SessionHeld) -> shapes.SessionAnswer:
     queues = [
         shapes.SessionQueue(key.of.topic, key.of.broker_name, key.queue_id, token) for key, token in session.queues
     ]
-    return shapes.SessionAnswer(session.session_id, session.valid_ms, session.renew_every_ms, queues)
+    return shapes.SessionAnswer(session.session_id, session.valid_ms, session.renew_every_ms, queues, session.note)
 
 
 def _cursor(key: QueueKey) -> str:

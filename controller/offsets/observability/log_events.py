@@ -172,6 +172,7 @@ OFFSETS_LEFT_DIRTY: Final = LogEvent(
 
 EVENTS: Final = (
     server_events.SERVER_STARTED,
+    server_events.SERVER_CONFIGURED,
     server_events.OPTION_IGNORED,
     server_events.SERVER_READY,
     server_events.SERVER_START_FAILED,

@@ -262,9 +262,13 @@ files for each: runtimes of containers give 524,288 or more, and HAProxy does no
 {{- $own := fromYaml .own -}}
 {{- $free := list "bindAddress" "httpBindAddress" "logFormat" "partialFrameBytesMax" "responseBufferBytesMax" "queuedBytesMax" -}}
 {{- $reserved := "^(configStorePath|controllerId|managerId|storePath|store|clientTokenFile|controllerHttpAddr|advertisedAddress|brokerAccessAddresses|enableControllerInNamesrv|controllerStorePath|etcd.*|tls\\..*|useTLS|historyDir|httpAdminTokenFile|console(Peers|Hosts|ReadTokenFile)|scalingPolicyFile|roleAddressFile|memberPort|roleCheckPort|kubernetesSetsFile|kubernetesCredentialsDir)$" -}}
+{{- $fixed := "^(listenPort|httpPort|kvConfigPath|configStorePath|controllerStorePath|storePath|controllerId|managerId|advertisedAddress|historyDir|enableControllerInNamesrv)$" -}}
 {{- range $key, $value := .values.config -}}
 {{- if and (regexMatch "(?i)password|secret|accesskey" $key) (not (hasSuffix "Path" $key)) -}}
 {{- fail (printf "%s.config.%s would stand in the values as plain text: use the existingSecret of tls, brokers.auth or etcd." $.server $key) -}}
+{{- end -}}
+{{- if regexMatch $fixed $key -}}
+{{- fail (printf "%s.config.%s is set by the chart%s, and fixed: its services, probes and volumes rely on it." $.server $key (hasKey $own $key | ternary (printf " to %v" (get $own $key)) "")) -}}
 {{- end -}}
 {{- if or (and (hasKey $own $key) (not (has $key $free))) (regexMatch $reserved $key) -}}
 {{- fail (printf "%s.config.%s is set by the chart: use the value of the chart that it follows from." $.server $key) -}}

@@ -1,7 +1,8 @@
 """What a route becomes for peers for which rules count. Pure: reads the sets, returns another value.
 
 Only the living master of a set has a role address, or for a short time the one that just left. As soon as a slave acts
-for it, or nobody does, peers get what the tables say: whether clients read from slaves depends on that.
+for it, or no broker does, peers get the ids of the tables: whether clients read from slaves depends on that. Slaves
+keep the addresses of their rule, also under id 0.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,10 +38,12 @@ def with_role_addresses(
             continue
         own = data.broker_addrs
         has_master = MASTER_ID in broker_set.members
-        if not has_master and (MASTER_ID in own or not is_held(data.broker_name, rule)):
-            datas.append(data)
-            continue
-        addresses = _addresses(own, rule)
+        if has_master or (MASTER_ID not in own and is_held(data.broker_name, rule)):
+            addresses = _addresses(own, rule)
+        else:
+            # Of a slave that acts: it has id 0 in the route.
+            ids = {member.address: broker_id for broker_id, member in broker_set.members.items()}
+            addresses = {broker_id: rule.slaves.by_id.get(ids[address], address) for broker_id, address in own.items()}
         replaced.update({own[broker_id]: addresses.get(broker_id) for broker_id in own})
         datas.append(replace(data, broker_addrs=addresses))
     return replace(route, broker_datas=datas, filter_server_table=_moved(route.filter_server_table, replaced))

@@ -31,7 +31,7 @@ def pages(tmp_path_factory):
     for name, results in (("eventful", report_samples.eventful()), ("quiet", report_samples.quiet())):
         folder = tmp_path_factory.mktemp(name)
         report_samples.write(folder, results)
-        report(Namespace(output=str(folder), file=str(folder / "report.html")))
+        report(Namespace(output=str(folder), file=None))
         written[name] = folder / "report.html"
     return written
 

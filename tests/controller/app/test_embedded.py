@@ -84,12 +84,12 @@ def test_options_of_the_nameserver_are_neither_kept_nor_reported_by_the_controll
 
 
 def test_option_of_the_java_controller_only_is_reported_with_its_line(file):
-    path = file("controllerStorePath=/data/sets", "controllerDLegerPeers=n0-127.0.0.1:1")
+    path = file("controllerStorePath=/data/sets", "controllerDLegerGroup=group1")
     (ignored,) = embedded_controller(path, NameServerConfig(), *PORTS, ()).ignored
     assert (ignored.path, ignored.line, ignored.key, ignored.why) == (
         path,
         2,
-        "controllerDLegerPeers",
+        "controllerDLegerGroup",
         WhyIgnored.NO_EFFECT,
     )
 

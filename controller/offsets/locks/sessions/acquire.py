@@ -120,7 +120,8 @@ class _Granting:
         if remaining_ms < 0:
             return None
         holder = self._table.sessions[lock.session_id].client_id
-        return AcquireResult(status=AcquireStatus.HELD_BY, holder=holder, remaining_ms=remaining_ms + 1)
+        reason = "by another session of this client id" if holder == self._session.client_id else ""
+        return AcquireResult(status=AcquireStatus.HELD_BY, holder=holder, remaining_ms=remaining_ms + 1, reason=reason)
 
     def _grant(self, key: QueueKey, before: QueueLock | None) -> AcquireResult:
         if self._room <= 0:

@@ -44,6 +44,8 @@ class SessionHeld(msgspec.Struct, frozen=True, kw_only=True):
     renew_every_ms: int
     #: The queues that it holds with their tokens. One that is missing is lost: drop what is cached of it.
     queues: tuple[tuple[QueueKey, int], ...] = ()
+    #: Of a new session: that its client id has others open; blank if it has none.
+    note: str = ""
 
 
 def decide_open(table: LockTable, session: LockSession, now_ms: int) -> LockDecision[SessionHeld]:
@@ -72,7 +74,23 @@ def decide_open(table: LockTable, session: LockSession, now_ms: int) -> LockDeci
         name = session.group.group
         raise TooManySessions(f"group {name} has {SESSIONS_PER_GROUP_MAX} sessions, as many as allowed: close some")
     opened = SessionChange(session.session_id, None, session)
-    return LockDecision(LockChanges(sessions=(opened,)), held(table, session))
+    answer = replace(held(table, session), note=_note_of_others(table, session, now_ms))
+    return LockDecision(LockChanges(sessions=(opened,)), answer)
+
+
+def _note_of_others(table: LockTable, session: LockSession, now_ms: int) -> str:
+    left_ms = [
+        table.remaining_ms(each, now_ms)
+        for each in table.sessions_of(session.group)
+        if table.sessions[each].client_id == session.client_id
+    ]
+    lasts_ms = max(left_ms, default=-1)
+    if lasts_ms < 0:
+        return ""
+    return (
+        f"client id {session.client_id} has an open session of this group already: its queues are free once it is "
+        f"closed, or in {lasts_ms + 1} ms unless it is renewed; two processes must not share a client id"
+    )
 
 
 def held(table: LockTable, session: LockSession) -> SessionHeld:

@@ -73,6 +73,23 @@ def test_acting_master_has_no_role_address():
     assert addresses(state) == {0: SLAVE, 2: SECOND_SLAVE}
 
 
+def test_acting_master_and_slaves_keep_their_addresses_of_the_rule():
+    slaves = 'slaves = { 1 = "10.9.0.6:10911", 2 = "10.9.0.7:10911" }'
+    state = a_state(RULE + slaves, enable_acting_master=True, filter_servers=("10.0.0.1:30000",))
+    lose_connection(state, 100, 0)
+    assert addresses(state) == {0: "10.9.0.6:10911", 2: "10.9.0.7:10911"}
+    given = state.role_addresses.for_audience(state.route_of(TOPIC, None), state.role_addresses.audience_of(PEER))
+    assert given.filter_server_table.keys() == {"10.9.0.6:10911", "10.9.0.7:10911"}
+    lose_connection(state, 101, 0)
+    assert addresses(state) == {0: "10.9.0.7:10911"}
+
+
+def test_slaves_without_a_master_keep_their_addresses_of_the_rule():
+    state = a_state(RULE + 'slaves = { 1 = "10.9.0.6:10911" }')
+    lose_connection(state, 100, 0)
+    assert addresses(state) == {1: "10.9.0.6:10911", 2: SECOND_SLAVE}
+
+
 def test_role_address_is_held_for_ten_seconds_at_most_while_a_member_lives():
     state = a_state(HOLD)
     lose_connection(state, 100, 0)

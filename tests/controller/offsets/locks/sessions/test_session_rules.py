@@ -54,6 +54,22 @@ def test_repeated_open_is_one_session_with_what_it_holds():
     assert locks.open(a_session("a")).queues == ((a_queue(), 1),)
 
 
+def test_session_beside_others_of_its_client_id_says_so_and_so_does_what_it_cannot_acquire():
+    locks = Locks(a_session("a", client_id="c1"), a_session("b", client_id="c2"))
+    locks.acquire("a")
+    locks.now_ms = 20_000
+    assert locks.open(a_session("c", client_id="c1")).note == (
+        "client id c1 has an open session of this group already: its queues are free once it is closed, "
+        "or in 40001 ms unless it is renewed; two processes must not share a client id"
+    )
+    (result,) = locks.acquire_all("c", a_queue())
+    assert (result.holder, result.reason) == ("c1", "by another session of this client id")
+    (result,) = locks.acquire_all("b", a_queue())
+    assert (result.holder, result.reason) == ("c1", "")
+    locks.now_ms = 2 * TTL_MS
+    assert locks.open(a_session("d", client_id="c1")).note == ""
+
+
 @pytest.mark.parametrize(("after_ms", "valid_ms"), [(0, 30_000), (10_000, 20_000), (30_000, 0), (TTL_MS, 0)])
 def test_repeated_open_does_not_renew_the_lease_and_answers_what_is_left_of_it(after_ms, valid_ms):
     locks = Locks(a_session("a"), a_session("b"))
