@@ -260,7 +260,7 @@ class ResizeOperation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     #: Ends of the queues that no message may be added to; none while those that are seen are saved.
     confirmed: tuple[QueueOffset, ...] = ()
     late_marks: tuple[LateMark, ...] = ()
-    #: How long the present phase has waited, saved each 10 s; a new leader goes on there.
+    #: How long the present phase has waited, saved every 2 s at first, later less often; a new leader goes on there.
     waited_ms: int = 0
     #: How long leaders have looked after the present phase, missing answers included, and after those since the check
     #: that came before it. Time without a leader counts in neither.

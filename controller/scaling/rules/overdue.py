@@ -10,7 +10,7 @@ from typing import Final
 
 from controller.scaling.resize.operation import NEEDS_OPERATOR, ResizeKind, ResizeOperation, ResizePhase, ResizeWaits
 
-#: What a phase may last beyond its waits, and without answers: `waited_ms` is saved once a minute, and leaders change.
+#: What a phase may last beyond its waits, and without answers: `waited_ms` is saved each minute, and leaders change.
 GRACE_MS: Final = 600_000
 
 #: Phases that last for as long as messages may come late.

@@ -12,8 +12,12 @@ from controller.scaling.resize.operation import ResizeOperation, ResizePhase
 from controller.scaling.rules.path import PathCheck, check_path, may_hold_messages, reversed_grow
 from controller.scaling.rules.quiet import as_offsets
 
-#: How often the time of a phase is saved: a leader that lasts longer brings every resize on.
-SAVE_MS: Final = 10_000
+#: How often the time of a phase is saved, in ms: a leader that lasts longer brings a resize on.
+SAVE_MS_MIN: Final = 2_000
+#: Phases may last for weeks, and each save is a write.
+SAVE_MS_MAX: Final = 60_000
+#: In between, a new leader loses such a part of what the phase has lasted.
+_SHARE_LOST: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +40,8 @@ class ResizeRound:
     def stay(self, waits_for: Sequence[str], actions: Sequence[ResizeAction] = ()) -> ResizeDecision:
         """Remain in the phase."""
         operation, progress = self.operation, self.progress
-        if progress.lasted_ms - progress.saved_ms >= SAVE_MS:
+        save_ms = min(max(progress.lasted_ms // _SHARE_LOST, SAVE_MS_MIN), SAVE_MS_MAX)
+        if progress.lasted_ms - progress.saved_ms >= save_ms:
             progress = replace(progress, saved_ms=progress.lasted_ms)
             operation = msgspec.structs.replace(
                 operation,

@@ -4,28 +4,31 @@ from scaling_builders import a_gated, a_grow, a_shrink, observed, waited
 
 from controller.scaling.resize.decision import PhaseProgress
 from controller.scaling.resize.operation import ResizeKind, ResizePhase
-from controller.scaling.rules.round import SAVE_MS, ResizeRound
+from controller.scaling.rules.round import SAVE_MS_MAX, SAVE_MS_MIN, ResizeRound
 
 
 def a_round(operation, waited_ms=0, **progress):
     return ResizeRound(operation=operation, progress=waited(waited_ms, **progress), observation=observed(operation, 0))
 
 
-def test_waited_time_is_saved_each_ten_seconds():
+def test_waited_time_is_saved_so_that_a_new_leader_loses_a_twentieth_of_it():
     shrink = a_shrink(ResizePhase.DRAIN)
-    assert a_round(shrink, SAVE_MS - 1, saved_ms=0).stay(()).operation.waited_ms == 0
-    decision = a_round(shrink, SAVE_MS, saved_ms=0).stay(())
-    assert (decision.operation.waited_ms, decision.progress.saved_ms) == (SAVE_MS, SAVE_MS)
+    assert a_round(shrink, SAVE_MS_MIN - 1, saved_ms=0).stay(()).operation.waited_ms == 0
+    decision = a_round(shrink, SAVE_MS_MIN, saved_ms=0).stay(())
+    assert (decision.operation.waited_ms, decision.progress.saved_ms) == (SAVE_MS_MIN, SAVE_MS_MIN)
+    for lasted_ms, lost_ms in ((1_000_000, 50_000), (10_000_000, SAVE_MS_MAX)):
+        assert a_round(shrink, lasted_ms, saved_ms=lasted_ms - lost_ms + 1).stay(()).operation.waited_ms == 0
+        assert a_round(shrink, lasted_ms, saved_ms=lasted_ms - lost_ms).stay(()).operation.waited_ms == lasted_ms
     # Time without answers is saved as well, and the wait stands still.
-    silent = a_round(shrink, 5, lasted_ms=SAVE_MS, saved_ms=0).stay(()).operation
-    assert (silent.waited_ms, silent.lasted_ms) == (5, SAVE_MS)
+    silent = a_round(shrink, 5, lasted_ms=SAVE_MS_MIN, saved_ms=0).stay(()).operation
+    assert (silent.waited_ms, silent.lasted_ms) == (5, SAVE_MS_MIN)
 
 
 def test_waited_time_is_saved_with_a_fact_that_is_recorded():
     gated = a_gated(ResizePhase.RELEASE)
-    decision = a_round(gated, SAVE_MS, saved_ms=0).record(gated_groups=("billing",))
-    assert (decision.operation.gated_groups, decision.operation.waited_ms) == (("billing",), SAVE_MS)
-    assert decision.progress.saved_ms == SAVE_MS
+    decision = a_round(gated, SAVE_MS_MIN, saved_ms=0).record(gated_groups=("billing",))
+    assert (decision.operation.gated_groups, decision.operation.waited_ms) == (("billing",), SAVE_MS_MIN)
+    assert decision.progress.saved_ms == SAVE_MS_MIN
 
 
 def test_next_phase_begins_with_nothing_seen():
