@@ -180,7 +180,7 @@ class ResizeRunner:
             self._statuses.pop(operation.id, None)
 
     async def _run_to_end(self, operation: ResizeOperation, run: "_Run") -> None:
-        progress = begin_phase(operation)
+        progress = begin_phase(operation, self._clock.now_ms())
         while not operation.is_finished:
             try:
                 operation, progress, pause_s = await self._round(operation, progress, run)

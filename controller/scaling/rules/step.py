@@ -33,12 +33,15 @@ _AGAIN: Final[Mapping[ResizePhase, ResizePhase]] = {
 DELETED: Final = "the topic was deleted"
 
 
-def begin_phase(operation: ResizeOperation) -> PhaseProgress:
+def begin_phase(operation: ResizeOperation, now_ms: int | None = None) -> PhaseProgress:
     """Return what a leader knows of the present phase when it begins with it.
 
-    Ends only grow: if they are what they were, no message has come meanwhile.
+    Ends only grow: if they are what they were, no message has come meanwhile. With `now_ms` the phase was entered
+    before, and its first round counts from then on.
     """
     return PhaseProgress(
+        round_ms=now_ms,
+        seen_ms=now_ms,
         waited_ms=operation.waited_ms,
         lasted_ms=operation.lasted_ms,
         saved_ms=operation.lasted_ms,
