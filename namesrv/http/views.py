@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from namesrv.core import cluster_summary
-from namesrv.core.cluster_gaps import lost_topics, stale_ids
+from namesrv.core.cluster_gaps import lacks_topics, lost_topics
 from namesrv.core.cluster_summary import BrokerRole, ClusterSummary, SetLeadership
 from namesrv.core.role_addresses.checks import AddressCheck
 from namesrv.core.role_addresses.rules import RoleAddressRule
@@ -92,8 +92,7 @@ class NameServerViews(HistoryViews[NameServerConfig]):
         }
         page = requested_page(sorted(members), request, tuple[str, str, int])
         items = [self._listed_broker(members[key], key[2]) for key in page.keys]
-        away = sum(name in (None, away.broker_name) for away in self._sources.state.away_sets.away())
-        return shapes.BrokerListing(total=page.total, next_cursor=page.next_cursor, items=items, away_broker_sets=away)
+        return shapes.BrokerListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
     def away_sets(self, request: ViewRequest) -> shapes.AwaySetListing:
         """Return a page of the broker sets of which no broker is registered."""
@@ -267,7 +266,7 @@ class NameServerViews(HistoryViews[NameServerConfig]):
             heartbeat_timeout_ms=row.timeout_ms,
             version=release_of(row.version),
             data_version=row.data_version,
-            lacks_topics=broker_id in stale_ids(self._tables, broker_set),
+            lacks_topics=lacks_topics(self._tables, broker_set, member),
             lost_topics=len(lost.topics) if lost is not None and broker_id == MASTER_ID else 0,
         )
 
