@@ -195,7 +195,7 @@ class ElectionLog:
         return self._last.get(broker_name)
 
     def why(self, broker_name: str, master_epoch: int) -> str:
-        """Return why a set has had its master since an epoch, in a sentence; blank if no election known here began it."""
+        """Return why a set has had its master since an epoch; blank if no election known here began it."""
         record = self._beginning(broker_name, master_epoch)
         return record.cause.why if record is not None else ""
 

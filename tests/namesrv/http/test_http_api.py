@@ -72,7 +72,7 @@ async def test_clusters_are_listed_with_their_counts(site):
         "awayBrokerSets": 0,
         "masters": 0,
         "slaves": 1,
-        "topics": {"normal": 2, "system": 0, "retry": 0, "dlq": 0},
+        "topics": {"normal": 1, "system": 1, "retry": 0, "dlq": 0},
         "readQueues": 32,
         "writeQueues": 32,
     }
