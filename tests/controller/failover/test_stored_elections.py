@@ -144,7 +144,7 @@ async def test_what_cannot_be_stored_is_stored_later(controller, monkeypatch):
     assert not controller.elections.unstored
 
 
-async def test_election_that_is_being_stored_when_the_controller_stops_is_stored_before_its_end(controller, monkeypatch):
+async def test_election_that_is_being_stored_when_the_controller_stops_is_stored_at_its_end(controller, monkeypatch):
     await failed_over(controller)
     begun = asyncio.Event()
 
