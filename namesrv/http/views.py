@@ -42,9 +42,6 @@ from serving.metrics.label_values import release_of
 #: A page of KV entries ends when their values have this many characters.
 KV_PAGE_CHARS_MAX: Final = 1024 * 1024
 
-#: Away sets that a sentence names.
-_NAMES_MAX: Final = 5
-
 _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})
 _HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 
@@ -152,13 +149,9 @@ class NameServerViews(HistoryViews[NameServerConfig]):
         topic = request.path["topic"]
         route = self._route_of(topic)
         if route is None:
-            away = [each.broker_name for each in self._sources.state.away_sets.away()]
-            if not away:
-                raise NotFound(f"No broker has the topic {topic}.")
-            more = f" and {len(away) - _NAMES_MAX} more" if len(away) > _NAMES_MAX else ""
+            may_be_away = "; sets that are away may have it, see /v1/broker-sets/away"
             raise NotFound(
-                f"No registered broker has the topic {topic}; whether sets that are away have it is not known: "
-                f"{', '.join(away[:_NAMES_MAX])}{more}."
+                f"No registered broker has the topic {topic}{may_be_away if self._sources.state.away_sets else ''}."
             )
         return route
 
