@@ -115,7 +115,7 @@ class NameServerViews(HistoryViews[NameServerConfig]):
                 f"No broker of the name {name} is registered{' now: see /v1/broker-sets/away' if is_away else ''}."
             )
         topics = self._tables.topics
-        sums = topics.queue_sum(name)
+        sums, clock = topics.queue_sum(name), self._sources.clock
         return shapes.BrokerSetDetails(
             broker_name=name,
             cluster=broker_set.cluster,
@@ -125,7 +125,7 @@ class NameServerViews(HistoryViews[NameServerConfig]):
             topics=len(topics.topics_of(name)),
             read_queues=sums.read,
             write_queues=sums.write,
-            lost_topics=lost_topics(self._sources.state, name, self._to_unix_ms()),
+            lost_topics=lost_topics(self._sources.state, name, clock.unix_ms() - clock.now_ms()),
             brokers=[self._listed_broker(broker_set, broker_id) for broker_id in sorted(broker_set.members)],
         )
 
@@ -262,10 +262,6 @@ class NameServerViews(HistoryViews[NameServerConfig]):
             lacks_topics=lacks_topics(self._tables, broker_set, member),
             lost_topics=len(lost.topics) if lost is not None and broker_id == MASTER_ID else 0,
         )
-
-    def _to_unix_ms(self) -> int:
-        """Return what makes Unix ms of monotonic ms."""
-        return self._sources.clock.unix_ms() - self._sources.clock.now_ms()
 
 
 class TopicNames:
