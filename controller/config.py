@@ -5,7 +5,6 @@ any server has stands in `serving/config/server_config.py`. Where broker sets ar
 jRaft mean nothing here. Options about who learns of a new master are inherited from `role_options.py`.
 """
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal, get_args
@@ -340,8 +339,8 @@ def _conflicts(config: ControllerConfig) -> Iterable[tuple[str, str]]:
             # Brokers would follow whichever they reach first: several masters in one set.
             yield named, "one peer, unless controllerStore is etcd: with the embedded store each would lead alone"
             return
-    java_port = _implied(dataclasses.asdict(config)).get("listen_port", config.listen_port)
-    if config.listen_port not in {0, java_port}:
+    java_port = _java_port(config.controller_dleger_peers, config.controller_dleger_self_id, config.controller_type)
+    if java_port is not None and config.listen_port not in {0, java_port}:
         yield "controller_dleger_peers", f"blank, or have {config.listen_port} as the port of this controller"
 
 
@@ -353,12 +352,17 @@ def _java_peers(config: ControllerConfig) -> tuple[str, list[str]]:
 
 
 def _implied(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    names = ("controller_dleger_peers", "controller_dleger_self_id", "controller_type")
+    port = _java_port(*(given.get(name, "") for name in names))
+    return {} if port is None else {"listen_port": port}
+
+
+def _java_port(peers: str, self_id: str, controller_type: str) -> int | None:
     """Return the port on which a Java controller listens: that of its own entry among the peers of DLedger."""
-    peers = given.get("controller_dleger_peers", "")
     entries = dict(entry.strip().partition("-")[::2] for entry in peers.split(";") if entry.strip())
-    own = next(iter(entries.values())) if len(entries) == 1 else entries.get(given.get("controller_dleger_self_id"), "")
-    address = None if given.get("controller_type", "").lower() == "jraft" else split_address(own)
-    return {} if address is None else {"listen_port": address[1]}
+    own = next(iter(entries.values())) if len(entries) == 1 else entries.get(self_id, "")
+    address = None if controller_type.lower() == "jraft" else split_address(own)
+    return None if address is None else address[1]
 
 
 CONTROLLER: Final = ServerKind(

@@ -130,9 +130,11 @@ def _without_kept_masters(events: DataFrame) -> DataFrame:
 
     A start belongs to the next end of an election of its set that was held for the same cause.
     """
-    of_cause = Window.partitionBy("cluster", "broker_name", "cause").orderBy("at_us", _order())
+    # Backwards: Spark computes a frame that ends with the partition anew for each row.
+    latest_first = Window.partitionBy("cluster", "broker_name", "cause").orderBy(F.desc("at_us"), _order().desc())
     ends = F.when(F.col("event_type") == "elected", F.coalesce("result", F.lit("")))
-    outcome = F.first(ends, ignorenulls=True).over(of_cause.rowsBetween(Window.currentRow, Window.unboundedFollowing))
+    frame = latest_first.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    outcome = F.last(ends, ignorenulls=True).over(frame)
     is_kept = F.col("event_type").isin("election_started", "elected") & outcome.eqNullSafe("keep_current_master")
     return events.withColumn("is_kept", is_kept).where("NOT is_kept").drop("is_kept")
 

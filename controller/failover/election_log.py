@@ -195,17 +195,17 @@ class ElectionLog:
         return self._last.get(broker_name)
 
     def why(self, broker_name: str, master_epoch: int) -> str:
-        """Return why a set has had its master since an epoch, in a sentence; blank if no election here began it."""
+        """Return why a set has had its master since an epoch; blank if no election known here began it."""
         record = self._beginning(broker_name, master_epoch)
         return record.cause.why if record is not None else ""
 
     def elected_unix_ms(self, broker_name: str, master_epoch: int) -> int | None:
-        """Return when the master of a set was elected in an epoch; None if no election here began it."""
+        """Return when the master of a set was elected in an epoch; None if no election known here began it."""
         record = self._beginning(broker_name, master_epoch)
         return record.unix_ms if record is not None else None
 
     def was_unclean(self, broker_name: str, master_epoch: int) -> bool | None:
-        """Return whether an epoch began with a master that was not in sync; None if no election here began it."""
+        """Return whether an epoch began with a master that was not in sync; None if no election known here began it."""
         record = self._beginning(broker_name, master_epoch)
         return record.is_unclean if record is not None else None
 

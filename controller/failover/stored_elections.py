@@ -96,12 +96,16 @@ class StoredElections:
         names = {name for name in self._log.unstored if _shard_of(name) == shard}
         self._log.unstored -= names
         document = _encoded(each for each in self._log if _shard_of(each.broker_name) == shard)
+        is_stored = False
         try:
-            await self._documents.change(_KIND, shard, lambda _: document)
-        except StoreError:
-            self._log.unstored |= names
-            return False
-        return True
+            with contextlib.suppress(StoreError):
+                await self._documents.change(_KIND, shard, lambda _: document)
+                is_stored = True
+        finally:
+            # Also of a task that ends meanwhile: `store_rest` is next.
+            if not is_stored:
+                self._log.unstored |= names
+        return is_stored
 
 
 def _shard_of(broker_name: str) -> str:

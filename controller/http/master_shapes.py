@@ -21,10 +21,10 @@ class SetMasterView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     master_address: str | None
     #: Moves with every change of the master, also to none. What has a lower one than was seen before is out of date.
     master_epoch: int
-    #: When the master was elected, Unix ms; None where the controller that answers has not held that election.
+    #: When the master was elected, Unix ms; None where the controller that answers does not know that election.
     elected_unix_ms: int | None
     #: It was elected although it was not in sync, so the end of the log is lost; None where the controller that answers
-    #: has not held that election.
+    #: does not know that election.
     elected_unclean: bool | None
     #: Moves with every change of who is in sync.
     sync_state_set_epoch: int

@@ -2,13 +2,14 @@
 
 import asyncio
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.away_sets import RememberedSet
 from namesrv.core.values.effects import BrokerRegistered, BrokerRemoved, DepartureReason, Event, RegistrationResult
+from namesrv.observability.event_log import NameServerEventLog
 from remoting.clock import Clock
 from serving.config.stored_config import NotStored, store
 from serving.durable_file import NotReadable, read_latest, recover
@@ -27,25 +28,15 @@ class _StoredSets(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     sets: list[RememberedSet]
 
 
-class AwaySetObserver(Protocol):
-    """Logs what became of the file."""
-
-    def written_in_place(self, path: str) -> None:
-        """Report that a file was overwritten in place, because it is a mount of its own."""
-
-    def away_set_store_failed(self, error: str) -> None:
-        """Report that the file cannot be read or written."""
-
-
 class AwaySetStore:
     """Follows the events; one task only may call `store`."""
 
-    def __init__(self, path: str, state: RouteState, clock: Clock, observer: AwaySetObserver) -> None:
-        self._path = path
+    def __init__(self, path: str, state: RouteState, clock: Clock, event_log: NameServerEventLog) -> None:
+        self._path = Path(path)
         self._sets = state.away_sets
         self._brokers = state.tables.brokers
         self._clock = clock
-        self._observer = observer
+        self._event_log = event_log
         #: What the file holds, without how long sets were registered.
         self._stored: list[object] = []
         self._word_ms = 0
@@ -53,25 +44,26 @@ class AwaySetStore:
 
     def record(self, events: tuple[Event, ...]) -> None:
         """Take the sets of some events as they are now: an event may be older than the last change."""
+        unix_ms = self._clock.unix_ms()
         for event in events:
             match event:
-                case BrokerRegistered() if event.result is not RegistrationResult.UNCHANGED:
-                    self._observe(event.broker_name, is_unregistered=False)
-                case BrokerRemoved():
-                    self._observe(event.broker_name, is_unregistered=event.reason is DepartureReason.REQUEST)
+                case BrokerRegistered(broker_name=name) if event.result is not RegistrationResult.UNCHANGED:
+                    self._sets.observe(name, self._brokers.get(name), is_unregistered=False, unix_ms=unix_ms)
+                case BrokerRemoved(broker_name=name, reason=reason):
+                    is_unregistered = reason is DepartureReason.REQUEST
+                    self._sets.observe(name, self._brokers.get(name), is_unregistered=is_unregistered, unix_ms=unix_ms)
 
     def restore(self) -> None:
         """Take what the file holds; one that is missing or damaged is like no memory."""
-        path = Path(self._path)
-        recover(path)
+        recover(self._path)
         try:
-            if content := read_latest(path):
+            if content := read_latest(self._path):
                 stored = msgspec.json.decode(content, type=_StoredSets)
                 self._sets.restore(stored.sets, stored.written_unix_ms, self._clock.unix_ms())
         except NotReadable as error:
             self._failed(str(error))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            self._failed(f"{path} holds no broker sets: {error}")
+            self._failed(f"{self._path} holds no broker sets: {error}")
 
     async def keep_away_sets(self) -> None:
         """Forget what is over and write the file when a set came or left, for ever."""
@@ -92,18 +84,13 @@ class AwaySetStore:
             return
         text = msgspec.json.encode(_StoredSets(written_unix_ms=unix_ms, sets=sets))
         try:
-            await store(self._path, text, self._observer.written_in_place)
+            await store(str(self._path), text, self._event_log.written_in_place)
         except NotStored as error:
             self._failed(str(error))
         else:
             self._stored, self._word_ms, self._last_error = content, unix_ms, ""
 
-    def _observe(self, broker_name: str, *, is_unregistered: bool) -> None:
-        broker_set = self._brokers.get(broker_name)
-        unix_ms = self._clock.unix_ms()
-        self._sets.observe(broker_name, broker_set, is_unregistered=is_unregistered, unix_ms=unix_ms)
-
     def _failed(self, error: str) -> None:
         if error != self._last_error:
             self._last_error = error
-            self._observer.away_set_store_failed(error)
+            self._event_log.away_set_store_failed(error)

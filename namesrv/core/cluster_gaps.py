@@ -3,17 +3,15 @@
 Read for operators; a client gets none of it.
 """
 
-from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
 from namesrv.core.route_state import RouteState
-from namesrv.core.tables.broker_table import RegisteredSet
+from namesrv.core.tables.broker_table import Member, RegisteredSet
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.values.cooperative import CooperativeTask, in_batches
 from remoting.protocol.shapes.broker_sets import LostTopics, StaleReplica
-from remoting.protocol.shapes.route import MASTER_ID
 
 #: So many sets with lost topics, and slaves, are listed.
 LISTED_MAX: Final = 1_000
@@ -33,16 +31,11 @@ def lost_topics(state: RouteState, broker_name: str, to_unix_ms: int) -> LostTop
     )
 
 
-def stale_ids(tables: RouteTables, broker_set: RegisteredSet) -> Iterator[int]:
-    """Yield the broker ids of the slaves that lack topics of their master."""
-    name, members = broker_set.broker_name, broker_set.members
-    master = tables.live.get(LiveKey(name, broker_set.master_address or ""))
-    if master is None:
-        return
-    for broker_id, member in members.items():
-        row = tables.live.get(LiveKey(name, member.address))
-        if broker_id != MASTER_ID and row is not None and row.lacks_topics_of(master):
-            yield broker_id
+def lacks_topics(tables: RouteTables, broker_set: RegisteredSet, member: Member) -> bool:
+    """Return whether a member is a slave that lacks topics of its master."""
+    master = tables.live.get(LiveKey(broker_set.broker_name, broker_set.master_address or ""))
+    row = tables.live.get(LiveKey(broker_set.broker_name, member.address))
+    return master is not None and row is not None and row.lacks_topics_of(master)
 
 
 def gaps_of(state: RouteState, to_unix_ms: int) -> CooperativeTask[dict[str, object]]:
@@ -54,10 +47,11 @@ def gaps_of(state: RouteState, to_unix_ms: int) -> CooperativeTask[dict[str, obj
                 cluster=broker_set.cluster,
                 broker_name=broker_set.broker_name,
                 broker_id=broker_id,
-                broker_addr=broker_set.members[broker_id].address,
+                broker_addr=member.address,
             )
             for broker_set in part
-            for broker_id in stale_ids(state.tables, broker_set)
+            for broker_id, member in broker_set.members.items()
+            if lacks_topics(state.tables, broker_set, member)
         )
         yield
     lost = (lost_topics(state, name, to_unix_ms) for name, _ in islice(state.lost_topics.reported(), LISTED_MAX))

@@ -118,8 +118,6 @@ class BrokerListing(Listing, frozen=True, kw_only=True, rename="camel"):
     """Brokers by cluster, name and id."""
 
     items: list[ListedBroker]
-    #: Sets of which no broker is registered now, see /v1/broker-sets/away.
-    away_broker_sets: int
 
 
 class AwaySetListing(Listing, frozen=True, kw_only=True, rename="camel"):

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from namesrv.core import cluster_summary
-from namesrv.core.cluster_gaps import lost_topics, stale_ids
+from namesrv.core.cluster_gaps import lacks_topics, lost_topics
 from namesrv.core.cluster_summary import BrokerRole, ClusterSummary, SetLeadership
 from namesrv.core.role_addresses.checks import AddressCheck
 from namesrv.core.role_addresses.rules import RoleAddressRule
@@ -41,9 +41,6 @@ from serving.metrics.label_values import release_of
 
 #: A page of KV entries ends when their values have this many characters.
 KV_PAGE_CHARS_MAX: Final = 1024 * 1024
-
-#: Away sets that a sentence names.
-_NAMES_MAX: Final = 5
 
 _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})
 _HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
@@ -92,8 +89,7 @@ class NameServerViews(HistoryViews[NameServerConfig]):
         }
         page = requested_page(sorted(members), request, tuple[str, str, int])
         items = [self._listed_broker(members[key], key[2]) for key in page.keys]
-        away = sum(name in (None, away.broker_name) for away in self._sources.state.away_sets.away())
-        return shapes.BrokerListing(total=page.total, next_cursor=page.next_cursor, items=items, away_broker_sets=away)
+        return shapes.BrokerListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
     def away_sets(self, request: ViewRequest) -> shapes.AwaySetListing:
         """Return a page of the broker sets of which no broker is registered."""
@@ -119,7 +115,7 @@ class NameServerViews(HistoryViews[NameServerConfig]):
                 f"No broker of the name {name} is registered{' now: see /v1/broker-sets/away' if is_away else ''}."
             )
         topics = self._tables.topics
-        sums = topics.queue_sum(name)
+        sums, clock = topics.queue_sum(name), self._sources.clock
         return shapes.BrokerSetDetails(
             broker_name=name,
             cluster=broker_set.cluster,
@@ -129,7 +125,7 @@ class NameServerViews(HistoryViews[NameServerConfig]):
             topics=len(topics.topics_of(name)),
             read_queues=sums.read,
             write_queues=sums.write,
-            lost_topics=lost_topics(self._sources.state, name, self._to_unix_ms()),
+            lost_topics=lost_topics(self._sources.state, name, clock.unix_ms() - clock.now_ms()),
             brokers=[self._listed_broker(broker_set, broker_id) for broker_id in sorted(broker_set.members)],
         )
 
@@ -153,13 +149,9 @@ class NameServerViews(HistoryViews[NameServerConfig]):
         topic = request.path["topic"]
         route = self._route_of(topic)
         if route is None:
-            away = [each.broker_name for each in self._sources.state.away_sets.away()]
-            if not away:
-                raise NotFound(f"No broker has the topic {topic}.")
-            more = f" and {len(away) - _NAMES_MAX} more" if len(away) > _NAMES_MAX else ""
+            may_be_away = "; sets that are away may have it, see /v1/broker-sets/away"
             raise NotFound(
-                f"No registered broker has the topic {topic}; whether sets that are away have it is not known: "
-                f"{', '.join(away[:_NAMES_MAX])}{more}."
+                f"No registered broker has the topic {topic}{may_be_away if self._sources.state.away_sets else ''}."
             )
         return route
 
@@ -267,13 +259,9 @@ class NameServerViews(HistoryViews[NameServerConfig]):
             heartbeat_timeout_ms=row.timeout_ms,
             version=release_of(row.version),
             data_version=row.data_version,
-            lacks_topics=broker_id in stale_ids(self._tables, broker_set),
+            lacks_topics=lacks_topics(self._tables, broker_set, member),
             lost_topics=len(lost.topics) if lost is not None and broker_id == MASTER_ID else 0,
         )
-
-    def _to_unix_ms(self) -> int:
-        """Return what makes Unix ms of monotonic ms."""
-        return self._sources.clock.unix_ms() - self._sources.clock.now_ms()
 
 
 class TopicNames:

@@ -122,6 +122,7 @@ def test_a_value_of_another_kind_is_refused_with_its_place(values, where):
             "needs namesrv.external.type=NodePort",
         ),
         ({"namesrv": {"config": {"listenPort": 1}}}, "config.listenPort is set by the chart to 9876, and fixed"),
+        ({"namesrv": {"config": {"historyDir": "/h"}}}, "use the value of the chart that it follows from"),
         (
             {"namesrv": {"config": {"tls.server.mode": "disabled"}}},
             "namesrv.config.tls.server.mode is set by the chart",

@@ -5,8 +5,7 @@ compared with it. A queue that the broker does not have is never requested by 30
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from controller.offsets.guard.candidates import ShownTable, TableKey
@@ -125,24 +124,29 @@ async def read_ends(queries: MasterQueries, topic: str, wanted: Collection[int])
     return TopicEnds(queues=found)
 
 
-async def hidden_ends(queries: MasterQueries, topic: str, first: int) -> dict[int, QueueBounds]:
-    """Return where queues from an id on begin and end that hold messages and are not read, as after a shrink by hand.
+async def with_hidden(queries: MasterQueries, topic: str, ends: TopicEnds) -> TopicEnds:
+    """Return the ends with those of queues that hold messages and are not read, as after a shrink by hand.
 
-    They are found by 321, which makes none that is not there. Raises one of BROKER_FAILURES.
+    They are found by 321, which makes none that is not there. Never raises.
     """
-    found: dict[int, QueueBounds] = {}
+    found = dict(ends.queues)
+    first = max(found) + 1
     last = first + HIDDEN_PROBED
     for queue_id in range(first, first + HIDDEN_MAX):
         if queue_id == last:
             break
-        with suppress(Refused):
-            # It refuses for a queue that it does not have.
+        try:
             await queries.call(queue_entry(topic, queue_id, 0))
-            last = queue_id + 1 + HIDDEN_PROBED
             bounds = await _ends_of(queries, topic, queue_id)
-            if bounds is not None and bounds.max_offset > bounds.min_offset:
-                found[queue_id] = bounds
-    return found
+        except Refused:
+            # It does not have the queue.
+            continue
+        except (InvokeError, BodyError) as error:
+            return replace(ends, problem=f"the ends of topic {topic} are not known: {error}")
+        last = queue_id + 1 + HIDDEN_PROBED
+        if bounds is not None and bounds.max_offset > bounds.min_offset:
+            found[queue_id] = bounds
+    return replace(ends, queues=found)
 
 
 async def each_of(items: Iterable[Item], work: Callable[[Item], Awaitable[None]]) -> None:

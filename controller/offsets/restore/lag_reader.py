@@ -6,12 +6,11 @@ Offsets are read first and the ends of queues afterwards, so that no end is olde
 import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from controller.offsets.commits.results import OffsetNotFound, ReadAnswer
 from controller.offsets.guard.master_queries import MasterQueries
-from controller.offsets.restore.broker_facts import BROKER_FAILURES, TopicEnds, each_of, hidden_ends, read_ends
+from controller.offsets.restore.broker_facts import BROKER_FAILURES, TopicEnds, each_of, read_ends, with_hidden
 from controller.offsets.restore.lag import CommittedIn, CommittedOffset, GroupLag, LagQueue, lag_in
 from controller.offsets.restore.lag_turns import LagTurns
 from controller.offsets.restore.requests import RestoreRefused
@@ -189,9 +188,7 @@ async def _read_queues(broker: _LagBroker, topics: Iterable[str], request: LagRe
     async def read_topic(topic: str) -> None:
         ends = await read_ends(broker.queries, topic, broker.known_queues(request, topic))
         if ends.queues and kind_of(topic, (broker.name,)) is TopicKind.NORMAL:
-            ends = replace(
-                ends, queues={**ends.queues, **await hidden_ends(broker.queries, topic, max(ends.queues) + 1)}
-            )
+            ends = await with_hidden(broker.queries, topic, ends)
         broker.ends[topic] = ends
 
     await each_of(topics, read_topic)

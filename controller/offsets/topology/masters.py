@@ -104,7 +104,7 @@ class Masters:
             members, epoch = known.members, known.sync_state_set_epoch
             now = now._replace(members=members, sync_state_set_epoch=epoch)
         if known is not None and now.elected_unix_ms is None and now.master == known.master:
-            # Another controller leads now, which has not held that election.
+            # Another controller leads now, which does not know that election.
             now = now._replace(elected_unix_ms=known.elected_unix_ms)
         if known is not None and now.unclean_epoch is None:
             now = now._replace(unclean_epoch=known.unclean_epoch)

@@ -261,8 +261,8 @@ files for each: runtimes of containers give 524,288 or more, and HAProxy does no
 {{- define "rmq.checks.config" -}}
 {{- $own := fromYaml .own -}}
 {{- $free := list "bindAddress" "httpBindAddress" "logFormat" "partialFrameBytesMax" "responseBufferBytesMax" "queuedBytesMax" -}}
-{{- $reserved := "^(configStorePath|controllerId|managerId|storePath|store|clientTokenFile|controllerHttpAddr|advertisedAddress|brokerAccessAddresses|enableControllerInNamesrv|controllerStorePath|etcd.*|tls\\..*|useTLS|historyDir|httpAdminTokenFile|console(Peers|Hosts|ReadTokenFile)|scalingPolicyFile|roleAddressFile|memberPort|roleCheckPort|kubernetesSetsFile|kubernetesCredentialsDir)$" -}}
-{{- $fixed := "^(listenPort|httpPort|kvConfigPath|configStorePath|controllerStorePath|storePath|controllerId|managerId|advertisedAddress|historyDir|enableControllerInNamesrv)$" -}}
+{{- $reserved := "^(store|clientTokenFile|controllerHttpAddr|brokerAccessAddresses|etcd.*|tls\\..*|useTLS|historyDir|httpAdminTokenFile|console(Peers|Hosts|ReadTokenFile)|scalingPolicyFile|roleAddressFile|memberPort|roleCheckPort|kubernetesSetsFile|kubernetesCredentialsDir)$" -}}
+{{- $fixed := "^(listenPort|httpPort|kvConfigPath|configStorePath|controllerStorePath|storePath|controllerId|managerId|advertisedAddress|enableControllerInNamesrv)$" -}}
 {{- range $key, $value := .values.config -}}
 {{- if and (regexMatch "(?i)password|secret|accesskey" $key) (not (hasSuffix "Path" $key)) -}}
 {{- fail (printf "%s.config.%s would stand in the values as plain text: use the existingSecret of tls, brokers.auth or etcd." $.server $key) -}}

@@ -113,22 +113,18 @@ class AwaySets:
         return [replace(known, registered_ms=ms) for ms, known in longest if ms >= REGISTERED_MS_MIN]
 
     def _come(self, broker_set: RegisteredSet, unix_ms: int) -> tuple[RememberedSet, int]:
-        name = broker_set.broker_name
-        former = self._away.pop(name, None)
-        known = RememberedSet(cluster=broker_set.cluster, broker_name=name)
-        known.registered_ms = former.registered_ms if former else 0
-        self._present[name] = known, unix_ms
-        return self._present[name]
+        name, former = broker_set.broker_name, self._away.pop(broker_set.broker_name, None)
+        known = RememberedSet(
+            cluster=broker_set.cluster, broker_name=name, registered_ms=former.registered_ms if former else 0
+        )
+        return self._present.setdefault(name, (known, unix_ms))
 
     def _leave(self, known: RememberedSet, since_ms: int, *, is_unregistered: bool, unix_ms: int) -> None:
         known.registered_ms += max(0, unix_ms - since_ms)
         if known.registered_ms < REGISTERED_MS_MIN:
             return
         known.was_unregistered = is_unregistered
-        self._keep_away(known, unix_ms, unix_ms)
-
-    def _keep_away(self, known: RememberedSet, since_ms: int, unix_ms: int) -> None:
-        known.away_since_unix_ms, known.kept_until_unix_ms = since_ms, unix_ms + KEPT_MS
+        known.away_since_unix_ms, known.kept_until_unix_ms = unix_ms, unix_ms + KEPT_MS
         self._away[known.broker_name] = known
         if len(self._away) > SETS_MAX + _SURPLUS_MAX:
             self._away = self._longest_away()

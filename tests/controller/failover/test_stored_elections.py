@@ -144,6 +144,26 @@ async def test_what_cannot_be_stored_is_stored_later(controller, monkeypatch):
     assert not controller.elections.unstored
 
 
+async def test_election_that_is_being_stored_when_the_controller_stops_is_stored_at_its_end(controller, monkeypatch):
+    await failed_over(controller)
+    begun = asyncio.Event()
+
+    async def hangs(*_):
+        begun.set()
+        await asyncio.Event().wait()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(controller.backend, "commit_document", hangs)
+        task = asyncio.create_task(controller.stored_elections.keep_elections())
+        await begun.wait()
+        task.cancel()
+        await asyncio.wait([task])
+    await controller.stored_elections.store_rest()
+    log, stored = a_follower(controller)
+    await stored.refresh()
+    assert list(log) == list(controller.elections) != []
+
+
 async def test_elections_that_this_release_cannot_read_hide_no_others(controller):
     await failed_over(controller)
     await controller.stored_elections.look()

@@ -79,12 +79,8 @@ def decide_open(table: LockTable, session: LockSession, now_ms: int) -> LockDeci
 
 
 def _note_of_others(table: LockTable, session: LockSession, now_ms: int) -> str:
-    left_ms = [
-        table.remaining_ms(each, now_ms)
-        for each in table.sessions_of(session.group)
-        if table.sessions[each].client_id == session.client_id
-    ]
-    lasts_ms = max(left_ms, default=-1)
+    of_client = (i for i in table.sessions_of(session.group) if table.sessions[i].client_id == session.client_id)
+    lasts_ms = max((table.remaining_ms(i, now_ms) for i in of_client), default=-1)
     if lasts_ms < 0:
         return ""
     return (

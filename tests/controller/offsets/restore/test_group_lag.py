@@ -100,6 +100,17 @@ async def test_broker_that_answers_errors_is_named_and_hides_no_other(tmp_path, 
     }
 
 
+async def test_broker_that_falls_silent_while_it_is_read_hides_no_other(tmp_path):
+    silent, other = a_broker(), a_broker("broker-b", **{"orders@billing": {0: 90, 1: 100}})
+    silent.instead[BrokerRequestCode.QUERY_CONSUME_QUEUE] = None
+    async with restore_site(tmp_path, silent, other) as site:
+        found, unavailable = await lags(site, topic="orders")
+
+    assert unavailable == {}
+    assert [each.lag for each in found.values()] == [None, None, 10, 0]
+    assert "the ends of topic orders are not known" in found["orders", "broker-a", 0].reason
+
+
 async def test_topic_whose_ends_are_not_answered_is_unknown(tmp_path):
     broker = a_broker(**{"orders@billing": {0: 40}})
     broker.instead[BrokerRequestCode.GET_TOPIC_STATS_INFO] = ResponseCode.SYSTEM_ERROR
