@@ -93,12 +93,6 @@ def is_behind(group: str, operation: ResizeOperation, observation: ResizeObserva
     )
 
 
-def is_behind_anywhere(group: str, observation: ResizeObservation) -> bool:
-    """Return whether a group has to consume something of the observed queues of a broker set that has its offsets."""
-    views = [view for view in observation.sets.values() if group in (view.offsets or {})]
-    return any(is_behind_in(group, view, queue_id) for view in views for queue_id in view.ends)
-
-
 def is_behind_in(group: str, view: SetView, queue_id: int) -> bool:
     """Return whether a group has to consume something of one queue, by the stored offsets alone."""
     ends, stored = view.ends[queue_id], (view.offsets or {}).get(group, {}).get(queue_id, -1)

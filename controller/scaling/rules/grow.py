@@ -7,7 +7,6 @@ from typing import Final
 from controller.scaling.resize.decision import ResizeDecision
 from controller.scaling.resize.observation import ClientView, GroupKind, GroupView, ResizeObservation
 from controller.scaling.resize.operation import QueueId, ResizeKind, ResizeOperation, ResizePhase
-from controller.scaling.rules.drained import is_behind_anywhere
 from controller.scaling.rules.path import PAUSED_END, new_queues
 from controller.scaling.rules.plan_sources import uncovered_sets
 from controller.scaling.rules.round import ResizeRound
@@ -29,8 +28,8 @@ _WITHOUT: Final = {
     GroupKind.UNKNOWN: "no member of group {group} that answers consumes {queues} yet",
     GroupKind.ASSIGNED: "no member of group {group}, which chooses its queues itself, consumes {queues} yet",
 }
-_RETIRED: Final = (
-    "group {group}, which chose its queues itself, is offline with messages to consume: delete it with its offsets if "
+_AWAY: Final = (
+    "group {group}, which chose its queues itself, is offline: start a consumer of it, or delete it with its offsets if "
     "it never returns (mqadmin deleteSubGroup -r true)"
 )
 
@@ -150,8 +149,7 @@ def unassigned(operation: ResizeOperation, observation: ResizeObservation) -> tu
             unprotected += _broadcast_waits(group, new)
             continue
         if group.chooses_queues and not group.is_online:
-            if is_behind_anywhere(group.name, observation):
-                unprotected.append(_RETIRED.format(group=group.name))
+            unprotected.append(_AWAY.format(group=group.name))
             continue
         if group.kind in _WITHOUT and (left := new.difference(*map(_queues, group.clients))):
             sentence = _WITHOUT[group.kind].format(group=group.name, queues=_named(left))

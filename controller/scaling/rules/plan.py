@@ -25,7 +25,7 @@ from controller.scaling.resize.request import (
     ResizeRequest,
     TopicTraits,
 )
-from controller.scaling.rules.drained import check_drained, is_behind_anywhere, is_behind_in
+from controller.scaling.rules.drained import check_drained, is_behind_in
 from controller.scaling.rules.grow import HEARTBEAT_MS
 from controller.scaling.rules.plan_sources import changed_order_conf, covered_sets, order_conf_problems
 from controller.scaling.rules.planned_steps import planned_steps
@@ -221,12 +221,10 @@ def _choosing_problems(
     """Yield which groups choose their queues without that a grow could wait until they have chosen the new ones."""
     for group in _choosing(request, traits, observation):
         if not group.is_online:
-            if is_behind_anywhere(group.name, observation):
-                yield (
-                    f"group {group.name} chose its queues itself, and is offline with messages to consume: start a "
-                    "consumer of it first, or delete it with its offsets if it never returns (mqadmin deleteSubGroup "
-                    "-r true)"
-                )
+            yield (
+                f"group {group.name} chose its queues itself, and is offline: start a consumer of it first, or delete "
+                "it with its offsets if it never returns (mqadmin deleteSubGroup -r true)"
+            )
         # Nobody waits for new queues of an ordered resize to be consumed.
         elif kind is ResizeKind.ORDERED or not any(each.queues for each in group.clients):
             yield (

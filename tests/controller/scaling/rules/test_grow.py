@@ -123,10 +123,10 @@ def test_group_that_chooses_its_queues_is_waited_for_unless_the_operator_answers
         "no member of group billing, which chooses its queues itself, consumes broker-a/3 yet",
     )
     left = replace(a_group(kind=GroupKind.OFFLINE), last_kind=GroupKind.ASSIGNED)
-    behind = decide_step(grow, waited(0), observed(grow, 1, groups=[left], offsets=SEEDED, ends={0: 9})).waits_for
-    assert behind[0].startswith("group billing, which chose its queues itself, is offline with messages to consume")
-    retired = observed(grow, 1, groups=[left], offsets={"billing": {0: 9, 2: 0, 3: 0}}, ends={0: 9})
-    assert decide_step(grow, waited(grow.waits.confirm_ms), retired).operation.phase is ResizePhase.WRITE_UP
+    # It may have consumed all, and return to the queues that it knows.
+    away = observed(grow, 1, groups=[left], offsets={"billing": {0: 9, 2: 0, 3: 0}}, ends={0: 9})
+    decision = decide_step(grow, waited(grow.waits.confirm_ms), away)
+    assert decision.waits_for[0].startswith("group billing, which chose its queues itself, is offline")
     holds_all = observed(grow, 1, groups=[a_group(kind=GroupKind.ASSIGNED, queues=(2, 3))], offsets=SEEDED)
     assert decide_step(grow, waited(grow.waits.confirm_ms), holds_all).operation.phase is ResizePhase.WRITE_UP
     ignored = structs.replace(grow, options=ResizeOptions(ignore_unassigned=True))
