@@ -29,8 +29,8 @@ _WITHOUT: Final = {
     GroupKind.ASSIGNED: "no member of group {group}, which chooses its queues itself, consumes {queues} yet",
 }
 _AWAY: Final = (
-    "group {group}, which chose its queues itself, is offline: start a consumer of it, or delete it with its offsets if "
-    "it never returns (mqadmin deleteSubGroup -r true)"
+    "group {group}, which chose its queues itself, is offline: start a consumer of it, or delete it with its offsets "
+    "if it never returns (mqadmin deleteSubGroup -r true)"
 )
 
 
