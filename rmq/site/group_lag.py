@@ -77,9 +77,10 @@ class GroupLag(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """The messages not consumed where that is known; None if it is known nowhere, or a set is lacking."""
-        is_complete = not self.gaps and all(each.error is None for each in self.progress)
-        return sum(self.known) if is_complete and self.known else None
+        """The messages not consumed where that is known; None if a set is lacking, or that may be all or nothing."""
+        if self.gaps or any(each.error is not None for each in self.progress):
+            return None
+        return sum(self.known) or (None if self.unknown_queues or not self.known else 0)
 
 
 class _AtMaster:

@@ -493,7 +493,7 @@ def test_elections_are_listed_with_what_gives_a_set_its_master_back(site):
 
     assert (last["result"], last["oldMaster"]) == ("no_master_elected", 1)
     assert last["advice"] == f"start broker 1 at {master.address}: once it is back, it can lead"
-    assert last["command"].startswith(f"rmq controller elect broker-e 1 --controller {address} # once broker 1 runs")
+    assert last["force"].startswith(f"rmq controller elect broker-e 1 --controller {address} # once broker 1 runs")
     site.controller.restart_with()
     assert last in site.rmq.items("controller", "elections")
     assert site.rmq.items("controller", "elections", "broker-") == []
