@@ -108,7 +108,7 @@ async def _stored_sets(
     site: Site, controllers: Sequence[Answered[ReportedMetadata]], known: ClusterBrokers
 ) -> tuple[Mapping[str, ReportedBrokerSet], dict[str, StatusRow]]:
     """Return what the leading controller has stored; where it cannot be asked, nothing, and the row of the leader."""
-    if (leader := leader_in(controllers)) is None:
+    if not site.knows_controllers or (leader := leader_in(controllers)) is None:
         return {}, {}
     try:
         found = await site.stored_sets(leader)

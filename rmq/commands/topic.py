@@ -1,24 +1,24 @@
 """`rmq topic list`."""
 
 from collections.abc import Callable, Container
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import click
 import msgspec
 
 from remoting.admin.name_servers import topics_of_cluster
-from remoting.admin.routes import all_topics
+from remoting.admin.routes import all_topics, topic_owners
 from remoting.admin.topics import all_topic_definitions
 from remoting.protocol.topic_kinds import TopicKind, kind_of
 from rmq.cli.options import ListCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import cluster_names
+from rmq.failures import NotSupportedThere
 from rmq.output.patterns import matches
 from rmq.output.rows import RowKey
 from rmq.site.brokers import check_cluster, check_gaps, gaps_in, masters, members_of_cluster, places
 from rmq.site.site import check_complete
 
-_NOT_SHOWN: Final = "topics that only it has are not shown"
 #: The kind of a topic that is listed, from it and the names of clusters and broker sets; None: it is not.
 Wanted = Callable[[str, Container[str]], str | None]
 
@@ -59,7 +59,7 @@ async def list_topics(
 ) -> None:
     """List topics whose names contain PATTERN, or match it where it has * or ?.
 
-    Where a set is away, or has no master, topics may be missing, and the exit code is 7.
+    Topics that only a set has which is away are not listed; with --long the exit code is then 7.
     """
 
     def kind_if_wanted(topic: str, owners: Container[str]) -> str | None:
@@ -69,13 +69,15 @@ async def list_topics(
     if is_long:
         await _list_long(session, cluster, kind_if_wanted)
         return
-    brokers = await session.site.cluster()
     if cluster:
-        check_cluster(brokers, cluster)
+        check_cluster(await session.site.cluster(), cluster)
     found = await session.site.first_answer(topics_of_cluster(cluster) if cluster else all_topics())
-    kinds = ((topic, kind_if_wanted(topic, brokers.topic_owners)) for topic in sorted(found.result))
+    try:
+        owners = await session.site.call(found.address, topic_owners())
+    except NotSupportedThere:
+        owners = frozenset()
+    kinds = ((topic, kind_if_wanted(topic, owners)) for topic in sorted(found.result))
     session.show([TopicNameRow(topic=topic, kind=kind) for topic, kind in kinds if kind], TopicNameRow)
-    check_gaps(gaps_in(brokers, cluster), _NOT_SHOWN)
 
 
 async def _list_long(session: OperatorSession, cluster: str | None, kind_if_wanted: Wanted) -> None:
@@ -101,4 +103,4 @@ async def _list_long(session: OperatorSession, cluster: str | None, kind_if_want
     rows.sort(key=lambda row: (row.topic, row.broker_name))
     session.show(rows, TopicRow, is_partial=any(each.error is not None for each in answers))
     check_complete(answers, "masters")
-    check_gaps(gaps_in(brokers, cluster), _NOT_SHOWN)
+    check_gaps(gaps_in(brokers, cluster), "topics that only it has are not shown")

@@ -120,6 +120,11 @@ class Site:
             raise NoneNamed("controller", "--controller")
         return self.settings.controller
 
+    @property
+    def knows_controllers(self) -> bool:
+        """Whether the controllers are of this site: beside NameServers that are named, the default one may not be."""
+        return "controller" not in self.settings.defaults or "namesrv" in self.settings.defaults
+
     async def cluster(self) -> ClusterBrokers:
         """Return all brokers and the sets that are away, as NameServers know them together; raises CommandFailed.
 
@@ -151,7 +156,7 @@ class Site:
         raise failure_of(answer.error, leader)
 
     async def _stored_sets(self) -> Mapping[str, ReportedBrokerSet]:
-        if "controller" in self.settings.defaults:
+        if not self.knows_controllers:
             return {}
         try:
             return await self.stored_sets(await self.leading_controller()) or {}

@@ -12,6 +12,7 @@ from group_broker import GroupBroker
 from rmq_brokers import ADMIN_TOKEN, admin_token
 
 from remoting.protocol.codes import RequestCode, ResponseCode
+from rmq.site import settings
 
 LIST, TOPICS, ROUTE = (
     RequestCode.GET_BROKER_CLUSTER_INFO,
@@ -105,7 +106,17 @@ def test_status_is_not_well_without_any_broker(run):
     server = name_server()
     ran = run("status", at=[server])
 
-    assert (ran.code, states(ran.rows)) == (7, {("namesrv", server.address): "no_brokers"})
+    assert (ran.code, states(ran.rows)["namesrv", server.address]) == (7, "no_brokers")
+
+
+def test_sets_of_a_default_controller_are_not_away_from_name_servers_that_are_named(run, brokers, monkeypatch):
+    controlled = controller(stored("broker-z", dead={1, 2}))
+    monkeypatch.setattr(settings, "DEFAULT_CONTROLLER", controlled.address)
+    ran = run("status", at=[name_server(brokers.a)])
+    controlled.close()
+
+    assert (ran.code, ("controller", controlled.address) in states(ran.rows)) == (0, True)
+    assert "broker-z" not in str(ran.rows)
 
 
 @pytest.mark.parametrize("dead", [{2}, {1, 2}])
@@ -208,12 +219,6 @@ def test_a_set_that_is_away_is_cleaned_from_a_controller_of_java_by_the_cluster_
     ran = run("controller", "clean", "broker-b", "--dry-run", at=at, controlled=controlled)
 
     assert (ran.code, [row["state"] for row in ran.rows]) == (0, ["planned"]), ran
-
-
-def test_topic_names_may_be_missing_while_a_set_is_away(run, brokers):
-    ran = run("topic", "list", at=[name_server(brokers.a, away=["broker-b"])])
-
-    assert (ran.code, [row["topic"] for row in ran.rows], AWAY in ran.err) == (7, ["orders"], True)
 
 
 def test_a_topic_that_keeps_its_queues_loses_none(run, brokers):
