@@ -189,9 +189,11 @@ async def _read_queues(broker: _LagBroker, topics: Iterable[str], request: LagRe
     async def read_topic(topic: str) -> None:
         ends = await read_ends(broker.queries, topic, broker.known_queues(request, topic))
         if ends.queues and kind_of(topic, (broker.name,)) is TopicKind.NORMAL:
-            ends = replace(
-                ends, queues={**ends.queues, **await hidden_ends(broker.queries, topic, max(ends.queues) + 1)}
-            )
+            try:
+                hidden = await hidden_ends(broker.queries, topic, max(ends.queues) + 1)
+                ends = replace(ends, queues={**ends.queues, **hidden})
+            except BROKER_FAILURES as error:
+                ends = replace(ends, problem=f"whether more queues hold messages is not known: {error}")
         broker.ends[topic] = ends
 
     await each_of(topics, read_topic)

@@ -154,3 +154,18 @@ async def test_queues_that_are_not_read_any_more_count_while_they_hold_messages(
         found, _ = await lags(site)
 
     assert {queue[2]: each.lag for queue, each in found.items()} == {0: 0, 1: 30, 2: None}
+
+
+async def test_broker_that_does_not_say_whether_it_has_more_queues_makes_the_lag_unknown(tmp_path):
+    broker, other = (
+        a_broker(**{"orders@billing": {0: 100, 1: 100}}),
+        a_broker("broker-b", **{"orders@billing": {0: 90}}),
+    )
+    broker.instead[BrokerRequestCode.QUERY_CONSUME_QUEUE] = None
+    async with restore_site(tmp_path, broker, other) as site:
+        found, unavailable = await lags(site)
+
+    assert unavailable == {}
+    assert [found["orders", "broker-a", queue].lag for queue in (0, 1)] == [None, None]
+    assert "more queues" in found["orders", "broker-a", 0].reason
+    assert found["orders", "broker-b", 0].lag == 10
