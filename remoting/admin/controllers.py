@@ -60,9 +60,9 @@ class ReportedBrokerSet:
     last_election: str | None = None
 
     @property
-    def is_whole(self) -> bool:
-        """Whether it has a living master, and every broker of the set lives and is in sync."""
-        return self.has_living_master and all(each.is_alive and each.is_in_sync for each in self.replicas)
+    def lacking(self) -> list[ReportedReplica]:
+        """The brokers that are not alive, or not in sync."""
+        return [each for each in self.replicas if not (each.is_alive and each.is_in_sync)]
 
     @property
     def has_living_master(self) -> bool:

@@ -130,27 +130,33 @@ def _set_rows(
     known: ClusterBrokers, away: Mapping[str, AwaySet], stored: Mapping[str, ReportedBrokerSet]
 ) -> Iterator[StatusRow]:
     for name in sorted({*known.broker_sets, *away}):
-        at_controller = stored.get(name)
-        election = at_controller.last_election if at_controller is not None else None
-        if name in away:
-            gone = away[name]
-            how = "stopped in order" if gone.was_unregistered else "no broker is registered"
-            detail = f"{how}, {len(gone.broker_addrs)} brokers in {gone.cluster or 'an unknown cluster'}"
-            yield _set_row(name, "away", _with_election(detail, election), gone.away_since_unix_ms)
-            continue
-        listed = known.broker_sets[name]
-        detail = f"{len(listed.addresses)} brokers in {listed.cluster}"
-        if listed.master_address is None or (at_controller is not None and not at_controller.has_living_master):
-            yield _set_row(name, "no_master", _with_election(detail, election))
-        elif at_controller is not None and not at_controller.is_whole:
-            lacking = [each for each in at_controller.replicas if not (each.is_alive and each.is_in_sync)]
-            texts = (f"{each.broker_id} {'not in sync' if each.is_alive else 'not alive'}" for each in lacking)
-            yield _set_row(name, "under_replicated", f"{detail}; {', '.join(texts)}")
-        elif (lost := known.lost_topics.get(name)) is not None:
-            names = ", ".join(lost.topics)
-            yield _set_row(name, "lost_topics", f"{detail}; {lost.count} topics that its master does not have: {names}")
-        else:
-            yield _set_row(name, "ok", detail)
+        state, since_unix_ms, detail = _set_state(name, known, away.get(name), stored.get(name))
+        election = stored[name].last_election if name in stored else None
+        if election and state in ("away", "no_master"):
+            detail += f"; last election: {election}"
+        yield StatusRow(kind="brokerSet", name=name, state=state, away_since_unix_ms=since_unix_ms, detail=detail)
+
+
+def _set_state(
+    name: str, known: ClusterBrokers, gone: AwaySet | None, at_controller: ReportedBrokerSet | None
+) -> tuple[State, int | None, str]:
+    """Return the state of a set, since when it is away, and a sentence."""
+    if gone is not None:
+        how = "stopped in order" if gone.was_unregistered else "no broker is registered"
+        detail = f"{how}, {len(gone.broker_addrs)} brokers in {gone.cluster or 'an unknown cluster'}"
+        return "away", gone.away_since_unix_ms, detail
+    listed = known.broker_sets[name]
+    detail = f"{len(listed.addresses)} brokers in {listed.cluster}"
+    if listed.master_address is None or (at_controller is not None and not at_controller.has_living_master):
+        return "no_master", None, detail
+    lacking = () if at_controller is None else at_controller.lacking
+    if lacking:
+        texts = (f"{each.broker_id} {'not in sync' if each.is_alive else 'not alive'}" for each in lacking)
+        return "under_replicated", None, f"{detail}; {', '.join(texts)}"
+    if (lost := known.lost_topics.get(name)) is not None:
+        text = f"{lost.count} topics that its master does not have: {', '.join(lost.topics)}"
+        return "lost_topics", None, f"{detail}; {text}"
+    return "ok", None, detail
 
 
 def _missing_rows(
@@ -169,14 +175,6 @@ def _missing_rows(
             since = away[name].away_since_unix_ms if name in away else None
             detail = f"{name} {broker_id}, not registered"
             yield StatusRow(kind="broker", name=address, state="away", away_since_unix_ms=since, detail=detail)
-
-
-def _set_row(name: str, state: State, detail: str, since_unix_ms: int | None = None) -> StatusRow:
-    return StatusRow(kind="brokerSet", name=name, state=state, away_since_unix_ms=since_unix_ms, detail=detail)
-
-
-def _with_election(detail: str, election: str | None) -> str:
-    return f"{detail}; last election: {election}" if election else detail
 
 
 def _broker_row(place: BrokerPlace, answer: Answered[BrokerRuntime], known: ClusterBrokers) -> StatusRow:
