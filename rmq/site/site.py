@@ -1,5 +1,6 @@
 """The servers of one site, as a command reaches them. The edge: it has the one connection to each."""
 
+import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -136,10 +137,17 @@ class Site:
         return replace(known, away=stored_away(known, stored))
 
     async def leading_controller(self) -> str:
-        """Return the address of the leading controller; raises CommandFailed."""
-        answers = await self.answers(self.controllers, controller_metadata())
-        if leader := leader_in(answers):
-            return leader
+        """Return the address of the leading controller, as soon as one says it; raises CommandFailed."""
+        answers: list[Answered[ReportedMetadata]] = []
+        works = [asyncio.ensure_future(self.answer_of(each, controller_metadata())) for each in self.controllers]
+        try:
+            for work in asyncio.as_completed(works):
+                answers.append(await work)
+                if leader := leader_in(answers):
+                    return leader
+        finally:
+            for each in works:
+                each.cancel()
         failed = [(each.address, each.error) for each in answers if each.error is not None]
         raise failure_of_all(failed) if len(failed) == len(answers) else NotReachable("no controller leads now")
 

@@ -11,6 +11,7 @@ from fakes.offset_broker import CLUSTER, offset_brokers_in_thread
 from group_broker import GroupBroker
 from rmq_brokers import ADMIN_TOKEN, admin_token
 
+from remoting.clock import SystemClock
 from remoting.protocol.codes import RequestCode, ResponseCode
 from rmq.site import settings
 
@@ -188,6 +189,18 @@ def test_sets_that_a_name_server_has_forgotten_are_known_from_controllers(run, b
     for words in (("topic", "show", "gone"), ("group", "lag", "gone"), ("cluster", "list")):
         ran = run(*words, at=[name_server(brokers.a)], controlled=controller(stored("broker-z", dead={1, 2})))
         assert (ran.code, "broker-z away" in ran.err) == (7, True), words
+
+
+def test_controller_that_hangs_holds_up_nothing_while_another_one_says_who_leads(run, brokers):
+    silent, leader = AnsweringPeer({1005: None}), controller(stored("broker-z", dead={1, 2}))
+    both = SimpleNamespace(address=f"{silent.address};{leader.address}", close=lambda: None)
+    began_ms = SystemClock().now_ms()
+    ran = run("topic", "show", "gone", at=[name_server(brokers.a)], controlled=both)
+    took_ms = SystemClock().now_ms() - began_ms
+    for each in (silent, leader):
+        each.close()
+
+    assert (ran.code, "broker-z away" in ran.err, took_ms < 15_000) == (7, True, True), ran
 
 
 def test_without_any_broker_nobody_can_say_that_a_topic_or_group_is_not_there(run):
