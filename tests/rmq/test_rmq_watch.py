@@ -233,6 +233,7 @@ def test_each_list_can_be_watched(site):
     finally:
         line.close()
         replica.die()
+        site.rmq.items("controller", "clean", "broker-w", "--clean-living", "--yes")
 
     assert watcher.events[-1]["type"] == "MODIFIED"
 
