@@ -4,7 +4,7 @@ The codes are described in docs/rmq.md; scripts depend on them.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import ClassVar, Final, Literal
 
@@ -24,6 +24,8 @@ LOOK_BEFORE_REPEATING: Final = "it may be done all the same: look before you rep
 #: The same, of one that was on its way when the operator interrupted it.
 WHILE_INTERRUPTED: Final = f"interrupted; {LOOK_BEFORE_REPEATING}"
 
+#: Names in one sentence.
+_NAMED_MAX: Final = 10
 _NO_PERMISSION: Final = 16
 _ACL_1_REMARK: Final = "AclException"
 _OVER_LIMIT: Final = re.compile(r"a frame of (\d+) bytes is over the limit")
@@ -110,6 +112,13 @@ class Interrupted(CommandFailed):
     """The operator ended the command before everything was answered."""
 
     exit_code = ExitCode.INTERRUPTED
+
+
+def first_of(names: Iterable[str], separator: str = ", ") -> str:
+    """Return names for a sentence; of very many only the first."""
+    every = list(names)
+    more = [f"and {len(every) - _NAMED_MAX} more"] if len(every) > _NAMED_MAX else []
+    return separator.join([*every[:_NAMED_MAX], *more])
 
 
 def exit_code_of(error: RemotingError) -> ExitCode:

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET
 
 from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, read_nothing
-from remoting.protocol.codec import decode_fields, encode_fields
+from remoting.protocol.codec import decode_fields
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError
@@ -54,15 +54,15 @@ class ReportedBrokerSet:
     sync_state_set_epoch: int
     #: Those in sync first.
     replicas: tuple[ReportedReplica, ...]
-    #: Only of a controller of ours, to whom requests `detailed_sets`.
+    #: Only of a controller of ours.
     cluster: str | None = None
     #: How its last election ended; only as above.
     last_election: str | None = None
 
     @property
-    def is_whole(self) -> bool:
-        """Whether it has a living master, and every broker of the set lives and is in sync."""
-        return self.has_living_master and all(each.is_alive and each.is_in_sync for each in self.replicas)
+    def lacking(self) -> list[ReportedReplica]:
+        """The brokers that are not alive, or not in sync."""
+        return [each for each in self.replicas if not (each.is_alive and each.is_in_sync)]
 
     @property
     def has_living_master(self) -> bool:
@@ -87,23 +87,14 @@ def controller_metadata() -> AdminRequest[ReportedMetadata]:
     )
 
 
-def broker_sets_of(broker_names: Sequence[str]) -> AdminRequest[Mapping[str, ReportedBrokerSet]]:
+def broker_sets_of(broker_names: Sequence[str] = ()) -> AdminRequest[Mapping[str, ReportedBrokerSet]]:
     """Request broker sets by their names (1006), from the leader; unknown ones are left out of the result.
 
-    Raises Refused with code 1 for no names, 2007 from who does not lead. Source: docs/protocol/controller.md 1.9.
+    One of ours adds clusters and last elections, and returns every stored set where no name is given: Java's refuses
+    that with code 1. Raises Refused with 2007 from who does not lead. Source: docs/protocol/controller.md 1.9.
     """
-    request = command(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, body=msgspec.json.encode(list(broker_names)))
-    return AdminRequest(request, _read_sets)
-
-
-def detailed_sets(broker_names: Sequence[str] = ()) -> AdminRequest[Mapping[str, ReportedBrokerSet]]:
-    """Request the same with clusters and last elections, which ours has; without names every stored set of ours.
-
-    A Java controller ignores that: no names are refused with code 1.
-    """
-    request, read, _ = broker_sets_of(broker_names)
-    fields = encode_fields(SyncStateDataHeader(with_details=True))
-    return AdminRequest(msgspec.structs.replace(request, ext_fields=fields), read)
+    header, names = SyncStateDataHeader(with_details=True), msgspec.json.encode(list(broker_names))
+    return AdminRequest(command(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, header, body=names), _read_sets)
 
 
 def elect_master(cluster: str, broker_name: str, broker_id: int) -> AdminRequest[ElectedMaster]:

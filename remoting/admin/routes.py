@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import msgspec
 from msgspec import UNSET
 
 from remoting.admin.admin_request import AdminRequest, command, decode_broker_body, read_nothing
@@ -10,7 +11,7 @@ from remoting.protocol.codec import decode_fields
 from remoting.protocol.codes import RequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError
-from remoting.protocol.shapes.broker_sets import AwayBrokerSet, LostTopics, StaleReplica
+from remoting.protocol.shapes.broker_sets import LostTopics, StaleReplica
 from remoting.protocol.shapes.namesrv import (
     ORDER_TOPIC_CONFIG,
     ClusterInfo,
@@ -69,11 +70,11 @@ class AwaySet:
     cluster: str
     broker_name: str
     #: None: nobody knows.
-    since_unix_ms: int | None
+    away_since_unix_ms: int | None
     #: Its last broker unregistered itself, as it does when it is stopped.
     was_unregistered: bool = False
     #: By broker id: where they were last.
-    addresses: Mapping[int, str]
+    broker_addrs: Mapping[int, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +85,9 @@ class ClusterBrokers:
     broker_sets: Mapping[str, RoutedBrokerSet]
     #: Cluster -> names of its broker sets.
     clusters: Mapping[str, frozenset[str]]
-    #: Sets that it had, and of which no broker is registered now, by broker name; None: it does not remember any.
+    #: Sets that it had, and of which no broker is registered now, by broker name; Java's remembers none.
     #: NameServers that agree differ in the moments.
-    away: Mapping[str, AwaySet] | None = field(default=None, compare=False)
+    away: Mapping[str, AwaySet] = field(default_factory=dict, compare=False)
     #: Of NameServers of ours, by broker name: topics that routes have and the master does not.
     lost_topics: Mapping[str, LostTopics] = field(default_factory=dict, compare=False)
     #: As above, by address: slaves that have not copied the newest topics of their master.
@@ -179,19 +180,9 @@ def _read_cluster(answer: RemotingCommand) -> ClusterBrokers:
     return ClusterBrokers(
         broker_sets={name: _broker_set(each) for name, each in body.broker_addr_table.items()},
         clusters={cluster: frozenset(names) for cluster, names in body.cluster_addr_table.items()},
-        away=None if body.away_broker_sets is UNSET else {e.broker_name: _away(e) for e in body.away_broker_sets},
+        away={e.broker_name: AwaySet(**msgspec.structs.asdict(e)) for e in body.away_broker_sets or ()},
         lost_topics={e.broker_name: e for e in body.lost_topics or ()},
         stale_replicas={e.broker_addr: e for e in body.stale_replicas or ()},
-    )
-
-
-def _away(body: AwayBrokerSet) -> AwaySet:
-    return AwaySet(
-        cluster=body.cluster,
-        broker_name=body.broker_name,
-        since_unix_ms=body.away_since_unix_ms,
-        was_unregistered=body.was_unregistered,
-        addresses=body.broker_addrs,
     )
 
 

@@ -64,7 +64,7 @@ async def list_brokers(session: OperatorSession, cluster: str | None, *, no_runt
     """List brokers, and those that sets had which are away. With one that does not answer the exit code is 7."""
     brokers = await session.site.cluster()
     found = members_of_cluster(brokers, cluster) if cluster else places(brokers)
-    gone = [each for each in (brokers.away or {}).values() if cluster in (None, each.cluster)]
+    gone = [each for each in brokers.away.values() if cluster in (None, each.cluster)]
     away = [row for each in gone for row in _away_rows(each)]
     if no_runtime:
         session.changes_with_brokers()
@@ -96,9 +96,11 @@ async def show_broker(session: OperatorSession, broker: str) -> None:
 
 
 def _away_rows(away: AwaySet) -> list[BrokerRow]:
-    rows = (_row(BrokerPlace(away.cluster, away.broker_name, *each), None) for each in sorted(away.addresses.items()))
-    why = away_sentence(away)
-    return [msgspec.structs.replace(row, away_since_unix_ms=away.since_unix_ms, reason=why) for row in rows]
+    rows = [
+        _row(BrokerPlace(away.cluster, away.broker_name, *each), None) for each in sorted(away.broker_addrs.items())
+    ]
+    more = {"away_since_unix_ms": away.away_since_unix_ms, "reason": away_sentence(away)}
+    return [msgspec.structs.replace(row, **more) for row in rows]
 
 
 def _row(place: BrokerPlace, answer: Answered[BrokerRuntime] | None) -> BrokerRow:

@@ -36,7 +36,7 @@ async def list_clusters(session: OperatorSession) -> None:
     session.changes_with_brokers()
     brokers = await session.site.cluster()
     members = grouped(places(brokers), lambda each: each.cluster)
-    gone = grouped(sorted((brokers.away or {}).values(), key=lambda each: each.broker_name), lambda each: each.cluster)
+    gone = grouped(sorted(brokers.away.values(), key=lambda each: each.broker_name), lambda each: each.cluster)
     rows = []
     for cluster in sorted({*brokers.clusters, *members, *gone}):
         found = members.get(cluster, [])
@@ -51,7 +51,7 @@ async def list_clusters(session: OperatorSession) -> None:
                 without_master=without or None,
                 away=[each.broker_name for each in gone.get(cluster, [])] or None,
                 away_since_unix_ms=min(
-                    (each.since_unix_ms for each in gone.get(cluster, []) if each.since_unix_ms is not None),
+                    (each.away_since_unix_ms for each in gone.get(cluster, []) if each.away_since_unix_ms is not None),
                     default=None,
                 ),
             )

@@ -101,7 +101,7 @@ async def set_config(
     check_complete(before, "servers")
     tables = {each.address: each.result for each in before}
     _check_known(tuple(wanted), tables)
-    request = requests.update(wanted).mapped(lambda _: "")
+    request = requests.update(wanted)
     changes = [
         SiteChange(
             address,

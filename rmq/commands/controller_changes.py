@@ -26,7 +26,7 @@ _CLUSTER: Final = click.option(
     "--cluster",
     metavar="NAME",
     shell_complete=cluster_names,
-    help="its cluster, where a Java controller leads and no NameServer lists the set",
+    help="its cluster, where a Java controller leads and no NameServer knows the set",
 )
 
 
@@ -68,7 +68,7 @@ async def clean(
     for broker_id in broker_ids:
         _check_member(broker, found, broker_id)
     cluster = cluster or await _cluster_of(session.site, broker, found)
-    request = clean_broker_data(cluster, broker, broker_ids, cleans_living=clean_living).mapped(lambda _: "")
+    request = clean_broker_data(cluster, broker, broker_ids, cleans_living=clean_living)
     what = f"brokers {', '.join(map(str, broker_ids))} of {broker}" if broker_ids else f"the whole set {broker}"
     change = SiteChange(leader, f"remove {what}", request, controller_metadata())
     refusals = _no_cleaning(found, broker_ids, cleans_living=clean_living)
@@ -76,16 +76,17 @@ async def clean(
 
 
 async def _cluster_of(site: Site, broker: str, stored: ReportedBrokerSet) -> str:
-    """Return the cluster of a broker set: as a controller of ours has stored it, or as NameServers list it.
+    """Return the cluster of a broker set: as a controller of ours has stored it, or as NameServers know it.
 
     With another one Java's controller takes all its brokers to have failed. Then it does not elect, and it removes
     brokers that are alive (docs/protocol/controller.md 1.10).
     """
     if stored.cluster:
         return stored.cluster
-    found = (await site.cluster()).broker_sets.get(broker)
+    known = await site.cluster()
+    found = known.broker_sets.get(broker) or known.away.get(broker)
     if found is None:
-        raise WrongUse(f"no NameServer lists {broker}: name its cluster with --cluster")
+        raise WrongUse(f"no NameServer knows {broker}: name its cluster with --cluster")
     return found.cluster
 
 

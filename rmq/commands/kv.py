@@ -6,12 +6,11 @@ import click
 import msgspec
 
 from remoting.admin.name_servers import delete_kv, kv_namespace, kv_value, put_kv
-from remoting.admin.routes import topic_owners
 from rmq.cli.options import BlankArgument, ChangeCommand, ListCommand, SiteCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.failures import UnknownName
 from rmq.output.rows import RowKey
-from rmq.site.changes import SiteChange
+from rmq.site.changes import at_every_name_server
 from rmq.site.nearest import unknown_sentence
 from rmq.site.site import check_complete
 
@@ -75,9 +74,8 @@ async def get_entry(session: OperatorSession, namespace: str, key: str) -> None:
 @with_session
 async def put_entry(session: OperatorSession, namespace: str, key: str, value: str) -> None:
     """Set an entry at every NameServer (request 100)."""
-    request = put_kv(namespace, key, value).mapped(lambda _: "")
     what = f"{namespace} {key} = {value}"
-    changes = [SiteChange(each, what, request, topic_owners()) for each in session.site.settings.namesrv]
+    changes = at_every_name_server(session.site, what, put_kv(namespace, key, value))
     await session.change([changes], f"Set {what} at {len(changes)} NameServers?")
 
 
@@ -87,8 +85,6 @@ async def put_entry(session: OperatorSession, namespace: str, key: str, value: s
 @with_session
 async def delete_entry(session: OperatorSession, namespace: str, key: str) -> None:
     """Remove an entry at every NameServer (request 102); an absent one is no error, as for mqadmin."""
-    request = delete_kv(namespace, key).mapped(lambda _: "")
-    changes = [
-        SiteChange(each, f"remove {namespace} {key}", request, topic_owners()) for each in session.site.settings.namesrv
-    ]
-    await session.change([changes], f"Remove {namespace} {key} at {len(changes)} NameServers?")
+    what = f"{namespace} {key}"
+    changes = at_every_name_server(session.site, f"remove {what}", delete_kv(namespace, key))
+    await session.change([changes], f"Remove {what} at {len(changes)} NameServers?")

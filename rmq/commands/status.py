@@ -13,7 +13,7 @@ from remoting.protocol.errors import InvokeError, RemotingError
 from remoting.protocol.topic_kinds import TopicKind, kind_of
 from rmq.cli.options import ListCommand
 from rmq.cli.session import OperatorSession, with_session
-from rmq.failures import CommandFailed, PartlyDone, failure_of_all, sentence_of
+from rmq.failures import CommandFailed, PartlyDone, failure_of_all, first_of, sentence_of
 from rmq.output.rows import RowKey
 from rmq.site.brokers import BrokerPlace, merged, places, stored_away
 from rmq.site.site import Answered, Site, both, leader_in
@@ -56,15 +56,15 @@ async def show_status(session: OperatorSession) -> None:
         ),
         _controllers(site),
     )
-    rows = [*_name_server_rows(clusters, topics), *map(_controller_row, controllers)]
     answered = [each.result for each in clusters if each.error is None]
     known = merged(answered)
     found = places(known)
-    brokers, stored = await both(
+    brokers, (stored, unread) = await both(
         site.answers((each.address for each in found), broker_runtime()), _stored_sets(site, controllers, known)
     )
     away = stored_away(known, stored)
-    rows += _set_rows(known, away, stored)
+    controller_rows = {each.address: _controller_row(each) for each in controllers} | unread
+    rows = [*_name_server_rows(clusters, topics), *controller_rows.values(), *_set_rows(known, away, stored)]
     rows += [_broker_row(place, each, known) for place, each in zip(found, brokers, strict=True)]
     rows += _missing_rows({each.address for each in found}, away, stored)
     # Without a NameServer nobody knows which brokers there are.
@@ -72,7 +72,7 @@ async def show_status(session: OperatorSession) -> None:
     if not answered:
         raise failure_of_all([(each.address, each.error) for each in clusters if each.error is not None])
     if wrong := [row.name for row in rows if row.state != "ok"]:
-        raise PartlyDone(f"not well: {', '.join(wrong)}")
+        raise PartlyDone(f"not well: {first_of(wrong)}")
 
 
 def _name_server_rows(
@@ -106,16 +106,16 @@ async def _controllers(site: Site) -> list[Answered[ReportedMetadata]]:
 
 async def _stored_sets(
     site: Site, controllers: Sequence[Answered[ReportedMetadata]], known: ClusterBrokers
-) -> Mapping[str, ReportedBrokerSet]:
-    """Return what the leading controller knows; nothing where none can be asked, which its row shows."""
-    if not controllers:
-        return {}
+) -> tuple[Mapping[str, ReportedBrokerSet], dict[str, StatusRow]]:
+    """Return what the leading controller has stored; where it cannot be asked, nothing, and the row of the leader."""
+    if not site.knows_controllers or (leader := leader_in(controllers)) is None:
+        return {}, {}
     try:
-        leader = leader_in(controllers)
         found = await site.stored_sets(leader)
-        return await site.named_sets(leader, sorted(known.broker_sets)) if found is None else found
-    except CommandFailed:
-        return {}
+        return await site.named_sets(leader, sorted(known.broker_sets)) if found is None else found, {}
+    except CommandFailed as failure:
+        detail = f"leads, and does not say how broker sets are: {failure}"
+        return {}, {leader: StatusRow(kind="controller", name=leader, state="failed", detail=detail)}
 
 
 def _controller_row(answer: Answered[ReportedMetadata]) -> StatusRow:
@@ -130,34 +130,40 @@ def _set_rows(
     known: ClusterBrokers, away: Mapping[str, AwaySet], stored: Mapping[str, ReportedBrokerSet]
 ) -> Iterator[StatusRow]:
     for name in sorted({*known.broker_sets, *away}):
-        at_controller = stored.get(name)
-        election = at_controller.last_election if at_controller is not None else None
-        if name in away:
-            gone = away[name]
-            how = "stopped in order" if gone.was_unregistered else "no broker is registered"
-            detail = f"{how}, {len(gone.addresses)} brokers in {gone.cluster or 'an unknown cluster'}"
-            yield _set_row(name, "away", _with_election(detail, election), gone.since_unix_ms)
-            continue
-        listed = known.broker_sets[name]
-        detail = f"{len(listed.addresses)} brokers in {listed.cluster}"
-        if listed.master_address is None or (at_controller is not None and not at_controller.has_living_master):
-            yield _set_row(name, "no_master", _with_election(detail, election))
-        elif at_controller is not None and not at_controller.is_whole:
-            lacking = [each for each in at_controller.replicas if not (each.is_alive and each.is_in_sync)]
-            texts = (f"{each.broker_id} {'not in sync' if each.is_alive else 'not alive'}" for each in lacking)
-            yield _set_row(name, "under_replicated", f"{detail}; {', '.join(texts)}")
-        elif (lost := known.lost_topics.get(name)) is not None:
-            names = ", ".join(lost.topics)
-            yield _set_row(name, "lost_topics", f"{detail}; {lost.count} topics that its master does not have: {names}")
-        else:
-            yield _set_row(name, "ok", detail)
+        state, since_unix_ms, detail = _set_state(name, known, away.get(name), stored.get(name))
+        election = stored[name].last_election if name in stored else None
+        if election and state in ("away", "no_master"):
+            detail += f"; last election: {election}"
+        yield StatusRow(kind="brokerSet", name=name, state=state, away_since_unix_ms=since_unix_ms, detail=detail)
+
+
+def _set_state(
+    name: str, known: ClusterBrokers, gone: AwaySet | None, at_controller: ReportedBrokerSet | None
+) -> tuple[State, int | None, str]:
+    """Return the state of a set, since when it is away, and a sentence."""
+    if gone is not None:
+        how = "stopped in order" if gone.was_unregistered else "no broker is registered"
+        detail = f"{how}, {len(gone.broker_addrs)} brokers in {gone.cluster or 'an unknown cluster'}"
+        return "away", gone.away_since_unix_ms, detail
+    listed = known.broker_sets[name]
+    detail = f"{len(listed.addresses)} brokers in {listed.cluster}"
+    if listed.master_address is None or (at_controller is not None and not at_controller.has_living_master):
+        return "no_master", None, detail
+    lacking = () if at_controller is None else at_controller.lacking
+    if lacking:
+        texts = (f"{each.broker_id} {'not in sync' if each.is_alive else 'not alive'}" for each in lacking)
+        return "under_replicated", None, f"{detail}; {', '.join(texts)}"
+    if (lost := known.lost_topics.get(name)) is not None:
+        text = f"{lost.count} topics that its master does not have: {', '.join(lost.topics)}"
+        return "lost_topics", None, f"{detail}; {text}"
+    return "ok", None, detail
 
 
 def _missing_rows(
     registered: set[str], away: Mapping[str, AwaySet], stored: Mapping[str, ReportedBrokerSet]
 ) -> Iterator[StatusRow]:
     """Yield the brokers that NameServers had of sets that are away, and those that controllers miss."""
-    missing = {address: (name, i) for name, gone in away.items() for i, address in gone.addresses.items()}
+    missing = {address: (name, i) for name, gone in away.items() for i, address in gone.broker_addrs.items()}
     missing |= {
         each.address: (name, each.broker_id)
         for name, at_controller in stored.items()
@@ -166,17 +172,9 @@ def _missing_rows(
     }
     for address, (name, broker_id) in sorted(missing.items(), key=lambda item: item[1]):
         if address not in registered:
-            since = away[name].since_unix_ms if name in away else None
+            since = away[name].away_since_unix_ms if name in away else None
             detail = f"{name} {broker_id}, not registered"
             yield StatusRow(kind="broker", name=address, state="away", away_since_unix_ms=since, detail=detail)
-
-
-def _set_row(name: str, state: State, detail: str, since_unix_ms: int | None = None) -> StatusRow:
-    return StatusRow(kind="brokerSet", name=name, state=state, away_since_unix_ms=since_unix_ms, detail=detail)
-
-
-def _with_election(detail: str, election: str | None) -> str:
-    return f"{detail}; last election: {election}" if election else detail
 
 
 def _broker_row(place: BrokerPlace, answer: Answered[BrokerRuntime], known: ClusterBrokers) -> StatusRow:

@@ -9,7 +9,7 @@ import click
 from remoting.admin.brokers import broker_runtime
 from remoting.admin.name_servers import delete_topic_route, put_kv
 from remoting.admin.offsets import max_offset, min_offset
-from remoting.admin.routes import ClusterBrokers, order_conf, topic_owners
+from remoting.admin.routes import ClusterBrokers, order_conf
 from remoting.admin.topics import TopicDefinition, update_topic
 from remoting.admin.topics import delete_topic as topic_at_broker
 from remoting.protocol.shapes.namesrv import ORDER_TOPIC_CONFIG
@@ -18,9 +18,9 @@ from rmq.cli.options import ChangeCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names, cluster_names, topic_names
 from rmq.commands.topic_views import definitions_at, route_at_first
-from rmq.failures import CommandFailed, NotReachable, UnknownName, WrongUse, failure_of_all, is_cut_off
-from rmq.site.brokers import BrokerPlace, check_gaps, gaps_in, masters, members_at, members_of_cluster
-from rmq.site.changes import SiteChange
+from rmq.failures import CommandFailed, UnknownName, WrongUse, failure_of_all, is_cut_off
+from rmq.site.brokers import BrokerPlace, check_gaps, chosen_masters, gap_names, gaps_in
+from rmq.site.changes import SiteChange, at_every_name_server
 from rmq.site.site import Site, check_requests
 
 _PERMS: Final = {"r": 4, "w": 2, "rw": 6}
@@ -69,12 +69,12 @@ async def create_topic(session: OperatorSession, topic: str, **chosen: Unpack[Cr
     """
     site = session.site
     brokers = await site.cluster()
-    found = _chosen_masters(brokers, chosen["cluster"], chosen["broker"])
+    found = chosen_masters(brokers, chosen["cluster"], chosen["broker"])
     read, write, perm = chosen["read"], chosen["write"], chosen["perm"]
     wanted = TopicDefinition(
         topic=topic, read_queue_nums=read, write_queue_nums=write, perm=_PERMS[perm], is_order=chosen["order"]
     )
-    request = update_topic(wanted, _attribute_changes(chosen["attributes"])).mapped(lambda _: "")
+    request = update_topic(wanted, _attribute_changes(chosen["attributes"]))
     names = [each.broker_name or each.address for each in found]
     what = f"topic {topic} with {read} read and {write} write queues, permission {perm}"
     places = await _places(site, found, wanted)
@@ -96,7 +96,8 @@ async def create_topic(session: OperatorSession, topic: str, **chosen: Unpack[Cr
         if chosen["broker"]:
             # Other broker sets of the topic keep what they have.
             conf = merged_order_conf((await site.first_answer(order_conf(topic))).result or "", conf)
-        stages.append(_order_conf_changes(site.settings.namesrv, topic, conf))
+        request = put_kv(ORDER_TOPIC_CONFIG, topic, conf)
+        stages.append(at_every_name_server(site, f"order configuration of {topic}: {conf}", request))
     verb = "Create" if all(each.is_new for each in places) else "Replace the configuration of"
     question = f"{verb} {what} on {'; '.join(each.text for each in places)}?"
     await session.change(stages, question, _refusals(topic, brokers))
@@ -114,21 +115,17 @@ async def delete_topic(session: OperatorSession, topic: str, cluster: str) -> No
     """
     site = session.site
     brokers = await site.cluster()
-    found = masters(members_of_cluster(brokers, cluster))
-    if not found:
-        raise NotReachable(f"cluster {cluster} has no master now: its topics cannot be deleted")
+    found = chosen_masters(brokers, cluster, None)
     gaps = gaps_in(brokers, cluster)
     await route_at_first(site, topic)
-    removed = topic_at_broker(topic).mapped(lambda _: "")
-    unrouted = delete_topic_route(topic, cluster).mapped(lambda _: "")
     at_brokers = [
-        SiteChange(each.address, f"delete topic {topic} on {each.broker_name}", removed, broker_runtime())
+        SiteChange(
+            each.address, f"delete topic {topic} on {each.broker_name}", topic_at_broker(topic), broker_runtime()
+        )
         for each in found
     ]
-    at_name_servers = [
-        SiteChange(each, f"delete route of {topic}", unrouted, topic_owners()) for each in site.settings.namesrv
-    ]
-    beside = f" Not reached: {'; '.join(map(str, gaps))}." if gaps else ""
+    at_name_servers = at_every_name_server(site, f"delete route of {topic}", delete_topic_route(topic, cluster))
+    beside = f" Not reached: {gap_names(gaps)}." if gaps else ""
     question = f"Delete topic {topic} with all its messages on {', '.join(each.broker_name for each in found)}?{beside}"
     await session.change([at_brokers, at_name_servers], question, _refusals(topic, brokers))
     check_gaps(gaps, f"{topic} comes back with it, if it has it")
@@ -138,15 +135,6 @@ def merged_order_conf(present: str, more: str) -> str:
     """Return the order configuration with the entries of `more` in the place of those of the same broker sets."""
     entries = dict(each.partition(":")[::2] for each in (*present.split(";"), *more.split(";")) if each)
     return ";".join(f"{name}:{queues}" for name, queues in sorted(entries.items()))
-
-
-def _chosen_masters(brokers: ClusterBrokers, cluster: str | None, broker: str | None) -> list[BrokerPlace]:
-    if (cluster is None) == (broker is None):
-        raise WrongUse("name either --cluster or --broker")
-    found = masters(members_of_cluster(brokers, cluster) if cluster else members_at(brokers, broker or ""))
-    if not found:
-        raise UnknownName(f"{cluster or broker} has no master now: only masters create topics")
-    return found
 
 
 def _attribute_changes(texts: Sequence[str]) -> dict[str, str | None]:
@@ -162,12 +150,6 @@ def _attribute_changes(texts: Sequence[str]) -> dict[str, str | None]:
         if "," in text or "=" in value:
             raise WrongUse(f"--attribute: {text} has a comma or a second equals sign, which brokers cannot take")
     return changes
-
-
-def _order_conf_changes(name_servers: Sequence[str], topic: str, conf: str) -> list[SiteChange]:
-    request = put_kv(ORDER_TOPIC_CONFIG, topic, conf).mapped(lambda _: "")
-    what = f"order configuration of {topic}: {conf}"
-    return [SiteChange(each, what, request, topic_owners()) for each in name_servers]
 
 
 def _refusals(topic: str, brokers: ClusterBrokers) -> Iterator[str]:
@@ -195,7 +177,7 @@ async def _places(site: Site, found: Sequence[BrokerPlace], wanted: TopicDefinit
             places.append(TopicPlace(name))
             continue
         text = f"{name}: {before.read_queue_nums}/{before.write_queue_nums} -> {read}/{write} queues"
-        if dropped := range(read, max(before.read_queue_nums, before.write_queue_nums)):
+        if dropped := range(read, before.read_queue_nums):
             messages = await _messages_in(site, place.address, wanted.topic, dropped)
             text += f", {messages} messages in the queues that go"
         places.append(TopicPlace(text, is_new=False, loses_queues=bool(dropped)))

@@ -1,7 +1,7 @@
 """`rmq topic route` and `rmq topic show`."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import click
 import msgspec
@@ -105,13 +105,12 @@ async def route_at_first(site: Site, topic: str) -> tuple[TopicRoute, list[Gap]]
     found = next((each for each in answers if each.error is None), None)
     if found is None:
         await _raise_unknown(site, topic, answers, gaps_in(brokers))
-    assert found is not None, "without one that was raised"
     return found.result, _gaps_beside([found.result], brokers)
 
 
 async def _raise_unknown(
     site: Site, topic: str, answers: Sequence[Answered[TopicRoute]], gaps: Collection[Gap]
-) -> None:
+) -> NoReturn:
     """Raise why nobody has a route of the topic: UnknownName with names like it, or who did not answer."""
     if not any(map(is_unknown_topic, answers)):
         raise failure_of_all([(each.address, each.error) for each in answers if each.error is not None])

@@ -10,12 +10,11 @@ import click
 
 from remoting.admin.admin_request import AdminRequest
 from remoting.admin.name_servers import add_write_perm, wipe_write_perm
-from remoting.admin.routes import topic_owners
 from rmq.cli.options import ChangeCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names
 from rmq.site.brokers import set_of
-from rmq.site.changes import SiteChange
+from rmq.site.changes import at_every_name_server
 
 
 @click.command("drain-write", cls=ChangeCommand)
@@ -47,5 +46,5 @@ async def _at_all(
     # An unknown broker would be answered with 0 topics.
     set_of(await session.site.cluster(), broker)
     wanted = request(broker).mapped(lambda topics: f"{topics} topics")
-    changes = [SiteChange(each, f"{verb} {broker}", wanted, topic_owners()) for each in session.site.settings.namesrv]
+    changes = at_every_name_server(session.site, f"{verb} {broker}", wanted)
     await session.change([changes], f"{verb} {broker} at {len(changes)} NameServers?")

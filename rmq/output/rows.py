@@ -39,7 +39,7 @@ def cells_of(row: msgspec.Struct, columns: Sequence[OutputColumn]) -> list[str]:
 
 def _column(field: msgspec.structs.FieldInfo) -> OutputColumn:
     is_time = field.name.endswith(_UNIX_MS)
-    title = field.encode_name.removesuffix("UnixMs") if is_time else field.encode_name
+    title = field.encode_name[: -len("UnixMs")] or "time" if is_time else field.encode_name
     return OutputColumn(field.name, title, is_time)
 
 

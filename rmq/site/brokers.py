@@ -1,13 +1,13 @@
 """Which brokers a name means: of a broker set, of a cluster, or an address; and which sets cannot be asked. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from remoting.admin.controllers import ReportedBrokerSet
 from remoting.admin.routes import AwaySet, ClusterBrokers, RoutedBrokerSet
 from remoting.protocol.addresses import is_address
 from remoting.protocol.shapes.route import MASTER_ID
-from rmq.failures import NotReachable, NotShownNow, PartlyDone, UnknownName
+from rmq.failures import NotReachable, NotShownNow, PartlyDone, UnknownName, WrongUse, first_of
 from rmq.output.rows import iso_time
 from rmq.site.nearest import unknown_sentence
 
@@ -34,6 +34,9 @@ class Gap(NamedTuple):
         return f"{self.broker_name} {self.reason}"
 
 
+_NOBODY: Final = Gap("", "no broker", "is registered")
+
+
 def merged(known: Sequence[ClusterBrokers]) -> ClusterBrokers:
     """Return what NameServers know together.
 
@@ -45,18 +48,17 @@ def merged(known: Sequence[ClusterBrokers]) -> ClusterBrokers:
         if present is None or (present.master_address is None and broker_set.master_address is not None):
             sets[broker_set.broker_name] = broker_set
     away: dict[str, AwaySet] = {}
-    for gone in (each for one in known for each in (one.away or {}).values()):
+    for gone in (each for one in known for each in one.away.values()):
         earlier = away.get(gone.broker_name)
         if gone.broker_name not in sets and (earlier is None or _since(gone) < _since(earlier)):
             away[gone.broker_name] = gone
-    remembers = any(one.away is not None for one in known)
     clusters: dict[str, set[str]] = {}
     for cluster, names in (each for one in known for each in one.clusters.items()):
         clusters.setdefault(cluster, set()).update(names)
     return ClusterBrokers(
         broker_sets=sets,
         clusters={cluster: frozenset(names) for cluster, names in clusters.items()},
-        away=away if remembers else None,
+        away=away,
         lost_topics={name: each for one in reversed(known) for name, each in one.lost_topics.items()},
         stale_replicas={address: each for one in reversed(known) for address, each in one.stale_replicas.items()},
     )
@@ -68,24 +70,29 @@ def stored_away(brokers: ClusterBrokers, stored: Mapping[str, ReportedBrokerSet]
         name: AwaySet(
             cluster=each.cluster or "",
             broker_name=name,
-            since_unix_ms=None,
-            addresses={replica.broker_id: replica.address for replica in each.replicas},
+            away_since_unix_ms=None,
+            broker_addrs={replica.broker_id: replica.address for replica in each.replicas},
         )
         for name, each in stored.items()
         if name not in brokers.broker_sets
     }
-    return found | dict(brokers.away or {})
+    return found | dict(brokers.away)
 
 
 def away_sentence(away: AwaySet) -> str:
     """Return since when a set is away, and whether it was stopped: "away since ..., stopped"."""
-    since = "" if away.since_unix_ms is None else f" since {iso_time(away.since_unix_ms)}"
+    since = "" if away.away_since_unix_ms is None else f" since {iso_time(away.away_since_unix_ms)}"
     return f"away{since}" + (", stopped in order" if away.was_unregistered else "")
 
 
 def gaps_in(brokers: ClusterBrokers, cluster: str | None = None) -> list[Gap]:
-    """Return the sets, of a cluster or of all, whose masters cannot be asked."""
-    away = [Gap(each.cluster, each.broker_name, away_sentence(each)) for each in (brokers.away or {}).values()]
+    """Return the sets, of a cluster or of all, whose masters cannot be asked.
+
+    No broker at all is a gap too: nobody is there to say what there is.
+    """
+    if not brokers.broker_sets and not brokers.away:
+        return [_NOBODY]
+    away = [Gap(each.cluster, each.broker_name, away_sentence(each)) for each in brokers.away.values()]
     headless = [
         Gap(each.cluster, each.broker_name, "without a master")
         for each in brokers.broker_sets.values()
@@ -94,16 +101,21 @@ def gaps_in(brokers: ClusterBrokers, cluster: str | None = None) -> list[Gap]:
     return sorted(each for each in away + headless if cluster in (None, each.cluster))
 
 
+def gap_names(gaps: Collection[Gap]) -> str:
+    """Return the sets with their reasons; of very many only the first."""
+    return first_of(map(str, gaps), "; ")
+
+
 def check_gaps(gaps: Collection[Gap], what: str) -> None:
     """Raise PartlyDone if sets could not be asked; `what` is what may be missing of them."""
     if gaps:
-        raise PartlyDone(f"{'; '.join(map(str, gaps))}: {what}")
+        raise PartlyDone(f"{gap_names(gaps)}: {what}")
 
 
 def not_found(what: str, name: str, names: Iterable[str], gaps: Collection[Gap]) -> UnknownName:
     """Return the failure for a topic or group that nobody shows: where a set cannot be asked, it may have it."""
     if gaps:
-        return NotShownNow(f"{what} {name} is shown by nobody, and may be there: {'; '.join(map(str, gaps))}")
+        return NotShownNow(f"{what} {name} is shown by nobody, and may be there: {gap_names(gaps)}")
     return UnknownName(unknown_sentence(what, name, names))
 
 
@@ -141,7 +153,7 @@ def members_of_cluster(brokers: ClusterBrokers, cluster: str) -> list[BrokerPlac
 
 def check_cluster(brokers: ClusterBrokers, cluster: str) -> None:
     """Raise UnknownName for a cluster that no broker is of, nor a set that is away."""
-    if cluster not in brokers.clusters and all(each.cluster != cluster for each in (brokers.away or {}).values()):
+    if cluster not in brokers.clusters and all(each.cluster != cluster for each in brokers.away.values()):
         raise UnknownName(unknown_sentence("cluster", cluster, brokers.clusters))
 
 
@@ -150,12 +162,22 @@ def masters(found: list[BrokerPlace]) -> list[BrokerPlace]:
     return [each for each in found if each.broker_id == MASTER_ID]
 
 
+def chosen_masters(brokers: ClusterBrokers, cluster: str | None, broker: str | None) -> list[BrokerPlace]:
+    """Return the masters of a cluster, or of one broker, of which one is named; raises CommandFailed."""
+    if (cluster is None) == (broker is None):
+        raise WrongUse("name either --cluster or --broker")
+    found = masters(members_of_cluster(brokers, cluster) if cluster else members_at(brokers, broker or ""))
+    if not found:
+        raise NotReachable(f"{cluster or broker} has no master now: only masters change topics and groups")
+    return found
+
+
 def _since(away: AwaySet) -> float:
-    return float("inf") if away.since_unix_ms is None else away.since_unix_ms
+    return float("inf") if away.away_since_unix_ms is None else away.away_since_unix_ms
 
 
 def _check_not_away(brokers: ClusterBrokers, broker_name: str) -> None:
-    if (away := (brokers.away or {}).get(broker_name)) is not None:
+    if (away := brokers.away.get(broker_name)) is not None:
         raise NotReachable(f"{broker_name} is {away_sentence(away)}")
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from remoting.admin.admin_request import AdminRequest
+from remoting.admin.routes import cluster_brokers
 from remoting.protocol.errors import RemotingError
 from rmq.failures import (
     WHILE_INTERRUPTED,
@@ -26,10 +27,15 @@ class SiteChange(NamedTuple):
     address: str
     #: For people: "create topic Orders on broker-a".
     what: str
-    #: Its result is what is shown beside "done"; blank for nothing.
-    request: AdminRequest[str]
+    #: A text in its result is shown beside "done".
+    request: AdminRequest[Any]
     #: A read that the same server has to answer before it could do it.
     check: AdminRequest[Any]
+
+
+def at_every_name_server(site: Site, what: str, request: AdminRequest[Any]) -> list[SiteChange]:
+    """Return the same change at each NameServer."""
+    return [SiteChange(each, what, request, cluster_brokers()) for each in site.settings.namesrv]
 
 
 class ChangeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

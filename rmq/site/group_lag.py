@@ -7,13 +7,9 @@ policy says, members of a broadcasting group keep their own offsets, and nobody 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from remoting.admin.groups import (
-    ConsumeStats,
-    GroupConnections,
-    QueueLag,
-    connections_of_group,
-    progress_of_group,
-)
+import msgspec
+
+from remoting.admin.groups import ConsumeStats, GroupConnections, QueueLag, connections_of_group, progress_of_group
 from remoting.admin.message_queues import MessageQueue
 from remoting.admin.offset_table import offsets_of_groups
 from remoting.admin.offsets import max_offset, min_offset
@@ -31,21 +27,27 @@ _PROBED: Final = 2
 _HIDDEN_MAX: Final = 256
 _NOT_STORED: Final = "the group has stored no offset: it begins where its policy for new groups says"
 _BROADCASTING: Final = "broadcasting: each member keeps its own offsets, on its own host"
+_BEYOND: Final = "beyond the read queues: members do not read what is in it"
 _LOST: Final = "the offset is beyond the end of the queue: messages are lost"
 
 
-class GroupInQueue(NamedTuple):
+class LagRow(msgspec.Struct, frozen=True, rename="camel"):
     """How far a group is in one queue, or that this is not known of a topic or a set."""
 
+    #: None of a set that cannot be asked, where no topic was named.
     topic: str | None
+    #: None where no master has the topic.
     broker_name: str | None
     queue_id: int | None
     #: The next offset to be written.
     broker_offset: int | None = None
     #: The next offset to consume; None if none is stored, or it is not known whether one is.
     consumer_offset: int | None = None
-    #: None: unknown.
-    diff: int | None = None
+    #: Messages not consumed. `unknown` is not 0.
+    diff: int | Unknown = "unknown"
+    #: Members that hold the queue; several may, for a moment or of a broadcasting group.
+    clients: list[str] | None = None
+    #: When the message before `consumerOffset` was stored.
     last_consumed_unix_ms: int | None = None
     #: Why it is unknown, or not consumed.
     reason: str | None = None
@@ -54,7 +56,7 @@ class GroupInQueue(NamedTuple):
 class GroupLag(NamedTuple):
     """How far a group is, over all masters."""
 
-    queues: list[GroupInQueue]
+    queues: list[LagRow]
     #: Sets that cannot be asked, of the clusters that have the group; of all while nobody shows it.
     gaps: list[Gap]
     progress: Sequence[Answered[ConsumeStats]]
@@ -68,7 +70,7 @@ class GroupLag(NamedTuple):
     @property
     def known(self) -> list[int]:
         """The messages that are not consumed in each queue of which that is known."""
-        return [each.diff for each in self.queues if each.diff is not None]
+        return [each.diff for each in self.queues if each.diff != "unknown"]
 
     @property
     def unknown_queues(self) -> int:
@@ -77,9 +79,10 @@ class GroupLag(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """The messages not consumed where that is known; None if it is known nowhere, or a set is lacking."""
-        is_complete = not self.gaps and all(each.error is None for each in self.progress)
-        return sum(self.known) if is_complete and self.known else None
+        """The messages not consumed where that is known; None if a set is lacking, or that may be all or nothing."""
+        if self.gaps or any(each.error is not None for each in self.progress):
+            return None
+        return sum(self.known) or (None if self.unknown_queues or not self.known else 0)
 
 
 class _AtMaster:
@@ -119,27 +122,27 @@ class _AtMaster:
         """Topics with offsets whose queues 208 does not list."""
         return {topic for topic, offsets in self.stored.items() if offsets} - self.topics
 
-    def shown(self) -> Iterator[GroupInQueue]:
+    def shown(self) -> Iterator[LagRow]:
         """Yield how far the group is in each queue."""
         for queue, lag in self.queues.items():
             yield self._listed(queue, lag)
         for queue, (first, end) in self.hidden.items():
             offset = self.stored.get(queue.topic, {}).get(queue.queue_id)
             if end > max(first, offset or 0):
-                diff = None if offset is None else end - max(first, offset)
-                reason = "beyond the read queues: members do not read what is in it"
-                yield GroupInQueue(*_place(queue), end, offset, diff, None, reason)
+                diff: int | Unknown = "unknown" if offset is None else end - max(first, offset)
+                yield LagRow(*_place(queue), end, offset, diff, reason=_BEYOND)
 
-    def _listed(self, queue: MessageQueue, lag: QueueLag) -> GroupInQueue:
+    def _listed(self, queue: MessageQueue, lag: QueueLag) -> LagRow:
         place, end = _place(queue), lag.broker_offset
         is_stored = lag.consumer_offset > 0 or queue.queue_id in self.stored.get(queue.topic, {})
         offset = lag.consumer_offset if is_stored else None
         if offset is None and end > 0:
             why = "" if queue.topic in self.unstored else self.problem
-            return GroupInQueue(*place, end, reason=why or _NOT_STORED)
-        if offset is not None and offset > end:
-            return GroupInQueue(*place, end, offset, None, lag.last_consumed_unix_ms, _LOST)
-        return GroupInQueue(*place, end, offset, end - (offset or 0), lag.last_consumed_unix_ms)
+            return LagRow(*place, end, reason=why or _NOT_STORED)
+        is_lost = offset is not None and offset > end
+        diff: int | Unknown = "unknown" if is_lost else end - (offset or 0)
+        consumed_unix_ms, reason = lag.last_consumed_unix_ms, _LOST if is_lost else None
+        return LagRow(*place, end, offset, diff, last_consumed_unix_ms=consumed_unix_ms, reason=reason)
 
 
 async def read_lags(site: Site, masters: Masters, groups: Collection[str], topic: str | None) -> dict[str, GroupLag]:
@@ -238,12 +241,13 @@ def _lag_of(cells: Sequence[_AtMaster], masters: Masters, topic: str | None) -> 
     queues = [queue for each in cells for queue in each.shown()]
     queues += _without_queues(cells, topic, is_complete=not gaps)
     if any(each.connected is not None and each.connected.is_broadcasting for each in cells):
-        queues = [queue._replace(consumer_offset=None, diff=None, reason=_BROADCASTING) for queue in queues]
+        unknown = {"consumer_offset": None, "diff": "unknown", "reason": _BROADCASTING}
+        queues = [msgspec.structs.replace(queue, **unknown) for queue in queues]
     queues.sort(key=lambda each: (each.topic or "", each.broker_name or "", each.queue_id or 0))
     return GroupLag(queues, gaps, [each.progress for each in cells], connections)
 
 
-def _without_queues(cells: Sequence[_AtMaster], topic: str | None, *, is_complete: bool) -> Iterator[GroupInQueue]:
+def _without_queues(cells: Sequence[_AtMaster], topic: str | None, *, is_complete: bool) -> Iterator[LagRow]:
     """Yield what a group has stored of, or subscribes to, topics of which no master shows a queue to it."""
     gone = f"no master {'' if is_complete else 'that answers '}has the topic"
     known = set[str]().union(*(each.topics for each in cells))
@@ -255,11 +259,11 @@ def _without_queues(cells: Sequence[_AtMaster], topic: str | None, *, is_complet
                 is_left = each.connected is not None and unread not in each.connected.subscriptions
                 reason = "its members do not subscribe to the topic" if is_left else gone
                 for queue, offset in sorted(each.stored[unread].items()):
-                    yield GroupInQueue(unread, each.place.broker_name, queue, None, offset, reason=reason)
+                    yield LagRow(unread, each.place.broker_name, queue, consumer_offset=offset, reason=reason)
     owners = _owners(cells)
     for wanted in sorted(_subscribed(cells) - known - named):
         if topic in (None, wanted) and kind_of(wanted, owners) is TopicKind.NORMAL:
-            yield GroupInQueue(wanted, None, None, reason=gone)
+            yield LagRow(wanted, None, None, reason=gone)
 
 
 def _owners(cells: Iterable[_AtMaster]) -> set[str]:

@@ -34,12 +34,6 @@ class ResizeBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     reason: str = ""
 
 
-class ReasonBody(msgspec.Struct, frozen=True, kw_only=True):
-    """Why an operator does something."""
-
-    reason: str = ""
-
-
 class CommandBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """What an operator does with a resize."""
 
@@ -47,8 +41,8 @@ class CommandBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     dry_run: bool = False
 
 
-class UndoBody(CommandBody, frozen=True, kw_only=True):
-    """An abort, or a resume."""
+class ReasonBody(CommandBody, frozen=True, kw_only=True):
+    """Why an operator does something."""
 
     reason: str = ""
 

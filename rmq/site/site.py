@@ -1,17 +1,13 @@
 """The servers of one site, as a command reaches them. The edge: it has the one connection to each."""
 
+import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from remoting.admin.admin_request import AdminRequest
 from remoting.admin.client import AdminClient, AdminLimits
-from remoting.admin.controllers import (
-    ReportedBrokerSet,
-    ReportedMetadata,
-    controller_metadata,
-    detailed_sets,
-)
+from remoting.admin.controllers import ReportedBrokerSet, ReportedMetadata, broker_sets_of, controller_metadata
 from remoting.admin.routes import ClusterBrokers, registered_and_away
 from remoting.background_tasks import all_results
 from remoting.client import RemotingClient
@@ -125,41 +121,59 @@ class Site:
             raise NoneNamed("controller", "--controller")
         return self.settings.controller
 
+    @property
+    def knows_controllers(self) -> bool:
+        """Whether the controllers are of this site: beside NameServers that are named, the default one may not be."""
+        return "controller" not in self.settings.defaults or "namesrv" in self.settings.defaults
+
     async def cluster(self) -> ClusterBrokers:
         """Return all brokers and the sets that are away, as NameServers know them together; raises CommandFailed.
 
-        Java NameServers remember nothing: what is away is then what controllers of ours have stored and nobody lists.
+        A set that controllers of ours have stored and nobody lists is away too: Java NameServers remember none, and
+        one of ours has forgotten them with its disk.
         """
-        answers = await self.at_name_servers(registered_and_away())
+        answers, stored = await both(self.at_name_servers(registered_and_away()), self._stored_sets())
         known = merged([each.result for each in answers if each.error is None])
-        if known.away is not None or "controller" in self.settings.defaults:
-            return known
-        try:
-            stored = await self.stored_sets(await self.leading_controller())
-        except CommandFailed:
-            return known
-        return known if stored is None else replace(known, away=stored_away(known, stored))
+        return replace(known, away=stored_away(known, stored))
 
     async def leading_controller(self) -> str:
-        """Return the address of the leading controller; raises CommandFailed."""
-        answers = await self.answers(self.controllers, controller_metadata())
-        return leader_in(answers)
+        """Return the address of the leading controller, as soon as one says it; raises CommandFailed."""
+        answers: list[Answered[ReportedMetadata]] = []
+        works = [asyncio.ensure_future(self.answer_of(each, controller_metadata())) for each in self.controllers]
+        try:
+            for work in asyncio.as_completed(works):
+                answers.append(await work)
+                if leader := leader_in(answers):
+                    return leader
+        finally:
+            for each in works:
+                each.cancel()
+        failed = [(each.address, each.error) for each in answers if each.error is not None]
+        raise failure_of_all(failed) if len(failed) == len(answers) else NotReachable("no controller leads now")
 
     async def stored_sets(self, leader: str) -> Mapping[str, ReportedBrokerSet] | None:
         """Return all broker sets that the leading controller has stored; None from Java's, which lists none.
 
         Raises CommandFailed.
         """
-        answer = await self.answer_of(leader, detailed_sets())
+        answer = await self.answer_of(leader, broker_sets_of())
         if answer.error is None:
             return answer.result
         if isinstance(answer.error, Refused) and answer.error.code == ResponseCode.SYSTEM_ERROR:
             return None
         raise failure_of(answer.error, leader)
 
+    async def _stored_sets(self) -> Mapping[str, ReportedBrokerSet]:
+        if not self.knows_controllers:
+            return {}
+        try:
+            return await self.stored_sets(await self.leading_controller()) or {}
+        except CommandFailed:
+            return {}
+
     async def named_sets(self, leader: str, names: Sequence[str]) -> Mapping[str, ReportedBrokerSet]:
         """Return the broker sets of these names that the leading controller knows; raises CommandFailed."""
-        return await self.call(leader, detailed_sets(names)) if names else {}
+        return await self.call(leader, broker_sets_of(names)) if names else {}
 
     def _with_advice(self, failure: CommandFailed) -> CommandFailed:
         if isinstance(failure, NotReachable) and "namesrv" in self.settings.defaults:
@@ -167,15 +181,10 @@ class Site:
         return failure
 
 
-def leader_in(answers: Sequence[Answered[ReportedMetadata]]) -> str:
-    """Return the address of the controller that leads, as the first one says that knows; raises CommandFailed."""
-    for each in answers:
-        if each.error is None and each.result.controller_leader_address:
-            return each.result.controller_leader_address
-    failed = [(each.address, each.error) for each in answers if each.error is not None]
-    if len(failed) == len(answers):
-        raise failure_of_all(failed)
-    raise NotReachable("no controller leads now")
+def leader_in(answers: Sequence[Answered[ReportedMetadata]]) -> str | None:
+    """Return the address of the controller that leads, as the first one says that knows."""
+    named = (each.result.controller_leader_address for each in answers if each.error is None)
+    return next(filter(None, named), None)
 
 
 def check_complete(answers: Sequence[Answered[Found]], what: str) -> None:

@@ -11,7 +11,9 @@ from fakes.offset_broker import CLUSTER, offset_brokers_in_thread
 from group_broker import GroupBroker
 from rmq_brokers import ADMIN_TOKEN, admin_token
 
+from remoting.clock import SystemClock
 from remoting.protocol.codes import RequestCode, ResponseCode
+from rmq.site import settings
 
 LIST, TOPICS, ROUTE = (
     RequestCode.GET_BROKER_CLUSTER_INFO,
@@ -105,7 +107,17 @@ def test_status_is_not_well_without_any_broker(run):
     server = name_server()
     ran = run("status", at=[server])
 
-    assert (ran.code, states(ran.rows)) == (7, {("namesrv", server.address): "no_brokers"})
+    assert (ran.code, states(ran.rows)["namesrv", server.address]) == (7, "no_brokers")
+
+
+def test_sets_of_a_default_controller_are_not_away_from_name_servers_that_are_named(run, brokers, monkeypatch):
+    controlled = controller(stored("broker-z", dead={1, 2}))
+    monkeypatch.setattr(settings, "DEFAULT_CONTROLLER", controlled.address)
+    ran = run("status", at=[name_server(brokers.a)])
+    controlled.close()
+
+    assert (ran.code, ("controller", controlled.address) in states(ran.rows)) == (0, True)
+    assert "broker-z" not in str(ran.rows)
 
 
 @pytest.mark.parametrize("dead", [{2}, {1, 2}])
@@ -173,6 +185,63 @@ def test_what_a_set_may_have_that_is_away_is_not_unknown(run, brokers, words):
     assert f"gone is shown by nobody, and may be there: broker-b {AWAY}" in away.err
 
 
+def test_sets_that_a_name_server_has_forgotten_are_known_from_controllers(run, brokers):
+    for words in (("topic", "show", "gone"), ("group", "lag", "gone"), ("cluster", "list")):
+        ran = run(*words, at=[name_server(brokers.a)], controlled=controller(stored("broker-z", dead={1, 2})))
+        assert (ran.code, "broker-z away" in ran.err) == (7, True), words
+
+
+def test_controller_that_hangs_holds_up_nothing_while_another_one_says_who_leads(run, brokers):
+    silent, leader = AnsweringPeer({1005: None}), controller(stored("broker-z", dead={1, 2}))
+    both = SimpleNamespace(address=f"{silent.address};{leader.address}", close=lambda: None)
+    began_ms = SystemClock().now_ms()
+    ran = run("topic", "show", "gone", at=[name_server(brokers.a)], controlled=both)
+    took_ms = SystemClock().now_ms() - began_ms
+    for each in (silent, leader):
+        each.close()
+
+    assert (ran.code, "broker-z away" in ran.err, took_ms < 15_000) == (7, True, True), ran
+
+
+def test_without_any_broker_nobody_can_say_that_a_topic_or_group_is_not_there(run):
+    for words in (("topic", "show", "gone"), ("group", "lag", "gone"), ("group", "list"), ("cluster", "list")):
+        ran = run(*words, at=[name_server(away=None)])
+        assert (ran.code, "no broker is registered" in ran.err) == (7, True), words
+
+
+def test_sets_are_not_ok_where_their_controller_does_not_say_how_they_are(run, brokers):
+    follower = controller({})
+    follower.answers[1005] = answer(fields={"isLeader": "false", "controllerLeaderAddress": "127.0.0.1:1"})
+    ran = run("status", at=[name_server(brokers.a)], controlled=follower)
+
+    assert (ran.code, states(ran.rows)["controller", "127.0.0.1:1"]) == (7, "failed")
+
+
+def test_very_many_sets_that_are_away_do_not_fill_the_screen(run, brokers):
+    many = [f"stranger-{n}" for n in range(1000)]
+    for words in (("topic", "show", "gone"), ("cluster", "list"), ("status",)):
+        ran = run(*words, at=[name_server(brokers.a, away=many)])
+        assert (ran.code, "more" in ran.err, len(ran.err) < 1500) == (7, True, True), words
+
+
+def test_a_set_that_is_away_is_cleaned_from_a_controller_of_java_by_the_cluster_that_name_servers_know(run, brokers):
+    controlled = controller({}, is_ours=False)
+    body = {"masterEpoch": 3, "syncStateSetEpoch": 1, "inSyncReplicas": [], "notInSyncReplicas": []}
+    controlled.answers[1006] = answer({"replicasInfoTable": {"broker-b": body}})
+    at = [name_server(brokers.a, away=["broker-b"])]
+    ran = run("controller", "clean", "broker-b", "--dry-run", at=at, controlled=controlled)
+
+    assert (ran.code, [row["state"] for row in ran.rows]) == (0, ["planned"]), ran
+
+
+def test_a_topic_that_keeps_its_queues_loses_none(run, brokers):
+    brokers.a.write_queue_nums = {"orders": 4}
+    words = ("topic", "create", "orders", "--broker", "broker-a", "--read", "1", "--write", "4", "--dry-run")
+    ran = run(*words, at=[name_server(brokers.a)])
+
+    assert (ran.code, "broker-a: 1/4 -> 1/4 queues" in ran.rows[0]["change"]) == (0, True), ran
+
+
 def test_java_name_servers_remember_nothing_so_controllers_are_asked(run, brokers):
     sets = stored("broker-z", dead={1, 2})
     ours = run("topic", "show", "gone", at=[name_server(brokers.a, away=None)], controlled=controller(sets))
@@ -221,7 +290,7 @@ def answers_of(run, brokers):
     unknown = [row for row in lag.rows if row["diff"] == "unknown"]
     assert listed["unknownQueues"] == len(unknown)
     known = [row["diff"] for row in lag.rows if row["diff"] != "unknown"]
-    assert listed["lag"] == (sum(known) if known else "unknown")
+    assert listed["lag"] == (sum(known) or "unknown" if unknown or not known else sum(known))
     return [(row["brokerName"], row["queueId"], row["diff"]) for row in lag.rows], [row["reason"] for row in unknown]
 
 
@@ -230,6 +299,13 @@ def test_a_set_without_a_stored_offset_is_unknown_in_every_answer(run, brokers):
 
     assert rows == [("broker-a", 0, 60), ("broker-b", 0, "unknown")]
     assert "no offset" in reason
+
+
+def test_a_group_that_may_be_behind_is_not_listed_with_a_lag_of_0(run, brokers):
+    brokers.a.offsets["orders@billing"][0] = 100
+    (listed,) = run("group", "list", "billing", "--long", at=[name_server(brokers.a, brokers.b)]).rows
+
+    assert (listed["lag"], listed["unknownQueues"]) == ("unknown", 1)
 
 
 def test_nothing_is_behind_in_a_queue_that_never_had_a_message(run, brokers):
@@ -285,6 +361,11 @@ def test_queues_that_are_not_read_any_more_count_while_they_hold_messages(run, b
 class Forgetting(http.server.BaseHTTPRequestHandler):
     """The HTTP side of a NameServer that knows broker-b to be away; others have never had it."""
 
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"items":[]}')
+
     def do_DELETE(self):
         self.server.forgotten.append((self.path, self.headers["Authorization"]))
         is_known = self.path == "/v1/broker-sets/away/broker-b" and self.server.knows
@@ -318,6 +399,8 @@ def test_a_set_that_was_decommissioned_is_forgotten_at_every_name_server(run, br
     done = run("broker", "forget", "broker-b", "--yes", *given, at=[name_server(brokers.a, away=["broker-b"])])
     lives = run("broker", "forget", "broker-a", "--yes", *given, at=[name_server(brokers.a)])
     unknown = run("broker", "forget", "broker-z", "--yes", *given, at=[name_server(brokers.a)])
+    given = ("--namesrv-http", f"{urls};http://127.0.0.1:1")
+    partly = run("broker", "forget", "broker-b", "--dry-run", *given, at=[name_server(brokers.a, away=["broker-b"])])
 
     assert [row["state"] for row in planned.rows] == ["planned", "planned"]
     assert (done.code, [row["detail"] for row in done.rows]) == (0, [None, "it knew nothing of it"])
@@ -325,3 +408,4 @@ def test_a_set_that_was_decommissioned_is_forgotten_at_every_name_server(run, br
         [("/v1/broker-sets/away/broker-b", f"Bearer {ADMIN_TOKEN}")] for _ in http_sides
     ]
     assert (lives.code, unknown.code) == (1, 4)
+    assert (partly.code, [row["state"] for row in partly.rows]) == (7, ["planned", "planned", "failed"])

@@ -235,8 +235,8 @@ def secured(tmp_path_factory):
 def test_tls_with_its_authority_and_without_a_look_at_it_is_answered(rmq, secured):
     server, authority, _ = secured
 
-    assert rmq.run("cluster", "list", "-n", server.address, "--tls-ca", authority).code == 0
-    assert rmq.run("cluster", "list", "-n", server.address, "--tls").code == 0
+    assert rmq.run("topic", "list", "-n", server.address, "--tls-ca", authority).code == 0
+    assert rmq.run("topic", "list", "-n", server.address, "--tls").code == 0
 
 
 def test_certificate_of_nobody_known_is_no_rights(rmq, secured):

@@ -60,7 +60,10 @@ def test_http_side_of_name_servers_is_on_their_hosts_unless_it_is_given():
 
 
 def test_http_side_of_controllers_is_on_their_hosts_unless_it_is_given():
-    assert settings_of({"controller": "c1:9878;c2:9868"}, {}, {}).controller_http == ("http://c1:9881", "http://c2:9881")
+    assert settings_of({"controller": "c1:9878;c2:9868"}, {}, {}).controller_http == (
+        "http://c1:9881",
+        "http://c2:9881",
+    )
     assert settings_of({"controller_http": "http://c1:1"}, {}, {}).controller_http == ("http://c1:1",)
 
 

@@ -142,7 +142,7 @@ async def with_hidden(queries: MasterQueries, topic: str, ends: TopicEnds) -> To
             # It does not have the queue.
             continue
         except (InvokeError, BodyError) as error:
-            return replace(ends, problem=f"the ends of topic {topic} are not known: {error}")
+            return replace(ends, problem=f"whether more queues hold messages is not known: {error}")
         last = queue_id + 1 + HIDDEN_PROBED
         if bounds is not None and bounds.max_offset > bounds.min_offset:
             found[queue_id] = bounds

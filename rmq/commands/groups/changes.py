@@ -12,11 +12,9 @@ from remoting.protocol.shapes.broker_clients import NewSubscriptionGroup
 from rmq.cli.options import ChangeCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names, cluster_names, group_names
-from rmq.failures import NotReachable, WrongUse
-from rmq.site.brokers import BrokerPlace, check_gaps, gaps_in, masters, members_at, members_of_cluster
+from rmq.site.brokers import BrokerPlace, check_gaps, chosen_masters, gaps_in
 from rmq.site.changes import SiteChange
-from rmq.site.groups import Masters, check_group
-from rmq.site.site import Site
+from rmq.site.groups import check_group
 
 _CLUSTER = click.option(
     "--cluster", metavar="NAME", shell_complete=cluster_names, help="at all masters of this cluster"
@@ -50,7 +48,7 @@ class GroupCreation(TypedDict):
 @with_session
 async def create_group(session: OperatorSession, group: str, **chosen: Unpack[GroupCreation]) -> None:
     """Create a group at masters (request 200). Of one that exists all settings are replaced, after a question."""
-    found, _ = await _chosen_masters(session.site, chosen["cluster"], chosen["broker"])
+    found = chosen_masters(await session.site.cluster(), chosen["cluster"], chosen["broker"])
     wanted = NewSubscriptionGroup(
         group_name=group,
         consume_enable=not chosen["no_consume"],
@@ -59,7 +57,7 @@ async def create_group(session: OperatorSession, group: str, **chosen: Unpack[Gr
         retry_queue_nums=chosen["retry_queues"],
         retry_max_times=chosen["retry_max"],
     )
-    request = create_at(wanted).mapped(lambda _: "")
+    request = create_at(wanted)
     answers = await session.site.answers((each.address for each in found), configured_groups())
     exists = any(each.error is None and group in each.result for each in answers)
     changes = [
@@ -83,24 +81,15 @@ async def delete_group(
 
     Members that are online may let brokers create it again.
     """
-    found, gaps = await _chosen_masters(session.site, cluster, broker)
+    brokers = await session.site.cluster()
+    found, gaps = chosen_masters(brokers, cluster, broker), gaps_in(brokers, cluster) if cluster else []
     await check_group(session.site, group, found, gaps)
-    request = delete_at(group, cleans_offsets=not keep_offsets).mapped(lambda _: "")
+    request = delete_at(group, cleans_offsets=not keep_offsets)
     what = f"delete group {group}" + ("" if keep_offsets else " and its offsets")
     changes = [SiteChange(each.address, f"{what} on {_name(each)}", request, broker_runtime()) for each in found]
     question = f"Delete group {group}{'' if keep_offsets else ' and its offsets'} on {', '.join(map(_name, found))}?"
     await session.change([changes], question)
     check_gaps(gaps, "the group comes back with it")
-
-
-async def _chosen_masters(site: Site, cluster: str | None, broker: str | None) -> Masters:
-    if (cluster is None) == (broker is None):
-        raise WrongUse("name either --cluster or --broker")
-    brokers = await site.cluster()
-    found = masters(members_of_cluster(brokers, cluster) if cluster else members_at(brokers, broker or ""))
-    if not found:
-        raise NotReachable(f"{cluster or broker} has no master now: only masters change groups")
-    return Masters(found, gaps_in(brokers, cluster) if cluster else [])
 
 
 def _name(place: BrokerPlace) -> str:

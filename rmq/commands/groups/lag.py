@@ -13,33 +13,12 @@ from rmq.cli.options import SiteCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import cluster_names, group_names, topic_names
 from rmq.site.brokers import check_gaps
-from rmq.site.group_lag import GroupInQueue, GroupLag, Unknown, read_lags
+from rmq.site.group_lag import GroupLag, LagRow, read_lags
 from rmq.site.groups import check_group, held_queues, masters_of
 from rmq.site.site import Answered, check_complete, check_requests
 
 #: Of pop consumers: all queues of a broker set.
 _ALL_QUEUES = -1
-
-
-class LagRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How far a group is in one queue."""
-
-    #: Blank of a set that cannot be asked, where no topic was named.
-    topic: str | None
-    #: Blank where no master has the topic.
-    broker_name: str | None
-    queue_id: int | None
-    #: The next offset to be written.
-    broker_offset: int | None
-    #: The next offset to consume; blank if none is stored.
-    consumer_offset: int | None
-    #: Messages not consumed. `unknown` is not 0.
-    diff: int | Unknown
-    #: Members that hold the queue; several may, for a moment or of a broadcasting group.
-    clients: list[str] | None
-    #: When the message before `consumerOffset` was stored.
-    last_consumed_unix_ms: int | None
-    reason: str | None
 
 
 class StoredOffsetRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -75,8 +54,8 @@ async def show_lag(
     if not read.queues:
         await check_group(site, group, masters.found, masters.gaps)
     holders = {} if no_clients or not read.queues else await _holders(session, group, read.connections)
-    lacking = [GroupInQueue(topic, each.broker_name, None, reason=each.reason) for each in read.gaps]
-    session.show([_row(each, holders) for each in [*read.queues, *lacking]], LagRow)
+    lacking = [LagRow(topic, each.broker_name, None, reason=each.reason) for each in read.gaps]
+    session.show([*(_with_clients(each, holders) for each in read.queues), *lacking], LagRow)
     if session.is_table:
         session.note(f"{group}: {_summary(read)}")
     check_requests(read.answers)
@@ -118,22 +97,12 @@ async def _holders(
     return held.clients
 
 
-def _row(found: GroupInQueue, holders: Mapping[MessageQueue, Sequence[str]]) -> LagRow:
-    clients: list[str] = []
-    if found.topic is not None and found.broker_name is not None and found.queue_id is not None:
-        queue = MessageQueue(topic=found.topic, broker_name=found.broker_name, queue_id=found.queue_id)
-        clients = [*holders.get(queue, ()), *holders.get(replace(queue, queue_id=_ALL_QUEUES), ())]
-    return LagRow(
-        topic=found.topic,
-        broker_name=found.broker_name,
-        queue_id=found.queue_id,
-        broker_offset=found.broker_offset,
-        consumer_offset=found.consumer_offset,
-        diff="unknown" if found.diff is None else found.diff,
-        clients=clients or None,
-        last_consumed_unix_ms=found.last_consumed_unix_ms,
-        reason=found.reason,
-    )
+def _with_clients(row: LagRow, holders: Mapping[MessageQueue, Sequence[str]]) -> LagRow:
+    if row.topic is None or row.broker_name is None or row.queue_id is None:
+        return row
+    queue = MessageQueue(topic=row.topic, broker_name=row.broker_name, queue_id=row.queue_id)
+    clients = [*holders.get(queue, ()), *holders.get(replace(queue, queue_id=_ALL_QUEUES), ())]
+    return msgspec.structs.replace(row, clients=clients or None)
 
 
 def _summary(read: GroupLag) -> str:

@@ -37,7 +37,7 @@ class LongGroupRow(GroupRow, frozen=True, kw_only=True, rename="camel"):
     consume_type: str | None
     #: CLUSTERING or BROADCASTING.
     message_model: str | None
-    #: Messages not consumed, where that is known; `unknown` if that is nowhere, or a master or a set did not answer.
+    #: Messages not consumed, where that is known; `unknown` instead of 0 with unknown queues, or if a set is lacking.
     lag: int | Unknown
     #: Queues of which it is not known.
     unknown_queues: int

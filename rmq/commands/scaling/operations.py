@@ -17,9 +17,9 @@ from rmq.site.scaling_documents import (
     PLAN_TIMEOUT_S,
     CommandBody,
     GiveUpBody,
+    ReasonBody,
     ResizeDocument,
     ResizePage,
-    UndoBody,
     WaiveBody,
 )
 
@@ -118,7 +118,7 @@ async def show_operation(session: OperatorSession, operation: str) -> None:
 @with_session
 async def abort(session: OperatorSession, operation: str, reason: str) -> None:
     """Undo a resize; what that leaves behind is in its phases."""
-    await _change(session, operation, "abort", UndoBody(reason=reason), lambda topic: f"Undo the resize of {topic}")
+    await _change(session, operation, "abort", ReasonBody(reason=reason), lambda topic: f"Undo the resize of {topic}")
 
 
 @click.command("resume", cls=ChangeCommand)
@@ -127,7 +127,7 @@ async def abort(session: OperatorSession, operation: str, reason: str) -> None:
 @with_session
 async def resume(session: OperatorSession, operation: str, reason: str) -> None:
     """Go on with a resize that is BLOCKED, or in CONFLICT."""
-    await _change(session, operation, "resume", UndoBody(reason=reason), lambda topic: f"Resize {topic} further")
+    await _change(session, operation, "resume", ReasonBody(reason=reason), lambda topic: f"Resize {topic} further")
 
 
 @click.command("waive", cls=ChangeCommand)

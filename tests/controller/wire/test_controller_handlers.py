@@ -6,7 +6,7 @@ import pytest
 from fakes.in_process_controller import CLUSTER, ME, SET, InProcessController, at
 
 from controller.failure_detection.suspicion import ProbeOutcome
-from remoting.admin.controllers import detailed_sets
+from remoting.admin.controllers import broker_sets_of
 from remoting.protocol.codes import RequestCode, ResponseCode
 
 
@@ -193,8 +193,8 @@ async def test_sync_state_data_with_details_has_the_cluster_and_the_last_electio
     await controller.elect(2)
     answer = await controller.request(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, {"withDetails": "true"}, body)
 
-    found = detailed_sets().read_response(answer)[SET]
-    assert (found.cluster, found.master_broker_id, found.is_whole) == (CLUSTER, 1, False)
+    found = broker_sets_of().read_response(answer)[SET]
+    assert (found.cluster, found.master_broker_id, len(found.lacking)) == (CLUSTER, 1, 1)
     assert found.last_election.startswith("1 ")
     assert (await controller.request(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, {})).code == ResponseCode.SYSTEM_ERROR
 

@@ -100,16 +100,6 @@ async def test_broker_that_answers_errors_is_named_and_hides_no_other(tmp_path, 
     }
 
 
-async def test_broker_that_falls_silent_while_it_is_read_hides_no_other(tmp_path):
-    silent, other = a_broker(), a_broker("broker-b", **{"orders@billing": {0: 90, 1: 100}})
-    silent.instead[BrokerRequestCode.QUERY_CONSUME_QUEUE] = None
-    async with restore_site(tmp_path, silent, other) as site:
-        found, unavailable = await lags(site, topic="orders")
-
-    assert unavailable == {}
-    assert [each.lag for each in found.values()] == [None, None, 10, 0]
-    assert "the ends of topic orders are not known" in found["orders", "broker-a", 0].reason
-
 
 async def test_topic_whose_ends_are_not_answered_is_unknown(tmp_path):
     broker = a_broker(**{"orders@billing": {0: 40}})
@@ -165,3 +155,18 @@ async def test_queues_that_are_not_read_any_more_count_while_they_hold_messages(
         found, _ = await lags(site)
 
     assert {queue[2]: each.lag for queue, each in found.items()} == {0: 0, 1: 30, 2: None}
+
+
+async def test_broker_that_does_not_say_whether_it_has_more_queues_makes_the_lag_unknown(tmp_path):
+    broker, other = (
+        a_broker(**{"orders@billing": {0: 100, 1: 100}}),
+        a_broker("broker-b", **{"orders@billing": {0: 90}}),
+    )
+    broker.instead[BrokerRequestCode.QUERY_CONSUME_QUEUE] = None
+    async with restore_site(tmp_path, broker, other) as site:
+        found, unavailable = await lags(site)
+
+    assert unavailable == {}
+    assert [found["orders", "broker-a", queue].lag for queue in (0, 1)] == [None, None]
+    assert "more queues" in found["orders", "broker-a", 0].reason
+    assert found["orders", "broker-b", 0].lag == 10
