@@ -46,6 +46,12 @@ class ShownResizeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     problem: str | None
 
 
+class ChangedResizeRow(ShownResizeRow, frozen=True, kw_only=True):
+    """A resize after a command, or as it would be."""
+
+    state: Literal["planned", "done"]
+
+
 class StepRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A phase of a resize."""
 
@@ -108,8 +114,6 @@ async def show_operation(session: OperatorSession, operation: str) -> None:
     """Show the phases of a resize: what was seen in each, and what the present one waits for."""
     found = await controller_answer(session, ApiRequest(path_of("scaling", "operations", operation), ResizeDocument))
     session.show(list(_steps(found)), StepRow)
-    if found.problem:
-        session.note(f"{found.topic}: {found.problem}")
 
 
 @click.command("abort", cls=ChangeCommand)
@@ -174,8 +178,9 @@ async def _change(
     request = ApiRequest(
         f"{path}/{verb}", ResizeDocument, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S, is_preview=session.is_dry_run
     )
-    done = await controller_answer(session, request)
-    session.show([operation_row(done)], ShownResizeRow)
+    row = operation_row(await controller_answer(session, request))
+    state: Literal["planned", "done"] = "planned" if session.is_dry_run else "done"
+    session.show([ChangedResizeRow(**msgspec.structs.asdict(row), state=state)], ChangedResizeRow)
 
 
 def _steps(found: ResizeDocument) -> Iterator[StepRow]:
@@ -193,5 +198,5 @@ def _steps(found: ResizeDocument) -> Iterator[StepRow]:
         state="present",
         began_unix_ms=found.phase_since_unix_ms,
         ended_unix_ms=None,
-        text="; ".join(found.waits_for) or None,
+        text="; ".join(found.waits_for) or found.problem or None,
     )
