@@ -17,11 +17,12 @@ from remoting.protocol.topic_kinds import TopicKind, kind_of
 from rmq.cli.options import ChangeCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names, cluster_names, topic_names
+from rmq.commands.scaling.operations import resize_beside
 from rmq.commands.topic_views import definitions_at, route_at_first
 from rmq.failures import CommandFailed, UnknownName, WrongUse, failure_of_all, is_cut_off
 from rmq.site.brokers import BrokerPlace, check_gaps, chosen_masters, not_reached
 from rmq.site.changes import SiteChange, at_every_name_server
-from rmq.site.site import Site, check_requests
+from rmq.site.site import Site, both, check_requests
 
 _PERMS: Final = {"r": 4, "w": 2, "rw": 6}
 _REMOVES: Final = "-"
@@ -68,7 +69,7 @@ async def create_topic(session: OperatorSession, topic: str, **chosen: Unpack[Cr
     It is refused where queues would go: nobody could read what is in them. `rmq topic scale` waits until it is read.
     """
     site = session.site
-    brokers = await site.cluster()
+    brokers, resize = await both(site.cluster(), resize_beside(session, topic))
     found, gaps = chosen_masters(brokers, chosen["cluster"], chosen["broker"])
     read, write, perm = chosen["read"], chosen["write"], chosen["perm"]
     wanted = TopicDefinition(
@@ -99,7 +100,7 @@ async def create_topic(session: OperatorSession, topic: str, **chosen: Unpack[Cr
         request = put_kv(ORDER_TOPIC_CONFIG, topic, conf)
         stages.append(at_every_name_server(site, f"order configuration of {topic}: {conf}", request))
     verb = "Create" if all(each.is_new for each in places) else "Replace the configuration of"
-    question = f"{verb} {what} on {'; '.join(each.text for each in places)}?{not_reached(gaps)}"
+    question = f"{verb} {what} on {'; '.join(each.text for each in places)}?{not_reached(gaps)}{resize}"
     await session.change(stages, question, _refusals(topic, brokers))
     check_gaps(gaps, f"{topic} is not created there: create it again once all are back")
 
@@ -115,7 +116,7 @@ async def delete_topic(session: OperatorSession, topic: str, cluster: str) -> No
     do sets that are away, or have no master: they are named, and the exit code is 7.
     """
     site = session.site
-    brokers = await site.cluster()
+    brokers, resize = await both(site.cluster(), resize_beside(session, topic))
     found, gaps = chosen_masters(brokers, cluster, None)
     await route_at_first(site, topic)
     at_brokers = [
@@ -126,7 +127,7 @@ async def delete_topic(session: OperatorSession, topic: str, cluster: str) -> No
     ]
     at_name_servers = at_every_name_server(site, f"delete route of {topic}", delete_topic_route(topic, cluster))
     names = ", ".join(each.broker_name for each in found)
-    question = f"Delete topic {topic} with all its messages on {names}?{not_reached(gaps)}"
+    question = f"Delete topic {topic} with all its messages on {names}?{not_reached(gaps)}{resize}"
     await session.change([at_brokers, at_name_servers], question, _refusals(topic, brokers))
     check_gaps(gaps, f"{topic} comes back with it, if it has it")
 

@@ -188,12 +188,11 @@ def _conflict(this: ResizeRound) -> ResizeDecision:
 
 
 def _way_out(operation: ResizeOperation) -> str:
-    first = PAUSED_END if operation.kind is ResizeKind.ORDERED and operation.reached > PAUSED_END else 0
     names: dict[str, list[str]] = {}
     for resize in operation.sets:
-        legal = path_of(operation.kind, resize)[first : max(operation.reached, 1) + 1]
-        paused = {each: "" if each.perm == resize.before.perm else f" with perm {each.perm}" for each in legal}
-        texts = dict.fromkeys(f"{each.read}/{each.write}{text}" for each, text in paused.items())
+        legal = path_of(operation.kind, resize)[: max(operation.reached, 1) + 1]
+        perms = ["" if each.perm == resize.before.perm else f" with perm {each.perm}" for each in legal]
+        texts = dict.fromkeys(f"{each.read}/{each.write}{perm}" for each, perm in zip(legal, perms, strict=True))
         names.setdefault(" or ".join(texts), []).append(resize.broker_name)
     numbers = "; ".join(f"{', '.join(sets)} {text}" for text, sets in names.items())
     return (

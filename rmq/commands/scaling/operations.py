@@ -14,6 +14,7 @@ from rmq.failures import CommandFailed
 from rmq.output.rows import RowKey
 from rmq.site.http_api import ApiRequest, Document, call, controllers, path_of
 from rmq.site.scaling_documents import (
+    ENDED_PHASES,
     PLAN_TIMEOUT_S,
     CommandBody,
     GiveUpBody,
@@ -73,6 +74,18 @@ async def operations(session: OperatorSession, prefix: str | None) -> ResizePage
     """Return operations of topics whose names begin so."""
     parameters = {"limit": _LIMIT} | ({"prefix": prefix} if prefix else {})
     return await controller_answer(session, ApiRequest(path_of("scaling", "operations"), ResizePage, parameters))
+
+
+async def resize_beside(session: OperatorSession, topic: str) -> str:
+    """Return what the question before a change of a topic says of its resize; blank where no controller knows one."""
+    if "controller_http" in session.site.settings.defaults and not session.site.knows_controllers:
+        return ""
+    try:
+        found = (await operations(session, topic)).operations
+    except CommandFailed:
+        return ""
+    under_way = (each for each in found if each.topic == topic and each.phase not in ENDED_PHASES)
+    return "".join(f" Resize {each.id} of it is under way, in {each.phase}." for each in under_way)
 
 
 def operation_row(found: ResizeDocument) -> ShownResizeRow:

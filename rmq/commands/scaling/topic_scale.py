@@ -74,7 +74,7 @@ class ScaleOptions(TypedDict):
 @click.option("--ignore-unassigned", is_flag=True, help="grow although clients may not get the new queues")
 @click.option("--ignore-message-type", is_flag=True, help="resize a topic of message type PRIORITY or LITE")
 @click.option(
-    "--waive", "waived", multiple=True, metavar="GROUP", shell_complete=group_names, help="lose what it has not consumed"
+    "--waive", "waived", multiple=True, metavar="GROUP", shell_complete=group_names, help="do not wait for it"
 )
 @click.option("--reason", default="", help="shown with the operation")
 @click.option("--wait", "waits", is_flag=True, help="wait for its end; phases are shown as they come")
