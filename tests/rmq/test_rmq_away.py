@@ -286,7 +286,7 @@ def test_deleted_topic_comes_back_with_sets_that_were_not_reached(run, brokers):
     [
         ("config", "set", "broker", "useServerSideResetOffset=true", "--dry-run"),
         ("config", "get", "broker"),
-        ("topic", "create", "New", "--dry-run"),
+        ("topic", "create", "orders", "--dry-run"),
         ("group", "create", "new", "--dry-run"),
     ],
 )
@@ -299,9 +299,11 @@ def test_sets_that_a_command_does_not_reach_are_named(run, brokers, words):
 
 
 def test_question_before_a_change_names_sets_that_it_does_not_reach(run, brokers):
-    for words in (("topic", "create", "New"), ("group", "create", "new")):
-        ran = run(*words, "--cluster", CLUSTER, at=[name_server(brokers.a, away=["broker-b"])])
-        assert (ran.code, f"on broker-a? Not reached: broker-b {AWAY}." in ran.err) == (2, True), ran
+    for words in (("topic", "create", "orders"), ("topic", "delete", "orders"), ("group", "create", "new")):
+        server = name_server(brokers.a, away=["broker-b"])
+        server.answers[ROUTE] = answer({"queueDatas": [], "brokerDatas": [], "filterServerTable": {}})
+        ran = run(*words, "--cluster", CLUSTER, at=[server])
+        assert (ran.code, f"? Not reached: broker-b {AWAY}." in ran.err) == (2, True), ran
 
 
 def test_slaves_that_have_not_copied_a_group_are_shown(run, brokers):

@@ -110,11 +110,10 @@ def test_resize_that_cannot_be_says_why(rmq):
 
 @pytest.mark.parametrize(("away", "code"), [([], 4), (["broker-b"], 7)])
 def test_topic_without_a_route_is_unknown_unless_a_set_is_away(rmq, away, code):
-    sets = [{"cluster": CLUSTER, "brokerName": each, "awaySinceUnixMs": 1, "brokerAddrs": {}} for each in away]
-    tables = {
-        "brokerAddrTable": {"broker-z": {"cluster": CLUSTER, "brokerName": "broker-z", "brokerAddrs": {"0": "z:1"}}}
-    }
-    body = tables | {"clusterAddrTable": {CLUSTER: ["broker-z"]}, "awayBrokerSets": sets}
+    gone = {"cluster": CLUSTER, "awaySinceUnixMs": 1, "wasUnregistered": False, "brokerAddrs": {}}
+    here = {"cluster": CLUSTER, "brokerName": "broker-z", "brokerAddrs": {"0": "z:1"}}
+    tables = {"brokerAddrTable": {"broker-z": here}, "clusterAddrTable": {CLUSTER: ["broker-z"]}}
+    body = tables | {"awayBrokerSets": [gone | {"brokerName": each} for each in away]}
     server = AnsweringPeer({106: answer(body), 105: answer(code=17, remark="no route"), 206: answer({"topicList": []})})
     rmq.environment["NAMESRV_ADDR"] = server.address
     ran = rmq.run("topic", "scale", "absent", "--queues", "4", "--yes")
