@@ -213,6 +213,7 @@ class Judge:
     def changes_counts(self, brokers, counts):
         self.world.note("%s: %s", brokers.name, counts)
         # A topic that was deleted just before the write is made anew by it.
+        brokers.is_remade |= brokers.master.counts is None
         before = brokers.master.counts or counts
         if counts.write > counts.read:
             self.world.fail("%s gets more write queues than read queues: %s", brokers.name, counts)
