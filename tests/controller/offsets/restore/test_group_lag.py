@@ -100,7 +100,6 @@ async def test_broker_that_answers_errors_is_named_and_hides_no_other(tmp_path, 
     }
 
 
-
 async def test_topic_whose_ends_are_not_answered_is_unknown(tmp_path):
     broker = a_broker(**{"orders@billing": {0: 40}})
     broker.instead[BrokerRequestCode.GET_TOPIC_STATS_INFO] = ResponseCode.SYSTEM_ERROR
