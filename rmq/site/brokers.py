@@ -106,11 +106,6 @@ def gap_names(gaps: Collection[Gap]) -> str:
     return first_of(map(str, gaps), "; ")
 
 
-def not_reached(gaps: Collection[Gap]) -> str:
-    """Return what the question before a change says of sets that do not get it."""
-    return f" Not reached: {gap_names(gaps)}." if gaps else ""
-
-
 def check_gaps(gaps: Collection[Gap], what: str) -> None:
     """Raise PartlyDone if sets could not be asked; `what` is what may be missing of them."""
     if gaps:
@@ -179,6 +174,11 @@ def chosen_masters(
         why = gap_names(gaps) or "only masters change topics and groups"
         raise NotReachable(f"{cluster or broker} has no master now: {why}")
     return found, gaps
+
+
+def not_reached(gaps: Collection[Gap]) -> str:
+    """Return what the question before a change says of sets that do not get it."""
+    return f" Not reached: {gap_names(gaps)}." if gaps else ""
 
 
 def _since(away: AwaySet) -> float:
