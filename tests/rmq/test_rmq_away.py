@@ -294,8 +294,8 @@ def test_sets_that_a_command_does_not_reach_are_named(run, brokers, words):
     part = run(*words, "--cluster", CLUSTER, at=[name_server(brokers.a, away=["broker-b"])])
     none = run(*words, "--cluster", CLUSTER, at=[name_server(away=["broker-b"])])
 
-    assert (part.code, bool(part.rows), f"broker-b {AWAY}" in part.err) == (7, True, True), part
-    assert (none.code, none.rows, f"broker-b {AWAY}" in none.err) == (3, None, True), none
+    assert (part.code, bool(part.rows), AWAY in part.err) == (7, True, True), part
+    assert (none.code, none.rows, AWAY in none.err) == (3, None, True), none
 
 
 def test_question_before_a_change_names_sets_that_it_does_not_reach(run, brokers):
@@ -303,7 +303,7 @@ def test_question_before_a_change_names_sets_that_it_does_not_reach(run, brokers
         server = name_server(brokers.a, away=["broker-b"])
         server.answers[ROUTE] = answer({"queueDatas": [], "brokerDatas": [], "filterServerTable": {}})
         ran = run(*words, "--cluster", CLUSTER, at=[server])
-        assert (ran.code, f"? Not reached: broker-b {AWAY}." in ran.err) == (2, True), ran
+        assert (ran.code, "? Not reached: broker-b" in ran.err, AWAY in ran.err) == (2, True, True), ran
 
 
 def test_slaves_that_have_not_copied_a_group_are_shown(run, brokers):
