@@ -177,14 +177,15 @@ class Site:
     async def leading_controller(self) -> str:
         """Return the address of the leading controller, as soon as one says it; raises CommandFailed."""
         answers: list[Answered[ReportedMetadata]] = []
-        works = [asyncio.ensure_future(self.answer_of(each, controller_metadata())) for each in self.controllers]
+        pending = {start_task(self.answer_of(each, controller_metadata())) for each in self.controllers}
         try:
-            for work in asyncio.as_completed(works):
-                answers.append(await work)
+            while pending:
+                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                answers += [each.result() for each in done]
                 if leader := leader_in(answers):
                     return leader
         finally:
-            for each in works:
+            for each in pending:
                 each.cancel()
         failed = [(each.address, each.error) for each in answers if each.error is not None]
         raise failure_of_all(failed) if len(failed) == len(answers) else NotReachable("no controller leads now")
