@@ -87,7 +87,7 @@ class AwaySets:
         has_topics: bool = False,
         unix_ms: int,
     ) -> None:
-        """Take a set as it is now, with topics of users or not; None if its last broker has left: by request, or not."""
+        """Take a set as it is now, with topics of users or not; None if its last broker has left, by request or not."""
         if broker_set is None:
             if (present := self._present.pop(broker_name, None)) is not None:
                 self._leave(*present, is_unregistered=is_unregistered, unix_ms=unix_ms)
