@@ -83,7 +83,7 @@ export function brokerSets(brokers, storedSets, away = []) {
 }
 
 function stateOf({ brokers, stored, away }) {
-  if (!brokers.length) return away ? "away" : "absent";
+  if (!brokers.length) return away ? (away.awaySinceUnixMs === null ? "starting" : "away") : "absent";
   if (brokers.some((each) => each.actingMaster)) return "acting_master";
   if (!brokers.some((each) => each.role === "master")) return "no_master";
   // NameServers list a broker that failed until its heartbeats expire.

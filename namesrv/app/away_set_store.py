@@ -11,6 +11,7 @@ from namesrv.core.tables.away_sets import RememberedSet
 from namesrv.core.values.effects import BrokerRegistered, BrokerRemoved, DepartureReason, Event, RegistrationResult
 from namesrv.observability.event_log import NameServerEventLog
 from remoting.clock import Clock
+from remoting.protocol.topic_kinds import TopicKind, kind_of
 from serving.config.stored_config import NotStored, store
 from serving.durable_file import NotReadable, read_latest, recover
 
@@ -34,7 +35,7 @@ class AwaySetStore:
     def __init__(self, path: str, state: RouteState, clock: Clock, event_log: NameServerEventLog) -> None:
         self._path = Path(path)
         self._sets = state.away_sets
-        self._brokers = state.tables.brokers
+        self._brokers, self._topics = state.tables.brokers, state.tables.topics
         self._clock = clock
         self._event_log = event_log
         #: What the file holds, without how long sets were registered.
@@ -47,8 +48,12 @@ class AwaySetStore:
         unix_ms = self._clock.unix_ms()
         for event in events:
             match event:
-                case BrokerRegistered(broker_name=name) if event.result is not RegistrationResult.UNCHANGED:
-                    self._sets.observe(name, self._brokers.get(name), is_unregistered=False, unix_ms=unix_ms)
+                case BrokerRegistered(cluster=cluster, broker_name=name) if (
+                    event.result is not RegistrationResult.UNCHANGED
+                ):
+                    topics, owners = self._topics.topics_of(name), (cluster, name)
+                    has_topics = any(kind_of(topic, owners) is TopicKind.NORMAL for topic in topics)
+                    self._sets.observe(name, self._brokers.get(name), has_topics=has_topics, unix_ms=unix_ms)
                 case BrokerRemoved(broker_name=name, reason=reason):
                     is_unregistered = reason is DepartureReason.REQUEST
                     self._sets.observe(name, self._brokers.get(name), is_unregistered=is_unregistered, unix_ms=unix_ms)

@@ -47,7 +47,7 @@ ENDPOINTS: Final = (
     Endpoint(
         "/v1/broker-sets/away",
         NameServerViews.away_sets,
-        "Broker sets that were registered for 30 s or more, and of which no broker is now: at most 1,000, for a day.",
+        "Broker sets that had topics, or were registered for 30 s, and of which no broker is now; at most 1,000.",
         shapes.AwaySetListing,
         parameters=PAGED,
         refusals=(400,),

@@ -5,7 +5,6 @@ No view walks topics or queues beyond one page: the loop that runs them serves b
 
 import asyncio
 import re
-from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final
@@ -73,7 +72,7 @@ class NameServerViews(HistoryViews[NameServerConfig]):
     def clusters(self, request: ViewRequest) -> shapes.ClusterListing:
         """Return a page of clusters."""
         numbers = cluster_summary.clusters(self._sources.state)
-        away = Counter(away.cluster for away in self._sources.state.away_sets.away())
+        away = self._sources.state.away_sets.counts()
         page = requested_page(sorted(numbers.keys() | away), request, str)
         items = [_listed_cluster(name, numbers.get(name) or ClusterSummary(), away[name]) for name in page.keys]
         return shapes.ClusterListing(total=page.total, next_cursor=page.next_cursor, items=items)

@@ -55,7 +55,7 @@ ACTIVE_BROKERS: Final = _MAKE.gauge("active_brokers", "Live brokers.", "cluster"
 BROKER_SETS: Final = _MAKE.gauge("broker_sets", "Broker sets by who leads them.", "cluster", "state")
 AWAY_BROKER_SETS: Final = _MAKE.gauge(
     "away_broker_sets",
-    "Broker sets that were registered for 30 s or more, and of which no broker is now; at most 1,000, for a day.",
+    "Broker sets that had topics, or were registered for 30 s, and of which no broker is registered; for a day.",
     "cluster",
 )
 LOST_TOPICS: Final = _MAKE.gauge(

@@ -147,7 +147,7 @@ class NameServerMetrics(ServerMetrics[NameServerConfig]):
         state = self._sources.state
         clusters = cluster_summary.clusters(state)
         samples: dict[MetricFamily, list[tuple[Labels, float]]] = {family: [] for family in self._cluster_guards}
-        away = Counter(away.cluster for away in state.away_sets.away())
+        away = state.away_sets.counts()
         samples[catalogue.AWAY_BROKER_SETS] += [((name,), away[name]) for name in clusters.keys() | away]
         lost = Counter(dict.fromkeys(clusters, 0))
         for name, losses in state.lost_topics.reported():

@@ -65,9 +65,14 @@ class ReportedBrokerSet:
         return [each for each in self.replicas if not (each.is_alive and each.is_in_sync)]
 
     @property
+    def alive(self) -> list[ReportedReplica]:
+        """The brokers whose heartbeats the controller has."""
+        return [each for each in self.replicas if each.is_alive]
+
+    @property
     def has_living_master(self) -> bool:
         """Whether the master lives."""
-        return any(each.is_alive and each.broker_id == self.master_broker_id for each in self.replicas)
+        return any(each.broker_id == self.master_broker_id for each in self.alive)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

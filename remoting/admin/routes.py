@@ -11,7 +11,7 @@ from remoting.protocol.codec import decode_fields
 from remoting.protocol.codes import RequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError
-from remoting.protocol.shapes.broker_sets import LostTopics, StaleReplica
+from remoting.protocol.shapes.broker_sets import AwayBrokerSet, LostTopics, StaleReplica
 from remoting.protocol.shapes.namesrv import (
     ORDER_TOPIC_CONFIG,
     ClusterInfo,
@@ -71,6 +71,8 @@ class AwaySet:
     broker_name: str
     #: None: nobody knows.
     away_since_unix_ms: int | None
+    #: It was registered before the NameServer started, a minute ago at most.
+    is_starting: bool = False
     #: Its last broker unregistered itself, as it does when it is stopped.
     was_unregistered: bool = False
     #: By broker id: where they were last.
@@ -180,10 +182,14 @@ def _read_cluster(answer: RemotingCommand) -> ClusterBrokers:
     return ClusterBrokers(
         broker_sets={name: _broker_set(each) for name, each in body.broker_addr_table.items()},
         clusters={cluster: frozenset(names) for cluster, names in body.cluster_addr_table.items()},
-        away={e.broker_name: AwaySet(**msgspec.structs.asdict(e)) for e in body.away_broker_sets or ()},
+        away={e.broker_name: _away_set(e) for e in body.away_broker_sets or ()},
         lost_topics={e.broker_name: e for e in body.lost_topics or ()},
         stale_replicas={e.broker_addr: e for e in body.stale_replicas or ()},
     )
+
+
+def _away_set(body: AwayBrokerSet) -> AwaySet:
+    return AwaySet(**msgspec.structs.asdict(body), is_starting=body.away_since_unix_ms is None)
 
 
 def _queues(body: QueueData) -> RoutedQueues:

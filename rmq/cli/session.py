@@ -13,7 +13,7 @@ import msgspec
 from rmq.cli.options import WATCH_OPTION, ChangeCommand, given_options
 from rmq.cli.printed_output import CommandOutput, PrintedOutput, style_of
 from rmq.cli.run_settings import settings_in
-from rmq.failures import CommandFailed, ExitCode, WrongUse
+from rmq.failures import CommandFailed, ExitCode, PartlyDone, WrongUse
 from rmq.output.formats import rendered
 from rmq.output.printable import printable
 from rmq.site.changes import ChangeRow, SiteChange, carry_out, check
@@ -129,15 +129,32 @@ async def _run(settings: SiteSettings, options: Mapping[str, str], output: Print
         if WATCH_OPTION in options:
             await _watch(site, options, work)
         else:
-            await work(OperatorSession(site, options, output))
+            await _read(site, options, output, work)
     finally:
         await site.close()
+
+
+async def _read(site: Site, options: Mapping[str, str], output: CommandOutput, work: SessionWork) -> None:
+    """Do the work; a view of a site of which a server is silent is no whole one, and a note stands beside a change."""
+    site.silent.clear()
+    try:
+        await work(OperatorSession(site, options, output))
+    except CommandFailed as failure:
+        for address, reason in site.silent.items():
+            if address not in str(failure):
+                output.note(f"{address}: {reason}")
+        raise
+    if site.silent:
+        silent = "; ".join(f"{address}: {reason}" for address, reason in site.silent.items())
+        if not isinstance(click.get_current_context().command, ChangeCommand):
+            raise PartlyDone(f"{silent}: what only it knows is not shown")
+        output.note(silent)
 
 
 async def _watch(site: Site, options: Mapping[str, str], work: SessionWork) -> None:
     from rmq.cli.watch_loop import watch  # noqa: PLC0415  # 15 ms, and most commands run once
 
     async def take(output: CommandOutput) -> None:
-        await work(OperatorSession(site, options, output))
+        await _read(site, options, output, work)
 
     await watch(site.settings, style_of(options), take)

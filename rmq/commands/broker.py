@@ -74,7 +74,7 @@ async def list_brokers(session: OperatorSession, cluster: str | None, *, no_runt
         rows = [_row(each, answer) for each, answer in zip(found, answers, strict=True)]
         session.show([*rows, *away], BrokerRow)
         check_complete(answers, "brokers")
-    check_gaps(gaps_in(brokers, cluster), "not well")
+    check_gaps(gaps_in(brokers, cluster))
 
 
 @click.command("show", cls=SiteCommand)

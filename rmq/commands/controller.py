@@ -49,7 +49,7 @@ class ReplicaRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 @with_session
 async def show_controllers(session: OperatorSession) -> None:
     """Show the controllers and who leads (request 1005)."""
-    answers = await session.site.answers(session.site.controllers, controller_metadata())
+    answers = await session.site.peer_answers(session.site.controllers, controller_metadata())
     session.show([_controller_row(each) for each in answers], ControllerRow)
     check_complete(answers, "controllers")
 

@@ -1,7 +1,7 @@
 """`rmq status`: one look at everything that the site has."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import click
 import msgspec
@@ -15,12 +15,22 @@ from rmq.cli.options import ListCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.failures import CommandFailed, PartlyDone, failure_of_all, first_of, sentence_of
 from rmq.output.rows import RowKey
-from rmq.site.brokers import BrokerPlace, merged, places, stored_away
+from rmq.site.brokers import BrokerPlace, away_sentence, merged, places, stored_away
 from rmq.site.site import Answered, Site, both, leader_in
 
 Kind = Literal["namesrv", "controller", "broker", "brokerSet"]
 State = Literal[
-    "ok", "differs", "no_brokers", "no_master", "under_replicated", "lost_topics", "lacks_topics", "away", "failed"
+    "ok",
+    "differs",
+    "no_brokers",
+    "no_master",
+    "under_replicated",
+    "lost_topics",
+    "lacks_topics",
+    "away",
+    "starting",
+    "unknown",
+    "failed",
 ]
 
 
@@ -35,6 +45,8 @@ class StatusRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     #: slaves are alive. `under_replicated`: a broker of the set is not alive or not in sync, as the controller knows.
     #: `lost_topics`: routes have topics that its master does not. `lacks_topics`: a slave has not copied the newest
     #: topics of its master. `away`: no broker of the set is registered; of a broker: it is not registered nor alive.
+    #: `starting`: it was registered before the NameServer started, and may only not have registered again.
+    #: `unknown`: no NameServer answers. `failed`: no answer; of a set: from its master.
     state: State
     away_since_unix_ms: int | None = None
     detail: str
@@ -49,24 +61,39 @@ async def show_status(session: OperatorSession) -> None:
     controller clean`. A controller is looked for at its default address too; where none is there, that is no failure.
     """
     site = session.site
-    (clusters, topics), controllers = await both(
+    (clusters, topics), controllers = await site.beside(
         both(
-            site.answers(site.settings.namesrv, registered_and_away()),
-            site.answers(site.settings.namesrv, all_topics()),
+            site.peer_answers(site.settings.namesrv, registered_and_away()),
+            site.peer_answers(site.settings.namesrv, all_topics()),
         ),
-        _controllers(site),
+        site.peer_answers(site.settings.controller, controller_metadata()),
+        [site.unanswered(each) for each in site.settings.controller],
     )
     answered = [each.result for each in clusters if each.error is None]
+    if answered and "controller" in site.settings.defaults and all(_is_lost(each) for each in controllers):
+        controllers = []
     known = merged(answered)
     found = places(known)
-    brokers, (stored, unread) = await both(
-        site.answers((each.address for each in found), broker_runtime()), _stored_sets(site, controllers, known)
+    leader = leader_in(controllers) if site.knows_controllers else None
+    brokers, stored = await site.beside(
+        site.answers((each.address for each in found), broker_runtime()),
+        _stored_sets(site, leader, known),
+        "no answer",
     )
-    away = stored_away(known, stored)
-    controller_rows = {each.address: _controller_row(each) for each in controllers} | unread
-    rows = [*_name_server_rows(clusters, topics), *controller_rows.values(), *_set_rows(known, away, stored)]
-    rows += [_broker_row(place, each, known) for place, each in zip(found, brokers, strict=True)]
-    rows += _missing_rows({each.address for each in found}, away, stored)
+    controller_rows = {each.address: _controller_row(each) for each in controllers}
+    if isinstance(stored, str):
+        detail = f"leads, and does not say how broker sets are: {stored}"
+        controller_rows[leader or ""] = StatusRow(kind="controller", name=leader or "", state="failed", detail=detail)
+        stored = {}
+    rows = [*_name_server_rows(clusters, topics), *controller_rows.values()]
+    if answered:
+        away = stored_away(known, stored)
+        silent = {each.address for each in brokers if _is_lost(each)}
+        rows += _set_rows(known, away, stored, silent)
+        rows += [_broker_row(place, each, known) for place, each in zip(found, brokers, strict=True)]
+        rows += _missing_rows({each.address for each in found}, away, stored)
+    else:
+        rows += _stored_rows(stored)
     # Without a NameServer nobody knows which brokers there are.
     session.show(rows, StatusRow, is_partial=not answered)
     if not answered:
@@ -97,25 +124,19 @@ def _count(topics: Collection[str], brokers: ClusterBrokers) -> int:
     return sum(kind_of(topic, owners) is TopicKind.NORMAL for topic in topics)
 
 
-async def _controllers(site: Site) -> list[Answered[ReportedMetadata]]:
-    answers = await site.answers(site.settings.controller, controller_metadata())
-    if "controller" in site.settings.defaults and all(isinstance(each.error, InvokeError) for each in answers):
-        return []
-    return answers
+def _is_lost(answer: Answered[Any]) -> bool:
+    return isinstance(answer.error, InvokeError)
 
 
-async def _stored_sets(
-    site: Site, controllers: Sequence[Answered[ReportedMetadata]], known: ClusterBrokers
-) -> tuple[Mapping[str, ReportedBrokerSet], dict[str, StatusRow]]:
-    """Return what the leading controller has stored; where it cannot be asked, nothing, and the row of the leader."""
-    if not site.knows_controllers or (leader := leader_in(controllers)) is None:
-        return {}, {}
+async def _stored_sets(site: Site, leader: str | None, known: ClusterBrokers) -> Mapping[str, ReportedBrokerSet] | str:
+    """Return what the leading controller has stored, or why it does not say that; nothing without a leader."""
+    if leader is None:
+        return {}
     try:
         found = await site.stored_sets(leader)
-        return await site.named_sets(leader, sorted(known.broker_sets)) if found is None else found, {}
+        return await site.named_sets(leader, sorted(known.broker_sets)) if found is None else found
     except CommandFailed as failure:
-        detail = f"leads, and does not say how broker sets are: {failure}"
-        return {}, {leader: StatusRow(kind="controller", name=leader, state="failed", detail=detail)}
+        return str(failure)
 
 
 def _controller_row(answer: Answered[ReportedMetadata]) -> StatusRow:
@@ -127,10 +148,15 @@ def _controller_row(answer: Answered[ReportedMetadata]) -> StatusRow:
 
 
 def _set_rows(
-    known: ClusterBrokers, away: Mapping[str, AwaySet], stored: Mapping[str, ReportedBrokerSet]
+    known: ClusterBrokers,
+    away: Mapping[str, AwaySet],
+    stored: Mapping[str, ReportedBrokerSet],
+    silent: Collection[str],
 ) -> Iterator[StatusRow]:
     for name in sorted({*known.broker_sets, *away}):
         state, since_unix_ms, detail = _set_state(name, known, away.get(name), stored.get(name))
+        if state != "no_master" and name in known.broker_sets and known.broker_sets[name].master_address in silent:
+            state, detail = "failed", f"{detail}; its master does not answer"
         election = stored[name].last_election if name in stored else None
         if election and state in ("away", "no_master"):
             detail += f"; last election: {election}"
@@ -142,16 +168,19 @@ def _set_state(
 ) -> tuple[State, int | None, str]:
     """Return the state of a set, since when it is away, and a sentence."""
     if gone is not None:
+        brokers = f"{len(gone.broker_addrs)} brokers in {gone.cluster or 'an unknown cluster'}"
+        if gone.is_starting and (at_controller is None or at_controller.alive):
+            alive = "" if at_controller is None else f"; {_heartbeats(at_controller)}"
+            return "starting", None, f"{away_sentence(gone)}, {brokers}{alive}"
         how = "stopped in order" if gone.was_unregistered else "no broker is registered"
-        detail = f"{how}, {len(gone.broker_addrs)} brokers in {gone.cluster or 'an unknown cluster'}"
-        return "away", gone.away_since_unix_ms, detail
+        return "away", gone.away_since_unix_ms, f"{how}, {brokers}"
     listed = known.broker_sets[name]
     detail = f"{len(listed.addresses)} brokers in {listed.cluster}"
     if listed.master_address is None or (at_controller is not None and not at_controller.has_living_master):
         return "no_master", None, detail
     lacking = () if at_controller is None else at_controller.lacking
     if lacking:
-        texts = (f"{each.broker_id} {'not in sync' if each.is_alive else 'not alive'}" for each in lacking)
+        texts = (f"broker {each.broker_id} is not {'in sync' if each.is_alive else 'alive'}" for each in lacking)
         return "under_replicated", None, f"{detail}; {', '.join(texts)}"
     if (lost := known.lost_topics.get(name)) is not None:
         text = f"{lost.count} topics that its master does not have: {', '.join(lost.topics)}"
@@ -164,17 +193,36 @@ def _missing_rows(
 ) -> Iterator[StatusRow]:
     """Yield the brokers that NameServers had of sets that are away, and those that controllers miss."""
     missing = {address: (name, i) for name, gone in away.items() for i, address in gone.broker_addrs.items()}
-    missing |= {
+    dead = {
         each.address: (name, each.broker_id)
         for name, at_controller in stored.items()
         for each in at_controller.replicas
         if not each.is_alive
     }
-    for address, (name, broker_id) in sorted(missing.items(), key=lambda item: item[1]):
+    for address, (name, broker_id) in sorted((missing | dead).items(), key=lambda item: item[1]):
         if address not in registered:
-            since = away[name].away_since_unix_ms if name in away else None
+            gone = away.get(name)
+            state: State = "starting" if gone is not None and gone.is_starting and address not in dead else "away"
+            since = gone.away_since_unix_ms if gone is not None else None
             detail = f"{name} {broker_id}, not registered"
-            yield StatusRow(kind="broker", name=address, state="away", away_since_unix_ms=since, detail=detail)
+            yield StatusRow(kind="broker", name=address, state=state, away_since_unix_ms=since, detail=detail)
+
+
+def _stored_rows(stored: Mapping[str, ReportedBrokerSet]) -> Iterator[StatusRow]:
+    """Yield what the controller says of sets while no NameServer answers: its word alone makes none of them `ok`."""
+    nobody = "no NameServer answers"
+    for name, found in sorted(stored.items()):
+        yield StatusRow(kind="brokerSet", name=name, state="unknown", detail=f"{nobody}; {_heartbeats(found)}")
+    for name, found in sorted(stored.items()):
+        for each in found.replicas:
+            heard = "the controller has its heartbeats" if each.is_alive else "nor has the controller heartbeats of it"
+            detail = f"{name} {each.broker_id}; {nobody}, {heard}"
+            state: State = "unknown" if each.is_alive else "away"
+            yield StatusRow(kind="broker", name=each.address, state=state, detail=detail)
+
+
+def _heartbeats(found: ReportedBrokerSet) -> str:
+    return f"the controller has heartbeats of {len(found.alive)} of {len(found.replicas)} brokers"
 
 
 def _broker_row(place: BrokerPlace, answer: Answered[BrokerRuntime], known: ClusterBrokers) -> StatusRow:

@@ -1,7 +1,7 @@
 """`rmq topic list`."""
 
 from collections.abc import Callable, Container
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import click
 import msgspec
@@ -17,8 +17,9 @@ from rmq.failures import NotSupportedThere
 from rmq.output.patterns import matches
 from rmq.output.rows import RowKey
 from rmq.site.brokers import check_cluster, check_gaps, gaps_in, masters, members_of_cluster, places
-from rmq.site.site import check_complete
+from rmq.site.site import both, check_complete
 
+_MISSING: Final = "topics that only they have are not shown"
 #: The kind of a topic that is listed, from it and the names of clusters and broker sets; None: it is not.
 Wanted = Callable[[str, Container[str]], str | None]
 
@@ -59,7 +60,7 @@ async def list_topics(
 ) -> None:
     """List topics whose names contain PATTERN, or match it where it has * or ?.
 
-    Topics that only a set has which is away are not listed; with --long the exit code is then 7.
+    Topics that only a set has which is away are not listed: the exit code is then 7.
     """
 
     def kind_if_wanted(topic: str, owners: Container[str]) -> str | None:
@@ -69,15 +70,19 @@ async def list_topics(
     if is_long:
         await _list_long(session, cluster, kind_if_wanted)
         return
+    request = topics_of_cluster(cluster) if cluster else all_topics()
+    found, brokers = await both(session.site.first_answer(request), session.site.cluster())
     if cluster:
-        check_cluster(await session.site.cluster(), cluster)
-    found = await session.site.first_answer(topics_of_cluster(cluster) if cluster else all_topics())
+        check_cluster(brokers, cluster)
     try:
         owners = await session.site.call(found.address, topic_owners())
     except NotSupportedThere:
         owners = frozenset()
     kinds = ((topic, kind_if_wanted(topic, owners)) for topic in sorted(found.result))
-    session.show([TopicNameRow(topic=topic, kind=kind) for topic, kind in kinds if kind], TopicNameRow)
+    gaps = gaps_in(brokers, cluster)
+    rows = [TopicNameRow(topic=topic, kind=kind) for topic, kind in kinds if kind]
+    session.show(rows, TopicNameRow, is_partial=bool(gaps))
+    check_gaps(gaps, _MISSING)
 
 
 async def _list_long(session: OperatorSession, cluster: str | None, kind_if_wanted: Wanted) -> None:
@@ -103,4 +108,4 @@ async def _list_long(session: OperatorSession, cluster: str | None, kind_if_want
     rows.sort(key=lambda row: (row.topic, row.broker_name))
     session.show(rows, TopicRow, is_partial=any(each.error is not None for each in answers))
     check_complete(answers, "masters")
-    check_gaps(gaps_in(brokers, cluster), "topics that only it has are not shown")
+    check_gaps(gaps_in(brokers, cluster), _MISSING)

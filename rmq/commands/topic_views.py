@@ -53,7 +53,7 @@ async def show_route(session: OperatorSession, topic: str) -> None:
     """Show the route of a topic at every NameServer (request 105). Where they differ, `onlyAt` names who has what."""
     session.changes_with_routes([topic])
     site = session.site
-    answers, brokers = await both(site.answers(site.settings.namesrv, route_of(topic)), site.cluster())
+    answers, brokers = await both(site.peer_answers(site.settings.namesrv, route_of(topic)), site.cluster())
     if all(each.error is not None for each in answers):
         await _raise_unknown(site, topic, answers, gaps_in(brokers))
     session.show(route_rows(topic, answers), RouteRow)
@@ -62,7 +62,7 @@ async def show_route(session: OperatorSession, topic: str) -> None:
         session.note(f"{', '.join(without)} has no route of {topic}")
     check_complete([each for each in answers if not is_unknown_topic(each)], "NameServers")
     routed = [each.result for each in answers if each.error is None]
-    check_gaps(_gaps_beside(routed, brokers), f"queues of {topic} that it has are not shown")
+    check_gaps(_gaps_beside(routed, brokers), f"their queues of {topic} are not shown")
 
 
 @click.command("show", cls=SiteCommand)
@@ -93,7 +93,7 @@ async def show_topic(session: OperatorSession, topic: str, *, shows_queues: bool
     rows += [TopicShownRow(broker_name=each.broker_name, reason=each.reason) for each in gaps]
     session.show(rows, TopicShownRow)
     check_requests([*definitions, *offsets])
-    check_gaps(gaps, f"what it has of {topic} is not known")
+    check_gaps(gaps, f"what they have of {topic} is not known")
 
 
 async def route_at_first(site: Site, topic: str) -> tuple[TopicRoute, list[Gap]]:
@@ -101,7 +101,7 @@ async def route_at_first(site: Site, topic: str) -> tuple[TopicRoute, list[Gap]]
 
     Those cannot be asked. Raises UnknownName, which is NotShownNow where there are such sets.
     """
-    answers, brokers = await both(site.answers(site.settings.namesrv, route_of(topic)), site.cluster())
+    answers, brokers = await both(site.peer_answers(site.settings.namesrv, route_of(topic)), site.cluster())
     found = next((each for each in answers if each.error is None), None)
     if found is None:
         await _raise_unknown(site, topic, answers, gaps_in(brokers))

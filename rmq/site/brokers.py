@@ -27,14 +27,14 @@ class Gap(NamedTuple):
 
     cluster: str
     broker_name: str
-    #: "away since ...", or that it has no master.
+    #: "away since ...", "without a master".
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.broker_name} {self.reason}"
+        return f"{self.broker_name} is {self.reason}"
 
 
-_NOBODY: Final = Gap("", "no broker", "is registered")
+_NOBODY: Final = Gap("", "no broker", "registered")
 
 
 def merged(known: Sequence[ClusterBrokers]) -> ClusterBrokers:
@@ -81,6 +81,8 @@ def stored_away(brokers: ClusterBrokers, stored: Mapping[str, ReportedBrokerSet]
 
 def away_sentence(away: AwaySet) -> str:
     """Return since when a set is away, and whether it was stopped: "away since ..., stopped"."""
+    if away.is_starting:
+        return "not registered yet since the NameServer started"
     since = "" if away.away_since_unix_ms is None else f" since {iso_time(away.away_since_unix_ms)}"
     return f"away{since}" + (", stopped in order" if away.was_unregistered else "")
 
@@ -106,16 +108,16 @@ def gap_names(gaps: Collection[Gap]) -> str:
     return first_of(map(str, gaps), "; ")
 
 
-def check_gaps(gaps: Collection[Gap], what: str) -> None:
+def check_gaps(gaps: Collection[Gap], what: str = "") -> None:
     """Raise PartlyDone if sets could not be asked; `what` is what may be missing of them."""
     if gaps:
-        raise PartlyDone(f"{gap_names(gaps)}: {what}")
+        raise PartlyDone(gap_names(gaps) + (f": {what}" if what else ""))
 
 
 def not_found(what: str, name: str, names: Iterable[str], gaps: Collection[Gap]) -> UnknownName:
     """Return the failure for a topic or group that nobody shows: where a set cannot be asked, it may have it."""
     if gaps:
-        return NotShownNow(f"{what} {name} is shown by nobody, and may be there: {gap_names(gaps)}")
+        return NotShownNow(f"no broker that answers has {what} {name}; it may be elsewhere: {gap_names(gaps)}")
     return UnknownName(unknown_sentence(what, name, names))
 
 

@@ -14,6 +14,7 @@ from remoting.admin.message_queues import MessageQueue
 from remoting.admin.offset_table import offsets_of_groups
 from remoting.admin.offsets import max_offset, min_offset
 from remoting.admin.stored_messages import queue_entry
+from remoting.protocol.errors import InvokeError
 from remoting.protocol.topic_kinds import TopicKind, kind_of
 from rmq.failures import sentence_of
 from rmq.site.brokers import BrokerPlace, Gap
@@ -57,7 +58,8 @@ class GroupLag(NamedTuple):
     """How far a group is, over all masters."""
 
     queues: list[LagRow]
-    #: Sets that cannot be asked, of the clusters that have the group; of all while nobody shows it.
+    #: Sets that cannot be asked, of the clusters that have the group, of all while nobody shows it; and those whose
+    #: masters did not answer.
     gaps: list[Gap]
     progress: Sequence[Answered[ConsumeStats]]
     connections: Sequence[Answered[GroupConnections | None]]
@@ -80,7 +82,7 @@ class GroupLag(NamedTuple):
     @property
     def lag(self) -> int | None:
         """The messages not consumed where that is known; None if a set is lacking, or that may be all or nothing."""
-        if self.gaps or any(each.error is not None for each in self.progress):
+        if self.gaps:
             return None
         return sum(self.known) or (None if self.unknown_queues or not self.known else 0)
 
@@ -97,6 +99,8 @@ class _AtMaster:
     ) -> None:
         self.group, self.place = group, place
         self.progress, self.members = progress, members
+        #: The answer that failed, so that not all queues are known.
+        self.failed: Answered[Any] | None = progress if progress.error is not None else None
         self.queues = dict(progress.result.queues) if progress.error is None else {}
         self.connected = members.result if members.error is None else None
         #: Topics in which nothing is stored here.
@@ -207,11 +211,15 @@ async def _read_hidden(site: Site, cells: Sequence[_AtMaster]) -> None:
     for place, queue in ((cell.place, each) for cell in cells for each in cell.queues):
         if kind_of(queue.topic, owners) is TopicKind.NORMAL:
             behind[place, queue.topic] = max(behind.get((place, queue.topic), 0), queue.queue_id + 1)
-    found = await _hidden_queues(site, behind)
+    lost: dict[str, Answered[Any]] = {}
+    found = await _hidden_queues(site, behind, lost)
     firsts, ends = await both(
         site.answers_to((place.address, min_offset(topic, queue_id)) for place, topic, queue_id in found),
         site.answers_to((place.address, max_offset(topic, queue_id)) for place, topic, queue_id in found),
     )
+    lost |= {each.address: each for answers in (firsts, ends) for each in answers if each.error is not None}
+    for cell in cells:
+        cell.failed = cell.failed or lost.get(cell.place.address)
     for (place, topic, queue_id), first, end in zip(found, firsts, ends, strict=True):
         if first.error is None and end.error is None:
             queue = MessageQueue(topic=topic, broker_name=place.broker_name, queue_id=queue_id)
@@ -221,14 +229,19 @@ async def _read_hidden(site: Site, cells: Sequence[_AtMaster]) -> None:
 
 
 async def _hidden_queues(
-    site: Site, behind: Mapping[tuple[BrokerPlace, str], int]
+    site: Site, behind: Mapping[tuple[BrokerPlace, str], int], lost: dict[str, Answered[Any]]
 ) -> list[tuple[BrokerPlace, str, int]]:
-    """Return the queues that masters have from these ids on, found by 321, which makes none that is not there."""
+    """Return the queues that masters have from these ids on, found by 321, which makes none that is not there.
+
+    `lost` takes masters that did not answer.
+    """
     found: list[tuple[BrokerPlace, str, int]] = []
     for _ in range(_HIDDEN_MAX // _PROBED):
         wanted = [(*key, first + n) for key, first in behind.items() for n in range(_PROBED)]
         answers = await site.answers_to((place.address, queue_entry(topic, i, 0)) for place, topic, i in wanted)
         there = [key for key, answer in zip(wanted, answers, strict=True) if answer.error is None]
+        # A refusal says that there is no such queue.
+        lost |= {each.address: each for each in answers if isinstance(each.error, InvokeError)}
         found += there
         behind = {(place, topic): behind[place, topic] + _PROBED for place, topic, _ in there}
     return found
@@ -238,6 +251,7 @@ def _lag_of(cells: Sequence[_AtMaster], masters: Masters, topic: str | None) -> 
     connections = [each.members for each in cells]
     clusters = {each.place.cluster for each in cells if each.queues or each.connected or each.unread_topics}
     gaps = [each for each in masters.gaps if not clusters or not each.cluster or each.cluster in clusters]
+    gaps += [unread(each.place, each.failed) for each in cells if each.failed is not None]
     queues = [queue for each in cells for queue in each.shown()]
     queues += _without_queues(cells, topic, is_complete=not gaps)
     if any(each.connected is not None and each.connected.is_broadcasting for each in cells):
@@ -245,6 +259,12 @@ def _lag_of(cells: Sequence[_AtMaster], masters: Masters, topic: str | None) -> 
         queues = [msgspec.structs.replace(queue, **unknown) for queue in queues]
     queues.sort(key=lambda each: (each.topic or "", each.broker_name or "", each.queue_id or 0))
     return GroupLag(queues, gaps, [each.progress for each in cells], connections)
+
+
+def unread(place: BrokerPlace, answer: Answered[Any]) -> Gap:
+    """Return the gap that a master leaves which did not answer."""
+    assert answer.error is not None, "it has answered"
+    return Gap(place.cluster, place.broker_name, f"not readable: {sentence_of(answer.error)}")
 
 
 def _without_queues(cells: Sequence[_AtMaster], topic: str | None, *, is_complete: bool) -> Iterator[LagRow]:

@@ -3,17 +3,17 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from remoting.admin.admin_request import AdminRequest
 from remoting.admin.client import AdminClient, AdminLimits
 from remoting.admin.controllers import ReportedBrokerSet, ReportedMetadata, broker_sets_of, controller_metadata
 from remoting.admin.routes import ClusterBrokers, registered_and_away
-from remoting.background_tasks import all_results
+from remoting.background_tasks import all_results, start_task
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
 from remoting.protocol.codes import ResponseCode
-from remoting.protocol.errors import Refused, RemotingError
+from remoting.protocol.errors import InvokeError, InvokeTimeout, Refused, RemotingError
 from rmq.failures import CommandFailed, NoneNamed, NotReachable, PartlyDone, failure_of, failure_of_all, sentence_of
 from rmq.site.access import signer_of, tls_context_of
 from rmq.site.brokers import merged, stored_away
@@ -21,6 +21,9 @@ from rmq.site.settings import SiteSettings
 
 Found = TypeVar("Found")
 Key = TypeVar("Key")
+
+#: Once one server has answered, its peers have this part of the timeout: one that hangs does not hold up the others.
+_PEERS: Final = 0.1
 
 
 class Answered(NamedTuple, Generic[Found]):
@@ -66,6 +69,9 @@ class Site:
     def __init__(self, settings: SiteSettings) -> None:
         """Prepare; nothing is connected yet. Raises WrongUse for keys or certificates that cannot be used."""
         self.settings = settings
+        #: NameServers and controllers without which a view was read, with the reason.
+        self.silent: dict[str, str] = {}
+        self._short_s = settings.timeout_s * _PEERS
         client = RemotingClient(SystemClock(), tls=tls_context_of(settings), signer=signer_of(settings))
         self._client = client
         self._admin = AdminClient(client, AdminLimits(timeout_ms=round(settings.timeout_s * 1000)))
@@ -97,19 +103,45 @@ class Site:
         """Return the answer to each of these requests, in their order."""
         return await at_once(self.answer_of(address, request) for address, request in requests)
 
+    async def peer_answers(self, addresses: Iterable[str], request: AdminRequest[Found]) -> list[Answered[Found]]:
+        """Return the same of peers: one that is still silent a short while after another one answered has failed."""
+        works = {address: start_task(self.answer_of(address, request)) for address in addresses}
+        pending, is_answered = set(works.values()), False
+        try:
+            while pending and not is_answered:
+                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                is_answered = any(not isinstance(each.result().error, InvokeError) for each in done)
+            if pending:
+                _, pending = await asyncio.wait(pending, timeout=self._short_s)
+        finally:
+            for each in pending:
+                each.cancel()
+        return [self.unanswered(at) if work in pending else work.result() for at, work in works.items()]
+
+    def unanswered(self, address: str) -> Answered[Any]:
+        """Return that a server was silent for longer than its peers."""
+        return Answered(address, None, InvokeTimeout(address, round(self._short_s * 1000)))
+
+    async def beside(
+        self, one: Coroutine[Any, Any, Found], other: Coroutine[Any, Any, Key], instead: Key
+    ) -> tuple[Found, Key]:
+        """Return the results of both; `instead` of the other one where that takes much longer than the first."""
+        reading = start_task(other)
+        try:
+            found = await one
+            await asyncio.wait([reading], timeout=self._short_s)
+            return found, reading.result() if reading.done() else instead
+        finally:
+            reading.cancel()
+
     async def first_answer(self, request: AdminRequest[Found]) -> FirstAnswer[Found]:
         """Return what the first NameServer answers that gives a result; raises CommandFailed if none does."""
-        errors = []
-        for address in self.settings.namesrv:
-            answer = await self.answer_of(address, request)
-            if answer.error is None:
-                return FirstAnswer(address, answer.result)
-            errors.append((address, answer.error))
-        raise self._with_advice(failure_of_all(errors))
+        answers = await self.at_name_servers(request)
+        return next(FirstAnswer(each.address, each.result) for each in answers if each.error is None)
 
     async def at_name_servers(self, request: AdminRequest[Found]) -> list[Answered[Found]]:
         """Return what every NameServer answers; raises CommandFailed if none gives a result."""
-        answers = await self.answers(self.settings.namesrv, request)
+        answers = await self.peer_answers(self.settings.namesrv, request)
         if all(each.error is not None for each in answers):
             raise self._with_advice(failure_of_all([(each.address, each.error) for each in answers if each.error]))
         return answers
@@ -132,21 +164,28 @@ class Site:
         A set that controllers of ours have stored and nobody lists is away too: Java NameServers remember none, and
         one of ours has forgotten them with its disk.
         """
-        answers, stored = await both(self.at_name_servers(registered_and_away()), self._stored_sets())
+        asked = self.at_name_servers(registered_and_away())
+        answers, stored = await self.beside(asked, self._stored_sets(), "no controller answers")
+        self.silent |= {each.address: sentence_of(each.error) for each in answers if each.error is not None}
+        if isinstance(stored, str):
+            if "controller" not in self.settings.defaults:
+                self.silent[", ".join(self.settings.controller)] = stored
+            stored = {}
         known = merged([each.result for each in answers if each.error is None])
         return replace(known, away=stored_away(known, stored))
 
     async def leading_controller(self) -> str:
         """Return the address of the leading controller, as soon as one says it; raises CommandFailed."""
         answers: list[Answered[ReportedMetadata]] = []
-        works = [asyncio.ensure_future(self.answer_of(each, controller_metadata())) for each in self.controllers]
+        pending = {start_task(self.answer_of(each, controller_metadata())) for each in self.controllers}
         try:
-            for work in asyncio.as_completed(works):
-                answers.append(await work)
+            while pending:
+                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                answers += [each.result() for each in done]
                 if leader := leader_in(answers):
                     return leader
         finally:
-            for each in works:
+            for each in pending:
                 each.cancel()
         failed = [(each.address, each.error) for each in answers if each.error is not None]
         raise failure_of_all(failed) if len(failed) == len(answers) else NotReachable("no controller leads now")
@@ -163,13 +202,14 @@ class Site:
             return None
         raise failure_of(answer.error, leader)
 
-    async def _stored_sets(self) -> Mapping[str, ReportedBrokerSet]:
-        if not self.knows_controllers:
+    async def _stored_sets(self) -> Mapping[str, ReportedBrokerSet] | str:
+        """Return what controllers have stored, or why that is not known."""
+        if not self.knows_controllers or not self.settings.controller:
             return {}
         try:
             return await self.stored_sets(await self.leading_controller()) or {}
-        except CommandFailed:
-            return {}
+        except CommandFailed as failure:
+            return str(failure)
 
     async def named_sets(self, leader: str, names: Sequence[str]) -> Mapping[str, ReportedBrokerSet]:
         """Return the broker sets of these names that the leading controller knows; raises CommandFailed."""

@@ -163,6 +163,7 @@ async def test_states_of_sets_are_those_of_whoever_knows_them(plane, tmp_path):
             return await tab.value(f"{rows}.map(each => `${{each.name}} ${{each.state}}`)")
 
         assert await states("[]", away_sets=f"[{away}]") == ["broker-a away"]
+        assert await states("[]", away_sets=f"[{away.replace('5', 'null')}]") == ["broker-a starting"]
         assert await states("[]", f"[{stored % 'healthy'}]") == ["broker-b absent"]
         # No NameServer answers: that nothing is registered is not known.
         assert await states("null", f"[{stored % 'healthy'}]") == ["broker-b master"]

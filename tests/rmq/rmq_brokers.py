@@ -6,6 +6,7 @@ import urllib.request
 
 from answering_peer import answer
 from peers.scripted import Line, ScriptedBroker
+from peers.waiting import wait_until
 
 RUNTIME = 28
 TOPIC_CONFIG = 351
@@ -58,14 +59,19 @@ def admin_token(folder):
 
 
 def forget_away(server):
-    """Let a NameServer forget the sets of tests before: on a slow machine they were there for long enough."""
-    url = f"http://127.0.0.1:{server.http_port}/v1/broker-sets/away"
-    with urllib.request.urlopen(url, timeout=20) as answer:
-        away = json.loads(answer.read())["items"]
-    for each in away:
+    """Let a NameServer forget the sets of tests before, once their connections have ended."""
+    at = f"http://127.0.0.1:{server.http_port}/v1"
+    url = f"{at}/broker-sets/away"
+    wait_until(lambda: not _items(f"{at}/brokers"), seconds=20, what="the brokers of tests before have left")
+    for each in _items(url):
         headers = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
         request = urllib.request.Request(f"{url}/{each['brokerName']}", method="DELETE", headers=headers)
         urllib.request.urlopen(request, timeout=20).close()
+
+
+def _items(url):
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        return json.loads(answer.read())["items"]
 
 
 def register(server, name, address, topics, *, broker_id=0):

@@ -20,6 +20,7 @@ LIST, TOPICS, ROUTE = (
     RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
     RequestCode.GET_ROUTEINFO_BY_TOPIC,
 )
+QUERY_CONSUME_QUEUE = 321
 AWAY_MS, AWAY = 1_700_000_000_000, "away since 2023-11-14T22:13:20.000Z"
 NO_ROUTE = answer(code=ResponseCode.TOPIC_NOT_EXIST, remark="no route")
 
@@ -82,7 +83,7 @@ def run(run_here):
     def run(*words, at, controlled=None):
         peers.extend([*at, *([controlled] if controlled else [])])
         given = ["-n", ";".join(each.address for each in at), "--timeout", "20", "-o", "json"]
-        ran = run_here(*words, *given, *(["--controller", controlled.address] if controlled else []))
+        ran = run_here(*given, *words, *(["--controller", controlled.address] if controlled else []))
         return SimpleNamespace(code=ran.code, rows=json.loads(ran.out)["items"] if ran.out else None, err=ran.err)
 
     yield run
@@ -182,13 +183,13 @@ def test_what_a_set_may_have_that_is_away_is_not_unknown(run, brokers, words):
     away = run(*words, at=[name_server(brokers.a, away=["broker-b"])])
 
     assert (there.code, away.code) == (4, 7)
-    assert f"gone is shown by nobody, and may be there: broker-b {AWAY}" in away.err
+    assert f"gone; it may be elsewhere: broker-b is {AWAY}" in away.err
 
 
 def test_sets_that_a_name_server_has_forgotten_are_known_from_controllers(run, brokers):
     for words in (("topic", "show", "gone"), ("group", "lag", "gone"), ("cluster", "list")):
         ran = run(*words, at=[name_server(brokers.a)], controlled=controller(stored("broker-z", dead={1, 2})))
-        assert (ran.code, "broker-z away" in ran.err) == (7, True), words
+        assert (ran.code, "broker-z is away" in ran.err) == (7, True), words
 
 
 def test_controller_that_hangs_holds_up_nothing_while_another_one_says_who_leads(run, brokers):
@@ -200,7 +201,102 @@ def test_controller_that_hangs_holds_up_nothing_while_another_one_says_who_leads
     for each in (silent, leader):
         each.close()
 
-    assert (ran.code, "broker-z away" in ran.err, took_ms < 15_000) == (7, True, True), ran
+    assert (ran.code, "broker-z is away" in ran.err, took_ms < 15_000) == (7, True, True), ran
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("status",),
+        ("cluster", "list"),
+        ("topic", "list"),
+        ("topic", "route", "orders"),
+        ("topic", "show", "orders"),
+        ("group", "list"),
+    ],
+)
+def test_a_name_server_that_hangs_holds_up_no_view_and_is_named(run, brokers, words):
+    silent, server = AnsweringPeer(dict.fromkeys((LIST, TOPICS, ROUTE))), name_server(brokers.a)
+    server.answers |= {ROUTE: answer(brokers.a(ROUTE, {"topic": "orders"}).body)}
+    began_ms = SystemClock().now_ms()
+    ran = run(*words, at=[silent, server])
+    took_ms = SystemClock().now_ms() - began_ms
+
+    assert (ran.code, silent.address in ran.err, bool(ran.rows), took_ms < 10_000) == (7, True, True, True), ran
+
+
+@pytest.mark.parametrize("words", [("status",), ("cluster", "list"), ("topic", "list")])
+def test_controllers_that_hang_hold_up_no_view_and_are_named(run, brokers, words):
+    silent = AnsweringPeer({1005: None})
+    began_ms = SystemClock().now_ms()
+    ran = run(*words, at=[name_server(brokers.a)], controlled=silent)
+    took_ms = SystemClock().now_ms() - began_ms
+
+    assert (ran.code, silent.address in ran.err, bool(ran.rows), took_ms < 10_000) == (7, True, True, True), ran
+
+
+def test_a_set_whose_master_hangs_is_not_ok_and_its_lag_is_unknown_in_every_view(run, brokers):
+    brokers.b.instead = dict.fromkeys(range(400))
+    brokers.a.offsets = {"orders@billing": {0: 100}}
+
+    def at_both(*words):
+        return run(*words, "--timeout", "1", at=[name_server(brokers.a, brokers.b)])
+
+    status, lag, listed = at_both("status"), at_both("group", "lag", "billing"), at_both("group", "list", "--long")
+    assert (status.code, states(status.rows)["brokerSet", "broker-b"]) == (7, "failed")
+    assert (lag.code, [(row["brokerName"], row["diff"]) for row in lag.rows]) == (
+        7,
+        [("broker-a", 0), ("broker-b", "unknown")],
+    )
+    assert (listed.code, [row["lag"] for row in listed.rows]) == (7, ["unknown"])
+    brokers.a.topics = {}
+    assert "no master that answers has the topic" in str(at_both("group", "lag", "billing").rows)
+
+
+def test_queues_of_which_a_master_says_nothing_may_hold_messages(run, brokers):
+    brokers.a.instead = {QUERY_CONSUME_QUEUE: None}
+    ran = run("group", "lag", "billing", "--timeout", "1", at=[name_server(brokers.a)])
+
+    assert (ran.code, [row["diff"] for row in ran.rows]) == (7, [60, "unknown"]), ran
+
+
+def test_nobody_knows_what_is_away_while_no_name_server_answers(run):
+    server = AnsweringPeer({LIST: b"", TOPICS: b""})
+    ran = run("status", at=[server], controlled=controller(stored("broker-a", dead={2})))
+
+    found = {row["name"]: (row["state"], row["detail"]) for row in ran.rows}
+    assert ran.code == 3
+    assert found["broker-a"] == (
+        "unknown",
+        "no NameServer answers; the controller has heartbeats of 1 of 2 brokers",
+    )
+    assert (found["10.0.0.1:10911"][0], found["10.0.0.2:10911"][0]) == ("unknown", "away")
+
+
+def test_a_default_controller_is_missed_where_no_name_server_answers_either(run):
+    ran = run("status", at=[AnsweringPeer({LIST: b"", TOPICS: b""})])
+
+    assert states(ran.rows)["controller", settings.DEFAULT_CONTROLLER] == "failed"
+
+
+def test_topics_of_a_set_that_is_away_are_missing_from_the_list_and_that_is_said(run, brokers):
+    ran = run("topic", "list", at=[name_server(brokers.a, away=["broker-b"])])
+
+    assert (ran.code, len(ran.rows), f"broker-b is {AWAY}: topics that only they have" in ran.err) == (7, 1, True), ran
+
+
+def test_a_set_that_may_only_not_have_registered_again_since_the_name_server_started_is_not_away(run, brokers):
+    def at(*words, **sets):
+        starting = {"cluster": CLUSTER, "brokerName": "broker-z", "awaySinceUnixMs": None, "wasUnregistered": False}
+        server = name_server(brokers.a, away=None, awayBrokerSets=[starting | {"brokerAddrs": {"1": "10.0.0.1:10911"}}])
+        return run(*words, at=[server], controlled=controller(stored("broker-z", **sets)))
+
+    alive, dead, listed = at("status"), at("status", dead={1, 2}), at("cluster", "list")
+    assert (alive.code, states(alive.rows)["brokerSet", "broker-z"]) == (7, "starting")
+    assert states(alive.rows)["broker", "10.0.0.1:10911"] == "starting"
+    assert states(dead.rows)["brokerSet", "broker-z"] == "away"
+    assert (listed.code, listed.rows[0]["away"]) == (7, None)
+    assert "broker-z is not registered yet since the NameServer started" in listed.err
 
 
 def test_without_any_broker_nobody_can_say_that_a_topic_or_group_is_not_there(run):
@@ -249,7 +345,7 @@ def test_java_name_servers_remember_nothing_so_controllers_are_asked(run, broker
         "topic", "show", "gone", at=[name_server(brokers.a, away=None)], controlled=controller(sets, is_ours=False)
     )
 
-    assert (ours.code, "broker-z away" in ours.err, java.code) == (7, True, 4)
+    assert (ours.code, "broker-z is away" in ours.err, java.code) == (7, True, 4)
 
 
 def test_groups_of_a_set_that_is_away_are_missing_from_lists_and_that_is_said(run, brokers):
@@ -269,7 +365,7 @@ def test_a_lag_that_lacks_a_set_is_no_number(run, brokers, run_here):
         ("broker-b", None, "unknown"),
     ]
     assert (ran.code, ran.rows[1]["reason"], listed["lag"]) == (7, AWAY, "unknown")
-    assert "its lag is unknown; 60 messages behind in 1 queues of the sets that answer" in table.err
+    assert "billing: lag unknown. Known: 60 messages in 1 queue. Unknown: all of broker-b.\n" in table.err
 
 
 def test_deleted_topic_comes_back_with_sets_that_were_not_reached(run, brokers):
@@ -278,7 +374,7 @@ def test_deleted_topic_comes_back_with_sets_that_were_not_reached(run, brokers):
     server.answers |= {ROUTE: answer(route)}
     ran = run("topic", "delete", "orders", "--cluster", CLUSTER, "--dry-run", at=[server])
 
-    assert (ran.code, f"broker-b {AWAY}: orders comes back with it, if it has it" in ran.err) == (7, True), ran
+    assert (ran.code, f"broker-b is {AWAY}: orders comes back with it, if it has it" in ran.err) == (7, True), ran
 
 
 @pytest.mark.parametrize(
@@ -389,7 +485,7 @@ def test_a_group_that_never_connected_is_not_up_to_date(run, brokers, run_here):
 
     assert run("group", "lag", "billing", at=[server]).rows == []
     said = run_here("group", "lag", "billing", "-n", server.address, "--timeout", "20").err
-    assert "billing: its lag is unknown: it has stored no offset" in said
+    assert "billing: lag unknown. No offset is stored, and no member consumes a topic.\n" in said
 
 
 def test_queues_that_are_not_read_any_more_count_while_they_hold_messages(run, brokers):

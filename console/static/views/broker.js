@@ -77,7 +77,7 @@ function sections(broker, value) {
 }
 
 function absence(rows, away) {
-  if (away) return t("broker.away", { time: utc(away.awaySinceUnixMs) });
+  if (away) return away.awaySinceUnixMs === null ? t("broker.starting") : t("broker.away", { time: utc(away.awaySinceUnixMs) });
   return t(rows.some((each) => each.state === "absent") ? "broker.absent" : "name_servers.unreachable");
 }
 

@@ -86,7 +86,7 @@ function clusterTable(clusters, none) {
   );
 }
 
-const SET_STATES = { master: "good", under_replicated: "fair", acting_master: "fair", no_master: "bad", not_led: "bad", absent: "bad", away: "bad" };
+const SET_STATES = { master: "good", under_replicated: "fair", acting_master: "fair", no_master: "bad", not_led: "bad", absent: "bad", away: "bad", starting: "fair" };
 
 function setTable(sets, hasController, none) {
   const columns = [
@@ -104,6 +104,7 @@ function setTable(sets, hasController, none) {
 
 /** Since when a set is away; why a set without master has none. */
 function stateDetail({ state, away, stored }) {
+  if (state === "starting") return h("small", {}, ` ${t("set.not_yet")}`);
   if (away) return h("small", {}, ` ${t(away.wasUnregistered ? "set.stopped_since" : "set.lost_since", { time: utc(away.awaySinceUnixMs) })}`);
   const isLed = !["no_master", "not_led", "absent"].includes(state);
   return isLed || !stored?.lastElectionReason ? null : h("small", {}, " ", sentence(stored.lastElectionReason));

@@ -4,6 +4,7 @@ No topics are kept: which of them only an away set has is unknown. Requests are 
 limit, and strangers' sets go before those that were registered for longer. Java remembers nothing of a set that left.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from heapq import nlargest
 from operator import attrgetter, itemgetter
@@ -21,10 +22,12 @@ SETS_MAX: Final = 1_000
 _SURPLUS_MAX: Final = 100
 #: Addresses of one away set, the latest.
 ADDRESSES_MAX: Final = 8
-#: A set that was registered for less is not remembered, in ms.
+#: A set that was registered for less, and had no topics of users, is not remembered, in ms.
 REGISTERED_MS_MIN: Final = 30_000
 #: An away set is forgotten after so long, in ms.
 KEPT_MS: Final = 24 * 3600 * 1000
+#: So long after a start a set is not away that was registered before it: brokers register every 30 s.
+STARTING_MS: Final = 60_000
 
 
 class RememberedSet(msgspec.Struct, kw_only=True, rename="camel"):
@@ -48,7 +51,9 @@ class AwaySets:
     def __init__(self) -> None:
         #: Registered sets, and since when.
         self._present: dict[str, tuple[RememberedSet, int]] = {}
+        #: Those of the file that were registered have no `away_since_unix_ms` until `settle` gives it to them.
         self._away: dict[str, RememberedSet] = {}
+        self._started_ms = self._last_word_ms = 0
 
     def __len__(self) -> int:
         return len(self._away)
@@ -57,7 +62,7 @@ class AwaySets:
         return broker_name in self._away
 
     def away(self) -> list[AwayBrokerSet]:
-        """Return the away sets by name, SETS_MAX at most."""
+        """Return the away sets by name, SETS_MAX at most, and those that have not registered since the start."""
         return [
             AwayBrokerSet(
                 cluster=known.cluster,
@@ -67,19 +72,30 @@ class AwaySets:
                 broker_addrs=known.broker_addrs,
             )
             for name, known in sorted(self._longest_away().items())
-            if known.away_since_unix_ms is not None
         ]
 
+    def counts(self) -> Counter[str]:
+        """Return how many sets of each cluster are away."""
+        return Counter(away.cluster for away in self.away() if away.away_since_unix_ms is not None)
+
     def observe(
-        self, broker_name: str, broker_set: RegisteredSet | None, *, is_unregistered: bool, unix_ms: int
+        self,
+        broker_name: str,
+        broker_set: RegisteredSet | None,
+        *,
+        is_unregistered: bool = False,
+        has_topics: bool = False,
+        unix_ms: int,
     ) -> None:
-        """Take a set as it is now, None if its last broker has left: by its own request, or not."""
+        """Take a set as it is now, with topics of users or not; None if its last broker has left, by request or not."""
         if broker_set is None:
             if (present := self._present.pop(broker_name, None)) is not None:
                 self._leave(*present, is_unregistered=is_unregistered, unix_ms=unix_ms)
             return
         known, _ = self._present.get(broker_name) or self._come(broker_set, unix_ms)
         known.cluster = broker_set.cluster
+        if has_topics:
+            known.registered_ms = max(known.registered_ms, REGISTERED_MS_MIN)
         members = {broker_id: member.address for broker_id, member in broker_set.members.items()}
         # Brokers that left while others stayed are those that an operator has to look at.
         left = {i: addr for i, addr in known.broker_addrs.items() if i not in members and addr not in members.values()}
@@ -92,17 +108,22 @@ class AwaySets:
     def restore(self, sets: Iterable[RememberedSet], last_word_ms: int, unix_ms: int) -> None:
         """Take the sets of a file that was written at `last_word_ms`: none of them is registered after a start.
 
-        Those that the file calls registered do so within 30 s, as all brokers. Until then nobody knows what they have.
+        Those that the file calls registered do so within 30 s, as all brokers; those that do not are away since then.
         """
+        self._started_ms, self._last_word_ms = unix_ms, last_word_ms
         for known in sets:
             self._away[known.broker_name] = known
             if known.away_since_unix_ms is None:
-                known.away_since_unix_ms, known.kept_until_unix_ms = last_word_ms, unix_ms + KEPT_MS
+                known.kept_until_unix_ms = unix_ms + KEPT_MS
 
     def settle(self, unix_ms: int) -> None:
-        """Forget the sets that have been away for very long."""
+        """Forget the sets that have been away for very long, and call those away that a start did not bring back."""
         for name in [name for name, known in self._away.items() if known.kept_until_unix_ms <= unix_ms]:
             del self._away[name]
+        if unix_ms >= self._started_ms + STARTING_MS:
+            for known in self._away.values():
+                if known.away_since_unix_ms is None:
+                    known.away_since_unix_ms = self._last_word_ms
 
     def known(self, unix_ms: int) -> list[RememberedSet]:
         """Return what outlives a restart: sets away and registered, those first that were registered longest."""

@@ -8,7 +8,8 @@ class AwayBrokerSet(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     cluster: str
     broker_name: str
-    away_since_unix_ms: int
+    #: None in the first minute after the NameServer started, of a set that was registered before that.
+    away_since_unix_ms: int | None
     #: Its last broker unregistered itself, as it does when it is stopped; it did not fall silent.
     was_unregistered: bool
     #: By broker id: those that it had last.

@@ -85,7 +85,7 @@ async def show_offsets(session: OperatorSession, group: str, topic: str | None, 
     rows.sort(key=lambda row: (row.topic, row.broker_name, row.queue_id))
     session.show(rows, StoredOffsetRow)
     check_complete(answers, "masters")
-    check_gaps(gaps, "offsets that it has stored are not shown")
+    check_gaps(gaps, "offsets that they have stored are not shown")
 
 
 async def _holders(
@@ -107,9 +107,18 @@ def _with_clients(row: LagRow, holders: Mapping[MessageQueue, Sequence[str]]) ->
 
 def _summary(read: GroupLag) -> str:
     """Return the lag in words; one that lacks a set is no number."""
-    if not read.queues and not read.gaps:
-        return "its lag is unknown: it has stored no offset, and no member consumes a topic"
-    text = f"{sum(read.known)} messages behind in {len(read.known)} queues" if read.known else "its lag is unknown"
-    if read.known and read.unknown_queues:
-        text += f", and {read.unknown_queues} queues of which that is unknown"
-    return f"its lag is unknown; {text} of the sets that answer" if read.known and read.lag is None else text
+    known = f"{sum(read.known)} messages in {_count(len(read.known))}"
+    if read.lag is not None and not read.unknown_queues:
+        return f"{known} not consumed"
+    unknown = [_count(read.unknown_queues)] if read.unknown_queues else []
+    unknown += [f"all of {each.broker_name}" for each in read.gaps]
+    parts = [f"Known: {known}."] if read.known else []
+    if not read.queues:
+        at = " at the sets that answer" if read.gaps else ""
+        parts.append(f"No offset is stored, and no member consumes a topic{at}.")
+    parts += [f"Unknown: {', and '.join(unknown)}."] if unknown else []
+    return " ".join([f"lag {'unknown' if read.lag is None else f'at least {read.lag}'}.", *parts])
+
+
+def _count(queues: int) -> str:
+    return f"{queues} queue{'' if queues == 1 else 's'}"

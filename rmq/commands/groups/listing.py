@@ -14,8 +14,8 @@ from rmq.failures import WrongUse
 from rmq.output.patterns import matches
 from rmq.output.rows import RowKey
 from rmq.site.brokers import check_gaps
-from rmq.site.group_lag import GroupLag, Unknown, read_lags
-from rmq.site.groups import masters_of
+from rmq.site.group_lag import GroupLag, Unknown, read_lags, unread
+from rmq.site.groups import Masters, masters_of
 from rmq.site.site import check_complete, check_requests
 
 
@@ -73,10 +73,11 @@ async def list_groups(
         check_complete(answers, "masters")
     else:
         at = [place for place, each in zip(masters.found, answers, strict=True) if each.error is None]
-        read = await read_lags(session.site, masters._replace(found=at), list(counts), None)
+        gaps = [*masters.gaps, *(unread(*each) for each in zip(masters.found, answers, strict=True) if each[1].error)]
+        read = await read_lags(session.site, Masters(at, gaps), list(counts), None)
         session.show([_long_row(name, count, read[name]) for name, count in sorted(counts.items())], LongGroupRow)
         check_requests([*answers, *(answer for each in read.values() for answer in each.answers)])
-    check_gaps(masters.gaps, "groups that it has are not shown")
+    check_gaps(masters.gaps, "their groups are not shown")
 
 
 def _long_row(group: str, masters: int, read: GroupLag) -> LongGroupRow:

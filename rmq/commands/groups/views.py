@@ -78,7 +78,7 @@ async def show_group(session: OperatorSession, group: str, cluster: str | None) 
     rows = [_shown(place, at[place], connected.get(place)) for place in found if place.broker_name in sets]
     session.show(rows, GroupShownRow)
     check_requests([*definitions, *connections])
-    check_gaps(gaps, "what it has of the group is not shown")
+    check_gaps(gaps, "what they have of the group is not shown")
 
 
 @click.command("connections", cls=SiteCommand)
@@ -106,7 +106,7 @@ async def show_connections(
     if not at:
         session.note(f"no member of {group} is connected")
     check_complete(answers, "masters")
-    check_gaps(gaps, "members that only it has are not shown")
+    check_gaps(gaps, "members that only they have are not shown")
 
 
 def _shown(

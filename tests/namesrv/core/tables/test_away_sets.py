@@ -8,6 +8,7 @@ from namesrv.core.tables.away_sets import (
     KEPT_MS,
     REGISTERED_MS_MIN,
     SETS_MAX,
+    STARTING_MS,
     AwaySets,
     RememberedSet,
 )
@@ -115,13 +116,28 @@ def restarted(sets, *, unix_ms, word_ms):
     return after
 
 
-def test_after_a_restart_sets_are_away_since_they_were_known_last_until_they_come_back(sets):
+def test_a_set_with_topics_of_users_is_remembered_from_the_first_moment_on(sets):
+    sets.observe(BROKER, a_broker_set(broker_name=BROKER), has_topics=True, unix_ms=0)
+    leave(sets, 1)
+    assert names(sets) == [BROKER]
+
+
+def test_after_a_restart_sets_are_away_since_they_were_known_last_once_they_had_time_to_come_back(sets):
     for name in ("broker-a", "broker-b"):
         come(sets, 0, name)
     stay(sets, "broker-c")
-    after = restarted(sets, unix_ms=2 * LATER_MS, word_ms=LATER_MS)
-    assert names(after) == ["broker-a", "broker-b", "broker-c"]
-    come(after, 2 * LATER_MS + 10, "broker-a")
+    started = 2 * LATER_MS
+    after = restarted(sets, unix_ms=started, word_ms=LATER_MS)
+    after.settle(started + STARTING_MS - 1)
+    assert [away.away_since_unix_ms for away in after.away()] == [None, None, LONG_MS]
+    assert after.counts() == {CLUSTER: 1}
+    assert [away.away_since_unix_ms for away in restarted(after, unix_ms=started + 1, word_ms=started).away()] == [
+        None,
+        None,
+        LONG_MS,
+    ]
+    come(after, started + 10, "broker-a")
+    after.settle(started + STARTING_MS)
     assert {each.broker_name for each in after.known(2 * LATER_MS + 10)} == {"broker-a", "broker-b", "broker-c"}
     assert [(away.broker_name, away.away_since_unix_ms) for away in after.away()] == [
         ("broker-b", LATER_MS),
