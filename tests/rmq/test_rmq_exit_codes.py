@@ -15,7 +15,7 @@ from peers.lab import Lab
 from peers.programs import require
 from peers.servers import OurNameServer
 from peers.waiting import wait_until
-from rmq_brokers import RUNTIME, TOPIC_CONFIG, UPDATE_TOPIC
+from rmq_brokers import TOPIC_CONFIG, UPDATE_TOPIC
 from rmq_runs import Rmq
 
 from rmq.cli.lazy_groups import Noun
