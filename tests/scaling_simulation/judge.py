@@ -230,8 +230,9 @@ class Judge:
                         self.world.fail("numbers change, and %s", lost(group, message))
 
     def operator_changed(self, brokers, counts):
-        self.foreign.setdefault(brokers.name, brokers.master.counts)
-        if counts.write != brokers.master.counts.write:
+        before = brokers.master.counts
+        former = self.foreign.setdefault(brokers.name, before)
+        if {counts.write, before.write} != {former.write}:
             self.foreign_counts.append(counts)
         self.foreign_ms = self.world.now_ms
 
