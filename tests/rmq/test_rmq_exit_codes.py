@@ -15,7 +15,7 @@ from peers.lab import Lab
 from peers.programs import require
 from peers.servers import OurNameServer
 from peers.waiting import wait_until
-from rmq_brokers import TOPIC_CONFIG, UPDATE_TOPIC
+from rmq_brokers import SITE, TOPIC_CONFIG, UPDATE_TOPIC
 from rmq_runs import Rmq
 
 from rmq.cli.lazy_groups import Noun
@@ -27,12 +27,6 @@ CLUSTER_INFO = 106
 PUT_KV = 100
 ALL_TOPICS = 206
 KV_LIST = 219
-SITE = answer(
-    {
-        "brokerAddrTable": {"a": {"cluster": "C", "brokerName": "a", "brokerAddrs": {"0": "127.0.0.1:1"}}},
-        "clusterAddrTable": {"C": ["a"]},
-    }
-)
 
 
 @pytest.fixture

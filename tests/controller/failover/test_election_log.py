@@ -81,7 +81,7 @@ def test_election_record_has_the_duration_of_each_phase():
 
 def test_record_of_a_kept_master_names_it_as_old_and_new_master():
     summary = record(held(alive={1: last_heartbeat(), 2: last_heartbeat()}, cause=NO_MASTER))
-    assert summary.reason.startswith("1 leads already: 2 ")
+    assert summary.reason.startswith("broker 1 leads already; broker 2: ")
     assert (summary.old_master, summary.new_master) == (1, 1)
 
 
