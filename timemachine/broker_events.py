@@ -31,7 +31,7 @@ _SENTENCES: Final = {
     "verified": "the resize of {topic} is done: it has {to_write} queues in all",
     "rolled_back": "the resize of {topic} is undone: {problem}",
     "rejected": "the resize of {topic} is rejected: {problem}",
-    "started": "this server starts; the previous process was watching until {unobserved_from}",
+    "started": "this server starts; the previous process was watching until {unobserved_from} at least",
     "stopping": "this server stops",
     "clock_set": "the clock of this server is set {reason}",
     "recording_resumed": "this server records again: {reason} since {unobserved_from}, {dropped} in number",

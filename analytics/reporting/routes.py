@@ -106,10 +106,8 @@ def _not_found_text(row: Row) -> str:
     if least is None:
         return 'how many questions it answered with "no such topic" was not recorded'
     many = f"{number(least)} or more" if most is None else f"{number(least)} to {number(most)}"
-    return (
-        f'it answered {number(least) if least == most else many} questions with "no such topic", '
-        "such about what is nowhere among them"
-    )
+    times = number(least) if least == most else many
+    return f'it answered "no such topic" {times} times; that includes topics that exist nowhere'
 
 
 #: So many brokers are named in a row.

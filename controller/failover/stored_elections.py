@@ -21,8 +21,8 @@ from remoting.clock import Clock
 
 _KIND: Final = DocumentKind.ELECTIONS
 SHARDS: Final = 64
-#: The largest document: 40 elections of a set of three brokers, or more. The latest are kept.
-SHARD_BYTES_MAX: Final = 64 << 10
+#: The largest document: 10 elections of a set of three brokers, or more. The latest are kept.
+SHARD_BYTES_MAX: Final = 16 << 10
 #: How soon an election is stored, and how soon that is tried again.
 _LOOK_S: Final = 0.25
 _AGAIN_S: Final = 5.0
@@ -71,14 +71,16 @@ class StoredElections:
                 await self.look()
 
     async def refresh(self) -> None:
-        """Let the log have what the leader has stored by now, on a controller that does not lead."""
-        now_ms = self._clock.now_ms()
-        if self._group.is_leader or (self._read_ms is not None and now_ms - self._read_ms < _FRESH_MS):
+        """Let the log have what is stored by now, unless this controller leads and has read it."""
+        now_ms, term = self._clock.now_ms(), self._group.term
+        if self._group.is_leader and self._term == term:
+            return
+        if self._read_ms is not None and now_ms - self._read_ms < _FRESH_MS:
             return
         self._read_ms = now_ms
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(_PATIENCE_S):
-                await self._read(lambda: not self._group.is_leader)
+                await self._read(lambda: self._group.term == term)
 
     async def _read(self, is_wanted: Callable[[], bool]) -> None:
         await self._documents.load(is_wanted)

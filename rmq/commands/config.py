@@ -14,8 +14,8 @@ from remoting.admin.admin_request import AdminRequest
 from rmq.cli.options import ChangeCommand, SiteCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names, cluster_names
-from rmq.failures import CommandFailed, UnknownName, WrongUse
-from rmq.site.brokers import members_at, members_of_cluster
+from rmq.failures import CommandFailed, NotReachable, UnknownName, WrongUse
+from rmq.site.brokers import Gap, check_gaps, gap_names, gaps_in, members_at, members_of_cluster, not_reached
 from rmq.site.changes import SiteChange
 from rmq.site.nearest import unknown_sentence
 from rmq.site.site import Answered, check_complete
@@ -71,7 +71,8 @@ async def get_config(
 
     A broker needs --at or --cluster; NameServers and controllers are all those of the site without --at.
     """
-    answers = await session.site.answers(await _places(session, server, at, cluster), _REQUESTS[server].read())
+    addresses, gaps = await _places(session, server, at, cluster)
+    answers = await session.site.answers(addresses, _REQUESTS[server].read())
     tables = {each.address: each.result for each in answers if each.error is None}
     _check_known(names, tables)
     rows = [
@@ -83,6 +84,7 @@ async def get_config(
     if rows:
         session.show(rows, OptionRow)
     check_complete(answers, "servers")
+    check_gaps(gaps, "options there are not shown")
 
 
 @click.command("set", cls=ChangeCommand)
@@ -97,7 +99,8 @@ async def set_config(
     """Change options of running servers (requests 25, 318, 1009), which store them, and read them again."""
     wanted = _assigned(assignments)
     requests = _REQUESTS[server]
-    before = await session.site.answers(await _places(session, server, at, cluster), requests.read())
+    addresses, gaps = await _places(session, server, at, cluster)
+    before = await session.site.answers(addresses, requests.read())
     check_complete(before, "servers")
     tables = {each.address: each.result for each in before}
     _check_known(tuple(wanted), tables)
@@ -117,22 +120,30 @@ async def set_config(
         for name in wanted
         if name in table.get("configBlackList", "").split(";")
     )
-    await session.change([changes], f"Set {', '.join(wanted)} at {', '.join(tables)}?", black_listed)
+    question = f"Set {', '.join(wanted)} at {', '.join(tables)}?{not_reached(gaps)}"
+    await session.change([changes], question, black_listed)
     if not session.is_dry_run:
         _check_taken(wanted, await session.site.answers(tables, requests.read()))
+    check_gaps(gaps, "not set there: set it again once all are back")
 
 
-async def _places(session: OperatorSession, server: ServerKind, at: str | None, cluster: str | None) -> list[str]:
+async def _places(
+    session: OperatorSession, server: ServerKind, at: str | None, cluster: str | None
+) -> tuple[list[str], list[Gap]]:
+    """Return where the servers are, and the sets of a cluster that lack brokers; raises CommandFailed."""
     if server == "broker":
         if (at is None) == (cluster is None):
             raise WrongUse("name brokers with either --at or --cluster")
         brokers = await session.site.cluster()
         found = members_of_cluster(brokers, cluster) if cluster else members_at(brokers, at or "")
-        return [each.address for each in found]
+        gaps = gaps_in(brokers, cluster) if cluster else []
+        if not found:
+            raise NotReachable(f"no broker of {cluster} is registered: {gap_names(gaps)}")
+        return [each.address for each in found], gaps
     if cluster:
         raise WrongUse(f"--cluster is for brokers: a {server} is of no cluster")
     site = session.site
-    return [at] if at else list(site.settings.namesrv if server == "namesrv" else site.controllers)
+    return [at] if at else list(site.settings.namesrv if server == "namesrv" else site.controllers), []
 
 
 def _assigned(assignments: Sequence[str]) -> dict[str, str]:

@@ -17,11 +17,12 @@ from remoting.protocol.topic_kinds import TopicKind, kind_of
 from rmq.cli.options import ChangeCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names, cluster_names, topic_names
+from rmq.commands.scaling.operations import resize_beside
 from rmq.commands.topic_views import definitions_at, route_at_first
 from rmq.failures import CommandFailed, UnknownName, WrongUse, failure_of_all, is_cut_off
-from rmq.site.brokers import BrokerPlace, check_gaps, chosen_masters, gap_names, gaps_in
+from rmq.site.brokers import BrokerPlace, check_gaps, chosen_masters, not_reached
 from rmq.site.changes import SiteChange, at_every_name_server
-from rmq.site.site import Site, check_requests
+from rmq.site.site import Site, both, check_requests
 
 _PERMS: Final = {"r": 4, "w": 2, "rw": 6}
 _REMOVES: Final = "-"
@@ -68,8 +69,8 @@ async def create_topic(session: OperatorSession, topic: str, **chosen: Unpack[Cr
     It is refused where queues would go: nobody could read what is in them. `rmq topic scale` waits until it is read.
     """
     site = session.site
-    brokers = await site.cluster()
-    found = chosen_masters(brokers, chosen["cluster"], chosen["broker"])
+    brokers, resize = await both(site.cluster(), resize_beside(session, topic))
+    found, gaps = chosen_masters(brokers, chosen["cluster"], chosen["broker"])
     read, write, perm = chosen["read"], chosen["write"], chosen["perm"]
     wanted = TopicDefinition(
         topic=topic, read_queue_nums=read, write_queue_nums=write, perm=_PERMS[perm], is_order=chosen["order"]
@@ -93,14 +94,15 @@ async def create_topic(session: OperatorSession, topic: str, **chosen: Unpack[Cr
         if unnamed := [each.address for each in found if not each.broker_name]:
             raise UnknownName(f"no NameServer lists {unnamed[0]}: an order configuration needs the name of its set")
         conf = ";".join(f"{name}:{write}" for name in sorted(set(names)))
-        if chosen["broker"]:
+        if chosen["broker"] or gaps:
             # Other broker sets of the topic keep what they have.
             conf = merged_order_conf((await site.first_answer(order_conf(topic))).result or "", conf)
         request = put_kv(ORDER_TOPIC_CONFIG, topic, conf)
         stages.append(at_every_name_server(site, f"order configuration of {topic}: {conf}", request))
     verb = "Create" if all(each.is_new for each in places) else "Replace the configuration of"
-    question = f"{verb} {what} on {'; '.join(each.text for each in places)}?"
+    question = f"{verb} {what} on {'; '.join(each.text for each in places)}?{not_reached(gaps)}{resize}"
     await session.change(stages, question, _refusals(topic, brokers))
+    check_gaps(gaps, f"{topic} is not created there: create it again once all are back")
 
 
 @click.command("delete", cls=ChangeCommand)
@@ -114,9 +116,8 @@ async def delete_topic(session: OperatorSession, topic: str, cluster: str) -> No
     do sets that are away, or have no master: they are named, and the exit code is 7.
     """
     site = session.site
-    brokers = await site.cluster()
-    found = chosen_masters(brokers, cluster, None)
-    gaps = gaps_in(brokers, cluster)
+    brokers, resize = await both(site.cluster(), resize_beside(session, topic))
+    found, gaps = chosen_masters(brokers, cluster, None)
     await route_at_first(site, topic)
     at_brokers = [
         SiteChange(
@@ -125,8 +126,8 @@ async def delete_topic(session: OperatorSession, topic: str, cluster: str) -> No
         for each in found
     ]
     at_name_servers = at_every_name_server(site, f"delete route of {topic}", delete_topic_route(topic, cluster))
-    beside = f" Not reached: {gap_names(gaps)}." if gaps else ""
-    question = f"Delete topic {topic} with all its messages on {', '.join(each.broker_name for each in found)}?{beside}"
+    names = ", ".join(each.broker_name for each in found)
+    question = f"Delete topic {topic} with all its messages on {names}?{not_reached(gaps)}{resize}"
     await session.change([at_brokers, at_name_servers], question, _refusals(topic, brokers))
     check_gaps(gaps, f"{topic} comes back with it, if it has it")
 

@@ -164,14 +164,23 @@ def masters(found: list[BrokerPlace]) -> list[BrokerPlace]:
     return [each for each in found if each.broker_id == MASTER_ID]
 
 
-def chosen_masters(brokers: ClusterBrokers, cluster: str | None, broker: str | None) -> list[BrokerPlace]:
-    """Return the masters of a cluster, or of one broker, of which one is named; raises CommandFailed."""
+def chosen_masters(
+    brokers: ClusterBrokers, cluster: str | None, broker: str | None
+) -> tuple[list[BrokerPlace], list[Gap]]:
+    """Return the masters of a cluster with the sets that have none, or those of one broker; raises CommandFailed."""
     if (cluster is None) == (broker is None):
         raise WrongUse("name either --cluster or --broker")
     found = masters(members_of_cluster(brokers, cluster) if cluster else members_at(brokers, broker or ""))
+    gaps = gaps_in(brokers, cluster) if cluster else []
     if not found:
-        raise NotReachable(f"{cluster or broker} has no master now: only masters change topics and groups")
-    return found
+        why = gap_names(gaps) or "only masters change topics and groups"
+        raise NotReachable(f"{cluster or broker} has no master now: {why}")
+    return found, gaps
+
+
+def not_reached(gaps: Collection[Gap]) -> str:
+    """Return what the question before a change says of sets that do not get it."""
+    return f" Not reached: {gap_names(gaps)}." if gaps else ""
 
 
 def _since(away: AwaySet) -> float:

@@ -18,6 +18,7 @@ STOPPED_PHASES: Final = frozenset({"BLOCKED", "CONFLICT"})
 class ResizeOptionsBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """What an operator chooses beside the numbers."""
 
+    waived_groups: tuple[str, ...] = ()
     ignore_unassigned: bool = False
     ignore_message_type: bool = False
 

@@ -144,6 +144,8 @@ async def test_set_whose_last_broker_failed_says_nobody_and_whom_to_start_also_a
     both = f"broker 1 at {master.address} or broker 2 at {slave.address}"
     assert f"start {both}: the first that is back can lead" in await page.text(".facts")
     assert "rmq controller elect broker-gone 1 " in await page.text("section.card code")
+    # A session ends with its server.
+    await page.sign_in()
 
 
 async def test_offsets_that_went_back_are_restored_after_a_preview_and_put_back_by_undo(plane, page):

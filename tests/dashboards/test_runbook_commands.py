@@ -14,7 +14,7 @@ from controller.offsets.http.endpoints import ENDPOINTS as OFFSET_MANAGER_ENDPOI
 from namesrv.http.endpoints import ENDPOINTS as NAMESRV_ENDPOINTS
 from rmq.cli.command_line import root
 from rmq.commands.table import COMMANDS
-from rmq.failures import WrongUse
+from rmq.failures import NotReachable, WrongUse
 
 #: Commands of RocketMQ 5.5.0 with their options: `mqadmin help COMMAND`.
 MQADMIN = {
@@ -49,10 +49,13 @@ def test_mqadmin_has_the_command_and_its_options(words):
 
 
 @pytest.mark.parametrize("words", called("rmq"))
-def test_rmq_understands(words):
-    """It finds everything right until it looks for the folder."""
+def test_rmq_understands(words, monkeypatch):
+    """It finds everything right until it looks for the folder, or for servers."""
+    for variable in ("NAMESRV_ADDR", "RMQ_CONTROLLER"):
+        monkeypatch.setenv(variable, "127.0.0.1:1")
+    monkeypatch.setenv("RMQ_CONTROLLER_HTTP", "http://127.0.0.1:1")
     replaced = [word.replace("$FROM", "2026-11-21").replace("$TO", "2026-11-22") for word in words]
-    with pytest.raises(WrongUse, match=r"there is no history in \$HISTORY_FOLDER"):
+    with pytest.raises((WrongUse, NotReachable), match=r"there is no history in \$HISTORY_FOLDER|127.0.0.1:1: "):
         root(COMMANDS).main(replaced, prog_name="rmq", standalone_mode=False)
 
 

@@ -8,22 +8,6 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 
-#: The packages that are installed.
-PRODUCT: Final = (
-    "remoting",
-    "serving",
-    "console",
-    "history",
-    "namesrv",
-    "controller",
-    "haproxy_config",
-    "timemachine",
-    "analytics",
-    "sampling",
-    "role_agent",
-    "rmq",
-)
-
 #: What is made, not written: environments, caches, and the copies that mutants are tried in.
 _MADE: Final = frozenset({"__pycache__", "build", "dist", "mutants", "node_modules", "target"})
 
@@ -35,12 +19,6 @@ def files(*endings: str, under: Path = ROOT) -> Iterator[Path]:
     for folder, folders, names in os.walk(under):
         folders[:] = sorted(name for name in folders if name not in _MADE and not name.startswith("."))
         yield from (Path(folder, name) for name in sorted(names) if name.endswith(endings))
-
-
-def product_modules() -> Iterator[Path]:
-    """Every module of the packages that are installed."""
-    for package in PRODUCT:
-        yield from files(".py", under=ROOT / package)
 
 
 def prose(document: Path) -> str:

@@ -236,6 +236,8 @@ class ScaledNameServer:
         self.order_conf = {}
         self.sends_order_conf = False
         self.instead = {}
+        #: Cluster -> sets of which it remembers that they were registered.
+        self.away = {}
         #: Topics that it lists instead of those of the brokers.
         self.topics = None
         #: Answer to WATCH_ROUTE_FETCHES, None where it is a Java NameServer.
@@ -257,6 +259,9 @@ class ScaledNameServer:
                 known = [each.topic["topicName"] for each in self.brokers if each.topic]
                 sets = {each.name: self._member(each.name) for each in self.brokers}
                 listed = {"topicList": known if self.topics is None else self.topics}
+                gone = {"awaySinceUnixMs": 1, "wasUnregistered": False, "brokerAddrs": {}}
+                away = [gone | {"cluster": at, "brokerName": each} for at, names in self.away.items() for each in names]
+                listed |= {"awayBrokerSets": away}
                 answer = success(listed | {"brokerAddrTable": sets, "clusterAddrTable": {CLUSTER: list(sets)}})
             case RequestCode.GET_ROUTEINFO_BY_TOPIC:
                 answer = self._route(fields["topic"])

@@ -377,6 +377,51 @@ def test_deleted_topic_comes_back_with_sets_that_were_not_reached(run, brokers):
     assert (ran.code, f"broker-b is {AWAY}: orders comes back with it, if it has it" in ran.err) == (7, True), ran
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("config", "set", "broker", "useServerSideResetOffset=true", "--dry-run"),
+        ("config", "get", "broker"),
+        ("topic", "create", "orders", "--dry-run"),
+        ("group", "create", "new", "--dry-run"),
+    ],
+)
+def test_sets_that_a_command_does_not_reach_are_named(run, brokers, words):
+    part = run(*words, "--cluster", CLUSTER, at=[name_server(brokers.a, away=["broker-b"])])
+    none = run(*words, "--cluster", CLUSTER, at=[name_server(away=["broker-b"])])
+
+    assert (part.code, bool(part.rows), AWAY in part.err) == (7, True, True), part
+    assert (none.code, none.rows, AWAY in none.err) == (3, None, True), none
+
+
+def test_question_before_a_change_names_sets_that_it_does_not_reach(run, brokers):
+    for words in (("topic", "create", "orders"), ("topic", "delete", "orders"), ("group", "create", "new")):
+        server = name_server(brokers.a, away=["broker-b"])
+        server.answers[ROUTE] = answer({"queueDatas": [], "brokerDatas": [], "filterServerTable": {}})
+        ran = run(*words, "--cluster", CLUSTER, at=[server])
+        assert (ran.code, "? Not reached: broker-b" in ran.err, AWAY in ran.err) == (2, True, True), ran
+
+
+def test_slaves_that_have_not_copied_a_group_are_shown(run, brokers):
+    brokers.b.groups = {}
+    addresses = {"0": brokers.a.address, "1": brokers.b.address}
+    table = {"broker-a": {"cluster": CLUSTER, "brokerName": "broker-a", "brokerAddrs": addresses}}
+    ran = run("group", "show", "billing", at=[name_server(brokers.a, brokerAddrTable=table)])
+
+    shown = [(row["brokerId"], row["clients"], row["retryQueueNums"], row["reason"]) for row in ran.rows]
+    assert (ran.code, shown) == (0, [(0, 0, 1, None), (1, None, None, "not copied")])
+
+
+def test_group_of_a_set_without_master_cannot_be_reset_now(run, brokers):
+    server = name_server(brokers.a)
+    queues = {"brokerName": "broker-b", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6, "topicSysFlag": 0}
+    members = {"cluster": CLUSTER, "brokerName": "broker-b", "brokerAddrs": {"1": "10.0.0.9:10911"}}
+    server.answers[ROUTE] = answer({"queueDatas": [queues], "brokerDatas": [members], "filterServerTable": {}})
+    ran = run("group", "reset", "billing", "--topic", "orders", "--to", "latest", "--dry-run", at=[server])
+
+    assert (ran.code, "broker-b has no master now" in ran.err) == (3, True), ran
+
+
 def answers_of(run, brokers):
     """The lag of billing by `group lag`, and why it is unknown; the other answers to that question are the same."""
     lag = run("group", "lag", "billing", at=[name_server(brokers.a, brokers.b)])

@@ -287,6 +287,16 @@ def test_wait_for_a_resize_says_why_it_goes_back(rmq, peer):
     ], ran
 
 
+def test_what_a_conflict_is_about_is_shown_once(rmq, peer):
+    step = {"phase": "WATCH", "beganUnixMs": 1, "endedUnixMs": 2, "evidence": ["broker-a shows others"]}
+    values = {"phase": "CONFLICT", "problem": "broker-a shows others", "waitsFor": ["give it others"], "steps": [step]}
+    known = {"id": "orders.1", "topic": "orders", "kind": "shrink", "phaseSinceUnixMs": 2, "createdUnixMs": 1}
+    rmq.environment["RMQ_CONTROLLER_HTTP"] = peer(200, known | values).url
+    shown = rmq.run("scaling", "show", "orders.1", "-o", "json")
+
+    assert ([row["text"] for row in shown.items], shown.err) == (["broker-a shows others", "give it others"], "")
+
+
 def test_wait_for_a_resize_that_is_interrupted_says_that_it_goes_on(rmq, peer):
     resize = {"id": "op-7", "topic": "T", "kind": "grow", "phase": "READ_UP", "phaseSinceUnixMs": 1, "createdUnixMs": 1}
     controller = peer(200, {"topic": "T"}, after=[(201, resize), (200, resize)])

@@ -1,7 +1,8 @@
 """`rmq topic scale` and `rmq scaling` at a controller of ours, with a master on loopback that has the topic."""
 
 import pytest
-from fakes.offset_broker import offset_brokers_in_thread
+from answering_peer import AnsweringPeer, answer
+from fakes.offset_broker import CLUSTER, offset_brokers_in_thread
 from group_broker import GroupBroker
 from peers.controllers import OurController
 from peers.lab import Lab
@@ -18,6 +19,8 @@ def broker():
     found.topics |= {"payments": dict.fromkeys(range(4), (0, 10)), "SCHEDULE_TOPIC_XXXX": {}}
     found.topics["priorities"] = {0: (0, 0)}
     found.attributes["priorities"] = {"message.type": "PRIORITY"}
+    found.topics["waived"] = dict.fromkeys(range(4), (0, 10))
+    found.offsets["waived@retired"] = {0: 10}
     with offset_brokers_in_thread(found):
         yield found
 
@@ -71,8 +74,13 @@ def test_resize_is_started_listed_shown_and_aborted(rmq):
     assert listed["id"] == started["id"]
     assert (steps[0]["phase"], steps[-1]["state"]) == ("PLANNED", "present")
     assert isinstance(rmq.items("scaling", "hindrances", "payments"), list)
+    planned = rmq.run("topic", "scale", "payments", "--queues", "12", "--dry-run")
+    deleted = rmq.run("topic", "delete", "payments", "--cluster", CLUSTER)
+    assert (planned.code, f"{started['id']} resizes payments already" in planned.err) == (1, True), planned
+    assert (deleted.code, f"Resize {started['id']} of it is under way" in deleted.err) == (2, True), deleted
 
     (shown,) = rmq.items("scaling", "abort", started["id"], "--reason", "no sale", "--dry-run")
+    assert shown["state"] == "planned"
     assert (shown["isUndone"] or shown["phase"] == "ABORTED", shown["problem"]) == (
         True,
         "aborted by the operator: no sale",
@@ -82,7 +90,8 @@ def test_resize_is_started_listed_shown_and_aborted(rmq):
     assert (resumed.code, "goes on by itself" in resumed.err) == (1, True), resumed
 
     asked = rmq.run("scaling", "abort", started["id"])
-    rmq.items("scaling", "abort", started["id"], "--reason", "no sale", "--yes")
+    (aborted,) = rmq.items("scaling", "abort", started["id"], "--reason", "no sale", "--yes")
+    assert aborted["state"] == "done"
     assert (asked.code, "Undo the resize of payments" in asked.err) == (2, True)
     wait_until(lambda: is_undone(*rmq.items("scaling", "list", "pay")), seconds=WAIT_S, what="the undo")
 
@@ -93,10 +102,34 @@ def is_undone(resize):
 
 
 def test_resize_that_cannot_be_says_why(rmq):
-    ran = rmq.run("topic", "scale", "absent", "--queues", "4", "--yes", "-o", "json")
+    ran = rmq.run("topic", "scale", "orders", "--queues", "2", "--yes", "-o", "json")
 
-    assert (ran.code, "absent cannot be resized" in ran.err) == (1, True), ran
+    assert (ran.code, "orders cannot be resized" in ran.err) == (1, True), ran
     assert "problem" in {row["what"] for row in ran.items}
+
+
+@pytest.mark.parametrize(("away", "code"), [([], 4), (["broker-b"], 7)])
+def test_topic_without_a_route_is_unknown_unless_a_set_is_away(rmq, away, code):
+    gone = {"cluster": CLUSTER, "awaySinceUnixMs": 1, "wasUnregistered": False, "brokerAddrs": {}}
+    here = {"cluster": CLUSTER, "brokerName": "broker-z", "brokerAddrs": {"0": "z:1"}}
+    tables = {"brokerAddrTable": {"broker-z": here}, "clusterAddrTable": {CLUSTER: ["broker-z"]}}
+    body = tables | {"awayBrokerSets": [gone | {"brokerName": each} for each in away]}
+    server = AnsweringPeer({106: answer(body), 105: answer(code=17, remark="no route"), 206: answer({"topicList": []})})
+    rmq.environment["NAMESRV_ADDR"] = server.address
+    ran = rmq.run("topic", "scale", "absent", "--queues", "4", "--yes")
+    server.close()
+
+    assert (ran.code, "create it" in ran.err, "away since" in ran.err) == (code, False, bool(away)), ran
+
+
+def test_group_that_nobody_waits_for_is_waived_with_the_plan(rmq):
+    words = ("topic", "scale", "waived", "--queues", "2", "--dry-run")
+    refused = rmq.run(*words)
+    grown = rmq.items("topic", "scale", "waived", "--queues", "8", "--dry-run")
+
+    assert (refused.code, "--waive retired (options.waivedGroups)" in refused.err) == (1, True), refused
+    assert {row["what"] for row in rmq.items(*words, "--waive", "retired")} >= {"set", "group"}
+    assert not any("messages to consume" in row["text"] for row in grown)
 
 
 def test_topic_whose_number_of_queues_has_a_meaning_is_planned_if_the_operator_says_so(rmq, broker):

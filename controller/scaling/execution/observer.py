@@ -28,7 +28,7 @@ from controller.scaling.rules.needs import ResizeNeeds, needs_of
 from controller.scaling.rules.plan import SET_QUEUES_MAX
 from remoting.admin.client import AdminClient
 from remoting.admin.offset_table import TopicOffsets
-from remoting.admin.routes import ClusterBrokers, RoutedBrokerSet, TopicRoute, cluster_brokers, order_conf, route_of
+from remoting.admin.routes import ClusterBrokers, RoutedBrokerSet, TopicRoute, order_conf, registered_and_away, route_of
 from remoting.admin.topics import TopicDefinition
 from remoting.background_tasks import all_results
 from remoting.clock import Clock
@@ -130,7 +130,9 @@ class TopicObserver:
         found = await self._query_sets(requests, wanted, routes)
         observation = self._observation(answers, found)
         too_many = {name: queues for name, queues in numbers.items() if queues > SET_QUEUES_MAX}
-        traits = structs.replace(self._traits(answers, routes, found), too_many_queues=too_many)
+        traits = self._traits(answers, routes, found)
+        away = await self._away_sets(set(traits.clusters.values())) - {*found, *traits.absent_sets}
+        traits = structs.replace(traits, too_many_queues=too_many, away_sets=tuple(sorted(away)))
         if not observation.missing and not too_many:
             observation = await self._with_groups(
                 requests, observation, topic, lambda each: each.client_ids, is_whole=not traits.absent_sets
@@ -299,12 +301,17 @@ class TopicObserver:
 
         async def answered(address: str) -> ClusterBrokers | None:
             try:
-                return await self._admin.call(address, cluster_brokers())
+                return await self._admin.call(address, registered_and_away())
             except FAILURES:
                 return None
 
         found = await all_results(answered(each) for each in self._name_servers())
         return [each for each in found if each is not None]
+
+    async def _away_sets(self, clusters: Collection[str]) -> set[str]:
+        known = await self._clusters()
+        away = {gone.broker_name for each in known for gone in each.away.values() if gone.cluster in clusters}
+        return away.difference(*(each.broker_sets for each in known))
 
     async def _with_groups(
         self,

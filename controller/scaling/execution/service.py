@@ -16,7 +16,7 @@ from controller.failover.group import Group
 from controller.scaling.execution.client_queries import ClientQueries
 from controller.scaling.execution.group_kinds import GroupKinds
 from controller.scaling.execution.observer import TopicObserver
-from controller.scaling.execution.operations import Operations
+from controller.scaling.execution.operations import OperationExists, Operations
 from controller.scaling.execution.performer import ActionPerformer
 from controller.scaling.execution.runner import LOOK_S, PlanFacts, ResizeObserver, ResizeRunner, ResizeStatus
 from controller.scaling.execution.set_masters import StoredMasters
@@ -168,7 +168,10 @@ class QueueScaling:
     async def plan(self, request: ResizeRequest) -> ResizePlan:
         """Return what a resize would do, and what is in its way; changes nothing."""
         self._group.check_leads()
-        return (await self._runner.plan(request)).plan
+        plan = (await self._runner.plan(request)).plan
+        under_way = self.operations.of_topic(request.topic)
+        # What else it finds are the numbers of that resize.
+        return plan if under_way is None else structs.replace(plan, problems=(str(OperationExists(under_way)),))
 
     async def start(self, request: ResizeRequest) -> ResizeOperation:
         """Store a new operation, which starts within a second; raises ResizeRefused, OperationExists and StoreError."""

@@ -105,6 +105,8 @@ class TopicTraits(msgspec.Struct, frozen=True, kw_only=True):
     order_conf: str | None = None
     #: Sets of the clusters of the topic that the controller knows, and no NameServer: they may have it.
     absent_sets: tuple[str, ...] = ()
+    #: Other sets of these clusters that NameServers of ours remember, and of which no broker is registered.
+    away_sets: tuple[str, ...] = ()
     #: Sets that had the topic at an earlier resize, by the stored operations.
     former_sets: tuple[str, ...] = ()
     #: By broker name: numbers of queues above the limit, whose ends nobody looks at.

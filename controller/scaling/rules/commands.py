@@ -129,8 +129,9 @@ def check_gives_up(operation: ResizeOperation, broker_name: str) -> None:
         raise ResizeCommandRefused(f"{operation.id} has changed nothing yet: abort it, and request it again")
     if len(names) == 1:
         raise ResizeCommandRefused(
-            f"{broker_name} is the last set of {operation.id}: bring it back, or delete {operation.topic} everywhere, "
-            "which ends the resize. A master of that name has to answer that it does not have it: an empty one will do"
+            f"{broker_name} is the last set of {operation.id}: bring it back, or delete {operation.topic} everywhere. "
+            f"If {broker_name} is lost, start an empty {broker_name}: the resize ends when it answers that it lacks "
+            "the topic"
         )
 
 

@@ -187,18 +187,20 @@ def given_up(lags: Iterable[UndrainedQueue]) -> Iterator[str]:
         by_set.setdefault(each.queue.broker_name, []).append(each)
     for broker_name, found in sorted(by_set.items()):
         known = sum(each.messages or 0 for each in found)
+        is_known = all(each.messages is not None for each in found)
+        many = str(known) if is_known else f"{known} or more" if known else "an unknown number of"
         shown = ", ".join(_range(each) for each in found[:RANGES_SHOWN])
         more = f" and {len(found) - RANGES_SHOWN} more" if len(found) > RANGES_SHOWN else ""
         yield (
-            f"given up by group {found[0].group}: {known} messages in {len(found)} queues of {broker_name}: "
-            f"{shown}{more}"
+            f"group {found[0].group} was not waited for: {many} messages in {len(found)} queues of {broker_name} are "
+            f"given up: {shown}{more}"
         )
 
 
 def _range(lag: UndrainedQueue) -> str:
     """Return the queue id, and from which offset on to which."""
     if lag.end is None or lag.messages is None:
-        return f"{lag.queue.queue_id} (unknown how many)"
+        return str(lag.queue.queue_id)
     return f"{lag.queue.queue_id} ({lag.end - lag.messages} to {lag.end})"
 
 

@@ -18,8 +18,6 @@ WRITE_UP: Final = 2
 #: Within so long clients send a heartbeat to a master that was started, or leads since: it takes groups for offline
 #: before, and broadcasting ones for none.
 HEARTBEAT_MS: Final = 35_000
-#: Until `confirmMs` is over: a broker stores offsets each 5 s, and slaves copy them each 10 s.
-_NOT_KEPT: Final = "offsets of new queues are in the memory of a broker alone"
 #: What is said of groups whose members do not consume all new queues together.
 _WITHOUT: Final = {
     GroupKind.CONCURRENT: "group {group} does not consume {queues} yet",
@@ -60,7 +58,7 @@ def _seeded(this: ResizeRound) -> ResizeDecision:
         agreed_ms = this.waited_ms if this.progress.agreed_at_ms is None else this.progress.agreed_at_ms
         if this.waited_ms - agreed_ms < operation.waits.confirm_ms:
             this = replace(this, progress=replace(this.progress, agreed_at_ms=agreed_ms))
-            return this.stay([_NOT_KEPT])
+            return this.stay([_not_kept(operation)])
     evidence = [f"queue {each.queue} begins at {each.offset}" for each in operation.seeds]
     evidence += _without_configuration(this)
     if operation.kind is ResizeKind.ORDERED and _must_go_on(operation):
@@ -68,6 +66,11 @@ def _seeded(this: ResizeRound) -> ResizeDecision:
     if operation.kind is ResizeKind.ORDERED:
         return this.go(ResizePhase.RESIZE, evidence, reached=PAUSED_END)
     return this.go(ResizePhase.READ_UP, evidence, reached=max(operation.reached, READ_UP))
+
+
+def _not_kept(operation: ResizeOperation) -> str:
+    # A broker stores offsets each 5 s, and slaves copy them each 10 s.
+    return f"brokers write the offsets of the new queues to disk first ({operation.waits.confirm_ms / 1000:.0f} s)"
 
 
 def _must_go_on(operation: ResizeOperation) -> bool:
@@ -127,10 +130,13 @@ def _assigned(this: ResizeRound) -> ResizeDecision:
         return this.undo(f"groups consume in order, and more queues would mix it: {', '.join(orderly)}")
     waits, unprotected = unassigned(operation, this.observation)
     if not waits and not this.is_over(operation.waits.confirm_ms):
-        return this.stay([_NOT_KEPT])
+        return this.stay([_not_kept(operation)])
     if not waits:
         return this.go(ResizePhase.WRITE_UP, ["every online group has the new queues"], reached=WRITE_UP)
     if not this.is_over(operation.waits.assign_ms):
+        if unprotected and not operation.options.ignore_unassigned:
+            left_s = (operation.waits.assign_ms - this.waited_ms) / 1000
+            waits.append(f"the resize is undone in {left_s:.0f} s unless they do")
         return this.stay(waits)
     if unprotected and not operation.options.ignore_unassigned:
         return this.undo(f"messages of new queues would not be read: {'; '.join(unprotected)}")

@@ -27,7 +27,7 @@ from controller.scaling.resize.request import (
 )
 from controller.scaling.rules.drained import check_drained, is_behind_in
 from controller.scaling.rules.grow import HEARTBEAT_MS
-from controller.scaling.rules.plan_sources import changed_order_conf, covered_sets, order_conf_problems
+from controller.scaling.rules.plan_sources import changed_order_conf, order_conf_problems, uncovered_stored_sets
 from controller.scaling.rules.planned_steps import planned_steps
 from controller.scaling.rules.quiet import transaction_wait_ms
 from controller.scaling.rules.request_limits import size_problems, topic_problems, wait_problems, wait_warnings
@@ -38,6 +38,8 @@ QUEUES_MAX: Final = 1024
 SET_QUEUES_MAX: Final = 4 * QUEUES_MAX
 #: Kinds that change nothing on brokers in their first phase.
 _RAISING: Final = frozenset({ResizeKind.GROW, ResizeKind.GATED})
+#: Option of `rmq topic scale`, and of the HTTP API, as all that plans name.
+_PAUSE: Final = "--ordered pause (ordered: pause)"
 #: Groups that a plan lists.
 GROUPS_SHOWN: Final = 200
 
@@ -51,7 +53,8 @@ def plan_resize(request: ResizeRequest, traits: TopicTraits, observation: Resize
         return ResizePlan(topic=request.topic, kind=kind, sets=sets, problems=tuple(problems))
     groups = tuple(_groups(request, traits, observation, kind))
     problems += [each.note for each in groups if each.note and each.kind == GroupKind.OFFLINE.value]
-    steps = tuple(planned_steps(kind, request.waits, shrinks=_shrinks(request, traits)))
+    assign_ms = HEARTBEAT_MS if _has_new_master(observation, observation.unix_ms) else 0
+    steps = tuple(planned_steps(kind, request.waits, assign_ms, shrinks=_shrinks(request, traits)))
     return ResizePlan(
         topic=request.topic,
         kind=kind,
@@ -115,13 +118,17 @@ def checked(operation: ResizeOperation, plan: ResizePlan, observation: ResizeObs
         return operation.entered(ResizePhase.REJECTED, observation.unix_ms, changed, problem="; ".join(changed))
     started = operation.entered(first_phase(operation), observation.unix_ms, ("nothing is in the way",))
     masters = {name: view.master for name, view in observation.sets.items() if view.master is not None}
-    since_ms = operation.created_unix_ms - HEARTBEAT_MS
     return replace(
         started,
         masters=masters,
-        has_new_master=any(each.boot_unix_ms > since_ms for each in masters.values()),
+        has_new_master=_has_new_master(observation, operation.created_unix_ms),
         reached=0 if operation.kind in _RAISING else 1,
     )
+
+
+def _has_new_master(observation: ResizeObservation, unix_ms: int) -> bool:
+    masters = [each.master for each in observation.sets.values() if each.master is not None]
+    return any(each.boot_unix_ms > unix_ms - HEARTBEAT_MS for each in masters)
 
 
 def _resizes(request: ResizeRequest, traits: TopicTraits) -> tuple[SetResize, ...]:
@@ -165,12 +172,12 @@ def _problems(
     if traits.special_type and not request.options.ignore_message_type:
         yield (
             f"{request.topic} has message.type {traits.special_type}: {SPECIAL_TYPES[traits.special_type]}. If you "
-            'want another number, request it with "options": {"ignoreMessageType": true}'
+            "want another number, add --ignore-message-type (options.ignoreMessageType)"
         )
     yield from wait_problems(request.waits)
     if kind is None:
         if not observation.missing:
-            yield f"no NameServer knows the topic {request.topic}: create it first"
+            yield f"no NameServer knows the topic {request.topic}: create it, or start the brokers that have it"
         yield from (f"{each}: try again" for each in observation.missing)
         return
     yield from (f"{each}: bring it back first" for each in observation.missing)
@@ -202,7 +209,7 @@ def _problems(
 
 def _gate_problems(request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation) -> Iterator[str]:
     """Yield why keys could go elsewhere than from a queue to a locked one."""
-    instead = 'want "ordered": "pause" instead'
+    instead = f"use {_PAUSE} instead"
     if len(traits.counts) > 1:
         yield f"{len(traits.counts)} broker sets have {request.topic}: keys would move between their queues; {instead}"
     for name, counts in sorted(traits.counts.items()):
@@ -229,7 +236,7 @@ def _choosing_problems(
         elif kind is ResizeKind.ORDERED or not any(each.queues for each in group.clients):
             yield (
                 f"group {group.name} chooses its queues itself, and does not show when it reads new ones: see to it "
-                'that it will, and request it with "options": {"ignoreUnassigned": true}'
+                "that it will, and add --ignore-unassigned (options.ignoreUnassigned)"
             )
 
 
@@ -259,8 +266,8 @@ def _counts_problems(request: ResizeRequest, traits: TopicTraits, kind: ResizeKi
         return
     if not request.equalise:
         yield (
-            f"brokers have different numbers of queues: {shown}. Equalise them first: the same request with "
-            f'"equalise" and {largest} queues'
+            f"brokers have different numbers of queues: {shown}. Equalise them first: the same with --equalise "
+            f"(equalise) and {largest} queues"
         )
     elif kind not in _RAISING:
         yield f"equalising never takes queues away: it needs at least {largest} queues, {request.queues} are wanted"
@@ -275,8 +282,8 @@ def _order_problems(request: ResizeRequest, traits: TopicTraits, observation: Re
         return
     if traits.order_conf is not None:
         yield (
-            f"orderTopicConf says {traits.order_conf}: producers use it and no other number; want the ordered resize "
-            '("ordered": "pause"), which changes it too'
+            f"orderTopicConf says {traits.order_conf}: producers use it and no other number; use {_PAUSE}, "
+            "which changes it too"
         )
     orderly = sorted(
         each.name if each.is_online else f"{each.name} (offline; delete it with its offsets if it never returns)"
@@ -289,7 +296,7 @@ def _order_problems(request: ResizeRequest, traits: TopicTraits, observation: Re
         )
         yield (
             f"{request.topic} is an ordered topic ({why}): another number of queues sends keys elsewhere before their "
-            'older messages are consumed. Want the ordered resize ("ordered": "pause"), which stops writes meanwhile'
+            f"older messages are consumed. Use {_PAUSE}, which stops writes meanwhile"
         )
 
 
@@ -305,7 +312,7 @@ def _pause_problems(request: ResizeRequest, observation: ResizeObservation, kind
         if needed_ms >= waits.pause_ms:
             yield (
                 f"{name} keeps transactional messages in RocksDB, and does not show which are decided: writes would "
-                f'pause for {needed_ms} ms. Want a longer "pauseMs", or the option "acceptLate"'
+                f"pause for {needed_ms} ms. Choose a longer waits.pauseMs, or options.acceptLate"
             )
 
 
@@ -327,7 +334,7 @@ def _warnings(
     request: ResizeRequest, traits: TopicTraits, observation: ResizeObservation, kind: ResizeKind
 ) -> Iterator[str]:
     yield from wait_warnings(request.waits)
-    yield from covered_sets(traits)
+    yield from uncovered_stored_sets(request.topic, traits)
     yield "each change of read queues moves queues between clients: messages that they have cached are consumed again"
     yield from _may_be_orderly(request, observation)
     yield from _group_warnings(observation, kind)
@@ -342,7 +349,7 @@ def _warnings(
             )
     known = {each.name for each in observation.groups or ()}
     for name in sorted(set(request.options.waived_groups) - known) if observation.groups is not None else ():
-        yield f"waivedGroups names {name}, which is no group of {request.topic} now"
+        yield f"{name} is waived, and is no group of {request.topic} now"
     if request.options.accept_late:
         yield "delayed messages may arrive after the queues are closed: these are opened again then"
 
@@ -375,8 +382,8 @@ def _note(group: GroupView, lag: int | None, request: ResizeRequest) -> str:
         return ""
     many = "an unknown number of" if lag is None else str(lag)
     return (
-        f"group {group.name} is offline and has {many} messages to consume from the queues: start a consumer, or name "
-        'it in "waivedGroups" to give them up'
+        f"group {group.name} is offline and has {many} messages to consume from the queues: start a consumer, or give "
+        f"them up with --waive {group.name} (options.waivedGroups)"
     )
 
 

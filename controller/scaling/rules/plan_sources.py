@@ -41,16 +41,15 @@ def _text(order_conf: str | None) -> str:
     return "none" if order_conf is None else order_conf
 
 
-def covered_sets(traits: TopicTraits) -> Iterator[str]:
-    """Yield which broker sets a plan covers, and those of which something is stored that are in no route now."""
-    yield (
-        f"the resize covers {', '.join(sorted(traits.counts))}: a broker set that is down now and in no route keeps "
-        "its former numbers when it comes back"
-    )
+def uncovered_stored_sets(topic: str, traits: TopicTraits) -> Iterator[str]:
+    """Yield broker sets that are away, and those of which something is stored that are in no route now."""
+    for name in traits.away_sets:
+        yield f"{name} is away: if it has {topic}, it comes back with its former numbers (rmq broker list)"
     conf = {part.partition(":")[0] for part in (traits.order_conf or "").split(";") if part}
-    for name in sorted(conf - traits.counts.keys()):
+    covered = traits.counts.keys() | set(traits.away_sets)
+    for name in sorted(conf - covered):
         yield f"orderTopicConf names {name}, which is in no route of the topic: it is not resized"
-    for name in sorted(set(traits.former_sets) - traits.counts.keys() - conf):
+    for name in sorted(set(traits.former_sets) - covered - conf):
         yield f"{name} had the topic at an earlier resize, and is in no route of it now: it is not resized"
 
 

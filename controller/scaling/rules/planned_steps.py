@@ -9,11 +9,14 @@ from controller.scaling.resize.request import PlannedStep
 _SEED: Final = PlannedStep(phase=ResizePhase.SEED, text="store where each group begins in the new queues")
 
 
-def planned_steps(kind: ResizeKind, waits: ResizeWaits, *, shrinks: bool) -> Iterator[PlannedStep]:
-    """Return the steps in their order; `shrinks`: an ordered topic, whose kind does not say so, gets fewer queues."""
+def planned_steps(kind: ResizeKind, waits: ResizeWaits, assign_ms: int, *, shrinks: bool) -> Iterator[PlannedStep]:
+    """Return the steps in their order; `shrinks`: an ordered topic, whose kind does not say so, gets fewer queues.
+
+    `assign_ms`: until masters know the members of all groups.
+    """
     match kind:
         case ResizeKind.GROW:
-            return _growing(waits)
+            return _growing(waits, assign_ms)
         case ResizeKind.GATED:
             return _gated(waits)
         case ResizeKind.SHRINK:
@@ -22,10 +25,14 @@ def planned_steps(kind: ResizeKind, waits: ResizeWaits, *, shrinks: bool) -> Ite
             return _ordered(waits, shrinks=shrinks)
 
 
-def _growing(waits: ResizeWaits) -> Iterator[PlannedStep]:
+def _growing(waits: ResizeWaits, assign_ms: int) -> Iterator[PlannedStep]:
     yield _SEED
     yield PlannedStep(phase=ResizePhase.READ_UP, text="raise readQueueNums on every broker")
-    yield PlannedStep(phase=ResizePhase.ASSIGN, text="wait until every online group consumes the new queues")
+    yield PlannedStep(
+        phase=ResizePhase.ASSIGN,
+        text="wait until every online group consumes the new queues",
+        at_least_ms=max(waits.confirm_ms, assign_ms),
+    )
     yield PlannedStep(phase=ResizePhase.WRITE_UP, text="raise writeQueueNums on every broker")
     yield _verify(waits)
 

@@ -115,7 +115,10 @@ def drain(this: ResizeRound) -> ResizeDecision:
     check = check_drained(operation, observation, with_ends(this.progress, ends))
     this = replace(this, progress=check.progress)
     if check.is_drained:
-        evidence = [f"all {len(observation.groups or ())} groups have consumed the queues", *check.waived]
+        waived = set(operation.options.waived_groups)
+        groups = [each for each in observation.groups or () if each.name not in waived]
+        waited = " that were waited for" if waived else ""
+        evidence = [f"all {len(groups)} groups{waited} have consumed the queues", *check.waived]
         return this.go(ResizePhase.CONFIRM, evidence, confirmed=as_offsets(ends))
     waits = (*sentences(check.lags, LAGS_SHOWN), *check.settling)
     if check.offline:
@@ -154,7 +157,8 @@ def confirm(this: ResizeRound) -> ResizeDecision:
 
 def _confirmed(this: ResizeRound) -> ResizeDecision:
     operation = this.operation
-    evidence = [f"queue {each.queue} ends at {each.offset}, all of it consumed" for each in operation.confirmed]
+    became = "consumed or given up" if operation.options.waived_groups else "consumed"
+    evidence = [f"queue {each.queue} ends at {each.offset}, all of it {became}" for each in operation.confirmed]
     if operation.kind is not ResizeKind.ORDERED:
         return this.go(ResizePhase.READ_DOWN, evidence, reached=2)
     if operation.reached > PAUSED_END:

@@ -9,7 +9,7 @@ from controller.scaling.resize.observation import ResizeObservation
 from controller.scaling.resize.operation import MasterIdentity, ResizeKind, ResizeOperation, ResizePhase
 from controller.scaling.rules import gated, grow, ordered, shrink
 from controller.scaling.rules.given_back import give_back
-from controller.scaling.rules.path import PAUSED_END
+from controller.scaling.rules.path import PAUSED_END, path_of
 from controller.scaling.rules.round import ResizeRound
 
 #: Phases that only a broker set beside an ordered resize blocks.
@@ -183,7 +183,22 @@ def _verify(this: ResizeRound) -> ResizeDecision:
 
 
 def _conflict(this: ResizeRound) -> ResizeDecision:
-    return this.stay([this.operation.problem])
+    # What has happened is in the evidence of the phase before.
+    return this.stay([_way_out(this.operation)])
+
+
+def _way_out(operation: ResizeOperation) -> str:
+    names: dict[str, list[str]] = {}
+    for resize in operation.sets:
+        legal = path_of(operation.kind, resize)[: max(operation.reached, 1) + 1]
+        perms = ["" if each.perm == resize.before.perm else f" with perm {each.perm}" for each in legal]
+        texts = dict.fromkeys(f"{each.read}/{each.write}{perm}" for each, perm in zip(legal, perms, strict=True))
+        names.setdefault(" or ".join(texts), []).append(resize.broker_name)
+    numbers = "; ".join(f"{', '.join(sets)} {text}" for text, sets in names.items())
+    return (
+        f"give {numbers} read/write queues, then `rmq scaling resume {operation.id}`; or `rmq scaling abort "
+        f"{operation.id}`: numbers stay as they are"
+    )
 
 
 _RULES: Final[Mapping[ResizePhase, Callable[[ResizeRound], ResizeDecision]]] = {

@@ -12,7 +12,7 @@ from remoting.protocol.shapes.broker_clients import NewSubscriptionGroup
 from rmq.cli.options import ChangeCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import broker_names, cluster_names, group_names
-from rmq.site.brokers import BrokerPlace, check_gaps, chosen_masters, gaps_in
+from rmq.site.brokers import BrokerPlace, check_gaps, chosen_masters, not_reached
 from rmq.site.changes import SiteChange
 from rmq.site.groups import check_group
 
@@ -48,7 +48,7 @@ class GroupCreation(TypedDict):
 @with_session
 async def create_group(session: OperatorSession, group: str, **chosen: Unpack[GroupCreation]) -> None:
     """Create a group at masters (request 200). Of one that exists all settings are replaced, after a question."""
-    found = chosen_masters(await session.site.cluster(), chosen["cluster"], chosen["broker"])
+    found, gaps = chosen_masters(await session.site.cluster(), chosen["cluster"], chosen["broker"])
     wanted = NewSubscriptionGroup(
         group_name=group,
         consume_enable=not chosen["no_consume"],
@@ -65,7 +65,8 @@ async def create_group(session: OperatorSession, group: str, **chosen: Unpack[Gr
     ]
     is_known = all(each.error is None for each in answers)
     verb = "Replace all settings of" if exists else "Create" if is_known else "Create, or replace all settings of,"
-    await session.change([changes], f"{verb} group {group} on {', '.join(map(_name, found))}?")
+    await session.change([changes], f"{verb} group {group} on {', '.join(map(_name, found))}?{not_reached(gaps)}")
+    check_gaps(gaps, f"group {group} is not created there: create it again once all are back")
 
 
 @click.command("delete", cls=ChangeCommand)
@@ -81,14 +82,12 @@ async def delete_group(
 
     Members that are online may let brokers create it again.
     """
-    brokers = await session.site.cluster()
-    found, gaps = chosen_masters(brokers, cluster, broker), gaps_in(brokers, cluster) if cluster else []
+    found, gaps = chosen_masters(await session.site.cluster(), cluster, broker)
     await check_group(session.site, group, found, gaps)
     request = delete_at(group, cleans_offsets=not keep_offsets)
-    what = f"delete group {group}" + ("" if keep_offsets else " and its offsets")
-    changes = [SiteChange(each.address, f"{what} on {_name(each)}", request, broker_runtime()) for each in found]
-    question = f"Delete group {group}{'' if keep_offsets else ' and its offsets'} on {', '.join(map(_name, found))}?"
-    await session.change([changes], question)
+    what = f"group {group}{'' if keep_offsets else ' and its offsets'}"
+    changes = [SiteChange(each.address, f"delete {what} on {_name(each)}", request, broker_runtime()) for each in found]
+    await session.change([changes], f"Delete {what} on {', '.join(map(_name, found))}?{not_reached(gaps)}")
     check_gaps(gaps, "the group comes back with it")
 
 

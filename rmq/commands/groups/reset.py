@@ -13,7 +13,7 @@ from rmq.commands.groups.reset_run import carry_out_all, failure_in
 from rmq.commands.live_names import broker_names, group_names, topic_names
 from rmq.commands.topic_views import route_at_first
 from rmq.failures import WrongUse
-from rmq.site.brokers import check_gaps
+from rmq.site.brokers import check_gaps, not_reached
 from rmq.site.groups import check_group
 
 _NOT_RESET: Final = "the group is not reset there"
@@ -56,7 +56,7 @@ async def reset_group(session: OperatorSession, group: str, **chosen: Unpack[Res
         check_gaps(gaps, _NOT_RESET)
         return
     session.preview(rows, ResetRow)
-    session.confirm(_question(wanted, rows))
+    session.confirm(f"{_question(wanted, rows)}{not_reached(gaps)}")
     outcomes = await carry_out_all(session.site, wanted, planned)
     session.show([each.row for each in outcomes], ResetRow)
     if (failure := failure_in(outcomes)) is not None:

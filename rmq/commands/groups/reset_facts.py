@@ -18,7 +18,7 @@ from rmq.commands.groups.reset_plan import (
     planned_row,
     way_at,
 )
-from rmq.failures import CommandFailed, UnknownName, failure_of_all
+from rmq.failures import CommandFailed, NotReachable, UnknownName, failure_of_all
 from rmq.site.brokers import BrokerPlace
 from rmq.site.groups import connections_at
 from rmq.site.nearest import unknown_sentence
@@ -34,7 +34,7 @@ def masters_in(route: TopicRoute, broker: str | None) -> list[BrokerPlace]:
     for name in sorted(route.queues if broker is None else {broker}):
         broker_set = route.broker_sets.get(name)
         if broker_set is None or broker_set.master_address is None:
-            raise UnknownName(f"{name} has no master now: the group cannot be reset there; --broker names others")
+            raise NotReachable(f"{name} has no master now: the group cannot be reset there; --broker names others")
         found.append(BrokerPlace(broker_set.cluster, name, MASTER_ID, broker_set.master_address))
     return found
 

@@ -10,16 +10,18 @@ from remoting.protocol.releases import release_name
 from rmq.cli.options import SiteCommand
 from rmq.cli.session import OperatorSession, with_session
 from rmq.commands.live_names import cluster_names, group_names
-from rmq.failures import UnknownName, sentence_of
-from rmq.site.brokers import BrokerPlace, check_gaps
+from rmq.failures import sentence_of
+from rmq.site.brokers import BrokerPlace, check_gaps, gaps_in, masters, members_of_cluster, places
 from rmq.site.groups import check_group, connections_at, masters_of
 from rmq.site.site import Answered, check_complete, check_requests
 
 
 class GroupShownRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A group at one master: its settings, and how many members are connected."""
+    """A group at one broker: its settings, and how many members are connected to a master."""
 
     broker_name: str
+    #: 0 of a master.
+    broker_id: int
     consume_enable: bool | None = None
     consume_broadcast_enable: bool | None = None
     consume_message_orderly: bool | None = None
@@ -62,18 +64,18 @@ _CLUSTER = click.option("--cluster", metavar="NAME", shell_complete=cluster_name
 @_CLUSTER
 @with_session
 async def show_group(session: OperatorSession, group: str, cluster: str | None) -> None:
-    """Show the settings of a group at each master that has it (201), and its members there (203)."""
-    found, gaps = await masters_of(session.site, cluster)
-    addresses = [each.address for each in found]
-    definitions = await session.site.answers(addresses, group_definition(group))
-    if all(each.error is None and each.result is None for each in definitions):
-        await check_group(session.site, group, found, gaps)
-    connections = await connections_at(session.site, addresses, group)
-    rows = [
-        _shown(place, definition, connected)
-        for place, definition, connected in zip(found, definitions, connections, strict=True)
-        if definition.error is not None or definition.result is not None
-    ]
+    """Show the settings of a group at each master that has it (201), its members there (203), and slaves without it."""
+    brokers = await session.site.cluster()
+    found, gaps = members_of_cluster(brokers, cluster) if cluster else places(brokers), gaps_in(brokers, cluster)
+    definitions = await session.site.answers((each.address for each in found), group_definition(group))
+    at = dict(zip(found, definitions, strict=True))
+    having = [each for each in masters(found) if at[each].error is not None or at[each].result is not None]
+    if not having:
+        await check_group(session.site, group, masters(found), gaps)
+    connections = await connections_at(session.site, [each.address for each in having], group)
+    connected = dict(zip(having, connections, strict=True))
+    sets = {each.broker_name for each in having}
+    rows = [_shown(place, at[place], connected.get(place)) for place in found if place.broker_name in sets]
     session.show(rows, GroupShownRow)
     check_requests([*definitions, *connections])
     check_gaps(gaps, "what they have of the group is not shown")
@@ -108,17 +110,19 @@ async def show_connections(
 
 
 def _shown(
-    place: BrokerPlace, definition: Answered[GroupDefinition | None], connected: Answered[GroupConnections | None]
+    place: BrokerPlace,
+    definition: Answered[GroupDefinition | None],
+    connected: Answered[GroupConnections | None] | None,
 ) -> GroupShownRow:
-    if definition.error is not None:
-        return GroupShownRow(broker_name=place.broker_name, reason=sentence_of(definition.error))
-    found = definition.result
+    found, error = definition.found, definition.error
     if found is None:
-        raise UnknownName(f"{place.broker_name} does not have the group")
-    members = connected.result if connected.error is None else None
-    count = None if connected.error is not None else len(members.clients) if members else 0
+        reason = "not copied" if error is None else sentence_of(error)
+        return GroupShownRow(broker_name=place.broker_name, broker_id=place.broker_id, reason=reason)
+    members, error = (connected.found, connected.error) if connected is not None else (None, None)
+    count = None if connected is None or error is not None else len(members.clients) if members else 0
     return GroupShownRow(
         broker_name=place.broker_name,
+        broker_id=place.broker_id,
         consume_enable=found.is_consume_enabled,
         consume_broadcast_enable=found.is_broadcast_enabled,
         consume_message_orderly=found.is_orderly,
@@ -129,7 +133,7 @@ def _shown(
         clients=count,
         consume_type=members.consume_type if members else None,
         message_model=members.message_model if members else None,
-        reason=sentence_of(connected.error) if connected.error is not None else None,
+        reason=None if error is None else sentence_of(error),
     )
 
 

@@ -14,6 +14,7 @@ from rmq.failures import CommandFailed
 from rmq.output.rows import RowKey
 from rmq.site.http_api import ApiRequest, Document, call, controllers, path_of
 from rmq.site.scaling_documents import (
+    ENDED_PHASES,
     PLAN_TIMEOUT_S,
     CommandBody,
     GiveUpBody,
@@ -46,6 +47,12 @@ class ShownResizeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     problem: str | None
 
 
+class ChangedResizeRow(ShownResizeRow, frozen=True, kw_only=True):
+    """A resize after a command, or as it would be."""
+
+    state: Literal["planned", "done"]
+
+
 class StepRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A phase of a resize."""
 
@@ -67,6 +74,18 @@ async def operations(session: OperatorSession, prefix: str | None) -> ResizePage
     """Return operations of topics whose names begin so."""
     parameters = {"limit": _LIMIT} | ({"prefix": prefix} if prefix else {})
     return await controller_answer(session, ApiRequest(path_of("scaling", "operations"), ResizePage, parameters))
+
+
+async def resize_beside(session: OperatorSession, topic: str) -> str:
+    """Return what the question before a change of a topic says of its resize; blank where no controller knows one."""
+    if "controller_http" in session.site.settings.defaults and not session.site.knows_controllers:
+        return ""
+    try:
+        found = (await operations(session, topic)).operations
+    except CommandFailed:
+        return ""
+    under_way = (each for each in found if each.topic == topic and each.phase not in ENDED_PHASES)
+    return "".join(f" Resize {each.id} of it is under way, in {each.phase}." for each in under_way)
 
 
 def operation_row(found: ResizeDocument) -> ShownResizeRow:
@@ -108,8 +127,6 @@ async def show_operation(session: OperatorSession, operation: str) -> None:
     """Show the phases of a resize: what was seen in each, and what the present one waits for."""
     found = await controller_answer(session, ApiRequest(path_of("scaling", "operations", operation), ResizeDocument))
     session.show(list(_steps(found)), StepRow)
-    if found.problem:
-        session.note(f"{found.topic}: {found.problem}")
 
 
 @click.command("abort", cls=ChangeCommand)
@@ -174,8 +191,9 @@ async def _change(
     request = ApiRequest(
         f"{path}/{verb}", ResizeDocument, {}, "POST", body, timeout_s=PLAN_TIMEOUT_S, is_preview=session.is_dry_run
     )
-    done = await controller_answer(session, request)
-    session.show([operation_row(done)], ShownResizeRow)
+    row = operation_row(await controller_answer(session, request))
+    state: Literal["planned", "done"] = "planned" if session.is_dry_run else "done"
+    session.show([ChangedResizeRow(**msgspec.structs.asdict(row), state=state)], ChangedResizeRow)
 
 
 def _steps(found: ResizeDocument) -> Iterator[StepRow]:
@@ -193,5 +211,5 @@ def _steps(found: ResizeDocument) -> Iterator[StepRow]:
         state="present",
         began_unix_ms=found.phase_since_unix_ms,
         ended_unix_ms=None,
-        text="; ".join(found.waits_for) or None,
+        text="; ".join(found.waits_for) or found.problem or None,
     )

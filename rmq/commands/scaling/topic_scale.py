@@ -1,6 +1,7 @@
 """`rmq topic scale`: a resize by our controllers, which move queues only once clients have noticed."""
 
 import asyncio
+import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal, TypedDict, Unpack
 
@@ -10,9 +11,11 @@ import msgspec
 from rmq.cli.operator_name import operator_name
 from rmq.cli.options import ChangeCommand
 from rmq.cli.session import OperatorSession, with_session
-from rmq.commands.live_names import topic_names
+from rmq.commands.live_names import group_names, topic_names
 from rmq.commands.scaling.operations import ShownResizeRow, controller_answer, operation_row
+from rmq.commands.topic_views import route_at_first
 from rmq.failures import CommandFailed, ExitCode, Interrupted, NotReachable
+from rmq.site.brokers import check_gaps
 from rmq.site.http_api import ApiRequest, NotAnsweredNow, path_of
 from rmq.site.scaling_documents import (
     ENDED_PHASES,
@@ -54,6 +57,7 @@ class ScaleOptions(TypedDict):
     equalise: bool
     ignore_unassigned: bool
     ignore_message_type: bool
+    waived: tuple[str, ...]
     reason: str
     waits: bool
 
@@ -69,6 +73,9 @@ class ScaleOptions(TypedDict):
 @click.option("--equalise", is_flag=True, help="broker sets with different numbers get the same one")
 @click.option("--ignore-unassigned", is_flag=True, help="grow although clients may not get the new queues")
 @click.option("--ignore-message-type", is_flag=True, help="resize a topic of message type PRIORITY or LITE")
+@click.option(
+    "--waive", "waived", multiple=True, metavar="GROUP", shell_complete=group_names, help="do not wait for it"
+)
 @click.option("--reason", default="", help="shown with the operation")
 @click.option("--wait", "waits", is_flag=True, help="wait for its end; phases are shown as they come")
 @with_session
@@ -83,12 +90,18 @@ async def scale_topic(session: OperatorSession, topic: str, **chosen: Unpack[Sca
         ordered=chosen["ordered"] or "",
         equalise=chosen["equalise"],
         options=ResizeOptionsBody(
-            ignore_unassigned=chosen["ignore_unassigned"], ignore_message_type=chosen["ignore_message_type"]
+            waived_groups=chosen["waived"],
+            ignore_unassigned=chosen["ignore_unassigned"],
+            ignore_message_type=chosen["ignore_message_type"],
         ),
         requested_by=operator_name(),
         reason=chosen["reason"],
     )
     plan = await plan_of(session, body)
+    if plan.kind is None:
+        with contextlib.suppress(NotReachable):
+            _, gaps = await route_at_first(session.site, topic)
+            check_gaps(gaps, f"the queues of {topic} there are not known")
     rows = _rows(plan)
     if session.is_dry_run or plan.problems:
         session.show(rows, PlanRow)
@@ -174,8 +187,9 @@ def _rows(plan: PlanDocument) -> Sequence[PlanRow]:
         PlanRow(what="phase", name=each.phase, text=each.text, at_least_ms=each.at_least_ms) for each in plan.steps
     ]
     for group in plan.groups:
-        lag = "unknown" if group.lag is None else group.lag
-        text = f"{group.kind}, {group.clients} members, {lag} messages to consume of dropped queues"
+        text = f"{group.kind}, {group.clients} members"
+        if plan.kind in {"shrink", "ordered"}:
+            text += f", {'unknown' if group.lag is None else group.lag} messages to consume first"
         rows.append(PlanRow(what="group", name=group.group, text=f"{text}: {group.note}" if group.note else text))
     rows += [PlanRow(what="warning", name=plan.topic, text=text) for text in plan.warnings]
     rows += [PlanRow(what="problem", name=plan.topic, text=text) for text in plan.problems]

@@ -48,7 +48,8 @@ async def test_elections_are_known_after_a_restart_and_new_ones_are_numbered_on(
         assert not before.elections.unstored
         known = list(before.elections)
     async with InProcessController(tmp_path) as after:
-        await after.stored_elections.look()
+        # Somebody looks before it has read them by itself.
+        await after.stored_elections.refresh()
         assert list(after.elections) == known
         last = known[-1]
         assert (last.held_by, last.notified) == (ME.address, {2: NotificationResult("ok", 7, 1)})

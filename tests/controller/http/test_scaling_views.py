@@ -172,7 +172,7 @@ async def test_plan_shows_what_would_change_and_changes_nothing(broker, controll
         (GROW | {"queues": 4}, "TopicTest has 4 queues on every broker set already"),
         (GROW | {"queues": 0}, "0 queues are none: a topic has at least 1 on each broker set"),
         (GROW | {"queues": 2000}, "2000 queues are above the limit of 1024 on each broker set"),
-        (GROW | {"topic": "Nope"}, "no NameServer knows the topic Nope: create it first"),
+        (GROW | {"topic": "Nope"}, "no NameServer knows the topic Nope: create it, or start the brokers that have it"),
         (GROW | {"topic": "TBW102"}, "TBW102 is a system topic: brokers rely on its number of queues"),
         (
             GROW | {"waits": {"verifyMs": 0}},
@@ -222,6 +222,7 @@ async def test_topic_has_one_resize_under_way(controller):
     status, sentence = message(await post(controller, OPERATIONS, GROW))
     assert status == 409
     assert sentence == (f"{started['id']} resizes TopicTest already and is in PLANNED: wait for its end, or abort it.")
+    assert (await post(controller, PLAN, GROW))[1]["problems"] == [sentence.removesuffix(".")]
 
 
 async def test_scaling_that_is_off_says_how_to_switch_it_on(tmp_path):

@@ -115,6 +115,13 @@ async def test_facts_of_a_topic_are_those_of_its_brokers(broker):
     assert [each.counts["broker-b"] for each in observation.name_servers] == [QueueCounts(2, 2)] * 2
 
 
+async def test_sets_of_the_cluster_that_no_name_server_has_now_are_away(broker):
+    async with scaling_site(broker) as site:
+        site.name_servers[0].away = {"DefaultCluster": ["broker-y", "broker-a"], "Other": ["broker-z"]}
+        traits, _ = await facts(site)
+    assert traits.away_sets == ("broker-y",)
+
+
 async def test_delay_level_of_which_nothing_was_delivered_yet_is_known_by_its_queue(broker):
     """4.9 has a level in its state only once a message of it was delivered."""
     broker.levels, broker.undelivered = {3: (1, 4)}, {2: 5}

@@ -138,6 +138,11 @@ def test_locks_are_renewed_in_a_conflict_until_an_operator_decides():
     decision = decide_step(resize, waited(0), observed(resize, 2))
     assert decision.actions == (HoldLocks(queue_ids=(2, 3), **LOCKED),)
     assert decision.operation.phase is ResizePhase.CONFLICT
+    (advice,) = decision.waits_for
+    assert advice == (
+        f"give {BROKER} 2/2 or 4/2 or 4/4 read/write queues, then `rmq scaling resume {resize.id}`; or `rmq scaling "
+        f"abort {resize.id}`: numbers stay as they are"
+    )
 
 
 def renewed(resize, *, every_ms, rounds=4, **values):

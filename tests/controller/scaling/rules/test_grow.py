@@ -121,6 +121,7 @@ def test_group_that_chooses_its_queues_is_waited_for_unless_the_operator_answers
     decision = decide_step(grow, waited(0), holds_one)
     assert decision.waits_for == (
         "no member of group billing, which chooses its queues itself, consumes broker-a/3 yet",
+        "the resize is undone in 180 s unless they do",
     )
     left = replace(a_group(kind=GroupKind.OFFLINE), last_kind=GroupKind.ASSIGNED)
     # It may have consumed all, and return to the queues that it knows.

@@ -158,7 +158,7 @@ def test_offline_group_with_lag_has_to_be_waived():
 def test_waived_group_that_the_topic_does_not_have_is_a_warning():
     request = {"options": ResizeOptions(waived_groups=("billing", "biling"))}
     warnings = plan_of(2, groups=[a_group()], offsets={"billing": {3: 5}}, request=request).warnings
-    assert "waivedGroups names biling, which is no group of TopicTest now" in warnings
+    assert "biling is waived, and is no group of TopicTest now" in warnings
     assert not any("billing," in each for each in warnings)
 
 
@@ -263,8 +263,19 @@ def test_order_conf_that_came_after_the_request_rejects_the_resize():
 # Broker sets that are in no route
 
 
-def test_plan_says_which_sets_it_covers():
-    assert plan_of(6).warnings[0].startswith("the resize covers broker-a: a broker set that is down now")
+def test_plan_warns_of_sets_that_are_away_and_of_nothing_while_none_is():
+    sentence = "broker-y is away: if it has TopicTest, it comes back with its former numbers (rmq broker list)"
+    assert plan_of(6, away_sets=("broker-y",), former_sets=("broker-y",)).warnings[0] == sentence
+    assert not any("former" in each for each in plan_of(6).warnings)
+
+
+@pytest.mark.parametrize(("boot_ms", "at_least_ms"), [(-HEARTBEAT_MS, 10_000), (1 - HEARTBEAT_MS, HEARTBEAT_MS)])
+def test_plan_of_a_grow_has_the_wait_for_members_of_groups(boot_ms, at_least_ms):
+    now = observed(SHRINK, 0, ends={3: 5}, groups=())
+    master = MasterIdentity(MASTER.address, now.unix_ms + boot_ms)
+    plan = plan_resize(ResizeRequest(topic="TopicTest", queues=6), traits(), with_set(now, master=master))
+    (assign,) = [each for each in plan.steps if each.phase is ResizePhase.ASSIGN]
+    assert assign.at_least_ms == at_least_ms
 
 
 def test_sets_of_an_earlier_resize_and_of_the_order_conf_that_are_in_no_route_are_named():

@@ -12,6 +12,7 @@ from controller.scaling.resize.operation import (
     QueueCounts,
     QueueId,
     QueueOffset,
+    ResizeOptions,
     ResizePhase,
 )
 from controller.scaling.rules.step import begin_phase, decide_step
@@ -187,3 +188,17 @@ def test_numbers_of_somebody_else_stop_the_resize():
     decision = decide_step(shrink, waited(0), observed(shrink, 0, ends=ENDS))
     assert decision.operation.phase is ResizePhase.CONFLICT
     assert decision.actions == ()
+
+
+def test_what_was_waived_is_not_called_consumed():
+    waives = ResizeOptions(waived_groups=("audit",))
+    groups = {"groups": [a_group(), a_group("audit")], "offsets": CONSUMED | {"audit": {2: 1, 3: 9}}, "ends": ENDS}
+    drain = a_shrink(ResizePhase.DRAIN, options=waives)
+    drained = decide_step(drain, waited(0), observed(drain, 1, **groups)).operation
+    assert drained.steps[-1].evidence == (
+        "all 1 groups that were waited for have consumed the queues",
+        f"group audit was not waited for: 4 messages in 1 queues of {BROKER} are given up: 2 (1 to 5)",
+    )
+    confirm = a_shrink(ResizePhase.CONFIRM, options=waives, confirmed=CONFIRMED)
+    confirmed = decide_step(confirm, waited(confirm.waits.confirm_ms), observed(confirm, 1, **groups)).operation
+    assert confirmed.steps[-1].evidence[0] == f"queue {BROKER}/2 ends at 5, all of it consumed or given up"
