@@ -374,28 +374,30 @@ def _stake(held: HeldElection, reports: Sequence[CandidateReport], broker_id: in
 
 def _reason(held: HeldElection, reports: tuple[CandidateReport, ...]) -> str:
     broker_set, election = held.before, held.election
-    others = "; ".join(
-        f"{each.broker_id} {each.verdict.value}"
+    others = [
+        f"broker {each.broker_id}{' is ' if each.verdict.value.startswith('not ') else ': '}{each.verdict.value}"
         for each in reports
         if each.verdict not in (Verdict.ELECTED, Verdict.KEPT)
-    )
+    ]
     chosen = next((each.broker_id for each in reports if each.verdict in (Verdict.ELECTED, Verdict.KEPT)), None)
     if _is_without_effect(held, reports):
-        what = f"{held.after.master} stays master"
+        what = f"broker {held.after.master} stays master"
     elif election.result is ElectionResult.NOBODY:
         in_sync = sorted(broker_set.sync_state_set)
-        what = f"nobody of the SyncStateSet {in_sync} can lead" if broker_set.is_elected else "nobody may lead yet"
+        what = (
+            f"no broker of the SyncStateSet {in_sync} can lead" if broker_set.is_elected else "no broker may lead yet"
+        )
         if held.after.master is not None:
-            what += f", and {held.after.master} stays recorded as master"
+            what += f", and broker {held.after.master} stays recorded as master"
     elif election.result is ElectionResult.KEPT:
-        what = f"{chosen} leads already"
+        what = f"broker {chosen} leads already"
     elif election.is_unclean and broker_set.is_elected and chosen in broker_set.sync_state_set:
-        what = f"{chosen} was elected although its log is shorter than it was: nobody has more"
+        what = f"broker {chosen} was elected although its log is shorter than it was: no other has more"
     elif election.is_unclean and broker_set.is_elected:
-        what = f"{chosen} was elected although it is not in the SyncStateSet"
+        what = f"broker {chosen} was elected although it is not in the SyncStateSet"
     else:
-        what = f"{chosen} was elected"
-    return f"{what}: {others}" if others else what
+        what = f"broker {chosen} was elected"
+    return "; ".join([what, *others])
 
 
 def _advice(reports: Sequence[CandidateReport]) -> str:

@@ -226,7 +226,7 @@ class Handlers:
             in_sync_replicas=shown(broker_set.sync_state_set),
             not_in_sync_replicas=shown(broker_set.replicas.keys() - broker_set.sync_state_set),
             cluster_name=broker_set.cluster if is_detailed else msgspec.UNSET,
-            last_election=last.reason if last is not None else msgspec.UNSET,
+            last_election=msgspec.UNSET if last is None else "; ".join(filter(None, (last.reason, last.advice))),
         )
 
     def _next_id(self, request: RemotingCommand, _: Peer) -> Answer:

@@ -41,7 +41,7 @@ async def elect(session: OperatorSession, broker: str, broker_id: int, cluster: 
     Refused where it is master already, is not alive, or may not be elected. Without a stop of sends it is done by
     `switchover` of our controllers (docs/role-addresses-switchover.md).
     """
-    leader, found = await _set_of(session.site, broker)
+    leader, found = await stored_set(session.site, broker)
     _check_member(broker, found, broker_id)
     cluster = cluster or await _cluster_of(session.site, broker, found)
     request = elect_master(cluster, broker, broker_id).mapped(_elected_text)
@@ -64,7 +64,7 @@ async def clean(
 
     What is removed gets a new id when it comes back. Refused for brokers that are alive.
     """
-    leader, found = await _set_of(session.site, broker)
+    leader, found = await stored_set(session.site, broker)
     for broker_id in broker_ids:
         _check_member(broker, found, broker_id)
     cluster = cluster or await _cluster_of(session.site, broker, found)
@@ -90,7 +90,7 @@ async def _cluster_of(site: Site, broker: str, stored: ReportedBrokerSet) -> str
     return found.cluster
 
 
-async def _set_of(site: Site, broker: str) -> tuple[str, ReportedBrokerSet]:
+async def stored_set(site: Site, broker: str) -> tuple[str, ReportedBrokerSet]:
     """Return the leading controller, and the set as it knows it."""
     leader = await site.leading_controller()
     found = (await site.named_sets(leader, [broker])).get(broker)

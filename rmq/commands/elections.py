@@ -7,6 +7,7 @@ import msgspec
 
 from rmq.cli.options import ListCommand
 from rmq.cli.session import OperatorSession, with_session
+from rmq.commands.controller_changes import stored_set
 from rmq.commands.live_names import broker_names
 from rmq.output.rows import RowKey
 from rmq.site.http_api import ApiRequest, call, controllers
@@ -52,4 +53,7 @@ async def list_elections(session: OperatorSession, broker: str | None) -> None:
     parameters = {"limit": str(_ELECTIONS_MAX)} | ({"prefix": broker} if broker is not None else {})
     settings = session.site.settings
     page = await call(settings, controllers(settings), ApiRequest("/v1/elections", ElectionPage, parameters))
-    session.show([each for each in page.elections if broker in (None, each.broker_name)], ElectionRow)
+    rows = [each for each in page.elections if broker in (None, each.broker_name)]
+    if broker is not None and not rows:
+        await stored_set(session.site, broker)
+    session.show(rows, ElectionRow)

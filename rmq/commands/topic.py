@@ -79,10 +79,8 @@ async def list_topics(
     except NotSupportedThere:
         owners = frozenset()
     kinds = ((topic, kind_if_wanted(topic, owners)) for topic in sorted(found.result))
-    gaps = gaps_in(brokers, cluster)
-    rows = [TopicNameRow(topic=topic, kind=kind) for topic, kind in kinds if kind]
-    session.show(rows, TopicNameRow, is_partial=bool(gaps))
-    check_gaps(gaps, _MISSING)
+    session.show([TopicNameRow(topic=topic, kind=kind) for topic, kind in kinds if kind], TopicNameRow)
+    check_gaps(gaps_in(brokers, cluster), _MISSING)
 
 
 async def _list_long(session: OperatorSession, cluster: str | None, kind_if_wanted: Wanted) -> None:

@@ -120,7 +120,7 @@ async def test_failover_is_a_line_of_time_with_its_phases_candidates_and_reason(
         tables = await page.tables()
         verdicts = {row[0]: (row[2], row[3]) for row in tables["Candidates"]}
         assert verdicts == {"1": ("not alive", "yes"), "2": ("elected", "yes")}
-        assert "2 was elected: 1 not alive" in await page.text(".facts")
+        assert "broker 2 was elected; broker 1 is not alive" in await page.text(".facts")
         assert await page.tab.value("decodeURIComponent(location.hash).startsWith('#/elections/broker-a/')")
         await page.screenshot("election-1200-light")
     finally:

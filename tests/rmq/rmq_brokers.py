@@ -23,6 +23,15 @@ SYSTEM_TOPICS = ["TBW102", "SELF_TEST_TOPIC"]
 ODD_NAMES = ['it\'s "quoted"', "<script>alert(1)</script>", "订单主题", "x" * 255, "a\x1b[2Jb\nc", "=cmd|calc", "a b"]
 
 
+#: Answer of a NameServer that lists one broker (106).
+SITE = answer(
+    {
+        "brokerAddrTable": {"a": {"cluster": "C", "brokerName": "a", "brokerAddrs": {"0": "127.0.0.1:1"}}},
+        "clusterAddrTable": {"C": ["a"]},
+    }
+)
+
+
 def topic_config(name, queues):
     return {"topicName": name, "readQueueNums": queues, "writeQueueNums": queues, "perm": 6}
 

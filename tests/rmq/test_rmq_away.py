@@ -60,7 +60,7 @@ def stored(name, *, master=1, dead=()):
         for i in (1, 2)
     ]
     body = {"masterEpoch": 3, "syncStateSetEpoch": 1, "inSyncReplicas": replicas, "notInSyncReplicas": []}
-    ours = {"clusterName": CLUSTER, "lastElection": "nobody of the SyncStateSet [1, 2] can lead"}
+    ours = {"clusterName": CLUSTER, "lastElection": "no broker of the SyncStateSet [1, 2] can lead"}
     return {name: body | ours | ({"masterBrokerId": master} if master else {})}
 
 
@@ -136,7 +136,7 @@ def test_status_has_sets_that_only_controllers_know_and_why_nobody_leads(run):
 
     found = states(ran.rows)
     assert (ran.code, found["brokerSet", "broker-a"], found["broker", "10.0.0.1:10911"]) == (7, "away", "away")
-    assert any("nobody of the SyncStateSet [1, 2] can lead" in row["detail"] for row in ran.rows)
+    assert any("no broker of the SyncStateSet [1, 2] can lead" in row["detail"] for row in ran.rows)
 
 
 def test_status_shows_topics_that_a_master_or_a_slave_lacks(run, brokers):

@@ -15,7 +15,7 @@ from peers.lab import Lab
 from peers.programs import require
 from peers.servers import OurNameServer
 from peers.waiting import wait_until
-from rmq_brokers import TOPIC_CONFIG, UPDATE_TOPIC
+from rmq_brokers import SITE, TOPIC_CONFIG, UPDATE_TOPIC
 from rmq_runs import Rmq
 
 from rmq.cli.lazy_groups import Noun
@@ -26,12 +26,7 @@ from rmq.site.settings import VARIABLES
 CLUSTER_INFO = 106
 PUT_KV = 100
 ALL_TOPICS = 206
-SITE = answer(
-    {
-        "brokerAddrTable": {"a": {"cluster": "C", "brokerName": "a", "brokerAddrs": {"0": "127.0.0.1:1"}}},
-        "clusterAddrTable": {"C": ["a"]},
-    }
-)
+KV_LIST = 219
 
 
 @pytest.fixture
@@ -89,18 +84,18 @@ def test_http_port_is_recognised(rmq, tmp_path):
 @pytest.mark.parametrize(
     ("answers", "code", "sentence"),
     [
-        ({ALL_TOPICS: b"\0\0\1\0\0\0\0"}, 3, "closed the connection"),
-        ({ALL_TOPICS: b"SSH-2.0-OpenSSH\r\n"}, 3, "no RocketMQ server"),
-        ({ALL_TOPICS: answer("{")}, 1, "the answer cannot be read"),
-        ({ALL_TOPICS: answer('{"topicList":7}')}, 1, "the answer cannot be read"),
-        ({ALL_TOPICS: answer(code=1, remark="disable\nat java.lang")}, 1, "refused with code 1: disable\n"),
-        ({ALL_TOPICS: answer(code=16, remark="no right")}, 5, "refused with code 16: no right"),
-        ({ALL_TOPICS: answer(code=1, remark="org.apache.rocketmq.acl.common.AclException: x")}, 5, "AclException"),
+        ({KV_LIST: b"\0\0\1\0\0\0\0"}, 3, "closed the connection"),
+        ({KV_LIST: b"SSH-2.0-OpenSSH\r\n"}, 3, "no RocketMQ server"),
+        ({KV_LIST: answer("{")}, 1, "the answer cannot be read"),
+        ({KV_LIST: answer('{"table":7}')}, 1, "the answer cannot be read"),
+        ({KV_LIST: answer(code=1, remark="disable\nat java.lang")}, 1, "refused with code 1: disable\n"),
+        ({KV_LIST: answer(code=16, remark="no right")}, 5, "refused with code 16: no right"),
+        ({KV_LIST: answer(code=1, remark="org.apache.rocketmq.acl.common.AclException: x")}, 5, "AclException"),
         ({}, 6, "does not know the request"),
     ],
 )
 def test_every_answer_has_its_code_and_sentence(rmq, peer, answers, code, sentence):
-    ran = rmq.run("topic", "list", "-n", peer(answers))
+    ran = rmq.run("kv", "list", "N", "-n", peer(answers))
 
     assert (ran.code, sentence in ran.err) == (code, True), ran
 

@@ -16,11 +16,11 @@ from peers.lab import Lab
 from peers.replicas import Replica
 from peers.servers import OurNameServer
 from peers.waiting import holds_for, seconds_until, wait_until
-from rmq_brokers import ODD_NAMES, SYSTEM_TOPICS, admin_token, broker_answers, forget_away, register
+from rmq_brokers import ODD_NAMES, SITE, SYSTEM_TOPICS, admin_token, broker_answers, forget_away, register
 from rmq_runs import Rmq
 from rmq_watchers import Terminal, watching
 
-ALL_TOPICS = 206
+ALL_TOPICS, CLUSTER_INFO = 206, 106
 
 
 @pytest.fixture(scope="module")
@@ -53,17 +53,11 @@ def polled(live):
     return Rmq(live.rmq.home, **live.rmq.environment | {"RMQ_NAMESRV_HTTP": "http://127.0.0.1:1"})
 
 
-def quiet(rmq, *words):
-    """Wait until nothing is left of the test before."""
-    wait_until(lambda: rmq.items(*words) == [], seconds=20, what="an empty list")
-
-
 def test_brokers_that_come_and_leave_are_events(live):
-    quiet(live.rmq, "topic", "list")
     with watching(live.rmq, "broker", "list", "--no-runtime", "--watch", "-o", "jsonl") as watcher:
-        first = register(live.server, "broker-a", "127.0.0.1:1", ["Orders"])
+        first = register(live.server, "broker-a", "127.0.0.1:1", [])
         watcher.wait_for(lambda: watcher.types("brokerName") == [("ADDED", "broker-a")], "the broker is added")
-        second = register(live.server, "broker-b", "127.0.0.1:2", ["Orders"])
+        second = register(live.server, "broker-b", "127.0.0.1:2", [])
         watcher.wait_for(lambda: len(watcher.events) == 2, "another one is added")
         first.close()
         watcher.wait_for(lambda: len(watcher.events) == 3, "the first one has left")
@@ -79,9 +73,9 @@ def test_brokers_that_come_and_leave_are_events(live):
 @pytest.mark.broad
 def test_clusters_change_with_their_brokers(live):
     with watching(live.rmq, "cluster", "list", "-w", "-o", "jsonl") as watcher:
-        first = register(live.server, "broker-a", "127.0.0.1:1", ["Orders"])
+        first = register(live.server, "broker-a", "127.0.0.1:1", [])
         watcher.wait_for(lambda: watcher.types("cluster") == [("ADDED", "DefaultCluster")], "the cluster is added")
-        second = register(live.server, "broker-b", "127.0.0.1:2", ["Orders"])
+        second = register(live.server, "broker-b", "127.0.0.1:2", [])
         watcher.wait_for(lambda: len(watcher.events) == 2, "it has another broker")
         first.close()
         second.close()
@@ -128,7 +122,6 @@ def test_several_topics_are_watched_also_before_they_exist(live):
 
 
 def test_lists_of_a_server_without_notices_are_read_every_two_seconds(live, polled):
-    quiet(live.rmq, "topic", "list")
     with watching(polled, "topic", "list", "--watch", "-o", "csv") as watcher:
         watcher.wait_for(lambda: watcher.lines, "the header")
         broker = register(live.server, "broker-a", "127.0.0.1:1", ODD_NAMES)
@@ -180,7 +173,6 @@ def test_name_server_that_is_restarted_is_reported_and_no_topic_is_deleted_meanw
 @pytest.mark.broad
 def test_ten_thousand_topics_are_watched(live):
     names = [f"topic-{number:05}" for number in range(10_000)]
-    quiet(live.rmq, "topic", "list")
     broker = register(live.server, "broker-a", "127.0.0.1:1", names)
     with watching(live.rmq, "topic", "list", "-w", "-o", "jsonl") as watcher:
         watcher.wait_for(lambda: len(watcher.lines) == 10_000, "all topics")
@@ -239,7 +231,6 @@ def test_each_list_can_be_watched(site):
 
 
 def test_table_in_a_terminal_is_redrawn_and_the_terminal_is_left_as_it_was(live):
-    quiet(live.rmq, "topic", "list")
     names = [f"topic-{number:02}" for number in range(30)]
     broker = register(live.server, "broker-a", "127.0.0.1:1", names)
     terminal = Terminal(live.rmq, "topic", "list", "--watch", lines=12)
@@ -266,15 +257,15 @@ def test_table_in_a_terminal_is_redrawn_and_the_terminal_is_left_as_it_was(live)
 
 
 def test_picture_in_a_terminal_says_that_it_is_old(tmp_path):
-    peer = AnsweringPeer({ALL_TOPICS: answer({"topicList": ["Orders"]})})
+    peer = AnsweringPeer({ALL_TOPICS: answer({"topicList": ["Orders"]}), CLUSTER_INFO: SITE})
     rmq = Rmq(tmp_path / "operator", NAMESRV_ADDR=peer.address, RMQ_NAMESRV_HTTP="http://127.0.0.1:1")
     terminal = Terminal(rmq, "topic", "list", "--watch")
     try:
         terminal.wait_for(lambda: "Orders" in terminal.text, "a picture")
-        peer.answers = {ALL_TOPICS: answer(code=1, remark="\x1b]0;title\x07 down")}
+        peer.answers = {ALL_TOPICS: answer(code=1, remark="\x1b]0;title\x07 down"), CLUSTER_INFO: SITE}
         terminal.wait_for(lambda: terminal.screen[0].startswith("OLD, as of "), "the state of the picture")
         old = terminal.screen
-        peer.answers = {ALL_TOPICS: answer({"topicList": ["Payments"]})}
+        peer.answers = {ALL_TOPICS: answer({"topicList": ["Payments"]}), CLUSTER_INFO: SITE}
         terminal.wait_for(lambda: terminal.screen[-1].startswith("Payments"), "a new picture")
         code = terminal.interrupt()
     finally:
@@ -291,7 +282,7 @@ def test_picture_in_a_terminal_says_that_it_is_old(tmp_path):
     [
         (("topic", "list", "-w", "-n", "127.0.0.1:1"), 3, "cannot connect"),
         (("topic", "list", "-w", "-o", "json"), 2, "--watch writes a change at a time"),
-        (("topic", "route", "Absent", "-w"), 7, "may be there: no broker is registered"),
+        (("topic", "route", "Absent", "-w"), 7, "may be elsewhere: no broker is registered"),
         (("watch", *map(str, range(101))), 2, "101 topics are more than 100"),
         (("watch",), 2, "Missing argument"),
         (("topic", "list", "-w", "--namesrv-http", "nowhere"), 2, "nowhere is no URL"),
@@ -306,14 +297,14 @@ def test_what_cannot_be_watched_ends_at_once(live, run_here, monkeypatch, words,
 
 
 def test_who_reads_a_watched_list_may_stop(tmp_path):
-    peer = AnsweringPeer({ALL_TOPICS: answer({"topicList": ["Orders"]})})
+    peer = AnsweringPeer({ALL_TOPICS: answer({"topicList": ["Orders"]}), CLUSTER_INFO: SITE})
     rmq = Rmq(tmp_path / "operator", NAMESRV_ADDR=peer.address)
     command = [sys.executable, "-m", "rmq", "topic", "list", "-w", "-o", "jsonl"]
     process = subprocess.Popen(command, env=rmq.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         process.stdout.readline()
         process.stdout.close()
-        peer.answers = {ALL_TOPICS: answer({"topicList": ["Payments"]})}
+        peer.answers = {ALL_TOPICS: answer({"topicList": ["Payments"]}), CLUSTER_INFO: SITE}
         assert (process.wait(timeout=60), process.stderr.read()) == (0, b"")
     finally:
         process.kill()
@@ -327,12 +318,12 @@ def test_http_side_of_something_else_leaves_the_list_to_be_read(tmp_path, status
     """What answers at the port of the HTTP side may be any program."""
     web = socket.create_server(("127.0.0.1", 0))
     threading.Thread(target=_serve, args=(web, status), daemon=True).start()
-    peer = AnsweringPeer({ALL_TOPICS: answer({"topicList": ["Orders"]})})
+    peer = AnsweringPeer({ALL_TOPICS: answer({"topicList": ["Orders"]}), CLUSTER_INFO: SITE})
     http = f"http://127.0.0.1:{web.getsockname()[1]}"
     rmq = Rmq(tmp_path / "operator", NAMESRV_ADDR=peer.address, RMQ_NAMESRV_HTTP=http)
     with watching(rmq, "topic", "list", "-w", "-o", "jsonl") as watcher:
         watcher.wait_for(lambda: watcher.lines, "a line")
-        peer.answers = {ALL_TOPICS: answer({"topicList": ["Payments"]})}
+        peer.answers = {ALL_TOPICS: answer({"topicList": ["Payments"]}), CLUSTER_INFO: SITE}
         watcher.wait_for(lambda: len(watcher.lines) == 3, "the change")
     web.close()
     peer.close()

@@ -56,7 +56,7 @@ def test_election_record_has_the_candidates_and_the_new_master():
     )
     assert (summary.result, summary.old_master, summary.new_master) == (ElectionResult.NEW_MASTER, 1, 2)
     assert (summary.master_epoch, summary.sync_state_set_epoch) == (6, 8)
-    assert summary.reason == "2 was elected: 1 not alive; 3 not in the SyncStateSet"
+    assert summary.reason == "broker 2 was elected; broker 1 is not alive; broker 3 is not in the SyncStateSet"
     assert [(each.broker_id, each.in_sync, each.verdict) for each in summary.reports] == [
         (1, True, Verdict.NOT_ALIVE),
         (2, True, Verdict.ELECTED),
@@ -81,13 +81,14 @@ def test_election_record_has_the_duration_of_each_phase():
 
 def test_record_of_a_kept_master_names_it_as_old_and_new_master():
     summary = record(held(alive={1: last_heartbeat(), 2: last_heartbeat()}, cause=NO_MASTER))
-    assert summary.reason.startswith("1 leads already: 2 ")
+    assert summary.reason.startswith("broker 1 leads already; broker 2: ")
     assert (summary.old_master, summary.new_master) == (1, 1)
 
 
 def test_record_without_living_brokers_says_whom_to_start():
     summary = record(held())
-    assert summary.reason == "nobody of the SyncStateSet [1, 2] can lead: 1 not alive; 2 not alive; 3 not alive"
+    dead = "; ".join(f"broker {i} is not alive" for i in (1, 2, 3))
+    assert summary.reason == f"no broker of the SyncStateSet [1, 2] can lead; {dead}"
     assert (summary.new_master, summary.bytes_at_stake) == (None, 0)
     assert summary.advice == (
         "start broker 1 at 10.0.0.1:30911 or broker 2 at 10.0.0.2:30911: the first that is back can lead"
@@ -105,7 +106,8 @@ def test_record_of_the_last_broker_of_a_set_that_died_contradicts_nothing():
     election = elect(one_in_sync, known, ElectionRequest())
     summary = record(HeldElection(one_in_sync, one_in_sync, DEAD, election, last=dict(known.last), commit_ms=12))
     assert summary.reason == (
-        "nobody of the SyncStateSet [1] can lead, and 1 stays recorded as master: 1 not alive; 2 not alive"
+        "no broker of the SyncStateSet [1] can lead, and broker 1 stays recorded as master; "
+        "broker 1 is not alive; broker 2 is not alive"
     )
     assert (summary.reported_result, summary.new_master, summary.master_epoch) == (ElectionResult.NOBODY, None, 5)
     assert summary.advice == "start broker 1 at 10.0.0.1:30911: once it is back, it can lead"
@@ -125,13 +127,15 @@ def test_brokers_that_were_never_in_contact_are_not_called_dead():
 def test_record_of_a_set_that_never_had_a_master_has_no_command_to_force_one():
     young = a_set(master=None, is_elected=False, sync_state_set=frozenset())
     summary = record(held(young, alive={1: last_heartbeat(epoch=-1, max_offset=0)}))
-    assert summary.reason == "nobody may lead yet: 1 another requested first; 2 not alive; 3 not alive"
+    dead = "broker 2 is not alive; broker 3 is not alive"
+    assert summary.reason == f"no broker may lead yet; broker 1: another requested first; {dead}"
     assert summary.force == ""
 
 
 def test_election_of_the_only_broker_has_a_short_reason():
     one = a_set(replicas=replicas(1), master=None, is_elected=False, sync_state_set=frozenset())
-    assert record(held(one, alive={1: last_heartbeat()}, call=ElectionRequest(broker_id=1))).reason == "1 was elected"
+    alone = held(one, alive={1: last_heartbeat()}, call=ElectionRequest(broker_id=1))
+    assert record(alone).reason == "broker 1 was elected"
 
 
 # What is at stake, and what forces a master
@@ -164,7 +168,7 @@ def test_record_of_an_unclean_election_has_the_lost_bytes():
         )
     )
     assert (summary.is_unclean, summary.bytes_at_stake, summary.force) == (True, 300, "")
-    assert summary.reason.startswith("3 was elected although it is not in the SyncStateSet: ")
+    assert summary.reason.startswith("broker 3 was elected although it is not in the SyncStateSet; ")
 
 
 @pytest.mark.parametrize(

@@ -327,7 +327,7 @@ async def test_election_is_shown_with_candidates_and_reason(controller):
         "cluster": CLUSTER,
         "trigger": "master_dead",
         "result": "new_master_elected",
-        "reason": "2 was elected: 1 not alive; 3 not in the SyncStateSet",
+        "reason": "broker 2 was elected; broker 1 is not alive; broker 3 is not in the SyncStateSet",
         "oldMaster": 1,
         "newMaster": 2,
         "masterEpoch": 2,
@@ -369,7 +369,7 @@ async def test_failed_election_is_shown_with_the_command_to_force_a_master_and_t
     await fail_master(controller)
     last = (await elections(controller))[0]
     assert (last["result"], last["oldMaster"], last["newMaster"]) == ("no_master_elected", 1, None)
-    assert last["reason"].startswith("nobody of the SyncStateSet [1] can lead: ")
+    assert last["reason"].startswith("no broker of the SyncStateSet [1] can lead; ")
     assert last["bytesAtStake"] == 300
     assert f"rmq controller elect {SET} 2 --controller {ME.address} " in last["force"]
     assert "# while controllers run with enableElectUncleanMaster=true" in last["force"]
@@ -390,7 +390,8 @@ async def test_views_of_a_set_whose_last_broker_failed_tell_one_story(controller
     last = (await elections(controller))[0]
     assert last["cause"].endswith("its port refuses connections; last contact 300 ms before")
     assert last["reason"] == (
-        "nobody of the SyncStateSet [1] can lead, and 1 stays recorded as master: 1 not alive; 2 not alive"
+        "no broker of the SyncStateSet [1] can lead, and broker 1 stays recorded as master; "
+        "broker 1 is not alive; broker 2 is not alive"
     )
     assert (last["result"], last["oldMaster"], last["newMaster"]) == ("no_master_elected", 1, None)
     assert last["advice"] == f"start broker 1 at {at(1)}: once it is back, it can lead"

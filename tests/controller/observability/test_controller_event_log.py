@@ -297,7 +297,7 @@ async def test_first_election_is_one_line_and_no_failover(controller):
             "broker": SET,
             "trigger": "broker",
             "cause": "broker 1 found no master",
-            "reason": "1 was elected",
+            "reason": "broker 1 was elected",
             "old_master": None,
             "new_master": 1,
             "master_epoch": 1,
@@ -386,7 +386,7 @@ async def test_designating_a_failed_broker_is_logged_as_kept_while_the_master_li
     assert (await controller.elect(2, designate=True)).code != 0
     (line,) = controller.taken()
     assert (line["event"], line["trigger"], line["new_master"]) == ("master_kept", "operator", 1)
-    assert line["reason"] == "1 stays master: 1 another was designated; 2 not alive"
+    assert line["reason"] == "broker 1 stays master; broker 1: another was designated; broker 2 is not alive"
     assert (CLUSTER, SET, ElectionResult.NOBODY.value) not in controller.counted(controller.counters.elections)
 
 

@@ -195,7 +195,7 @@ async def test_sync_state_data_with_details_has_the_cluster_and_the_last_electio
 
     found = broker_sets_of().read_response(answer)[SET]
     assert (found.cluster, found.master_broker_id, len(found.lacking)) == (CLUSTER, 1, 1)
-    assert found.last_election.startswith("1 ")
+    assert found.last_election.startswith("broker 1 ")
     assert (await controller.request(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, {})).code == ResponseCode.SYSTEM_ERROR
 
 
