@@ -250,7 +250,7 @@ def test_set_that_died_is_away_in_every_view(site):
 
     site.wait_for(SET_AWAY)
     unknown = site.rmq.run("topic", "show", "Invoices")
-    assert (unknown.code, "broker-b away since" in unknown.err) == (7, True), unknown
+    assert (unknown.code, "broker-b is away since" in unknown.err) == (7, True), unknown
 
 
 @pytest.mark.broad
