@@ -23,7 +23,7 @@ Found = TypeVar("Found")
 Key = TypeVar("Key")
 
 #: Once one server has answered, its peers have this part of the timeout: one that hangs does not hold up the others.
-_PEERS: Final = 0.1
+_PEERS: Final = 0.3
 
 
 class Answered(NamedTuple, Generic[Found]):
