@@ -14,7 +14,6 @@ from serving.config.options import (
     Option,
     Text,
     Whole,
-    Within,
 )
 from serving.config.server_config import ServerConfig
 

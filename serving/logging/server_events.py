@@ -97,6 +97,13 @@ FILES_LIMITED: Final = LogEvent(
     "connections.",
     advice="Raise the limit of open files (`ulimit -Hn`, `LimitNOFILE`), or lower `connectionsMax`.",
 )
+FILE_OPEN_TO_OTHERS: Final = LogEvent(
+    name="file_open_to_others",
+    level=Level.WARNING,
+    keys=("path", "error"),
+    meaning="Any user of this machine may write the configuration, or read the file with a token, at `path`.",
+    advice="Take the permission away: `chmod o-rw`.",
+)
 LOOPBACK_ADVERTISED: Final = LogEvent(
     name="loopback_advertised",
     level=Level.WARNING,
