@@ -20,7 +20,7 @@ import msgspec
 from remoting.background_tasks import BackgroundTasks
 from remoting.client import RemotingClient
 from remoting.clock import Clock, SystemClock
-from remoting.protocol.addresses import host_and_port
+from remoting.protocol.addresses import host_and_port, is_loopback, named_addresses
 from remoting.protocol.codes import SerializeType
 from remoting.protocol.errors import RemotingError
 from remoting.server.limits import ServerLimits, ServerOptions
@@ -247,7 +247,9 @@ class ServerProcess(Generic[Config]):
         from serving.http.server import make_app, start_http  # noqa: PLC0415  # aiohttp: slower than all before
 
         endpoints, views = load()
-        tokens = HttpTokens(self._admin_token.token)
+        is_local = is_loopback(self._config.http_bind_address)
+        hosts = named_addresses(self._config.console_hosts) or () if is_local else None
+        tokens = HttpTokens(self._admin_token.token, loopback_hosts=hosts)
         app = make_app(self._kind, endpoints, views, self._counters, self._logs, tokens)
         if self._config.console_enable:
             from serving.http.console.site import ConsoleParts, add_console  # noqa: PLC0415  # aiohttp, as above
