@@ -210,7 +210,7 @@ class ControllerConfig(RoleOptions):
             "suspectTimeoutMs",
             Whole(SILENCE_MS_MIN, 600_000),
             "Silence after which a broker is probed, in milliseconds; without an answer it has failed.",
-            Within(Whole(2_800, 10_000), "longer leaves failed masters in place, shorter replaces living ones"),
+            Closed("longer leaves failed masters in place, shorter replaces living ones"),
             at_once=True,
         ),
     ] = 2800
@@ -271,7 +271,7 @@ class ControllerConfig(RoleOptions):
             "scalingOperationsMax",
             Whole(1, 1_000),
             "Topics that are resized at one time; others wait.",
-            Within(Whole(1, 100), "each of them sends requests to brokers"),
+            Closed("each of them sends requests to brokers"),
             at_once=True,
         ),
     ] = 20
@@ -282,7 +282,7 @@ class ControllerConfig(RoleOptions):
             "scalingIntervalMs",
             Whole(5_000, 120_000),
             "How often the autoscaler looks at each topic that has a policy, in milliseconds.",
-            Within(Whole(10_000, 60_000), "each look sends requests to brokers"),
+            Closed("each look sends requests to brokers"),
             at_once=True,
         ),
     ] = 15_000

@@ -14,7 +14,6 @@ from serving.config.options import (
     Option,
     Text,
     Whole,
-    Within,
 )
 from serving.config.server_config import ServerConfig
 
@@ -102,7 +101,7 @@ class RoleOptions(ServerConfig):
             "roleProbeIntervalMs",
             Whole(100, 10_000),
             "Time between two messages of the probe to one set, in milliseconds.",
-            Within(Whole(200, 10_000), "each message is stored by a broker"),
+            Closed("each message is stored by a broker"),
             at_once=True,
         ),
     ] = 200

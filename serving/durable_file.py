@@ -57,6 +57,18 @@ class DamagedFile(DurableFileError):
     """A file was read, and its content makes no sense; the text says what to do."""
 
 
+class OpenToOthers(DurableFileError):
+    """Any user of this machine can write a file that decides what is executed; the text says what to do."""
+
+
+def others_may(mode: int, path: Path) -> bool:
+    """Return whether any user of this machine may read (`stat.S_IROTH`) or write (`stat.S_IWOTH`) a file."""
+    try:
+        return bool(path.stat().st_mode & mode)
+    except OSError:
+        return False
+
+
 def replace(path: Path, content: bytes) -> bool:
     """Put content in place of what the file holds; when this returns, it outlives a power failure.
 

@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from msgspec import structs
+
 from controller.config import CONTROLLER, ControllerConfig
 from remoting.protocol.addresses import host_and_port
 from serving.config.server_config import ServerConfig
@@ -71,7 +73,7 @@ def embedded_controller(
     file = load_properties(config_file) if config_file else PropertiesFile()
     own = tuple(each for each in file.properties if EmbeddedController.knows(each.key) and each.key not in _COMMON_KEYS)
     options = {"listenPort": str(listen_port), "httpPort": str(http_port)}
-    sources = Sources(options=options, environment=environment, file=PropertiesFile(file.path, own))
+    sources = Sources(options=options, environment=environment, file=structs.replace(file, properties=own))
     config = from_sources(CONTROLLER, sources)
     shared = {name: getattr(other, name) for name in _SHARED_FIELDS}
     config = dataclasses.replace(config, **shared, others_keys=frozenset(others_keys))

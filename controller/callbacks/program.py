@@ -25,6 +25,8 @@ _LOOK_S: Final = 0.05
 #: How long a killed program may take to end; the kernel may hold one that waits for a disk.
 _KILLED_S: Final = 2.0
 _READ_BYTES: Final = 16_384
+#: As any shell has it: the server's own lets nobody else read what a program writes.
+_UMASK: Final = 0o022
 
 
 class ProgramCaller:
@@ -80,6 +82,7 @@ class ProgramCaller:
             stderr=subprocess.STDOUT,
             env=environment,
             cwd="/",
+            umask=_UMASK,
             start_new_session=True,
         )
 

@@ -25,8 +25,8 @@ class ConsoleConfig:
         Option(
             "consoleHosts",
             NamedAddressList(),
-            "Names and addresses at which browsers open the console beside loopback and the server's own address, with "
-            "a ';' between: names of a proxy or a load balancer. Whoever opens it at one of them has to sign in.",
+            "Names and addresses at which browsers reach the HTTP side beside loopback and the server's own address, "
+            "with a ';' between: names of a proxy or a load balancer. Whoever opens the console there has to sign in.",
             _WHO,
         ),
     ] = ""

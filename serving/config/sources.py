@@ -5,6 +5,7 @@ Only the two `load_` functions read files; the rest takes what the caller brings
 line, environment, file of tls.* properties, configuration file, default.
 """
 
+import stat
 from collections.abc import Collection, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
@@ -17,7 +18,8 @@ from serving.config.checks import BadOption, ConfigError, bad_option, conflicts
 from serving.config.options import FilePath
 from serving.config.server_config import Config
 from serving.config.server_kind import ServerKind
-from serving.durable_file import DamagedFile, NotReadable, read, read_latest, recover
+from serving.config.update import OF_THE_FILE_ALONE
+from serving.durable_file import DamagedFile, NotReadable, OpenToOthers, others_may, read, read_latest, recover
 
 _TLS_PREFIX: Final = "tls."
 # As with Java: that file is about certificates, not about whether TLS is used, nor about itself.
@@ -33,6 +35,8 @@ class PropertiesFile(msgspec.Struct, frozen=True):
     #: As the operator gave it; blank for no file.
     path: str = ""
     properties: tuple[Property, ...] = ()
+    #: Any user of this machine may write it.
+    is_open: bool = False
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,13 +110,16 @@ def load_tls_properties(path: str) -> PropertiesFile:
 
 def _parsed(path: str, content: bytes) -> PropertiesFile:
     try:
-        return PropertiesFile(path, tuple(parse(content)))
+        return PropertiesFile(path, tuple(parse(content)), others_may(stat.S_IWOTH, Path(path)))
     except PropertiesError as error:
         raise DamagedFile(Path(path), str(error)) from error
 
 
 def from_sources(kind: ServerKind[Config], sources: Sources) -> Config:
-    """Return the configuration; raises ConfigError with every bad value of every source, also of one overruled."""
+    """Return the configuration; raises ConfigError with every bad value of every source, also of one overruled.
+
+    Raises OpenToOthers if any user may write the file, and programs are run or requests sent by what it says.
+    """
     values: dict[str, Any] = {}
     where: dict[str, str] = {}
     bad: list[BadOption] = []
@@ -142,6 +149,10 @@ def from_sources(kind: ServerKind[Config], sources: Sources) -> Config:
     ]
     if wrong:
         raise ConfigError(tuple(wrong))
+    executes = OF_THE_FILE_ALONE.intersection(kind.options[name].key for name in values if values[name])
+    if sources.file.is_open and executes:
+        path = sources.file.path
+        raise OpenToOthers(Path(path), f"any user may write it, and {min(executes)} is set: chmod o-w {path}")
     return config
 
 

@@ -26,7 +26,7 @@ UNKNOWN_SHOWN_MAX: Final = 20
 
 #: Properties of one server that decide what it runs or where it sends: the file may be another server's too, to which
 #: they are unknown, and unknown ones may be changed.
-_OF_THE_FILE_ALONE: Final = frozenset({"onRoleChange", "onRoleChangeSets", "onRoleChangeTokenFile"})
+OF_THE_FILE_ALONE: Final = frozenset({"onRoleChange", "onRoleChangeSets", "onRoleChangeTokenFile"})
 _RUN_ELSEWHERE: Final = "it decides what a controller runs, or where it sends requests; change the file"
 
 _SOURCE: Final = "request"
@@ -122,7 +122,7 @@ def _protected(kind: ServerKind[Config], config: Config, wanted: dict[str, str])
         elif name not in kind.options:
             if name in black:
                 yield Protected(key, _BLACK_LISTED)
-            elif name in _OF_THE_FILE_ALONE:
+            elif name in OF_THE_FILE_ALONE:
                 yield Protected(key, _RUN_ELSEWHERE)
         elif why := _why_not(kind, name, wanted[key], is_closed=name in black, is_opened=name in white):
             yield Protected(key, why)

@@ -9,10 +9,12 @@ keeps it out. Values only; `serving/process/admin_token_file.py` reads the file 
 
 import hmac
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final, Literal
 
+from remoting.protocol.addresses import NamedAddress
+from serving.http.token_tries import TokenTries
 from serving.http.views import HttpRefused
 
 #: Option with the path of the file.
@@ -68,6 +70,10 @@ class HttpTokens:
     clients: AdminToken | None = None
     #: Nobody needs a token: whoever reaches the port is trusted.
     is_open: bool = False
+    #: Of a server that is bound to loopback: other names under which it is reached. None: it is bound elsewhere.
+    loopback_hosts: Sequence[NamedAddress] | None = None
+    #: Of all doors together.
+    tries: TokenTries = field(default_factory=TokenTries)
 
     def check_admin(self, headers: "AccessHeaders") -> None:
         """Raise AdminDenied unless an operator sends the request."""

@@ -27,12 +27,13 @@ from serving.http import openapi
 from serving.http.admin_access import AccessHeaders, AdminDenied, HttpTokens
 from serving.http.answer_headers import ANSWER_HEADERS
 from serving.http.connections import CONNECTIONS, HttpConnections, cancelled_with_client
-from serving.http.denials import record_denial
+from serving.http.denials import begin_try, record_denial
 from serving.http.endpoints import JSON_TYPE, Endpoint
 from serving.http.event_stream import streaming
 from serving.http.pages import LIMIT_DEFAULT, LIMIT_MAX, PageRequest
 from serving.http.request_bodies import read_body
-from serving.http.request_ends import peer_address, peer_host, requested_host
+from serving.http.request_ends import own_host, peer_address, peer_host, requested_host, requested_hosts
+from serving.http.same_site import check_on_loopback
 from serving.http.views import ErrorAnswer, Fault, HttpRefused, TooManyRequests, ViewRequest
 from serving.logging.logs import Logs
 from serving.logging.server_events import (
@@ -95,7 +96,7 @@ def make_app(
     Those that change something answer only who shows the token that they need; while there is none, they answer nobody.
     """
     headers = {"Server": kind.program, **ANSWER_HEADERS}
-    app = web.Application(middlewares=[_observing(headers, counters, logs)])
+    app = web.Application(middlewares=[_observing(headers, counters, logs, tokens)])
     app[_LOGS] = logs
     app[CONNECTIONS] = []
     # One for all methods of a path: aiohttp looks through those of another path in between.
@@ -197,7 +198,7 @@ def _limited(handler: _Handler, concurrent_max: int) -> _Handler:
 
 def _for_admins(handler: _Handler, tokens: HttpTokens, counters: ServerCounters, logs: Logs) -> _Handler:
     """Return a handler that serves operators; it counts and logs others, and logs what was done."""
-    checked = _checked(handler, tokens.check_admin, counters, logs)
+    checked = _checked(handler, tokens, tokens.check_admin, counters, logs)
 
     async def answer(request: web.Request) -> web.StreamResponse:
         response = await checked(request)
@@ -210,20 +211,29 @@ def _for_admins(handler: _Handler, tokens: HttpTokens, counters: ServerCounters,
 
 def _for_clients(handler: _Handler, tokens: HttpTokens, counters: ServerCounters, logs: Logs) -> _Handler:
     """Return a handler that serves clients and operators; it counts and logs others."""
-    return _checked(handler, tokens.check_client, counters, logs)
+    return _checked(handler, tokens, tokens.check_client, counters, logs)
 
 
 def _checked(
-    handler: _Handler, check: Callable[[AccessHeaders], None], counters: ServerCounters, logs: Logs
+    handler: _Handler,
+    tokens: HttpTokens,
+    check: Callable[[AccessHeaders], None],
+    counters: ServerCounters,
+    logs: Logs,
 ) -> _Handler:
     async def answer(request: web.Request) -> web.StreamResponse:
         headers = request.headers
         origins, authorizations = headers.getall(hdrs.ORIGIN, []), headers.getall(hdrs.AUTHORIZATION, [])
+        if authorizations and not tokens.is_open:
+            begin_try(request, tokens.tries, logs)
         try:
             check(AccessHeaders(requested_host(request), origins, authorizations))
         except AdminDenied as denied:
+            if denied.reason != "wrong_token":
+                tokens.tries.succeeded(peer_host(request))
             record_denial(request, denied, counters, logs)
             raise
+        tokens.tries.succeeded(peer_host(request))
         return await handler(request)
 
     return answer
@@ -240,7 +250,7 @@ def _describing(document: Callable[[], dict[str, Any]]) -> _Handler:
     return answer
 
 
-def _observing(headers: Mapping[str, str], counters: ServerCounters, logs: Logs) -> Any:
+def _observing(headers: Mapping[str, str], counters: ServerCounters, logs: Logs, tokens: HttpTokens) -> Any:
     """Return what stands around every request: counts it, and turns what goes wrong into a JSON answer.
 
     Every answer gets the headers that it does not set itself.
@@ -260,6 +270,7 @@ def _observing(headers: Mapping[str, str], counters: ServerCounters, logs: Logs)
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
+            _check_site(request, tokens)
             response = await handler(request)
         except HttpRefused as refusal:
             response = _refusal(refusal)
@@ -274,6 +285,11 @@ def _observing(headers: Mapping[str, str], counters: ServerCounters, logs: Logs)
         return response
 
     return observe
+
+
+def _check_site(request: web.Request, tokens: HttpTokens) -> None:
+    if tokens.loopback_hosts is not None:
+        check_on_loopback(requested_hosts(request), own_host(request), tokens.loopback_hosts, request.headers)
 
 
 def _count(counters: ServerCounters, request: web.Request, response: web.StreamResponse, seconds: float) -> None:

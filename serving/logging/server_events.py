@@ -97,6 +97,13 @@ FILES_LIMITED: Final = LogEvent(
     "connections.",
     advice="Raise the limit of open files (`ulimit -Hn`, `LimitNOFILE`), or lower `connectionsMax`.",
 )
+FILE_OPEN_TO_OTHERS: Final = LogEvent(
+    name="file_open_to_others",
+    level=Level.WARNING,
+    keys=("path", "error"),
+    meaning="Any user of this machine may write the configuration, or read the file with a token, at `path`.",
+    advice="Take the permission away: `chmod o-rw`.",
+)
 LOOPBACK_ADVERTISED: Final = LogEvent(
     name="loopback_advertised",
     level=Level.WARNING,
@@ -278,11 +285,12 @@ CONSOLE_SESSION_OPENED: Final = LogEvent(
     meaning="Somebody signed in to the console of a server, for 8 hours: `read` with the token of "
     "`consoleReadTokenFile`, `change` with that of `httpAdminTokenFile`.",
 )
-CONSOLE_SIGN_IN_LIMITED: Final = LogEvent(
-    name="console_sign_in_limited",
+TOKEN_TRIES_LIMITED: Final = LogEvent(
+    name="token_tries_limited",
     level=Level.WARNING,
     keys=("peer",),
-    meaning="A sign-in to the console was refused unread: five from this address had wrong tokens within a minute.",
+    meaning="A token was refused unread, at a sign-in or in Authorization: five from this address were wrong within a "
+    "minute, or are not answered yet.",
     advice="If it is no peer of yours, find out who tries tokens; all users of a proxy share its address.",
 )
 LIBRARY_LOGGED: Final = LogEvent(

@@ -64,9 +64,12 @@ class HttpProcess(Generic[Config]):
             if path
         ]
         # Whoever reaches loopback is on this machine; an operator who wants more sets a file.
-        is_open = not self._watches and is_loopback(config.http_bind_address)
+        is_local = is_loopback(config.http_bind_address)
         self._tokens = HttpTokens(
-            self._admin_token.token, self._client_token.token if client_token_file else None, is_open=is_open
+            self._admin_token.token,
+            self._client_token.token if client_token_file else None,
+            is_open=not self._watches and is_local,
+            loopback_hosts=() if is_local else None,
         )
         self.health = Health()
         #: None where nothing is recorded.

@@ -9,8 +9,10 @@ import contextlib
 import gc
 import platform
 import socket
+import stat
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol
 
 import msgspec
@@ -18,7 +20,7 @@ import msgspec
 from remoting.background_tasks import BackgroundTasks
 from remoting.client import RemotingClient
 from remoting.clock import Clock, SystemClock
-from remoting.protocol.addresses import host_and_port
+from remoting.protocol.addresses import host_and_port, is_loopback, named_addresses
 from remoting.protocol.codes import SerializeType
 from remoting.protocol.errors import RemotingError
 from remoting.server.limits import ServerLimits, ServerOptions
@@ -31,6 +33,7 @@ from serving.config.console_options import READER_PROPERTY
 from serving.config.server_config import Config, ServerConfig
 from serving.config.server_kind import ServerKind, listed_properties
 from serving.config.sources import IgnoredKey
+from serving.durable_file import others_may
 from serving.http.admin_access import HttpTokens
 from serving.logging import server_events as events
 from serving.logging.logs import STDOUT, Logs, open_logs
@@ -105,6 +108,8 @@ async def serve(
     logs = open_logs(shared.stdout.shared(), config.log_format, config.log_level, clock, bound)
     logs.write(events.SERVER_STARTED, python=platform.python_version())
     logs.write(events.SERVER_CONFIGURED, config=listed_properties(kind, config))
+    if others_may(stat.S_IWOTH, Path(config.config_store_path)):
+        logs.write(events.FILE_OPEN_TO_OTHERS, path=config.config_store_path, error="any user may write it")
     for key in ignored:
         keys = {"property": key.key, "path": key.path, "line": key.line}
         logs.write(events.OPTION_IGNORED, **keys, reason=key.why.value, error=str(key))
@@ -242,7 +247,9 @@ class ServerProcess(Generic[Config]):
         from serving.http.server import make_app, start_http  # noqa: PLC0415  # aiohttp: slower than all before
 
         endpoints, views = load()
-        tokens = HttpTokens(self._admin_token.token)
+        is_local = is_loopback(self._config.http_bind_address)
+        hosts = named_addresses(self._config.console_hosts) or () if is_local else None
+        tokens = HttpTokens(self._admin_token.token, loopback_hosts=hosts)
         app = make_app(self._kind, endpoints, views, self._counters, self._logs, tokens)
         if self._config.console_enable:
             from serving.http.console.site import ConsoleParts, add_console  # noqa: PLC0415  # aiohttp, as above

@@ -90,6 +90,8 @@ def run(config_file: str, serve: Callable[[], Coroutine[Any, Any, None]]) -> Non
         # Java's line. Nobody may be there to read it, which is no reason not to serve.
         with contextlib.suppress(_NotPrinted):
             _print(f"load config properties file OK, {config_file}\n")
+    # What servers keep, history and store, is for them and for root.
+    os.umask(0o077)
     gc.disable()
     sys.setswitchinterval(_SWITCH_S)
     import uvloop  # noqa: PLC0415  # see the first lines of this module

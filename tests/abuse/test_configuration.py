@@ -58,6 +58,10 @@ OF_A_CONTROLLER = [
     "controllerRequestThreadPoolQueueCapacity=1",
     "suspectTimeoutMs=600000",
     "suspectTimeoutMs=500",
+    "suspectTimeoutMs=10000",
+    "scalingOperationsMax=100",
+    "scalingIntervalMs=60000",
+    "roleProbeIntervalMs=10000",
     "notifyBrokerRoleChanged=false",
     "enableElectUncleanMaster=true",
     "enableElectUncleanMaster=false",
@@ -104,7 +108,6 @@ def test_what_operators_change_by_request_is_still_changed(serve, lab):
     controller = lab.kept(OurController(lab.folder)).start()
     for change in (
         b"notifyBrokerRoleChanged=true",
-        b"suspectTimeoutMs=10000",
         b"scanNotActiveBrokerInterval=1000",
     ):
         assert controller.caller.request(UPDATE_CONTROLLER_CONFIG, {}, change).code == SUCCESS, change

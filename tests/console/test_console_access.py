@@ -7,7 +7,7 @@ from fakes.admin_token import ADMIN_TOKEN
 from fakes.console_site import ELSEWHERE, READ_TOKEN, ConsoleSite
 
 from serving.http.console.sessions import SESSION_MS, SESSIONS_MAX
-from serving.http.console.sign_in_limit import FAILURES_MAX, WINDOW_MS
+from serving.http.token_tries import FAILURES_MAX, WINDOW_MS
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -133,12 +133,14 @@ async def test_wrong_tokens_are_logged_counted_and_limited(public):
         status, _, body = await public.sign_in("not the token at all")
         assert (status, body["error"]["code"]) == (401, "unauthorized")
     status, headers, _ = await public.sign_in(READ_TOKEN)
-    assert (status, headers["Retry-After"]) == (429, str(WINDOW_MS // 1000))
+    assert status == 429
+    assert 0 < int(headers["Retry-After"]) <= WINDOW_MS // 1000
     assert [line["reason"] for line in public.events("http_admin_denied")] == ["wrong_token"] * FAILURES_MAX
-    assert len(public.events("console_sign_in_limited")) == 1
+    assert len(public.events("token_tries_limited")) == 1
     assert dict(public.counters.http_admin_requests_denied.counts())[("wrong_token",)] == FAILURES_MAX
 
-    public.clock.pass_ms(WINDOW_MS)
+
+async def test_who_signs_in_is_logged_for_audits(public):
     assert (await public.sign_in(READ_TOKEN))[0] == 200
     (line,) = public.events("console_session_opened")
     assert (line["rights"], line["audit"]) == ("read", True)

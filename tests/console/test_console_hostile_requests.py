@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+from collections import Counter
 
 import pytest
 from fakes.admin_token import ADMIN_TOKEN
@@ -10,6 +11,7 @@ from fakes.console_site import ELSEWHERE, READ_TOKEN, ConsoleSite, a_peer
 
 from serving.http.console.relay import STREAMS_MAX
 from serving.http.console.sessions import SESSIONS_MAX
+from serving.http.token_tries import FAILURES_MAX
 
 WAIT_S = 30
 FRAMES = "frame-ancestors 'none'"
@@ -255,7 +257,9 @@ async def test_sign_in_that_comes_slowly_holds_nobody_up(public, monkeypatch):
     )
     slow = [asyncio.ensure_future(sent(public, text + "{")) for _ in range(50)]
     assert (await public.get("/ui/session"))[0] == 200
-    assert {status for status, _, _ in await asyncio.gather(*slow)} == {408}
+    # One host has so many tries under way, whatever it does with their bodies.
+    statuses = Counter(status for status, _, _ in await asyncio.gather(*slow))
+    assert statuses == {408: FAILURES_MAX, 429: 50 - FAILURES_MAX}
 
 
 async def test_more_streams_than_allowed_are_refused_and_do_not_hold_requests_up():

@@ -59,7 +59,7 @@ def test_a_controller_that_cannot_start_ends_the_nameserver_too(lab, beside, tmp
 
 
 def test_what_a_request_changes_of_either_is_there_after_a_restart(lab, beside):
-    server = lab.name_server("namesrv", http=True, **beside)
+    server = lab.name_server("namesrv", http=True, configWhiteList="suspectTimeoutMs", **beside)
     server.process.wait_for(r"^The Controller Server boot success", seconds=30)
     controller = Caller(f"127.0.0.1:{beside['controllerListenPort']}")
     path = server.folder / "namesrv.properties"

@@ -311,10 +311,10 @@ def test_probes_and_views_are_served_over_http(controller):
 
 
 def test_a_changed_configuration_survives_a_restart(controller):
-    assert controller.caller.request(1009, body=b"suspectTimeoutMs=4321\n").code == SUCCESS
+    assert controller.caller.request(1009, body=b"serverChannelMaxIdleTimeSeconds=321\n").code == SUCCESS
     assert controller.process.stop() == 0
     controller.start()
-    assert b"suspectTimeoutMs=4321" in controller.caller.request(1010).body
+    assert b"serverChannelMaxIdleTimeSeconds=321" in controller.caller.request(1010).body
 
 
 def test_a_hangup_ends_nothing(controller):

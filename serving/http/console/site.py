@@ -18,25 +18,24 @@ from serving import __version__
 from serving.config.console_options import READER_PROPERTY
 from serving.config.console_peers import console_peers
 from serving.config.server_config import ServerConfig
+from serving.http import same_site
 from serving.http.admin_access import PROPERTY, AdminDenied, AdminToken, HttpTokens
 from serving.http.answer_headers import ANSWER_HEADERS
-from serving.http.console import same_site, shapes
+from serving.http.console import shapes
 from serving.http.console.live import LiveChanges, LiveStream
 from serving.http.console.peers import NumberedPeer, kind_of, peer_table
 from serving.http.console.relay import BadPeerAnswer, PeerRelay
 from serving.http.console.sessions import SESSION_MS, ConsoleSession, ConsoleSessions
-from serving.http.console.sign_in_limit import SignInLimit
 from serving.http.console.static_files import ConsoleFiles, StaticFile, load_files
-from serving.http.denials import record_denial
+from serving.http.denials import begin_try, record_denial
 from serving.http.endpoints import JSON_TYPE, Endpoint
 from serving.http.event_stream import streaming
 from serving.http.request_bodies import read_body
 from serving.http.request_ends import own_host, peer_address, peer_host, requested_host, requested_hosts
-from serving.http.views import HttpRefused, NotFound, TooManyRequests
+from serving.http.views import HttpRefused, NotFound
 from serving.logging.logs import Logs
 from serving.logging.server_events import (
     CONSOLE_SESSION_OPENED,
-    CONSOLE_SIGN_IN_LIMITED,
     HTTP_ADMIN_REQUEST_ACCEPTED,
 )
 from serving.metrics.server_counters import ServerCounters
@@ -125,7 +124,6 @@ class Console:
     def __init__(self, parts: ConsoleParts) -> None:
         self._parts = parts
         self._sessions = ConsoleSessions(parts.tokens.admin, parts.reader, lambda: secrets.token_urlsafe(32))
-        self._limit = SignInLimit()
         self._relay = PeerRelay()
         self._files: asyncio.Task[ConsoleFiles] | None = None
         self._probes: asyncio.Task[list[shapes.PeerView]] | None = None
@@ -230,17 +228,15 @@ class Console:
 
     async def sign_in(self, request: web.Request) -> web.StreamResponse:
         """Open a session for a token; the answer has its cookie."""
-        address, now_ms = peer_host(request), self._parts.clock.now_ms()
-        if wait_ms := self._limit.wait_ms(address, now_ms):
-            self._parts.logs.write(CONSOLE_SIGN_IN_LIMITED, peer=peer_address(request))
-            raise TooManyRequests("Too many sign-ins failed from this address; try again later.", -(-wait_ms // 1000))
+        now_ms = self._parts.clock.now_ms()
+        begin_try(request, self._parts.tokens.tries, self._parts.logs)
         body = await read_body(_SIGN_IN, request)
         if not self._sessions.can_open:
             raise AdminDenied("off", f"Nobody can sign in: {PROPERTY} and {READER_PROPERTY} are blank.")
         opened = self._sessions.open(body.token, now_ms)
         if opened is None:
-            self._limit.failed(address, now_ms)
             raise AdminDenied("wrong_token", f"This is neither the token of {PROPERTY} nor that of {READER_PROPERTY}.")
+        self._parts.tokens.tries.succeeded(peer_host(request))
         self._close_session(request)
         session_id, session = opened
         self._parts.logs.write(CONSOLE_SESSION_OPENED, peer=peer_address(request), rights=session.rights)

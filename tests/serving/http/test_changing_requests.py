@@ -21,6 +21,7 @@ from serving.http import openapi, request_bodies
 from serving.http.admin_access import AdminToken, HttpTokens
 from serving.http.endpoints import BODY_BYTES_MAX, Endpoint, Parameter
 from serving.http.server import make_app, start_http
+from serving.http.token_tries import FAILURES_MAX
 from serving.http.views import NotFound, StateConflict, UnprocessableBody
 from serving.logging.logs import Logs, json_line
 from serving.metrics.server_counters import ServerCounters
@@ -283,9 +284,17 @@ async def test_denied_requests_are_logged_and_counted_without_what_they_showed(s
 
 async def test_lines_about_denied_requests_of_one_peer_are_limited(server):
     for _ in range(20):
-        await server.request("POST", "/topics", token="guess", json=ORDERS)
+        await server.request("POST", "/topics", json=ORDERS, headers={"Origin": "http://other.example"})
     assert len(server.events("http_admin_denied")) == 5
-    assert server.counters.http_admin_requests_denied.counts()[("wrong_token",)] == 20
+    assert server.counters.http_admin_requests_denied.counts()[("other_origin",)] == 20
+
+
+async def test_wrong_tokens_are_soon_not_looked_at_any_more(server):
+    statuses = [(await server.request("POST", "/topics", token="guess", json=ORDERS))[0] for _ in range(20)]
+    assert statuses == [401] * FAILURES_MAX + [429] * (20 - FAILURES_MAX)
+    assert (await server.request("POST", "/topics", json=ORDERS))[0] == 429
+    assert server.counters.http_admin_requests_denied.counts()[("wrong_token",)] == FAILURES_MAX
+    assert len(server.events("token_tries_limited")) == 5
 
 
 async def test_accepted_requests_are_audited_whatever_the_log_level_is(server):

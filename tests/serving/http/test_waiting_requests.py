@@ -11,7 +11,7 @@ from fakes.lines import Lines
 from other_server import OTHER
 
 from serving.http import connections
-from serving.http.admin_access import AdminToken
+from serving.http.admin_access import AdminToken, HttpTokens
 from serving.http.endpoints import Endpoint, Parameter
 from serving.http.server import make_app, start_http
 from serving.http.views import requested_number
@@ -56,7 +56,7 @@ class WaitingServer:
     async def __aenter__(self):
         self.views, self.counters = Views(), ServerCounters()
         self.logs = Logs(Lines(), json_line(), FakeClock(), {})
-        app = make_app(OTHER, TABLE, self.views, self.counters, self.logs, AdminToken())
+        app = make_app(OTHER, TABLE, self.views, self.counters, self.logs, HttpTokens(AdminToken()))
         self.server = await start_http(app, socket.create_server(("127.0.0.1", 0)))
         (self.connections,) = app[connections.CONNECTIONS]
         self.session = aiohttp.ClientSession(f"http://127.0.0.1:{self.server.port}")

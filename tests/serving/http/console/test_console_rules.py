@@ -1,10 +1,10 @@
-"""Rules of the console that no request shows at once: which servers it has, and how failed sign-ins are counted."""
+"""Rules of the console that no request shows at once: which servers it has, and how wrong tokens are counted."""
 
 import socket
 
 from serving.config.console_peers import console_peers
 from serving.http.console.peers import peer_table
-from serving.http.console.sign_in_limit import ADDRESSES_MAX, FAILURES_MAX, WINDOW_MS, SignInLimit
+from serving.http.token_tries import FAILURES_MAX, NETWORKS_MAX, WINDOW_MS, TokenTries
 
 
 def urls(bind_address, text):
@@ -36,33 +36,33 @@ def test_server_on_all_addresses_of_ipv6_reaches_itself_over_loopback():
     assert urls("::", "") == {("namesrv", 0): "http://[::1]:9880"}
 
 
-def failed(limit, address, times, now_ms=0):
-    for _ in range(times):
-        limit.failed(address, now_ms)
+def test_network_waits_until_its_first_try_that_did_not_succeed_is_a_minute_ago():
+    tries = TokenTries()
+    assert [tries.begin("10.0.0.1", now_ms) for now_ms in range(FAILURES_MAX)] == [0] * FAILURES_MAX
+    assert tries.begin("10.0.0.1", 1000) == WINDOW_MS - 1000
+    assert tries.begin("10.0.0.2", 1000) == 0
+    assert tries.begin("10.0.0.1", WINDOW_MS) == 0
 
 
-def test_address_waits_until_its_first_failure_is_a_minute_ago():
-    limit = SignInLimit()
-    failed(limit, "10.0.0.1", FAILURES_MAX - 1, now_ms=0)
-    assert limit.wait_ms("10.0.0.1", 1000) == 0
-    failed(limit, "10.0.0.1", 1, now_ms=1000)
-    assert limit.wait_ms("10.0.0.1", 1000) == WINDOW_MS - 1000
-    assert limit.wait_ms("10.0.0.2", 1000) == 0
-    assert limit.wait_ms("10.0.0.1", WINDOW_MS) == 0
+def test_right_tokens_are_no_tries():
+    tries = TokenTries()
+    for now_ms in range(3 * FAILURES_MAX):
+        assert tries.begin("10.0.0.1", now_ms) == 0
+        tries.succeeded("10.0.0.1")
 
 
 def test_addresses_of_one_ipv6_network_count_as_one():
-    limit = SignInLimit()
+    tries = TokenTries()
     for number in range(FAILURES_MAX):
-        limit.failed(f"2001:db8::{number}", 0)
-    assert limit.wait_ms("2001:db8::ffff", 0) == WINDOW_MS
-    assert limit.wait_ms("2001:db8:0:1::1", 0) == 0
+        tries.begin(f"2001:db8::{number}", 0)
+    assert tries.begin("2001:db8::ffff", 0) == WINDOW_MS
+    assert tries.begin("2001:db8:0:1::1", 0) == 0
 
 
-def test_addresses_that_are_remembered_are_limited():
-    limit = SignInLimit()
-    failed(limit, "10.0.0.1", FAILURES_MAX)
-    for number in range(ADDRESSES_MAX):
-        limit.failed(f"192.0.{number // 256}.{number % 256}", 0)
-    assert len(limit._failures_ms) == ADDRESSES_MAX
-    assert limit.wait_ms("10.0.0.1", 0) == 0
+def test_networks_that_are_remembered_are_limited():
+    tries = TokenTries()
+    for _ in range(FAILURES_MAX):
+        tries.begin("10.0.0.1", 0)
+    for number in range(NETWORKS_MAX):
+        tries.begin(f"192.0.{number // 256}.{number % 256}", 0)
+    assert tries.begin("10.0.0.1", 0) == 0

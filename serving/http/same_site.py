@@ -1,4 +1,4 @@
-"""Which requests come from the console's own page: Host, Origin and Sec-Fetch-Site, as values.
+"""Which requests come from a page of another site: Host, Origin and Sec-Fetch-Site, as values.
 
 A page of another site can send requests here with the user's browser, and reach this server under a name of its own
 (DNS rebinding). The first shows in Origin and Sec-Fetch-Site (Fetch Metadata), the second in Host, which browsers set
@@ -8,6 +8,8 @@ and no page can change.
 import re
 from collections.abc import Sequence
 from typing import Final
+
+from multidict import CIMultiDictProxy
 
 from remoting.protocol.addresses import NamedAddress, ip_of, is_loopback
 from serving.config.checks import shortened
@@ -22,7 +24,7 @@ _NO_PAGE: Final = "none"
 
 
 class MisdirectedRequest(HttpRefused):
-    """The name in Host is none under which this console is opened."""
+    """The name in Host is none under which this server is reached."""
 
     status = 421
     code = "misdirected"
@@ -53,8 +55,8 @@ def check_host(headers: Sequence[str], own_address: str, also: Sequence[NamedAdd
             return
     shown = shortened(", ".join(headers)) or "blank"
     raise MisdirectedRequest(
-        f"The console is not opened at this host: Host is {shown}. Open it at localhost or at the address of this "
-        "server, or add the name to consoleHosts and restart."
+        f"This server is not reached at this host: Host is {shown}. Use localhost or the address of this server, or "
+        "add the name to consoleHosts and restart."
     )
 
 
@@ -64,10 +66,23 @@ def is_loopback_host(headers: Sequence[str]) -> bool:
     return host is not None and is_loopback(host[0])
 
 
+def check_on_loopback(
+    hosts: Sequence[str], own_address: str, also: Sequence[NamedAddress], headers: CIMultiDictProxy[str]
+) -> None:
+    """Raise MisdirectedRequest or OtherSite for what a page of another site requests of a server that has no password.
+
+    Programs may send no Host. Who follows a link opens a document, which the page with the link cannot read.
+    """
+    if hosts:
+        check_host(hosts, own_address, also)
+    if headers.get("Sec-Fetch-Mode") != "navigate" or headers.get("Sec-Fetch-Dest") != "document":
+        check_reader(headers.getall("Sec-Fetch-Site", []))
+
+
 def check_reader(fetch_sites: Sequence[str]) -> None:
     """Raise OtherSite for data that a page of another site requests; browsers say so, programs say nothing."""
     if any(each not in {_OWN_PAGE, _NO_PAGE} for each in fetch_sites):
-        raise OtherSite("A page of another site may not read the console: Sec-Fetch-Site is not same-origin.")
+        raise OtherSite("A page of another site may not read this: Sec-Fetch-Site is not same-origin.")
 
 
 def check_changer(host: str, origins: Sequence[str], fetch_sites: Sequence[str]) -> None:
