@@ -127,15 +127,6 @@ class ListDisabled(RequestRefused):
         super().__init__("disable")
 
 
-class ClusterInfoTooLong(RequestRefused):
-    """The list of all broker sets is longer than any peer reads."""
-
-    def __init__(self, sets_bytes: int, sets_bytes_max: int) -> None:
-        self.sets_bytes = sets_bytes
-        self.sets_bytes_max = sets_bytes_max
-        super().__init__(f"the broker sets have {sets_bytes} bytes of text, and the limit is {sets_bytes_max}")
-
-
 class NotReady(RequestRefused):
     """needWaitForService is on and waitSecondsForService are not over."""
 

@@ -13,6 +13,7 @@ import msgspec
 from namesrv.core import change_planner, departure, routes
 from namesrv.core.change_applier import ChangeApplier, LastRegistration
 from namesrv.core.change_planner import ComparedRegistration
+from namesrv.core.fitting import ROUTE_BYTES_PER_SET, ROUTE_HOST_BYTES_MIN
 from namesrv.core.registration import registration
 from namesrv.core.registration.accepted_topics import PreviousRegistration
 from namesrv.core.registration.registration import MasterAddresses
@@ -153,7 +154,10 @@ class RouteState:
 
     def _compare(self, request: Registration) -> CooperativeTask[ComparedRegistration]:
         return change_planner.compare(
-            self.tables, request, delete_missing_topics=self._config.delete_topic_with_broker_registration
+            self.tables,
+            request,
+            delete_missing_topics=self._config.delete_topic_with_broker_registration,
+            topic_sets_max=self._config.topic_sets_per_host_max,
         )
 
     def _check_limits(self, request: Registration) -> None:
@@ -195,7 +199,8 @@ class RouteState:
             left = self._depart([request.key] if known else [], DepartureReason.CONFLICT, now_ms)
             return RouteOutcome(reply=MasterAddresses(), events=(decision, *left.events), effects=left.effects)
         self._applier.apply(decision.change, compared.prepared)
-        if request.reported is not None:
+        # What was left out may have a place the next time.
+        if request.reported is not None and not compared.queues.left_out:
             self._last_registrations.setdefault(request.broker_name, {})[request.key] = LastRegistration(
                 request.identity, request.reported
             )
@@ -334,7 +339,7 @@ class RouteState:
 
     def register_topic(self, topic: str, queue_datas: Iterable[QueueData]) -> RouteOutcome[None]:
         """Add a topic to broker sets that are known; see `topic_additions`."""
-        changes = change_planner.topic_additions(self.tables, topic, queue_datas)
+        changes = change_planner.topic_additions(self.tables, topic, queue_datas, self._config.topic_sets_per_host_max)
         return self._command(RequestCode.REGISTER_TOPIC_IN_NAMESRV, topic, changes)
 
     def _set_perm(self, broker_name: str, code: RequestCode, perm_of: Callable[[int], int]) -> RouteOutcome[int]:
@@ -366,6 +371,7 @@ class RouteState:
             topic,
             support_acting_master=self._config.support_acting_master,
             order_topic_conf=order_topic_conf,
+            host_bytes_max=max(ROUTE_HOST_BYTES_MIN, self._config.topic_sets_per_host_max * ROUTE_BYTES_PER_SET),
         )
 
     # Departures

@@ -231,6 +231,17 @@ class NameServerConfig(ServerConfig):
             at_once=True,
         ),
     ] = 1024
+    topic_sets_per_host_max: Annotated[
+        int,
+        Option(
+            "topicSetsPerHostMax",
+            _AT_LEAST_1,
+            "Broker sets of one host in a topic; those that come later do not get the topic. All that a host adds to a "
+            "route has 1 KiB for each of them at most.",
+            KEEPS_OUT,
+            at_once=True,
+        ),
+    ] = 512
     #: Read by __main__.py, as the next one.
     controller_listen_port: Annotated[
         int,

@@ -46,6 +46,7 @@ LISTED_ONLY_HERE = {
         "tls.test.mode.enable",
         "partialFrameBytesMax",
         "responseBufferBytesMax",
+        "topicSetsPerHostMax",
     }
 }
 LISTED_ONLY_BY_THE_ORIGINAL = {"rocketmq-home-optional": {"rocketmqHome"}}
